@@ -97,7 +97,7 @@ var floors = []floor{
 		"internal/fleet/loaders": {"segment", "subjects", "internal/jitter", "internal/latency", natsGo},
 	}},
 	{"registry", "the buckets, and whether they are those of before", map[string][]string{
-		"internal/registry/buckets": {natsGo},
+		"internal/registry/buckets": {"internal/jitter", natsGo},
 		"internal/registry/rights":  {"subjects", "internal/registry/buckets", natsGo},
 		"internal/registry/lineage": {"segment", "internal/registry/buckets", "internal/durable",
 			"internal/jitter"},
@@ -105,7 +105,7 @@ var floors = []floor{
 		"kvregistry":                {"workerid", "internal/registry/buckets", natsGo, backoff},
 	}},
 	{"cores", "the laws of uniqueness, in virtual time; the wire, and clients of users", map[string][]string{
-		"segment":               {"internal/jitter", "internal/latency"},
+		"segment":               {"internal/jitter", "internal/latency", "internal/ratelimit"},
 		"segment/segmenttest":   {"segment"},
 		"segment/simulation":    {}, // test files only
 		"snowflake":             {},
@@ -125,7 +125,7 @@ var floors = []floor{
 		"internal/loglimit":    {},
 		"internal/measure":     {},
 		"internal/natscontext": {},
-		"internal/natsembed":   {"internal/durable", natsServer, nkeys},
+		"internal/natsembed":   {"internal/durable", "internal/jitter", natsServer, nkeys},
 		"internal/ratelimit":   {},
 	}},
 	{"test kits", "for tests, of any floor", map[string][]string{

@@ -17,10 +17,10 @@ import (
 //
 // At most one load of a tag is under way. Requests see whether one is due, so the next request retries a failed load.
 //
-// Answers are delivered after the lock is released. Lock order: mu, then the locks of the owner and of the source.
+// Answers are delivered after the lock is released. Lock order: mu, then the locks of the set and of the source.
 type buffer struct {
-	tag  string
-	deps *deps
+	tag string
+	set *tagSet
 
 	mu       sync.Mutex
 	supply   supply        // guarded by mu, but for the open run of its stock
@@ -30,37 +30,8 @@ type buffer struct {
 	vouched  time.Duration // when a load or an announcement last confirmed that the tag exists
 }
 
-// deps are the dependencies that all buffers of an allocator share.
-type deps struct {
-	clock      clock
-	rule       stepRule
-	maxWaiting int // bounds the parked requests of one tag
-	source     *source
-	owner      owner
-	discarded  func(tag string, r Range) // see [Config.Discarded]
-}
-
-// lost reports IDs of a tag that were loaded and that nobody will issue.
-func (d *deps) lost(tag string, holes []Range) {
-	for _, r := range holes {
-		d.discarded(tag, r)
-	}
-}
-
-// An owner holds buffers. A buffer calls its owner while holding its own lock.
-type owner interface {
-	// found reports that a load found a tag that was not listed.
-	found(tag string, now time.Duration)
-	// refuse reports that the store does not serve the tag.
-	refuse(tag string, err error, now time.Duration)
-	// forget removes a closed buffer, and keeps its tag's floor.
-	forget(b *buffer, floor Floor, unlisted bool)
-}
-
-var _ consumer = (*buffer)(nil)
-
-func newBuffer(d *deps, tag string) *buffer {
-	return &buffer{tag: tag, deps: d, supply: newSupply(&d.rule, d.clock.now())}
+func newBuffer(s *tagSet, tag string) *buffer {
+	return &buffer{tag: tag, set: s, supply: newSupply(&s.rule, s.clock.now())}
 }
 
 // next appends n IDs to dst, or returns ErrWait and takes none.
@@ -105,12 +76,12 @@ func (b *buffer) look() {
 // and a load is under way if one is due. It sets the check of the run before it decides whether a load is due: a
 // request in between is counted in that decision, or sees the check.
 func (b *buffer) tendLocked() {
-	now := b.deps.clock.now()
+	now := b.set.clock.now()
 	b.supply.settle(now)
 	if b.supply.loader.running || !b.supply.due(now) {
 		return
 	}
-	b.supply.loader.running = b.deps.source.start(b)
+	b.supply.loader.running = b.set.source.start(b)
 	b.supply.setCheck(now)
 }
 
@@ -142,9 +113,9 @@ func (b *buffer) refusesLocked() error {
 	switch {
 	case b.supply.closed:
 		return errGone
-	case b.deps.source.elsewhere.Load():
+	case b.set.source.elsewhere.Load():
 		return ErrElsewhere
-	case b.supply.waiters.len() >= b.deps.maxWaiting:
+	case b.supply.waiters.len() >= b.set.maxWaiting:
 		return ErrTooMany
 	}
 	return nil
@@ -173,11 +144,11 @@ func (b *buffer) close() {
 	deliver(answers)
 }
 
-// plan implements [consumer]: it returns the plan of the next load.
+// plan returns the plan of the next load. A goroutine of the source calls plan, takeIn and more in a loop.
 func (b *buffer) plan() plan {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := b.deps.clock.now()
+	now := b.set.clock.now()
 	p := plan{
 		tag: b.tag, n: b.supply.plan(now), floor: b.supply.stock.floor,
 		made: now, fails: b.supply.loader.fails, changes: b.changes, discards: b.discards, unlisted: b.unlisted,
@@ -190,14 +161,14 @@ func (b *buffer) plan() plan {
 	return p
 }
 
-// takeIn implements [consumer]: it processes the outcome of a load, answers waiting requests, and returns the pause
+// takeIn processes the outcome of a load, answers waiting requests, and returns the pause
 // before the next load.
 //
 // If the store refuses a tag that was announced as changed while the load was under way, the load is repeated: the
 // refusal may be older than the change.
 func (b *buffer) takeIn(p plan, l Loaded, err error) (pause time.Duration) {
 	b.mu.Lock()
-	now := b.deps.clock.now()
+	now := b.set.clock.now()
 	var answers []answer
 	switch {
 	case err == nil:
@@ -205,7 +176,7 @@ func (b *buffer) takeIn(p plan, l Loaded, err error) (pause time.Duration) {
 		var left []Range
 		answers, left = b.supply.serve(now)
 		if !l.Passed { // the worker that loaded the range has reported all of it as issued
-			b.deps.lost(b.tag, append(holes, left...))
+			b.set.lost(b.tag, append(holes, left...))
 		}
 	case errors.Is(err, errNobody): // the next waiting request starts another load
 	case IsFinal(err) && p.changes != b.changes:
@@ -227,11 +198,11 @@ func (b *buffer) addLocked(p plan, l Loaded, now time.Duration) (holes []Range) 
 	b.vouched = now
 	if b.unlisted {
 		b.unlisted = false
-		b.deps.owner.found(b.tag, now)
+		b.set.found(b.tag, now)
 	}
 	b.supply.loader.succeeded(now - p.made)
 	if p.changes == b.changes {
-		b.supply.pace.configure(l.Step, b.deps.rule)
+		b.supply.pace.configure(l.Step, b.set.rule)
 	}
 	holes = b.supply.stock.drop(l.Least, now)
 	if hole := b.supply.stock.add(l.Range, now); hole.Len() > 0 {
@@ -254,18 +225,18 @@ func (b *buffer) refusedLocked(err error, now time.Duration) (answers []answer) 
 	}
 	lasting := errors.Is(err, ErrUnknownTag) || errors.Is(err, ErrBadRow) // the refusal holds for any number of IDs
 	if errors.Is(err, ErrDisabled) || lasting && b.supply.stock.held() == 0 {
-		b.deps.owner.refuse(b.tag, err, now)
+		b.set.names.refuse(b.tag, err, now)
 		return b.stopLocked(err, errors.Is(err, ErrDisabled))
 	}
 	return b.supply.waiters.refuse(&b.supply.stock, err)
 }
 
-// more implements [consumer]: it reports whether another load follows one that ended with err. If not, and the tag
+// more reports, after the pause, whether another load follows one that ended with err. If not, and the tag
 // never had a range, its buffer is removed, so that names that do not exist cannot fill the memory.
 func (b *buffer) more(err error) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := b.deps.clock.now()
+	now := b.set.clock.now()
 	b.supply.loader.running = b.supply.due(now) && (err == nil || b.supply.waiters.any())
 	if b.supply.unused() {
 		b.stopLocked(err, false) // no request waits
@@ -283,7 +254,7 @@ func (b *buffer) preload() {
 	}
 	b.mu.Unlock()
 	if idle {
-		b.deps.source.runHere(b)
+		b.set.source.runHere(b)
 	}
 }
 
@@ -295,17 +266,17 @@ func (b *buffer) see(t Tag, isNews bool) (seen bool) {
 	if b.supply.closed {
 		return false
 	}
-	now := b.deps.clock.now()
+	now := b.set.clock.now()
 	if isNews {
 		b.changes++
 		b.vouched = now
 		b.supply.loader.wake()
 	}
-	b.supply.pace.configure(t.Step, b.deps.rule)
+	b.supply.pace.configure(t.Step, b.set.rule)
 	if !isNews && t.Least <= b.supply.stock.least {
 		return true
 	}
-	b.deps.lost(b.tag, b.supply.stock.drop(t.Least, now))
+	b.set.lost(b.tag, b.supply.stock.drop(t.Least, now))
 	if b.supply.loader.loads > 0 { // a tag that never had a range needs none now
 		b.tendLocked()
 	}
@@ -334,7 +305,7 @@ func (b *buffer) stop(why error, asOf time.Duration) {
 	deliver(answers)
 }
 
-// stopLocked removes the buffer, discards the loaded IDs, and refuses waiting requests. The owner keeps the floor of
+// stopLocked removes the buffer, discards the loaded IDs, and refuses waiting requests. The set keeps the floor of
 // the tag, marked as live unless the tag is known to be deleted: a tag that the store merely lacks may be in a store
 // that lost its memory, and a repair must keep serving it.
 func (b *buffer) stopLocked(why error, deleted bool) (answers []answer) {
@@ -346,21 +317,21 @@ func (b *buffer) stopLocked(why error, deleted bool) (answers []answer) {
 		floor = Floor{End: floor.End}
 	}
 	b.supply.closed = true
-	b.deps.lost(b.tag, b.supply.stock.clear())
-	b.deps.owner.forget(b, floor, b.unlisted)
+	b.set.lost(b.tag, b.supply.stock.clear())
+	b.set.forget(b, floor, b.unlisted)
 	b.unlisted = false
 	return b.supply.waiters.refuse(&b.supply.stock, why)
 }
 
 // dropIfIdle removes the buffer if its tag was not requested for at least idle. The loaded IDs become a hole.
 //
-// Law: the owner keeps the floor, with all that a repair of the marks reads from the buffer, and the floor is at
+// Law: the set keeps the floor, with all that a repair of the marks reads from the buffer, and the floor is at
 // least the tag's least ID. So the next buffer of the tag loads above both, and the tag is not created on first use.
 func (b *buffer) dropIfIdle(idle time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := &b.supply
-	if s.closed || s.loader.running || s.waiters.any() || s.pace.speed.idle(b.deps.clock.now(), s.asked()) < idle {
+	if s.closed || s.loader.running || s.waiters.any() || s.pace.speed.idle(b.set.clock.now(), s.asked()) < idle {
 		return
 	}
 	b.stopLocked(nil, false) //mutant:rest-floor
@@ -370,7 +341,7 @@ func (b *buffer) dropIfIdle(idle time.Duration) {
 func (b *buffer) stats() TagStats {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := b.supply.stats(b.deps.clock.now())
+	s := b.supply.stats(b.set.clock.now())
 	s.Tag = b.tag
 	return s
 }

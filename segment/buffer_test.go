@@ -31,7 +31,7 @@ func (hanging) Load(ctx context.Context, _ string, _, _ int64) (Loaded, error) {
 func holding(t *testing.T, ranges ...Range) *buffer {
 	a := New(Config{Store: hanging{}, Deadline: time.Second})
 	t.Cleanup(a.Close)
-	b := newBuffer(&a.tags.deps, "a")
+	b := newBuffer(a.tags, "a")
 	for _, r := range ranges {
 		b.supply.stock.add(r, 0)
 	}

@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"cmp"
 	"log/slog"
 	"time"
 )
@@ -68,27 +69,13 @@ func (c Config) patience() time.Duration { return c.Enough(c.LoadTimeout) }
 
 // withDefaults returns the configuration with a value for every optional field.
 func (c Config) withDefaults() Config {
-	if c.LoadTimeout == 0 {
-		c.LoadTimeout = c.Deadline * 2 / 3
-	}
-	if c.MaxStep == 0 {
-		c.MaxStep = DefaultMaxStep
-	}
-	if c.StepTime == 0 {
-		c.StepTime = DefaultStepTime
-	}
-	if c.MaxWaiting == 0 {
-		c.MaxWaiting = 4096
-	}
-	if c.Poll == 0 {
-		c.Poll = time.Minute
-	}
-	if c.Idle == 0 {
-		c.Idle = time.Hour
-	}
-	if c.MaxIdle == 0 {
-		c.MaxIdle = 10_000
-	}
+	c.LoadTimeout = cmp.Or(c.LoadTimeout, c.Deadline*2/3)
+	c.MaxStep = cmp.Or(c.MaxStep, DefaultMaxStep)
+	c.StepTime = cmp.Or(c.StepTime, DefaultStepTime)
+	c.MaxWaiting = cmp.Or(c.MaxWaiting, 4096)
+	c.Poll = cmp.Or(c.Poll, time.Minute)
+	c.Idle = cmp.Or(c.Idle, time.Hour)
+	c.MaxIdle = cmp.Or(c.MaxIdle, 10_000)
 	return c.withFuncs()
 }
 

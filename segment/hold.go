@@ -97,7 +97,7 @@ func (b *buffer) turnAway() {
 	b.mu.Lock()
 	answers := b.supply.waiters.refuse(&b.supply.stock, ErrElsewhere)
 	if len(answers) > 0 {
-		b.supply.settle(b.deps.clock.now())
+		b.supply.settle(b.set.clock.now())
 	}
 	b.mu.Unlock()
 	deliver(answers)
@@ -108,8 +108,8 @@ func (b *buffer) discard() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.discards++
-	b.deps.lost(b.tag, b.supply.stock.discard(b.deps.clock.now()))
-	b.supply.settle(b.deps.clock.now())
+	b.set.lost(b.tag, b.supply.stock.discard(b.set.clock.now()))
+	b.supply.settle(b.set.clock.now())
 }
 
 // floor returns the floor of the tag. A stopped tag has no buffer; a tag that was closed with its allocator has.

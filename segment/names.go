@@ -5,6 +5,8 @@ import (
 	"maps"
 	"sync"
 	"time"
+
+	"github.com/natsid/natsid/internal/ratelimit"
 )
 
 // Bounds of the memory for tags that have no buffer:
@@ -43,7 +45,7 @@ type names struct {
 	refusals []refusal
 	oldest   int
 	unlisted int // lookups of unlisted tags under way
-	lookups  tokenBucket
+	lookups  *ratelimit.Bucket
 	// floors are the floors of tags that were stopped or idle, or that a former process loaded; raises are those of
 	// tags whose mark was raised while they had no buffer. Each takes about 300 bytes.
 	//
@@ -66,7 +68,7 @@ type refusal struct {
 func newNames() *names {
 	return &names{
 		seed: maphash.MakeSeed(), fresh: make(map[uint64]time.Duration), refused: make(map[string]int),
-		floors: make(map[string]Floor), raises: make(map[string]Floor), lookups: tokenBucket{tokens: lookupRate},
+		floors: make(map[string]Floor), raises: make(map[string]Floor), lookups: ratelimit.New(time.Second),
 	}
 }
 
@@ -84,7 +86,7 @@ func (n *names) admit(tag string, now, recent time.Duration, creates bool) (unli
 	if n.existsLocked(tag) {
 		return false, nil
 	}
-	if n.unlisted < maxUnlisted && n.lookups.take(now) {
+	if n.unlisted < maxUnlisted && n.lookups.Take(now, 1, lookupRate) == 0 {
 		n.unlisted++
 		return true, nil
 	}
@@ -262,20 +264,4 @@ func (n *names) hasForgotten() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.forgot
-}
-
-// A tokenBucket holds lookupRate tokens at most, and gains as many per second.
-type tokenBucket struct {
-	tokens float64
-	at     time.Duration
-}
-
-func (b *tokenBucket) take(now time.Duration) bool {
-	b.tokens = min(lookupRate, b.tokens+lookupRate*(now-b.at).Seconds())
-	b.at = now
-	if b.tokens < 1 {
-		return false
-	}
-	b.tokens--
-	return true
 }

@@ -87,7 +87,7 @@ func (s *tagSet) setOrders(o orders) {
 // become holes.
 func (b *buffer) setOrder(o order) {
 	b.mu.Lock()
-	s, now := &b.supply, b.deps.clock.now()
+	s, now := &b.supply, b.set.clock.now()
 	if o == s.order || s.closed {
 		b.mu.Unlock()
 		return
@@ -97,7 +97,7 @@ func (b *buffer) setOrder(o order) {
 	//mutant:order-change
 	if o == strict || was == strict {
 		b.discards++
-		b.deps.lost(b.tag, s.stock.discard(now))
+		b.set.lost(b.tag, s.stock.discard(now))
 	}
 	answers := s.waiters.serve(&s.stock, nil)
 	if s.waiters.any() || s.loader.loads > 0 {

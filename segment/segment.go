@@ -52,11 +52,10 @@
 //	source.go     source.run loads ranges until none is due, creating the tag first if that is configured
 //	lanes.go      lane.drive waits for a place, so that failing tags do not delay others, and calls the store
 //
-// There are two calls upwards. source.run passes each outcome to the buffer, its consumer, which answers the waiting
-// requests. A buffer informs its owner, the tagSet, when a tag was found, refused or stopped. What the buffer guards
-// with its lock is its supply, whose parts call nothing outside: stock (the ranges), run (the lock-free part of them),
-// waiters (the queue), pace (speed and step) and loader (how loads ended). From them the supply decides when to load,
-// and how much.
+// There are two calls upwards. source.run passes each outcome to the buffer, which answers the waiting requests. A
+// buffer informs its tagSet when a tag was found, refused or stopped. What the buffer guards with its lock is its
+// supply, whose parts call nothing outside: stock (the ranges), run (the lock-free part of them), waiters (the queue),
+// pace (speed and step) and loader (how loads ended). From them the supply decides when to load, and how much.
 //
 // Beside requests, a follower (follow.go) keeps the buffers in line with the store.
 package segment

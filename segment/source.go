@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/natsid/natsid/internal/jitter"
 )
 
 // A source loads ranges of all tags from the store: in lanes, with a timeout, and creating tags on first use. It
@@ -65,16 +67,6 @@ func (p plan) check(l Loaded) error {
 	return nil
 }
 
-// A consumer is the tag that a source loads for. The loading goroutine calls these methods in a loop:
-type consumer interface {
-	// plan returns the plan of the next load.
-	plan() plan
-	// takeIn processes the outcome of that load, and returns the pause before the next.
-	takeIn(p plan, l Loaded, err error) (pause time.Duration)
-	// more reports, after the pause, whether another load follows one that ended with err.
-	more(err error) bool
-}
-
 func newSource(cfg Config, clock clock) *source {
 	s := &source{
 		store: cfg.Store, timeout: cfg.patience, clock: clock, lanes: newLanes(), log: cfg.Log,
@@ -85,24 +77,24 @@ func newSource(cfg Config, clock clock) *source {
 	return s
 }
 
-// start loads ranges for c on a goroutine of its own until no more is due, and reports true; or false if the source was
+// start loads ranges for b on a goroutine of its own until no more is due, and reports true; or false if the source was
 // stopped.
-func (s *source) start(c consumer) bool {
+func (s *source) start(b *buffer) bool {
 	if !s.begin() {
 		return false
 	}
 	go func() {
 		defer s.loading.Done()
-		s.run(c)
+		s.run(b)
 	}()
 	return true
 }
 
 // runHere is start on the caller's goroutine: it returns when no more is due.
-func (s *source) runHere(c consumer) {
+func (s *source) runHere(b *buffer) {
 	if s.begin() {
 		defer s.loading.Done()
-		s.run(c)
+		s.run(b)
 	}
 }
 
@@ -127,26 +119,14 @@ func (s *source) wait() { s.loading.Wait() }
 
 // run loads ranges until no more is due. After a failure it pauses, and continues only if requests wait: otherwise the
 // next request starts it again.
-func (s *source) run(c consumer) {
+func (s *source) run(b *buffer) {
 	for {
-		p := c.plan()
+		p := b.plan()
 		l, err := s.load(p)
-		if !s.pause(c.takeIn(p, l, err)) || !c.more(err) {
+		pause := b.takeIn(p, l, err)
+		if pause > 0 && jitter.Sleep(s.ctx, pause) != nil || !b.more(err) {
 			return
 		}
-	}
-}
-
-// pause waits for d, and reports whether the source is still running then.
-func (s *source) pause(d time.Duration) bool {
-	if d == 0 {
-		return true
-	}
-	select {
-	case <-time.After(d):
-		return true
-	case <-s.ctx.Done():
-		return false
 	}
 }
 

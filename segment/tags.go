@@ -11,10 +11,14 @@ import (
 //
 // Lock order: ordering, a buffer's lock, then mu, then that of names.
 type tagSet struct {
-	index  index // read without a lock, changed under mu
-	names  *names
-	deps   deps
-	recent time.Duration // the maximum age of a listing that replaces a lookup
+	index      index // read without a lock, changed under mu
+	names      *names
+	source     *source
+	clock      clock
+	rule       stepRule
+	maxWaiting int                       // bounds the parked requests of one tag
+	discarded  func(tag string, r Range) // see [Config.Discarded]
+	recent     time.Duration             // the maximum age of a listing that replaces a lookup
 	// While more than maxIdle tags are in memory, tags that were not requested for idle are dropped.
 	idle    time.Duration
 	maxIdle int
@@ -27,12 +31,12 @@ type tagSet struct {
 }
 
 func newTagSet(cfg Config, clock clock, source *source) *tagSet {
-	s := &tagSet{names: newNames(), recent: 2 * cfg.Poll, idle: cfg.Idle, maxIdle: cfg.MaxIdle}
-	s.index.init()
-	s.deps = deps{
-		clock: clock, rule: stepRule{max: cfg.MaxStep, time: cfg.StepTime},
-		maxWaiting: cfg.MaxWaiting, source: source, owner: s, discarded: cfg.Discarded,
+	s := &tagSet{
+		names: newNames(), source: source, clock: clock, rule: stepRule{max: cfg.MaxStep, time: cfg.StepTime},
+		maxWaiting: cfg.MaxWaiting, discarded: cfg.Discarded, recent: 2 * cfg.Poll,
+		idle: cfg.Idle, maxIdle: cfg.MaxIdle,
 	}
+	s.index.init()
 	return s
 }
 
@@ -73,11 +77,11 @@ func (s *tagSet) obtain(tag string) (*buffer, error) {
 	if b := s.get(tag); b != nil {
 		return b, nil
 	}
-	unlisted, err := s.names.admit(tag, s.deps.clock.now(), s.recent, s.deps.source.creates(tag))
+	unlisted, err := s.names.admit(tag, s.clock.now(), s.recent, s.source.creates(tag))
 	if err != nil {
 		return nil, err
 	}
-	b := newBuffer(&s.deps, strings.Clone(tag)) // the caller's string may be part of a message
+	b := newBuffer(s, strings.Clone(tag)) // the caller's string may be part of a message
 	b.unlisted, b.supply.stock.floor = unlisted, s.names.floor(tag)
 	b.supply.setOrder(s.orders.of(tag))
 	s.index.put(b)
@@ -98,7 +102,7 @@ func (s *tagSet) close() {
 // may have lost it, and the IDs loaded from it remain valid.
 func (s *tagSet) dropIdle() {
 	for b := range s.all {
-		if s.size() <= s.maxIdle || s.deps.source.trouble() != nil {
+		if s.size() <= s.maxIdle || s.source.trouble() != nil {
 			return // while loads fail, the IDs in memory are all that can be issued
 		}
 		if s.names.inListing(b.tag) {
@@ -113,16 +117,21 @@ func (s *tagSet) size() int {
 	return s.index.size
 }
 
-// found implements [owner].
+// lost reports IDs of a tag that were loaded and that nobody will issue.
+func (s *tagSet) lost(tag string, holes []Range) {
+	for _, r := range holes {
+		s.discarded(tag, r)
+	}
+}
+
+// found is called when a load found a tag that was not listed. The lock of its buffer is held.
 func (s *tagSet) found(tag string, now time.Duration) {
 	s.names.release()
 	s.names.found(tag, now)
 }
 
-// refuse implements [owner].
-func (s *tagSet) refuse(tag string, err error, now time.Duration) { s.names.refuse(tag, err, now) }
-
-// forget implements [owner]: the next request for the tag gets a new buffer, which continues at the old one's floor.
+// forget removes a closed buffer, whose lock is held: the next request for the tag gets a new buffer, which continues
+// at the old one's floor.
 func (s *tagSet) forget(b *buffer, floor Floor, unlisted bool) {
 	s.names.keepFloor(b.tag, floor)
 	if unlisted {

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -80,19 +81,10 @@ func (d *Direct) Segment(dst []byte, tag string, count []byte) ([]byte, error) {
 	return appendRanges(dst, ranges), nil
 }
 
-// awaitRanges parks a request. Its IDs are a hole if the mode is forbidden before they come.
+// awaitRanges waits for a load. The IDs are a hole if the mode is forbidden before they come.
 func (d *Direct) awaitRanges(c *call, tag string, n int) (ranges []segment.Range, err error) {
 	c.parked = true
-	answered := make(chan struct{})
-	parked := d.cfg.Segments.Park(tag, int64(n), func(got []segment.Range, why error) {
-		ranges, err = got, why
-		close(answered)
-	})
-	if parked != nil {
-		return nil, parked
-	}
-	<-answered
-	if err == nil {
+	if ranges, err = d.cfg.Segments.Take(context.Background(), tag, int64(n)); err == nil {
 		err = d.cfg.Reasons.Forbidden(Segment)
 	}
 	return ranges, err

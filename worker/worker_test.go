@@ -154,7 +154,10 @@ func launch(t *testing.T, url string, number int, store *segmenttest.Faulty, edi
 	}
 	allocator := segment.New(segments)
 	cfg.Segments = allocator
-	r.parked = func() int { return allocator.Stats().Waiting }
+	r.parked = func() int {
+		total, _ := allocator.Busiest(0)
+		return total.Waiting
+	}
 	r.strict, r.doubt = allocator.SetStrict, allocator.Doubt
 	r.worker, r.direct = worker.New(cfg), worker.NewDirect(cfg)
 	r.run(allocator)

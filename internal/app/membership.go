@@ -242,9 +242,7 @@ func (b patientBus) Ask(
 		if registry == "" || !errors.Is(err, gather.ErrNobody) || tries >= 3 && b.HasJoined() {
 			return err
 		}
-		select {
-		case <-time.After(jitter.Around(50 * time.Millisecond)): // not at the same moments as the others
-		case <-ctx.Done():
+		if jitter.Sleep(ctx, jitter.Around(50*time.Millisecond)) != nil { // not at the same moments as the others
 			return err
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -48,9 +47,7 @@ func (w *streamWatch) run(ctx context.Context, js jetstream.JetStream) error {
 		} else {
 			pause = failures.NextBackOff()
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if jitter.Sleep(ctx, pause) != nil {
 			return nil
 		}
 	}

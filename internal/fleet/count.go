@@ -48,12 +48,7 @@ func (c *count) keep(ctx context.Context) {
 		return
 	}
 	defer func() { _ = sub.Unsubscribe() }() // it fails only on a closed connection
-	for {
-		select {
-		case <-time.After(jitter.Around(countEvery / 2)):
-		case <-ctx.Done():
-			return
-		}
+	for jitter.Sleep(ctx, jitter.Around(countEvery/2)) == nil {
 		heard := time.Since(time.Unix(0, c.heard.Load()))
 		if !c.cfg.Gate.HasRate() || 0 <= heard && heard < countEvery {
 			continue

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/subjects"
+
+	"github.com/natsid/natsid/internal/jitter"
 )
 
 // An order is the value of a tag's key.
@@ -103,10 +105,8 @@ func (s *Settings) confirm(ctx context.Context, tag string, revision uint64) err
 				tag, printable(strings.Join(missing, ", ")))
 		}
 		s.announce(orderPrefix + tag)
-		select {
-		case <-time.After(confirmFor / 10):
-		case <-ctx.Done():
-			return fmt.Errorf("%s is to be strict, and not all workers have confirmed it: %w", tag, ctx.Err())
+		if err := jitter.Sleep(ctx, confirmFor/10); err != nil {
+			return fmt.Errorf("%s is to be strict, and not all workers have confirmed it: %w", tag, err)
 		}
 	}
 }

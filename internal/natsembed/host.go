@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/natsid/natsid/internal/jitter"
 )
 
 // A Host runs a [Server], and replaces it by another one when it can write no more. A nats-server whose disk was full
@@ -107,12 +109,7 @@ const (
 // full disk.
 func (h *Host) Tend(ctx context.Context) {
 	pause, restarted, reported := lookEvery, time.Time{}, false
-	for {
-		select {
-		case <-time.After(lookEvery):
-		case <-ctx.Done():
-			return
-		}
+	for jitter.Sleep(ctx, lookEvery) == nil {
 		if l := h.cfg.Lock; l != nil {
 			l.Certificate.tend(h.log)
 		}
@@ -198,9 +195,7 @@ func (h *Host) restart(ctx context.Context) {
 		}
 		h.log.Error("the embedded NATS server does not start again; it is tried until it does", "error",
 			fmt.Errorf("natsembed: restart: %w", err))
-		select {
-		case <-time.After(lookEvery):
-		case <-ctx.Done():
+		if jitter.Sleep(ctx, lookEvery) != nil {
 			return
 		}
 	}

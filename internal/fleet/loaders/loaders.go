@@ -145,9 +145,7 @@ func (r *Ring) Run(ctx context.Context) error {
 			pause = r.pause()
 		}
 		r.forget(time.Now(), connected)
-		select {
-		case <-time.After(lookEvery): // one announcement answers all that came in that time
-		case <-ctx.Done():
+		if jitter.Sleep(ctx, lookEvery) != nil { // one announcement answers all that came in that time
 			return nil
 		}
 		if pause > lookEvery {

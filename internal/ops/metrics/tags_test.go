@@ -115,8 +115,8 @@ func TestTagsThatAreOnlyPreloadedTakeNoPlace(t *testing.T) {
 		defer cancel()
 		go s.a.Follow(ctx)
 		synctest.Wait()
-		if n := s.a.Stats().Tags; n != 3 {
-			t.Fatalf("%d tags are preloaded, want 3", n)
+		if total, _ := s.a.Busiest(0); total.Tags != 3 {
+			t.Fatalf("%d tags are preloaded, want 3", total.Tags)
 		}
 		s.want()
 		s.sell(1, map[int]int{2: 10})

@@ -11,6 +11,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/natsid/natsid/internal/jitter"
 )
 
 // onJetStream is the [Streams] of a JetStream. What it writes and reads is what the KV interface of any NATS client
@@ -96,7 +98,7 @@ func (o onJetStream) Info(ctx context.Context, bucket string) (Info, error) {
 			return Info{a.Config, a.Created, a.Now, a.State.Last, clustered}, nil
 		}
 		if err == nil {
-			err = pause(ctx, 20*time.Millisecond)
+			err = jitter.Sleep(ctx, 20*time.Millisecond)
 		}
 		if err != nil {
 			return Info{}, err
@@ -111,23 +113,13 @@ func isByLeader(group *jetstream.ClusterInfo) bool {
 	})
 }
 
-// pause returns nil after d, or why ctx ended before.
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // Make implements [Streams]. A server that is still removing the files of a stream that was deleted a moment ago may
 // refuse to make another of its name, so Make tries again for up to half a second.
 func (o onJetStream) Make(ctx context.Context, c jetstream.StreamConfig) error {
 	for tries := 0; ; tries++ {
 		_, err := await(ctx, o.rights, o.api.Stream("STREAM.CREATE", c.Name),
 			func(ctx context.Context) (jetstream.Stream, error) { return o.js.CreateStream(ctx, c) })
-		if codeOf(err) != codeNoStore || tries == 5 || pause(ctx, 100*time.Millisecond) != nil {
+		if codeOf(err) != codeNoStore || tries == 5 || jitter.Sleep(ctx, 100*time.Millisecond) != nil {
 			return err
 		}
 	}

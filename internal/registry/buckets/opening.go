@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/natsid/natsid/internal/jitter"
 )
 
 // An opening opens a bucket when it is first needed, and judges the settings.
@@ -104,7 +106,7 @@ func (o *opening) find(ctx context.Context) (info Info, err error) {
 	}
 	for tries := 0; ; tries++ {
 		info, err = o.info(ctx)
-		if !errors.Is(err, ErrNoBucket) || tries == 10 || pause(ctx, 50*time.Millisecond) != nil {
+		if !errors.Is(err, ErrNoBucket) || tries == 10 || jitter.Sleep(ctx, 50*time.Millisecond) != nil {
 			return info, err
 		}
 	}

@@ -1,0 +1,16 @@
+package jitter
+
+import (
+	"context"
+	"time"
+)
+
+// Sleep returns nil after d, or the error of ctx if ctx ends before.
+func Sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
