@@ -5,11 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/natsid/natsid/internal/jitter"
+	"github.com/natsid/natsid/internal/loglimit"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/worker"
 )
@@ -17,12 +18,9 @@ import (
 // unpublishedAlarms is how many alarms wait at most while NATS is out of reach.
 const unpublishedAlarms = 16
 
-// Within alarmPause an alarm of one kind about one object, such as a tag, is raised once, and about a bounded number
-// of objects. More alarms are held back: they are counted, and the last is raised when the pause ends.
-const (
-	alarmPause = time.Minute
-	alarmedOf  = 10
-)
+// alarmedOf is about how many objects, such as tags, alarms of one kind are raised within a minute, each once. More
+// alarms are held back: they are counted, and the last about an object is raised when its minute ends.
+const alarmedOf = 10
 
 // alarms reports events that an operator must look at: in the log, in the metrics, and as messages on NATS.
 type alarms struct {
@@ -37,27 +35,21 @@ type alarms struct {
 	namespace subjects.Namespace
 	instance  func() string
 
-	mu     sync.Mutex
-	pauses map[alarmed]*alarmPaused
-}
-
-// alarmed is the key by which alarms are limited.
-type alarmed struct {
-	kind  subjects.Alarm
-	about string // "" if the kind has no objects, or too many
-}
-
-// alarmPaused is the alarms held back since an alarm.
-type alarmPaused struct {
-	held int
-	last subjects.AlarmEvent
+	limits map[subjects.Alarm]*loglimit.Limiter[string, subjects.AlarmEvent] // by object
 }
 
 func newAlarms(log *slog.Logger, count, held func(subjects.Alarm)) *alarms {
-	return &alarms{
+	a := &alarms{
 		log: log, count: count, held: held, queue: make(chan subjects.AlarmEvent, unpublishedAlarms),
-		pauses: make(map[alarmed]*alarmPaused),
+		limits: make(map[subjects.Alarm]*loglimit.Limiter[string, subjects.AlarmEvent]),
 	}
+	for _, info := range subjects.Alarms() {
+		a.limits[info.Kind] = loglimit.NewLimiter[string](alarmedOf, func(last subjects.AlarmEvent, left int) {
+			last.HeldBack = left
+			a.report(last)
+		})
+	}
+	return a
 }
 
 // raise reports an event. It does not block, and may be called at any time, with any lock held: it queues the
@@ -68,7 +60,7 @@ func (a *alarms) raise(kind subjects.Alarm, message string) { a.raiseAbout(kind,
 // hold back those about another.
 func (a *alarms) raiseAbout(kind subjects.Alarm, about, message string) {
 	event := subjects.AlarmEvent{Kind: kind, Message: message, Time: time.Now().UTC()}
-	if a.holdBack(alarmed{kind, about}, event) {
+	if a.limits[kind].Hold(about, event) {
 		a.held(kind)
 		return
 	}
@@ -81,64 +73,10 @@ func (a *alarms) overloaded(mode worker.Mode) {
 		"requests of the mode %s arrive faster than this worker answers them, for a second or longer", mode))
 }
 
-// holdBack keeps an event if a similar one was raised within the pause; otherwise a pause begins.
-func (a *alarms) holdBack(of alarmed, e subjects.AlarmEvent) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if _, paused := a.pauses[of]; !paused && a.pausesOf(of.kind) >= alarmedOf {
-		of.about = ""
-	}
-	p, paused := a.pauses[of]
-	if !paused {
-		a.pauses[of] = new(alarmPaused)
-		time.AfterFunc(alarmPause, func() { a.endPause(of) })
-		return false
-	}
-	p.held++
-	p.last = e
-	return true
-}
-
-func (a *alarms) pausesOf(kind subjects.Alarm) (n int) {
-	for of := range a.pauses {
-		if of.kind == kind {
-			n++
-		}
-	}
-	return n
-}
-
-// endPause ends a pause, and reports the last event that was held back in it: then another pause begins.
-func (a *alarms) endPause(of alarmed) {
-	a.mu.Lock()
-	p, paused := a.pauses[of] // it is missing after releaseHeld
-	if paused && p.held > 0 {
-		a.pauses[of] = new(alarmPaused)
-		time.AfterFunc(alarmPause, func() { a.endPause(of) })
-	} else {
-		delete(a.pauses, of)
-	}
-	a.mu.Unlock()
-	if paused {
-		a.reportHeld(p)
-	}
-}
-
-// releaseHeld ends all pauses.
+// releaseHeld reports the alarms that are held back.
 func (a *alarms) releaseHeld() {
-	a.mu.Lock()
-	pauses := a.pauses
-	a.pauses = make(map[alarmed]*alarmPaused)
-	a.mu.Unlock()
-	for _, p := range pauses {
-		a.reportHeld(p)
-	}
-}
-
-func (a *alarms) reportHeld(p *alarmPaused) {
-	if p.held > 0 {
-		p.last.HeldBack = p.held - 1 // the last one is reported itself
-		a.report(p.last)
+	for _, limit := range a.limits {
+		limit.Flush(func(a, b subjects.AlarmEvent) int { return a.Time.Compare(b.Time) })
 	}
 }
 
@@ -214,9 +152,7 @@ func (a *alarms) publishOne(ctx context.Context, e subjects.AlarmEvent) {
 		if err == nil {
 			return
 		}
-		select {
-		case <-time.After(250 * time.Millisecond):
-		case <-ctx.Done():
+		if jitter.Sleep(ctx, 250*time.Millisecond) != nil {
 			a.unpublished(e, err)
 			return
 		}

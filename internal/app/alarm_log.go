@@ -73,25 +73,19 @@ func (l *alarmLog) run(ctx context.Context) error {
 // keep retries to store an alarm until that succeeds or ctx ends.
 func (l *alarmLog) keep(ctx context.Context, e subjects.AlarmEvent) {
 	pauses := jitter.NewBackoff(time.Second, time.Minute)
-	for {
+	for ctx.Err() == nil {
 		attempt, cancel := context.WithTimeout(ctx, openTimeout)
 		err := l.put(attempt, e)
 		cancel()
 		if err == nil {
 			return
 		}
-		if ctx.Err() != nil {
-			l.add(e)
-			return
+		if ctx.Err() == nil {
+			l.log.Warn("an alarm is not kept for the page yet; trying again", "kind", e.Kind, "error", err)
 		}
-		l.log.Warn("an alarm is not kept for the page yet; trying again", "kind", e.Kind, "error", err)
-		select {
-		case <-time.After(pauses.NextBackOff()):
-		case <-ctx.Done():
-			l.add(e)
-			return
-		}
+		_ = jitter.Sleep(ctx, pauses.NextBackOff())
 	}
+	l.add(e)
 }
 
 func (l *alarmLog) put(ctx context.Context, e subjects.AlarmEvent) error {

@@ -5,9 +5,6 @@ package loglimit
 import (
 	"context"
 	"log/slog"
-	"maps"
-	"slices"
-	"sync"
 	"time"
 )
 
@@ -32,18 +29,18 @@ var whole = map[string]bool{
 // date by a minute at most. Records of one level and message are of one kind, if they also have the same attribute
 // "mode" or both have none. All debug records pass, and so do those in whole.
 func New(next slog.Handler) slog.Handler {
-	return &handler{Handler: next, lines: &lines{open: make(map[kind]*line)}}
+	return &handler{next, NewLimiter[kind](most, write)}
 }
 
 // A handler is the handler of one logger. All handlers derived from one share its lines.
 type handler struct {
 	slog.Handler
-	lines *lines
+	lines *Limiter[kind, record]
 }
 
 // Handle implements [slog.Handler].
 func (h *handler) Handle(ctx context.Context, r slog.Record) error {
-	if r.Level >= slog.LevelInfo && !whole[r.Message] && h.lines.hold(h.Handler, r) {
+	if r.Level >= slog.LevelInfo && !whole[r.Message] && h.lines.Hold(kindOf(r), record{r.Clone(), h.Handler}) {
 		return nil
 	}
 	return h.Handler.Handle(ctx, r)
@@ -77,81 +74,24 @@ func kindOf(r slog.Record) kind {
 	return k
 }
 
-// lines are the kinds of which a line was written in the last minute.
-type lines struct {
-	mu   sync.Mutex
-	open map[kind]*line
+// A record is a held-back record, and the handler that writes it.
+type record struct {
+	slog.Record
+	to slog.Handler
 }
 
-// A line is the held-back records of one kind.
-type line struct {
-	count int
-	last  slog.Record  // valid if count > 0
-	to    slog.Handler // the handler of last
-}
-
-// hold reports whether the record is held back.
-func (ls *lines) hold(to slog.Handler, r slog.Record) bool {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	k := kindOf(r)
-	l := ls.open[k]
-	if l == nil && len(ls.open) >= most {
-		k = kind{}
-		l = ls.open[k]
+// write writes the last of the records of a kind that were held back.
+func write(r record, left int) {
+	if left > 0 {
+		r.AddAttrs(slog.Int(HeldBack, left))
 	}
-	if l == nil {
-		ls.open[k] = &line{}
-		ls.wake(k)
-		return false
-	}
-	l.count, l.last, l.to = l.count+1, r.Clone(), to
-	return true
-}
-
-func (ls *lines) wake(k kind) { time.AfterFunc(Every, func() { ls.release(k) }) }
-
-// release writes the last held-back record of a kind, and drops the kind if there is none.
-func (ls *lines) release(k kind) {
-	ls.mu.Lock()
-	l := ls.open[k]
-	switch {
-	case l == nil: // flushed
-	case l.count == 0:
-		delete(ls.open, k)
-	default:
-		ls.open[k] = &line{}
-		ls.wake(k)
-	}
-	ls.mu.Unlock()
-	if l != nil {
-		l.write()
-	}
-}
-
-func (l *line) write() {
-	if l.count == 0 {
-		return
-	}
-	if l.count > 1 {
-		l.last.AddAttrs(slog.Int(HeldBack, l.count-1))
-	}
-	_ = l.to.Handle(context.Background(), l.last) // an error is dropped, as in slog
+	_ = r.to.Handle(context.Background(), r.Record) // an error is dropped, as in slog
 }
 
 // Flush writes the records that the handler of a log holds back, if it is one of New: call it before the process
 // ends.
 func Flush(log *slog.Logger) {
-	h, ok := log.Handler().(*handler)
-	if !ok {
-		return
-	}
-	h.lines.mu.Lock()
-	open := h.lines.open
-	h.lines.open = make(map[kind]*line)
-	h.lines.mu.Unlock()
-	byTime := func(a, b *line) int { return a.last.Time.Compare(b.last.Time) }
-	for _, l := range slices.SortedFunc(maps.Values(open), byTime) {
-		l.write()
+	if h, ok := log.Handler().(*handler); ok {
+		h.lines.Flush(func(a, b record) int { return a.Time.Compare(b.Time) })
 	}
 }
