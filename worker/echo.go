@@ -166,10 +166,7 @@ func (e *echo) rest(ctx context.Context, pause time.Duration, refusals <-chan st
 	case <-ctx.Done():
 	case <-t.C:
 	case <-refusals:
-		select {
-		case <-ctx.Done():
-		case <-time.After(proofAgain): // so that a flood of them costs little
-		}
+		_ = jitter.Sleep(ctx, proofAgain) // so that a flood of them costs little
 	}
 }
 

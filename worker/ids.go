@@ -36,14 +36,10 @@ func (h *segmentHandler) handle(r request, m *nats.Msg) {
 		r.refuseUnlessProbe(m, err)
 		return
 	}
-	r.explain = explains(m)
 	h.ranges, err = h.ids.Next(tag, int64(n), h.ranges[:0])
 	switch {
 	case err == nil:
 		h.body = appendRanges(h.body[:0], h.ranges)
-		if r.explain {
-			r.header = h.origins(tag, h.ranges)
-		}
 		r.respond(h.body, n)
 	case errors.Is(err, segment.ErrWait):
 		h.park(r, tag, n, isAhead(m))
@@ -120,11 +116,7 @@ func (h *segmentHandler) park(r request, tag string, n int, ahead bool) {
 			parked.refuse(err)
 			return
 		}
-		answered := parked
-		if answered.explain {
-			answered.header = h.origins(tag, ranges)
-		}
-		answered.respond(appendRanges(nil, ranges), n)
+		parked.respond(appendRanges(nil, ranges), n)
 	})
 	if err != nil {
 		r.refuse(err)

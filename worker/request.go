@@ -18,10 +18,8 @@ type request struct {
 	reply    string
 	came     time.Duration // by clock
 	parked   bool
-	explain  bool      // the caller asks where the IDs come from
 	admitted int       // IDs that the rations of this worker count, and that were not drawn yet
 	traced   *nats.Msg // the request, if its caller may trace it
-	header   nats.Header
 }
 
 // began is when the process began, about.
@@ -38,7 +36,7 @@ func (r request) park() request {
 
 // respond answers with a body that holds n IDs.
 func (r *request) respond(body []byte, n int) {
-	err := r.send(body)
+	err := r.at.out.conn.Publish(r.reply, body)
 	if errors.Is(err, nats.ErrMaxPayload) {
 		e := subjects.Errorf(subjects.BadRequest,
 			"the reply would have %d bytes, more than this NATS server accepts: ask for fewer", len(body))
@@ -68,14 +66,6 @@ func (r *request) tellCaller(body []byte) {
 		tag = r.at.out.ns.Tag(r.traced.Subject)
 	}
 	r.at.out.called(names[0], tag, body)
-}
-
-// send sends a reply, with headers if it has any.
-func (r *request) send(body []byte) error {
-	if r.header == nil {
-		return r.at.out.conn.Publish(r.reply, body)
-	}
-	return r.at.out.conn.PublishMsg(&nats.Msg{Subject: r.reply, Header: r.header, Data: body})
 }
 
 // refuse answers with the code for err, and no ID.

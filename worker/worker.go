@@ -76,7 +76,7 @@ const (
 	Tags      Mode = "tags"
 )
 
-// Config says what a worker serves, and where. All fields but JSPrefix, Origin, Reasons,
+// Config says what a worker serves, and where. All fields but JSPrefix, Reasons,
 // Rest, Overloaded, Drain, Ask, Asked, Called, State, Gate, Rations, Settings, NeedsStart, Observe and Log must be set.
 type Config struct {
 	Namespace subjects.Namespace
@@ -100,9 +100,6 @@ type Config struct {
 	// Number returns the worker number, whether one is held, and the JSON value
 	// that answers a request for the identity of that number. It must not block.
 	Number func() (number int, held bool, who any)
-	// Origin, if set, returns the load that an ID of a tag came from, if it is remembered. Only callers that ask for it
-	// with [subjects.HeaderExplain] cost a call.
-	Origin func(tag string, id int64) (segment.Loaded, bool)
 	// Called, if set, is told of replies with IDs to callers that name themselves with [subjects.HeaderCaller]: the
 	// tag, "" for snowflakes, and the body, which it must not keep. Other requests cost nothing.
 	Called func(caller, tag string, body []byte)
@@ -111,7 +108,8 @@ type Config struct {
 	// State, if set, returns the metadata of the worker in `nats micro`: see
 	// [subjects.Namespace.SegmentPing]. It must be fast.
 	State func() map[string]string
-	// Gate, if set, admits requests for IDs of tags, and Settings, if set, changes its rules.
+	// Gate, if set, admits requests for IDs of tags. Settings changes its rules; without it no request may ask for
+	// that.
 	Gate     *policy.Gate
 	Settings Settings
 	// Rations, if set, bound the IDs, requests and new tags of this process, on all its connections.
@@ -192,7 +190,7 @@ type Worker struct {
 // New returns a worker. It serves nothing until it runs.
 func New(cfg Config) *Worker {
 	cfg.fill()
-	w := &Worker{cfg: cfg, served: newServed()}
+	w := &Worker{cfg: cfg, served: served{}}
 	w.stats = &statistics{cfg: &w.cfg}
 	w.ranges = newIdentity(cfg.Namespace.SegmentService(), cfg.Version)
 	w.clocks = newIdentity(cfg.Namespace.SnowflakeService(), cfg.Version)
@@ -306,7 +304,7 @@ const (
 // was, or nil once ctx has ended.
 func (w *Worker) connect(ctx context.Context, gone *membership) *membership {
 	if gone != nil && time.Since(gone.began) < redialEvery { // the server hangs up
-		pause(ctx, jittered(redialEvery))
+		_ = jitter.Sleep(ctx, jittered(redialEvery))
 	}
 	for began := time.Now(); ctx.Err() == nil; {
 		m, err := w.begin(ctx, gone)
@@ -320,17 +318,9 @@ func (w *Worker) connect(ctx context.Context, gone *membership) *membership {
 		if time.Since(began) >= redialQuietly {
 			w.cfg.Log.Warn("cannot connect to NATS; trying again", "error", err)
 		}
-		pause(ctx, redialEvery/2+jitter.UpTo(redialEvery))
+		_ = jitter.Sleep(ctx, jitter.Around(redialEvery))
 	}
 	return nil
-}
-
-// pause waits, until ctx ends at the latest.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
 }
 
 // begin connects once, and begins a membership.
@@ -382,7 +372,7 @@ func (w *Worker) move(ctx context.Context, old *membership) *membership {
 		<-next.done
 		return old
 	}
-	pause(ctx, spread)
+	_ = jitter.Sleep(ctx, spread)
 	w.now.Store(next)
 	old.leave()
 	<-old.done

@@ -126,20 +126,6 @@ func (g *grantLog) discarded(tag string, r segment.Range) {
 	}
 }
 
-// origin returns this process's load of an ID of a tag, if it is remembered.
-func (g *grantLog) origin(tag string, id int64) (segment.Loaded, bool) {
-	if g.log == nil {
-		return segment.Loaded{}, false
-	}
-	for _, l := range g.log.Last(tag) {
-		if l.First <= id && id <= l.Last {
-			return segment.Loaded{Range: segment.Range{Start: l.First, End: l.Last + 1},
-				Write: segment.Write{Read: l.Read, Written: l.Written}}, true
-		}
-	}
-	return segment.Loaded{}, false
-}
-
 // last returns the last loads of a tag by this process.
 func (g *grantLog) last(tag string) (all []subjects.GrantView) {
 	if g.log == nil {
