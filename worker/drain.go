@@ -21,7 +21,6 @@ type drains struct {
 	rights   *rights
 	subject  string
 	isLogged bool // that the subscription was refused
-	sub      *nats.Subscription
 	heard    chan *nats.Msg
 	wake     func()  // the worker
 	owed     []order // that are followed, and not answered yet
@@ -40,22 +39,7 @@ func newDrains(l *link, out *outlet, r *rights, id string, wake func()) *drains 
 	}
 }
 
-// listen begins to take orders.
-func (d *drains) listen() (err error) {
-	if d.link.Drain != nil {
-		d.rights.claim(d.subject)
-		d.sub, err = d.link.conn.Subscribe(d.subject, d.hear)
-	}
-	return err
-}
-
-func (d *drains) stop() {
-	if d.sub != nil {
-		// It fails only on a connection that is gone, and the subscription with it.
-		_ = d.sub.Unsubscribe()
-	}
-}
-
+// hear takes an order that has arrived.
 func (d *drains) hear(m *nats.Msg) {
 	at := &endpoint{out: d.out, own: string(d.link.Namespace) + "."}
 	if m.Reply != "" && at.misled(m) {

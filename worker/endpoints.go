@@ -97,8 +97,6 @@ func (e *endpoint) misled(m *nats.Msg) bool {
 // A served has the counts of connections that are gone, by the name of the endpoint.
 type served map[string]*tally
 
-func newServed() served { return served{} }
-
 func (s served) of(name string) *tally {
 	if s[name] == nil {
 		s[name] = new(tally)

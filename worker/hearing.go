@@ -31,8 +31,7 @@ var errDeaf = errors.New("no message reaches this worker in its queue group: " +
 type hearing struct {
 	link   *link
 	rights *rights
-	inbox  string
-	sub    *nats.Subscription // to the replies
+	inbox  string // what the subjects of replies begin with
 
 	mu     sync.Mutex
 	groups []*heardGroup
@@ -67,21 +66,6 @@ func newHearing(l *link, r *rights, deaf []Mode, segments, flakes *group) *heari
 		r.claim(probe)
 	}
 	return h
-}
-
-// listen subscribes to the replies to probes.
-func (h *hearing) listen() (err error) {
-	if h != nil {
-		h.sub, err = h.link.conn.Subscribe(h.inbox+".*", h.reply)
-	}
-	return err
-}
-
-// stop ends the subscription.
-func (h *hearing) stop() {
-	if h != nil {
-		_ = h.sub.Unsubscribe() // fails only on a connection that is gone
-	}
 }
 
 // reply takes note of the answer to a probe.

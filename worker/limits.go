@@ -29,15 +29,9 @@ type Settings interface {
 
 // limit changes the limits of a tag.
 func (a *tagAdmin) limit(ctx context.Context, u subjects.TagUpdate) (any, error) {
-	t, err := a.link.Store.Look(ctx, u.Tag)
-	if err == nil && t.Disabled {
-		err = segment.ErrDisabled
-	}
+	t, err := a.live(ctx, u.Tag)
 	if err != nil {
-		return nil, ofStore(err)
-	}
-	if a.link.Settings == nil {
-		return nil, errNoSettings
+		return nil, err
 	}
 	err = a.link.Settings.SetLimit(ctx, u.Tag, func(l *policy.Limit) {
 		if u.MaxBatch != nil {
@@ -53,14 +47,20 @@ func (a *tagAdmin) limit(ctx context.Context, u subjects.TagUpdate) (any, error)
 	return a.info(t), nil
 }
 
-// order makes a tag strict or loose.
-func (a *tagAdmin) order(ctx context.Context, u subjects.TagUpdate) (any, error) {
-	t, err := a.link.Store.Look(ctx, u.Tag)
+// live returns a tag that is not deleted.
+func (a *tagAdmin) live(ctx context.Context, tag string) (segment.Tag, error) {
+	t, err := a.link.Store.Look(ctx, tag)
 	if err == nil && t.Disabled {
 		err = segment.ErrDisabled
 	}
+	return t, ofStore(err)
+}
+
+// order makes a tag strict or loose.
+func (a *tagAdmin) order(ctx context.Context, u subjects.TagUpdate) (any, error) {
+	t, err := a.live(ctx, u.Tag)
 	if err != nil {
-		return nil, ofStore(err)
+		return nil, err
 	}
 	from := strictFrom(ctx)
 	if err := a.setOrder(ctx, u.Tag, *u.Order, from); err != nil {
@@ -87,9 +87,6 @@ func strictFrom(ctx context.Context) time.Time {
 const confirmWithin = time.Minute
 
 func (a *tagAdmin) setOrder(ctx context.Context, tag, order string, from time.Time) error {
-	if a.link.Settings == nil {
-		return errNoSettings
-	}
 	if err := a.link.Settings.SetOrder(ctx, tag, order == subjects.OrderStrict, from); err != nil {
 		return ofSettings(err)
 	}
@@ -104,9 +101,6 @@ func (a *tagAdmin) throttle(ctx context.Context, body []byte) (any, error) {
 	}
 	now := a.link.Gate.Rules().Throttle
 	if !c.Asks() {
-		if a.link.Settings == nil {
-			return nil, errNoSettings
-		}
 		if err := a.checkThrottled(ctx, c); err != nil {
 			return nil, err
 		}
@@ -154,8 +148,6 @@ func change(t *policy.Throttle, c subjects.Throttle) {
 		*t = policy.Throttle{}
 	}
 }
-
-var errNoSettings = subjects.Errorf(subjects.Unavailable, "this worker keeps no limits")
 
 // ofSettings marks an error after which a change may have been made.
 func ofSettings(err error) error {

@@ -42,7 +42,7 @@ type membership struct {
 	groups   []*group // of all modes
 	services []*service
 	drains   *drains
-	changes  *changes
+	subs     []*nats.Subscription // to all that is no request of a queue group, but for the identity
 
 	began  time.Time
 	looked time.Duration
@@ -86,7 +86,6 @@ func (w *Worker) newMembership(conn *nats.Conn, replace chan struct{}, before *m
 	clocks := newService(l, w.clocks, "IDs from time, worker number and sequence", flakes)
 	m.services = []*service{ranges, clocks}
 	m.drains = newDrains(l, m.out, m.rights, w.ranges.ID, m.wake)
-	m.changes = &changes{link: l}
 	return m
 }
 
@@ -209,7 +208,25 @@ func (m *membership) serve(ctx context.Context) error {
 
 // listen subscribes to all that is no request of a queue group.
 func (m *membership) listen() error {
-	return errors.Join(m.changes.listen(), m.drains.listen(), m.hearing.listen())
+	errs := []error{m.subscribe(m.link.Namespace.TagChanged(), m.tagChanged)}
+	if m.link.Drain != nil {
+		m.rights.claim(m.drains.subject)
+		errs = append(errs, m.subscribe(m.drains.subject, m.drains.hear))
+	}
+	if m.hearing != nil {
+		errs = append(errs, m.subscribe(m.hearing.inbox+".*", m.hearing.reply))
+	}
+	m.link.Segments.Refresh() // a change that was announced before
+	return errors.Join(errs...)
+}
+
+func (m *membership) subscribe(subject string, hear nats.MsgHandler) error {
+	sub, err := m.link.conn.Subscribe(subject, hear)
+	if err != nil {
+		return fmt.Errorf("worker: %s: %w", subject, err)
+	}
+	m.subs = append(m.subs, sub)
+	return nil
 }
 
 // pinged notes how a ping ended.
@@ -287,9 +304,9 @@ func (m *membership) requests() (arrived, open int64) {
 // stop leaves the queue groups, waits until every request that has been
 // delivered is answered, and closes the connection: see the package comment.
 func (m *membership) stop() {
-	m.changes.stop()
-	m.drains.stop()
-	m.hearing.stop()
+	for _, sub := range m.subs {
+		_ = sub.Unsubscribe() // fails only on a connection that is gone
+	}
 	for _, s := range m.services {
 		s.leave()
 	}
@@ -341,33 +358,13 @@ func closeGently(conn *nats.Conn, closed <-chan nats.Status, log *slog.Logger) {
 	}
 }
 
-// changes is the subscription to announcements of changed tags. By them a change that any worker made reaches this one
-// within milliseconds; a worker that misses one sees the change at its next load or poll.
-type changes struct {
-	link *link
-	sub  *nats.Subscription
-}
-
-// listen subscribes to the messages. What was sent before is looked up.
-func (c *changes) listen() (err error) {
-	if c.sub, err = c.link.conn.Subscribe(c.link.Namespace.TagChanged(), c.hear); err != nil {
-		return fmt.Errorf("worker: %s: %w", c.link.Namespace.TagChanged(), err)
-	}
-	c.link.Segments.Refresh()
-	return nil
-}
-
-// hear looks up the tag that a message names.
-func (c *changes) hear(m *nats.Msg) {
-	tag := string(m.Data)
+// tagChanged looks up the tag that an announcement names. By these messages a change that any worker made reaches this
+// one within milliseconds; a worker that misses one sees the change at its next load or poll.
+func (m *membership) tagChanged(msg *nats.Msg) {
+	tag := string(msg.Data)
 	if err := subjects.CheckTag(tag); err != nil {
-		c.link.Log.Debug("a message names no tag", "subject", m.Subject, "error", err)
+		m.link.Log.Debug("a message names no tag", "subject", msg.Subject, "error", err)
 		return
 	}
-	c.link.Segments.Changed(tag)
-}
-
-func (c *changes) stop() {
-	// It fails only on a connection that is gone, and the subscription with it.
-	_ = c.sub.Unsubscribe()
+	m.link.Segments.Changed(tag)
 }
