@@ -68,7 +68,7 @@ func (s *storage) openBuckets(ctx context.Context) (err error) {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if err == nil || errors.Is(err, kvstore.ErrKind) || errors.Is(err, buckets.ErrUnfit) ||
+	if err == nil || errors.Is(err, lineage.ErrKind) || errors.Is(err, buckets.ErrUnfit) ||
 		errors.Is(err, lineage.ErrNewer) {
 		return err
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -20,18 +22,18 @@ const (
 	namedFaults = 10
 )
 
-// Behind is the rows that a poll could not bring in line with their marks. The next poll takes them last, so that
-// rows which another session has locked do not starve the others.
+// behind is the rows that a poll could not bring in line with their marks. The next poll takes them last, so that rows
+// which another session has locked do not starve the others.
 type behind struct {
 	mu     sync.Mutex
-	failed map[string]bool // never changed, but replaced
+	failed map[string]error // by tag: why, at the last attempt
 }
 
-// catchUp calls f for all rows until ctx ends, or the table takes no writes at all. The error names some failed rows.
+// catchUp calls f for all rows until ctx ends, or the table takes no writes at all. The error names some rows that are
+// behind.
 func (b *behind) catchUp(ctx context.Context, rows []segment.Row, f func(context.Context, segment.Row) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	var faults faults
 	queue := make(chan segment.Row)
 	var workers sync.WaitGroup
 	for range min(catchUps, len(rows)) {
@@ -41,35 +43,21 @@ func (b *behind) catchUp(ctx context.Context, rows []segment.Row, f func(context
 				if errors.Is(err, segment.ErrNoWrites) {
 					stop(err)
 				}
-				faults.note(row.Name, err, b.last()[row.Name])
+				b.note(row.Name, err)
 			}
 		})
 	}
-	feed(ctx, rows, b.last(), queue)
+	for _, row := range b.last(rows) {
+		select {
+		case queue <- row:
+			continue
+		case <-ctx.Done():
+		}
+		break
+	}
 	close(queue)
 	workers.Wait()
-	b.keep(rows, &faults)
-	return faults.error(context.Cause(ctx))
-}
-
-// last returns the rows to be taken last.
-func (b *behind) last() map[string]bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.failed
-}
-
-// keep records the rows that failed, and those that failed before and were not reached.
-func (b *behind) keep(rows []segment.Row, f *faults) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	failed := make(map[string]bool)
-	for _, row := range rows {
-		if f.names[row.Name] || b.failed[row.Name] && !f.done[row.Name] {
-			failed[row.Name] = true
-		}
-	}
-	b.failed = failed
+	return b.error(context.Cause(ctx))
 }
 
 func bounded(ctx context.Context, row segment.Row, f func(context.Context, segment.Row) error) error {
@@ -78,61 +66,51 @@ func bounded(ctx context.Context, row segment.Row, f func(context.Context, segme
 	return f(ctx, row)
 }
 
-// feed sends the rows until ctx ends, those in last at the end.
-func feed(ctx context.Context, rows []segment.Row, last map[string]bool, queue chan<- segment.Row) {
-	for _, round := range []bool{false, true} {
-		for _, row := range rows {
-			if last[row.Name] != round {
-				continue
-			}
-			select {
-			case queue <- row:
-			case <-ctx.Done():
-				return
-			}
+// last returns the rows in another order: those that failed are the last. It forgets others that failed.
+func (b *behind) last(rows []segment.Row) []segment.Row {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	failed, last := make(map[string]error), []segment.Row{}
+	ordered := make([]segment.Row, 0, len(rows))
+	for _, row := range rows {
+		if err := b.failed[row.Name]; err != nil {
+			failed[row.Name], last = err, append(last, row)
+		} else {
+			ordered = append(ordered, row)
 		}
 	}
+	b.failed = failed
+	return append(ordered, last...)
 }
 
-// Faults are the rows that failed.
-type faults struct {
-	mu    sync.Mutex
-	names map[string]bool
-	done  map[string]bool // rows that failed before and did not now
-	texts []string        // of the first few
-}
-
-// note records the outcome of a row. before means that the row failed in the last poll.
-func (f *faults) note(tag string, err error, before bool) {
-	if err == nil && !before {
-		return
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.names == nil {
-		f.names, f.done = make(map[string]bool), make(map[string]bool)
-	}
+// note records the outcome of a row.
+func (b *behind) note(tag string, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if err == nil {
-		f.done[tag] = true
-		return
-	}
-	f.names[tag] = true
-	if len(f.texts) < namedFaults {
-		f.texts = append(f.texts, fmt.Sprintf("tag %s: %v", tag, err))
+		delete(b.failed, tag)
+	} else {
+		b.failed[tag] = err
 	}
 }
 
-// error returns nil if no row failed and nothing ended the work early.
-func (f *faults) error(early error) error {
-	if len(f.names) == 0 {
+// error returns nil if no row is behind and nothing ended the work early.
+func (b *behind) error(early error) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.failed) == 0 {
 		return early
 	}
-	text := strings.Join(f.texts, "; ")
-	if more := len(f.names) - len(f.texts); more > 0 {
-		text += fmt.Sprintf("; and %d more", more)
+	var texts []string
+	for _, tag := range slices.Sorted(maps.Keys(b.failed))[:min(namedFaults, len(b.failed))] {
+		texts = append(texts, fmt.Sprintf("tag %s: %v", tag, b.failed[tag]))
 	}
+	if more := len(b.failed) - len(texts); more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", more))
+	}
+	text := strings.Join(texts, "; ")
 	if early != nil {
 		return fmt.Errorf("guard: not all rows and their marks were compared: %s: %w", text, early)
 	}
-	return fmt.Errorf("guard: %d rows and their marks do not agree: %s", len(f.names), text)
+	return fmt.Errorf("guard: %d rows and their marks do not agree: %s", len(b.failed), text)
 }

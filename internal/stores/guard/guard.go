@@ -27,6 +27,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/natsid/natsid/internal/jitter"
@@ -52,7 +53,7 @@ type Guard struct {
 	kept     attempt.Ranges
 	setbacks setbacks
 	behind   behind
-	pages    pageMarks
+	listed   atomic.Pointer[map[string]segment.Mark] // for the pages of a list after the first; nil if none is cached
 }
 
 var _ segment.Store = (*Guard)(nil)
@@ -89,14 +90,11 @@ func isOvertaken(err error) bool { return errors.Is(err, errOvertaken) }
 func retry(ctx context.Context, f func() error) error {
 	pauses := jitter.NewBackoff(time.Millisecond, 20*time.Millisecond)
 	for {
-		err := f()
-		if !isOvertaken(err) {
+		if err := f(); !isOvertaken(err) {
 			return err
 		}
-		select {
-		case <-time.After(pauses.NextBackOff()):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := jitter.Sleep(ctx, pauses.NextBackOff()); err != nil {
+			return err
 		}
 	}
 }

@@ -2,7 +2,6 @@ package guard
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/natsid/natsid/segment"
@@ -14,7 +13,7 @@ func (g *Guard) List(ctx context.Context, after string, limit int) ([]segment.Ta
 		return g.table.Rows(ctx, after, limit)
 	}
 	// Marks before rows: otherwise a row that is loaded in between would look as if it had gone back.
-	marks, err := g.pages.get(ctx, g.marks, after == "")
+	marks, err := g.allMarks(ctx, after == "")
 	if err != nil {
 		return nil, err
 	}
@@ -37,30 +36,15 @@ const (
 	marksAge = 2 * time.Second
 )
 
-// pageMarks caches all marks for the pages of a list.
-type pageMarks struct {
-	mu     sync.Mutex
-	cached map[string]segment.Mark // nil while nothing is cached
-}
-
-// get returns all marks. If fresh is set it reads them, otherwise they may be cached.
-func (p *pageMarks) get(ctx context.Context, marks segment.Marks, fresh bool) (map[string]segment.Mark, error) {
-	p.mu.Lock()
-	cached := p.cached
-	p.mu.Unlock()
-	if cached != nil && !fresh {
-		return cached, nil
+// allMarks returns all marks: present ones for the first page of a list, those of that page for the others.
+func (g *Guard) allMarks(ctx context.Context, first bool) (map[string]segment.Mark, error) {
+	if listed := g.listed.Load(); listed != nil && !first {
+		return *listed, nil
 	}
-	all, err := marks.AllMarks(ctx)
+	all, err := g.marks.AllMarks(ctx)
 	if err == nil && len(all) > fewMarks {
-		p.set(all)
-		time.AfterFunc(marksAge, func() { p.set(nil) })
+		g.listed.Store(&all)
+		time.AfterFunc(marksAge, func() { g.listed.CompareAndSwap(&all, nil) })
 	}
 	return all, err
-}
-
-func (p *pageMarks) set(marks map[string]segment.Mark) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.cached = marks
 }

@@ -50,7 +50,7 @@ func FuzzIdentity(f *testing.F) {
 		if err == nil && (id.Registry == "" || id.Kind == "" || id.Era() == "" && id.Incident == nil) {
 			t.Fatalf("%q reads as %+v", value, id)
 		}
-		if err != nil && !errors.Is(err, ErrIdentity) && !errors.Is(err, lineage.ErrNewer) {
+		if err != nil && !errors.Is(err, lineage.ErrIdentity) && !errors.Is(err, lineage.ErrNewer) {
 			t.Fatalf("%q is an identity that cannot be read, and does not say so: %v", value, err)
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/segment"
@@ -21,28 +22,16 @@ const (
 	Guarded Kind = "mysql" // the marks guard a table
 )
 
-// An Identity says which registry of tags a bucket holds. It is written when the bucket is made as the first of its
-// name. Package lineage guards it.
+// identityKey is the key of the identity, which says which registry of tags a bucket holds. It is written when the
+// bucket is made as the first of its name. Package lineage guards it.
 //
 // A bucket without one was purged, or made again after it was lost. What was in it is unknown, so any tag could be one
 // that other workers have loaded, and no tag is made on first use.
-type Identity = lineage.Identity
-
-// identityKey is the key of the identity.
 const identityKey = buckets.Own
 
-var (
-	// ErrNoIdentity is returned for a bucket without identity.
-	ErrNoIdentity = lineage.ErrNoIdentity
-	// ErrIdentity is returned for an identity that cannot be read.
-	ErrIdentity = lineage.ErrIdentity
-	// ErrKind is returned for a bucket of another kind than this worker's.
-	ErrKind = lineage.ErrKind
-)
-
-// Check reads the identity of the bucket. It returns [ErrIdentity] or [ErrKind] for a bucket that this store must not
-// use, and [ErrNoIdentity] for one in which no tag is made on first use.
-func (s *Store) Check(ctx context.Context) (Identity, error) { return s.ids.check(ctx) }
+// Check reads the identity of the bucket. It returns [lineage.ErrIdentity] or [lineage.ErrKind] for a bucket that this
+// store must not use, and [lineage.ErrNoIdentity] for one in which no tag is made on first use.
+func (s *Store) Check(ctx context.Context) (lineage.Identity, error) { return s.ids.check(ctx) }
 
 // An identityCheck reads the identity of the bucket, writes it into one that was just made, and keeps whether the
 // bucket is of this store's kind.
@@ -53,36 +42,36 @@ type identityCheck struct {
 }
 
 // check is [Store.Check].
-func (s *identityCheck) check(ctx context.Context) (Identity, error) {
+func (s *identityCheck) check(ctx context.Context) (lineage.Identity, error) {
 	id, err := s.read(ctx)
-	if errors.Is(err, ErrNoIdentity) {
+	if errors.Is(err, lineage.ErrNoIdentity) {
 		id, err = s.await(ctx)
 	}
 	if err == nil {
 		err = s.cfg.compare(id)
 	}
-	if err == nil || errors.Is(err, ErrKind) {
+	if err == nil || errors.Is(err, lineage.ErrKind) {
 		s.checked.Store(&err)
 	}
 	return id, err
 }
 
-func (s *identityCheck) read(ctx context.Context) (Identity, error) {
+func (s *identityCheck) read(ctx context.Context) (lineage.Identity, error) {
 	kve, err := s.kv.Get(ctx, identityKey)
 	if errors.Is(err, buckets.ErrNoKey) {
-		return Identity{}, ErrNoIdentity
+		return lineage.Identity{}, lineage.ErrNoIdentity
 	}
 	if err != nil {
-		return Identity{}, err
+		return lineage.Identity{}, err
 	}
 	return lineage.DecodeIdentity(kve.Value)
 }
 
 // compare compares an identity with the kind of a store.
-func (c Config) compare(id Identity) error {
+func (c Config) compare(id lineage.Identity) error {
 	if have := Kind(id.Kind); have != c.Kind {
 		return fmt.Errorf("%w: bucket %s is of kind %s, this worker of kind %s; start it %s, or move the tags with "+
-			"`natsid store move`", ErrKind, c.Bucket, have, c.Kind, have.how())
+			"`natsid store move`", lineage.ErrKind, c.Bucket, have, c.Kind, have.how())
 	}
 	return nil
 }
@@ -101,27 +90,26 @@ const (
 	foundingPause = 20 * time.Millisecond
 )
 
-// await returns the identity that the worker which has just made the bucket is about to write, or [ErrNoIdentity].
-func (s *identityCheck) await(ctx context.Context) (Identity, error) {
+// await returns the identity that the worker which has just made the bucket is about to write, or
+// [lineage.ErrNoIdentity].
+func (s *identityCheck) await(ctx context.Context) (lineage.Identity, error) {
 	for range foundingTries {
 		state, err := s.kv.Look(ctx)
 		if err != nil && !errors.Is(err, buckets.ErrUnfit) {
-			return Identity{}, err
+			return lineage.Identity{}, err
 		}
 		if state.Untouched() {
 			s.foundNow(ctx, state)
 		}
 		id, err := s.read(ctx)
-		if !errors.Is(err, ErrNoIdentity) || !state.Founding {
+		if !errors.Is(err, lineage.ErrNoIdentity) || !state.Founding {
 			return id, err
 		}
-		select {
-		case <-time.After(foundingPause):
-		case <-ctx.Done():
-			return Identity{}, ctx.Err()
+		if err := jitter.Sleep(ctx, foundingPause); err != nil {
+			return lineage.Identity{}, err
 		}
 	}
-	return Identity{}, ErrNoIdentity
+	return lineage.Identity{}, lineage.ErrNoIdentity
 }
 
 // foundNow gives a bucket that this process has just made its identity. Where that fails, a worker's next check of the
@@ -147,7 +135,7 @@ func (s *identityCheck) refused() error {
 func (s *identityCheck) era(ctx context.Context) (string, error) {
 	id, err := s.check(ctx)
 	switch {
-	case errors.Is(err, ErrNoIdentity):
+	case errors.Is(err, lineage.ErrNoIdentity):
 		return "", fmt.Errorf("%w: %w", segment.ErrUnknownTag, err)
 	case err != nil:
 		return "", err
@@ -160,7 +148,7 @@ func (s *identityCheck) era(ctx context.Context) (string, error) {
 // ownEra returns the present era, "" if the bucket has none: an operator may create tags there.
 func (s *identityCheck) ownEra(ctx context.Context) (string, error) {
 	id, err := s.read(ctx)
-	if errors.Is(err, ErrNoIdentity) || errors.Is(err, ErrIdentity) {
+	if errors.Is(err, lineage.ErrNoIdentity) || errors.Is(err, lineage.ErrIdentity) {
 		return "", nil
 	}
 	return id.Era(), err

@@ -30,7 +30,7 @@ func mustLoad(t *testing.T, s *kvstore.Store, tag string, atLeast int64) {
 func TestOneOfManyWorkersGivesANewBucketItsIdentity(t *testing.T) {
 	js, bucket := connect(t), bucketName()
 	var wg sync.WaitGroup
-	ids := make([]kvstore.Identity, 8)
+	ids := make([]lineage.Identity, 8)
 	for i := range ids {
 		wg.Go(func() {
 			s := kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: bucket})
@@ -74,7 +74,7 @@ func TestABucketMadeBesideWorkersOfALostOneGetsNoIdentity(t *testing.T) {
 			return nil
 		},
 	})
-	if _, err := s.Check(t.Context()); !errors.Is(err, kvstore.ErrNoIdentity) || asked < 2 {
+	if _, err := s.Check(t.Context()); !errors.Is(err, lineage.ErrNoIdentity) || asked < 2 {
 		t.Errorf("%v after %d questions, want ErrNoIdentity after two", err, asked)
 	}
 }
@@ -99,13 +99,13 @@ func TestWorkersOfTwoKindsDoNotShareMarks(t *testing.T) {
 		a := kvstore.New(streams, kvstore.Config{Bucket: bucket, Kind: first})
 		b := kvstore.New(streams, kvstore.Config{Bucket: bucket, Kind: second})
 		_, err := a.Open(t.Context())
-		if _, other := b.Open(t.Context()); err != nil || !errors.Is(other, kvstore.ErrKind) {
+		if _, other := b.Open(t.Context()); err != nil || !errors.Is(other, lineage.ErrKind) {
 			t.Errorf("kind %s: %v; then kind %s: %v, want ErrKind", first, err, second, other)
 		}
-		if _, err := b.Load(t.Context(), "order", 0, 0); !errors.Is(err, kvstore.ErrKind) {
+		if _, err := b.Load(t.Context(), "order", 0, 0); !errors.Is(err, lineage.ErrKind) {
 			t.Errorf("a load of the second: %v", err)
 		}
-		if _, err := b.SetMark(t.Context(), "order", segment.Mark{High: 10}); !errors.Is(err, kvstore.ErrKind) {
+		if _, err := b.SetMark(t.Context(), "order", segment.Mark{High: 10}); !errors.Is(err, lineage.ErrKind) {
 			t.Errorf("a mark of the second: %v", err)
 		}
 		// The kind changes while both run.
@@ -115,7 +115,7 @@ func TestWorkersOfTwoKindsDoNotShareMarks(t *testing.T) {
 		}
 		_, errA := a.Check(t.Context())
 		_, errB := b.Check(t.Context())
-		if err != nil || !errors.Is(errA, kvstore.ErrKind) || errB != nil || b.Trouble() != nil {
+		if err != nil || !errors.Is(errA, lineage.ErrKind) || errB != nil || b.Trouble() != nil {
 			t.Errorf("once the kind was changed: %v, first %v, second %v", err, errA, errB)
 		}
 	}

@@ -16,9 +16,11 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/segment"
 )
 
@@ -32,7 +34,7 @@ type Store struct {
 	ids     *identityCheck
 	entries *entries
 	loads   *loader
-	pages   pages
+	listed  atomic.Pointer[[]segment.Tag] // for the pages of a list after the first; nil if none is cached
 }
 
 var (
@@ -87,13 +89,13 @@ func New(streams buckets.Streams, cfg Config) *Store {
 func (s *Store) Own() *buckets.Bucket { return s.kv }
 
 // Open opens the bucket and creates it if necessary, as any other call would. mismatch says how an existing bucket
-// differs from what is wanted. It returns [ErrKind] for a bucket of another kind. What else is wrong with the identity
-// stops the registry: see package lineage.
+// differs from what is wanted. It returns [lineage.ErrKind] for a bucket of another kind. What else is wrong with the
+// identity stops the registry: see package lineage.
 func (s *Store) Open(ctx context.Context) (mismatch string, err error) {
 	if mismatch, err = s.kv.Open(ctx); err != nil {
 		return "", err
 	}
-	if _, err = s.Check(ctx); errors.Is(err, ErrNoIdentity) || errors.Is(err, ErrIdentity) {
+	if _, err = s.Check(ctx); errors.Is(err, lineage.ErrNoIdentity) || errors.Is(err, lineage.ErrIdentity) {
 		err = nil
 	}
 	return mismatch, err

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/natsid/natsid/segment"
@@ -20,16 +19,18 @@ const (
 
 // List implements [segment.Store].
 func (s *Store) List(ctx context.Context, after string, limit int) ([]segment.Tag, error) {
-	tags := s.pages.get()
-	if after == "" || tags == nil {
-		var err error
-		if tags, err = s.listAll(ctx); err != nil {
+	listed := s.listed.Load()
+	if after == "" || listed == nil {
+		all, err := s.listAll(ctx)
+		if err != nil {
 			return nil, err
 		}
-		if len(tags) > fewTags {
-			s.pages.keep(tags)
+		if listed = &all; len(all) > fewTags {
+			s.listed.Store(listed)
+			time.AfterFunc(pageAge, func() { s.listed.CompareAndSwap(listed, nil) })
 		}
 	}
+	tags := *listed
 	from, found := slices.BinarySearchFunc(tags, after,
 		func(t segment.Tag, name string) int { return strings.Compare(t.Name, name) })
 	if found {
@@ -54,35 +55,4 @@ func (s *Store) listAll(ctx context.Context) ([]segment.Tag, error) {
 	}
 	slices.SortFunc(tags, func(x, y segment.Tag) int { return strings.Compare(x.Name, y.Name) })
 	return tags, nil
-}
-
-// pages caches a listing for the pages after the first.
-type pages struct {
-	mu     sync.Mutex
-	latest *[]segment.Tag // nil if none is cached
-}
-
-// get returns the cached listing, or nil.
-func (p *pages) get() []segment.Tag {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.latest == nil {
-		return nil
-	}
-	return *p.latest
-}
-
-// keep caches a listing for pageAge.
-func (p *pages) keep(tags []segment.Tag) {
-	latest := &tags
-	p.mu.Lock()
-	p.latest = latest
-	p.mu.Unlock()
-	time.AfterFunc(pageAge, func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.latest == latest {
-			p.latest = nil
-		}
-	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/segment"
 )
@@ -224,7 +225,7 @@ func TestNoTagIsCreatedOnFirstUseInABucketMadeAgain(t *testing.T) {
 	if err := js.DeleteStream(t.Context(), "KV_"+bucket); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Check(t.Context()); !errors.Is(err, kvstore.ErrNoIdentity) { // makes it again
+	if _, err := p.Check(t.Context()); !errors.Is(err, lineage.ErrNoIdentity) { // makes it again
 		t.Fatalf("%v, want ErrNoIdentity", err)
 	}
 	// Its operator puts one tag back; and the worker is started again, without memory.
@@ -287,7 +288,7 @@ func TestNoIdentityIsWrittenIntoABucketMadeAgainMeanwhile(t *testing.T) {
 			if err := js.DeleteStream(t.Context(), "KV_"+bucket); err != nil {
 				t.Error(err)
 			}
-			if _, err := other.Check(t.Context()); !errors.Is(err, kvstore.ErrNoIdentity) {
+			if _, err := other.Check(t.Context()); !errors.Is(err, lineage.ErrNoIdentity) {
 				t.Errorf("%v, want ErrNoIdentity", err)
 			}
 		}}, kvstore.Config{Bucket: bucket})
@@ -318,7 +319,7 @@ func TestATagCreatedOnFirstUseWhileTheBucketIsMadeAgainIsNotLoaded(t *testing.T)
 		if err := js.DeleteStream(t.Context(), "KV_"+bucket); err != nil {
 			t.Error(err)
 		}
-		if _, err := other.Check(t.Context()); !errors.Is(err, kvstore.ErrNoIdentity) {
+		if _, err := other.Check(t.Context()); !errors.Is(err, lineage.ErrNoIdentity) {
 			t.Errorf("%v, want ErrNoIdentity", err)
 		}
 	}}, bucket)
@@ -339,7 +340,7 @@ func TestATagCreatedByAnOperatorWhileTheBucketIsMadeAgainIsNotLoaded(t *testing.
 		if err := js.DeleteStream(t.Context(), "KV_"+bucket); err != nil {
 			t.Error(err)
 		}
-		if _, err := other.Check(t.Context()); !errors.Is(err, kvstore.ErrNoIdentity) {
+		if _, err := other.Check(t.Context()); !errors.Is(err, lineage.ErrNoIdentity) {
 			t.Errorf("%v, want ErrNoIdentity", err)
 		}
 	}}, bucket)

@@ -14,8 +14,8 @@ import (
 // A Report is what an operator sees of a bucket of marks.
 type Report struct {
 	Info     buckets.Info
-	Identity Identity
-	Trouble  error // of the identity: [ErrNoIdentity], [ErrIdentity], or nil
+	Identity lineage.Identity
+	Trouble  error // of the identity: [lineage.ErrNoIdentity], [lineage.ErrIdentity], or nil
 	Unfit    error // of the settings: [buckets.ErrUnfit], or nil
 	Tags     int   // disabled ones included
 	Guards   int   // of them, those that guard a row in MySQL
@@ -82,7 +82,7 @@ func (r *Report) readIdentity(ctx context.Context, streams buckets.Streams, buck
 	r.revision = kve.Revision
 	switch {
 	case errors.Is(err, buckets.ErrNoKey) || err == nil && kve.Removed:
-		r.Trouble = ErrNoIdentity
+		r.Trouble = lineage.ErrNoIdentity
 		return nil
 	case err != nil:
 		return err
@@ -91,9 +91,9 @@ func (r *Report) readIdentity(ctx context.Context, streams buckets.Streams, buck
 	return nil
 }
 
-// CheckKind returns [ErrKind] if a bucket of marks is of another kind. It is for a worker that keeps no marks, and that
-// must not serve beside workers of the other kind. It makes no bucket; one that is missing, or has no identity, is of
-// no kind.
+// CheckKind returns [lineage.ErrKind] if a bucket of marks is of another kind. It is for a worker that keeps no marks,
+// and that must not serve beside workers of the other kind. It makes no bucket; one that is missing, or has no
+// identity, is of no kind.
 func CheckKind(ctx context.Context, streams buckets.Streams, bucket string, kind Kind) error {
 	var r Report
 	if err := r.readIdentity(ctx, streams, bucket); err != nil || r.Trouble != nil {
