@@ -26,12 +26,9 @@ const exampleDrain = `{"undo":true}`
 
 // ParseWorkerDrain reads the body of an order, which may be empty. The error is an [*Error]
 // of code [BadRequest].
-func ParseWorkerDrain(body []byte) (d WorkerDrain, err error) {
+func ParseWorkerDrain(body []byte) (WorkerDrain, error) {
 	if len(body) == 0 {
-		return d, nil
+		return WorkerDrain{}, nil
 	}
-	if err := parseJSON(body, &d, exampleDrain); err != nil {
-		return WorkerDrain{}, err
-	}
-	return d, nil
+	return parse(body, exampleDrain, func(WorkerDrain) error { return nil })
 }

@@ -2,6 +2,7 @@ package subjects
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"strconv"
@@ -143,26 +144,22 @@ const (
 // ParseTagCreate reads the body of a request that creates a tag, and sets the
 // defaults of fields that it leaves out. The error is an [*Error] of code
 // [BadRequest].
-func ParseTagCreate(body []byte) (c TagCreate, err error) {
-	if err := parseJSON(body, &c, exampleCreate); err != nil {
-		return TagCreate{}, err
+func ParseTagCreate(body []byte) (TagCreate, error) {
+	c, err := parse(body, exampleCreate, TagCreate.check)
+	if err == nil {
+		c.Step, c.Start = cmp.Or(c.Step, 1000), cmp.Or(c.Start, 1)
 	}
+	return c, err
+}
+
+func (c TagCreate) check() error {
 	if err := CheckTag(c.Tag); err != nil {
-		return TagCreate{}, err
+		return err
 	}
-	if err := checkDescription(c.Description); err != nil {
-		return TagCreate{}, err
+	if err := checkDescription(c.Description); err != nil || c.Order == "" {
+		return err
 	}
-	if err := checkOrder(c.Order); err != nil && c.Order != "" {
-		return TagCreate{}, err
-	}
-	if c.Step == 0 {
-		c.Step = 1000
-	}
-	if c.Start == 0 {
-		c.Start = 1
-	}
-	return c, nil
+	return checkOrder(c.Order)
 }
 
 func checkOrder(text string) error {
@@ -181,15 +178,9 @@ func checkDescription(text string) error {
 
 // ParseTagUpdate reads the body of a request that changes a tag. The error is
 // an [*Error] of code [BadRequest].
-func ParseTagUpdate(body []byte) (u TagUpdate, err error) {
-	if err := parseJSON(body, &u,
-		exampleUpdate+`, or "raise_by":"1000" for max_id, or "max_batch":100,"rate":1000`); err != nil {
-		return TagUpdate{}, err
-	}
-	if err := u.Check(); err != nil {
-		return TagUpdate{}, err
-	}
-	return u, nil
+func ParseTagUpdate(body []byte) (TagUpdate, error) {
+	example := exampleUpdate + `, or "raise_by":"1000" for max_id, or "max_batch":100,"rate":1000`
+	return parse(body, example, TagUpdate.Check)
 }
 
 // Check returns nil, or an [*Error] of code [BadRequest] that names the fault of the request.
@@ -237,14 +228,8 @@ func (u TagUpdate) ChangesLimit() bool { return u.MaxBatch != nil || u.Rate != n
 
 // ParseTagDelete reads the body of a request that deletes a tag. The error is
 // an [*Error] of code [BadRequest].
-func ParseTagDelete(body []byte) (d TagDelete, err error) {
-	if err := parseJSON(body, &d, exampleDelete); err != nil {
-		return TagDelete{}, err
-	}
-	if err := CheckTag(d.Tag); err != nil {
-		return TagDelete{}, err
-	}
-	return d, nil
+func ParseTagDelete(body []byte) (TagDelete, error) {
+	return parse(body, exampleDelete, func(d TagDelete) error { return CheckTag(d.Tag) })
 }
 
 // ParseTagList reads the body of a request for a page of tags, and sets the
@@ -252,38 +237,39 @@ func ParseTagDelete(body []byte) (d TagDelete, err error) {
 // [BadRequest].
 func ParseTagList(body []byte) (l TagList, err error) {
 	if len(body) > 0 {
-		if err := parseJSON(body, &l, exampleList); err != nil {
-			return TagList{}, err
-		}
+		l, err = parse(body, exampleList, TagList.check)
 	}
-	if l.Tag != "" && (l.After != "" || l.Limit != 0) {
-		return TagList{}, Errorf(BadRequest, "tag excludes after and limit: give it alone")
+	if err == nil {
+		l.Limit = cmp.Or(l.Limit, MaxTags)
 	}
-	if err := CheckTag(l.Tag); err != nil && l.Tag != "" {
-		return TagList{}, err
-	}
-	if l.Limit == 0 {
-		l.Limit = MaxTags
-	}
-	if l.Limit < 1 || l.Limit > MaxTags {
-		return TagList{}, Errorf(BadRequest, "limit %d, want 1..%d", l.Limit, MaxTags)
-	}
-	return l, nil
+	return l, err
 }
 
-// parseJSON reads one JSON object without fields that v does not have.
-func parseJSON(body []byte, v any, example string) error {
-	malformed := func(why error) error {
-		return Errorf(BadRequest, "the body is not a request (%s); want JSON such as %s",
-			excerpt([]byte(why.Error()), 100), example)
-	}
-	dec := json.NewDecoder(bytes.NewReader(body))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(v); err != nil {
-		return malformed(err)
-	}
-	if dec.More() {
-		return malformed(errors.New("more data follows the object"))
+func (l TagList) check() error {
+	switch {
+	case l.Tag != "" && (l.After != "" || l.Limit != 0):
+		return Errorf(BadRequest, "tag excludes after and limit: give it alone")
+	case l.Tag != "":
+		return CheckTag(l.Tag)
+	case l.Limit < 0 || l.Limit > MaxTags:
+		return Errorf(BadRequest, "limit %d, want 1..%d", l.Limit, MaxTags)
 	}
 	return nil
+}
+
+// parse reads one JSON object without fields that T does not have, and checks it. With an error it returns the zero T.
+func parse[T any](body []byte, example string, check func(T) error) (v T, err error) {
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.DisallowUnknownFields()
+	if err = dec.Decode(&v); err == nil && dec.More() {
+		err = errors.New("more data follows the object")
+	}
+	if err != nil {
+		return *new(T), Errorf(BadRequest, "the body is not a request (%s); want JSON such as %s",
+			excerpt([]byte(err.Error()), 100), example)
+	}
+	if err = check(v); err != nil {
+		return *new(T), err
+	}
+	return v, nil
 }

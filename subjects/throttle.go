@@ -19,14 +19,11 @@ type Throttles struct {
 const exampleThrottle = `{"tag":"order","rate":1000}`
 
 // ParseThrottle reads the body of a request that throttles. The error is an [*Error] of code [BadRequest].
-func ParseThrottle(body []byte) (t Throttle, err error) {
+func ParseThrottle(body []byte) (Throttle, error) {
 	if len(body) == 0 {
 		return Throttle{}, nil
 	}
-	if err := parseJSON(body, &t, exampleThrottle); err != nil {
-		return Throttle{}, err
-	}
-	return t, t.Check()
+	return parse(body, exampleThrottle, Throttle.Check)
 }
 
 // Asks reports whether the request changes nothing.

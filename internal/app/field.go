@@ -69,16 +69,6 @@ func either(of func(*Config) *bool, standard bool, yes, no string) field {
 	return f
 }
 
-// yes is a field that is false unless its flag is given.
-func yes(of func(*Config) *bool) field {
-	return field{set: func(c *Config, text string) (err error) {
-		if *of(c), err = strconv.ParseBool(text); err != nil {
-			return errors.New("want true or false")
-		}
-		return nil
-	}}
-}
-
 // on is a field that is on unless it is set to false.
 func on(of func(*Config) *bool) field {
 	f := flag(of)
@@ -86,7 +76,7 @@ func on(of func(*Config) *bool) field {
 	return f
 }
 
-// flag is a field that is on or off.
+// flag is a field that is off unless it is set to true, as its flag alone does.
 func flag(of func(*Config) *bool) field {
 	return field{set: func(c *Config, text string) (err error) {
 		if *of(c), err = strconv.ParseBool(text); err != nil {

@@ -71,7 +71,7 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 		Help: "Let --listen and --leaf-http go beyond loopback without authentication and TLS. Whoever reaches the " +
 			"first can then take IDs, delete tags, and write to the buckets, which can make IDs repeat; whoever " +
 			"reaches the second can take IDs.",
-		field: yes(func(c *Config) *bool { return &c.Insecure }).checked("", checkInsecure),
+		field: flag(func(c *Config) *bool { return &c.Insecure }).checked("", checkInsecure),
 	}, {
 		Flag: "data", Env: "NATSID_DATA", Group: groupWorker,
 		Help: "Directory of the embedded server's store and of the state file. " +
@@ -100,7 +100,7 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 		Flag: "http-pprof", Env: "NATSID_HTTP_PPROF", Group: groupWorker, Bare: true,
 		Help: "Serve profiles of this process at /debug/pprof, for `go tool pprof`. " +
 			"Where other machines reach --http, they are served with --http-token-file only.",
-		field: yes(func(c *Config) *bool { return &c.HTTPPprof }),
+		field: flag(func(c *Config) *bool { return &c.HTTPPprof }),
 	}, {
 		Flag: "http-token-file", Env: "NATSID_HTTP_TOKEN_FILE", Group: groupWorker, Placeholder: "FILE",
 		Help: "File with the token that the page, profiles and /metrics demand: as a bearer token, or as the " +
@@ -129,7 +129,7 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 		Flag: "grants-callers", Env: "NATSID_GRANTS_CALLERS", Group: groupWorker, Bare: true,
 		Help: "Write down with the grants, once a minute, which callers got IDs of which tag: those that name " +
 			"themselves with the header Natsid-Caller.",
-		field: yes(func(c *Config) *bool { return &c.GrantsCallers }),
+		field: flag(func(c *Config) *bool { return &c.GrantsCallers }),
 	}, {
 		Flag: "registry", Env: "NATSID_REGISTRY", Group: groupWorker, Placeholder: "ID",
 		Help: "The registry on which this worker must rest, as `natsid registry` lists it: on any other it serves " +
