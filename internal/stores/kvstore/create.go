@@ -23,8 +23,8 @@ func (s *Store) Create(ctx context.Context, t segment.Tag, revive bool) (segment
 	w := segment.Write{How: segment.ByCreate, After: e.Mark}
 	var err error
 	w.Written, err = s.createKey(ctx, t.Name, e, revive)
-	err = s.entries.outcome(ctx, t.Name, try, err)
-	s.entries.wrote(t.Name, w, err)
+	err = s.outcome(ctx, t.Name, try, err)
+	s.wrote(t.Name, w, err)
 	if errors.Is(err, buckets.ErrKeyExists) {
 		err = s.revive(ctx, t.Name, &e, revive)
 	}
@@ -41,7 +41,7 @@ func (s *Store) Create(ctx context.Context, t segment.Tag, revive bool) (segment
 // A bucket may be lost and made again between the look at its identity and the write. So the entry names the era,
 // and the first load looks again: see read.
 func (s *Store) createKey(ctx context.Context, tag string, e entry, revive bool) (revision uint64, err error) {
-	if err := s.entries.refusedFor(tag); err != nil {
+	if err := s.refusedFor(tag); err != nil {
 		return 0, err
 	}
 	look, create := s.ids.era, s.kv.CreateFirst //mutant:original
@@ -63,7 +63,7 @@ func (s *Store) createKey(ctx context.Context, tag string, e entry, revive bool)
 // revive enables a disabled tag with the step and description of e, above its old mark, which e gets too. It does the
 // same with a tag that was created in a bucket that is lost.
 func (s *Store) revive(ctx context.Context, tag string, e *entry, revive bool) error {
-	err := s.entries.change(ctx, tag, segment.ByRevive, func(old *entry) error {
+	err := s.change(ctx, tag, segment.ByRevive, func(old *entry) error {
 		if !old.Disabled {
 			return segment.ErrExists
 		}
@@ -95,11 +95,11 @@ func (s *Store) replaceLost(ctx context.Context, tag string, e *entry) error {
 		if err != nil {
 			return 0, err
 		}
-		old, err := decode(s.entries.cfg.Bucket, kve)
+		old, err := decode(s.cfg.Bucket, kve)
 		if err != nil {
 			return 0, err
 		}
-		if err = s.entries.confirmFirst(ctx, &old); !errors.Is(err, errOfLostBucket) {
+		if err = s.confirmFirst(ctx, &old); !errors.Is(err, errOfLostBucket) {
 			return 0, errors.Join(err, segment.ErrExists) // another operator was faster
 		}
 		era, err := s.ids.ownEra(ctx)
@@ -107,7 +107,7 @@ func (s *Store) replaceLost(ctx context.Context, tag string, e *entry) error {
 			return 0, err
 		}
 		e.First, e.Mark, e.Least = era, max(e.Mark, old.Mark), old.Least
-		return kve.Revision, s.entries.replace(ctx, tag, segment.ByCreate, kve, old, *e)
+		return kve.Revision, s.replace(ctx, tag, segment.ByCreate, kve, old, *e)
 	}))
 }
 

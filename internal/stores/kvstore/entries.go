@@ -12,19 +12,12 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// entries are those of the tags: each is replaced only by a compare-and-set from the revision at which it was read.
-type entries struct {
-	cfg Config
-	kv  *buckets.Bucket
-	ids *identityCheck
-}
-
 // read returns the entry of a tag, or [segment.ErrUnknownTag].
 //
 // If the tag was created and no worker has loaded it, read looks at the identity once more, after it has read the
 // entry. If it finds the era that the entry names, a compare-and-set from the entry's revision succeeds only in a
 // bucket of that era: revisions do not repeat.
-func (s *entries) read(ctx context.Context, tag string) (buckets.Entry, entry, error) {
+func (s *Store) read(ctx context.Context, tag string) (buckets.Entry, entry, error) {
 	kve, e, err := s.readAny(ctx, tag)
 	if err == nil {
 		err = s.confirmFirst(ctx, &e)
@@ -33,7 +26,7 @@ func (s *entries) read(ctx context.Context, tag string) (buckets.Entry, entry, e
 }
 
 // readAny reads an entry, also one that was written for a bucket that is lost.
-func (s *entries) readAny(ctx context.Context, tag string) (buckets.Entry, entry, error) {
+func (s *Store) readAny(ctx context.Context, tag string) (buckets.Entry, entry, error) {
 	if err := s.refusedFor(tag); err != nil {
 		return buckets.Entry{}, entry{}, err
 	}
@@ -50,7 +43,7 @@ func (s *entries) readAny(ctx context.Context, tag string) (buckets.Entry, entry
 
 // change replaces the entry of a tag by what f makes of it, by compare-and-set. When overtaken it reads again and calls
 // f again. The error wraps [segment.ErrUncertain] if the write may have landed; otherwise nothing was changed.
-func (s *entries) change(ctx context.Context, tag string, how segment.How, f func(*entry) error) error {
+func (s *Store) change(ctx context.Context, tag string, how segment.How, f func(*entry) error) error {
 	return wrap(tag, jitter.Race(ctx, isOvertaken, func() (uint64, error) {
 		read := s.read
 		if how == segment.ByLift {
@@ -69,7 +62,7 @@ func (s *entries) change(ctx context.Context, tag string, how segment.How, f fun
 }
 
 // replace replaces the entry before, as kve has it, by e.
-func (s *entries) replace(
+func (s *Store) replace(
 	ctx context.Context, tag string, how segment.How, kve buckets.Entry, before, e entry,
 ) (err error) {
 	try := attempt.New(kve.Revision, before.Tokens)
@@ -84,7 +77,7 @@ func (s *entries) replace(
 }
 
 // wrote reports a write that ended with err, unless nothing was written.
-func (s *entries) wrote(tag string, w segment.Write, err error) {
+func (s *Store) wrote(tag string, w segment.Write, err error) {
 	if err == nil || errors.Is(err, segment.ErrUncertain) {
 		s.cfg.Wrote(tag, w)
 	}
@@ -92,7 +85,7 @@ func (s *entries) wrote(tag string, w segment.Write, err error) {
 
 // outcome returns what became of a write that ended with err. Where that is not known, the entry is read again: it
 // bears the write's token if the write has landed.
-func (s *entries) outcome(ctx context.Context, tag string, try attempt.Attempt, err error) error {
+func (s *Store) outcome(ctx context.Context, tag string, try attempt.Attempt, err error) error {
 	if !errors.Is(err, segment.ErrUncertain) {
 		return err
 	}
@@ -111,7 +104,7 @@ func (s *entries) outcome(ctx context.Context, tag string, try attempt.Attempt, 
 
 // refusedFor returns why the entry of a tag must not be used, nil if it may: the bucket is refused, or the key is
 // natsid's own. No request can name such a tag, but a row of a table can.
-func (s *entries) refusedFor(tag string) error {
+func (s *Store) refusedFor(tag string) error {
 	if buckets.IsOwn(tag) {
 		return fmt.Errorf("%w: %w", segment.ErrInvalid, buckets.ErrInvalidKey)
 	}
@@ -120,7 +113,7 @@ func (s *entries) refusedFor(tag string) error {
 
 // confirmFirst makes the entry of a tag that was just created an ordinary one, if it lies in the bucket that was looked
 // at then.
-func (s *entries) confirmFirst(ctx context.Context, e *entry) error {
+func (s *Store) confirmFirst(ctx context.Context, e *entry) error {
 	if e.First == "" {
 		return nil
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/registry/lineage"
+	"github.com/natsid/natsid/internal/stores/attempt"
 	"github.com/natsid/natsid/segment"
 )
 
@@ -30,11 +31,11 @@ import (
 // of all loads that read one mark a single one raises it. The range below the new mark is used only if that write was
 // acknowledged, or if the entry read back bears the random token of that very write.
 type Store struct {
-	kv      *buckets.Bucket
-	ids     *identityCheck
-	entries *entries
-	loads   *loader
-	listed  atomic.Pointer[[]segment.Tag] // for the pages of a list after the first; nil if none is cached
+	cfg    Config
+	kv     *buckets.Bucket
+	ids    *identityCheck
+	kept   attempt.Ranges                // of loads whose acknowledgement was lost
+	listed atomic.Pointer[[]segment.Tag] // for the pages of a list after the first; nil if none is cached
 }
 
 var (
@@ -81,8 +82,7 @@ func New(streams buckets.Streams, cfg Config) *Store {
 		Insist: true, Tolerant: true,
 		Lost: cfg.Lost, MayFound: cfg.MayFound, Found: ids.foundNow, Log: cfg.Log, WentBack: cfg.WentBack,
 	})
-	all := &entries{cfg, ids.kv, ids}
-	return &Store{kv: ids.kv, ids: ids, entries: all, loads: &loader{entries: all}}
+	return &Store{cfg: cfg, kv: ids.kv, ids: ids}
 }
 
 // Own returns the bucket, for the keys of natsid's own beside the marks.
@@ -111,14 +111,14 @@ func (s *Store) Trouble() error {
 
 // Load implements [segment.Store].
 func (s *Store) Load(ctx context.Context, tag string, n, floor int64) (l segment.Loaded, err error) {
-	return s.loads.load(ctx, tag, floor, false, func(step int64) int64 { return max(n, step) })
+	return s.load(ctx, tag, floor, false, func(step int64) int64 { return max(n, step) })
 }
 
 // LoadStrict implements [segment.Store].
 func (s *Store) LoadStrict(
 	ctx context.Context, tag string, join func() int64, floor int64,
 ) (l segment.Loaded, err error) {
-	return s.loads.load(ctx, tag, floor, true, func(int64) int64 { return join() })
+	return s.load(ctx, tag, floor, true, func(int64) int64 { return join() })
 }
 
 // Update implements [segment.Store]. It is one compare-and-set, as a load is: a load that read the mark before is
@@ -128,7 +128,7 @@ func (s *Store) Update(ctx context.Context, tag string, c segment.Change) (t seg
 	if c.Raises() {
 		how = segment.ByRaise
 	}
-	err = s.entries.change(ctx, tag, how, func(e *entry) (err error) {
+	err = s.change(ctx, tag, how, func(e *entry) (err error) {
 		if e.Disabled {
 			return segment.ErrDisabled
 		}
@@ -146,8 +146,8 @@ func (s *Store) Update(ctx context.Context, tag string, c segment.Change) (t seg
 
 // Delete implements [segment.Store].
 func (s *Store) Delete(ctx context.Context, tag string) error {
-	defer s.loads.kept.Drop(tag)
-	return s.entries.change(ctx, tag, segment.ByDelete, func(e *entry) error {
+	defer s.kept.Drop(tag)
+	return s.change(ctx, tag, segment.ByDelete, func(e *entry) error {
 		e.Disabled = true
 		return nil
 	})
@@ -155,12 +155,12 @@ func (s *Store) Delete(ctx context.Context, tag string) error {
 
 // Look implements [segment.Store].
 func (s *Store) Look(ctx context.Context, tag string) (segment.Tag, error) {
-	kve, e, err := s.entries.read(ctx, tag)
+	kve, e, err := s.read(ctx, tag)
 	if err != nil {
 		return segment.Tag{}, wrap(tag, err)
 	}
 	if e.Disabled {
-		s.loads.kept.Drop(tag)
+		s.kept.Drop(tag)
 	}
 	return e.tag(tag, kve.Created), nil
 }
@@ -177,12 +177,12 @@ func (s *Store) Poll(ctx context.Context, see func(segment.Listing)) error {
 	}
 	tags := make([]segment.Tag, 0, len(all))
 	for name, kve := range all {
-		e, err := decode(s.entries.cfg.Bucket, kve)
+		e, err := decode(s.cfg.Bucket, kve)
 		if err != nil {
 			continue
 		}
 		if e.Disabled {
-			s.loads.kept.Drop(name)
+			s.kept.Drop(name)
 		}
 		tags = append(tags, e.tag(name, kve.Created))
 	}

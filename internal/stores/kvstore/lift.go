@@ -24,7 +24,7 @@ func (s *Store) Lift(ctx context.Context, tag string, f segment.Floor) (raised b
 	if w.Written, err = s.kv.Create(ctx, tag, missing.encode()); errors.Is(err, buckets.ErrKeyExists) {
 		return s.lift(ctx, tag, f)
 	}
-	s.entries.wrote(tag, w, written(err))
+	s.wrote(tag, w, written(err))
 	return err == nil, wrap(tag, err)
 }
 
@@ -37,7 +37,7 @@ var errLifted = errors.New("kvstore: the mark is high enough")
 // Law: marks are lifted while the registry is stopped, and an operator raises each by more than what was loaded. So an
 // entry that was written for a bucket that is lost is an ordinary one from then on, as is one that Lift makes.
 func (s *Store) lift(ctx context.Context, tag string, f segment.Floor) (raised bool, err error) {
-	err = s.entries.change(ctx, tag, segment.ByLift, func(e *entry) error {
+	err = s.change(ctx, tag, segment.ByLift, func(e *entry) error {
 		mark, least := max(e.Mark, f.End), max(e.Least, min(e.Mark, f.End))
 		if mark == e.Mark && least == e.Least && e.First == "" {
 			return errLifted

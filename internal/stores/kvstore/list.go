@@ -47,7 +47,7 @@ func (s *Store) listAll(ctx context.Context) ([]segment.Tag, error) {
 	}
 	tags := make([]segment.Tag, 0, len(all))
 	for name, kve := range all {
-		e, err := decode(s.entries.cfg.Bucket, kve)
+		e, err := decode(s.cfg.Bucket, kve)
 		if err != nil {
 			e = entry{Description: "damaged: replace the entry; requests for the tag log how", Disabled: true}
 		}

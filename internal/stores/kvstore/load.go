@@ -13,17 +13,11 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// A loader raises the marks of tags.
-type loader struct {
-	*entries
-	kept attempt.Ranges // of loads whose acknowledgement was lost
-}
-
 // load loads as many IDs as wanted returns, which is called with the step before each compare-and-set.
 //
 // Law: where that has no answer soon, what it may have reserved is kept, and the entry is read again. That read decides
 // what became of it, by its token, as it would in the tag's next load: see [attempt.Ranges].
-func (s *loader) load(
+func (s *Store) load(
 	ctx context.Context, tag string, floor int64, strict bool, wanted func(step int64) int64,
 ) (l segment.Loaded, err error) {
 	err = jitter.Race(ctx, again, func() (uint64, error) {
@@ -36,7 +30,7 @@ func (s *loader) load(
 	return l, nil
 }
 
-func (s *loader) tryLoad(
+func (s *Store) tryLoad(
 	ctx context.Context, tag string, floor int64, strict bool, wanted func(step int64) int64,
 ) (segment.Loaded, error) {
 	kve, e, err := s.read(ctx, tag) //mutant:load-read
@@ -76,7 +70,7 @@ func (s *loader) tryLoad(
 }
 
 // keep keeps the range of a load that may have landed.
-func (s *loader) keep(tag string, l attempt.Load) {
+func (s *Store) keep(tag string, l attempt.Load) {
 	s.kept.Keep(tag, l)
 	if !l.Again() {
 		s.cfg.Wrote(tag, l.Write)

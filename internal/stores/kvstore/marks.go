@@ -12,26 +12,19 @@ import (
 
 // Mark implements [segment.Marks].
 func (s *Store) Mark(ctx context.Context, tag string) (segment.Mark, error) {
-	if err := s.entries.refusedFor(tag); err != nil {
-		return segment.Mark{}, err
-	}
-	kve, err := s.kv.Get(ctx, tag)
-	if errors.Is(err, buckets.ErrNoKey) {
+	kve, e, err := s.readAny(ctx, tag)
+	if errors.Is(err, segment.ErrUnknownTag) {
 		return segment.Mark{}, nil
 	}
 	if err != nil {
 		return segment.Mark{}, wrap(tag, err)
-	}
-	e, err := decode(s.entries.cfg.Bucket, kve)
-	if err != nil {
-		return segment.Mark{}, err
 	}
 	return e.mark(kve), nil
 }
 
 // SetMark implements [segment.Marks].
 func (s *Store) SetMark(ctx context.Context, tag string, m segment.Mark) (revision uint64, err error) {
-	if err := s.entries.refusedFor(tag); err != nil {
+	if err := s.refusedFor(tag); err != nil {
 		return 0, err
 	}
 	e := entry{
@@ -64,7 +57,7 @@ func (s *Store) AllMarks(ctx context.Context) (map[string]segment.Mark, error) {
 	}
 	marks := make(map[string]segment.Mark, len(all))
 	for tag, kve := range all {
-		e, err := decode(s.entries.cfg.Bucket, kve)
+		e, err := decode(s.cfg.Bucket, kve)
 		if err != nil {
 			continue
 		}
