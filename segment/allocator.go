@@ -26,10 +26,8 @@ func New(cfg Config) *Allocator {
 		panic("segment: Config.Deadline must be set")
 	}
 	cfg = cfg.withDefaults()
-	clock := clock{time.Now()}
-	src := newSource(cfg, clock)
-	tags := newTagSet(cfg, clock, src)
-	return &Allocator{tags: tags, source: src, follower: newFollower(cfg, clock, tags), deadline: cfg.Deadline}
+	tags := newTagSet(&cfg, newSource(&cfg))
+	return &Allocator{tags: tags, source: tags.source, follower: newFollower(&cfg, tags), deadline: cfg.Deadline}
 }
 
 // A clock returns the time since the allocator was created. That time is monotonic, and a third of the size of a

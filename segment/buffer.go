@@ -115,7 +115,7 @@ func (b *buffer) refusesLocked() error {
 		return errGone
 	case b.set.source.elsewhere.Load():
 		return ErrElsewhere
-	case b.supply.waiters.len() >= b.set.maxWaiting:
+	case b.supply.waiters.len() >= b.set.cfg.MaxWaiting:
 		return ErrTooMany
 	}
 	return nil

@@ -65,7 +65,7 @@ type Config struct {
 }
 
 // patience returns the time limit of a load that begins now.
-func (c Config) patience() time.Duration { return c.Enough(c.LoadTimeout) }
+func (c *Config) patience() time.Duration { return c.Enough(c.LoadTimeout) }
 
 // withDefaults returns the configuration with a value for every optional field.
 func (c Config) withDefaults() Config {

@@ -3,7 +3,6 @@ package segment
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -16,24 +15,16 @@ import (
 // announcement that is late or lost delays the change until the next load or poll of the tag, and has no other
 // effect.
 type follower struct {
-	store       Store
-	tags        *tagSet
-	clock       clock
-	interval    time.Duration        // between polls
-	lookTimeout func() time.Duration // of looking up one tag
-	preloader   preloader
-	log         *slog.Logger
+	cfg  *Config
+	tags *tagSet
 
 	pollNow chan struct{} // receives when a poll is wanted now
 	news    news
 }
 
-func newFollower(cfg Config, clock clock, tags *tagSet) *follower {
+func newFollower(cfg *Config, tags *tagSet) *follower {
 	return &follower{
-		store: cfg.Store, tags: tags, clock: clock, interval: cfg.Poll, lookTimeout: cfg.patience, log: cfg.Log,
-		preloader: preloader{tags: tags, within: cfg.Preload, servable: cfg.Servable, log: cfg.Log},
-		pollNow:   make(chan struct{}, 1),
-		news:      news{wake: make(chan struct{}, 1)},
+		cfg: cfg, tags: tags, pollNow: make(chan struct{}, 1), news: news{wake: make(chan struct{}, 1)},
 	}
 }
 
@@ -43,18 +34,19 @@ func (f *follower) run(ctx context.Context) {
 	defer side.Wait()
 	side.Go(func() { f.lookUpNews(ctx) })
 	first := true
-	retries := jitter.NewBackoff(min(time.Second, f.interval), f.interval)
+	retries := jitter.NewBackoff(min(time.Second, f.cfg.Poll), f.cfg.Poll)
 	for {
 		seen, err := f.poll(ctx, func(tags []Tag) {
 			if first {
 				first = false
-				side.Go(func() { f.preloader.run(ctx, tags) })
+				side.Go(func() { f.preload(ctx, tags) })
 			}
 		})
 		if err != nil && ctx.Err() == nil {
-			f.log.Warn("a poll of the tags failed, or could not raise all marks to max_id; it is retried", "error", err)
+			f.cfg.Log.Warn("a poll of the tags failed, or could not raise all marks to max_id; it is retried",
+				"error", err)
 		}
-		pause := f.interval
+		pause := f.cfg.Poll
 		if seen {
 			retries.Reset()
 		} else {
@@ -74,10 +66,10 @@ const pollTimeout = time.Minute
 
 // poll reads all tags once, and reports whether the store listed them.
 func (f *follower) poll(ctx context.Context, then func([]Tag)) (seen bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, max(pollTimeout, f.interval))
+	ctx, cancel := context.WithTimeout(ctx, max(pollTimeout, f.cfg.Poll))
 	defer cancel()
-	began := f.clock.now()
-	err = f.store.Poll(ctx, func(l Listing) {
+	began := f.tags.clock.now()
+	err = f.cfg.Store.Poll(ctx, func(l Listing) {
 		seen = true
 		f.apply(l, began)
 		then(l.Tags)
@@ -151,7 +143,7 @@ func (f *follower) invalidate(tag string) *buffer {
 	if b != nil {
 		b.changed()
 	}
-	f.tags.names.found(tag, f.clock.now())
+	f.tags.names.found(tag, f.tags.clock.now())
 	return b
 }
 
@@ -172,9 +164,9 @@ func (f *follower) lookUpNews(ctx context.Context) {
 }
 
 func (f *follower) lookUp(ctx context.Context, tag string) {
-	ctx, cancel := context.WithTimeout(ctx, f.lookTimeout())
+	ctx, cancel := context.WithTimeout(ctx, f.cfg.patience())
 	defer cancel()
-	t, err := f.store.Look(ctx, tag)
+	t, err := f.cfg.Store.Look(ctx, tag)
 	switch {
 	case err == nil:
 		f.see(t)

@@ -2,7 +2,6 @@ package segment
 
 import (
 	"context"
-	"log/slog"
 	"slices"
 	"time"
 )
@@ -14,20 +13,12 @@ const (
 	preloadTime = 5 * time.Minute // after it the remaining tags are left to their first requests
 )
 
-// A preloader loads one range of every recently used tag at the start, so that the tag's first request does not wait.
-// That costs one range per tag, which the first request would have loaded anyway. These loads go through the lane of
-// sound tags like any others, but take few of its places.
-type preloader struct {
-	tags     *tagSet
-	within   time.Duration // how recently a tag was used, by its time of change; 0 preloads none
-	servable func(tag string) bool
-	log      *slog.Logger
-}
-
-// run preloads the recently used tags, the latest first.
-func (p *preloader) run(ctx context.Context, tags []Tag) {
+// preload loads one range of every recently used tag at the start, the latest first, so that the tag's first request
+// does not wait. That costs one range per tag, which the first request would have loaded anyway. These loads go through
+// the lane of sound tags like any others, but take few of its places.
+func (f *follower) preload(ctx context.Context, tags []Tag) {
 	began := time.Now()
-	recent := p.recent(tags, began)
+	recent := f.recent(tags, began)
 	if len(recent) == 0 {
 		return
 	}
@@ -37,27 +28,28 @@ func (p *preloader) run(ctx context.Context, tags []Tag) {
 		if ctx.Err() != nil {
 			return
 		}
-		if b, err := p.tags.obtain(t.Name); err == nil {
+		if b, err := f.tags.obtain(t.Name); err == nil {
 			b.preload()
 		}
 	})
 	loaded := 0
 	for _, t := range recent {
-		if p.tags.get(t.Name) != nil {
+		if f.tags.get(t.Name) != nil {
 			loaded++
 		}
 	}
-	p.log.Info("preloaded recently used tags", "tags", loaded, "of", len(recent),
+	f.cfg.Log.Info("preloaded recently used tags", "tags", loaded, "of", len(recent),
 		"took", time.Since(began).Round(time.Millisecond))
 }
 
 // recent returns the tags to preload, the latest first.
-func (p *preloader) recent(tags []Tag, now time.Time) []Tag {
-	if p.within == 0 {
+func (f *follower) recent(tags []Tag, now time.Time) []Tag {
+	if f.cfg.Preload == 0 {
 		return nil
 	}
 	recent := slices.DeleteFunc(slices.Clone(tags), func(t Tag) bool {
-		return t.Disabled || t.Step < 1 || t.MaxID < 1 || now.Sub(t.Updated) > p.within || !p.servable(t.Name)
+		return t.Disabled || t.Step < 1 || t.MaxID < 1 || now.Sub(t.Updated) > f.cfg.Preload ||
+			!f.cfg.Servable(t.Name)
 	})
 	slices.SortFunc(recent, func(x, y Tag) int { return y.Updated.Compare(x.Updated) })
 	return recent[:min(len(recent), maxPreload)]

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,22 +14,12 @@ import (
 // A source loads ranges of all tags from the store: in lanes, with a timeout, and creating tags on first use. It
 // counts and logs the outcomes of loads; wait waits for their goroutines.
 type source struct {
-	store   Store
-	timeout func() time.Duration // of one load
-	clock   clock
-	lanes   *lanes
-	health  health
-	holdup  holdup
+	cfg    *Config
+	lanes  *lanes
+	health health
+	holdup holdup
 	// elsewhere is true while requests that memory cannot serve are refused at once.
 	elsewhere atomic.Bool
-	log       *slog.Logger
-	onLoad    func(tag string, took time.Duration, err error)
-	granted   func(tag string, l Loaded)
-
-	autoStep  int64                 // of tags created on first use; 0 creates none
-	mayCreate func(tag string) bool // reports whether a tag may be created on first use
-	ration    func() error          // reports why no tag may be created on first use now, or counts one
-	onCreate  func(tag string)
 
 	ctx    context.Context // ends with stop
 	cancel context.CancelFunc
@@ -67,12 +56,8 @@ func (p plan) check(l Loaded) error {
 	return nil
 }
 
-func newSource(cfg Config, clock clock) *source {
-	s := &source{
-		store: cfg.Store, timeout: cfg.patience, clock: clock, lanes: newLanes(), log: cfg.Log,
-		onLoad: cfg.OnLoad, granted: cfg.Granted, autoStep: cfg.AutoStep,
-		mayCreate: cfg.AutoCreate, ration: cfg.Ration, onCreate: cfg.OnCreate,
-	}
+func newSource(cfg *Config) *source {
+	s := &source{cfg: cfg, lanes: newLanes()}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -139,7 +124,7 @@ var errNobody = errors.New("segment: the requests have expired before their load
 // reserves nothing, so the second law is not concerned.
 func (s *source) load(p plan) (l Loaded, err error) {
 	began := time.Now()
-	err = s.lanes.of(p).drive(s.ctx, p.excused, s.timeout(), func(ctx context.Context) (err error) {
+	err = s.lanes.of(p).drive(s.ctx, p.excused, s.cfg.patience(), func(ctx context.Context) (err error) {
 		start := time.Now()
 		if p.hasWaiters != nil && !p.hasWaiters() {
 			return errNobody
@@ -151,9 +136,9 @@ func (s *source) load(p plan) (l Loaded, err error) {
 			err = p.check(l)
 		}
 		if err == nil && !l.Passed {
-			s.granted(p.tag, l)
+			s.cfg.Granted(p.tag, l)
 		}
-		s.onLoad(p.tag, time.Since(start), err)
+		s.cfg.OnLoad(p.tag, time.Since(start), err)
 		return err
 	})
 	if !l.Passed { // another worker's load shows nothing about this worker's store
@@ -166,7 +151,7 @@ func (s *source) load(p plan) (l Loaded, err error) {
 	}
 	// Anyone may request a tag that does not exist, so that is not logged.
 	if err != nil && !errors.Is(err, ErrUnknownTag) && !errors.Is(err, ErrRationed) && s.ctx.Err() == nil {
-		s.log.Warn("a load failed: the tag has only the IDs in memory until a load succeeds; see the error",
+		s.cfg.Log.Warn("a load failed: the tag has only the IDs in memory until a load succeeds; see the error",
 			"tag", p.tag, "ids", p.n, "error", err)
 	}
 	return l, err
@@ -185,7 +170,7 @@ func (s *source) trouble() error {
 var errNotYet = errors.New("segment: the tag was created just now, and cannot be read yet")
 
 // creates reports whether a tag is created on first use.
-func (s *source) creates(tag string) bool { return s.autoStep > 0 && s.mayCreate(tag) }
+func (s *source) creates(tag string) bool { return s.cfg.AutoStep > 0 && s.cfg.AutoCreate(tag) }
 
 // loadOrCreate loads a range, and creates the tag first if it is unknown and may be created. A tag that existed
 // before and is missing now has lost its mark. Created again it would repeat IDs that other allocators have loaded:
@@ -206,23 +191,23 @@ func (s *source) loadOrCreate(ctx context.Context, p plan) (Loaded, error) {
 
 func (s *source) loadOnce(ctx context.Context, p plan) (Loaded, error) {
 	if p.join != nil {
-		return s.store.LoadStrict(ctx, p.tag, p.join, p.floor)
+		return s.cfg.Store.LoadStrict(ctx, p.tag, p.join, p.floor)
 	}
-	return s.store.Load(ctx, p.tag, p.n, p.floor)
+	return s.cfg.Store.Load(ctx, p.tag, p.n, p.floor)
 }
 
 // create creates a tag on first use, unless another worker was faster.
 func (s *source) create(ctx context.Context, tag string) error {
-	if err := s.ration(); err != nil {
+	if err := s.cfg.Ration(); err != nil {
 		return fmt.Errorf("%w: %w", ErrRationed, err)
 	}
-	_, err := s.store.Create(ctx, Tag{Name: tag, Step: s.autoStep, MaxID: 1}, false)
+	_, err := s.cfg.Store.Create(ctx, Tag{Name: tag, Step: s.cfg.AutoStep, MaxID: 1}, false)
 	if errors.Is(err, ErrExists) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	s.onCreate(tag)
+	s.cfg.OnCreate(tag)
 	return nil
 }

@@ -11,17 +11,12 @@ import (
 //
 // Lock order: ordering, a buffer's lock, then mu, then that of names.
 type tagSet struct {
-	index      index // read without a lock, changed under mu
-	names      *names
-	source     *source
-	clock      clock
-	rule       stepRule
-	maxWaiting int                       // bounds the parked requests of one tag
-	discarded  func(tag string, r Range) // see [Config.Discarded]
-	recent     time.Duration             // the maximum age of a listing that replaces a lookup
-	// While more than maxIdle tags are in memory, tags that were not requested for idle are dropped.
-	idle    time.Duration
-	maxIdle int
+	cfg    *Config
+	index  index // read without a lock, changed under mu
+	names  *names
+	source *source
+	clock  clock
+	rule   stepRule
 
 	ordering sync.Mutex // serializes setOrders
 
@@ -30,11 +25,10 @@ type tagSet struct {
 	closed bool
 }
 
-func newTagSet(cfg Config, clock clock, source *source) *tagSet {
+func newTagSet(cfg *Config, source *source) *tagSet {
 	s := &tagSet{
-		names: newNames(), source: source, clock: clock, rule: stepRule{max: cfg.MaxStep, time: cfg.StepTime},
-		maxWaiting: cfg.MaxWaiting, discarded: cfg.Discarded, recent: 2 * cfg.Poll,
-		idle: cfg.Idle, maxIdle: cfg.MaxIdle,
+		cfg: cfg, names: newNames(), source: source, clock: clock{time.Now()},
+		rule: stepRule{max: cfg.MaxStep, time: cfg.StepTime},
 	}
 	s.index.init()
 	return s
@@ -77,7 +71,8 @@ func (s *tagSet) obtain(tag string) (*buffer, error) {
 	if b := s.get(tag); b != nil {
 		return b, nil
 	}
-	unlisted, err := s.names.admit(tag, s.clock.now(), s.recent, s.source.creates(tag))
+	recent := 2 * s.cfg.Poll
+	unlisted, err := s.names.admit(tag, s.clock.now(), recent, s.source.creates(tag))
 	if err != nil {
 		return nil, err
 	}
@@ -102,11 +97,11 @@ func (s *tagSet) close() {
 // may have lost it, and the IDs loaded from it remain valid.
 func (s *tagSet) dropIdle() {
 	for b := range s.all {
-		if s.size() <= s.maxIdle || s.source.trouble() != nil {
+		if s.size() <= s.cfg.MaxIdle || s.source.trouble() != nil {
 			return // while loads fail, the IDs in memory are all that can be issued
 		}
 		if s.names.inListing(b.tag) {
-			b.dropIfIdle(s.idle)
+			b.dropIfIdle(s.cfg.Idle)
 		}
 	}
 }
@@ -120,7 +115,7 @@ func (s *tagSet) size() int {
 // lost reports IDs of a tag that were loaded and that nobody will issue.
 func (s *tagSet) lost(tag string, holes []Range) {
 	for _, r := range holes {
-		s.discarded(tag, r)
+		s.cfg.Discarded(tag, r)
 	}
 }
 
