@@ -17,7 +17,6 @@ const drainLimit = 16
 // [Worker.Run] uses it, but for hear.
 type drains struct {
 	link     *link
-	out      *outlet
 	rights   *rights
 	subject  string
 	isLogged bool // that the subscription was refused
@@ -32,17 +31,16 @@ type order struct {
 	message *nats.Msg
 }
 
-func newDrains(l *link, out *outlet, r *rights, id string, wake func()) *drains {
+func newDrains(l *link, r *rights, id string, wake func()) *drains {
 	return &drains{
-		link: l, out: out, rights: r, subject: l.Namespace.Drain(id), heard: make(chan *nats.Msg, drainLimit),
+		link: l, rights: r, subject: l.Namespace.Drain(id), heard: make(chan *nats.Msg, drainLimit),
 		wake: wake,
 	}
 }
 
 // hear takes an order that has arrived.
 func (d *drains) hear(m *nats.Msg) {
-	at := &endpoint{out: d.out, own: string(d.link.Namespace) + "."}
-	if m.Reply != "" && at.misled(m) {
+	if m.Reply != "" && d.link.misled(m) {
 		return
 	}
 	select {
@@ -107,6 +105,6 @@ func (d *drains) refuse(m *nats.Msg, err error) {
 
 func (d *drains) sent(err error) {
 	if !errors.Is(err, nats.ErrMsgNoReply) {
-		d.out.sent(err)
+		d.link.sent(err)
 	}
 }

@@ -21,12 +21,11 @@ type endpoint struct {
 	// subscription.
 	handler func() handler
 
-	out     *outlet
+	link    *link
 	wake    func() // the worker
 	counts  tally
 	before  *tally // of the connections before this one
 	granted int    // credit of the subscription; 0: any number of requests
-	own     string // what natsid's own subjects begin with
 }
 
 // standbyEndpoint is the endpoint of other workers. `nats micro` does not show it.
@@ -52,7 +51,7 @@ func (e *endpoint) receive() nats.MsgHandler {
 		if e.counts.arrived.Add(1) == e.counts.wakesAt.Load() {
 			e.wake()
 		}
-		if m.Reply == "" || e.misled(m) {
+		if m.Reply == "" || e.link.misled(m) {
 			e.counts.none.Add(1)
 			e.counts.answered.Add(1)
 		} else {
@@ -79,13 +78,13 @@ func (e *endpoint) wakeIf(rests bool) {
 // publish to the reply subject that he chose. One of natsid's own subjects, or of a
 // bucket, is nobody's inbox. An answer there would replace a mark, which keeps IDs
 // unique, or a record of a worker number.
-func (e *endpoint) misled(m *nats.Msg) bool {
-	js := e.out.jsPrefix
-	if !strings.HasPrefix(m.Reply, e.own) && m.Reply[0] != '$' && !strings.Contains(m.Reply, ".$") &&
+func (l *link) misled(m *nats.Msg) bool {
+	js := l.JSPrefix
+	if !strings.HasPrefix(m.Reply, l.own) && m.Reply[0] != '$' && !strings.Contains(m.Reply, ".$") &&
 		(js == "" || !strings.HasPrefix(m.Reply, js)) {
 		return false
 	}
-	e.out.log.Warn("a request is dropped: its reply subject is not the inbox of a caller, and an answer there could "+
+	l.Log.Warn("a request is dropped: its reply subject is not the inbox of a caller, and an answer there could "+
 		"damage natsid's data; find out who sends it", "subject", m.Subject, "reply", m.Reply)
 	return true
 }
@@ -148,6 +147,6 @@ func (m *membership) snowflakeEndpoints(before served) []*endpoint {
 func (m *membership) endpoint(
 	mode Mode, name, subject string, before served, handler func() handler,
 ) *endpoint {
-	return &endpoint{mode: mode, name: name, subject: subject, handler: handler, out: m.out, wake: m.wake,
-		before: before.of(name), own: string(m.link.Namespace) + "."}
+	return &endpoint{mode: mode, name: name, subject: subject, handler: handler, link: m.link, wake: m.wake,
+		before: before.of(name)}
 }

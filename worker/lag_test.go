@@ -171,10 +171,10 @@ func corkedConn(t *testing.T) *nats.Conn {
 
 func joinWithCredit(t *testing.T) creditedGroup {
 	conn := corkedConn(t)
-	e := &endpoint{subject: "id.snowflake", own: "id."}
+	e := &endpoint{subject: "id.snowflake"}
 	handled := make(chan struct{}, 1000)
 	e.handler = func() handler { return func(request, *nats.Msg) { handled <- struct{}{} } }
-	e.out = &outlet{conn: conn}
+	e.link = &link{conn: conn, own: "id."}
 	g := &group{
 		link: &link{Config: Config{Log: slog.New(slog.DiscardHandler)}, conn: conn},
 		ping: newPinger(conn), rights: watchRights(conn),

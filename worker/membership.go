@@ -16,7 +16,9 @@ import (
 // A link is the settings of a worker with one connection. That connection does not reconnect.
 type link struct {
 	Config
-	conn *nats.Conn
+	conn   *nats.Conn
+	own    string // what natsid's own subjects begin with
+	traces traceLog
 }
 
 // A membership is one connection on which a worker serves, from the first subscription to the last answer:
@@ -32,7 +34,6 @@ type link struct {
 // server that nobody took the request.
 type membership struct {
 	link *link
-	out  *outlet
 	ping *pinger
 
 	rights   *rights
@@ -58,15 +59,10 @@ type membership struct {
 
 // newMembership returns a membership that is joining once it runs, after another one unless before is nil.
 func (w *Worker) newMembership(conn *nats.Conn, replace chan struct{}, before *membership) *membership {
-	l := &link{Config: w.cfg, conn: conn}
+	l := &link{Config: w.cfg, conn: conn, own: string(w.cfg.Namespace) + ".", traces: newTraceLog()}
 	m := &membership{
 		link: l, ping: newPinger(conn), woken: make(chan struct{}, 1), replace: replace, done: make(chan struct{}),
 		closed: conn.StatusChanged(nats.CLOSED), began: time.Now(),
-	}
-	m.out = &outlet{
-		conn: conn, observe: l.Observe, called: l.Called, ns: l.Namespace, log: l.Log,
-		rations: l.Rations, retryAfter: retryAfter(l.Deadline),
-		jsPrefix: l.JSPrefix, traces: newTraceLog(),
 	}
 	m.rights = watchRights(conn)
 	var echoed *echo
@@ -85,7 +81,7 @@ func (w *Worker) newMembership(conn *nats.Conn, replace chan struct{}, before *m
 	ranges.isAlwaysUp, ranges.data = true, w.stats.of
 	clocks := newService(l, w.clocks, "IDs from time, worker number and sequence", flakes)
 	m.services = []*service{ranges, clocks}
-	m.drains = newDrains(l, m.out, m.rights, w.ranges.ID, m.wake)
+	m.drains = newDrains(l, m.rights, w.ranges.ID, m.wake)
 	return m
 }
 

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"errors"
-	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -36,18 +35,18 @@ func (r request) park() request {
 
 // respond answers with a body that holds n IDs.
 func (r *request) respond(body []byte, n int) {
-	err := r.at.out.conn.Publish(r.reply, body)
+	err := r.at.link.conn.Publish(r.reply, body)
 	if errors.Is(err, nats.ErrMaxPayload) {
 		e := subjects.Errorf(subjects.BadRequest,
 			"the reply would have %d bytes, more than this NATS server accepts: ask for fewer", len(body))
 		if n > 0 {
-			e.MaxBatch = subjects.BatchThatFits(int(r.at.out.conn.MaxPayload()))
+			e.MaxBatch = subjects.BatchThatFits(int(r.at.link.conn.MaxPayload()))
 		}
 		r.admitted = 0 // they are drawn, and stay counted
 		r.refuse(e)
 		return
 	}
-	r.at.out.sent(err)
+	r.at.link.sent(err)
 	r.close(subjects.OK, n)
 	if r.traced != nil {
 		r.tellCaller(body)
@@ -58,24 +57,24 @@ func (r *request) respond(body []byte, n int) {
 // tellCaller tells who writes callers down which IDs went to one that names itself.
 func (r *request) tellCaller(body []byte) {
 	names := r.traced.Header[subjects.HeaderCaller]
-	if r.at.out.called == nil || len(names) != 1 || subjects.CheckTag(names[0]) != nil {
+	if r.at.link.Called == nil || len(names) != 1 || subjects.CheckTag(names[0]) != nil {
 		return
 	}
 	tag := ""
 	if r.at.mode == Segment {
-		tag = r.at.out.ns.Tag(r.traced.Subject)
+		tag = r.at.link.Namespace.Tag(r.traced.Subject)
 	}
-	r.at.out.called(names[0], tag, body)
+	r.at.link.Called(names[0], tag, body)
 }
 
 // refuse answers with the code for err, and no ID.
 func (r *request) refuse(err error) {
-	r.at.out.rations.giveBack(r.admitted)
-	e := wireError(err, r.at.out.log)
+	r.at.link.Rations.giveBack(r.admitted)
+	e := wireError(err, r.at.link.Log)
 	if e.Code == subjects.TooMany && e.RetryAfter == 0 {
-		e.RetryAfter = r.at.out.retryAfter
+		e.RetryAfter = retryAfter(r.at.link.Deadline)
 	}
-	r.at.out.sent(r.at.out.conn.PublishMsg(&nats.Msg{Subject: r.reply, Header: e.Headers()}))
+	r.at.link.sent(r.at.link.conn.PublishMsg(&nats.Msg{Subject: r.reply, Header: e.Headers()}))
 	r.at.counts.refused(e)
 	r.close(e.Code, 0)
 	r.trace(e)
@@ -93,35 +92,22 @@ func (r *request) refuseUnlessProbe(m *nats.Msg, err error) {
 
 // answerUncounted answers a message that is no request for IDs.
 func (r *request) answerUncounted(body []byte) {
-	r.at.out.sent(r.at.out.conn.Publish(r.reply, body))
+	r.at.link.sent(r.at.link.conn.Publish(r.reply, body))
 	r.at.counts.none.Add(1)
 	r.at.counts.answered.Add(1)
 }
 
 func (r *request) close(code subjects.Code, ids int) {
 	took := clock() - r.came
-	r.at.out.observe(Answer{Mode: r.at.mode, Code: code, IDs: ids, Parked: r.parked, Took: took})
+	r.at.link.Observe(Answer{Mode: r.at.mode, Code: code, IDs: ids, Parked: r.parked, Took: took})
 	r.at.counts.took.Add(int64(took))
 	r.at.counts.answered.Add(1)
 }
 
-// An outlet is where the answers of a worker go.
-type outlet struct {
-	conn    *nats.Conn
-	observe func(Answer)
-	called  func(caller, tag string, body []byte) // nil if nobody writes callers down
-	ns      subjects.Namespace
-	log     *slog.Logger
-	rations *Rations
-	// jsPrefix begins the subjects of an imported JetStream, which do not begin with $; "" for none.
-	jsPrefix   string
-	retryAfter time.Duration
-	traces     traceLog
-}
-
-func (o *outlet) sent(err error) {
+// sent takes note of how the sending of a reply ended.
+func (l *link) sent(err error) {
 	if err != nil {
-		o.log.Debug("a reply was not sent", "error", err)
+		l.Log.Debug("a reply was not sent", "error", err)
 	}
 }
 

@@ -38,7 +38,7 @@ func (r *request) trace(e *subjects.Error) {
 	}
 	for _, name := range []string{"traceparent", "Traceparent"} { // as callers write it
 		if parent := r.traced.Header[name]; parent != nil {
-			r.at.out.traces.answered(r.at.out.log, parent, "subject", r.traced.Subject, clock()-r.came, e)
+			r.at.link.traces.answered(r.at.link.Log, parent, "subject", r.traced.Subject, clock()-r.came, e)
 			return
 		}
 	}
