@@ -4,8 +4,6 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -18,72 +16,46 @@ const (
 	maxRefused = 1000
 )
 
-// A connections counts the open connections.
-type connections struct {
-	open atomic.Int64
+// A connection is the state of one connection, in the context of its requests.
+type connection struct {
+	beyond bool   // more than maxConnections were open
+	called func() // counts a request; nil if none is counted
 }
 
-// bound returns a listener that closes each connection beyond maxConnections and maxRefused.
-func (c *connections) bound(l net.Listener) net.Listener { return &boundListener{l, c} }
+// connectionKey is the key of the connection in that context.
+type connectionKey struct{}
 
-// connection is the key of the connection in the context of its requests.
-type connection struct{}
-
-// mark puts a connection into the context of its requests.
-func (s *Server) mark(ctx context.Context, c net.Conn) context.Context {
-	conn := c.(*counted)
+// begin counts a connection. Beyond maxConnections and maxRefused it closes it at once.
+func (s *Server) begin(ctx context.Context, c net.Conn) context.Context {
+	n := s.open.Add(1)
+	if n > maxConnections+maxRefused {
+		_ = c.Close()
+	}
+	conn := &connection{beyond: n > maxConnections}
 	if host, _, err := net.SplitHostPort(c.RemoteAddr().String()); err == nil && s.cfg.Called != nil {
 		conn.called = s.cfg.Called(host)
 	}
-	return context.WithValue(ctx, connection{}, conn)
+	return context.WithValue(ctx, connectionKey{}, conn)
+}
+
+// ended counts a connection that is closed.
+func (s *Server) ended(_ net.Conn, state http.ConnState) {
+	if state == http.StateClosed {
+		s.open.Add(-1)
+	}
 }
 
 // connectionOf returns the connection of a request; one that came by way of none is like any.
-func connectionOf(r *http.Request) *counted {
-	if c, ok := r.Context().Value(connection{}).(*counted); ok {
+func connectionOf(r *http.Request) *connection {
+	if c, ok := r.Context().Value(connectionKey{}).(*connection); ok {
 		return c
 	}
-	return &counted{}
+	return &connection{}
 }
 
 // await waits until no connection is open, for patience at most.
-func (c *connections) await(patience time.Duration) {
-	for end := time.Now().Add(patience); c.open.Load() > 0 && time.Now().Before(end); {
+func (s *Server) await(patience time.Duration) {
+	for end := time.Now().Add(patience); s.open.Load() > 0 && time.Now().Before(end); {
 		time.Sleep(5 * time.Millisecond)
 	}
-}
-
-type boundListener struct {
-	net.Listener
-	of *connections
-}
-
-// Accept implements [net.Listener].
-func (l *boundListener) Accept() (net.Conn, error) {
-	for {
-		conn, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		if n := l.of.open.Add(1); n <= maxConnections+maxRefused {
-			release := sync.OnceFunc(func() { l.of.open.Add(-1) })
-			return &counted{Conn: conn, beyond: n > maxConnections, release: release}, nil
-		}
-		l.of.open.Add(-1)
-		_ = conn.Close()
-	}
-}
-
-// A counted is a connection that counts as open until it is closed.
-type counted struct {
-	net.Conn
-	beyond  bool
-	called  func() // counts a request; nil if none is counted
-	release func()
-}
-
-// Close implements [net.Conn].
-func (c *counted) Close() error {
-	c.release()
-	return c.Conn.Close()
 }

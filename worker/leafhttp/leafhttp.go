@@ -54,7 +54,7 @@ type Server struct {
 	pages    chan struct{} // has a value for each page under way
 	leave    time.Duration // how long idle connections stay open at a stop
 	stopping atomic.Bool
-	conns    connections
+	open     atomic.Int64 // connections
 }
 
 // pagesAtOnce bounds the pages made concurrently: each reads many tags.
@@ -82,10 +82,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	hs := &http.Server{
 		Handler: s, MaxHeaderBytes: headSize, ReadHeaderTimeout: headTime, ReadTimeout: headTime,
 		WriteTimeout: headTime + s.cfg.Deadline, IdleTimeout: idleTime,
-		ConnContext: s.mark, ErrorLog: slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug),
+		ConnContext: s.begin, ConnState: s.ended, ErrorLog: slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug),
 	}
 	served := make(chan error, 1)
-	go func() { served <- hs.Serve(s.conns.bound(l)) }()
+	go func() { served <- hs.Serve(l) }()
 	select {
 	case err := <-served:
 		return errors.Join(err, hs.Close())
@@ -94,7 +94,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	s.stopping.Store(true)
 	_ = l.Close()
 	<-served
-	s.conns.await(s.leave)
+	s.await(s.leave)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Deadline+time.Second)
 	defer cancel()
 	if hs.Shutdown(ctx) != nil {
