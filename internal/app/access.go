@@ -55,13 +55,13 @@ var ofAccess = []Setting{
 	}, {
 		Flag: "token", Env: "NATS_TOKEN", Group: GroupNATS, Placeholder: "TOKEN",
 		Help:  "Token for NATS.",
-		field: text(func(c *Config) *string { return &c.NATSToken }, "").checked("", checkToken),
+		field: text(func(c *Config) *string { return &c.NATSToken }, ""),
 		file:  func(c *Config) *string { return &c.NATSTokenFile },
 	}, {
 		Flag: "creds", Env: "NATS_CREDS", Group: GroupNATS, Placeholder: "FILE",
 		Help: "File with the credentials of the user, a JWT and its seed. " +
 			"It is read again for each connection, as are all files of this group.",
-		field: text(func(c *Config) *string { return &c.NATSCreds }, "").checked("", checkSigner),
+		field: text(func(c *Config) *string { return &c.NATSCreds }, ""),
 	}, {
 		Flag: "nkey", Env: "NATS_NKEY", Group: GroupNATS, Placeholder: "FILE",
 		Help:  "File with the seed of the user's nkey.",
@@ -119,27 +119,11 @@ func showUser(c *Config) string {
 	return c.NATSUser
 }
 
-// The checks name missing settings and settings that exclude each other. Of settings from different sources [Resolve]
-// has left one.
+// The checks name missing and malformed settings. Of settings that exclude each other [Resolve] has left one.
 
 func checkPassword(c *Config) error {
 	if c.NATSUser == "" && (c.NATSPassword != "" || c.NATSPasswordFile != "") {
 		return errors.New("belongs to --user, which is missing")
-	}
-	return nil
-}
-
-func checkToken(c *Config) error {
-	if c.NATSUser != "" && (c.NATSToken != "" || c.NATSTokenFile != "") {
-		return errors.New("and --user exclude each other: give one")
-	}
-	return nil
-}
-
-func checkSigner(c *Config) error {
-	jwt := c.NATSJWT + c.NATSJWTFile
-	if c.NATSCreds != "" && c.NATSNKey != "" || c.NATSCreds != "" && jwt != "" || c.NATSNKey != "" && jwt != "" {
-		return errors.New("and --nkey and --jwt exclude each other: give one")
 	}
 	return nil
 }
@@ -200,11 +184,8 @@ func checkDomain(c *Config) error {
 
 func checkPrefix(c *Config) error {
 	p := c.JSPrefix
-	switch {
-	case strings.ContainsAny(p, "*> \t") || strings.HasPrefix(p, ".") || strings.Contains(p, ".."):
+	if strings.ContainsAny(p, "*> \t") || strings.HasPrefix(p, ".") || strings.Contains(p, "..") {
 		return fmt.Errorf("%q: want a subject without wildcards, such as JS.hub.API", p)
-	case p != "" && c.JSDomain != "":
-		return errors.New("and --js-domain exclude each other: give the one by which JetStream is reached")
 	}
 	return nil
 }
