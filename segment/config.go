@@ -105,8 +105,6 @@ func (c Config) withFuncs() Config {
 	if c.Discarded == nil {
 		c.Discarded = func(string, Range) {}
 	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	return c
 }

@@ -143,10 +143,7 @@ type call struct {
 
 func (c *call) refuse(err error) error {
 	c.d.cfg.Rations.giveBack(c.admitted)
-	e := wireError(err, c.d.cfg.Log)
-	if e.Code == subjects.TooMany && e.RetryAfter == 0 {
-		e.RetryAfter = retryAfter(c.d.cfg.Deadline)
-	}
+	e := c.d.cfg.refusal(err)
 	c.close(e.Code, 0)
 	return &Refusal{e, err}
 }

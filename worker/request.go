@@ -70,10 +70,7 @@ func (r *request) tellCaller(body []byte) {
 // refuse answers with the code for err, and no ID.
 func (r *request) refuse(err error) {
 	r.at.link.Rations.giveBack(r.admitted)
-	e := wireError(err, r.at.link.Log)
-	if e.Code == subjects.TooMany && e.RetryAfter == 0 {
-		e.RetryAfter = retryAfter(r.at.link.Deadline)
-	}
+	e := r.at.link.refusal(err)
 	r.at.link.sent(r.at.link.conn.PublishMsg(&nats.Msg{Subject: r.reply, Header: e.Headers()}))
 	r.at.counts.refused(e)
 	r.close(e.Code, 0)

@@ -48,6 +48,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -160,17 +161,19 @@ func (cfg *Config) fill() {
 	if cfg.Observe == nil {
 		cfg.Observe = func(Answer) {}
 	}
-	if cfg.Rest == 0 {
-		cfg.Rest = lookAtRest
-	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Rest = cmp.Or(cfg.Rest, lookAtRest)
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 }
 
-// retryAfter returns how long a caller waits where a queue is full: a part of the deadline, by which all requests in
-// the queue are answered.
-func retryAfter(deadline time.Duration) time.Duration { return deadline / 10 }
+// refusal returns err as it crosses the wire. Where a queue is full a caller waits for a part of the deadline, by which
+// all requests in the queue are answered.
+func (cfg *Config) refusal(err error) *subjects.Error {
+	e := wireError(err, cfg.Log)
+	if e.Code == subjects.TooMany && e.RetryAfter == 0 {
+		e.RetryAfter = cfg.Deadline / 10
+	}
+	return e
+}
 
 // A Worker serves the requests of one process, by one membership after another. It never answers a request twice, and
 // stops only once it has answered each that was delivered to it on a connection that was not lost. Its methods are safe

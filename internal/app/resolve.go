@@ -36,9 +36,7 @@ func Resolve(given map[string]Given) (all map[string]Given, said []string, err e
 
 // addContext adds the settings of a context that were not given elsewhere.
 func addContext(all map[string]Given, name string, c natscontext.Context) (said []string) {
-	if c.URL == "" {
-		c.URL = nats.DefaultURL
-	}
+	c.URL = cmp.Or(c.URL, nats.DefaultURL)
 	for _, f := range []struct{ flag, field, text string }{
 		{"nats", "url", c.URL}, {"user", "user", c.User}, {"password", "password", c.Password},
 		{"token", "token", c.Token}, {"creds", "creds", c.Creds}, {"nkey", "nkey", c.NKey},

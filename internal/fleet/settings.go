@@ -26,6 +26,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,9 +82,7 @@ type Settings struct {
 
 // New returns settings that are not read yet.
 func New(cfg Config) *Settings {
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	s := &Settings{cfg: cfg}
 	s.entries = entries{cfg: &s.cfg, isStale: &s.isStale, byKey: make(map[string]buckets.Entry)}
 	s.ordering = ordering{cfg: &s.cfg, isStale: &s.isStale, wake: make(chan struct{}, 1)}

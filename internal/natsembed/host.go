@@ -1,6 +1,7 @@
 package natsembed
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -44,9 +45,7 @@ func Run(cfg Config) (*Host, error) {
 		return nil, err
 	}
 	h := &Host{cfg: cfg, log: cfg.Log, server: s}
-	if h.log == nil {
-		h.log = slog.New(slog.DiscardHandler)
-	}
+	h.log = cmp.Or(h.log, slog.New(slog.DiscardHandler))
 	if a, ok := s.Addr().(*net.TCPAddr); ok { // clients find the next server on the same port
 		host, _, _ := net.SplitHostPort(cfg.Listen) // Start has parsed it
 		h.cfg.Listen = net.JoinHostPort(host, strconv.Itoa(a.Port))

@@ -6,6 +6,7 @@
 package natsembed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,9 +50,7 @@ func Start(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("natsembed: %w", err)
 	}
 	l := &logger{log: cfg.Log}
-	if l.log == nil {
-		l.log = slog.New(slog.DiscardHandler)
-	}
+	l.log = cmp.Or(l.log, slog.New(slog.DiscardHandler))
 	s.SetLoggerV2(l, false, false, false)
 	s.Start()
 	if err := await(s, l); err != nil {

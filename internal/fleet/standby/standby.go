@@ -19,6 +19,7 @@
 package standby
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -133,9 +134,7 @@ type Watch struct {
 
 // New returns a watch. It does nothing before [Watch.Run].
 func New(cfg Config) *Watch {
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	return &Watch{
 		cfg: cfg, store: newOutcomes(), answers: make(chan struct{}, maxAnswers),
 		sharing: make(chan struct{}, 1),

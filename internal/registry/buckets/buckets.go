@@ -17,6 +17,7 @@
 package buckets
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -75,9 +76,7 @@ type Bucket struct{ o *opening }
 
 // New returns a bucket that is not open yet.
 func New(streams Streams, cfg Config) *Bucket {
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	r := &reader{streams: streams, bucket: cfg.Name, insists: cfg.Insist}
 	o := &opening{reader: r, cfg: cfg, maker: maker{id: rand.Text()}}
 	o.trouble = o.failed(errors.New("no answer yet"))

@@ -11,6 +11,7 @@
 package kvstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,18 +65,14 @@ type Config struct {
 // New returns a store on a bucket. The first call that can opens the bucket; until then all calls return why it cannot
 // be opened.
 func New(streams buckets.Streams, cfg Config) *Store {
-	if cfg.Kind == "" {
-		cfg.Kind = Alone
-	}
+	cfg.Kind = cmp.Or(cfg.Kind, Alone)
 	if cfg.WentBack == nil {
 		cfg.WentBack = func(string) {}
 	}
 	if cfg.Wrote == nil {
 		cfg.Wrote = func(string, segment.Write) {}
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	ids := &identityCheck{cfg: cfg}
 	ids.kv = buckets.New(streams, buckets.Config{
 		Name: cfg.Bucket, Description: "natsid: high-water marks of the tags", Replicas: cfg.Replicas,

@@ -8,6 +8,7 @@
 package mysqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -102,9 +103,7 @@ func session(cfg *mysql.Config) *mysql.Config {
 	// Drop the connection to a server that has become read-only: it is no longer the primary, and the address may lead
 	// to another one by now.
 	cfg.RejectReadOnly = true
-	if cfg.Timeout == 0 {
-		cfg.Timeout = time.Second
-	}
+	cfg.Timeout = cmp.Or(cfg.Timeout, time.Second)
 	if cfg.Params == nil {
 		cfg.Params = make(map[string]string)
 	}

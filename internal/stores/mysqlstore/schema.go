@@ -1,6 +1,7 @@
 package mysqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -92,10 +93,7 @@ func columns(ctx context.Context, db *sql.DB, database string) (map[string]strin
 // selectRow returns a query for rows, to be completed by a condition. One odd row must not hide the others: a value
 // that int64 cannot hold becomes the highest int64, and a missing one becomes 0, which cannot be served.
 func (s schema) selectRow(condition string) string {
-	description := s.description
-	if description == "" {
-		description = "''"
-	}
+	description := cmp.Or(s.description, "''")
 	return "SELECT biz_tag, COALESCE(LEAST(max_id, 9223372036854775807), 0), COALESCE(step, 0), " +
 		"COALESCE(" + description + ", ''), COALESCE(update_time, CURRENT_TIMESTAMP) FROM leaf_alloc " + condition
 }
