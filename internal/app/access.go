@@ -83,8 +83,8 @@ var ofAccess = []Setting{
 	}, {
 		Flag: "tlscert", Env: "NATS_CERT", Group: GroupNATS, Placeholder: "FILE",
 		Help: "File with the client certificate for NATS servers that ask for one.",
-		field: text(func(c *Config) *string { return &c.NATSCert }, "").checked("with --tlskey", checkCertificate).
-			with("tlskey"),
+		field: text(func(c *Config) *string { return &c.NATSCert }, "").
+			together("tlskey", func(c *Config) (string, string) { return c.NATSCert, c.NATSKey }),
 	}, {
 		Flag: "tlskey", Env: "NATS_KEY", Group: GroupNATS, Placeholder: "FILE",
 		Help:  "File with the key of --tlscert.",
@@ -131,13 +131,6 @@ func checkPassword(c *Config) error {
 func checkSeed(c *Config) error {
 	if c.NATSJWT+c.NATSJWTFile == "" && c.NATSSeed+c.NATSSeedFile != "" {
 		return errors.New("belongs to --jwt, which is missing")
-	}
-	return nil
-}
-
-func checkCertificate(c *Config) error {
-	if (c.NATSCert == "") != (c.NATSKey == "") {
-		return errors.New("and --tlskey belong together: give both")
 	}
 	return nil
 }

@@ -39,6 +39,16 @@ func (f field) with(beside string) field {
 	return f
 }
 
+// together demands that a field and another one are both given, or neither.
+func (f field) together(other string, values func(*Config) (own, other string)) field {
+	return f.with(other).checked("with --"+other, func(c *Config) error {
+		if a, b := values(c); (a == "") != (b == "") {
+			return fmt.Errorf("and --%s belong together: give both", other)
+		}
+		return nil
+	})
+}
+
 // shownAs sets how a field is shown to people.
 func (f field) shownAs(show func(*Config) string) field {
 	f.show = show
@@ -199,13 +209,6 @@ func checkLeafHTTP(c *Config) error {
 	}
 	return fmt.Errorf("%q: other machines reach this address, and there is no authentication: put a proxy with TLS "+
 		"before an address of loopback, or let every program that reaches it take IDs with --insecure", c.LeafHTTP)
-}
-
-func checkListenCert(c *Config) error {
-	if (c.ListenCert == "") != (c.ListenKey == "") {
-		return errors.New("and --listen-key belong together: give both")
-	}
-	return nil
 }
 
 func checkInsecure(c *Config) error {

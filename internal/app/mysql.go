@@ -25,13 +25,6 @@ func checkDSN(c *Config) error {
 	return errors.New("is malformed: want user:password@tcp(host:port)/database")
 }
 
-func checkMySQL(c *Config) error {
-	if (c.MySQLCert == "") != (c.MySQLKey == "") {
-		return errors.New("and --mysql-key belong together: give both")
-	}
-	return nil
-}
-
 // Database returns the login of MySQL, with the DSN of --mysql-file.
 func (c *Config) Database() (mysqlstore.Login, error) {
 	dsn, err := secret{c.MySQL, c.MySQLFile}.read()

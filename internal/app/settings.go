@@ -61,7 +61,7 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 		Help: "File with the certificate of the embedded NATS server. It then demands TLS and a user: the keys of " +
 			"caller, operator and worker are made in users in --data. A certificate that is renewed is read again.",
 		field: text(func(c *Config) *string { return &c.ListenCert }, "").
-			checked("with --listen-key", checkListenCert),
+			together("listen-key", func(c *Config) (string, string) { return c.ListenCert, c.ListenKey }),
 	}, {
 		Flag: "listen-key", Env: "NATSID_LISTEN_KEY", Group: groupWorker, Placeholder: "FILE",
 		Help:  "File with the key of --listen-cert.",
@@ -149,8 +149,9 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 		field: text(func(c *Config) *string { return &c.MySQLCA }, ""),
 	}, {
 		Flag: "mysql-cert", Env: "NATSID_MYSQL_CERT", Group: groupSegments, Placeholder: "FILE",
-		Help:  "File with the client certificate for MySQL.",
-		field: text(func(c *Config) *string { return &c.MySQLCert }, "").checked("with --mysql-key", checkMySQL),
+		Help: "File with the client certificate for MySQL.",
+		field: text(func(c *Config) *string { return &c.MySQLCert }, "").
+			together("mysql-key", func(c *Config) (string, string) { return c.MySQLCert, c.MySQLKey }),
 	}, {
 		Flag: "mysql-key", Env: "NATSID_MYSQL_KEY", Group: groupSegments, Placeholder: "FILE",
 		Help:  "File with the key of --mysql-cert.",
