@@ -2,7 +2,6 @@ package worker
 
 import (
 	"encoding/json"
-	"errors"
 
 	"github.com/nats-io/nats.go"
 
@@ -93,18 +92,12 @@ func (d *drains) answer(groups []*group, open int64) {
 		if body, err := json.Marshal(state); err != nil {
 			d.refuse(o.message, err)
 		} else {
-			d.sent(o.message.Respond(body))
+			d.link.sent(o.message.Respond(body))
 		}
 	}
 	d.owed = nil
 }
 
 func (d *drains) refuse(m *nats.Msg, err error) {
-	d.sent(m.RespondMsg(&nats.Msg{Header: wireError(err, d.link.Log).Headers()}))
-}
-
-func (d *drains) sent(err error) {
-	if !errors.Is(err, nats.ErrMsgNoReply) {
-		d.link.sent(err)
-	}
+	d.link.sent(m.RespondMsg(&nats.Msg{Header: wireError(err, d.link.Log).Headers()}))
 }

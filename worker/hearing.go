@@ -2,6 +2,7 @@ package worker
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -57,10 +58,8 @@ func newHearing(l *link, r *rights, deaf []Mode, segments, flakes *group) *heari
 	h := &hearing{link: l, rights: r, inbox: l.conn.NewInbox()}
 	for g, probe := range map[*group]string{segments: l.Namespace.SegmentProbe(), flakes: l.Namespace.Snowflake()} {
 		c := &heardGroup{group: g, probe: probe, since: time.Now()}
-		for _, mode := range deaf {
-			if mode == g.mode {
-				c.isDeaf, c.since = true, time.Time{}
-			}
+		if slices.Contains(deaf, g.mode) {
+			c.isDeaf, c.since = true, time.Time{}
 		}
 		h.groups = append(h.groups, c)
 		r.claim(probe)
@@ -141,10 +140,8 @@ func (h *hearing) mayProbe(c *heardGroup) bool {
 
 // why returns why a mode is not ready, or nil. It is safe for concurrent use.
 func (h *hearing) why(mode Mode) error {
-	for _, deaf := range h.deaf() {
-		if deaf == mode {
-			return errDeaf
-		}
+	if slices.Contains(h.deaf(), mode) {
+		return errDeaf
 	}
 	return nil
 }

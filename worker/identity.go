@@ -2,7 +2,6 @@ package worker
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/nats-io/nats.go"
@@ -20,7 +19,7 @@ type identity struct {
 	rights *rights
 	sub    *nats.Subscription // nil while there is no number
 	number int                // whose subject sub is on
-	known  proof              // that the server knows sub
+	known  proof              // that the server knows sub; 0 while there is none
 	retry  retry              // of a subscription that the server refused
 }
 
@@ -31,7 +30,7 @@ func (i *identity) follow() error {
 	if i.sub != nil && (!held || number != i.number) {
 		// It fails only on a connection that is gone, and the subscription with it.
 		_ = i.sub.Unsubscribe()
-		i.sub, i.retry = nil, retry{}
+		i.sub, i.known, i.retry = nil, 0, retry{}
 	}
 	if !held {
 		return nil
@@ -73,14 +72,6 @@ func (i *identity) subscribe(number int) (err error) {
 	return nil
 }
 
-// needs returns the proof that it waits for; 0 if none.
-func (i *identity) needs() proof {
-	if i.sub == nil {
-		return 0
-	}
-	return i.known
-}
-
 // denied returns that the server has refused the subscription, or nil.
 func (i *identity) denied() error {
 	if i.sub != nil && i.rights.subscription(i.sub.Subject) != "" {
@@ -96,9 +87,7 @@ func (i *identity) answer(m *nats.Msg) {
 		i.link.Log.Error("cannot answer which worker holds the worker number: report this as a bug", "error", err)
 		return
 	}
-	if err := m.Respond(body); err != nil && !errors.Is(err, nats.ErrMsgNoReply) {
-		i.link.Log.Debug("a reply was not sent", "error", err)
-	}
+	i.link.sent(m.Respond(body))
 }
 
 // subscriptions returns how many subscriptions it has.

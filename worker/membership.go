@@ -141,10 +141,13 @@ func (m *membership) of(mode Mode) *group {
 }
 
 // wake makes the membership look at once at what it can serve.
-func (m *membership) wake() {
+func (m *membership) wake() { signal(m.woken) }
+
+// signal puts a word into a channel that has room for one, unless it is there.
+func signal(c chan<- struct{}) {
 	select {
-	case m.woken <- struct{}{}:
-	default: // it is about to
+	case c <- struct{}{}:
+	default:
 	}
 }
 
@@ -244,7 +247,7 @@ func (m *membership) follow() {
 		troubles[i] = g.follow(now)
 	}
 	if m.hearing.follow() {
-		m.needsAnother()
+		signal(m.replace)
 	}
 	m.pingIfNeeded(now)
 	for _, s := range m.services {
@@ -259,17 +262,9 @@ func (m *membership) follow() {
 	m.drains.answer(m.groups, open)
 }
 
-// needsAnother says that the worker needs another connection.
-func (m *membership) needsAnother() {
-	select {
-	case m.replace <- struct{}{}:
-	default: // that is known
-	}
-}
-
 // pingIfNeeded pings if a group waits for the server, or its lag is measured.
 func (m *membership) pingIfNeeded(now time.Duration) {
-	needed, marked := m.ping.owes(m.identity.needs()), []*group{}
+	needed, marked := m.ping.owes(m.identity.known), []*group{}
 	for _, g := range m.groups {
 		needed = needed || m.ping.owes(g.known)
 		if m.isDue && (g.lag.isBusy || g.overload.on) && len(g.lag.marks) < maxPings {

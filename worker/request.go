@@ -103,7 +103,7 @@ func (r *request) close(code subjects.Code, ids int) {
 
 // sent takes note of how the sending of a reply ended.
 func (l *link) sent(err error) {
-	if err != nil {
+	if err != nil && !errors.Is(err, nats.ErrMsgNoReply) {
 		l.Log.Debug("a reply was not sent", "error", err)
 	}
 }

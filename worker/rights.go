@@ -81,10 +81,7 @@ func (r *rights) note(err error) (ours bool) {
 	if sub+pub == "" {
 		return false
 	}
-	select {
-	case r.refusals <- struct{}{}:
-	default: // said already
-	}
+	signal(r.refusals)
 	if ours = r.claimed[sub+pub]; sub != "" {
 		r.subs[sub] = err.Error()
 	} else if ours {

@@ -336,12 +336,7 @@ func (w *Worker) begin(ctx context.Context, before *membership) (*membership, er
 	conn, err := w.cfg.Dial(announced, nats.NoReconnect(), nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2),
 		nats.UseOldRequestStyle(),    // no subscription outlasts a request, which a stop would wait for
 		nats.SkipSubjectValidation(), // it publishes where a message said, which a server has split at white space
-		nats.LameDuckModeHandler(func(*nats.Conn) {
-			select {
-			case replace <- struct{}{}:
-			default: // that is known
-			}
-		}))
+		nats.LameDuckModeHandler(func(*nats.Conn) { signal(replace) }))
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,6 @@ import (
 // All methods are safe for concurrent use.
 type Host struct {
 	cfg Config
-	log *slog.Logger
 
 	mu      sync.Mutex
 	server  *Server
@@ -40,12 +39,12 @@ type Host struct {
 
 // Run starts a server. [Host.Tend] keeps it able to write, [Host.Stop] ends it.
 func Run(cfg Config) (*Host, error) {
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	s, err := Start(cfg)
 	if err != nil {
 		return nil, err
 	}
-	h := &Host{cfg: cfg, log: cfg.Log, server: s}
-	h.log = cmp.Or(h.log, slog.New(slog.DiscardHandler))
+	h := &Host{cfg: cfg, server: s}
 	if a, ok := s.Addr().(*net.TCPAddr); ok { // clients find the next server on the same port
 		host, _, _ := net.SplitHostPort(cfg.Listen) // Start has parsed it
 		h.cfg.Listen = net.JoinHostPort(host, strconv.Itoa(a.Port))
@@ -110,7 +109,7 @@ func (h *Host) Tend(ctx context.Context) {
 	pause, restarted, reported := lookEvery, time.Time{}, false
 	for jitter.Sleep(ctx, lookEvery) == nil {
 		if l := h.cfg.Lock; l != nil {
-			l.Certificate.tend(h.log)
+			l.Certificate.tend(h.cfg.Log)
 		}
 		trouble := h.look()
 		if trouble == nil {
@@ -122,7 +121,7 @@ func (h *Host) Tend(ctx context.Context) {
 		}
 		if !reported {
 			reported = true
-			h.log.Error("no ranges are loaded and no worker number is renewed until the disk has room; then the "+
+			h.cfg.Log.Error("no ranges are loaded and no worker number is renewed until the disk has room; then the "+
 				"server is restarted by itself", "error", trouble)
 		}
 		if time.Since(restarted) < pause || probeDisk(h.cfg.StoreDir) != nil {
@@ -179,7 +178,7 @@ func probeDisk(dir string) error {
 
 // restart replaces the present server by another one, and retries until that runs or ctx ends.
 func (h *Host) restart(ctx context.Context) {
-	h.log.Warn("the disk of the embedded NATS server can be written again; the server is restarted")
+	h.cfg.Log.Warn("the disk of the embedded NATS server can be written again; the server is restarted")
 	old := h.current()
 	old.Shutdown()
 	old.WaitForShutdown()
@@ -189,10 +188,10 @@ func (h *Host) restart(ctx context.Context) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			h.server = s
-			h.log.Info("the embedded NATS server runs again")
+			h.cfg.Log.Info("the embedded NATS server runs again")
 			return
 		}
-		h.log.Error("the embedded NATS server does not start again; it is tried until it does", "error",
+		h.cfg.Log.Error("the embedded NATS server does not start again; it is tried until it does", "error",
 			fmt.Errorf("natsembed: restart: %w", err))
 		if jitter.Sleep(ctx, lookEvery) != nil {
 			return
