@@ -99,7 +99,7 @@ func newProgram(cfg Config, quit func()) *program {
 		cfg: &p.cfg, links: &p.links, membership: &p.membership, raiseAbout: p.alarms.raiseAbout, wrote: p.grants.wrote,
 	}
 	p.grants = grantLog{storage: &p.storage, raiseAbout: p.alarms.raiseAbout}
-	p.views = viewer{cfg: &p.cfg, links: &p.links, metrics: m, grants: &p.grants}
+	p.ready, p.views.program = readiness{p}, p
 	p.streams = streamWatch{cfg: &p.cfg, raise: p.alarms.raiseAbout}
 	return p
 }
@@ -197,12 +197,6 @@ func (p *program) assemble(context.Context) error {
 	})
 	p.grants.open(p.keeper)
 	p.worker = worker.New(p.workerConfig())
-	p.ready = readiness{
-		embedded: p.links.embedded,
-		worker:   p.worker, reasons: &p.reasons, marks: p.storage.marks,
-		segments: p.segments, standby: p.standby, keeper: p.keeper, streams: &p.streams, settings: p.settings,
-	}
-	p.views.ready, p.views.issuer = p.ready, p.issuer
 	p.http.ready, p.http.notes, p.http.metrics, p.http.page = p.ready.modes, p.notes, p.metrics.Handler(), p.page
 	p.kept.on(&p.storage)
 	p.alarms.keep = p.kept.add

@@ -11,31 +11,17 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/fleet"
-	"github.com/natsid/natsid/internal/fleet/standby"
-	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/internal/ops/grants"
 	"github.com/natsid/natsid/internal/ops/monitor"
 	"github.com/natsid/natsid/internal/registry/lineage"
-	"github.com/natsid/natsid/internal/stores/kvstore"
-	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/worker"
 	"github.com/natsid/natsid/workerid"
 )
 
-// readiness is the state from which the readiness of the modes follows.
-type readiness struct {
-	worker   *worker.Worker
-	reasons  *worker.Reasons
-	marks    *kvstore.Store // nil if segments need no marks
-	segments *segment.Allocator
-	standby  *standby.Watch
-	keeper   *workerid.Keeper
-	streams  *streamWatch
-	settings *fleet.Settings
-	embedded *natsembed.Host // nil where a NATS is joined
-}
+// readiness is the readiness of the modes of a program.
+type readiness struct{ *program }
 
 // modes returns for each mode why it cannot issue, nil if it can.
 func (r readiness) modes() map[string]error {
@@ -54,9 +40,7 @@ func (r readiness) state() map[string]string {
 	state := map[string]string{
 		subjects.MetaInstance: k.Instance, subjects.MetaNumber: "", subjects.MetaFormats: formats,
 	}
-	if r.settings != nil {
-		state[subjects.MetaSettings] = strconv.FormatUint(r.settings.Honoured(), 10)
-	}
+	state[subjects.MetaSettings] = strconv.FormatUint(r.settings.Honoured(), 10)
 	if k.Held {
 		state[subjects.MetaNumber] = strconv.Itoa(k.Number)
 	}
@@ -81,13 +65,13 @@ func (r readiness) segmentTrouble() error {
 	if err := r.outOf(worker.Segment); err != nil {
 		return err
 	}
-	if r.embedded != nil {
-		if err := r.embedded.Trouble(); err != nil {
+	if server := r.links.embedded; server != nil {
+		if err := server.Trouble(); err != nil {
 			return err
 		}
 	}
-	if r.marks != nil {
-		if err := r.marks.Trouble(); err != nil {
+	if marks := r.storage.marks; marks != nil {
+		if err := marks.Trouble(); err != nil {
 			return err
 		}
 	}

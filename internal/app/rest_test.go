@@ -32,7 +32,6 @@ func TestAWorkerAtRestIsWokenByItsNumberAndByRefusals(t *testing.T) {
 				cfg := p.workerConfig()
 				cfg.Rest, cfg.Ask = 2*time.Minute, nil // no proof is due either
 				p.worker = worker.New(cfg)
-				p.ready.worker = p.worker
 				return nil
 			}})
 		}

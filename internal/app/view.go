@@ -6,7 +6,6 @@ import (
 
 	"github.com/natsid/natsid/internal/ops/fleetview"
 	"github.com/natsid/natsid/internal/ops/metrics"
-	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/worker"
 	"github.com/natsid/natsid/workerid"
@@ -14,17 +13,10 @@ import (
 
 // A viewer shows the state of this worker to workers that ask for it, and to its own page.
 type viewer struct {
-	cfg     *Config
-	links   *links
-	metrics *metrics.Metrics
-	grants  *grantLog
+	*program
 	started time.Time
 	hour    fleetview.Hour
 	stages  fleetview.Stages
-
-	// Set before answer.
-	ready  readiness
-	issuer *snowflake.Issuer
 }
 
 // answer answers workers that ask for this one's state.
@@ -48,7 +40,7 @@ func (v *viewer) keepHour(ctx context.Context) error {
 			before[mode] = now
 			points[string(mode)] = fleetview.Point{
 				Requests: t.Requests, Refused: t.Refused, IDs: t.IDs,
-				Median: t.Within(0.5), Slow: t.Within(0.99), Lag: v.ready.worker.Lag(mode),
+				Median: t.Within(0.5), Slow: t.Within(0.99), Lag: v.worker.Lag(mode),
 			}
 		}
 		return points
@@ -61,14 +53,14 @@ var viewed = []worker.Mode{worker.Segment, worker.Snowflake}
 
 // view returns the state of this worker. It does not block.
 func (v *viewer) view(q subjects.ViewRequest) subjects.WorkerView {
-	k, state, d, busiest := v.ready.keeper.Status(), v.ready.state(), workerid.DeploymentOf(v.cfg.Layout), 0
+	k, state, d, busiest := v.keeper.Status(), v.ready.state(), workerid.DeploymentOf(v.cfg.Layout), 0
 	if q.Busiest {
 		busiest = subjects.MaxBusiest
 	}
 	w := subjects.WorkerView{
 		Version: v.cfg.Version, Started: v.started, OffsetMs: k.Offset.Milliseconds(),
 		Registry: k.Registry, Era: v.grants.era(), Layout: d.Layout, Drained: state[subjects.MetaDrained] != "",
-		Modes: make(map[string]subjects.ModeView), Statistics: v.ready.worker.Stats(busiest),
+		Modes: make(map[string]subjects.ModeView), Statistics: v.worker.Stats(busiest),
 	}
 	w.Statistics.Instance = k.Instance // also before any request is served
 	if k.Held {
@@ -78,13 +70,13 @@ func (v *viewer) view(q subjects.ViewRequest) subjects.WorkerView {
 	for _, mode := range viewed {
 		t := v.metrics.Totals(mode)
 		w.Modes[string(mode)] = subjects.ModeView{
-			State: state[string(mode)], LagSeconds: subjects.Fraction(v.ready.worker.Lag(mode).Seconds()),
+			State: state[string(mode)], LagSeconds: subjects.Fraction(v.worker.Lag(mode).Seconds()),
 			Requests: t.Requests, Refused: t.Refused, IDs: t.IDs, Waiting: waiting[mode],
 			Codes: v.metrics.Refusals(mode),
 		}
 	}
 	if q.Tag != "" {
-		w.Tag, w.Grants = v.ready.worker.StatsOf(q.Tag), v.grants.last(q.Tag)
+		w.Tag, w.Grants = v.worker.StatsOf(q.Tag), v.grants.last(q.Tag)
 	}
 	if q.Hour {
 		w.Hour = v.hour.View()
