@@ -89,7 +89,7 @@ func newProgram(cfg Config, quit func()) *program {
 		rations: worker.NewRations(cfg.MaxRate, cfg.MaxRequests, cfg.MaxNewTags),
 	}
 	p.data.path = cfg.Data
-	p.links.cfg, p.http.cfg = &p.cfg, &p.cfg
+	p.links.cfg = &p.cfg
 	p.membership = membership{
 		serving: serving{&p.reasons, p.alarms.raiseAbout}, cfg: &p.cfg, links: &p.links, instance: p.instance,
 		suspect: func() { p.standby.Suspect() },
@@ -99,7 +99,7 @@ func newProgram(cfg Config, quit func()) *program {
 		cfg: &p.cfg, links: &p.links, membership: &p.membership, raiseAbout: p.alarms.raiseAbout, wrote: p.grants.wrote,
 	}
 	p.grants = grantLog{storage: &p.storage, raiseAbout: p.alarms.raiseAbout}
-	p.ready, p.views.program = readiness{p}, p
+	p.ready, p.views.program, p.http.program = readiness{p}, p, p
 	p.streams = streamWatch{cfg: &p.cfg, raise: p.alarms.raiseAbout}
 	return p
 }
@@ -197,7 +197,6 @@ func (p *program) assemble(context.Context) error {
 	})
 	p.grants.open(p.keeper)
 	p.worker = worker.New(p.workerConfig())
-	p.http.ready, p.http.notes, p.http.metrics, p.http.page = p.ready.modes, p.notes, p.metrics.Handler(), p.page
 	p.kept.on(&p.storage)
 	p.alarms.keep = p.kept.add
 	p.alarms.conn, p.alarms.namespace, p.alarms.instance = p.links.control, cfg.Namespace, p.instance

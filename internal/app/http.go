@@ -17,14 +17,8 @@ import (
 
 // An httpDoor serves health, readiness, metrics and the page.
 type httpDoor struct {
-	cfg      *Config
+	*program
 	listener net.Listener // nil if HTTP is not served
-
-	// Used by serve, and set before it.
-	ready   func() map[string]error
-	notes   func() []string
-	metrics http.Handler
-	page    func() http.Handler
 }
 
 // listen opens the address. Probes and alerts depend on an address that was given: without it the program does not
@@ -67,7 +61,7 @@ func (d *httpDoor) serve(ctx context.Context) error {
 
 // handler serves health and readiness to all callers, and other paths as --http-token-file says.
 func (d *httpDoor) handler() http.Handler {
-	open := monitor.Handler(d.ready, d.notes, d.metrics)
+	open := monitor.Handler(d.ready.modes, d.notes, d.metrics.Handler())
 	mux := http.NewServeMux()
 	mux.Handle("/healthz", open)
 	mux.Handle("/readyz", open)
