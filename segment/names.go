@@ -14,7 +14,7 @@ const (
 	// refusedFor is how long a tag is refused without a lookup after the store reported that it does not exist, or
 	// that it cannot be served.
 	refusedFor = 3 * time.Second
-	// maxRefused is how many such tags are remembered; beyond that each new one replaces the oldest.
+	// maxRefused is how many such tags are remembered; beyond that each new one replaces any other.
 	maxRefused = 10_000
 	// lookupRate is how many unlisted tags are looked up per second, and how many at once after a second without
 	// lookups. maxUnlisted is how many lookups of them may be under way.
@@ -40,10 +40,7 @@ type names struct {
 	listed   map[uint64]struct{}      // hashes of the tags in the last listing; nil before the first
 	listedAt time.Duration            // when that listing began
 	fresh    map[uint64]time.Duration // tags found since that listing, and when
-	refused  map[string]int           // index in refusals
-	// refusals is a ring: oldest is the oldest once there are maxRefused.
-	refusals []refusal
-	oldest   int
+	refused  map[string]refusal
 	unlisted int // lookups of unlisted tags under way
 	lookups  *ratelimit.Bucket
 	// floors are the floors of tags that were stopped or idle, or that a former process loaded; raises are those of
@@ -60,14 +57,13 @@ type names struct {
 
 // A refusal is a cached answer of the store: it lacks the tag, or cannot serve it.
 type refusal struct {
-	tag   string
 	err   error
 	until time.Duration
 }
 
 func newNames() *names {
 	return &names{
-		seed: maphash.MakeSeed(), fresh: make(map[uint64]time.Duration), refused: make(map[string]int),
+		seed: maphash.MakeSeed(), fresh: make(map[uint64]time.Duration), refused: make(map[string]refusal),
 		floors: make(map[string]Floor), raises: make(map[string]Floor), lookups: ratelimit.New(time.Second),
 	}
 }
@@ -80,8 +76,8 @@ func (n *names) hash(tag string) uint64 { return maphash.String(n.seed, tag) }
 func (n *names) admit(tag string, now, recent time.Duration, creates bool) (unlisted bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if i, ok := n.refused[tag]; ok && now < n.refusals[i].until {
-		return false, n.refusals[i].err
+	if r, ok := n.refused[tag]; ok && now < r.until {
+		return false, r.err
 	}
 	if n.existsLocked(tag) {
 		return false, nil
@@ -118,18 +114,13 @@ func (n *names) release() {
 func (n *names) refuse(tag string, err error, now time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	r := refusal{tag, err, now + refusedFor}
-	if len(n.refusals) < maxRefused {
-		n.refused[tag] = len(n.refusals)
-		n.refusals = append(n.refusals, r)
-		return
+	for other := range n.refused {
+		if len(n.refused) < maxRefused {
+			break
+		}
+		delete(n.refused, other)
 	}
-	if old := n.refusals[n.oldest].tag; n.refused[old] == n.oldest {
-		delete(n.refused, old)
-	}
-	n.refused[tag] = n.oldest
-	n.refusals[n.oldest] = r
-	n.oldest = (n.oldest + 1) % maxRefused
+	n.refused[tag] = refusal{err, now + refusedFor}
 }
 
 // found records that the store had a tag at that time.
@@ -153,11 +144,10 @@ func (n *names) list(tags []Tag, began time.Duration) {
 	defer n.mu.Unlock()
 	n.listed, n.listedAt, n.extra = listed, began, 0
 	n.boundFloors()
-	for tag, i := range n.refused {
-		if _, ok := listed[n.hash(tag)]; ok && n.refusals[i].until-refusedFor < began {
-			delete(n.refused, tag)
-		}
-	}
+	maps.DeleteFunc(n.refused, func(tag string, r refusal) bool {
+		_, ok := listed[n.hash(tag)]
+		return ok && r.until-refusedFor < began
+	})
 	maps.DeleteFunc(n.fresh, func(_ uint64, at time.Duration) bool { return at < began })
 }
 
