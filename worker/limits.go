@@ -44,7 +44,7 @@ func (a *tagAdmin) limit(ctx context.Context, u subjects.TagUpdate) (any, error)
 	if err != nil {
 		return nil, ofSettings(err)
 	}
-	return a.info(t), nil
+	return a.link.tagInfo(t), nil
 }
 
 // live returns a tag that is not deleted.
@@ -66,7 +66,7 @@ func (a *tagAdmin) order(ctx context.Context, u subjects.TagUpdate) (any, error)
 	if err := a.setOrder(ctx, u.Tag, *u.Order, from); err != nil {
 		return nil, err
 	}
-	info := a.info(t)
+	info := a.link.tagInfo(t)
 	if info.Order, info.StrictFrom = "", nil; *u.Order == subjects.OrderStrict {
 		info.Order, info.StrictFrom = subjects.OrderStrict, &from
 	}
@@ -156,9 +156,6 @@ func ofSettings(err error) error {
 	}
 	return fmt.Errorf("%w: %w", segment.ErrUncertain, err)
 }
-
-// info returns a tag as replies show it, with its limits.
-func (a *tagAdmin) info(t segment.Tag) subjects.TagInfo { return a.link.tagInfo(t) }
 
 // TagInfo returns a tag as the worker lists it, with its limits. It is safe for concurrent use.
 func (w *Worker) TagInfo(t segment.Tag) subjects.TagInfo { return w.cfg.tagInfo(t) }

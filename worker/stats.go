@@ -62,12 +62,14 @@ func (s *statistics) with(tags int) subjects.WorkerStats {
 func (w *Worker) Stats(tags int) subjects.WorkerStats { return w.stats.with(tags) }
 
 // StatsOf returns the statistics of a tag, nil if nothing of it is in memory. It is safe for concurrent use.
-func (w *Worker) StatsOf(tag string) *subjects.TagStats {
-	s, ok := w.cfg.Segments.StatsOf(tag)
+func (w *Worker) StatsOf(tag string) *subjects.TagStats { return w.cfg.statsOf(tag) }
+
+func (cfg *Config) statsOf(tag string) *subjects.TagStats {
+	s, ok := cfg.Segments.StatsOf(tag)
 	if !ok {
 		return nil
 	}
-	return new(tagStats(w.cfg.Instance(), s))
+	return new(tagStats(cfg.Instance(), s))
 }
 
 func (s *statistics) worker() subjects.WorkerStats {

@@ -160,7 +160,7 @@ func (a *tagAdmin) remove(ctx context.Context, body []byte) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: the tag was deleted, and cannot be read: %w", segment.ErrUncertain, err)
 	}
-	return a.info(t), nil
+	return a.link.tagInfo(t), nil
 }
 
 // changed makes the outcome of a change known: to this worker before the
@@ -175,7 +175,7 @@ func (a *tagAdmin) changed(tag string, t segment.Tag, err error) (any, error) {
 	}
 	a.link.Segments.See(t)
 	a.announce(t.Name)
-	return a.info(t), nil
+	return a.link.tagInfo(t), nil
 }
 
 // refusals are the errors by which a store says that it changed nothing.
@@ -206,7 +206,7 @@ func (a *tagAdmin) list(ctx context.Context, body []byte) (any, error) {
 	}
 	page := newPage(a.link.conn)
 	for _, t := range tags {
-		info := a.info(t)
+		info := a.link.tagInfo(t)
 		if l.Stats {
 			a.addStats(&info, t)
 		}
@@ -234,9 +234,7 @@ func (a *tagAdmin) addStats(info *subjects.TagInfo, t segment.Tag) {
 	if t.MarkAhead != nil {
 		info.MarkAhead = new(subjects.Decimal(*t.MarkAhead))
 	}
-	if s, ok := a.link.Segments.StatsOf(t.Name); ok {
-		info.Stats = new(tagStats(a.link.Instance(), s))
-	}
+	info.Stats = a.link.statsOf(t.Name)
 }
 
 func tagInfo(t segment.Tag) subjects.TagInfo {
