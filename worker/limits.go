@@ -87,10 +87,7 @@ func strictFrom(ctx context.Context) time.Time {
 const confirmWithin = time.Minute
 
 func (a *tagAdmin) setOrder(ctx context.Context, tag, order string, from time.Time) error {
-	if err := a.link.Settings.SetOrder(ctx, tag, order == subjects.OrderStrict, from); err != nil {
-		return ofSettings(err)
-	}
-	return nil
+	return ofSettings(a.link.Settings.SetOrder(ctx, tag, order == subjects.OrderStrict, from))
 }
 
 // throttle throttles tags, or ends that. The answer is the throttle in force.
@@ -149,9 +146,9 @@ func change(t *policy.Throttle, c subjects.Throttle) {
 	}
 }
 
-// ofSettings marks an error after which a change may have been made.
+// ofSettings marks an error after which a change may have been made; nil stays nil.
 func ofSettings(err error) error {
-	if _, ok := err.(*subjects.Error); ok {
+	if _, refused := err.(*subjects.Error); refused || err == nil {
 		return err
 	}
 	return fmt.Errorf("%w: %w", segment.ErrUncertain, err)
