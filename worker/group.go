@@ -35,8 +35,7 @@ type group struct {
 	rights    *rights
 	echo      *echo
 	endpoints []*endpoint
-	// cannot returns why requests would fail, or nil; up reports whether the group
-	// stands. A nil func means never.
+	// cannot returns why requests would fail, or nil; up reports whether the group stands.
 	cannot func(up bool) error
 
 	subs     []*nats.Subscription // of the endpoints; nil while the group is down
@@ -80,10 +79,12 @@ func (g *group) decide() []Out {
 	if err := g.echo.refusal(); err != nil {
 		outs = add(outs, Out{Replies, err, now})
 	}
-	if g.cannot != nil {
-		if err := g.cannot(g.isUp()); err != nil {
-			outs = add(outs, Out{Number, err, now})
+	if err := g.cannot(g.isUp()); err != nil {
+		reason := Disconnected
+		if g.mode == Snowflake {
+			reason = Number
 		}
+		outs = add(outs, Out{reason, err, now})
 	}
 	if g.overload.on {
 		outs = add(outs, Out{Overload, errOverload, now})

@@ -196,4 +196,29 @@ func TestAWorkerThatLostItsConnectionServesAgainBeforeItCanAskItself(t *testing.
 	}
 }
 
-const slowPing = 2 * time.Second // as in the code
+// Where ranges cannot be loaded yet another worker is asked, but memory serves if that lasts.
+func TestAWorkerThatLostBothConnectionsWaitsAMomentForTheOneOnWhichItLoads(t *testing.T) {
+	t.Parallel()
+	url := startServer(t)
+	proxy, err := natsproxy.Start(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Close)
+	r := start(t, url, 0, newStore(t), asking(t, proxy.URL(), nil), func(_ *segment.Config, cfg *worker.Config) {
+		over(url)(nil, cfg)
+	})
+	r.one("id.segment.order")
+	proxy.Close()
+	lost := time.Now()
+	r.conn().Close()
+	r.eventually("serve from memory", func() bool {
+		_, err := r.caller.Request("id.segment.order", nil, 100*time.Millisecond)
+		return r.dials.Load() > 1 && err == nil
+	})
+	if took := time.Since(lost); took < awaitOther {
+		t.Errorf("it takes requests after %v", took)
+	}
+}
+
+const slowPing, awaitOther = 2 * time.Second, 500 * time.Millisecond // as in the code

@@ -72,8 +72,8 @@ func (w *Worker) newMembership(conn *nats.Conn, replace chan struct{}, before *m
 	}
 	m.echo = newEcho(l, m.rights, echoed)
 	m.identity = &identity{link: l, ping: m.ping, rights: m.rights}
-	segments := m.group(Segment, nil, m.segmentEndpoints(w.served))
-	tags := m.group(Tags, nil, m.tagEndpoints(w.served))
+	segments := m.group(Segment, m.cannotLoad, m.segmentEndpoints(w.served))
+	tags := m.group(Tags, m.cannotLoad, m.tagEndpoints(w.served))
 	flakes := m.group(Snowflake, m.cannotIssue, m.snowflakeEndpoints(w.served))
 	m.groups = []*group{segments, tags, flakes}
 	m.hearing = newHearing(l, m.rights, deaf, segments, flakes)
@@ -84,6 +84,19 @@ func (w *Worker) newMembership(conn *nats.Conn, replace chan struct{}, before *m
 	m.drains = newDrains(l, m.rights, w.ranges.ID, m.wake)
 	return m
 }
+
+// cannotLoad returns why loads would fail for a moment after both connections were lost, or nil. The other one, on which
+// stores are written, comes back within awaitOther or is waited for no longer: memory may serve.
+func (m *membership) cannotLoad(up bool) error {
+	if up || m.link.Ask == nil || m.link.Ask.IsConnected() || time.Since(m.began) >= awaitOther {
+		return nil
+	}
+	return errOther
+}
+
+const awaitOther = 500 * time.Millisecond
+
+var errOther = errors.New("worker: the connection to NATS on which ranges are loaded is not back yet")
 
 func (m *membership) group(mode Mode, cannot func(up bool) error, endpoints []*endpoint) *group {
 	g := &group{

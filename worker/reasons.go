@@ -16,7 +16,7 @@ type Reason string
 
 // The reasons, in the order in which they are shown. A worker with one of them is in no queue group of the mode.
 const (
-	// Disconnected: there is no connection to NATS.
+	// Disconnected: there is no connection to NATS, or ranges are loaded on another one that is not back yet.
 	Disconnected Reason = "disconnected"
 	// Unchecked: the registry was not checked since the start.
 	Unchecked Reason = "unchecked"
