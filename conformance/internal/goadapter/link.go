@@ -1,0 +1,171 @@
+package goadapter
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/subjects"
+)
+
+// A link is a connection with its client.
+type link struct {
+	nc      *nats.Conn
+	client  *client.Client
+	handles map[string]*client.Handle // by the JSON of their target
+}
+
+// errNotConnected is returned for a call before the first connect.
+var errNotConnected = errors.New("not connected")
+
+func (a *adapter) connect(raw json.RawMessage) (any, error) {
+	var p struct {
+		Servers   []string
+		Namespace string
+		TimeoutMs int64
+		FailFast  bool
+		Caller    string
+	}
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return nil, err
+	}
+	if a.link != nil {
+		a.link.nc.Close()
+	}
+	nc, err := nats.Connect(strings.Join(p.Servers, ","), nats.MaxReconnects(-1), nats.PingInterval(time.Second),
+		nats.MaxPingsOutstanding(1), nats.ReconnectWait(50*time.Millisecond), nats.Timeout(10*time.Second))
+	if err != nil {
+		return nil, err
+	}
+	opts := []client.Option{
+		client.Namespace(p.Namespace), client.Timeout(time.Duration(p.TimeoutMs) * time.Millisecond),
+		client.Observe(a.observe),
+	}
+	if p.FailFast {
+		opts = append(opts, client.FailFast())
+	}
+	if p.Caller != "" {
+		opts = append(opts, client.Caller(p.Caller))
+	}
+	a.drainObserved(nil)
+	a.link = &link{nc: nc, client: client.New(nc, opts...), handles: map[string]*client.Handle{}}
+	return struct{}{}, nil
+}
+
+func (a *adapter) disconnect(raw json.RawMessage) (any, error) {
+	var p struct{ Drain bool }
+	err := json.Unmarshal(raw, &p)
+	switch {
+	case err != nil || a.link == nil:
+		return struct{}{}, err
+	case p.Drain:
+		return struct{}{}, a.link.nc.Drain()
+	}
+	a.link.nc.Close()
+	return struct{}{}, nil
+}
+
+func (a *adapter) close(json.RawMessage) (any, error) {
+	if a.link != nil {
+		a.link.client.Close()
+	}
+	return struct{}{}, nil
+}
+
+// handle returns the handle of a target.
+func (a *adapter) handle(target json.RawMessage) (*client.Handle, error) {
+	if a.link == nil {
+		return nil, errNotConnected
+	}
+	if h := a.link.handles[string(target)]; h != nil {
+		return h, nil
+	}
+	h, err := newHandle(a.link.client, target)
+	if err == nil {
+		a.link.handles[string(target)] = h
+	}
+	return h, err
+}
+
+func newHandle(c *client.Client, target json.RawMessage) (*client.Handle, error) {
+	var t struct {
+		Tag       string
+		Snowflake bool
+		Business  *int64
+		MaxBatch  *int
+		Prefetch  *struct {
+			N        int
+			MaxAgeMs int64
+		}
+	}
+	if err := json.Unmarshal(target, &t); err != nil {
+		return nil, err
+	}
+	var opts []client.HandleOption
+	if t.Business != nil {
+		opts = append(opts, client.Business(*t.Business))
+	}
+	if t.MaxBatch != nil {
+		opts = append(opts, client.MaxBatch(*t.MaxBatch))
+	}
+	if p := t.Prefetch; p != nil {
+		opts = append(opts, client.Prefetch(p.N, time.Duration(p.MaxAgeMs)*time.Millisecond))
+	}
+	if t.Snowflake {
+		return c.Snowflake(opts...), nil
+	}
+	return c.Segment(t.Tag, opts...), nil
+}
+
+// kinds are the sentinels of package client, by kind.
+var kinds = []struct {
+	kind string
+	err  error
+}{
+	{"NotServed", client.ErrNotServed}, {"Unavailable", client.ErrUnavailable}, {"Throttled", client.ErrThrottled},
+	{"BadRequest", client.ErrBadRequest}, {"UnknownTag", client.ErrUnknownTag}, {"NotNatsid", client.ErrNotNatsid},
+	{"Busy", client.ErrBusy}, {"Closed", client.ErrClosed},
+}
+
+// Kind returns the kind of an error in the contract, and for one of a context the kind of its reason, if it has one.
+func Kind(err error) (kind, reason string) {
+	kind = sentinel(err)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return "Deadline", kind
+	case errors.Is(err, context.Canceled):
+		return "Canceled", kind
+	case kind != "":
+		return kind, ""
+	}
+	if e, ok := errors.AsType[*subjects.Error](err); ok {
+		if e.Code == subjects.BadRequest {
+			return "BadRequest", ""
+		}
+		return "Refused", ""
+	}
+	return "Other", ""
+}
+
+// Final returns the kind of the reason why a call has no ID, and whether the client has asked again until the end.
+func Final(err error) (kind string, again bool) {
+	kind, reason := Kind(err)
+	if kind == "Deadline" {
+		return reason, true
+	}
+	return kind, false
+}
+
+func sentinel(err error) string {
+	for _, k := range kinds {
+		if errors.Is(err, k.err) {
+			return k.kind
+		}
+	}
+	return ""
+}

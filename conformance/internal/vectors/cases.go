@@ -1,0 +1,191 @@
+package vectors
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/subjects"
+)
+
+func tagCases() (cases []Tag) {
+	for _, c := range [][3]string{
+		{"a word", "the usual tag", "order"},
+		{"all kinds of bytes", "each is allowed", "Shop-1_a/b=c.d"},
+		{"one byte", "the shortest tag", "o"},
+		{"128 bytes", "the longest tag", strings.Repeat("o", subjects.MaxTag)},
+		{"129 bytes", "it does not fit Leaf's column", strings.Repeat("o", subjects.MaxTag+1)},
+		{"empty", "the subject would end with a dot", ""},
+		{"a dot at the start", "NATS has no empty tokens", ".order"},
+		{"a dot at the end", "NATS has no empty tokens", "order."},
+		{"two dots", "NATS has no empty tokens", "shop..order"},
+		{"a space", "it would end the subject, and the rest become the reply subject", "order _INBOX.x"},
+		{"a line break", "it would end the line, and the rest become another command", "order\r\nPUB other 0"},
+		{"a tab", "it ends a subject, too", "order\tx"},
+		{"a wildcard", "a request is for one tag", "order.*"},
+		{"the full wildcard", "a request is for one tag", "order.>"},
+		{"a letter beyond ASCII", "other spellings would look the same", "bestellüng"},
+		{"a zero byte", "it ends a text in C", "order\x00"},
+		{"natsid's own key", "the bucket of the marks has keys of natsid's", "_natsid"},
+		{"below natsid's own key", "the bucket of the marks has keys of natsid's", "_natsid.registry"},
+		{"like natsid's own key", "only the whole token is natsid's", "_natsidx"},
+	} {
+		cases = append(cases, Tag{Case: Case{c[0], c[1]}, Tag: c[2]})
+	}
+	return cases
+}
+
+func countCases() (cases []Count) {
+	for _, c := range [][3]string{
+		{"one", "the body is empty: the shortest request", "1"},
+		{"two", "a decimal", "2"},
+		{"the limit", "the most that workers give unless configured otherwise", "100000"},
+		{"beyond the limit", "the limit is the worker's to say: it may have another", "100001"},
+		{"zero", "no reply has no ID", "0"},
+		{"negative", "no reply has fewer than one ID", "-1"},
+		{"a fraction", "it is no count", "1.5"},
+		{"a text", "a worker reads decimals only", `"1e3"`},
+	} {
+		cases = append(cases, Count{Case: Case{c[0], c[1]}, N: json.RawMessage(c[2])})
+	}
+	return cases
+}
+
+// most is the highest ID.
+const most = math.MaxInt64
+
+func replyCases() []Reply {
+	top := strconv.FormatInt(most, 10)
+	reply := func(name, why string, n int, body string) Reply {
+		return Reply{Case: Case{name, why}, N: n, Body: body}
+	}
+	return []Reply{
+		reply("one ID", "a run of one has no hyphen", 1, "1001"),
+		reply("a run", "first and last belong to it", 100, "1001-1100"),
+		reply("several runs", "a reply may be from several ranges, not always rising", 6, "2001-2003\n1001\n1005-1006"),
+		reply("above 2^53", "a double rounds it", 2, "9007199254740993\n9007199254740995"),
+		reply("the highest ID", "2^63-1", 1, top),
+		reply("a run up to the highest ID", "a count of its IDs must not overflow", 5, strconv.FormatInt(most-4, 10)+"-"+top),
+		reply("ID 1", "the lowest", 1, "1"),
+		reply("many runs", "300 lines, each of one ID", 300, scattered(300)),
+
+		reply("empty", "BigInt(\"\") is 0n", 1, ""),
+		reply("ID 0", "IDs begin at 1", 1, "0"),
+		reply("a run from 0", "IDs begin at 1", 2, "0-1"),
+		reply("negative", "IDs have no sign", 1, "-5"),
+		reply("a plus", "IDs have no sign", 1, "+5"),
+		reply("above 2^63", "it is no signed 64-bit number", 1, "9223372036854775808"),
+		reply("above 2^64", "it must not wrap around", 1, "18446744073709551617"),
+		reply("a run that ends above 2^63", "both ends are IDs", 1, "9223372036854775807-9223372036854775808"),
+		reply("a run of all numbers", "its length overflows", 1, "0-"+top),
+		reply("a leading zero", "an ID has one spelling", 1, "01"),
+		reply("hexadecimal", "an ID is a decimal", 1, "0x10"),
+		reply("an exponent", "an ID is a decimal", 1, "1e3"),
+		reply("a fraction", "an ID is a decimal", 1, "1.0"),
+		reply("a space", "no spaces", 1, " 1"),
+		reply("a newline at the end", "natsid writes none", 1, "1\n"),
+		reply("CR LF", "natsid writes none", 2, "1\r\n2"),
+		reply("digits of another script", "only ASCII", 1, "١"),
+		reply("a run that falls", "first is below last", 2, "6-5"),
+		reply("a run of one with a hyphen", "natsid writes 5", 1, "5-5"),
+		reply("two hyphens", "a run has two ends", 3, "1-2-3"),
+		reply("an open run", "a run has two ends", 2, "1-"),
+		reply("overlapping runs", "an ID would be given twice", 10, "1-6\n5-8"),
+		reply("a run twice", "an ID would be given twice", 10, "1-5\n1-5"),
+		reply("an ID twice, apart", "runs are compared with all others", 3, "7\n1\n7"),
+		reply("too few IDs", "half an answer", 10, "1-9"),
+		reply("too many IDs", "whose are they?", 10, "1-11"),
+		reply("an acknowledgement of JetStream", "a stream on the same subject answers, too", 1, `{"stream":"ORDERS","seq":7}`),
+		reply("a word", "another program answers", 1, "+OK"),
+		{Case: Case{"10 MB", "it is refused by its length"}, N: 5, Body: "1234567\n", Times: 10 << 20 / 8},
+		{Case: Case{"a digit for 10 MB", "it is refused by its length"}, N: 1, Body: "9", Times: 10 << 20},
+	}
+}
+
+// scattered returns a reply with n IDs, no two of which are consecutive.
+func scattered(n int) string {
+	var body []byte
+	for i := range int64(n) {
+		body = subjects.AppendRun(body, 2*i+1, 2*i+1)
+	}
+	return string(body)
+}
+
+func failureCases() []Failure {
+	failure := func(name, why, body string, headers ...string) Failure {
+		f := Failure{Case: Case{name, why}, Headers: map[string]string{}, Body: body}
+		for i := 0; i < len(headers); i += 2 {
+			f.Headers[headers[i]] = headers[i+1]
+		}
+		return f
+	}
+	const code, text = subjects.HeaderErrorCode, subjects.HeaderError
+	return []Failure{
+		failure("400", "to ask again cannot help", "", code, "400", text, "the count is \"x\""),
+		failure("400 with a limit", "more than a worker gives at once", "", code, "400", text, "too many",
+			subjects.HeaderMaxBatch, "100"),
+		failure("404", "to ask again cannot help", "", code, "404", text, "there is no tag order"),
+		failure("429", "the limit lets requests pass later", "", code, "429", text, "too many requests wait"),
+		failure("429 with a wait", "for one handle, no other waits", "", code, "429", text, "the rate is used up",
+			subjects.HeaderRetryAfter, "2000"),
+		failure("429 with a wait that is no decimal", "it counts as absent", "", code, "429", text, "too many",
+			subjects.HeaderRetryAfter, "soon"),
+		failure("500", "a bug, which the next worker has as well", "", code, "500", text, "a bug in natsid"),
+		failure("503", "another worker may serve", "", code, "503", text, "JetStream is away"),
+		failure("a code from the future", "unknown codes end the call", "", code, "418", text, "new"),
+		failure("a code that is no number", "it is an error nevertheless", "", code, "oops", text, "broken"),
+		failure("a code without a text", "the code decides", "", code, "404"),
+		failure("a code beside a body", "an error holds no ID, whatever the body is", "1001", code, "503", text, "away"),
+		failure("a text without a code", "only the code makes an error", "1001", text, "a note"),
+		failure("headers of others", "a tracer's, for example", "1001", "traceparent", "00-0af7651916cd43dd-b7ad6b7169203331-01"),
+	}
+}
+
+func ageCases() []Age {
+	age := func(name, why string, n int, ms int64) Age {
+		return Age{Case: Case{name, why}, N: n, MaxAgeMs: ms}
+	}
+	return []Age{
+		age("a second", "the usual age", 1000, 1000),
+		age("50 ms", "units below a second", 1, 50),
+		age("a minute and a half", "units are mixed", 10, 90_000),
+		age("an hour", "the longest", 10, 3_600_000),
+		age("above an hour", "raised tags take effect after an hour everywhere", 10, 3_600_001),
+		age("a day", "far above", 10, 86_400_000),
+		age("no time", "IDs would never be used", 10, 0),
+		age("negative", "it is no age", 10, -1),
+		age("no IDs", "a range has at least one ID", 0, 1000),
+		age("fewer than none", "a range has at least one ID", -5, 1000),
+	}
+}
+
+func layoutCases() []Layout {
+	at := func(l snowflake.Layout, tick, worker, business, sequence int64) string {
+		id := ((tick<<(l.Site+l.Worker)|worker)<<l.Business|business)<<l.Sequence | sequence
+		return strconv.FormatInt(id, 10)
+	}
+	entry := func(name, why, layout, id string) Layout {
+		return Layout{Case: Case{name, why}, Layout: layout, ID: id}
+	}
+	wide := snowflake.Layout{Time: 35, Worker: 10, Sequence: 12, Epoch: snowflake.LeafEpoch, Unit: 10}
+	return []Layout{
+		entry("leaf", "the default layout", "leaf", "2124263042718941184"),
+		entry("leaf, the lowest", "tick 0 is the epoch", "leaf", "0"),
+		entry("leaf, the highest", "2^63-1", "leaf", strconv.FormatInt(most, 10)),
+		entry("leaf by its widths", "the same as leaf", "41+10+12", at(snowflake.Leaf, 1<<40, 1023, 0, 4095)),
+		entry("js53", "below 2^53", "js53", at(snowflake.JS53, 1<<40, 63, 0, 63)),
+		entry("article", "sites and businesses, another epoch", "article", at(snowflake.Article, 1<<38, 0b11_0000001, 15, 127)),
+		entry("ticks of 10 ms", "times are multiples of the tick", "35+10+12@10ms", at(wide, 123_456_789, 5, 0, 6)),
+		entry("ticks of 1 s", "units are those of Go", "32+10+12@1s", "123456789012345"),
+		entry("above js53", "bits above the time are zero", "js53", "9007199254740992"),
+		entry("negative", "IDs have no sign", "leaf", "-1"),
+		entry("above 2^63", "it is no signed 64-bit number", "leaf", "9223372036854775808"),
+		entry("no decimal", "an ID has one spelling", "leaf", "0x10"),
+		entry("an unknown layout", "a typing error", "leaves", "1"),
+		entry("too many bits", "an ID has 63", "44+10+12", "1"),
+		entry("no bits for the sequence", "each field needs one", "51+12+0", "1"),
+		entry("a tick of no whole ms", "times are in ms", "41+10+12@1us", "1"),
+	}
+}
