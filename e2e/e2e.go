@@ -13,19 +13,15 @@
 package e2e
 
 import (
-	"fmt"
 	"log/slog"
-	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/client"
-	"github.com/natsid/natsid/e2e/internal/setup"
 	"github.com/natsid/natsid/internal/app"
-	"github.com/natsid/natsid/internal/natsembed"
+	"github.com/natsid/natsid/internal/testbed"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -40,21 +36,19 @@ type Cluster struct {
 	// Client requests IDs over Conn. It is safe for concurrent use, as Conn is.
 	Client *client.Client
 
-	tb      testing.TB
-	setup   setup.Cluster
-	dir     string
-	workers []*worker // nil before the first start
+	tb  testing.TB
+	bed *testbed.Cluster
 }
 
 // An Option changes what [Start] starts.
-type Option func(*setup.Cluster)
+type Option func(*testbed.Config)
 
 // WithWorkers starts n workers, n at least 1. The default is 1.
-func WithWorkers(n int) Option { return func(c *setup.Cluster) { c.Workers = n } }
+func WithWorkers(n int) Option { return func(c *testbed.Config) { c.Workers = n } }
 
 // WithNamespace makes the workers serve another namespace than "id".
 func WithNamespace(ns string) Option {
-	return func(c *setup.Cluster) { c.Namespace = subjects.Namespace(ns) }
+	return func(c *testbed.Config) { c.Namespace = subjects.Namespace(ns) }
 }
 
 // WithMySQL keeps the tags in a table of MySQL, user:password@tcp(host:port)/database, as Leaf does.
@@ -69,7 +63,7 @@ func WithClock(now func(i int) time.Time) Option {
 
 // configure adds to what is configured already.
 func configure(more func(i int, cfg *app.Config)) Option {
-	return func(c *setup.Cluster) {
+	return func(c *testbed.Config) {
 		before := c.Configure
 		c.Configure = func(i int, cfg *app.Config) {
 			before(i, cfg)
@@ -82,88 +76,53 @@ func configure(more func(i int, cfg *app.Config)) Option {
 // modes. The cluster stops when the test ends.
 func Start(tb testing.TB, opts ...Option) *Cluster {
 	tb.Helper()
-	s := setup.Cluster{Workers: 1, Namespace: subjects.DefaultNamespace, Configure: func(int, *app.Config) {}}
+	cfg := testbed.Config{
+		Dir: tb.TempDir(), Workers: 1, Namespace: subjects.DefaultNamespace, Configure: func(int, *app.Config) {},
+	}
 	for _, opt := range opts {
-		opt(&s)
+		opt(&cfg)
 	}
-	dir := tb.TempDir()
-	srv, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", StoreDir: filepath.Join(dir, "nats")})
+	more := cfg.Configure
+	cfg.Configure = func(i int, cfg *app.Config) {
+		log := slog.NewTextHandler(tb.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})
+		cfg.Log = slog.New(log).With("worker", i)
+		more(i, cfg)
+	}
+	bed, err := testbed.Start(cfg)
 	if err != nil {
-		tb.Fatalf("e2e: the nats-server does not start: %v", err)
+		tb.Fatalf("e2e: %v", err)
 	}
-	tb.Cleanup(srv.WaitForShutdown)
-	tb.Cleanup(srv.Shutdown)
-	conn, err := nats.Connect(srv.ClientURL(), nats.Name("e2e test"), nats.Timeout(time.Minute))
+	tb.Cleanup(func() {
+		if err := bed.Stop(); err != nil {
+			tb.Errorf("e2e: %v", err)
+		}
+	})
+	conn, err := nats.Connect(bed.URL, nats.Name("e2e test"), nats.Timeout(time.Minute))
 	if err != nil {
 		tb.Fatalf("e2e: cannot connect to the nats-server: %v", err)
 	}
 	tb.Cleanup(conn.Close)
-	c := &Cluster{
-		URL: srv.ClientURL(), Conn: conn, Client: client.New(conn, client.Namespace(string(s.Namespace))),
-		tb: tb, setup: s, dir: dir, workers: make([]*worker, s.Workers),
+	return &Cluster{
+		URL: bed.URL, Conn: conn, Client: client.New(conn, client.Namespace(string(cfg.Namespace))), tb: tb, bed: bed,
 	}
-	tb.Cleanup(c.stopAll)
-	if len(c.workers) > 0 {
-		c.StartWorker(0) // it makes the buckets
-	}
-	var starts sync.WaitGroup
-	faults := make([]error, len(c.workers))
-	for i := 1; i < len(c.workers); i++ {
-		starts.Go(func() { c.workers[i], faults[i] = start(c.config(i)) })
-	}
-	starts.Wait()
-	for i, err := range faults {
-		if err != nil {
-			tb.Fatalf("e2e: worker %d: %v", i, err)
-		}
-	}
-	return c
 }
 
 // StartWorker starts worker i, counted from 0, again after [Cluster.StopWorker],
 // on the data directory it had. It returns once the worker issues IDs.
 func (c *Cluster) StartWorker(i int) {
 	c.tb.Helper()
-	if c.workers[i].running() {
-		c.tb.Fatalf("e2e: worker %d runs already", i)
-	}
-	w, err := start(c.config(i))
-	if err != nil {
-		c.tb.Fatalf("e2e: worker %d: %v", i, err)
-	}
-	c.workers[i] = w
-}
-
-func (c *Cluster) config(i int) app.Config {
-	cfg := app.Default()
-	cfg.NATS, cfg.Namespace = c.URL, c.setup.Namespace
-	cfg.Data, cfg.HTTP = filepath.Join(c.dir, fmt.Sprintf("worker-%d", i)), ""
-	cfg.AutoCreateTags = true
-	// All workers read one clock, so a number never used before can be used at once.
-	cfg.MaxClockSkew = time.Millisecond
-	log := slog.NewTextHandler(c.tb.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})
-	cfg.Log = slog.New(log).With("worker", i)
-	c.setup.Configure(i, &cfg)
-	return cfg
+	c.must(c.bed.StartWorker(i))
 }
 
 // StopWorker stops worker i cleanly: it answers the requests it has taken, and
 // releases its worker number. It does nothing if the worker does not run.
 func (c *Cluster) StopWorker(i int) {
 	c.tb.Helper()
-	if err := c.workers[i].stop(); err != nil {
-		c.tb.Errorf("e2e: worker %d did not stop cleanly: %v", i, err)
+	if err := c.bed.StopWorker(i); err != nil {
+		c.tb.Errorf("e2e: %v", err)
 	}
 }
 
 // WorkerNumber returns the worker number that worker i had when [Start] or
 // [Cluster.StartWorker] last returned.
-func (c *Cluster) WorkerNumber(i int) int { return c.workers[i].number }
-
-func (c *Cluster) stopAll() {
-	var wg sync.WaitGroup
-	for i := range c.workers {
-		wg.Go(func() { c.StopWorker(i) })
-	}
-	wg.Wait()
-}
+func (c *Cluster) WorkerNumber(i int) int { return c.bed.Where(i).Number }

@@ -81,6 +81,8 @@ type Config struct {
 	AutoStep int64
 	// Now reads the wall clock of snowflakes and worker numbers; nil is [time.Now].
 	Now func() time.Time
+	// Alone, if set, reports whether NATS has no client beside this program: see [natsbus.Bus].
+	Alone func() bool
 	// Version is the version that this program reports.
 	Version string
 	// Log receives everything; nil discards.

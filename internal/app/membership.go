@@ -49,6 +49,7 @@ type membership struct {
 // makeBus creates the bus, which carries messages about registries.
 func (m *membership) makeBus(context.Context) error {
 	m.bus, m.process = natsbus.New(m.links.control, m.cfg.Namespace), rand.Text()
+	m.bus.Alone = m.cfg.Alone
 	return nil
 }
 

@@ -44,6 +44,7 @@ type commandLine struct {
 	Config   configCmd   `cmd:""`
 
 	Permissions permissionsCmd `cmd:""`
+	TestServer  testServerCmd  `cmd:"" name:"test-server"`
 
 	Completion completionCmd `cmd:""`
 	Version    versionCmd    `cmd:""`

@@ -39,6 +39,7 @@ func Outputs() []Output {
 		{"stamp", stampJSON{}}, {"stamp --repair", stampStatusJSON{}}, {"stamp --status", stampStatusJSON{}},
 		{"bench segment", benchReport{}}, {"bench snowflake", benchReport{}},
 		{"decode", partsJSON{}}, {"layout", layoutJSON{}},
+		{"test-server", testServerJSON{}},
 		{"permissions", rightsJSON{}}, {"config", []valueJSON{}}, {"version", versionJSON{}},
 	}
 }

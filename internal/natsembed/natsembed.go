@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -30,6 +31,8 @@ type Config struct {
 	Listen string
 	// StoreDir is the directory of JetStream's streams.
 	StoreDir string
+	// Websocket makes the server listen for WebSockets too, without TLS, on a free port of the same host.
+	Websocket bool
 	// Lock restricts who may connect; nil allows all clients everything.
 	Lock *Lock
 	// Log receives the server's notices, warnings and errors; nil discards.
@@ -83,10 +86,20 @@ func options(cfg Config) (*server.Options, error) {
 		PingInterval: 2 * time.Second,
 		MaxPingsOut:  2,
 	}
+	if cfg.Websocket {
+		opts.Websocket = server.WebsocketOpts{Host: host, Port: server.RANDOM_PORT, NoTLS: true}
+	}
 	if cfg.Lock != nil {
 		cfg.Lock.apply(opts)
 	}
 	return opts, nil
+}
+
+// Alone reports whether all clients of s are connected from the ports of this machine that own names.
+func Alone(s *Server, own func(port int) bool) bool {
+	all, err := s.Connz(nil)
+	return err == nil && all.Total == len(all.Conns) &&
+		!slices.ContainsFunc(all.Conns, func(c *server.ConnInfo) bool { return !own(c.Port) })
 }
 
 // await waits until the server accepts connections. A server that cannot open its

@@ -19,6 +19,12 @@ import (
 
 // A Bus is a connection to the workers of a namespace. It is safe for concurrent use.
 type Bus struct {
+	// Alone, if set, reports whether NATS has no client beside this program. It is set before the first use.
+	//
+	// Law: a worker that has joined, as its server knows, answers whoever connects later and asks. So if it then sees
+	// that nobody else is connected, nobody has to be asked about other registries: a question would be heard by none.
+	Alone func() bool
+
 	nc *nats.Conn
 	ns subjects.Namespace
 
@@ -130,12 +136,19 @@ func (b *Bus) Ask(
 	isOwn := registry != "" && registry == b.registry
 	b.mu.Unlock()
 	switch {
+	case registry == "" && b.isAlone(ctx):
+		return gather.ErrNobody
 	case registry == "":
 		return gather.All(ctx, b.nc, b.ns.RegistryAsk(), question, each)
 	case isOwn:
 		return b.askOthers(ctx, registry, question, each)
 	}
 	return gather.All(ctx, b.nc, b.ns.RegistryOf(registry), question, each)
+}
+
+// isAlone reports whether this worker has joined, and nobody else is there.
+func (b *Bus) isAlone(ctx context.Context) bool {
+	return b.Alone != nil && b.HasJoined() && b.nc.FlushWithContext(ctx) == nil && b.Alone()
 }
 
 // askOthers asks another worker of this worker's registry: it leaves that queue group meanwhile. Otherwise NATS would

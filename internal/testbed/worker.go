@@ -1,4 +1,4 @@
-package e2e
+package testbed
 
 import (
 	"context"
@@ -16,7 +16,7 @@ const startTimeout = 2 * time.Minute
 type worker struct {
 	cancel context.CancelFunc // nil once it was stopped
 	done   chan error         // what app.Run returned
-	number int                // worker number when it was ready
+	where  app.Where          // when it was ready
 }
 
 // start starts a worker, and returns it once it issues IDs.
@@ -27,8 +27,7 @@ func start(cfg app.Config) (*worker, error) {
 	w := &worker{cancel: cancel, done: make(chan error, 1)}
 	go func() { w.done <- app.Run(ctx, cfg) }()
 	select {
-	case where := <-ready:
-		w.number = where.Number
+	case w.where = <-ready:
 		return w, nil
 	case err := <-w.done:
 		cancel()

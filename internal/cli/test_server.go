@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/internal/testbed"
+)
+
+type testServerCmd struct{}
+
+func (*testServerCmd) help() help {
+	return help{
+		summary: "Serve IDs to the tests of a program, in any language.",
+		detail: `It starts a NATS server and a worker on free ports of this machine, and prints one
+line of JSON when they serve: the addresses, and the subject of orders. It ends when
+its standard input is closed, when its parent ends, or with a signal. Its data is in
+a temporary directory, and is gone then.
+
+Orders are requests on that subject; the reply is ok, or an error:
+
+  stall 2s              requests for IDs wait
+  refuse 503 for 1s     they are answered with an error
+  drop replies for 1s   workers answer them, and nobody hears it
+  resume                ends these, which last until then without a time
+  restart               the worker stops and starts again
+  skip 1000000          the next ID of each tag is that much higher
+
+Examples:
+  natsid test-server
+  natsid test-server --layout js53
+  nats --server "$URL" request natsid.test 'stall 2s'`,
+	}
+}
+
+// Run implements the command.
+func (c *testServerCmd) Run(s *session) (err error) {
+	cfg, err := s.config()
+	if err != nil {
+		return err
+	}
+	ctx, end := context.WithCancel(s.ctx)
+	defer end()
+	endWith(ctx, end)
+	dir, err := os.MkdirTemp("", "natsid-test-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	address := "127.0.0.1:0"
+	cfg.LogLevel = slog.LevelWarn
+	bed, err := testbed.Start(testbed.Config{
+		Dir: dir, Workers: 1, Namespace: cfg.Namespace, Websocket: true,
+		Configure: func(_ int, worker *app.Config) {
+			worker.HTTP, worker.Layout = address, cfg.Layout
+			worker.Version, worker.Log = version(), cfg.NewLog(s.stderr)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, bed.Stop()) }()
+	address = bed.Where(0).HTTP // that of later starts, too
+	s.json = true
+	err = s.print(testServerJSON{
+		NATS: bed.URL, Websocket: bed.WebsocketURL, HTTP: "http://" + address, Control: testbed.Control,
+		Namespace: string(cfg.Namespace), PID: os.Getpid(), Version: version(),
+	}, nil)
+	if err == nil {
+		<-ctx.Done()
+	}
+	return err
+}
+
+// testServerJSON is the line that a test suite reads.
+type testServerJSON struct {
+	NATS      string `json:"nats"`      // URL
+	Websocket string `json:"websocket"` // URL, without TLS
+	HTTP      string `json:"http"`      // URL of health, metrics and the page
+	Control   string `json:"control"`   // subject of orders
+	Namespace string `json:"namespace"`
+	PID       int    `json:"pid"`
+	Version   string `json:"version"`
+}
+
+// endWith calls end when whoever started this process has ended or closed its standard input.
+func endWith(ctx context.Context, end func()) {
+	// A closed pipe must not end the process before the directory is removed: writes to it fail instead.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	if in, err := os.Stdin.Stat(); err == nil && in.Mode()&(fs.ModeNamedPipe|fs.ModeSocket) != 0 {
+		go func() {
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			end()
+		}()
+	}
+	go func() {
+		for parent := os.Getppid(); os.Getppid() == parent; {
+			select {
+			case <-time.After(parentEvery):
+			case <-ctx.Done():
+				return
+			}
+		}
+		end()
+	}()
+}
+
+// parentEvery is the interval of looks at the parent.
+const parentEvery = 100 * time.Millisecond

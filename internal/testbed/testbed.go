@@ -1,0 +1,171 @@
+// Package testbed runs a whole natsid for tests: a nats-server in this process, workers that share it, and the faults
+// that tests order. Package e2e and `natsid test-server` start the same one.
+//
+//	callers ----------------------> nats-server <---- gate <---- workers
+//	                                                  holds back, refuses or answers in vain
+//
+// Workers join as any worker does. Between them and the server stands a [gate], so that faults need nothing from the
+// code of a worker.
+package testbed
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/internal/natsembed"
+	"github.com/natsid/natsid/subjects"
+)
+
+// Config is what [Start] starts.
+type Config struct {
+	Dir       string // of all data
+	Workers   int    // at least 1
+	Namespace subjects.Namespace
+	Websocket bool // the server listens for WebSockets, too
+	// Configure changes the settings of a worker, counted from 0, before each of its starts.
+	Configure func(worker int, cfg *app.Config)
+}
+
+// A Cluster is a natsid that runs: workers that share a nats-server, and create tags on first use. Its methods are safe
+// for concurrent use.
+type Cluster struct {
+	URL          string // of the nats-server, on loopback
+	WebsocketURL string // "" without Websocket
+
+	cfg    Config
+	server *natsembed.Server
+	gate   *gate
+	conn   *nats.Conn // of orders
+
+	mu      sync.Mutex // held while workers start and stop
+	workers []*worker  // nil before the first start
+}
+
+// Start starts a cluster, and returns once each worker issues IDs of both modes.
+func Start(cfg Config) (*Cluster, error) {
+	srv, err := natsembed.Start(natsembed.Config{
+		Listen: "127.0.0.1:0", StoreDir: filepath.Join(cfg.Dir, "nats"), Websocket: cfg.Websocket,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the nats-server does not start: %w", err)
+	}
+	c := &Cluster{URL: srv.ClientURL(), cfg: cfg, server: srv, workers: make([]*worker, cfg.Workers)}
+	if cfg.Websocket {
+		c.WebsocketURL = srv.WebsocketURL()
+	}
+	if err := c.start(); err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	return c, nil
+}
+
+// start starts what needs the server. The first worker makes the buckets, with no other client beside it: then it need
+// not wait for others to answer.
+func (c *Cluster) start() (err error) {
+	if c.gate, err = openGate(c.server.Addr().String(), c.cfg.Namespace); err != nil {
+		return err
+	}
+	if err := c.begin(0); err != nil {
+		return err
+	}
+	if c.conn, err = nats.Connect(c.URL, nats.Name("natsid test"), nats.Timeout(time.Minute)); err != nil {
+		return fmt.Errorf("cannot connect to the nats-server: %w", err)
+	}
+	c.gate.answer = c.conn
+	return errors.Join(c.listen(), c.each(func(i int) error {
+		if i == 0 {
+			return nil
+		}
+		return c.begin(i)
+	}))
+}
+
+// each calls f for each worker at once, and returns their errors. The lock is held.
+func (c *Cluster) each(f func(i int) error) error {
+	var all sync.WaitGroup
+	faults := make([]error, len(c.workers))
+	for i := range c.workers {
+		all.Go(func() { faults[i] = f(i) })
+	}
+	all.Wait()
+	return errors.Join(faults...)
+}
+
+// StartWorker starts worker i, on the data directory that it had before. It returns once the worker issues IDs.
+func (c *Cluster) StartWorker(i int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.begin(i)
+}
+
+// begin starts worker i. The lock is held.
+func (c *Cluster) begin(i int) (err error) {
+	if c.workers[i].running() {
+		return fmt.Errorf("worker %d runs already", i)
+	}
+	w, err := start(c.config(i))
+	if err != nil {
+		return fmt.Errorf("worker %d: %w", i, err)
+	}
+	c.workers[i] = w
+	return nil
+}
+
+func (c *Cluster) config(i int) app.Config {
+	cfg := app.Default()
+	cfg.NATS, cfg.Namespace = c.gate.URL(), c.cfg.Namespace
+	cfg.Data, cfg.HTTP = filepath.Join(c.cfg.Dir, fmt.Sprintf("worker-%d", i)), ""
+	cfg.AutoCreateTags = true
+	// All workers read one clock, so a number never used before can be used at once.
+	cfg.MaxClockSkew = time.Millisecond
+	cfg.Alone = func() bool { return natsembed.Alone(c.server, c.gate.isOwn) }
+	cfg.Log = slog.New(slog.DiscardHandler)
+	c.cfg.Configure(i, &cfg)
+	return cfg
+}
+
+// StopWorker stops worker i cleanly: it answers the requests it has taken, and releases its worker number. It does
+// nothing if the worker does not run.
+func (c *Cluster) StopWorker(i int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.end(i)
+}
+
+// end stops worker i. The lock is held.
+func (c *Cluster) end(i int) error {
+	if err := c.workers[i].stop(); err != nil {
+		return fmt.Errorf("worker %d did not stop cleanly: %w", i, err)
+	}
+	return nil
+}
+
+// Where describes worker i as it was when it last became ready.
+func (c *Cluster) Where(i int) app.Where {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.workers[i].where
+}
+
+// Stop stops the workers cleanly, then the server.
+func (c *Cluster) Stop() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err := c.each(c.end)
+	if c.conn != nil {
+		c.conn.Close()
+	}
+	if c.gate != nil {
+		c.gate.close()
+	}
+	c.server.Shutdown()
+	c.server.WaitForShutdown()
+	return err
+}
