@@ -1,0 +1,47 @@
+import { badRequest, type NatsidError } from "./errors.js";
+import { bytes, excerpt } from "./text.js";
+
+// What this client refuses before it is sent, with the texts that Go's package client has.
+
+const maxTag = 128;
+const reserved = "_natsid";
+
+/** The longest time for which IDs may be held, in ms. */
+export const maxPrefetchAge = 3_600_000;
+
+/** Returns undefined, or the fault of a tag. */
+export function checkTag(tag: string): NatsidError | undefined {
+  if (tag === "") {
+    return badRequest(
+      "the tag is empty: give it as <namespace>.segment.<tag>, or in the JSON of a request about tags",
+    );
+  }
+  if (tag === reserved || tag.startsWith(`${reserved}.`)) {
+    return badRequest(
+      `the tag is ${reserved} or begins with ${reserved}., which are keys of natsid's own: choose another`,
+    );
+  }
+  const text = bytes(tag);
+  if (text.length > maxTag) return badRequest(`the tag has ${text.length} bytes, want at most ${maxTag}`);
+  for (let i = 0; i < text.length; i++) {
+    if (!/[\w\-/=.]/.test(String.fromCharCode(text[i]!))) {
+      const at = excerpt(text.subarray(i, i + 1), 1);
+      return badRequest(`byte ${i} of the tag is ${at}, want A-Z a-z 0-9 - _ / = .`);
+    }
+    if (tag[i] === "." && (i === 0 || i === tag.length - 1 || tag[i - 1] === ".")) {
+      return badRequest(`byte ${i} of the tag is a dot, which must not be first, last, or next to a dot`);
+    }
+  }
+  return undefined;
+}
+
+/** Returns undefined, or the fault of a namespace. */
+export function checkNamespace(ns: string): NatsidError | undefined {
+  const { length } = bytes(ns);
+  if (length < 1 || length > 32) {
+    return badRequest(`namespace ${JSON.stringify(ns)}: want 1 to 32 bytes, have ${length}`);
+  }
+  const at = /[^\w-]/.exec(ns);
+  if (!at) return undefined;
+  return badRequest(`namespace ${JSON.stringify(ns)}: byte ${at.index} is '${at[0]}', want A-Z a-z 0-9 - _`);
+}

@@ -1,0 +1,163 @@
+import type { MsgHdrs, NatsConnection } from "@nats-io/nats-core";
+import { ErrCanceled, ErrDeadlineExceeded, type NatsidError } from "./errors.js";
+import type { Inbox } from "./inbox.js";
+
+/** A request that has ended, as an observer sees it. Calls that share a request count as one. */
+export interface Request {
+  subject: string;
+  /** IDs requested: calls that share a request ask for one each. */
+  ids: number;
+  /** Copies sent: 1 unless it was hedged or retried. */
+  copies: number;
+  /** From the first copy to the answer, in ms. */
+  took: number;
+  /** The error that its calls get; undefined if they got IDs. */
+  error: Error | undefined;
+}
+
+/** What a client gives to all its handles. */
+export interface Settings {
+  nc: NatsConnection;
+  inbox: Inbox;
+  /** Bounds calls without a timeout of their own, in ms. */
+  timeout: number;
+  failFast: boolean;
+  /** The header of requests; undefined without a caller's name. */
+  caller: MsgHdrs | undefined;
+  observe: ((request: Request) => void) | undefined;
+  /** Returns the error of a reply that no worker sends, and logs the first. */
+  notNatsid(subject: string, fault: Error): NatsidError;
+}
+
+/** The time by the monotonic clock, in ms. */
+export const now: () => number = performance.now.bind(performance);
+
+// Bounds of the response time after which another worker is asked: within them it is RFC 6298's time-out, a smoothed
+// time and four deviations.
+const hedgeSoonest = 100;
+const hedgeLatest = 500;
+
+// Bounds of the gap between two batches, unless the answer to the first comes earlier: within them the gap is a
+// quarter of the usual time, so that four batches under way cover that time.
+const gapLeast = 1;
+const gapMost = 100;
+
+/** Bounds how long a reply can stop a handle's requests, in ms. */
+const holdMost = 30_000;
+
+// Copies are bounded to a tenth of the requests, so that an overloaded service does not get twice the load. Requests of
+// the last minute or so count, too. At least four copies a second, and 200 at once, are allowed, since a handle that is
+// new or seldom used must be able to retry.
+const sparePerRequest = 0.1;
+const sparePerSecond = 4;
+const spareLeast = 200;
+const recentFor = 60;
+
+/** What the requests of a handle ask: a subject, with its measurements and limits. */
+export class Target {
+  readonly settings: Settings;
+  readonly subject: string;
+  /** How many calls share a request at most. */
+  readonly most: number;
+  /** A worker's limit, if lower. */
+  limit: number;
+  readonly counts = { ids: 0, requests: 0, hedges: 0, retries: 0, failures: 0 };
+  /** Smoothed response time in ms; 0 before the first answer. */
+  usual = 0;
+  /** Why the latest copy got no IDs; undefined if it got some, or before the first answer. */
+  trouble: NatsidError | undefined;
+  #spread = 0;
+  #holdUntil = 0;
+  #used = 0;
+  #recent = 0;
+  #sparedAt = now();
+
+  constructor(settings: Settings, subject: string, most: number) {
+    this.settings = settings;
+    this.subject = subject;
+    this.most = this.limit = most;
+  }
+
+  /** Takes in a response time. The weights are those of TCP's smoothed round trip (RFC 6298). */
+  learn(took: number): void {
+    if (this.usual === 0) {
+      this.usual = took;
+      this.#spread = took / 2;
+      return;
+    }
+    this.#spread += (Math.abs(took - this.usual) - this.#spread) / 4;
+    this.usual += (took - this.usual) / 8;
+  }
+
+  /** Returns the response time after which another worker is asked. */
+  patience(): number {
+    return Math.min(Math.max(this.usual + 4 * this.#spread, hedgeSoonest), hedgeLatest);
+  }
+
+  gap(): number {
+    return Math.min(Math.max(this.usual / 4, gapLeast), gapMost);
+  }
+
+  /** Returns for how long no request may be sent. */
+  held(): number {
+    return this.#holdUntil === 0 ? 0 : Math.max(0, this.#holdUntil - now());
+  }
+
+  /** Stops the handle's requests for some ms. */
+  holdFor(ms: number): void {
+    this.#holdUntil = Math.max(this.#holdUntil, now() + Math.min(ms, holdMost));
+  }
+
+  /** Counts a request that is not a copy. */
+  earn(): void {
+    this.#pass();
+    this.#used = Math.max(0, this.#used - sparePerRequest);
+    this.#recent++;
+  }
+
+  /** Reports whether one more copy of a request may be sent, and counts it. */
+  spend(): boolean {
+    this.#pass();
+    if (this.#used + 1 > spareLeast + this.#recent * sparePerRequest) return false;
+    this.#used++;
+    return true;
+  }
+
+  /** Takes back the count of a copy that reached no worker. */
+  refund(): void {
+    this.#used = Math.max(0, this.#used - 1);
+  }
+
+  /** Applies the time that has passed. */
+  #pass(): void {
+    const at = now();
+    const passed = (at - this.#sparedAt) / 1e3;
+    this.#used = Math.max(0, this.#used - passed * sparePerSecond);
+    this.#recent *= Math.exp(-passed / recentFor);
+    this.#sparedAt = at;
+  }
+
+  /** Counts a request that has ended, and calls the observer. */
+  ended(ids: number, copies: number, took: number, error: Error | undefined): void {
+    if (error) this.counts.failures++;
+    else this.counts.ids += ids;
+    try {
+      this.settings.observe?.({ subject: this.subject, ids, copies, took, error });
+    } catch (thrown) {
+      queueMicrotask(() => { // it is the observer's fault, and must not end the connection
+        throw thrown;
+      });
+    }
+  }
+
+  /** Returns the error of a call that ends without an answer: its time is up, or its signal was aborted. */
+  gaveUp(signal?: AbortSignal): NatsidError {
+    const reason: unknown = signal?.aborted ? signal.reason : undefined;
+    const timeUp = !signal?.aborted || (reason instanceof Error && reason.name === "TimeoutError");
+    const what = timeUp ? "the time of the call is up" : "the call was canceled";
+    const text = this.trouble
+      ? `natsid: no ID from ${this.subject} in time: ${what}: ${this.trouble.message}`
+      : `natsid: no answer on ${this.subject} yet; ask again: ${what}`;
+    return new (timeUp ? ErrDeadlineExceeded : ErrCanceled)(text, { cause: this.trouble ?? reason });
+  }
+}
