@@ -1,5 +1,5 @@
 import { badRequest, type NatsidError } from "./errors.js";
-import { bytes, excerpt } from "./text.js";
+import { bytes, duration, excerpt } from "./text.js";
 
 // What this client refuses before it is sent, with the texts that Go's package client has.
 
@@ -7,7 +7,7 @@ const maxTag = 128;
 const reserved = "_natsid";
 
 /** The longest time for which IDs may be held, in ms. */
-export const maxPrefetchAge = 3_600_000;
+const maxPrefetchAge = 3_600_000;
 
 /** Returns undefined, or the fault of a tag. */
 export function checkTag(tag: string): NatsidError | undefined {
@@ -44,4 +44,21 @@ export function checkNamespace(ns: string): NatsidError | undefined {
   const at = /[^\w-]/.exec(ns);
   if (!at) return undefined;
   return badRequest(`namespace ${JSON.stringify(ns)}: byte ${at.index} is '${at[0]}', want A-Z a-z 0-9 - _`);
+}
+
+/** Returns undefined, or the fault of a count of IDs. The limit above is the worker's to say. */
+export function checkCount(n: number): NatsidError | undefined {
+  if (!Number.isSafeInteger(n)) {
+    const text = excerpt(bytes(String(n)), 24);
+    return badRequest(`the count is ${text}, want empty for one ID or a decimal 1..100000 without leading zero`);
+  }
+  return n >= 1 ? undefined : badRequest(`${n} IDs: want at least 1`);
+}
+
+/** Returns undefined, or the fault of a range to be held: so many IDs, for so many ms. */
+export function checkPrefetch({ n, maxAge }: { n: number; maxAge: number }): NatsidError | undefined {
+  if (Number.isSafeInteger(n) && n >= 1 && maxAge > 0 && maxAge <= maxPrefetchAge) return undefined;
+  return badRequest(
+    `prefetch ${n}, ${duration(maxAge)}: want at least 1, and an age up to ${duration(maxPrefetchAge)}`,
+  );
 }

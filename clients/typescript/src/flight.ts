@@ -83,7 +83,10 @@ export class Flight {
   #after(step: () => void, ms: number): void {
     const due = now() + ms;
     clearTimeout(this.#timer);
-    this.#timer = after(ms, () => (now() - due > lateMost ? this.#after(step, 1) : this.#tick(step)));
+    this.#timer = after(ms, () => {
+      if (now() - due < lateMost) this.#tick(step);
+      else this.#timer = after(1, () => this.#tick(step));
+    });
   }
 
   #tick(step: () => void): void {

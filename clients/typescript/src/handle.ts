@@ -1,7 +1,7 @@
 import { headers } from "@nats-io/nats-core";
 import { Call, type CallOptions } from "./call.js";
-import { maxPrefetchAge } from "./check.js";
-import { badRequest, type NatsidError } from "./errors.js";
+import { checkCount, checkPrefetch } from "./check.js";
+import type { NatsidError } from "./errors.js";
 import { Flight } from "./flight.js";
 import { Merger } from "./merge.js";
 import { Stock } from "./prefetch.js";
@@ -166,15 +166,4 @@ export class PrefetchHandle extends Handle {
   override stats(): Stats {
     return { ...super.stats(), held: this.#stock?.held() ?? 0 };
   }
-}
-
-function checkCount(n: number): NatsidError | undefined {
-  return Number.isSafeInteger(n) && n >= 1 ? undefined : badRequest(`${n} IDs: want at least 1`);
-}
-
-function checkPrefetch({ n, maxAge }: PrefetchOptions): NatsidError | undefined {
-  if (Number.isSafeInteger(n) && n >= 1 && maxAge > 0 && maxAge <= maxPrefetchAge) return undefined;
-  return badRequest(
-    `prefetch ${n}, ${duration(maxAge)}: want at least 1, and an age up to ${duration(maxPrefetchAge)}`,
-  );
 }

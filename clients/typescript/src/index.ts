@@ -17,6 +17,7 @@ export {
   ErrUnavailable, ErrUnknownTag, is, NatsidError, type Refusal,
 } from "./errors.js";
 export type { Handle, HandleOptions, PrefetchHandle, PrefetchOptions, Stats } from "./handle.js";
+export { parseID } from "./id.js";
 export { decode, type Layout, type Parts } from "./layout.js";
 export type { Run, Runs } from "./runs.js";
 export type { Request } from "./target.js";

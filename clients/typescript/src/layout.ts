@@ -1,4 +1,5 @@
-import { badRequest } from "./errors.js";
+import { ErrBadRequest } from "./errors.js";
+import { parseID } from "./id.js";
 import { bytes, duration, excerpt, parseDuration } from "./text.js";
 
 /**
@@ -47,11 +48,12 @@ const presets: Record<string, Layout> = {
  * "41+10+12" or "39+2+7+4+7@10ms", or a {@link Layout}, for another epoch. Throws {@link ErrBadRequest} if the
  * layout is malformed, or the ID is not one of the layout.
  */
-export function decode(id: bigint, layout: string | Layout = "leaf"): Parts {
+export function decode(id: bigint | string, layout: string | Layout = "leaf"): Parts {
+  if (typeof id === "string") id = parseID(id);
   const l = valid(typeof layout === "string" ? parseLayout(layout) : layout);
   const low = BigInt(l.site + l.machine + l.business + l.sequence);
   const tick = id >> low;
-  if (id < 0n || tick >= 1n << BigInt(l.time)) throw badRequest(`snowflake: ${id} is not an ID of layout ${text(l)}`);
+  if (id < 0n || tick >= 1n << BigInt(l.time)) fail(`${id} is not an ID of layout ${text(l)}`);
   const worker = Number((id >> BigInt(l.business + l.sequence)) & mask(l.site + l.machine));
   const timeMs = BigInt(l.epoch) + tick * BigInt(l.unit);
   return {
@@ -66,6 +68,10 @@ export function decode(id: bigint, layout: string | Layout = "leaf"): Parts {
   };
 }
 
+function fail(fault: string): never {
+  throw new ErrBadRequest(`snowflake: ${fault}`);
+}
+
 function mask(bits: number): bigint {
   return (1n << BigInt(bits)) - 1n;
 }
@@ -77,9 +83,10 @@ function parseLayout(spec: string): Layout {
   const widths = split!.split("+").map((w) => (/^\d+$/.test(w) ? Number(w) : NaN));
   const ms = unit === undefined ? 1 : parseDuration(unit);
   if (![3, 5].includes(widths.length) || !widths.every((w) => w <= 255) || !Number.isInteger(ms)) {
-    throw badRequest(`snowflake: layout ${excerpt(bytes(spec), Infinity)}: want leaf, js53, article, or widths in ` +
-      "bits as time+machine+sequence or time+site+machine+business+sequence, such as 41+10+12 or 39+2+7+4+7, " +
-      "followed by @10ms for ticks of 10 ms");
+    fail(
+      `layout ${excerpt(bytes(spec), Infinity)}: want leaf, js53, article, or widths in bits as time+machine+sequence ` +
+        "or time+site+machine+business+sequence, such as 41+10+12 or 39+2+7+4+7, followed by @10ms for ticks of 10 ms",
+    );
   }
   const [time, site, machine, business, sequence] = widths.length === 5 ? widths : widths.flatMap((w) => [w, 0]);
   return { time: time!, site: site!, machine: machine!, business: business!, sequence: sequence!, unit: ms };
@@ -100,7 +107,7 @@ function valid(layout: Layout): Required<Layout> {
     l.unit >= 1 && l.time >= 1 && l.time <= 62 && 1n << BigInt(l.time) > (1n << 62n) / BigInt(l.unit) &&
       `${l.time} bits of ${l.unit} ms outlast 146 million years: take fewer time bits or shorter ticks`,
   ].filter((fault) => fault !== false);
-  if (faults.length > 0) throw badRequest(`snowflake: layout ${text(l)}: ${faults.join("\n")}`);
+  if (faults.length > 0) fail(`layout ${text(l)}: ${faults.join("\n")}`);
   return l;
 }
 

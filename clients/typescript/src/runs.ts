@@ -1,3 +1,4 @@
+import { maxID } from "./id.js";
 import { bytes, excerpt } from "./text.js";
 
 /** Consecutive IDs, from first to last, both included. */
@@ -26,7 +27,6 @@ export class Runs implements Iterable<bigint> {
   }
 }
 
-const maxID = 2n ** 63n - 1n;
 // Of a run in a reply: two IDs, a hyphen and a newline.
 const lineBytes = 40;
 const line = /^(0|[1-9]\d{0,18})(?:-([1-9]\d{0,18}))?$/;

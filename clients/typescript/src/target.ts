@@ -156,7 +156,7 @@ export class Target {
     const timeUp = !signal?.aborted || (reason instanceof Error && reason.name === "TimeoutError");
     const what = timeUp ? "the time of the call is up" : "the call was canceled";
     const text = this.trouble
-      ? `natsid: no ID from ${this.subject} in time: ${what}: ${this.trouble.message}`
+      ? `natsid: no ID from ${this.subject}: ${what}; the reason: ${this.trouble.message}`
       : `natsid: no answer on ${this.subject} yet; ask again: ${what}`;
     return new (timeUp ? ErrDeadlineExceeded : ErrCanceled)(text, { cause: this.trouble ?? reason });
   }
