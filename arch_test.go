@@ -56,7 +56,8 @@ var floors = []floor{
 		"e2e":                {"e2e/internal/setup", "internal/app", "internal/testbed", "client", "subjects", natsGo},
 		"e2e/internal/setup": {"internal/app", "internal/testbed"},
 		"e2e/tests":          {natsServer, natsJWT, nkeys}, // test files only
-		"internal/testbed":   {"internal/app", "internal/natsembed", "client", "subjects", natsGo},
+		"internal/testbed":   {"internal/app", "internal/natsembed", "internal/testkit/tcpproxy", "client",
+			"subjects", natsGo},
 		"faults": {"client", "subjects", "internal/testkit/freeport", "internal/testkit/ledger",
 			"internal/testkit/linear", "internal/testkit/mysqltest", "internal/testkit/natsproxy",
 			"internal/testkit/overload", natsGo},

@@ -1,13 +1,16 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -43,7 +46,7 @@ Examples:
 
 // Run implements the command.
 func (c *testServerCmd) Run(s *session) (err error) {
-	cfg, err := s.config()
+	cfg, err := c.worker(s)
 	if err != nil {
 		return err
 	}
@@ -55,29 +58,39 @@ func (c *testServerCmd) Run(s *session) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	address := "127.0.0.1:0"
-	cfg.LogLevel = slog.LevelWarn
 	bed, err := testbed.Start(testbed.Config{
 		Dir: dir, Workers: 1, Namespace: cfg.Namespace, Websocket: true,
 		Configure: func(_ int, worker *app.Config) {
-			worker.HTTP, worker.Layout = address, cfg.Layout
-			worker.Version, worker.Log = version(), cfg.NewLog(s.stderr)
+			worker.HTTP, worker.Layout, worker.Version = "127.0.0.1:0", cfg.Layout, version()
+			worker.Log = cfg.NewLog(s.stderr)
 		},
 	})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, bed.Stop()) }()
-	address = bed.Where(0).HTTP // that of later starts, too
 	s.json = true
 	err = s.print(testServerJSON{
-		NATS: bed.URL, Websocket: bed.WebsocketURL, HTTP: "http://" + address, Control: testbed.Control,
+		NATS: bed.URL, Websocket: bed.WebsocketURL, HTTP: "http://" + bed.Where(0).HTTP, Control: testbed.Control,
 		Namespace: string(cfg.Namespace), PID: os.Getpid(), Version: version(),
 	}, nil)
 	if err == nil {
 		<-ctx.Done()
 	}
 	return err
+}
+
+// worker returns the settings of the worker. Those of NATS in the environment are for other commands.
+func (*testServerCmd) worker(s *session) (cfg app.Config, err error) {
+	for flag, given := range s.given {
+		if given.From == app.FromFlag && flag != "config" && flag != "namespace" && !slices.Contains(ofLayout, flag) {
+			return cfg, usage(fmt.Errorf("the test server has a NATS server of its own: leave out %s", given.Place))
+		}
+	}
+	layout, err := s.layout()
+	cfg = app.Default()
+	cfg.Namespace, cfg.Layout, cfg.LogLevel = s.namespace(), layout, slog.LevelWarn
+	return cfg, cmp.Or(err, usage(cfg.Namespace.Check()))
 }
 
 // testServerJSON is the line that a test suite reads.

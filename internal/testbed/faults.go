@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/natsid/natsid/client"
@@ -16,23 +17,27 @@ func (c *Cluster) Stall(d time.Duration) { c.gate.play(fault{kind: stalls}, d) }
 // Refuse answers requests for IDs with an error for d, also before a worker gets them. A d of 0 lasts until
 // [Cluster.Resume]. It returns an error if natsid has no such code.
 func (c *Cluster) Refuse(code subjects.Code, d time.Duration) error {
-	refusal := subjects.Errorf(code, "refused by an order of the test")
-	if code == subjects.TooMany {
-		refusal.RetryAfter = retryAfter
+	f, err := refusal(code)
+	if err == nil {
+		c.gate.play(f, d)
 	}
-	var all []subjects.Code
-	for _, info := range subjects.Codes() {
-		if info.Code == code {
-			c.gate.play(fault{kind: refuses, refusal: refusal}, d)
-			return nil
-		}
-		all = append(all, info.Code)
-	}
-	return subjects.Errorf(subjects.BadRequest, "refuse %d: natsid has the codes %v", code, all)
+	return err
 }
 
-// retryAfter is that of a worker with the default deadline.
-const retryAfter = 150 * time.Millisecond
+func refusal(code subjects.Code) (f fault, err error) {
+	var all []subjects.Code
+	for _, info := range subjects.Codes() {
+		all = append(all, info.Code)
+	}
+	if !slices.Contains(all, code) {
+		return f, subjects.Errorf(subjects.BadRequest, "natsid has no code %d, but %v", code, all)
+	}
+	f = fault{refuses, subjects.Errorf(code, "refused, as the test orders")}
+	if code == subjects.TooMany {
+		f.refusal.RetryAfter = 150 * time.Millisecond // as a worker with the default deadline
+	}
+	return f, nil
+}
 
 // DropReplies drops the replies to requests for IDs that workers get within d: the IDs are a hole. A d of 0 lasts until
 // [Cluster.Resume].

@@ -3,6 +3,7 @@ package testbed
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -15,22 +16,41 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/natsid/natsid/internal/testkit/tcpproxy"
 	"github.com/natsid/natsid/subjects"
 )
 
 // A gate stands between workers and their nats-server. It passes on all bytes, and plays a [fault] on requests for IDs
 // on their way to a worker. All else passes: pings, probes, the loads and messages of workers.
 type gate struct {
-	target   string
-	ns       subjects.Namespace
-	listener net.Listener
-	answer   *nats.Conn // carries refusals
-	running  sync.WaitGroup
+	*tcpproxy.Proxy
+	ns     subjects.Namespace
+	answer *nats.Conn // carries refusals
 
-	mu     sync.Mutex
-	closed bool
-	links  map[*link]struct{}
-	fault  *fault
+	mu    sync.Mutex
+	links map[*link]struct{}
+	fault *fault
+}
+
+// openGate opens a gate to the server at target, host:port.
+func openGate(target string, ns subjects.Namespace) (g *gate, err error) {
+	g = &gate{ns: ns, links: map[*link]struct{}{}, fault: &fault{}}
+	if g.Proxy, err = tcpproxy.Start(target, g.pass); err != nil {
+		return nil, fmt.Errorf("no port for the workers: %w", err)
+	}
+	return g, nil
+}
+
+// isOwn reports whether a client of the server comes through the gate, by its port.
+func (g *gate) isOwn(port int) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for l := range g.links {
+		if l.port == port {
+			return true
+		}
+	}
+	return false
 }
 
 // A fault is what the gate does with requests for IDs.
@@ -50,53 +70,6 @@ const (
 
 // nobody is the subject of replies that are dropped.
 const nobody = "_natsid_dropped"
-
-// A link is the connection of a worker to the server.
-type link struct {
-	gate           *gate
-	worker, server net.Conn
-
-	mu    sync.Mutex
-	out   *bufio.Writer // to the worker
-	waits []message     // held back
-}
-
-// openGate opens a gate to the server at target, host:port.
-func openGate(target string, ns subjects.Namespace) (*gate, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("no port for the workers: %w", err)
-	}
-	g := &gate{target: target, ns: ns, listener: l, links: map[*link]struct{}{}, fault: &fault{}}
-	g.running.Go(g.accept)
-	return g, nil
-}
-
-// URL returns the address for workers.
-func (g *gate) URL() string { return "nats://" + g.listener.Addr().String() }
-
-// isOwn reports whether a connection of the server comes through the gate, by its port.
-func (g *gate) isOwn(port int) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for l := range g.links {
-		if a, ok := l.server.LocalAddr().(*net.TCPAddr); ok && a.Port == port {
-			return true
-		}
-	}
-	return false
-}
-
-func (g *gate) close() {
-	g.mu.Lock()
-	g.closed = true
-	_ = g.listener.Close()
-	for l := range g.links {
-		l.close()
-	}
-	g.mu.Unlock()
-	g.running.Wait()
-}
 
 // play begins a fault in place of the one that lasts, and ends it after d; 0 is without end.
 func (g *gate) play(f fault, d time.Duration) {
@@ -128,52 +101,40 @@ func (g *gate) now() *fault {
 	return g.fault
 }
 
-// accept serves workers until the gate is closed.
-func (g *gate) accept() {
-	for {
-		worker, err := g.listener.Accept()
-		if err != nil {
-			return
-		}
-		server, err := net.Dial("tcp", g.target)
-		if err != nil {
-			_ = worker.Close()
-			continue
-		}
-		l := &link{gate: g, worker: worker, server: server, out: bufio.NewWriterSize(worker, 64<<10)}
-		g.mu.Lock()
-		g.links[l] = struct{}{}
-		if g.closed {
-			l.close()
-		}
-		g.mu.Unlock()
-		g.running.Go(l.run)
-	}
+// A link is the connection of a worker through the gate.
+type link struct {
+	gate *gate
+	port int // of the gate's end, as the server sees it
+
+	mu    sync.Mutex
+	out   *bufio.Writer // to the worker
+	waits []message     // held back
 }
 
-// run passes on what both ends send until one hangs up.
-func (l *link) run() {
+// pass passes on what a worker and the server send each other until one hangs up.
+func (g *gate) pass(_ context.Context, worker, server *net.TCPConn) {
+	l := &link{gate: g, port: server.LocalAddr().(*net.TCPAddr).Port, out: bufio.NewWriterSize(worker, bufferSize)}
+	g.mu.Lock()
+	g.links[l] = struct{}{}
+	g.mu.Unlock()
 	var up sync.WaitGroup
 	up.Go(func() {
-		_, _ = io.Copy(l.server, l.worker)
-		l.close()
+		_, _ = io.Copy(server, worker)
+		_ = server.CloseWrite()
 	})
-	l.passDown()
-	l.close()
+	l.passDown(server)
+	_ = worker.Close()
 	up.Wait()
-	l.gate.mu.Lock()
-	defer l.gate.mu.Unlock()
-	delete(l.gate.links, l)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.links, l)
 }
 
-func (l *link) close() {
-	_ = l.worker.Close()
-	_ = l.server.Close()
-}
+const bufferSize = 64 << 10
 
 // passDown passes on what the server sends.
-func (l *link) passDown() {
-	in := bufio.NewReaderSize(l.server, 64<<10)
+func (l *link) passDown(server io.Reader) {
+	in := bufio.NewReaderSize(server, bufferSize)
 	for {
 		m, err := read(in)
 		if err != nil || l.pass(m, in.Buffered() == 0) != nil {
@@ -234,12 +195,13 @@ func read(in *bufio.Reader) (m message, err error) {
 	if m.bytes, err = in.ReadBytes('\n'); err != nil {
 		return m, err
 	}
-	words := strings.Fields(string(m.bytes))
-	least := map[string]int{"MSG": 4, "HMSG": 5}[words[0]] // words of a message without reply subject
+	verb, _, _ := strings.Cut(string(m.bytes), " ")
+	least := map[string]int{"MSG": 4, "HMSG": 5}[verb] // words of a message without reply subject
 	if least == 0 {
 		return m, nil
 	}
-	size, err := strconv.Atoi(words[len(words)-1])
+	words := strings.Fields(string(m.bytes))
+	size, err := strconv.ParseUint(words[len(words)-1], 10, 31)
 	if err != nil {
 		return m, err
 	}
@@ -248,7 +210,7 @@ func read(in *bufio.Reader) (m message, err error) {
 		m.reply = words[3]
 	}
 	line := len(m.bytes)
-	m.bytes = append(m.bytes, make([]byte, size+len("\r\n"))...)
+	m.bytes = append(m.bytes, make([]byte, int(size)+len("\r\n"))...)
 	_, err = io.ReadFull(in, m.bytes[line:])
 	return m, err
 }

@@ -14,72 +14,65 @@ import (
 // Control is the subject of orders: a request whose body is an order in words. See [Cluster.Do].
 const Control = "natsid.test"
 
-// orders are the faults in words. What follows the words is for play.
-var orders = []struct {
-	words, example string
-	play           func(c *Cluster, rest string) error
-}{
-	{"stall", "stall 2s", func(c *Cluster, rest string) error { return lasting(rest, c.Stall) }},
-	{"refuse", "refuse 503 for 1s", (*Cluster).refuse},
-	{"drop replies", "drop replies for 1s", func(c *Cluster, rest string) error { return lasting(rest, c.DropReplies) }},
-	{"resume", "resume", func(c *Cluster, rest string) error { return alone(rest, func() error { c.Resume(); return nil }) }},
-	{"restart", "restart", func(c *Cluster, rest string) error { return alone(rest, c.Restart) }},
-	{"skip", "skip 1000000", (*Cluster).skip},
+// Orders are examples of all orders.
+var Orders = []string{
+	"stall 2s", "refuse 503 for 1s", "drop replies for 1s", "resume", "restart", "skip 1000000",
 }
 
-// errRepeat is the answer to an order that natsid does not follow.
-var errRepeat = subjects.Errorf(subjects.BadRequest,
-	"natsid gives no ID twice, and does not play that it does: to see what your code does then, insert a row twice")
-
-// Do plays the fault that an order names, such as "stall 2s". The error is a [*subjects.Error] of code 400 if the order
-// is none.
+// Do plays the fault that an order names, one such as [Orders]. Without a time it lasts until "resume". The error is a
+// [*subjects.Error] of code 400 if the order is none.
 func (c *Cluster) Do(order string) error {
 	order = strings.Join(strings.Fields(order), " ")
-	if order == "repeat" {
-		return errRepeat
+	switch verb, rest, _ := strings.Cut(order, " "); {
+	case order == "resume":
+		c.Resume()
+		return nil
+	case order == "restart":
+		return c.Restart()
+	case verb == "stall":
+		return c.lasting(fault{kind: stalls}, rest)
+	case verb == "drop" && strings.HasPrefix(rest+" ", "replies "):
+		return c.lasting(fault{kind: drops}, rest[len("replies"):])
+	case verb == "refuse":
+		return c.refuse(rest)
+	case verb == "skip":
+		return c.skip(rest)
+	case order == "repeat":
+		return subjects.Errorf(subjects.BadRequest, "natsid gives no ID twice, and does not play that it does: "+
+			"to test what your code does then, let it store the same ID twice")
 	}
-	var examples []string
-	for _, o := range orders {
-		if rest, ok := strings.CutPrefix(order+" ", o.words+" "); ok {
-			return o.play(c, strings.TrimSpace(rest))
-		}
-		examples = append(examples, o.example)
-	}
-	return subjects.Errorf(subjects.BadRequest, "there is no fault %+q; there is: %s. A fault without a time lasts "+
-		"until resume", order, strings.Join(examples, ", "))
+	return subjects.Errorf(subjects.BadRequest, "there is no fault %+q: there is %s; without a time a fault lasts "+
+		"until resume", order, strings.Join(Orders, ", "))
 }
 
 // lasting plays a fault for the time in words, "for 2s" or "2s", or without end for "".
-func lasting(words string, play func(time.Duration)) error {
-	if words == "" {
-		play(0)
-		return nil
+func (c *Cluster) lasting(f fault, words string) (err error) {
+	d := time.Duration(0)
+	if words = strings.TrimSpace(words); words != "" {
+		d, err = time.ParseDuration(strings.TrimPrefix(words, "for "))
+		if err != nil || d <= 0 {
+			return subjects.Errorf(subjects.BadRequest, "%+q is no time; want one such as 2s or 500ms", words)
+		}
 	}
-	d, err := time.ParseDuration(strings.TrimPrefix(words, "for "))
-	if err != nil || d <= 0 {
-		return subjects.Errorf(subjects.BadRequest, "%+q is no time; want one such as 2s or 500ms", words)
-	}
-	play(d)
+	c.gate.play(f, d)
 	return nil
 }
 
-// alone plays a fault after which nothing may follow.
-func alone(rest string, play func() error) error {
-	if rest != "" {
-		return subjects.Errorf(subjects.BadRequest, "nothing may follow, not %+q", rest)
-	}
-	return play()
-}
-
-func (c *Cluster) refuse(rest string) (err error) {
+// refuse plays a refusal in words, "503 for 1s".
+func (c *Cluster) refuse(rest string) error {
 	word, rest, _ := strings.Cut(rest, " ")
 	code, err := strconv.Atoi(word)
 	if err != nil {
 		return subjects.Errorf(subjects.BadRequest, "%+q is no code; want one such as 503", word)
 	}
-	return errors.Join(lasting(rest, func(d time.Duration) { err = c.Refuse(subjects.Code(code), d) }), err)
+	f, err := refusal(subjects.Code(code))
+	if err != nil {
+		return err
+	}
+	return c.lasting(f, rest)
 }
 
+// skip plays a jump of the IDs by a number in words.
 func (c *Cluster) skip(rest string) error {
 	n, err := strconv.ParseInt(rest, 10, 64)
 	if err != nil || n < 1 {

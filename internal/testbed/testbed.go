@@ -11,7 +11,6 @@ package testbed
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"path/filepath"
 	"sync"
 	"time"
@@ -119,15 +118,20 @@ func (c *Cluster) begin(i int) (err error) {
 }
 
 func (c *Cluster) config(i int) app.Config {
+	url := "nats://" + c.gate.Addr()
 	cfg := app.Default()
-	cfg.NATS, cfg.Namespace = c.gate.URL(), c.cfg.Namespace
+	cfg.NATS, cfg.Namespace = url, c.cfg.Namespace
 	cfg.Data, cfg.HTTP = filepath.Join(c.cfg.Dir, fmt.Sprintf("worker-%d", i)), ""
 	cfg.AutoCreateTags = true
 	// All workers read one clock, so a number never used before can be used at once.
 	cfg.MaxClockSkew = time.Millisecond
-	cfg.Alone = func() bool { return natsembed.Alone(c.server, c.gate.isOwn) }
-	cfg.Log = slog.New(slog.DiscardHandler)
 	c.cfg.Configure(i, &cfg)
+	if cfg.NATS == url {
+		cfg.Alone = func() bool { return natsembed.Alone(c.server, c.gate.isOwn) }
+	}
+	if w := c.workers[i]; w != nil && w.where.HTTP != "" {
+		cfg.HTTP = w.where.HTTP // a port that was free at the first start
+	}
 	return cfg
 }
 
@@ -163,7 +167,7 @@ func (c *Cluster) Stop() error {
 		c.conn.Close()
 	}
 	if c.gate != nil {
-		c.gate.close()
+		c.gate.Close()
 	}
 	c.server.Shutdown()
 	c.server.WaitForShutdown()
