@@ -42,7 +42,7 @@ type floor struct {
 
 // floors are all packages, from the top to the bottom. A package imports those of its own floor and of the floors
 // below. docs/architecture.md shows them. What follows from the rows: the cores do not know NATS, only
-// internal/ops/metrics knows prometheus, only internal/natsembed and e2e know nats-server, and only
+// internal/ops/metrics knows prometheus, only internal/natsembed, e2e and conformance know nats-server, and only
 // internal/stores/mysqlstore knows the MySQL driver.
 var floors = []floor{
 	{"commands", "the command line, and tests of whole services", map[string][]string{
@@ -56,11 +56,24 @@ var floors = []floor{
 		"e2e":                {"e2e/internal/setup", "internal/app", "internal/testbed", "client", "subjects", natsGo},
 		"e2e/internal/setup": {"internal/app", "internal/testbed"},
 		"e2e/tests":          {natsServer, natsJWT, nkeys}, // test files only
-		"internal/testbed":   {"internal/app", "internal/natsembed", "internal/testkit/tcpproxy", "client",
+		"internal/testbed": {"internal/app", "internal/natsembed", "internal/testkit/tcpproxy", "client",
 			"subjects", natsGo},
+		"conformance": {"conformance/internal/adapter", "conformance/internal/contract", "conformance/internal/rig",
+			"conformance/internal/scenarios", "subjects"},
+		"conformance/adapters/go":        {"conformance/internal/goadapter"},
+		"conformance/internal/adapter":   {"conformance/internal/contract"},
+		"conformance/internal/contract":  {"client"},
+		"conformance/internal/goadapter": {"client", "snowflake", "subjects", natsGo},
+		"conformance/internal/rig":       {"internal/cli", "subjects", "internal/testkit/process", natsGo, natsServer},
+		"conformance/internal/scenarios": {"conformance/internal/adapter", "conformance/internal/contract",
+			"conformance/internal/rig", "conformance/internal/vectors", "client", "snowflake", "subjects",
+			"internal/testkit/natsproxy"},
+		"conformance/internal/vectors": {"conformance/internal/goadapter", "conformance/internal/rig", "client",
+			"snowflake", "subjects", natsGo},
+		"conformance/internal/vectors/make": {"conformance/internal/vectors"},
 		"faults": {"client", "subjects", "internal/testkit/freeport", "internal/testkit/ledger",
 			"internal/testkit/linear", "internal/testkit/mysqltest", "internal/testkit/natsproxy",
-			"internal/testkit/overload", natsGo},
+			"internal/testkit/overload", "internal/testkit/process", natsGo},
 	}},
 	{"composition", "one natsid: its settings, start and stop; it connects the rooms below", map[string][]string{
 		"internal/app": {"subjects", "snowflake", "segment", "workerid", "kvregistry", "worker", "worker/leafhttp",
@@ -141,6 +154,7 @@ var floors = []floor{
 		"internal/testkit/natsproxy": {"internal/testkit/tcpproxy"},
 		"internal/testkit/natstest":  {"internal/natsembed", natsGo, goleak},
 		"internal/testkit/overload":  {"internal/testkit/ledger", "subjects", natsGo},
+		"internal/testkit/process":   {},
 		"internal/testkit/steps":     {},
 		"internal/testkit/tcpproxy":  {},
 	}},

@@ -80,7 +80,7 @@ func setClockOverRestart(d time.Duration) func(*trial) func() {
 	return func(t *trial) func() {
 		w := t.target()
 		t.logf("SIGKILL of %s, and a restart with the clock at %v", w.name, d)
-		w.kill()
+		w.Kill()
 		w.clock.set(d)
 		w.start()
 		return func() {

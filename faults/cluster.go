@@ -19,6 +19,7 @@ import (
 	"github.com/natsid/natsid/internal/testkit/freeport"
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
 	"github.com/natsid/natsid/internal/testkit/natsproxy"
+	"github.com/natsid/natsid/internal/testkit/process"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -40,11 +41,11 @@ type cluster struct {
 	workers []*worker
 	proxies []*natsproxy.Proxy // of the first worker, one per server
 	db      *mysqltest.Server
-	link    *mysqltest.Link // between the workers and db
-	load    *load           // the callers
-	callers *callers        // calls through package client
-	probe   *probe          // nil before the start
-	crashed []*process      // processes that ended by themselves and were reported
+	link    *mysqltest.Link    // between the workers and db
+	load    *load              // the callers
+	callers *callers           // calls through package client
+	probe   *probe             // nil before the start
+	crashed []*process.Process // processes that ended by themselves and were reported
 
 	leafLink *mysqltest.Link // between the leaf node and the first server
 	refused  []*worker       // workers that must not become ready, and may end
@@ -200,30 +201,30 @@ func (c *cluster) conn() *nats.Conn {
 // allReady reports whether all running workers are ready, except those that must refuse.
 func (c *cluster) allReady() bool {
 	return !slices.ContainsFunc(c.workers, func(w *worker) bool {
-		return w.running() && !slices.Contains(c.refused, w) && !w.ready()
+		return w.Running() && !slices.Contains(c.refused, w) && !w.ready()
 	})
 }
 
 // checkProcesses reports each process that has ended by itself, once.
 func (c *cluster) checkProcesses() {
-	var all []*process
+	var all []*process.Process
 	for _, v := range c.servers {
-		all = append(all, v.process)
+		all = append(all, v.Process)
 	}
 	for _, w := range c.workers {
-		all = append(all, w.process)
+		all = append(all, w.Process)
 	}
 	for _, p := range all {
-		if p.crashed() && !slices.Contains(c.crashed, p) {
+		if p.Crashed() && !slices.Contains(c.crashed, p) {
 			c.crashed = append(c.crashed, p)
-			c.violation("%s has ended by itself: %v", p.name, p.cmd.ProcessState)
+			c.violation("%s has ended by itself: %v", p.Name, p.Cmd.ProcessState)
 		}
 	}
 }
 
 // A server is a nats-server.
 type server struct {
-	*process
+	*process.Process
 	name, addr, data, conf string
 	monitor                string // URL of its monitoring, without a path; "" for none
 }
@@ -268,7 +269,7 @@ func (c *cluster) startServers() (urls []string) {
 	}
 	c.Cleanup(func() {
 		for _, v := range c.servers {
-			v.kill()
+			v.Kill()
 		}
 	})
 	return urls
@@ -286,12 +287,12 @@ func (c *cluster) configure(v *server, more string) {
 
 func (c *cluster) startServer(v *server) {
 	c.checkProcesses()
-	p, err := startProcess(c.path(v.name+".log"), v.name, nil, c.bins.natsServer, "-c", v.conf)
+	p, err := process.Start(c.path(v.name+".log"), v.name, nil, c.bins.natsServer, "-c", v.conf)
 	c.must(err)
-	v.process = p
+	v.Process = p
 	c.waitFor(startWithin, v.name+" accepts connections", func() bool {
-		if !v.running() {
-			c.Fatalf("%s has ended: %v", v.name, v.cmd.ProcessState)
+		if !v.Running() {
+			c.Fatalf("%s has ended: %v", v.name, v.Cmd.ProcessState)
 		}
 		nc, err := net.Dial("tcp", v.addr)
 		if err == nil {
@@ -361,7 +362,7 @@ func (c *cluster) leader(bucket string) (leader *server, followers []*server) {
 func (c *cluster) roll(sig syscall.Signal) {
 	for _, v := range c.servers {
 		c.logf("%v for nats-server %s", sig, v.name)
-		c.must(v.stop(sig, startWithin))
+		c.must(v.Stop(sig, startWithin))
 		c.startServer(v)
 		c.waitForReplicas()
 	}

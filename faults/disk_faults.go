@@ -57,7 +57,7 @@ func fillServer(t *trial) func() {
 	t.must(err)
 	return func() {
 		t.must(free())
-		v.kill()
+		v.Kill()
 		t.startServer(v)
 	}
 }

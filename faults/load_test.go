@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/internal/testkit/process"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -287,24 +288,24 @@ func TestNoLossIsAllowedInTheLastSecond(t *testing.T) {
 }
 
 func TestAProcessThatEndsByItselfFailsTheTrialOnce(t *testing.T) {
-	start := func(command string) *process {
-		p, err := startProcess(t.TempDir()+"/log", "w", nil, "sh", "-c", command)
+	start := func(command string) *process.Process {
+		p, err := process.Start(t.TempDir()+"/log", "w", nil, "sh", "-c", command)
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(p.kill)
+		t.Cleanup(p.Kill)
 		return p
 	}
 	runs, killed, stopped := start("exec sleep 60"), start("exec sleep 60"), start("exec sleep 60")
 	dead := start("exit 3")
-	killed.kill()
-	if err := stopped.stop(syscall.SIGTERM, time.Minute); err != nil {
+	killed.Kill()
+	if err := stopped.Stop(syscall.SIGTERM, time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	<-dead.ended
+	<-dead.Ended
 	s := newTrial(t, fault{})
-	s.servers = []*server{{process: runs}, {process: killed}}
-	s.workers = []*worker{{process: stopped}, {process: dead}, {}}
+	s.servers = []*server{{Process: runs}, {Process: killed}}
+	s.workers = []*worker{{Process: stopped}, {Process: dead}, {}}
 	s.checkProcesses()
 	s.checkProcesses()
 	if len(s.violations) != 1 {

@@ -228,13 +228,13 @@ func restoreWithout(t *trial) func() {
 	t.sleep(lookback)
 	w := t.workers[0]
 	t.logf("SIGSTOP of %s", w.name)
-	t.must(w.signal(syscall.SIGSTOP))
+	t.must(w.Signal(syscall.SIGSTOP))
 	t.restoreMarks(copied)
 	t.mustStop(stopsWithin, subjects.AlarmMarksWentBack, w)
 	t.resume()
 	t.useMore()
 	t.logf("SIGCONT of %s", w.name)
-	t.must(w.signal(syscall.SIGCONT))
+	t.must(w.Signal(syscall.SIGCONT))
 	t.useMore()
 	return nil
 }
@@ -242,14 +242,14 @@ func restoreWithout(t *trial) func() {
 func killAll(t *trial) {
 	t.logf("SIGKILL of all workers")
 	for _, w := range t.workers {
-		w.kill()
+		w.Kill()
 	}
 }
 
 func stopAll(t *trial) {
 	t.logf("SIGTERM of all workers")
 	for _, w := range t.workers {
-		t.must(w.stop(syscall.SIGTERM, stopWithin))
+		t.must(w.Stop(syscall.SIGTERM, stopWithin))
 	}
 }
 
@@ -260,7 +260,7 @@ func oldStore(t *trial) func() {
 	t.useMore()
 	t.sleep(lookback)
 	t.logf("SIGKILL of nats-server %s, which comes back with its store of 5 s ago", v.name)
-	v.kill()
+	v.Kill()
 	t.replaceStore(v, dir)
 	t.startServer(v)
 	t.useByNewcomer()
@@ -350,7 +350,7 @@ func mixStores(t *trial) func() {
 	others := t.workers[:t.fleet.workers]
 	t.logf("the MySQL workers are stopped, the marks deleted, and the workers started")
 	for _, o := range others {
-		t.must(o.stop(syscall.SIGTERM, stopWithin))
+		t.must(o.Stop(syscall.SIGTERM, stopWithin))
 	}
 	t.useMore()
 	t.deleteBucket(namespace.SegmentBucket())

@@ -157,7 +157,7 @@ func killServer(which func(*trial) *server) func(*trial) func() {
 	return func(t *trial) func() {
 		v := which(t)
 		t.logf("SIGKILL of nats-server %s", v.name)
-		v.kill()
+		v.Kill()
 		return func() { t.startServer(v) }
 	}
 }
@@ -166,15 +166,15 @@ func pauseServer(which func(*trial) *server) func(*trial) func() {
 	return func(t *trial) func() {
 		v := which(t)
 		t.logf("SIGSTOP of nats-server %s", v.name)
-		t.must(v.signal(syscall.SIGSTOP))
-		return func() { t.must(v.signal(syscall.SIGCONT)) }
+		t.must(v.Signal(syscall.SIGSTOP))
+		return func() { t.must(v.Signal(syscall.SIGCONT)) }
 	}
 }
 
 func killServers(t *trial) func() {
 	t.logf("SIGKILL of all nats-servers")
 	for _, v := range t.servers {
-		v.kill()
+		v.Kill()
 	}
 	return func() {
 		for _, v := range t.servers {
@@ -186,11 +186,11 @@ func killServers(t *trial) func() {
 func pauseServers(t *trial) func() {
 	t.logf("SIGSTOP of all nats-servers")
 	for _, v := range t.servers {
-		t.must(v.signal(syscall.SIGSTOP))
+		t.must(v.Signal(syscall.SIGSTOP))
 	}
 	return func() {
 		for _, v := range t.servers {
-			t.must(v.signal(syscall.SIGCONT))
+			t.must(v.Signal(syscall.SIGCONT))
 		}
 	}
 }
@@ -202,7 +202,7 @@ func rollServers(t *trial) func() { t.roll(syscall.SIGTERM); return nil }
 func wipeServers(t *trial) func() {
 	t.logf("all nats-servers are killed, and their stores deleted")
 	for _, v := range t.servers {
-		v.kill()
+		v.Kill()
 	}
 	for _, v := range t.servers {
 		t.must(os.RemoveAll(v.data))

@@ -50,10 +50,10 @@ func overloadWorkers(what kind, never float64) func(*trial) func() {
 			Ledger: t.load.ledgers[what],
 		}
 		for _, v := range t.servers {
-			offer.Servers, offer.Monitors = append(offer.Servers, v.cmd.Process.Pid), append(offer.Monitors, v.monitor)
+			offer.Servers, offer.Monitors = append(offer.Servers, v.Cmd.Process.Pid), append(offer.Monitors, v.monitor)
 		}
 		for _, w := range t.workers {
-			offer.Workers = append(offer.Workers, w.cmd.Process.Pid)
+			offer.Workers = append(offer.Workers, w.Cmd.Process.Pid)
 		}
 		f, err := offer.Run(t.ctx)
 		t.must(err)
@@ -76,7 +76,7 @@ func (c *cluster) limitWorkers() {
 		if c.fleet.quota == 0 {
 			return
 		}
-		release, err := overload.Limit(w.cmd.Process.Pid, c.fleet.quota)
+		release, err := overload.Limit(w.Cmd.Process.Pid, c.fleet.quota)
 		if err != nil {
 			c.Skipf("%v", err)
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/internal/testkit/process"
 )
 
 // The streams of a pipeline.
@@ -300,7 +301,7 @@ func (p *pipeline) remove(target, source uint64) {
 
 // A stamper is a natsid stamp over all its processes.
 type stamper struct {
-	*process
+	*process.Process
 	p    *pipeline
 	name string
 	path string // of its program
@@ -321,21 +322,21 @@ func (p *pipeline) stage(urls []string) *stamper {
 	}
 	s.args = []string{"stamp", "--nats", strings.Join(urls, ","), "--from", fromStream, "--to", toStream, ids}
 	p.stages = append(p.stages, s)
-	p.t.Cleanup(func() { s.kill() })
+	p.t.Cleanup(func() { s.Kill() })
 	s.start()
 	return s
 }
 
 func (s *stamper) start() {
-	process, err := startProcess(s.p.t.path(s.name+".log"), s.name, nil, s.path, s.args...)
+	started, err := process.Start(s.p.t.path(s.name+".log"), s.name, nil, s.path, s.args...)
 	s.p.t.must(err)
-	s.process, s.begun = process, time.Now()
+	s.Process, s.begun = started, time.Now()
 }
 
 // strike kills the stage, and logs that.
 func (s *stamper) strike() {
 	s.p.t.logf("SIGKILL of %s, message %d is copied", s.name, s.p.checked.Load())
-	s.kill()
+	s.Kill()
 	s.p.kills++
 }
 
@@ -393,8 +394,8 @@ func (p *pipeline) finish() {
 	p.enough.Store(true)
 	p.t.waitFor(startWithin, "all is copied", func() bool { return p.checked.Load() == p.source().State.LastSeq })
 	for _, s := range p.stages {
-		p.t.must(s.stop(syscall.SIGTERM, stopWithin))
-		if code := s.cmd.ProcessState.ExitCode(); code != 0 {
+		p.t.must(s.Stop(syscall.SIGTERM, stopWithin))
+		if code := s.Cmd.ProcessState.ExitCode(); code != 0 {
 			p.t.violation("%s ended with exit code %d", s.name, code)
 		}
 	}

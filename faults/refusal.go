@@ -18,13 +18,13 @@ const refuseFor = 8 * time.Second
 // ends.
 func (c *cluster) excuse(w *worker) {
 	c.refused = append(c.refused, w)
-	w.asked.Store(true) // it may end by itself
+	w.Expect() // it may end by itself
 }
 
 // mustRefuse watches a worker that must be refused: it must end, or not be ready.
 func (c *cluster) mustRefuse(w *worker) {
 	c.excuse(w)
-	if c.wait(refuseFor, "", func() bool { return !w.running() || w.ready() }) == nil && w.running() {
+	if c.wait(refuseFor, "", func() bool { return !w.Running() || w.ready() }) == nil && w.Running() {
 		c.violation("%s is ready, and had to be refused", w.name)
 	}
 	c.logf("%s: %s", w.name, w.state())
@@ -42,8 +42,8 @@ func (t *trial) judgeRefusals() {
 
 // state describes whether the worker is ready and, if not, its reason.
 func (w *worker) state() string {
-	if !w.running() {
-		return "ended: " + w.cmd.ProcessState.String()
+	if !w.Running() {
+		return "ended: " + w.Cmd.ProcessState.String()
 	}
 	r, err := (&http.Client{Timeout: time.Second}).Get(w.http + "/readyz")
 	if err != nil {

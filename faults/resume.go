@@ -40,7 +40,7 @@ func (t *trial) mustStop(within time.Duration, cause subjects.Alarm, paused ...*
 	began := time.Now()
 	err := t.wait(within, "all workers are stopped: "+string(cause), func() bool {
 		return t.raised(cause) && !slices.ContainsFunc(t.workers, func(w *worker) bool {
-			return w.running() && !slices.Contains(paused, w) && !slices.Contains(t.refused, w) && !w.isStopped()
+			return w.Running() && !slices.Contains(paused, w) && !slices.Contains(t.refused, w) && !w.isStopped()
 		})
 	})
 	for _, w := range t.workers {

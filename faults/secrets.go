@@ -59,8 +59,8 @@ func (t *trial) judgeSecrets() {
 		if err != nil && !errors.Is(err, os.ErrNotExist) { // the worker was never started
 			t.violation("%v", err)
 		}
-		if w.process != nil {
-			text = append(text, w.firstLine()...)
+		if w.Process != nil {
+			text = append(text, w.FirstLine()...)
 		}
 		if kind := t.secrets.shown(text); kind != "" {
 			t.violation("%s shows %s", name, kind)

@@ -120,10 +120,10 @@ func pauseStages(t *trial, p *pipeline) {
 	for range 4 {
 		s := p.copying()
 		t.logf("SIGSTOP of %s, message %d is copied", s.name, p.checked.Load())
-		t.must(s.signal(syscall.SIGSTOP))
+		t.must(s.Signal(syscall.SIGSTOP))
 		p.progress()
 		t.sleep(5 * time.Second)
-		t.must(s.signal(syscall.SIGCONT))
+		t.must(s.Signal(syscall.SIGCONT))
 		t.logf("SIGCONT of %s, message %d is copied", s.name, p.checked.Load())
 		t.waitFor(startWithin, s.name+" stands by", func() bool { return p.copying() != s })
 	}
@@ -176,7 +176,7 @@ func killServersInTurn(t *trial, p *pipeline) {
 	p.progress()
 	for _, v := range t.servers {
 		t.logf("SIGKILL of nats-server %s, message %d is copied", v.name, p.checked.Load())
-		v.kill()
+		v.Kill()
 		t.sleep(3 * time.Second)
 		t.startServer(v)
 		t.waitForReplicas()
@@ -202,8 +202,8 @@ func fillTarget(t *trial, p *pipeline) {
 			return last == before && p.published.Load() > last
 		})
 		t.logf("the target is full, message %d is copied", last)
-		if !s.running() {
-			t.Fatalf("%s has ended: %v", s.name, s.cmd.ProcessState)
+		if !s.Running() {
+			t.Fatalf("%s has ended: %v", s.name, s.Cmd.ProcessState)
 		}
 		p.changeTarget(func(c *jetstream.StreamConfig) { c.MaxBytes, c.Discard = -1, jetstream.DiscardOld })
 		p.held.Store(false)
@@ -231,17 +231,17 @@ func deleteTarget(t *trial, p *pipeline) {
 		if again {
 			p.makeTarget()
 		}
-		t.waitFor(startWithin, s.name+" has stopped", func() bool { return !s.running() })
+		t.waitFor(startWithin, s.name+" has stopped", func() bool { return !s.Running() })
 		why, err := os.ReadFile(t.path(s.name + ".log"))
 		t.must(err)
 		last := strings.TrimSpace(string(why))
 		last = last[strings.LastIndex(last, "\n")+1:]
-		t.logf("%s has stopped, with exit code %d: %s", s.name, s.cmd.ProcessState.ExitCode(), last)
+		t.logf("%s has stopped, with exit code %d: %s", s.name, s.Cmd.ProcessState.ExitCode(), last)
 		want := "there is no stream TO"
 		if again {
 			want = "deleted and made again"
 		}
-		if s.cmd.ProcessState.ExitCode() == 0 || !strings.Contains(last, want) {
+		if s.Cmd.ProcessState.ExitCode() == 0 || !strings.Contains(last, want) {
 			t.violation("%s says nothing of that: want an exit code above 0 and %q", s.name, want)
 		}
 		if !again {

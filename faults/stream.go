@@ -59,8 +59,8 @@ func answerOf(m *nats.Msg, reply any) error {
 // writes may lack keys: then the trial would lose tags, and its operator would have to create them again.
 func (c *cluster) backUp(bucket string) *backup {
 	for _, w := range c.workers {
-		c.must(w.signal(syscall.SIGSTOP))
-		defer func() { c.must(w.signal(syscall.SIGCONT)) }()
+		c.must(w.Signal(syscall.SIGSTOP))
+		defer func() { c.must(w.Signal(syscall.SIGCONT)) }()
 	}
 	time.Sleep(50 * time.Millisecond) // for writes under way to arrive
 	nc := c.conn()
@@ -168,9 +168,9 @@ func (c *cluster) purge(bucket string) error {
 // copyStore copies the store of a server on disk, while the server stands still.
 func (c *cluster) copyStore(v *server) (dir string) {
 	dir = c.path(v.name + ".copy")
-	c.must(v.signal(syscall.SIGSTOP))
+	c.must(v.Signal(syscall.SIGSTOP))
 	c.must(os.CopyFS(dir, os.DirFS(v.data)))
-	c.must(v.signal(syscall.SIGCONT))
+	c.must(v.Signal(syscall.SIGCONT))
 	return dir
 }
 

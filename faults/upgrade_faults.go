@@ -67,7 +67,7 @@ func upgradeStage(t *trial, p *pipeline) {
 	p.progress()
 	t.upgrade(func(path string) {
 		t.logf("the stage is replaced, too")
-		t.must(s.stop(syscall.SIGTERM, stopWithin))
+		t.must(s.Stop(syscall.SIGTERM, stopWithin))
 		s.path = path
 		s.start()
 		p.progress()
@@ -84,8 +84,8 @@ func (t *trial) upgrade(replaced func(path string)) {
 	for _, version := range []struct{ name, path string }{{"new", t.bins.natsid}, {"old", t.bins.old}} {
 		for _, w := range t.workers {
 			t.logf("%s is replaced by the %s version", w.name, version.name)
-			t.must(w.stop(syscall.SIGTERM, stopWithin))
-			if code := w.cmd.ProcessState.ExitCode(); code != 0 {
+			t.must(w.Stop(syscall.SIGTERM, stopWithin))
+			if code := w.Cmd.ProcessState.ExitCode(); code != 0 {
 				t.violation("%s ended with exit code %d", w.name, code)
 			}
 			w.path = version.path

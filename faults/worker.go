@@ -12,11 +12,13 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/natsid/natsid/internal/testkit/process"
 )
 
 // A worker is a natsid over all its processes.
 type worker struct {
-	*process
+	*process.Process
 	c      *cluster
 	name   string
 	data   string // its directory; "" for none
@@ -54,7 +56,7 @@ func (c *cluster) addWorker(urls []string, flags ...string) *worker {
 		w.args = append(without(w.args, flags[i]), flags[i], flags[i+1])
 	}
 	c.workers = append(c.workers, w)
-	c.Cleanup(func() { w.kill() })
+	c.Cleanup(func() { w.Kill() })
 	return w
 }
 
@@ -73,9 +75,9 @@ func (w *worker) start() {
 	w.c.checkProcesses() // before the end of the last process is forgotten
 	env := []string{clockEnv + "=" + w.clock.path}
 	args := append([]string{"serve", "--data", w.data}, w.args...)
-	p, err := startProcess(w.c.path(w.name+".log"), w.name, env, w.path, args...)
+	p, err := process.Start(w.c.path(w.name+".log"), w.name, env, w.path, args...)
 	w.c.must(err)
-	w.process = p
+	w.Process = p
 }
 
 var readyRe = regexp.MustCompile(`^natsid is ready on .*, worker number (\d+), http://\S+/readyz`)
@@ -85,10 +87,10 @@ func (w *worker) waitReady() { w.waitReadyWithin(startWithin) }
 
 func (w *worker) waitReadyWithin(d time.Duration) {
 	w.c.waitFor(d, w.name+" is ready", func() bool {
-		if !w.running() {
-			w.c.Fatalf("%s has ended: %v", w.name, w.cmd.ProcessState)
+		if !w.Running() {
+			w.c.Fatalf("%s has ended: %v", w.name, w.Cmd.ProcessState)
 		}
-		m := readyRe.FindStringSubmatch(w.firstLine())
+		m := readyRe.FindStringSubmatch(w.FirstLine())
 		if m == nil {
 			return false
 		}
@@ -114,7 +116,7 @@ func (w *worker) restartWithout(number int) {
 
 // ready reports whether the worker serves both modes at this moment.
 func (w *worker) ready() bool {
-	if !w.running() {
+	if !w.Running() {
 		return false
 	}
 	c := http.Client{Timeout: time.Second}

@@ -87,7 +87,7 @@ func killWorker(t *trial) func() {
 	w := t.target()
 	number := w.number
 	t.logf("SIGKILL of %s, number %d", w.name, number)
-	w.kill()
+	w.Kill()
 	return func() {
 		w.restart()
 		if w.number != number {
@@ -100,7 +100,7 @@ func killWorkerAndData(t *trial) func() {
 	w := t.target()
 	number := w.number
 	t.logf("SIGKILL of %s, number %d, and its data directory is removed", w.name, number)
-	w.kill()
+	w.Kill()
 	t.must(os.RemoveAll(w.data))
 	return func() { w.restartWithout(number) }
 }
@@ -109,7 +109,7 @@ func killWorkerNoData(t *trial) func() {
 	w := t.target()
 	number := w.number
 	t.logf("SIGKILL of %s, number %d; it starts without --data", w.name, number)
-	w.kill()
+	w.Kill()
 	w.data = ""
 	return func() { w.restartWithout(number) }
 }
@@ -119,11 +119,11 @@ func oldData(t *trial) func() {
 	file := filepath.Join(w.data, "worker.json")
 	old, err := os.ReadFile(file)
 	t.must(err)
-	t.must(w.stop(syscall.SIGTERM, stopWithin))
+	t.must(w.Stop(syscall.SIGTERM, stopWithin))
 	w.restart()
 	number := w.number
 	t.logf("SIGKILL of %s, number %d, and its state file is that of the life before", w.name, number)
-	w.kill()
+	w.Kill()
 	t.must(os.WriteFile(file, old, 0o600))
 	return func() { w.restartWithout(number) }
 }
@@ -131,8 +131,8 @@ func oldData(t *trial) func() {
 func rollWorkers(t *trial) func() {
 	for _, w := range t.workers {
 		t.logf("SIGTERM of %s", w.name)
-		t.must(w.stop(syscall.SIGTERM, stopWithin))
-		if code := w.cmd.ProcessState.ExitCode(); code != 0 {
+		t.must(w.Stop(syscall.SIGTERM, stopWithin))
+		if code := w.Cmd.ProcessState.ExitCode(); code != 0 {
 			t.violation("%s ended with exit code %d", w.name, code)
 		}
 		w.restart()
@@ -143,10 +143,10 @@ func rollWorkers(t *trial) func() {
 func pauseWorker(t *trial) func() {
 	w := t.target()
 	t.logf("SIGSTOP of %s", w.name)
-	t.must(w.signal(syscall.SIGSTOP))
+	t.must(w.Signal(syscall.SIGSTOP))
 	return func() {
 		t.logf("SIGCONT of %s", w.name)
-		t.must(w.signal(syscall.SIGCONT))
+		t.must(w.Signal(syscall.SIGCONT))
 	}
 }
 
@@ -174,7 +174,7 @@ func pauseBeyondHorizon(t *trial) func() {
 		heal()
 		t.sleep(5 * time.Second) // until it has lost its number and found no free one
 		t.logf("SIGTERM of %s", others[0].name)
-		t.must(others[0].stop(syscall.SIGTERM, stopWithin))
+		t.must(others[0].Stop(syscall.SIGTERM, stopWithin))
 	}
 }
 
@@ -194,7 +194,7 @@ func copyDead(t *trial) func() {
 	w := t.target()
 	c := t.addWorker(t.urls())
 	t.logf("SIGKILL of %s; it and %s, on a copy of its data, start at once", w.name, c.name)
-	w.kill()
+	w.Kill()
 	c.copyData(w)
 	return func() {
 		c.start()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -21,7 +22,7 @@ type link struct {
 }
 
 // errNotConnected is returned for a call before the first connect.
-var errNotConnected = errors.New("not connected")
+var errNotConnected = fmt.Errorf("%w: connect first", client.ErrClosed)
 
 func (a *adapter) connect(raw json.RawMessage) (any, error) {
 	var p struct {

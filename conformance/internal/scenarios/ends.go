@@ -1,0 +1,132 @@
+package scenarios
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/natsid/natsid/conformance/internal/rig"
+	"github.com/natsid/natsid/subjects"
+)
+
+var (
+	onTheEnd = []Scenario{
+		{"close", endLaw, "a closed client ends its calls, gives out what it holds, and leaves the connection open", false, playClose},
+		{"disconnect", endLaw, "on a closed connection calls end, also those under way", true, playDisconnect},
+		{"drain", endLaw, "on a connection that drains calls end, also those under way", false, playDrain},
+	}
+	onCounts = []Scenario{
+		{"statistics", countsLaw, "counts and the observer show each request, copy, retry and failure", false, playStats},
+	}
+)
+
+// underWay begins calls of each kind that get no answer.
+func (s *Stage) underWay() (calls []pending) {
+	before := len(s.Desk.Seen())
+	s.Desk.Say(rig.Silence)
+	calls = []pending{
+		s.beginNext(order, long), s.beginN(order, 5, long), s.beginNext(prefetch(tag("held"), 5, time.Minute), long),
+	}
+	s.arrived(before + 3)
+	return calls
+}
+
+// ended ends the scenario unless all calls end as closed ones long before their time is up.
+func (s *Stage) ended(calls []pending) {
+	for _, c := range calls {
+		o := c.end()
+		s.want(o.kind == "Closed", "%v, want Closed", o)
+		s.want(o.took() < long/2, "a call ended only after %v", o.took())
+	}
+	for _, o := range []outcome{s.next(order, long), s.nextN(order, 5, long), s.next(tag("new"), long)} {
+		s.want(o.kind == "Closed", "a later call: %v, want Closed", o)
+	}
+}
+
+func playClose(s *Stage) {
+	s.connect(nil)
+	const n = 10
+	held := prefetch(order, n, time.Minute)
+	ids := []int64{s.mustNext(held)}
+	s.until("the range that follows is held", func() bool {
+		return s.stats(held).Held%n == n-1
+	})
+	calls := s.underWay()
+	holds := int(s.stats(held).Held)
+	s.call("close", object{})
+	s.ended(calls)
+	for range holds {
+		o := s.next(held, long)
+		s.want(o.failure == nil, "%v, though the closed client holds IDs", o)
+		ids = append(ids, o.id())
+	}
+	s.distinct(ids...)
+	o := s.next(held, long)
+	s.want(o.kind == "Closed", "%v, want Closed once no ID is held", o)
+}
+
+func playDisconnect(s *Stage) {
+	s.connect(nil)
+	s.mustNext(order)
+	var calls []pending
+	if s.isFull() {
+		calls = s.underWay()
+	}
+	s.call("disconnect", object{})
+	s.ended(calls)
+	s.Desk.Say(rig.Issue)
+	s.connect(nil)
+	s.mustNext(order)
+}
+
+func playDrain(s *Stage) {
+	s.connect(nil)
+	calls := s.underWay()
+	s.call("disconnect", object{"drain": true})
+	s.ended(calls)
+}
+
+func playStats(s *Stage) {
+	s.connect(nil)
+	for range 5 {
+		s.nextN(order, 10, long)
+	}
+	policies := []rig.Policy{
+		func(r *rig.Request) { r.Refuse(subjects.Unavailable, "away") }, rig.Silence,
+		func(r *rig.Request) { r.Refuse(subjects.NotFound, "no such tag") },
+	}
+	for _, p := range policies {
+		before := len(s.Desk.Seen())
+		s.Desk.Say(func(r *rig.Request) {
+			if r.Number == before+1 {
+				p(r)
+			} else {
+				r.Issue()
+			}
+		})
+		s.nextN(order, 1, long)
+	}
+	c := s.stats(order)
+	// A busy machine may cause more hedges.
+	s.want(c.IDs == 52 && c.Requests == 8 && c.Retries == 1 && c.Hedges >= 1 && c.Failures == 1 && c.Held == 0,
+		"the counts are %+v, want 52 IDs, 8 requests, 1 retry, 1 hedge, 1 failure, and none held", c)
+	s.judgeObserved()
+}
+
+// judgeObserved checks what the observer saw of playStats.
+func (s *Stage) judgeObserved() {
+	var seen struct {
+		Requests []struct {
+			Subject     string
+			IDs, Copies int
+			Kind        string
+		}
+	}
+	s.check(json.Unmarshal(s.call("observed", object{}).raw, &seen))
+	s.want(len(seen.Requests) == 8, "the observer was called %d times, want 8: %+v", len(seen.Requests), seen.Requests)
+	for i, r := range seen.Requests {
+		s.want(r.Subject == s.here("id.segment.order"), "the observer saw the subject %s", r.Subject)
+		s.want(r.IDs == 10 && i < 5 || r.IDs == 1 && i >= 5, "the observer saw %+v as request %d", r, i+1)
+		s.want(r.Copies >= 1 && (r.Copies >= 2 || i != 5 && i != 6), "the observer saw %d copies of request %d", r.Copies, i+1)
+		s.want((r.Kind == "UnknownTag") == (i == 7), "the observer saw the kind %q of request %d", r.Kind, i+1)
+	}
+}

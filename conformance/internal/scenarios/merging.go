@@ -1,0 +1,162 @@
+package scenarios
+
+import (
+	"slices"
+	"time"
+
+	"github.com/natsid/natsid/conformance/internal/rig"
+	"github.com/natsid/natsid/subjects"
+)
+
+var onMerging = []Scenario{
+	{"merging", mergingLaw, "calls that wait at the same time share requests", false, playMerging},
+	{"merging-fresh", mergingLaw, "no call gets an ID of a request that was sent before the call began", false, playFresh},
+	{"merging-apart", mergingLaw, "calls of other handles, and of nextN, share nothing", false, playApart},
+	{"merging-alone", mergingLaw, "a call alone leaves at once: no timer gathers calls", false, playAlone},
+	{"merging-parallel", mergingLaw, "a request that hangs does not stall other calls", false, playParallel},
+	{"merging-limit", mergingLaw, "a worker's limit splits a shared request, and is remembered", false, playLimit},
+	{"busy", mergingLaw, "where five full requests wait, further calls fail at once, and nothing is sent", false, playBusy},
+}
+
+// after returns a policy that issues late.
+func after(d time.Duration) rig.Policy {
+	return func(r *rig.Request) { time.AfterFunc(d, r.Issue) }
+}
+
+func playMerging(s *Stage) {
+	s.connect(nil)
+	s.Desk.Say(after(20 * time.Millisecond))
+	o := s.beginBurst(order, 1000, long).end()
+	s.want(len(o.ids) == 1000, "%v", o)
+	s.distinct(o.ids...)
+	n := len(s.Desk.Seen())
+	s.want(n <= 100, "1,000 calls at once needed %d requests, want 100 at most", n)
+}
+
+func playFresh(s *Stage) {
+	s.connect(nil)
+	s.Desk.Say(after(30 * time.Millisecond))
+	var calls []pending
+	for range 300 {
+		calls = append(calls, s.beginNext(order, long))
+		time.Sleep(time.Millisecond)
+	}
+	var ids []int64
+	for _, c := range calls {
+		o := c.end()
+		s.want(o.failure == nil, "%v", o)
+		s.distinct(o.id())
+		from := s.Desk.Origin(o.id())
+		s.want(!from.At.Before(o.began), "ID %d is from %v, which had arrived %v before the call began",
+			o.id(), from, o.began.Sub(from.At))
+		ids = append(ids, o.id())
+	}
+	s.distinct(ids...)
+}
+
+func playApart(s *Stage) {
+	s.connect(nil)
+	s.Desk.Say(after(20 * time.Millisecond))
+	targets := []struct {
+		target object
+		kind   string
+	}{
+		{order, "segment.order"}, {tag("other"), "segment.other"}, {snowflake, "snowflake"},
+		{with(snowflake, "business", 3), "snowflake.3"}, {with(tag("few"), "maxBatch", 5), "segment.few"},
+	}
+	var calls []pending
+	for _, t := range targets {
+		calls = append(calls, s.beginBurst(t.target, 25, long))
+	}
+	runs := s.nextN(order, 777, long)
+	for i, c := range calls {
+		o := c.end()
+		s.want(len(o.ids) == 25, "%v", o)
+		s.distinct(o.ids...)
+		for _, id := range o.ids {
+			from := s.Desk.Origin(id)
+			s.want(from.Kind() == targets[i].kind, "a call for %s got ID %d, of %v", targets[i].kind, id, from)
+		}
+	}
+	s.want(len(runs.runs) == 1 && s.Desk.Origin(runs.runs[0][0]).N == 777, "%v, want the run of a request of its own", runs)
+	for _, r := range s.Desk.Seen() {
+		s.want(r.Kind() != "segment.few" || r.N <= 5, "%v, for a handle whose requests are for 5 calls at most", r)
+	}
+}
+
+// A timer of a few milliseconds would show in the median, however busy the machine is.
+func playAlone(s *Stage) {
+	s.connect(nil)
+	var alone, own []time.Duration
+	for range 60 {
+		alone = append(alone, s.next(order, long).took())
+		own = append(own, s.nextN(order, 1, long).took())
+	}
+	slices.Sort(alone)
+	slices.Sort(own)
+	a, b := alone[len(alone)/2], own[len(own)/2]
+	s.want(a <= 2*b+4*time.Millisecond, "a call alone takes %v, a request of its own %v: it waits for others", a, b)
+}
+
+// A client that can do it does it in one of a few attempts, also on a busy machine; one that cannot never does.
+func playParallel(s *Stage) {
+	s.connect(nil)
+	for range 5 {
+		before := len(s.Desk.Seen())
+		s.Desk.Say(func(r *rig.Request) {
+			switch r.Number - before {
+			case 1: // it hangs
+			case 2:
+				r.Issue()
+			default:
+				time.AfterFunc(500*time.Millisecond, r.Issue)
+			}
+		})
+		hangs := s.beginNext(order, long)
+		s.arrived(before + 1)
+		o := s.next(order, long)
+		s.want(o.failure == nil, "%v", o)
+		first := !hangs.done()
+		s.want(hangs.end().failure == nil, "the call of the request that hangs failed")
+		if first {
+			return
+		}
+	}
+	s.fail("a call waits until an earlier call has its ID")
+}
+
+func playLimit(s *Stage) {
+	s.connect(nil)
+	const most = 10
+	s.Desk.Say(func(r *rig.Request) {
+		time.AfterFunc(10*time.Millisecond, func() {
+			if r.N > most {
+				r.Refuse(subjects.BadRequest, "too many at once", subjects.HeaderMaxBatch, "10")
+			} else {
+				r.Issue()
+			}
+		})
+	})
+	for attempt := range 2 {
+		before := len(s.Desk.Seen())
+		o := s.beginBurst(order, 100, long).end()
+		s.want(len(o.ids) == 100, "%v", o)
+		s.distinct(o.ids...)
+		for _, r := range s.Desk.Seen()[before:] {
+			s.want(attempt == 0 || r.N <= most, "%v, though the worker's limit of %d is known", r, most)
+		}
+	}
+}
+
+func playBusy(s *Stage) {
+	s.connect(nil)
+	s.Desk.Say(rig.Silence)
+	const most, waiting = 10, 5 * 10
+	o := s.beginBurst(with(order, "maxBatch", most), 200, time.Second).end()
+	busy, waited := o.kinds["Busy"], o.kinds["Deadline"]
+	s.want(busy+waited == 200 && waited <= waiting && waited >= waiting-most,
+		"%v: want %d calls to wait, and Busy for all others", o, waiting)
+	for _, r := range s.Desk.Seen() {
+		s.want(r.N <= most, "%v: want %d at most", r, most)
+	}
+}

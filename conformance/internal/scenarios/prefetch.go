@@ -1,0 +1,84 @@
+package scenarios
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/natsid/natsid/conformance/internal/rig"
+	"github.com/natsid/natsid/subjects"
+)
+
+var onPrefetch = []Scenario{
+	{"prefetch", prefetchLaw, "calls get IDs from memory, also while nobody answers, and the next range is asked for in time",
+		false, playPrefetch},
+	{"prefetch-age", prefetchLaw, "no ID is given out that is older than its age, from before its request was sent", false, playAge},
+	{"prefetch-strict", prefetchLaw, "IDs of a strict tag are not held, and rise", false, playStrict},
+}
+
+func playPrefetch(s *Stage) {
+	s.connect(nil)
+	const n = 200
+	s.Desk.Say(func(r *rig.Request) {
+		if r.Number == 1 {
+			r.Issue()
+		}
+	})
+	target := prefetch(order, n, time.Minute)
+	var ids []int64
+	for range n {
+		o := s.next(target, 2*time.Second)
+		s.want(o.failure == nil, "%v, after %d of %d held IDs", o, len(ids), n)
+		s.want(s.Desk.Origin(o.id()).Number == 1, "ID %d is of %v, want it from memory", o.id(), s.Desk.Origin(o.id()))
+		ids = append(ids, o.id())
+		s.want(len(ids) > 1 || s.stats(target).Held == n-1, "%d IDs are held, want %d", s.stats(target).Held, n-1)
+	}
+	s.distinct(ids...)
+	second := s.arrived(2)
+	s.want(second.N == n, "%v, want a range of %d", second, n)
+	s.want(second.Header.Get(subjects.HeaderPrefetch) != "", "%v lacks the header %s", second, subjects.HeaderPrefetch)
+	s.Desk.Say(rig.Issue)
+	second.Issue()
+	ids = append(ids, s.mustNext(target))
+	s.distinct(ids...)
+}
+
+func playAge(s *Stage) {
+	s.connect(nil)
+	const age, late = 400 * time.Millisecond, 150 * time.Millisecond
+	s.Desk.Say(after(late))
+	target := prefetch(order, 10_000, age)
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
+		o := s.next(target, long)
+		s.want(o.failure == nil, "%v", o)
+		old := o.began.Sub(s.Desk.Origin(o.id()).At)
+		s.want(old <= age, "ID %d was given out %v after its request had arrived, want %v at most", o.id(), old, age)
+	}
+}
+
+func playStrict(s *Stage) {
+	s.connect(object{"namespace": s.Natsid})
+	name := "strict." + s.NS
+	s.create(subjects.TagCreate{Tag: name, Order: subjects.OrderStrict})
+	last := int64(0)
+	for range 20 {
+		id := s.mustNext(tag(name))
+		s.want(id > last, "ID %d came after ID %d", id, last)
+		last = id
+	}
+	o := s.next(prefetch(tag(name), 10, time.Second), long)
+	s.want(o.kind == "BadRequest", "%v, want BadRequest", o)
+}
+
+// create creates a tag of the real natsid.
+func (s *Stage) create(t subjects.TagCreate) {
+	nc, err := rig.Connect(s.NATS)
+	s.check(err)
+	defer nc.Close()
+	body, err := json.Marshal(t)
+	s.check(err)
+	m, err := nc.Request(subjects.Namespace(s.Natsid).TagCreate(), body, slack)
+	s.check(err)
+	if e := subjects.ParseError(m.Header); e != nil {
+		s.fail("the tag %s cannot be created: %v", t.Tag, e)
+	}
+}

@@ -1,0 +1,155 @@
+package scenarios
+
+import (
+	"time"
+
+	"github.com/natsid/natsid/conformance/internal/rig"
+	"github.com/natsid/natsid/internal/testkit/natsproxy"
+	"github.com/natsid/natsid/subjects"
+)
+
+var onRetries = []Scenario{
+	{"retry", retryLaw, "after a 503 another worker is asked at once", false, playRetry},
+	{"back-off", retryLaw, "while all refuse, pauses grow up to half a second", false, playBackOff},
+	{"throttled", retryLaw, "after a 429 the handle sends nothing for as long as it says", false, playThrottled},
+	{"never-again", retryLaw, "after 400, 404 and 500 nothing is asked again", true, playNever},
+	{"no-responders", retryLaw, "without a worker the client asks until one serves or its time is up", true, playNobody},
+	{"fail-fast", retryLaw, "by choice a call ends at once where no worker serves", false, playFailFast},
+	{"lost-connection", retryLaw, "calls survive the loss of their connection", true, playLost},
+}
+
+func playRetry(s *Stage) {
+	s.connect(nil)
+	for i, begin := range []func() outcome{
+		func() outcome { return s.next(order, long) }, func() outcome { return s.nextN(order, 5, long) },
+	} {
+		before := len(s.Desk.Seen())
+		s.Desk.Say(func(r *rig.Request) {
+			if r.Number == before+1 {
+				r.Refuse(subjects.Unavailable, "JetStream is away")
+			} else {
+				r.Issue()
+			}
+		})
+		o := begin()
+		s.want(o.failure == nil, "%v, after one refusal", o)
+		s.want(o.took() < 3*time.Second, "one refusal cost %v", o.took())
+		retries := s.stats(order).Retries
+		s.want(retries == int64(i+1), "%d retries are counted, want %d", retries, i+1)
+	}
+}
+
+func playBackOff(s *Stage) {
+	s.connect(nil)
+	s.Desk.Say(func(r *rig.Request) { r.Refuse(subjects.Unavailable, "JetStream is away") })
+	const limit = 3 * time.Second
+	o := s.next(order, limit)
+	s.want(o.kind == "Deadline" && o.reason == "Unavailable", "%v, want Deadline after Unavailable", o)
+	// Pauses of 0, 10, 20, 40, 80 and 160 ms at least, and then 250 ms to 500 ms.
+	n, most := len(s.Desk.Seen()), 8+int(o.took()/(250*time.Millisecond))
+	s.want(n <= most, "%d copies were sent in %v, want %d at most", n, o.took(), most)
+	s.want(n >= 4, "%d copies were sent in %v, want 4 at least", n, o.took())
+}
+
+func playThrottled(s *Stage) {
+	s.connect(nil)
+	const pause = 1500 * time.Millisecond
+	s.Desk.Say(func(r *rig.Request) {
+		if r.Number == 1 {
+			r.Refuse(subjects.TooMany, "the rate is used up", subjects.HeaderRetryAfter, "1500")
+		} else {
+			r.Issue()
+		}
+	})
+	calls := []pending{s.beginNext(order, long)}
+	first := s.arrived(1)
+	time.Sleep(pause / 3) // the refusal has arrived by then
+	calls = append(calls, s.beginNext(order, long), s.beginN(order, 3, long))
+	for _, c := range calls {
+		o := c.end()
+		s.want(o.failure == nil, "%v", o)
+	}
+	for _, r := range s.Desk.Seen()[1:] {
+		waited := r.At.Sub(first.At)
+		s.want(waited >= pause-early, "%v arrived %v after a refusal that demands %v", r, waited, pause)
+	}
+}
+
+func playNever(s *Stage) {
+	s.connect(nil)
+	for _, c := range []struct {
+		code subjects.Code
+		kind string
+	}{{subjects.BadRequest, "BadRequest"}, {subjects.NotFound, "UnknownTag"}, {subjects.Internal, "Refused"}} {
+		s.Desk.Say(func(r *rig.Request) { r.Refuse(c.code, "because") })
+		before := len(s.Desk.Seen())
+		for _, o := range []outcome{s.next(order, long), s.nextN(order, 5, long)} {
+			s.want(o.kind == c.kind, "%v, want %s", o, c.kind)
+		}
+		sent := s.quiet() - before
+		s.want(sent == 2, "%d requests for two calls that were refused with %v", sent, c.code)
+	}
+}
+
+func playNobody(s *Stage) {
+	s.connect(nil)
+	s.check(s.Desk.Close())
+	if !s.isFull() {
+		o := s.next(order, long)
+		s.want(o.kind == "NotServed", "%v, want NotServed", o)
+		s.want(o.took() < long/2, "it took %v to find that nobody serves", o.took())
+		return
+	}
+	call := s.beginNext(order, long)
+	o := s.next(order, 500*time.Millisecond)
+	s.want(o.kind == "Deadline" && o.reason == "NotServed", "%v, want Deadline after NotServed", o)
+	s.want(!call.done(), "a call ended since nobody serves for a moment")
+	s.check(s.Desk.Open())
+	o = call.end()
+	s.want(o.failure == nil, "%v, though a worker serves again", o)
+}
+
+func playFailFast(s *Stage) {
+	s.connect(object{"failFast": true})
+	s.check(s.Desk.Close())
+	for _, o := range []outcome{s.next(order, long), s.nextN(order, 5, long)} {
+		s.want(o.kind == "NotServed", "%v, want NotServed", o)
+		s.want(o.took() < long/2, "it took %v to find that nobody serves", o.took())
+	}
+	s.check(s.Desk.Open())
+	s.mustNext(order)
+}
+
+func playLost(s *Stage) {
+	proxy, err := natsproxy.Start(s.NATS)
+	s.check(err)
+	defer proxy.Close()
+	s.connect(object{"servers": []string{proxy.URL()}})
+	s.mustNext(order)
+	s.Desk.Say(rig.Silence)
+	var calls []pending
+	if s.isFull() {
+		calls = append(calls, s.beginNext(order, long), s.beginN(order, 20_000, long))
+		s.arrived(3)
+	}
+	proxy.Refuse(true)
+	proxy.Cut()
+	if s.isFull() {
+		time.Sleep(100 * time.Millisecond)
+		calls = append(calls, s.beginNext(order, long), s.beginN(order, 5, long))
+	}
+	time.Sleep(300 * time.Millisecond)
+	s.Desk.Say(rig.Issue)
+	proxy.Refuse(false)
+	for _, c := range calls {
+		o := c.end()
+		s.want(o.failure == nil, "%v, after the connection was lost for 0.4 s", o)
+	}
+	for end := time.Now().Add(slack); ; {
+		o := s.next(order, time.Second)
+		if o.failure == nil {
+			return
+		}
+		s.want(time.Now().Before(end) && !s.isFull(), "%v, though the network is back", o)
+	}
+}
