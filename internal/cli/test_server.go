@@ -50,7 +50,7 @@ func (c *testServerCmd) Run(s *session) (err error) {
 	if err != nil {
 		return err
 	}
-	ctx, end := context.WithCancel(s.ctx)
+	ctx, end := signal.NotifyContext(s.ctx, syscall.SIGHUP) // of a terminal that is closed
 	defer end()
 	endWith(ctx, end)
 	dir, err := os.MkdirTemp("", "natsid-test-")
