@@ -3,6 +3,8 @@ package natsbus_test
 import (
 	"context"
 	"errors"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/internal/gather"
+	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/internal/registry/natsbus"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/subjects"
@@ -96,6 +99,53 @@ func TestAWorkerThatBeginsReachesThoseWhoAskThemselves(t *testing.T) {
 		if err != nil || heard != "a" {
 			t.Errorf("a worker that asks %q heard %q, %v; want the one that asks itself", registry, heard, err)
 		}
+	}
+}
+
+// A worker that has joined and is alone hears at once that there is no other registry. One who is not alone asks.
+func TestAWorkerThatIsAloneAsksNobody(t *testing.T) {
+	srv, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", StoreDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(srv.WaitForShutdown)
+	t.Cleanup(srv.Shutdown)
+	nc := natstest.Connect(t, srv.ClientURL())
+	_, own, _ := strings.Cut(nc.LocalAddr(), ":")
+	bus, looks := natsbus.New(nc, subjects.DefaultNamespace), 0
+	bus.Alone = func() bool {
+		looks++
+		return natsembed.Alone(srv, func(port int) bool { return strconv.Itoa(port) == own })
+	}
+	ask := func() (heard string, err error) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err = bus.Ask(ctx, "", nil, func(answer []byte) bool {
+			heard = string(answer)
+			return true
+		})
+		if ctx.Err() != nil {
+			t.Error("no answer, and no error, for a minute")
+		}
+		return heard, err
+	}
+	if _, err := ask(); !errors.Is(err, gather.ErrNobody) || looks > 0 {
+		t.Errorf("%v, and %d looks who is connected: one who has not joined must ask", err, looks)
+	}
+	if err := bus.Join("R1", func(context.Context, []byte) []byte { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ask(); !errors.Is(err, gather.ErrNobody) {
+		t.Errorf("alone: %v, want %v", err, gather.ErrNobody)
+	}
+	other := natstest.Connect(t, srv.ClientURL())
+	err = natsbus.New(other, subjects.DefaultNamespace).Join("R2",
+		func(context.Context, []byte) []byte { return []byte("R2") })
+	if err = errors.Join(err, other.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	if heard, err := ask(); heard != "R2" || err != nil {
+		t.Errorf("beside another registry: %q, %v", heard, err)
 	}
 }
 
