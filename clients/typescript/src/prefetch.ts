@@ -83,6 +83,7 @@ export class Stock implements Owner, Launcher {
     const call = new Call<bigint>(this.#target, this, options);
     this.#calls.push(call);
     this.#waiting++;
+    this.#ask();
     if (options?.timeout === undefined) this.#deadline.watch();
     return call.promise;
   }

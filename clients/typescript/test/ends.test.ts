@@ -1,0 +1,222 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once as event } from "node:events";
+import { createServer } from "node:net";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import type { NatsConnection } from "@nats-io/nats-core";
+import { connect as dial } from "@nats-io/transport-node";
+import { type Client, ErrCanceled, ErrClosed, ErrDeadlineExceeded, type Handle, natsid } from "natsid";
+import { start } from "natsid/testing";
+import { connect, Desk, failure, long, once, server, slack, sleep, until } from "./desk.ts";
+
+const calls: Record<string, (handle: Handle, options?: { signal?: AbortSignal; timeout?: number }) => Promise<unknown>> = {
+  next: (handle, options) => handle.next(options),
+  nextN: (handle, options) => handle.nextN(3, options),
+  prefetch: (handle, options) => handle.prefetch({ n: 10, maxAge: 1000 }).next(options),
+};
+
+test("a call ends with its signal, and never otherwise", async () => {
+  const desk = await Desk.open();
+  const order = (await desk.client()).segment("order");
+  desk.hold();
+  for (const [name, call] of Object.entries(calls)) {
+    const before = desk.asked.length;
+    const done = await failure(call(order, { signal: AbortSignal.abort() }));
+    assert.ok(done instanceof ErrCanceled && done.name === "AbortError", name);
+    await sleep(10);
+    assert.equal(desk.asked.length, before, `${name}: a request for a call that had ended`);
+
+    const stop = new AbortController();
+    const waits = call(order, { signal: stop.signal });
+    await until("a request", () => desk.asked.length > before);
+    const began = performance.now();
+    stop.abort(new Error("the user left"));
+    const error = await failure(waits);
+    assert.ok(error instanceof ErrCanceled, name);
+    assert.match(String(error.cause), /the user left/);
+    assert.ok(performance.now() - began < slack);
+
+    const late = await failure(call(order, { signal: AbortSignal.timeout(50) }));
+    assert.ok(late instanceof ErrDeadlineExceeded && late.name === "TimeoutError", name);
+  }
+});
+
+test("a call ends after its timeout, or that of its client", async () => {
+  const desk = await Desk.open();
+  desk.hold();
+  for (const [name, call] of Object.entries(calls)) {
+    for (const [client, own, want] of [[300, undefined, 300], [long, 150, 150]] as const) {
+      const order = (await desk.client({ timeout: client })).segment("order");
+      const began = performance.now();
+      const [error] = await Promise.all([
+        failure(call(order, own === undefined ? undefined : { timeout: own })),
+        sleep(100).then(() => failure(call(order, own === undefined ? undefined : { timeout: own }))),
+      ]);
+      const took = performance.now() - began;
+      assert.ok(error instanceof ErrDeadlineExceeded, name);
+      assert.match(error.message, /no answer on desk\d+\.segment\.order yet; ask again/);
+      assert.ok(took >= want + 95 && took < want + slack, `${name}: ${took} ms, want ${want}`);
+    }
+  }
+});
+
+test("a signal keeps no call that has ended", async () => {
+  const order = natsid(await connect()).segment("order");
+  const { signal } = new AbortController();
+  let listeners = 0;
+  const [add, remove] = [signal.addEventListener.bind(signal), signal.removeEventListener.bind(signal)];
+  signal.addEventListener = (...args: Parameters<typeof add>) => (listeners++, add(...args));
+  signal.removeEventListener = (...args: Parameters<typeof remove>) => (listeners--, remove(...args));
+  await Promise.all([order.next({ signal }), order.nextN(2, { signal }), order.next({ signal })]);
+  assert.equal(listeners, 0);
+});
+
+const ends: Record<string, (client: Client, nc: NatsConnection) => unknown> = {
+  "client closed": (client) => client.close(),
+  "connection closed": (_, nc) => nc.close(),
+  "connection draining": (_, nc) => nc.drain(),
+};
+
+test("when all is closed calls say so", async () => {
+  const desk = await Desk.open();
+  const scripts = {
+    "without an answer": () => true,
+    "in a long pause": (asked) => desk.refuse(asked, 429, { "Natsid-Retry-After-Ms": "60000" }),
+    "in short pauses": (asked) => desk.refuse(asked, 503),
+  } satisfies Record<string, Desk["script"]>;
+  for (const [name, end] of Object.entries(ends)) {
+    for (const [state, script] of Object.entries(scripts)) {
+      desk.script = script;
+      const nc = await connect();
+      const client = desk.clientOn(nc);
+      const order = client.segment("order");
+      const before = desk.asked.length;
+      const errors = Object.values(calls).flatMap((call) => [1, 2, 3].map(() => failure(call(order))));
+      await until("requests", () => desk.asked.length > before + 1);
+      const began = performance.now();
+      end(client, nc);
+      for (const error of await Promise.all(errors)) assert.ok(error instanceof ErrClosed, `${name}, ${state}: ${error}`);
+      assert.ok(performance.now() - began < slack);
+      for (const later of [order, client.segment("new"), client.snowflake(), order.prefetch({ n: 3, maxAge: 1000 })]) {
+        assert.ok((await failure(later.next())) instanceof ErrClosed, `${name}, ${state}: a later call`);
+      }
+      assert.ok((await failure(order.nextN(2))) instanceof ErrClosed);
+    }
+  }
+});
+
+test("held IDs are given out by a closed client", async () => {
+  const nc = await connect();
+  const client = natsid(nc);
+  const held = client.segment("closed").prefetch({ n: 100, maxAge: long });
+  const ids = [await held.next()];
+  await until("the next range", () => held.stats().held > 50);
+  client.close();
+  await nc.close();
+  while (held.stats().held > 0) ids.push(await held.next());
+  assert.ok(ids.length >= 100);
+  once(ids, ids.length);
+  assert.ok((await failure(held.next())) instanceof ErrClosed);
+  assert.equal(held.takeSync(), undefined);
+});
+
+/** Forwards a port of its own to a server, until its connections are cut. */
+async function proxy(to: number) {
+  const { connect } = await import("node:net");
+  const open = new Set<import("node:net").Socket>();
+  const listener = createServer((near) => {
+    const far = connect(to, "127.0.0.1");
+    for (const [socket, other] of [[near, far], [far, near]] as const) {
+      open.add(socket);
+      socket.on("data", (data) => other.write(data)).on("error", () => {}).on("close", () => {
+        open.delete(socket);
+        other.destroy();
+      });
+    }
+  });
+  listener.listen(0, "127.0.0.1");
+  await event(listener, "listening");
+  const { port } = listener.address() as { port: number };
+  return {
+    url: `127.0.0.1:${port}`,
+    cut: () => open.forEach((socket) => socket.destroy()),
+    refuse: () => new Promise((closed) => listener.close(closed)),
+    accept: () => new Promise<void>((opened) => listener.listen(port, "127.0.0.1", opened)),
+  };
+}
+
+test("a call goes on when its connection is lost", async () => {
+  const desk = await Desk.open();
+  const way = await proxy(Number(new URL(server.nats).port));
+  const nc = await connect({ servers: way.url, maxReconnectAttempts: -1, reconnectTimeWait: 20, reconnectJitter: 0 });
+  const ids = desk.clientOn(nc);
+  const order = ids.segment("order");
+  await order.next();
+  desk.hold();
+  const under = [order.next(), order.nextN(20_000)];
+  await until("requests", () => desk.held.length === 2);
+  const refused = way.refuse();
+  way.cut();
+  await sleep(100);
+  const lost = [order.next(), order.next(), order.nextN(5)];
+  desk.script = undefined; // those that are held are lost
+  await refused;
+  await way.accept();
+  const began = performance.now();
+  await Promise.all([...under, ...lost]);
+  assert.ok(performance.now() - began < slack);
+  const { hedges, retries } = order.stats();
+  assert.ok(hedges >= 2 && hedges + retries <= 4, `${hedges} and ${retries} copies`);
+  void way.refuse();
+  await nc.close();
+});
+
+test("replies arrive at the connection's own prefix of inboxes", async () => {
+  const nc = await connect({ inboxPrefix: "_INBOX_shop.a" });
+  const desk = await Desk.open();
+  let reply = "";
+  desk.script = ({ msg }) => {
+    reply = msg.reply!;
+    return false;
+  };
+  await desk.clientOn(nc).segment("order").next();
+  assert.match(reply, /^_INBOX_shop\.a\./);
+});
+
+test("a process that holds IDs ends when its connection is closed", async () => {
+  const program = `
+    import { connect } from "@nats-io/transport-node";
+    import { natsid } from "natsid";
+    const nc = await connect({ servers: process.argv.at(-1) });
+    const held = natsid(nc).segment("ends").prefetch({ n: 1000, maxAge: 3_600_000 });
+    console.log(await held.next());
+    await nc.close();`;
+  const cwd = fileURLToPath(new URL("..", import.meta.url));
+  const args = process.versions["bun"] ? ["-e"] : process.versions["deno"] ? ["eval"] : ["--input-type=module", "-e"];
+  const child = spawn(process.execPath, [...args, program, server.nats], { cwd, stdio: ["ignore", "inherit", "inherit"] });
+  const began = performance.now();
+  const timer = setTimeout(() => child.kill(), 20_000);
+  const [code] = await event(child, "exit");
+  clearTimeout(timer);
+  assert.equal(code, 0, `it ended after ${performance.now() - began} ms`);
+});
+
+test("a test server ends when it is stopped, and says why it cannot start", async () => {
+  const other = await start({ layout: "js53", namespace: "shop" });
+  const nc = await dial({ servers: other.nats });
+  const flake = await natsid(nc, { namespace: "shop" }).snowflake().nextNumber();
+  assert.ok(Number.isSafeInteger(flake));
+  await assert.rejects(other.order("repeat"), /natsid gives no ID twice/);
+  const health = await fetch(`${other.http}/healthz`);
+  assert.equal(health.status, 200);
+  await nc.close();
+  await other.stop();
+  await other.stop();
+  await assert.rejects(fetch(`${other.http}/healthz`));
+  await assert.rejects(start({ layout: "none" }), /ended with/);
+  const before = process.env["NATSID_BIN"];
+  process.env["NATSID_BIN"] = "/no/such/program";
+  await assert.rejects(start(), /there is no program \/no\/such\/program: install natsid/);
+  process.env["NATSID_BIN"] = before;
+});

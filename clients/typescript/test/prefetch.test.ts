@@ -1,0 +1,199 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ErrBadRequest, ErrDeadlineExceeded, ErrUnknownTag, natsid, type PrefetchHandle } from "natsid";
+import { connect, Desk, failure, long, once, sleep, until } from "./desk.ts";
+
+async function draw(held: PrefetchHandle, calls: number): Promise<bigint[]> {
+  const ids: bigint[] = [];
+  for (let i = 0; i < calls; i++) ids.push(await held.next());
+  return ids;
+}
+
+test("the next range is there before the one in use is used up", async () => {
+  const desk = await Desk.open();
+  const held = (await desk.client()).segment("order").prefetch({ n: 1000, maxAge: long });
+  const ids = await draw(held, 400);
+  assert.equal(desk.asked.length, 1, "400 IDs of 1000");
+  ids.push(...(await draw(held, 200)));
+  await until("the next range is there", () => held.stats().held === 400 + 1000);
+  desk.hold(); // while natsid is away, calls get what is held
+  ids.push(...(await draw(held, 1400)));
+  once(ids, 2000);
+  assert.ok((await failure(held.next({ timeout: 10 }))) instanceof ErrDeadlineExceeded);
+  desk.issueHeld();
+});
+
+test("IDs are taken at once while some are held", async () => {
+  const desk = await Desk.open();
+  const held = (await desk.client()).segment("order").prefetch({ n: 100, maxAge: long });
+  assert.equal(held.takeSync(), undefined);
+  await until("a range is there", () => held.stats().held === 100);
+  const ids: bigint[] = [];
+  for (let id = held.takeSync(); id !== undefined; id = held.takeSync()) ids.push(id);
+  assert.deepEqual(ids, Array.from({ length: 100 }, (_, i) => BigInt(i + 1)));
+  await until("the next range is there", () => held.stats().held === 100);
+  assert.equal(held.takeSync(), 101n);
+});
+
+test("a reply of many runs is given out in its order", async () => {
+  const desk = await Desk.open();
+  const held = (await desk.client()).segment("order").prefetch({ n: 200, maxAge: long });
+  desk.script = ({ msg }, number) => {
+    const from = number * 1000;
+    return msg.respond(`${from + 500}-${from + 564}\n${from}\n${from + 100}-${from + 199}\n${from + 300}-${from + 333}`);
+  };
+  const want = [...range(1500, 1564), 1000n, ...range(1100, 1199), ...range(1300, 1333), 2500n];
+  assert.deepEqual(await draw(held, 201), want);
+});
+
+function range(first: number, last: number): bigint[] {
+  return Array.from({ length: last - first + 1 }, (_, i) => BigInt(first + i));
+}
+
+test("calls that wait for a range get its IDs in the order in which they began", async () => {
+  const desk = await Desk.open();
+  const held = (await desk.client()).segment("order").prefetch({ n: 10, maxAge: long });
+  const ids = await Promise.all(Array.from({ length: 95 }, () => held.next()));
+  assert.deepEqual(ids, range(1, 95));
+  assert.ok(desk.asked.every(({ n }) => n === 10));
+});
+
+test("each range is requested once", async () => {
+  const desk = await Desk.open();
+  const maxAge = 400;
+  const held = (await desk.client()).segment("order").prefetch({ n: 64, maxAge });
+  const began = performance.now();
+  let ranges = 0;
+  for (; performance.now() - began < 2 * maxAge; ranges++) {
+    await draw(held, 64);
+    await sleep(5);
+  }
+  // What is too old is discarded, and requested again.
+  const most = ranges + 3 + (2 * (performance.now() - began)) / (maxAge / 2);
+  assert.ok(desk.asked.length <= most, `${desk.asked.length} requests for ${ranges} ranges`);
+});
+
+test("no ID is older than it may be, counted from before it was requested", async () => {
+  const desk = await Desk.open();
+  const maxAge = 300;
+  const held = (await desk.client()).segment("order").prefetch({ n: 1, maxAge });
+  const received = new Map<bigint, number>();
+  desk.script = (asked) => { // it takes most of the age to answer
+    received.set(desk.last + 1n, performance.now());
+    setTimeout(() => desk.issue(asked), 200);
+    desk.last++;
+    return true;
+  };
+  desk.issue = ({ msg }) => void msg.respond(String([...received.keys()].at(-1)));
+  for (let i = 0; i < 2; i++) {
+    await held.next();
+    await sleep(maxAge);
+    const began = performance.now();
+    const id = await held.next();
+    assert.ok(began - received.get(id)! <= maxAge, `ID ${id} was requested ${began - received.get(id)!} ms before the call`);
+  }
+});
+
+test("what is too old is discarded, also where nobody asks", async () => {
+  const desk = await Desk.open();
+  const held = (await desk.client()).segment("order").prefetch({ n: 1000, maxAge: 50 });
+  await held.next();
+  await until("all is too old", () => held.stats().held === 0);
+  const last = desk.last;
+  assert.ok((await held.next()) > last);
+});
+
+test("in a loop that never waits no ID becomes too old", async () => {
+  const desk = await Desk.open();
+  const maxAge = 100;
+  const held = (await desk.client()).segment("order").prefetch({ n: 100_000, maxAge });
+  await held.next();
+  const began = performance.now();
+  let given = 0;
+  while (held.takeSync() !== undefined) {
+    given++;
+    for (const end = performance.now() + 0.05; performance.now() < end; );
+    assert.ok(performance.now() - began < maxAge + 50, `${given} IDs in ${performance.now() - began} ms`);
+  }
+  assert.ok(given > 64);
+});
+
+test("what is held becomes too old while the machine is suspended", async (t) => {
+  const desk = await Desk.open();
+  const hour = 3_600_000;
+  const ids = await desk.client();
+  const [held, idle] = [1, 2].map(() => ids.segment("order").prefetch({ n: 1000, maxAge: hour })) as [
+    PrefetchHandle, PrefetchHandle,
+  ];
+  const first = await held.next();
+  await idle.next();
+  const real = Date.now;
+  t.after(() => (Date.now = real));
+  let suspended = 59 * 60_000; // the monotonic clock stands still
+  Date.now = () => real() + suspended;
+  assert.equal((await draw(held, 100)).at(-1), first + 100n);
+  suspended = hour;
+  const ids64 = await draw(held, 64);
+  assert.ok(ids64.at(-1)! > 2000n, `ID ${ids64.at(-1)} was held for an hour`);
+  await until("what nobody asks for is discarded, too", () => idle.stats().held === 0);
+});
+
+test("a range that nobody uses is not followed", async () => {
+  const desk = await Desk.open();
+  const held = (await desk.client()).segment("order").prefetch({ n: 1000, maxAge: 50 });
+  await held.next();
+  await sleep(400);
+  assert.ok(desk.asked.length <= 3, `${desk.asked.length} requests after one call`);
+});
+
+test("a range in use is followed before it is too old", async () => {
+  const desk = await Desk.open();
+  const maxAge = 400;
+  const held = (await desk.client()).segment("order").prefetch({ n: 100_000, maxAge });
+  await held.next();
+  const first = desk.asked[0]!.at;
+  await until("the next range", () => desk.asked.length === 2);
+  const after = desk.asked[1]!.at - first;
+  assert.ok(after >= maxAge * 0.7 && after <= maxAge + 50, `it is requested after ${after} ms`);
+});
+
+test("a refusal of a range is what its calls get, and they are not repeated", async () => {
+  const desk = await Desk.open();
+  for (const [code, kind] of [[404, ErrUnknownTag], [400, ErrBadRequest]] as const) {
+    const held = (await desk.client()).segment("order").prefetch({ n: 10, maxAge: long });
+    desk.script = (asked) => desk.refuse(asked, code);
+    const before = desk.asked.length;
+    const errors = await Promise.all([1, 2, 3].map(() => failure(held.next())));
+    assert.ok(errors.every((error) => error instanceof kind));
+    assert.equal(desk.asked.length, before + 1);
+    for (let i = 0; i < 1000; i++) assert.equal(held.takeSync(), undefined);
+    assert.equal(desk.asked.length, before + 1, "calls that wait for nothing ask at once again");
+    desk.script = undefined;
+    await held.next();
+  }
+});
+
+test("a call that no range reaches in time ends", async () => {
+  const desk = await Desk.open();
+  const held = (await desk.client({ timeout: 200 })).segment("order").prefetch({ n: 10, maxAge: 5 });
+  desk.script = (asked) => {
+    setTimeout(() => desk.issue(asked), 10); // what comes is too old already
+    return true;
+  };
+  assert.ok((await failure(held.next())) instanceof ErrDeadlineExceeded);
+});
+
+test("held IDs of natsid are given once, also beside other calls", async () => {
+  const order = natsid(await connect()).segment("held");
+  const held = order.prefetch({ n: 50, maxAge: 20 });
+  const all = await Promise.all(Array.from({ length: 8 }, async (_, i) => {
+    const ids: bigint[] = [];
+    for (let k = 0; k < 300; k++) {
+      ids.push(i === 0 ? await order.next() : await held.next());
+      const id = i === 1 ? held.takeSync() : undefined;
+      if (id !== undefined) ids.push(id);
+    }
+    return ids;
+  }));
+  once(all.flat(), all.flat().length);
+});

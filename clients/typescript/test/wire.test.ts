@@ -1,0 +1,251 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+import { headers } from "@nats-io/nats-core";
+import {
+  decode, ErrBadRequest, ErrNotNatsid, ErrThrottled, ErrUnavailable, ErrUnknownTag, is, natsid, NatsidError, parseID,
+} from "natsid";
+import { connect, Desk, failure, once, server } from "./desk.ts";
+
+// deno-lint-ignore no-explicit-any
+type Case = Record<string, any>;
+
+/** Returns the cases that Go's package client has made. */
+function vectors(name: string): Case[] {
+  const file = new URL(`../../../conformance/vectors/${name}.json`, import.meta.url);
+  return JSON.parse(readFileSync(file, "utf8")).cases;
+}
+
+test("natsid gives IDs of tags and snowflakes as bigints", async () => {
+  const nc = await connect();
+  const ids = natsid(nc);
+  const order = ids.segment("order");
+  const all = [await order.next(), ...(await order.nextN(5)), await order.next()];
+  assert.deepEqual(all, [1n, 2n, 3n, 4n, 5n, 6n, 7n]);
+  const flake = await ids.snowflake().next();
+  const { time, sequence } = decode(flake);
+  assert.ok(Math.abs(time.getTime() - Date.now()) < 60_000, `${time}`);
+  assert.equal(typeof sequence, "bigint");
+  const some = await order.nextN(2500);
+  assert.equal(some.length, 2500);
+  once([...some], 2500);
+});
+
+test("without options a handle is shared, with options it is one's own", async () => {
+  const ids = natsid(await connect());
+  assert.equal(ids.segment("order"), ids.segment("order"));
+  assert.equal(ids.snowflake(), ids.snowflake({}));
+  assert.equal(ids.snowflake({ business: 3 }), ids.snowflake({ business: 3n }));
+  assert.notEqual(ids.snowflake({ business: 3 }), ids.snowflake());
+  assert.notEqual(ids.segment("order", { maxBatch: 5 }), ids.segment("order", { maxBatch: 5 }));
+});
+
+test("a request has the subject, body and headers of the wire", async () => {
+  const desk = await Desk.open();
+  const ids = await desk.client({ caller: "shop" });
+  const heard: string[] = [];
+  desk.script = ({ msg }) => {
+    const { subject, headers } = msg;
+    heard.push(
+      [subject.replace(desk.namespace, "id"), msg.string(), headers?.get("Natsid-Caller"), headers?.get("Natsid-Prefetch")]
+        .join("|"),
+    );
+    return false;
+  };
+  await ids.segment("shop/order.1").next();
+  await ids.segment("order").nextN(1);
+  await ids.segment("order").nextN(7);
+  await ids.snowflake().next();
+  await ids.snowflake({ business: 12 }).nextN(2);
+  await ids.snowflake({ business: 0 }).next();
+  await ids.segment("order").prefetch({ n: 3, maxAge: 1500 }).next();
+  assert.deepEqual(heard.slice(0, 7), [
+    "id.segment.shop/order.1||shop|",
+    "id.segment.order||shop|",
+    "id.segment.order|7|shop|",
+    "id.snowflake||shop|",
+    "id.snowflake.12|2|shop|",
+    "id.snowflake.0||shop|",
+    "id.segment.order|3|shop|1.5s",
+  ]);
+  const other = await Desk.open();
+  await (await other.client()).segment("order").next();
+  assert.equal(other.asked[0]!.msg.headers, undefined, "without a caller a request has no headers");
+});
+
+test("tags of the vectors are sent or refused as Go does", async () => {
+  const desk = await Desk.open();
+  const ids = await desk.client();
+  for (const { name, tag, subject, refusal } of vectors("tags")) {
+    const before = desk.asked.length;
+    for (const call of [() => ids.segment(tag).next(), () => ids.segment(tag).nextN(2)]) {
+      if (refusal) {
+        const error = await failure(call());
+        assert.ok(error instanceof ErrBadRequest, name);
+        assert.deepEqual(error.refusal, refusal, name);
+      } else await call();
+    }
+    const sent = desk.asked.slice(before).map(({ msg }) => msg.subject.replace(desk.namespace, "id"));
+    assert.deepEqual(sent, refusal ? [] : [subject, subject], name);
+  }
+});
+
+test("counts of the vectors are sent or refused as Go does", async () => {
+  const desk = await Desk.open();
+  const order = (await desk.client()).segment("order");
+  for (const { name, n, body, refusal } of vectors("counts")) {
+    const before = desk.asked.length;
+    if (refusal) {
+      const error = await failure(order.nextN(n));
+      assert.ok(error instanceof ErrBadRequest, name);
+      assert.deepEqual(error.refusal, refusal, name);
+      assert.equal(desk.asked.length, before, name);
+    } else {
+      await order.nextN(n);
+      assert.equal(desk.asked[before]!.msg.string(), body, name);
+    }
+  }
+});
+
+test("sizes and ages of the vectors are sent or refused as Go does", async () => {
+  for (const { name, n, maxAgeMs, header, refusal } of vectors("ages")) {
+    const desk = await Desk.open();
+    const held = (await desk.client()).segment("order").prefetch({ n, maxAge: maxAgeMs });
+    if (refusal) {
+      const error = await failure(held.next());
+      assert.ok(error instanceof ErrBadRequest, name);
+      assert.deepEqual(error.refusal, refusal, name);
+      assert.throws(() => held.takeSync(), ErrBadRequest, name);
+      assert.ok((await failure(held.nextN(2))) instanceof ErrBadRequest, name);
+      assert.equal(desk.asked.length, 0, name);
+    } else {
+      await held.next();
+      assert.equal(desk.asked[0]!.msg.headers!.get("Natsid-Prefetch"), header, name);
+    }
+  }
+});
+
+test("replies of the vectors are read or rejected as Go does", async () => {
+  const desk = await Desk.open();
+  const nc = await connect();
+  const logged: string[] = [];
+  const ids = desk.clientOn(nc, { log: (message) => logged.push(message) });
+  for (const { name, n, body, times, runs } of vectors("replies")) {
+    const text = (body as string).repeat(times ?? 1);
+    if (text.length > nc.info!.max_payload) continue; // the server of these tests takes no such message
+    desk.script = ({ msg }) => msg.respond(text);
+    const call = ids.segment("order").nextN(n);
+    if (runs) {
+      const read = (await call).runs.map(({ first, last }) => [String(first), String(last)]);
+      assert.deepEqual(read, runs, name);
+    } else {
+      const error = await failure(call);
+      assert.ok(error instanceof ErrNotNatsid, `${name}: ${error}`);
+      assert.match(error.message, /does a JetStream stream or another program listen on desk\d+\.segment\.order\?/);
+    }
+  }
+  assert.equal(logged.length, 1, "the first foreign reply is logged, and no other");
+});
+
+test("errors of the vectors have their class, code and text, and are asked again as Go does", async () => {
+  const desk = await Desk.open();
+  const kinds: Record<string, typeof NatsidError> = {
+    BadRequest: ErrBadRequest, UnknownTag: ErrUnknownTag, Throttled: ErrThrottled, Unavailable: ErrUnavailable,
+    Refused: NatsidError,
+  };
+  for (const { name, headers: head, body, kind, again, code, text } of vectors("errors")) {
+    const ids = await desk.client({ timeout: 300 });
+    desk.script = ({ msg }) => {
+      const reply = headers();
+      for (const [key, value] of Object.entries(head)) reply.set(key, value as string);
+      return msg.respond(body, { headers: reply });
+    };
+    const before = desk.asked.length;
+    const call = ids.segment("order").next();
+    if (!kind) {
+      assert.equal(await call, BigInt(body), name);
+      continue;
+    }
+    let error = await failure(call);
+    const isUp = error.name === "TimeoutError";
+    assert.equal(isUp, again, `${name}: ${error}`);
+    assert.ok(is(error, kinds[kind]!), `${name}: ${error}`);
+    if (isUp) error = error.cause as Error;
+    assert.equal((error as NatsidError).refusal?.code, code, name);
+    assert.equal((error as NatsidError).refusal?.text, text ?? "", name);
+    if (!again) assert.equal(desk.asked.length, before + 1, name);
+  }
+});
+
+test("layouts of the vectors are decoded or refused as Go does", () => {
+  for (const { name, layout, id, parts, error } of vectors("layouts")) {
+    if (error) {
+      assert.throws(() => decode(id, layout), (e: Error) => {
+        assert.ok(e instanceof ErrBadRequest);
+        assert.equal(e.message.replace(/^natsid:/, "client:"), error, name);
+        return true;
+      });
+      continue;
+    }
+    for (const { time, ...got } of [decode(id, layout), decode(BigInt(id), layout)]) {
+      const texts = { ...got, timeMs: `${got.timeMs}`, tick: `${got.tick}`, business: `${got.business}`, sequence: `${got.sequence}` };
+      assert.deepEqual(texts, parts, name);
+      assert.equal(time.getTime(), Number(got.timeMs), name);
+    }
+  }
+  const epoch = Date.UTC(2026, 0, 1);
+  assert.equal(decode(1n << 22n, { time: 41, machine: 10, sequence: 12, epoch }).time.getTime(), epoch + 1);
+  for (const wrong of [{ unit: 0 }, { epoch: -1 }, { site: 22 }, { time: 0 }, { time: 62, machine: 1, sequence: 0 }]) {
+    assert.throws(() => decode(1n, { time: 30, machine: 10, sequence: 12, ...wrong }), ErrBadRequest, JSON.stringify(wrong));
+  }
+});
+
+test("an ID has one spelling", () => {
+  assert.equal(parseID("9223372036854775807"), 2n ** 63n - 1n);
+  assert.equal(parseID("0"), 0n);
+  for (const wrong of ["", " 1", "1n", "01", "-1", "+1", "1.0", "1e3", "0x10", "9223372036854775808", "٣"]) {
+    assert.throws(() => parseID(wrong), ErrBadRequest, wrong);
+  }
+});
+
+test("a number is returned where it is exact, and refused where it is not", async () => {
+  const desk = await Desk.open();
+  const order = (await desk.client()).segment("order");
+  desk.last = 2n ** 53n - 2n;
+  assert.equal(await order.nextNumber(), Number.MAX_SAFE_INTEGER);
+  await assert.rejects(order.nextNumber(), RangeError);
+  const held = order.prefetch({ n: 2, maxAge: 1000 });
+  await assert.rejects(held.nextNumber(), /above 2\^53-1/);
+});
+
+test("business, namespace and tag are refused before anything is sent", async () => {
+  const nc = await connect();
+  const before = nc.stats().outMsgs;
+  const ids = natsid(nc);
+  for (const business of [-1, 1.5, NaN, Infinity]) {
+    assert.ok((await failure(ids.snowflake({ business }).next())) instanceof ErrBadRequest, `${business}`);
+  }
+  for (const namespace of ["", "a b", "a.b", "ä", "a".repeat(33)]) {
+    const other = natsid(nc, { namespace });
+    assert.ok((await failure(other.segment("order").next())) instanceof ErrBadRequest, namespace);
+    assert.ok((await failure(other.snowflake().nextN(3))) instanceof ErrBadRequest, namespace);
+  }
+  assert.equal(nc.stats().outMsgs, before);
+  const none = await failure(natsid(await connect()).snowflake({ business: 1 }).next());
+  assert.ok(none instanceof ErrBadRequest, "the layout of the workers has no business");
+});
+
+test("a worker's refusal of a count says the limit", async () => {
+  const error = await failure(natsid(await connect()).segment("order").nextN(100_001));
+  assert.ok(error instanceof ErrBadRequest);
+  assert.equal(error.refusal?.maxBatch, 100_000);
+});
+
+test("IDs above 2^53 arrive exactly", async () => {
+  const ids = natsid(await connect());
+  await ids.segment("large").next();
+  await server.skip(2n ** 53n);
+  const a = await ids.segment("large").next();
+  assert.equal(await ids.segment("large").next(), a + 1n);
+  assert.ok(a > 2n ** 53n);
+});
