@@ -150,8 +150,8 @@ func TestTheTestServerEndsWithASignal(t *testing.T) {
 	}
 }
 
-// A suite that is killed leaves nothing, whatever its test server reads. Standard input that gives nothing, as /dev/null
-// does, is no reason to end.
+// A suite that is killed leaves nothing, whatever its test server reads. Standard input that gives nothing, such as
+// /dev/null, is no reason to end.
 func TestTheTestServerEndsWithItsParent(t *testing.T) {
 	t.Parallel()
 	for reads, script := range map[string]string{
