@@ -26,7 +26,7 @@ func (*testServerCmd) help() help {
 		detail: `It starts a NATS server and a worker on free ports of this machine, and prints one
 line of JSON when they serve: the addresses, and the subject of orders. It ends when
 its standard input is closed, when its parent ends, or with a signal. Its data is in
-a temporary directory, and is gone then.
+a temporary directory, in memory unless TMPDIR names another, and is gone then.
 
 Orders are requests on that subject; the reply is ok, or an error:
 
@@ -53,7 +53,7 @@ func (c *testServerCmd) Run(s *session) (err error) {
 	ctx, end := signal.NotifyContext(s.ctx, syscall.SIGHUP) // of a terminal that is closed
 	defer end()
 	endWith(ctx, end)
-	dir, err := os.MkdirTemp("", "natsid-test-")
+	dir, err := tempDir()
 	if err != nil {
 		return err
 	}
@@ -78,6 +78,17 @@ func (c *testServerCmd) Run(s *session) (err error) {
 		<-ctx.Done()
 	}
 	return err
+}
+
+// tempDir makes a temporary directory: in memory, where the system has a file system for that and TMPDIR names none.
+func tempDir() (string, error) {
+	const pattern = "natsid-test-"
+	if os.Getenv("TMPDIR") == "" {
+		if dir, err := os.MkdirTemp("/dev/shm", pattern); err == nil {
+			return dir, nil
+		}
+	}
+	return os.MkdirTemp("", pattern)
 }
 
 // worker returns the settings of the worker. Those of NATS in the environment are for other commands.

@@ -12,14 +12,14 @@ import (
 )
 
 // Stall lets requests for IDs wait for d before a worker gets them. A d of 0 lasts until [Cluster.Resume].
-func (c *Cluster) Stall(d time.Duration) { c.gate.play(fault{kind: stalls}, d) }
+func (c *Cluster) Stall(d time.Duration) { c.proxy.play(fault{kind: stalls}, d) }
 
 // Refuse answers requests for IDs with an error for d, also before a worker gets them. A d of 0 lasts until
 // [Cluster.Resume]. It returns an error if natsid has no such code.
 func (c *Cluster) Refuse(code subjects.Code, d time.Duration) error {
 	f, err := refusal(code)
 	if err == nil {
-		c.gate.play(f, d)
+		c.proxy.play(f, d)
 	}
 	return err
 }
@@ -41,10 +41,10 @@ func refusal(code subjects.Code) (f fault, err error) {
 
 // DropReplies drops the replies to requests for IDs that workers get within d: the IDs are a hole. A d of 0 lasts until
 // [Cluster.Resume].
-func (c *Cluster) DropReplies(d time.Duration) { c.gate.play(fault{kind: drops}, d) }
+func (c *Cluster) DropReplies(d time.Duration) { c.proxy.play(fault{kind: drops}, d) }
 
 // Resume ends the fault that lasts. Workers get the requests that wait.
-func (c *Cluster) Resume() { c.gate.play(fault{}, 0) }
+func (c *Cluster) Resume() { c.proxy.play(fault{}, 0) }
 
 // Restart stops all workers that run, cleanly, and starts them again. In between nobody serves.
 func (c *Cluster) Restart() error {

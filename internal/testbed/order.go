@@ -54,7 +54,7 @@ func (c *Cluster) lasting(f fault, words string) (err error) {
 			return subjects.Errorf(subjects.BadRequest, "%+q is no time; want one such as 2s or 500ms", words)
 		}
 	}
-	c.gate.play(f, d)
+	c.proxy.play(f, d)
 	return nil
 }
 

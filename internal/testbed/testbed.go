@@ -1,10 +1,10 @@
 // Package testbed runs a whole natsid for tests: a nats-server in this process, workers that share it, and the faults
 // that tests order. Package e2e and `natsid test-server` start the same one.
 //
-//	callers ----------------------> nats-server <---- gate <---- workers
+//	callers ----------------------> nats-server <---- proxy <---- workers
 //	                                                  holds back, refuses or answers in vain
 //
-// Workers join as any worker does. Between them and the server stands a [gate], so that faults need nothing from the
+// Workers join as any worker does. Between them and the server stands a [proxy], so that faults need nothing from the
 // code of a worker.
 package testbed
 
@@ -40,7 +40,7 @@ type Cluster struct {
 
 	cfg    Config
 	server *natsembed.Server
-	gate   *gate
+	proxy  *proxy
 	conn   *nats.Conn // of orders
 
 	mu      sync.Mutex // held while workers start and stop
@@ -68,7 +68,7 @@ func Start(cfg Config) (*Cluster, error) {
 // start starts what needs the server. The first worker makes the buckets, with no other client beside it: then it need
 // not wait for others to answer.
 func (c *Cluster) start() (err error) {
-	if c.gate, err = openGate(c.server.Addr().String(), c.cfg.Namespace); err != nil {
+	if c.proxy, err = openProxy(c.server.Addr().String(), c.cfg.Namespace); err != nil {
 		return err
 	}
 	if err := c.begin(0); err != nil {
@@ -77,7 +77,7 @@ func (c *Cluster) start() (err error) {
 	if c.conn, err = nats.Connect(c.URL, nats.Name("natsid test"), nats.Timeout(time.Minute)); err != nil {
 		return fmt.Errorf("cannot connect to the nats-server: %w", err)
 	}
-	c.gate.answer = c.conn
+	c.proxy.answer = c.conn
 	return errors.Join(c.listen(), c.each(func(i int) error {
 		if i == 0 {
 			return nil
@@ -118,7 +118,7 @@ func (c *Cluster) begin(i int) (err error) {
 }
 
 func (c *Cluster) config(i int) app.Config {
-	url := "nats://" + c.gate.Addr()
+	url := "nats://" + c.proxy.Addr()
 	cfg := app.Default()
 	cfg.NATS, cfg.Namespace = url, c.cfg.Namespace
 	cfg.Data, cfg.HTTP = filepath.Join(c.cfg.Dir, fmt.Sprintf("worker-%d", i)), ""
@@ -126,8 +126,8 @@ func (c *Cluster) config(i int) app.Config {
 	// All workers read one clock, so a number never used before can be used at once.
 	cfg.MaxClockSkew = time.Millisecond
 	c.cfg.Configure(i, &cfg)
-	if cfg.NATS == url {
-		cfg.Alone = func() bool { return natsembed.Alone(c.server, c.gate.isOwn) }
+	if cfg.NATS == url && c.conn == nil { // no other worker was started yet
+		cfg.Alone = func() bool { return natsembed.Alone(c.server, c.proxy.isOwn) }
 	}
 	if w := c.workers[i]; w != nil && w.where.HTTP != "" {
 		cfg.HTTP = w.where.HTTP // a port that was free at the first start
@@ -166,8 +166,8 @@ func (c *Cluster) Stop() error {
 	if c.conn != nil {
 		c.conn.Close()
 	}
-	if c.gate != nil {
-		c.gate.Close()
+	if c.proxy != nil {
+		c.proxy.Close()
 	}
 	c.server.Shutdown()
 	c.server.WaitForShutdown()

@@ -20,9 +20,9 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A gate stands between workers and their nats-server. It passes on all bytes, and plays a [fault] on requests for IDs
+// A proxy stands between workers and their nats-server. It passes on all bytes, and plays a [fault] on requests for IDs
 // on their way to a worker. All else passes: pings, probes, the loads and messages of workers.
-type gate struct {
+type proxy struct {
 	*tcpproxy.Proxy
 	ns     subjects.Namespace
 	answer *nats.Conn // carries refusals
@@ -32,20 +32,20 @@ type gate struct {
 	fault *fault
 }
 
-// openGate opens a gate to the server at target, host:port.
-func openGate(target string, ns subjects.Namespace) (g *gate, err error) {
-	g = &gate{ns: ns, links: map[*link]struct{}{}, fault: &fault{}}
-	if g.Proxy, err = tcpproxy.Start(target, g.pass); err != nil {
+// openProxy opens a proxy to the server at target, host:port.
+func openProxy(target string, ns subjects.Namespace) (p *proxy, err error) {
+	p = &proxy{ns: ns, links: map[*link]struct{}{}, fault: &fault{}}
+	if p.Proxy, err = tcpproxy.Start(target, p.pass); err != nil {
 		return nil, fmt.Errorf("no port for the workers: %w", err)
 	}
-	return g, nil
+	return p, nil
 }
 
-// isOwn reports whether a client of the server comes through the gate, by its port.
-func (g *gate) isOwn(port int) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for l := range g.links {
+// isOwn reports whether a client of the server comes through the proxy, by its port.
+func (p *proxy) isOwn(port int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
 		if l.port == port {
 			return true
 		}
@@ -53,7 +53,7 @@ func (g *gate) isOwn(port int) bool {
 	return false
 }
 
-// A fault is what the gate does with requests for IDs.
+// A fault is what the proxy does with requests for IDs.
 type fault struct {
 	kind    kind
 	refusal *subjects.Error // of a fault that refuses
@@ -72,39 +72,39 @@ const (
 const nobody = "_natsid_dropped"
 
 // play begins a fault in place of the one that lasts, and ends it after d; 0 is without end.
-func (g *gate) play(f fault, d time.Duration) {
-	g.turn(nil, &f)
+func (p *proxy) play(f fault, d time.Duration) {
+	p.turn(nil, &f)
 	if d > 0 {
-		time.AfterFunc(d, func() { g.turn(&f, &fault{}) })
+		time.AfterFunc(d, func() { p.turn(&f, &fault{}) })
 	}
 }
 
 // turn begins a fault, unless another one than from lasts by now; nil is any.
-func (g *gate) turn(from, to *fault) {
-	g.mu.Lock()
-	if from != nil && g.fault != from {
-		g.mu.Unlock()
+func (p *proxy) turn(from, to *fault) {
+	p.mu.Lock()
+	if from != nil && p.fault != from {
+		p.mu.Unlock()
 		return
 	}
-	g.fault = to
-	links := slices.Collect(maps.Keys(g.links))
-	g.mu.Unlock()
+	p.fault = to
+	links := slices.Collect(maps.Keys(p.links))
+	p.mu.Unlock()
 	for _, l := range links {
 		l.release()
 	}
 }
 
 // now returns the fault that lasts.
-func (g *gate) now() *fault {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.fault
+func (p *proxy) now() *fault {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.fault
 }
 
-// A link is the connection of a worker through the gate.
+// A link is the connection of a worker through the proxy.
 type link struct {
-	gate *gate
-	port int // of the gate's end, as the server sees it
+	proxy *proxy
+	port  int // of the proxy's end, as the server sees it
 
 	mu    sync.Mutex
 	out   *bufio.Writer // to the worker
@@ -112,11 +112,11 @@ type link struct {
 }
 
 // pass passes on what a worker and the server send each other until one hangs up.
-func (g *gate) pass(_ context.Context, worker, server *net.TCPConn) {
-	l := &link{gate: g, port: server.LocalAddr().(*net.TCPAddr).Port, out: bufio.NewWriterSize(worker, bufferSize)}
-	g.mu.Lock()
-	g.links[l] = struct{}{}
-	g.mu.Unlock()
+func (p *proxy) pass(_ context.Context, worker, server *net.TCPConn) {
+	l := &link{proxy: p, port: server.LocalAddr().(*net.TCPAddr).Port, out: bufio.NewWriterSize(worker, bufferSize)}
+	p.mu.Lock()
+	p.links[l] = struct{}{}
+	p.mu.Unlock()
 	var up sync.WaitGroup
 	up.Go(func() {
 		_, _ = io.Copy(server, worker)
@@ -125,9 +125,9 @@ func (g *gate) pass(_ context.Context, worker, server *net.TCPConn) {
 	l.passDown(server)
 	_ = worker.Close()
 	up.Wait()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	delete(g.links, l)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.links, l)
 }
 
 const bufferSize = 64 << 10
@@ -147,14 +147,14 @@ func (l *link) passDown(server io.Reader) {
 func (l *link) pass(m message, flush bool) (err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	f := l.gate.now()
+	f := l.proxy.now()
 	switch {
-	case f.kind == passes || !m.isRequest(l.gate.ns):
+	case f.kind == passes || !m.isRequest(l.proxy.ns):
 		_, err = l.out.Write(m.bytes)
 	case f.kind == stalls:
 		l.waits = append(l.waits, m)
 	case f.kind == refuses:
-		_ = l.gate.answer.PublishMsg(&nats.Msg{Subject: m.reply, Header: f.refusal.Headers()}) // it has a reply subject
+		_ = l.proxy.answer.PublishMsg(&nats.Msg{Subject: m.reply, Header: f.refusal.Headers()}) // it has a reply subject
 	case f.kind == drops:
 		_, err = l.out.Write(bytes.Replace(m.bytes, []byte(" "+m.reply+" "), []byte(" "+nobody+" "), 1))
 	}
