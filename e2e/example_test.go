@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/natsid/natsid/e2e"
 )
@@ -46,4 +47,18 @@ func ExampleWithNamespace() {
 	}
 	fmt.Printf("%s\n", reply.Data)
 	// Output: 1-100
+}
+
+// A test finds code that keeps IDs in 32 bits: here it would fail.
+func ExampleCluster_Skip() {
+	// func TestInvoicesAfterYears(t *testing.T) {
+	ids := e2e.Start(t)
+	invoice := ids.Client.Segment("invoice")
+	if _, err := invoice.Next(t.Context()); err != nil {
+		t.Fatalf("%v", err)
+	}
+	ids.Skip(1 << 32)
+	id, err := invoice.Next(t.Context())
+	fmt.Println(id > math.MaxUint32, err)
+	// Output: true <nil>
 }
