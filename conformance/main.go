@@ -61,7 +61,7 @@ func flagSet(name, says string) (f *flag.FlagSet, adapters func(context.Context)
 		all = append(all, adapterOf{Adapter: args})
 		return nil
 	})
-	f.Func("descriptor", "`file` that says how to build and start an adapter; may be repeated", func(path string) error {
+	f.Func("descriptor", "`file` that says how to start an adapter; may be repeated", func(path string) error {
 		a, err := readDescriptor(path)
 		all = append(all, a)
 		return err

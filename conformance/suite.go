@@ -98,12 +98,7 @@ func newSuite() (s *suite, err error) {
 		return nil, err
 	}
 	s.stop = append(s.stop, server.WaitForShutdown, server.Shutdown)
-	worker := rig.NewNatsid(s.dir, "w1", []string{server.ClientURL()}, "--max-clock-skew", "1ms")
-	if err := worker.Start(); err != nil {
-		return nil, err
-	}
-	s.stop = append(s.stop, worker.Kill)
-	s.world = scenarios.World{NATS: server.ClientURL(), Natsid: string(subjects.DefaultNamespace)}
+	s.world = scenarios.World{NATS: server.ClientURL(), Natsid: sync.OnceValues(s.startNatsid)}
 	if s.world.Vectors, err = fs.Sub(assets, "vectors"); err != nil {
 		return nil, err
 	}
@@ -113,6 +108,14 @@ func newSuite() (s *suite, err error) {
 	}
 	s.world.Contract, err = contract.Parse(file)
 	return s, err
+}
+
+// startNatsid starts a worker, and returns its namespace.
+func (s *suite) startNatsid() (string, error) {
+	worker := rig.NewNatsid(s.dir, "w1", []string{s.world.NATS}, "--max-clock-skew", "1ms")
+	err := worker.Start()
+	s.stop = append(s.stop, worker.Kill)
+	return string(subjects.DefaultNamespace), err
 }
 
 func (s *suite) close() {

@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os/exec"
@@ -153,7 +152,11 @@ func (a *Adapter) receive(line []byte) {
 		a.fail(faultf("the adapter answered request %d twice, or was never sent it: %.100q", *r.ID, line))
 		return
 	}
-	c.end(r.Result, a.judge(c.method, r))
+	err := a.judge(c.method, r)
+	c.end(r.Result, err)
+	if f, ok := err.(*Fault); ok {
+		a.fail(f)
+	}
 }
 
 // judge returns the error of a call: nil, a *Failure, or a *Fault if the contract does not allow the response.
@@ -297,10 +300,4 @@ func (t *tail) String() string {
 		return ""
 	}
 	return "; its log ends with: " + text
-}
-
-// IsFault reports whether an error is a fault of the adapter.
-func IsFault(err error) bool {
-	_, ok := errors.AsType[*Fault](err)
-	return ok
 }

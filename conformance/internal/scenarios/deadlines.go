@@ -6,12 +6,12 @@ import (
 	"github.com/natsid/natsid/conformance/internal/rig"
 )
 
-var onDeadlines = []Scenario{
-	{"deadline", deadlineLaw, "a call without an answer ends when its time is up, or after the client's", true, playDeadline},
-	{"late-answer", deadlineLaw, "an answer that comes after its call has ended goes to no other call", true, playLate},
-	{"cancel", deadlineLaw, "a canceled call ends at once; those that share its request go on", false, playCancel},
-	{"unwanted", deadlineLaw, "once no call waits for a request, no copy of it is sent", false, playUnwanted},
-}
+var onDeadlines = law("Deadlines",
+	both("deadline", "a call without an answer ends when its time is up, or after the client's", playDeadline),
+	both("late-answer", "an answer that comes after its call has ended goes to no other call", playLate),
+	full("cancel", "a canceled call ends at once; those that share its request go on", playCancel),
+	full("unwanted", "once no call waits for a request, no copy of it is sent", playUnwanted),
+)
 
 // early is by how much a timer may be rounded.
 const early = 5 * time.Millisecond
@@ -41,10 +41,14 @@ func playLate(s *Stage) {
 		before := len(s.Desk.Seen())
 		o := s.next(order, 250*time.Millisecond)
 		s.want(o.kind == "Deadline", "%v, want Deadline", o)
-		s.Desk.Say(rig.Issue)
-		for _, r := range s.Desk.Seen()[before:] {
+		late := s.Desk.Seen()[before:]
+		s.Desk.Say(func(r *rig.Request) {
+			for _, old := range late {
+				old.Issue()
+			}
+			late = nil
 			r.Issue()
-		}
+		})
 		o = s.next(order, long)
 		s.want(o.failure == nil, "%v", o)
 		s.distinct(o.id())

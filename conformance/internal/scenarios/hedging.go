@@ -1,18 +1,20 @@
 package scenarios
 
 import (
+	"slices"
 	"time"
 
 	"github.com/natsid/natsid/conformance/internal/rig"
 )
 
-var onHedging = []Scenario{
-	{"hang", hedgingLaw, "where a worker hangs, another is asked, and not before 100 ms", false, playHang},
-	{"patience", hedgingLaw, "workers that are slower than that are given the time that they usually take", false, playPatience},
-	{"first-answer", hedgingLaw, "the first answer counts; that of another copy is dropped", false, playFirst},
-	{"large", hedgingLaw, "a request for more than 10,000 IDs is not copied before 2 s", false, playLarge},
-	{"budget", budgetLaw, "where nobody answers, copies are a tenth of the requests, and 200 at first", false, playBudget},
-}
+var onHedging = slices.Concat(law("Hedging",
+	full("hang", "where a worker hangs, another is asked, and not before 100 ms", playHang),
+	full("patience", "workers that are slower than that are given the time that they usually take", playPatience),
+	full("first-answer", "the first answer counts; that of another copy is dropped", playFirst),
+	full("large", "a request for more than 10,000 IDs is not copied before 2 s", playLarge),
+), law("The budget",
+	full("budget", "where nobody answers, copies are a tenth of the requests, and 200 at first", playBudget),
+))
 
 // hedgeSoonest is the shortest time without an answer after which another worker is asked.
 const hedgeSoonest = 100 * time.Millisecond
@@ -29,7 +31,7 @@ func playHang(s *Stage) {
 		o := s.next(order, long)
 		s.want(o.failure == nil, "%v", o)
 		copied := s.Desk.Seen()[before+1].At.Sub(o.began)
-		s.want(copied >= hedgeSoonest-early, "another worker was asked after %v, want %v at least", copied, hedgeSoonest)
+		s.want(copied >= hedgeSoonest-early, "another worker was asked after %v, want %v", copied, hedgeSoonest)
 		s.want(o.took() < 3*time.Second, "the call took %v", o.took())
 		hedges := s.stats(order).Hedges
 		s.want(hedges >= int64(i+1), "%d hedges are counted, want %d at least", hedges, i+1)
@@ -105,5 +107,5 @@ func playBudget(s *Stage) {
 	copies := len(seen) - requests
 	most := 200 + requests/10 + 4*int(lasted.Seconds()+1)
 	s.want(copies <= most, "%d requests were copied %d times, want %d at most", requests, copies, most)
-	s.want(copies >= 100, "%d requests were copied %d times only: a worker that hangs would cost errors", requests, copies)
+	s.want(copies >= 100, "%d requests were copied %d times only: a worker that hangs costs errors", requests, copies)
 }

@@ -8,15 +8,15 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-var onMerging = []Scenario{
-	{"merging", mergingLaw, "calls that wait at the same time share requests", false, playMerging},
-	{"merging-fresh", mergingLaw, "no call gets an ID of a request that was sent before the call began", false, playFresh},
-	{"merging-apart", mergingLaw, "calls of other handles, and of nextN, share nothing", false, playApart},
-	{"merging-alone", mergingLaw, "a call alone leaves at once: no timer gathers calls", false, playAlone},
-	{"merging-parallel", mergingLaw, "a request that hangs does not stall other calls", false, playParallel},
-	{"merging-limit", mergingLaw, "a worker's limit splits a shared request, and is remembered", false, playLimit},
-	{"busy", mergingLaw, "where five full requests wait, further calls fail at once, and nothing is sent", false, playBusy},
-}
+var onMerging = law("Merging",
+	full("merging", "calls that wait at the same time share requests", playMerging),
+	full("merging-fresh", "no call gets an ID of a request that was sent before the call began", playFresh),
+	full("merging-apart", "calls of other handles, and of nextN, share nothing", playApart),
+	full("merging-alone", "a call alone leaves at once: no timer gathers calls", playAlone),
+	full("merging-parallel", "a request that hangs does not stall other calls", playParallel),
+	full("merging-limit", "a worker's limit splits a shared request, and is remembered", playLimit),
+	full("busy", "where five full requests wait, further calls fail at once, and nothing is sent", playBusy),
+)
 
 // after returns a policy that issues late.
 func after(d time.Duration) rig.Policy {
@@ -78,7 +78,8 @@ func playApart(s *Stage) {
 			s.want(from.Kind() == targets[i].kind, "a call for %s got ID %d, of %v", targets[i].kind, id, from)
 		}
 	}
-	s.want(len(runs.runs) == 1 && s.Desk.Origin(runs.runs[0][0]).N == 777, "%v, want the run of a request of its own", runs)
+	own := len(runs.runs) == 1 && s.Desk.Origin(runs.runs[0][0]).N == 777
+	s.want(own, "%v, want the run of a request of its own", runs)
 	for _, r := range s.Desk.Seen() {
 		s.want(r.Kind() != "segment.few" || r.N <= 5, "%v, for a handle whose requests are for 5 calls at most", r)
 	}

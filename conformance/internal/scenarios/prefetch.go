@@ -8,12 +8,12 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-var onPrefetch = []Scenario{
-	{"prefetch", prefetchLaw, "calls get IDs from memory, also while nobody answers, and the next range is asked for in time",
-		false, playPrefetch},
-	{"prefetch-age", prefetchLaw, "no ID is given out that is older than its age, from before its request was sent", false, playAge},
-	{"prefetch-strict", prefetchLaw, "IDs of a strict tag are not held, and rise", false, playStrict},
-}
+var onPrefetch = law("Prefetch",
+	full("prefetch",
+		"calls get IDs from memory, also while nobody answers, and the next range is asked for in time", playPrefetch),
+	full("prefetch-age", "no ID is given out that is older than its age, from before its request was sent", playAge),
+	full("prefetch-strict", "IDs of a strict tag are not held, and rise", playStrict),
+)
 
 func playPrefetch(s *Stage) {
 	s.connect(nil)
@@ -56,7 +56,7 @@ func playAge(s *Stage) {
 }
 
 func playStrict(s *Stage) {
-	s.connect(object{"namespace": s.Natsid})
+	s.connect(object{"namespace": s.natsid()})
 	name := "strict." + s.NS
 	s.create(subjects.TagCreate{Tag: name, Order: subjects.OrderStrict})
 	last := int64(0)
@@ -69,6 +69,13 @@ func playStrict(s *Stage) {
 	s.want(o.kind == "BadRequest", "%v, want BadRequest", o)
 }
 
+// natsid returns the namespace of the real natsid.
+func (s *Stage) natsid() string {
+	ns, err := s.Natsid()
+	s.check(err)
+	return ns
+}
+
 // create creates a tag of the real natsid.
 func (s *Stage) create(t subjects.TagCreate) {
 	nc, err := rig.Connect(s.NATS)
@@ -76,7 +83,7 @@ func (s *Stage) create(t subjects.TagCreate) {
 	defer nc.Close()
 	body, err := json.Marshal(t)
 	s.check(err)
-	m, err := nc.Request(subjects.Namespace(s.Natsid).TagCreate(), body, slack)
+	m, err := nc.Request(subjects.Namespace(s.natsid()).TagCreate(), body, slack)
 	s.check(err)
 	if e := subjects.ParseError(m.Header); e != nil {
 		s.fail("the tag %s cannot be created: %v", t.Tag, e)

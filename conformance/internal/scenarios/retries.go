@@ -8,15 +8,15 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-var onRetries = []Scenario{
-	{"retry", retryLaw, "after a 503 another worker is asked at once", false, playRetry},
-	{"back-off", retryLaw, "while all refuse, pauses grow up to half a second", false, playBackOff},
-	{"throttled", retryLaw, "after a 429 the handle sends nothing for as long as it says", false, playThrottled},
-	{"never-again", retryLaw, "after 400, 404 and 500 nothing is asked again", true, playNever},
-	{"no-responders", retryLaw, "without a worker the client asks until one serves or its time is up", true, playNobody},
-	{"fail-fast", retryLaw, "by choice a call ends at once where no worker serves", false, playFailFast},
-	{"lost-connection", retryLaw, "calls survive the loss of their connection", true, playLost},
-}
+var onRetries = law("Retries",
+	full("retry", "after a 503 another worker is asked at once", playRetry),
+	full("back-off", "while all refuse, pauses grow up to half a second", playBackOff),
+	full("throttled", "after a 429 the handle sends nothing for as long as it says", playThrottled),
+	both("never-again", "after 400, 404 and 500 nothing is asked again", playNever),
+	both("no-responders", "without a worker the client asks until one serves or its time is up", playNobody),
+	full("fail-fast", "by choice a call ends at once where no worker serves", playFailFast),
+	both("lost-connection", "calls survive the loss of their connection", playLost),
+)
 
 func playRetry(s *Stage) {
 	s.connect(nil)
@@ -83,7 +83,8 @@ func playNever(s *Stage) {
 	}{{subjects.BadRequest, "BadRequest"}, {subjects.NotFound, "UnknownTag"}, {subjects.Internal, "Refused"}} {
 		s.Desk.Say(func(r *rig.Request) { r.Refuse(c.code, "because") })
 		before := len(s.Desk.Seen())
-		for _, o := range []outcome{s.next(order, long), s.nextN(order, 5, long)} {
+		for _, call := range []pending{s.beginNext(order, short), s.beginN(order, 5, short)} {
+			o := call.end()
 			s.want(o.kind == c.kind, "%v, want %s", o, c.kind)
 		}
 		sent := s.quiet() - before
@@ -95,9 +96,9 @@ func playNobody(s *Stage) {
 	s.connect(nil)
 	s.check(s.Desk.Close())
 	if !s.isFull() {
-		o := s.next(order, long)
+		o := s.next(order, short)
 		s.want(o.kind == "NotServed", "%v, want NotServed", o)
-		s.want(o.took() < long/2, "it took %v to find that nobody serves", o.took())
+		s.want(o.took() < short/2, "it took %v to find that nobody serves", o.took())
 		return
 	}
 	call := s.beginNext(order, long)
@@ -112,9 +113,10 @@ func playNobody(s *Stage) {
 func playFailFast(s *Stage) {
 	s.connect(object{"failFast": true})
 	s.check(s.Desk.Close())
-	for _, o := range []outcome{s.next(order, long), s.nextN(order, 5, long)} {
+	for _, call := range []pending{s.beginNext(order, short), s.beginN(order, 5, short)} {
+		o := call.end()
 		s.want(o.kind == "NotServed", "%v, want NotServed", o)
-		s.want(o.took() < long/2, "it took %v to find that nobody serves", o.took())
+		s.want(o.took() < short/2, "it took %v to find that nobody serves", o.took())
 	}
 	s.check(s.Desk.Open())
 	s.mustNext(order)

@@ -33,8 +33,8 @@ type World struct {
 	Command  adapter.Command
 	Profile  string // "" is what the adapter says
 	NATS     string // URL of a nats-server
-	Natsid   string // namespace of a worker there
-	Trace    func(format string, args ...any)
+	// Natsid returns the namespace of a worker there, which it starts at the first call.
+	Natsid func() (string, error)
 }
 
 // A Stage is where one scenario plays: an adapter, and a namespace of its own with a desk.
@@ -78,6 +78,8 @@ const (
 	slack = 10 * time.Second
 	// long is a limit of calls that are to succeed.
 	long = 20 * time.Second
+	// short is a limit of calls that are to end with an error long before.
+	short = 6 * time.Second
 )
 
 // fail ends the scenario.

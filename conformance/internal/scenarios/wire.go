@@ -16,20 +16,20 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-var onTheWire = []Scenario{
-	{"contract", wireLaw, "the adapter has the methods of its profile, and no others", true, playContract},
-	{"ids", wireLaw, "IDs of a real natsid arrive unrounded, each once", true, playIDs},
-	{"tags", wireLaw, "a malformed tag is refused in the client, and nothing is sent", true, playTags},
-	{"counts", wireLaw, "a count that is none is refused in the client, and nothing is sent", true, playCounts},
-	{"replies", wireLaw, "a reply is natsid's and complete, or no call gets an ID of it", true, playReplies},
-	{"errors", wireLaw, "an error is known by its header, whatever the body is", true, playErrors},
-	{"ages", wireLaw, "an age above the bound is refused in the client, and nothing is sent", false, playAges},
-	{"layouts", wireLaw, "a snowflake is split exactly", false, playLayouts},
-	{"foreign-reply", wireLaw, "a reply of another program ends the calls, and is not asked for again", true, playForeign},
-	{"half-answer", wireLaw, "half an answer gives no call of the request an ID", false, playHalf},
-	{"answers-twice", wireLaw, "a second answer to a request is dropped", true, playTwice},
-	{"caller", wireLaw, "each request for IDs carries the caller's name", false, playCaller},
-}
+var onTheWire = law("The wire",
+	both("contract", "the adapter has the methods of its profile, and no others", playContract),
+	both("ids", "IDs of a real natsid arrive unrounded, each once", playIDs),
+	both("tags", "a malformed tag is refused in the client, and nothing is sent", playTags),
+	both("counts", "a count that is none is refused in the client, and nothing is sent", playCounts),
+	both("replies", "a reply is natsid's and complete, or no call gets an ID of it", playReplies),
+	both("errors", "an error is known by its header, whatever the body is", playErrors),
+	full("ages", "an age above the bound is refused in the client, and nothing is sent", playAges),
+	full("layouts", "a snowflake is split exactly", playLayouts),
+	both("foreign-reply", "a reply of another program ends the calls, and is not asked for again", playForeign),
+	full("half-answer", "half an answer gives no call of the request an ID", playHalf),
+	both("answers-twice", "a second answer to a request is dropped", playTwice),
+	full("caller", "each request for IDs carries the caller's name", playCaller),
+)
 
 func playContract(s *Stage) {
 	samples := []struct {
@@ -61,7 +61,7 @@ func playContract(s *Stage) {
 }
 
 func playIDs(s *Stage) {
-	s.connect(object{"namespace": s.Natsid})
+	s.connect(object{"namespace": s.natsid()})
 	target := tag(s.NS)
 	s.create(subjects.TagCreate{Tag: s.NS, Start: 1<<53 - 100}) // above 2^53 a double rounds
 	seen := map[int64]bool{}
@@ -84,7 +84,8 @@ func playIDs(s *Stage) {
 		id := s.mustNext(snowflake)
 		add(id)
 		parts, err := layouts.Leaf.Decode(id)
-		s.want(err == nil && time.Since(parts.Time).Abs() < time.Minute, "the snowflake %d is of %v: rounded?", id, parts.Time)
+		isNow := err == nil && time.Since(parts.Time).Abs() < time.Minute
+		s.want(isNow, "the snowflake %d is of %v: rounded?", id, parts.Time)
 	}
 	o := s.next(tag("no.such.tag"), long)
 	s.want(o.kind == "UnknownTag", "%v, want UnknownTag", o)
@@ -243,10 +244,10 @@ func playLayouts(s *Stage) {
 func playForeign(s *Stage) {
 	s.connect(nil)
 	s.Desk.Say(func(r *rig.Request) { r.Answer(`{"stream":"ORDERS","seq":7}`) })
-	o := s.next(order, long)
+	o := s.next(order, short)
 	s.want(o.kind == "NotNatsid", "%v, want NotNatsid", o)
 	if s.isFull() {
-		o = s.beginBurst(order, 20, long).end()
+		o = s.beginBurst(order, 20, short).end()
 		s.want(o.kinds["NotNatsid"] == 20, "%v, want NotNatsid for each of 20 calls", o)
 	}
 	asked := s.quiet()
@@ -286,7 +287,14 @@ func playHalf(s *Stage) {
 
 func playTwice(s *Stage) {
 	s.connect(nil)
-	s.Desk.Say(func(r *rig.Request) { r.Issue(); r.Issue() })
+	var before *rig.Request
+	s.Desk.Say(func(r *rig.Request) {
+		if before != nil {
+			before.Issue() // while its successor is under way
+		}
+		before = r
+		r.Issue()
+	})
 	for range 30 {
 		o := s.next(order, long)
 		s.want(o.failure == nil, "%v", o)
