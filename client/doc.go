@@ -43,6 +43,11 @@
 // names the reason. When ctx ends first, the error is that of ctx, and wraps the reason for the wait if there is one,
 // such as [ErrNotServed].
 //
+// # Laws
+//
+// docs/client-laws.md states what clients do in any language: when calls share a request, when a copy is sent and how
+// many, and which IDs may be held. Comments of this package say how, and why.
+//
 // # The connection
 //
 // The caller owns the connection. By default nats.go gives up after 60 attempts to reconnect, and notices only after

@@ -14,8 +14,8 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A flight is one request for IDs, with its copies, which are sent after silence or a refusal. The first good answer
-// counts. IDs of other answers are never used: holes, which no law forbids.
+// A flight is one request for IDs, with its copies, which are sent by the laws Hedging and Retries of
+// docs/client-laws.md. IDs of answers that do not count are holes.
 type flight struct {
 	target *target
 	n      int
@@ -266,8 +266,8 @@ func (f *flight) turnSlow() {
 	}
 }
 
-// silence returns how long to wait for an answer before a copy is sent: twice as long for each copy, so that a
-// service that is out of reach for seconds does not use up the copies that calls need when it is back. f.mu is held.
+// silence returns how long to wait for an answer before a copy is sent. It doubles, so that a service that is out of
+// reach for seconds does not use up the copies that calls need when it is back. f.mu is held.
 func (f *flight) silence() time.Duration {
 	usual := f.target.patience()
 	return max(usual, min(usual<<min(f.copies-1, 2), hedgeAgain))

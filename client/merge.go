@@ -22,10 +22,8 @@ const waitingMost = 5
 // turns: the calls of one are woken while the other is under way.
 const largeCrowd = 256
 
-// A merger lets concurrent calls share requests. Calls that arrive while a batch is under way gather in the next
-// batch. It leaves when the batch under way is answered or takes longer than usual, or when it fills a request; a
-// batch that had to wait may need several requests. A call joins only a batch that has not left, so its ID is from a
-// request that was sent after the call began.
+// A merger lets concurrent calls share requests, by the law Merging of docs/client-laws.md. A batch that had to wait
+// may need several requests.
 type merger struct {
 	target    *target
 	gathering atomic.Pointer[group] // the last group of the batch that gathers

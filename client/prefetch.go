@@ -11,8 +11,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A stock holds IDs for future calls. Each ID is given once: a call takes a place in a span by one atomic addition,
-// and no two replies of natsid hold the same ID. Places of a span that is used up or too old are never taken again.
+// A stock holds IDs for future calls, by the law Prefetch of docs/client-laws.md. Each ID is given once: a call takes a
+// place in a span by one atomic addition, and no two replies of natsid hold the same ID. Places of a span that is used
+// up or too old are never taken again.
 type stock struct {
 	target *target
 	header nats.Header

@@ -38,8 +38,7 @@ func (t *target) learn(took time.Duration) {
 	t.usual += (took - t.usual) / 8
 }
 
-// Bounds of the response time after which another worker is asked: within them it is [RFC 6298]'s time-out, a
-// smoothed time and four deviations.
+// Bounds of the response time after which another worker is asked: see the law Hedging of docs/client-laws.md.
 const (
 	hedgeSoonest = 100 * time.Millisecond
 	hedgeLatest  = 500 * time.Millisecond
@@ -119,10 +118,9 @@ func (t *target) holdFor(d time.Duration) {
 	}
 }
 
-// A spare bounds the copies of requests to a tenth of the requests, so that an overloaded service does not get twice
-// the load. Requests of the last minute or so count, too: while one of three workers hangs, half as many copies as
-// requests are needed for the 6 s until NATS notices that. At least four copies a second, and 200 at once, are
-// allowed, since a handle that is new or seldom used must be able to retry.
+// A spare is the budget of docs/client-laws.md, so that an overloaded service does not get twice the load. Requests of
+// the last minute or so count: while one of three workers hangs, half as many copies as requests are needed for the 6 s
+// until NATS notices that. A handle that is new or seldom used must be able to retry.
 type spare struct {
 	used   float64
 	recent float64 // requests, decaying with recentFor
