@@ -23,6 +23,7 @@ const calls = new Map(); // AbortControllers of calls under way, by the ID of th
 
 /** Returns the handle of a target: one for equal targets. */
 function handle(target) {
+  if (!client) throw new ErrClosed("natsid: there is no connection yet");
   const key = JSON.stringify(target);
   let found = handles.get(key);
   if (!found) {
@@ -62,11 +63,12 @@ const methods = {
     const ended = await Promise.allSettled(
       Array.from({ length: calls }, () => from.next({ signal, timeout: timeoutMs })),
     );
-    const counts = {};
-    for (const { reason } of ended.filter((e) => e.status === "rejected")) {
-      counts[kindOf(reason)] = (counts[kindOf(reason)] ?? 0) + 1;
+    const [ids, counts] = [[], {}];
+    for (const { value, reason } of ended) {
+      if (value !== undefined) ids.push(String(value));
+      else counts[kindOf(reason)] = (counts[kindOf(reason)] ?? 0) + 1;
     }
-    return { ids: ended.map((e) => String(e.value ?? "")), kinds: counts };
+    return { ids, kinds: counts };
   },
   cancel({ request }) {
     calls.get(request)?.abort();

@@ -9,13 +9,21 @@ export interface CallOptions {
   timeout?: number | undefined;
 }
 
-/** What a call waits in. */
+/**
+ * What a call waits in.
+ *
+ * @internal
+ */
 export interface Owner {
   /** Is called when a call ends without a result. */
   gaveUp(): void;
 }
 
-/** A call that waits for its result. */
+/**
+ * A call that waits for its result.
+ *
+ * @internal
+ */
 export class Call<T> {
   readonly promise: Promise<T>;
   readonly began: number = now();
@@ -77,7 +85,11 @@ export class Call<T> {
 
 type Waiting = Pick<Call<never>, "isPatient" | "began" | "giveUp">;
 
-/** Ends calls without a timeout of their own: one timer for all calls of a handle, which is set while calls wait. */
+/**
+ * Ends calls without a timeout of their own: one timer for all calls of a handle, which is set while calls wait.
+ *
+ * @internal
+ */
 export class Deadline {
   readonly #timeout: number;
   readonly #calls: () => Iterable<Waiting>;

@@ -98,13 +98,13 @@ const kinds: Record<number, typeof NatsidError> = {
   503: ErrUnavailable,
 };
 
-/** Returns the error of a refusal. */
+/** @internal Returns the error of a refusal. */
 export function refused(refusal: Refusal): NatsidError {
   const kind = kinds[refusal.code] ?? NatsidError;
   return new kind(`natsid: refused: ${refusal.code}: ${refusal.text}`, { refusal });
 }
 
-/** Returns the error of a request that this client refuses before it is sent. */
+/** @internal Returns the error of a request that this client refuses before it is sent. */
 export function badRequest(text: string): NatsidError {
   return refused({ code: 400, text });
 }
@@ -112,7 +112,7 @@ export function badRequest(text: string): NatsidError {
 const decimal = /^(?:0|[1-9]\d{0,9})$/;
 const most = 2 ** 31 - 1;
 
-/** Returns the refusal in the headers of a reply, or undefined if they have no code. */
+/** @internal Returns the refusal in the headers of a reply, or undefined if they have no code. */
 export function parseRefusal(headers: MsgHdrs): Refusal | undefined {
   const code = headers.get("Nats-Service-Error-Code");
   if (!code) return undefined;
@@ -132,7 +132,7 @@ function positive(text: string): number {
   return n <= most ? n : 0;
 }
 
-/** Returns the error of a subject that has no responders. */
+/** @internal Returns the error of a subject that has no responders. */
 export function notServed(subject: string): NatsidError {
   return new ErrNotServed(`natsid: no worker on ${subject}; does natsid run on this NATS, in this namespace?`);
 }

@@ -86,9 +86,10 @@ export class Handle implements AsyncIterable<bigint> {
     const fault = this.#fault ?? checkCount(n);
     if (fault) return Promise.reject(fault);
     if (options?.signal?.aborted) return Promise.reject(this.#target.gaveUp(options.signal));
-    const { timeout, caller } = this.#target.settings;
-    const call = new Call<Runs>(this.#target, { gaveUp() {} }, { timeout, ...options });
-    const flight = new Flight(this.#target, n, caller, {
+    const { settings } = this.#target;
+    const timeout = options?.timeout ?? settings.timeout;
+    const call = new Call<Runs>(this.#target, { gaveUp() {} }, { signal: options?.signal, timeout });
+    const flight = new Flight(this.#target, n, settings.caller, {
       isWanted: () => !call.ended,
       land: ({ runs, error }) => (runs ? call.resolve(runs) : call.reject(error)),
     });
@@ -101,7 +102,8 @@ export class Handle implements AsyncIterable<bigint> {
    * first is used up. IDs older than maxAge are discarded: so the time in a snowflake is no older than that, and a raised
    * max_id takes effect after it. Each discarded range is a hole. While natsid is out of reach, calls get held IDs.
    *
-   * Age is checked by a timer and at one call in 64. IDs of a strict tag are not held: workers refuse that, and calls
+   * Age is checked by a timer, at each call of next and at one of takeSync in 64. Where the whole machine was suspended,
+   * it is noticed within 64 calls or five seconds. IDs of a strict tag are not held: workers refuse that, and calls
    * reject with {@link ErrBadRequest}.
    */
   prefetch({ n, maxAge }: PrefetchOptions): PrefetchHandle {

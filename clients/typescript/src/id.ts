@@ -1,7 +1,7 @@
 import { ErrBadRequest } from "./errors.js";
 import { bytes, excerpt } from "./text.js";
 
-/** The highest ID. */
+/** @internal The highest ID. */
 export const maxID: bigint = 2n ** 63n - 1n;
 
 /** Reads an ID from a text, as from JSON: an ID has one spelling. Throws {@link ErrBadRequest}. */

@@ -7,7 +7,7 @@ import { now, type Target } from "./target.js";
 import { after, type Timer } from "./timer.js";
 
 /**
- * The number of IDs between two looks at the clock, since the timer is late if the process was paused. The same look
+ * The number of IDs between two looks at both clocks, since the timer is late if the process was paused. The same look
  * sees whether the next request is due.
  */
 const lookEvery = 64;
@@ -25,7 +25,11 @@ const quietFor = 50;
  * back changes nothing.
  */
 interface Range {
-  runs: Run[];
+  runs: readonly Run[];
+  /** The run to open after the one in use. */
+  at: number;
+  /** IDs of the run in use that are not in the stock's window. They follow that. */
+  rest: number;
   /** When the IDs are too old, by the monotonic clock. */
   until: number;
   /** The same by the wall clock. */
@@ -48,10 +52,11 @@ export class Stock implements Owner, Launcher {
   readonly #n: number;
   readonly #maxAge: number;
   readonly #deadline: Deadline;
-  // The window: so many IDs of one range, from the next on, are given without a look at the clock.
+  // The window: so many IDs of one range, from the next on, are given without a look at both clocks.
   #from: Range | undefined;
   #next = 0n;
   #open = 0;
+  #until = 0;
   /** The ranges to draw from, in order. */
   #ranges: Range[] = [];
   #isAsking = false;
@@ -78,6 +83,7 @@ export class Stock implements Owner, Launcher {
   /** Returns an ID that is held, or waits for the next range. */
   next(options: CallOptions | undefined): Promise<bigint> {
     if (options?.signal?.aborted) return Promise.reject(this.#target.gaveUp(options.signal));
+    if (now() >= this.#until) this.#open = 0;
     const id = this.take();
     if (id !== undefined) return Promise.resolve(id);
     const call = new Call<bigint>(this.#target, this, options);
@@ -107,26 +113,30 @@ export class Stock implements Owner, Launcher {
     return range !== undefined;
   }
 
+  /** It allocates nothing but bigints. */
   #openWindow(range: Range): void {
-    const { first, last } = range.runs[0]!;
-    const size = Number(last - first) + 1;
+    if (range.rest === 0) {
+      const { first, last } = range.runs[range.at++]!;
+      this.#next = first;
+      range.rest = Number(last - first) + 1;
+    }
     this.#from = range;
-    this.#next = first;
-    this.#open = Math.min(size, lookEvery);
-    if (this.#open === size) range.runs.shift();
-    else range.runs[0] = { first: first + BigInt(this.#open), last };
+    this.#until = range.until;
+    this.#open = Math.min(range.rest, lookEvery);
+    range.rest -= this.#open;
     range.left -= this.#open;
   }
 
   /** Drops ranges that are used up or too old. */
   #dropSpent(): void {
-    this.#ranges = this.#ranges.filter((range) => {
+    for (let i = this.#ranges.length - 1; i >= 0; i--) {
+      const range = this.#ranges[i]!;
       const isOpen = range === this.#from && this.#open > 0;
-      if ((range.left > 0 || isOpen) && timeLeft(range) > 0) return true;
+      if ((range.left > 0 || isOpen) && timeLeft(range) > 0) continue;
       if (isOpen) this.#open = 0;
       clearTimeout(range.timer);
-      return false;
-    });
+      this.#ranges.splice(i, 1);
+    }
   }
 
   /** Sends a request unless one is under way. */
@@ -150,7 +160,9 @@ export class Stock implements Owner, Launcher {
 
   #put({ runs, sent, wall }: Required<Answer>): void {
     const range: Range = {
-      runs: [...runs.runs],
+      runs: runs.runs,
+      at: 0,
+      rest: 0,
       until: sent + this.#maxAge,
       by: wall + this.#maxAge,
       follow: this.#maxAge / 4,

@@ -15,7 +15,11 @@ export interface Request {
   error: Error | undefined;
 }
 
-/** What a client gives to all its handles. */
+/**
+ * What a client gives to all its handles.
+ *
+ * @internal
+ */
 export interface Settings {
   nc: NatsConnection;
   inbox: Inbox;
@@ -29,7 +33,11 @@ export interface Settings {
   notNatsid(subject: string, fault: Error): NatsidError;
 }
 
-/** The time by the monotonic clock, in ms. */
+/**
+ * The time by the monotonic clock, in ms.
+ *
+ * @internal
+ */
 export const now: () => number = performance.now.bind(performance);
 
 // Bounds of the response time after which another worker is asked: within them it is RFC 6298's time-out, a smoothed
@@ -53,7 +61,11 @@ const sparePerSecond = 4;
 const spareLeast = 200;
 const recentFor = 60;
 
-/** What the requests of a handle ask: a subject, with its measurements and limits. */
+/**
+ * What the requests of a handle ask: a subject, with its measurements and limits.
+ *
+ * @internal
+ */
 export class Target {
   readonly settings: Settings;
   readonly subject: string;

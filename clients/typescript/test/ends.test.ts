@@ -6,11 +6,11 @@ import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import type { NatsConnection } from "@nats-io/nats-core";
 import { connect as dial } from "@nats-io/transport-node";
-import { type Client, ErrCanceled, ErrClosed, ErrDeadlineExceeded, type Handle, natsid } from "natsid";
+import { type CallOptions, type Client, ErrCanceled, ErrClosed, ErrDeadlineExceeded, type Handle, natsid } from "natsid";
 import { start } from "natsid/testing";
 import { connect, Desk, failure, long, once, server, slack, sleep, until } from "./desk.ts";
 
-const calls: Record<string, (handle: Handle, options?: { signal?: AbortSignal; timeout?: number }) => Promise<unknown>> = {
+const calls: Record<string, (handle: Handle, options?: CallOptions) => Promise<unknown>> = {
   next: (handle, options) => handle.next(options),
   nextN: (handle, options) => handle.nextN(3, options),
   prefetch: (handle, options) => handle.prefetch({ n: 10, maxAge: 1000 }).next(options),
@@ -50,7 +50,7 @@ test("a call ends after its timeout, or that of its client", async () => {
       const order = (await desk.client({ timeout: client })).segment("order");
       const began = performance.now();
       const [error] = await Promise.all([
-        failure(call(order, own === undefined ? undefined : { timeout: own })),
+        failure(call(order, { timeout: own })),
         sleep(100).then(() => failure(call(order, own === undefined ? undefined : { timeout: own }))),
       ]);
       const took = performance.now() - began;
@@ -155,7 +155,7 @@ test("a call goes on when its connection is lost", async () => {
   await order.next();
   desk.hold();
   const under = [order.next(), order.nextN(20_000)];
-  await until("requests", () => desk.held.length === 2);
+  await until("requests", () => desk.held.some(({ n }) => n > 1) && desk.held.some(({ n }) => n === 1));
   const refused = way.refuse();
   way.cut();
   await sleep(100);
@@ -166,8 +166,7 @@ test("a call goes on when its connection is lost", async () => {
   const began = performance.now();
   await Promise.all([...under, ...lost]);
   assert.ok(performance.now() - began < slack);
-  const { hedges, retries } = order.stats();
-  assert.ok(hedges >= 2 && hedges + retries <= 4, `${hedges} and ${retries} copies`);
+  assert.ok(order.stats().hedges >= 2, "what was lost was requested again");
   void way.refuse();
   await nc.close();
 });
