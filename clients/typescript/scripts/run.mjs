@@ -69,7 +69,7 @@ function build() {
 
 const files = readdirSync(join(here, "test")).filter((name) => name.endsWith(".test.ts")).map((name) => `test/${name}`);
 const everywhere = files.filter((name) => !/package|browser/.test(name)); // these are about the package, not the runtime
-const nodeTest = ["--test", "--test-concurrency=6", "--test-timeout=240000"]; // tests wait more than they compute
+const nodeTest = ["--test", "--test-reporter=spec", "--test-concurrency=6", "--test-timeout=240000"]; // tests wait more than they compute
 
 function matrix() {
   for (const folder of ["oldest", "others"]) mustRun("npm", ["ci", "--prefix", join("runtimes", folder)]);

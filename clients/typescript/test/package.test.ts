@@ -74,6 +74,16 @@ test("the first example of the README runs", async () => {
   assert.ok(readme.split("\n").length <= 60, "the README has more than a screen");
 });
 
+test("the program of the tutorial prints what it shows", async () => {
+  const tutorial = readFileSync(join(root, "../../docs/tutorial.md"), "utf8");
+  const [, program] = /```js\n(.*?)```/s.exec(tutorial)!;
+  const [, shown] = /\$ node ids\.mjs\n(.*?)```/s.exec(tutorial)!;
+  const here = program!.replace("127.0.0.1:4222", server.nats);
+  const { stdout } = await run(process.execPath, ["--input-type=module", "-e", here], { cwd: root });
+  const shape = (text: string) => text.replaceAll(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, "TIME").replaceAll(/\d{4,}|^\d+n/gm, "N");
+  assert.equal(shape(stdout).replaceAll("Nn", "N"), shape(shown!).replaceAll("Nn", "N"));
+});
+
 test("the examples run", async () => {
   const { stdout } = await run(process.execPath, ["examples/events.mjs", server.nats], { cwd: root });
   assert.match(stdout, /^1000000 events in [\d.]+ s, the last with ID \d+ of 20/);
