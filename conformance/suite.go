@@ -102,12 +102,16 @@ func newSuite() (s *suite, err error) {
 	if s.world.Vectors, err = fs.Sub(assets, "vectors"); err != nil {
 		return nil, err
 	}
+	s.world.Contract, err = readContract()
+	return s, err
+}
+
+func readContract() (*contract.Contract, error) {
 	file, err := assets.ReadFile("contract.json")
 	if err != nil {
 		return nil, err
 	}
-	s.world.Contract, err = contract.Parse(file)
-	return s, err
+	return contract.Parse(file)
 }
 
 // startNatsid starts a worker, and returns its namespace.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/natsid/natsid/internal/testkit/freeport"
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
+	"github.com/natsid/natsid/internal/testkit/natsconf"
 	"github.com/natsid/natsid/internal/testkit/natsproxy"
 	"github.com/natsid/natsid/internal/testkit/process"
 	"github.com/natsid/natsid/subjects"
@@ -229,23 +230,6 @@ type server struct {
 	monitor                string // URL of its monitoring, without a path; "" for none
 }
 
-// natsConf is deploy/nats.conf on loopback: always synced; clients and servers that hang are detected within seconds;
-// a server in lame duck mode waits for 1 s before it disconnects its clients, one per second.
-const natsConf = `
-server_name: %[1]s
-listen: %[2]q
-jetstream { store_dir: %[3]q, max_file_store: 64M, max_memory_store: 16M, sync_interval: always, %[5]s }
-ping_interval: "2s"
-ping_max: 2
-lame_duck_grace_period: "1s"
-lame_duck_duration: "30s"
-%[4]s
-`
-
-// routing is the addition to natsConf for several servers. They announce one another to clients only where workers
-// must learn of other servers: not past a proxy.
-const routing = `cluster { name: faults, listen: %q, routes: ["nats://%s"], no_advertise: %t }`
-
 // startServers starts the nats-servers and returns the URLs of all.
 func (c *cluster) startServers() (urls []string) {
 	var routes []string
@@ -259,7 +243,7 @@ func (c *cluster) startServers() (urls []string) {
 	for i, v := range c.servers {
 		var cluster string
 		if len(c.servers) > 1 {
-			cluster = fmt.Sprintf(routing, routes[i], strings.Join(routes, `", "nats://`), !c.fleet.together)
+			cluster = natsconf.Cluster(i, routes, c.fleet.together)
 		}
 		c.configure(v, cluster+c.leafListener(i)+c.monitoring(v))
 		if c.fleet.disks && i == len(c.servers)-1 {
@@ -275,13 +259,14 @@ func (c *cluster) startServers() (urls []string) {
 	return urls
 }
 
-// configure writes the configuration of a server: natsConf, and more.
+// configure writes the configuration of a server, and more.
 func (c *cluster) configure(v *server, more string) {
 	domain := "" // leaf node and hub have domains of their own
 	if c.fleet.leaf != noLeaf {
 		domain = "domain: " + v.name
 	}
-	c.must(os.WriteFile(v.conf, fmt.Appendf(nil, natsConf, v.name, v.addr, v.data, more, domain), 0o600))
+	conf := natsconf.Server{Name: v.name, Listen: v.addr, Store: v.data, JetStream: domain, More: more}
+	c.must(os.WriteFile(v.conf, []byte(conf.String()), 0o600))
 	c.must(os.MkdirAll(v.data, 0o700))
 }
 
