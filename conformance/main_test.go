@@ -142,8 +142,8 @@ func buildC(t *testing.T, read func(string) ([]byte, error)) string {
 	if err := os.WriteFile(file, source, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.CommandContext(t.Context(), "cc", "-O1", "-Wall", "-Werror", "-o", program, file, "-lnats", "-lcjson").
-		CombinedOutput()
+	args := []string{"-O1", "-Wall", "-Werror", "-o", program, file, "-lnats", "-lcjson"}
+	out, err := exec.CommandContext(t.Context(), "cc", args...).CombinedOutput()
 	switch text := string(out); {
 	case err == nil:
 		return program

@@ -34,6 +34,8 @@ const (
 	runsGo     = "../client/runs.go"
 	tagsGo     = "../client/tags.go"
 	targetGo   = "../client/target.go"
+
+	whenClosed = `return fmt.Errorf("%w: %w", ErrClosed, nats.ErrConnectionClosed)`
 )
 
 // mutants break the laws, one for each scenario.
@@ -80,7 +82,8 @@ var mutants = []mutant.Mutant{
 	breaks("late-answer", "a late answer goes to the last request", inboxGo, "f := b.wait[token]",
 		"if b.wait[token] == nil {\ntoken = b.last\n}\nf := b.wait[token]"),
 	breaks("cancel", "the end of one call ends the batch", batchGo,
-		"case <-ctx.Done():\n\t\tb.gaveUp.Add(1)", "case <-ctx.Done():\n\t\tgo b.answer(nil, ErrClosed)\n\t\tb.gaveUp.Add(1)"),
+		"case <-ctx.Done():\n\t\tb.gaveUp.Add(1)",
+		"case <-ctx.Done():\n\t\tgo b.answer(nil, ErrClosed)\n\t\tb.gaveUp.Add(1)"),
 	breaks("unwanted", "copies are sent for calls that have ended", flightGo,
 		"if f.wanted != nil && !f.wanted() {", "if false {"),
 
@@ -109,7 +112,8 @@ var mutants = []mutant.Mutant{
 		"if !nc.IsConnected() || f.target.held() > 0 {",
 		"if !nc.IsConnected() {\nf.end(answer{err: ErrClosed})\nreturn\n}\nif f.target.held() > 0 {"),
 
-	breaks("prefetch", "nothing is held", handleGo, "if h.fault != nil {\n\t\th.stock = nil", "if true {\nh.stock = nil"),
+	breaks("prefetch", "nothing is held", handleGo,
+		"if h.fault != nil {\n\t\th.stock = nil", "if true {\nh.stock = nil"),
 	breaks("prefetch-age", "the age counts from the answer", prefetchGo,
 		"until: a.sent.Add(k.maxAge), by: a.wall.Round(0).Add(k.maxAge),",
 		"until: time.Now().Add(k.maxAge), by: time.Now().Round(0).Add(k.maxAge),"),
@@ -117,14 +121,11 @@ var mutants = []mutant.Mutant{
 		"header[subjects.HeaderPrefetch] = []string{maxAge.String()}", "_ = header"),
 
 	breaks("close", "Close does nothing", clientGo, "c.inbox.close()", ""),
-	breaks("disconnect", "a closed connection may come back", inboxGo,
-		"case b.nc.IsClosed():\n\t\treturn fmt.Errorf(\"%w: %w\", ErrClosed, nats.ErrConnectionClosed)",
-		"case b.nc.IsClosed():\nreturn nil"),
+	breaks("disconnect", "a closed connection may come back", inboxGo, whenClosed, "return nil"),
 	{
 		Name: "drain: a connection that drains may come back", Args: []string{"-test.run=^TestGo$/^drain$"},
 		Edits: []mutant.Edit{
-			mutant.Text(inboxGo, "case b.nc.IsClosed():\n\t\treturn fmt.Errorf(\"%w: %w\", ErrClosed, nats.ErrConnectionClosed)",
-				"case b.nc.IsClosed():\nreturn nil"),
+			mutant.Text(inboxGo, whenClosed, "return nil"),
 			mutant.Text(inboxGo, "return fmt.Errorf(\"%w: %w\", ErrClosed, nats.ErrConnectionDraining)", "return nil"),
 		},
 	},
@@ -133,7 +134,8 @@ var mutants = []mutant.Mutant{
 
 func TestMutants(t *testing.T) {
 	for _, sc := range scenarios.All {
-		if !slices.ContainsFunc(mutants, func(m mutant.Mutant) bool { return strings.HasPrefix(m.Name, sc.Name+": ") }) {
+		finds := func(m mutant.Mutant) bool { return strings.HasPrefix(m.Name, sc.Name+": ") }
+		if !slices.ContainsFunc(mutants, finds) {
 			t.Errorf("no mutant shows that the scenario %q can fail", sc.Name)
 		}
 	}
@@ -143,13 +145,13 @@ func TestMutants(t *testing.T) {
 // The wire in C, broken in one way for each scenario that a language without a client has to care for itself.
 func TestMutantsInC(t *testing.T) {
 	for scenario, edit := range map[string][2]string{
-		"tags":          {"!tag_is_valid(tag)", "(tag_is_valid(tag), 0)"},
-		"replies":       {"sorted[i - 1].last >= sorted[i].first ? 0 : count", "count"},
-		"errors":        {"code == 429 ? \"Throttled\"", "code == 429 ? \"Unavailable\""},
-		"ids":           {"\"{\\\"id\\\":\\\"%\" PRId64 \"\\\"}\", runs[0].first", "\"{\\\"id\\\":\\\"%.0f\\\"}\", (double)runs[0].first"},
-		"no-responders": {"s == NATS_NO_RESPONDERS ? \"NotServed\"", "s == NATS_NO_RESPONDERS ? \"Other\""},
-		"deadline":      {"number(params, \"timeoutMs\", standard)", "5000"},
-		"disconnect":    {"natsConnection_Close(nc), ", ""},
+		"tags":          {`!tag_is_valid(tag)`, `(tag_is_valid(tag), 0)`},
+		"replies":       {`sorted[i - 1].last >= sorted[i].first ? 0 : count`, `count`},
+		"errors":        {`code == 429 ? "Throttled"`, `code == 429 ? "Unavailable"`},
+		"ids":           {`"{\"id\":\"%" PRId64 "\"}", runs`, `"{\"id\":\"%.0f\"}", (double)runs`},
+		"no-responders": {`s == NATS_NO_RESPONDERS ? "NotServed"`, `s == NATS_NO_RESPONDERS ? "Other"`},
+		"deadline":      {`number(params, "timeoutMs", standard)`, `5000`},
+		"disconnect":    {`natsConnection_Close(nc), `, ``},
 	} {
 		t.Run(scenario, func(t *testing.T) {
 			t.Parallel()

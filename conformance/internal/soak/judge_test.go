@@ -24,7 +24,8 @@ type call struct {
 
 // both are a client and a language without one.
 func both(out *bytes.Buffer) Config {
-	return Config{Out: out, Clients: []Client{{Name: "Go", Profile: contract.Full}, {Name: "C", Profile: contract.Wire}}}
+	clients := []Client{{Name: "Go", Profile: contract.Full}, {Name: "C", Profile: contract.Wire}}
+	return Config{Out: out, Clients: clients}
 }
 
 func judged(t *testing.T, calls ...call) (table string, err error) {
@@ -62,9 +63,13 @@ func TestWhatIsBrokenIsSaid(t *testing.T) {
 		"a run that another language got": {[]call{{"C", ofLoose, `{"runs":[["100","103"]]}`, ""}}, "2 IDs were given"},
 		"a snowflake":                     {[]call{{"C", ofFlakes, `{"id":"1"}`, ""}}, "given twice"},
 		"a strict ID below another language's": {
-			[]call{{"Go", ofStrict, `{"id":"9"}`, ""}, {"C", ofStrict, `{"id":"8"}`, ""}}, "1 strict IDs came too late"},
-		"a call of a client":                    {[]call{{"Go", ofLoose, ``, "Deadline"}}, "Go saw 1 x Deadline"},
-		"a call of a burst":                     {[]call{{"Go", ofLoose, `{"ids":[],"kinds":{"Busy":2}}`, ""}}, "Go saw 2 x Busy"},
+			[]call{{"Go", ofStrict, `{"id":"9"}`, ""}, {"C", ofStrict, `{"id":"8"}`, ""}},
+			"1 strict IDs came too late",
+		},
+		"a call of a client": {[]call{{"Go", ofLoose, ``, "Deadline"}}, "Go saw 1 x Deadline"},
+		"calls of a burst": {
+			[]call{{"Go", ofLoose, `{"ids":[],"kinds":{"Busy":2}}`, ""}}, "Go saw 2 x Busy",
+		},
 		"a call of a language without a client": {[]call{{"C", ofLoose, ``, "Deadline"}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
