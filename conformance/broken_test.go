@@ -21,7 +21,7 @@ var broken = []struct {
 	{"prints rubbish", "the adapter printed what is no response: \"Hello\""},
 	{"answers twice", "the adapter answered request"},
 	{"answers another", "the adapter answered request"},
-	{"returns a number", "the adapter breaks the contract: the result of next: id: 1001 (json.Number) is not of type id"},
+	{"returns a number", "the adapter breaks the contract: the result of next: id: 1001 (json.Number) is not"},
 	{"has a kind of its own", "an error of the kind \"Sad\", which the contract has not"},
 	{"lives on", "the adapter did not end within"},
 }

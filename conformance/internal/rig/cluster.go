@@ -35,9 +35,8 @@ func StartCluster(dir string, n int) (servers []*NATSServer, err error) {
 	}
 	for i := range n {
 		s := &NATSServer{Name: fmt.Sprint("n", i+1), Addr: addrs[i], dir: dir}
-		conf := natsconf.Server{
-			Name: s.Name, Listen: s.Addr, Store: filepath.Join(dir, s.Name), More: natsconf.Cluster(i, addrs[n:], false),
-		}
+		conf := natsconf.Server{Name: s.Name, Listen: s.Addr, Store: filepath.Join(dir, s.Name)}
+		conf.More = natsconf.Cluster(i, addrs[n:], false)
 		if err := os.WriteFile(s.conf(), []byte(conf.String()), 0o600); err != nil {
 			return servers, err
 		}

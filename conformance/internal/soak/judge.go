@@ -176,7 +176,8 @@ func (j *judge) verdict(cfg Config) error {
 	}
 	order := j.order.Report()
 	if order.Inversions > 0 {
-		broken = append(broken, fmt.Errorf("%d strict IDs came too late, such as %+v", order.Inversions, order.Examples))
+		broken = append(broken,
+			fmt.Errorf("%d strict IDs came too late, such as %+v", order.Inversions, order.Examples))
 	}
 	fmt.Fprintf(cfg.Out, "\n%d IDs of all languages, %d repeats; %d strict answers, %d inversions\n",
 		total, repeats, order.Answers, order.Inversions)
