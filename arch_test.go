@@ -53,9 +53,8 @@ var floors = []floor{
 			"internal/ops/grants", "internal/ops/metrics", "internal/ops/monitor", "internal/natsembed",
 			"internal/measure", "internal/testbed", "segment", "internal/stores/kvstore", "internal/stores/move",
 			"internal/stores/mysqlstore", kong, natsGo},
-		"e2e":                {"e2e/internal/setup", "internal/app", "internal/testbed", "client", "subjects", natsGo},
-		"e2e/internal/setup": {"internal/app", "internal/testbed"},
-		"e2e/tests":          {natsServer, natsJWT, nkeys}, // test files only
+		"e2e":       {"internal/app", "internal/testbed", "client", "subjects", natsGo},
+		"e2e/tests": {natsServer, natsJWT, nkeys}, // test files only
 		"internal/testbed": {"internal/app", "internal/natsembed", "internal/testkit/tcpproxy", "client",
 			"subjects", natsGo},
 		"conformance": {"conformance/internal/adapter", "conformance/internal/contract", "conformance/internal/rig",

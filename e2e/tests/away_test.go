@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/e2e"
-	"github.com/natsid/natsid/e2e/internal/setup"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
 	"github.com/natsid/natsid/subjects"
@@ -111,7 +110,7 @@ func TestALostDatabaseGoesUnnoticedUntilMemoryIsUsedUp(t *testing.T) {
 	} {
 		t.Run(how, func(t *testing.T) {
 			db := mysqltest.Start(t)
-			c := e2e.Start(t, setup.Config(func(_ int, cfg *app.Config) { cfg.MySQL, cfg.MaxStep = db.DSN(), 1 }))
+			c := e2e.Start(t, configured(func(_ int, cfg *app.Config) { cfg.MySQL, cfg.MaxStep = db.DSN(), 1 }))
 			if _, err := c.Client.CreateTag(patient(t), subjects.TagCreate{Tag: "order", Step: 2000}); err != nil {
 				t.Fatal(err)
 			}
@@ -187,7 +186,7 @@ func lookAway(t *testing.T, c *e2e.Cluster, l *steadyLoad) {
 func TestASlowDatabaseDelaysNoCaller(t *testing.T) {
 	t.Parallel()
 	db := mysqltest.Start(t)
-	c := e2e.Start(t, setup.Config(func(i int, cfg *app.Config) {
+	c := e2e.Start(t, configured(func(i int, cfg *app.Config) {
 		inNoHurry(i, cfg)
 		cfg.MySQL, cfg.MaxStep = db.DSN(), 1
 	}))

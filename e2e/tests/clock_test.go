@@ -12,7 +12,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/e2e"
-	"github.com/natsid/natsid/e2e/internal/setup"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
@@ -86,7 +85,7 @@ func TestAWorkerWhoseClockIsSetLeavesAndComesBackWithItsClock(t *testing.T) {
 		t.Run(slip.String(), func(t *testing.T) {
 			t.Parallel()
 			var clock wall
-			c := e2e.Start(t, e2e.WithWorkers(2), setup.Config(func(i int, cfg *app.Config) {
+			c := e2e.Start(t, e2e.WithWorkers(2), configured(func(i int, cfg *app.Config) {
 				if i == 0 {
 					cfg.Now = clock.now
 				}
@@ -124,7 +123,7 @@ func TestAWorkerWhoseClockIsSetLeavesAndComesBackWithItsClock(t *testing.T) {
 func TestWithTheOnlyClockWrongSegmentsContinueAndSnowflakesAreRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	var clock wall
-	c := e2e.Start(t, setup.Config(func(_ int, cfg *app.Config) { cfg.Now = clock.now }))
+	c := e2e.Start(t, configured(func(_ int, cfg *app.Config) { cfg.Now = clock.now }))
 	clock.set(24 * time.Hour)
 	refused := func() error { // by the nats-server, at once: no worker gets the request
 		_, err := c.Conn.Request("id.snowflake", nil, patience)
@@ -148,7 +147,7 @@ func TestWithTheOnlyClockWrongSegmentsContinueAndSnowflakesAreRefusedAtOnce(t *t
 func TestAStepBackShorterThanTheDeadlineIsWaitedOut(t *testing.T) {
 	t.Parallel()
 	var clock wall
-	c := e2e.Start(t, setup.Config(func(i int, cfg *app.Config) {
+	c := e2e.Start(t, configured(func(i int, cfg *app.Config) {
 		inNoHurry(i, cfg)
 		cfg.Now = clock.now
 	}))
@@ -198,7 +197,7 @@ func stepBack(t *testing.T, reclaim bool) (stall time.Duration) {
 	t.Helper()
 	var clock wall
 	clock.set(step)
-	c := e2e.Start(t, setup.Config(func(_ int, cfg *app.Config) {
+	c := e2e.Start(t, configured(func(_ int, cfg *app.Config) {
 		cfg.Now, cfg.ReclaimOnStep, cfg.Deadline = clock.now, reclaim, 100*time.Millisecond
 		cfg.MaxClockSkew = step + 500*time.Millisecond
 	}))

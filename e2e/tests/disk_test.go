@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/e2e"
-	"github.com/natsid/natsid/e2e/internal/setup"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/snowflake"
 )
@@ -20,7 +19,7 @@ import (
 func TestADiskThatHangsCostsTheNumberAndNothingElse(t *testing.T) {
 	t.Parallel()
 	var dir string
-	c := e2e.Start(t, setup.Config(func(_ int, cfg *app.Config) { dir = cfg.Data }))
+	c := e2e.Start(t, configured(func(_ int, cfg *app.Config) { dir = cfg.Data }))
 	raised := listen(t, c)
 	l := startLoad(t, c.Conn, 2, bothModes)
 	pipe := filepath.Join(dir, "worker.json.new")

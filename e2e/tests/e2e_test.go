@@ -21,9 +21,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/natsid/natsid/e2e"
-	"github.com/natsid/natsid/e2e/internal/setup"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/cli"
+	"github.com/natsid/natsid/internal/testbed"
 	"github.com/natsid/natsid/internal/testkit/natsproxy"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/snowflake"
@@ -46,6 +46,11 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, natstest.Left()...)
 }
 
+// configured changes the settings of workers, counted from 0, before each of their starts.
+func configured(configure func(worker int, cfg *app.Config)) e2e.Option {
+	return func(c *testbed.Config) { c.Configure = configure }
+}
+
 // modes are the two kinds of IDs, as requests for n of them.
 var modes = map[string]func(ctx context.Context, c *e2e.Cluster, n int) ([]subjects.Run, error){
 	"segment": func(ctx context.Context, c *e2e.Cluster, n int) ([]subjects.Run, error) {
@@ -58,7 +63,7 @@ var modes = map[string]func(ctx context.Context, c *e2e.Cluster, n int) ([]subje
 
 func TestThreeWorkersShareTheLoadAndEveryIDIsDifferent(t *testing.T) {
 	t.Parallel()
-	c := e2e.Start(t, e2e.WithWorkers(3), setup.Config(inNoHurry))
+	c := e2e.Start(t, e2e.WithWorkers(3), configured(inNoHurry))
 	for mode, ask := range modes {
 		t.Run(mode, func(t *testing.T) {
 			const want, callers = 300_000, 8
@@ -181,7 +186,7 @@ var bothModes = map[string]string{"segment": "id.segment.order", "snowflake": "i
 
 func TestARollingRestartLosesNoRequest(t *testing.T) {
 	t.Parallel()
-	c := e2e.Start(t, e2e.WithWorkers(3), setup.Config(inNoHurry))
+	c := e2e.Start(t, e2e.WithWorkers(3), configured(inNoHurry))
 	excuses := stands(t)
 	l := startLoad(t, c.Conn, 4, bothModes)
 	for round := range 2 {
@@ -205,7 +210,7 @@ func TestARollingRestartLosesNoRequest(t *testing.T) {
 func TestAWorkerWhoseWindowHasClosedLeavesTheQueueGroupAndComesBack(t *testing.T) {
 	t.Parallel()
 	var control *natsproxy.Proxy // of worker 0
-	c := e2e.Start(t, e2e.WithWorkers(2), setup.Config(func(i int, cfg *app.Config) {
+	c := e2e.Start(t, e2e.WithWorkers(2), configured(func(i int, cfg *app.Config) {
 		if i == 0 {
 			cfg.Horizon = 2 * time.Second
 			control = startProxy(t, cfg.NATS)
@@ -236,7 +241,7 @@ func TestAStopIsBoundedWhileNATSHangs(t *testing.T) {
 	t.Parallel()
 	var p *natsproxy.Proxy
 	deadline := app.Default().Deadline
-	c := e2e.Start(t, setup.Config(func(_ int, cfg *app.Config) {
+	c := e2e.Start(t, configured(func(_ int, cfg *app.Config) {
 		p = startProxy(t, cfg.NATS)
 		cfg.NATS = p.URL()
 	}))
@@ -289,7 +294,7 @@ func serving(t *testing.T, c *e2e.Cluster) (n int) {
 
 func TestWorkersOfOneNameHaveDifferentNumbers(t *testing.T) {
 	t.Parallel()
-	c := e2e.Start(t, e2e.WithWorkers(2), setup.Config(func(_ int, cfg *app.Config) { cfg.Name = "twin" }))
+	c := e2e.Start(t, e2e.WithWorkers(2), configured(func(_ int, cfg *app.Config) { cfg.Name = "twin" }))
 	if c.WorkerNumber(0) == c.WorkerNumber(1) {
 		t.Errorf("both have number %d", c.WorkerNumber(0))
 	}
@@ -297,7 +302,7 @@ func TestWorkersOfOneNameHaveDifferentNumbers(t *testing.T) {
 
 func TestNamespacesShareAServerAndNothingElse(t *testing.T) {
 	t.Parallel()
-	c := e2e.Start(t, e2e.WithWorkers(2), setup.Config(func(i int, cfg *app.Config) {
+	c := e2e.Start(t, e2e.WithWorkers(2), configured(func(i int, cfg *app.Config) {
 		inNoHurry(i, cfg)
 		cfg.Namespace = subjects.Namespace([]string{"id", "other"}[i])
 	}))

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/natsid/natsid/e2e"
-	"github.com/natsid/natsid/e2e/internal/setup"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
 	"github.com/natsid/natsid/snowflake"
@@ -52,7 +51,7 @@ func TestCallersOfLeafMoveByAChangeOfHostName(t *testing.T) {
 		}
 	}
 	leaf := "http://" + freePort(t)
-	e2e.Start(t, setup.Config(func(_ int, cfg *app.Config) {
+	e2e.Start(t, configured(func(_ int, cfg *app.Config) {
 		cfg.MySQL, cfg.LeafHTTP = db.DSN(), strings.TrimPrefix(leaf, "http://")
 		cfg.Numbers = &workerid.Span{First: 512, Last: 1023}
 		inNoHurry(0, cfg)

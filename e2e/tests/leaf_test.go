@@ -17,7 +17,6 @@ import (
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/e2e"
-	"github.com/natsid/natsid/e2e/internal/setup"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/subjects"
 )
@@ -62,7 +61,7 @@ func TestAWorkerServesOnALeafNode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			hub, leaf := startHubAndLeaf(t, "hub", c.leaf)
-			workers := e2e.Start(t, setup.Config(func(_ int, cfg *app.Config) {
+			workers := e2e.Start(t, configured(func(_ int, cfg *app.Config) {
 				cfg.NATS, cfg.JSDomain = leaf.ClientURL(), c.domain
 			}))
 			owner := leaf
@@ -163,7 +162,7 @@ func TestAWorkerServesFromTheJetStreamOfAnotherAccount(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := launch(t, opts)
-	workers := e2e.Start(t, setup.Config(func(_ int, cfg *app.Config) {
+	workers := e2e.Start(t, configured(func(_ int, cfg *app.Config) {
 		cfg.NATS, cfg.JSPrefix = s.ClientURL(), "JS.store"
 	}))
 	caller := connectTo(t, s.ClientURL())

@@ -10,7 +10,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/e2e"
-	"github.com/natsid/natsid/e2e/internal/setup"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
 	"github.com/natsid/natsid/internal/testkit/natsproxy"
@@ -20,7 +19,7 @@ import (
 func TestWorkersSurviveACrashOfMySQLAndRepeatNoID(t *testing.T) {
 	t.Parallel()
 	db := mysqltest.Start(t)
-	c := e2e.Start(t, e2e.WithWorkers(3), setup.Config(func(_ int, cfg *app.Config) { cfg.MySQL = db.DSN() }))
+	c := e2e.Start(t, e2e.WithWorkers(3), configured(func(_ int, cfg *app.Config) { cfg.MySQL = db.DSN() }))
 	l := startLoad(t, c.Conn, 4, map[string]string{"segment": "id.segment.order"})
 	waitFor(t, "load", func() bool { return l.got["segment"].len() > 20_000 })
 	db.Kill()
@@ -47,7 +46,7 @@ func TestWithoutMarksMemoryIsServedThen503UntilTheyAreBack(t *testing.T) {
 	t.Parallel()
 	db := mysqltest.Start(t)
 	var control *natsproxy.Proxy
-	c := e2e.Start(t, setup.Config(func(_ int, cfg *app.Config) {
+	c := e2e.Start(t, configured(func(_ int, cfg *app.Config) {
 		control = startProxy(t, cfg.NATS)
 		cfg.NATS, cfg.MySQL = control.URL(), db.DSN()
 		cfg.Deadline = 5 * time.Second // on a busy machine a load may take long
@@ -109,7 +108,7 @@ func TestWithoutMarksMemoryIsServedThen503UntilTheyAreBack(t *testing.T) {
 func TestWithoutAGuardTheTableAloneServes(t *testing.T) {
 	t.Parallel()
 	db := mysqltest.Start(t)
-	c := e2e.Start(t, e2e.WithWorkers(2), setup.Config(func(i int, cfg *app.Config) {
+	c := e2e.Start(t, e2e.WithWorkers(2), configured(func(i int, cfg *app.Config) {
 		inNoHurry(i, cfg)
 		cfg.MySQL, cfg.Guard = db.DSN(), false
 	}))

@@ -13,7 +13,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/e2e"
-	"github.com/natsid/natsid/e2e/internal/setup"
 	"github.com/natsid/natsid/internal/app"
 )
 
@@ -74,7 +73,7 @@ func startServers(t *testing.T) (servers []*server.Server, urls string) {
 func TestOnThreeReplicasAServerMayStop(t *testing.T) {
 	t.Parallel()
 	servers, urls := startServers(t)
-	c := e2e.Start(t, e2e.WithWorkers(3), setup.Config(func(_ int, cfg *app.Config) { cfg.NATS = urls }))
+	c := e2e.Start(t, e2e.WithWorkers(3), configured(func(_ int, cfg *app.Config) { cfg.NATS = urls }))
 	nc, err := nats.Connect(urls, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
@@ -150,7 +149,7 @@ func TestAServerInLameDuckModeCostsNoRequest(t *testing.T) {
 	stopping := servers[1]
 	// Two workers are connected to the server that stops; they know the others from
 	// that server only.
-	c := e2e.Start(t, e2e.WithWorkers(3), setup.Config(func(i int, cfg *app.Config) {
+	c := e2e.Start(t, e2e.WithWorkers(3), configured(func(i int, cfg *app.Config) {
 		// A write that the stopping server takes with it fails after two thirds of
 		// the deadline, and a worker that moves waits for the requests behind it.
 		cfg.Deadline = 6 * time.Second

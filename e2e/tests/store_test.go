@@ -11,7 +11,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/e2e"
-	"github.com/natsid/natsid/e2e/internal/setup"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/cli"
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
@@ -33,7 +32,7 @@ func TestTagsMoveToMySQLAndBackAndRepeatNoID(t *testing.T) {
 	t.Parallel()
 	db := mysqltest.Start(t)
 	var onMySQL atomic.Bool
-	c := e2e.Start(t, e2e.WithWorkers(2), setup.Config(func(_ int, cfg *app.Config) {
+	c := e2e.Start(t, e2e.WithWorkers(2), configured(func(_ int, cfg *app.Config) {
 		if cfg.TagPoll = time.Second; onMySQL.Load() {
 			cfg.MySQL = db.DSN()
 		}
@@ -71,7 +70,7 @@ func TestTagsMoveToMySQLAndBackAndRepeatNoID(t *testing.T) {
 
 func TestAnAgeLimitOnTheMarksStopsSegmentsUntilItIsRemovedAndTheyAreResumed(t *testing.T) {
 	t.Parallel()
-	c := e2e.Start(t, setup.Config(func(_ int, cfg *app.Config) { cfg.TagPoll = time.Second }))
+	c := e2e.Start(t, configured(func(_ int, cfg *app.Config) { cfg.TagPoll = time.Second }))
 	alarms, err := c.Conn.SubscribeSync("id.alarm.bucket-unfit")
 	if err != nil {
 		t.Fatal(err)

@@ -8,7 +8,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/e2e"
-	"github.com/natsid/natsid/e2e/internal/setup"
 	"github.com/natsid/natsid/internal/app"
 )
 
@@ -16,7 +15,7 @@ import (
 func TestAStreamThatTakesRequestsIsFoundWhileWorkersRun(t *testing.T) {
 	t.Parallel()
 	monitor := freePort(t)
-	c := e2e.Start(t, setup.Config(func(_ int, cfg *app.Config) { cfg.HTTP, cfg.TagPoll = monitor, time.Second }))
+	c := e2e.Start(t, configured(func(_ int, cfg *app.Config) { cfg.HTTP, cfg.TagPoll = monitor, time.Second }))
 	raised := listen(t, c)
 	js, err := jetstream.New(c.Conn)
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/e2e"
-	"github.com/natsid/natsid/e2e/internal/setup"
 	orders "github.com/natsid/natsid/internal/testkit/ledger"
 	"github.com/natsid/natsid/subjects"
 )
@@ -24,7 +23,7 @@ func strictly(t *testing.T, c *e2e.Cluster, tag string) {
 }
 
 func TestIDsOfAStrictTagRiseOverAllWorkers(t *testing.T) {
-	c := e2e.Start(t, e2e.WithWorkers(3), setup.Config(inNoHurry))
+	c := e2e.Start(t, e2e.WithWorkers(3), configured(inNoHurry))
 	strictly(t, c, "invoice")
 	subject := subjects.DefaultNamespace.Segment("invoice")
 	const callers, requests = 8, 40
@@ -57,7 +56,7 @@ func TestIDsOfAStrictTagRiseOverAllWorkers(t *testing.T) {
 
 // The message that a tag is strict may come later than the first request for it.
 func TestATagIsStrictFromItsFirstRequestOn(t *testing.T) {
-	c := e2e.Start(t, e2e.WithWorkers(3), setup.Config(inNoHurry))
+	c := e2e.Start(t, e2e.WithWorkers(3), configured(inNoHurry))
 	js, err := jetstream.New(c.Conn, jetstream.WithDefaultTimeout(2*patience))
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +83,7 @@ func TestATagIsStrictFromItsFirstRequestOn(t *testing.T) {
 }
 
 func TestATagBecomesStrictInAllWorkers(t *testing.T) {
-	c := e2e.Start(t, e2e.WithWorkers(3), setup.Config(inNoHurry))
+	c := e2e.Start(t, e2e.WithWorkers(3), configured(inNoHurry))
 	subject := subjects.DefaultNamespace.Segment("order")
 	ask := func() (id int64) {
 		waitFor(t, "an ID", func() bool {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/e2e"
-	"github.com/natsid/natsid/e2e/internal/setup"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
 	"github.com/natsid/natsid/subjects"
@@ -40,7 +39,7 @@ func stores(t *testing.T, test func(t *testing.T, edit func(*app.Config), db *my
 func TestAChangedTagIsChangedOnAllWorkersAtOnce(t *testing.T) {
 	t.Parallel()
 	stores(t, func(t *testing.T, edit func(*app.Config), _ *mysqltest.Server) {
-		c := e2e.Start(t, e2e.WithWorkers(3), setup.Config(func(_ int, cfg *app.Config) {
+		c := e2e.Start(t, e2e.WithWorkers(3), configured(func(_ int, cfg *app.Config) {
 			edit(cfg)
 			inNoHurry(0, cfg)
 			// Only a message informs workers of a change: the first poll is long after
@@ -87,7 +86,7 @@ func TestAChangedTagIsChangedOnAllWorkersAtOnce(t *testing.T) {
 func TestRowsThatOtherProgramsAddAndRemoveAreFollowed(t *testing.T) {
 	t.Parallel()
 	db := mysqltest.Start(t)
-	c := e2e.Start(t, setup.Config(func(_ int, cfg *app.Config) {
+	c := e2e.Start(t, configured(func(_ int, cfg *app.Config) {
 		cfg.MySQL, cfg.AutoCreateTags, cfg.TagPoll = db.DSN(), false, time.Second
 	}))
 	exec := func(statement string) {
@@ -126,7 +125,7 @@ func TestRowsThatOtherProgramsAddAndRemoveAreFollowed(t *testing.T) {
 func TestIDsAreUniqueWhileMarksAreRaisedAndTagsDeleted(t *testing.T) {
 	t.Parallel()
 	stores(t, func(t *testing.T, edit func(*app.Config), _ *mysqltest.Server) {
-		c := e2e.Start(t, e2e.WithWorkers(3), setup.Config(func(_ int, cfg *app.Config) {
+		c := e2e.Start(t, e2e.WithWorkers(3), configured(func(_ int, cfg *app.Config) {
 			edit(cfg)
 			inNoHurry(0, cfg)
 			cfg.TagPoll = time.Second
@@ -177,7 +176,7 @@ func TestIDsAreUniqueWhileMarksAreRaisedAndTagsDeleted(t *testing.T) {
 func TestAStartPreloadsRecentlyUsedTagsUnlessDisabled(t *testing.T) {
 	t.Parallel()
 	var preload atomic.Bool
-	c := e2e.Start(t, setup.Config(func(i int, cfg *app.Config) {
+	c := e2e.Start(t, configured(func(i int, cfg *app.Config) {
 		inNoHurry(i, cfg)
 		if !preload.Load() {
 			cfg.Preload = 0

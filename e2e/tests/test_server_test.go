@@ -52,7 +52,7 @@ func launchTestServer(t *testing.T, script string, args ...string) (s *testServe
 		s.cmd = exec.Command("/bin/sh", append([]string{"-c", script, exe}, args...)...)
 	}
 	s.cmd.Env = append(os.Environ(), execEnv+"=1", "TMPDIR="+s.tmp, "NATS_URL=nats://127.0.0.1:1")
-	s.cmd.Stderr = t.Output()
+	s.cmd.Stderr, s.cmd.WaitDelay = t.Output(), patience
 	if s.in, err = s.cmd.StdinPipe(); err == nil {
 		if out, err = s.cmd.StdoutPipe(); err == nil {
 			err = s.cmd.Start()
@@ -61,7 +61,13 @@ func launchTestServer(t *testing.T, script string, args ...string) (s *testServe
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.cmd.Process.Kill(); _ = s.cmd.Wait() })
+	t.Cleanup(func() {
+		if p, err := os.FindProcess(s.PID); err == nil && s.PID > 0 {
+			_ = p.Kill() // fails if all is well
+		}
+		_ = s.cmd.Process.Kill()
+		_ = s.cmd.Wait()
+	})
 	return s, out
 }
 

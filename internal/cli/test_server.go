@@ -34,7 +34,7 @@ Orders are requests on that subject; the reply is ok, or an error:
   refuse 503 for 1s     they are answered with an error
   drop replies for 1s   workers answer them, and nobody hears it
   resume                ends these, which last until then without a time
-  restart               the worker stops and starts again
+  restart               the worker stops, and serves again before the reply comes
   skip 1000000          the next ID of each tag is that much higher
 
 Examples:
@@ -53,7 +53,11 @@ func (c *testServerCmd) Run(s *session) (err error) {
 	ctx, end := signal.NotifyContext(s.ctx, syscall.SIGHUP) // of a terminal that is closed
 	defer end()
 	endWith(ctx, end)
-	dir, err := tempDir()
+	const dirs = "natsid-test-"
+	dir, err := os.MkdirTemp(cmp.Or(os.Getenv("TMPDIR"), "/dev/shm"), dirs) // in memory
+	if err != nil {
+		dir, err = os.MkdirTemp("", dirs)
+	}
 	if err != nil {
 		return err
 	}
@@ -71,24 +75,13 @@ func (c *testServerCmd) Run(s *session) (err error) {
 	defer func() { err = errors.Join(err, bed.Stop()) }()
 	s.json = true
 	err = s.print(testServerJSON{
-		NATS: bed.URL, Websocket: bed.WebsocketURL, HTTP: "http://" + bed.Where(0).HTTP, Control: testbed.Control,
+		NATS: bed.URL, Websocket: bed.WebsocketURL(), HTTP: "http://" + bed.Where(0).HTTP, Control: testbed.Control,
 		Namespace: string(cfg.Namespace), PID: os.Getpid(), Version: version(),
 	}, nil)
 	if err == nil {
 		<-ctx.Done()
 	}
 	return err
-}
-
-// tempDir makes a temporary directory: in memory, where the system has a file system for that and TMPDIR names none.
-func tempDir() (string, error) {
-	const pattern = "natsid-test-"
-	if os.Getenv("TMPDIR") == "" {
-		if dir, err := os.MkdirTemp("/dev/shm", pattern); err == nil {
-			return dir, nil
-		}
-	}
-	return os.MkdirTemp("", pattern)
 }
 
 // worker returns the settings of the worker. Those of NATS in the environment are for other commands.
@@ -126,16 +119,9 @@ func endWith(ctx context.Context, end func()) {
 		}()
 	}
 	go func() {
-		for parent := os.Getppid(); os.Getppid() == parent; {
-			select {
-			case <-time.After(parentEvery):
-			case <-ctx.Done():
-				return
-			}
+		for parent := os.Getppid(); os.Getppid() == parent && ctx.Err() == nil; {
+			time.Sleep(100 * time.Millisecond)
 		}
 		end()
 	}()
 }
-
-// parentEvery is the interval of looks at the parent.
-const parentEvery = 100 * time.Millisecond

@@ -6,12 +6,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -25,16 +24,15 @@ import (
 type proxy struct {
 	*tcpproxy.Proxy
 	ns     subjects.Namespace
-	answer *nats.Conn // carries refusals
-
-	mu    sync.Mutex
-	links map[*link]struct{}
-	fault *fault
+	answer *nats.Conn            // carries refusals
+	fault  atomic.Pointer[fault] // the one that lasts
+	links  sync.Map              // of *link, by the port that the server sees
 }
 
 // openProxy opens a proxy to the server at target, host:port.
 func openProxy(target string, ns subjects.Namespace) (p *proxy, err error) {
-	p = &proxy{ns: ns, links: map[*link]struct{}{}, fault: &fault{}}
+	p = &proxy{ns: ns}
+	p.fault.Store(new(fault))
 	if p.Proxy, err = tcpproxy.Start(target, p.pass); err != nil {
 		return nil, fmt.Errorf("no port for the workers: %w", err)
 	}
@@ -43,14 +41,8 @@ func openProxy(target string, ns subjects.Namespace) (p *proxy, err error) {
 
 // isOwn reports whether a client of the server comes through the proxy, by its port.
 func (p *proxy) isOwn(port int) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for l := range p.links {
-		if l.port == port {
-			return true
-		}
-	}
-	return false
+	_, ok := p.links.Load(port)
+	return ok
 }
 
 // A fault is what the proxy does with requests for IDs.
@@ -72,39 +64,28 @@ const (
 const nobody = "_natsid_dropped"
 
 // play begins a fault in place of the one that lasts, and ends it after d; 0 is without end.
-func (p *proxy) play(f fault, d time.Duration) {
-	p.turn(nil, &f)
+func (p *proxy) play(f *fault, d time.Duration) {
+	p.fault.Store(f)
+	p.release()
 	if d > 0 {
-		time.AfterFunc(d, func() { p.turn(&f, &fault{}) })
+		time.AfterFunc(d, func() {
+			if p.fault.CompareAndSwap(f, new(fault)) { // none has begun since
+				p.release()
+			}
+		})
 	}
 }
 
-// turn begins a fault, unless another one than from lasts by now; nil is any.
-func (p *proxy) turn(from, to *fault) {
-	p.mu.Lock()
-	if from != nil && p.fault != from {
-		p.mu.Unlock()
-		return
-	}
-	p.fault = to
-	links := slices.Collect(maps.Keys(p.links))
-	p.mu.Unlock()
-	for _, l := range links {
-		l.release()
-	}
-}
-
-// now returns the fault that lasts.
-func (p *proxy) now() *fault {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.fault
+func (p *proxy) release() {
+	p.links.Range(func(_, l any) bool {
+		l.(*link).release()
+		return true
+	})
 }
 
 // A link is the connection of a worker through the proxy.
 type link struct {
 	proxy *proxy
-	port  int // of the proxy's end, as the server sees it
 
 	mu    sync.Mutex
 	out   *bufio.Writer // to the worker
@@ -113,21 +94,18 @@ type link struct {
 
 // pass passes on what a worker and the server send each other until one hangs up.
 func (p *proxy) pass(_ context.Context, worker, server *net.TCPConn) {
-	l := &link{proxy: p, port: server.LocalAddr().(*net.TCPAddr).Port, out: bufio.NewWriterSize(worker, bufferSize)}
-	p.mu.Lock()
-	p.links[l] = struct{}{}
-	p.mu.Unlock()
+	l := &link{proxy: p, out: bufio.NewWriterSize(worker, bufferSize)}
+	port := server.LocalAddr().(*net.TCPAddr).Port
+	p.links.Store(port, l)
+	defer p.links.Delete(port)
 	var up sync.WaitGroup
+	defer up.Wait()
 	up.Go(func() {
 		_, _ = io.Copy(server, worker)
 		_ = server.CloseWrite()
 	})
 	l.passDown(server)
 	_ = worker.Close()
-	up.Wait()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.links, l)
 }
 
 const bufferSize = 64 << 10
@@ -147,14 +125,14 @@ func (l *link) passDown(server io.Reader) {
 func (l *link) pass(m message, flush bool) (err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	f := l.proxy.now()
+	f := l.proxy.fault.Load()
 	switch {
 	case f.kind == passes || !m.isRequest(l.proxy.ns):
 		_, err = l.out.Write(m.bytes)
 	case f.kind == stalls:
 		l.waits = append(l.waits, m)
 	case f.kind == refuses:
-		_ = l.proxy.answer.PublishMsg(&nats.Msg{Subject: m.reply, Header: f.refusal.Headers()}) // it has a reply subject
+		_ = l.proxy.answer.PublishMsg(&nats.Msg{Subject: m.reply, Header: f.refusal.Headers()}) // fails after the end
 	case f.kind == drops:
 		_, err = l.out.Write(bytes.Replace(m.bytes, []byte(" "+m.reply+" "), []byte(" "+nobody+" "), 1))
 	}
@@ -164,7 +142,7 @@ func (l *link) pass(m message, flush bool) (err error) {
 	return err
 }
 
-// release does with the requests that wait what the fault of now says.
+// release does with the requests that wait what the fault that lasts says.
 func (l *link) release() {
 	l.mu.Lock()
 	waits := l.waits

@@ -35,8 +35,7 @@ type Config struct {
 // A Cluster is a natsid that runs: workers that share a nats-server, and create tags on first use. Its methods are safe
 // for concurrent use.
 type Cluster struct {
-	URL          string // of the nats-server, on loopback
-	WebsocketURL string // "" without Websocket
+	URL string // of the nats-server, on loopback
 
 	cfg    Config
 	server *natsembed.Server
@@ -56,14 +55,14 @@ func Start(cfg Config) (*Cluster, error) {
 		return nil, fmt.Errorf("the nats-server does not start: %w", err)
 	}
 	c := &Cluster{URL: srv.ClientURL(), cfg: cfg, server: srv, workers: make([]*worker, cfg.Workers)}
-	if cfg.Websocket {
-		c.WebsocketURL = srv.WebsocketURL()
-	}
 	if err := c.start(); err != nil {
 		return nil, errors.Join(err, c.Stop())
 	}
 	return c, nil
 }
+
+// WebsocketURL returns the URL for WebSockets, if the server listens for them.
+func (c *Cluster) WebsocketURL() string { return c.server.WebsocketURL() }
 
 // start starts what needs the server. The first worker makes the buckets, with no other client beside it: then it need
 // not wait for others to answer.
