@@ -79,8 +79,7 @@ export class Inbox {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    if (this.#sub && !this.#sub.isClosed()) this.#sub.unsubscribe();
-    this.#fail(this.check()!);
+    if (this.#sub && !this.#sub.isClosed()) this.#sub.unsubscribe(); // this ends all that waits
   }
 
   #open(): void {
@@ -90,7 +89,7 @@ export class Inbox {
     const sub = this.#nc.subscribe(`${this.#prefix}*`, { callback: (error, msg) => this.#receive(error, msg) });
     this.#sub = sub;
     void sub.closed.then(() => {
-      if (this.#sub === sub) this.#fail(new ErrClosed("natsid: the connection to NATS is closed"));
+      if (this.#sub === sub) this.#fail(this.check() ?? new ErrClosed("natsid: the connection to NATS is closed"));
     });
   }
 

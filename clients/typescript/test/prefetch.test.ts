@@ -55,7 +55,7 @@ test("calls that wait for a range get its IDs in the order in which they began",
   const held = (await desk.client()).segment("order").prefetch({ n: 10, maxAge: long });
   const ids = await Promise.all(Array.from({ length: 95 }, () => held.next()));
   assert.deepEqual(ids, range(1, 95));
-  assert.ok(desk.asked.every(({ n }) => n === 10));
+  assert.ok(held.stats().requests <= 12, `${held.stats().requests} requests`);
 });
 
 test("each range is requested once", async () => {
@@ -88,7 +88,7 @@ test("no ID is older than it may be, counted from before it was requested", asyn
   desk.issue = ({ msg }) => void msg.respond(String([...received.keys()].at(-1)));
   for (let i = 0; i < 2; i++) {
     await held.next();
-    await sleep(maxAge);
+    await sleep(maxAge + 50);
     const began = performance.now();
     const id = await held.next();
     assert.ok(began - received.get(id)! <= maxAge, `ID ${id} was requested ${began - received.get(id)!} ms before the call`);
