@@ -29,7 +29,7 @@ type Desk struct {
 // A Request is a copy of a request that has arrived at the desk.
 type Request struct {
 	desk    *Desk
-	Number  int // from 1, in the order of arrival
+	Nth     int // from 1, of those with the same subject and body
 	Subject string
 	Body    string
 	N       int // IDs requested
@@ -94,8 +94,13 @@ func (d *Desk) receive(m *nats.Msg) {
 		r.N = n
 	}
 	d.mu.Lock()
+	r.Nth = 1
+	for _, other := range d.seen {
+		if other.Subject == r.Subject && other.Body == r.Body {
+			r.Nth++
+		}
+	}
 	d.seen = append(d.seen, r)
-	r.Number = len(d.seen)
 	policy := d.policy
 	close(d.news)
 	d.news = make(chan struct{})
@@ -108,6 +113,16 @@ func (d *Desk) Seen() []*Request {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return append([]*Request(nil), d.seen...)
+}
+
+// Of returns the requests of a kind that have arrived.
+func (d *Desk) Of(kind string) (all []*Request) {
+	for _, r := range d.Seen() {
+		if r.Kind() == kind {
+			all = append(all, r)
+		}
+	}
+	return all
 }
 
 // News returns a channel that is closed when the next request arrives.
@@ -177,10 +192,10 @@ func (r *Request) respond(m *nats.Msg) {
 	_ = r.desk.nc.PublishMsg(m)
 }
 
-// Kind returns the subject without its namespace.
+// Kind returns the subject without its namespace: segment.order.
 func (r *Request) Kind() string { return strings.TrimPrefix(r.Subject, string(r.desk.ns)+".") }
 
 // String returns the request as a scenario's text names it.
 func (r *Request) String() string {
-	return fmt.Sprintf("request %d, %s %q", r.Number, r.Subject, r.Body)
+	return fmt.Sprintf("request %d on %s %q", r.Nth, r.Subject, r.Body)
 }

@@ -19,13 +19,14 @@ var onTheEnd = slices.Concat(law("The end",
 
 // underWay begins calls of each kind that get no answer.
 func (s *Stage) underWay() (calls []pending) {
-	before := len(s.Desk.Seen())
 	s.Desk.Say(rig.Silence)
 	calls = []pending{
-		s.beginNext(order, short), s.beginN(order, 5, short),
+		s.beginNext(tag("one"), short), s.beginN(tag("five"), 5, short),
 		s.beginNext(prefetch(tag("held"), 5, time.Minute), short),
 	}
-	s.arrived(before + 3)
+	for _, name := range []string{"one", "five", "held"} {
+		s.arrived(name, 1)
+	}
 	return calls
 }
 
@@ -89,25 +90,26 @@ func playStats(s *Stage) {
 	for range 5 {
 		s.nextN(order, 10, long)
 	}
-	policies := []rig.Policy{
-		func(r *rig.Request) { r.Refuse(subjects.Unavailable, "away") }, rig.Silence,
-		func(r *rig.Request) { r.Refuse(subjects.NotFound, "no such tag") },
-	}
-	for _, p := range policies {
-		before := len(s.Desk.Seen())
-		s.Desk.Say(func(r *rig.Request) {
-			if r.Number == before+1 {
-				p(r)
-			} else {
-				r.Issue()
-			}
-		})
-		s.nextN(order, 1, long)
+	s.Desk.Say(func(r *rig.Request) {
+		switch {
+		case r.N == 1 && r.Nth == 1:
+			r.Refuse(subjects.Unavailable, "away")
+		case r.N == 2 && r.Nth == 1: // no answer
+		case r.N == 3:
+			r.Refuse(subjects.NotFound, "no such tag")
+		default:
+			r.Issue()
+		}
+	})
+	for n := range 3 {
+		s.nextN(order, n+1, long)
 	}
 	c := s.stats(order)
-	// A busy machine may cause more hedges.
-	s.want(c.IDs == 52 && c.Requests == 8 && c.Retries == 1 && c.Hedges >= 1 && c.Failures == 1 && c.Held == 0,
-		"the counts are %+v, want 52 IDs, 8 requests, 1 retry, 1 hedge, 1 failure, and none held", c)
+	// On a busy machine there are more hedges, also instead of the retry.
+	s.want(c.IDs == 53 && c.Requests == 8 && c.Failures == 1 && c.Held == 0,
+		"the counts are %+v, want 53 IDs, 8 requests, 1 failure, and none held", c)
+	s.want(c.Retries <= 1 && c.Hedges >= 1 && c.Retries+c.Hedges >= 2,
+		"the counts are %+v, want 1 retry, and 1 hedge at least", c)
 	s.judgeObserved()
 }
 
@@ -124,7 +126,7 @@ func (s *Stage) judgeObserved() {
 	s.want(len(seen.Requests) == 8, "the observer was called %d times, want 8: %+v", len(seen.Requests), seen.Requests)
 	for i, r := range seen.Requests {
 		s.want(r.Subject == s.here("id.segment.order"), "the observer saw the subject %s", r.Subject)
-		s.want(r.IDs == 10 && i < 5 || r.IDs == 1 && i >= 5, "the observer saw %+v as request %d", r, i+1)
+		s.want(r.IDs == 10 && i < 5 || r.IDs == i-4, "the observer saw %+v as request %d", r, i+1)
 		again := i == 5 || i == 6
 		s.want(r.Copies >= 2 || r.Copies == 1 && !again, "the observer saw %d copies of request %d", r.Copies, i+1)
 		s.want((r.Kind == "UnknownTag") == (i == 7), "the observer saw the kind %q of request %d", r.Kind, i+1)

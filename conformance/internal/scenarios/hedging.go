@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -21,20 +22,20 @@ const hedgeSoonest = 100 * time.Millisecond
 
 func playHang(s *Stage) {
 	s.connect(nil)
+	s.Desk.Say(func(r *rig.Request) {
+		if r.Nth > 1 {
+			r.Issue()
+		}
+	})
 	for i := range 5 {
-		before := len(s.Desk.Seen())
-		s.Desk.Say(func(r *rig.Request) {
-			if r.Number > before+1 {
-				r.Issue()
-			}
-		})
-		o := s.next(order, long)
+		name := fmt.Sprint("t", i)
+		o := s.next(tag(name), long)
 		s.want(o.failure == nil, "%v", o)
-		copied := s.Desk.Seen()[before+1].At.Sub(o.began)
+		copied := s.sent(name)[1].At.Sub(o.began)
 		s.want(copied >= hedgeSoonest-early, "another worker was asked after %v, want %v", copied, hedgeSoonest)
-		s.want(o.took() < 3*time.Second, "the call took %v", o.took())
-		hedges := s.stats(order).Hedges
-		s.want(hedges >= int64(i+1), "%d hedges are counted, want %d at least", hedges, i+1)
+		s.want(o.took() < slack/2, "the call took %v", o.took())
+		hedges := s.stats(tag(name)).Hedges
+		s.want(hedges >= 1, "no hedge is counted")
 	}
 }
 
@@ -44,34 +45,36 @@ func playPatience(s *Stage) {
 	for range 8 {
 		s.mustNext(order)
 	}
-	before := len(s.Desk.Seen())
-	for range 8 {
-		s.mustNext(order)
-	}
-	copies := len(s.Desk.Seen()) - before - 8
-	s.want(copies <= 4, "answers always take 180 ms, and %d of 8 calls asked another worker before", copies)
+	s.eventually(func(string) string {
+		before := len(s.Desk.Seen())
+		for range 8 {
+			s.mustNext(order)
+		}
+		if copies := len(s.Desk.Seen()) - before - 8; copies > 4 {
+			return fmt.Sprintf("answers take 180 ms, and %d copies were sent before they came, for 8 calls", copies)
+		}
+		return ""
+	})
 }
 
 func playFirst(s *Stage) {
 	s.connect(nil)
-	for _, firstIsFirst := range []bool{true, false} {
-		before := len(s.Desk.Seen())
+	for name, firstIsFirst := range map[string]bool{"first": true, "second": false} {
 		s.Desk.Say(rig.Silence)
-		call := s.beginNext(order, long)
-		first, second := s.arrived(before+1), s.arrived(before+2)
+		call := s.beginNext(tag(name), long)
+		first, second := s.arrived(name, 1), s.arrived(name, 2)
 		if !firstIsFirst {
 			first, second = second, first
 		}
-		s.Desk.Say(rig.Issue)
 		first.Issue()
 		second.Issue()
 		o := call.end()
 		s.want(o.failure == nil, "%v", o)
 		s.distinct(o.id())
-		// A third copy may have been sent, and answered, but not before these.
 		s.want(s.Desk.Origin(o.id()) == first, "the call got ID %d, of %v, want that of the first answer, to %v",
 			o.id(), s.Desk.Origin(o.id()), first)
-		later := s.next(order, long)
+		s.Desk.Say(rig.Issue)
+		later := s.next(tag(name), long)
 		s.want(later.failure == nil && !s.Desk.Origin(later.id()).At.Before(later.began),
 			"a later call: %v, of the answer to another copy", later)
 	}
@@ -80,7 +83,7 @@ func playFirst(s *Stage) {
 func playLarge(s *Stage) {
 	s.connect(nil)
 	s.Desk.Say(func(r *rig.Request) {
-		if r.Number > 1 {
+		if r.Nth > 1 {
 			r.Issue()
 		}
 	})
@@ -105,7 +108,8 @@ func playBudget(s *Stage) {
 	seen := s.Desk.Seen()
 	lasted := seen[len(seen)-1].At.Sub(seen[0].At)
 	copies := len(seen) - requests
-	most := 200 + requests/10 + 4*int(lasted.Seconds()+1)
+	// Requests count twice: those of the last minute raise the limit, and each takes off a tenth of a copy.
+	most := 200 + 2*requests/10 + 4*int(lasted.Seconds()+1)
 	s.want(copies <= most, "%d requests were copied %d times, want %d at most", requests, copies, most)
 	s.want(copies >= 100, "%d requests were copied %d times only: a worker that hangs costs errors", requests, copies)
 }

@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -99,31 +100,29 @@ func playAlone(s *Stage) {
 	s.want(a <= 2*b+4*time.Millisecond, "a call alone takes %v, a request of its own %v: it waits for others", a, b)
 }
 
-// A client that can do it does it in one of a few attempts, also on a busy machine; one that cannot never does.
 func playParallel(s *Stage) {
 	s.connect(nil)
-	for range 5 {
-		before := len(s.Desk.Seen())
-		s.Desk.Say(func(r *rig.Request) {
-			switch r.Number - before {
-			case 1: // it hangs
-			case 2:
-				r.Issue()
-			default:
-				time.AfterFunc(500*time.Millisecond, r.Issue)
-			}
-		})
-		hangs := s.beginNext(order, long)
-		s.arrived(before + 1)
-		o := s.next(order, long)
-		s.want(o.failure == nil, "%v", o)
-		first := !hangs.done()
-		s.want(hangs.end().failure == nil, "the call of the request that hangs failed")
-		if first {
-			return
+	s.Desk.Say(func(r *rig.Request) {
+		switch r.Nth {
+		case 1: // it hangs
+		case 2:
+			r.Issue()
+		default:
+			time.AfterFunc(500*time.Millisecond, r.Issue)
 		}
-	}
-	s.fail("a call waits until an earlier call has its ID")
+	})
+	s.eventually(func(name string) string {
+		hangs := s.beginNext(tag(name), long)
+		s.arrived(name, 1)
+		o := s.next(tag(name), long)
+		s.want(o.failure == nil, "%v", o)
+		waited := hangs.done()
+		s.want(hangs.end().failure == nil, "the call of the request that hangs failed")
+		if waited {
+			return "a call waits until an earlier call has its ID"
+		}
+		return ""
+	})
 }
 
 func playLimit(s *Stage) {
@@ -138,15 +137,22 @@ func playLimit(s *Stage) {
 			}
 		})
 	})
-	for attempt := range 2 {
-		before := len(s.Desk.Seen())
+	burst := func() {
 		o := s.beginBurst(order, 100, long).end()
 		s.want(len(o.ids) == 100, "%v", o)
 		s.distinct(o.ids...)
-		for _, r := range s.Desk.Seen()[before:] {
-			s.want(attempt == 0 || r.N <= most, "%v, though the worker's limit of %d is known", r, most)
-		}
 	}
+	burst()
+	s.eventually(func(string) string {
+		before := len(s.Desk.Seen())
+		burst()
+		for _, r := range s.Desk.Seen()[before:] {
+			if r.N > most {
+				return fmt.Sprintf("%v, though the worker's limit of %d is known", r, most)
+			}
+		}
+		return ""
+	})
 }
 
 func playBusy(s *Stage) {

@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/natsid/natsid/conformance/internal/rig"
@@ -20,22 +21,22 @@ var onRetries = law("Retries",
 
 func playRetry(s *Stage) {
 	s.connect(nil)
-	for i, begin := range []func() outcome{
-		func() outcome { return s.next(order, long) }, func() outcome { return s.nextN(order, 5, long) },
+	s.Desk.Say(func(r *rig.Request) {
+		if r.Nth == 1 {
+			r.Refuse(subjects.Unavailable, "JetStream is away")
+		} else {
+			r.Issue()
+		}
+	})
+	for name, call := range map[string]pending{
+		"one": s.beginNext(tag("one"), long), "five": s.beginN(tag("five"), 5, long),
 	} {
-		before := len(s.Desk.Seen())
-		s.Desk.Say(func(r *rig.Request) {
-			if r.Number == before+1 {
-				r.Refuse(subjects.Unavailable, "JetStream is away")
-			} else {
-				r.Issue()
-			}
-		})
-		o := begin()
+		o := call.end()
 		s.want(o.failure == nil, "%v, after one refusal", o)
-		s.want(o.took() < 3*time.Second, "one refusal cost %v", o.took())
-		retries := s.stats(order).Retries
-		s.want(retries == int64(i+1), "%d retries are counted, want %d", retries, i+1)
+		s.want(o.took() < slack/2, "one refusal cost %v", o.took())
+		c := s.stats(tag(name))
+		// A hedge may have come before the refusal.
+		s.want(c.Retries <= 1 && c.Retries+c.Hedges >= 1, "%d retries are counted, want 1", c.Retries)
 	}
 }
 
@@ -55,24 +56,28 @@ func playThrottled(s *Stage) {
 	s.connect(nil)
 	const pause = 1500 * time.Millisecond
 	s.Desk.Say(func(r *rig.Request) {
-		if r.Number == 1 {
+		if r.Nth == 1 && r.N == 1 {
 			r.Refuse(subjects.TooMany, "the rate is used up", subjects.HeaderRetryAfter, "1500")
 		} else {
 			r.Issue()
 		}
 	})
-	calls := []pending{s.beginNext(order, long)}
-	first := s.arrived(1)
-	time.Sleep(pause / 3) // the refusal has arrived by then
-	calls = append(calls, s.beginNext(order, long), s.beginN(order, 3, long))
-	for _, c := range calls {
-		o := c.end()
-		s.want(o.failure == nil, "%v", o)
-	}
-	for _, r := range s.Desk.Seen()[1:] {
-		waited := r.At.Sub(first.At)
-		s.want(waited >= pause-early, "%v arrived %v after a refusal that demands %v", r, waited, pause)
-	}
+	s.eventually(func(name string) string {
+		calls := []pending{s.beginNext(tag(name), long)}
+		first := s.arrived(name, 1)
+		time.Sleep(pause / 3) // the refusal has arrived by then
+		calls = append(calls, s.beginNext(tag(name), long), s.beginN(tag(name), 3, long))
+		for _, c := range calls {
+			o := c.end()
+			s.want(o.failure == nil, "%v", o)
+		}
+		for _, r := range s.sent(name)[1:] {
+			if waited := r.At.Sub(first.At); waited < pause-early {
+				return fmt.Sprintf("%v arrived %v after a refusal that demands %v", r, waited, pause)
+			}
+		}
+		return ""
+	})
 }
 
 func playNever(s *Stage) {
@@ -82,13 +87,11 @@ func playNever(s *Stage) {
 		kind string
 	}{{subjects.BadRequest, "BadRequest"}, {subjects.NotFound, "UnknownTag"}, {subjects.Internal, "Refused"}} {
 		s.Desk.Say(func(r *rig.Request) { r.Refuse(c.code, "because") })
-		before := len(s.Desk.Seen())
 		for _, call := range []pending{s.beginNext(order, short), s.beginN(order, 5, short)} {
 			o := call.end()
 			s.want(o.kind == c.kind, "%v, want %s", o, c.kind)
 		}
-		sent := s.quiet() - before
-		s.want(sent == 2, "%d requests for two calls that were refused with %v", sent, c.code)
+		s.quiet()
 	}
 }
 
@@ -132,7 +135,7 @@ func playLost(s *Stage) {
 	var calls []pending
 	if s.isFull() {
 		calls = append(calls, s.beginNext(order, long), s.beginN(order, 20_000, long))
-		s.arrived(3)
+		s.arrived("order", 3)
 	}
 	proxy.Refuse(true)
 	proxy.Cut()

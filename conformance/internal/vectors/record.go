@@ -33,20 +33,18 @@ func newRecorder(url string) (*recorder, error) {
 	return &recorder{nc, desk, client.New(nc, client.Log(slog.New(slog.DiscardHandler)))}, err
 }
 
-const (
-	patience = time.Minute
-	// askingAgain is longer than the pause before the first copies, and ends the wait for an answer.
-	askingAgain = 300 * time.Millisecond
-)
+const patience = time.Minute
 
-// draw makes a call, and returns the request that it sent, nil if none.
-func (r *recorder) draw(within time.Duration, call func(context.Context) error) (*rig.Request, error) {
+// draw makes a call for a tag of its own, and returns the request that it sent, nil if none.
+func (r *recorder) draw(tag string, within time.Duration, call func(context.Context) error) (*rig.Request, error) {
 	before := len(r.desk.Seen())
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	err := call(ctx)
-	if all := r.desk.Seen(); len(all) > before {
-		return all[before], err
+	for _, sent := range r.desk.Seen()[before:] {
+		if sent.Kind() == "segment."+tag {
+			return sent, err
+		}
 	}
 	return nil, err
 }
@@ -66,7 +64,7 @@ func (r *recorder) tags(files map[string][]byte) error {
 	cases := tagCases()
 	for i := range cases {
 		c := &cases[i]
-		sent, err := r.draw(patience, func(ctx context.Context) error {
+		sent, err := r.draw(c.Tag, patience, func(ctx context.Context) error {
 			_, err := r.ids.Segment(c.Tag).Next(ctx)
 			return err
 		})
@@ -85,7 +83,7 @@ func (r *recorder) counts(files map[string][]byte) error {
 	cases := countCases()
 	for i := range cases {
 		c := &cases[i]
-		sent, err := r.draw(patience, func(ctx context.Context) error { return r.nextN(ctx, c.N) })
+		sent, err := r.draw("order", patience, func(ctx context.Context) error { return r.nextN(ctx, c.N) })
 		if c.Refusal, err = outcome(sent, err); err != nil {
 			return err
 		}
@@ -112,7 +110,7 @@ func (r *recorder) replies(files map[string][]byte) error {
 	for i := range cases {
 		c := &cases[i]
 		r.desk.Say(func(q *rig.Request) { q.Answer(c.Text()) })
-		_, err := r.draw(patience, func(ctx context.Context) error {
+		_, err := r.draw("order", patience, func(ctx context.Context) error {
 			runs, err := r.ids.Segment("order").NextN(ctx, c.N)
 			for _, run := range runs {
 				c.Runs = append(c.Runs, [2]string{strconv.FormatInt(run.First, 10), strconv.FormatInt(run.Last, 10)})
@@ -133,7 +131,7 @@ func (r *recorder) failures(files map[string][]byte) error {
 	for i := range cases {
 		c := &cases[i]
 		r.desk.Say(func(q *rig.Request) { q.Reply(c.Headers, c.Body) })
-		_, err := r.draw(askingAgain, func(ctx context.Context) error {
+		err := r.askAgain(func(ctx context.Context) error {
 			// A handle of its own: a pause that one reply demands holds no other case.
 			_, err := r.ids.Segment("order", client.MaxBatch(client.DefaultMaxBatch)).Next(ctx)
 			return err
@@ -154,13 +152,25 @@ func (r *recorder) failures(files map[string][]byte) error {
 		func(c Failure) Case { return c.Case })
 }
 
+// askAgain makes a call with ever more time, until it ends for another reason than that no answer has come.
+func (r *recorder) askAgain(call func(context.Context) error) (err error) {
+	for within := 200 * time.Millisecond; within < patience; within *= 4 {
+		_, err = r.draw("order", within, call)
+		if kind, _ := goadapter.Final(err); err == nil || kind != "" {
+			return err
+		}
+	}
+	return err
+}
+
 func (r *recorder) ages(files map[string][]byte) error {
 	cases := ageCases()
 	for i := range cases {
 		c := &cases[i]
-		sent, err := r.draw(patience, func(ctx context.Context) error {
+		name := fmt.Sprint("t", i) // requests for ranges that follow are not of this case
+		sent, err := r.draw(name, patience, func(ctx context.Context) error {
 			age := time.Duration(c.MaxAgeMs) * time.Millisecond
-			_, err := r.ids.Segment("order", client.Prefetch(c.N, age)).Next(ctx)
+			_, err := r.ids.Segment(name, client.Prefetch(c.N, age)).Next(ctx)
 			return err
 		})
 		if c.Refusal, err = outcome(sent, err); err != nil {
