@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -233,6 +234,9 @@ func TestTheCommandEndsWithOneWhereAClientFallsShort(t *testing.T) {
 		}
 		err = command(t.Context(), []string{"-run", "layouts|counts", "-adapter", script}, &out)
 		return out, err
+	}
+	if err := command(t.Context(), []string{"-run", "none", "-adapter", script}, io.Discard); err == nil {
+		t.Error("a pattern that no scenario matches passes")
 	}
 	for as, want := range map[string]struct {
 		err  error

@@ -24,16 +24,13 @@ func suiteCommand(ctx context.Context, args []string, out io.Writer) error {
 	f, adapters := flagSet("conformance", "conformance plays scenarios with adapters of clients; "+
 		"conformance soak has all adapters at once draw IDs through faults.")
 	f.SetOutput(out)
-	only := f.String("run", "", "play the scenarios that match this `pattern`")
+	only := f.String("run", ".*", "play the scenarios whose whole name matches this `pattern`")
 	parallel := f.Int("parallel", 4, "how many scenarios play at a time")
 	list := f.Bool("list", false, "list the scenarios with their laws")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
-	match, err := regexp.Compile("^(" + *only + ")$")
-	if *only == "" || err != nil {
-		match = regexp.MustCompile("")
-	}
+	match, err := matching(*only)
 	switch {
 	case err != nil:
 		return err
@@ -60,6 +57,18 @@ func suiteCommand(ctx context.Context, args []string, out io.Writer) error {
 		return errShort
 	}
 	return ctx.Err()
+}
+
+// matching returns the pattern of names of scenarios, at least one of which matches.
+func matching(pattern string) (*regexp.Regexp, error) {
+	match, err := regexp.Compile("^(" + pattern + ")$")
+	if err != nil {
+		return nil, err
+	}
+	if !slices.ContainsFunc(scenarios.All, func(sc scenarios.Scenario) bool { return match.MatchString(sc.Name) }) {
+		return nil, fmt.Errorf("no scenario has the name %s: -list shows them", pattern)
+	}
+	return match, nil
 }
 
 func listScenarios(out io.Writer) error {

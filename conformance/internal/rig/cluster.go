@@ -91,6 +91,19 @@ func AwaitReplicas(ctx context.Context, nc *nats.Conn, n int) error {
 	})
 }
 
+// Leader returns the name of the server that leads a stream.
+func Leader(ctx context.Context, nc *nats.Conn, stream string) (string, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return "", err
+	}
+	s, err := js.Stream(ctx, stream)
+	if err != nil || s.CachedInfo().Cluster == nil {
+		return "", err
+	}
+	return s.CachedInfo().Cluster.Leader, nil
+}
+
 func isCurrent(group *jetstream.ClusterInfo, n int) bool {
 	return group != nil && group.Leader != "" && len(group.Replicas) == n-1 &&
 		!slices.ContainsFunc(group.Replicas, func(p *jetstream.PeerInfo) bool { return !p.Current || p.Offline })

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 	"time"
 
@@ -182,11 +183,16 @@ var faults = []fault{
 		}
 		return err
 	}},
-	{"server-kill", "SIGKILL of a nats-server, restarted after 4 s", func(ctx context.Context, f *fleet) error {
-		s := f.servers[1]
-		s.Kill()
-		return errors.Join(sleep(ctx, 4*time.Second), s.Start())
-	}},
+	{"server-kill", "SIGKILL of the nats-server that leads the marks, restarted after 4 s",
+		func(ctx context.Context, f *fleet) error {
+			name, err := rig.Leader(ctx, f.nc, "KV_"+subjects.DefaultNamespace.SegmentBucket())
+			i := slices.IndexFunc(f.servers, func(s *rig.NATSServer) bool { return s.Name == name })
+			if i < 0 {
+				return fmt.Errorf("%q leads the marks: %w", name, err)
+			}
+			f.servers[i].Kill()
+			return errors.Join(sleep(ctx, 4*time.Second), f.servers[i].Start())
+		}},
 	{"callers-cut", "all callers lose their connections", func(ctx context.Context, f *fleet) error {
 		for _, p := range f.callers {
 			p.Cut()
