@@ -157,5 +157,5 @@ try {
 }
 
 console.log(`Node.js ${process.versions.node}, ${repeats} repeats\n`);
-const table = [["", "natsid", "bare", "/bare"], ...rows].map((cells) => cells.map(String));
-console.log(table.toSpliced(1, 0, ["---", "---:", "---:", "---:"]).map((cells) => `| ${cells.join(" | ")} |`).join("\n"));
+const table = [["", "natsid", "bare", "/bare"], ["---", "---:", "---:", "---:"], ...rows];
+console.log(table.map((cells) => `| ${cells.join(" | ")} |`).join("\n"));

@@ -1,4 +1,5 @@
-// Runs what package.json names, on Node.js 22 or newer: its own, or that of runtimes/oldest, which `make deps` installs.
+// Runs what package.json names, on Node.js 22 or newer: its own, or that of runtimes/oldest, which `make deps`
+// installs.
 //
 //   node scripts/run.mjs build | test | matrix | bench | node FILE
 //
@@ -68,8 +69,9 @@ function build() {
 }
 
 const files = readdirSync(join(here, "test")).filter((name) => name.endsWith(".test.ts")).map((name) => `test/${name}`);
-const everywhere = files.filter((name) => !/package|browser/.test(name)); // these are about the package, not the runtime
-const nodeTest = ["--test", "--test-reporter=spec", "--test-concurrency=6", "--test-timeout=240000"]; // tests wait more than they compute
+const everywhere = files.filter((name) => !/package|browser/.test(name)); // those are not about the runtime
+// Tests wait more than they compute, so more of them run at a time than there are CPUs.
+const nodeTest = ["--test", "--test-reporter=spec", "--test-concurrency=6", "--test-timeout=240000"];
 
 function matrix() {
   for (const folder of ["oldest", "others"]) mustRun("npm", ["ci", "--prefix", join("runtimes", folder)]);

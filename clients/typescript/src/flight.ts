@@ -172,8 +172,8 @@ export class Flight {
   }
 
   /**
-   * Returns how long to wait for an answer before a copy is sent: twice as long for each copy, so that a service that is
-   * out of reach for seconds does not use up the copies that calls need when it is back.
+   * Returns how long to wait for an answer before a copy is sent: twice as long for each copy, so that a service that
+   * is out of reach for seconds does not use up the copies that calls need when it is back.
    */
   #silence(): number {
     const usual = this.#target.patience();

@@ -45,8 +45,8 @@ export interface PrefetchOptions {
 export const defaultMaxBatch = 10_000;
 
 /**
- * Draws the IDs of one tag, or snowflakes. Keep it and share it: calls that overlap share requests. `for await (const id
- * of handle)` draws one ID after the other, without end.
+ * Draws the IDs of one tag, or snowflakes. Keep it and share it: calls that overlap share requests. Iterated by `for
+ * await`, it draws one ID after the other, without end.
  */
 export class Handle implements AsyncIterable<bigint> {
   readonly #target: Target;
@@ -78,7 +78,9 @@ export class Handle implements AsyncIterable<bigint> {
   async nextNumber(options?: CallOptions): Promise<number> {
     const id = await this.next(options);
     if (id <= Number.MAX_SAFE_INTEGER) return Number(id);
-    throw new RangeError(`natsid: the ID ${id} is above 2^53-1, which no number holds: call next, or run the workers with --layout js53`);
+    throw new RangeError(
+      `natsid: the ID ${id} is above 2^53-1, which no number holds: call next, or run the workers with --layout js53`,
+    );
   }
 
   /** Returns n IDs, which are requested for this call alone: at most the limit of the workers, 100,000 by default. */
@@ -98,13 +100,14 @@ export class Handle implements AsyncIterable<bigint> {
   }
 
   /**
-   * Returns a handle of its own, which holds a range of n IDs, and requests the next range in the background before the
-   * first is used up. IDs older than maxAge are discarded: so the time in a snowflake is no older than that, and a raised
-   * max_id takes effect after it. Each discarded range is a hole. While natsid is out of reach, calls get held IDs.
+   * Returns a handle of its own, which holds a range of n IDs, and requests the next range in the background before
+   * the first is used up. IDs older than maxAge are discarded: so the time in a snowflake is no older than that, and a
+   * raised max_id takes effect after it. Each discarded range is a hole. While natsid is out of reach, calls get held
+   * IDs.
    *
-   * Age is checked by a timer, at each call of next and at one of takeSync in 64. Where the whole machine was suspended,
-   * it is noticed within 64 calls or five seconds. IDs of a strict tag are not held: workers refuse that, and calls
-   * reject with {@link ErrBadRequest}.
+   * Age is checked by a timer, at each call of next and at one of takeSync in 64. A suspended machine is noticed within
+   * 64 calls or five seconds. IDs of a strict tag are not held: workers refuse that, and calls reject with {@link
+   * ErrBadRequest}.
    */
   prefetch({ n, maxAge }: PrefetchOptions): PrefetchHandle {
     const { settings, subject, most } = this.#target;

@@ -117,7 +117,8 @@ export class Client {
 function foreign(log: (message: string) => void): Settings["notNatsid"] {
   let isLogged = false;
   return (subject, fault) => {
-    const text = `the reply is not natsid's: ${fault.message}; does a JetStream stream or another program listen on ${subject}?`;
+    const cause = `does a JetStream stream or another program listen on ${subject}?`;
+    const text = `the reply is not natsid's: ${fault.message}; ${cause}`;
     if (!isLogged) log(`natsid: ${text}`);
     isLogged = true;
     return new ErrNotNatsid(`natsid: ${text}`, { cause: fault });

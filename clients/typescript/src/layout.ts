@@ -84,8 +84,9 @@ function parseLayout(spec: string): Layout {
   const ms = unit === undefined ? 1 : parseDuration(unit);
   if (![3, 5].includes(widths.length) || !widths.every((w) => w <= 255) || !Number.isInteger(ms)) {
     fail(
-      `layout ${excerpt(bytes(spec), Infinity)}: want leaf, js53, article, or widths in bits as time+machine+sequence ` +
-        "or time+site+machine+business+sequence, such as 41+10+12 or 39+2+7+4+7, followed by @10ms for ticks of 10 ms",
+      `layout ${excerpt(bytes(spec), Infinity)}: want leaf, js53, article, or widths in bits as ` +
+        "time+machine+sequence or time+site+machine+business+sequence, such as 41+10+12 or 39+2+7+4+7, " +
+        "followed by @10ms for ticks of 10 ms",
     );
   }
   const [time, site, machine, business, sequence] = widths.length === 5 ? widths : widths.flatMap((w) => [w, 0]);

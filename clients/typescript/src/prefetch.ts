@@ -173,7 +173,7 @@ export class Stock implements Owner, Launcher {
     this.#wake(range);
   }
 
-  /** Gives held IDs to the calls that wait, in the order in which they began, and requests more if there are too few. */
+  /** Gives held IDs to the calls that wait, in the order in which they began; requests more if there are too few. */
   #serve(): void {
     let served = 0;
     for (const call of this.#calls) {

@@ -32,7 +32,7 @@ const lineBytes = 40;
 const line = /^(0|[1-9]\d{0,18})(?:-([1-9]\d{0,18}))?$/;
 const utf8 = new TextDecoder();
 
-/** @internal Reads a reply to a request for n IDs. Throws an Error that names the fault of a reply that is not natsid's. */
+/** @internal Reads a reply to a request for n IDs. Throws an Error that names the fault of one that is not natsid's. */
 export function parseRuns(body: Uint8Array, n: number): Runs {
   if (body.length > n * lineBytes) throw new Error(`it has ${body.length} bytes, more than ${n} IDs need`);
   const runs = utf8.decode(body).split("\n").map(parseRun);

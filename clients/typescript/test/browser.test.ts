@@ -45,7 +45,9 @@ interface Found {
   closed: string;
 }
 
-test("a page draws IDs over a WebSocket", { skip: !browser && !process.env["CI"] && "there is no Chromium" }, async (t) => {
+const skip = !browser && !process.env["CI"] && "there is no Chromium";
+
+test("a page draws IDs over a WebSocket", { skip }, async (t) => {
   assert.ok(browser, "under CI a Chromium must be there");
   let found!: (what: Found) => void;
   const posted = new Promise<Found>((resolve) => (found = resolve));
@@ -56,13 +58,13 @@ test("a page draws IDs over a WebSocket", { skip: !browser && !process.env["CI"]
   const child = spawn(browser, [
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", `--user-data-dir=${dir}`,
     `http://127.0.0.1:${port}/?nats=${encodeURIComponent(server.websocket)}`,
-  ], { stdio: "ignore" });
+  ], { stdio: "ignore", detached: true });
   t.after(async () => {
-    child.kill("SIGKILL");
+    process.kill(-child.pid!, "SIGKILL"); // all its processes
     await event(child, "exit");
     host.closeAllConnections();
     host.close();
-    rmSync(dir, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 });
+    rmSync(dir, { recursive: true, force: true, maxRetries: 5 });
   });
   const late = setTimeout(() => found({ error: `nothing within ${long} ms` } as Found), long);
   const what = await posted;

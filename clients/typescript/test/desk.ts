@@ -66,8 +66,13 @@ export class Desk {
   /** Opens a desk on a connection of its own. */
   static async open(): Promise<Desk> {
     const desk = new Desk(await connect());
-    await desk.#nc.flush();
+    await desk.flush();
     return desk;
+  }
+
+  /** Waits until NATS has what the desk sent. */
+  flush(): Promise<void> {
+    return this.#nc.flush();
   }
 
   /** Returns a client of the desk on a connection of its own, whose calls wait longer than a busy machine takes. */
@@ -110,6 +115,11 @@ export class Desk {
     asked.msg.respond("", { headers: head });
     return true;
   }
+}
+
+/** Fails unless each ID is higher than the one before. Where the machine is busy, copies of requests leave holes. */
+export function rising(ids: readonly bigint[]): void {
+  assert.ok(ids.every((id, i) => i === 0 || id > ids[i - 1]!), `${ids}`);
 }
 
 /** Fails unless each ID is there once, and there are so many. */

@@ -6,7 +6,9 @@ import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import type { NatsConnection } from "@nats-io/nats-core";
 import { connect as dial } from "@nats-io/transport-node";
-import { type CallOptions, type Client, ErrCanceled, ErrClosed, ErrDeadlineExceeded, type Handle, natsid } from "natsid";
+import {
+  type CallOptions, type Client, ErrCanceled, ErrClosed, ErrDeadlineExceeded, type Handle, natsid,
+} from "natsid";
 import { start } from "natsid/testing";
 import { connect, Desk, failure, long, once, server, slack, sleep, until } from "./desk.ts";
 
@@ -96,8 +98,10 @@ test("when all is closed calls say so", async () => {
       await until("requests", () => desk.asked.length > before + 1);
       const began = performance.now();
       end(client, nc);
-      for (const error of await Promise.all(errors)) assert.ok(error instanceof ErrClosed, `${name}, ${state}: ${error}`);
-      assert.match((await errors[0]!).message, name === "client closed" ? /the client is/ : /the connection to NATS is/);
+      for (const error of await Promise.all(errors)) {
+        assert.ok(error instanceof ErrClosed, `${name}, ${state}: ${error}`);
+        assert.match(error.message, name === "client closed" ? /the client is/ : /the connection to NATS is/);
+      }
       assert.ok(performance.now() - began < slack);
       for (const later of [order, client.segment("new"), client.snowflake(), order.prefetch({ n: 3, maxAge: 1000 })]) {
         assert.ok((await failure(later.next())) instanceof ErrClosed, `${name}, ${state}: a later call`);
@@ -196,7 +200,7 @@ test("a process that holds IDs ends when its connection is closed", async () => 
     await nc.close();`;
   const cwd = fileURLToPath(new URL("..", import.meta.url));
   const args = process.versions["bun"] ? ["-e"] : process.versions["deno"] ? ["eval"] : ["--input-type=module", "-e"];
-  const child = spawn(process.execPath, [...args, program, server.nats], { cwd, stdio: ["ignore", "inherit", "inherit"] });
+  const child = spawn(process.execPath, [...args, program, server.nats], { cwd, stdio: "inherit" });
   const began = performance.now();
   const timer = setTimeout(() => child.kill(), 20_000);
   const [code] = await event(child, "exit");
