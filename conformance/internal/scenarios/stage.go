@@ -230,9 +230,19 @@ func (s *Stage) nextN(target object, n any, limit time.Duration) outcome {
 
 // mustNext returns the ID of a call that has to succeed.
 func (s *Stage) mustNext(target object) int64 {
-	o := s.next(target, long)
+	o := s.persist(func() outcome { return s.next(target, long) })
 	s.want(o.failure == nil, "%v", o)
 	return o.id()
+}
+
+// persist makes a call, and in the place of a language without a client asks again where a busy worker refuses.
+func (s *Stage) persist(call func() outcome) outcome {
+	for end := time.Now().Add(long); ; time.Sleep(100 * time.Millisecond) {
+		o := call()
+		if s.isFull() || o.kind != "Unavailable" || time.Now().After(end) {
+			return o
+		}
+	}
 }
 
 // until waits for a condition, which a request may bring about.

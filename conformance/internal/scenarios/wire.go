@@ -71,7 +71,7 @@ func playIDs(s *Stage) {
 	}
 	for range 20 {
 		add(s.mustNext(target))
-		o := s.nextN(target, 100, long)
+		o := s.persist(func() outcome { return s.nextN(target, 100, long) })
 		s.want(o.failure == nil, "%v", o)
 		for _, run := range o.runs {
 			for id := run[0]; id <= run[1]; id++ {
@@ -159,9 +159,13 @@ func playCounts(s *Stage) {
 
 func playReplies(s *Stage) {
 	s.connect(nil)
-	for _, c := range cases[vectors.Reply](s, "replies.json") {
-		s.Desk.Say(func(r *rig.Request) { r.Answer(c.Text()) })
-		o := s.nextN(order, c.N, long)
+	for i, c := range cases[vectors.Reply](s, "replies.json") {
+		s.Desk.Say(func(r *rig.Request) {
+			if r.Nth == 1 { // copies would be answered with 10 MB each
+				r.Answer(c.Text())
+			}
+		})
+		o := s.nextN(tag(fmt.Sprint("t", i)), c.N, long)
 		if len(c.Runs) == 0 {
 			s.want(o.kind == "NotNatsid", "%s: %v, want NotNatsid: %s", c.Name, o, c.Why)
 			continue
