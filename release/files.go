@@ -13,7 +13,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -94,20 +93,12 @@ func below(dir, path string) (files []file) {
 	return files
 }
 
-// chart packs deploy/chart as `helm package` does, with the version of the release.
+// chart packs deploy/chart with the version of the release.
 func (r *release) chart() {
-	dir := filepath.Join(r.source, "deploy", "chart")
-	files := below(dir, dir)
-	for i := range files {
-		if files[i].name == "Chart.yaml" {
-			files[i].data = chartVersion.ReplaceAll(files[i].data, []byte(`${1}: "`+r.number()+`"`))
-		}
-		files[i].name = "natsid/" + files[i].name
-	}
-	r.write("natsid-"+r.number()+".tgz", gzipped(tarred(files, r.date))) // helm's name for it
+	name := filepath.Join(got(filepath.Abs(r.out)), "natsid-"+r.number()+".tgz") // helm's name for it
+	output(filepath.Join(r.source, "deploy", "charttest"), nil, "go", "run", ".", "-out", name, "-version", r.number(),
+		"-date", fmt.Sprint(r.date.Unix()))
 }
-
-var chartVersion = regexp.MustCompile(`(?m)^(version|appVersion): .*$`)
 
 // texts returns the files besides the binary, which are the same for all targets, by name. Those in the folder package
 // belong to packages alone, those in systemd to Linux.

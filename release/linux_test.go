@@ -55,6 +55,18 @@ type runningWorker struct {
 // start starts a command that is a worker which listens on the port, and waits until it is ready.
 func start(t *testing.T, port string, cmd *exec.Cmd) runningWorker {
 	t.Helper()
+	launch(t, cmd, "natsid is ready on nats://127.0.0.1:"+port)
+	ids, err := nats.Connect("nats://127.0.0.1:" + port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(ids.Close)
+	return runningWorker{cmd, ids}
+}
+
+// launch starts a command, and waits until it prints a line with a beginning.
+func launch(t *testing.T, cmd *exec.Cmd, beginning string) {
+	t.Helper()
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -65,19 +77,15 @@ func start(t *testing.T, port string, cmd *exec.Cmd) runningWorker {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	ready, _ := bufio.NewReader(out).ReadString('\n')
-	if !strings.HasPrefix(ready, "natsid is ready on nats://127.0.0.1:"+port) {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		t.Fatalf("%s: not ready: %q\n%s", cmd, ready, &log)
+	var said []string
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if said = append(said, lines.Text()); strings.HasPrefix(lines.Text(), beginning) {
+			go func() { _, _ = io.Copy(io.Discard, out) }()
+			return
+		}
 	}
-	go func() { _, _ = io.Copy(io.Discard, out) }()
-	ids, err := nats.Connect("nats://127.0.0.1:" + port)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(ids.Close)
-	return runningWorker{cmd, ids}
+	_ = cmd.Wait()
+	t.Fatalf("%s: ended without %q: %q\n%s", cmd, beginning, said, &log)
 }
 
 // get returns an answer.
@@ -175,10 +183,11 @@ func TestTheImageRunsAsAnOrdinaryUserOnAReadOnlyRoot(t *testing.T) {
 	w.stop(t)
 }
 
-// unpacked writes the files of an image into a folder.
+// unpacked writes the files of an image into a folder. It makes no folder that the image does not have.
 func unpacked(t *testing.T, img v1.Image) (root string, size int64) {
 	t.Helper()
-	root = filepath.Join(testDir, "image")
+	root = got(os.MkdirTemp(testDir, "image-"))
+	must(os.Chmod(root, 0o755))
 	files := mutate.Extract(img)
 	defer files.Close()
 	for in := tar.NewReader(files); ; {
@@ -190,9 +199,8 @@ func unpacked(t *testing.T, img v1.Image) (root string, size int64) {
 			t.Fatal(err)
 		}
 		path := filepath.Join(root, h.Name)
-		must(os.MkdirAll(filepath.Dir(path), 0o755))
 		if h.Typeflag == tar.TypeDir {
-			must(os.MkdirAll(path, 0o755))
+			must(os.Mkdir(path, 0o755))
 		} else {
 			must(os.WriteFile(path, got(io.ReadAll(in)), 0o644))
 		}
@@ -338,6 +346,43 @@ func TestAPackageIsInstalledUpgradedRemovedAndPurged(t *testing.T) {
 	}
 }
 
+// rpm on a system of Debian takes the package as Fedora's does, but for the names of what it depends on.
+func TestAnRPMIsInstalledUpgradedAndRemoved(t *testing.T) {
+	root := system(t)
+	if _, err := exec.LookPath("rpm"); err != nil {
+		t.Skip("needs rpm")
+	}
+	rpm := func(r *release, want string, args ...string) {
+		t.Helper()
+		name := r.stem(r.targets[0].name()) + ".rpm"
+		must(os.WriteFile(filepath.Join(root, "natsid.rpm"), got(os.ReadFile(filepath.Join(r.out, name))), 0o644))
+		args = append([]string{"--force-debian", "--nodeps"}, args...)
+		if said := in(t, root, "rpm", args...); !strings.Contains(said, want) {
+			t.Errorf("rpm %q says %q, want %q", args, said, want)
+		}
+	}
+	settings, data := filepath.Join(root, "etc/natsid/natsid.yaml"), filepath.Join(root, "var/lib/natsid/kept")
+	rpm(built(), "natsid: not started yet", "-i", "/natsid.rpm")
+	if said := in(t, root, "sh", "-c", "natsid version"); !strings.HasPrefix(said, "natsid "+built().number()+" ") {
+		t.Errorf("installed is %q", said)
+	}
+	must(os.WriteFile(settings, []byte("name: mine\n"), 0o644))
+	must(os.WriteFile(data, nil, 0o600))
+	rpm(successor(t, built()), "still of the version before", "-U", "/natsid.rpm")
+	if text := string(got(os.ReadFile(settings))); text != "name: mine\n" {
+		t.Errorf("an upgrade changed the settings to %q", text)
+	}
+	rpm(built(), "", "-e", "natsid")
+	if _, err := os.Stat(filepath.Join(root, "usr/bin/natsid")); !os.IsNotExist(err) {
+		t.Errorf("after the removal: %v", err)
+	}
+	for _, kept := range []string{data, settings + ".rpmsave"} {
+		if _, err := os.Stat(kept); err != nil {
+			t.Errorf("after the removal: %v", err)
+		}
+	}
+}
+
 // A systemctl in place of systemd's writes down how the package calls it.
 func TestAPackageStopsWorkersWhenItIsRemovedAndNotBefore(t *testing.T) {
 	root := system(t)
@@ -364,15 +409,15 @@ func TestAPackageStopsWorkersWhenItIsRemovedAndNotBefore(t *testing.T) {
 	}
 }
 
-// asUnit returns the command of the installed unit, as its user.
-func asUnit(t *testing.T, root string) *exec.Cmd {
+// asUnit returns the command of the installed unit, as its user, with additions to its environment.
+func asUnit(t *testing.T, root string, env ...string) *exec.Cmd {
 	t.Helper()
 	unit := string(got(os.ReadFile(filepath.Join(root, "usr/lib/systemd/system/natsid.service"))))
 	exe := regexp.MustCompile(`(?m)^ExecStart=(.*)$`).FindStringSubmatch(unit)
 	user := regexp.MustCompile(`(?m)^User=(.*)$`).FindStringSubmatch(unit)
 	line := strings.Fields(strings.ReplaceAll(exe[1], "%S", "/var/lib"))
 	cmd := exec.Command("chroot", append([]string{"--userspec=" + user[1] + ":" + user[1], root}, line...)...)
-	cmd.Env = []string{"PATH=/usr/bin"}
+	cmd.Env = append(env, "PATH=/usr/bin")
 	return cmd
 }
 

@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"encoding/pem"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -95,34 +97,58 @@ func (r *release) packageInfo(t target, kind string) *nfpm.Info {
 	return info
 }
 
-// image writes the image: an index with one image per architecture, as the tar of an OCI layout.
+// image writes the image: an index with one image per architecture, as the tar of an OCI layout. Docker's image store
+// before version 29 reads manifest.json instead, which knows no architectures: the first image has the tag alone.
 func (r *release) image(stage string) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	var list []map[string]any
+	tag := "natsid:" + r.number()
 	for _, t := range r.targets {
-		if t.isPackaged() {
-			img := r.imageOf(t, filepath.Join(stage, t.name(), t.exe()))
-			on := v1.Descriptor{Platform: got(img.ConfigFile()).Platform()}
-			index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: img, Descriptor: on})
+		if !t.isPackaged() {
+			continue
 		}
+		img := r.imageOf(t, filepath.Join(stage, t.name(), t.exe()))
+		on := v1.Descriptor{Platform: got(img.ConfigFile()).Platform()}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: img, Descriptor: on})
+		tags := []string{tag + "-" + t.arch}
+		if len(list) == 0 {
+			tags = []string{tag}
+		}
+		layer := blob(got(got(img.Layers())[0].Digest()))
+		list = append(list, map[string]any{
+			"RepoTags": tags, "Config": blob(got(img.ConfigName())), "Layers": []string{layer},
+		})
 	}
 	index = mutate.Annotations(index, r.labels()).(v1.ImageIndex)
 	dir := filepath.Join(stage, "image")
-	name := map[string]string{"org.opencontainers.image.ref.name": "natsid:" + r.number()}
-	must(got(layout.Write(dir, empty.Index)).AppendIndex(index, layout.WithAnnotations(name)))
+	names := map[string]string{ // containerd's, and everyone else's
+		"io.containerd.image.name": "docker.io/library/" + tag, "org.opencontainers.image.ref.name": tag,
+	}
+	must(got(layout.Write(dir, empty.Index)).AppendIndex(index, layout.WithAnnotations(names)))
+	must(os.WriteFile(filepath.Join(dir, "manifest.json"), got(json.Marshal(list)), 0o644))
 	r.write(r.stem("image.tar"), tarred(below(dir, dir), r.date))
 }
+
+// blob returns the path of a blob in an OCI layout.
+func blob(h v1.Hash) string { return "blobs/" + h.Algorithm + "/" + h.Hex }
 
 // imageUser owns the data, and is the user of the process.
 const imageUser = 65532
 
 // imageOf returns the image of a target: what the Dockerfile makes, with Mozilla's authorities in place of Debian's.
 func (r *release) imageOf(t target, binary string) v1.Image {
-	packed := tarred([]file{
+	all := []file{
 		{name: "LICENSE", mode: 0o644, data: got(os.ReadFile(filepath.Join(r.source, "LICENSE")))},
 		{name: "data/", mode: 0o700, user: imageUser},
 		{name: "etc/ssl/certs/ca-certificates.crt", mode: 0o644, data: authorities()},
 		{name: "usr/local/bin/natsid", mode: 0o755, data: got(os.ReadFile(binary))},
-	}, r.date)
+	}
+	// Docker 20 lets root alone into folders that an image does not have.
+	for _, dir := range strings.Fields("etc/ etc/ssl/ etc/ssl/certs/ usr/ usr/local/ usr/local/bin/") {
+		all = append(all, file{name: dir, mode: 0o755})
+	}
+	slices.SortFunc(all, func(a, b file) int { return strings.Compare(a.name, b.name) })
+	packed := tarred(all, r.date)
 	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(packed)), nil }
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	img := got(mutate.AppendLayers(base, got(tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer)))))

@@ -267,7 +267,7 @@ func TestAVersionInstalledByGoSaysWhichItIs(t *testing.T) {
 		must(os.WriteFile(filepath.Join(proxy, name), data, 0o644))
 	}
 	cache := strings.TrimSpace(run(t, "go", "env", "GOMODCACHE"))
-	cmd := exec.Command("go", "install", path+"@"+testVersion)
+	cmd := exec.Command("sh", "-ec", lineOfREADME(t, "go"))
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOPROXY=file://"+dir+"/proxy,file://"+cache+"/cache/download", "GOSUMDB=off",
 		"GOMODCACHE="+dir+"/modules", "GOBIN="+dir, "GOFLAGS=-trimpath -modcacherw", "CGO_ENABLED=0")
