@@ -3,9 +3,10 @@ FROM ?= 1
 WHICH ?= both
 SIMULATED = $(if $(filter segment both,$(WHICH)),./segment/simulation ./internal/registry/lineage) $(if $(filter workerid both,$(WHICH)),./workerid)
 MEMORY = $(firstword $(wildcard /dev/shm) $(TMPDIR) /tmp)
+COSIGN = github.com/sigstore/cosign/v3/cmd/cosign@v3.1.3
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: help deps quick test stress-test faults upgrade-test sim model lint format vet staticcheck fuzz bench build release release-check run clean
+.PHONY: help deps quick test stress-test faults upgrade-test kube-test sim model lint format vet staticcheck fuzz bench build release release-check cosign run clean
 # `make -j deps test` must not start the tests before their needs are there.
 .NOTPARALLEL:
 
@@ -31,6 +32,13 @@ faults: ## Inject faults into real processes, and write docs/faults.md and .csv 
 
 upgrade-test: ## Go from OLD, a program or commit (the last tag), to this version and back, under load (2 min; Linux)
 	go run ./faults -parallel 1 -old $(or $(OLD),$(shell git describe --tags --abbrev=0)) 'upgrade-*'
+
+# It compiles Kubernetes, so that it is no part of `make test`, nor are its modules of `make deps`.
+kube-test: ## Apply the chart to a real Kubernetes without nodes, and roll it (MMM min, the first time NNN; Linux)
+	scripts/deps kube
+	go -C deploy/kubetest mod tidy -diff
+	CGO_ENABLED=0 go -C deploy/kubetest vet -tags kubernetes ./...
+	CGO_ENABLED=0 go -C deploy/kubetest test -tags kubernetes -vet=off -count=1 -v -timeout 90m ./...
 
 sim: ## Simulate N schedules (100000) from seed FROM (1) of WHICH (segment, workerid, both)
 	@case "$(WHICH)" in segment|workerid|both) ;; *) echo "WHICH must be segment, workerid or both, not $(WHICH)" >&2; exit 1;; esac
@@ -97,6 +105,9 @@ release: ## Build a release into dist: VERSION, by default the tag, signed with 
 
 release-check: ## Build the release of this commit twice, in two folders, and compare it byte for byte
 	scripts/release-check $(VERSION)
+
+cosign: ## Sign dist/SHA256SUMS as the hosted workflow that calls it, without a key
+	go run $(COSIGN) sign-blob --yes --bundle dist/SHA256SUMS.sigstore.json dist/SHA256SUMS
 
 run: ## Start a complete service on this machine
 	go run .

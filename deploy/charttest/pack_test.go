@@ -24,11 +24,11 @@ import (
 var date = time.Unix(1_790_000_000, 0).UTC()
 
 func TestHelmFindsNothingToMend(t *testing.T) {
-	var values map[string]any
-	if err := yaml.Unmarshal([]byte(sets[4].values), &values); err != nil {
+	var given map[string]any
+	if err := yaml.Unmarshal([]byte(values(t, "password-scraped")), &given); err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range lint.All(chartDir, values, "ids", true).Messages {
+	for _, m := range lint.All(chartDir, given, "ids", true).Messages {
 		if m.Severity > support.InfoSev {
 			t.Error(m)
 		}
@@ -105,7 +105,7 @@ func TestARegistryGivesTheSameChartBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o, err := tryRender(c, sets[4].values)
+		o, err := tryRender(c, values(t, "password-scraped"))
 		if err != nil || !strings.HasSuffix(o.worker().Image, ":0.1.0-rc1") || o.Rule == nil {
 			t.Errorf("it renders %+v, %v", o, err)
 		}

@@ -16,35 +16,24 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// sets are ten sets of values, and what each adds to the laws of every set.
-var sets = []struct {
-	name, values string
-	check        func(t *testing.T, o objects)
-}{
-	{"a URL alone", someURL, func(t *testing.T, o objects) {
+// sets are ten sets of values, files in the folder sets, and what each adds to the laws of every set.
+var sets = map[string]func(t *testing.T, o objects){
+	"url-alone": func(t *testing.T, o objects) {
 		if o.Leaf != nil || o.Policy != nil || o.Monitor != nil || o.Rule != nil || o.Budget == nil {
 			t.Errorf("objects beyond the default: %+v", o)
 		}
 		if n := *o.Set.Spec.Replicas; n != 3 {
 			t.Errorf("%d workers, want 3", n)
 		}
-	}},
-	{"the chart of NATS beside it", "nats: {release: nats}", func(t *testing.T, o objects) {
+	},
+	"nats-beside": func(t *testing.T, o objects) {
 		wantEnv(t, o.worker(), "NATS_URL", "nats://nats.ids.svc:4222")
-	}},
-	{"the chart of NATS elsewhere", "nats: {release: prod, releaseNamespace: messaging}",
-		func(t *testing.T, o objects) {
-			wantEnv(t, o.worker(), "NATS_URL", "nats://prod-nats.messaging.svc:4222")
-			wantEnv(t, o.Test.Spec.Containers[0], "NATS_URL", "nats://prod-nats.messaging.svc:4222")
-		}},
-	{"credentials and TLS", `
-nats:
-  url: tls://n1:4222,tls://n2:4222
-  auth: {creds: {secret: worker, key: nats.creds}}
-  tls: {ca: {secret: authority, key: ca.crt}, client: client-tls}
-settings: {tlsfirst: true, inbox-prefix: _INBOX_worker}
-test: {tag: order, inboxPrefix: _INBOX_shop, auth: {nkey: {secret: caller, key: nk}}}
-`, func(t *testing.T, o objects) {
+	},
+	"nats-elsewhere": func(t *testing.T, o objects) {
+		wantEnv(t, o.worker(), "NATS_URL", "nats://prod-nats.messaging.svc:4222")
+		wantEnv(t, o.Test.Spec.Containers[0], "NATS_URL", "nats://prod-nats.messaging.svc:4222")
+	},
+	"credentials-and-tls": func(t *testing.T, o objects) {
 		wantEnv(t, o.worker(), "NATS_CREDS", "/etc/natsid/nats/creds")
 		wantEnv(t, o.worker(), "NATSID_INBOX_PREFIX", "_INBOX_worker")
 		wantFile(t, o.Set.Spec.Template.Spec, "nats/tls.key", "client-tls", "tls.key")
@@ -56,13 +45,8 @@ test: {tag: order, inboxPrefix: _INBOX_shop, auth: {nkey: {secret: caller, key: 
 		if got := strings.Join(caller.Args, " "); got != "get segment order" {
 			t.Errorf("the test runs natsid %s", got)
 		}
-	}},
-	{"user, password and token of the page, scraped", `
-nats: {url: 'nats://n1:4222', auth: {user: worker, password: {secret: worker, key: password}}}
-http: {port: 9000, token: {secret: page, key: token}}
-serviceMonitor: {enabled: true, labels: {release: prometheus}}
-prometheusRule: {enabled: true}
-`, func(t *testing.T, o objects) {
+	},
+	"password-scraped": func(t *testing.T, o objects) {
 		wantEnv(t, o.worker(), "NATS_USER", "worker")
 		wantEnv(t, o.worker(), "NATSID_HTTP", ":9000")
 		scrape := o.Monitor.Spec.Endpoints[0]
@@ -75,26 +59,14 @@ prometheusRule: {enabled: true}
 		if o.Monitor.Labels["release"] != "prometheus" {
 			t.Errorf("labels %v", o.Monitor.Labels)
 		}
-	}},
-	{"JWT, seed and MySQL", `
-nats: {url: 'wss://n1', auth: {jwt: {secret: worker, key: jwt}, seed: {secret: worker, key: seed}}}
-mysql: {dsn: {secret: leaf, key: dsn}, ca: {secret: leaf, key: ca.pem}, client: leaf-tls}
-settings: {guard: "on", preload: "0"}
-networkPolicy: {enabled: true, natsPorts: [443], mysqlPorts: [3307]}
-`, func(t *testing.T, o objects) {
+	},
+	"jwt-and-mysql": func(t *testing.T, o objects) {
 		wantFile(t, o.Set.Spec.Template.Spec, "mysql/dsn", "leaf", "dsn")
 		if got := ports(o.Policy.Spec.Egress); got != "53 53 443 3307" {
 			t.Errorf("workers may reach the ports %s", got)
 		}
-	}},
-	{"Leaf's paths behind a policy", `
-nats: {url: 'nats://n1:4222', auth: {token: {secret: worker, key: token}}}
-leafHTTP: {enabled: true, port: 8091}
-networkPolicy:
-  enabled: true
-  httpFrom: []
-  leafFrom: [{namespaceSelector: {matchLabels: {team: shop}}}]
-`, func(t *testing.T, o objects) {
+	},
+	"leaf-behind-policy": func(t *testing.T, o objects) {
 		wantEnv(t, o.worker(), "NATSID_LEAF_HTTP", ":8091")
 		if o.Leaf == nil || o.Leaf.Spec.Ports[0].Port != 8091 || !selects(o, o.Leaf.Spec.Selector) {
 			t.Errorf("the Service of Leaf's paths is %+v", o.Leaf)
@@ -107,22 +79,8 @@ networkPolicy:
 		if stop := o.worker().Lifecycle; stop == nil || stop.PreStop.Sleep == nil {
 			t.Error("Leaf's paths end before nodes know")
 		}
-	}},
-	{"strictly apart", someURL + `
-replicas: 5
-antiAffinity: required
-topologySpread: DoNotSchedule
-nodeSelector: {disk: local}
-tolerations: [{key: ids, operator: Exists, effect: NoSchedule}]
-priorityClassName: system-cluster-critical
-serviceAccountName: natsid
-podLabels: {team: ids}
-podAnnotations: {note: none}
-persistence: {size: 64Mi, storageClass: local, accessMode: ReadWriteOncePod}
-podDisruptionBudget: {maxUnavailable: 2}
-resources: {requests: {cpu: "1"}, limits: {memory: 1Gi}}
-terminationGracePeriodSeconds: 120
-`, func(t *testing.T, o objects) {
+	},
+	"strictly-apart": func(t *testing.T, o objects) {
 		pod := o.Set.Spec.Template.Spec
 		if len(pod.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) != 1 ||
 			pod.TopologySpreadConstraints[0].WhenUnsatisfiable != corev1.DoNotSchedule {
@@ -135,32 +93,16 @@ terminationGracePeriodSeconds: 120
 		if o.Set.Spec.Template.Labels["team"] != "ids" || o.Budget.Spec.MaxUnavailable.IntValue() != 2 {
 			t.Errorf("labels %v, budget %+v", o.Set.Spec.Template.Labels, o.Budget.Spec)
 		}
-	}},
-	{"large numbers and switches", someURL + `
-settings:
-  namespace: shop
-  max-step: 1099511627776
-  max-batch: 1000000
-  grants-callers: true
-  http-page: false
-  auto-create-tags: "tmp.*"
-  epoch: 1700000000000
-  log-format: json
-`, func(t *testing.T, o objects) {
+	},
+	"large-numbers": func(t *testing.T, o objects) {
 		wantEnv(t, o.worker(), "NATSID_MAX_STEP", "1099511627776")
 		wantEnv(t, o.worker(), "NATSID_MAX_BATCH", "1000000")
 		wantEnv(t, o.worker(), "NATSID_HTTP_PAGE", "false")
 		wantEnv(t, o.worker(), "NATSID_AUTO_CREATE_TAGS", "tmp.*")
 		wantEnv(t, o.worker(), "NATSID_EPOCH", "1700000000000")
 		wantEnv(t, o.Test.Spec.Containers[0], "NATSID_NAMESPACE", "shop")
-	}},
-	{"little, of an image by digest", someURL + `
-replicas: 1
-image: {repository: r.example.com/natsid, digest: 'sha256:` + strings.Repeat("0a", 32) + `', pullSecrets: [r]}
-antiAffinity: none
-topologySpread: none
-podDisruptionBudget: {enabled: false}
-`, func(t *testing.T, o objects) {
+	},
+	"little-by-digest": func(t *testing.T, o objects) {
 		pod := o.Set.Spec.Template.Spec
 		if pod.Affinity != nil || pod.TopologySpreadConstraints != nil || o.Budget != nil {
 			t.Errorf("affinity %v, spread %v, budget %v", pod.Affinity, pod.TopologySpreadConstraints, o.Budget)
@@ -169,16 +111,26 @@ podDisruptionBudget: {enabled: false}
 			pod.ImagePullSecrets[0].Name != "r" {
 			t.Errorf("image %s, pulled with %v", o.worker().Image, pod.ImagePullSecrets)
 		}
-	}},
+	},
+}
+
+// values returns a set of values.
+func values(t *testing.T, set string) string {
+	t.Helper()
+	text, err := os.ReadFile(path.Join("sets", set+".yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 func TestEverySetOfValuesRendersAndKeepsTheLaws(t *testing.T) {
-	if len(sets) != 10 {
-		t.Errorf("%d sets of values", len(sets))
+	if files, err := os.ReadDir("sets"); err != nil || len(files) != len(sets) || len(sets) != 10 {
+		t.Errorf("%d sets of values, %d files, %v", len(sets), len(files), err)
 	}
-	for _, set := range sets {
-		t.Run(set.name, func(t *testing.T) {
-			o := render(t, set.values)
+	for set, check := range sets {
+		t.Run(set, func(t *testing.T) {
+			o := render(t, values(t, set))
 			for name, pod := range map[string]corev1.PodSpec{
 				"worker": o.Set.Spec.Template.Spec, "test": o.Test.Spec,
 			} {
@@ -196,7 +148,7 @@ func TestEverySetOfValuesRendersAndKeepsTheLaws(t *testing.T) {
 					t.Errorf("the notes lack %q:\n%s", line, o.Notes)
 				}
 			}
-			set.check(t, o)
+			check(t, o)
 		})
 	}
 }
@@ -401,13 +353,13 @@ func TestEverySettingIsAValue(t *testing.T) {
 		settings[m[2]] = m[1]
 	}
 	used := map[string]bool{}
-	for _, set := range sets {
-		o := render(t, set.values)
+	for set := range sets {
+		o := render(t, values(t, set))
 		for _, c := range []corev1.Container{o.worker(), o.Test.Spec.Containers[0]} {
 			for name := range env(t, c) {
 				used[name] = true
 				if settings[name] == "" {
-					t.Errorf("%s: %s is a setting of nothing", set.name, name)
+					t.Errorf("%s: %s is a setting of nothing", set, name)
 				}
 			}
 		}

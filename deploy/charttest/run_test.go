@@ -45,9 +45,9 @@ func TestMain(m *testing.M) {
 
 // `natsid config` names every variable that is no setting, and every value that is refused.
 func TestNatsidTakesTheVariablesOfEverySet(t *testing.T) {
-	for _, set := range sets {
-		t.Run(set.name, func(t *testing.T) {
-			o := render(t, set.values)
+	for set := range sets {
+		t.Run(set, func(t *testing.T) {
+			o := render(t, values(t, set))
 			for _, c := range []corev1.Container{o.worker(), o.Test.Spec.Containers[0]} {
 				cmd := exec.Command(filepath.Join(bin, "natsid"), "config")
 				cmd.Env = environ(t, c, map[string]string{"mysql/dsn": "leaf:password@tcp(db:3306)/leaf"})
