@@ -27,7 +27,7 @@ test: ## Run all tests with the race detector; installs nothing
 stress-test: ## Run all tests N times (10) while other processes keep the CPUs busy
 	scripts/stress $(or $(N),10)
 
-faults: ## Inject faults into real processes, and write docs/faults.md and .csv (17 min; Linux)
+faults: ## Inject faults into real processes, and write docs/faults.md and .csv (22 min; Linux)
 	go run ./faults -parallel 4 -on-clock-step both -for 2m -markdown docs/faults.md
 
 upgrade-test: ## Go from OLD, a program or commit (the last tag), to this version and back, under load (2 min; Linux)

@@ -40,7 +40,8 @@ func TestTheLineOfAptInstallsThePackage(t *testing.T) {
 	must(os.WriteFile(filepath.Join(root, deb), got(os.ReadFile(debOf(built()))), 0o644))
 	// Root may have no sudo. No systemd runs in a changed root: systemctl enables the unit, and the test starts it.
 	for name, script := range map[string]string{
-		"sudo": `exec "$@"`, "systemctl": `test "$1 $2 $3" != "enable --now natsid" || exec /usr/bin/systemctl enable natsid`,
+		"sudo":      `exec "$@"`,
+		"systemctl": `test "$*" != "enable --now natsid" || exec /usr/bin/systemctl enable natsid`,
 	} {
 		must(os.WriteFile(filepath.Join(root, "usr/local/bin", name), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
 	}

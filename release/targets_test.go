@@ -131,8 +131,9 @@ func TestEverySystemIsNamed(t *testing.T) {
 	}
 	names := strings.NewReplacer("darwin", "macOS", "windows", "Windows", "freebsd", "FreeBSD", "linux", "Linux")
 	for _, target := range targets {
+		system := names.Replace(target.os)
 		for file, text := range map[string]string{"README.md": readme, "RELEASES.md": releases} {
-			if system := names.Replace(target.os); !strings.Contains(text, system) || !strings.Contains(text, target.arch) {
+			if !strings.Contains(text, system) || !strings.Contains(text, target.arch) {
 				t.Errorf("%s does not name %s on %s", file, system, target.arch)
 			}
 		}

@@ -143,6 +143,7 @@ func TestEverySetOfValuesRendersAndKeepsTheLaws(t *testing.T) {
 			keepsItsData(t, o)
 			isProbedForWhatItMeans(t, o)
 			isGivenTimeToDrain(t, o)
+			isReplacedOnce(t, o)
 			for _, line := range []string{"rollout status statefulset/" + o.Set.Name, "helm -n ids test natsid\n"} {
 				if !strings.Contains(o.Notes, line) || strings.Contains(o.Notes, "<no value>") {
 					t.Errorf("the notes lack %q:\n%s", line, o.Notes)
@@ -294,6 +295,15 @@ func isGivenTimeToDrain(t *testing.T, o objects) {
 	const longestDeadline, stop, preStop = 60, 7, 5
 	if grace := *o.Set.Spec.Template.Spec.TerminationGracePeriodSeconds; grace < longestDeadline+stop+preStop {
 		t.Errorf("a worker is killed after %d s", grace)
+	}
+}
+
+// isReplacedOnce checks what deploy/kubetest needs half an hour to show: without a partition, an upgrade does not end.
+func isReplacedOnce(t *testing.T, o objects) {
+	t.Helper()
+	how := o.Set.Spec.UpdateStrategy
+	if how.Type != "RollingUpdate" || how.RollingUpdate == nil || *how.RollingUpdate.Partition != 0 {
+		t.Errorf("workers are replaced by %+v", how)
 	}
 }
 
