@@ -69,15 +69,16 @@ func (c *checker) conflict(ctx context.Context, n Notice) error {
 		"subjects, and this worker rests on registry %s: both may give the same IDs", n.Registry, v.id.Registry)})
 }
 
-// yield takes this registry, which was never used, out for another one.
+// yield takes this registry, which was never used, out for another one, and returns why nothing is served from then on.
 func (c *checker) yield(ctx context.Context, v *view, next Identity, to string) error {
 	next.Out = to
 	if err := c.registry.replace(ctx, v, next); err != nil {
 		return err
 	}
+	why := c.leave(v) // before this worker serves: the next check would be too late
 	c.cfg.Serving.Alarm(Second, fmt.Sprintf("registry %s serves the same subjects; this worker rests on registry %s, "+
 		"which was never used and leaves: connect this worker to the NATS of the other registry", to, next.Registry))
-	return nil
+	return why
 }
 
 // giveWay takes a bucket without identity out for a registry that answers, as behind a leaf node, if this worker
@@ -94,10 +95,7 @@ func (c *checker) giveWay(ctx context.Context, v *view) error {
 	if other < 0 {
 		return nil
 	}
-	if err := c.yield(ctx, v, Found(c.cfg.Kind, v.stream.Created), all[other].Registry); err != nil {
-		return err
-	}
-	return c.leave(v)
+	return c.yield(ctx, v, Found(c.cfg.Kind, v.stream.Created), all[other].Registry)
 }
 
 // takeOut takes this registry out for another one, unless it was decided otherwise.
