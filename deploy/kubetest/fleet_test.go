@@ -19,8 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// minReady is the chart's minReadySeconds, less the second to which Kubernetes rounds times.
-const minReady = 9 * time.Second
+// minReady is the chart's minReadySeconds.
+const minReady = 10 * time.Second
 
 var workers = metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=worker"}
 
@@ -176,8 +176,12 @@ type history struct {
 }
 
 type event struct {
-	pod, what string // what: stops, or the image with which it is ready
-	at        time.Time
+	pod, what string    // what: stops, or the image with which it is ready
+	at        time.Time // as Kubernetes has it, in whole seconds
+}
+
+func (e event) String() string {
+	return fmt.Sprint(e.pod, " ", e.what, " ", e.at.Format(time.TimeOnly))
 }
 
 // record records what happens to the workers, until the history is read.
@@ -210,16 +214,17 @@ func (f fleet) record(t *testing.T) *history {
 func (h *history) add(pod corev1.Pod) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	what := ""
+	e := event{pod: pod.Name}
 	switch {
 	case pod.DeletionTimestamp != nil:
-		what = "stops"
+		grace := time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second
+		e.what, e.at = "stops", pod.DeletionTimestamp.Add(-grace)
 	case isReady(pod):
-		what = pod.Spec.Containers[0].Image
+		e.what, e.at = pod.Spec.Containers[0].Image, condition(pod, corev1.PodReady).LastTransitionTime.Time
 	}
-	if what != "" && h.seen[pod.UID] != what {
-		h.seen[pod.UID] = what
-		h.events = append(h.events, event{pod.Name, what, time.Now()})
+	if e.what != "" && h.seen[pod.UID] != e.what {
+		h.seen[pod.UID] = e.what
+		h.events = append(h.events, e)
 	}
 }
 
@@ -250,7 +255,7 @@ func (h *history) replaced(t *testing.T, image string) (workers []string, shorte
 		}
 	}
 	if len(h.events) != 2*len(workers) {
-		t.Errorf("workers are not replaced one after the other: %+v", h.events)
+		t.Errorf("workers are not replaced one after the other: %v", h.events)
 	}
 	return workers, shortest
 }

@@ -200,10 +200,15 @@ func running(pod corev1.Pod) corev1.PodStatus {
 }
 
 func isReady(pod corev1.Pod) bool {
+	return condition(pod, corev1.PodReady).Status == corev1.ConditionTrue
+}
+
+// condition returns a condition of a pod, the zero value if it has none.
+func condition(pod corev1.Pod, kind corev1.PodConditionType) corev1.PodCondition {
 	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
+		if c.Type == kind {
+			return c
 		}
 	}
-	return false
+	return corev1.PodCondition{}
 }
