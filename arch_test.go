@@ -68,7 +68,7 @@ var floors = []floor{
 		"conformance/internal/scenarios": {"conformance/internal/adapter", "conformance/internal/contract",
 			"conformance/internal/rig", "conformance/internal/vectors", "client", "snowflake", "subjects",
 			"internal/testkit/natsproxy"},
-		"conformance/internal/vectors": {"conformance/internal/goadapter", "conformance/internal/rig", "client",
+		"conformance/internal/vectors": {"conformance/internal/goadapter", "conformance/internal/rig", "client", "format",
 			"snowflake", "subjects", natsGo},
 		"conformance/internal/soak": {"conformance/internal/adapter", "conformance/internal/contract",
 			"conformance/internal/rig", "client", "subjects", "internal/testkit/ledger",
@@ -125,6 +125,7 @@ var floors = []floor{
 		"segment":               {"internal/jitter", "internal/latency", "internal/ratelimit"},
 		"segment/segmenttest":   {"segment"},
 		"segment/simulation":    {}, // test files only
+		"format":                {"snowflake"},
 		"snowflake":             {},
 		"workerid":              {"snowflake", "internal/durable", backoff},
 		"workerid/workeridtest": {"workerid", "snowflake"},

@@ -1,0 +1,3 @@
+package format
+
+var Damm, Damm32 = damm, damm32

@@ -1,0 +1,183 @@
+package format
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+const (
+	fieldNames = `yyyy|yy|MM|dd|HH|mm|ss|SSS`
+	wantPart   = "want {id}, {id:WIDTH}, {id:WIDTH:RADIX} with a radix from 2 to 62 or crockford, {date:PATTERN} of " +
+		fieldNames + " and separators, {business}, {check}, or {{ for a brace"
+)
+
+var (
+	piece = regexp.MustCompile(`^(?:\{\{|}}|[ -z|~]|` +
+		`\{id(?::([1-9]\d?))?}|\{id:([1-9]\d?)?:(crockford|[2-9]|[1-5]\d|6[0-2])}|` +
+		`\{date:((?:` + fieldNames + `|[ -/:-@[-_|~])+)}|\{business}|\{check})`)
+	field  = regexp.MustCompile(fieldNames + `|.`)
+	fields = map[string]int{"yyyy": year, "yy": yy, "MM": month, "dd": day, "HH": hour, "mm": minute, "ss": second,
+		"SSS": milli}
+)
+
+// A parser is at a byte of a format. Its methods return the fault of that, "" for none.
+type parser struct {
+	*Format
+	at, id, side int        // id is the index of {id}, side is 1 behind it
+	places       [kinds]int // where each kind of part begins, counted from 1
+	beside       [2]string  // texts before and behind {id}, with 0 for what varies
+}
+
+// Parse reads a format. The error names the place and the reason of a fault. Formats are at most 128 bytes.
+func Parse(text string, opts ...Option) (*Format, error) {
+	p := parser{Format: &Format{text: text, sum: func(int64, int64) int64 { return 0 }}}
+	for _, o := range opts {
+		o(p.Format)
+	}
+	if len(text) > 128 {
+		return nil, fmt.Errorf("format: %d bytes, want at most 128", len(text))
+	}
+	fault := ""
+	for p.at < len(text) && fault == "" {
+		m := piece.FindStringSubmatch(text[p.at:])
+		if fault = p.piece(m); fault == "" {
+			p.at += len(m[0])
+		}
+	}
+	if fault == "" {
+		fault = p.finish()
+	}
+	if fault != "" {
+		return nil, fmt.Errorf("format: byte %d of %+q: %s", p.at, text, fault)
+	}
+	return p.Format, nil
+}
+
+func (p *parser) piece(m []string) (fault string) {
+	switch {
+	case m == nil:
+		return wantPart
+	case strings.HasPrefix(m[0], "{id"):
+		v := part{kind: number, set: decimal}
+		v.width, _ = strconv.Atoi(m[1] + m[2])
+		if radix, _ := strconv.Atoi(m[3]); radix > 0 {
+			v.set = alphabet[:radix]
+		} else if m[3] != "" {
+			v.set = crockford
+		}
+		return p.add(v)
+	case strings.HasPrefix(m[0], "{date"):
+		return p.date(m[4])
+	case m[0] == "{business}":
+		return p.add(part{kind: business, set: decimal})
+	case m[0] == "{check}":
+		return p.add(part{kind: check, width: 1})
+	}
+	p.literal(m[0][:1])
+	return ""
+}
+
+func (p *parser) literal(text string) {
+	p.beside[p.side] += text
+	if last := len(p.parts) - 1; last >= 0 && p.parts[last].kind == literal {
+		p.parts[last].text += text
+	} else {
+		p.parts = append(p.parts, part{text: text})
+	}
+}
+
+func (p *parser) date(pattern string) (fault string) {
+	for _, name := range field.FindAllString(pattern, -1) {
+		if k, ok := fields[name]; !ok {
+			p.literal(name)
+		} else if fault := p.add(part{kind: k, set: decimal, width: len(name)}); fault != "" {
+			return fault
+		}
+	}
+	return ""
+}
+
+// add appends a part that varies.
+func (p *parser) add(v part) (fault string) {
+	key := v.kind
+	if key == yy {
+		key = year
+	}
+	switch {
+	case p.places[key] > 0:
+		return "a second " + names[key]
+	case p.places[check] > 0: //mutant:check-last
+		return "want {check} behind all that it checks"
+	case key > number && key < check && p.layout == nil, key == business && p.layout.Business == 0:
+		return "these IDs have no " + names[key]
+	case key == number:
+		p.id, p.side = len(p.parts), 1
+	case key == business:
+		v.width = len(v.append(nil, p.layout.MaxBusiness()))
+	case key == check && p.side == 1:
+		v.set = p.parts[p.id].set
+		fallthrough
+	case key == check:
+		if p.sum = sums[v.set]; p.sum == nil {
+			return "want {check} behind an {id} in decimals or crockford: there is none for another radix"
+		}
+	}
+	if key != number {
+		p.beside[p.side] += "0"
+	}
+	p.places[key] = p.at + 1
+	v.max = v.highest(v.width)
+	p.parts = append(p.parts, v)
+	return ""
+}
+
+// finish sets the period and the highest number, and refuses what is ambiguous.
+func (p *parser) finish() (fault string) {
+	if p.side == 0 {
+		return "want an {id}"
+	}
+	if strings.HasPrefix(p.beside[0], " ") || strings.HasSuffix(p.beside[1], " ") {
+		return "want no space at an end of the text, where it is lost easily"
+	}
+	p.max = math.MaxInt64
+	if p.layout != nil {
+		p.max = 1<<p.layout.Bits() - 1
+	}
+	for k := year; k <= day && p.layout == nil; k++ {
+		if k > year && p.places[k] > 0 && p.places[k-1] == 0 { //mutant:coarser
+			p.at = p.places[k] - 1
+			return "want the " + names[k-1] + ", too: without it, dates read alike"
+		}
+		if p.places[k] > 0 {
+			p.period = Period(number - k)
+			p.max = p.period.Size() - 1
+		}
+	}
+	p.at = p.places[number] - 1
+	return p.bound(&p.parts[p.id])
+}
+
+// bound lets {id} grow to the highest number, unless what is beside it could be its digit.
+func (p *parser) bound(v *part) (fault string) {
+	most := len(part{set: v.set}.append(nil, p.max))
+	v.grows = true
+	for _, c := range []byte(p.beside[0][max(0, len(p.beside[0])-1):] + p.beside[1][:min(1, len(p.beside[1]))]) {
+		v.grows = v.grows && v.value(c, true) < 0
+	}
+	switch {
+	case v.width > most:
+		return fmt.Sprintf("want a width of at most %d", most)
+	case v.grows: //mutant:grows
+	case v.width == 0:
+		return "ambiguous without a width: what is beside it could be its digit"
+	case p.layout != nil && v.width < most:
+		return fmt.Sprintf("ambiguous: what is beside it could be its digit, and snowflakes need a width of %d", most)
+	default:
+		p.max = min(p.max, v.highest(v.width)) //mutant:bound
+	}
+	v.width, v.max = max(1, v.width), p.max
+	return ""
+}
