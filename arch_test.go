@@ -141,6 +141,7 @@ var floors = []floor{
 		"internal/jitter":      {backoff},
 		"internal/latency":     {},
 		"internal/loglimit":    {},
+		"internal/mask":        {"internal/durable"},
 		"internal/measure":     {},
 		"internal/natscontext": {},
 		"internal/natsembed":   {"internal/durable", "internal/jitter", natsServer, nkeys},
