@@ -24,16 +24,22 @@ var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
 // A Key is a secret with a name. Package fmt, slog and encoders of JSON and text show its name and fingerprint
 // instead of the secret. New refuses the zero value.
 type Key struct {
-	name   string
-	secret *[32]byte // a pointer: fmt prints the bytes of a Key in an unexported field without asking Format
+	name string
+	*sealed
 }
+
+// A sealed secret is two pointers away from a Key: in a Key that is an unexported field of another struct, package fmt
+// does not ask Format, and follows one pointer if the verb does not fit.
+type sealed struct{ secret *[32]byte }
+
+func newKey(name string) Key { return Key{name, &sealed{new([32]byte)}} }
 
 // NewKey returns a new random key. A name is 1 to 32 of a-z, 0-9 and '-', without '-' in front.
 func NewKey(name string) (Key, error) {
 	if !validName.MatchString(name) {
 		return Key{}, fmt.Errorf("mask: a key cannot be named %.40q: a name is 1 to 32 of a-z, 0-9 and '-'", name)
 	}
-	k := Key{name, new([32]byte)}
+	k := newKey(name)
 	_, err := rand.Read(k.secret[:])
 	return k, err
 }
@@ -52,7 +58,7 @@ func (k Key) Fingerprint() string {
 
 // derive returns bytes that depend on the secret and on info, and that do not reveal the secret.
 func (k Key) derive(info string, length int) ([]byte, error) {
-	if k.secret == nil {
+	if k.sealed == nil {
 		return nil, errors.New("mask: there is no key")
 	}
 	return hkdf.Key(sha256.New, k.secret[:], nil, info, length)
@@ -71,7 +77,7 @@ func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
 // WriteFile writes the key to a new file that its owner alone can read, durably. It is an error if the file exists.
 func (k Key) WriteFile(path string) error {
-	if k.secret == nil {
+	if k.sealed == nil {
 		return errors.New("mask: there is no key to write")
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //mutant:exclusive
@@ -115,7 +121,7 @@ func parseKey(text string) (Key, error) {
 	if len(words) != 4 || words[0] != keyVersion {
 		return Key{}, fmt.Errorf("it is not one line of %q, name, fingerprint and secret", keyVersion)
 	}
-	k := Key{words[1], new([32]byte)}
+	k := newKey(words[1])
 	if !validName.MatchString(k.name) {
 		return Key{}, errors.New("the name is not 1 to 32 of a-z, 0-9 and '-'")
 	}

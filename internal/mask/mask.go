@@ -82,6 +82,9 @@ func New(k Key, n uint64, tweak string) (*Mask, error) {
 	return m, nil
 }
 
+// Format writes the size of the mask, whatever the verb. Without it, package fmt shows keys of block to some verbs.
+func (m *Mask) Format(f fmt.State, _ rune) { _, _ = fmt.Fprintf(f, "mask of %d numbers", m.n) }
+
 // ceilSqrt returns the least a with a*a >= n, for 0 < n <= 2^63.
 func ceilSqrt(n uint64) uint64 {
 	a := uint64(math.Sqrt(float64(n)))
