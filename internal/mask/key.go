@@ -110,6 +110,7 @@ func ReadKeyFile(path string) (k Key, warning string, err error) {
 	if k, err = parseKey(string(text)); err != nil {
 		return Key{}, "", fmt.Errorf("mask: key file %s: %w", path, err)
 	}
+	//mutant:warning
 	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
 		warning = fmt.Sprintf("others can read or write the key file %s (mode %04o): chmod 600 it", path, mode)
 	}

@@ -94,7 +94,8 @@ func TestOthersWhoCanReadAKeyAreAWarning(t *testing.T) {
 		if err != nil || k.Name() != "k1" {
 			t.Errorf("mode %o: %v, %v", mode, k, err)
 		}
-		if (warning != "") != warned || warned && !strings.Contains(warning, fmt.Sprintf("(mode %04o): chmod 600", mode)) {
+		want := fmt.Sprintf("(mode %04o): chmod 600", mode)
+		if (warning != "") != warned || warned && !strings.Contains(warning, want) {
 			t.Errorf("mode %o: warning %q", mode, warning)
 		}
 	}

@@ -46,11 +46,9 @@ import (
 	"sync"
 )
 
-const (
-	minSize = 1 << 20
-	maxSize = 1 << 63
-	rounds  = 10
-)
+const minSize, maxSize = 1 << 20, 1 << 63
+
+const rounds = 10 //mutant:rounds
 
 // A Mask is a bijection on [0, n). It is safe for concurrent use, and allocates nothing.
 type Mask struct {
@@ -78,11 +76,13 @@ func New(k Key, n uint64, tweak string) (*Mask, error) {
 	}
 	a := ceilSqrt(n)
 	m := &Mask{n: n, a: a, b: (n + a - 1) / a, block: block}
-	m.buffers.New = func() any { return new(buffer) }
+	m.buffers.New = func() any { return new(buffer) } //mutant:buffer
 	return m, nil
 }
 
 // Format writes the size of the mask, whatever the verb. Without it, package fmt shows keys of block to some verbs.
+//
+//mutant:shown
 func (m *Mask) Format(f fmt.State, _ rune) { _, _ = fmt.Fprintf(f, "mask of %d numbers", m.n) }
 
 // ceilSqrt returns the least a with a*a >= n, for 0 < n <= 2^63.
@@ -106,7 +106,7 @@ func (m *Mask) Show(y int64) int64 { return m.walk(y, m.backward) }
 // walk applies the network until the number is below n again. It ends: the network is a permutation, so that each
 // number lies on a cycle, and comes back to itself at the latest.
 func (m *Mask) walk(x int64, network func(x uint64, buf *buffer) uint64) int64 {
-	if x < 0 || uint64(x) >= m.n {
+	if x < 0 || uint64(x) >= m.n { //mutant:range
 		panic(fmt.Sprintf("mask: %d is not below %d", x, m.n))
 	}
 	buf := m.buffers.Get().(*buffer)
@@ -119,7 +119,7 @@ func (m *Mask) walk(x int64, network func(x uint64, buf *buffer) uint64) int64 {
 }
 
 func (m *Mask) forward(x uint64, buf *buffer) uint64 {
-	l, r := x%m.a, x/m.a
+	l, r := x%m.a, x/m.a //mutant:halves
 	for i := uint64(0); i < rounds; i += 2 {
 		l = add(l, m.round(i, r, m.a, buf), m.a)
 		r = add(r, m.round(i+1, l, m.b, buf), m.b)
@@ -131,7 +131,7 @@ func (m *Mask) forward(x uint64, buf *buffer) uint64 {
 func (m *Mask) backward(y uint64, buf *buffer) uint64 {
 	l, r := y%m.a, y/m.a
 	for i := uint64(rounds); i > 0; i -= 2 {
-		r = add(r, m.b-m.round(i-1, l, m.b, buf), m.b)
+		r = add(r, m.b-m.round(i-1, l, m.b, buf), m.b) //mutant:undone
 		l = add(l, m.a-m.round(i-2, r, m.a, buf), m.a)
 	}
 	return l + m.a*r
@@ -147,11 +147,11 @@ func add(v, w, size uint64) uint64 {
 
 // round returns a number below size, which is F(i, v, size) of the package comment. It is uniform but for size/2^128.
 func (m *Mask) round(i, v, size uint64, buf *buffer) uint64 {
-	binary.BigEndian.PutUint64(buf[:8], i)
+	binary.BigEndian.PutUint64(buf[:8], i) //mutant:number
 	binary.BigEndian.PutUint64(buf[8:], v)
 	m.block.Encrypt(buf[:], buf[:])
 	high, low := bits.Mul64(binary.BigEndian.Uint64(buf[:8]), size)
 	carry, _ := bits.Mul64(binary.BigEndian.Uint64(buf[8:]), size)
 	_, over := bits.Add64(low, carry, 0)
-	return high + over
+	return high + over //mutant:fraction
 }

