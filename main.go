@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	_ "time/tzdata" // for the zones of daily tags, also in an image without any file
 
 	"github.com/natsid/natsid/internal/cli"
 )

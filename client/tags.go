@@ -62,6 +62,14 @@ func (c *Client) agrees(is subjects.TagInfo, want subjects.TagCreate) error {
 		differs = fmt.Sprintf("max_id %d, want at least %d", is.MaxID, want.Start)
 	case want.Description != "" && want.Description != is.Description:
 		differs = fmt.Sprintf("description %q, want %q", is.Description, want.Description)
+	case want.Format != "" && want.Format != is.Format:
+		differs = fmt.Sprintf("format %q, want %q", is.Format, want.Format)
+	case want.Period != "" && (want.Period != is.Period || want.Zone != is.Zone):
+		differs = fmt.Sprintf("period %q of zone %q, want %q of %q", is.Period, is.Zone, want.Period, want.Zone)
+	case want.Min != 0 && want.Min != is.Min || want.Max != 0 && want.Max != is.Max:
+		differs = fmt.Sprintf("min %d and max %d, want %d and %d", is.Min, is.Max, want.Min, want.Max)
+	case want.MaxHole != 0 && want.MaxHole != is.MaxHole:
+		differs = fmt.Sprintf("max_hole %d, want %d", is.MaxHole, want.MaxHole)
 	case want.Order != "" && want.Order != order:
 		differs = fmt.Sprintf("order %s, want %s", order, want.Order)
 	default:
@@ -128,9 +136,11 @@ func (c *Client) json(ctx context.Context, subject string, req, answer any) (err
 	header := make(nats.Header)
 	end := c.begin(ctx, Call{Subject: subject, Header: header})
 	defer func() { end(err) }()
-	body, err := json.Marshal(req)
-	if err != nil {
-		return err
+	var body []byte
+	if req != nil {
+		if body, err = json.Marshal(req); err != nil {
+			return err
+		}
 	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -23,11 +24,12 @@ type buffer struct {
 	set *tagSet
 
 	mu       sync.Mutex
-	supply   supply        // guarded by mu, but for the open run of its stock
-	unlisted bool          // the last listing lacked the tag, and no load has found the tag since
-	changes  uint32        // number of announced changes of the tag
-	discards uint32        // number of times that the IDs in memory were discarded
-	vouched  time.Duration // when a load or an announcement last confirmed that the tag exists
+	supply   supply                 // guarded by mu, but for the open run of its stock
+	unlisted bool                   // the last listing lacked the tag, and no load has found the tag since
+	changes  uint32                 // number of announced changes of the tag
+	discards uint32                 // number of times that the IDs in memory were discarded
+	format   atomic.Pointer[string] // of the rules
+	vouched  time.Duration          // when a load or an announcement last confirmed that the tag exists
 }
 
 func newBuffer(s *tagSet, tag string) *buffer {
@@ -203,11 +205,15 @@ func (b *buffer) addLocked(p plan, l Loaded, now time.Duration) (holes []Range) 
 	b.supply.loader.succeeded(now - p.made)
 	if p.changes == b.changes {
 		b.supply.pace.configure(l.Step, b.set.rule)
+		if !l.Passed {
+			b.obey(l.Rules)
+		}
 	}
 	holes = b.supply.stock.drop(l.Least, now)
 	if hole := b.supply.stock.add(l.Range, now); hole.Len() > 0 {
 		holes = append(holes, hole)
 	}
+	holes = append(holes, b.dropPast(now)...)
 	if p.discards != b.discards || b.supply.closed {
 		holes = append(holes, b.supply.stock.discard(now)...) // the load began before the memory was discarded
 	}
@@ -273,6 +279,7 @@ func (b *buffer) see(t Tag, isNews bool) (seen bool) {
 		b.supply.loader.wake()
 	}
 	b.supply.pace.configure(t.Step, b.set.rule)
+	b.obey(t.Rules)
 	if !isNews && t.Least <= b.supply.stock.least {
 		return true
 	}

@@ -16,6 +16,8 @@ type Change struct {
 	RaiseBy int64
 	// Force allows a raise by more than [MaxRaise].
 	Force bool
+	// Rules, if set, returns the new rules from the present ones, or why they cannot be changed.
+	Rules func(Rules) (Rules, error)
 }
 
 // MaxRaise is the most by which a mark is raised without [Change.Force], so that no typing error uses up a tag.
@@ -39,6 +41,11 @@ func (c Change) Apply(t Tag, limit int64) (Tag, error) {
 	if c.Description != nil {
 		t.Description = *c.Description
 	}
+	if c.Rules != nil {
+		if err := c.changeRules(&t); err != nil {
+			return t, err
+		}
+	}
 	if !c.Raises() || c.MaxID != 0 && c.MaxID == t.Least {
 		return t, nil // the same change was applied before
 	}
@@ -54,7 +61,21 @@ func (c Change) Apply(t Tag, limit int64) (Tag, error) {
 	return t, nil
 }
 
-// Revive returns the deleted tag t as created again, with the step, description and start of by.
+func (c Change) changeRules(t *Tag) error {
+	rules, err := c.Rules(t.Rules)
+	if err == nil {
+		err = rules.Validate()
+	}
+	if last := t.MaxID - 1; err == nil && rules.Period == "" && last > rules.highest() {
+		err = ruleError("the highest number would be %d, and IDs up to %d are reserved", rules.highest(), last)
+	}
+	if err == nil {
+		t.Rules = rules
+	}
+	return err
+}
+
+// Revive returns the deleted tag t as created again, with the step, description, rules and start of by.
 //
 // Law: the mark never goes down, and becomes the tag's Least: no ID loaded before the tag was deleted is issued
 // afterwards.
@@ -63,6 +84,7 @@ func (t Tag) Revive(by Tag, limit int64) (Tag, error) {
 	if by.MaxID > t.MaxID {
 		revived.MaxID = by.MaxID
 	}
+	revived.Rules = func(Rules) (Rules, error) { return by.Rules, nil }
 	again, err := revived.Apply(t, limit)
 	again.Least, again.Disabled = again.MaxID, false //mutant:revived
 	return again, err

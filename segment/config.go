@@ -60,6 +60,8 @@ type Config struct {
 	// be. IDs in memory at Close are not reported. It must not block, nor call the allocator. Uniqueness does not
 	// depend on it.
 	Discarded func(tag string, r Range)
+	// Clock dates daily, monthly and yearly tags; nil is [SystemClock].
+	Clock Clock
 	// Log receives failed loads and polls; nil discards.
 	Log *slog.Logger
 }
@@ -104,6 +106,9 @@ func (c Config) withFuncs() Config {
 	}
 	if c.Discarded == nil {
 		c.Discarded = func(string, Range) {}
+	}
+	if c.Clock == nil {
+		c.Clock = SystemClock
 	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	return c

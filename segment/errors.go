@@ -15,6 +15,9 @@ var (
 	ErrExists = errors.New("segment: the tag exists")
 	// ErrExhausted is returned when the next range would end beyond int64, or beyond what the store can hold.
 	ErrExhausted = errors.New("segment: the IDs of the tag are used up")
+	// ErrClock is returned by a load of a daily, monthly or yearly tag whose period would begin by a clock that is not
+	// sure: see [Rules.Window].
+	ErrClock = errors.New("segment: a period has begun by this worker's clock, which is not yet compared with others")
 	// ErrInvalid is returned when a tag cannot be created or changed as requested, or for a count of IDs out of range.
 	ErrInvalid = errors.New("segment: invalid tag")
 	// ErrUncertain is returned when a tag may have been created, changed or deleted, in whole or in part. After any

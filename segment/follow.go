@@ -33,6 +33,7 @@ func (f *follower) run(ctx context.Context) {
 	var side sync.WaitGroup
 	defer side.Wait()
 	side.Go(func() { f.lookUpNews(ctx) })
+	side.Go(func() { f.keepCalendar(ctx) })
 	first := true
 	retries := jitter.NewBackoff(min(time.Second, f.cfg.Poll), f.cfg.Poll)
 	for {

@@ -63,11 +63,15 @@ package segment
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 )
 
 // MaxStep is the highest step of a tag, and the most IDs that one request may ask for.
 const MaxStep = 1 << 40
+
+// MaxID is the end of all IDs: no range ends above it.
+const MaxID = math.MaxInt64
 
 // A Range is consecutive IDs, [Start, End): End is not in it. The zero value is empty.
 type Range struct {
@@ -83,6 +87,7 @@ type Loaded struct {
 	Range
 	Step  int64
 	Least int64
+	Rules Rules
 	// Write is the compare-and-set of the mark that reserved the range; zero if the store keeps no mark.
 	Write Write
 	// Passed says that another worker loaded the range for this one, and has reported it to [Config.Granted].
@@ -130,6 +135,7 @@ type Tag struct {
 	Description string    // free text
 	Updated     time.Time // of the last load or change; set by the store
 	Disabled    bool      // deleted: no ID is issued, the mark is kept
+	Rules       Rules
 	// MarkAhead is the mark that guards the tag's row minus the row's own max_id, negative if the mark is behind; nil
 	// if the tag has no row or no mark. Only [Store.List] sets it.
 	MarkAhead *int64
@@ -144,7 +150,7 @@ func (t Tag) Validate() error {
 	if t.MaxID < 1 {
 		return fmt.Errorf("%w: start %d, want at least 1", ErrInvalid, t.MaxID)
 	}
-	return nil
+	return t.Rules.Validate()
 }
 
 // A Store keeps the marks of tags. All methods are safe for concurrent use, also by many processes on one store, and

@@ -132,6 +132,14 @@ func (s *stock) drop(least int64, now time.Duration) (holes []Range) {
 		return nil
 	}
 	s.least, s.floor = least, max(s.floor, least) //mutant:least-floor
+	return s.cut(least, now)
+}
+
+// cut is drop of what is loaded now: a later load may bring IDs below least.
+func (s *stock) cut(least int64, now time.Duration) (holes []Range) {
+	if !s.isBelow(least) {
+		return nil
+	}
 	s.shut()
 	before := s.restLen
 	for len(s.rest) > 0 && s.rest[0].Start < least {
@@ -149,6 +157,14 @@ func (s *stock) drop(least int64, now time.Duration) (holes []Range) {
 		s.beginFirst()
 	}
 	return holes
+}
+
+// isBelow reports whether the stock may hold an ID below least.
+func (s *stock) isBelow(least int64) bool {
+	if r := s.run.Load(); r != nil {
+		return r.next.Load() < least
+	}
+	return len(s.rest) > 0 && s.rest[0].Start < least
 }
 
 // discard turns all loaded IDs into holes, which it returns. They count as never loaded, so the speed does not

@@ -34,6 +34,7 @@ type supply struct {
 	rule    *stepRule
 	closed  bool // the tag was stopped or the allocator closed: the stock is never opened again
 	order   order
+	rules   Rules
 	joined  int64 // of the requests that ever waited, how many the last load of a strict tag may serve
 }
 
@@ -44,6 +45,11 @@ func newSupply(rule *stepRule, now time.Duration) supply {
 // settle measures the pace, opens the stock unless a request waits, and sets the check of its run.
 func (s *supply) settle(now time.Duration) {
 	s.pace.note(now, s.asked(), s.stock.usedUp(now))
+	s.reopen(now)
+}
+
+// reopen is settle without a reading of the pace.
+func (s *supply) reopen(now time.Duration) {
 	if !s.waiters.any() && !s.closed {
 		s.stock.open()
 	}
@@ -69,6 +75,8 @@ func (s *supply) due(now time.Duration) bool {
 		return false
 	case held == 0:
 		return true
+	case s.rules.MaxHole > 0 && held+s.planned(s.pace.step) > s.rules.MaxHole:
+		return false
 	}
 	return s.stock.lastRangeBegun(held) || held < s.ahead(now, lowWater)
 }
@@ -77,9 +85,15 @@ func (s *supply) due(now time.Duration) bool {
 // wait for more or the IDs would be used up within highWater loads.
 func (s *supply) plan(now time.Duration) int64 {
 	s.pace.note(now, s.asked(), s.stock.usedUp(now))
-	step := s.pace.nextStep(*s.rule)
-	return max(step, s.waiters.demand()+s.ahead(now, highWater)-s.stock.held())
+	step, ahead := s.planned(s.pace.nextStep(*s.rule)), s.ahead(now, highWater)
+	if s.rules.MaxHole > 0 {
+		ahead = 0
+	}
+	return max(step, s.waiters.demand()+ahead-s.stock.held())
 }
+
+// planned returns how many of step IDs a load reserves for later requests.
+func (s *supply) planned(step int64) int64 { return s.rules.Step(max(1, step)) }
 
 // ahead returns how many IDs are used during that many loads, at the present speed, within the bound of a chain.
 func (s *supply) ahead(now time.Duration, loads float64) int64 {

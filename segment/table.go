@@ -63,4 +63,5 @@ type Mark struct {
 	// Step and Description are the row's, so that the marks alone can serve the tag later.
 	Step        int64
 	Description string
+	Rules       Rules
 }

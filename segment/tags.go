@@ -20,14 +20,16 @@ type tagSet struct {
 
 	ordering sync.Mutex // serializes setOrders
 
-	mu     sync.Mutex
-	orders orders
-	closed bool
+	mu      sync.Mutex
+	orders  orders
+	closed  bool
+	dated   chan struct{}        // closed once a tag has a period
+	periods map[*buffer]struct{} // of daily, monthly and yearly tags
 }
 
 func newTagSet(cfg *Config, source *source) *tagSet {
 	s := &tagSet{
-		cfg: cfg, names: newNames(), source: source, clock: clock{time.Now()},
+		cfg: cfg, names: newNames(), source: source, clock: clock{time.Now()}, dated: make(chan struct{}),
 		rule: stepRule{max: cfg.MaxStep, time: cfg.StepTime},
 	}
 	s.index.init()
@@ -135,4 +137,5 @@ func (s *tagSet) forget(b *buffer, floor Floor, unlisted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.index.remove(b)
+	delete(s.periods, b)
 }

@@ -27,6 +27,7 @@ const (
 	AlarmStateFile        Alarm = "state-file"
 	AlarmStreamOverlap    Alarm = "stream-overlap"
 	AlarmTableWentBack    Alarm = "table-went-back"
+	AlarmTagFillsUp       Alarm = "tag-fills-up"
 	AlarmTimeEnds         Alarm = "time-ends"
 )
 
@@ -138,6 +139,13 @@ var alarms = []AlarmInfo{
 		Happened: "MySQL lost commits: natsid repeats no ID and continues above its marks, but other data of the " +
 			"database may be lost, and Leaf nodes on the table may repeat IDs",
 		Do: "check MySQL's failover or backup, and stop Leaf nodes on the table",
+	},
+	{
+		Kind: AlarmTagFillsUp,
+		Happened: "90 % of the numbers of a tag are reserved, up to its maximum, to what its format can write, or to " +
+			"the end of its day, month or year; or all are, and its requests are refused",
+		Do: "raise the maximum with `natsid tag update TAG --max N`, or give the tag a wider format; where a day has " +
+			"too few numbers, find out with `natsid tag list --stats` who takes more than planned",
 	},
 	{
 		Kind:     AlarmTimeEnds,

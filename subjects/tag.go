@@ -41,7 +41,20 @@ type TagCreate struct {
 	Step        int64   `json:"step,omitempty"`  // IDs that a load reserves at least; 0 means 1000
 	Start       Decimal `json:"start,omitempty"` // the first ID; 0 means 1
 	Description string  `json:"description,omitempty"`
-	Order       string  `json:"order,omitempty"` // OrderLoose or OrderStrict; "" leaves it as it is, loose at first
+	// Min is the lowest number, 0 for 1, and Max the highest, 0 for no bound. They are those of each period, if the
+	// tag has one.
+	Min Decimal `json:"min,omitempty"`
+	Max Decimal `json:"max,omitempty"`
+	// MaxHole bounds how many IDs a crash of one worker can waste, those of unanswered requests not counted; 0 for no
+	// bound.
+	MaxHole Decimal `json:"max_hole,omitempty"`
+	// Period is daily, monthly or yearly if the numbers begin again with each day, month or year; "" if they do not.
+	// The IDs carry the date: yyyyMMdd × 10^8 + number, yyyyMM × 10^10 + number, or yyyy × 10^12 + number.
+	Period string `json:"period,omitempty"`
+	// Zone is where the day begins: a name of the IANA database, or a difference such as +08:00; "" is UTC.
+	Zone   string `json:"zone,omitempty"`
+	Format string `json:"format,omitempty"` // the text form of the IDs: see package format
+	Order  string `json:"order,omitempty"`  // OrderLoose or OrderStrict; "" leaves it as it is, loose at first
 }
 
 // TagUpdate is the request that changes a tag. Fields that are nil leave their value unchanged. At least one must be
@@ -63,8 +76,12 @@ type TagUpdate struct {
 	// for that long clients may hold IDs that they fetched ahead, also from workers that were cut off. The answer is
 	// an error until all workers have confirmed the change.
 	Order *string `json:"order,omitempty"`
-	// Force allows to skip more than MaxRaise IDs at once. It is for MaxID and
-	// RaiseBy.
+	// Max and MaxHole are as in [TagCreate]; 0 ends a bound. Format is, too; "" ends it. A format that reads a text of
+	// the former one as another ID is refused without Force.
+	Max     *Decimal `json:"max,omitempty"`
+	MaxHole *Decimal `json:"max_hole,omitempty"`
+	Format  *string  `json:"format,omitempty"`
+	// Force allows to skip more than MaxRaise IDs at once, and any Format. It is for MaxID, RaiseBy and Format.
 	Force bool `json:"force,omitempty"`
 }
 
@@ -101,6 +118,15 @@ type TagInfo struct {
 	Rate        int64     `json:"rate,omitempty"`       // most IDs per second, of all workers together; 0 is no limit
 	Throttle    int64     `json:"throttle,omitempty"`   // the same, by an operator and for a time
 	Order       string    `json:"order,omitempty"`      // OrderStrict; "" if the tag is loose
+	// The following are as in [TagCreate].
+	Min     Decimal `json:"min,omitempty"`
+	Max     Decimal `json:"max,omitempty"`
+	MaxHole Decimal `json:"max_hole,omitempty"`
+	Period  string  `json:"period,omitempty"`
+	Zone    string  `json:"zone,omitempty"`
+	Format  string  `json:"format,omitempty"`
+	// Hole is how many IDs a crash of the answering worker can waste at most, those of unanswered requests not counted.
+	Hole Decimal `json:"hole,omitempty"`
 	// StrictFrom is the time from which a tag is strict that was loose, or had been deleted; nil after that time.
 	StrictFrom *time.Time `json:"strict_from,omitempty"`
 
@@ -147,7 +173,7 @@ const (
 func ParseTagCreate(body []byte) (TagCreate, error) {
 	c, err := parse(body, exampleCreate, TagCreate.check)
 	if err == nil {
-		c.Step, c.Start = cmp.Or(c.Step, 1000), cmp.Or(c.Start, 1)
+		c.Step, c.Start = cmp.Or(c.Step, 1000), cmp.Or(c.Start, max(1, c.Min))
 	}
 	return c, err
 }
@@ -155,6 +181,9 @@ func ParseTagCreate(body []byte) (TagCreate, error) {
 func (c TagCreate) check() error {
 	if err := CheckTag(c.Tag); err != nil {
 		return err
+	}
+	if c.Start > 0 && c.Start < c.Min && c.Period == "" {
+		return Errorf(BadRequest, "start %d is below min %d", c.Start, c.Min)
 	}
 	if err := checkDescription(c.Description); err != nil || c.Order == "" {
 		return err
@@ -191,15 +220,16 @@ func (u TagUpdate) Check() error {
 	switch {
 	case !u.ChangesTag() && !u.ChangesLimit() && u.Order == nil:
 		return Errorf(BadRequest,
-			"nothing to change: give step, description, max_id, raise_by, max_batch, rate or order")
+			"nothing to change: give step, description, max_id, raise_by, max, max_hole, format, max_batch, rate or "+
+				"order")
 	case u.Order != nil && (u.ChangesTag() || u.ChangesLimit() || u.Force):
 		return Errorf(BadRequest, "order and all else are changed in two requests")
 	case u.Order != nil:
 		return checkOrder(*u.Order)
 	case u.ChangesTag() && u.ChangesLimit():
 		return Errorf(BadRequest, "the limits max_batch and rate, and all else, are changed in two requests")
-	case u.Force && u.MaxID == nil && u.RaiseBy == nil:
-		return Errorf(BadRequest, "force is for max_id and raise_by: give one of them, or leave it out")
+	case u.Force && u.MaxID == nil && u.RaiseBy == nil && u.Format == nil:
+		return Errorf(BadRequest, "force is for max_id, raise_by and format: give one of them, or leave it out")
 	case u.MaxID != nil && u.RaiseBy != nil:
 		return Errorf(BadRequest, "max_id and raise_by exclude each other: give one")
 	case u.Step != nil && *u.Step < 1:
@@ -220,8 +250,11 @@ func (u TagUpdate) Check() error {
 
 // ChangesTag reports whether the request changes the tag itself.
 func (u TagUpdate) ChangesTag() bool {
-	return u.Step != nil || u.Description != nil || u.MaxID != nil || u.RaiseBy != nil
+	return u.Step != nil || u.Description != nil || u.MaxID != nil || u.RaiseBy != nil || u.ChangesRules()
 }
+
+// ChangesRules reports whether the request changes the bounds or the format of the tag.
+func (u TagUpdate) ChangesRules() bool { return u.Max != nil || u.MaxHole != nil || u.Format != nil }
 
 // ChangesLimit reports whether the request changes the limits of the tag.
 func (u TagUpdate) ChangesLimit() bool { return u.MaxBatch != nil || u.Rate != nil }

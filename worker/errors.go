@@ -49,8 +49,12 @@ var codes = []struct {
 			"the store must be able to hold both, and the length and characters of the description"},
 	{segment.ErrRationed, subjects.TooMany, "this worker made too many tags just now: retry later"},
 	{segment.ErrTooMany, subjects.TooMany, "too many requests wait for this tag: back off"},
+	{segment.ErrClock, subjects.Unavailable,
+		"a new day, month or year of the tag has begun by this worker's clock, which is not yet compared with others'" +
+			another},
 	{segment.ErrExhausted, subjects.Unavailable,
-		"fewer IDs than requested are left below the highest that the store can hold"},
+		"fewer numbers than requested are left of the tag, or of its day, month or year: ask for fewer, " +
+			"raise its maximum, or wait for the next period"},
 	{segment.ErrElsewhere, subjects.Unavailable, "this worker cannot load IDs at the moment" + another},
 	{errStore, subjects.Unavailable, "the store does not answer: retry, then back off"},
 	{segment.ErrClosed, subjects.Unavailable, "this worker is stopping: retry"},
@@ -80,6 +84,9 @@ func wireError(err error, log *slog.Logger) *subjects.Error {
 	}
 	if n, ok := errors.AsType[*segment.NameError](err); ok {
 		return subjects.Errorf(subjects.NotFound, "no such tag; the table has %+q", n.Found)
+	}
+	if r, ok := errors.AsType[segment.RuleError](err); ok {
+		return subjects.Errorf(subjects.BadRequest, "%s", string(r))
 	}
 	if r, ok := errors.AsType[*segment.RaiseError](err); ok {
 		return raiseError(r)

@@ -161,6 +161,9 @@ func (c *Config) tagInfo(t segment.Tag) subjects.TagInfo {
 	info, rules := tagInfo(t), c.Gate.Rules()
 	limit := rules.Limits[t.Name]
 	info.MaxBatch, info.Rate, info.Throttle = limit.MaxBatch, limit.Rate, rules.Throttle.Of(t.Name)
+	if c.Segments != nil {
+		info.Hole = subjects.Decimal(c.Segments.MaxHole(t))
+	}
 	if c.Segments != nil && c.Segments.IsStrict(t.Name) {
 		info.Order = subjects.OrderStrict
 		if c.Settings != nil {

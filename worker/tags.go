@@ -75,6 +75,10 @@ func (a *tagAdmin) create(ctx context.Context, body []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	rules, err := rulesOf(c)
+	if err != nil {
+		return nil, err
+	}
 	if c.Order != "" { // strict before the tag is there, so that no worker serves it in another order
 		old, err := a.link.Store.Look(ctx, c.Tag)
 		if err == nil && !old.Disabled {
@@ -98,7 +102,7 @@ func (a *tagAdmin) create(ctx context.Context, body []byte) (any, error) {
 	}
 	t, err := a.link.Rations.make(func() (segment.Tag, error) {
 		return a.link.Store.Create(ctx, segment.Tag{
-			Name: c.Tag, Step: c.Step, MaxID: int64(c.Start), Description: c.Description,
+			Name: c.Tag, Step: c.Step, MaxID: int64(c.Start), Description: c.Description, Rules: rules,
 		}, true)
 	})
 	if err == nil && c.Order == subjects.OrderLoose { // not before: another operator may be creating a strict one
@@ -142,6 +146,9 @@ func (a *tagAdmin) update(ctx context.Context, body []byte) (any, error) {
 	}
 	if u.RaiseBy != nil {
 		c.RaiseBy = int64(*u.RaiseBy)
+	}
+	if u.ChangesRules() {
+		c.Rules = func(r segment.Rules) (segment.Rules, error) { return changedRules(r, u) }
 	}
 	t, err := a.link.Store.Update(ctx, u.Tag, c)
 	return a.changed(u.Tag, t, err)
@@ -241,6 +248,8 @@ func tagInfo(t segment.Tag) subjects.TagInfo {
 	info := subjects.TagInfo{
 		Tag: t.Name, Step: t.Step, MaxID: subjects.Decimal(t.MaxID),
 		Description: t.Description, Updated: t.Updated, Disabled: t.Disabled,
+		Min: subjects.Decimal(t.Rules.Min), Max: subjects.Decimal(t.Rules.Max), Period: string(t.Rules.Period),
+		Zone: t.Rules.Zone, Format: t.Rules.Format, MaxHole: subjects.Decimal(t.Rules.MaxHole),
 	}
 	// A table that other programs write may have rows that no subject can name.
 	if e, ok := errors.AsType[*subjects.Error](subjects.CheckTag(t.Name)); ok {

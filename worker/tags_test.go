@@ -68,7 +68,7 @@ func TestTagsAreCreatedAndListedAsJSON(t *testing.T) {
 	}
 	delete(fields, "updated")
 	// max_id is a string: JavaScript would round it.
-	const want = "map[description:of Europe disabled:false max_id:9007199254740993 step:20 tag:invoice.eu]"
+	const want = "map[description:of Europe disabled:false hole:220 max_id:9007199254740993 step:20 tag:invoice.eu]"
 	if got := fmt.Sprint(fields); got != want {
 		t.Errorf("created %s", got)
 	}
@@ -240,7 +240,7 @@ func TestATagIsChangedAndEachRefusalSaysWhy(t *testing.T) {
 		`{"tag":"order","max_id":9223372036854775807}`: {
 			"400", "max_id is 90071992548000", "more than 1099511627776", "force"},
 		`{"tag":"order","raise_by":1099511627777}`:                 {"400", "more than 1099511627776", "force"},
-		`{"tag":"order","step":9,"force":true}`:                    {"400", "force is for max_id and raise_by"},
+		`{"tag":"order","step":9,"force":true}`:                    {"400", "force is for max_id, raise_by and format"},
 		`{"tag":"unknown","step":5}`:                               {"404", "no such tag", "natsid tag create"},
 		`{"tag":"order","step":0}`:                                 {"400", "step 0, want at least 1"},
 		`{"tag":"order","raise_by":-3}`:                            {"400", "raise_by -3", "only rises"},

@@ -97,6 +97,7 @@ func newProgram(cfg Config, quit func()) *program {
 	}
 	p.storage = storage{
 		cfg: &p.cfg, links: &p.links, membership: &p.membership, raiseAbout: p.alarms.raiseAbout, wrote: p.grants.wrote,
+		clock: p.clock,
 	}
 	p.grants = grantLog{storage: &p.storage, raiseAbout: p.alarms.raiseAbout}
 	p.ready, p.views.program, p.http.program = readiness{p}, p, p
@@ -208,6 +209,12 @@ func (p *program) assemble(context.Context) error {
 	return nil
 }
 
+// clock dates daily tags. It is sure while snowflakes can be issued: their generator ends with a clock that was set
+// far, or that the others contradict.
+func (p *program) clock() (now time.Time, isSure bool) {
+	return p.cfg.Now(), p.issuer != nil && p.issuer.Ready(time.Second, 0) == nil
+}
+
 func (p *program) instance() string {
 	if p.keeper == nil {
 		return p.cfg.Name // before assemble
@@ -270,7 +277,8 @@ func creates(pattern, tag string) bool {
 func (p *program) segmentConfig() segment.Config {
 	cfg := p.cfg
 	c := segment.Config{
-		Store: loads{p.membership.gate(p.storage.tags), p.standby, p.settings, p.ring}, Deadline: cfg.Deadline,
+		Store: loads{p.membership.gate(p.storage.tags), p.standby, p.settings, p.ring, p.runsOut},
+		Clock: p.clock, Deadline: cfg.Deadline,
 		MaxStep: cfg.MaxStep, StepTime: cfg.StepTime,
 		AutoCreate: func(tag string) bool { return creates(cfg.AutoCreatePattern, tag) },
 		Ration:     p.rations.FirstUse, OnCreate: p.links.announceTag,
@@ -283,6 +291,10 @@ func (p *program) segmentConfig() segment.Config {
 		c.AutoStep = cfg.AutoStep
 	}
 	return c
+}
+
+func (p *program) runsOut(tag, message string) {
+	p.alarms.raiseAbout(subjects.AlarmTagFillsUp, tag, "tag "+tag+": "+message)
 }
 
 // serve answers requests until ctx ends.

@@ -2,6 +2,8 @@ package app
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/natsid/natsid/internal/fleet/loaders"
 	"github.com/natsid/natsid/internal/fleet/standby"
@@ -21,6 +23,7 @@ type loads struct {
 	watch         *standby.Watch
 	settings      orderly
 	loaders       loader
+	runsOut       func(tag, message string) // raises the alarm
 }
 
 // orderly is the part of the settings that a load needs: see [fleet.Settings].
@@ -41,6 +44,7 @@ func (s loads) Load(ctx context.Context, tag string, n, floor int64) (l segment.
 	if err = s.settings.Known(ctx); err == nil {
 		l, err = s.Store.Load(ctx, tag, n, floor)
 	}
+	s.watchEnd(tag, l, err)
 	if err == nil && floor == 0 { // the first range of a tag: if the tag is strict, the allocator drops the range
 		err = s.settings.CatchUp(ctx)
 	}
@@ -56,8 +60,22 @@ func (s loads) LoadStrict(
 	if err = s.settings.Known(ctx); err == nil {
 		l, err = s.loaders.LoadStrict(ctx, tag, join, floor, s.Store.LoadStrict)
 	}
+	s.watchEnd(tag, l, err)
 	ended(err, segment.IsFinal(err) || l.Passed)
 	return l, err
+}
+
+// runsOutAt is the part of a tag's numbers whose use raises the alarm.
+const runsOutAt = 0.9
+
+// watchEnd raises the alarm about a tag when a load passes runsOutAt, and when a load finds that no number is left.
+func (s loads) watchEnd(tag string, l segment.Loaded, err error) {
+	switch {
+	case errors.Is(err, segment.ErrExhausted):
+		s.runsOut(tag, "no number is left: "+err.Error())
+	case err == nil && l.Rules.Used(l.Start) < runsOutAt && l.Rules.Used(l.End) >= runsOutAt:
+		s.runsOut(tag, fmt.Sprintf("%.0f %% of its numbers are reserved, up to %d", 100*l.Rules.Used(l.End), l.End-1))
+	}
 }
 
 // Poll implements [segment.Store].

@@ -26,6 +26,7 @@ type storage struct {
 	membership *membership
 	raiseAbout func(kind subjects.Alarm, about, message string) // see alarms
 	wrote      segment.Wrote                                    // records a write of a mark
+	clock      segment.Clock
 
 	js       jetstream.JetStream
 	streams  buckets.Streams
@@ -52,7 +53,7 @@ func (s *storage) openBuckets(ctx context.Context) (err error) {
 		LeaseTTL: cfg.LeaseTTL, Replicas: n, Single: s.links.embedded != nil, WorkerSubject: ns.Worker, Log: cfg.Log,
 	})
 	marks := kvstore.Config{
-		Bucket: ns.SegmentBucket(), Replicas: n, Kind: s.kind(), MayFound: m.mayFound, Log: cfg.Log,
+		Bucket: ns.SegmentBucket(), Replicas: n, Kind: s.kind(), MayFound: m.mayFound, Clock: s.clock, Log: cfg.Log,
 	}
 	if !cfg.OnMySQL() || cfg.Guard {
 		marks.Lost, marks.WentBack, marks.Wrote = func() { m.member.Doubt() }, m.wentBack, s.wrote
@@ -223,7 +224,7 @@ func (s *storage) openStore(ctx context.Context) error {
 		s.tags = guard.New(table, nil, nil)
 		return nil
 	}
-	s.tags = guard.New(table, s.marks, &guard.Config{Wrote: s.wrote, Alarm: func(tag, message string) {
+	s.tags = guard.New(table, s.marks, &guard.Config{Wrote: s.wrote, Clock: s.clock, Alarm: func(tag, message string) {
 		s.raiseAbout(subjects.AlarmTableWentBack, tag, "tag "+tag+": "+message)
 	}})
 	return nil

@@ -40,6 +40,7 @@ type commandLine struct {
 	Stamp    stampCmd    `cmd:""`
 	Bench    benchCmd    `cmd:""`
 	Decode   decodeCmd   `cmd:""`
+	Read     readCmd     `cmd:""`
 	Layout   layoutCmd   `cmd:""`
 	Config   configCmd   `cmd:""`
 

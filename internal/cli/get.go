@@ -18,7 +18,8 @@ type getCmd struct {
 func (*getCmd) help() help { return help{summary: "Get IDs."} }
 
 type getSegmentCmd struct {
-	Tag tagName `arg:""`
+	Tag  tagName `arg:""`
+	Text bool
 	count
 }
 
@@ -27,14 +28,21 @@ func (*getSegmentCmd) help() help {
 		summary: "Get IDs of a tag.",
 		detail: `Examples:
   natsid get segment order          1001
-  natsid get segment order -n 100   1002-1101`,
-		values: map[string]string{"tag": tagForm, "n": countHelp},
+  natsid get segment order -n 100   1002-1101
+  natsid get segment so --text      SO-20261125-000042-7`,
+		values: map[string]string{
+			"tag": tagForm, "n": countHelp, "text": "Print each ID as the format of the tag writes it, one a line.",
+		},
 	}
 }
 
 // Run implements the command.
 func (c *getSegmentCmd) Run(s *session) error {
-	return c.get(s, func(cl *client.Client) *client.Handle { return cl.Segment(string(c.Tag)) })
+	handle := func(cl *client.Client) *client.Handle { return cl.Segment(string(c.Tag)) }
+	if c.Text {
+		return c.getTexts(s, handle)
+	}
+	return c.get(s, handle)
 }
 
 type getSnowflakeCmd struct{ count }
@@ -82,6 +90,39 @@ func (c count) get(s *session, of func(*client.Client) *client.Handle) error {
 			fmt.Fprintln(out, subjects.Run{First: int64(r.First), Last: int64(r.Last)})
 		}
 	})
+}
+
+// getTexts prints the texts of IDs.
+func (c count) getTexts(s *session, of func(*client.Client) *client.Handle) error {
+	if c.N < 1 {
+		return usage(fmt.Errorf("-n %d: want at least 1", c.N))
+	}
+	return ask(s, func(ctx context.Context, cl *client.Client) (texts textsJSON, err error) {
+		ctx, cancel := context.WithTimeout(ctx, getWithin)
+		defer cancel()
+		f, err := of(cl).Format(ctx)
+		if err != nil {
+			return texts, err
+		}
+		runs, err := of(cl).NextN(ctx, c.N)
+		for id := range runs.All() {
+			text, err := f.Format(int64(id))
+			if err != nil {
+				return texts, err
+			}
+			texts.Texts = append(texts.Texts, text)
+		}
+		return texts, err
+	}, func(out io.Writer, got textsJSON) {
+		for _, text := range got.Texts {
+			fmt.Fprintln(out, text)
+		}
+	})
+}
+
+// textsJSON is the output of commands that get the texts of IDs.
+type textsJSON struct {
+	Texts []string `json:"texts"`
 }
 
 // idsJSON is the output of commands that get IDs.

@@ -26,7 +26,8 @@ type Output struct {
 func Outputs() []Output {
 	return []Output{
 		{"serve", app.Where{}},
-		{"get segment", idsJSON{}}, {"get snowflake", idsJSON{}},
+		{"get segment", idsJSON{}}, {"get snowflake", idsJSON{}}, {"get segment --text", textsJSON{}},
+		{"read", idJSON{}},
 		{"throttle", subjects.Throttles{}},
 		{"tag create", subjects.TagInfo{}}, {"tag update", subjects.TagInfo{}}, {"tag delete", subjects.TagInfo{}},
 		{"tag list", []subjects.TagInfo{}}, {"tag list --stats", []subjects.WorkerStats{}},

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -11,45 +12,111 @@ import (
 )
 
 type tagCreateCmd struct {
-	Tag   tagName `arg:""`
-	Step  int64   `default:"${default_step}"`
-	Start int64   `default:"1"`
-	Desc  string  `placeholder:"TEXT"`
-	Order string  `enum:",loose,strict" default:"" placeholder:"ORDER"`
+	Tag     tagName `arg:""`
+	Step    int64   `default:"${default_step}"`
+	Start   int64   `default:"1"`
+	Desc    string  `placeholder:"TEXT"`
+	Daily   bool    `xor:"period"`
+	Monthly bool    `xor:"period"`
+	Yearly  bool    `xor:"period"`
+	Zone    string  `placeholder:"ZONE"`
+	Min     int64   `placeholder:"N"`
+	Max     int64   `placeholder:"N"`
+	MaxHole int64   `placeholder:"N"`
+	Cycle   bool    `hidden:""`
+	Format  string  `placeholder:"FORMAT"`
+	Order   string  `enum:",loose,strict" default:"" placeholder:"ORDER"`
 }
 
 func (*tagCreateCmd) help() help {
 	return help{
 		summary: "Create a tag, or revive a deleted one.",
-		detail: `Examples:
+		detail: `The numbers of a daily, monthly or yearly tag begin again with each period. Its IDs
+carry the date, such as 2026112500000042 for number 42 of a day, so that none
+repeats, and no ID of a past day is issued.
+
+A format is the text form of the IDs, for "natsid get segment TAG --text" and the
+clients; "natsid read" reads it back. {id:6} has at least 6 digits, {check} finds
+typing errors, {date:yyyyMMdd} is the day of a daily tag.
+
+Examples:
   natsid tag create order
   natsid tag create invoice --order strict
+  natsid tag create so --daily --zone Asia/Shanghai --format 'SO-{date:yyyyMMdd}-{id:6}-{check}'
+  natsid tag create ticket --min 100000 --max 999999 --max-hole 100
   natsid tag create order.eu --step 10000 --start 5000001 --desc 'orders of Europe'`,
 		values: map[string]string{
 			"tag": tagForm,
 			"step": "How many IDs a worker loads at once. With 600 times the peak of IDs per second " +
 				"a worker can do without the store for ten minutes.",
-			"start": "The first ID. To take over a sequence from elsewhere, choose one above all IDs in use.",
-			"desc":  "Description, for people.",
-			"order": orderHelp,
+			"start":   "The first ID. To take over a sequence from elsewhere, choose one above all IDs in use.",
+			"desc":    "Description, for people.",
+			"daily":   "Let the numbers begin again with each day.",
+			"monthly": "Let them begin again with each month.",
+			"yearly":  "Let them begin again with each year.",
+			"zone": "Where the day begins: a name such as Asia/Shanghai, or a difference such as +08:00; " +
+				"UTC if absent.",
+			"min":      "The lowest number; with --daily, of each day. 1 if absent.",
+			"max":      "The highest number; then requests are refused. 0 for as many as there are.",
+			"max-hole": maxHoleHelp,
+			"cycle":    "Not supported.",
+			"format":   "The text form of the IDs.",
+			"order":    orderHelp,
 		},
 	}
 }
 
 // Run implements the command.
 func (c *tagCreateCmd) Run(s *session) error {
+	if c.Cycle {
+		return usage(errors.New("natsid never repeats an ID, so there is no --cycle: " +
+			"with --daily, numbers begin again and the ID carries the day"))
+	}
 	if c.Step < 1 || c.Start < 1 { // 0 on the wire means the default
 		return usage(fmt.Errorf("tag %q: step %d and start %d, want at least 1", c.Tag, c.Step, c.Start))
 	}
 	t := subjects.TagCreate{Tag: string(c.Tag), Step: c.Step, Start: subjects.Decimal(c.Start), Description: c.Desc,
-		Order: c.Order}
+		Order: c.Order, Min: subjects.Decimal(c.Min), Max: subjects.Decimal(c.Max),
+		MaxHole: subjects.Decimal(c.MaxHole), Period: c.period(), Zone: c.Zone, Format: c.Format}
+	if c.Start == 1 {
+		t.Start = 0 // --min is the first ID then
+	}
 	return ask(s, func(ctx context.Context, cl *client.Client) (subjects.TagInfo, error) {
 		return cl.CreateTag(ctx, t)
 	}, func(out io.Writer, created subjects.TagInfo) {
-		fmt.Fprintf(out, "%s: next ID %d, step %d\n", created.Tag, created.MaxID, created.Step)
+		next := fmt.Sprintf("next ID %d", created.MaxID)
+		if created.Period != "" {
+			next = created.Period + " numbers"
+		}
+		fmt.Fprintf(out, "%s: %s, step %d\n", created.Tag, next, created.Step)
+		printMaxHole(out, created)
 		if created.StrictFrom != nil {
 			fmt.Fprintf(out, "strict from %s on: until then clients may use IDs that they hold\n",
 				created.StrictFrom.Format(time.RFC3339))
 		}
 	})
+}
+
+func (c *tagCreateCmd) period() string {
+	switch {
+	case c.Daily:
+		return "daily"
+	case c.Monthly:
+		return "monthly"
+	case c.Yearly:
+		return "yearly"
+	}
+	return ""
+}
+
+const maxHoleHelp = "The most numbers that a crash of one worker can waste, those of unanswered requests not " +
+	"counted; 0 for no bound. Workers then load fewer at once, and more often."
+
+// printMaxHole says what a bound on holes costs.
+func printMaxHole(out io.Writer, t subjects.TagInfo) {
+	if n := int64(t.MaxHole); n > 0 {
+		loads := max(1, n/2)
+		fmt.Fprintf(out, "a crash of a worker wastes at most %d numbers; it loads once for each %d, so at 1000 IDs/s "+
+			"%.3g times a second\n", n, loads, 1000/float64(loads))
+	}
 }

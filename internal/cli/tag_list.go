@@ -37,8 +37,12 @@ With --stats --all, every tag is listed as the worker in column WORKER sees it; 
 stands for what that worker does not have in memory. AHEAD is how far the mark
 that guards the table is ahead of the row's max_id: 0 at rest.
 
-LIMITS are those of "natsid tag update", in IDs a request and IDs per second of all
-workers together, and what "natsid throttle" sets. A tag whose IDs rise over all
+HOLE is how many IDs a crash of one worker can waste at most, those of unanswered
+requests not counted; --max-hole bounds it.
+
+LIMITS are the tag's period, bounds and format; the limits of "natsid tag update",
+in IDs a request and IDs per second of all workers together; and what "natsid
+throttle" sets. A tag whose IDs rise over all
 workers is strict; one that was loose, from a time on (UTC).
 
 Examples:
@@ -62,7 +66,7 @@ func (c *tagListCmd) Run(s *session) error {
 			return cl.Workers(ctx)
 		}, printBusiest)
 	}
-	head, row := "TAG\tMAX_ID\tSTEP\tUPDATED\tLIMITS\tDESCRIPTION", tagRow
+	head, row := "TAG\tMAX_ID\tSTEP\tHOLE\tUPDATED\tLIMITS\tDESCRIPTION", tagRow
 	if c.All {
 		head, row = "TAG\tMAX_ID\tAHEAD\tWORKER\t"+useHead, useRow
 	}
@@ -89,8 +93,8 @@ func allTags(ctx context.Context, cl *client.Client, stats bool) ([]subjects.Tag
 }
 
 func tagRow(t subjects.TagInfo) string {
-	return fmt.Sprintf("%s\t%d\t%d\t%s\t%s\t%s",
-		t.Tag, t.MaxID, t.Step, t.Updated.Format(time.DateTime), cmp.Or(limits(t), "-"), describe(t))
+	return fmt.Sprintf("%s\t%d\t%d\t%d\t%s\t%s\t%s", t.Tag, t.MaxID, t.Step, t.Hole,
+		t.Updated.Format(time.DateTime), cmp.Or(limits(t), "-"), describe(t))
 }
 
 // limits returns the limits of a tag as text, "" if there are none.
@@ -102,11 +106,23 @@ func limits(t subjects.TagInfo) string {
 	case t.Order != "":
 		all = append(all, t.Order)
 	}
+	if t.Period != "" {
+		all = append(all, strings.TrimSpace(t.Period+" "+t.Zone))
+	}
+	if t.Min > 0 {
+		all = append(all, fmt.Sprintf("from %d", t.Min))
+	}
+	if t.Max > 0 {
+		all = append(all, fmt.Sprintf("up to %d", t.Max))
+	}
 	if t.MaxBatch > 0 {
 		all = append(all, fmt.Sprintf("%d a request", t.MaxBatch))
 	}
 	if t.Rate > 0 {
 		all = append(all, fmt.Sprintf("%d/s", t.Rate))
+	}
+	if t.Format != "" {
+		all = append(all, "as "+t.Format)
 	}
 	if t.Throttle > 0 {
 		all = append(all, fmt.Sprintf("throttled to %d/s", t.Throttle))

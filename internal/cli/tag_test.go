@@ -25,8 +25,9 @@ func TestTagsAreCreatedAndListed(t *testing.T) {
 	}
 	natsid(t, "tag", "create", "order", nats).want(t, 1, "exists")
 	list := answered(t, "tag", "list", nats)
-	if list.want(t, 0, ""); !matchLines(list.out, `TAG +MAX_ID +STEP +UPDATED +LIMITS +DESCRIPTION`,
-		`order +1 +1000 +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  - *`, `order\.eu +9007199254740993 +50 .* of Europe`) {
+	if list.want(t, 0, ""); !matchLines(list.out, `TAG +MAX_ID +STEP +HOLE +UPDATED +LIMITS +DESCRIPTION`,
+		`order +1 +1000 +11000000 +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  - *`,
+		`order\.eu +9007199254740993 +50 .* of Europe`) {
 		t.Errorf("listed\n%s", list.out)
 	}
 	if got := answered(t, "get", "segment", "order.eu", nats); got.out != "9007199254740993\n" {

@@ -21,19 +21,33 @@ var _ segment.Store = (*Memory)(nil)
 
 // Load implements [segment.Store].
 func (m *Memory) Load(ctx context.Context, tag string, n, floor int64) (segment.Loaded, error) {
-	return m.load(ctx, tag, floor, func(step int64) int64 { return max(n, step) })
+	return m.LoadBy(ctx, segment.SystemClock, tag, n, floor)
+}
+
+// LoadBy is Load by another clock.
+func (m *Memory) LoadBy(
+	ctx context.Context, clock segment.Clock, tag string, n, floor int64,
+) (segment.Loaded, error) {
+	return m.load(ctx, clock, tag, floor, false, func(step int64) int64 { return max(n, step) })
+}
+
+// LoadStrictBy is LoadStrict by another clock.
+func (m *Memory) LoadStrictBy(
+	ctx context.Context, clock segment.Clock, tag string, join func() int64, floor int64,
+) (segment.Loaded, error) {
+	n := join()
+	return m.load(ctx, clock, tag, floor, true, func(int64) int64 { return n })
 }
 
 // LoadStrict implements [segment.Store].
 func (m *Memory) LoadStrict(
 	ctx context.Context, tag string, join func() int64, floor int64,
 ) (segment.Loaded, error) {
-	n := join()
-	return m.load(ctx, tag, floor, func(int64) int64 { return n })
+	return m.LoadStrictBy(ctx, segment.SystemClock, tag, join, floor)
 }
 
 func (m *Memory) load(
-	ctx context.Context, tag string, floor int64, wanted func(step int64) int64,
+	ctx context.Context, clock segment.Clock, tag string, floor int64, strict bool, wanted func(step int64) int64,
 ) (segment.Loaded, error) {
 	if err := ctx.Err(); err != nil {
 		return segment.Loaded{}, err
@@ -47,13 +61,17 @@ func (m *Memory) load(
 	if t.Disabled {
 		return segment.Loaded{}, segment.ErrDisabled
 	}
-	r, err := segment.NextRange(t.MaxID, floor, wanted(t.Step), math.MaxInt64)
+	lowest, limit, err := t.Rules.Window(max(t.MaxID, floor), strict, clock)
+	if err != nil {
+		return segment.Loaded{}, err
+	}
+	r, err := segment.NextRange(t.MaxID, max(floor, lowest), wanted(t.Rules.Step(t.Step)), limit)
 	if err != nil {
 		return segment.Loaded{}, err
 	}
 	t.MaxID = r.End
 	m.putLocked(t)
-	return segment.Loaded{Range: r, Step: t.Step, Least: t.Least}, nil
+	return segment.Loaded{Range: r, Step: t.Step, Least: t.Least, Rules: t.Rules}, nil
 }
 
 // Create implements [segment.Store].

@@ -39,6 +39,8 @@ func Run(t *testing.T, open func(t *testing.T) (next func() segment.Store)) {
 		"PollAndLookShowTagsAsTheyAre":     (*suite).poll,
 		"StrictLoadsReserveWhatJoined":     (*suite).strictLoads,
 		"StrictLoadsOnlyRise":              (*suite).strictRaces,
+		"RulesBoundLoads":                  (*suite).rules,
+		"RulesHoldFromTheFirstLoad":        (*suite).concurrentRules,
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

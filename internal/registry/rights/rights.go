@@ -91,6 +91,7 @@ func Of(role Role, d Deployment) Rights {
 		t.worker()
 	case Caller:
 		t.caller()
+		t.publish("request the formats of tags, for texts of IDs", t.ns.Formats())
 	case Operator:
 		t.operator()
 	case Stage:
@@ -142,7 +143,7 @@ func inbox(prefix string) string {
 func (t *table) worker() {
 	ns := t.ns
 	const serve = "serve requests"
-	t.subscribe(subjects.QueueGroup, serve, ns.Segments(), ns.Snowflake(), ns.Snowflakes(),
+	t.subscribe(subjects.QueueGroup, serve, ns.Segments(), ns.Formats(), ns.Snowflake(), ns.Snowflakes(),
 		ns.TagCreate(), ns.TagUpdate(), ns.TagDelete(), ns.TagList(), ns.Throttle())
 	inboxes := []string{defaultInbox + ".>"}
 	for _, prefix := range append([]string{t.d.InboxPrefix}, t.d.ReplyTo...) {

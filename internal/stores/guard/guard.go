@@ -52,6 +52,7 @@ type Guard struct {
 	marks    *tagMarks // nil: no guard
 	kept     attempt.Ranges
 	setbacks setbacks
+	clock    segment.Clock
 	behind   behind
 	listed   atomic.Pointer[map[string]segment.Mark] // for the pages of a list after the first; nil if none is cached
 }
@@ -63,13 +64,17 @@ type Config struct {
 	// Alarm is called once for each loss of commits that is noticed.
 	Alarm func(tag, message string)
 	Wrote segment.Wrote
+	Clock segment.Clock // nil is [segment.SystemClock]
 }
 
 // New returns a store on a table. If marks is nil the table is unguarded. A nil cfg has no callbacks.
 func New(table segment.Table, marks segment.Marks, cfg *Config) *Guard {
-	g := &Guard{table: table, setbacks: setbacks{alarm: func(string, string) {}}}
+	g := &Guard{table: table, setbacks: setbacks{alarm: func(string, string) {}}, clock: segment.SystemClock}
 	if cfg != nil && cfg.Alarm != nil {
 		g.setbacks.alarm = cfg.Alarm
+	}
+	if cfg != nil && cfg.Clock != nil {
+		g.clock = cfg.Clock
 	}
 	if marks != nil {
 		g.marks = &tagMarks{marks, func(string, segment.Write) {}}
@@ -140,16 +145,20 @@ func (g *Guard) tryLoad(
 		return segment.Loaded{}, err
 	}
 	g.setbacks.check(row, m, began)
-	n := wanted(row.Step)
+	n := wanted(m.Rules.Step(row.Step))
 	if err := ctx.Err(); err != nil { // for example since another worker is to load; the kept range stays
+		return segment.Loaded{}, err
+	}
+	// The table may have been seen higher since a range was reserved: then others took IDs of that range from the
+	// table.
+	least := max(row.MaxID, m.Seen, m.Least, floor)
+	lowest, limit, err := m.Rules.Window(max(least, m.High), strict, g.clock)
+	if err != nil {
 		return segment.Loaded{}, err
 	}
 	l, reserved, err := g.kept.Next(tag, attempt.View{
 		Revision: m.Revision, Written: m.Updated, Tokens: attempt.Tokens(m.Tokens), Mark: m.High,
-		// The table may have been seen higher since a range was reserved: then others took IDs of that range from the
-		// table.
-		Lowest: max(row.MaxID, m.Seen, m.Least, floor), Limit: g.table.Limit(),
-		Strict: strict,
+		Lowest: max(least, lowest), Limit: min(limit, g.table.Limit()), Strict: strict,
 	}, n)
 	if err != nil {
 		return segment.Loaded{}, err
@@ -164,7 +173,7 @@ func (g *Guard) tryLoad(
 	if g.marks == nil {
 		l.Write = segment.Write{}
 	}
-	return segment.Loaded{Range: l.Range, Step: row.Step, Least: m.Least, Write: l.Write}, err
+	return segment.Loaded{Range: l.Range, Step: row.Step, Least: m.Least, Rules: m.Rules, Write: l.Write}, err
 }
 
 // servable returns why a tag has no IDs to load, or nil.

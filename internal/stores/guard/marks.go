@@ -37,7 +37,7 @@ func (s *tagMarks) SetMark(ctx context.Context, tag string, m segment.Mark) (rev
 func (s *tagMarks) change(ctx context.Context, how segment.How, t segment.Tag, was segment.Mark) error {
 	m := was
 	m.High, m.Least, m.Disabled = max(1, t.MaxID, m.High), t.Least, t.Disabled //mutant:changed
-	m.Step, m.Description = t.Step, t.Description
+	m.Step, m.Description, m.Rules = t.Step, t.Description, t.Rules
 	return s.replace(ctx, t.Name, how, was, m)
 }
 

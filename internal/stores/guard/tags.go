@@ -35,6 +35,9 @@ func (g *Guard) tryCreate(ctx context.Context, t segment.Tag, revive bool, inser
 		return segment.Tag{}, err
 	}
 	noRow := row.Name == ""
+	if t.Rules != (segment.Rules{}) && m.Revision == 0 {
+		return segment.Tag{}, g.reserveName(ctx, t)
+	}
 	row.Name = t.Name
 	if old := merged(row, m); !m.Disabled {
 		t.MaxID, t.Least = max(t.MaxID, old.MaxID), old.Least
@@ -47,6 +50,23 @@ func (g *Guard) tryCreate(ctx context.Context, t segment.Tag, revive bool, inser
 	}
 	return t, g.revive(ctx, t, m)
 }
+
+// reserveName gives a tag a mark that is disabled, so that its rules are in force from its first load on: they are set
+// when that mark is revived. errOvertaken makes the caller start over.
+func (g *Guard) reserveName(ctx context.Context, t segment.Tag) error {
+	if g.marks == nil {
+		return errNoRules
+	}
+	m := segment.Mark{High: 1, Step: t.Step, Disabled: true}
+	if err := g.marks.replace(ctx, t.Name, segment.ByCreate, segment.Mark{}, m); err != nil {
+		return err
+	}
+	return errOvertaken
+}
+
+// errNoRules refuses rules of a table without a guard.
+const errNoRules = segment.RuleError("bounds, periods and formats are kept with the marks of the guard, which is " +
+	"off: start the workers with --guard on")
 
 // insert creates the row of a tag, which begins at the mark m or above. If the mark is disabled, insert leaves it so,
 // and errOvertaken makes the caller start over with the row. Of two concurrent calls one inserts the row.
@@ -154,12 +174,15 @@ func (g *Guard) tryUpdate(ctx context.Context, tag string, c segment.Change) (se
 		return segment.Tag{}, err
 	}
 	t.Updated = time.Now().UTC()
+	if c.Rules != nil && g.marks == nil {
+		return segment.Tag{}, errNoRules
+	}
 	m.Seen = max(m.Seen, row.MaxID)
 	inRow := segment.Change{Step: c.Step, Description: c.Description}
 	if c.Raises() {
 		inRow.MaxID = t.MaxID
 	}
-	if !c.Raises() || g.marks == nil {
+	if !c.Raises() && c.Rules == nil || g.marks == nil {
 		return g.updateRow(ctx, t, inRow)
 	}
 	if c.Step != 0 || c.Description != nil {
@@ -170,6 +193,9 @@ func (g *Guard) tryUpdate(ctx context.Context, tag string, c segment.Change) (se
 	//mutant:raised
 	if err := g.marks.change(ctx, segment.ByRaise, t, m); err != nil {
 		return segment.Tag{}, err
+	}
+	if inRow.Step == 0 && inRow.Description == nil && inRow.MaxID == 0 { // the rules alone
+		return t, nil
 	}
 	return t, half(g.table.Update(ctx, tag, inRow))
 }
@@ -191,6 +217,7 @@ func (g *Guard) updateRow(ctx context.Context, t segment.Tag, c segment.Change) 
 // merged returns the tag that a row and its mark describe together.
 func merged(row segment.Row, m segment.Mark) segment.Tag {
 	row.MaxID, row.Least, row.Disabled = max(row.MaxID, m.High), m.Least, m.Disabled //mutant:merged
+	row.Rules = m.Rules
 	if m.Updated.After(row.Updated) {
 		row.Updated = m.Updated
 	}

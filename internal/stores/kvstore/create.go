@@ -19,7 +19,8 @@ func (s *Store) Create(ctx context.Context, t segment.Tag, revive bool) (segment
 		return segment.Tag{}, err
 	}
 	try := attempt.New(0, "")
-	e := entry{Mark: t.MaxID, Step: t.Step, Description: t.Description, Tokens: try.Tokens()}
+	e := entry{Mark: t.MaxID, Step: t.Step, Description: t.Description, Tokens: try.Tokens(),
+		Rules: t.Rules}
 	w := segment.Write{How: segment.ByCreate, After: e.Mark}
 	var err error
 	w.Written, err = s.createKey(ctx, t.Name, e, revive)

@@ -23,6 +23,7 @@ type entry struct {
 	Tokens attempt.Tokens `json:"tokens,omitempty"`
 	First  string         `json:"first,omitempty"` // era in which the tag was created, until it is loaded
 	Record segment.Record `json:"record,omitzero"`
+	Rules  segment.Rules  `json:"rules,omitzero"`
 }
 
 func (e entry) encode() []byte {
@@ -50,19 +51,20 @@ func decode(bucket string, kve buckets.Entry) (e entry, err error) {
 func (e entry) tag(name string, updated time.Time) segment.Tag {
 	return segment.Tag{
 		Name: name, Step: e.Step, MaxID: e.Mark, Least: e.Least, Description: e.Description, Disabled: e.Disabled,
-		Updated: updated.UTC(),
+		Updated: updated.UTC(), Rules: e.Rules,
 	}
 }
 
 // set makes the entry that of a tag, and keeps what a tag does not have.
 func (e *entry) set(t segment.Tag) {
 	e.Mark, e.Least, e.Step, e.Description, e.Disabled = t.MaxID, t.Least, t.Step, t.Description, t.Disabled
+	e.Rules = t.Rules
 }
 
 // mark returns the entry as a mark that guards a table.
 func (e entry) mark(kve buckets.Entry) segment.Mark {
 	return segment.Mark{
 		High: e.Mark, Seen: e.Seen, Least: e.Least, Step: e.Step, Description: e.Description, Disabled: e.Disabled,
-		Record: e.Record, Revision: kve.Revision, Tokens: string(e.Tokens), Updated: kve.Created.UTC(),
+		Record: e.Record, Rules: e.Rules, Revision: kve.Revision, Tokens: string(e.Tokens), Updated: kve.Created.UTC(),
 	}
 }

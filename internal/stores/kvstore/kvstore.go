@@ -60,6 +60,7 @@ type Config struct {
 	// call comes before a load returns its range, and must not block.
 	WentBack func(why string)
 	Wrote    segment.Wrote // nil for nobody
+	Clock    segment.Clock // nil is [segment.SystemClock]
 }
 
 // New returns a store on a bucket. The first call that can opens the bucket; until then all calls return why it cannot
@@ -71,6 +72,9 @@ func New(streams buckets.Streams, cfg Config) *Store {
 	}
 	if cfg.Wrote == nil {
 		cfg.Wrote = func(string, segment.Write) {}
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = segment.SystemClock
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	ids := &identityCheck{cfg: cfg}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/natsid/natsid/internal/jitter"
@@ -41,16 +40,20 @@ func (s *Store) tryLoad(
 	if err != nil {
 		return segment.Loaded{}, err
 	}
-	n := wanted(e.Step)
+	n := wanted(e.Rules.Step(e.Step))
 	if err := ctx.Err(); err != nil { // as when another worker is to load: what is kept stays
+		return segment.Loaded{}, err
+	}
+	lowest, limit, err := e.Rules.Window(max(e.Mark, e.Least, floor), strict, s.cfg.Clock)
+	if err != nil {
 		return segment.Loaded{}, err
 	}
 	//mutant:marks-floor
 	l, reserved, err := s.kept.Next(tag, attempt.View{
 		Revision: kve.Revision, Written: kve.Created, Tokens: e.Tokens, Mark: e.Mark,
-		Lowest: max(floor, e.Least), Limit: math.MaxInt64, Strict: strict,
+		Lowest: max(floor, e.Least, lowest), Limit: limit, Strict: strict,
 	}, n)
-	loaded := segment.Loaded{Range: l.Range, Step: e.Step, Least: e.Least, Write: l.Write}
+	loaded := segment.Loaded{Range: l.Range, Step: e.Step, Least: e.Least, Rules: e.Rules, Write: l.Write}
 	if err != nil || reserved {
 		return loaded, err
 	}

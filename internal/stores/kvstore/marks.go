@@ -30,7 +30,7 @@ func (s *Store) SetMark(ctx context.Context, tag string, m segment.Mark) (revisi
 	e := entry{
 		Mark: m.High, Seen: m.Seen, Least: m.Least,
 		Step: max(1, m.Step), Description: m.Description, Disabled: m.Disabled, Tokens: attempt.Tokens(m.Tokens),
-		Record: m.Record,
+		Record: m.Record, Rules: m.Rules,
 	}
 	if m.Revision == 0 {
 		revision, err = s.kv.Create(ctx, tag, e.encode()) //mutant:first-mark

@@ -1,0 +1,121 @@
+package segment
+
+import (
+	"context"
+	"time"
+)
+
+// recentFor is for how long after a request for a tag its next period is loaded ahead.
+const recentFor = time.Hour
+
+// keepCalendar takes the IDs of past periods out of memory, from the first tag that has a period, until ctx ends. It
+// looks at each whole second of the wall clock, since periods begin at one, in any zone; also after the clock was set.
+func (f *follower) keepCalendar(ctx context.Context) {
+	select {
+	case <-f.tags.dated:
+	case <-ctx.Done():
+	}
+	for {
+		now, _ := f.cfg.Clock()
+		select {
+		case <-time.After(now.Truncate(time.Second).Add(time.Second).Sub(now)):
+		case <-ctx.Done():
+			return
+		}
+		if now, isSure := f.cfg.Clock(); isSure {
+			for _, b := range f.tags.withPeriods() {
+				b.turn(now)
+			}
+		}
+	}
+}
+
+// turn takes the IDs of past periods out of memory. Just before a period it loads the first range of a loose tag that
+// was requested lately, so that no request waits for that.
+func (b *buffer) turn(now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s, monotonic := &b.supply, b.set.clock.now()
+	if s.closed || s.order != loose {
+		return
+	}
+	// Asked each second: the speedometer takes the first reading after a request for its time.
+	isRecent := s.loader.loads > 0 && s.pace.speed.idle(monotonic, s.asked()) < recentFor
+	if past := s.stock.cut(s.rules.Begins(now), monotonic); len(past) > 0 {
+		b.set.lost(b.tag, past)
+		s.reopen(monotonic)
+	}
+	if isRecent && s.stock.floor < s.rules.Begins(now.Add(turnEarly)) && !s.loader.running {
+		s.loader.running = b.set.source.start(b)
+		s.setCheck(monotonic)
+	}
+}
+
+// obey takes over the rules of the tag; the lock is held.
+func (b *buffer) obey(r Rules) {
+	if r == b.supply.rules {
+		return
+	}
+	b.supply.rules = r
+	b.format.Store(&r.Format)
+	if r.Period != "" {
+		b.set.addPeriod(b)
+	}
+}
+
+// dropPast takes IDs of a past period out of memory that a load has just added; the lock is held.
+func (b *buffer) dropPast(monotonic time.Duration) (holes []Range) {
+	s := &b.supply
+	if s.rules.Period == "" || s.order != loose {
+		return nil
+	}
+	now, isSure := b.set.cfg.Clock()
+	if !isSure {
+		return nil
+	}
+	return s.stock.cut(s.rules.Begins(now), monotonic)
+}
+
+// addPeriod has the calendar turn a buffer.
+func (s *tagSet) addPeriod(b *buffer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.periods == nil {
+		s.periods = make(map[*buffer]struct{})
+		close(s.dated)
+	}
+	s.periods[b] = struct{}{}
+}
+
+// withPeriods returns the buffers of daily, monthly and yearly tags.
+func (s *tagSet) withPeriods() (all []*buffer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for b := range s.periods {
+		all = append(all, b)
+	}
+	return all
+}
+
+// Format returns the format of a tag in memory; "" if it has none, or is not in memory.
+func (a *Allocator) Format(tag string) string {
+	if b := a.tags.get(tag); b != nil {
+		if format := b.format.Load(); format != nil {
+			return *format
+		}
+	}
+	return ""
+}
+
+// MaxHole returns how many IDs of a tag a crash of this worker can turn into holes at most, those of unanswered
+// requests not counted.
+func (a *Allocator) MaxHole(t Tag) int64 {
+	switch {
+	case a.IsStrict(t.Name):
+		return 0
+	case t.Rules.MaxHole > 0:
+		return t.Rules.MaxHole
+	}
+	longest := max(a.tags.rule.max, t.Step)
+	return (chainSteps + 1) * min(MaxStep, longest)
+}

@@ -1,0 +1,229 @@
+package segment_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/segmenttest"
+)
+
+const numbersADay = 100_000_000
+
+// A wall is a worker's wall clock, apart from that of the bubble.
+type wall struct {
+	mu     sync.Mutex
+	offset time.Duration
+	unsure bool
+}
+
+func (w *wall) now() (time.Time, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Now().UTC().Add(w.offset), !w.unsure
+}
+
+func (w *wall) set(offset time.Duration, unsure bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.offset, w.unsure = offset, unsure
+}
+
+// onWorkers is a test of workers that share a store.
+type onWorkers func(t *testing.T, w []*segment.Allocator, m *segmenttest.Memory)
+
+// withClocks runs f in fake time with a worker for each clock, all on the daily tag d of a store, at the beginning of
+// 2000-01-01.
+func withClocks(t *testing.T, rules segment.Rules, walls []*wall, f onWorkers) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		m := new(segmenttest.Memory)
+		create(t, m, segment.Tag{Name: "d", Step: 100, MaxID: 1, Rules: rules})
+		var workers []*segment.Allocator
+		ctx, cancel := context.WithCancel(t.Context())
+		var following sync.WaitGroup
+		for _, w := range walls {
+			store := &clocked{Memory: m, clock: w.now}
+			a := segment.New(segment.Config{Store: store, Deadline: deadline, Clock: w.now})
+			following.Go(func() { a.Follow(ctx) })
+			workers = append(workers, a)
+		}
+		f(t, workers, m)
+		cancel()
+		following.Wait()
+		for _, a := range workers {
+			a.Close()
+		}
+	})
+}
+
+// clocked is a shared store as a worker with a clock of its own loads from it.
+type clocked struct {
+	*segmenttest.Memory
+	clock segment.Clock
+}
+
+func (c *clocked) Load(ctx context.Context, tag string, n, floor int64) (segment.Loaded, error) {
+	return c.Memory.LoadBy(ctx, c.clock, tag, n, floor)
+}
+
+func (c *clocked) LoadStrict(
+	ctx context.Context, tag string, join func() int64, floor int64,
+) (segment.Loaded, error) {
+	return c.Memory.LoadStrictBy(ctx, c.clock, tag, join, floor)
+}
+
+func day(id int64) int64 { return id / numbersADay % 100 }
+
+func first(t *testing.T, a *segment.Allocator) int64 {
+	t.Helper()
+	return take(t, a, "d", 1)[0].Start
+}
+
+func TestAtMidnightNumbersBeginAgainAndNoCallerWaitsForALoad(t *testing.T) {
+	daily := segment.Rules{Period: segment.Daily}
+	withClocks(t, daily, []*wall{{}}, func(t *testing.T, w []*segment.Allocator, m *segmenttest.Memory) {
+		if id := first(t, w[0]); id != 20000101*numbersADay+1 {
+			t.Fatalf("the first ID is %d", id)
+		}
+		time.Sleep(24*time.Hour - 10*time.Minute)
+		first(t, w[0])
+		time.Sleep(10*time.Minute - 500*time.Millisecond)
+		if id := first(t, w[0]); day(id) != 1 {
+			t.Errorf("half a second before midnight an ID is %d", id)
+		}
+		time.Sleep(500 * time.Millisecond)
+		synctest.Wait()
+		got, err := w[0].Next("d", 1, nil)
+		if err != nil || got[0].Start != 20000102*numbersADay+1 {
+			t.Errorf("at midnight an ID is %v, %v; want the first of the day, from memory", got, err)
+		}
+	})
+}
+
+func TestATagThatIsNotInUseLoadsNothingAtMidnight(t *testing.T) {
+	daily := segment.Rules{Period: segment.Daily}
+	withClocks(t, daily, []*wall{{}}, func(t *testing.T, w []*segment.Allocator, m *segmenttest.Memory) {
+		first(t, w[0])
+		synctest.Wait()
+		before, _ := m.Look(t.Context(), "d")
+		time.Sleep(25 * time.Hour)
+		if after, _ := m.Look(t.Context(), "d"); after.MaxID != before.MaxID {
+			t.Errorf("the mark went from %d to %d, and nobody asked", before.MaxID, after.MaxID)
+		}
+		if id := first(t, w[0]); id != 20000102*numbersADay+1 {
+			t.Errorf("the next day begins with %d", id)
+		}
+	})
+}
+
+func TestARangeThatArrivesAfterMidnightIsNotUsed(t *testing.T) {
+	late := &wall{}
+	daily := segment.Rules{Period: segment.Daily}
+	withClocks(t, daily, []*wall{late}, func(t *testing.T, w []*segment.Allocator, m *segmenttest.Memory) {
+		late.set(12*time.Hour, false)
+		first(t, w[0])
+		late.set(24*time.Hour, false) // the clock is set over midnight, between two requests
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if id := first(t, w[0]); day(id) != 2 {
+			t.Errorf("after the clock was set over midnight an ID is %d", id)
+		}
+	})
+}
+
+func TestAClockThatIsNotSureBeginsNoDay(t *testing.T) {
+	sure, doubtful := &wall{}, &wall{unsure: true}
+	withClocks(t, segment.Rules{Period: segment.Daily}, []*wall{doubtful, sure},
+		func(t *testing.T, w []*segment.Allocator, m *segmenttest.Memory) {
+			if _, err := w[0].Take(t.Context(), "d", 1); !errors.Is(err, segment.ErrClock) {
+				t.Fatalf("an unsure clock: %v, want why", err)
+			}
+			first(t, w[1])
+			if id := first(t, w[0]); day(id) != 1 {
+				t.Errorf("once another worker has begun the day an ID is %d", id)
+			}
+		})
+}
+
+func TestAFullDayIsRefusedUntilTheNext(t *testing.T) {
+	withClocks(t, segment.Rules{Period: segment.Daily, Min: 11, Max: 15}, []*wall{{}},
+		func(t *testing.T, w []*segment.Allocator, m *segmenttest.Memory) {
+			for n := int64(11); n <= 15; n++ {
+				if id := first(t, w[0]); id%numbersADay != n {
+					t.Fatalf("number %d, want %d", id%numbersADay, n)
+				}
+			}
+			if _, err := w[0].Take(t.Context(), "d", 1); !errors.Is(err, segment.ErrExhausted) {
+				t.Fatalf("beyond the last number: %v", err)
+			}
+			time.Sleep(24 * time.Hour)
+			if id := first(t, w[0]); id != 20000102*numbersADay+11 {
+				t.Errorf("the next day begins with %d", id)
+			}
+		})
+}
+
+// Three workers whose clocks are apart by the tolerance serve through three midnights, and one is set back over each.
+func TestDaysThroughClocksThatAreApart(t *testing.T) {
+	walls := []*wall{{offset: -2 * time.Second}, {}, {offset: 2 * time.Second}}
+	for _, strict := range []bool{false, true} {
+		t.Run(fmt.Sprintf("strict=%v", strict), func(t *testing.T) {
+			daily := segment.Rules{Period: segment.Daily}
+			withClocks(t, daily, walls, func(t *testing.T, w []*segment.Allocator, m *segmenttest.Memory) {
+				for _, a := range w {
+					a.SetStrict(map[string]bool{"d": strict})
+				}
+				seen, last := make(map[int64]bool), int64(0)
+				for range 3 {
+					midnight := time.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
+					time.Sleep(time.Until(midnight) - 5*time.Second)
+					for i := range 1000 {
+						if i == 520 {
+							walls[2].set(-2*time.Second, false) // back over midnight, as a leap second or NTP sets it
+						}
+						id := first(t, w[i%3])
+						switch now := time.Now().UTC(); {
+						case seen[id]:
+							t.Fatalf("ID %d came twice", id)
+						case strict && id <= last:
+							t.Fatalf("strict ID %d after %d", id, last)
+						case day(id) > int64(now.Add(3*time.Second).Day()) ||
+							day(id) < int64(now.Add(-3*time.Second).Day()):
+							t.Fatalf("at %v an ID is %d", now, id)
+						}
+						seen[id], last = true, max(last, id)
+						time.Sleep(10 * time.Millisecond)
+					}
+					walls[2].set(2*time.Second, false)
+				}
+			})
+		})
+	}
+}
+
+func TestABoundOnHolesHoldsAtAnySpeed(t *testing.T) {
+	for _, most := range []int64{1, 2, 7, 100} {
+		rules := segment.Rules{MaxHole: most}
+		withClocks(t, rules, []*wall{{}}, func(t *testing.T, w []*segment.Allocator, m *segmenttest.Memory) {
+			issued := int64(0)
+			for i := range 3000 {
+				n := int64(1 + i%3)
+				issued = max(issued, take(t, w[0], "d", n)[0].Start+n-1)
+				synctest.Wait() // loads have ended
+				now, err := m.Look(t.Context(), "d")
+				if hole := now.MaxID - 1 - issued; err != nil || hole > most {
+					t.Fatalf("a crash would waste %d IDs, want at most %d; %v", hole, most, err)
+				}
+			}
+			if hole := w[0].MaxHole(segment.Tag{Name: "d", Step: 100, Rules: rules}); hole != most {
+				t.Errorf("the bound that is shown is %d, want %d", hole, most)
+			}
+		})
+	}
+}

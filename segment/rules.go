@@ -1,0 +1,232 @@
+package segment
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A Period is the time after which the numbers of a tag begin again. Its values are [Daily], [Monthly] and [Yearly];
+// "" is none. The IDs of such a tag carry the date, so that no number repeats:
+//
+//	daily      yyyyMMdd × 10^8  + number
+//	monthly    yyyyMM   × 10^10 + number
+//	yearly     yyyy     × 10^12 + number
+//
+// All are below 2^53, so that a JavaScript number holds them.
+type Period string
+
+// The periods.
+const (
+	Daily   Period = "daily"
+	Monthly Period = "monthly"
+	Yearly  Period = "yearly"
+)
+
+// Size returns how many numbers a period has, 0 among them; 0 if there is no period.
+func (p Period) Size() int64 {
+	switch p {
+	case Daily:
+		return 100_000_000
+	case Monthly:
+		return 10_000_000_000
+	case Yearly:
+		return 1_000_000_000_000
+	}
+	return 0
+}
+
+// Base returns the ID of number 0 in the period of a time, by the date in the location of t; 0 if there is no period.
+func (p Period) Base(t time.Time) int64 {
+	date := int64(t.Year())
+	if p != Yearly {
+		date = date*100 + int64(t.Month())
+	}
+	if p == Daily {
+		date = date*100 + int64(t.Day())
+	}
+	return date * p.Size()
+}
+
+// Rules are what an operator has set about the numbers of a tag, beside its step. They are kept in the entry of its
+// mark, so that a load decides by the very rules that its compare-and-set confirms. The zero value has none.
+type Rules struct {
+	Min int64 `json:"min,omitempty"` // the lowest number, 1 if 0; with a period, of each period
+	Max int64 `json:"max,omitempty"` // the highest number; 0 for as many as there are
+	// MaxHole bounds how many IDs a crash of one worker can turn into holes, those of unanswered requests not counted;
+	// 0 for no bound.
+	MaxHole int64  `json:"max_hole,omitempty"`
+	Period  Period `json:"period,omitempty"`
+	Zone    string `json:"zone,omitempty"` // of the period's dates: see [Zone]; "" is UTC
+	// Format is the text form of the IDs, of package format, and FormatMax the highest number that it can write; 0 for
+	// any. Nothing here depends on Format.
+	Format    string `json:"format,omitempty"`
+	FormatMax int64  `json:"format_max,omitempty"`
+}
+
+// A Clock returns the wall time, and reports whether it is sure: compared with the clocks of the others, as the clock
+// behind a snowflake is.
+type Clock func() (now time.Time, isSure bool)
+
+// SystemClock is the machine's clock, taken as sure.
+func SystemClock() (time.Time, bool) { return time.Now(), true }
+
+// turnEarly is how long before a period the loads of loose tags are of that period, so that its first range is in
+// memory when it begins.
+const turnEarly = time.Second
+
+// A RuleError says why rules cannot be in force. It is an [ErrInvalid].
+type RuleError string
+
+func ruleError(format string, args ...any) error { return RuleError(fmt.Sprintf(format, args...)) }
+
+func (e RuleError) Error() string { return "segment: " + string(e) }
+
+// Unwrap returns [ErrInvalid].
+func (RuleError) Unwrap() error { return ErrInvalid }
+
+// Validate returns a [RuleError] if the rules cannot be in force.
+func (r Rules) Validate() error {
+	size := r.Period.Size()
+	switch {
+	case r.Period != "" && size == 0:
+		return ruleError("period %q, want %s, %s or %s", r.Period, Daily, Monthly, Yearly)
+	case r.Zone != "" && r.Period == "":
+		return ruleError("a time zone is for the dates of a daily, monthly or yearly tag")
+	case r.Min < 0 || r.Max < 0 || r.MaxHole < 0 || r.FormatMax < 0:
+		return ruleError("min %d, max %d, max_hole %d, want at least 0", r.Min, r.Max, r.MaxHole)
+	case size > 0 && max(r.Min, r.Max) >= size:
+		return ruleError("min %d, max %d, and a %s tag has numbers up to %d", r.Min, r.Max, r.Period, size-1)
+	case r.highest() < r.lowest():
+		return ruleError("min %d is above max %d", r.lowest(), r.highest())
+	}
+	_, err := Zone(r.Zone)
+	return err
+}
+
+func (r Rules) lowest() int64 { return max(1, r.Min) }
+
+// highest returns the highest number that there is, [MaxID] at most.
+func (r Rules) highest() int64 {
+	highest := int64(MaxID)
+	for _, bound := range []int64{r.Max, r.FormatMax, r.Period.Size() - 1} {
+		if bound > 0 {
+			highest = min(highest, bound)
+		}
+	}
+	return highest
+}
+
+// Window returns the IDs that the next load of a tag may reserve, [lowest, limit), where no ID below mark is free.
+//
+// Law: a window only bounds a load further. The load begins at the mark or above it and raises the mark in one
+// compare-and-set, so the second and the third law hold whatever the clock shows. A date never goes back, since the
+// mark does not: a load whose clock is behind goes on in the period of the mark.
+//
+// Only a sure clock begins a period. Where the clock is not sure and shows a later period than the mark, the error is
+// [ErrClock]: another worker may load. It is [ErrExhausted] if the period, or the tag, is used up.
+func (r Rules) Window(mark int64, strict bool, clock Clock) (lowest, limit int64, err error) {
+	base := r.baseOf(mark)
+	if r.Period != "" {
+		now, isSure := clock()
+		if !strict {
+			now = now.Add(turnEarly)
+		}
+		//mutant:turn
+		if today := r.baseAt(now); today > base {
+			if !isSure {
+				return 0, 0, ErrClock
+			}
+			base = today
+		}
+	}
+	if r.highest() < MaxID {
+		limit = base + r.highest() + 1
+	} else {
+		limit = MaxID
+	}
+	if lowest = base + r.lowest(); max(mark, lowest) >= limit {
+		return 0, 0, fmt.Errorf("%w: %s", ErrExhausted, r.full())
+	}
+	return lowest, limit, nil
+}
+
+func (r Rules) full() string {
+	if r.Period == "" {
+		return fmt.Sprintf("they end at %d", r.highest())
+	}
+	return fmt.Sprintf("the %s numbers end at %d", r.Period, r.highest())
+}
+
+// baseOf returns the ID of number 0 in the period of the last ID below a mark.
+func (r Rules) baseOf(mark int64) int64 {
+	if size := r.Period.Size(); size > 0 {
+		return (mark - 1) / size * size
+	}
+	return 0
+}
+
+// baseAt returns the ID of number 0 in the period of a time.
+func (r Rules) baseAt(now time.Time) int64 {
+	zone, err := Zone(r.Zone)
+	if err != nil {
+		zone = time.UTC // impossible: the rules were validated
+	}
+	return r.Period.Base(now.In(zone))
+}
+
+// Begins returns the lowest ID of the period of a time; 0 if there is no period.
+func (r Rules) Begins(now time.Time) int64 {
+	if r.Period == "" {
+		return 0
+	}
+	return r.baseAt(now) + r.lowest()
+}
+
+// Used returns which part of the numbers a mark has used, 0 to 1; of the mark's period, if there is one.
+func (r Rules) Used(mark int64) float64 {
+	return float64(max(0, mark-r.baseOf(mark)-r.lowest())) / float64(r.highest()-r.lowest()+1)
+}
+
+// Step returns how many of step IDs a load reserves, so that MaxHole holds: two ranges are in memory at most, or one
+// and the range of a load whose outcome is unknown.
+func (r Rules) Step(step int64) int64 {
+	if r.MaxHole > 0 {
+		return min(step, max(1, r.MaxHole/2))
+	}
+	return step
+}
+
+// zones are the locations by name: reading one takes long.
+var zones sync.Map
+
+// Zone returns the location of a name of the IANA database, such as Asia/Shanghai, or of a difference from UTC, such as
+// +08:00; UTC for "". The error is a [RuleError].
+func Zone(name string) (*time.Location, error) {
+	if zone, ok := zones.Load(name); ok {
+		return zone.(*time.Location), nil
+	}
+	zone, err := readZone(name)
+	if err != nil {
+		return nil, ruleError("time zone %.40q, want a name such as Asia/Shanghai, or a difference such as +08:00",
+			name)
+	}
+	zones.Store(name, zone)
+	return zone, nil
+}
+
+func readZone(name string) (*time.Location, error) {
+	if strings.HasPrefix(name, "+") || strings.HasPrefix(name, "-") {
+		t, err := time.Parse("-07:00", name)
+		if err != nil {
+			return nil, err
+		}
+		_, seconds := t.Zone()
+		return time.FixedZone(name, seconds), nil
+	}
+	if name == "Local" { // of whichever worker loads
+		return nil, ErrInvalid
+	}
+	return time.LoadLocation(name)
+}

@@ -1,0 +1,157 @@
+package segment_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/natsid/natsid/segment"
+)
+
+func at(t *testing.T, zone, text string) segment.Clock {
+	t.Helper()
+	location, err := segment.Zone(zone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, err := time.ParseInLocation("2006-01-02 15:04:05", text, location)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() (time.Time, bool) { return now, true }
+}
+
+func unsure(c segment.Clock) segment.Clock {
+	return func() (time.Time, bool) {
+		now, _ := c()
+		return now, false
+	}
+}
+
+func TestAWindowIsThatOfThePeriodOfTheClockOrOfTheMark(t *testing.T) {
+	daily := segment.Rules{Period: segment.Daily}
+	const day = 100_000_000
+	for _, c := range []struct {
+		name          string
+		rules         segment.Rules
+		mark          int64
+		strict        bool
+		clock         segment.Clock
+		lowest, limit int64
+		err           error
+	}{
+		{name: "no rules", mark: 5, lowest: 1, limit: segment.MaxID},
+		{name: "bounds", rules: segment.Rules{Min: 10, Max: 20}, mark: 5, lowest: 10, limit: 21},
+		{name: "up to the bound", rules: segment.Rules{Min: 10, Max: 20}, mark: 21, err: segment.ErrExhausted},
+		{name: "up to the format", rules: segment.Rules{Max: 20, FormatMax: 9}, mark: 5, lowest: 1, limit: 10},
+		{name: "a first day", rules: daily, mark: 1, clock: at(t, "", "2026-11-25 12:00:00"),
+			lowest: 20261125*day + 1, limit: 20261126 * day},
+		{name: "the same day", rules: daily, mark: 20261125*day + 777, clock: at(t, "", "2026-11-25 12:00:00"),
+			lowest: 20261125*day + 1, limit: 20261126 * day},
+		{name: "a second before a day, loose", rules: daily, mark: 20261125*day + 777,
+			clock: at(t, "", "2026-11-25 23:59:59"), lowest: 20261126*day + 1, limit: 20261127 * day},
+		{name: "a second before a day, strict", rules: daily, mark: 20261125*day + 777, strict: true,
+			clock: at(t, "", "2026-11-25 23:59:59"), lowest: 20261125*day + 1, limit: 20261126 * day},
+		{name: "a day never goes back", rules: daily, mark: 20261126*day + 2, clock: at(t, "", "2026-11-24 12:00:00"),
+			lowest: 20261126*day + 1, limit: 20261127 * day},
+		{name: "a full day", rules: daily, mark: 20261126 * day, clock: at(t, "", "2026-11-25 12:00:00"),
+			err: segment.ErrExhausted},
+		{name: "after a full day", rules: daily, mark: 20261126 * day, clock: at(t, "", "2026-11-26 12:00:00"),
+			lowest: 20261126*day + 1, limit: 20261127 * day},
+		{name: "an unsure clock on the day of the mark", rules: daily, mark: 20261125*day + 777,
+			clock: unsure(at(t, "", "2026-11-25 12:00:00")), lowest: 20261125*day + 1, limit: 20261126 * day},
+		{name: "an unsure clock on a later day", rules: daily, mark: 20261125*day + 777,
+			clock: unsure(at(t, "", "2026-11-26 12:00:00")), err: segment.ErrClock},
+		{name: "an unsure clock on an earlier day", rules: daily, mark: 20261125*day + 777,
+			clock: unsure(at(t, "", "2026-11-24 12:00:00")), lowest: 20261125*day + 1, limit: 20261126 * day},
+		{name: "a day in China", rules: segment.Rules{Period: segment.Daily, Zone: "Asia/Shanghai"}, mark: 1,
+			clock: at(t, "", "2026-11-25 17:00:00"), lowest: 20261126*day + 1, limit: 20261127 * day},
+		{name: "a day of 25 hours", rules: segment.Rules{Period: segment.Daily, Zone: "Europe/Berlin"}, mark: 1,
+			clock: at(t, "", "2026-10-25 22:59:58"), lowest: 20261025*day + 1, limit: 20261026 * day},
+		{name: "after a day of 25 hours", rules: segment.Rules{Period: segment.Daily, Zone: "Europe/Berlin"}, mark: 1,
+			clock: at(t, "", "2026-10-25 23:00:00"), lowest: 20261026*day + 1, limit: 20261027 * day},
+		{name: "a day by a difference", rules: segment.Rules{Period: segment.Daily, Zone: "-03:30"}, mark: 1,
+			clock: at(t, "", "2026-11-25 03:29:58"), lowest: 20261124*day + 1, limit: 20261125 * day},
+		{name: "a month", rules: segment.Rules{Period: segment.Monthly, Min: 100}, mark: 1,
+			clock:  at(t, "", "2026-02-28 12:00:00"),
+			lowest: 202602*10_000_000_000 + 100, limit: 202603 * 10_000_000_000},
+		{name: "a year", rules: segment.Rules{Period: segment.Yearly, Max: 9}, mark: 1,
+			clock:  at(t, "", "2026-12-31 12:00:00"),
+			lowest: 2026*1_000_000_000_000 + 1, limit: 2026*1_000_000_000_000 + 10},
+	} {
+		lowest, limit, err := c.rules.Window(c.mark, c.strict, c.clock)
+		if lowest != c.lowest || limit != c.limit || !errors.Is(err, c.err) {
+			t.Errorf("%s: [%d, %d), %v; want [%d, %d), %v", c.name, lowest, limit, err, c.lowest, c.limit, c.err)
+		}
+	}
+}
+
+func TestRulesThatCannotHoldAreRefused(t *testing.T) {
+	for _, r := range []segment.Rules{
+		{Min: -1}, {Max: -1}, {MaxHole: -1}, {Min: 5, Max: 4}, {Min: 5, FormatMax: 4},
+		{Period: "weekly"}, {Zone: "UTC"},
+		{Period: segment.Daily, Max: 100_000_000}, {Period: segment.Daily, Zone: "Local"},
+		{Period: segment.Daily, Zone: "Mars/Base"}, {Period: segment.Daily, Zone: "+8"},
+	} {
+		_, typed := errors.AsType[segment.RuleError](r.Validate())
+		if err := r.Validate(); !errors.Is(err, segment.ErrInvalid) || !typed {
+			t.Errorf("%+v: %v, want a reason", r, err)
+		}
+	}
+}
+
+func TestTheHighestIDOfEachPeriodFitsAJavaScriptNumber(t *testing.T) {
+	last := time.Date(9006, 12, 31, 23, 59, 59, 0, time.UTC)
+	for _, p := range []segment.Period{segment.Daily, segment.Monthly, segment.Yearly} {
+		if id := p.Base(last) + p.Size() - 1; id >= 1<<53 {
+			t.Errorf("%s: %d is beyond 2^53", p, id)
+		}
+	}
+}
+
+// Many loaders with clocks that differ, drift and are set, also back over midnight, load one daily tag.
+func TestDaysNeverGoBackWhateverTheClocksDo(t *testing.T) {
+	for seed := range uint64(200) {
+		rnd := rand.New(rand.NewPCG(seed, 38))
+		zone := []string{"", "Asia/Shanghai", "Europe/Berlin", "-03:30"}[seed%4]
+		rules := segment.Rules{Period: segment.Daily, Zone: zone}
+		now, mark, loads := time.Date(2026, 10, 24, 12, 0, 0, 0, time.UTC), int64(1), 0
+		offsets := make([]time.Duration, 3)
+		began := make(map[int64]time.Time) // when the first load of a day was made
+		for now.Before(time.Date(2026, 10, 27, 0, 0, 0, 0, time.UTC)) {
+			now = now.Add(rand.N(20 * time.Minute))
+			w := rnd.IntN(len(offsets))
+			if rnd.IntN(3) == 0 {
+				offsets[w] = time.Duration(rnd.Int64N(int64(4*time.Second))) - 2*time.Second
+			}
+			own, strict := now.Add(offsets[w]), rnd.IntN(2) == 0
+			lowest, limit, err := rules.Window(mark, strict, func() (time.Time, bool) { return own, true })
+			if err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+			r, err := segment.NextRange(mark, lowest, 1+rnd.Int64N(1000), limit)
+			if err != nil || r.Start < mark {
+				t.Fatalf("seed %d: [%d, %d) with the mark at %d, %v", seed, r.Start, r.End, mark, err)
+			}
+			day := r.Start / 100_000_000
+			if last := (r.End - 1) / 100_000_000; last != day {
+				t.Fatalf("seed %d: [%d, %d) is of two days", seed, r.Start, r.End)
+			}
+			if _, ok := began[day]; !ok {
+				began[day] = now
+			}
+			// At most the loader's own clock, and the lead of loose loads, make a date early.
+			if early := rules.Begins(now.Add(2*time.Second + time.Second)); r.Start >= early+100_000_000-1 {
+				t.Fatalf("seed %d: %d is of a day that no clock shows at %v", seed, r.Start, now)
+			}
+			if late := rules.Begins(now.Add(-2 * time.Second)); r.Start < late {
+				t.Fatalf("seed %d: %d is of a past day at %v", seed, r.Start, now)
+			}
+			mark, loads = r.End, loads+1
+		}
+		if len(began) < 3 {
+			t.Fatalf("seed %d: %d days in %d loads", seed, len(began), loads)
+		}
+	}
+}
