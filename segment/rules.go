@@ -209,7 +209,7 @@ func Zone(name string) (*time.Location, error) {
 	}
 	zone, err := readZone(name)
 	if err != nil {
-		return nil, ruleError("time zone %.40q, want a name such as Asia/Shanghai, or a difference such as +08:00",
+		return nil, ruleError("time zone %+.40q, want a name such as Asia/Shanghai, or a difference such as +08:00",
 			name)
 	}
 	zones.Store(name, zone)

@@ -2,6 +2,8 @@ package worker
 
 import (
 	"context"
+	"strconv"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 
@@ -48,11 +50,12 @@ func setFormat(r *segment.Rules, text string) error {
 	}
 	f, err := format.Parse(text)
 	if err != nil {
-		return subjects.Errorf(subjects.BadRequest, "the format cannot be used: %v", err)
+		return subjects.Errorf(subjects.BadRequest, "the format cannot be used: %s",
+			strings.Trim(strconv.QuoteToASCII(err.Error()), `"`))
 	}
 	if period := f.Period().String(); period != string(r.Period) {
 		return subjects.Errorf(subjects.BadRequest, "the date in the format is that of %s, and the tag is %s: "+
-			"a tag with a period needs a {date:…} of exactly its period, and others have none",
+			"a tag with a period needs a {date:...} of exactly its period, and others have none",
 			numbersOf(period), numbersOf(string(r.Period)))
 	}
 	if most := f.Max(); most < segment.MaxID {

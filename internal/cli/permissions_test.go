@@ -39,11 +39,11 @@ func TestRightsThatAFileLacksArePrinted(t *testing.T) {
 	}
 	inConf := func(users ...string) string { return "authorization { users: [ " + strings.Join(users, "") + " ] }" }
 	for permissions, lack := range map[string]string{
-		`publish: "id.>", subscribe: "_INBOX.>"`:                                                     "",
-		`publish: ["id.segment.>", "id.format.>", "id.snowflake", "id.snowflake.*"]`: `"id.snowflake.>"`,
-		`publish: { deny: "id.segment.secret" }`:                                                     `"id.segment.>"`,
-		`publish: { allow: "id.>" }, subscribe: { allow: "_INBOX.> natsid", deny: "id.> q" }`:        `"_INBOX.>"`,
-		`publish: { allow: ["id.*.>", "id.snowflake"] }, subscribe: "x"`:                             `"_INBOX.>"`,
+		`publish: "id.>", subscribe: "_INBOX.>"`:                                              "",
+		`publish: ["id.segment.>", "id.format.>", "id.snowflake", "id.snowflake.*"]`:          `"id.snowflake.>"`,
+		`publish: { deny: "id.segment.secret" }`:                                              `"id.segment.>"`,
+		`publish: { allow: "id.>" }, subscribe: { allow: "_INBOX.> natsid", deny: "id.> q" }`: `"_INBOX.>"`,
+		`publish: { allow: ["id.*.>", "id.snowflake"] }, subscribe: "x"`:                      `"_INBOX.>"`,
 	} {
 		write(inConf(user("shop", permissions)))
 		got := diff()

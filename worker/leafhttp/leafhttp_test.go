@@ -18,6 +18,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/natsid/natsid/format"
 	"github.com/natsid/natsid/internal/fleet/policy"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/segment"
@@ -76,7 +77,7 @@ func startLeaving(t *testing.T, layout snowflake.Layout, deadline, leave time.Du
 	}
 	r.issuer.Use(g)
 	direct := worker.NewDirect(worker.Config{
-		Segments: segments, Snowflakes: r.issuer, Layout: layout, MaxBatch: 5000, Deadline: deadline, Gate: &r.gate,
+		Segments: segments, Store: r.store, Snowflakes: r.issuer, Layout: layout, MaxBatch: 5000, Deadline: deadline, Gate: &r.gate,
 		Log: slog.New(slog.NewTextHandler(&r.log, nil)),
 		Observe: func(a worker.Answer) {
 			if a.Code == subjects.OK {
@@ -182,6 +183,39 @@ func TestIDsArePlainText(t *testing.T) {
 			t.Errorf("%s: %+v, want %s", c.path, a, c.want)
 		}
 	}
+}
+
+func TestTextsAreAsTheFormatOfTheTagWritesThem(t *testing.T) {
+	r := start(t, snowflake.Leaf, patience)
+	so := segment.Tag{Name: "so", Step: 10, MaxID: 42, Rules: segment.Rules{Format: "SO-{id:6}-{check}", FormatMax: 999999}}
+	if _, err := r.store.Create(t.Context(), so, false); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ path, want string }{
+		{"/api/segment/get/so?text=1", "SO-000042-" + check(t, 42)},
+		{"/api/segment/get/so", "43"},
+		{"/api/segment/get/so?text=1&n=2", "SO-000044-" + check(t, 44) + "\nSO-000045-" + check(t, 45) + "\n"},
+	} {
+		if a := r.get(c.path); a.status != 200 || a.body != c.want {
+			t.Errorf("%s: %+v, want %s", c.path, a, c.want)
+		}
+	}
+	if a := r.get("/api/segment/get/order?text=1"); a.status == 200 || strings.Contains(a.body, "ID") {
+		t.Errorf("the text of a tag without a format: %+v", a)
+	}
+}
+
+// check returns the check digit of a number in six digits.
+func check(t *testing.T, n int64) string {
+	f, err := format.Parse("{id:6}{check}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := f.Format(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text[6:]
 }
 
 // failed is an error of Spring Boot.
