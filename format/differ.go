@@ -2,13 +2,13 @@ package format
 
 import "math/rand/v2"
 
-// Differ returns an ID whose text new reads as another ID. It tries the texts of 20,000 IDs of each format, low ones and
-// some of all lengths: an example is certain, that there is none is not.
+// Differ returns an ID whose text new reads as another ID. It tries the texts of 20,000 IDs of each format, low ones
+// and some of all lengths: an example is certain, that there is none is not.
 func Differ(old, new *Format) (example int64, differs bool) {
 	random := rand.New(rand.NewPCG(1, 1))
 	for i := range int64(40_000) {
 		f, n := old, i/2
-		if i%2 == 1 {
+		if i%2 == 1 { //mutant:both
 			f = new
 		}
 		if n >= 2000 {
@@ -23,7 +23,7 @@ func Differ(old, new *Format) (example int64, differs bool) {
 		}
 		was, err := old.Read(text)
 		got, fault := new.Read(text)
-		if written, _ := old.Format(was); err == nil && fault == nil && written == text && was != got {
+		if written, _ := old.Format(was); err == nil && fault == nil && written == text && was != got { //mutant:differ
 			return was, true
 		}
 	}

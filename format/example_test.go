@@ -27,7 +27,7 @@ func ExampleParse() {
 	// Output:
 	// SO-20261125-000042-4 daily
 	// 2026112500000042 <nil>
-	// format: byte 19 of the text: wrong check digit: it, or a digit before it, is mistyped
+	// format: byte 19 of the text: wrong check digit: it is not that of the other digits
 }
 
 func ExampleSnowflakes() {

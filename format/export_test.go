@@ -1,3 +1,3 @@
 package format
 
-var Damm, Damm32 = damm, damm32
+var Sums = sums

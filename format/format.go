@@ -1,7 +1,7 @@
-// Package format writes IDs as people write them, such as SO-20261125-000042-7, and reads them back.
+// Package format writes IDs as people write them, such as SO-20261125-000042-4, and reads them back.
 //
-// A format is literal text in ASCII, since beyond it different letters look alike, with parts in braces; {{ and }} write
-// braces. The digits of a radix are 0-9, A-Z and a-z.
+// A format is literal text with parts in braces; {{ and }} write braces. Literal text is ASCII: beyond it, different
+// letters look alike. The digits of a radix are 0-9, A-Z and a-z.
 //
 //	{id}, {id:6}        the number; with at least 6 digits
 //	{id:6:36}, {id::36} in a radix from 2 to 62
@@ -10,11 +10,11 @@
 //	{business}          of a snowflake, in as many digits as the highest has
 //	{check}             a digit by which Read finds each wrong digit and each swap of neighbours
 //
-// A date has yyyy, or yy from 2000 to 2099, MM and dd, in any order and with separators; that of a snowflake is in UTC
-// and may have HH, mm, ss and SSS. What a snowflake's date and business say is in {id}, too, and must agree with it.
+// A date has yyyy, or yy from 2000 to 2099, MM and dd, in any order, and separators; that of a snowflake is in UTC, and
+// may have HH, mm, ss and SSS. A snowflake's date and business repeat what {id} says, and must agree.
 //
 // An ID has one text. {id} grows beyond its width, unless a digit beside it would then seem to be part of it: the width
-// is the bound there, see [Format.Max]. The check digit is Damm's over the digits of all parts, over GF(32) for base32.
+// is a bound there, see [Format.Max]. The check digit is Damm's over the digits of all parts, over GF(32) for base32.
 package format
 
 import (
@@ -27,17 +27,6 @@ import (
 // ErrRange is returned when a format cannot write an ID: it is above [Format.Max], or has no such date.
 var ErrRange = errors.New("format: the format cannot write the ID")
 
-// A ReadError says at which byte a text is not of a format, and why.
-type ReadError struct {
-	At     int
-	Reason string
-}
-
-// Error implements error.
-func (e *ReadError) Error() string {
-	return fmt.Sprintf("format: byte %d of the text: %s", e.At, e.Reason)
-}
-
 // A Format writes and reads IDs. Its methods are safe for concurrent use.
 type Format struct {
 	text    string
@@ -49,10 +38,11 @@ type Format struct {
 	lenient bool
 }
 
-// An Option says what IDs are, or how they are read.
+// An Option says what the IDs are, or how they are read.
 type Option func(*Format)
 
-// Snowflakes says that the IDs are snowflakes of a layout: {date:…} is then the time in UTC and {business} the business.
+// Snowflakes says that the IDs are snowflakes of a valid layout: {date:…} is then the time in UTC and {business} the
+// business.
 func Snowflakes(l snowflake.Layout) Option { return func(f *Format) { f.layout = &l } }
 
 // Lenient lets Read take o as 0, i and l as 1, and lower case, in Crockford's base32.
@@ -61,11 +51,10 @@ func Lenient() Option { return func(f *Format) { f.lenient = true } }
 // String returns the text that was parsed.
 func (f *Format) String() string { return f.text }
 
-// Period returns the period whose numbers {id} are, by the finest field of {date:…}; None for snowflakes.
+// Period returns the period that {id} counts in, by the finest field of {date:…}; None for snowflakes.
 func (f *Format) Period() Period { return f.period }
 
-// Max returns the highest number that {id} can have, of a daily tag the highest of a day; [math.MaxInt64] if it has no
-// bound.
+// Max returns the highest number of {id}, of a daily tag the highest of a day; [math.MaxInt64] without a bound.
 func (f *Format) Max() int64 { return f.max }
 
 // Format returns the text of an ID, or an [ErrRange].
@@ -81,10 +70,7 @@ func (f *Format) Append(dst []byte, id int64) ([]byte, error) {
 		return dst, fmt.Errorf("%w %d: %s", ErrRange, id, reason)
 	}
 	for _, p := range f.parts {
-		if p.kind == literal {
-			dst = append(dst, p.text...)
-			continue
-		}
+		dst = append(dst, p.text...)
 		from := len(dst)
 		dst = p.append(dst, v[p.kind])
 		for _, c := range dst[from:] {
@@ -94,7 +80,7 @@ func (f *Format) Append(dst []byte, id int64) ([]byte, error) {
 	return dst, nil
 }
 
-// split returns the values of an ID's parts, or the reason why it has none. That of the check digit is 0.
+// split returns the values of an ID's parts, 0 for the check digit, or the reason why it has none.
 func (f *Format) split(id int64) (v values, reason string) {
 	v[number] = id
 	if f.layout != nil {
@@ -110,12 +96,12 @@ func (f *Format) split(id int64) (v values, reason string) {
 		v.setTime(t)
 		v[number] = id - f.period.Join(t)
 		if v[number] != id%f.period.Size() || v[year] < 1 || v[year] > lastYear { //mutant:exists
-			return v, fmt.Sprintf("there is no %s %d from the years 1 to %d", names[f.period.finest()], id/f.period.Size(), lastYear)
+			return v, fmt.Sprintf("there is no %s %d", names[f.period.finest()], id/f.period.Size())
 		}
 	}
 	for _, p := range f.parts {
-		if v[p.kind] < 0 || v[p.kind] > p.max { //mutant:range
-			return v, fmt.Sprintf("the %s is %d, want 0 to %d", names[p.kind], v[p.kind], p.max)
+		if n := v[p.kind] - p.base; n < 0 || n > p.max { //mutant:range
+			return v, fmt.Sprintf("the %s is %d, want %d to %d", names[p.kind], n+p.base, p.base, p.base+p.max)
 		}
 	}
 	return v, ""

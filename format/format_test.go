@@ -25,6 +25,8 @@ var (
 	article = format.Snowflakes(snowflake.Article)
 )
 
+const wrongCheck = "wrong check digit: it is not that of the other digits"
+
 // aFlake is of 2026-11-21 22:05:50.940 UTC.
 const aFlake = 2124263042718941184
 
@@ -77,6 +79,7 @@ func TestAnIDIsWrittenAndReadBack(t *testing.T) {
 }
 
 func TestAnIDThatAFormatCannotWriteIsRefused(t *testing.T) {
+	far := format.Snowflakes(snowflake.Layout{Time: 50, Worker: 1, Sequence: 1, Unit: 1})
 	for _, tc := range []struct {
 		format string
 		opts   []format.Option
@@ -92,11 +95,10 @@ func TestAnIDThatAFormatCannotWriteIsRefused(t *testing.T) {
 		{"{date:yyyyMM}-{id:6}", nil, 202600_0000000001, "there is no month 202600"},
 		{"{date:yyyy}-{id:6}", nil, 9007_000000000001, "there is no year 9007"},
 		{"{date:yyyy}-{id:6}", nil, math.MaxInt64, "there is no year 9223372"},
-		{"{date:yy}-{id:6}", nil, 2100_000000000001, "the year since 2000 is 100, want 0 to 99"},
-		{"{date:yy}-{id:6}", nil, 1999_000000000001, "the year since 2000 is -1, want 0 to 99"},
+		{"{date:yy}-{id:6}", nil, 2100_000000000001, "the year is 2100, want 2000 to 2099"},
+		{"{date:yy}-{id:6}", nil, 1999_000000000001, "the year is 1999, want 2000 to 2099"},
 		{"{id}", []format.Option{format.Snowflakes(snowflake.JS53)}, 1 << 53, "not an ID of layout 41+6+6"},
-		{"{date:yyyy}-{id}", []format.Option{format.Snowflakes(snowflake.Layout{Time: 50, Worker: 1, Sequence: 1, Unit: 1})},
-			1<<52 - 1, "the year is 37648, want 0 to 9999"},
+		{"{date:yyyy}-{id}", []format.Option{far}, 1<<52 - 1, "the year is 37648, want 0 to 9999"},
 	} {
 		dst := []byte("before")
 		got, err := parse(t, tc.format, tc.opts...).Append(dst, tc.id)
@@ -138,9 +140,9 @@ func TestAFormatIsRefusedWithPlaceAndReason(t *testing.T) {
 		{"{id}\x00", nil, "byte 4 of"},
 		{"{id}\xff", nil, "byte 4 of \"{id}\\xff\": want"},
 		{"{id}-{date:yyyy\u5e74}", nil, "byte 5 of"},
-		{" {id}", nil, "want no space at an end"},
-		{"{id}- ", nil, "want no space at an end"},
-		{"{id}-{date:yyyy }", nil, "want no space at an end"},
+		{" {id}", nil, "byte 0 of \" {id}\": want no space at the start"},
+		{"{id}- ", nil, "byte 6 of \"{id}- \": want no space at the end"},
+		{"{id}-{date:yyyy }", nil, "want no space at the end"},
 		{strings.Repeat("x", 125) + "{id}", nil, "129 bytes, want at most 128"},
 
 		{"{id}{id:3}", nil, "byte 4 of \"{id}{id:3}\": a second number"},
@@ -166,13 +168,13 @@ func TestAFormatIsRefusedWithPlaceAndReason(t *testing.T) {
 		{"{id}{check}", nil, "byte 0 of \"{id}{check}\": ambiguous without a width"},
 		{"{date:yyyyMMdd}{id}", nil, "byte 15 of"},
 		{"{id}{date:yyyyMMdd}", nil, "byte 0 of"},
-		{"{business}{id:3}", []format.Option{article}, "byte 10 of \"{business}{id:3}\": ambiguous: what is beside it could be " +
-			"its digit, and snowflakes need a width of 18"},
+		{"{business}{id:3}", []format.Option{article}, "byte 10 of \"{business}{id:3}\": ambiguous: what is " +
+			"beside it could be its digit, and snowflakes need a width of 18"},
 		{"{id:20}", nil, "byte 0 of \"{id:20}\": want a width of at most 19"},
 		{"{date:yyyyMMdd}-{id:9}", nil, "byte 16 of \"{date:yyyyMMdd}-{id:9}\": want a width of at most 8"},
 	} {
 		f, err := format.Parse(tc.format, tc.opts...)
-		if f != nil || err == nil || !strings.HasPrefix(err.Error(), "format: ") || !strings.Contains(err.Error(), tc.want) {
+		if f != nil || err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%q: got %v, want %q", tc.format, err, tc.want)
 		}
 	}
@@ -199,14 +201,14 @@ func TestATextIsRefusedWithPlaceAndReason(t *testing.T) {
 		{daily, nil, "SO-20261125-00O042-4", 14, "want the number in 6 digits"},
 		{daily, nil, "SO-20261125-000042-", 19, "want the check digit in 1 digits"},
 		{daily, nil, "SO-20261125-000042-x", 19, "want the check digit in 1 digits"},
-		{daily, nil, "SO-20261125-000042-7", 19, "wrong check digit: it, or a digit before it, is mistyped"},
-		{daily, nil, "SO-20261125-000024-4", 19, "wrong check digit: it, or a digit before it, is mistyped"},
+		{daily, nil, "SO-20261125-000042-7", 19, wrongCheck},
+		{daily, nil, "SO-20261125-000024-4", 19, wrongCheck},
 		{daily, nil, "SO-20261125-000042-4 ", 20, "want the end of the text"},
-		{daily, nil, "SO-20260230-000042-4", 9, "there is no day 20260230 from the years 1 to 9006"},
-		{daily, nil, "SO-20261325-000042-4", 9, "there is no day 20261325 from the years 1 to 9006"},
-		{daily, nil, "SO-00001125-000042-4", 9, "there is no day 1125 from the years 1 to 9006"},
-		{daily, nil, "SO-90070101-000042-4", 9, "there is no day 90070101 from the years 1 to 9006"},
-		{"{date:yyyy.MM}/{id}", nil, "2026.13/5", 5, "there is no month 202613 from the years 1 to 9006"},
+		{daily, nil, "SO-20260230-000042-4", 9, "there is no day 20260230"},
+		{daily, nil, "SO-20261325-000042-4", 9, "there is no day 20261325"},
+		{daily, nil, "SO-00001125-000042-4", 9, "there is no day 1125"},
+		{daily, nil, "SO-90070101-000042-4", 9, "there is no day 90070101"},
+		{"{date:yyyy.MM}/{id}", nil, "2026.13/5", 5, "there is no month 202613"},
 		{"{id}", nil, "", 0, "want the number in 1 digits"},
 		{"{id}", nil, "-1", 0, "want the number in 1 digits"},
 		{"{id}", nil, "042", 0, "a zero too many: the number has at least 1 digits"},
@@ -218,15 +220,18 @@ func TestATextIsRefusedWithPlaceAndReason(t *testing.T) {
 		{"{id::16}", nil, "beef", 0, "want the number in 1 digits"},
 		{"{id::crockford}", nil, "1o", 1, "want the end of the text"},
 		{"{id::crockford}", []format.Option{format.Lenient()}, "1u", 1, "want the end of the text"},
-		{"{id::crockford}-{check}", nil, "12-4", 3, "wrong check digit: it, or a digit before it, is mistyped"},
+		{"{id::crockford}-{check}", nil, "12-4", 3, wrongCheck},
 		{"{id:2:36}", []format.Option{format.Lenient()}, "ab", 0, "want the number in 2 digits"},
 		{"{id}", []format.Option{format.Snowflakes(snowflake.JS53)}, "9007199254740992", 0,
 			"the number is above 9007199254740991"},
-		{"{date:yyyyMMdd} {id}", []format.Option{leaf}, "20261122 2124263042718941184", 6, "the day is not that of the ID"},
+		{"{date:yyyyMMdd} {id}", []format.Option{leaf}, "20261122 2124263042718941184", 6,
+			"wrong day: it is not that of the other digits"},
 		{"{date:yy-MM-dd} {id}", []format.Option{leaf}, "25-11-21 2124263042718941184", 0,
-			"the year since 2000 is not that of the ID"},
-		{"{id} {date:HH:mm}", []format.Option{leaf}, "2124263042718941184 22:06", 23, "the minute is not that of the ID"},
-		{"{business}.{id}", []format.Option{article}, "06.17592186045059", 0, "the business is not that of the ID"},
+			"wrong year: it is not that of the other digits"},
+		{"{id} {date:HH:mm}", []format.Option{leaf}, "2124263042718941184 22:06", 23,
+			"wrong minute: it is not that of the other digits"},
+		{"{business}.{id}", []format.Option{article}, "06.17592186045059", 0,
+			"wrong business: it is not that of the other digits"},
 	} {
 		_, err := parse(t, tc.format, tc.opts...).Read(tc.text)
 		want := format.ReadError{At: tc.at, Reason: tc.reason}
@@ -317,7 +322,7 @@ func TestPeriodsJoinDaysInTheirOwnLocation(t *testing.T) {
 	} {
 		got := tc.period.Join(tc.at)
 		if got != tc.want || tc.period.String() != tc.word || tc.period.Size() != tc.size {
-			t.Errorf("%q of %v: got %d, size %d, want %d, %d", tc.period, tc.at, got, tc.period.Size(), tc.want, tc.size)
+			t.Errorf("%q of %v: got %d, want %d and size %d", tc.period, tc.at, got, tc.want, tc.size)
 		}
 		if got+tc.size >= 1<<53 {
 			t.Errorf("%d is not below 2^53", got+tc.size)
@@ -421,8 +426,8 @@ func TestDifferFindsTextsThatAreReadAsOtherIDs(t *testing.T) {
 // TestDifferMissesNothingOfSmallFormats compares it with all texts of formats of at most 1000 IDs.
 func TestDifferMissesNothingOfSmallFormats(t *testing.T) {
 	var all []*format.Format
-	for _, text := range []string{"0{id:3}", "00{id:2}", "{id:3}0", "1{id:2}{check}", "{id:3}{check}", "{id:2:16}01",
-		"0{id:4:2}", "1{id:3:8}", "{id:2:crockford}0{check}", "A{id:2:16}B", "{id:2:crockford}AB"} {
+	for _, text := range []string{"0{id:3}", "{id:3}0", "1{id:2}{check}", "{id:3}{check}", "{id:2:16}01", "1{id:3:8}",
+		"{id:2:crockford}0{check}"} {
 		all = append(all, parse(t, text))
 	}
 	for _, old := range all {

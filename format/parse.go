@@ -8,20 +8,17 @@ import (
 	"strings"
 )
 
-const (
-	fieldNames = `yyyy|yy|MM|dd|HH|mm|ss|SSS`
-	wantPart   = "want {id}, {id:WIDTH}, {id:WIDTH:RADIX} with a radix from 2 to 62 or crockford, {date:PATTERN} of " +
-		fieldNames + " and separators, {business}, {check}, or {{ for a brace"
-)
-
 var (
 	piece = regexp.MustCompile(`^(?:\{\{|}}|[ -z|~]|` +
 		`\{id(?::([1-9]\d?))?}|\{id:([1-9]\d?)?:(crockford|[2-9]|[1-5]\d|6[0-2])}|` +
-		`\{date:((?:` + fieldNames + `|[ -/:-@[-_|~])+)}|\{business}|\{check})`)
-	field  = regexp.MustCompile(fieldNames + `|.`)
-	fields = map[string]int{"yyyy": year, "yy": yy, "MM": month, "dd": day, "HH": hour, "mm": minute, "ss": second,
+		`\{date:((?:yyyy|yy|MM|dd|HH|mm|ss|SSS|[ -/:-@[-_|~])+)}|\{business}|\{check})`)
+	field  = regexp.MustCompile(`yyyy|yy|MM|dd|HH|mm|ss|SSS|.`)
+	fields = map[string]int{"yyyy": year, "yy": year, "MM": month, "dd": day, "HH": hour, "mm": minute, "ss": second,
 		"SSS": milli}
 )
+
+const wantPart = "want {id}, {id:WIDTH}, {id:WIDTH:RADIX} with a radix from 2 to 62 or crockford, {date:PATTERN} of " +
+	"yyyy, yy, MM, dd, HH, mm, ss, SSS and separators, {business}, {check}, or {{ for a brace"
 
 // A parser is at a byte of a format. Its methods return the fault of that, "" for none.
 type parser struct {
@@ -56,8 +53,11 @@ func Parse(text string, opts ...Option) (*Format, error) {
 	return p.Format, nil
 }
 
+// piece adds what matches, nil for nothing.
 func (p *parser) piece(m []string) (fault string) {
 	switch {
+	case m == nil && p.text[p.at] != '{':
+		return "want printable ASCII, and }} for a brace"
 	case m == nil:
 		return wantPart
 	case strings.HasPrefix(m[0], "{id"):
@@ -69,15 +69,25 @@ func (p *parser) piece(m []string) (fault string) {
 			v.set = crockford
 		}
 		return p.add(v)
-	case strings.HasPrefix(m[0], "{date"):
-		return p.date(m[4])
 	case m[0] == "{business}":
 		return p.add(part{kind: business, set: decimal})
 	case m[0] == "{check}":
 		return p.add(part{kind: check, width: 1})
+	case m[4] == "":
+		p.literal(m[0][:1])
 	}
-	p.literal(m[0][:1])
-	return ""
+	for _, name := range field.FindAllString(m[4], -1) {
+		v := part{kind: fields[name], set: decimal, width: len(name)}
+		if name == "yy" {
+			v.base = 2000
+		}
+		if v.kind == literal {
+			p.literal(name)
+		} else if fault = p.add(v); fault != "" {
+			break
+		}
+	}
+	return fault
 }
 
 func (p *parser) literal(text string) {
@@ -89,47 +99,32 @@ func (p *parser) literal(text string) {
 	}
 }
 
-func (p *parser) date(pattern string) (fault string) {
-	for _, name := range field.FindAllString(pattern, -1) {
-		if k, ok := fields[name]; !ok {
-			p.literal(name)
-		} else if fault := p.add(part{kind: k, set: decimal, width: len(name)}); fault != "" {
-			return fault
-		}
-	}
-	return ""
-}
-
 // add appends a part that varies.
 func (p *parser) add(v part) (fault string) {
-	key := v.kind
-	if key == yy {
-		key = year
-	}
 	switch {
-	case p.places[key] > 0:
-		return "a second " + names[key]
+	case p.places[v.kind] > 0:
+		return "a second " + names[v.kind]
 	case p.places[check] > 0: //mutant:check-last
 		return "want {check} behind all that it checks"
-	case key > number && key < check && p.layout == nil, key == business && p.layout.Business == 0:
-		return "these IDs have no " + names[key]
-	case key == number:
+	case v.kind > number && v.kind < check && p.layout == nil, v.kind == business && p.layout.Business == 0:
+		return "these IDs have no " + names[v.kind]
+	case v.kind == number:
 		p.id, p.side = len(p.parts), 1
-	case key == business:
+	case v.kind == business:
 		v.width = len(v.append(nil, p.layout.MaxBusiness()))
-	case key == check && p.side == 1:
+	case v.kind == check && p.side == 1:
 		v.set = p.parts[p.id].set
-		fallthrough
-	case key == check:
-		if p.sum = sums[v.set]; p.sum == nil {
-			return "want {check} behind an {id} in decimals or crockford: there is none for another radix"
-		}
 	}
-	if key != number {
+	if v.kind == check && sums[v.set] == nil {
+		return "want {check} behind an {id} in decimals or crockford: there is none for another radix"
+	}
+	if v.kind == check {
+		p.sum = sums[v.set]
+	}
+	if v.kind != number {
 		p.beside[p.side] += "0"
 	}
-	p.places[key] = p.at + 1
-	v.max = v.highest(v.width)
+	p.places[v.kind], v.max = p.at+1, v.highest(v.width)
 	p.parts = append(p.parts, v)
 	return ""
 }
@@ -139,8 +134,12 @@ func (p *parser) finish() (fault string) {
 	if p.side == 0 {
 		return "want an {id}"
 	}
-	if strings.HasPrefix(p.beside[0], " ") || strings.HasSuffix(p.beside[1], " ") {
-		return "want no space at an end of the text, where it is lost easily"
+	if strings.HasPrefix(p.beside[0], " ") {
+		p.at = 0
+		return "want no space at the start of texts, where it is lost easily"
+	}
+	if strings.HasSuffix(p.beside[1], " ") {
+		return "want no space at the end of texts, where it is lost easily"
 	}
 	p.max = math.MaxInt64
 	if p.layout != nil {
@@ -165,7 +164,7 @@ func (p *parser) bound(v *part) (fault string) {
 	most := len(part{set: v.set}.append(nil, p.max))
 	v.grows = true
 	for _, c := range []byte(p.beside[0][max(0, len(p.beside[0])-1):] + p.beside[1][:min(1, len(p.beside[1]))]) {
-		v.grows = v.grows && v.value(c, true) < 0
+		v.grows = v.grows && v.value(c, true) < 0 //mutant:beside
 	}
 	switch {
 	case v.width > most:

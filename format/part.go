@@ -6,29 +6,29 @@ import (
 	"time"
 )
 
-// A part is a piece of the text: literal, or a value in digits.
+// A part is a piece of the text: literal text, or a value in digits.
 type part struct {
 	kind  int
 	text  string // of a literal
-	set   string // the digits by their values
+	set   string // the digits by their values; "" of a literal
 	width int    // at least so many digits, at most unless the part grows
 	grows bool
-	max   int64
+	base  int64 // what is written is so much less than the value
+	max   int64 // of what is written
 }
 
-// The kinds of parts: first those that periods have.
-const literal, year, month, day, number, hour, minute, second, milli, yy, business, check, kinds = 0, 1, 2, 3, 4, 5, 6, 7,
-	8, 9, 10, 11, 12
+// The kinds of parts: first those of which the IDs of tags consist.
+const literal, year, month, day, number, hour, minute, second, milli, business, check, kinds = 0, 1, 2, 3, 4, 5, 6,
+	7, 8, 9, 10, 11
 
 var names = [kinds]string{"literal", "year", "month", "day", "number", "hour", "minute", "second", "millisecond",
-	"year since 2000", "business", "check digit"}
+	"business", "check digit"}
 
 // values are those of an ID's parts.
 type values [kinds]int64
 
 func (v *values) setTime(t time.Time) {
-	y, m, d := t.Date()
-	v[year], v[month], v[day], v[yy] = int64(y), int64(m), int64(d), int64(y-2000)
+	v[year], v[month], v[day] = int64(t.Year()), int64(t.Month()), int64(t.Day())
 	v[hour], v[minute], v[second] = int64(t.Hour()), int64(t.Minute()), int64(t.Second())
 	v[milli] = int64(t.Nanosecond() / 1e6)
 }
@@ -49,39 +49,33 @@ func (p part) value(c byte, lenient bool) int64 {
 	return int64(strings.IndexByte(p.set, c))
 }
 
-// append appends a value in digits.
+// append appends a value in digits, and nothing for a literal.
 func (p part) append(dst []byte, n int64) []byte {
 	var buf [63]byte // radix 2
-	i, radix := len(buf), int64(len(p.set))
-	for ; n > 0 || len(buf)-i < p.width; n /= radix {
+	i := len(buf)
+	for n -= p.base; n > 0 || len(buf)-i < p.width; n /= int64(len(p.set)) {
 		i--
-		buf[i] = p.set[n%radix]
+		buf[i] = p.set[n%int64(len(p.set))]
 	}
 	return append(dst, buf[i:]...)
 }
 
-// highest returns the highest value of so many digits, or [math.MaxInt64].
+// highest returns what the part can write in so many digits, at most [math.MaxInt64].
 func (p part) highest(width int) (n int64) {
-	radix := int64(len(p.set))
 	for range width {
-		if n > (math.MaxInt64-radix+1)/radix {
+		if n > math.MaxInt64/int64(len(p.set))-1 {
 			return math.MaxInt64
 		}
-		n = n*radix + radix - 1
+		n = (n+1)*int64(len(p.set)) - 1
 	}
 	return n
 }
 
-// quasigroup is Damm's of order 10: totally anti-symmetric, with x*x = 0.
-const quasigroup = "0317598642" + "7092154863" + "4206871359" + "1750983426" + "6123045978" +
-	"3674209581" + "5869720134" + "8945362017" + "9438617205" + "2581436790"
+// Damm's quasigroup of order 10, and 2(x+y) in GF(32) by x^5+x^2+1: (c*x)*y = (c*y)*x only if x = y, and x*x = 0.
+const quasigroup = "03175986427092154863420687135917509834266123045978" +
+	"36742095815869720134894536201794386172052581436790"
 
-func damm(interim, digit int64) int64 { return int64(quasigroup[10*interim+digit] - '0') }
-
-// damm32 is multiplication by 2 in GF(32), of the polynomial x^5+x^2+1: (c*x)*y is not (c*y)*x unless x = y.
-func damm32(interim, digit int64) int64 {
-	double := (interim ^ digit) << 1
-	return double ^ double>>5*0b100101
+var sums = map[string]func(interim, digit int64) int64{
+	decimal:   func(interim, digit int64) int64 { return int64(quasigroup[10*interim+digit] - '0') },
+	crockford: func(interim, digit int64) int64 { return (interim^digit)<<1 ^ (interim^digit)>>4*0b100101 },
 }
-
-var sums = map[string]func(interim, digit int64) int64{decimal: damm, crockford: damm32}

@@ -25,7 +25,7 @@ func (p Period) String() string { return [...]string{"", "daily", "monthly", "ye
 // Join returns the lowest ID of the period that contains t, in t's own location; 0 for None.
 func (p Period) Join(t time.Time) int64 {
 	var v values
-	v.setTime(t)
+	v.setTime(t) //mutant:join
 	return p.join(v)
 }
 

@@ -5,13 +5,15 @@ import (
 	"strings"
 )
 
-// A reader is at a byte of a text.
-type reader struct {
-	*Format
-	text   string
-	at     int
-	v      values     // that of the check digit is 0 if it fits
-	places [kinds]int // where each part begins
+// A ReadError says at which byte a text is not of a format, and why.
+type ReadError struct {
+	At     int
+	Reason string
+}
+
+// Error implements error.
+func (e *ReadError) Error() string {
+	return fmt.Sprintf("format: byte %d of the text: %s", e.At, e.Reason)
 }
 
 func fault(at int, reason string, args ...any) error {
@@ -22,16 +24,9 @@ func fault(at int, reason string, args ...any) error {
 func (f *Format) Read(text string) (id int64, err error) {
 	r := reader{Format: f, text: text}
 	for _, p := range f.parts {
-		r.places[p.kind] = r.at
-		if p.kind != literal {
-			err = r.number(p)
-		} else if !strings.HasPrefix(text[r.at:], p.text) {
-			err = fault(r.at, "want %q", p.text)
-		}
-		if err != nil {
+		if err := r.part(p); err != nil {
 			return 0, err
 		}
-		r.at += len(p.text)
 	}
 	if r.at < len(text) { //mutant:end
 		return 0, fault(r.at, "want the end of the text")
@@ -42,21 +37,29 @@ func (f *Format) Read(text string) (id int64, err error) {
 		return 0, fault(r.places[f.period.finest()], "%s", reason)
 	}
 	for _, p := range f.parts {
-		switch {
-		case r.v[p.kind] == own[p.kind]: //mutant:agree
-		case p.kind == check:
-			return 0, fault(r.places[check], "wrong check digit: it, or a digit before it, is mistyped")
-		default:
-			return 0, fault(r.places[p.kind], "the %s is not that of the ID", names[p.kind])
+		if r.v[p.kind] != own[p.kind] { //mutant:agree
+			return 0, fault(r.places[p.kind], "wrong %s: it is not that of the other digits", names[p.kind])
 		}
 	}
 	return id, nil
 }
 
-// number reads a value. It ends where no digit is, or at its width.
-func (r *reader) number(p part) error {
-	n, from, radix := int64(0), r.at, int64(len(p.set))
-	for ; r.at < len(r.text) && (p.grows || r.at < from+p.width); r.at++ {
+// A reader is at a byte of a text.
+type reader struct {
+	*Format
+	text   string
+	at     int
+	v      values     // 0 for a check digit that fits
+	places [kinds]int // where each kind of part begins
+}
+
+// part reads a part. Its digits end where no digit is, or at their width.
+func (r *reader) part(p part) error {
+	from, n, radix := r.at, int64(0), int64(len(p.set))
+	if !strings.HasPrefix(r.text[from:], p.text) {
+		return fault(from, "want %q", p.text)
+	}
+	for r.at += len(p.text); r.at < len(r.text) && (p.grows || r.at < from+p.width); r.at++ {
 		digit := p.value(r.text[r.at], r.lenient) //mutant:lenient
 		if digit < 0 {
 			break
@@ -68,16 +71,14 @@ func (r *reader) number(p part) error {
 			return fault(from, "the %s is above %d", names[p.kind], p.max)
 		}
 		n = n*radix + digit
-		r.v[check] = r.sum(r.v[check], digit)
+		r.v[check] = r.sum(r.v[check], digit) //mutant:read-sum
 	}
 	if r.at < from+p.width { //mutant:width
 		return fault(r.at, "want the %s in %d digits", names[p.kind], p.width)
 	}
-	if p.kind == yy {
-		r.v[year] = 2000 + n
-	}
+	r.places[p.kind] = from
 	if p.kind != check {
-		r.v[p.kind] = n
+		r.v[p.kind] = n + p.base
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ const presets: Record<string, Layout> = {
  */
 export function decode(id: bigint | string, layout: string | Layout = "leaf"): Parts {
   if (typeof id === "string") id = parseID(id);
-  const l = valid(typeof layout === "string" ? parseLayout(layout) : layout);
+  const l = layoutOf(layout);
   const low = BigInt(l.site + l.machine + l.business + l.sequence);
   const tick = id >> low;
   if (id < 0n || tick >= 1n << BigInt(l.time)) fail(`${id} is not an ID of layout ${text(l)}`);
@@ -66,6 +66,11 @@ export function decode(id: bigint | string, layout: string | Layout = "leaf"): P
     business: (id >> BigInt(l.sequence)) & mask(l.business),
     sequence: id & mask(l.sequence),
   };
+}
+
+/** @internal Returns a layout with its defaults. Throws {@link ErrBadRequest}. */
+export function layoutOf(layout: string | Layout): Required<Layout> {
+  return valid(typeof layout === "string" ? parseLayout(layout) : layout);
 }
 
 function fail(fault: string): never {

@@ -194,3 +194,109 @@ func layoutCases() []Layout {
 		entry("a tick of no whole ms", "times are in ms", "41+10+12@1us", "1"),
 	}
 }
+
+func formatCases() []Text {
+	const daily = "SO-{date:yyyyMMdd}-{id:6}-{check}"
+	text := func(do, name, why, format, input string) Text {
+		t := Text{Case: Case{do + " " + name, why}, Do: do, Format: format}
+		if do == "read" {
+			t.Text = input
+		} else {
+			t.ID = input
+		}
+		return t
+	}
+	flake := func(layout string, t Text) Text { t.Layout = layout; return t }
+	lenient := func(t Text) Text { t.Lenient = true; return t }
+	return []Text{
+		text("parse", "an order's format", "a daily tag", daily, ""),
+		text("parse", "a month", "the finest field says the period", "{id}/{date:MM.yy}", ""),
+		text("parse", "a year", "a width that grows is no bound", "{date:yyyy}-{id:6}", ""),
+		text("parse", "a width beside a digit", "growth would read as another date", "{date:yyyyMMdd}{id:6}", ""),
+		text("parse", "a width beside the check digit", "it is a digit, too", "{id:6}{check}", ""),
+		text("parse", "a letter beside decimals", "it is no digit", "SO{id}", ""),
+		text("parse", "a letter beside radix 36", "it is a digit", "SO{id:4:36}", ""),
+		text("parse", "a letter beside base32", "o may be read as 0", "o{id:3:crockford}", ""),
+		flake("js53", text("parse", "a snowflake", "its bits are the bound", "{id}", "")),
+		text("parse", "no number", "a text would have no ID", "SO-{check}", ""),
+		text("parse", "nothing", "a text would have no ID", "", ""),
+		text("parse", "two numbers", "which digits are whose?", "{id}{id:3}", ""),
+		text("parse", "a number beside a digit", "which digits are whose?", "7{id}", ""),
+		text("parse", "a number beside the check digit", "which digits are whose?", "{id}{check}", ""),
+		text("parse", "an open brace", "it may be a mistake", "SO-{id", ""),
+		text("parse", "a closing brace", "it may be a mistake", "SO-}{id}", ""),
+		text("parse", "an unknown part", "it is for a later version", "{id}{word}", ""),
+		text("parse", "a width of 0", "a number has a digit", "{id:0}", ""),
+		text("parse", "a width of 20", "no number has so many digits", "{id:20}", ""),
+		text("parse", "radix 63", "there are no digits for it", "{id::63}", ""),
+		text("parse", "a letter beyond ASCII", "different letters look alike", "\u041e-{id}", ""),
+		text("parse", "a line break", "it is no text of one line", "\n{id}", ""),
+		text("parse", "a space at the start", "it is lost easily", " {id}", ""),
+		text("parse", "129 bytes", "formats are short", strings.Repeat("x", 125)+"{id}", ""),
+		text("parse", "a check digit first", "it checks what is before it", "{check}-{id}", ""),
+		text("parse", "a part behind the check digit", "it checks what is before it", "{id}-{check}-{date:yyyy}", ""),
+		text("parse", "a check digit of radix 16", "Damm's has an order of 10 or 32", "{id::16}-{check}", ""),
+		text("parse", "a month without a year", "two dates would read alike", "{date:MM}-{id}", ""),
+		text("parse", "a day without a month", "two dates would read alike", "{date:yyyy dd}-{id}", ""),
+		text("parse", "hours of a tag", "tags have none", "{date:yyyyMMddHH}-{id}", ""),
+		text("parse", "a year twice", "they could differ", "{date:yyyy}-{date:yy}-{id}", ""),
+		text("parse", "a date without a pattern", "there is no usual one", "{date}-{id}", ""),
+		text("parse", "an unknown field", "yyy is yy and y", "{date:yyy}-{id}", ""),
+		text("parse", "a business of a tag", "tags have none", "{business}-{id}", ""),
+		flake("leaf", text("parse", "a business without bits", "the layout has none", "{business}-{id}", "")),
+		flake("article", text("parse", "a short snowflake", "no snowflake would fit", "{business}{id:3}", "")),
+
+		text("write", "an order", "the usual format", daily, "2026112500000042"),
+		text("write", "a number wider than its width", "the width is the least", "SO-{id:6}", "1000000"),
+		text("write", "braces", "they are doubled in the format", "{{{id}}}", "7"),
+		text("write", "the highest ID", "2^63-1", "{id}", strconv.FormatInt(most, 10)),
+		text("write", "ID 0", "a snowflake may be 0", "{id:2}", "0"),
+		text("write", "radix 2", "63 digits", "{id::2}", strconv.FormatInt(most, 10)),
+		text("write", "radix 36", "upper case", "{id::36}", strconv.FormatInt(most, 10)),
+		text("write", "radix 62", "lower case follows", "{id::62}", strconv.FormatInt(most, 10)),
+		text("write", "base32", "no I, L, O and U", "{id:8:crockford}-{check}", "1099511627775"),
+		text("write", "the example of the check digit", "5724 is Damm's own", "{id:3}{check}", "572"),
+		text("write", "a leap day", "it exists", "{date:dd.MM.yyyy} {id}", "2024022900000001"),
+		text("write", "the last year of two digits", "they are of 2000 to 2099", "{date:yy}-{id}", "2099000000000001"),
+		flake("leaf", text("write", "the time of a snowflake", "it is in UTC",
+			"{date:yyyy-MM-dd HH:mm:ss.SSS} {id:13:crockford}{check}", "2124263042718941184")),
+		flake("article", text("write", "the business of a snowflake", "it has as many digits as the highest",
+			"{business}-{id}", "17592186045059")),
+		flake("61+1+1", text("write", "a year of eight digits", "it has no four, and no Date of JavaScript",
+			"{date:yyyy} {id}", strconv.FormatInt(most, 10))),
+		flake("61+1+1", text("write", "a day of such a year", "its fields are those of any other",
+			"{date:MM-dd HH:mm:ss.SSS} {id}", strconv.FormatInt(most, 10))),
+		text("write", "a negative number", "IDs have no sign", "{id}", "-1"),
+		text("write", "above the bound", "the text would read as another", "{date:yyyyMMdd}{id:6}", "2026112501000000"),
+		text("write", "no day", "the ID is of another tag", daily, "42"),
+		text("write", "30 February", "it does not exist", daily, "2026023000000001"),
+		text("write", "a month 13", "it does not exist", "{date:yyyyMM}-{id}", "2026130000000001"),
+		text("write", "the year 9007", "IDs would exceed 2^53", "{date:yyyy}-{id}", "9007000000000001"),
+		text("write", "the year 2100", "it has no two digits", "{date:yy}-{id}", "2100000000000001"),
+		flake("js53", text("write", "no snowflake of the layout", "bits above the time are zero", "{id}",
+			"9007199254740992")),
+
+		text("read", "an order", "the usual format", daily, "SO-20261125-000042-4"),
+		text("read", "another tag's text", "it begins otherwise", daily, "RE-20261125-000042-4"),
+		text("read", "lower case", "literal text has one case", daily, "so-20261125-000042-4"),
+		text("read", "nothing", "it is no text", daily, ""),
+		text("read", "a wrong check digit", "a digit is mistyped", daily, "SO-20261125-000042-7"),
+		text("read", "two digits swapped", "the check digit finds it", daily, "SO-20261125-000024-4"),
+		text("read", "30 February", "it does not exist", daily, "SO-20260230-000042-4"),
+		text("read", "a short number", "a number has one text", daily, "SO-20261125-00042-4"),
+		text("read", "a long number", "a number has one text", daily, "SO-20261125-0000042-4"),
+		text("read", "a number above a day's", "it would be of the next day", daily, "SO-20261125-100000000-4"),
+		text("read", "a letter among digits", "it is none", daily, "SO-20261125-00O042-4"),
+		text("read", "half a date", "a field has all digits", daily, "SO-202611"),
+		text("read", "a space behind it", "nothing follows a text", daily, "SO-20261125-000042-4 "),
+		text("read", "a letter beyond ASCII", "bytes are counted, not letters", "{id} \"x\"", "42 \u041e"),
+		text("read", "above 2^63", "it is no signed 64-bit number", "{id}", "9223372036854775808"),
+		text("read", "base32", "strictly, it has no o", "{id::crockford}", "1o"),
+		lenient(text("read", "base32 as typed", "o is 0, i and l are 1", "{id:4:crockford}-{check}", "oziL-5")),
+		lenient(text("read", "base32 with a u", "u is no mistake for v", "{id::crockford}", "1u")),
+		flake("leaf", text("read", "another day than the snowflake's", "both say it", "{date:yyyyMMdd} {id}",
+			"20261122 2124263042718941184")),
+		flake("article", text("read", "another business than the snowflake's", "both say it", "{business}-{id}",
+			"06-17592186045059")),
+	}
+}

@@ -14,6 +14,8 @@ import (
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/conformance/internal/goadapter"
 	"github.com/natsid/natsid/conformance/internal/rig"
+	"github.com/natsid/natsid/format"
+	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -197,4 +199,66 @@ func layouts(files map[string][]byte) error {
 	}
 	return put(files, "layouts.json", "Snowflakes of a layout, which has Leaf's epoch unless it is article: "+
 		"their parts, or the error.", cases, func(c Layout) Case { return c.Case })
+}
+
+func formats(files map[string][]byte) error {
+	cases := formatCases()
+	for i := range cases {
+		if err := cases[i].play(); err != nil {
+			return err
+		}
+	}
+	return put(files, "formats.json", "Formats of package format: parse says the period and the highest number, "+
+		"write the text of an ID, which is read back as it, and read the ID of a text; or each the error.", cases,
+		func(c Text) Case { return c.Case })
+}
+
+// play records what a format does.
+func (c *Text) play() error {
+	var opts []format.Option
+	if c.Layout != "" {
+		l, err := snowflake.ParseLayout(c.Layout)
+		if err != nil {
+			return err
+		}
+		opts = append(opts, format.Snowflakes(l))
+	}
+	if c.Lenient {
+		opts = append(opts, format.Lenient())
+	}
+	f, err := format.Parse(c.Format, opts...)
+	switch {
+	case err != nil && c.Do != "parse":
+		return err
+	case err != nil:
+	case c.Do == "parse":
+		c.Period, c.Max = f.Period().String(), strconv.FormatInt(f.Max(), 10)
+	case c.Do == "write":
+		err = c.write(f)
+	default:
+		err = c.read(f)
+	}
+	if err != nil {
+		c.Error = err.Error()
+	}
+	return nil
+}
+
+func (c *Text) write(f *format.Format) error {
+	id, err := strconv.ParseInt(c.ID, 10, 64)
+	if err != nil {
+		return err
+	}
+	c.Text, err = f.Format(id)
+	return err
+}
+
+func (c *Text) read(f *format.Format) error {
+	id, err := f.Read(c.Text)
+	if e, ok := errors.AsType[*format.ReadError](err); ok {
+		c.At, c.Reason = &e.At, e.Reason
+		return nil
+	}
+	c.ID = strconv.FormatInt(id, 10)
+	return err
 }

@@ -78,6 +78,22 @@ type Layout struct {
 	Error  string `json:"error,omitempty"`
 }
 
+// A Text is what formats.json asks of a format, and the outcome.
+type Text struct {
+	Case
+	Format  string `json:"format"`
+	Layout  string `json:"layout,omitempty"` // of snowflakes
+	Lenient bool   `json:"lenient,omitempty"`
+	Do      string `json:"do"` // parse, write the ID, or read the text
+	ID      string `json:"id,omitempty"`
+	Text    string `json:"text,omitempty"`
+	Period  string `json:"period,omitempty"`
+	Max     string `json:"max,omitempty"`
+	Error   string `json:"error,omitempty"`
+	At      *int   `json:"at,omitempty"` // and Reason: of an error of reading
+	Reason  string `json:"reason,omitempty"`
+}
+
 // A File is one file of vectors.
 type File[C any] struct {
 	Says  string `json:"says"`
@@ -116,7 +132,7 @@ func Make() (files map[string][]byte, err error) {
 	defer r.nc.Close()
 	files = map[string][]byte{}
 	for _, make := range []func(map[string][]byte) error{
-		r.tags, r.counts, r.replies, r.failures, r.ages, layouts,
+		r.tags, r.counts, r.replies, r.failures, r.ages, layouts, formats,
 	} {
 		if err := make(files); err != nil {
 			return nil, err

@@ -1,0 +1,112 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+import { ErrBadRequest, is, NatsidError } from "natsid";
+import { ErrRange, parseFormat, ReadError } from "natsid/format";
+
+interface Case {
+  name: string;
+  format: string;
+  layout?: string;
+  lenient?: boolean;
+  do: "parse" | "write" | "read";
+  id?: string;
+  text?: string;
+  period?: string;
+  max?: string;
+  error?: string;
+  at?: number;
+  reason?: string;
+}
+
+const file = new URL("../../../conformance/vectors/formats.json", import.meta.url);
+const cases: Case[] = JSON.parse(readFileSync(file, "utf8")).cases;
+
+/** Returns what a vector asks of a format. */
+function played({ format, layout, lenient = false, ...c }: Case): Partial<Case> {
+  const f = parseFormat(format, layout === undefined ? { lenient } : { layout, lenient });
+  if (c.do === "parse") return { period: f.period, max: `${f.max}` };
+  if (c.do === "read") return { id: `${f.read(c.text ?? "")}` };
+  const text = f.format(BigInt(c.id!));
+  assert.equal(f.read(text), BigInt(c.id!), c.name);
+  return { text };
+}
+
+test("formats of the vectors are parsed, written and read as Go does", () => {
+  assert.ok(cases.length > 70);
+  for (const c of cases) {
+    if (c.error === undefined && c.reason === undefined) {
+      const { period = "", max, id, text } = c;
+      const want = { parse: { period, max }, write: { text }, read: { id } }[c.do];
+      assert.deepEqual(played(c), want, c.name);
+      continue;
+    }
+    assert.throws(() => played(c), (error) => {
+      assert.ok(is(error, { parse: ErrBadRequest, write: ErrRange, read: ReadError }[c.do]), `${c.name}: ${error}`);
+      assert.ok(error instanceof NatsidError);
+      if (error instanceof ReadError) assert.deepEqual([error.at, error.reason], [c.at, c.reason], c.name);
+      else assert.equal(error.message, c.error, c.name);
+      return true;
+    }, c.name);
+  }
+});
+
+test("each ID has one text, and is read back from it", () => {
+  const formats = [
+    parseFormat("SO-{date:yyyyMMdd}-{id:6}-{check}"),
+    parseFormat("{date:yyMM}.{id::36}"),
+    parseFormat("{id:4:crockford}{check}"),
+    parseFormat("{date:yyyy-MM-dd HH:mm:ss.SSS} {id::62}", { layout: "leaf" }),
+    parseFormat("{business}{id:18}", { layout: "article" }),
+  ];
+  let written = 0;
+  for (let i = 0n; i < 2000n; i++) {
+    for (const f of formats) {
+      const day = 20260101n + (i % 12n) * 100n + (i % 28n);
+      const n = (i * 7919n) % (f.max + 1n);
+      const id = { daily: day * 10n ** 8n + n, monthly: (day / 100n) * 10n ** 10n + n, yearly: 0n, "": i ** 5n }[f.period];
+      if (id > f.max && f.period === "") continue;
+      const text = f.format(id);
+      assert.equal(f.read(text), id, `${f}: ${text}`);
+      assert.equal(f.format(`${id}`), text);
+      for (const wrong of [`${text} `, ` ${text}`]) assert.throws(() => f.read(wrong), ReadError, `${f}: ${wrong}`);
+      written++;
+    }
+  }
+  assert.ok(written > 7000, `${written}`);
+});
+
+test("the check digit finds each wrong digit and each swap of neighbours", () => {
+  const formats = [["{id:6}{check}", "0123456789"], ["{id:6:crockford}{check}", "0123456789ABCDEFGHJKMNPQRSTVWXYZ"]];
+  for (const [format, digits] of formats) {
+    const f = parseFormat(format!);
+    for (let n = 0n; n < 1_000_000n; n += 79_193n) {
+      const text = f.format(n);
+      for (let i = 0; i < text.length; i++) {
+        for (const c of digits!) {
+          const other = text.slice(0, i) + c + text.slice(i + 1);
+          if (other !== text) assert.throws(() => f.read(other), ReadError, `${other} for ${text}`);
+        }
+        const swapped = text.slice(0, i) + text.slice(i + 1, i + 2) + text[i] + text.slice(i + 2);
+        if (swapped !== text) assert.throws(() => f.read(swapped), ReadError, `${swapped} for ${text}`);
+      }
+    }
+  }
+});
+
+test("a time beyond what a Date holds is written", () => {
+  const layout = { time: 50, machine: 1, sequence: 1, epoch: 0 };
+  const f = parseFormat("{date:HH:mm} {id}", { layout });
+  const id = (2n ** 50n - 1n) << 2n; // 12:53:04 on a day of the year 37648
+  assert.equal(f.read(f.format(id)), id);
+  assert.throws(() => parseFormat("{date:yyyy} {id}", { layout }).format(id), /the year is 37648, want 0 to 9999/);
+  assert.throws(() => parseFormat("{id}", { layout: "leaves" }), ErrBadRequest);
+});
+
+test("no format takes long to be refused", () => {
+  const began = performance.now();
+  for (const text of [`{date:${"y".repeat(121)}`, `{date:${"yy".repeat(60)}}`, "{".repeat(128)]) {
+    assert.throws(() => parseFormat(text), ErrBadRequest);
+  }
+  assert.ok(performance.now() - began < 1000);
+});
