@@ -31,7 +31,7 @@ func Outputs() []Output {
 		{"tag create", subjects.TagInfo{}}, {"tag update", subjects.TagInfo{}}, {"tag delete", subjects.TagInfo{}},
 		{"tag list", []subjects.TagInfo{}}, {"tag list --stats", []subjects.WorkerStats{}},
 		{"store show", storeJSON{}}, {"store move", movedJSON{}},
-		{"leaf check", []leafRow{}},
+		{"leaf check", []leafRow{}}, {"import", []importRow{}},
 		{"registry", []registryJSON{}}, {"resume", resumeJSON{}},
 		{"explain", explainedJSON{}}, {"audit", auditJSON{}},
 		{"workers", []workerRow{}}, {"drain", subjects.WorkerDrained{}},
