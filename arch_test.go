@@ -235,7 +235,7 @@ func TestAWrongArrowIsSeen(t *testing.T) {
 		{"but in an example of the client", "client/a_test.go", prometheus + "/client_golang/prometheus", ""},
 		{"nats-server stays in natsembed and e2e", "worker/a_test.go", natsServer + "/server", "may not import"},
 		{"the MySQL driver stays in internal/stores", "internal/app/a.go", mysqlDriver, "may not import"},
-		{"the PostgreSQL driver stays in internal/stores/sequences", "internal/stores/mysqlstore/a.go", pgx, "may not import"},
+		{"the PostgreSQL driver is for one package", "internal/stores/mysqlstore/a.go", pgx, "may not import"},
 		{"its tests may use it", "internal/app/a_test.go", mysqlDriver, ""},
 		{"a server for tests is for tests", "internal/app/a.go", us + "internal/testkit/mysqltest", "may not import"},
 		{"main knows only the command line", "main.go", us + "internal/app", "may not import"},

@@ -97,7 +97,7 @@ func errorText(err error) string {
 	return text
 }
 
-// passwordInURL matches the password of a URL, with what is before and after. The errors of the parser repeat arguments.
+// passwordInURL matches a URL up to its host. The errors of the parser repeat arguments.
 var passwordInURL = regexp.MustCompile(`(://[^\s:/@]*):\S*@`)
 
 // Main runs one command line and returns the exit code of [exitCode]. It returns when ctx ends.

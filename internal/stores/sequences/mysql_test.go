@@ -9,6 +9,7 @@ import (
 
 	"github.com/natsid/natsid/internal/stores/sequences"
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
+	"github.com/natsid/natsid/subjects"
 )
 
 // address returns the URL of a test's database.
@@ -42,19 +43,20 @@ func TestEachCounterBeginsAboveWhatItGaveOut(t *testing.T) {
 	if err != nil || len(all) != 4 {
 		t.Fatalf("%+v, %v, want 4 counters", all, err)
 	}
+	sequences.Plan(all, sequences.Options{})
 	for i, want := range []struct {
 		tag   string
-		start int64
+		start subjects.Decimal
 		says  string
 	}{
 		{"beyond", 0, "beyond 63 bits"},
-		{"no `tag", 1, "cannot be a tag"},
+		{"no `tag", 0, "--start 1"},
 		{"orders", 4, ""},
 		{"raised", 5000, ""},
 	} {
-		p := sequences.New(all, "", 0)[i]
-		if p.Tag != want.tag || p.Start != want.start || !strings.Contains(p.Refusal, want.says) ||
-			(want.says == "") != (p.Refusal == "") || p.SQL != "" {
+		p := all[i]
+		if p.Tag != want.tag || p.Start != want.start || !strings.Contains(p.Why, want.says) ||
+			(want.says == "") != (p.Why == "") || p.SQL != "" {
 			t.Errorf("%+v, want %+v", p, want)
 		}
 	}
@@ -77,7 +79,7 @@ func TestACounterThatCannotBeReadIsRefused(t *testing.T) {
 	}
 	url, schema := address(t, db)
 	all, err := sequences.MySQL(t.Context(), url, schema)
-	if err != nil || len(all) != 1 || all[0].Refusal == "" {
+	if err != nil || len(all) != 1 || all[0].State != sequences.Refused {
 		t.Errorf("%+v, %v, want a refusal", all, err)
 	}
 }

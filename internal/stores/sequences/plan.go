@@ -3,128 +3,122 @@
 package sequences
 
 import (
+	"errors"
 	"fmt"
 	"math"
-	"slices"
-	"strings"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/natsid/natsid/subjects"
 )
 
-// A Sequence is a source of numbers in a database.
+// ErrMalformed is returned for a URL that cannot be read. Errors of this package never repeat a URL, which may have a
+// password.
+var ErrMalformed = errors.New("the URL of the database is malformed: want postgres://user:password@host:port/database " +
+	"or mysql://user:password@host:port/database, with a password's @ as %40")
+
+// Refused is the state of a sequence that no tag can continue.
+const Refused = "refused"
+
+// A Sequence is a source of numbers in a database, and the tag that is to continue it.
 type Sequence struct {
-	Schema, Name  string
-	Table, Column string // what it fills; "" for a sequence of no column
-	Increment     int64
-	Next          int64    // neither the sequence has given out a number from here on, nor does the column hold one
-	Max           int64    // the sequence gives out none above
-	Lowest        *int64   // the lowest MAXVALUE that the sequence can have; nil without MAXVALUE, as in MySQL
-	Refusal       string   // why it cannot be continued; "" if it can
-	Notes         []string // for people
+	Name      string           `json:"sequence"`         // schema.name; in MySQL, database.table
+	Column    string           `json:"column,omitempty"` // table.column, which the sequence fills
+	Increment int64            `json:"increment"`
+	Tag       string           `json:"tag"`
+	Start     subjects.Decimal `json:"start"` // the tag's first ID; 0 if the sequence is refused
+	Step      int64            `json:"step"`
+	State     string           `json:"state"`         // absent, created, exists or refused
+	Why       string           `json:"why,omitempty"` // it is refused
+	// SQL makes the sequence fail instead of giving out a number that is not below Start; "" where none can. It fails
+	// itself if the sequence has given out such a number.
+	SQL   string   `json:"sql,omitempty"`
+	Notes []string `json:"notes,omitempty"`
+
+	schema, name, table, column string
+	// used is the highest number that the sequence has given out or the column holds; max the highest that the sequence
+	// can give out.
+	used, max int64
+	lowest    *int64 // the lowest MAXVALUE that the sequence can have; nil in MySQL, which has none
+
+	cycles, readable, columnReadable bool // in PostgreSQL
 }
 
-// String returns the full name of a sequence.
-func (s Sequence) String() string { return s.Schema + "." + s.Name }
-
-// A Plan is the tag that is to continue a sequence. Without a Refusal, Tag and Start are fit for its creation.
-type Plan struct {
-	Sequence
-	Tag   string
-	Start int64
-	// SQL makes the sequence fail, instead of giving out a number that is not below Start; "" where none can. The
-	// database refuses it where the sequence has given out such a number.
-	SQL string
+// Options are how [Plan] makes tags.
+type Options struct {
+	Prefix string // of each name, before the table, or before a sequence of no table; "." is the schema and a dot
+	Margin int64  // numbers that the sequence may still give out, 0 to [subjects.MaxRaise]
+	Step   int64  // of each tag
 }
 
-// New plans a tag for each sequence. Its name is prefix and the table, or the sequence if it fills none; the prefix "."
-// stands for the schema and a dot. Its IDs begin margin numbers above what was given out, but the sequence's maximum
-// needs no margin. Two sequences of one tag are both refused.
-func New(all []Sequence, prefix string, margin int64) []Plan {
-	plans, uses := []Plan{}, map[string]int{}
-	for _, s := range all {
-		p := Plan{Sequence: s, Tag: name(s, prefix)}
-		p.place(margin)
-		plans = append(plans, p)
-		uses[p.Tag]++
+// Plan sets which tag is to continue each sequence, and where it begins. Two sequences of one tag are both refused.
+func Plan(all []Sequence, o Options) {
+	uses := map[string]int{}
+	for i := range all {
+		all[i].place(o)
+		uses[all[i].Tag]++
 	}
-	for i := range plans {
-		if p := &plans[i]; uses[p.Tag] > 1 {
-			p.refuse("tag %s would continue %d sequences: %s", p.Tag, uses[p.Tag], p.byHand())
+	for i := range all {
+		if s := &all[i]; uses[s.Tag] > 1 {
+			s.Refuse("tag %s would continue %d sequences: %s", s.Tag, uses[s.Tag], s.byHand())
 		}
 	}
-	return plans
 }
 
-func name(s Sequence, prefix string) string {
-	if prefix == "." {
-		prefix = s.Schema + "."
+func (s *Sequence) place(o Options) {
+	if o.Prefix == "." {
+		o.Prefix = s.schema + "."
 	}
-	if s.Table != "" {
-		return prefix + s.Table
+	s.Tag, s.Step = o.Prefix+s.name, o.Step
+	if s.table != "" {
+		s.Tag, s.Column = o.Prefix+s.table, s.table+"."+s.column
 	}
-	return prefix + s.Name
-}
-
-// place sets where the tag begins, or why there can be none.
-func (p *Plan) place(margin int64) {
-	if p.Refusal != "" {
+	if s.used > math.MaxInt64-2*subjects.MaxRaise { // so nothing below overflows
+		s.Refuse("it is at %d, at the end of 64 bits", s.used)
+	}
+	if s.Why != "" {
 		return
 	}
-	if p.Next > math.MaxInt64-2*subjects.MaxRaise {
-		p.refuse("it is at %d, at the end of 64 bits", p.Next)
-		return
+	start := s.used + 1 + o.Margin
+	if s.max < start { // beyond max nothing is given out that needs a margin
+		start = max(s.used, s.max) + 1
 	}
-	p.Start = p.Next + margin
-	if p.Max < p.Start { // no overflow: Start is not near the end
-		p.Start = max(p.Next, p.Max+1)
-	}
-	p.Start = max(p.Start, 1)
-	if err := subjects.CheckTag(p.Tag); err != nil {
-		p.refuse("%q cannot be a tag: %s", p.Tag, p.byHand())
-	}
-	if p.Increment != 1 {
-		p.note("its numbers are %d apart; those of the tag are dense", p.Increment)
+	start = max(start, 1)
+	s.Start, s.State = subjects.Decimal(start), "absent"
+	if s.Increment != 1 {
+		s.note("its numbers are %d apart; those of the tag are dense", s.Increment)
 	}
 	switch {
-	case p.Lowest == nil:
-	case p.Start <= *p.Lowest:
-		p.note("no MAXVALUE can end it below %d: give --margin %d or more", p.Start, *p.Lowest-p.Start+margin+1)
-	default:
-		p.SQL = fmt.Sprintf("ALTER SEQUENCE %s.%s MAXVALUE %d NO CYCLE;", quoted(p.Schema), quoted(p.Name), p.Start-1)
+	case subjects.CheckTag(s.Tag) != nil:
+		s.Refuse("%q cannot be a tag: %s", s.Tag, s.byHand())
+	case s.lowest != nil && start <= *s.lowest:
+		s.note("no MAXVALUE can end it below %d: give --margin %d or more", start, *s.lowest-start+o.Margin+1)
+	case s.lowest != nil:
+		s.SQL = fmt.Sprintf("ALTER SEQUENCE %s MAXVALUE %d NO CYCLE;", quoted(s.schema, s.name), start-1)
 	}
 }
 
-func (p *Plan) byHand() string {
-	return fmt.Sprintf("name one yourself: natsid tag create TAG --start %d", p.Start)
-}
+func (s *Sequence) byHand() string { return fmt.Sprintf("natsid tag create TAG --start %d", s.Start) }
 
-// refuse keeps the first refusal.
-func (s *Sequence) refuse(format string, args ...any) {
-	if s.Refusal == "" {
-		s.Refusal = fmt.Sprintf(format, args...)
+// Refuse keeps the first refusal.
+func (s *Sequence) Refuse(format string, args ...any) {
+	if s.State != Refused {
+		s.State, s.Why = Refused, fmt.Sprintf(format, args...)
+		s.Start, s.SQL = 0, ""
 	}
 }
 
 func (s *Sequence) note(format string, args ...any) {
-	s.Notes = append(slices.Clip(s.Notes), fmt.Sprintf(format, args...))
+	s.Notes = append(s.Notes, fmt.Sprintf(format, args...))
 }
 
-// above notes a column that holds a number that the sequence has not given out yet.
-func (s *Sequence) above(highest int64) {
-	if highest < s.Next {
-		return
+// holds raises used to the highest number of the column.
+func (s *Sequence) holds(highest int64) {
+	if highest > s.used {
+		s.note("%s.%s holds %d, which it has not given out", s.table, s.column, highest)
+		s.used = highest
 	}
-	s.note("%s.%s holds %d, which it has not given out", s.Table, s.Column, highest)
-	s.Next = after(highest)
 }
 
-// after returns the number after n. That after the last is refused by [Plan.place], like all of the last.
-func after(n int64) int64 {
-	if n < math.MaxInt64 {
-		n++
-	}
-	return n
-}
-
-// quoted returns an identifier of SQL.
-func quoted(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+// quoted returns a name of SQL.
+func quoted(parts ...string) string { return pgx.Identifier(parts).Sanitize() }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/natsid/natsid/internal/stores/sequences"
 	"github.com/natsid/natsid/internal/testkit/pgtest"
+	"github.com/natsid/natsid/subjects"
 )
 
 const shop = `CREATE SCHEMA sales; CREATE SCHEMA "odd "" one";
@@ -44,13 +45,14 @@ func TestEachSequenceBeginsAboveWhatItGaveOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plans := map[string]sequences.Plan{}
-	for _, p := range sequences.New(all, ".", 100) {
-		plans[p.String()] = p
+	sequences.Plan(all, sequences.Options{Prefix: ".", Margin: 100})
+	plans := map[string]sequences.Sequence{}
+	for _, p := range all {
+		plans[p.Name] = p
 	}
 	for _, tc := range []struct {
 		sequence, tag string
-		start         int64
+		start         subjects.Decimal
 		says          string // a part of the SQL, the notes or the refusal
 	}{
 		{"sales.orders_id_seq", "sales.orders", 601, `ALTER SEQUENCE "sales"."orders_id_seq" MAXVALUE 600 NO CYCLE;`},
@@ -64,18 +66,19 @@ func TestEachSequenceBeginsAboveWhatItGaveOut(t *testing.T) {
 		{"sales.round", "sales.round", 0, "cycles"},
 		{"sales.full", "sales.full", 0, "at the end of 64 bits"},
 		{"sales.secret", "sales.secret", 0, `GRANT SELECT ON SEQUENCE "sales"."secret" TO "reader"`},
-		{`odd " one.no tag`, `odd " one.no tag`, 101, "natsid tag create TAG --start 101"},
+		{`odd " one.no tag`, `odd " one.no tag`, 0, "natsid tag create TAG --start 101"},
 	} {
 		p, ok := plans[tc.sequence]
-		said := p.SQL + strings.Join(p.Notes, "; ") + p.Refusal
+		said := p.SQL + strings.Join(p.Notes, "; ") + p.Why
 		if !ok || p.Tag != tc.tag || p.Start != tc.start || !strings.Contains(said, tc.says) {
-			t.Errorf("%s: tag %s at %d, %s; want %s at %d, %s", tc.sequence, p.Tag, p.Start, said, tc.tag, tc.start, tc.says)
+			t.Errorf("%s: tag %s at %d, %s; want %s at %d, %s",
+				tc.sequence, p.Tag, p.Start, said, tc.tag, tc.start, tc.says)
 		}
-		if refused := p.Refusal != ""; refused != (tc.start == 0 || strings.Contains(tc.sequence, "odd")) {
-			t.Errorf("%s: refusal %q", tc.sequence, p.Refusal)
+		if refused := p.State == sequences.Refused; refused != (tc.start == 0) || refused != (p.SQL == "") {
+			t.Errorf("%s: %+v", tc.sequence, p)
 		}
 		delete(plans, tc.sequence)
-		if p.SQL != "" && p.Refusal == "" {
+		if p.SQL != "" {
 			db.Exec(p.SQL) // as its owner
 		}
 	}
@@ -93,7 +96,8 @@ func TestTheSQLFailsWhereASequenceWentBeyondIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := sequences.New(all, "", 10)[0]
+	sequences.Plan(all, sequences.Options{Margin: 10})
+	p := all[0]
 	db.Exec("SELECT nextval('s') FROM generate_series(1, 10)")
 	_, err = db.Connect().Exec(t.Context(), p.SQL)
 	if err == nil || p.Start != 12 {
@@ -108,16 +112,40 @@ func TestTheSQLFailsWhereASequenceWentBeyondIt(t *testing.T) {
 	}
 }
 
-// Only sequences of one tag stand in each other's way.
+// A table may have two.
 func TestTwoSequencesOfOneTagAreRefused(t *testing.T) {
 	t.Parallel()
-	one := sequences.Sequence{Schema: "a", Name: "s", Increment: 1, Next: 5, Max: 1 << 40}
-	two, three := one, one
-	two.Schema, three.Name = "b", "other"
-	plans := sequences.New([]sequences.Sequence{one, two, three}, "x.", 0)
-	for i, refused := range []bool{true, true, false} {
-		if p := plans[i]; (p.Refusal != "") != refused {
-			t.Errorf("%s as %s: %q", p, p.Tag, p.Refusal)
+	db := pgtest.Start(t)
+	db.Exec("CREATE TABLE both (id serial, version serial); CREATE SEQUENCE alone")
+	all, err := sequences.Postgres(t.Context(), db.URL("postgres", pgtest.Password), "")
+	if err != nil || len(all) != 3 {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	sequences.Plan(all, sequences.Options{Prefix: "."})
+	for i, refused := range []bool{false, true, true} {
+		if s := all[i]; strings.Contains(s.Why, "tag create TAG --start 1") != refused {
+			t.Errorf("%s as %s: %q", s.Name, s.Tag, s.Why)
+		}
+	}
+}
+
+// A sequence that cannot be ended below its tag says so: it has no MAXVALUE that excludes all its numbers.
+func TestAnUnusedSequenceNeedsAMarginToBeEnded(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Start(t)
+	db.Exec("CREATE SEQUENCE unused START 1000")
+	for _, tc := range []struct {
+		margin int64
+		sql    string
+	}{{0, ""}, {1, `ALTER SEQUENCE "public"."unused" MAXVALUE 1000 NO CYCLE;`}} {
+		all, err := sequences.Postgres(t.Context(), db.URL("postgres", pgtest.Password), "")
+		if err != nil || len(all) != 1 {
+			t.Fatalf("%+v, %v", all, err)
+		}
+		sequences.Plan(all, sequences.Options{Margin: tc.margin})
+		said := strings.Contains(strings.Join(all[0].Notes, ""), "give --margin 1 or more")
+		if all[0].SQL != tc.sql || said != (tc.sql == "") || all[0].Start != subjects.Decimal(1000+tc.margin) {
+			t.Errorf("with a margin of %d: %+v", tc.margin, all[0])
 		}
 	}
 }
@@ -138,7 +166,7 @@ func TestHiddenRowsAreAnError(t *testing.T) {
 	db.Exec(`CREATE TABLE rows (id serial); INSERT INTO rows VALUES (900); ALTER TABLE rows ENABLE ROW LEVEL SECURITY;
 		CREATE ROLE reader LOGIN PASSWORD 'p'; GRANT SELECT ON rows, rows_id_seq TO reader;`)
 	_, err := sequences.Postgres(t.Context(), db.URL("reader", "p"), "")
-	if err == nil || !strings.Contains(err.Error(), "read public.rows_id_seq: ERROR: query would be affected") {
+	if err == nil || !strings.Contains(err.Error(), "public.rows_id_seq: ERROR: query would be affected") {
 		t.Errorf("hidden rows: %v", err)
 	}
 	db.Exec("REVOKE SELECT ON rows FROM reader")

@@ -128,7 +128,8 @@ func other() (uid, gid int, ok bool) {
 func (s *Server) initialize(bin, dir string) {
 	s.tb.Helper()
 	cmd := exec.Command(filepath.Join(bin, "initdb"), "--pgdata="+filepath.Join(dir, "data"), "--username=postgres",
-		"--pwfile="+filepath.Join(dir, "password"), "--auth=scram-sha-256", "--no-locale", "--encoding=UTF8", "--no-sync")
+		"--pwfile="+filepath.Join(dir, "password"), "--auth=scram-sha-256", "--no-locale", "--encoding=UTF8",
+		"--no-sync")
 	restrict(cmd, dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		s.tb.Fatalf("pgtest: %s: %v\n%s", cmd, err, out)
