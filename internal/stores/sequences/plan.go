@@ -14,8 +14,8 @@ import (
 
 // ErrMalformed is returned for a URL that cannot be read. Errors of this package never repeat a URL, which may have a
 // password.
-var ErrMalformed = errors.New("the URL of the database is malformed: want postgres://user:password@host:port/database " +
-	"or mysql://user:password@host:port/database, with a password's @ as %40")
+var ErrMalformed = errors.New("the URL of the database is malformed: " +
+	"want postgres://user:password@host:port/database, or the same with mysql, and a password's @ as %40")
 
 // Refused is the state of a sequence that no tag can continue.
 const Refused = "refused"

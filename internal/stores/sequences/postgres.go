@@ -33,9 +33,9 @@ ORDER BY 1, 2`
 //
 // A tag begins above all numbers that a sequence has given out by then. The only row of a sequence has last_value and
 // is_called, which one SELECT reads together. A session that takes numbers in advance (CACHE) raises last_value by all
-// of them before it gives out the first, and a rollback does not lower it. A crash raises it: PostgreSQL logs 32 numbers
-// ahead. A standby lags, so it is refused. What setval took back, and rows that came with numbers of their own, show in
-// the column's maximum.
+// of them before it gives out the first, and a rollback does not lower it. A crash may raise it: PostgreSQL logs 32
+// numbers ahead. A standby lags, so it is refused. What setval took back, and rows that came with numbers of their own,
+// show in the column's maximum.
 func Postgres(ctx context.Context, url, schema string) (all []Sequence, err error) {
 	cfg, err := pgx.ParseConfig(url)
 	if err != nil {

@@ -116,7 +116,7 @@ func TestTheSQLFailsWhereASequenceWentBeyondIt(t *testing.T) {
 func TestTwoSequencesOfOneTagAreRefused(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Start(t)
-	db.Exec("CREATE TABLE both (id serial, version serial); CREATE SEQUENCE alone")
+	db.Exec("CREATE TABLE two (id serial, version serial); CREATE SEQUENCE alone")
 	all, err := sequences.Postgres(t.Context(), db.URL("postgres", pgtest.Password), "")
 	if err != nil || len(all) != 3 {
 		t.Fatalf("%+v, %v", all, err)
