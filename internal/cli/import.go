@@ -103,7 +103,7 @@ func (c *importCmd) read(ctx context.Context) (all []sequences.Sequence, err err
 	case errors.Is(err, sequences.ErrMalformed):
 		return nil, usage(err)
 	case err != nil:
-		return nil, fmt.Errorf("read the database: %w", err)
+		return nil, fmt.Errorf("read the database: %v", err) // a deadline in it is not that of a worker
 	case len(all) == 0:
 		return nil, fmt.Errorf("no sequence in %s", cmp.Or(c.Schema, "any schema of the database"))
 	}

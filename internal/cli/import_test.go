@@ -278,7 +278,8 @@ func TestACutOverFromMySQLWithoutAStopRepeatsNothing(t *testing.T) {
 func TestAnImportLeavesTagsThatThereAre(t *testing.T) {
 	t.Parallel()
 	db, nats := pgtest.Start(t), "--nats="+serve(t).url
-	db.Exec(`CREATE TABLE low (id serial); CREATE TABLE high (id serial); CREATE TABLE gone (id serial); CREATE TABLE back (id serial);
+	db.Exec(`CREATE TABLE low (id serial); CREATE TABLE high (id serial);
+		CREATE TABLE gone (id serial); CREATE TABLE back (id serial);
 		CREATE SEQUENCE down INCREMENT -1; INSERT INTO low SELECT FROM generate_series(1, 5000);
 		INSERT INTO back SELECT FROM generate_series(1, 5000);`)
 	for _, tag := range []string{"low", "high", "gone", "back"} {

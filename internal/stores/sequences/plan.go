@@ -6,15 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
-
-	"github.com/jackc/pgx/v5"
+	"strings"
 
 	"github.com/natsid/natsid/subjects"
 )
 
 // ErrMalformed is returned for a URL that cannot be read. Errors of this package never repeat a URL, which may have a
 // password.
-var ErrMalformed = errors.New("the URL of the database is malformed: " +
+var ErrMalformed = errors.New("the URL of the database is malformed, or has a wrong option: " +
 	"want postgres://user:password@host:port/database, or the same with mysql, and a password's @ as %40")
 
 // Refused is the state of a sequence that no tag can continue.
@@ -40,8 +39,6 @@ type Sequence struct {
 	// can give out.
 	used, max int64
 	lowest    *int64 // the lowest MAXVALUE that the sequence can have; nil in MySQL, which has none
-
-	cycles, readable, columnReadable bool // in PostgreSQL
 }
 
 // Options are how [Plan] makes tags.
@@ -121,4 +118,9 @@ func (s *Sequence) holds(highest int64) {
 }
 
 // quoted returns a name of SQL.
-func quoted(parts ...string) string { return pgx.Identifier(parts).Sanitize() }
+func quoted(parts ...string) string {
+	for i, p := range parts {
+		parts[i] = `"` + strings.ReplaceAll(p, `"`, `""`) + `"`
+	}
+	return strings.Join(parts, ".")
+}

@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // connectWithin bounds how long a connection may take.
@@ -37,79 +38,106 @@ ORDER BY 1, 2`
 // numbers ahead. A standby lags, so it is refused. What setval took back, and rows that came with numbers of their own,
 // show in the column's maximum.
 func Postgres(ctx context.Context, url, schema string) (all []Sequence, err error) {
-	cfg, err := pgx.ParseConfig(url)
+	cfg, err := pgconn.ParseConfig(url)
 	if err != nil {
 		return nil, ErrMalformed // pgx may repeat the URL
 	}
 	cfg.ConnectTimeout = connectWithin
-	conn, err := pgx.ConnectConfig(ctx, cfg)
+	conn, err := pgconn.ConnectConfig(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	var standby bool
 	// Without row_security, a policy that hides rows is an error.
-	_, err = conn.Exec(ctx, "SET row_security = off")
-	if err := errors.Join(err, conn.QueryRow(ctx, "SELECT pg_is_in_recovery()").Scan(&standby)); err != nil {
-		return nil, err
-	}
-	if standby {
-		return nil, errors.New("it is a standby, whose sequences may lag: name the primary")
-	}
-	rows, err := conn.Query(ctx, catalog, schema)
+	standby, err := ask(ctx, conn, "SELECT pg_is_in_recovery()::text FROM set_config('row_security', 'off', false)")
 	if err != nil {
 		return nil, err
 	}
-	all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s Sequence, err error) {
-		err = row.Scan(&s.schema, &s.name, &s.table, &s.column, &s.Increment, &s.max, &s.lowest, &s.cycles, &s.readable,
-			&s.columnReadable)
-		return s, err
-	})
-	for i := range all {
-		if err := all[i].read(ctx, conn); err != nil {
-			return nil, fmt.Errorf("%s: %w", all[i].Name, err)
+	if standby[0][0] != "false" {
+		return nil, errors.New("it is a standby, whose sequences may lag: name the primary")
+	}
+	rows, err := ask(ctx, conn, catalog, schema)
+	for _, row := range rows {
+		s := Sequence{Name: row[0] + "." + row[1], schema: row[0], name: row[1], table: row[2], column: row[3]}
+		if err := s.read(ctx, conn, cfg.User, row[4:]); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.Name, err)
 		}
+		all = append(all, s)
 	}
 	return all, err
 }
 
+// ask returns the rows of a query, as PostgreSQL writes their values; "" is also what stands for NULL.
+func ask(ctx context.Context, conn *pgconn.PgConn, query string, args ...string) (rows [][]string, err error) {
+	var values [][]byte
+	for _, a := range args {
+		values = append(values, []byte(a))
+	}
+	r := conn.ExecParams(ctx, query, values, nil, nil, nil).Read()
+	for _, row := range r.Rows {
+		var texts []string
+		for _, value := range row {
+			texts = append(texts, string(value))
+		}
+		rows = append(rows, texts)
+	}
+	return rows, r.Err
+}
+
+// numbers reads integers.
+func numbers(texts []string, into ...*int64) (err error) {
+	for i := range into {
+		*into[i], err = strconv.ParseInt(texts[i], 10, 64)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // read reads how far a sequence is. It refuses one that the role may not read, which would look unused, and one that no
 // tag can continue.
-func (s *Sequence) read(ctx context.Context, conn *pgx.Conn) error {
-	s.Name = s.schema + "." + s.name
-	full, role := quoted(s.schema, s.name), quoted(conn.Config().User)
+func (s *Sequence) read(ctx context.Context, conn *pgconn.PgConn, role string, listed []string) error {
+	var lowest int64
+	if err := numbers(listed, &s.Increment, &s.max, &lowest); err != nil {
+		return err
+	}
+	full, role := quoted(s.schema, s.name), quoted(role)
+	cycles, readable, columnReadable := listed[3] == "t", listed[4] == "t", listed[5] == "t"
 	switch {
-	case !s.readable:
+	case !readable:
 		s.Refuse("%[1]s may not read it: GRANT USAGE ON SCHEMA %[2]s TO %[1]s; GRANT SELECT ON SEQUENCE %[3]s TO %[1]s",
 			role, quoted(s.schema), full)
 	case s.Increment < 0:
 		s.Refuse("it descends, and IDs rise")
-	case s.cycles:
+	case cycles:
 		s.Refuse("it cycles, so its numbers repeat: ALTER SEQUENCE %s NO CYCLE", full)
 	}
 	if s.State == Refused {
 		return nil
 	}
-	var last int64
-	var called bool
-	if err := conn.QueryRow(ctx, "SELECT last_value, is_called FROM "+full).Scan(&last, &called); err != nil {
+	rows, err := ask(ctx, conn, "SELECT last_value, is_called::int FROM "+full)
+	if err != nil {
 		return err
 	}
-	*s.lowest = max(*s.lowest, last)
-	if s.used = last; !called {
-		s.used-- // last is the next; one that is below all numbers becomes the highest, which is refused
+	var last, called int64
+	if err := numbers(rows[0], &last, &called); err != nil {
+		return err
 	}
-	if !s.columnReadable {
+	lowest, s.used = max(lowest, last), last-1+called // a sum below all numbers becomes the highest, which is refused
+	s.lowest = &lowest
+	if !columnReadable {
 		if s.table != "" {
 			s.note("%s.%s was not read: it may hold numbers that were not given out", s.table, s.column)
 		}
 		return nil
 	}
-	var highest *int64
-	query := fmt.Sprintf("SELECT max(%s) FROM %s", quoted(s.column), quoted(s.schema, s.table))
-	err := conn.QueryRow(ctx, query).Scan(&highest)
-	if highest != nil {
-		s.holds(*highest)
+	rows, err = ask(ctx, conn, fmt.Sprintf("SELECT max(%s) FROM %s", quoted(s.column), quoted(s.schema, s.table)))
+	if err != nil || rows[0][0] == "" { // without rows
+		return err
 	}
+	var highest int64
+	err = numbers(rows[0], &highest)
+	s.holds(highest)
 	return err
 }
