@@ -50,7 +50,7 @@ func MySQL(ctx context.Context, address, schema string) (all []Sequence, err err
 		}
 		s.Name, s.name = s.schema+"."+s.table, s.table
 		if !next.Valid {
-			s.Refuse("its AUTO_INCREMENT is not known: ANALYZE TABLE, and try again")
+			s.Refuse("its AUTO_INCREMENT is not known: natsid tag create TAG --start N, above all its numbers")
 		} else if next.V > math.MaxInt64 {
 			s.Refuse("it is at %d, beyond 63 bits", next.V)
 		}

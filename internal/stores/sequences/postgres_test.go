@@ -25,6 +25,8 @@ CREATE SEQUENCE sales.secret;
 SELECT nextval('sales.secret');
 CREATE SEQUENCE sales.low MINVALUE -100 START -50;
 SELECT nextval('sales.low');
+CREATE SEQUENCE sales.deep MINVALUE -1000 START -900;
+SELECT nextval('sales.deep');
 CREATE SEQUENCE sales.ended MAXVALUE 9000;
 SELECT setval('sales.ended', 9000);
 CREATE SEQUENCE sales.full;
@@ -61,6 +63,7 @@ func TestEachSequenceBeginsAboveWhatItGaveOut(t *testing.T) {
 		{"sales.unused", "sales.unused", 1100, "MAXVALUE 1099 "},
 		{"sales.tens", "sales.tens", 112, "its numbers are 10 apart"},
 		{"sales.low", "sales.low", 51, "MAXVALUE 50 "},
+		{"sales.deep", "sales.deep", 1, "MAXVALUE 0 "},
 		{"sales.ended", "sales.ended", 9001, "MAXVALUE 9000 "}, // it gives out no more: no margin
 		{"sales.down", "sales.down", 0, "descends"},
 		{"sales.round", "sales.round", 0, "cycles"},
@@ -133,7 +136,7 @@ func TestTwoSequencesOfOneTagAreRefused(t *testing.T) {
 func TestAnUnusedSequenceNeedsAMarginToBeEnded(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Start(t)
-	db.Exec("CREATE SEQUENCE unused START 1000")
+	db.Exec("CREATE SEQUENCE unused; SELECT setval('unused', 1000, false)")
 	for _, tc := range []struct {
 		margin int64
 		sql    string
