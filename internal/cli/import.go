@@ -120,9 +120,12 @@ func (c *importCmd) settle(ctx context.Context, cl *client.Client, q *sequences.
 	case err != nil:
 		return err
 	case len(page) > 0 && !page[0].Disabled:
-		if q.State = "exists"; page[0].MaxID < q.Start {
-			q.Refuse("the tag is at %d: natsid tag update %s --max-id %d", page[0].MaxID, q.Tag, q.Start)
+		at := page[0].MaxID
+		if q.State = "exists"; at < q.Start {
+			q.Refuse("the tag is at %d: natsid tag update %s --max-id %d", at, q.Tag, q.Start)
 		}
+		q.Notes = append(q.Notes, fmt.Sprintf("the tag is at %d; unless an import made it, discard what workers have "+
+			"loaded below: natsid tag update %s --max-id %[1]d", at, q.Tag))
 		return nil
 	case !c.Yes:
 		return nil

@@ -312,6 +312,7 @@ func TestAnImportLeavesTagsThatThereAre(t *testing.T) {
 	}
 	r := answered(t, "import", url, "--prefix=", nats)
 	if r.code != 1 || !strings.Contains(r.out, "ALTER SEQUENCE") || !strings.Contains(r.out, "Nothing was changed") ||
+		!strings.Contains(r.out, "natsid tag update high --max-id 4000") ||
 		!strings.Contains(r.err, "1 sequence of 5 refused") {
 		t.Errorf("%+v", r)
 	}
