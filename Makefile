@@ -13,7 +13,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { sub(/:.*/, "", $$1); printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-deps: ## Install what the tests need, if it is missing: a C compiler, MariaDB, Go and npm modules
+deps: ## Install what the tests need, if it is missing: a C compiler, MariaDB, PostgreSQL, Go and npm modules
 	@scripts/deps
 
 # What tests sync to the disk, they sync to memory where that is a file system.

@@ -404,7 +404,7 @@ var commandLineFlags = sync.OnceValues(func() (set, error) {
 	}
 	for _, command := range []string{
 		"serve", "permissions", "get segment", "get snowflake", "bench segment", "bench snowflake",
-		"tag create", "tag update", "tag delete", "tag list",
+		"tag create", "tag update", "tag delete", "tag list", "import",
 		"throttle", "explain", "audit", "store show", "store move", "registry", "resume", "stamp", "workers",
 		"health", "decode", "layout", "version",
 	} {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -32,6 +33,7 @@ type commandLine struct {
 	Leaf     leafCmd     `cmd:""`
 	Registry registryCmd `cmd:""`
 	Resume   resumeCmd   `cmd:""`
+	Import   importCmd   `cmd:""`
 	Explain  explainCmd  `cmd:""`
 	Audit    auditCmd    `cmd:""`
 	Workers  workersCmd  `cmd:""`
@@ -96,6 +98,9 @@ func errorText(err error) string {
 	return text
 }
 
+// passwordInURL matches a URL up to its host. The errors of the parser repeat arguments.
+var passwordInURL = regexp.MustCompile(`(://[^\s:/@]*):\S*@`)
+
 // Main runs one command line and returns the exit code of [exitCode]. It returns when ctx ends.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
 	// --help leaves through kong's exit hook, during parsing.
@@ -113,7 +118,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) (code in
 	err := s.run(newParser(s, func(code int) { panic(exit(code)) }), args)
 	code = exitCode(err)
 	if err != nil {
-		fmt.Fprintf(stderr, "natsid: %s\n", errorText(err))
+		fmt.Fprintf(stderr, "natsid: %s\n", passwordInURL.ReplaceAllString(errorText(err), "$1@"))
 	}
 	if isA[usageError](err) {
 		fmt.Fprintln(stderr, "Run `natsid --help`, or --help after a command, to see what it takes.")

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package pgtest
+
+import "os/exec"
+
+func restrict(cmd *exec.Cmd, dir string) { cmd.Dir = dir }
