@@ -35,8 +35,9 @@ func TestTextsAreInTheFormatOfTheTagAlsoAfterAChange(t *testing.T) {
 	if text, err = order.NextText(ctx); text != "NO/43" || err != nil {
 		t.Errorf("after the change: %q, %v", text, err)
 	}
-	if prefetched, err := c.Segment("texts", client.Prefetch(10, client.DefaultTimeout)).NextText(ctx); prefetched != "NO/44" {
-		t.Errorf("prefetched: %q, %v", prefetched, err)
+	held := c.Segment("texts", client.Prefetch(10, client.DefaultTimeout))
+	if text, err = held.NextText(ctx); text != "NO/44" {
+		t.Errorf("prefetched: %q, %v", text, err)
 	}
 }
 

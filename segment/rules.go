@@ -133,7 +133,6 @@ func (r Rules) Window(mark int64, strict bool, clock Clock) (lowest, limit int64
 		if !strict {
 			now = now.Add(turnEarly)
 		}
-		//mutant:turn
 		if today := r.baseAt(now); today > base {
 			if !isSure {
 				return 0, 0, ErrClock

@@ -15,7 +15,8 @@ import (
 func TestATagKeepsItsRulesAndItsFormatForCallers(t *testing.T) {
 	r := start(t, startServer(t), 0, newStore(t))
 	const so = "SO-{date:yyyyMMdd}-{id:6}-{check}"
-	made := r.ask("id.tag.create", `{"tag":"so","period":"daily","zone":"Asia/Shanghai","max_hole":"100","format":"`+so+`"}`)
+	made := r.ask("id.tag.create",
+		`{"tag":"so","period":"daily","zone":"Asia/Shanghai","max_hole":"100","format":"`+so+`"}`)
 	var info subjects.TagInfo
 	if err := json.Unmarshal([]byte(made.body), &info); err != nil || info.Period != "daily" ||
 		info.Zone != "Asia/Shanghai" || info.Format != so || info.MaxHole != 100 || info.Hole != 100 {
@@ -47,8 +48,9 @@ func TestATagKeepsItsRulesAndItsFormatForCallers(t *testing.T) {
 	if got := r.ask("id.tag.update", `{"tag":"so","format":"`+wider+`"}`); got.code != "" {
 		t.Fatalf("%+v", got)
 	}
-	if got := r.request("id.segment.so").Header.Get(subjects.HeaderFormatRevision); got != subjects.FormatRevision(wider) {
-		t.Errorf("after the change a request was told revision %q", got)
+	told := r.request("id.segment.so").Header.Get(subjects.HeaderFormatRevision)
+	if told != subjects.FormatRevision(wider) {
+		t.Errorf("after the change a request was told revision %q", told)
 	}
 }
 
@@ -64,8 +66,9 @@ func (r *rig) request(subject string) *nats.Msg {
 func TestRulesThatCannotHoldAreRefusedWithAReason(t *testing.T) {
 	r := start(t, startServer(t), 0, newStore(t))
 	for _, body := range []string{
-		`{"tag":"x","min":5,"max":4}`, `{"tag":"x","min":-1}`, `{"tag":"x","start":4,"min":5}`, `{"tag":"x","max_hole":-1}`,
-		`{"tag":"x","period":"weekly"}`, `{"tag":"x","zone":"Asia/Shanghai"}`, `{"tag":"x","period":"daily","zone":"Local"}`,
+		`{"tag":"x","min":5,"max":4}`, `{"tag":"x","min":-1}`, `{"tag":"x","start":4,"min":5}`,
+		`{"tag":"x","max_hole":-1}`, `{"tag":"x","period":"weekly"}`, `{"tag":"x","zone":"Asia/Shanghai"}`,
+		`{"tag":"x","period":"daily","zone":"Local"}`,
 		`{"tag":"x","period":"daily","zone":"Mars/B\u00e4se"}`, `{"tag":"x","period":"daily","max":100000000}`,
 		`{"tag":"x","format":"no number"}`, `{"tag":"x","format":"{id}{id:3}"}`, `{"tag":"x","format":"\u00e9{id"}`,
 		`{"tag":"x","format":"{date:yyyyMMdd}-{id}"}`, `{"tag":"x","period":"daily","format":"SO-{id:6}"}`,

@@ -24,7 +24,8 @@ func TestTextsArePrintedAndReadBack(t *testing.T) {
 	natsid(t, "read", text).want(t, 2, "--tag or --format")
 	natsid(t, "read", text, "--format={id}{id:3}").want(t, 2, "format")
 	natsid(t, "read", text, "--tag=other", nats).want(t, 1, "404")
-	if got := answered(t, "get", "segment", "so", "--text", "-n2", "--json", nats); strings.Count(got.out, "SO-0000") != 2 {
+	got = answered(t, "get", "segment", "so", "--text", "-n2", "--json", nats)
+	if strings.Count(got.out, "SO-0000") != 2 {
 		t.Errorf("%+v", got)
 	}
 	natsid(t, "tag", "create", "cyclic", "--cycle", nats).want(t, 2, "never repeats", "--daily")

@@ -12,7 +12,7 @@ import (
 )
 
 // mutants break the law, each in one way.
-var mutants = slices.Concat(mutantsOfMarks, mutantsOfTables, mutantsOfMemory, mutantsOfOrder)
+var mutants = slices.Concat(mutantsOfMarks, mutantsOfTables, mutantsOfMemory, mutantsOfOrder, mutantsOfRules)
 
 var mutantsOfMarks = []mutant.Mutant{
 	{Name: "a load is a put, whatever the revision", Edits: []mutant.Edit{
@@ -51,6 +51,19 @@ var mutantsOfMarks = []mutant.Mutant{
 	{Name: "a raise may lower the mark", Edits: []mutant.Edit{
 		mutant.Replace("raise", "if raised > limit { return t, &RaiseError{Change: c, Now: t.MaxID, Limit: limit} }"),
 		mutant.Replace("changed", "m.High, m.Least, m.Disabled = max(1, t.MaxID), t.Least, t.Disabled")}},
+}
+
+// mutantsOfRules are found by tests of package segment, in which clocks are apart.
+var mutantsOfRules = []mutant.Mutant{
+	{Name: "a day goes back with the clock", In: "..", Args: []string{"-test.run=^TestDays|^TestAWindow"},
+		Edits: []mutant.Edit{mutant.Text("../rules.go", "today > base", "today != base")}},
+	{Name: "a clock that is not sure begins a day", In: "..", Args: []string{"-test.run=^TestAClockThatIsNotSure"},
+		Edits: []mutant.Edit{mutant.Text("../rules.go", "if !isSure {", "if !isSure && base > today {")}},
+	{Name: "ranges of a past day stay in memory", In: "..", Args: []string{"-test.run=^TestDays|Midnight"},
+		Edits: []mutant.Edit{mutant.Text("../calendar.go", "s.stock.cut(s.rules.Begins(now), monotonic); len(past)",
+			"[]Range(nil); len(past)")}},
+	{Name: "a load ignores the bound on holes", In: "..", Args: []string{"-test.run=^TestABoundOnHoles"},
+		Edits: []mutant.Edit{mutant.Text("../rules.go", "min(step, max(1, r.MaxHole/2))", "step")}},
 }
 
 var mutantsOfTables = []mutant.Mutant{
@@ -152,6 +165,7 @@ func TestMutants(t *testing.T) {
 		Args: []string{"-test.run=^TestSimulation$", "-test.timeout=4m", fmt.Sprint("-sim.n=", 2*schedules)},
 		Finding: regexp.MustCompile(`(?m)^\s*\w+_test.go:\d+: ` +
 			`(seed \d+: .*|.* but Leaf took .*|created: .*|there is a row again: .*|.* want \d+ from \d+|` +
-			`that took \d+ loads|.* after \d+ joins.*)$`),
+			`that took \d+ loads|.* after \d+ joins.*|an unsure clock: .*|.* an ID is .*|a crash would waste .*|` +
+			`a day never goes back: .*)$`),
 	}.Run(t)
 }

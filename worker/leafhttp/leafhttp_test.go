@@ -77,8 +77,8 @@ func startLeaving(t *testing.T, layout snowflake.Layout, deadline, leave time.Du
 	}
 	r.issuer.Use(g)
 	direct := worker.NewDirect(worker.Config{
-		Segments: segments, Store: r.store, Snowflakes: r.issuer, Layout: layout, MaxBatch: 5000, Deadline: deadline, Gate: &r.gate,
-		Log: slog.New(slog.NewTextHandler(&r.log, nil)),
+		Segments: segments, Store: r.store, Snowflakes: r.issuer, Layout: layout, MaxBatch: 5000, Deadline: deadline,
+		Gate: &r.gate, Log: slog.New(slog.NewTextHandler(&r.log, nil)),
 		Observe: func(a worker.Answer) {
 			if a.Code == subjects.OK {
 				r.given.Add(1)
@@ -187,7 +187,7 @@ func TestIDsArePlainText(t *testing.T) {
 
 func TestTextsAreAsTheFormatOfTheTagWritesThem(t *testing.T) {
 	r := start(t, snowflake.Leaf, patience)
-	so := segment.Tag{Name: "so", Step: 10, MaxID: 42, Rules: segment.Rules{Format: "SO-{id:6}-{check}", FormatMax: 999999}}
+	so := segment.Tag{Name: "so", Step: 10, MaxID: 42, Rules: segment.Rules{Format: "SO-{id:6}-{check}"}}
 	if _, err := r.store.Create(t.Context(), so, false); err != nil {
 		t.Fatal(err)
 	}

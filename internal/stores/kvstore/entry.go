@@ -24,8 +24,8 @@ type entry struct {
 	First  string         `json:"first,omitempty"` // era in which the tag was created, until it is loaded
 	Record segment.Record `json:"record,omitzero"`
 	Rules  segment.Rules  `json:"rules,omitzero"`
-	// RuledStep is the step of an entry with rules, whose Step is 0 then: so version 0.1.0-rc1, which knows no rules and
-	// would drop them, refuses the entry as damaged.
+	// RuledStep is the step of an entry with rules, whose Step is 0 then: so version 0.1.0-rc1, which knows no rules
+	// and would drop them, refuses the entry as damaged.
 	RuledStep int64 `json:"ruled_step,omitempty"`
 }
 

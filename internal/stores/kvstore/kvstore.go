@@ -1,7 +1,8 @@
 // Package kvstore keeps the marks of tags in a JetStream KV bucket; it is internal to natsid and may change.
 //
-// The bucket, id_segments by default, has one key per tag and no TTL. The value is JSON: mark, seen, step, description,
-// disabled, least, tokens and rules. It serves alone, as a [segment.Store], or as the [segment.Marks] that guard a table.
+// The bucket, id_segments by default, has one key per tag and no TTL. The value is JSON: mark, seen, step,
+// description, disabled, least, tokens and rules. It serves alone, as a [segment.Store], or as the [segment.Marks] that
+// guard a table.
 //
 // Of all loads that read one revision one compare-and-set wins; the others read again: see [jitter.Race].
 //
