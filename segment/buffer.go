@@ -4,7 +4,6 @@ import (
 	"errors"
 	"math"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -24,12 +23,11 @@ type buffer struct {
 	set *tagSet
 
 	mu       sync.Mutex
-	supply   supply                 // guarded by mu, but for the open run of its stock
-	unlisted bool                   // the last listing lacked the tag, and no load has found the tag since
-	changes  uint32                 // number of announced changes of the tag
-	discards uint32                 // number of times that the IDs in memory were discarded
-	format   atomic.Pointer[string] // of the rules
-	vouched  time.Duration          // when a load or an announcement last confirmed that the tag exists
+	supply   supply        // guarded by mu, but for the open run of its stock
+	unlisted bool          // the last listing lacked the tag, and no load has found the tag since
+	changes  uint32        // number of announced changes of the tag
+	discards uint32        // number of times that the IDs in memory were discarded
+	vouched  time.Duration // when a load or an announcement last confirmed that the tag exists
 }
 
 func newBuffer(s *tagSet, tag string) *buffer {

@@ -41,11 +41,11 @@ func (b *buffer) turn(now time.Time) {
 	}
 	// Asked each second: the speedometer takes the first reading after a request for its time.
 	isRecent := s.loader.loads > 0 && s.pace.speed.idle(monotonic, s.asked()) < recentFor
-	if past := s.stock.cut(s.rules.Begins(now), monotonic); len(past) > 0 {
+	if past := s.stock.cut(s.ruled().Begins(now), monotonic); len(past) > 0 {
 		b.set.lost(b.tag, past)
 		s.reopen(monotonic)
 	}
-	if isRecent && s.stock.floor < s.rules.Begins(now.Add(turnEarly)) && !s.loader.running {
+	if isRecent && s.stock.floor < s.ruled().Begins(now.Add(turnEarly)) && !s.loader.running {
 		s.loader.running = b.set.source.start(b)
 		s.setCheck(monotonic)
 	}
@@ -53,11 +53,11 @@ func (b *buffer) turn(now time.Time) {
 
 // obey takes over the rules of the tag; the lock is held.
 func (b *buffer) obey(r Rules) {
-	if r == b.supply.rules {
+	if r == *b.supply.ruled() {
 		return
 	}
-	b.supply.rules = r
-	b.format.Store(&r.Format)
+	rules := r // only rules that change are on the heap
+	b.supply.rules.Store(&rules)
 	if r.Period != "" {
 		b.set.addPeriod(b)
 	}
@@ -66,14 +66,14 @@ func (b *buffer) obey(r Rules) {
 // dropPast takes IDs of a past period out of memory that a load has just added; the lock is held.
 func (b *buffer) dropPast(monotonic time.Duration) (holes []Range) {
 	s := &b.supply
-	if s.rules.Period == "" || s.order != loose {
+	if s.ruled().Period == "" || s.order != loose {
 		return nil
 	}
 	now, isSure := b.set.cfg.Clock()
 	if !isSure {
 		return nil
 	}
-	return s.stock.cut(s.rules.Begins(now), monotonic)
+	return s.stock.cut(s.ruled().Begins(now), monotonic)
 }
 
 // addPeriod has the calendar turn a buffer.
@@ -100,9 +100,7 @@ func (s *tagSet) withPeriods() (all []*buffer) {
 // Format returns the format of a tag in memory; "" if it has none, or is not in memory.
 func (a *Allocator) Format(tag string) string {
 	if b := a.tags.get(tag); b != nil {
-		if format := b.format.Load(); format != nil {
-			return *format
-		}
+		return b.supply.ruled().Format
 	}
 	return ""
 }

@@ -2,6 +2,7 @@ package segment
 
 import (
 	"math"
+	"sync/atomic"
 	"time"
 )
 
@@ -34,8 +35,8 @@ type supply struct {
 	rule    *stepRule
 	closed  bool // the tag was stopped or the allocator closed: the stock is never opened again
 	order   order
-	rules   Rules
-	joined  int64 // of the requests that ever waited, how many the last load of a strict tag may serve
+	rules   atomic.Pointer[Rules] // nil for none; read without the lock, too
+	joined  int64                 // of the requests that ever waited, how many the last load of a strict tag may serve
 }
 
 func newSupply(rule *stepRule, now time.Duration) supply {
@@ -75,7 +76,7 @@ func (s *supply) due(now time.Duration) bool {
 		return false
 	case held == 0:
 		return true
-	case s.rules.MaxHole > 0 && held+s.planned(s.pace.step) > s.rules.MaxHole:
+	case s.ruled().MaxHole > 0 && held+s.planned(s.pace.step) > s.ruled().MaxHole:
 		return false
 	}
 	return s.stock.lastRangeBegun(held) || held < s.ahead(now, lowWater)
@@ -86,14 +87,24 @@ func (s *supply) due(now time.Duration) bool {
 func (s *supply) plan(now time.Duration) int64 {
 	s.pace.note(now, s.asked(), s.stock.usedUp(now))
 	step, ahead := s.planned(s.pace.nextStep(*s.rule)), s.ahead(now, highWater)
-	if s.rules.MaxHole > 0 {
+	if s.ruled().MaxHole > 0 {
 		ahead = 0
 	}
 	return max(step, s.waiters.demand()+ahead-s.stock.held())
 }
 
 // planned returns how many of step IDs a load reserves for later requests.
-func (s *supply) planned(step int64) int64 { return s.rules.Step(max(1, step)) }
+func (s *supply) planned(step int64) int64 { return s.ruled().Step(max(1, step)) }
+
+// ruled returns the rules of the tag, which nobody changes.
+func (s *supply) ruled() *Rules {
+	if r := s.rules.Load(); r != nil {
+		return r
+	}
+	return &noRules
+}
+
+var noRules Rules
 
 // ahead returns how many IDs are used during that many loads, at the present speed, within the bound of a chain.
 func (s *supply) ahead(now time.Duration, loads float64) int64 {

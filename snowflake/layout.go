@@ -4,7 +4,6 @@
 //   - A [Layout] describes the bits of an ID; [ParseLayout] reads one,
 //     [Layout.Decode] splits an ID, and [Plan] finds a layout for given needs.
 //   - A [Generator] issues the IDs of one worker number within a window of time,
-//   - A [Generator] issues the IDs of one worker number within a window of time,
 //     and refuses outside it. Its caller guarantees that no other generator has
 //     the same number at an overlapping window: that makes IDs unique.
 //   - An [Issuer] adds waiting: it queues requests that a clock set back by

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -220,11 +222,40 @@ func (o *oldWorld) check() {
 func TestMarksThatAreSetBackUnderLiveWorkersStopSegmentsUntilResume(t *testing.T) {
 	t.Parallel()
 	o := startOldWorld(t)
+	natsid(t, "tag", "create", "so", "--daily", "--nats", "nats://"+o.addr)
 	backup := o.backUp()
 	o.restore(backup)
 	o.waitStopped(subjects.AlarmMarksWentBack)
+	o.setBackADay("so")
 	o.resume("--by", "1") // less than was loaded since
+	// A worker that is gone may have given out the first number of today.
+	first := segment.Daily.Base(time.Now().UTC()) + 1
+	if runs, err := request(o.nc, "id.segment.so", 1, patience); err != nil || runs[0].First <= first {
+		t.Errorf("after a mark of yesterday was raised an ID is %v, %v, want more than %d", runs, err, first)
+	}
 	o.check()
+}
+
+// setBackADay gives a daily tag that no worker has loaded the mark of yesterday, as a restored state has it.
+func (o *oldWorld) setBackADay(tag string) {
+	o.t.Helper()
+	js, err := jetstream.New(o.nc)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	marks, err := js.KeyValue(o.t.Context(), subjects.DefaultNamespace.SegmentBucket())
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	entry, err := marks.Get(o.t.Context(), tag)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	yesterday := segment.Daily.Base(time.Now().UTC().AddDate(0, 0, -1)) + 501
+	old := regexp.MustCompile(`"mark":\d+`).ReplaceAll(entry.Value(), fmt.Appendf(nil, `"mark":%d`, yesterday))
+	if _, err := marks.Put(o.t.Context(), tag, old); err != nil {
+		o.t.Fatal(err)
+	}
 }
 
 func TestMarksThatAreSetBackBetweenTwoLivesStopSegmentsUntilResume(t *testing.T) {

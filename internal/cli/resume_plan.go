@@ -13,6 +13,7 @@ import (
 	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/internal/stores/mysqlstore"
+	"github.com/natsid/natsid/segment"
 )
 
 // plan returns for each tag to be raised the mark before and after.
@@ -22,22 +23,30 @@ func (r *resumption) plan(ctx context.Context) ([]lineage.Raise, error) {
 		return nil, usage(fmt.Errorf("registries %s and %s serve the same subjects: say which one serves with --keep",
 			r.c.Identity.Registry, in.Other))
 	}
+	var report kvstore.Report
 	var found map[string]int64
 	var err error
+	if r.By > 0 || r.Keep == "" && !r.TableIsWhole {
+		if report, err = kvstore.Inspect(ctx, r.streams, r.s.namespace().SegmentBucket()); err != nil {
+			return nil, err
+		}
+	}
 	switch {
 	case r.Keep != "":
 		found, err = r.marksOfOther(ctx)
 	case r.TableIsWhole:
 		found, err = r.rows(ctx)
 	default:
-		found, err = r.distant(ctx)
+		found, err = r.distant(report)
 	}
 	if err != nil {
 		return nil, err
 	}
 	to := make(map[string]int64, len(r.c.Marks))
 	for tag, mark := range r.c.Marks {
-		to[tag] = above(mark, r.By)
+		if to[tag] = mark; r.By > 0 {
+			to[tag] = above(begun(report.Rules[tag], mark, time.Now()), r.By)
+		}
 	}
 	for _, marks := range []map[string]int64{found, r.AtLeast.marks} {
 		for tag, mark := range marks {
@@ -48,7 +57,7 @@ func (r *resumption) plan(ctx context.Context) ([]lineage.Raise, error) {
 }
 
 // distant returns the marks that no tag can have passed since the restored state.
-func (r *resumption) distant(ctx context.Context) (map[string]int64, error) {
+func (r *resumption) distant(report kvstore.Report) (map[string]int64, error) {
 	since := r.Since.Time
 	in := r.c.Identity.Incident
 	if in != nil && !in.Since().IsZero() && (since.IsZero() || in.Since().Before(since)) {
@@ -62,10 +71,6 @@ func (r *resumption) distant(ctx context.Context) (map[string]int64, error) {
 	if since.IsZero() {
 		return nil, errSince
 	}
-	report, err := kvstore.Inspect(ctx, r.streams, r.s.namespace().SegmentBucket())
-	if err != nil {
-		return nil, err
-	}
 	distance, err := lineage.Distance(report.Records, since, time.Now())
 	if errors.Is(err, lineage.ErrNoRecord) && isGiven {
 		return nil, nil
@@ -75,9 +80,20 @@ func (r *resumption) distant(ctx context.Context) (map[string]int64, error) {
 			"loaded of a tag since the state found, or --at-least FILE", err))
 	}
 	for tag, by := range distance {
-		distance[tag] = above(r.c.Marks[tag], by)
+		distance[tag] = above(begun(report.Rules[tag], r.c.Marks[tag], time.Now()), by)
 	}
 	return distance, nil
+}
+
+// clocksApart is by how much clocks of workers may have been ahead of the operator's.
+const clocksApart = time.Minute
+
+// begun returns the mark from which a tag is to be raised.
+//
+// Law: a daily tag that was loaded after the state found may have begun a later day than the mark has, and no pace
+// leads from one day to the next. So the raise begins at the first ID of the latest day that a worker can have begun.
+func begun(rules segment.Rules, mark int64, now time.Time) int64 {
+	return max(mark, rules.Begins(now.Add(clocksApart)))
 }
 
 // above returns mark+by, or the highest possible mark if the sum overflows.

@@ -60,7 +60,7 @@ var mutantsOfRules = []mutant.Mutant{
 	{Name: "a clock that is not sure begins a day", In: "..", Args: []string{"-test.run=^TestAClockThatIsNotSure"},
 		Edits: []mutant.Edit{mutant.Text("../rules.go", "if !isSure {", "if !isSure && base > today {")}},
 	{Name: "ranges of a past day stay in memory", In: "..", Args: []string{"-test.run=^TestDays|Midnight"},
-		Edits: []mutant.Edit{mutant.Text("../calendar.go", "s.stock.cut(s.rules.Begins(now), monotonic); len(past)",
+		Edits: []mutant.Edit{mutant.Text("../calendar.go", "s.stock.cut(s.ruled().Begins(now), monotonic); len(past)",
 			"[]Range(nil); len(past)")}},
 	{Name: "a load ignores the bound on holes", In: "..", Args: []string{"-test.run=^TestABoundOnHoles"},
 		Edits: []mutant.Edit{mutant.Text("../rules.go", "min(step, max(1, r.MaxHole/2))", "step")}},

@@ -3,6 +3,7 @@ import { maxID, parseID } from "./id.js";
 import { decode, type Layout, layoutOf } from "./layout.js";
 import { bytes, excerpt } from "./text.js";
 
+export { formatOf, nextText } from "./texts.js";
 export type { Layout };
 
 /** How an ID is read and written. */

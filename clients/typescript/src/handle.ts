@@ -61,6 +61,11 @@ export class Handle implements AsyncIterable<bigint> {
     this.#fault = fault;
   }
 
+  /** @internal */
+  get target(): Target {
+    return this.#target;
+  }
+
   /**
    * Returns one ID. Concurrent calls share requests: the ID is from a request that was sent after the call began.
    *

@@ -78,6 +78,8 @@ export class Target {
   usual = 0;
   /** Why the latest copy got no IDs; undefined if it got some, or before the first answer. */
   trouble: NatsidError | undefined;
+  /** The revision of the tag's format, as the latest answer has it; undefined before, and for a tag without one. */
+  formatRevision: string | undefined;
   #spread = 0;
   #holdUntil = 0;
   #used = 0;

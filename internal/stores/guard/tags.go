@@ -76,6 +76,7 @@ const errNoRules = segment.RuleError("bounds, periods and formats are kept with 
 // than the tag's first mark shows no mark, and is not noticed.
 func (g *Guard) insert(ctx context.Context, t segment.Tag, m segment.Mark, inserted *bool) error {
 	if m.Revision > 0 {
+		m.Rules = t.Rules
 		err := g.marks.replace(ctx, t.Name, segment.ByCreate, m, m) //mutant:row-again
 		if err != nil {
 			return err

@@ -24,6 +24,7 @@ type Report struct {
 	// may be missing: see [InspectMark].
 	Marks   map[string]Present
 	Records map[string]segment.Record // likewise
+	Rules   map[string]segment.Rules  // likewise, of tags that have some
 
 	revision uint64 // of the identity or its marker; 0 if there never was one
 }
@@ -46,6 +47,7 @@ func Inspect(ctx context.Context, streams buckets.Streams, bucket string) (r Rep
 	}
 	all, err := buckets.Listed(ctx, streams, bucket)
 	r.Marks, r.Records = make(map[string]Present), make(map[string]segment.Record)
+	r.Rules = make(map[string]segment.Rules)
 	for _, kve := range all {
 		if kve.Removed || buckets.IsOwn(kve.Key) {
 			continue
@@ -57,6 +59,9 @@ func Inspect(ctx context.Context, streams buckets.Streams, bucket string) (r Rep
 			continue
 		}
 		r.Marks[kve.Key], r.Records[kve.Key] = Present{e.Mark, kve.Revision, kve.Created}, e.Record
+		if e.Rules != (segment.Rules{}) {
+			r.Rules[kve.Key] = e.Rules
+		}
 		if e.Seen > 0 {
 			r.Guards++
 		}
