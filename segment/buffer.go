@@ -175,6 +175,7 @@ func (b *buffer) takeIn(p plan, l Loaded, err error) (pause time.Duration) {
 		holes := b.addLocked(p, l, now)
 		var left []Range
 		answers, left = b.supply.serve(now)
+		left = append(left, b.supply.trim()...)
 		if !l.Passed { // the worker that loaded the range has reported all of it as issued
 			b.set.lost(b.tag, append(holes, left...))
 		}
@@ -204,10 +205,10 @@ func (b *buffer) addLocked(p plan, l Loaded, now time.Duration) (holes []Range) 
 	if p.changes == b.changes {
 		b.supply.pace.configure(l.Step, b.set.rule)
 		if !l.Passed {
-			b.obey(l.Rules)
+			holes = b.obey(l.Rules)
 		}
 	}
-	holes = b.supply.stock.drop(l.Least, now)
+	holes = append(holes, b.supply.stock.drop(l.Least, now)...)
 	if hole := b.supply.stock.add(l.Range, now); hole.Len() > 0 {
 		holes = append(holes, hole)
 	}
@@ -277,7 +278,10 @@ func (b *buffer) see(t Tag, isNews bool) (seen bool) {
 		b.supply.loader.wake()
 	}
 	b.supply.pace.configure(t.Step, b.set.rule)
-	b.obey(t.Rules)
+	if holes := b.obey(t.Rules); len(holes) > 0 {
+		b.set.lost(b.tag, holes)
+		b.supply.settle(now)
+	}
 	if !isNews && t.Least <= b.supply.stock.least {
 		return true
 	}

@@ -22,17 +22,16 @@ func (f *follower) keepCalendar(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if now, isSure := f.cfg.Clock(); isSure {
-			for _, b := range f.tags.withPeriods() {
-				b.turn(now)
-			}
+		now, isSure := f.cfg.Clock()
+		for _, b := range f.tags.withPeriods() {
+			b.turn(now, isSure)
 		}
 	}
 }
 
-// turn takes the IDs of past periods out of memory. Just before a period it loads the first range of a loose tag that
-// was requested lately, so that no request waits for that.
-func (b *buffer) turn(now time.Time) {
+// turn takes the IDs of past periods out of memory, also by a clock that is not sure: that costs a hole at most. Just
+// before a period it loads the first range of a loose tag that was requested lately, so that no request waits for that.
+func (b *buffer) turn(now time.Time, isSure bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s, monotonic := &b.supply, b.set.clock.now()
@@ -45,22 +44,26 @@ func (b *buffer) turn(now time.Time) {
 		b.set.lost(b.tag, past)
 		s.reopen(monotonic)
 	}
-	if isRecent && s.stock.floor < s.ruled().Begins(now.Add(turnEarly)) && !s.loader.running {
+	if isSure && isRecent && s.fits() && s.stock.floor < s.ruled().Begins(now.Add(turnEarly)) && !s.loader.running {
 		s.loader.running = b.set.source.start(b)
 		s.setCheck(monotonic)
 	}
 }
 
-// obey takes over the rules of the tag; the lock is held.
-func (b *buffer) obey(r Rules) {
+// obey takes over the rules of the tag, and returns the IDs in memory that they do not allow; the lock is held.
+func (b *buffer) obey(r Rules) (holes []Range) {
 	if r == *b.supply.ruled() {
-		return
+		return nil
 	}
 	rules := r // only rules that change are on the heap
 	b.supply.rules.Store(&rules)
+	if rules.Format != "" {
+		b.set.formatted.Store(true)
+	}
 	if r.Period != "" {
 		b.set.addPeriod(b)
 	}
+	return b.supply.trim()
 }
 
 // dropPast takes IDs of a past period out of memory that a load has just added; the lock is held.
@@ -69,10 +72,7 @@ func (b *buffer) dropPast(monotonic time.Duration) (holes []Range) {
 	if s.ruled().Period == "" || s.order != loose {
 		return nil
 	}
-	now, isSure := b.set.cfg.Clock()
-	if !isSure {
-		return nil
-	}
+	now, _ := b.set.cfg.Clock()
 	return s.stock.cut(s.ruled().Begins(now), monotonic)
 }
 
@@ -99,6 +99,9 @@ func (s *tagSet) withPeriods() (all []*buffer) {
 
 // Format returns the format of a tag in memory; "" if it has none, or is not in memory.
 func (a *Allocator) Format(tag string) string {
+	if !a.tags.formatted.Load() {
+		return ""
+	}
 	if b := a.tags.get(tag); b != nil {
 		return b.supply.ruled().Format
 	}

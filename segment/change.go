@@ -57,6 +57,9 @@ func (c Change) Apply(t Tag, limit int64) (Tag, error) {
 	if raised < t.MaxID || raised > limit || c.RaiseBy > limit-t.MaxID || !c.Force && raised-t.MaxID > MaxRaise {
 		return t, &RaiseError{Change: c, Now: t.MaxID, Limit: limit}
 	}
+	if err := t.Rules.allow(t.MaxID, raised); err != nil {
+		return t, err
+	}
 	t.MaxID, t.Least = raised, raised
 	return t, nil
 }

@@ -108,7 +108,7 @@ func (e *RaiseError) Unwrap() error { return ErrInvalid }
 // IsFinal reports whether a load failed for a reason that retrying cannot fix, while the store works.
 func IsFinal(err error) bool {
 	return errors.Is(err, ErrUnknownTag) || errors.Is(err, ErrExhausted) || errors.Is(err, ErrBadRow) ||
-		errors.Is(err, ErrRationed) || errors.Is(err, ErrNoOrder)
+		errors.Is(err, ErrRationed) || errors.Is(err, ErrNoOrder) || errors.Is(err, ErrClock)
 }
 
 // isMissing reports whether a tag was never created, and may be created.

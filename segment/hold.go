@@ -27,6 +27,8 @@ type Floor struct {
 	End  int64 // no ID at or above it was ever loaded by this process
 	Step int64 // the configured step, 0 if it is not known
 	Live bool  // the tag was not deleted when it was last seen
+	// Rules are those of the tag, as far as they are known; nil for none.
+	Rules *Rules `json:",omitempty"`
 }
 
 // A holdup holds the reason why no range is loaded; empty if ranges are loaded.

@@ -168,7 +168,7 @@ func (n *names) keepFloor(tag string, floor Floor) {
 	defer n.mu.Unlock()
 	known := n.floors[tag]
 	if floor.Live && floor.Step == 0 { // the removed buffer never saw the tag in the store
-		floor.Live, floor.Step = known.Live, known.Step
+		floor.Live, floor.Step, floor.Rules = known.Live, known.Step, known.Rules
 	}
 	floor.End = max(floor.End, known.End)
 	n.floors[tag] = floor //mutant:keep-floor

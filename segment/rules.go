@@ -183,6 +183,32 @@ func (r Rules) Begins(now time.Time) int64 {
 	return r.baseAt(now) + r.lowest()
 }
 
+// allow returns why a mark cannot be raised: its period would be one that no clock has begun, or that does not exist.
+func (r Rules) allow(mark, raised int64) error {
+	if r.Period == "" || mark == 1 {
+		return nil
+	}
+	if end := r.baseOf(mark) + r.highest() + 1; raised > end {
+		return ruleError("max_id %d is beyond the %s numbers, which end at %d: they begin again by themselves", raised,
+			r.Period, end-1)
+	}
+	return nil
+}
+
+// Raise returns the mark from which a tag can go on that others may have loaded since it had this one: by so many
+// numbers, until now.
+//
+// Law: a daily tag may have begun a later day than the mark has, and no number of loads leads from one day to the
+// next. So the raise begins at the latest day that a worker can have begun; beyond the last number of that day it ends,
+// since no worker can have gone further.
+func (r Rules) Raise(mark, by int64, now time.Time) int64 {
+	if r.Period == "" {
+		return mark + min(by, MaxID-mark)
+	}
+	mark = max(mark, r.Begins(now))
+	return max(mark, min(mark+min(by, MaxID-mark), r.baseOf(mark)+r.highest()+1))
+}
+
 // Used returns which part of the numbers a mark has used, 0 to 1; of the mark's period, if there is one.
 func (r Rules) Used(mark int64) float64 {
 	return float64(max(0, mark-r.baseOf(mark)-r.lowest())) / float64(r.highest()-r.lowest()+1)

@@ -159,6 +159,27 @@ func (s *stock) cut(least int64, now time.Duration) (holes []Range) {
 	return holes
 }
 
+// keep takes all but the first n loaded IDs out of the stock, and returns the others: holes.
+func (s *stock) keep(n int64) (holes []Range) {
+	if s.held() <= n {
+		return nil
+	}
+	s.shut()
+	for s.restLen > n {
+		last := &s.rest[len(s.rest)-1]
+		cut := Range{max(last.Start, last.End-(s.restLen-n)), last.End}
+		last.End = cut.Start
+		s.restLen -= cut.Len()
+		s.loaded -= cut.Len()
+		holes = append(holes, cut)
+		if last.Len() == 0 {
+			s.rest = s.rest[:len(s.rest)-1]
+		}
+	}
+	s.beginFirst()
+	return holes
+}
+
 // isBelow reports whether the stock may hold an ID below least.
 func (s *stock) isBelow(least int64) bool {
 	if r := s.run.Load(); r != nil {

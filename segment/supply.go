@@ -76,7 +76,7 @@ func (s *supply) due(now time.Duration) bool {
 		return false
 	case held == 0:
 		return true
-	case s.ruled().MaxHole > 0 && held+s.planned(s.pace.step) > s.ruled().MaxHole:
+	case !s.fits():
 		return false
 	}
 	return s.stock.lastRangeBegun(held) || held < s.ahead(now, lowWater)
@@ -95,6 +95,21 @@ func (s *supply) plan(now time.Duration) int64 {
 
 // planned returns how many of step IDs a load reserves for later requests.
 func (s *supply) planned(step int64) int64 { return s.ruled().Step(max(1, step)) }
+
+// fits reports whether the bound on holes allows another load for later requests.
+func (s *supply) fits() bool {
+	most := s.ruled().MaxHole
+	return most == 0 || s.stock.held()+s.planned(s.pace.step) <= most
+}
+
+// trim takes IDs beyond the bound on holes out of memory: those of a request that gave up, or of a bound that was
+// lowered. They would be holes after a crash, and are now. No request may wait.
+func (s *supply) trim() (holes []Range) {
+	if most := s.ruled().MaxHole; most > 0 {
+		return s.stock.keep(most)
+	}
+	return nil
+}
 
 // ruled returns the rules of the tag, which nobody changes.
 func (s *supply) ruled() *Rules {
@@ -132,7 +147,7 @@ func (s *supply) setCheck(now time.Duration) {
 
 // floor returns the floor of the tag, marked as live.
 func (s *supply) floor() Floor {
-	return Floor{End: s.stock.floor, Step: s.pace.configured, Live: true}
+	return Floor{End: s.stock.floor, Step: s.pace.configured, Live: true, Rules: s.rules.Load()}
 }
 
 // addTo adds the figures of the tag to the totals, and returns its speed.

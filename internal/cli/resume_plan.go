@@ -13,7 +13,6 @@ import (
 	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/internal/stores/mysqlstore"
-	"github.com/natsid/natsid/segment"
 )
 
 // plan returns for each tag to be raised the mark before and after.
@@ -45,7 +44,7 @@ func (r *resumption) plan(ctx context.Context) ([]lineage.Raise, error) {
 	to := make(map[string]int64, len(r.c.Marks))
 	for tag, mark := range r.c.Marks {
 		if to[tag] = mark; r.By > 0 {
-			to[tag] = above(begun(report.Rules[tag], mark, time.Now()), r.By)
+			to[tag] = report.Rules[tag].Raise(mark, r.By, time.Now().Add(clocksApart))
 		}
 	}
 	for _, marks := range []map[string]int64{found, r.AtLeast.marks} {
@@ -80,21 +79,13 @@ func (r *resumption) distant(report kvstore.Report) (map[string]int64, error) {
 			"loaded of a tag since the state found, or --at-least FILE", err))
 	}
 	for tag, by := range distance {
-		distance[tag] = above(begun(report.Rules[tag], r.c.Marks[tag], time.Now()), by)
+		distance[tag] = report.Rules[tag].Raise(r.c.Marks[tag], by, time.Now().Add(clocksApart))
 	}
 	return distance, nil
 }
 
 // clocksApart is by how much clocks of workers may have been ahead of the operator's.
 const clocksApart = time.Minute
-
-// begun returns the mark from which a tag is to be raised.
-//
-// Law: a daily tag that was loaded after the state found may have begun a later day than the mark has, and no pace
-// leads from one day to the next. So the raise begins at the first ID of the latest day that a worker can have begun.
-func begun(rules segment.Rules, mark int64, now time.Time) int64 {
-	return max(mark, rules.Begins(now.Add(clocksApart)))
-}
 
 // above returns mark+by, or the highest possible mark if the sum overflows.
 func above(mark, by int64) int64 { return mark + min(by, math.MaxInt64-mark) }

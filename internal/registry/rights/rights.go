@@ -253,6 +253,7 @@ func (t *table) stage() {
 func (t *table) operator() {
 	ns := t.ns
 	t.publish("change and list tags", ns.TagCreate(), ns.TagUpdate(), ns.TagDelete(), ns.TagList())
+	t.publish("read texts of IDs", ns.Formats())
 	t.publish("throttle tags", ns.Throttle())
 	t.publish("ask workers for statistics", ns.SegmentStats())
 	t.publish("ask workers how they are", ns.SegmentPing())

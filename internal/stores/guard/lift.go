@@ -42,6 +42,9 @@ func (g *Guard) tryLift(ctx context.Context, tag string, f segment.Floor) (raise
 	high, least := max(m.High, f.End), max(m.Least, min(m.High, f.End))
 	if m.Revision == 0 { // the mark was lost, and with it its history
 		least, m.Step, m.Disabled = f.End, f.Step, !f.Live
+		if f.Rules != nil {
+			m.Rules = *f.Rules
+		}
 	}
 	if high == m.High && least == m.Least {
 		return false, nil

@@ -17,26 +17,35 @@ func (g *Guard) Create(ctx context.Context, t segment.Tag, revive bool) (created
 	if limit := g.table.Limit(); t.MaxID > limit {
 		return segment.Tag{}, fmt.Errorf("%w: start %d, the table holds at most %d", segment.ErrInvalid, t.MaxID, limit)
 	}
-	inserted := false
+	var c creation
 	err = retry(ctx, func() error {
-		created, err = g.tryCreate(ctx, t, revive, &inserted)
+		created, err = g.tryCreate(ctx, t, revive, &c)
 		return err
 	})
-	if inserted && err != nil {
+	if c.inserted && err != nil {
 		err = fmt.Errorf("%w: the row was made, but the mark was not changed: %w", segment.ErrUncertain, err)
 	}
 	return created, err
 }
 
-// tryCreate also sets inserted once it has inserted the row.
-func (g *Guard) tryCreate(ctx context.Context, t segment.Tag, revive bool, inserted *bool) (segment.Tag, error) {
+// A creation is how far a tag was created.
+type creation struct {
+	reserved bool // its name, by a mark that is disabled
+	inserted bool // its row
+}
+
+func (g *Guard) tryCreate(ctx context.Context, t segment.Tag, revive bool, c *creation) (segment.Tag, error) {
 	m, row, err := g.readFree(ctx, t.Name, revive)
 	if err != nil {
 		return segment.Tag{}, err
 	}
 	noRow := row.Name == ""
 	if t.Rules != (segment.Rules{}) && m.Revision == 0 {
-		return segment.Tag{}, g.reserveName(ctx, t)
+		return segment.Tag{}, g.reserveName(ctx, t, c)
+	}
+	if c.reserved && !c.inserted && !noRow { // a call without rules, which saw no mark, has made the row
+		err := g.marks.change(ctx, segment.ByRevive, row, m)
+		return segment.Tag{}, errors.Join(segment.ErrExists, err)
 	}
 	row.Name = t.Name
 	if old := merged(row, m); !m.Disabled {
@@ -46,14 +55,14 @@ func (g *Guard) tryCreate(ctx context.Context, t segment.Tag, revive bool, inser
 	}
 	t.Updated = time.Now().UTC()
 	if noRow {
-		return t, g.insert(ctx, t, m, inserted)
+		return t, g.insert(ctx, t, m, c)
 	}
 	return t, g.revive(ctx, t, m)
 }
 
 // reserveName gives a tag a mark that is disabled, so that its rules are in force from its first load on: they are set
 // when that mark is revived. errOvertaken makes the caller start over.
-func (g *Guard) reserveName(ctx context.Context, t segment.Tag) error {
+func (g *Guard) reserveName(ctx context.Context, t segment.Tag, c *creation) error {
 	if g.marks == nil {
 		return errNoRules
 	}
@@ -61,6 +70,7 @@ func (g *Guard) reserveName(ctx context.Context, t segment.Tag) error {
 	if err := g.marks.replace(ctx, t.Name, segment.ByCreate, segment.Mark{}, m); err != nil {
 		return err
 	}
+	c.reserved = true
 	return errOvertaken
 }
 
@@ -74,7 +84,7 @@ const errNoRules = segment.RuleError("bounds, periods and formats are kept with 
 // Law: a row may begin at a mark only if that mark is current: if the marks are lost, the row alone remains, and Leaf
 // nodes load from it. So the mark is first replaced by itself, which fails if the read was old. A read that is older
 // than the tag's first mark shows no mark, and is not noticed.
-func (g *Guard) insert(ctx context.Context, t segment.Tag, m segment.Mark, inserted *bool) error {
+func (g *Guard) insert(ctx context.Context, t segment.Tag, m segment.Mark, c *creation) error {
 	if m.Revision > 0 {
 		m.Rules = t.Rules
 		err := g.marks.replace(ctx, t.Name, segment.ByCreate, m, m) //mutant:row-again
@@ -85,7 +95,7 @@ func (g *Guard) insert(ctx context.Context, t segment.Tag, m segment.Mark, inser
 	if err := uncertain(g.table.Insert(ctx, t)); err != nil || !m.Disabled {
 		return err
 	}
-	*inserted = true
+	c.inserted = true
 	return errOvertaken
 }
 

@@ -20,6 +20,9 @@ func (s *Store) Lift(ctx context.Context, tag string, f segment.Floor) (raised b
 		return raised, err
 	}
 	missing := entry{Mark: f.End, Least: f.End, Step: max(1, f.Step), Disabled: !f.Live || f.Step < 1}
+	if f.Rules != nil {
+		missing.Rules = *f.Rules
+	}
 	w := segment.Write{How: segment.ByLift, After: missing.Mark}
 	if w.Written, err = s.kv.Create(ctx, tag, missing.encode()); errors.Is(err, buckets.ErrKeyExists) {
 		return s.lift(ctx, tag, f)

@@ -1,0 +1,129 @@
+package segment_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/segmenttest"
+)
+
+func left(a *segment.Allocator) int64 {
+	s, _ := a.StatsOf("d")
+	return s.Left
+}
+
+func TestABoundOnHolesHoldsAtMidnight(t *testing.T) {
+	rules := segment.Rules{Period: segment.Daily, MaxHole: 100}
+	most := int64(0)
+	for used := int64(1); used <= 100; used += 9 {
+		withClocks(t, rules, []*wall{{}}, func(t *testing.T, w []*segment.Allocator, m *segmenttest.Memory) {
+			time.Sleep(24*time.Hour - 3*time.Second)
+			take(t, w[0], "d", used)
+			for range 60 {
+				synctest.Wait()
+				most = max(most, left(w[0]))
+				time.Sleep(100 * time.Millisecond)
+			}
+		})
+	}
+	if most > 100 {
+		t.Errorf("a crash would waste %d IDs, want at most 100", most)
+	}
+}
+
+// The request for many IDs waits behind a slow load, and has given up when its own load ends.
+func TestABoundOnHolesHoldsAfterARequestGaveUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := new(segmenttest.Memory)
+		create(t, m, segment.Tag{Name: "d", Step: 100, MaxID: 1, Rules: segment.Rules{MaxHole: 100}})
+		store := &slowly{m, deadline * 6 / 10}
+		a := segment.New(segment.Config{Store: store, Deadline: deadline})
+		defer a.Close()
+		go func() { _, _ = a.Take(t.Context(), "d", 1) }()
+		time.Sleep(10 * time.Millisecond)
+		_, err := a.Take(t.Context(), "d", 10_000)
+		time.Sleep(10 * deadline)
+		t.Logf("the request for 10000 IDs: %v", err)
+		if got := left(a); got > 100 {
+			t.Errorf("a crash would waste %d IDs, want at most 100", got)
+		}
+	})
+}
+
+// slowly is a store whose loads take a while.
+type slowly struct {
+	*segmenttest.Memory
+	takes time.Duration
+}
+
+func (s *slowly) Load(ctx context.Context, tag string, n, floor int64) (segment.Loaded, error) {
+	time.Sleep(s.takes)
+	return s.Memory.Load(ctx, tag, n, floor)
+}
+
+func TestABoundOnHolesThatIsShownHolds(t *testing.T) {
+	withClocks(t, segment.Rules{}, []*wall{{}}, func(t *testing.T, w []*segment.Allocator, m *segmenttest.Memory) {
+		take(t, w[0], "d", 5000)
+		take(t, w[0], "d", 1)
+		synctest.Wait()
+		got, err := m.Update(t.Context(), "d", segment.Change{Rules: func(r segment.Rules) (segment.Rules, error) {
+			r.MaxHole = 10
+			return r, nil
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w[0].See(got)
+		synctest.Wait()
+		if shown, held := w[0].MaxHole(got), left(w[0]); held > shown {
+			t.Errorf("the bound that is shown is %d, and %d IDs are in memory", shown, held)
+		}
+	})
+}
+
+func TestARaiseDoesNotLeaveTheDayOfADailyTag(t *testing.T) {
+	last := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	base := segment.Daily.Base(last)
+	tag := segment.Tag{Name: "d", Step: 10, MaxID: base + 5, Rules: segment.Rules{Period: segment.Daily}}
+	raised, err := segment.Change{RaiseBy: numbersADay}.Apply(tag, 1<<62)
+	if err != nil {
+		return // refused
+	}
+	clock := func() (time.Time, bool) { return last, true }
+	lowest, _, err := raised.Rules.Window(raised.MaxID, false, clock)
+	t.Errorf("raised without force, the next IDs of 2026-11-30 begin at %d, %v: a date that does not exist", lowest, err)
+}
+
+// A worker that lost its number, or whose clock is wrong, never drops yesterday's IDs.
+func TestAPastDayIsNotServedByAClockThatIsNotSure(t *testing.T) {
+	w := &wall{}
+	daily := segment.Rules{Period: segment.Daily}
+	withClocks(t, daily, []*wall{w}, func(t *testing.T, a []*segment.Allocator, m *segmenttest.Memory) {
+		first(t, a[0])
+		w.set(0, true)
+		time.Sleep(36 * time.Hour)
+		if id, err := a[0].Take(t.Context(), "d", 1); err == nil && day(id[0].Start) == 1 {
+			t.Errorf("at noon of the next day an ID is %d", id[0].Start)
+		}
+	})
+}
+
+// Otherwise the worker takes itself for one that cannot load, and leaves the queue group of all tags.
+func TestAClockThatIsNotSureIsNoTroubleOfTheStore(t *testing.T) {
+	w := &wall{unsure: true}
+	daily := segment.Rules{Period: segment.Daily}
+	withClocks(t, daily, []*wall{w}, func(t *testing.T, a []*segment.Allocator, m *segmenttest.Memory) {
+		create(t, m, segment.Tag{Name: "other", Step: 10, MaxID: 1})
+		if _, err := a[0].Take(t.Context(), "d", 1); !errors.Is(err, segment.ErrClock) {
+			t.Fatal(err)
+		}
+		if why := a[0].Trouble(); why != nil {
+			t.Errorf("the allocator says that it cannot load: %v", why)
+		}
+		take(t, a[0], "other", 1)
+	})
+}
