@@ -95,7 +95,7 @@ func TestARaiseDoesNotLeaveTheDayOfADailyTag(t *testing.T) {
 	}
 	clock := func() (time.Time, bool) { return last, true }
 	lowest, _, err := raised.Rules.Window(raised.MaxID, false, clock)
-	t.Errorf("raised without force, the next IDs of 2026-11-30 begin at %d, %v: a date that does not exist", lowest, err)
+	t.Errorf("without force, the next IDs of 2026-11-30 begin at %d, %v: a date that does not exist", lowest, err)
 }
 
 // A worker that lost its number, or whose clock is wrong, never drops yesterday's IDs.
