@@ -130,8 +130,8 @@ func (c *callers) call(i int64, batch int) {
 
 // next gets n IDs, and records them.
 func (c *callers) next(ctx context.Context, by *caller, what kind, n int) error {
+	began, sent := c.load.rising.begin(c.load.now()), time.Now()
 	if n == 1 {
-		began := c.load.rising.begin(c.load.now())
 		id, err := by.handles[what].Next(ctx)
 		if err != nil {
 			return err
@@ -139,6 +139,7 @@ func (c *callers) next(ctx context.Context, by *caller, what kind, n int) error 
 		if what == strict {
 			c.load.inOrder(began, int64(id), int64(id))
 		}
+		c.load.days.saw(what, sent, time.Now(), int64(id))
 		return c.load.keep(what, int64(id), int64(id))
 	}
 	runs, err := by.handles[what].NextN(ctx, n)
@@ -146,6 +147,7 @@ func (c *callers) next(ctx context.Context, by *caller, what kind, n int) error 
 		return err
 	}
 	for id := range runs.All() {
+		c.load.days.saw(what, sent, time.Now(), int64(id))
 		if err := c.load.keep(what, int64(id), int64(id)); err != nil {
 			return err
 		}

@@ -86,6 +86,9 @@ func (c *cluster) start() {
 		urls = []string{"nats://" + addr}
 		hub = urls
 	}
+	for i, d := range c.fleet.clocks {
+		c.workers[i].clock.set(d)
+	}
 	c.startWorkers()
 	c.limitWorkers()
 	load, err := newLoad(c.dir, urls)
@@ -167,9 +170,17 @@ func (c *cluster) longStep() int64 {
 
 // createTags creates the tags of the load.
 func (c *cluster) createTags(conn func() *nats.Conn) {
-	c.createTag(conn, subjects.TagCreate{Tag: longTag, Step: c.longStep(), Start: 1})
-	c.createTag(conn, subjects.TagCreate{Tag: shortTag, Step: shortStep, Start: 1})
-	c.createTag(conn, subjects.TagCreate{Tag: strictTag, Start: 1, Order: subjects.OrderStrict})
+	period, zone := "", ""
+	if c.fleet.daily {
+		period, zone = "daily", c.load.days.plan(time.Now())
+	}
+	for _, t := range []subjects.TagCreate{
+		{Tag: longTag, Step: c.longStep()}, {Tag: shortTag, Step: shortStep},
+		{Tag: strictTag, Order: subjects.OrderStrict},
+	} {
+		t.Start, t.Period, t.Zone = 1, period, zone
+		c.createTag(conn, t)
+	}
 }
 
 func (c *cluster) createTag(conn func() *nats.Conn, t subjects.TagCreate) {

@@ -63,6 +63,9 @@ type fleet struct {
 	leaf     leafNode      // one more server, with one more worker if it is apart
 	flags    []string      // of all workers
 	quota    time.Duration // CPU time of each worker in overload.Period; 0: no limit
+
+	daily  bool            // the tags of the load are daily: see days
+	clocks []time.Duration // how far the workers' clocks are ahead at first; none: not at all
 }
 
 // leafNode is the kind of a fleet's leaf node, which has a JetStream of its own in a domain of its own, and callers.
@@ -182,7 +185,7 @@ var (
 
 // catalogue returns all faults, in the order of the report.
 func catalogue() []fault {
-	return slices.Concat(workerFaults(), clockFaults(), natsFaults(), networkFaults(), diskFaults(), databaseFaults(),
+	return slices.Concat(workerFaults(), clockFaults(), numberFaults(), natsFaults(), networkFaults(), diskFaults(), databaseFaults(),
 		marksFaults(), registryFaults(), stampFaults(), overloadFaults(), randomFaults(), upgradeFaults())
 }
 

@@ -77,6 +77,7 @@ func (t *trial) judge(r result) {
 		t.judgeEnd()
 		return
 	}
+	t.judgeDays()
 	t.judgeFailures()
 	t.judgeCalls()
 	t.judgeGaps(r)

@@ -86,11 +86,12 @@ type load struct {
 	settled    atomic.Int64          // when it settled, a time.Duration since start; 0 if early is unused
 	ids        atomic.Int64
 	rising     order // judges the strict tag
+	days       days
 
 	mu       sync.Mutex
 	seq      uint64
 	pending  map[uint64]request
-	begun    map[uint64]begun // requests for the strict tag without an answer, expired or not
+	begun    map[uint64]begun // requests without an answer, expired or not
 	order    []uint64         // of pending, the oldest first; answered ones stay until they are due
 	sent     [kinds]int64
 	failures []failure
@@ -229,9 +230,7 @@ func (l *load) register(r request) (seq uint64) {
 	l.pending[l.seq] = r
 	l.order = append(l.order, l.seq)
 	l.sent[r.kind]++
-	if r.kind == strict {
-		l.begun[l.seq] = l.rising.begin(l.now())
-	}
+	l.begun[l.seq] = l.rising.begin(l.now())
 	return l.seq
 }
 
@@ -315,6 +314,7 @@ func (l *load) add(body []byte, k kind, began begun) (n int64, err error) {
 		if k == strict {
 			l.inOrder(began, run.First, run.Last)
 		}
+		l.days.saw(k, l.start.Add(began.at), time.Now(), run.First)
 		n += run.Len()
 	}
 	return n, nil

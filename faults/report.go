@@ -63,6 +63,7 @@ func broken(results []result) (lines []string) {
 var columns = []string{
 	"fault", "", "load", "requests", "IDs", "repeats", "without IDs", "gap: snowflake", "long", "short", "strict",
 	"client: failed calls", "longest wait", "recovery", "alarms", "slowest bare write", "of marks' leader",
+	"notes",
 }
 
 func (r result) cells() []string {
@@ -80,7 +81,7 @@ func (r result) cells() []string {
 		fmt.Sprint(r.requests), fmt.Sprint(r.ids), fmt.Sprint(r.repeats), counts(r.failures),
 		seconds(r.gaps[snowflake]), seconds(r.gaps[long]), seconds(r.gaps[short]), seconds(r.gaps[strict]),
 		counts(r.failedCalls), seconds(r.longest), seconds(r.recovered), counts(r.alarms),
-		r.bare, r.leader,
+		r.bare, r.leader, r.note,
 	}
 }
 

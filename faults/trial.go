@@ -28,6 +28,7 @@ type trial struct {
 	overload   *overload.Figures
 	stamp      *stampFigures
 	wrong      atomic.Bool // a target holds wrong messages
+	note       string      // what the trial measured beside the load
 	// explained is how many alarms, beside those of the fault, the trial's events explain.
 	explained map[subjects.Alarm]int
 }
@@ -57,6 +58,7 @@ type result struct {
 
 	recovered time.Duration
 	alarms    map[subjects.Alarm]int
+	note      string
 	grants    int64             // grants audited
 	overload  *overload.Figures // nil if there was none
 	stamp     *stampFigures     // nil if there was no stage
@@ -124,6 +126,7 @@ func tryOnce(ctx context.Context, opt options, bins binaries, dir string, f faul
 		r.logs = t.logs()
 	}
 	r.violations, r.skipped, r.events, r.overload, r.stamp = t.violations, t.skipped, t.events, t.overload, t.stamp
+	r.note = t.note
 	return r
 }
 
