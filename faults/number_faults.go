@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// apart is how far the clocks at midnight are ahead or behind: workers tolerate up to a second.
-	apart = 900 * time.Millisecond
+	// lead is how far the clocks at midnight are ahead or behind: workers tolerate up to a second.
+	lead = 900 * time.Millisecond
 	// dateWithin is how early or late an ID may bear a date: the tolerance, and the second by which loose tags are
 	// loaded early, or of which the calendar looks once.
 	dateWithin = 2 * time.Second
@@ -33,7 +33,7 @@ func numberFaults() []fault {
 			name: "midnight",
 			summary: "all tags are daily, and a day begins; the clocks of two workers are 0.9 s ahead and behind, " +
 				"and the one ahead is set back over midnight",
-			fleet:  fleet{servers: 3, workers: 3, daily: true, clocks: []time.Duration{apart, 0, -apart}},
+			fleet:  fleet{servers: 3, workers: 3, daily: true, clocks: []time.Duration{lead, 0, -lead}},
 			inject: throughMidnight, lasts: 4 * time.Second,
 			losses: []loss{untilItLeft}, single: true,
 			alarms: alarms{
@@ -130,9 +130,9 @@ func (t *trial) judgeDays() {
 }
 
 func throughMidnight(t *trial) func() {
-	t.sleep(time.Until(t.load.days.midnight) + apart/2)
+	t.sleep(time.Until(t.load.days.midnight) + lead/2)
 	t.from = t.load.now()
-	return setClock(-apart)(t)
+	return setClock(-lead)(t)
 }
 
 // killWithHole kills two workers while a tag is requested, and computes how many of its IDs nobody got.
