@@ -59,11 +59,11 @@ type days struct {
 
 	mu          sync.Mutex
 	early, late time.Duration // how long before midnight an ID of after came, and a request after it got one of before
-	longest     time.Duration // wait of a request that was under way within dateWithin of midnight
-	usual       time.Duration // longest wait of the other requests
 	others      int64         // answers of another date
 	old         [kinds]int64  // answers of before
 	first       [kinds]int64  // lowest number of after
+
+	longest, usual [kinds]time.Duration // waits of requests under way within dateWithin of midnight, and of others
 }
 
 // plan chooses the midnight, a full minute that leaves the time to start, and returns the time zone that has it.
@@ -100,11 +100,11 @@ func (d *days) saw(k kind, sent, came time.Time, id int64) {
 	default:
 		d.others++
 	}
-	if took := came.Sub(sent); came.After(d.midnight.Add(-dateWithin)) && sent.Before(d.midnight.Add(dateWithin)) {
-		d.longest = max(d.longest, took)
-	} else {
-		d.usual = max(d.usual, took)
+	longest := &d.usual
+	if came.After(d.midnight.Add(-dateWithin)) && sent.Before(d.midnight.Add(dateWithin)) {
+		longest = &d.longest
 	}
+	longest[k] = max(longest[k], came.Sub(sent))
 }
 
 // judgeDays records the dates that no clock explains, and numbers that did not begin again.
@@ -115,13 +115,14 @@ func (t *trial) judgeDays() {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	t.note = fmt.Sprintf("the new date came %v before midnight at the earliest, the old one %v after it at the latest; "+
-		"longest wait at midnight %v, otherwise %v", d.early.Round(time.Millisecond), d.late.Round(time.Millisecond),
-		d.longest.Round(time.Millisecond), d.usual.Round(time.Millisecond))
+	t.note = fmt.Sprintf("the new date came up to %s before midnight, the old one up to %s after it", seconds(d.early),
+		seconds(d.late))
 	if d.early > dateWithin || d.late > dateWithin || d.others > 0 {
 		t.violation("%s; %d answers had another date; want up to %v, and none", t.note, d.others, dateWithin)
 	}
 	for _, k := range []kind{long, short, strict} {
+		t.note += fmt.Sprintf("; longest wait for %v at midnight %s, otherwise %s", k, seconds(d.longest[k]),
+			seconds(d.usual[k]))
 		if d.old[k] == 0 || d.first[k] < 1 || d.first[k] > mostHole { // the first answers may be copies that clients drop
 			t.violation("%v: after %d answers of the old day, the lowest number of the new one is %d",
 				k, d.old[k], d.first[k])
