@@ -127,7 +127,7 @@ var floors = []floor{
 		"segment":               {"internal/jitter", "internal/latency", "internal/ratelimit"},
 		"segment/segmenttest":   {"segment"},
 		"segment/simulation":    {}, // test files only
-		"format":                {"snowflake"},
+		"format":                {"snowflake", "internal/mask"},
 		"snowflake":             {},
 		"workerid":              {"snowflake", "internal/durable", backoff},
 		"workerid/workeridtest": {"workerid", "snowflake"},

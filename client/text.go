@@ -20,8 +20,8 @@ type keptFormat struct {
 // Format returns the format of the tag, which writes its IDs and reads their texts. It is requested once and kept;
 // an answer with IDs says when it was changed, and the next call requests it again.
 //
-// The error is [ErrBadRequest] if the tag has no format, or one that a later version wrote, or is that of
-// [Handle.Next].
+// The error is [ErrBadRequest] if the tag has no format, or one that a later version wrote, a [format.ErrNoKey] if its
+// key is not in [FormatOptions], or is that of [Handle.Next].
 func (h *Handle) Format(ctx context.Context) (*format.Format, error) {
 	if h.fault != nil {
 		return nil, refusal(h.fault)
@@ -40,9 +40,12 @@ func (h *Handle) Format(ctx context.Context) (*format.Format, error) {
 	if err := t.client.json(ctx, t.client.ns.Format(tag), nil, &sent); err != nil {
 		return nil, err
 	}
-	f, err := format.Parse(sent.Format)
+	f, err := format.Parse(sent.Format, t.client.formats...)
 	if err != nil {
 		return nil, refusal(subjects.Errorf(subjects.BadRequest, "the format of tag %s cannot be read: %v", tag, err))
+	}
+	if err := f.CheckKey(); err != nil {
+		return nil, fmt.Errorf("client: the format of tag %s: %w", tag, err)
 	}
 	t.format.Store(&keptFormat{f, sent.Revision})
 	t.revision.CompareAndSwap(said, &sent.Revision)
@@ -50,7 +53,8 @@ func (h *Handle) Format(ctx context.Context) (*format.Format, error) {
 }
 
 // NextText returns the text of one ID, by the format of the tag: see [Handle.Format], whose [format.Format.Read] is the
-// way back. The ID is one of [Handle.Next], and errors are those of both; an ID that the format cannot write is a hole.
+// way back. The ID is one of [Handle.Next], and errors are those of both; an ID that cannot be written is a hole, also
+// where the key is missing.
 func (h *Handle) NextText(ctx context.Context) (string, error) {
 	ctx, cancel := h.target.client.bounded(ctx)
 	defer cancel()

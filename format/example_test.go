@@ -39,12 +39,32 @@ func ExampleSnowflakes() {
 	// Output: 2026-11-21 22:05:50.940 1TYQ5ZE3C1G00 <nil>
 }
 
+func ExampleKeys() {
+	key, err := format.NewKey("k1") // write it to a file, once: see Key.WriteFile and ReadKeyFile
+	if err != nil {
+		log.Fatal(err)
+	}
+	f, err := format.Parse("SO-{mask:k1:9}", format.Keys(key))
+	if err != nil {
+		log.Fatal(err)
+	}
+	text, err := f.Format(42)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(len(text))
+	fmt.Println(f.Read(text))
+	// Output:
+	// 12
+	// 42 <nil>
+}
+
 func ExampleDiffer() {
 	old, _ := format.Parse("SO-{id:6}")
 	changed, _ := format.Parse("SO-{id:6}{check}")
-	id, differs := format.Differ(old, changed)
-	text, _ := old.Format(id)
+	text, differs := format.Differ(old, changed)
+	was, _ := old.Read(text)
 	now, _ := changed.Read(text)
-	fmt.Println(differs, text, now)
-	// Output: true SO-6342933 634293
+	fmt.Println(differs, text, was, now)
+	// Output: true SO-6342933 6342933 634293
 }

@@ -353,6 +353,8 @@ func benchmarked(t testing.TB) []written {
 		{parse(t, "SO-{id:6}"), 42},
 		{parse(t, "SO-{date:yyyyMMdd}-{id:6}-{check}"), 20261125_00000042},
 		{parse(t, "{date:yyyyMMdd}-{id:13:crockford}{check}", leaf), aFlake},
+		{parse(t, "SO-{mask:k1:9}-{check}", format.Keys(k1(t))), 42},
+		{parse(t, "SO-{date:yyyyMMdd}-{mask:k1:8}", format.Keys(k1(t))), 20261125_00000042},
 	}
 }
 
@@ -409,14 +411,14 @@ func TestDifferFindsTextsThatAreReadAsOtherIDs(t *testing.T) {
 		{"{id}-{business}", "{id}-{business}", []format.Option{article}, false},
 	} {
 		old, new := parse(t, tc.old, tc.opts...), parse(t, tc.new, tc.opts...)
-		id, differs := format.Differ(old, new)
+		text, differs := format.Differ(old, new)
 		if differs != tc.want {
 			t.Errorf("%s to %s: got %v", old, new, differs)
 		}
 		if !differs {
 			continue
 		}
-		text, err := old.Format(id)
+		id, err := old.Read(text)
 		if got, fault := new.Read(text); err != nil || fault != nil || got == id {
 			t.Errorf("%s to %s: the example %d is %q and then %d, %v, %v", old, new, id, text, got, err, fault)
 		}

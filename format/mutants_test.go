@@ -47,6 +47,15 @@ var mutants = []mutant.Mutant{
 		mutant.Replace("both", "_ = new")}},
 	{Name: "an ID that both read alike differs", Args: []string{"-test.skip=^TestMutants$"}, Edits: []mutant.Edit{
 		mutant.Replace("differ", "if err == nil && fault == nil { _ = got; return was, true }")}},
+	{Name: "all days have one mask", Edits: []mutant.Edit{mutant.Delete("tweak")}},
+	{Name: "the mask of a day is that of the day before", Edits: []mutant.Edit{
+		mutant.Replace("last", `if last == nil {
+			last, _ = f.mask.of(date)
+		}`)}},
+	{Name: "the check digit does not know the key", Edits: []mutant.Edit{
+		mutant.Replace("seed", "p.sum = sums[v.set]")}},
+	{Name: "masks of two keys are one", Args: []string{"-test.skip=^TestMutants$"}, Edits: []mutant.Edit{
+		mutant.Replace("masks", "other := old.mask == nil && new.mask != nil")}},
 }
 
 func TestMutants(t *testing.T) {

@@ -11,14 +11,16 @@ import (
 var (
 	piece = regexp.MustCompile(`^(?:\{\{|}}|[ -z|~]|` +
 		`\{id(?::([1-9]\d?))?}|\{id:([1-9]\d?)?:(crockford|[2-9]|[1-5]\d|6[0-2])}|` +
-		`\{date:((?:yyyy|yy|MM|dd|HH|mm|ss|SSS|[ -/:-@[-_|~])+)}|\{business}|\{check})`)
+		`\{date:((?:yyyy|yy|MM|dd|HH|mm|ss|SSS|[ -/:-@[-_|~])+)}|\{business}|\{check}|` +
+		`\{mask:([a-z0-9][a-z0-9-]{0,31}):([1-9]\d?)(?::(crockford|[2-9]|[1-5]\d|6[0-2]))?})`)
 	field  = regexp.MustCompile(`yyyy|yy|MM|dd|HH|mm|ss|SSS|.`)
 	fields = map[string]int{"yyyy": year, "yy": year, "MM": month, "dd": day, "HH": hour, "mm": minute, "ss": second,
 		"SSS": milli}
 )
 
-const wantPart = "want {id}, {id:WIDTH}, {id:WIDTH:RADIX} with a radix from 2 to 62 or crockford, {date:PATTERN} of " +
-	"yyyy, yy, MM, dd, HH, mm, ss, SSS and separators, {business}, {check}, or {{ for a brace"
+const wantPart = "want {id}, {id:WIDTH}, {id:WIDTH:RADIX} with a radix from 2 to 62 or crockford, " +
+	"{mask:KEY:WIDTH} or {mask:KEY:WIDTH:RADIX}, {date:PATTERN} of yyyy, yy, MM, dd, HH, mm, ss, SSS and separators, " +
+	"{business}, {check}, or {{ for a brace"
 
 // A parser is at a byte of a format. Its methods return the fault of that, "" for none.
 type parser struct {
@@ -61,14 +63,9 @@ func (p *parser) piece(m []string) (fault string) {
 	case m == nil:
 		return wantPart
 	case strings.HasPrefix(m[0], "{id"):
-		v := part{kind: number, set: decimal}
-		v.width, _ = strconv.Atoi(m[1] + m[2])
-		if radix, _ := strconv.Atoi(m[3]); radix > 0 {
-			v.set = alphabet[:radix]
-		} else if m[3] != "" {
-			v.set = crockford
-		}
-		return p.add(v)
+		return p.add(numberPart(m[1]+m[2], m[3]))
+	case m[5] != "":
+		return p.addMask(m[5], numberPart(m[6], m[7]))
 	case m[0] == "{business}":
 		return p.add(part{kind: business, set: decimal})
 	case m[0] == "{check}":
@@ -88,6 +85,17 @@ func (p *parser) piece(m []string) (fault string) {
 		}
 	}
 	return fault
+}
+
+func numberPart(width, radix string) part {
+	v := part{kind: number, set: decimal}
+	v.width, _ = strconv.Atoi(width)
+	if n, _ := strconv.Atoi(radix); n > 0 {
+		v.set = alphabet[:n]
+	} else if radix != "" {
+		v.set = crockford
+	}
+	return v
 }
 
 func (p *parser) literal(text string) {
@@ -119,7 +127,7 @@ func (p *parser) add(v part) (fault string) {
 		return "want {check} behind an {id} in decimals or crockford: there is none for another radix"
 	}
 	if v.kind == check {
-		p.sum = sums[v.set]
+		p.sum, p.start = sums[v.set], p.mask.seed(len(v.set)) //mutant:seed
 	}
 	if v.kind != number {
 		p.beside[p.side] += "0"
@@ -156,6 +164,9 @@ func (p *parser) finish() (fault string) {
 		}
 	}
 	p.at = p.places[number] - 1
+	if p.mask != nil {
+		return p.boundMask(&p.parts[p.id])
+	}
 	return p.bound(&p.parts[p.id])
 }
 

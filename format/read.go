@@ -3,6 +3,8 @@ package format
 import (
 	"fmt"
 	"strings"
+
+	"github.com/natsid/natsid/internal/mask"
 )
 
 // A ReadError says at which byte a text is not of a format, and why.
@@ -20,9 +22,9 @@ func fault(at int, reason string, args ...any) error {
 	return &ReadError{at, fmt.Sprintf(reason, args...)}
 }
 
-// Read returns the ID whose text this is, or a [*ReadError].
+// Read returns the ID whose text this is, or a [*ReadError], or an [ErrNoKey] for what could be a text.
 func (f *Format) Read(text string) (id int64, err error) {
-	r := reader{Format: f, text: text}
+	r := reader{Format: f, text: text, v: values{check: f.start}}
 	for _, p := range f.parts {
 		if err := r.part(p); err != nil {
 			return 0, err
@@ -30,6 +32,9 @@ func (f *Format) Read(text string) (id int64, err error) {
 	}
 	if r.at < len(text) { //mutant:end
 		return 0, fault(r.at, "want the end of the text")
+	}
+	if err := f.CheckKey(); err != nil {
+		return 0, fmt.Errorf("format: byte %d of the text: %w", r.places[number], err)
 	}
 	id = f.period.join(r.v)
 	own, reason := f.split(id)
@@ -41,7 +46,8 @@ func (f *Format) Read(text string) (id int64, err error) {
 			return 0, fault(r.places[p.kind], "wrong %s: it is not that of the other digits", names[p.kind])
 		}
 	}
-	return id, nil
+	n, err := f.turn((*mask.Mask).Show, id, r.v[number])
+	return id - r.v[number] + n, err
 }
 
 // A reader is at a byte of a text.

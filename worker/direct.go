@@ -96,6 +96,10 @@ func (d *Direct) Texts(ctx context.Context, dst []byte, tag string, count []byte
 	if err != nil {
 		return dst, c.refuse(err)
 	}
+	if f.CheckKey() != nil {
+		return dst, c.refuse(subjects.Errorf(subjects.BadRequest, "texts of tag %s are masked, and workers have "+
+			"no keys: `natsid get segment %s --text --key FILE` and clients write them", tag, tag))
+	}
 	body, err := d.Segment(nil, tag, count)
 	if err != nil {
 		return dst, err

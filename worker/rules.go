@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -84,15 +85,18 @@ func checkDiffers(old, now string) error {
 	if err != nil {
 		return nil // setFormat says why
 	}
-	id, differs := format.Differ(was, is)
+	text, differs := format.Differ(was, is)
 	if !differs {
 		return nil
 	}
-	text, _ := was.Format(id) // neither can fail: Differ found them
-	other, _ := is.Read(text)
-	return subjects.Errorf(subjects.BadRequest, "the new format reads texts of the old one as other IDs: %s is ID %d, "+
-		"and would be %d; change a literal, or, if no text of the old format is in use, update the tag with force",
-		text, id, other)
+	example := text + " is a text of both"
+	if id, err := was.Read(text); err == nil {
+		if other, err := is.Read(text); err == nil {
+			example = fmt.Sprintf("%s is ID %d, and would be %d", text, id, other)
+		}
+	}
+	return subjects.Errorf(subjects.BadRequest, "the new format reads texts of the old one as other IDs: %s; "+
+		"change a literal, or, if no text of the old format is in use, update the tag with force", example)
 }
 
 // formats answers a request for the format of a tag. Callers keep the answer.

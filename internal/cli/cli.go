@@ -15,6 +15,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/natsid/natsid/format"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/subjects"
@@ -43,6 +44,7 @@ type commandLine struct {
 	Bench    benchCmd    `cmd:""`
 	Decode   decodeCmd   `cmd:""`
 	Read     readCmd     `cmd:""`
+	Key      keyCmd      `cmd:""`
 	Layout   layoutCmd   `cmd:""`
 	Config   configCmd   `cmd:""`
 
@@ -84,6 +86,7 @@ type session struct {
 	line commandLine
 	output
 	settings
+	formats []format.Option // how formats are parsed
 }
 
 // errorText returns the text of an error for a person: without the prefix that is for programs, and with a refusal as
@@ -94,6 +97,9 @@ func errorText(err error) string {
 		if before, _, refused := strings.Cut(text, "refused: "); refused {
 			return before + "refused: " + e.Error()
 		}
+	}
+	if errors.Is(err, format.ErrNoKey) {
+		text += "; give its file with --key FILE"
 	}
 	return text
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -20,6 +21,7 @@ func (*getCmd) help() help { return help{summary: "Get IDs."} }
 type getSegmentCmd struct {
 	Tag  tagName `arg:""`
 	Text bool
+	keyFlags
 	count
 }
 
@@ -29,15 +31,22 @@ func (*getSegmentCmd) help() help {
 		detail: `Examples:
   natsid get segment order          1001
   natsid get segment order -n 100   1002-1101
-  natsid get segment so --text      SO-20261125-000042-7`,
+  natsid get segment so --text      SO-20261125-000042-7
+  natsid get segment so --text --key k1.key`,
 		values: map[string]string{
-			"tag": tagForm, "n": countHelp, "text": "Print each ID as the format of the tag writes it, one a line.",
+			"tag": tagForm, "n": countHelp, "key": keyHelp, "text": "Print each ID as the format of the tag writes it, one a line.",
 		},
 	}
 }
 
 // Run implements the command.
 func (c *getSegmentCmd) Run(s *session) error {
+	if len(c.Key) > 0 && !c.Text {
+		return usage(errors.New("--key is for texts: give --text, too"))
+	}
+	if err := c.keyFlags.read(s); err != nil {
+		return err
+	}
 	handle := func(cl *client.Client) *client.Handle { return cl.Segment(string(c.Tag)) }
 	if c.Text {
 		return c.getTexts(s, handle)

@@ -28,7 +28,7 @@ func Outputs() []Output {
 	return []Output{
 		{"serve", app.Where{}},
 		{"get segment", idsJSON{}}, {"get snowflake", idsJSON{}}, {"get segment --text", textsJSON{}},
-		{"read", idJSON{}},
+		{"read", idJSON{}}, {"key new", keyJSON{}},
 		{"throttle", subjects.Throttles{}},
 		{"tag create", subjects.TagInfo{}}, {"tag update", subjects.TagInfo{}}, {"tag delete", subjects.TagInfo{}},
 		{"tag list", []subjects.TagInfo{}}, {"tag list --stats", []subjects.WorkerStats{}},

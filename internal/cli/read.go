@@ -16,6 +16,7 @@ type readCmd struct {
 	Tag     string `placeholder:"TAG" xor:"of"`
 	Format  string `placeholder:"FORMAT" xor:"of"`
 	Lenient bool
+	keyFlags
 }
 
 func (*readCmd) help() help {
@@ -26,11 +27,13 @@ func (*readCmd) help() help {
 
 Examples:
   natsid read SO-20261125-000042-7 --tag so
-  natsid read SO-000042-7 --format 'SO-{id:6}-{check}'`,
+  natsid read SO-000042-7 --format 'SO-{id:6}-{check}'
+  natsid read SO-620441183-7 --tag so --key k1.key`,
 		values: map[string]string{
 			"text":    "The text, as natsid get segment --text prints it.",
 			"tag":     "The tag whose format it has.",
 			"format":  "The format, in place of a tag's.",
+			"key":     keyHelp,
 			"lenient": "In Crockford's base32, read o as 0, i and l as 1, and lower case.",
 		},
 	}
@@ -38,13 +41,19 @@ Examples:
 
 // Run implements the command.
 func (c *readCmd) Run(s *session) error {
-	var opts []format.Option
+	if err := c.keyFlags.read(s); err != nil {
+		return err
+	}
 	if c.Lenient {
-		opts = append(opts, format.Lenient())
+		s.formats = append(s.formats, format.Lenient())
 	}
 	print := func(out io.Writer, got idJSON) { fmt.Fprintln(out, int64(got.ID)) }
 	if c.Format != "" {
-		got, err := readText(c.Text, c.Format, opts)
+		f, err := format.Parse(c.Format, s.formats...)
+		if err != nil {
+			return usage(err)
+		}
+		got, err := readText(c.Text, f)
 		if err != nil {
 			return err
 		}
@@ -58,20 +67,16 @@ func (c *readCmd) Run(s *session) error {
 		if err != nil {
 			return got, err
 		}
-		return readText(c.Text, f.String(), opts)
+		return readText(c.Text, f)
 	}, print)
 }
 
-func readText(text, of string, opts []format.Option) (got idJSON, err error) {
-	f, err := format.Parse(of, opts...)
-	if err != nil {
-		return got, usage(err)
-	}
+func readText(text string, f *format.Format) (got idJSON, err error) {
 	id, err := f.Read(text)
-	if err != nil {
-		return got, fmt.Errorf("%q is no text of %s: %w", text, of, err)
+	if _, wrong := errors.AsType[*format.ReadError](err); wrong {
+		err = fmt.Errorf("%q is no text of %s: %w", text, f, err)
 	}
-	return idJSON{subjects.Decimal(id)}, nil
+	return idJSON{subjects.Decimal(id)}, err
 }
 
 // idJSON is the output of a command that prints one ID.

@@ -46,7 +46,10 @@ import (
 	"sync"
 )
 
-const minSize, maxSize = 1 << 20, 1 << 63
+// MinSize is the least n of a mask.
+const MinSize = 1 << 20
+
+const maxSize = 1 << 63
 
 const rounds = 10 //mutant:rounds
 
@@ -62,7 +65,7 @@ type buffer [aes.BlockSize]byte
 // New returns the mask of a key for the numbers below n, which is 2^20 to 2^63. Masks of two tweaks are unrelated; a
 // tweak is a tag, for example.
 func New(k Key, n uint64, tweak string) (*Mask, error) {
-	if n < minSize || n > maxSize {
+	if n < MinSize || n > maxSize {
 		return nil, fmt.Errorf("mask: %d numbers cannot be masked, only 2^20 to 2^63", n)
 	}
 	info := string(binary.BigEndian.AppendUint64([]byte("mask"), n)) + tweak //mutant:info

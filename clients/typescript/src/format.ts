@@ -58,8 +58,9 @@ const field = /yyyy|yy|MM|dd|HH|mm|ss|SSS|[^]/gu;
 const fields: Record<string, Kind> = {
   yyyy: "year", yy: "year", MM: "month", dd: "day", HH: "hour", mm: "minute", ss: "second", SSS: "millisecond",
 };
-const wantPart = "want {id}, {id:WIDTH}, {id:WIDTH:RADIX} with a radix from 2 to 62 or crockford, {date:PATTERN} of " +
-  "yyyy, yy, MM, dd, HH, mm, ss, SSS and separators, {business}, {check}, or {{ for a brace";
+const wantPart = "want {id}, {id:WIDTH}, {id:WIDTH:RADIX} with a radix from 2 to 62 or crockford, " +
+  "{mask:KEY:WIDTH} or {mask:KEY:WIDTH:RADIX}, {date:PATTERN} of yyyy, yy, MM, dd, HH, mm, ss, SSS and separators, " +
+  "{business}, {check}, or {{ for a brace";
 const ambiguous = "what is beside it could be its digit";
 
 /** Damm's quasigroup of order 10, and 2(x+y) in GF(32) by x^5+x^2+1. */
@@ -264,6 +265,7 @@ class Parser {
     const length = bytes(text).length;
     if (length > 128) throw new ErrBadRequest(`format: ${length} bytes, want at most 128`);
     while (this.#at < text.length) {
+      if (text.startsWith("{mask", this.#at)) this.#fail("{mask} is not supported in TypeScript yet");
       const m = piece.exec(text.slice(this.#at));
       if (!m) this.#fail(text[this.#at] === "{" ? wantPart : "want printable ASCII, and }} for a brace");
       this.#piece(m);
