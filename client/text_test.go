@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/natsid/natsid/client"
@@ -62,5 +63,38 @@ func TestTextsThatCannotBeHadAreErrors(t *testing.T) {
 	}
 	if _, err := format.Parse("{id}{id:3}"); err == nil {
 		t.Error("an ambiguous format was read")
+	}
+}
+
+func TestMaskedTextsNeedTheKey(t *testing.T) {
+	key, err := format.NewKey("k1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := client.New(natsid().Conn, client.FormatOptions(format.Keys(key)))
+	defer with.Close()
+	without := client.New(natsid().Conn)
+	defer without.Close()
+	ctx, masked := t.Context(), "SO-{mask:k1:9}-{check}"
+	if err := with.EnsureTag(ctx, subjects.TagCreate{Tag: "masked", Start: 42, Format: masked}); err != nil {
+		t.Fatal(err)
+	}
+	want, _ := format.Parse(masked, format.Keys(key))
+	order := with.Segment("masked")
+	text, err := order.NextText(ctx)
+	if first, _ := want.Format(42); text != first || err != nil {
+		t.Errorf("%q, %v, want %q", text, err, first)
+	}
+	if f, err := order.Format(ctx); err != nil {
+		t.Error(err)
+	} else if id, err := f.Read(text); id != 42 || err != nil {
+		t.Errorf("%q is %d, %v", text, id, err)
+	}
+	if text, err := without.Segment("masked").NextText(ctx); text != "" || !errors.Is(err, format.ErrNoKey) ||
+		!strings.Contains(err.Error(), "k1") {
+		t.Errorf("without the key: %q, %v", text, err)
+	}
+	if _, err := without.Segment("masked").Format(ctx); !errors.Is(err, format.ErrNoKey) {
+		t.Error(err)
 	}
 }

@@ -233,7 +233,8 @@ func TestAMaskIsRefusedWithPlaceAndReason(t *testing.T) {
 		{"{mask:k1:12:crockford}", nil, "", 1<<60 - 1},
 		{"{mask:k1:13:crockford}", nil, "at most 9223372036854775808", 0},
 		{"{date:yyyyMMdd}{mask:k1:8}", nil, "", 99_999_999},
-		{"{date:yyyyMMdd}{mask:k1:9}", nil, "byte 15 of \"{date:yyyyMMdd}{mask:k1:9}\": want a width with at most 100000000", 0},
+		{"{date:yyyyMMdd}{mask:k1:9}", nil, "byte 15 of \"{date:yyyyMMdd}{mask:k1:9}\": want a width with " +
+			"at most 100000000 numbers", 0},
 		{"{date:yyyyMM}{mask:k1:11}", nil, "at most 10000000000", 0},
 		{"{date:yyyy}{mask:k1:12}", nil, "", 999_999_999_999},
 		{"{mask}", nil, "byte 0 of", 0},

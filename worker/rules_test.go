@@ -3,6 +3,7 @@ package worker_test
 import (
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -92,4 +93,28 @@ func TestRulesThatCannotHoldAreRefusedWithAReason(t *testing.T) {
 	r.wantRefusal(r.ask("id.format.order", ""), "400")
 	r.wantRefusal(r.ask("id.format.unknown", ""), "404")
 	r.wantRefusal(r.ask("id.format._natsid", ""), "400")
+}
+
+func TestAMaskBoundsATagAndIsNotExchangedUnnoticed(t *testing.T) {
+	r := start(t, startServer(t), 0, newStore(t))
+	if got := r.ask("id.tag.create", `{"tag":"masked","start":"9999999","format":"SO-{mask:k1:7}"}`); got.code != "" {
+		t.Fatalf("%+v", got)
+	}
+	if got := r.ask("id.segment.masked", ""); got.body != "9999999" {
+		t.Errorf("%+v, want the last number of the mask", got)
+	}
+	if got := r.ask("id.segment.masked", ""); got.code == "" {
+		t.Errorf("an ID that the mask cannot write: %+v", got)
+	}
+	for format, want := range map[string]string{
+		"SO-{mask:k2:7}":  "is a text of both",
+		"SO-{id:7}":       "is a text of both",
+		"SO-{mask:k1:6}":  "at least 1048576",
+		"RE-{mask:k2:10}": "",
+	} {
+		got := r.ask("id.tag.update", `{"tag":"masked","format":"`+format+`"}`)
+		if (got.code == "") != (want == "") || !strings.Contains(got.text, want) {
+			t.Errorf("%s: %+v, want %q", format, got, want)
+		}
+	}
 }

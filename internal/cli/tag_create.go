@@ -37,7 +37,8 @@ repeats, and no ID of a past day is issued.
 
 A format is the text form of the IDs, for "natsid get segment TAG --text" and the
 clients; "natsid read" reads it back. {id:6} has at least 6 digits, {check} finds
-typing errors, {date:yyyyMMdd} is the day of a daily tag.
+typing errors, {date:yyyyMMdd} is the day of a daily tag. {mask:k1:9} in place of
+{id} hides volume and order under a key: see "natsid key new --help".
 
 Examples:
   natsid tag create order

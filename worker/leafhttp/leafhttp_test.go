@@ -203,6 +203,16 @@ func TestTextsAreAsTheFormatOfTheTagWritesThem(t *testing.T) {
 	if a := r.get("/api/segment/get/order?text=1"); a.status == 200 || strings.Contains(a.body, "ID") {
 		t.Errorf("the text of a tag without a format: %+v", a)
 	}
+	masked := segment.Tag{Name: "masked", Step: 10, MaxID: 42, Rules: segment.Rules{Format: "{mask:k1:9}"}}
+	if _, err := r.store.Create(t.Context(), masked, false); err != nil {
+		t.Fatal(err)
+	}
+	if a := r.get("/api/segment/get/masked?text=1"); a.status == 200 || !strings.Contains(a.body, "workers have no keys") {
+		t.Errorf("the text of a tag with a mask: %+v", a)
+	}
+	if a := r.get("/api/segment/get/masked"); a.status != 200 || a.body != "42" {
+		t.Errorf("%+v, want the first ID: the refusal cost none", a)
+	}
 }
 
 // check returns the check digit of a number in six digits.

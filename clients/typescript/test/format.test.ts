@@ -104,6 +104,16 @@ test("a time beyond what a Date holds is written", () => {
   assert.throws(() => parseFormat("{id}", { layout: "leaves" }), ErrBadRequest);
 });
 
+test("masks are refused, since they are not supported yet", () => {
+  for (const text of ["SO-{mask:k1:9}", "SO-{mask:k1:8:crockford}-{check}", "SO-{mask}"]) {
+    assert.throws(() => parseFormat(text), (error) => {
+      assert.ok(is(error, ErrBadRequest));
+      assert.match(error.message, /^format: byte 3 of "SO-\{mask.*: \{mask\} is not supported in TypeScript yet$/);
+      return true;
+    });
+  }
+});
+
 test("no format takes long to be refused", () => {
   const began = performance.now();
   for (const text of [`{date:${"y".repeat(121)}`, `{date:${"yy".repeat(60)}}`, "{".repeat(128)]) {
