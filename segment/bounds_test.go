@@ -127,3 +127,38 @@ func TestAClockThatIsNotSureIsNoTroubleOfTheStore(t *testing.T) {
 		take(t, a[0], "other", 1)
 	})
 }
+
+// Where loads take a while, and many requests wait, a load must not reserve more for the next ones.
+func TestABoundOnHolesHoldsWhereLoadsAreSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := new(segmenttest.Memory)
+		create(t, m, segment.Tag{Name: "d", Step: 100, MaxID: 1, Rules: segment.Rules{MaxHole: 100}})
+		a := segment.New(segment.Config{Store: &slowly{m, deadline / 10}, Deadline: deadline})
+		defer a.Close()
+		for i := range 500 {
+			go func() { _, _ = a.Take(t.Context(), "d", int64(1+i%40)) }()
+			time.Sleep(10 * time.Millisecond)
+			if got := left(a); got > 100 {
+				t.Fatalf("a crash would waste %d IDs, want at most 100", got)
+			}
+		}
+		time.Sleep(2 * deadline)
+	})
+}
+
+func TestNoCallerWaitsForASlowLoadAtMidnight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := new(segmenttest.Memory)
+		create(t, m, segment.Tag{Name: "d", Step: 100, MaxID: 1, Rules: segment.Rules{Period: segment.Daily}})
+		a := segment.New(segment.Config{Store: &slowly{m, deadline / 3}, Deadline: deadline})
+		go a.Follow(t.Context())
+		defer a.Close()
+		time.Sleep(24*time.Hour - 3*time.Second)
+		first(t, a)
+		time.Sleep(3*time.Second - deadline/3 + 10*time.Millisecond)
+		got, err := a.Next("d", 1, nil)
+		if err != nil || day(got[0].Start) != 2 {
+			t.Errorf("at midnight an ID is %v, %v; want one of the day, from memory", got, err)
+		}
+	})
+}
