@@ -186,7 +186,8 @@ var (
 // catalogue returns all faults, in the order of the report.
 func catalogue() []fault {
 	return slices.Concat(workerFaults(), clockFaults(), numberFaults(), natsFaults(), networkFaults(), diskFaults(),
-		databaseFaults(), marksFaults(), registryFaults(), stampFaults(), overloadFaults(), randomFaults(), upgradeFaults())
+		databaseFaults(), marksFaults(), registryFaults(), stampFaults(), overloadFaults(), randomFaults(),
+		upgradeFaults())
 }
 
 func (f fault) recoveryLimit() time.Duration {

@@ -123,7 +123,8 @@ func (t *trial) judgeDays() {
 	for _, k := range []kind{long, short, strict} {
 		t.note += fmt.Sprintf("; longest wait for %v at midnight %s, otherwise %s", k, seconds(d.longest[k]),
 			seconds(d.usual[k]))
-		if d.old[k] == 0 || d.first[k] < 1 || d.first[k] > mostHole { // the first answers may be copies that clients drop
+		// The first answers may be copies that clients drop.
+		if d.old[k] == 0 || d.first[k] < 1 || d.first[k] > mostHole {
 			t.violation("%v: after %d answers of the old day, the lowest number of the new one is %d",
 				k, d.old[k], d.first[k])
 		}

@@ -34,7 +34,8 @@ func (*getSegmentCmd) help() help {
   natsid get segment so --text      SO-20261125-000042-7
   natsid get segment so --text --key k1.key`,
 		values: map[string]string{
-			"tag": tagForm, "n": countHelp, "key": keyHelp, "text": "Print each ID as the format of the tag writes it, one a line.",
+			"tag": tagForm, "n": countHelp, "key": keyHelp,
+			"text": "Print each ID as the format of the tag writes it, one a line.",
 		},
 	}
 }

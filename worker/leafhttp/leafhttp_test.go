@@ -207,7 +207,8 @@ func TestTextsAreAsTheFormatOfTheTagWritesThem(t *testing.T) {
 	if _, err := r.store.Create(t.Context(), masked, false); err != nil {
 		t.Fatal(err)
 	}
-	if a := r.get("/api/segment/get/masked?text=1"); a.status == 200 || !strings.Contains(a.body, "workers have no keys") {
+	a := r.get("/api/segment/get/masked?text=1")
+	if a.status == 200 || !strings.Contains(a.body, "workers have no keys") {
 		t.Errorf("the text of a tag with a mask: %+v", a)
 	}
 	if a := r.get("/api/segment/get/masked"); a.status != 200 || a.body != "42" {
