@@ -131,7 +131,7 @@ func byTheBook(t testing.TB, n uint64, tweak string, x int64) int64 {
 // anySize returns a random n: its number of bits is uniform.
 func anySize(rng *rand.Rand) uint64 {
 	n := rng.Uint64() >> 1 >> rng.UintN(43)
-	return max(n, minSize+n%1000)
+	return max(n, MinSize+n%1000)
 }
 
 func TestAMaskIsWhatThePackageCommentDefines(t *testing.T) {
@@ -388,7 +388,7 @@ func TestHalvesCoverTheSizeAndHardlyMore(t *testing.T) {
 		sizes = append(sizes, root*root, root*root-1+2*rng.Uint64N(2), anySize(rng))
 	}
 	for _, n := range sizes {
-		if n < minSize {
+		if n < MinSize {
 			continue
 		}
 		m := newMask(t, n, "")
