@@ -34,7 +34,7 @@ upgrade-test: ## Go from OLD, a program or commit (the last tag), to this versio
 	go run ./faults -parallel 1 -old $(or $(OLD),$(shell git describe --tags --abbrev=0)) 'upgrade-*'
 
 # It compiles Kubernetes, so that it is no part of `make test`, nor are its modules of `make deps`.
-kube-test: ## Apply the chart to a real Kubernetes without nodes, and roll it (half an hour; Linux)
+kube-test: ## Apply the chart to a real Kubernetes without nodes, and roll it (3 min; half an hour the first time; Linux)
 	scripts/deps kube
 	go -C deploy/kubetest mod tidy -diff
 	CGO_ENABLED=0 go -C deploy/kubetest vet -tags kubernetes ./...
