@@ -112,7 +112,10 @@ func (d *Direct) Texts(ctx context.Context, dst []byte, tag string, count []byte
 			}
 		}
 	}
-	return dst, err
+	if err != nil { // the IDs are a hole
+		return dst, c.refuse(subjects.Errorf(subjects.BadRequest, "%v", err))
+	}
+	return dst, nil
 }
 
 // awaitRanges waits for a load. The IDs are a hole if the mode is forbidden before they come.

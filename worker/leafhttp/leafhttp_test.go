@@ -214,6 +214,13 @@ func TestTextsAreAsTheFormatOfTheTagWritesThem(t *testing.T) {
 	if a := r.get("/api/segment/get/masked"); a.status != 200 || a.body != "42" {
 		t.Errorf("%+v, want the first ID: the refusal cost none", a)
 	}
+	narrow := segment.Tag{Name: "narrow", Step: 10, MaxID: 1000, Rules: segment.Rules{Format: "{id:3}0"}}
+	if _, err := r.store.Create(t.Context(), narrow, false); err != nil {
+		t.Fatal(err)
+	}
+	if a := r.get("/api/segment/get/narrow?text=1"); a.status != 400 || !strings.Contains(a.body, "want 0 to 999") {
+		t.Errorf("the text of an ID that the format cannot write: %+v", a)
+	}
 }
 
 // check returns the check digit of a number in six digits.
