@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -86,9 +85,6 @@ func (r *resumption) distant(report kvstore.Report) (map[string]int64, error) {
 
 // clocksApart is by how much clocks of workers may have been ahead of the operator's.
 const clocksApart = time.Minute
-
-// above returns mark+by, or the highest possible mark if the sum overflows.
-func above(mark, by int64) int64 { return mark + min(by, math.MaxInt64-mark) }
 
 // openTable opens the table that the marks guard; nil if none is named.
 func (r *resumption) openTable(ctx context.Context) (*mysqlstore.Table, error) {
