@@ -106,15 +106,15 @@ func TestAMaskBoundsATagAndIsNotExchangedUnnoticed(t *testing.T) {
 	if got := r.ask("id.segment.masked", ""); got.code == "" {
 		t.Errorf("an ID that the mask cannot write: %+v", got)
 	}
-	for format, want := range map[string]string{
-		"SO-{mask:k2:7}":  "is a text of both",
-		"SO-{id:7}":       "is a text of both",
-		"SO-{mask:k1:6}":  "at least 1048576",
-		"RE-{mask:k2:10}": "",
+	for _, update := range []struct{ format, want string }{
+		{"SO-{mask:k2:7}", "is a text of both"},
+		{"SO-{id:7}", "is a text of both"},
+		{"SO-{mask:k1:6}", "at least 1048576"},
+		{"RE-{mask:k2:10}", ""},
 	} {
-		got := r.ask("id.tag.update", `{"tag":"masked","format":"`+format+`"}`)
-		if (got.code == "") != (want == "") || !strings.Contains(got.text, want) {
-			t.Errorf("%s: %+v, want %q", format, got, want)
+		got := r.ask("id.tag.update", `{"tag":"masked","format":"`+update.format+`"}`)
+		if (got.code == "") != (update.want == "") || !strings.Contains(got.text, update.want) {
+			t.Errorf("%s: %+v, want %q", update.format, got, update.want)
 		}
 	}
 }

@@ -1,7 +1,9 @@
 package guard_test
 
 import (
+	"context"
 	"errors"
+	"math"
 	"testing"
 
 	"github.com/natsid/natsid/internal/stores/guard"
@@ -27,3 +29,92 @@ func TestACreateWithRulesLosesToOneWithout(t *testing.T) {
 		t.Errorf("the tag is %+v, %v; want that of the first call", got, err)
 	}
 }
+
+// reserved are marks that call after, once, when the first was written.
+type reserved struct {
+	*segmenttest.Marks
+	after func()
+}
+
+func (r *reserved) SetMark(ctx context.Context, tag string, m segment.Mark) (uint64, error) {
+	revision, err := r.Marks.SetMark(ctx, tag, m)
+	if f := r.after; f != nil {
+		r.after = nil
+		f()
+	}
+	return revision, err
+}
+
+// A call reserves the name, another makes the row, and the first goes on before the other does.
+func TestOfTwoCreatesWithRulesOneSucceedsAndItsRulesHold(t *testing.T) {
+	table, marks := new(segmenttest.Table), new(segmenttest.Marks)
+	inserted, firstEnded, secondEnded := make(chan struct{}), make(chan struct{}), make(chan error)
+	create := func(g *guard.Guard, most int64) error {
+		tag := segment.Tag{Name: "b", Step: 9, MaxID: 1, Rules: segment.Rules{Max: most}}
+		_, err := g.Create(t.Context(), tag, true)
+		return err
+	}
+	second := guard.New(&stubborn{Table: table, inserted: func() { close(inserted); <-firstEnded }}, marks, nil)
+	first := guard.New(table, &reserved{Marks: marks, after: func() {
+		go func() { secondEnded <- create(second, 60) }()
+		<-inserted
+	}}, nil)
+	firstErr := create(first, 50)
+	close(firstEnded)
+	secondErr := <-secondEnded
+	got, err := first.Look(t.Context(), "b")
+	if err != nil || got.Disabled {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	want := int64(50)
+	if secondErr == nil {
+		want = 60
+	}
+	if (firstErr == nil) == (secondErr == nil) || got.Rules.Max != want {
+		t.Errorf("the first call: %v, the second: %v, the rules: %+v", firstErr, secondErr, got.Rules)
+	}
+}
+
+// The table refuses the row; then an operator inserts it.
+func TestARowThatAnOperatorInsertsAfterARefusedCreateIsServed(t *testing.T) {
+	table, marks := new(segmenttest.Table), new(segmenttest.Marks)
+	tag := segment.Tag{Name: "a", Step: 10, MaxID: 1}
+	if _, err := guard.New(&narrow{}, marks, nil).Create(t.Context(), tag, false); !errors.Is(err, segment.ErrInvalid) {
+		t.Fatal(err)
+	}
+	if err := table.Insert(t.Context(), tag); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := guard.New(table, marks, nil).Load(t.Context(), "a", 0, 0); err != nil || l.Start != 1 {
+		t.Errorf("%+v, %v", l, err)
+	}
+}
+
+// A call reserves the name, and its process dies; another call creates the tag, though it is to revive none.
+func TestACreateThatWasCutOffDoesNotKeepTheName(t *testing.T) {
+	table, marks := new(segmenttest.Table), new(segmenttest.Marks)
+	tag := segment.Tag{Name: "a", Step: 10, MaxID: 7}
+	ctx, cancel := context.WithCancel(t.Context())
+	cut := guard.New(table, &reserved{Marks: marks, after: cancel}, nil)
+	if _, err := cut.Create(ctx, tag, false); err == nil {
+		t.Fatal("created")
+	}
+	got, err := guard.New(table, marks, nil).Create(t.Context(), tag, false)
+	if err != nil || got.MaxID != 7 || got.Least != 0 || got.Disabled {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestATableThatCannotHoldTheDatesOfATagRefusesIt(t *testing.T) {
+	g := guard.New(&small{}, new(segmenttest.Marks), nil)
+	_, err := g.Create(t.Context(), segment.Tag{Name: "a", Step: 1, MaxID: 1,
+		Rules: segment.Rules{Period: segment.Daily}}, false)
+	if !errors.Is(err, segment.ErrInvalid) {
+		t.Errorf("created: %v", err)
+	}
+}
+
+// small is a table of which max_id is an INT.
+type small struct{ segmenttest.Table }
+
+func (*small) Limit() int64 { return math.MaxInt32 }

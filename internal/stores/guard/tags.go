@@ -10,12 +10,19 @@ import (
 )
 
 // Create implements [segment.Store].
+//
+// Law: of all calls that create a tag at once, that one has created it which enables its mark, and the tag has the
+// rules of that call. So a mark that is disabled comes first, then the row: no load of the tag succeeds before its
+// rules are in force, and a row that was made by another call, or by an operator, changes nothing.
 func (g *Guard) Create(ctx context.Context, t segment.Tag, revive bool) (created segment.Tag, err error) {
 	if err := t.Validate(); err != nil {
 		return segment.Tag{}, err
 	}
-	if limit := g.table.Limit(); t.MaxID > limit {
-		return segment.Tag{}, fmt.Errorf("%w: start %d, the table holds at most %d", segment.ErrInvalid, t.MaxID, limit)
+	if first, limit := max(t.MaxID, t.Rules.Begins(time.Now())), g.table.Limit(); first > limit {
+		return segment.Tag{}, fmt.Errorf("%w: start %d, the table holds at most %d", segment.ErrInvalid, first, limit)
+	}
+	if g.marks == nil {
+		return g.createUnguarded(ctx, t)
 	}
 	var c creation
 	err = retry(ctx, func() error {
@@ -28,75 +35,95 @@ func (g *Guard) Create(ctx context.Context, t segment.Tag, revive bool) (created
 	return created, err
 }
 
-// A creation is how far a tag was created.
+// errNoRules refuses rules of a table without a guard.
+const errNoRules = segment.RuleError("bounds, periods and formats are kept with the marks of the guard, which is " +
+	"off: start the workers with --guard on")
+
+func (g *Guard) createUnguarded(ctx context.Context, t segment.Tag) (segment.Tag, error) {
+	if t.Rules != (segment.Rules{}) {
+		return segment.Tag{}, errNoRules
+	}
+	if _, _, err := g.readFree(ctx, t.Name, true); err != nil {
+		return segment.Tag{}, err
+	}
+	t.Updated = time.Now().UTC()
+	return t, uncertain(g.table.Insert(ctx, t))
+}
+
+// A creation is how far a call has created a tag.
 type creation struct {
 	reserved bool // its name, by a mark that is disabled
 	inserted bool // its row
 }
 
+// tryCreate takes one step of a creation. errOvertaken makes the caller take the next.
 func (g *Guard) tryCreate(ctx context.Context, t segment.Tag, revive bool, c *creation) (segment.Tag, error) {
-	m, row, err := g.readFree(ctx, t.Name, revive)
+	m, row, err := g.readFree(ctx, t.Name, revive || c.reserved)
 	if err != nil {
 		return segment.Tag{}, err
 	}
-	noRow := row.Name == ""
-	if t.Rules != (segment.Rules{}) && m.Revision == 0 {
-		return segment.Tag{}, g.reserveName(ctx, t, c)
+	if !m.Disabled {
+		return segment.Tag{}, g.reserveName(ctx, t.Name, m, c)
 	}
-	if c.reserved && !c.inserted && !noRow { // a call without rules, which saw no mark, has made the row
-		err := g.marks.change(ctx, segment.ByRevive, row, m)
-		return segment.Tag{}, errors.Join(segment.ErrExists, err)
-	}
+	isInserted := row.Name != ""
 	row.Name = t.Name
-	if old := merged(row, m); !m.Disabled {
-		t.MaxID, t.Least = max(t.MaxID, old.MaxID), old.Least
-	} else if t, err = old.Revive(t, g.table.Limit()); err != nil {
+	if was := merged(row, m); isReserved(m) {
+		t.MaxID = max(t.MaxID, was.MaxID)
+	} else if t, err = was.Revive(t, g.table.Limit()); err != nil {
 		return segment.Tag{}, err
 	}
 	t.Updated = time.Now().UTC()
-	if noRow {
-		return t, g.insert(ctx, t, m, c)
+	if !isInserted {
+		return segment.Tag{}, g.insert(ctx, t, m, c)
 	}
 	return t, g.revive(ctx, t, m)
 }
 
-// reserveName gives a tag a mark that is disabled, so that its rules are in force from its first load on: they are set
-// when that mark is revived. errOvertaken makes the caller start over.
-func (g *Guard) reserveName(ctx context.Context, t segment.Tag, c *creation) error {
-	if g.marks == nil {
-		return errNoRules
-	}
-	m := segment.Mark{High: 1, Step: t.Step, Disabled: true}
-	if err := g.marks.replace(ctx, t.Name, segment.ByCreate, segment.Mark{}, m); err != nil {
+// reserveName disables the mark of a tag that has no row, or gives it one that is.
+func (g *Guard) reserveName(ctx context.Context, tag string, was segment.Mark, c *creation) error {
+	m := was
+	m.High, m.Disabled = max(1, m.High), true
+	if err := g.marks.replace(ctx, tag, segment.ByCreate, was, m); err != nil {
 		return err
 	}
 	c.reserved = true
 	return errOvertaken
 }
 
-// errNoRules refuses rules of a table without a guard.
-const errNoRules = segment.RuleError("bounds, periods and formats are kept with the marks of the guard, which is " +
-	"off: start the workers with --guard on")
+// isReserved reports whether a mark was disabled by reserveName, and the tag had no row before: its creation is under
+// way, or was cut off. A load and a deletion record the row in Seen.
+func isReserved(m segment.Mark) bool { return m.Disabled && m.Seen == 0 }
 
-// insert creates the row of a tag, which begins at the mark m or above. If the mark is disabled, insert leaves it so,
-// and errOvertaken makes the caller start over with the row. Of two concurrent calls one inserts the row.
+// insert creates the row of a tag whose mark m is disabled, which begins at the mark or above.
 //
 // Law: a row may begin at a mark only if that mark is current: if the marks are lost, the row alone remains, and Leaf
-// nodes load from it. So the mark is first replaced by itself, which fails if the read was old. A read that is older
-// than the tag's first mark shows no mark, and is not noticed.
+// nodes load from it. So the mark is first replaced by itself, which fails if the read was old.
 func (g *Guard) insert(ctx context.Context, t segment.Tag, m segment.Mark, c *creation) error {
-	if m.Revision > 0 {
-		m.Rules = t.Rules
-		err := g.marks.replace(ctx, t.Name, segment.ByCreate, m, m) //mutant:row-again
-		if err != nil {
-			return err
-		}
-	}
-	if err := uncertain(g.table.Insert(ctx, t)); err != nil || !m.Disabled {
+	err := g.marks.replace(ctx, t.Name, segment.ByCreate, m, m) //mutant:row-again
+	if err != nil {
 		return err
 	}
-	c.inserted = true
-	return errOvertaken
+	err = uncertain(g.table.Insert(ctx, t))
+	switch {
+	case err == nil:
+		c.inserted = true
+		return errOvertaken
+	case errors.Is(err, segment.ErrExists): // of another call, or of an operator
+		return errOvertaken
+	case c.reserved && !errors.Is(err, segment.ErrUncertain):
+		g.giveBack(ctx, t.Name)
+	}
+	return err
+}
+
+// giveBack enables the mark of a tag again whose row the table refused, so that a row which an operator inserts is
+// served. If that fails, the next creation of the tag enables the mark.
+func (g *Guard) giveBack(ctx context.Context, tag string) {
+	if m, err := g.marks.Mark(ctx, tag); err == nil && m.Disabled {
+		enabled := m
+		enabled.Disabled = false
+		_ = g.marks.replace(ctx, tag, segment.ByCreate, m, enabled)
+	}
 }
 
 // revive enables the disabled mark m of a tag, and then writes the new fields of the tag to the row. Of two
@@ -136,7 +163,7 @@ func half(err error) error {
 // may not be created.
 func (g *Guard) readFree(ctx context.Context, tag string, revive bool) (segment.Mark, segment.Row, error) {
 	m, err := g.marks.Mark(ctx, tag)
-	if err == nil && m.Disabled && !revive {
+	if err == nil && m.Disabled && !revive && !isReserved(m) {
 		err = segment.ErrDisabled
 	}
 	if err != nil {
