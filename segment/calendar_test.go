@@ -20,6 +20,7 @@ type wall struct {
 	mu     sync.Mutex
 	offset time.Duration
 	unsure bool
+	late   time.Duration // how late the store's next answer comes
 }
 
 func (w *wall) now() (time.Time, bool) {
@@ -32,6 +33,14 @@ func (w *wall) set(offset time.Duration, unsure bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.offset, w.unsure = offset, unsure
+}
+
+func (w *wall) answersLate() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	late := w.late
+	w.late = 0
+	return late
 }
 
 // onWorkers is a test of workers that share a store.
@@ -48,7 +57,7 @@ func withClocks(t *testing.T, rules segment.Rules, walls []*wall, f onWorkers) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var following sync.WaitGroup
 		for _, w := range walls {
-			store := &clocked{Memory: m, clock: w.now}
+			store := &clocked{Memory: m, wall: w}
 			a := segment.New(segment.Config{Store: store, Deadline: deadline, Clock: w.now})
 			following.Go(func() { a.Follow(ctx) })
 			workers = append(workers, a)
@@ -65,17 +74,18 @@ func withClocks(t *testing.T, rules segment.Rules, walls []*wall, f onWorkers) {
 // clocked is a shared store as a worker with a clock of its own loads from it.
 type clocked struct {
 	*segmenttest.Memory
-	clock segment.Clock
+	wall *wall
 }
 
 func (c *clocked) Load(ctx context.Context, tag string, n, floor int64) (segment.Loaded, error) {
-	return c.Memory.LoadBy(ctx, c.clock, tag, n, floor)
+	defer time.Sleep(c.wall.answersLate())
+	return c.Memory.LoadBy(ctx, c.wall.now, tag, n, floor)
 }
 
 func (c *clocked) LoadStrict(
 	ctx context.Context, tag string, join func() int64, floor int64,
 ) (segment.Loaded, error) {
-	return c.Memory.LoadStrictBy(ctx, c.clock, tag, join, floor)
+	return c.Memory.LoadStrictBy(ctx, c.wall.now, tag, join, floor)
 }
 
 func day(id int64) int64 { return id / numbersADay % 100 }
@@ -135,6 +145,21 @@ func TestARangeThatArrivesAfterMidnightIsNotUsed(t *testing.T) {
 			t.Errorf("after the clock was set over midnight an ID is %d", id)
 		}
 	})
+}
+
+// A load that began before midnight ends after it, between two looks at the calendar.
+func TestALoadThatEndsAfterMidnightAnswersNobody(t *testing.T) {
+	w1 := &wall{}
+	withClocks(t, segment.Rules{Period: segment.Daily}, []*wall{w1},
+		func(t *testing.T, w []*segment.Allocator, m *segmenttest.Memory) {
+			first(t, w[0])
+			time.Sleep(12 * time.Hour)
+			w1.set(12*time.Hour-1010*time.Millisecond, false) // the clock jumps: it is 23:59:58.99
+			w1.late = 1150 * time.Millisecond
+			if id := take(t, w[0], "d", 1000)[0].Start; day(id) != 2 {
+				t.Errorf("after midnight an ID is %d", id)
+			}
+		})
 }
 
 func TestAClockThatIsNotSureBeginsNoDay(t *testing.T) {
@@ -223,6 +248,9 @@ func TestABoundOnHolesHoldsAtAnySpeed(t *testing.T) {
 			}
 			if hole := w[0].MaxHole(segment.Tag{Name: "d", Step: 100, Rules: rules}); hole != most {
 				t.Errorf("the bound that is shown is %d, want %d", hole, most)
+			}
+			if s, _ := w[0].StatsOf("d"); s.Step > most {
+				t.Errorf("the next step that is shown is %d, and a crash may waste %d", s.Step, most)
 			}
 		})
 	}

@@ -3,6 +3,7 @@ package segment
 import (
 	"fmt"
 	"math"
+	"time"
 )
 
 // A Change is a change of a tag. Fields at their zero value leave the tag as it is; the zero Change changes nothing.
@@ -89,6 +90,9 @@ func (t Tag) Revive(by Tag, limit int64) (Tag, error) {
 	}
 	revived.Rules = func(Rules) (Rules, error) { return by.Rules, nil }
 	again, err := revived.Apply(t, limit)
+	if err == nil {
+		err = again.Rules.checkDate(again.MaxID, time.Now())
+	}
 	again.Least, again.Disabled = again.MaxID, false //mutant:revived
 	return again, err
 }

@@ -195,6 +195,16 @@ func (r Rules) allow(mark, raised int64) error {
 	return nil
 }
 
+// checkDate returns why a tag cannot get these rules at a mark: the date of its next ID would be far from now, or would
+// not exist. The mark may be a day ahead, as the clock of another worker was.
+func (r Rules) checkDate(mark int64, now time.Time) error {
+	if tomorrow := r.baseAt(now.AddDate(0, 0, 1)); r.Period != "" && r.baseOf(mark) > tomorrow {
+		return ruleError("the tag has used IDs up to %d, above those of today, which begin at %d: "+
+			"give the %s numbers to a tag of another name", mark-1, r.Begins(now), r.Period)
+	}
+	return nil
+}
+
 // Raise returns the mark from which a tag can go on that others may have loaded since it had this one: by so many
 // numbers, until now.
 //

@@ -173,3 +173,22 @@ func TestARaiseOfADailyTagBeginsOnThePresentDayAndEndsWithIt(t *testing.T) {
 		}
 	}
 }
+
+func TestATagGetsNoDatesThatAreFarFromNow(t *testing.T) {
+	now := time.Now().UTC()
+	daily, yearly := segment.Rules{Period: segment.Daily}, segment.Rules{Period: segment.Yearly}
+	for mark, isRefused := range map[int64]bool{
+		1: false, 5: true, numbersADay: true, daily.Begins(now) - 1: false, daily.Begins(now) + 7: false,
+		daily.Begins(now.AddDate(0, 0, 1)): false, daily.Begins(now.AddDate(0, 0, 3)): true,
+		yearly.Begins(now.AddDate(1, 0, 0)) - 2: true, // 99 months
+	} {
+		created := segment.Tag{Name: "d", Step: 10, MaxID: mark, Rules: daily}
+		if err := created.Validate(); errors.Is(err, segment.ErrInvalid) != isRefused {
+			t.Errorf("created at %d: %v", mark, err)
+		}
+		_, err := segment.Tag{Name: "d", MaxID: mark}.Revive(segment.Tag{Step: 10, Rules: daily}, 1<<62)
+		if errors.Is(err, segment.ErrInvalid) != (isRefused && mark > numbersADay) {
+			t.Errorf("revived at %d: %v", mark, err)
+		}
+	}
+}

@@ -150,7 +150,13 @@ func (t Tag) Validate() error {
 	if t.MaxID < 1 {
 		return fmt.Errorf("%w: start %d, want at least 1", ErrInvalid, t.MaxID)
 	}
-	return t.Rules.Validate()
+	if err := t.Rules.Validate(); err != nil {
+		return err
+	}
+	if t.MaxID > 1 && t.MaxID <= t.Rules.Period.Size() {
+		return ruleError("start %d has no date: the lowest number of each period is min", t.MaxID)
+	}
+	return t.Rules.checkDate(t.MaxID, time.Now())
 }
 
 // A Store keeps the marks of tags. All methods are safe for concurrent use, also by many processes on one store, and

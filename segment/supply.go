@@ -168,7 +168,8 @@ func (s *supply) stats(now time.Duration) TagStats {
 	left, speed := s.stock.held(), s.pace.speed.at(now, s.asked())
 	return TagStats{
 		Strict: s.order == strict, Ranges: s.stock.ranges(), Left: left, Issued: s.stock.issued(),
-		Speed: speed, SecondsLeft: s.lasts(now, speed), Configured: s.pace.configured, Step: s.pace.step,
+		Speed: speed, SecondsLeft: s.lasts(now, speed),
+		Configured: s.pace.configured, Step: s.ruled().Step(s.pace.step),
 		Recommended: count(math.Ceil(recommendedSpan * s.pace.speed.peak)), Peak: s.pace.speed.peak,
 		Lasted: s.pace.last.lasted,
 		Loads:  s.loader.loads, LoadTime: s.loader.took, Errors: s.loader.errs, LastError: s.loader.lastErr,

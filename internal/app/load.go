@@ -65,16 +65,20 @@ func (s loads) LoadStrict(
 	return l, err
 }
 
-// runsOutAt is the part of a tag's numbers whose use raises the alarm.
-const runsOutAt = 0.9
+// runsOutAt is the percentage of a tag's numbers whose use raises the alarm; so does each further percent.
+const runsOutAt = 90
 
-// watchEnd raises the alarm about a tag when a load passes runsOutAt, and when a load finds that no number is left.
+// watchEnd raises the alarm about a tag at the last percents of its numbers, and when a load finds none.
 func (s loads) watchEnd(tag string, l segment.Loaded, err error) {
-	switch {
-	case errors.Is(err, segment.ErrExhausted):
-		s.runsOut(tag, "no number is left: "+err.Error())
-	case err == nil && l.Rules.Used(l.Start) < runsOutAt && l.Rules.Used(l.End) >= runsOutAt:
-		s.runsOut(tag, fmt.Sprintf("%.0f %% of its numbers are reserved, up to %d", 100*l.Rules.Used(l.End), l.End-1))
+	if errors.Is(err, segment.ErrExhausted) {
+		s.runsOut(tag, "no number is left to reserve: "+err.Error())
+	}
+	if err != nil {
+		return
+	}
+	before, now := int(100*l.Rules.Used(l.Start)), int(100*l.Rules.Used(l.End))
+	if now >= runsOutAt && now > before {
+		s.runsOut(tag, fmt.Sprintf("%d %% of its numbers are reserved, up to %d", now, l.End-1))
 	}
 }
 

@@ -24,10 +24,16 @@ func TestTheAlarmOfATagComesAtNineTenthsAndWhenNoNumberIsLeft(t *testing.T) {
 		t.Fatalf("below nine tenths: %q", raised)
 	}
 	load(90, 95)
-	load(95, 100)
+	load(95, 95)
 	s.watchEnd("t", segment.Loaded{}, fmt.Errorf("load: %w", segment.ErrExhausted))
-	if len(raised) != 2 || !strings.Contains(raised[0], "94 %") || !strings.Contains(raised[1], "no number is left") {
+	if len(raised) != 2 || !strings.Contains(raised[0], "94 %") ||
+		!strings.Contains(raised[1], "no number is left to reserve") {
 		t.Errorf("%q, want one at nine tenths, one at the end", raised)
+	}
+	raised = nil // the maximum was lowered
+	load(95, 97)
+	if len(raised) != 1 || !strings.Contains(raised[0], "96 %") {
+		t.Errorf("%q, want one for a further percent", raised)
 	}
 }
 
