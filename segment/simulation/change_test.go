@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
+	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/segment"
 )
 
@@ -156,6 +158,14 @@ func (c *change) end(t segment.Tag, err error) {
 func (c *change) wrote() {
 	c.writes++
 	c.check()
+}
+
+// reservesName reports whether a write of this change leaves a tag unknown, which it is to create.
+func (c *change) reservesName(e buckets.Entry) bool {
+	w := c.life.world
+	_, hasRow := w.db.copies[c.life.machine.side].byName[e.Key]
+	return c.verb == createTag && w.conf.kind == guardedTable &&
+		(!hasRow || strings.Contains(string(e.Value), disabled))
 }
 
 // check fails if the change was refused and has changed something.

@@ -173,7 +173,7 @@ func (s *streams) Publish(ctx context.Context, _, key string, m buckets.Write) (
 			s.life.reserves(key, before, s.bucket.entries[key])
 		}
 		revision = s.bucket.last
-		if !sayTheSame(before, e) {
+		if op := s.world.acting.op; !sayTheSame(before, e) && !(op != nil && op.reservesName(e)) {
 			s.world.wrote(key)
 		}
 		return nil

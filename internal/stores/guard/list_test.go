@@ -35,11 +35,11 @@ func TestAListShowsHowFarTheMarkIsAheadOfTheTable(t *testing.T) {
 		return text
 	}
 	table.LoadAsLeaf("b")
-	if got := ahead(g); got != " a+0 b-10 c+0" {
+	if got := ahead(g); got != " a+0 b-10 c" {
 		t.Errorf("after a load, a load of Leaf's, and none: %q", got)
 	}
 	table.Restore(old)
-	if got := ahead(g); got != " a+10 b+10 c+0" {
+	if got := ahead(g); got != " a+10 b+10 c" {
 		t.Errorf("after the table went back: %q", got)
 	}
 	if got := ahead(guard.New(table, nil, nil)); got != " a b c" {

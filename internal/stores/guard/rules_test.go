@@ -75,34 +75,73 @@ func TestOfTwoCreatesWithRulesOneSucceedsAndItsRulesHold(t *testing.T) {
 	}
 }
 
-// The table refuses the row; then an operator inserts it.
-func TestARowThatAnOperatorInsertsAfterARefusedCreateIsServed(t *testing.T) {
+// The user of natsid may not insert rows; so an operator does, and the tag is created again.
+func TestACreateWithRulesGoesOnFromARowThatAnOperatorInserts(t *testing.T) {
 	table, marks := new(segmenttest.Table), new(segmenttest.Marks)
-	tag := segment.Tag{Name: "a", Step: 10, MaxID: 1}
+	tag := segment.Tag{Name: "a", Step: 10, MaxID: 1, Rules: segment.Rules{Max: 50}}
 	if _, err := guard.New(&narrow{}, marks, nil).Create(t.Context(), tag, false); !errors.Is(err, segment.ErrInvalid) {
 		t.Fatal(err)
 	}
-	if err := table.Insert(t.Context(), tag); err != nil {
+	if err := table.Insert(t.Context(), segment.Tag{Name: "a", Step: 20, MaxID: 7}); err != nil {
 		t.Fatal(err)
 	}
-	if l, err := guard.New(table, marks, nil).Load(t.Context(), "a", 0, 0); err != nil || l.Start != 1 {
+	g := guard.New(table, marks, nil)
+	got, err := g.Create(t.Context(), tag, false)
+	if err != nil || got.MaxID != 7 || got.Rules != tag.Rules {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if l, err := g.Load(t.Context(), "a", 0, 0); err != nil || l.Range != (segment.Range{Start: 7, End: 17}) {
 		t.Errorf("%+v, %v", l, err)
 	}
 }
 
 // A call reserves the name, and its process dies; another call creates the tag, though it is to revive none.
 func TestACreateThatWasCutOffDoesNotKeepTheName(t *testing.T) {
-	table, marks := new(segmenttest.Table), new(segmenttest.Marks)
-	tag := segment.Tag{Name: "a", Step: 10, MaxID: 7}
-	ctx, cancel := context.WithCancel(t.Context())
-	cut := guard.New(table, &reserved{Marks: marks, after: cancel}, nil)
-	if _, err := cut.Create(ctx, tag, false); err == nil {
-		t.Fatal("created")
+	for _, rules := range []segment.Rules{{}, {Max: 60}} {
+		table, marks := new(segmenttest.Table), new(segmenttest.Marks)
+		tag := segment.Tag{Name: "a", Step: 10, MaxID: 7, Rules: segment.Rules{Max: 50}}
+		ctx, cancel := context.WithCancel(t.Context())
+		cut := guard.New(table, &reserved{Marks: marks, after: cancel}, nil)
+		_, err := cut.Create(ctx, tag, false)
+		if !errors.Is(err, context.Canceled) || errors.Is(err, segment.ErrUncertain) {
+			t.Fatalf("%v, want that the call was cut off, and has created no tag", err)
+		}
+		tag.Rules = rules
+		got, err := guard.New(table, marks, nil).Create(t.Context(), tag, false)
+		if err != nil || got.MaxID != 7 || got.Least != 0 || got.Disabled || got.Rules != rules {
+			t.Errorf("%+v, %v", got, err)
+		}
 	}
-	got, err := guard.New(table, marks, nil).Create(t.Context(), tag, false)
-	if err != nil || got.MaxID != 7 || got.Least != 0 || got.Disabled {
+}
+
+// A call without rules sees no mark; another reserves the name before it inserts the row.
+func TestACreateWithoutRulesEnablesTheTagThatItHasMade(t *testing.T) {
+	table, marks := new(segmenttest.Table), new(segmenttest.Marks)
+	other := guard.New(&narrow{}, marks, nil) // it is cut off after it has reserved the name
+	plain := guard.New(&unready{Table: table, before: func() {
+		tag := segment.Tag{Name: "a", Step: 10, MaxID: 1, Rules: segment.Rules{Max: 50}}
+		if _, err := other.Create(t.Context(), tag, false); err == nil {
+			t.Error("created")
+		}
+	}}, marks, nil)
+	got, err := plain.Create(t.Context(), segment.Tag{Name: "a", Step: 20, MaxID: 1}, false)
+	if err != nil || got.Disabled || got.Rules != (segment.Rules{}) {
 		t.Errorf("%+v, %v", got, err)
 	}
+	if l, err := plain.Load(t.Context(), "a", 0, 0); err != nil || l.Range != (segment.Range{Start: 1, End: 21}) {
+		t.Errorf("%+v, %v", l, err)
+	}
+}
+
+// unready is a table that calls before, before it inserts a row.
+type unready struct {
+	*segmenttest.Table
+	before func()
+}
+
+func (u *unready) Insert(ctx context.Context, tag segment.Tag) error {
+	u.before()
+	return u.Table.Insert(ctx, tag)
 }
 
 func TestATableThatCannotHoldTheDatesOfATagRefusesIt(t *testing.T) {

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,9 +12,11 @@ import (
 
 // Create implements [segment.Store].
 //
-// Law: of all calls that create a tag at once, that one has created it which enables its mark, and the tag has the
-// rules of that call. So a mark that is disabled comes first, then the row: no load of the tag succeeds before its
-// rules are in force, and a row that was made by another call, or by an operator, changes nothing.
+// Law: no load of a tag succeeds before its rules are in force. So a tag with rules has a mark first, which is
+// disabled; then its row; then the mark is enabled. Of calls that make such a tag at once, the one that enables the
+// mark has created it, whoever has made the row. A call without rules makes the row alone: it has created the tag if
+// there is no mark then, and enables it otherwise. Whoever disables the first mark of a tag, and finds a row then,
+// enables it as it was.
 func (g *Guard) Create(ctx context.Context, t segment.Tag, revive bool) (created segment.Tag, err error) {
 	if err := t.Validate(); err != nil {
 		return segment.Tag{}, err
@@ -21,8 +24,8 @@ func (g *Guard) Create(ctx context.Context, t segment.Tag, revive bool) (created
 	if first, limit := max(t.MaxID, t.Rules.Begins(time.Now())), g.table.Limit(); first > limit {
 		return segment.Tag{}, fmt.Errorf("%w: start %d, the table holds at most %d", segment.ErrInvalid, first, limit)
 	}
-	if g.marks == nil {
-		return g.createUnguarded(ctx, t)
+	if g.marks == nil && t.Rules != (segment.Rules{}) {
+		return segment.Tag{}, errNoRules
 	}
 	var c creation
 	err = retry(ctx, func() error {
@@ -39,21 +42,10 @@ func (g *Guard) Create(ctx context.Context, t segment.Tag, revive bool) (created
 const errNoRules = segment.RuleError("bounds, periods and formats are kept with the marks of the guard, which is " +
 	"off: start the workers with --guard on")
 
-func (g *Guard) createUnguarded(ctx context.Context, t segment.Tag) (segment.Tag, error) {
-	if t.Rules != (segment.Rules{}) {
-		return segment.Tag{}, errNoRules
-	}
-	if _, _, err := g.readFree(ctx, t.Name, true); err != nil {
-		return segment.Tag{}, err
-	}
-	t.Updated = time.Now().UTC()
-	return t, uncertain(g.table.Insert(ctx, t))
-}
-
 // A creation is how far a call has created a tag.
 type creation struct {
 	reserved bool // its name, by a mark that is disabled
-	inserted bool // its row
+	inserted bool // its row, and the tag is not in force
 }
 
 // tryCreate takes one step of a creation. errOvertaken makes the caller take the next.
@@ -62,68 +54,98 @@ func (g *Guard) tryCreate(ctx context.Context, t segment.Tag, revive bool, c *cr
 	if err != nil {
 		return segment.Tag{}, err
 	}
-	if !m.Disabled {
-		return segment.Tag{}, g.reserveName(ctx, t.Name, m, c)
+	t.Updated = time.Now().UTC()
+	noRow := row.Name == ""
+	switch {
+	case m.Revision == 0 && t.Rules == segment.Rules{}:
+		return t, g.insertPlain(ctx, t, c)
+	case m.Revision == 0:
+		return t, g.reserveName(ctx, t.Name, c)
+	case !m.Disabled:
+		return g.insertAgain(ctx, t, m)
+	case noRow && isReserved(m) && t.Rules != segment.Rules{}:
+		m.Rules = t.Rules // for others: the row is younger than the mark
+	case !noRow && isReserved(m) && m.Rules == segment.Rules{} && !c.inserted:
+		err := g.marks.change(ctx, segment.ByRevive, row, m)
+		return segment.Tag{}, errors.Join(segment.ErrExists, err)
 	}
-	isInserted := row.Name != ""
 	row.Name = t.Name
 	if was := merged(row, m); isReserved(m) {
 		t.MaxID = max(t.MaxID, was.MaxID)
 	} else if t, err = was.Revive(t, g.table.Limit()); err != nil {
 		return segment.Tag{}, err
 	}
-	t.Updated = time.Now().UTC()
-	if !isInserted {
-		return segment.Tag{}, g.insert(ctx, t, m, c)
+	if noRow {
+		return t, g.insert(ctx, t, m, c)
 	}
 	return t, g.revive(ctx, t, m)
 }
 
-// reserveName disables the mark of a tag that has no row, or gives it one that is.
-func (g *Guard) reserveName(ctx context.Context, tag string, was segment.Mark, c *creation) error {
-	m := was
-	m.High, m.Disabled = max(1, m.High), true
-	if err := g.marks.replace(ctx, tag, segment.ByCreate, was, m); err != nil {
+// reserveName gives a tag its first mark, which is disabled.
+func (g *Guard) reserveName(ctx context.Context, tag string, c *creation) error {
+	m := segment.Mark{High: 1, Disabled: true}
+	if err := g.marks.replace(ctx, tag, segment.ByCreate, segment.Mark{}, m); err != nil {
 		return err
 	}
 	c.reserved = true
 	return errOvertaken
 }
 
-// isReserved reports whether a mark was disabled by reserveName, and the tag had no row before: its creation is under
-// way, or was cut off. A load and a deletion record the row in Seen.
+// isReserved reports whether a mark was made by reserveName, and not enabled: the creation is under way, or was cut
+// off. A load and a deletion record the row in Seen.
 func isReserved(m segment.Mark) bool { return m.Disabled && m.Seen == 0 }
 
-// insert creates the row of a tag whose mark m is disabled, which begins at the mark or above.
+// insertPlain inserts the row of a tag without rules, which has no mark. If it has one by then, the caller goes on.
+func (g *Guard) insertPlain(ctx context.Context, t segment.Tag, c *creation) error {
+	if err := uncertain(g.table.Insert(ctx, t)); err != nil || g.marks == nil {
+		return err
+	}
+	m, err := g.marks.Mark(ctx, t.Name)
+	if err == nil && !m.Disabled {
+		return nil
+	}
+	c.inserted = true
+	return cmp.Or(err, errOvertaken)
+}
+
+// insertRow inserts the row of a tag that has the mark m, at which the row begins or above.
 //
 // Law: a row may begin at a mark only if that mark is current: if the marks are lost, the row alone remains, and Leaf
-// nodes load from it. So the mark is first replaced by itself, which fails if the read was old.
-func (g *Guard) insert(ctx context.Context, t segment.Tag, m segment.Mark, c *creation) error {
+// nodes load from it. So the mark is written first, which fails if the read was old. A read that is older than the
+// tag's first mark shows no mark, and is not noticed.
+func (g *Guard) insertRow(ctx context.Context, t segment.Tag, m segment.Mark) error {
 	err := g.marks.replace(ctx, t.Name, segment.ByCreate, m, m) //mutant:row-again
 	if err != nil {
 		return err
 	}
-	err = uncertain(g.table.Insert(ctx, t))
-	switch {
-	case err == nil:
-		c.inserted = true
-		return errOvertaken
-	case errors.Is(err, segment.ErrExists): // of another call, or of an operator
-		return errOvertaken
-	case c.reserved && !errors.Is(err, segment.ErrUncertain):
-		g.giveBack(ctx, t.Name)
-	}
-	return err
+	return uncertain(g.table.Insert(ctx, t))
 }
 
-// giveBack enables the mark of a tag again whose row the table refused, so that a row which an operator inserts is
-// served. If that fails, the next creation of the tag enables the mark.
-func (g *Guard) giveBack(ctx context.Context, tag string) {
-	if m, err := g.marks.Mark(ctx, tag); err == nil && m.Disabled {
-		enabled := m
-		enabled.Disabled = false
-		_ = g.marks.replace(ctx, tag, segment.ByCreate, m, enabled)
+// insertAgain gives a tag a row again that has lost it, with the rules of t. Its mark stays enabled, since another copy
+// of the table may still have the row.
+func (g *Guard) insertAgain(ctx context.Context, t segment.Tag, m segment.Mark) (segment.Tag, error) {
+	t.MaxID, t.Least = max(t.MaxID, m.High), m.Least
+	m.Rules = t.Rules
+	if err := g.insertRow(ctx, t, m); err != nil {
+		return segment.Tag{}, err
 	}
+	if now, err := g.marks.Mark(ctx, t.Name); err != nil || now.Rules != t.Rules {
+		return segment.Tag{}, fmt.Errorf("%w: the row was made, and its rules may be those of another call: %w",
+			segment.ErrUncertain, cmp.Or(err, segment.ErrExists))
+	}
+	return t, nil
+}
+
+// insert inserts the row of a tag whose mark m is disabled.
+func (g *Guard) insert(ctx context.Context, t segment.Tag, m segment.Mark, c *creation) error {
+	err := g.insertRow(ctx, t, m)
+	if err == nil {
+		c.inserted = true
+	}
+	if err == nil || errors.Is(err, segment.ErrExists) { // the latter: another call, or an operator, has inserted it
+		return errOvertaken
+	}
+	return err
 }
 
 // revive enables the disabled mark m of a tag, and then writes the new fields of the tag to the row. Of two
