@@ -12,11 +12,11 @@ import (
 
 // Create implements [segment.Store].
 //
-// Law: no load of a tag succeeds before its rules are in force. So a tag with rules has a mark first, which is
-// disabled; then its row; then the mark is enabled. Of calls that make such a tag at once, the one that enables the
-// mark has created it, whoever has made the row. A call without rules makes the row alone: it has created the tag if
-// there is no mark then, and enables it otherwise. Whoever disables the first mark of a tag, and finds a row then,
-// enables it as it was.
+// Law: no load of a tag succeeds before its rules are in force. So the mark of a tag with rules is disabled before the
+// tag has a row, and enabled afterwards; of calls that create it at once, the one that enables the mark has created it,
+// whoever has made the row. A tag without rules has a row first. If there is no mark then, the call has created the
+// tag: a call with rules makes a mark before it looks for the row. Otherwise the call writes the mark, so that no other
+// disables it as it was.
 func (g *Guard) Create(ctx context.Context, t segment.Tag, revive bool) (created segment.Tag, err error) {
 	if err := t.Validate(); err != nil {
 		return segment.Tag{}, err
@@ -44,33 +44,28 @@ const errNoRules = segment.RuleError("bounds, periods and formats are kept with 
 
 // A creation is how far a call has created a tag.
 type creation struct {
-	reserved bool // its name, by a mark that is disabled
 	inserted bool // its row, and the tag is not in force
 }
 
 // tryCreate takes one step of a creation. errOvertaken makes the caller take the next.
 func (g *Guard) tryCreate(ctx context.Context, t segment.Tag, revive bool, c *creation) (segment.Tag, error) {
-	m, row, err := g.readFree(ctx, t.Name, revive || c.reserved)
+	m, row, err := g.readFree(ctx, t.Name, revive || c.inserted)
 	if err != nil {
 		return segment.Tag{}, err
 	}
 	t.Updated = time.Now().UTC()
-	noRow := row.Name == ""
+	isPlain, noRow := t.Rules == segment.Rules{}, row.Name == ""
 	switch {
-	case m.Revision == 0 && t.Rules == segment.Rules{}:
-		return t, g.insertPlain(ctx, t, c)
-	case m.Revision == 0:
-		return t, g.reserveName(ctx, t.Name, c)
-	case !m.Disabled:
-		return g.insertAgain(ctx, t, m)
-	case noRow && isReserved(m) && t.Rules != segment.Rules{}:
-		m.Rules = t.Rules // for others: the row is younger than the mark
-	case !noRow && isReserved(m) && m.Rules == segment.Rules{} && !c.inserted:
-		err := g.marks.change(ctx, segment.ByRevive, row, m)
-		return segment.Tag{}, errors.Join(segment.ErrExists, err)
+	case noRow && m.Revision == 0 && !isPlain:
+		first := segment.Mark{High: 1}
+		return t, cmp.Or(g.marks.replace(ctx, t.Name, segment.ByCreate, m, first), errOvertaken)
+	case noRow && !m.Disabled && (isPlain || m.Seen > 0):
+		return g.insertEnabled(ctx, t, m, c)
+	case noRow && !isPlain && m.Seen == 0:
+		m.Disabled, m.Rules = true, t.Rules
 	}
 	row.Name = t.Name
-	if was := merged(row, m); isReserved(m) {
+	if was := merged(row, m); isNew(m) {
 		t.MaxID = max(t.MaxID, was.MaxID)
 	} else if t, err = was.Revive(t, g.table.Limit()); err != nil {
 		return segment.Tag{}, err
@@ -81,62 +76,37 @@ func (g *Guard) tryCreate(ctx context.Context, t segment.Tag, revive bool, c *cr
 	return t, g.revive(ctx, t, m)
 }
 
-// reserveName gives a tag its first mark, which is disabled.
-func (g *Guard) reserveName(ctx context.Context, tag string, c *creation) error {
-	m := segment.Mark{High: 1, Disabled: true}
-	if err := g.marks.replace(ctx, tag, segment.ByCreate, segment.Mark{}, m); err != nil {
-		return err
-	}
-	c.reserved = true
-	return errOvertaken
-}
+// isNew reports whether a disabled mark is that of a tag whose creation is under way, or was cut off, and which was
+// never loaded. A load and a deletion record the row in Seen.
+func isNew(m segment.Mark) bool { return m.Disabled && m.Seen == 0 }
 
-// isReserved reports whether a mark was made by reserveName, and not enabled: the creation is under way, or was cut
-// off. A load and a deletion record the row in Seen.
-func isReserved(m segment.Mark) bool { return m.Disabled && m.Seen == 0 }
-
-// insertPlain inserts the row of a tag without rules, which has no mark. If it has one by then, the caller goes on.
-func (g *Guard) insertPlain(ctx context.Context, t segment.Tag, c *creation) error {
-	if err := uncertain(g.table.Insert(ctx, t)); err != nil || g.marks == nil {
-		return err
-	}
-	m, err := g.marks.Mark(ctx, t.Name)
-	if err == nil && !m.Disabled {
-		return nil
+// insertEnabled inserts the row of a tag whose mark m is enabled, or of which there is none. The tag may have lost its
+// row: then another copy of the table may still have it, so that its mark stays enabled.
+func (g *Guard) insertEnabled(
+	ctx context.Context, t segment.Tag, m segment.Mark, c *creation,
+) (segment.Tag, error) {
+	t.MaxID, t.Least = max(t.MaxID, m.High), m.Least
+	if err := g.insertRow(ctx, t, m); err != nil || g.marks == nil {
+		return t, err
 	}
 	c.inserted = true
-	return cmp.Or(err, errOvertaken)
+	err := retry(ctx, func() error {
+		now, err := g.marks.Mark(ctx, t.Name)
+		switch {
+		case err != nil || now.Revision == 0:
+			return err
+		case now.Disabled && !isNew(now):
+			return segment.ErrDisabled
+		case !now.Disabled && now.Rules != t.Rules && m.Seen == 0:
+			return segment.ErrExists // another call has enabled the tag
+		}
+		t.MaxID, t.Least = max(t.MaxID, now.High), max(t.Least, now.Least)
+		return g.marks.change(ctx, segment.ByCreate, t, now)
+	})
+	return t, err
 }
 
-// insertRow inserts the row of a tag that has the mark m, at which the row begins or above.
-//
-// Law: a row may begin at a mark only if that mark is current: if the marks are lost, the row alone remains, and Leaf
-// nodes load from it. So the mark is written first, which fails if the read was old. A read that is older than the
-// tag's first mark shows no mark, and is not noticed.
-func (g *Guard) insertRow(ctx context.Context, t segment.Tag, m segment.Mark) error {
-	err := g.marks.replace(ctx, t.Name, segment.ByCreate, m, m) //mutant:row-again
-	if err != nil {
-		return err
-	}
-	return uncertain(g.table.Insert(ctx, t))
-}
-
-// insertAgain gives a tag a row again that has lost it, with the rules of t. Its mark stays enabled, since another copy
-// of the table may still have the row.
-func (g *Guard) insertAgain(ctx context.Context, t segment.Tag, m segment.Mark) (segment.Tag, error) {
-	t.MaxID, t.Least = max(t.MaxID, m.High), m.Least
-	m.Rules = t.Rules
-	if err := g.insertRow(ctx, t, m); err != nil {
-		return segment.Tag{}, err
-	}
-	if now, err := g.marks.Mark(ctx, t.Name); err != nil || now.Rules != t.Rules {
-		return segment.Tag{}, fmt.Errorf("%w: the row was made, and its rules may be those of another call: %w",
-			segment.ErrUncertain, cmp.Or(err, segment.ErrExists))
-	}
-	return t, nil
-}
-
-// insert inserts the row of a tag whose mark m is disabled.
+// insert inserts the row of a tag whose mark m is disabled, or is to be.
 func (g *Guard) insert(ctx context.Context, t segment.Tag, m segment.Mark, c *creation) error {
 	err := g.insertRow(ctx, t, m)
 	if err == nil {
@@ -146,6 +116,21 @@ func (g *Guard) insert(ctx context.Context, t segment.Tag, m segment.Mark, c *cr
 		return errOvertaken
 	}
 	return err
+}
+
+// insertRow inserts the row of a tag. If the tag has a mark, the row begins there or above, and the mark becomes m.
+//
+// Law: a row may begin at a mark only if that mark is current: if the marks are lost, the row alone remains, and Leaf
+// nodes load from it. So the mark is written first, which fails if the read was old. A read that is older than the
+// tag's first mark shows no mark, and is not noticed.
+func (g *Guard) insertRow(ctx context.Context, t segment.Tag, m segment.Mark) error {
+	if m.Revision > 0 {
+		err := g.marks.replace(ctx, t.Name, segment.ByCreate, m, m) //mutant:row-again
+		if err != nil {
+			return err
+		}
+	}
+	return uncertain(g.table.Insert(ctx, t))
 }
 
 // revive enables the disabled mark m of a tag, and then writes the new fields of the tag to the row. Of two
@@ -185,7 +170,7 @@ func half(err error) error {
 // may not be created.
 func (g *Guard) readFree(ctx context.Context, tag string, revive bool) (segment.Mark, segment.Row, error) {
 	m, err := g.marks.Mark(ctx, tag)
-	if err == nil && m.Disabled && !revive && !isReserved(m) {
+	if err == nil && m.Disabled && !revive && !isNew(m) {
 		err = segment.ErrDisabled
 	}
 	if err != nil {
