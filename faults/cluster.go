@@ -170,12 +170,12 @@ func (c *cluster) longStep() int64 {
 
 // createTags creates the tags of the load.
 func (c *cluster) createTags(conn func() *nats.Conn) {
-	period, zone := "", ""
-	if c.fleet.daily {
-		period, zone = "daily", c.load.days.plan(time.Now())
+	period, zone, hole := "", "", subjects.Decimal(0)
+	if c.fleet.daily { // each worker loads the short tag several times a second: also while their days differ
+		period, zone, hole = "daily", c.load.days.plan(time.Now()), 10
 	}
 	for _, t := range []subjects.TagCreate{
-		{Tag: longTag, Step: c.longStep()}, {Tag: shortTag, Step: shortStep},
+		{Tag: longTag, Step: c.longStep()}, {Tag: shortTag, Step: shortStep, MaxHole: hole},
 		{Tag: strictTag, Order: subjects.OrderStrict},
 	} {
 		t.Start, t.Period, t.Zone = 1, period, zone

@@ -133,11 +133,12 @@ var mutantsOfOrder = []mutant.Mutant{
 		mutant.Replace("sealed", "if b.supply.waiters.any() || b.supply.stock.held() < n { return dst, ErrWait }")}},
 	{Name: "what a load of a strict tag leaves is served with the next", Edits: []mutant.Edit{
 		more, mutant.Delete("left-over")}},
-	{Name: "a strict request joins a load that was sent already", Edits: []mutant.Edit{
-		more, mutant.Replace("joined", "answers = s.waiters.serveUpTo(s.waiters.ever, &s.stock, nil)")}},
+	{Name: "a strict request joins a load that was sent already", Args: []string{"-sim.from=4001"},
+		Edits: []mutant.Edit{
+			more, mutant.Replace("joined", "answers = s.waiters.serveUpTo(s.waiters.ever, &s.stock, nil)")}},
 	{Name: "a tag that becomes strict keeps what is in memory", Edits: []mutant.Edit{
 		mutant.Replace("order-change", "_, _ = was, now")}},
-	{Name: "a worker that doubts serves from memory", Edits: []mutant.Edit{
+	{Name: "a worker that doubts serves from memory", Args: []string{"-sim.from=2901"}, Edits: []mutant.Edit{
 		mutant.Replace("seal", "s.order, s.stock.sealed = o, o == strict")}},
 	{Name: "a kept range answers strict requests", Args: []string{"-sim.from=10001"}, Edits: []mutant.Edit{
 		mutant.Delete("strict-kept")}},
