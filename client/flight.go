@@ -173,6 +173,9 @@ func (f *flight) receive(token uint64, m *nats.Msg, err error) {
 		return
 	}
 	if err := f.target.refusalIn(m); err != nil {
+		if t.spent && errors.Is(err, ErrNotServed) {
+			f.target.refund()
+		}
 		f.refused(err)
 		return
 	}

@@ -107,6 +107,8 @@ var mutants = []mutant.Mutant{
 	breaks("no-responders", "a moment without workers ends calls", flightGo,
 		"case errors.Is(err, ErrNotServed) && f.target.client.failsFast && len(f.open) == 0:",
 		"case errors.Is(err, ErrNotServed) && len(f.open) == 0:"),
+	breaks("no-responders", "copies that no worker saw use up the budget", flightGo,
+		"if t.spent && errors.Is(err, ErrNotServed) {", "if t.spent && f == nil {"),
 	breaks("fail-fast", "the option changes nothing", clientGo, "c.failsFast = true", "_ = c"),
 	breaks("lost-connection", "calls end with their connection", flightGo,
 		"if !nc.IsConnected() || f.target.held() > 0 {",

@@ -190,6 +190,7 @@ export class Flight {
       return;
     }
     const refusal = this.#refusalIn(msg);
+    if (trip.spent && refusal instanceof ErrNotServed) this.#target.refund();
     if (refusal) this.#refused(refusal);
     else this.#end(this.#read(msg, trip));
   }

@@ -105,12 +105,22 @@ func playNobody(s *Stage) {
 		return
 	}
 	call := s.beginNext(order, long)
+	var calls []pending // whose copies are more than the budget
+	for range 100 {
+		calls = append(calls, s.beginN(tag("many"), 20, long))
+	}
 	o := s.next(order, 500*time.Millisecond)
 	s.want(o.kind == "Deadline" && o.reason == "NotServed", "%v, want Deadline after NotServed", o)
 	s.want(!call.done(), "a call ended since nobody serves for a moment")
+	time.Sleep(1500 * time.Millisecond)
 	s.check(s.Desk.Open())
-	o = call.end()
-	s.want(o.failure == nil, "%v, though a worker serves again", o)
+	opened := time.Now()
+	for _, c := range append(calls, call) {
+		o = c.end()
+		s.want(o.failure == nil, "%v, though a worker serves again", o)
+	}
+	took := time.Since(opened)
+	s.want(took < slack, "%d calls got their IDs %v after a worker served again", len(calls), took)
 }
 
 func playFailFast(s *Stage) {
