@@ -53,7 +53,7 @@ func TestAProverSaysOfWhenTheStateFoundIs(t *testing.T) {
 
 // What the entry of the own key says of the time of the state found, by whose write it is.
 func TestTheTimeOfAStateFoundIsNeverTooLate(t *testing.T) {
-	sent, looked, entry := at(2*time.Second), at(time.Second), at(9*time.Second)
+	sent, looked, before, entry := at(2*time.Second), at(time.Second), at(8*time.Second), at(9*time.Second)
 	for name, tc := range map[string]struct {
 		token    string
 		by       string // who wrote a volatile entry; "" for this worker
@@ -61,10 +61,11 @@ func TestTheTimeOfAStateFoundIsNeverTooLate(t *testing.T) {
 		copied   bool
 		want     time.Time
 	}{
-		"an earlier write": {token: "earlier", want: entry},
+		"an earlier write": {token: "earlier", want: before},
 		"the last write":   {token: "last"},
 		"the last write, and the stream is another one": {token: "last", isRemade: true, want: looked},
-		"the write under way, which may land late":      {token: "flight", want: sent},
+		"the write under way, which may land late":      {token: "flight"},
+		"that one, and the stream is another one":       {token: "flight", isRemade: true, want: looked},
 		"that of a worker which took the key over":      {token: "other", by: "w2"},
 		"the last write, in a copy of the data":         {token: "last", copied: true, want: entry},
 		"none":                                          {},
@@ -75,7 +76,7 @@ func TestTheTimeOfAStateFoundIsNeverTooLate(t *testing.T) {
 		}}
 		var o *ownEntry
 		if tc.token != "" {
-			o = &ownEntry{Version: Version, Token: tc.token, Time: entry, Name: "w1"}
+			o = &ownEntry{Version: Version, Token: tc.token, Time: entry, Since: before, Name: "w1"}
 		}
 		if tc.by != "" {
 			o.Name, o.Volatile = tc.by, true

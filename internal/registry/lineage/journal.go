@@ -28,8 +28,8 @@ type memory struct {
 	// until the registry can be read.
 	Stop     string `json:"stop,omitempty"`
 	All      bool   `json:"all,omitempty"`
-	Volatile bool   `json:"-"`
-	// Taken is what former owners of the key wrote last: see [ownEntry].
+	Volatile bool   `json:"-"` // there is no data directory
+	// Taken is what others may know as the last entry of the key: see [ownEntry].
 	Taken []string `json:"-"`
 	// Looked is when the write of the key was sent that was the last one before a thorough check found the registry
 	// sound.
@@ -74,7 +74,7 @@ func (m *memory) leaveKey() {
 type journal struct {
 	files   files // nil keeps nothing
 	damaged error // why the journal on disk was not read
-	fault   error // of the last write
+	fault   error // why lineage.json was not written; it is not written again
 }
 
 // files are those of a data directory.
@@ -128,22 +128,22 @@ func openJournal(of files) (j *journal, m memory, err error) {
 
 // write puts the memory on disk, and reports whether it is there.
 func (j *journal) write(m memory) bool {
-	return j.replace(journalName, func(own durable.Identity) []byte {
+	j.fault = j.replace(journalName, func(own durable.Identity) []byte {
 		return append(encode(journalFile{Version, own.Inode, own.Birth, m}), '\n')
 	})
-}
-
-// writeFloors puts floors on disk. What a crash loses of them, the distance of a resume covers.
-func (j *journal) writeFloors(floors map[string]segment.Floor) {
-	j.replace(floorsName, func(durable.Identity) []byte { return encode(floors) })
-}
-
-func (j *journal) replace(name string, data func(durable.Identity) []byte) bool {
-	if j.files == nil {
-		return true
-	}
-	j.fault = j.files.replace(name, data)
 	return j.fault == nil
+}
+
+// writeFloors puts floors on disk. What a crash or a fault loses of them, the distance of a resume covers.
+func (j *journal) writeFloors(floors map[string]segment.Floor) {
+	_ = j.replace(floorsName, func(durable.Identity) []byte { return encode(floors) })
+}
+
+func (j *journal) replace(name string, data func(durable.Identity) []byte) error {
+	if j.files == nil {
+		return nil
+	}
+	return j.files.replace(name, data)
 }
 
 // floors returns the floors on disk; nil if there are none that can be read.

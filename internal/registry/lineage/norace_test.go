@@ -34,6 +34,7 @@ var mutants = []mutant.Mutant{
 		mutant.Replace("flight", `case o != nil && o.Token == m.Flight.Token && m.Flight.Token != "": return landed`)}},
 	{Name: "volatile workers take over keys of data directories", Edits: []mutant.Edit{
 		mutant.Replace("take-over", "if err != nil || !o.Ended && k.cfg.Now().Sub(o.Time) < silence { continue }")}},
+	{Name: "a worker whose journal fails names no tokens", Edits: []mutant.Edit{mutant.Delete("journal-fails")}},
 	{Name: "that the own key was written is not noted on disk", Edits: []mutant.Edit{mutant.Delete("landed")}},
 	{Name: "a load is used however late it ends", Edits: []mutant.Edit{mutant.Replace("counts", "return l, nil")}},
 	{Name: "an operator waits for nobody", Edits: []mutant.Edit{mutant.Replace("wait", "case false:")}},
@@ -44,7 +45,8 @@ func TestMutants(t *testing.T) {
 	mutant.Suite{
 		Mutants: mutants, Folders: []string{"."},
 		Args: []string{
-			"-test.run=Stop|Simulation", "-test.timeout=6m", "-test.failfast", fmt.Sprint("-sim.n=", 2*schedules),
+			"-test.run=Stop|TakenOver|Simulation", "-test.timeout=6m", "-test.failfast",
+			fmt.Sprint("-sim.n=", 2*schedules),
 		},
 		Finding: regexp.MustCompile(`(?m)^\s*\w+_test.go:\d+: (.*)$`),
 	}.Run(t)

@@ -113,6 +113,41 @@ func TestNoStopWhereACrashInterruptsARenewal(t *testing.T) {
 	}
 }
 
+// The journal then names a write that is no longer the last one, whichever write the disk did not take.
+func TestNoStopWhereTheDiskHung(t *testing.T) {
+	for writes := range 8 {
+		w := newWorld(uint64(writes), options{noFaults: true}, nil)
+		w.quiet, w.depth = true, 3
+		a := w.procs[0]
+		w.sound(t, a)
+		a.disk.left = 1 + writes
+		w.sound(t, a, a, a, a)
+		if !a.disk.hangs {
+			t.Fatal("the disk was written less than that")
+		}
+		a.die()
+		a.start()
+		w.sound(t, a, a)
+		if w.incidents != 0 || w.breach != nil {
+			t.Errorf("after %d writes: %d stops without a restore, %v", writes, w.incidents, w.breach)
+		}
+	}
+}
+
+// It may be of a worker that is away for long, and then knows none of the tokens that its key names.
+func TestAKeyOfADataDirectoryIsNotTakenOver(t *testing.T) {
+	w := newWorld(1, options{noFaults: true, volatile: 1}, nil)
+	w.quiet, w.depth = true, 3
+	volatile, a := w.procs[0], w.procs[1]
+	w.sound(t, a)
+	a.die()
+	w.now += 2 * silence
+	w.sound(t, volatile)
+	if volatile.member.own.Key == a.member.own.Key {
+		t.Error("it was taken over")
+	}
+}
+
 // A backup that was made while the registry was stopped has the incident open that has ended since.
 func TestOneMoreStopWhereABackupOfAStopIsRestored(t *testing.T) {
 	w := newWorld(1, options{noFaults: true}, nil)

@@ -20,14 +20,16 @@ const silence = time.Hour
 // ended or was silent for an hour: another volatile worker may take that over.
 type ownEntry struct {
 	Version  int       `json:"version"`
-	Token    string    `json:"token"` // random, fresh with each write
-	Name     string    `json:"name"`  // of the worker, for people
-	Time     time.Time `json:"time"`  // of the write, by the worker's clock
+	Token    string    `json:"token"`          // random, fresh with each write
+	Name     string    `json:"name"`           // of the worker, for people
+	Time     time.Time `json:"time"`           // of the write, by the worker's clock
+	Since    time.Time `json:"since,omitzero"` // of the write before; zero for none
 	Era      string    `json:"era"`
 	Incident string    `json:"incident,omitempty"` // that the owner has joined
 	Ended    bool      `json:"ended,omitempty"`    // the owner stopped cleanly
 	Volatile bool      `json:"volatile,omitempty"` // the owner has no data directory
-	// Taken are the tokens that former owners wrote last, so that one who lives after all recognizes its own.
+	// Taken are the tokens that former owners wrote last, so that one who lives after all recognizes its own; and those
+	// that the owner's journal named when it failed. An empty one means nothing.
 	Taken []string `json:"taken,omitempty"`
 }
 
@@ -60,22 +62,22 @@ type own struct {
 // the own key as found, nil for none. isRemade says that the stream is another one than the last thorough check saw.
 //
 // Law: a resume raises the marks by what may have been loaded since then, so the time must not be too late. An entry
-// that is foreign is of the state that was found, and any entry is where the data directory went back with the bucket.
-// The last write may have landed after the bucket went back. If its outcome is unknown, it was a compare-and-set on the
-// write before, which is in the state found. If it was acknowledged, it is, too, where a check has seen the stream
-// since.
+// older than one known to have landed is of the state found, or is a late copy of a write, which landed on the one
+// before: so that one is of the state found. The last entry, and one whose outcome is unknown, may have landed after
+// the bucket went back. Those show a time only where a check has seen the stream since an earlier one landed, or where
+// the data directory went back with the bucket.
 func (k *own) foundAt(o *ownEntry, revision uint64, isRemade bool) time.Time {
 	switch {
 	case o == nil || o.Token == "":
 	case k.copied:
 		return o.Time
-	case o.Token == k.Flight.Token:
-		return k.Written.Sent
+	case o.Token == k.Written.Token || o.Token == k.Flight.Token:
+		if isRemade {
+			return k.Looked
+		}
 	case o.Volatile && o.Name != k.cfg.Name(): // another worker took the key over, perhaps since
-	case o.Token == k.Written.Token && isRemade:
-		return k.Looked
-	case o.Token != k.Written.Token && k.memory.own(o, revision) == foreign:
-		return o.Time
+	case k.memory.own(o, revision) == foreign:
+		return o.Since
 	}
 	return time.Time{}
 }
@@ -119,8 +121,8 @@ func (k *own) send(ctx context.Context, identity uint64, ended bool) (err error)
 	}
 	k.save()
 	o := ownEntry{
-		Version: Version, Token: k.Flight.Token, Name: k.cfg.Name(), Time: k.cfg.Now().UTC(), Era: k.Era,
-		Incident: k.Incident, Ended: ended, Volatile: k.Volatile, Taken: k.Taken,
+		Version: Version, Token: k.Flight.Token, Name: k.cfg.Name(), Time: k.cfg.Now().UTC(), Since: k.Written.Sent,
+		Era: k.Era, Incident: k.Incident, Ended: ended, Volatile: k.Volatile, Taken: k.Taken,
 	}
 	var revision uint64
 	if k.Written.Revision == 0 {
@@ -240,18 +242,17 @@ func (k *own) choose(ctx context.Context) error {
 	return nil
 }
 
-// save puts the memory into the journal. Where that fails, this worker continues as a volatile one.
+// save puts the memory into the journal. Where that fails, this worker goes on without the journal.
+//
+// Law: the journal then keeps naming the tokens of this moment, while the key gets others. Each entry from now on names
+// those as taken, so the next life recognizes its key, and takes another one.
 func (k *own) save() {
 	k.Highest = k.cfg.Bucket.Known()
-	if k.Volatile || k.journal.write(k.memory) {
+	if k.journal.fault != nil || k.journal.write(k.memory) {
 		return
 	}
+	k.Taken = append(k.Taken, k.Written.Token, k.Flight.Token) //mutant:journal-fails
 	k.cfg.Serving.JournalAlarm(fmt.Sprintf("%s cannot be written: %v; this worker continues without it, and after a "+
 		"restart it does not notice whether the marks went back until then: repair the data directory, and restart "+
 		"this worker", journalName, k.journal.fault))
-	k.Volatile = true
-	if unsent := k.Flight; unsent.Token != "" {
-		k.leaveKey()
-		k.Key, k.Flight = newID(), unsent
-	}
 }

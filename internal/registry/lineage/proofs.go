@@ -58,7 +58,7 @@ const (
 	mine      ownership = iota // it is as this worker wrote it last
 	landed                     // it is the write whose outcome was unknown
 	unwritten                  // this worker has not written the key yet, and another entry is there
-	taken                      // another worker took it over from this one
+	taken                      // another worker took it over from this one, or a life whose journal failed went on
 	foreign                    // it is another one, or gone: the bucket went back
 )
 
@@ -75,9 +75,13 @@ func (m *memory) own(o *ownEntry, revision uint64) ownership {
 		return landed
 	case m.Written.Token == "":
 		return unwritten
-	case o != nil && m.Volatile && (slices.Contains(o.Taken, m.Written.Token) ||
-		m.Flight.Token != "" && slices.Contains(o.Taken, m.Flight.Token)):
+	case o != nil && !m.sent(o.Token) && slices.ContainsFunc(o.Taken, m.sent):
 		return taken
 	}
 	return foreign
+}
+
+// sent reports whether a token is the last one that landed, or the one in flight.
+func (m *memory) sent(token string) bool {
+	return token != "" && (token == m.Written.Token || token == m.Flight.Token)
 }

@@ -113,7 +113,7 @@ func newWorld(seed uint64, o options, out io.Writer) *world {
 		w.top[tag] = 1
 	}
 	for i := range 4 {
-		p := &proc{w: w, name: fmt.Sprintf("w%d", i), volatile: i < o.volatile, disk: &disk{}}
+		p := &proc{w: w, name: fmt.Sprintf("w%d", i), volatile: i < o.volatile, disk: &disk{w: w}}
 		w.procs = append(w.procs, p)
 		p.start()
 	}
@@ -234,9 +234,10 @@ func (p *proc) start() {
 	p.up, p.busy, p.held, p.known, p.floor, p.memory = true, false, false, 0, map[string]int64{}, nil
 	life := p.lives
 	p.started, p.refused = p.w.now, -1
-	if p.volatile {
-		p.wroteKey = ""
+	if p.volatile || p.disk.hangs {
+		p.wroteKey = "" // this life may not know its last write
 	}
+	p.disk.hangs = false
 	cfg := Config{
 		Bucket: link{p, life}, Tags: link{p, life}, Bus: link{p, life}, Serving: link{p, life}, Kind: "kv",
 		Name: func() string { return fmt.Sprint(p.name, ".", life) },
@@ -569,7 +570,7 @@ func (p *proc) serve() {
 func (p *proc) check(ctx context.Context, thorough bool) error {
 	w, life, key := p.w, p.lives, p.member.own.Key
 	remembers := key != "" && key == p.wroteKey && w.taken < p.wrote && p.wrote < w.restored &&
-		p.member.Stopped() == nil && len(p.member.own.Taken) == 0
+		p.member.Stopped() == nil && (!p.volatile || len(p.member.own.Taken) == 0)
 	if o, err := decodeOwn(w.bkt.entries[ownPrefix+key].Value); err == nil && o.Token == p.member.own.Written.Token {
 		remembers = false // a copy of its last write that was late
 	}
@@ -604,10 +605,14 @@ func (w *world) announce(from *proc, m []byte) {
 	}
 }
 
-// A disk is the files of a data directory. It keeps what was written.
+// A disk is the files of a data directory. It keeps what was written. A write may hang: it reaches the disk later or
+// never, and no other write of that life does.
 type disk struct {
-	data map[string][]byte
-	past [][]byte // journals
+	w     *world
+	data  map[string][]byte
+	past  [][]byte // journals
+	left  int      // writes until the disk hangs; 0 for chance
+	hangs bool
 }
 
 func (d *disk) read(name string) ([]byte, durable.Identity, error) {
@@ -621,6 +626,15 @@ func (d *disk) read(name string) ([]byte, durable.Identity, error) {
 func (d *disk) replace(name string, data func(durable.Identity) []byte) error {
 	if d.data == nil {
 		d.data = map[string][]byte{}
+	}
+	if d.hangs {
+		return errDiskHangs
+	}
+	if d.left--; d.left == 0 || d.left < 0 && !d.w.quiet && !d.w.opts.noFaults && d.w.one(60) {
+		if d.hangs = true; d.w.one(2) {
+			d.data[name] = data(durable.Identity{Inode: 1})
+		}
+		return errDiskHangs
 	}
 	d.data[name] = data(durable.Identity{Inode: 1})
 	if name == journalName {
