@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/gofrs/flock"
+
+	"github.com/natsid/natsid/internal/durable"
 )
 
 // A dataDir is the data directory, which one process uses at a time.
@@ -37,9 +40,24 @@ func (d *dataDir) lock(context.Context) error {
 	return nil
 }
 
+// unlock lets others into the data directory: after a moment in the background, since a disk that hangs must not keep
+// the process.
+//
+// Law: a write that a step gave up may still land, as a state that is older than the next one's. So the lock is held
+// until each write has ended, as the kernel does for a process that exits.
 func (d *dataDir) unlock() error {
-	if d.held != nil {
+	if d.held == nil {
+		return nil
+	}
+	released := make(chan struct{})
+	go func() {
+		durable.Wait(d.path)
 		_ = d.held.Unlock() // it fails only for a lock that is not held
+		close(released)
+	}()
+	select {
+	case <-released:
+	case <-time.After(time.Second / 2):
 	}
 	return nil
 }

@@ -54,6 +54,7 @@ func ReplaceWith(path string, data func(Identity) []byte) error {
 }
 
 func replace(path string, data func(*os.File) ([]byte, error)) error {
+	defer begin(path)()
 	temp := path + ".new"
 	if err := write(temp, data); err != nil {
 		return err

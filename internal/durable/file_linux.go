@@ -12,6 +12,7 @@ import (
 // Replace is the package's Replace with much less work for the file system. It overwrites the file at path.new and
 // exchanges both names: so no file is made or removed.
 func (f *File) Replace(data []byte) error {
+	defer begin(f.Path)()
 	settled := f.settled
 	f.settled = false
 	temp := f.Path + ".new"

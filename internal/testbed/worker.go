@@ -19,8 +19,17 @@ type worker struct {
 	where  app.Where          // when it was ready
 }
 
-// start starts a worker, and returns it once it issues IDs.
-func start(cfg app.Config) (*worker, error) {
+// start starts a worker, and returns it once it issues IDs. A disk that hung in the life before may still keep its
+// data directory.
+func start(cfg app.Config) (w *worker, err error) {
+	for until := time.Now().Add(startTimeout); ; time.Sleep(100 * time.Millisecond) {
+		if w, err = startOnce(cfg); !errors.Is(err, app.ErrDataInUse) || time.Now().After(until) {
+			return w, err
+		}
+	}
+}
+
+func startOnce(cfg app.Config) (*worker, error) {
 	ready := make(chan app.Where, 1)
 	cfg.Ready = func(where app.Where) { ready <- where }
 	ctx, cancel := context.WithCancel(context.Background())
