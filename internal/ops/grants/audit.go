@@ -74,7 +74,7 @@ type process struct {
 func NewAudit(dir string) *Audit {
 	return &Audit{
 		tags: make(map[string]uint32), eras: make(map[string]uint32), processes: make(map[string]*process),
-		rows: sorter{dir: dir, compare: byRevision}, numbers: make(numbers),
+		rows: sorter{dir: dir, chunk: chunk, compare: byRevision}, numbers: make(numbers),
 	}
 }
 

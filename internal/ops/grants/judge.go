@@ -85,7 +85,7 @@ func (a *Audit) sweep(tags map[uint32]bool, report func(Finding)) (repeated map[
 	if len(tags) == 0 {
 		return repeated, nil
 	}
-	byIDs := sorter{dir: a.rows.dir, compare: byID}
+	byIDs := sorter{dir: a.rows.dir, chunk: a.rows.chunk, compare: byID}
 	defer byIDs.close()
 	err = a.rows.each(func(r row) error {
 		if tags[r.tag] && (r.kind == aLoad || r.kind == aDiscard) {

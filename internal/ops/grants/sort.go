@@ -88,13 +88,14 @@ func rowOf(n [columns]int64) row {
 	}
 }
 
-// chunk is how many rows are sorted in memory at once: 46 MB.
+// chunk is how many rows an audit sorts in memory at once: 46 MB.
 const chunk = 1 << 19
 
 // A sorter sorts rows on disk: it writes sorted runs of rows into one file, each row as differences from the row
 // before, and merges the runs. Its file has no name.
 type sorter struct {
 	dir     string
+	chunk   int // how many rows are sorted in memory at once
 	compare func(a, b row) int
 	file    *os.File // nil while all rows are in memory
 	rows    []row
@@ -103,7 +104,7 @@ type sorter struct {
 
 func (s *sorter) add(r row) error {
 	s.rows = append(s.rows, r)
-	if len(s.rows) < chunk {
+	if len(s.rows) < s.chunk {
 		return nil
 	}
 	return s.spill()
