@@ -195,8 +195,8 @@ func TestASecondProcessOnALiveDataDirectoryIsRefused(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	startProcess(t, "--listen", freePort(t), "--data", dir)
 	out := fails(t, "--listen", freePort(t), "--data", dir)
-	want := fmt.Sprintf("natsid: the data directory is in use: another natsid runs in %s; "+
-		"stop it, or give this one a directory of its own with --data DIR\n", dir)
+	want := fmt.Sprintf("natsid: the data directory is in use: another natsid runs in %s, or has ended "+
+		"and its disk hangs; stop it, or give this one a directory of its own with --data DIR\n", dir)
 	if out != want {
 		t.Errorf("it says %q, want %q", out, want)
 	}

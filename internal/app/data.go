@@ -33,7 +33,7 @@ func (d *dataDir) lock(context.Context) error {
 			"(with --nats, --data '' keeps no local state)", d.path, err)
 	}
 	if !got {
-		return fmt.Errorf("%w: another natsid runs in %s; stop it, "+
+		return fmt.Errorf("%w: another natsid runs in %s, or has ended and its disk hangs; stop it, "+
 			"or give this one a directory of its own with --data DIR", ErrDataInUse, d.path)
 	}
 	d.held = lock

@@ -253,10 +253,10 @@ func (c *checker) resume(ctx context.Context, v *view) error {
 		return err
 	}
 	switch below, err := c.floors.lift(ctx); {
-	case err != nil:
-		return err
 	case below != "":
 		return &finding{cause: WentBack, why: below}
+	case err != nil:
+		return err
 	}
 	if err := c.cfg.Reread(ctx); err != nil {
 		return err
@@ -291,7 +291,7 @@ func (c *checker) begin(ctx context.Context, v *view) error {
 func (c *checker) proveLow(ctx context.Context) error {
 	return c.do(ctx, func() error {
 		below, err := c.floors.lift(ctx)
-		if err == nil && below != "" {
+		if below != "" {
 			c.gate.WentBack(below)
 		}
 		return err

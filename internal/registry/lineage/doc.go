@@ -10,7 +10,7 @@
 // # What a worker remembers
 //
 //   - Its own key: an entry that it alone writes, before each load whose last check is older than 3 s. Any other entry
-//     than the last one written shows that the bucket went back.
+//     than the last one written shows that the bucket went back, unless it names that one as taken over.
 //   - The era: the registry's history is a chain of eras, each named by the incident that ended before it. The chain is
 //     part of the identity, one entry of the bucket.
 //   - Its floors: how far it has loaded each tag. A mark below one shows that the bucket went back.

@@ -63,7 +63,8 @@ func (f *floors) page(ctx context.Context, after string) (marks []Mark, err erro
 func (f *floors) save() { f.journal.writeFloors(f.all()) }
 
 // lift lifts every mark that is below its floor, and says which there were; "" if none. Each was found by an
-// acknowledged compare-and-set, so it is a proof that the bucket went back, unless this worker knew that before.
+// acknowledged compare-and-set, so it is a proof that the bucket went back, unless this worker knew that before. If it
+// returns an error, marks may still be below.
 func (f *floors) lift(ctx context.Context) (below string, err error) {
 	all := f.all()
 	if len(all) == 0 {

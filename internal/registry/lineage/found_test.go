@@ -56,13 +56,15 @@ func TestTheTimeOfAStateFoundIsNeverTooLate(t *testing.T) {
 	sent, looked, before, entry := at(2*time.Second), at(time.Second), at(8*time.Second), at(9*time.Second)
 	for name, tc := range map[string]struct {
 		token    string
-		by       string // who wrote a volatile entry; "" for this worker
+		by       string        // the process that wrote a volatile entry; "" for this worker
+		since    time.Duration // later than the write before
 		isRemade bool
 		copied   bool
 		want     time.Time
 	}{
 		"an earlier write": {token: "earlier", want: before},
-		"the last write":   {token: "last"},
+		"an earlier write, after a clock was set back": {token: "earlier", since: time.Hour, want: entry},
+		"the last write": {token: "last"},
 		"the last write, and the stream is another one": {token: "last", isRemade: true, want: looked},
 		"the write under way, which may land late":      {token: "flight"},
 		"that one, and the stream is another one":       {token: "flight", isRemade: true, want: looked},
@@ -70,16 +72,16 @@ func TestTheTimeOfAStateFoundIsNeverTooLate(t *testing.T) {
 		"the last write, in a copy of the data":         {token: "last", copied: true, want: entry},
 		"none":                                          {},
 	} {
-		k := own{cfg: &Config{Name: func() string { return "w1" }}, memory: memory{
+		k := own{cfg: &Config{Process: "w1"}, memory: memory{
 			Written: written{Token: "last", Revision: 5, Sent: sent}, Flight: flight{Token: "flight", Highest: 10},
 			Looked: looked, copied: tc.copied,
 		}}
 		var o *ownEntry
 		if tc.token != "" {
-			o = &ownEntry{Version: Version, Token: tc.token, Time: entry, Since: before, Name: "w1"}
+			o = &ownEntry{Version: Version, Token: tc.token, Time: entry, Since: before.Add(tc.since), Process: "w1"}
 		}
 		if tc.by != "" {
-			o.Name, o.Volatile = tc.by, true
+			o.Process, o.Volatile = tc.by, true
 		}
 		if got := k.foundAt(o, 5, tc.isRemade); !got.Equal(tc.want) {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)

@@ -59,7 +59,7 @@ type Prover struct {
 	Name  string    `json:"name"`
 	Why   string    `json:"why"`
 	At    time.Time `json:"at"`
-	State time.Time `json:"state,omitzero"` // of the bucket as found: the time inside the prover's own key
+	State time.Time `json:"state,omitzero"` // of the bucket as found, or earlier: see foundAt
 }
 
 // mostProvers bounds the provers that an incident names, and with them the size of the entry.
@@ -172,7 +172,7 @@ func (i *Incident) addProver(p Prover) {
 	}
 }
 
-// Since returns the time of the state that was found: the earliest that a prover's own key shows; zero if none does.
+// Since returns the time of the state that was found: the earliest that a prover knows; zero if none does.
 func (i *Incident) Since() (since time.Time) {
 	for _, p := range i.Provers {
 		if !p.State.IsZero() && (since.IsZero() || p.State.Before(since)) {

@@ -35,6 +35,7 @@ var mutants = []mutant.Mutant{
 	{Name: "volatile workers take over keys of data directories", Edits: []mutant.Edit{
 		mutant.Replace("take-over", "if err != nil || !o.Ended && k.cfg.Now().Sub(o.Time) < silence { continue }")}},
 	{Name: "a worker whose journal fails names no tokens", Edits: []mutant.Edit{mutant.Delete("journal-fails")}},
+	{Name: "a stopped worker announces revisions", Edits: []mutant.Edit{mutant.Delete("known")}},
 	{Name: "that the own key was written is not noted on disk", Edits: []mutant.Edit{mutant.Delete("landed")}},
 	{Name: "a load is used however late it ends", Edits: []mutant.Edit{mutant.Replace("counts", "return l, nil")}},
 	{Name: "an operator waits for nobody", Edits: []mutant.Edit{mutant.Replace("wait", "case false:")}},

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/natsid/natsid/segment"
 )
 
 // sound lets workers check until each finds the registry sound.
@@ -148,6 +150,42 @@ func TestAKeyOfADataDirectoryIsNotTakenOver(t *testing.T) {
 	w.sound(t, volatile)
 	if volatile.member.own.Key == a.member.own.Key {
 		t.Error("it was taken over")
+	}
+}
+
+// silentTags lists no tags in time, so a renewal does not end.
+type silentTags struct{ link }
+
+func (silentTags) List(context.Context, string, int) ([]segment.Tag, error) {
+	return nil, context.DeadlineExceeded
+}
+
+// It knows the identity of the new era by then, and revisions of the former one only.
+func TestNoStopWhereAWorkerAnnouncesWhileItsRenewalHangs(t *testing.T) {
+	w := newWorld(1, options{noFaults: true}, nil)
+	w.quiet, w.depth = true, 3
+	a, b, c := w.procs[0], w.procs[1], w.procs[2]
+	w.procs[3].die()
+	w.sound(t, a, b, c)
+	backup := w.save()
+	for range 20 {
+		w.sound(t, a, b, c)
+	}
+	c.deaf = true
+	w.bring(*backup)
+	w.resumed(t, a, b)
+	w.sound(t, a, b)
+	c.deaf, c.member.cfg.Tags = false, silentTags{link{c, c.lives}}
+	if err := c.check(context.Background(), true); err == nil {
+		t.Fatal("its renewal ended")
+	}
+	for range 20 {
+		c.member.announceIfDue()
+		w.now += time.Second
+	}
+	w.sound(t, a, b)
+	if w.incidents != 1 || w.breach != nil {
+		t.Errorf("%d stops for 1 restore, %v", w.incidents, w.breach)
 	}
 }
 

@@ -22,6 +22,7 @@ type ownEntry struct {
 	Version  int       `json:"version"`
 	Token    string    `json:"token"`          // random, fresh with each write
 	Name     string    `json:"name"`           // of the worker, for people
+	Process  string    `json:"process"`        // of the owner; random, one per process
 	Time     time.Time `json:"time"`           // of the write, by the worker's clock
 	Since    time.Time `json:"since,omitzero"` // of the write before; zero for none
 	Era      string    `json:"era"`
@@ -49,8 +50,9 @@ func decodeOwn(value []byte) (o ownEntry, err error) {
 // An own is this worker's own key in the bucket, and what the worker remembers with it. Whoever makes a check uses it.
 //
 // Invariant: the key is written by compare-and-set from what this worker wrote last, and each token of a data
-// directory is on its disk before it is sent. So any other entry is a finding, and a journal that misses writes names
-// a key that misses the same writes: it proves nothing by itself at the next start.
+// directory is on its disk before it is sent, or its entry names the tokens that are. So any other entry is a finding.
+// A journal that was put back, or that misses the writes after its disk failed, proves nothing by itself at the next
+// start.
 type own struct {
 	cfg     *Config
 	floors  *floors
@@ -65,18 +67,21 @@ type own struct {
 // older than one known to have landed is of the state found, or is a late copy of a write, which landed on the one
 // before: so that one is of the state found. The last entry, and one whose outcome is unknown, may have landed after
 // the bucket went back. Those show a time only where a check has seen the stream since an earlier one landed, or where
-// the data directory went back with the bucket.
+// the data directory went back with the bucket. A clock may have been set back between two writes.
 func (k *own) foundAt(o *ownEntry, revision uint64, isRemade bool) time.Time {
 	switch {
 	case o == nil || o.Token == "":
 	case k.copied:
 		return o.Time
-	case o.Token == k.Written.Token || o.Token == k.Flight.Token:
+	case k.sent(o.Token):
 		if isRemade {
 			return k.Looked
 		}
-	case o.Volatile && o.Name != k.cfg.Name(): // another worker took the key over, perhaps since
-	case k.memory.own(o, revision) == foreign:
+	case o.Volatile && o.Process != k.cfg.Process: // another worker took the key over, perhaps since
+	case k.memory.own(o, revision) != foreign:
+	case o.Time.Before(o.Since):
+		return o.Time
+	default:
 		return o.Since
 	}
 	return time.Time{}
@@ -121,8 +126,9 @@ func (k *own) send(ctx context.Context, identity uint64, ended bool) (err error)
 	}
 	k.save()
 	o := ownEntry{
-		Version: Version, Token: k.Flight.Token, Name: k.cfg.Name(), Time: k.cfg.Now().UTC(), Since: k.Written.Sent,
-		Era: k.Era, Incident: k.Incident, Ended: ended, Volatile: k.Volatile, Taken: k.Taken,
+		Version: Version, Token: k.Flight.Token, Name: k.cfg.Name(), Process: k.cfg.Process,
+		Time: k.cfg.Now().UTC(), Since: k.Written.Sent, Era: k.Era,
+		Incident: k.Incident, Ended: ended, Volatile: k.Volatile, Taken: k.Taken,
 	}
 	var revision uint64
 	if k.Written.Revision == 0 {
@@ -176,7 +182,7 @@ func (k *own) compare(ctx context.Context) error {
 		}
 	case taken:
 		below, err := k.floors.lift(ctx)
-		if err != nil {
+		if below == "" && err != nil {
 			return err
 		}
 		if k.leaveKey(); below != "" {

@@ -116,12 +116,19 @@ type other struct {
 }
 
 // Notice returns what this worker says about its registry; its Registry is "" before that is known.
+//
+// Law: a worker that is stopped may have read the identity of a new era, and know revisions of the former one only. So
+// it announces none.
 func (p *peers) Notice() Notice {
 	id := p.registry.Identity()
+	known := p.cfg.Bucket.Known()
+	if p.gate.Stopped() != nil {
+		known = 0 //mutant:known
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return Notice{
-		Registry: id.Registry, Era: id.Era(), Incident: id.open(), Out: id.Out, Revision: p.cfg.Bucket.Known(),
+		Registry: id.Registry, Era: id.Era(), Incident: id.open(), Out: id.Out, Revision: known,
 		Made: id.Made, Pinned: p.cfg.Pin != "" && p.cfg.Pin == id.Registry, Unused: p.unused, Fields: p.cfg.Fields,
 		Instance: p.cfg.Name(), Process: p.cfg.Process,
 	}
@@ -168,7 +175,7 @@ func (p *peers) differs(own Identity, n Notice) bool {
 	p.cfg.Bucket.Saw(n.Revision)
 	// Senders have just written or read. One that knows less than was known long before may be on a bucket that went
 	// back; only a write shows it.
-	return n.Revision < p.earlier
+	return n.Revision > 0 && n.Revision < p.earlier
 }
 
 // spoken notes that a worker of this registry has announced it. The lock is held.
