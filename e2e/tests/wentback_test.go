@@ -72,7 +72,35 @@ func startOldWorld(t *testing.T) *oldWorld {
 	o.load = startLoadWithin(t, time.Second, o.nc, 2, bothModes)
 	t.Cleanup(func() { o.load.stop() })
 	o.waitServed(20_000)
+	o.waitFor("each worker has written its own key twice, so that it can say the time of a state", func() bool {
+		return o.writtenTwice() == len(o.dirs)
+	})
 	return o
+}
+
+// writtenTwice returns how many own keys name the time of the write before.
+func (o *oldWorld) writtenTwice() (keys int) {
+	ctx, cancel := context.WithTimeout(o.t.Context(), time.Second)
+	defer cancel()
+	js, err := jetstream.New(o.nc)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	kv, err := js.KeyValue(ctx, subjects.DefaultNamespace.SegmentBucket())
+	if err != nil {
+		return 0
+	}
+	all, err := kv.ListKeysFiltered(ctx, "_natsid.w.*")
+	if err != nil {
+		return 0
+	}
+	for key := range all.Keys() {
+		e, err := kv.Get(ctx, key)
+		if err == nil && strings.Contains(string(e.Value()), `"since"`) {
+			keys++
+		}
+	}
+	return keys
 }
 
 // begin starts the workers.
