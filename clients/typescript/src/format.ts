@@ -1,10 +1,11 @@
 import { ErrBadRequest, NatsidError } from "./errors.js";
 import { maxID, parseID } from "./id.js";
 import { decode, type Layout, layoutOf } from "./layout.js";
+import type { Key, Mask } from "./mask.js"; // browsers have no node:crypto, and no keys
 import { bytes, excerpt } from "./text.js";
 
 export { formatOf, nextText } from "./texts.js";
-export type { Layout };
+export type { Key, Layout };
 
 /** How an ID is read and written. */
 export interface FormatOptions {
@@ -12,11 +13,18 @@ export interface FormatOptions {
   layout?: string | Layout;
   /** In Crockford's base32, read takes o as 0, i and l as 1, and lower case. */
   lenient?: boolean;
+  /** The keys of a mask; a format uses the one that it names. `readKeyFile` of `natsid/mask` reads one. */
+  keys?: readonly Key[];
 }
 
 /** A format cannot write an ID: it is above its highest number, or has no such date. */
 export class ErrRange extends NatsidError {
   override name = "ErrRange";
+}
+
+/** A format masks numbers under a key that `parseFormat` was not given. */
+export class ErrNoKey extends NatsidError {
+  override name = "ErrNoKey";
 }
 
 /** A text is not of a format. */
@@ -53,7 +61,11 @@ interface Part {
 const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const decimal = alphabet.slice(0, 10);
 const crockford = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
-const piece = /^(?:\{\{|\}\}|[ -z|~]|\{id(?::([1-9]\d?))?\}|\{id:([1-9]\d?)?:(crockford|[2-9]|[1-5]\d|6[0-2])\}|\{date:([^{}]+)\}|\{business\}|\{check\})/;
+const radix = "crockford|[2-9]|[1-5]\\d|6[0-2]";
+const piece = new RegExp("^(?:" + [
+  "\\{\\{|\\}\\}|[ -z|~]", "\\{id(?::([1-9]\\d?))?\\}", `\\{id:([1-9]\\d?)?:(${radix})\\}`, "\\{date:([^{}]+)\\}",
+  "\\{business\\}", "\\{check\\}", `\\{mask:([a-z0-9][a-z0-9-]{0,31}):([1-9]\\d?)(?::(${radix}))?\\}`,
+].join("|") + ")");
 const field = /yyyy|yy|MM|dd|HH|mm|ss|SSS|[^]/gu;
 const fields: Record<string, Kind> = {
   yyyy: "year", yy: "year", MM: "month", dd: "day", HH: "hour", mm: "minute", ss: "second", SSS: "millisecond",
@@ -85,7 +97,7 @@ export function parseFormat(text: string, options: FormatOptions = {}): Format {
 
 /** Writes IDs as texts, and reads them. */
 export class Format {
-  /** The highest number that {id} can have, of a daily tag the highest of a day. */
+  /** The highest number that {id} or {mask} can have, of a daily tag the highest of a day. */
   readonly max: bigint;
   /** The period that {id} counts in; "" without one. */
   readonly period: "daily" | "monthly" | "yearly" | "";
@@ -93,16 +105,21 @@ export class Format {
   readonly #parts: Part[];
   readonly #layout: Required<Layout> | undefined;
   readonly #finest: (typeof dates)[number] | undefined;
+  readonly #masking: Masking | undefined;
+  /** What the check digit begins with. */
+  readonly #start: number;
   readonly #sum: (interim: number, digit: number) => number;
   readonly #lenient: boolean;
 
   /** @internal */
-  constructor(text: string, { layout, lenient = false }: FormatOptions) {
-    const p = new Parser(text, layout === undefined ? undefined : layoutOf(layout));
+  constructor(text: string, { layout, lenient = false, keys = [] }: FormatOptions) {
+    const p = new Parser(text, layout === undefined ? undefined : layoutOf(layout), keys);
     this.#text = text;
     this.#parts = p.parts;
     this.#layout = p.layout;
     this.#finest = p.finest;
+    this.#masking = p.masking;
+    this.#start = p.start;
     this.#sum = p.sum;
     this.#lenient = lenient;
     this.max = p.max;
@@ -114,12 +131,13 @@ export class Format {
     return this.#text;
   }
 
-  /** Returns the text of an ID. Throws {@link ErrRange}. */
+  /** Returns the text of an ID. Throws {@link ErrRange} or {@link ErrNoKey}. */
   format(id: bigint | string): string {
     if (typeof id === "string") id = parseID(id);
     const v = this.#split(id);
     if (typeof v === "string") throw new ErrRange(`format: the format cannot write the ID ${id}: ${v}`);
-    let [text, interim] = ["", 0];
+    v.number = this.#mask(id)?.hide(v.number!) ?? v.number!;
+    let [text, interim] = ["", this.#start];
     for (const p of this.#parts) {
       const digits = p.kind === "check digit" ? p.set[interim]! : write(p, v[p.kind]!);
       for (const c of digits) interim = this.#sum(interim, p.set.indexOf(c));
@@ -128,11 +146,11 @@ export class Format {
     return text;
   }
 
-  /** Returns the ID whose text this is. Throws {@link ReadError}. */
+  /** Returns the ID whose text this is. Throws {@link ReadError}, or {@link ErrNoKey} for what could be a text. */
   read(text: string): bigint {
     const v: Values = { month: 0n, day: 0n };
     const places: Partial<Record<Kind, number>> = {};
-    let [at, interim] = [0, 0];
+    let [at, interim] = [0, this.#start];
     for (const p of this.#parts) {
       const from = at;
       if (!text.startsWith(p.text, from)) throw new ReadError(from, `want ${JSON.stringify(p.text)}`);
@@ -153,6 +171,8 @@ export class Format {
       v[p.kind] = p.kind === "check digit" ? BigInt(interim) : n + p.base;
     }
     if (at < text.length) throw new ReadError(at, "want the end of the text");
+    const missing = this.#missing();
+    if (missing) throw new ErrNoKey(`format: byte ${places.number} of the text: ${missing.message}`);
     const id = this.#join(v);
     const own = this.#split(id);
     if (typeof own === "string") throw new ReadError(places[this.#finest ?? "number"]!, own);
@@ -161,7 +181,25 @@ export class Format {
         throw new ReadError(places[kind]!, `wrong ${kind}: it is not that of the other digits`);
       }
     }
-    return id;
+    return id - v.number! + (this.#mask(id)?.show(v.number!) ?? v.number!);
+  }
+
+  /** Returns the error of a mask whose key is not there. */
+  #missing(): ErrNoKey | undefined {
+    const m = this.#masking;
+    if (m && !m.key) return new ErrNoKey(`format: there is no key for the mask: it is named ${m.name}`);
+    return undefined;
+  }
+
+  /** Returns the mask of the period that an ID is of; undefined for a format without one. */
+  #mask(id: bigint): Mask | undefined {
+    const missing = this.#missing();
+    if (missing) throw missing;
+    const m = this.#masking;
+    if (!m) return undefined;
+    const tweak = this.#finest ? `${id / periods[this.#finest][1]}` : "";
+    if (m.last?.tweak !== tweak) m.last = { tweak, mask: m.key!.mask(m.n, tweak) };
+    return m.last.mask;
   }
 
   #join(v: Values): bigint {
@@ -236,6 +274,11 @@ function value(p: Part, c: string, lenient: boolean): number {
   return p.set.indexOf(c);
 }
 
+/** Returns the digits of a radix, decimals without one. */
+function digitsOf(radix = "10"): string {
+  return radix === "crockford" ? crockford : alphabet.slice(0, Number(radix));
+}
+
 /** Returns a value in digits, "" for literal text. */
 function write(p: Part, v: bigint): string {
   if (p.kind === "literal") return "";
@@ -245,6 +288,17 @@ function write(p: Part, v: bigint): string {
   return text;
 }
 
+/** Masks the numbers below n, of each period under a tweak of its own. */
+interface Masking {
+  name: string;
+  n: bigint;
+  key: Key | undefined;
+  last?: { tweak: string; mask: Mask };
+}
+
+/** The fewest numbers that are masked. */
+const leastMasked = 1n << 20n;
+
 /** Reads a format. */
 class Parser {
   readonly text: string;
@@ -252,20 +306,23 @@ class Parser {
   readonly parts: Part[] = [];
   max = maxID;
   finest: (typeof dates)[number] | undefined;
+  masking: Masking | undefined;
+  start = 0;
   sum: (interim: number, digit: number) => number = () => 0;
+  readonly #keys: readonly Key[];
   #at = 0;
   #id: Part | undefined;
   readonly #places: Partial<Record<Kind, number>> = {};
   /** Texts before and behind {id}, with 0 for what varies. */
   readonly #beside: [string, string] = ["", ""];
 
-  constructor(text: string, layout: Required<Layout> | undefined) {
+  constructor(text: string, layout: Required<Layout> | undefined, keys: readonly Key[]) {
     this.text = text;
     this.layout = layout;
+    this.#keys = keys;
     const length = bytes(text).length;
     if (length > 128) throw new ErrBadRequest(`format: ${length} bytes, want at most 128`);
     while (this.#at < text.length) {
-      if (text.startsWith("{mask", this.#at)) this.#fail("{mask} is not supported in TypeScript yet");
       const m = piece.exec(text.slice(this.#at));
       if (!m) this.#fail(text[this.#at] === "{" ? wantPart : "want printable ASCII, and }} for a brace");
       this.#piece(m);
@@ -278,10 +335,12 @@ class Parser {
     throw new ErrBadRequest(`format: byte ${at} of ${excerpt(bytes(this.text), Infinity)}: ${fault}`);
   }
 
-  #piece([whole, width, widthToo, radix, pattern]: string[]): void {
+  #piece([whole, width, widthToo, radix, pattern, key, widthOfMask, radixOfMask]: string[]): void {
     if (whole!.startsWith("{id")) {
-      const set = radix === "crockford" ? crockford : alphabet.slice(0, Number(radix ?? 10));
-      this.#add("number", set, Number(width ?? widthToo ?? 0));
+      this.#add("number", digitsOf(radix), Number(width ?? widthToo ?? 0));
+    } else if (key !== undefined) {
+      this.#mask(key);
+      this.#add("number", digitsOf(radixOfMask), Number(widthOfMask));
     } else if (pattern !== undefined) {
       this.#date(pattern.match(field)!);
     } else if (whole === "{business}") {
@@ -291,6 +350,13 @@ class Parser {
     } else {
       this.#literal(whole![0]!);
     }
+  }
+
+  #mask(name: string): void {
+    if (this.layout) this.#fail("snowflakes are not masked: want {id}");
+    const [key, ...others] = this.#keys.filter((k) => k.name === name);
+    if (others.some((k) => k.fingerprint !== key!.fingerprint)) this.#fail(`two different keys are named ${name}`);
+    this.masking = { name, n: 0n, key };
   }
 
   #date(names: string[]): void {
@@ -326,6 +392,8 @@ class Parser {
         this.#fail("want {check} behind an {id} in decimals or crockford: there is none for another radix");
       }
       this.sum = sum;
+      // Another key of the same name is noticed mostly.
+      if (this.masking?.key) this.start = Number(BigInt(`0x${this.masking.key.fingerprint}`) % BigInt(set.length));
     }
     if (kind !== "number") this.#beside[this.#id ? 1 : 0] += "0";
     else this.#id = part;
@@ -352,7 +420,20 @@ class Parser {
       this.finest = kind;
       this.max = periods[kind][1] - 1n;
     }
-    this.#bound(id, before.slice(-1) + after.slice(0, 1));
+    if (this.masking) this.#boundMask(id, this.masking);
+    else this.#bound(id, before.slice(-1) + after.slice(0, 1));
+  }
+
+  /** Sets what is masked: all numbers of the width. */
+  #boundMask(id: Part, masking: Masking): void {
+    const at = this.#places.number!;
+    const n = BigInt(id.set.length) ** BigInt(id.width);
+    if (n > this.max + 1n) this.#fail(`want a width with at most ${this.max + 1n} numbers to mask`, at);
+    if (n < leastMasked) {
+      this.#fail(`want a width with at least ${leastMasked} numbers to mask: fewer are searched in no time`, at);
+    }
+    masking.n = n;
+    this.max = id.max = n - 1n;
   }
 
   /** Lets {id} grow to the highest number, unless what is beside it could be its digit. */

@@ -1,5 +1,6 @@
 import type { MsgHdrs, NatsConnection } from "@nats-io/nats-core";
 import { ErrCanceled, ErrDeadlineExceeded, type NatsidError } from "./errors.js";
+import type { FormatOptions } from "./format.js";
 import type { Inbox } from "./inbox.js";
 
 /** A request that has ended, as an observer sees it. Calls that share a request count as one. */
@@ -29,6 +30,8 @@ export interface Settings {
   /** The header of requests; undefined without a caller's name. */
   caller: MsgHdrs | undefined;
   observe: ((request: Request) => void) | undefined;
+  /** How formats of tags are parsed. */
+  formats: FormatOptions;
   /** Returns the error of a reply that no worker sends, and logs the first. */
   notNatsid(subject: string, fault: Error): NatsidError;
 }

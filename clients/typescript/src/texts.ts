@@ -11,7 +11,8 @@ const kept = new WeakMap<Target, { format: Format; revision: string }>();
 /**
  * Returns the format of a tag, which writes its IDs and reads their texts. It is requested once and kept; an answer with
  * IDs says when it was changed, and the next call requests it again. It rejects with {@link ErrBadRequest} if the tag
- * has no format, or one that a later version wrote, and with the errors of `next`.
+ * has no format, or one that a later version wrote, and with the errors of `next`. A masked one needs a key: see
+ * `formats` of the client's options.
  */
 export async function formatOf(handle: Handle, options?: CallOptions): Promise<Format> {
   const { target } = handle;
@@ -22,7 +23,7 @@ export async function formatOf(handle: Handle, options?: CallOptions): Promise<F
   const subject = `${namespace}.format.${tag.join(".")}`;
   const said = target.formatRevision;
   const sent = read(await request(target, subject, options), target, subject);
-  const format = parseFormat(sent.format);
+  const format = parseFormat(sent.format, target.settings.formats);
   kept.set(target, { format, revision: sent.revision });
   if (target.formatRevision === said) target.formatRevision = sent.revision;
   return format;
@@ -30,7 +31,8 @@ export async function formatOf(handle: Handle, options?: CallOptions): Promise<F
 
 /**
  * Returns the text of one ID, by the format of the tag; `(await formatOf(handle)).read` is the way back. The ID is one of
- * `next`, and so are the errors, beside those of {@link formatOf}; an ID that the format cannot write is a hole.
+ * `next`, and so are the errors, beside those of {@link formatOf} and of `format`; an ID that the format cannot write is
+ * a hole.
  */
 export async function nextText(handle: Handle, options?: CallOptions): Promise<string> {
   const id = await handle.next(options);

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"strconv"
 	"time"
 
@@ -226,6 +227,13 @@ func (c *Text) play() error {
 	if c.Lenient {
 		opts = append(opts, format.Lenient())
 	}
+	for _, line := range c.Keys {
+		key, err := readKey(line)
+		if err != nil {
+			return err
+		}
+		opts = append(opts, format.Keys(key))
+	}
 	f, err := format.Parse(c.Format, opts...)
 	switch {
 	case err != nil && c.Do != "parse":
@@ -244,6 +252,21 @@ func (c *Text) play() error {
 	return nil
 }
 
+// readKey reads the key whose file has this text.
+func readKey(text string) (format.Key, error) {
+	f, err := os.CreateTemp("", "natsid-*.key")
+	if err != nil {
+		return format.Key{}, err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.WriteString(text)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return format.Key{}, err
+	}
+	key, _, err := format.ReadKeyFile(f.Name())
+	return key, err
+}
+
 func (c *Text) write(f *format.Format) error {
 	id, err := strconv.ParseInt(c.ID, 10, 64)
 	if err != nil {
@@ -259,6 +282,8 @@ func (c *Text) read(f *format.Format) error {
 		c.At, c.Reason = &e.At, e.Reason
 		return nil
 	}
-	c.ID = strconv.FormatInt(id, 10)
+	if err == nil {
+		c.ID = strconv.FormatInt(id, 10)
+	}
 	return err
 }
