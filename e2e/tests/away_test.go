@@ -116,14 +116,17 @@ func TestALostDatabaseGoesUnnoticedUntilMemoryIsUsedUp(t *testing.T) {
 			}
 			const callers = 4
 			l := startSteadyLoad(t, c, callers, 4*time.Millisecond) // a range lasts 2 s
+			var before, left int64
 			waitFor(t, "a range used up and two in memory", func() bool {
-				return l.served.Load() > 2500 && len(order(t, c).Ranges) == 2
+				l.forget()
+				before = l.served.Load()
+				s := order(t, c)
+				left = s.Left
+				return before > 2500 && len(s.Ranges) == 2 && !l.refused()
 			})
 
 			// The first refusal means that memory is used up. Each of the other
 			// callers may have an ID on its way then.
-			before := l.served.Load()
-			left := order(t, c).Left
 			trouble.leave(db)
 			away := time.Now()
 			waitFor(t, "a refusal", l.refused)
