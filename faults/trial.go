@@ -71,10 +71,11 @@ type result struct {
 }
 
 // stallMax is how long this process may stand still, though it only waits for messages and timers; diskMax is how
-// long its writes may take. Beyond them the machine stalled, and with it everything under test.
+// long its writes may take. Beyond them the machine stalled, and with it everything under test. A load fails after 1 s,
+// two thirds of the worker's deadline, and waits for two syncs in a row: of the log of Raft, and of the stream.
 const (
 	stallMax = 300 * time.Millisecond
-	diskMax  = 700 * time.Millisecond
+	diskMax  = 500 * time.Millisecond
 )
 
 func (r result) machineStalled() bool { return r.stalled >= stallMax || r.disk >= diskMax }
