@@ -105,8 +105,6 @@ func (r *release) chart() {
 func (r *release) texts() map[string]string {
 	texts := map[string]string{
 		"natsid.yaml": settings(), "natsid.1": r.manual(), "package/changelog": r.debianChangelog(),
-		"natsid.bash": natsid("completion", "bash"), "_natsid": natsid("completion", "zsh"),
-		"natsid.fish": natsid("completion", "fish"),
 	}
 	for _, part := range []string{"LICENSE", "README.md", "deploy/systemd", "deploy/package"} {
 		for _, f := range below(r.source, filepath.Join(r.source, part)) {

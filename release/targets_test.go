@@ -32,7 +32,7 @@ func TestEveryArchiveHasWhatItPromises(t *testing.T) {
 	texts := r.texts()
 	for _, target := range r.targets {
 		r.archive(target, filepath.Join(stage, target.name(), target.exe()), texts)
-		want := strings.Fields("LICENSE README.md natsid.yaml natsid.1 natsid.bash _natsid natsid.fish " + target.exe())
+		want := strings.Fields("LICENSE README.md natsid.yaml natsid.1 " + target.exe())
 		if target.os == "linux" {
 			want = append(want, "natsid.service", "natsid@.service", "credentials.conf")
 		}

@@ -18,7 +18,6 @@ import (
 type field struct {
 	standard string // the default, in its written form
 	limits   string // the valid values, with their unit
-	words    []string
 	set      func(c *Config, text string) error
 	check    func(c *Config) error // nil if every value is valid
 	beside   string                // another setting that the check concerns, "" for none
@@ -65,7 +64,7 @@ func text[S ~string](of func(*Config) *S, standard S) field {
 
 // either is a field with two values, written as yes and no.
 func either(of func(*Config) *bool, standard bool, yes, no string) field {
-	f := field{standard: no, limits: no + " or " + yes, words: []string{yes, no}}
+	f := field{standard: no, limits: no + " or " + yes}
 	if standard {
 		f.standard, f.limits = yes, yes+" or "+no
 	}

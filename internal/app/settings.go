@@ -21,10 +21,9 @@ type Setting struct {
 	Group       string   // group of settings of one purpose
 	Help        string   // sentences for the reader of a terminal
 
-	Default string   // in its written form; "" for none
-	Range   string   // the valid values, with their unit; "" if all are
-	Words   []string // the valid values, if they are few
-	Bare    bool     // the flag may stand without a value, and be negated with --no-
+	Default string // in its written form; "" for none
+	Range   string // the valid values, with their unit; "" if all are
+	Bare    bool   // the flag may stand without a value, and be negated with --no-
 
 	field field
 	file  func(*Config) *string // of a secret: the name of a file that holds it, set by --FLAG-file
@@ -267,8 +266,7 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 		Flag: "log-level", Env: "NATSID_LOG_LEVEL", Group: groupRequests,
 		Help: "Lowest level that is logged.",
 		field: field{standard: "info", limits: "debug, info, warn or error",
-			words: []string{"debug", "info", "warn", "error"},
-			set:   func(c *Config, text string) error { return c.LogLevel.UnmarshalText([]byte(text)) }},
+			set: func(c *Config, text string) error { return c.LogLevel.UnmarshalText([]byte(text)) }},
 	}, {
 		Flag: "log-format", Env: "NATSID_LOG_FORMAT", Group: groupRequests,
 		Help:  "Form of a log line.",
@@ -280,7 +278,7 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 func declared(rows []Setting) []Setting {
 	for i := 0; i < len(rows); i++ {
 		s := &rows[i]
-		s.Default, s.Range, s.Words = s.field.standard, s.field.limits, s.field.words
+		s.Default, s.Range = s.field.standard, s.field.limits
 		for _, alias := range s.Aliases {
 			s.Help += " Also --" + alias + "."
 		}

@@ -51,8 +51,7 @@ type commandLine struct {
 	Permissions permissionsCmd `cmd:""`
 	TestServer  testServerCmd  `cmd:"" name:"test-server"`
 
-	Completion completionCmd `cmd:""`
-	Version    versionCmd    `cmd:""`
+	Version versionCmd `cmd:""`
 }
 
 func (*commandLine) help() help {

@@ -65,7 +65,6 @@ func TestEachMistakeIsToldByCauseAndRemedy(t *testing.T) {
 		{"store move --to redis", 2, `"kv","mysql"`},
 		{"store move --to mysql", 2, "--mysql is missing"},
 		{"permissions worke", 2, `"worker","caller","operator","stage"`},
-		{"completion fishy", 2, `"bash","zsh","fish"`},
 		{"stamp", 2, "want one of --tag, --tag-from and --snowflake"},
 		{"resume --marks /nonexistent", 2, "no such file"},
 		{"health --http 127.0.0.1:1", 3, "name the address of the worker with --http ADDR"},
