@@ -84,8 +84,6 @@ func (n Namespace) Subjects() []SubjectInfo {
 		{n.SegmentStats(), "empty", "from every worker: statistics of its tags, as the JSON of a WorkerStats"},
 		{n.SegmentPing(), "empty", "from every worker: its name, number and readiness, as metadata"},
 		{n.worker("<number>"), "empty", "which worker holds the worker number, as JSON"},
-		{n.Drain("<id>"), "of `natsid drain`: empty, or `" + exampleDrain + "`",
-			"from the worker of that service ID, as the JSON of a WorkerDrained"},
 		{n.SegmentProbe(), "sent by idle workers, with the header " + HeaderProbe + ": are requests delivered?", ""},
 		{n.Probe("<name>"), "sent by each worker to itself: do replies arrive?", ""},
 		{n.View(), "sent by workers to all workers, for the page: how is each?", ""},
@@ -216,7 +214,7 @@ func (n Namespace) Requests() []string {
 	return []string{
 		n.Segments(), n.Snowflake(), n.Snowflakes(),
 		n.TagCreate(), n.TagUpdate(), n.TagDelete(), n.Formats(), n.Throttle(), n.TagList(), n.Workers(),
-		n.Drain("*"), n.RegistryAsk(), n.RegistryOf("*"), n.RegistryStore(),
+		n.RegistryAsk(), n.RegistryOf("*"), n.RegistryStore(),
 	}
 }
 
@@ -229,8 +227,8 @@ func (n Namespace) SegmentStats() string { return "$SRV.STATS." + n.SegmentServi
 
 // SegmentPing returns the subject on which every worker answers with metadata: its name, its worker number ("" if it
 // has none), how far it has read settings, and for each mode the state as on /readyz, under [MetaInstance],
-// [MetaNumber], [MetaSettings] and the modes; under [MetaDrained] whether an operator has drained it; and under
-// [MetaFormats] the formats in which it writes, such as "grants=1 marks=1 numbers=1".
+// [MetaNumber], [MetaSettings] and the modes; and under [MetaFormats]
+// the formats in which it writes, such as "grants=1 marks=1 numbers=1".
 func (n Namespace) SegmentPing() string { return "$SRV.PING." + n.SegmentService() }
 
 // Keys of the metadata, and the value of a mode that can issue.
@@ -240,7 +238,6 @@ const (
 	// MetaSettings is the revision of the bucket of the marks up to which the worker has read the settings; the
 	// strict tags of that revision are in force there.
 	MetaSettings = "settings"
-	MetaDrained  = "drained" // not empty: by an operator
 	MetaFormats  = "formats"
 	Ready        = "ready"
 )

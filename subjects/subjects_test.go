@@ -304,19 +304,6 @@ func FuzzParseTagList(f *testing.F) {
 	})
 }
 
-func FuzzParseWorkerDrain(f *testing.F) {
-	for _, body := range []string{"", "{}", `{"undo":true}`, `{"undo":1}`, `{"drain":true}`, "null", "x"} {
-		f.Add([]byte(body))
-	}
-	f.Fuzz(func(t *testing.T, body []byte) {
-		d, err := ParseWorkerDrain(body)
-		wantBadRequest(t, err)
-		if d.Undo && (err != nil || !bytes.Contains(bytes.ToLower(body), []byte("true"))) {
-			t.Fatalf("ParseWorkerDrain(%q) = %+v, %v", body, d, err)
-		}
-	})
-}
-
 // FuzzParseTagChange guards changes and raises of tags: an accepted one passes its own check, and is read again as
 // it is written.
 func FuzzParseTagChange(f *testing.F) {

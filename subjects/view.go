@@ -49,8 +49,7 @@ type WorkerView struct {
 	Registry   string              `json:"registry"`
 	Era        string              `json:"era,omitempty"` // of the registry: it changes where the marks went back
 	Layout     string              `json:"layout"`
-	Drained    bool                `json:"drained"` // by an operator
-	Modes      map[string]ModeView `json:"modes"`   // segment and snowflake
+	Modes      map[string]ModeView `json:"modes"` // segment and snowflake
 	Statistics WorkerStats         `json:"statistics"`
 	Tag        *TagStats           `json:"tag"`              // the requested tag; null if not in memory
 	Grants     []GrantView         `json:"grants,omitempty"` // its last loads of the tag, oldest first

@@ -14,8 +14,7 @@ import (
 // A Direct answers requests for IDs that did not come over NATS, and whose callers may wait. They are served as those
 // that did: from the same memory, refused for the same reasons and with the same codes, bounded by the same limits, and
 // observed. Both laws of uniqueness hold below it, in [segment.Allocator] and [snowflake.Issuer]; like a handler it
-// gives out no ID while a [Reason] forbids that, nor while an operator has drained the worker: there is no queue group
-// to leave. It is safe for concurrent use.
+// gives out no ID while a [Reason] forbids that. It is safe for concurrent use.
 type Direct struct {
 	cfg        Config
 	snowflakes int // the largest batch
@@ -60,9 +59,6 @@ func (d *Direct) Segment(dst []byte, tag string, count []byte) ([]byte, error) {
 	n, err := 0, subjects.CheckTag(tag)
 	if err == nil {
 		n, err = subjects.ParseCount(count, d.cfg.Rations.most(d.cfg.MaxBatch))
-	}
-	if err == nil {
-		err = d.cfg.Reasons.isDrained(Segment)
 	}
 	if err == nil {
 		c.admitted, err = d.cfg.admitSegments(tag, n, c.came)
@@ -131,9 +127,6 @@ func (d *Direct) awaitRanges(c *call, tag string, n int) (ranges []segment.Range
 func (d *Direct) Snowflake(dst, count []byte) ([]byte, error) {
 	c := call{d: d, mode: Snowflake, came: clock()}
 	n, err := subjects.ParseCount(count, d.snowflakes)
-	if err == nil {
-		err = d.cfg.Reasons.isDrained(Snowflake)
-	}
 	if err == nil {
 		c.admitted, err = d.cfg.admitSnowflakes(n, c.came)
 	}

@@ -40,9 +40,9 @@ func (m *membership) look() time.Duration {
 }
 
 // isIdle reports whether nothing can be due soon but events that wake the worker: requests, an
-// answer of the server, an order, and a worker number that is lost or acquired ([Worker.Wake]).
+// answer of the server, and a worker number that is lost or acquired ([Worker.Wake]).
 func (m *membership) isIdle() bool {
-	if !m.isDue || m.ping.out > 0 || len(m.drains.owed) > 0 {
+	if !m.isDue || m.ping.out > 0 {
 		return false
 	}
 	for _, g := range m.groups {

@@ -1,6 +1,7 @@
 package worker_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -8,11 +9,11 @@ import (
 	"github.com/natsid/natsid/worker"
 )
 
-// A worker at rest hardly looks at what it can serve: requests, orders and the loss of its number wake it.
+// A worker at rest hardly looks at what it can serve: requests, reasons and the loss of its number wake it.
 func TestAWorkerAtRestIsWoken(t *testing.T) {
-	rests5m := func(_ *segment.Config, cfg *worker.Config) { cfg.Rest = 5 * time.Minute }
-	r := start(t, startServer(t), 1, newStore(t), obeys, rests5m)
-	orders := r.orders()
+	var reasons worker.Reasons
+	rests5m := func(_ *segment.Config, cfg *worker.Config) { cfg.Rest, cfg.Reasons = 5*time.Minute, &reasons }
+	r := start(t, startServer(t), 1, newStore(t), rests5m)
 	rests := func() bool { return r.worker.WakesAt() > 0 }
 
 	r.eventually("rest", rests)
@@ -23,10 +24,10 @@ func TestAWorkerAtRestIsWoken(t *testing.T) {
 	r.eventually("look when requests arrive", func() bool { return r.worker.WakesAt() != before })
 
 	r.eventually("rest again", rests)
-	if s := r.order(orders, ""); !s.Drained {
-		t.Errorf("answered %+v", s)
-	}
-	r.eventually("come back", func() bool { return r.order(orders, `{"undo":true}`).Drained == false && rests() })
+	reasons.Set(worker.Standby, errors.New("another worker can load"), worker.Segment)
+	r.eventually("leave", func() bool { return r.worker.Trouble(worker.Segment) != nil })
+	reasons.Clear(worker.Standby, worker.Segment)
+	r.eventually("come back", func() bool { return r.worker.Trouble(worker.Segment) == nil && rests() })
 
 	r.issuer.Use(nil)
 	r.worker.Wake()

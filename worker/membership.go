@@ -42,7 +42,6 @@ type membership struct {
 	hearing  *hearing
 	groups   []*group // of all modes
 	services []*service
-	drains   *drains
 	subs     []*nats.Subscription // to all that is no request of a queue group, but for the identity
 
 	began  time.Time
@@ -81,7 +80,6 @@ func (w *Worker) newMembership(conn *nats.Conn, replace chan struct{}, before *m
 	ranges.isAlwaysUp, ranges.data = true, w.stats.of
 	clocks := newService(l, w.clocks, "IDs from time, worker number and sequence", flakes)
 	m.services = []*service{ranges, clocks}
-	m.drains = newDrains(l, m.rights, w.ranges.ID, m.wake)
 	return m
 }
 
@@ -221,10 +219,6 @@ func (m *membership) serve(ctx context.Context) error {
 // listen subscribes to all that is no request of a queue group.
 func (m *membership) listen() error {
 	errs := []error{m.subscribe(m.link.Namespace.TagChanged(), m.tagChanged)}
-	if m.link.Drain != nil {
-		m.rights.claim(m.drains.subject)
-		errs = append(errs, m.subscribe(m.drains.subject, m.drains.hear))
-	}
 	if m.hearing != nil {
 		errs = append(errs, m.subscribe(m.hearing.inbox+".*", m.hearing.reply))
 	}
@@ -253,7 +247,6 @@ func (m *membership) pinged(p pong) {
 func (m *membership) follow() {
 	now := clock()
 	_ = m.identity.follow() // logged; snowflakes are not served without it
-	m.drains.take()
 	troubles := make([]error, len(m.groups))
 	for i, g := range m.groups {
 		g.measure(now)
@@ -271,8 +264,6 @@ func (m *membership) follow() {
 	for i, g := range m.groups { // what serves is shown by then
 		g.publish(now, troubles[i])
 	}
-	_, open := m.requests()
-	m.drains.answer(m.groups, open)
 }
 
 // pingIfNeeded pings if a group waits for the server, or its lag is measured.

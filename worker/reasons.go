@@ -26,15 +26,13 @@ const (
 	Replies Reason = "replies"
 	// Number: there is no worker number, or its window or the clock does not allow snowflakes.
 	Number Reason = "number"
-	// Drained: an operator has drained the worker.
-	Drained Reason = "drained"
 	// Standby: the store cannot be written here, while another worker can write it.
 	Standby Reason = "standby"
 	// Overload: requests are answered late.
 	Overload Reason = "overload"
 )
 
-var shown = []Reason{Disconnected, Unchecked, Stopped, Replies, Number, Drained, Standby, Overload}
+var shown = []Reason{Disconnected, Unchecked, Stopped, Replies, Number, Standby, Overload}
 
 // AllReasons returns all reasons, in the order in which they are shown.
 func AllReasons() []Reason { return slices.Clone(shown) }
@@ -58,8 +56,8 @@ type Reasons struct {
 	out     map[Mode][]Out
 	changed func() // wakes the worker, if set; it does not block
 
-	// Each request asks these. They are nil where no mode has such a reason.
-	forbidden, drained atomic.Pointer[map[Mode]error]
+	// Each request asks this. It is nil where no mode has a reason that forbids.
+	forbidden atomic.Pointer[map[Mode]error]
 }
 
 // Set takes a worker out of modes. It replaces the cause of a reason that is set already, and keeps its time.
@@ -101,27 +99,26 @@ func (r *Reasons) change(modes []Mode, f func([]Out) []Out) {
 	for _, m := range modes {
 		r.out[m] = f(slices.Clone(r.out[m]))
 	}
-	r.publish(&r.forbidden, Reason.Forbids)
-	r.publish(&r.drained, func(r Reason) bool { return r == Drained })
+	r.publish()
 	r.mu.Unlock()
 	if changed != nil {
 		changed()
 	}
 }
 
-// publish stores the causes of some reasons where requests read them. The lock is held.
-func (r *Reasons) publish(to *atomic.Pointer[map[Mode]error], which func(Reason) bool) {
+// publish stores the causes of reasons that forbid where requests read them. The lock is held.
+func (r *Reasons) publish() {
 	causes := map[Mode]error{}
 	for m, outs := range r.out {
-		if why := join(outs, which); why != nil {
+		if why := join(outs, Reason.Forbids); why != nil {
 			causes[m] = subjects.Errorf(subjects.Unavailable, "%v", why)
 		}
 	}
 	if len(causes) == 0 {
-		to.Store(nil)
+		r.forbidden.Store(nil)
 		return
 	}
-	to.Store(&causes)
+	r.forbidden.Store(&causes)
 }
 
 // join returns the causes of some reasons, nil if there are none.
@@ -153,36 +150,12 @@ func (r *Reasons) Of(mode Mode) []Out {
 // Why returns the causes of all reasons of a mode, or nil.
 func (r *Reasons) Why(mode Mode) error { return join(r.Of(mode), anyReason) }
 
-// Has reports whether any mode has a reason.
-func (r *Reasons) Has(reason Reason) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, outs := range r.out {
-		if find(outs, reason) >= 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // Forbidden returns why no ID of a mode may leave the process, as callers read it, or nil.
 func (r *Reasons) Forbidden(mode Mode) error {
 	if r == nil {
 		return nil
 	}
-	return of(&r.forbidden, mode)
-}
-
-// isDrained returns that an operator has drained a mode, or nil.
-func (r *Reasons) isDrained(mode Mode) error {
-	if r == nil {
-		return nil
-	}
-	return of(&r.drained, mode)
-}
-
-func of(causes *atomic.Pointer[map[Mode]error], mode Mode) error {
-	if all := causes.Load(); all != nil {
+	if all := r.forbidden.Load(); all != nil {
 		return (*all)[mode]
 	}
 	return nil

@@ -38,7 +38,7 @@ func TestAModeIsForbiddenUntilEachReasonIsCleared(t *testing.T) {
 
 func TestOnlySomeReasonsForbidIDs(t *testing.T) {
 	for reason, forbids := range map[worker.Reason]bool{
-		worker.Unchecked: true, worker.Stopped: true, worker.Drained: false, worker.Standby: false,
+		worker.Unchecked: true, worker.Stopped: true, worker.Standby: false,
 		worker.Overload: false, worker.Number: false, worker.Replies: false,
 	} {
 		var r worker.Reasons
@@ -59,12 +59,12 @@ func TestAWorkerListsAllReasonsToBeOut(t *testing.T) {
 		t.Errorf("a worker that serves is out: %v", outs)
 	}
 	began := time.Now()
-	reasons.Set(worker.Drained, errors.New("drained"), worker.Snowflake)
+	reasons.Set(worker.Stopped, errors.New("stopped"), worker.Snowflake)
 	r.issuer.Use(nil)
 	r.worker.Wake()
 	r.eventually("list both reasons", func() bool {
 		outs := r.worker.Outs(worker.Snowflake)
-		return len(outs) == 2 && outs[0].Reason == worker.Number && outs[1].Reason == worker.Drained
+		return len(outs) == 2 && outs[0].Reason == worker.Stopped && outs[1].Reason == worker.Number
 	})
 	before := r.worker.Outs(worker.Snowflake)
 	time.Sleep(2 * time.Millisecond)
@@ -75,7 +75,7 @@ func TestAWorkerListsAllReasonsToBeOut(t *testing.T) {
 		}
 	}
 	r.issuer.Use(r.generator(time.Hour))
-	reasons.Clear(worker.Drained, worker.Snowflake)
+	reasons.Clear(worker.Stopped, worker.Snowflake)
 	r.eventually("serve again", func() bool {
 		return len(r.worker.Outs(worker.Snowflake)) == 0 && r.worker.Trouble(worker.Snowflake) == nil
 	})

@@ -165,10 +165,9 @@ func errSubscription(subject, group string) error {
 
 // anyToken returns the right that covers the subject of one worker.
 func anyToken(subject string) string {
-	for _, of := range []string{".worker.", ".control.drain."} {
-		if at := strings.LastIndex(subject, of); at >= 0 {
-			return subject[:at] + of + "*"
-		}
+	const of = ".worker."
+	if at := strings.LastIndex(subject, of); at >= 0 {
+		return subject[:at] + of + "*"
 	}
 	return subject
 }

@@ -78,7 +78,7 @@ const (
 )
 
 // Config says what a worker serves, and where. All fields but JSPrefix, Reasons,
-// Rest, Overloaded, Drain, Ask, Asked, Called, State, Gate, Rations, Settings, NeedsStart, Observe and Log must be set.
+// Rest, Overloaded, Ask, Asked, Called, State, Gate, Rations, Settings, NeedsStart, Observe and Log must be set.
 type Config struct {
 	Namespace subjects.Namespace
 	// JSPrefix is where another account's JetStream is imported, "" for nowhere. No answer goes there.
@@ -129,11 +129,6 @@ type Config struct {
 	// queue group of the mode again and again, since more requests arrive than it can
 	// answer in time. It must not block.
 	Overloaded func(Mode)
-	// Drain, if set, is called when an operator orders the worker to leave all its queue
-	// groups, or with false to join them again. From then on Reasons must say so. It is
-	// called again with each repeated order, reports whether that changed anything, and
-	// must not block.
-	Drain func(drain bool) (changed bool)
 	// Asked, if set, is called with the question of another worker whether this one can load, see package
 	// internal/fleet/standby. It calls reply once, and must not block.
 	Asked func(question []byte, reply func(answer []byte))

@@ -182,7 +182,7 @@ func operate(t *testing.T, url string, flags ...string) {
 	t.Helper()
 	for _, command := range []string{
 		"tag create seat", "tag update seat --step 20", "tag list", "tag list --stats", "tag list --stats --all",
-		"throttle seat 1000", "throttle --off seat", "drain third", "drain third --undo",
+		"throttle seat 1000", "throttle --off seat",
 		"tag delete seat", "workers", "registry", "store show",
 	} {
 		waitFor(t, command, func() bool {

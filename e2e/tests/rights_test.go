@@ -39,7 +39,6 @@ func TestACommandNamesTheRightThatItMisses(t *testing.T) {
 		"store show":                "$JS.API.STREAM.INFO.KV_id_segments",
 		"resume --yes":              "$JS.API.STREAM.INFO.KV_id_segments",
 		"workers":                   "$SRV.PING.id-segment",
-		"drain any":                 "$SRV.PING.id-segment",
 		"registry":                  "id.registry.",
 	} {
 		t.Run(command, func(t *testing.T) {

@@ -243,7 +243,6 @@ func (p *program) workerConfig() worker.Config {
 		Gate: &p.gate, Settings: p.settings, Rations: p.rations,
 		MaxBatch: cfg.MaxBatch, Deadline: cfg.Deadline,
 		Reasons: &p.reasons, Overloaded: p.alarms.overloaded,
-		Drain:      func(leave bool) bool { return drain(&p.reasons, leave) },
 		Asked:      p.standby.Answer,
 		NeedsStart: p.membership.needsStart,
 		Observe:    p.metrics.Answered, Log: cfg.Log,

@@ -38,6 +38,5 @@ func (p *program) serveLeaf(ctx context.Context) error {
 		IDs: worker.NewDirect(p.workerConfig()), Segments: p.segments, Store: p.storage.tags,
 		Layout: p.cfg.Layout, Deadline: p.cfg.Deadline, Log: p.cfg.Log,
 		Called: p.metrics.LeafCaller,
-		Away:   func() bool { return p.reasons.Has(worker.Drained) },
 	}).Serve(ctx, p.leaf)
 }

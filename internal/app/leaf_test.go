@@ -1,7 +1,6 @@
 package app_test
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -56,34 +55,6 @@ func TestLeafsPathsAreAnsweredFromTheSameMemory(t *testing.T) {
 	if resp, err := http.Get(leaf + "/db"); err == nil {
 		resp.Body.Close()
 		t.Error("it still answers")
-	}
-}
-
-func TestADrainedWorkerGivesNoIDsOverHTTPEither(t *testing.T) {
-	cfg := settings(t)
-	cfg.LeafHTTP = "127.0.0.1:0"
-	w := launch(t, cfg).where()
-	nc, leaf := connect(t, w.URL), "http://"+w.LeafHTTP
-	pong, err := nc.Request("$SRV.PING.id-segment", nil, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var worker struct{ ID string }
-	if err := json.Unmarshal(pong.Data, &worker); err != nil {
-		t.Fatal(err)
-	}
-	for _, order := range []struct {
-		body string
-		want int
-	}{{"", 503}, {`{"undo":true}`, 200}} {
-		if _, err := nc.Request("id.control.drain."+worker.ID, []byte(order.body), time.Minute); err != nil {
-			t.Fatal(err)
-		}
-		for _, path := range []string{"/api/segment/get/order", "/api/snowflake/get/any"} {
-			if code, body := get(t, leaf+path); code != order.want {
-				t.Errorf("after the order %q: %s is answered %d %s, want %d", order.body, path, code, body, order.want)
-			}
-		}
 	}
 }
 

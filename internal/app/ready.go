@@ -44,9 +44,6 @@ func (r readiness) state() map[string]string {
 	if k.Held {
 		state[subjects.MetaNumber] = strconv.Itoa(k.Number)
 	}
-	if r.reasons.Has(worker.Drained) {
-		state[subjects.MetaDrained] = "yes"
-	}
 	for mode, why := range r.modes() {
 		state[mode] = monitor.State(why)
 	}
@@ -155,21 +152,4 @@ func addressOf(l net.Listener) string {
 		return ""
 	}
 	return l.Addr().String()
-}
-
-var errDrained = errors.New("drained by an operator: it takes no requests until `natsid drain --undo`, or a restart")
-
-// drain leaves all queue groups and keeps the worker number, or joins them again, and reports whether that is a
-// change. The drained state ends with the process, and survives a reconnect to another NATS server.
-func drain(reasons *worker.Reasons, leave bool) (changed bool) {
-	modes := []worker.Mode{worker.Segment, worker.Tags, worker.Snowflake}
-	if reasons.Has(worker.Drained) == leave {
-		return false
-	}
-	if leave {
-		reasons.Set(worker.Drained, errDrained, modes...)
-	} else {
-		reasons.Clear(worker.Drained, modes...)
-	}
-	return true
 }

@@ -59,7 +59,7 @@ func (v *viewer) view(q subjects.ViewRequest) subjects.WorkerView {
 	}
 	w := subjects.WorkerView{
 		Version: v.cfg.Version, Started: v.started, OffsetMs: k.Offset.Milliseconds(),
-		Registry: k.Registry, Era: v.grants.era(), Layout: d.Layout, Drained: state[subjects.MetaDrained] != "",
+		Registry: k.Registry, Era: v.grants.era(), Layout: d.Layout,
 		Modes: make(map[string]subjects.ModeView), Statistics: v.worker.Stats(busiest),
 	}
 	w.Statistics.Instance = k.Instance // also before any request is served

@@ -38,7 +38,6 @@ type commandLine struct {
 	Explain  explainCmd  `cmd:""`
 	Audit    auditCmd    `cmd:""`
 	Workers  workersCmd  `cmd:""`
-	Drain    drainCmd    `cmd:""`
 	Health   healthCmd   `cmd:""`
 	Stamp    stampCmd    `cmd:""`
 	Bench    benchCmd    `cmd:""`

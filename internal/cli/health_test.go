@@ -26,8 +26,6 @@ func TestHealthIsReadiness(t *testing.T) {
 	}
 	wantJSON(t, `^{"ready":true,"says":\["segment: ready","snowflake: ready"\]}$`, "health")
 
-	answered(t, "drain", "oslo", "--nats="+worker.url).want(t, 0)
-	natsid(t, "health").want(t, 1, "segment: not ready: drained", "; snowflake: not ready: drained")
 	worker.stop()
 	natsid(t, "health").want(t, 3, "nobody answers on http://0.0.0.0:"+port+"/readyz", "--http ADDR")
 }

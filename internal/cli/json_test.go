@@ -75,9 +75,6 @@ func TestEachCommandPrintsItsJSON(t *testing.T) {
 	wantJSON(t, `^\[{"number":`+number+`,"instance":"oslo","state":"live",.*"segment":"ready"`, "workers", nats)
 	wantJSON(t, `^\[{"registry":"\w+",.*"state":"serves","layout":"41\+10\+12"`, "registry", nats)
 	wantJSON(t, `"calls":\d+,`, "bench", "snowflake", "-c1", "-d50ms", nats)
-	wantJSON(t, `"number":`+number+`,"drained":true,"serves":\[\],"open":0}$`, "drain", "oslo", nats)
-	wantJSON(t, `"state":"drained"`, "workers", nats)
-	wantJSON(t, `"drained":false`, "drain", "oslo", "--undo", nats)
 	wantJSON(t, `"version":"0`, "version")
 	wantJSON(t, `^{"time":"2018.*Z","worker":577,"sequence":0}$`, "decode", "1000000000000004096")
 	wantJSON(t, `{"time":".*Z","site":\d,"machine":\d+,"worker":\d+,"business":\d+,"sequence":\d+}`,

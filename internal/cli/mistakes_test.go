@@ -55,7 +55,6 @@ func TestEachMistakeIsToldByCauseAndRemedy(t *testing.T) {
 		{"tag update order", 2, "nothing to change"},
 		{"throttle order", 2, "such as `natsid throttle order 1000`"},
 		{"throttle order fast", 2, "want a number of IDs per second"},
-		{"drain", 2, `expected "<worker>"`},
 		{"audit --since yesterday", 2, "such as 90m"},
 		{"leaf check", 2, "--mysql is missing"},
 		{"test-server --nats nats://n1:4222", 2, "leave out --nats"},
@@ -89,7 +88,6 @@ func TestEachMistakeAboutAServiceIsToldByCauseAndRemedy(t *testing.T) {
 		{"throttle order 1000", 0, ""},
 		{"get segment nosuch", 1, "create it with `natsid tag create`"},
 		{"get segment order -n 100001", 1, "1..100000"},
-		{"drain nosuch", 1, "`natsid workers` lists those that do"},
 		{"serve --data " + s.data, 1, s.data},
 	} {
 		m.check(t, "--nats", s.url)

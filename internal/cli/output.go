@@ -36,7 +36,7 @@ func Outputs() []Output {
 		{"leaf check", []leafRow{}}, {"import", []sequences.Sequence{}},
 		{"registry", []registryJSON{}}, {"resume", resumeJSON{}},
 		{"explain", explainedJSON{}}, {"audit", auditJSON{}},
-		{"workers", []workerRow{}}, {"drain", subjects.WorkerDrained{}},
+		{"workers", []workerRow{}},
 		{"health", healthJSON{}},
 		{"stamp", stampJSON{}}, {"stamp --repair", stampStatusJSON{}}, {"stamp --status", stampStatusJSON{}},
 		{"bench segment", benchReport{}}, {"bench snowflake", benchReport{}},

@@ -34,8 +34,7 @@ type workersCmd struct {
 func (*workersCmd) help() help {
 	return help{
 		summary: "List the worker numbers, their owners, and the ends of their windows.",
-		detail: `States: live, a worker holds the number; drained, it holds the number, and takes
-no requests until "natsid drain --undo"; no number, a worker runs without one;
+		detail: `States: live, a worker holds the number; no number, a worker runs without one;
 blocked, no worker answers for the number, but its window has not ended; free,
 any worker may acquire it. Below the table stands what /readyz says of each
 worker that is not ready, and which worker does not answer.
@@ -215,7 +214,7 @@ func checkBuckets(ctx context.Context, js jetstream.JetStream, ns subjects.Names
 type workerRow struct {
 	Number   *int      `json:"number"` // null if the worker has none
 	Instance string    `json:"instance"`
-	State    string    `json:"state"`               // live, drained, no number, blocked or free
+	State    string    `json:"state"`               // live, no number, blocked or free
 	Since    time.Time `json:"since,omitzero"`      // when it acquired the number
 	OffsetMs *int64    `json:"offset_ms,omitempty"` // its clock minus that of JetStream
 	Reported time.Time `json:"reported,omitzero"`   // the time of its last report, by its clock
@@ -282,9 +281,7 @@ func (l *workerList) row(w int, holder *micro.Ping) workerRow {
 
 // says adds a worker's own answer to a row.
 func (row workerRow) says(a micro.Ping) workerRow {
-	if row.Instance = a.Metadata[subjects.MetaInstance]; a.Metadata[subjects.MetaDrained] != "" {
-		row.State = "drained"
-	}
+	row.Instance = a.Metadata[subjects.MetaInstance]
 	row.Segment, row.Snowflake = a.Metadata["segment"], a.Metadata["snowflake"]
 	return row
 }

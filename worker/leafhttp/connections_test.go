@@ -61,15 +61,3 @@ func TestAConnectionTooManyIsAnsweredWithACode(t *testing.T) {
 		t.Errorf("beyond those that are refused: %+v, want none", resp)
 	}
 }
-
-func TestAServerThatIsAwayClosesConnectionsBehindTheirAnswers(t *testing.T) {
-	r := start(t, snowflake.Leaf, patience)
-	ask := r.dial()
-	if resp := ask(); resp == nil || resp.Close {
-		t.Fatalf("%+v", resp)
-	}
-	r.away.Store(true)
-	if resp := ask(); resp == nil || resp.StatusCode != 200 || !resp.Close {
-		t.Errorf("%+v, want an answer and then the end of the connection", resp)
-	}
-}

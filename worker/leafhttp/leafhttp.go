@@ -30,7 +30,7 @@ import (
 	"github.com/natsid/natsid/worker"
 )
 
-// Config is the sources and settings of a Server. All fields but Called and Away must be set.
+// Config is the sources and settings of a Server. All fields but Called must be set.
 type Config struct {
 	IDs *worker.Direct
 	// Segments is shown on /cache, and Store on /db.
@@ -42,10 +42,7 @@ type Config struct {
 	Deadline time.Duration
 	// Called, if set, returns what counts the requests of callers with an address, a host without a port.
 	Called func(address string) (count func())
-	// Away, if set, reports whether callers should use another server. While it does, each connection is closed after
-	// its next answer.
-	Away func() bool
-	Log  *slog.Logger
+	Log    *slog.Logger
 }
 
 // A Server serves one listener. It may be used once.
@@ -120,7 +117,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if conn.called != nil {
 		conn.called()
 	}
-	if conn.beyond || s.stopping.Load() || s.cfg.Away != nil && s.cfg.Away() {
+	if conn.beyond || s.stopping.Load() {
 		w.Header().Set("Connection", "close")
 	}
 	if conn.beyond {

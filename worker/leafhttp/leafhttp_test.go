@@ -43,7 +43,6 @@ type rig struct {
 	issuer  *snowflake.Issuer
 	gate    policy.Gate
 	reasons worker.Reasons
-	away    atomic.Bool
 	given   atomic.Int64 // answers with IDs
 	called  atomic.Int64 // requests from 127.0.0.1
 	log     natstest.Buffer
@@ -92,7 +91,7 @@ func startLeaving(t *testing.T, layout snowflake.Layout, deadline, leave time.Du
 	}
 	s := leafhttp.New(leafhttp.Config{
 		IDs: direct, Segments: segments, Store: r.store, Layout: layout, Deadline: deadline,
-		Away: r.away.Load, Log: slog.New(slog.DiscardHandler),
+		Log: slog.New(slog.DiscardHandler),
 		Called: func(address string) (count func()) {
 			return func() {
 				if address == "127.0.0.1" {

@@ -12,7 +12,7 @@ import (
 type Row struct {
 	Worker
 	State    string // in a word or two
-	Class    string // Good, Away or Bad
+	Class    string // Good or Bad
 	Why      []string
 	Window   time.Duration // time left in it; 0 without a number
 	Requests float64       // a second, of all modes
@@ -81,7 +81,6 @@ func (s Snapshot) Overview() Overview {
 // Classes of states, by which they are coloured.
 const (
 	Good = "good"
-	Away = "away"
 	Bad  = "bad"
 )
 
@@ -109,8 +108,6 @@ func rowOf(w Worker, now time.Time, alone bool) Row {
 		row.Window = 0
 	case !w.Answered:
 		row.State, row.Class, row.Why = "no answer", Bad, []string{silence(w, now, alone)}
-	case w.Drained:
-		row.State, row.Class = "drained", Away
 	case w.Statistics.Number == nil:
 		row.State, row.Class = "no number", Bad
 	case len(row.Why) > 0:

@@ -57,7 +57,7 @@ var all = []string{"/", "/tags", "/tag?name=order", "/numbers", "/alarms", "/cha
 func TestEachViewShowsTheFleet(t *testing.T) {
 	cfg := frozen.Config()
 	for path, texts := range map[string][]string{
-		"/": {"3 of 4 answered", "No answer from delta", "4 min 12 s", "drained", "snowflake: not ready",
+		"/": {"3 of 4 answered", "No answer from delta", "4 min 12 s", "snowflake: not ready",
 			"clock-skew", "throttled: order to 500 IDs/s",
 			"Requests answered with an error since these workers started: 9 with ",
 			"docs/operations.md#down", "5N7LAQLGLLR4UQACIRT2BJPGKX",
@@ -173,7 +173,6 @@ func TestOfManyThatDoNotAnswerSomeAreNamed(t *testing.T) {
 func TestCommandsNameAnotherNamespace(t *testing.T) {
 	cfg := frozen.Config()
 	cfg.Namespace = "shop"
-	expect(t, cfg, "/", "natsid --namespace shop drain WORKER", "no natsid drain")
 	expect(t, cfg, "/tag?name=order", "natsid --namespace shop throttle order 100", "no natsid throttle",
 		"no natsid get", "no natsid tag")
 	cfg.Tags = func(context.Context) ([]segment.Tag, error) { return nil, nil }

@@ -21,7 +21,7 @@ const Hostile = `"><script>alert(1)</script>`
 // At is when the fleet stands still.
 var At = time.Date(2026, 11, 20, 9, 30, 12, 0, time.UTC)
 
-// Config returns a page of the fleet: two workers that serve, one that is drained and has no right clock, and one
+// Config returns a page of the fleet: two workers that serve, one that has no right clock, and one
 // that was killed.
 func Config() page.Config {
 	return page.Config{
@@ -123,7 +123,7 @@ func of(i int, name string, q subjects.ViewRequest) fleetview.Worker {
 	w.Statistics = subjects.WorkerStats{Instance: name, Number: &number, At: At, Tags: 4}
 	switch name {
 	case "gamma":
-		w.Drained, w.OffsetMs = true, 2100
+		w.OffsetMs = 2100
 		w.Modes["snowflake"] = subjects.ModeView{State: "not ready: the clock is 2.1 s ahead of the other workers"}
 	case "delta":
 		w.Seen = At.Add(-41 * time.Second)
