@@ -8,7 +8,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"strings"
@@ -40,18 +39,10 @@ func main() {
 // errShort is returned when a client falls short.
 var errShort = errors.New("a client falls short")
 
-// command runs one command line.
-func command(ctx context.Context, args []string, out io.Writer) error {
-	if len(args) > 0 && args[0] == "soak" {
-		return soakCommand(ctx, args[1:], out)
-	}
-	return suiteCommand(ctx, args, out)
-}
-
 // flagSet returns a set of flags with those that name adapters. The function that it returns reads the adapters,
 // after parsing.
-func flagSet(name, says string) (f *flag.FlagSet, adapters func(context.Context) ([]adapterOf, error)) {
-	f = flag.NewFlagSet(name, flag.ContinueOnError)
+func flagSet() (f *flag.FlagSet, adapters func(context.Context) ([]adapterOf, error)) {
+	f = flag.NewFlagSet("conformance", flag.ContinueOnError)
 	var all []adapterOf
 	f.Func("adapter", "`command` that is an adapter; may be repeated", func(text string) error {
 		args := strings.Fields(text)
@@ -67,7 +58,8 @@ func flagSet(name, says string) (f *flag.FlagSet, adapters func(context.Context)
 		return err
 	})
 	f.Usage = func() {
-		fmt.Fprintf(f.Output(), "%s\n\nWithout an adapter it takes those of this repository.\n\n", says)
+		fmt.Fprint(f.Output(), "conformance plays scenarios with adapters of clients.\n\n"+
+			"Without an adapter it takes those of this repository.\n\n")
 		f.PrintDefaults()
 	}
 	return f, func(ctx context.Context) ([]adapterOf, error) {

@@ -19,10 +19,9 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// suiteCommand plays scenarios with adapters.
-func suiteCommand(ctx context.Context, args []string, out io.Writer) error {
-	f, adapters := flagSet("conformance", "conformance plays scenarios with adapters of clients; "+
-		"conformance soak has all adapters at once draw IDs through faults.")
+// command plays scenarios with adapters, as one command line says.
+func command(ctx context.Context, args []string, out io.Writer) error {
+	f, adapters := flagSet()
 	f.SetOutput(out)
 	only := f.String("run", ".*", "play the scenarios whose whole name matches this `pattern`")
 	parallel := f.Int("parallel", 4, "how many scenarios play at a time")
@@ -125,10 +124,12 @@ func readContract() (*contract.Contract, error) {
 
 // startNatsid starts a worker, and returns its namespace.
 func (s *suite) startNatsid() (string, error) {
-	worker := rig.NewNatsid(s.dir, "w1", []string{s.world.NATS}, "--max-clock-skew", "1ms")
-	err := worker.Start()
+	worker, err := rig.StartNatsid(s.dir, s.world.NATS, "--max-clock-skew", "1ms")
+	if err != nil {
+		return "", err
+	}
 	s.stop = append(s.stop, worker.Kill)
-	return string(subjects.DefaultNamespace), err
+	return string(subjects.DefaultNamespace), nil
 }
 
 func (s *suite) close() {

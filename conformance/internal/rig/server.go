@@ -4,10 +4,7 @@ package rig
 
 import (
 	"errors"
-	"flag"
 	"fmt"
-	"log"
-	"os"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -37,22 +34,4 @@ func StartServer(dir string) (*server.Server, error) {
 // Connect returns a connection for responders, which lasts as long as its server.
 func Connect(url string) (*nats.Conn, error) {
 	return nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.Timeout(time.Minute))
-}
-
-// serve runs a nats-server, as its own program does, until a signal ends it.
-func serve(args []string) {
-	opts, err := server.ConfigureOptions(flag.NewFlagSet("nats-server", flag.ExitOnError), args, nil, nil, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	s, err := server.NewServer(opts)
-	if err != nil {
-		log.Fatal(err)
-	}
-	s.ConfigureLogger()
-	if err := server.Run(s); err != nil {
-		log.Fatal(err)
-	}
-	s.WaitForShutdown()
-	os.Exit(0)
 }
