@@ -2,14 +2,11 @@ package tests
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/signal"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -17,14 +14,12 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/micro"
 	"go.uber.org/goleak"
 
 	"github.com/natsid/natsid/e2e"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/cli"
 	"github.com/natsid/natsid/internal/testbed"
-	"github.com/natsid/natsid/internal/testkit/natsproxy"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
@@ -183,114 +178,6 @@ func (l *load) check(t *testing.T) {
 }
 
 var bothModes = map[string]string{"segment": "id.segment.order", "snowflake": "id.snowflake"}
-
-func TestARollingRestartLosesNoRequest(t *testing.T) {
-	t.Parallel()
-	c := e2e.Start(t, e2e.WithWorkers(3), configured(inNoHurry))
-	excuses := stands(t)
-	l := startLoad(t, c.Conn, 4, bothModes)
-	for round := range 2 {
-		for i := range 3 {
-			number := c.WorkerNumber(i)
-			c.StopWorker(i)
-			c.StartWorker(i)
-			if c.WorkerNumber(i) != number {
-				t.Errorf("round %d: worker %d came back with number %d, had %d", round, i, c.WorkerNumber(i), number)
-			}
-		}
-	}
-	errs := slices.DeleteFunc(l.stop(), excuses)
-	t.Logf("%d requests, %d errors", l.asked.Load(), len(errs))
-	for _, err := range errs[:min(len(errs), 5)] {
-		t.Error(err)
-	}
-	l.check(t)
-}
-
-func TestAWorkerWhoseWindowHasClosedLeavesTheQueueGroupAndComesBack(t *testing.T) {
-	t.Parallel()
-	var control *natsproxy.Proxy // of worker 0
-	c := e2e.Start(t, e2e.WithWorkers(2), configured(func(i int, cfg *app.Config) {
-		if i == 0 {
-			cfg.Horizon = 2 * time.Second
-			control = startProxy(t, cfg.NATS)
-			cfg.NATS = control.URL()
-		}
-	}))
-	l := startLoad(t, c.Conn, 4, map[string]string{"snowflake": "id.snowflake"})
-	waitFor(t, "both workers serve snowflakes", func() bool { return serving(t, c) == 2 })
-
-	control.Stall(true, "natsid control") // JetStream away for one worker, requests not
-	waitFor(t, "the worker has left", func() bool { return serving(t, c) == 1 })
-	control.Pass()
-	waitFor(t, "the worker is back", func() bool { return serving(t, c) == 2 })
-
-	for _, err := range l.stop() {
-		// The moment the window closes, a request already delivered may be
-		// answered 503; silence may not be.
-		if e, ok := errors.AsType[*subjects.Error](err); !ok || e.Code != subjects.Unavailable {
-			t.Error(err)
-		}
-	}
-	t.Logf("%d requests, %d of them 503", l.asked.Load(), len(l.errs))
-	l.check(t)
-	c.StopWorker(0) // before its proxy goes
-}
-
-func TestAStopIsBoundedWhileNATSHangs(t *testing.T) {
-	t.Parallel()
-	var p *natsproxy.Proxy
-	deadline := app.Default().Deadline
-	c := e2e.Start(t, configured(func(_ int, cfg *app.Config) {
-		p = startProxy(t, cfg.NATS)
-		cfg.NATS = p.URL()
-	}))
-	p.Stall(true, "")
-	asked := time.Now()
-	c.StopWorker(0)
-	// Requests are given the deadline and 2 s, and the connection 2 s to drain.
-	if d := time.Since(asked); d > deadline+5*time.Second+slack {
-		t.Errorf("it took %v, far beyond the deadline of %v", d, deadline)
-	}
-	p.Pass()
-}
-
-// startProxy starts a proxy between a worker and its nats-server.
-func startProxy(t *testing.T, url string) *natsproxy.Proxy {
-	t.Helper()
-	p, err := natsproxy.Start(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.Close)
-	return p
-}
-
-// serving returns how many workers serve snowflakes, as `nats micro` sees it. One
-// that takes long to answer is not counted: the caller waits for the count to
-// stay what it should be, or for what follows from it.
-func serving(t *testing.T, c *e2e.Cluster) (n int) {
-	t.Helper()
-	inbox := c.Conn.NewInbox()
-	sub, err := c.Conn.SubscribeSync(inbox)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = sub.Unsubscribe() }()
-	if err := c.Conn.PublishRequest("$SRV.PING.id-snowflake", inbox, nil); err != nil {
-		t.Fatal(err)
-	}
-	for {
-		msg, err := sub.NextMsg(100 * time.Millisecond)
-		if err != nil || msg.Header.Get("Status") == "503" {
-			return n
-		}
-		var ping micro.Ping
-		if err := json.Unmarshal(msg.Data, &ping); err == nil && ping.Name == "id-snowflake" {
-			n++
-		}
-	}
-}
 
 func TestWorkersOfOneNameHaveDifferentNumbers(t *testing.T) {
 	t.Parallel()

@@ -2,7 +2,6 @@ package tests
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -16,54 +15,49 @@ import (
 // Without JetStream loads, polls and heartbeats all fail again and again.
 func TestAnOutageCostsAFewLinesInTheLog(t *testing.T) {
 	t.Parallel()
-	for _, inJSON := range []bool{false, true} {
-		t.Run(fmt.Sprintf("JSON=%v", inJSON), func(t *testing.T) {
-			t.Parallel()
-			addr := freePort(t)
-			s := startNATS(t, addr, t.TempDir())
-			nc, err := nats.Connect(s.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer nc.Close()
-			var log natstest.Buffer
-			cfg := configOn(t, s.ClientURL(), t.TempDir())
-			cfg.LogJSON, cfg.TagPoll = inJSON, time.Second
-			cfg.Log = cfg.NewLog(&log)
-			stop := startWith(t, cfg)
-			waitFor(t, "the worker is ready", ok("http://"+cfg.HTTP+"/readyz"))
-			waitFor(t, "the tags exist", func() bool { return ask(nc, "a") == "" && ask(nc, "b") == "" })
-			before := len(log.String())
-			away := func() string { return log.String()[before:] }
+	addr := freePort(t)
+	s := startNATS(t, addr, t.TempDir())
+	nc, err := nats.Connect(s.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	var log natstest.Buffer
+	cfg := configOn(t, s.ClientURL(), t.TempDir())
+	cfg.LogJSON, cfg.TagPoll = true, time.Second
+	cfg.Log = cfg.NewLog(&log)
+	stop := startWith(t, cfg)
+	waitFor(t, "the worker is ready", ok("http://"+cfg.HTTP+"/readyz"))
+	waitFor(t, "the tags exist", func() bool { return ask(nc, "a") == "" && ask(nc, "b") == "" })
+	before := len(log.String())
+	away := func() string { return log.String()[before:] }
 
-			began := time.Now()
-			s.Shutdown()
-			s.WaitForShutdown()
-			waitFor(t, "a heartbeat failed", func() bool { return strings.Contains(away(), "a heartbeat failed") })
-			startNATS(t, addr, "")
-			waitFor(t, "a poll and loads fail", func() bool {
-				code := ask(nc, "a") + ask(nc, "b")
-				return strings.Contains(away(), "a poll of the tags failed") &&
-					strings.Contains(away(), "a load failed") && code == "503503"
-			})
+	began := time.Now()
+	s.Shutdown()
+	s.WaitForShutdown()
+	waitFor(t, "a heartbeat failed", func() bool { return strings.Contains(away(), "a heartbeat failed") })
+	startNATS(t, addr, "")
+	waitFor(t, "a poll and loads fail", func() bool {
+		code := ask(nc, "a") + ask(nc, "b")
+		return strings.Contains(away(), "a poll of the tags failed") &&
+			strings.Contains(away(), "a load failed") && code == "503503"
+	})
 
-			lines := strings.Split(strings.TrimSpace(away()), "\n")
-			t.Logf("%d lines in %v", len(lines), time.Since(began))
-			if most := 5 * (1 + int(time.Since(began)/time.Minute)); len(lines) > most {
-				t.Errorf("%d lines, want %d at most:\n%s", len(lines), most, away())
-			}
-			for _, line := range lines {
-				if inJSON && !json.Valid([]byte(line)) || strings.Contains(line, "outbound buffer") {
-					t.Errorf("line %s", line)
-				}
-			}
-			if !strings.Contains(away(), "not connected to NATS") {
-				t.Errorf("no line says that NATS is away:\n%s", away())
-			}
-			if err := stop(); err != nil { // before its server goes
-				t.Log(err)
-			}
-		})
+	lines := strings.Split(strings.TrimSpace(away()), "\n")
+	t.Logf("%d lines in %v", len(lines), time.Since(began))
+	if most := 5 * (1 + int(time.Since(began)/time.Minute)); len(lines) > most {
+		t.Errorf("%d lines, want %d at most:\n%s", len(lines), most, away())
+	}
+	for _, line := range lines {
+		if !json.Valid([]byte(line)) || strings.Contains(line, "outbound buffer") {
+			t.Errorf("line %s", line)
+		}
+	}
+	if !strings.Contains(away(), "not connected to NATS") {
+		t.Errorf("no line says that NATS is away:\n%s", away())
+	}
+	if err := stop(); err != nil { // before its server goes
+		t.Log(err)
 	}
 }
 

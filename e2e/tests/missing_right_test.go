@@ -76,7 +76,7 @@ func TestAWorkerNamesEachRightThatIsTakenAway(t *testing.T) {
 	for i, l := range lacks {
 		l.worker, l.user = users[2*i], users[2*i+1]
 	}
-	for some := range slices.Chunk(lacks, 8) { // all together would starve the tests beside them
+	for some := range slices.Chunk(lacks, 16) { // all together would starve the tests beside them
 		for _, l := range some {
 			l.start(t, s)
 		}

@@ -3,8 +3,6 @@ package tests
 import (
 	"context"
 	"errors"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -17,40 +15,6 @@ import (
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/workerid"
 )
-
-// Somebody who listens to everything, and a stream that acknowledges all questions, keep no worker from its number: not
-// a new one, not one that was killed, not one that was stopped.
-func TestABystanderKeepsNoWorkerFromItsNumber(t *testing.T) {
-	t.Parallel()
-	url := natstest.Start(t)
-	nc := natstest.Connect(t, url)
-	if _, err := nc.SubscribeSync(">"); err != nil {
-		t.Fatal(err)
-	}
-	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(2*patience))
-	if err == nil {
-		_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "audit", Subjects: []string{"id.worker.>"}})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	args := []string{"--nats", url, "--data", t.TempDir()}
-	first := startProcess(t, args...)
-	first.signal(syscall.SIGKILL)
-	killed := startProcess(t, args...)
-	other := startProcess(t, "--nats", url, "--data", t.TempDir())
-	if first.number != killed.number || other.number == first.number {
-		t.Errorf("numbers %d, %d after a kill, and %d of another worker", first.number, killed.number, other.number)
-	}
-	killed.signal(syscall.SIGTERM)
-	stopped := startProcess(t, args...)
-	if stopped.number != first.number {
-		t.Errorf("number %d after a stop, was %d", stopped.number, first.number)
-	}
-	if strings.Contains(stopped.log.String()+other.log.String(), "exhausted") {
-		t.Error("numbers were taken for used up")
-	}
-}
 
 func registryOn(js jetstream.JetStream) *kvregistry.Registry {
 	ns := subjects.Namespace("id")

@@ -15,7 +15,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/natsid/natsid/e2e"
 	"github.com/natsid/natsid/internal/testkit/freeport"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 )
@@ -102,63 +101,6 @@ func freePort(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return addr
-}
-
-func TestAWorkerKilledUnderLoadRepeatsNoID(t *testing.T) {
-	t.Parallel()
-	c := e2e.Start(t)
-	dir := t.TempDir()
-	args := []string{"--nats", c.URL, "--data", dir, "--auto-create-tags"}
-	p := startProcess(t, args...)
-	l := startLoadWithin(t, 2*time.Second, c.Conn, 4, bothModes)
-	for round := range 5 {
-		before := l.asked.Load()
-		waitFor(t, "load on the worker", func() bool { return l.asked.Load() > before+300 })
-		number := p.number
-		p.signal(syscall.SIGKILL)
-		p = startProcess(t, args...)
-		if p.number != number {
-			t.Errorf("round %d: number %d came back as %d, though it has its state file", round, number, p.number)
-		}
-	}
-	// The requests that a killed worker had taken are lost with it; no others are.
-	errs := l.stop()
-	t.Logf("%d requests, %d lost in 5 kills", l.asked.Load(), len(errs))
-	if limit := 5 * 8; len(errs) > limit {
-		t.Errorf("%d errors, more than the %d requests that can have been under way: %v", len(errs), limit, errs[0])
-	}
-	l.check(t)
-}
-
-func TestAKilledServiceContinuesAboveAllItsIDs(t *testing.T) {
-	t.Parallel()
-	addr, dir := freePort(t), t.TempDir()
-	nc, err := nats.Connect("nats://"+addr, nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
-		nats.ReconnectWait(20*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	all := map[string]*ledger{"segment": new(ledger), "snowflake": new(ledger)}
-	for range 4 {
-		p := startProcess(t, "--listen", addr, "--data", dir)
-		waitFor(t, "the connection", nc.IsConnected)
-		l := startLoadWithin(t, 2*time.Second, nc, 2, bothModes)
-		waitFor(t, "load on the service", func() bool {
-			return l.got["segment"].len() > 300 && l.got["snowflake"].len() > 300
-		})
-		p.signal(syscall.SIGKILL)
-		l.stop()
-		for mode, got := range l.got {
-			all[mode].add(got.runs...)
-		}
-	}
-	for mode, got := range all {
-		if got.len() < 1000 {
-			t.Errorf("%s: only %d IDs", mode, got.len())
-		}
-		got.check(t)
-	}
 }
 
 func TestATermSignalStopsCleanlyAndTheNextStartServesAtOnce(t *testing.T) {

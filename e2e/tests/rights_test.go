@@ -15,46 +15,6 @@ import (
 	"github.com/natsid/natsid/internal/testkit/natstest"
 )
 
-func TestACommandNamesTheRightThatItMisses(t *testing.T) {
-	t.Parallel()
-	s := serverOf(t, map[string]*server.Permissions{
-		"worker": nil,
-		"mute":   {Publish: &server.SubjectPermission{Allow: []string{"none"}}},
-		"deaf": {
-			Publish:   &server.SubjectPermission{Allow: []string{">"}},
-			Subscribe: &server.SubjectPermission{Deny: []string{"_INBOX.>"}},
-		},
-	})
-	monitor, _ := startOn(t, urlOf(s, "worker"), t.TempDir())
-	waitFor(t, "a worker is ready", ok(monitor+"/readyz"))
-	for command, subject := range map[string]string{
-		"get segment order":         "id.segment.order",
-		"get snowflake":             "id.snowflake",
-		"bench snowflake":           "id.snowflake",
-		"tag create order":          "id.tag.create",
-		"tag update order --step 5": "id.tag.update",
-		"tag delete order":          "id.tag.delete",
-		"tag list":                  "id.tag.list",
-		"tag list --stats":          "$SRV.STATS.id-segment",
-		"store show":                "$JS.API.STREAM.INFO.KV_id_segments",
-		"resume --yes":              "$JS.API.STREAM.INFO.KV_id_segments",
-		"workers":                   "$SRV.PING.id-segment",
-		"registry":                  "id.registry.",
-	} {
-		t.Run(command, func(t *testing.T) {
-			t.Parallel()
-			for user, want := range map[string]string{
-				"mute": "may not publish to " + subject, "deaf": "may not subscribe to _INBOX.",
-			} {
-				args := append(strings.Fields(command), "--nats="+urlOf(s, user))
-				if code, text := run(t, patient(t), args...); code != 1 || !strings.Contains(text, want) {
-					t.Errorf("%s: it ended with %d, and does not say %q: %s", user, code, want, text)
-				}
-			}
-		})
-	}
-}
-
 func TestBenchWithoutTheRightToEchoMeasuresNatsidAlone(t *testing.T) {
 	t.Parallel()
 	s := serverOf(t, map[string]*server.Permissions{

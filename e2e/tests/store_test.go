@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/natsid/natsid/e2e"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/cli"
@@ -66,54 +64,6 @@ func TestTagsMoveToMySQLAndBackAndRepeatNoID(t *testing.T) {
 	if err := db.DB().QueryRow("SELECT max_id FROM leaf_alloc WHERE biz_tag = 'order'").Scan(&max); err != nil {
 		t.Error(err)
 	}
-}
-
-func TestAnAgeLimitOnTheMarksStopsSegmentsUntilItIsRemovedAndTheyAreResumed(t *testing.T) {
-	t.Parallel()
-	c := e2e.Start(t, configured(func(_ int, cfg *app.Config) { cfg.TagPoll = time.Second }))
-	alarms, err := c.Conn.SubscribeSync("id.alarm.bucket-unfit")
-	if err != nil {
-		t.Fatal(err)
-	}
-	js, err := jetstream.New(c.Conn, jetstream.WithDefaultTimeout(2*patience))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ask := func() error {
-		_, err := request(c.Conn, "id.segment.order", 1, patience) // once: a client would ask again
-		return err
-	}
-	if err := ask(); err != nil {
-		t.Fatal(err)
-	}
-	limit := func(age time.Duration) {
-		t.Helper()
-		stream, err := js.Stream(t.Context(), "KV_id_segments")
-		if err != nil {
-			t.Fatal(err)
-		}
-		cfg := stream.CachedInfo().Config
-		cfg.MaxAge, cfg.Duplicates = age, time.Minute
-		if _, err := js.UpdateStream(t.Context(), cfg); err != nil {
-			t.Fatal(err)
-		}
-	}
-	limit(time.Hour)
-	msg, err := alarms.NextMsg(patience)
-	if err != nil || !strings.Contains(string(msg.Data), "remove the TTL") {
-		t.Fatalf("alarm %v, %v", msg, err)
-	}
-	waitFor(t, "a refusal", func() bool { return ask() != nil })
-	resume := []string{"resume", "--yes", "--tags-complete", "--since", "1h", "--nats", c.URL}
-	if code, text := run(t, patient(t), resume...); code != 1 || !strings.Contains(text, "remove the TTL") {
-		t.Errorf("a resume while entries can vanish ended with %d: %s", code, text)
-	}
-	limit(0)
-	if err := ask(); err == nil {
-		t.Error("service before it is resumed")
-	}
-	command(t, resume...)
-	waitFor(t, "service again", func() bool { return ask() == nil })
 }
 
 func TestAWorkerOfAnotherKindDoesNotStart(t *testing.T) {

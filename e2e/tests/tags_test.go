@@ -2,8 +2,6 @@ package tests
 
 import (
 	"errors"
-	"fmt"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -120,57 +118,6 @@ func TestRowsThatOtherProgramsAddAndRemoveAreFollowed(t *testing.T) {
 	if id < 1001 {
 		t.Errorf("a row that was added again continues with %d, want it above what was loaded", id)
 	}
-}
-
-func TestIDsAreUniqueWhileMarksAreRaisedAndTagsDeleted(t *testing.T) {
-	t.Parallel()
-	stores(t, func(t *testing.T, edit func(*app.Config), _ *mysqltest.Server) {
-		c := e2e.Start(t, e2e.WithWorkers(3), configured(func(_ int, cfg *app.Config) {
-			edit(cfg)
-			inNoHurry(0, cfg)
-			cfg.TagPoll = time.Second
-		}))
-		ctx := patient(t)
-		var got ledger
-		var stop atomic.Bool
-		var callers sync.WaitGroup
-		for range 6 {
-			callers.Go(func() {
-				for !stop.Load() {
-					runs, err := c.Client.Segment("order").NextN(ctx, 50)
-					e, refused := errors.AsType[*subjects.Error](err)
-					if err != nil && (!refused || e.Code == subjects.Internal) {
-						t.Error(err)
-					}
-					got.add(runs...)
-				}
-			})
-		}
-		waitFor(t, "the tag", func() bool { return got.len() > 1000 })
-		admin := client.New(c.Conn)
-		for i := range 60 {
-			var err error
-			switch i % 3 {
-			case 0:
-				_, err = admin.UpdateTag(ctx, subjects.TagUpdate{
-					Tag: "order", RaiseBy: new(subjects.Decimal(777)), Step: new(int64(100 + i)),
-				})
-			case 1:
-				_, err = admin.DeleteTag(ctx, "order")
-			case 2:
-				_, err = admin.CreateTag(ctx, subjects.TagCreate{Tag: "order", Step: 200})
-			}
-			if err != nil {
-				t.Error(fmt.Errorf("change %d: %w", i, err))
-			}
-			time.Sleep(20 * time.Millisecond) // for requests between the changes
-		}
-		before := got.len()
-		waitFor(t, "IDs after the changes", func() bool { return got.len() > before+1000 })
-		stop.Store(true)
-		callers.Wait()
-		got.check(t)
-	})
 }
 
 func TestAStartPreloadsRecentlyUsedTagsUnlessDisabled(t *testing.T) {

@@ -2,20 +2,14 @@ package tests
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/internal/app"
-	"github.com/natsid/natsid/subjects"
 )
 
 // Tests must pass on a machine that is busy with other work, where anything may
@@ -55,37 +49,18 @@ func diskStood(log fmt.Stringer) bool {
 	return strings.Contains(log.String(), "the disk has not answered")
 }
 
-// stands watches a machine whose workers may have no window left, since a write to the disk takes longer than the
-// second for which one is written ahead. Such workers refuse snowflakes, or leave, as they should.
-func stands(t *testing.T) (excuses func(error) bool) {
-	f, err := os.Create(filepath.Join(t.TempDir(), "synced"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var stood atomic.Bool
-	done := make(chan struct{})
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		defer f.Close()
-		for last := time.Now(); ; last = time.Now() {
-			select {
-			case <-done:
-				return
-			case <-time.After(20 * time.Millisecond):
-			}
-			_, err := f.WriteAt([]byte("x"), 0)
-			if err = errors.Join(err, f.Sync()); err != nil || time.Since(last) > time.Second {
-				stood.Store(true)
-			}
-		}
-	})
-	t.Cleanup(func() { close(done); watching.Wait() })
-	return func(err error) bool {
-		e, refused := errors.AsType[*subjects.Error](err)
-		return stood.Load() && (refused && e.Code == subjects.Unavailable || errors.Is(err, nats.ErrNoResponders))
-	}
-}
-
 // inNoHurry configures workers that must not refuse any request in a test: on a
 // busy machine a load can outlast the default deadline.
 func inNoHurry(_ int, cfg *app.Config) { cfg.Deadline = 15 * time.Second }
+
+// waitServed waits until a caller's server knows of workers in both modes: it
+// learns of those on other servers a moment after they are ready.
+func waitServed(t *testing.T, nc *nats.Conn) {
+	t.Helper()
+	for _, subject := range bothModes {
+		waitFor(t, "an answer on "+subject, func() bool {
+			_, err := nc.Request(subject, nil, patience)
+			return err == nil
+		})
+	}
+}
