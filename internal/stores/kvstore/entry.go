@@ -24,15 +24,9 @@ type entry struct {
 	First  string         `json:"first,omitempty"` // era in which the tag was created, until it is loaded
 	Record segment.Record `json:"record,omitzero"`
 	Rules  segment.Rules  `json:"rules,omitzero"`
-	// RuledStep is the step of an entry with rules, whose Step is 0 then: so version 0.1.0-rc1, which knows no rules
-	// and would drop them, refuses the entry as damaged.
-	RuledStep int64 `json:"ruled_step,omitempty"`
 }
 
 func (e entry) encode() []byte {
-	if e.Rules != (segment.Rules{}) {
-		e.RuledStep, e.Step = e.Step, 0
-	}
 	b, err := json.Marshal(e)
 	if err != nil {
 		panic(err) // impossible: integers, strings and a bool
@@ -43,7 +37,6 @@ func (e entry) encode() []byte {
 // decode decodes an entry of a bucket.
 func decode(bucket string, kve buckets.Entry) (e entry, err error) {
 	err = json.Unmarshal(kve.Value, &e)
-	e.Step, e.RuledStep = max(e.Step, e.RuledStep), 0
 	if err == nil && (e.Mark < 1 || e.Step < 1) {
 		err = errors.New("mark and step must be positive")
 	}
