@@ -1,18 +1,23 @@
 package deploy_test
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/internal/testkit/freeport"
 )
 
 // A board is what this test reads of a board of Grafana.
@@ -91,7 +96,7 @@ func startStage(t *testing.T, natsid string, nc *nats.Conn) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	http := "127.0.0.1:" + ports(t, 1)[0]
+	http := "127.0.0.1:" + port(t)
 	run(t, nil, natsid, "stamp", "--nats", nc.ConnectedUrl(), "--from", "ORDERS",
 		"--to", "STAMPED", "--create", "--tag", "order", "--http", http)
 	prometheus(http).until(t, "the stage copies", func() bool { return isReady(http + "/readyz") })
@@ -141,7 +146,7 @@ func startPrometheus(t *testing.T, program, worker, stage string) prometheus {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := prometheus("127.0.0.1:" + ports(t, 1)[0])
+	p := prometheus("127.0.0.1:" + port(t))
 	run(t, nil, program, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"),
 		"--web.listen-address="+string(p), "--log.level=warn")
 	p.until(t, "it is ready", func() bool { return isReady(string(p) + "/-/ready") })
@@ -209,4 +214,70 @@ func (p prometheus) get(t *testing.T, path string, answer any) {
 	if err := json.NewDecoder(resp.Body).Decode(answer); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// patience bounds each wait. It is long: a machine may be busy.
+const patience = 3 * time.Minute
+
+// request returns the answer to a request. It retries as a caller does: the server
+// learns of workers on the others after they are ready, and on a busy machine a
+// load can outlast the deadline.
+func request(t *testing.T, nc *nats.Conn, subject, body string) string {
+	t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		msg, err := nc.Request(subject, []byte(body), 5*time.Second)
+		if err == nil && len(msg.Data) > 0 {
+			return string(msg.Data)
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s: %v %v", subject, msg, err)
+		}
+	}
+}
+
+// build builds a command, with the versions that natsid's module has, and
+// returns its path.
+func build(t *testing.T, pkg string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), filepath.Base(pkg))
+	cmd := exec.CommandContext(t.Context(), "go", "-C", "..", "build", "-o", path, pkg)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go build %s: %v\n%s", pkg, err, out)
+	}
+	return path
+}
+
+// run starts a command, which is stopped when the test ends, and returns its
+// standard output. Its log is shown if the test fails.
+func run(t *testing.T, env []string, name string, args ...string) *bufio.Reader {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stderr = t.Output()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM) // fails only if it has ended by itself
+		_ = cmd.Wait()                          // reports only how it ended
+	})
+	return bufio.NewReader(out)
+}
+
+// port returns a port on loopback that nothing listens on.
+func port(t *testing.T) string {
+	t.Helper()
+	addr, err := freeport.Get()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
 }

@@ -25,7 +25,7 @@ var date = time.Unix(1_790_000_000, 0).UTC()
 
 func TestHelmFindsNothingToMend(t *testing.T) {
 	var given map[string]any
-	if err := yaml.Unmarshal([]byte(values(t, "password-scraped")), &given); err != nil {
+	if err := yaml.Unmarshal([]byte(values(t, "strictly-apart")), &given); err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range lint.All(chartDir, given, "ids", true).Messages {
@@ -105,7 +105,7 @@ func TestARegistryGivesTheSameChartBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o, err := tryRender(c, values(t, "password-scraped"))
+		o, err := tryRender(c, values(t, "strictly-apart"))
 		if err != nil || !strings.HasSuffix(o.worker().Image, ":0.1.0-rc1") || o.Rule == nil {
 			t.Errorf("it renders %+v, %v", o, err)
 		}
