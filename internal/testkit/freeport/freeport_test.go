@@ -1,7 +1,6 @@
 package freeport_test
 
 import (
-	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -9,24 +8,6 @@ import (
 
 	"github.com/natsid/natsid/internal/testkit/freeport"
 )
-
-const many = 400
-
-func TestEachAddressCanBeListenedOnAndIsGivenOnce(t *testing.T) {
-	seen := make(map[string]bool)
-	for range many {
-		addr, err := freeport.Get()
-		if err != nil || seen[addr] {
-			t.Fatalf("%s, %v, given before: %v", addr, err, seen[addr])
-		}
-		seen[addr] = true
-		l, err := net.Listen("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		l.Close()
-	}
-}
 
 // Two processes that reserve 1,000 of the 20,000 ports each share about 50,
 // unless each sees what the other has.

@@ -11,6 +11,3 @@ func NewOf(dir string, n int) *Ledger {
 
 // File returns the file on disk, nil if there is none.
 func (l *Ledger) File() *os.File { return l.file }
-
-// Parts returns how many sections that has.
-func (l *Ledger) Parts() int { return len(l.parts) }

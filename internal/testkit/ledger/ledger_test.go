@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
-	"sync"
 	"testing"
 
 	"github.com/natsid/natsid/internal/testkit/ledger"
@@ -101,71 +100,6 @@ func TestWhatIsNoRunIsRefusedAndChangesNothing(t *testing.T) {
 	}
 	if got := report(t, l, nil); got.IDs != 0 || got.Repeats != 0 {
 		t.Errorf("%+v", got)
-	}
-}
-
-func TestAfterCloseTheReportStaysAndNothingIsAdded(t *testing.T) {
-	l := ledger.NewOf(t.TempDir(), 1)
-	first := report(t, l, []ledger.Run{{3, 3}, {1, 1}, {3, 3}})
-	if err := l.Add(1, 1); !errors.Is(err, ledger.ErrClosed) {
-		t.Errorf("Add: %v, want ErrClosed", err)
-	}
-	again, err := l.Close()
-	if err != nil || again.IDs != first.IDs || again.Repeats != 1 || again.Disk != first.Disk {
-		t.Errorf("%+v, %v, want %+v again", again, err, first)
-	}
-}
-
-func TestManyMayAddAtOnce(t *testing.T) {
-	const each = 20_000
-	l := ledger.NewOf(t.TempDir(), 500)
-	var wg sync.WaitGroup
-	for g := range int64(5) {
-		wg.Go(func() {
-			for i := range int64(each) {
-				if err := l.Add(1+i*10+g*2, 1+i*10+g*2); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-			_ = l.Add(1+g*2, 1+g*2)
-		})
-	}
-	wg.Wait()
-	if got := report(t, l, nil); got.IDs != 5*each+5 || got.Repeats != 5 {
-		t.Errorf("%+v, want %d IDs, 5 of them repeats", got, 5*each+5)
-	}
-}
-
-func TestDenseIDsOfManyWorkersNeedNoDisk(t *testing.T) {
-	l := ledger.NewOf(t.TempDir(), 2000)
-	for i := range int64(300_000) {
-		w, k := i%5, i/5
-		first := 1 + (k/1000*5+w)*1000 + k%1000
-		if err := l.Add(first, first); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got := report(t, l, nil); got.IDs != 300_000 || got.Repeats != 0 || got.Disk != 0 {
-		t.Errorf("%+v, want 300000 IDs, no repeats, nothing on disk", got)
-	}
-}
-
-func TestNothingIsLeftInTheDirectory(t *testing.T) {
-	dir := t.TempDir()
-	l := ledger.NewOf(dir, 10)
-	for i := range int64(1000) {
-		if err := l.Add(1+i*3, 1+i*3); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 || l.Parts() < 50 {
-		t.Errorf("before Close %d sections, %v, %v; want 50 or more in a file without a name", l.Parts(), left, err)
-	}
-	f := l.File()
-	report(t, l, nil)
-	if _, err := f.Stat(); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("the file is still open: %v", err)
 	}
 }
 

@@ -1,10 +1,7 @@
 package ledger_test
 
 import (
-	"errors"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/natsid/natsid/internal/testkit/ledger"
@@ -57,55 +54,5 @@ func TestWhatArrivesTooLateIsAnInversion(t *testing.T) {
 				t.Errorf("%+v, want %v", got, tc.want)
 			}
 		})
-	}
-}
-
-func TestACounterForManyCallersIsInOrder(t *testing.T) {
-	const callers, each = 4, 50_000
-	var o ledger.Order
-	var counter atomic.Int64
-	var wg sync.WaitGroup
-	for range callers {
-		wg.Go(func() {
-			for range each {
-				had := o.Begin()
-				id := counter.Add(1)
-				if inOrder, err := o.End(had, id, id); !inOrder || err != nil {
-					t.Errorf("%d after %d: %v", id, had, err)
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if got := o.Report(); got.Answers != callers*each || got.Inversions != 0 {
-		t.Errorf("%+v", got)
-	}
-}
-
-// So workers serve a tag that is not strict.
-func TestRangesThatTwoServeInTurnsAreNot(t *testing.T) {
-	var o ledger.Order
-	for id := range int64(1000) {
-		for _, start := range []int64{1, 1001} {
-			if _, err := o.End(o.Begin(), start+id, start+id); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if got := o.Report(); got.Inversions != 999 || len(got.Examples) != 10 {
-		t.Errorf("%+v, want all but the first of the lower range", got)
-	}
-}
-
-func TestWhatIsNoRunIsNotJudged(t *testing.T) {
-	var o ledger.Order
-	for _, r := range []ledger.Run{{0, 0}, {-3, 5}, {6, 5}} {
-		if _, err := o.End(0, r.First, r.Last); !errors.Is(err, ledger.ErrRun) {
-			t.Errorf("%v: %v, want ErrRun", r, err)
-		}
-	}
-	if got := o.Report(); got.Answers != 0 || o.Begin() != 0 {
-		t.Errorf("%+v", got)
 	}
 }

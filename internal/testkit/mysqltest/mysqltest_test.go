@@ -2,9 +2,7 @@ package mysqltest_test
 
 import (
 	"bytes"
-	"context"
 	"database/sql"
-	"errors"
 	"net"
 	"os"
 	"os/exec"
@@ -12,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
 	"go.uber.org/goleak"
 
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
@@ -50,57 +47,6 @@ func want(t *testing.T, s *mysqltest.Server, want int) {
 	}
 }
 
-func TestTheDSNLeadsToTheTestsDatabase(t *testing.T) {
-	t.Parallel()
-	s := start(t)
-	db, err := sql.Open("mysql", s.DSN())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	exec1(t, db, "UPDATE counter SET n = 2")
-	want(t, s, 2)
-	if cfg, err := mysql.ParseDSN(s.DSN()); err != nil || cfg.Addr != s.Addr() {
-		t.Errorf("DSN %s (%v) does not hold Addr %s", s.DSN(), err, s.Addr())
-	}
-}
-
-func TestServersKnowNothingOfEachOther(t *testing.T) {
-	t.Parallel()
-	a, b := start(t), start(t)
-	set(t, a, "2")
-	want(t, b, 1)
-}
-
-func TestKillKeepsWhatWasCommitted(t *testing.T) {
-	t.Parallel()
-	s := start(t)
-	addr := s.Addr()
-	set(t, s, "2")
-	s.Kill()
-	if err := s.DB().PingContext(t.Context()); err == nil {
-		t.Error("a killed server answers")
-	}
-	s.Kill() // of a dead one does nothing
-	s.Stop() // neither does this
-	began := time.Now()
-	s.Run()
-	t.Logf("Run after Kill took %v", time.Since(began).Round(time.Millisecond))
-	want(t, s, 2)
-	if s.Addr() != addr {
-		t.Errorf("it came back at %s, want %s", s.Addr(), addr)
-	}
-}
-
-func TestStopAndRun(t *testing.T) {
-	t.Parallel()
-	s := start(t)
-	set(t, s, "2")
-	s.Stop()
-	s.Run()
-	want(t, s, 2)
-}
-
 func TestRestoreGoesBack(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -116,74 +62,6 @@ func TestRestoreGoesBack(t *testing.T) {
 		s.Run()
 		want(t, s, 2)
 	}
-}
-
-func TestSnapshotLeavesAServerDown(t *testing.T) {
-	t.Parallel()
-	s := start(t)
-	s.Stop()
-	s.Snapshot()
-	if err := s.DB().PingContext(t.Context()); err == nil {
-		t.Error("the server answers")
-	}
-	s.Run() // fails the test if it runs
-}
-
-func TestACloneGoesItsOwnWay(t *testing.T) {
-	t.Parallel()
-	s := start(t)
-	set(t, s, "2")
-	began := time.Now()
-	c := s.Clone()
-	t.Logf("Clone took %v", time.Since(began).Round(time.Millisecond))
-	want(t, c, 2)
-	set(t, s, "3")
-	set(t, c, "4")
-	want(t, s, 3)
-	want(t, c, 4)
-	if s.Addr() == c.Addr() {
-		t.Error("both have one address")
-	}
-}
-
-func TestReadOnlyBindsTheTestsUser(t *testing.T) {
-	t.Parallel()
-	s := start(t)
-	s.SetReadOnly(true)
-	_, err := s.DB().ExecContext(t.Context(), "UPDATE counter SET n = 2")
-	if my, ok := errors.AsType[*mysql.MySQLError](err); !ok || my.Number != 1290 {
-		t.Errorf("an UPDATE got %v, want error 1290", err)
-	}
-	want(t, s, 1)
-	s.SetReadOnly(false)
-	set(t, s, "2")
-}
-
-func TestAPausedServerIsSilent(t *testing.T) {
-	t.Parallel()
-	s := start(t)
-	s.Pause()
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if _, err := s.DB().ExecContext(ctx, "DO 1"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a paused server: %v, want the deadline to pass", err)
-	}
-	s.Resume()
-	set(t, s, "2")
-	want(t, s, 2)
-}
-
-func TestAPausedServerCanBeStoppedAndKilled(t *testing.T) {
-	t.Parallel()
-	s := start(t)
-	s.Pause()
-	s.Stop()
-	s.Run()
-	s.Pause()
-	s.Kill()
-	s.Run()
-	want(t, s, 1)
-	s.Pause() // and cleanup must cope
 }
 
 // A test that times out runs no cleanup: the server must end all the same.
@@ -228,44 +106,6 @@ func TestAServerDoesNotOutliveTheTests(t *testing.T) {
 			t.Fatalf("%s still listens", addr)
 		}
 	}
-}
-
-func TestTheServerOfTheEnvironment(t *testing.T) {
-	t.Setenv(mysqltest.Env, "")
-	s := start(t)
-	s.AsRoot("GRANT ALL ON *.* TO natsid@'%'")
-	s.DB().SetMaxIdleConns(0) // rights count from the next connection on
-	t.Setenv(mysqltest.Env, strings.TrimSuffix(s.DSN(), "natsid"))
-
-	var name string
-	t.Run("gives a database", func(t *testing.T) {
-		b := start(t)
-		set(t, b, "2")
-		want(t, s, 1)
-		name = b.DSN()[strings.LastIndex(b.DSN(), "/")+1:]
-	})
-	var left int
-	const find = "SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = ?"
-	if err := s.DB().QueryRowContext(t.Context(), find, name).Scan(&left); err != nil || left != 0 {
-		t.Errorf("database %q: %d are left after the test (%v)", name, left, err)
-	}
-	for method, call := range map[string]func(*mysqltest.Server){
-		"Kill":        (*mysqltest.Server).Kill,
-		"Stop":        (*mysqltest.Server).Stop,
-		"Run":         (*mysqltest.Server).Run,
-		"Pause":       (*mysqltest.Server).Pause,
-		"Resume":      (*mysqltest.Server).Resume,
-		"Snapshot":    func(s *mysqltest.Server) { s.Snapshot() },
-		"Restore":     func(s *mysqltest.Server) { s.Restore("") },
-		"Clone":       func(s *mysqltest.Server) { s.Clone() },
-		"SetReadOnly": func(s *mysqltest.Server) { s.SetReadOnly(true) },
-	} {
-		t.Run("is left alone by "+method, func(t *testing.T) {
-			call(mysqltest.Start(t))
-			t.Error("did not skip")
-		})
-	}
-	want(t, s, 1)
 }
 
 func TestWithoutAServerCIFails(t *testing.T) {

@@ -84,24 +84,6 @@ func TestAnAnswerIsWhatItSays(t *testing.T) {
 	}
 }
 
-func TestARepeatedIDIsInTheLedger(t *testing.T) {
-	c := start(t, func(i int, m *nats.Msg) *nats.Msg { return id(i/2, m) })
-	c.send(200)
-	c.wait(t.Context())
-	if rep, err := c.trial.Ledger.Close(); err != nil || rep.Repeats != 100 {
-		t.Errorf("the ledger has %+v, %v, want 100 repeats", rep, err)
-	}
-}
-
-func TestAnAnswerThatIsNoIDMakesTheTrialVoid(t *testing.T) {
-	c := start(t, func(int, *nats.Msg) *nats.Msg { return &nats.Msg{Data: []byte("seven")} })
-	c.send(1)
-	c.wait(t.Context())
-	if c.failed() == nil {
-		t.Error("no error")
-	}
-}
-
 func TestRequestsAreCountedByTheTimeTheyWereSent(t *testing.T) {
 	at := func(ms int) time.Duration { return time.Duration(ms) * time.Millisecond }
 	c := &callers{requests: []request{
@@ -130,36 +112,6 @@ func TestRequestsAreCountedByTheTimeTheyWereSent(t *testing.T) {
 	}
 	if len(f.Cells()) != len(Columns) {
 		t.Errorf("%d cells, %d columns", len(f.Cells()), len(Columns))
-	}
-}
-
-func TestTheCapacityIsWhatAWorkerAnswers(t *testing.T) {
-	c := start(t, func(i int, m *nats.Msg) *nats.Msg {
-		time.Sleep(5 * time.Millisecond)
-		if i%2 == 1 {
-			return refused(subjects.Unavailable)
-		}
-		return id(i, m)
-	})
-	perSecond, err := c.capacity(t.Context(), 8, 0, time.Second)
-	if err != nil || perSecond == 0 || perSecond > 101 {
-		t.Errorf("%v IDs per second, %v, where every second of at most 200 answers has one", perSecond, err)
-	}
-}
-
-func TestTheLagOfCallersIsTheirOwn(t *testing.T) {
-	c := start(t, func(int, *nats.Msg) *nats.Msg { return nil })
-	c.watchLag(t.Context())
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		c.mu.Lock()
-		lag, asked := c.lag, len(c.requests)
-		c.mu.Unlock()
-		if lag > 0 && asked == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("it is not known")
-		}
 	}
 }
 

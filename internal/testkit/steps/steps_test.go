@@ -43,28 +43,3 @@ func TestAnErrorComesWithItsOrder(t *testing.T) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
-
-func TestThreadsThatWaitForOneAnotherAreAnError(t *testing.T) {
-	_, err := steps.Every(func() ([]func(), func() error) {
-		var n steps.Uint64
-		return []func(){func() {
-			for !n.CompareAndSwap(1, 2) {
-			}
-		}}, func() error { return nil }
-	})
-	if err == nil || !strings.Contains(err.Error(), "wait for one another") {
-		t.Error(err)
-	}
-}
-
-func TestOperationsDoWhatThoseOfSyncAtomicDo(t *testing.T) {
-	var u steps.Uint64
-	u.Store(4)
-	if old := u.Or(1); old != 4 || u.Load() != 5 {
-		t.Errorf("Or: %d before, %d after", old, u.Load())
-	}
-	var i steps.Int64
-	if i.CompareAndSwap(1, 2) || !i.CompareAndSwap(0, 3) || i.Load() != 3 {
-		t.Errorf("CompareAndSwap: %d", i.Load())
-	}
-}
