@@ -7,13 +7,11 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
 	"github.com/natsid/natsid/client"
@@ -129,50 +127,6 @@ func TestEachCallIsWhatTheWireSays(t *testing.T) {
 	}
 }
 
-func TestWithoutAWorkerTagsFailAtOnceAndIDsAreWaitedFor(t *testing.T) {
-	t.Parallel()
-	c := client.New(connect(t))
-	for name, call := range calls {
-		patience := long
-		if isForIDs(name) {
-			patience = 2 * time.Second // a busy machine learns of it by then
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
-		begin := time.Now()
-		_, err := call(ctx, c)
-		if !errors.Is(err, client.ErrNotServed) || !strings.Contains(err.Error(), "id.") {
-			t.Errorf("%s: %v, want ErrNotServed with the subject", name, err)
-		}
-		if isForIDs(name) != errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if took := time.Since(begin); took > slack {
-			t.Errorf("%s: failed after %v", name, took)
-		}
-	}
-}
-
-// isForIDs reports whether a call is for IDs, so that it may be repeated.
-func isForIDs(name string) bool { return strings.HasPrefix(name, "S") }
-
-func TestWithFailFastACallFailsAtOnceWithoutAWorker(t *testing.T) {
-	c := client.New(connect(t), client.FailFast(), client.Timeout(long))
-	held := c.Segment("order", client.Prefetch(10, time.Minute))
-	begin := time.Now()
-	_, one := c.Segment("order").Next(t.Context())
-	_, many := c.Segment("order").NextN(t.Context(), 5)
-	_, first := held.Next(t.Context())
-	for _, err := range []error{one, many, first} {
-		if !errors.Is(err, client.ErrNotServed) || errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%v, want ErrNotServed alone", err)
-		}
-	}
-	if took := time.Since(begin); took > slack {
-		t.Errorf("failed after %v", took)
-	}
-}
-
 func TestAClientWithoutAConnectionPanicsWithASentence(t *testing.T) {
 	defer func() {
 		if said := fmt.Sprint(recover()); !strings.Contains(said, "client: New needs a connection") {
@@ -224,191 +178,11 @@ func TestErrorsNameCallsAndNotCommands(t *testing.T) {
 	}
 }
 
-func TestACallIsServedByAWorkerThatStartsMeanwhile(t *testing.T) {
-	nc := connect(t)
-	got := make(chan error, 1)
-	go func() {
-		_, err := client.New(nc).Segment("order").Next(t.Context())
-		got <- err
-	}()
-	time.Sleep(300 * time.Millisecond)
-	respond(t, nc, "id.segment.order", func(m *nats.Msg) { answer(t, m, "1") })
-	if err := <-got; err != nil {
-		t.Error(err)
-	}
-}
-
-func TestARefusalHasTheWorkersCodeAndTextAndIsNotRepeated(t *testing.T) {
-	nc := connect(t)
-	var code atomic.Value
-	var asked atomic.Int64
-	respond(t, nc, "id.>", func(m *nats.Msg) {
-		asked.Add(1)
-		refuse(t, m, code.Load().(string), "because")
-	})
-	for _, tc := range []struct {
-		sent string
-		want subjects.Code
-		is   error
-	}{
-		{"400", 400, client.ErrBadRequest}, {"404", 404, client.ErrUnknownTag}, {"409", 409, client.ErrTagExists},
-		{"500", 500, nil}, {"4o4", 500, nil},
-	} {
-		code.Store(tc.sent)
-		for name, call := range calls {
-			asked.Store(0)
-			_, err := call(t.Context(), client.New(nc))
-			e, ok := errors.AsType[*subjects.Error](err)
-			said := ok && e.Code == tc.want && strings.Contains(e.Text, "because")
-			if !said || tc.is != nil && !errors.Is(err, tc.is) {
-				t.Errorf("%s: %v, want %d because", name, err, tc.want)
-			}
-			if n := asked.Load(); n != 1 {
-				t.Errorf("%s, code %s: asked %d times", name, tc.sent, n)
-			}
-		}
-	}
-}
-
-// The first requests reach workers that cannot issue, or that hang.
-func TestACallGoesOnUntilAWorkerCanIssue(t *testing.T) {
-	t.Parallel()
-	nc := connect(t)
-	var asked, bad atomic.Int64
-	var trouble atomic.Value
-	for range 2 {
-		respond(t, nc, "id.>", func(m *nats.Msg) {
-			if asked.Add(1) > bad.Load() {
-				answer(t, m, "42")
-			} else if code := trouble.Load().(string); code != "" {
-				refuse(t, m, code, "not now")
-			}
-		})
-	}
-	for _, code := range []string{"503", "429", ""} {
-		trouble.Store(code)
-		for _, n := range []int64{0, 1, 2, 5} {
-			bad.Store(n)
-			asked.Store(0)
-			id, err := client.New(nc, client.Timeout(long)).Snowflake().Next(t.Context())
-			if err != nil || id != 42 || asked.Load() < n+1 {
-				t.Errorf("code %q, %d that cannot: %d, %v, asked %d times", code, n, id, err, asked.Load())
-			}
-		}
-	}
-}
-
-func TestAReplyWithoutTheRequestedNumberOfIDsIsNotNatsids(t *testing.T) {
-	nc := connect(t)
-	var body atomic.Value
-	respond(t, nc, "id.>", func(m *nats.Msg) { answer(t, m, body.Load().(string)) })
-	c := client.New(nc)
-	for n, replies := range map[int][]string{
-		1: {"", "x", "1-2", "1\n2", "1\n", "-1", "01", " 1", "2-1", "9223372036854775808", "+OK",
-			`{"stream":"S","seq":1}`},
-		5: {"1", "1-4", "1-6", "1-2\n4-5", "1-5\n", "5-1"},
-	} {
-		for _, reply := range replies {
-			body.Store(reply)
-			runs, err := c.Segment("order").NextN(t.Context(), n)
-			if !errors.Is(err, client.ErrNotNatsid) || !strings.Contains(err.Error(), "id.segment.order") {
-				t.Errorf("%q to a request for %d: %v, %v", reply, n, runs, err)
-			}
-		}
-	}
-	body.Store("not JSON")
-	for _, name := range []string{"CreateTag", "UpdateTag", "DeleteTag", "ListTags", "Throttle"} {
-		if got, err := calls[name](t.Context(), c); !errors.Is(err, client.ErrNotNatsid) {
-			t.Errorf("%s: %v, %v", name, got, err)
-		}
-	}
-}
-
 func TestRunsWhoseLengthsOverflowAreNotNatsids(t *testing.T) {
 	nc := connect(t)
 	respond(t, nc, "id.>", func(m *nats.Msg) { answer(t, m, "0-9223372036854775807\n0-9223372036854775807\n7") })
 	if id, err := client.New(nc).Snowflake().Next(t.Context()); !errors.Is(err, client.ErrNotNatsid) {
 		t.Errorf("2^64+1 IDs where one was requested: %d, %v", id, err)
-	}
-}
-
-func TestAStreamThatAnswersFirstIsNotTakenForAWorker(t *testing.T) {
-	nc := connect(t)
-	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(long))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg := jetstream.StreamConfig{Name: "ALL", Subjects: []string{"id.>"}}
-	if _, err := js.CreateStream(t.Context(), cfg); err != nil {
-		t.Fatal(err)
-	}
-	for name, call := range calls {
-		t.Run(name, func(t *testing.T) {
-			got, err := call(t.Context(), client.New(nc))
-			if !errors.Is(err, client.ErrNotNatsid) || !strings.Contains(err.Error(), "JetStream stream") {
-				t.Errorf("%+v, %v, want an error that speaks of a stream", got, err)
-			}
-		})
-	}
-}
-
-func TestABadTagIsRefusedBeforeItIsSent(t *testing.T) {
-	nc := connect(t)
-	all, err := nc.SubscribeSync(">")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := client.New(nc)
-	for _, tag := range []string{
-		"", " ", "a b", "a\tb", "a\r\nPUB x 0", "*", ">", "a.*", "a..b", ".a", "a.", "a\x00", "ä",
-		strings.Repeat("a", 129),
-	} {
-		_, one := c.Segment(tag).Next(t.Context())
-		_, many := c.Segment(tag).NextN(t.Context(), 9)
-		_, made := c.CreateTag(t.Context(), subjects.TagCreate{Tag: tag})
-		_, changed := c.UpdateTag(t.Context(), subjects.TagUpdate{Tag: tag, Step: new(int64(1))})
-		_, deleted := c.DeleteTag(t.Context(), tag)
-		ensured := c.EnsureTag(t.Context(), subjects.TagCreate{Tag: tag})
-		for _, err := range []error{one, many, made, changed, deleted, ensured} {
-			if e, ok := errors.AsType[*subjects.Error](err); !ok || e.Code != subjects.BadRequest {
-				t.Errorf("tag %q: %v, want 400", tag, err)
-			}
-		}
-	}
-	if err := nc.Publish("end", nil); err != nil {
-		t.Fatal(err)
-	}
-	if m, err := all.NextMsg(30 * time.Second); err != nil || m.Subject != "end" {
-		t.Errorf("the server saw %v, %v", m, err)
-	}
-}
-
-func TestACallEndsByItsContextOrElseByTheDefault(t *testing.T) {
-	t.Parallel()
-	nc := connect(t)
-	respond(t, nc, "id.>", func(*nats.Msg) {}) // takes requests and answers none
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	for name, call := range calls {
-		for _, want := range []time.Duration{100 * time.Millisecond, client.DefaultTimeout} {
-			wg.Go(func() {
-				ctx := context.Background()
-				if want != client.DefaultTimeout {
-					short, cancel := context.WithTimeout(ctx, want)
-					defer cancel()
-					ctx = short
-				}
-				begin := time.Now()
-				_, err := call(ctx, client.New(nc))
-				took := time.Since(begin)
-				if !errors.Is(err, context.DeadlineExceeded) || took < want/2 || took > want+slack {
-					t.Errorf("%s: %v after %v, want the deadline of %v", name, err, took, want)
-				}
-				if err != nil && !strings.Contains(err.Error(), "ask again") {
-					t.Errorf("%s: %q does not say what to do", name, err)
-				}
-			})
-		}
 	}
 }
 
@@ -423,16 +197,5 @@ func TestARequestToCreateATagIsNotRepeated(t *testing.T) {
 	_, err := calls["CreateTag"](t.Context(), client.New(nc))
 	if e, ok := errors.AsType[*subjects.Error](err); !ok || e.Code != subjects.Unavailable || asked.Load() != 1 {
 		t.Errorf("%v after %d requests, want a 503 after 1", err, asked.Load())
-	}
-}
-
-func TestACancelledCallReturnsAtOnce(t *testing.T) {
-	nc := connect(t)
-	ctx, cancel := context.WithTimeout(t.Context(), long)
-	respond(t, nc, "id.>", func(*nats.Msg) { cancel() })
-	begin := time.Now()
-	_, err := client.New(nc).Segment("order").Next(ctx)
-	if took := time.Since(begin); !errors.Is(err, context.Canceled) || took > slack {
-		t.Errorf("%v after %v", err, took)
 	}
 }

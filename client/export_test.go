@@ -1,34 +1,12 @@
 package client
 
 import (
-	"context"
 	"sync/atomic"
 	"time"
 )
 
 // Gathered returns how many calls wait for a batch that has not left.
 func (h *Handle) Gathered() int64 { return h.merger.gathering.Load().count() }
-
-// HungBatch returns calls of a batch that nothing answers, a function that turns them
-// slow, and a function that answers them. A call without a deadline may take as long as the timeout.
-func HungBatch(timeout time.Duration) (call func(context.Context) error, turnSlow, answer func()) {
-	b := newMerger(&target{client: &Client{timeout: timeout}}).newBatch(1)
-	return func(ctx context.Context) error {
-		woken, patient := b.first.wakes(ctx)
-		<-woken
-		_, err := b.first.id(ctx, 0, patient)
-		return err
-	}, b.turnSlow, func() { b.answer(Runs{{First: 1, Last: 1}}, nil) }
-}
-
-// PatienceAfter returns how long an answer may take where others took so long.
-func PatienceAfter(took ...time.Duration) time.Duration {
-	s := new(target)
-	for _, d := range took {
-		s.learn(d)
-	}
-	return s.patience()
-}
 
 // ParseRuns reads a reply to a request for n IDs.
 var ParseRuns = parseRuns

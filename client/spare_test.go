@@ -47,31 +47,6 @@ func TestANewHandleHasCopiesForTwoOfThreeWorkersThatHang(t *testing.T) {
 	}
 }
 
-func TestCopiesAreATenthOfTheRequestsWhenNothingIsAnswered(t *testing.T) {
-	var s spare
-	now := time.Now()
-	const minutes = 10
-	const tenth = 60_000/10 + 60*sparePerSecond
-	all := 0
-	for minute := range minutes {
-		copies := 0
-		for range 60_000 { // a thousand a second
-			now = now.Add(time.Millisecond)
-			s.earn(now)
-			for s.spend(now) {
-				copies++
-			}
-		}
-		if copies > 2*tenth {
-			t.Errorf("minute %d: %d copies of 60000 requests, more than a fifth", minute, copies)
-		}
-		all += copies
-	}
-	if all > (minutes+1)*tenth { // the first requests count twice, since they are recent then
-		t.Errorf("%d copies of %d requests, more than a tenth", all, minutes*60_000)
-	}
-}
-
 // What was sent to a server that hangs reached nobody, and may be sent again.
 func TestCopiesOnAConnectionThatWasLostAreNotCounted(t *testing.T) {
 	nc := natstest.Connect(t, natstest.Start(t))
