@@ -52,7 +52,7 @@ var floors = []floor{
 			"workerid", "kvregistry", "internal/gather", "internal/registry/lineage", "internal/registry/natsbus",
 			"internal/registry/buckets", "internal/registry/rights", "internal/ops/fleetview",
 			"internal/ops/grants", "internal/ops/metrics", "internal/ops/monitor", "internal/natsembed",
-			"internal/measure", "internal/testbed", "segment", "internal/stores/kvstore", "internal/stores/move",
+			"internal/testbed", "segment", "internal/stores/kvstore", "internal/stores/move",
 			"internal/stores/mysqlstore", "internal/stores/sequences", kong, natsGo},
 		"e2e":       {"internal/app", "internal/testbed", "client", "subjects", natsGo},
 		"e2e/tests": {natsServer, natsJWT, nkeys}, // test files only
@@ -140,7 +140,6 @@ var floors = []floor{
 		"internal/latency":     {},
 		"internal/loglimit":    {},
 		"internal/mask":        {"internal/durable"},
-		"internal/measure":     {},
 		"internal/natscontext": {},
 		"internal/natsembed":   {"internal/durable", "internal/jitter", natsServer, nkeys},
 		"internal/ratelimit":   {},

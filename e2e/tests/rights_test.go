@@ -15,29 +15,6 @@ import (
 	"github.com/natsid/natsid/internal/testkit/natstest"
 )
 
-func TestBenchWithoutTheRightToEchoMeasuresNatsidAlone(t *testing.T) {
-	t.Parallel()
-	s := serverOf(t, map[string]*server.Permissions{
-		"worker": nil, "caller": permitted(rights.Caller),
-		"bench": allow(rightsOf(rights.Caller), rights.Rights{Publish: []rights.Right{{Subject: "_INBOX.>"}}}),
-	})
-	monitor, _ := startOn(t, urlOf(s, "worker"), t.TempDir())
-	waitFor(t, "a worker is ready", ok(monitor+"/readyz"))
-	for user, words := range map[string][]string{
-		"caller": {"no bare echo", "may not publish to _INBOX."}, "bench": {"\nbare echo ", "natsid / bare echo"},
-	} {
-		code, text := run(t, patient(t), "bench", "snowflake", "-c4", "-d50ms", "--nats="+urlOf(s, user))
-		if code != 0 || !strings.Contains(text, "\nnatsid ") {
-			t.Errorf("%s: it ended with %d: %s", user, code, text)
-		}
-		for _, w := range words {
-			if !strings.Contains(text, w) {
-				t.Errorf("%s: no %q in %s", user, w, text)
-			}
-		}
-	}
-}
-
 func TestRefusedRepliesAreOneLine(t *testing.T) {
 	t.Parallel()
 	replies := permitted(rights.Worker)

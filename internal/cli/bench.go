@@ -1,11 +1,21 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
-	"math"
+	"math/bits"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/subjects"
 )
 
 type benchCmd struct {
@@ -19,62 +29,43 @@ func (*benchCmd) help() help { return help{summary: "Measure how fast IDs come o
 type benchFlags struct {
 	Callers  int           `short:"c" default:"64"`
 	Duration time.Duration `short:"d" default:"10s"`
-	Batch    int           `default:"1"`
-	Merge    bool          `xor:"mode"`
-	Prefetch int           `xor:"mode" placeholder:"N"`
-	Rate     float64       `placeholder:"R"`
+	Merge    bool
 }
 
-const benchDetail = `A caller waits for its answer before it calls again, so --callers is how many calls
-are under way. All share one connection, as in one program: start the command
-several times for several programs. Each call is a request, unless --merge or
---prefetch call through the Go client.
+const benchDetail = `Each call requests one ID, and its caller waits for the ID before it calls again.
+In turns with natsid, the callers send bare requests, which this command answers
+itself over the same connection: NATS alone takes that long here.
 
-In turns with natsid, the callers request a bare echo: a subscription of this
-command on another connection. It shows what NATS alone takes here.
-
-Latencies are those of calls that got IDs. With --rate a call is timed from when
-it fell due, however late a caller was free to make it. Without, a caller whose
-call failed waits for 10 ms. Progress is on standard error; Ctrl-C ends the
-measurement with the figures so far.
+Latencies are those of calls that succeeded. Ctrl-C ends the measurement with the
+figures so far.
 `
 
 var benchValues = map[string]string{
 	"callers":  "How many callers, each with one call under way.",
-	"duration": "How long natsid is measured. The echo takes as long again.",
-	"batch":    "How many IDs a call requests.",
-	"merge":    "Call through the Go client: calls for one ID share requests, and faults are retried.",
-	"prefetch": "Call through the Go client, which holds N IDs ahead of need.",
-	"rate":     "How many calls fall due per second, of all callers together.",
+	"duration": "How long natsid is measured. Bare requests take as long again.",
+	"merge":    "Call through the Go client: calls share requests, and faults are retried.",
 }
 
 type benchSegmentCmd struct {
 	Tag tagName `arg:""`
 	benchFlags
-	MaxIDs int64 `name:"max-ids" default:"10000000"`
 }
 
 func (*benchSegmentCmd) help() help {
 	values := maps.Clone(benchValues)
 	values["tag"] = "The tag. Its IDs are used up, so give one that nobody needs."
-	values["max-ids"] = "How many IDs the calls use up at most. The measurement ends before."
 	return help{
 		summary: "Measure how fast IDs of a tag come.",
 		detail: benchDetail + `
 Examples:
   natsid bench segment bench
-  natsid bench segment bench -c 1 -d 30s
-  natsid bench segment bench --rate 5000
   natsid bench segment bench --merge -c 1000 --json`,
 		values: values,
 	}
 }
 
 // Run implements the command.
-func (c *benchSegmentCmd) Run(s *session) error {
-	tag := string(c.Tag)
-	return c.run(s, target{tag: tag, subject: s.namespace().Segment(tag), maxIDs: c.MaxIDs})
-}
+func (c *benchSegmentCmd) Run(s *session) error { return c.run(s, string(c.Tag)) }
 
 type benchSnowflakeCmd struct{ benchFlags }
 
@@ -82,68 +73,177 @@ func (*benchSnowflakeCmd) help() help {
 	return help{
 		summary: "Measure how fast snowflakes come.",
 		detail: benchDetail + `
-Examples:
-  natsid bench snowflake
-  natsid bench snowflake --batch 100 -d 30s`,
+Example:
+  natsid bench snowflake -c 1 -d 30s`,
 		values: benchValues,
 	}
 }
 
 // Run implements the command.
-func (c *benchSnowflakeCmd) Run(s *session) error {
-	return c.run(s, target{subject: s.namespace().Snowflake(), maxIDs: math.MaxInt64})
-}
+func (c *benchSnowflakeCmd) Run(s *session) error { return c.run(s, "") }
 
-// A target is the source of the requested IDs.
-type target struct {
-	tag     string // "": snowflakes
-	subject string
-	maxIDs  int64
-}
+const (
+	bareTimeout = 2 * time.Second // for a bare request: workers refuse before
+	benchTurns  = 10              // natsid and bare requests alternate, so that changes of the machine affect both
+)
 
-func (f *benchFlags) run(s *session, of target) error {
-	if err := f.check(of); err != nil {
-		return usage(err)
+// run measures IDs of a tag, of snowflakes if it is "".
+func (f *benchFlags) run(s *session, tag string) error {
+	if f.Callers < 1 || f.Callers > 1_000_000 || f.Duration < time.Millisecond {
+		return usage(errors.New("want 1 to 1000000 --callers, for a --duration of at least 1ms"))
 	}
 	nc, err := s.connect()
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
-	b := newBench(*f, of, s, nc)
-	defer b.client.Close()
-	if err := b.first(s.ctx); err != nil {
+	c := s.clientOn(nc)
+	defer c.Close()
+	handle, subject := c.Segment(tag), s.namespace().Segment(tag)
+	if tag == "" {
+		handle, subject = c.Snowflake(), s.namespace().Snowflake()
+	}
+	next := func(ctx context.Context) error { _, err := handle.Next(ctx); return err }
+	ctx, cancel := context.WithTimeout(s.ctx, client.DefaultTimeout)
+	defer cancel()
+	if err := next(ctx); err != nil { // its errors name the remedy
 		return err
 	}
-	b.measure(s.ctx)
-	b.client.Close() // ends requests under way, so that their IDs count as used up
-	return b.print()
-}
-
-// check returns the fault of the flags.
-func (f *benchFlags) check(of target) error {
-	first := int64(f.Batch) + f.ahead()
-	switch {
-	case f.Callers < 1 || f.Callers > 1_000_000:
-		return fmt.Errorf("--callers %d: want 1 to 1000000", f.Callers)
-	case f.Duration < time.Millisecond:
-		return fmt.Errorf("--duration %v: want at least 1ms", f.Duration)
-	case f.Batch < 1:
-		return fmt.Errorf("--batch %d: want at least 1", f.Batch)
-	case !(f.Rate >= 0 && f.Rate <= 1e9): // such as NaN
-		return fmt.Errorf("--rate %v: want more than 0, up to 1e9", f.Rate)
-	case f.Prefetch < 0:
-		return fmt.Errorf("--prefetch %d: want at least 1", f.Prefetch)
-	case f.Prefetch > 0 && f.Batch > 1:
-		return errors.New("--batch and --prefetch exclude each other: prefetched IDs are given one by one")
-	case of.maxIDs <= first:
-		return fmt.Errorf("--max-ids %d: want more than %d, which the first call uses up", of.maxIDs, first)
+	own := nc.NewInbox()
+	if _, err := nc.Subscribe(own, func(m *nats.Msg) { _ = m.Respond([]byte("1000001")) }); err != nil {
+		return err
 	}
-	return nil
+	bare, ids := &measured{call: bareCall(nc, own)}, &measured{call: bareCall(nc, subject)}
+	if f.Merge {
+		ids.call = next
+	}
+	for range benchTurns {
+		ids.run(s.ctx, f.Callers, f.Duration/benchTurns)
+		bare.run(s.ctx, f.Callers, f.Duration/benchTurns)
+	}
+	if missing := s.missing(); missing != nil {
+		return missing
+	}
+	last := ids.failed.Load()
+	if last != nil && ids.calls.Load() == 0 {
+		return fmt.Errorf("no call got an ID: %w", *last)
+	}
+	report := benchJSON{ids.figures(), bare.figures()}
+	return s.print(report, func(table io.Writer) {
+		fmt.Fprintln(table, "\tIDS/S\tP50\tP99\tP99.9\tERRORS")
+		report.benchFigures.row(table, "natsid")
+		report.Bare.row(table, "bare request")
+		if last != nil {
+			fmt.Fprintf(table, "the last error: %v\n", *last)
+		}
+	})
 }
 
-// bare reports whether each call is a request, without the client.
-func (f *benchFlags) bare() bool { return !f.Merge && f.Prefetch == 0 }
+// bareCall returns a request for one ID, without the client.
+func bareCall(nc *nats.Conn, subject string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, bareTimeout)
+		defer cancel()
+		reply, err := nc.RequestWithContext(ctx, subject, nil)
+		if err != nil {
+			return err
+		}
+		if refused := subjects.ParseError(reply.Header); refused != nil {
+			return refused
+		}
+		if runs, err := subjects.ParseRuns(reply.Data); err != nil || len(runs) != 1 || runs[0].Len() != 1 {
+			return fmt.Errorf("%w: %.20q is not one ID", client.ErrNotNatsid, reply.Data)
+		}
+		return nil
+	}
+}
 
-// ahead returns how many IDs the client may hold or request ahead of its calls.
-func (f *benchFlags) ahead() int64 { return 2 * int64(f.Prefetch) }
+// A measured is the calls of one kind.
+type measured struct {
+	call    func(context.Context) error
+	took    time.Duration
+	calls   atomic.Int64          // that succeeded
+	latency [59 << 5]atomic.Int64 // of these, by bucketOf
+	errors  atomic.Int64
+	failed  atomic.Pointer[error] // the last one
+}
+
+// run makes calls for length, or until ctx ends, and waits for those under way.
+func (m *measured) run(ctx context.Context, callers int, length time.Duration) {
+	began := time.Now()
+	var all sync.WaitGroup
+	for range callers {
+		all.Go(func() {
+			for ctx.Err() == nil && time.Since(began) < length {
+				from := time.Now()
+				if err := m.call(ctx); err == nil {
+					m.calls.Add(1)
+					m.latency[bucketOf(time.Since(from))].Add(1)
+				} else if ctx.Err() == nil {
+					m.errors.Add(1)
+					m.failed.Store(&err)
+					time.Sleep(10 * time.Millisecond) // refusals are fast, and not what is measured
+				}
+			}
+		})
+	}
+	all.Wait()
+	m.took += time.Since(began)
+}
+
+// bucketOf returns the bucket of a duration: there are 32 for each power of two of nanoseconds, so that a percentile
+// is wrong by at most 1.6 %.
+func bucketOf(d time.Duration) int {
+	v := uint64(max(0, d))
+	shift := max(0, bits.Len64(v)-6)
+	return shift<<5 + int(v>>shift)
+}
+
+// quantile returns the middle of the bucket of the longest among the fastest part of the calls.
+func (m *measured) quantile(part float64) time.Duration {
+	rank := int64(part * float64(m.calls.Load()))
+	for b := range m.latency {
+		if rank -= m.latency[b].Load(); rank < 0 {
+			shift := max(0, b>>5-1)
+			return time.Duration(uint64(b-shift<<5)<<shift + (1<<shift)/2)
+		}
+	}
+	return 0
+}
+
+// benchJSON is the figures of natsid, and of bare requests.
+type benchJSON struct {
+	benchFigures
+	Bare benchFigures `json:"bare"`
+}
+
+type benchFigures struct {
+	PerSecond float64 `json:"per_second"` // calls that succeeded
+	P50       float64 `json:"p50"`        // in seconds, as the others
+	P99       float64 `json:"p99"`
+	P999      float64 `json:"p99_9"`
+	Calls     int64   `json:"calls"`
+	Errors    int64   `json:"errors"`
+}
+
+func (m *measured) figures() benchFigures {
+	n := m.calls.Load()
+	return benchFigures{
+		float64(n) / m.took.Seconds(), m.quantile(0.5).Seconds(), m.quantile(0.99).Seconds(),
+		m.quantile(0.999).Seconds(), n, m.errors.Load(),
+	}
+}
+
+func (f benchFigures) row(table io.Writer, name string) {
+	fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%d\n",
+		name, rate(subjects.Fraction(f.PerSecond)), short(f.P50), short(f.P99), short(f.P999), f.Errors)
+}
+
+// short returns a number of seconds as a duration with three digits, in ASCII.
+func short(seconds float64) string {
+	d, unit := time.Duration(seconds*float64(time.Second)), time.Duration(1)
+	for d/unit >= 1000 {
+		unit *= 10
+	}
+	return strings.Replace(d.Round(unit).String(), "µ", "u", 1)
+}

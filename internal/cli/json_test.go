@@ -74,7 +74,7 @@ func TestEachCommandPrintsItsJSON(t *testing.T) {
 	wantJSON(t, `"raises":\[\],"dry_run":false,"outcome":"in order"}$`, "resume", nats)
 	wantJSON(t, `^\[{"number":`+number+`,"instance":"oslo","state":"live",.*"segment":"ready"`, "workers", nats)
 	wantJSON(t, `^\[{"registry":"\w+",.*"state":"serves","layout":"41\+10\+12"`, "registry", nats)
-	wantJSON(t, `"calls":\d+,`, "bench", "snowflake", "-c1", "-d50ms", nats)
+	wantJSON(t, `"bare":{"per_second":`, "bench", "snowflake", "-c1", "-d50ms", nats)
 	wantJSON(t, `"version":"0`, "version")
 	wantJSON(t, `^{"time":"2018.*Z","worker":577,"sequence":0}$`, "decode", "1000000000000004096")
 	wantJSON(t, `{"time":".*Z","site":\d,"machine":\d+,"worker":\d+,"business":\d+,"sequence":\d+}`,

@@ -39,7 +39,7 @@ func Outputs() []Output {
 		{"workers", []workerRow{}},
 		{"health", healthJSON{}},
 		{"stamp", stampJSON{}}, {"stamp --repair", stampStatusJSON{}}, {"stamp --status", stampStatusJSON{}},
-		{"bench segment", benchReport{}}, {"bench snowflake", benchReport{}},
+		{"bench segment", benchJSON{}}, {"bench snowflake", benchJSON{}},
 		{"decode", partsJSON{}}, {"layout", layoutJSON{}},
 		{"test-server", testServerJSON{}},
 		{"permissions", rightsJSON{}}, {"config", []valueJSON{}}, {"version", versionJSON{}},
