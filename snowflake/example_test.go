@@ -96,20 +96,3 @@ func ExampleIssuer() {
 	// snowflake: no worker number is held
 	// <nil> 3
 }
-
-func ExamplePlan() {
-	needs := snowflake.Needs{Years: 30, Sites: 3, Machines: 100, Businesses: 16, Peak: 100_000, Unit: 1}
-	l, err := snowflake.Plan(needs, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli())
-	fmt.Println(l, l.Ends().Year(), err)
-
-	needs.Years, needs.Peak = 300, 1_000_000
-	_, err = snowflake.Plan(needs, 0)
-	if fit, ok := errors.AsType[*snowflake.FitError](err); ok {
-		fmt.Println(fit)
-		fmt.Println("at most", fit.Largest.Years, "years, or a peak of", fit.Largest.Peak, "IDs/s")
-	}
-	// Output:
-	// 40+2+7+4+7 2060 <nil>
-	// snowflake: layout 44+2+7+4+10: 67 bits, want at most 63
-	// at most 34 years, or a peak of 64000 IDs/s
-}

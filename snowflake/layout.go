@@ -1,8 +1,8 @@
 // Package snowflake composes 64-bit IDs of a time, a worker number and a
 // sequence, without any call to another machine. It is a library of its own:
 //
-//   - A [Layout] describes the bits of an ID; [ParseLayout] reads one,
-//     [Layout.Decode] splits an ID, and [Plan] finds a layout for given needs.
+//   - A [Layout] describes the bits of an ID; [ParseLayout] reads one, and
+//     [Layout.Decode] splits an ID.
 //   - A [Generator] issues the IDs of one worker number within a window of time,
 //     and refuses outside it. Its caller guarantees that no other generator has
 //     the same number at an overlapping window: that makes IDs unique.
@@ -54,10 +54,6 @@ type Layout struct {
 	Unit int64
 }
 
-// LastYears is how many years before the end of a layout [Layout.EndsSoon] begins to report it: enough to plan the
-// next layout.
-const LastYears = 5
-
 const maxWorkerBits = 31
 
 // maxEpoch is 3000-01-01 UTC: sums with it do not overflow.
@@ -93,10 +89,6 @@ func (l Layout) Validate() error {
 // Bits returns how many bits the fields take; the largest ID is 2^Bits - 1.
 func (l Layout) Bits() int { return l.Time + l.Site + l.Worker + l.Business + l.Sequence }
 
-func (l Layout) widths() [5]int {
-	return [5]int{l.Time, l.Site, l.Worker, l.Business, l.Sequence}
-}
-
 // Workers returns how many worker numbers there are in all sites together; they
 // start at 0.
 func (l Layout) Workers() int { return 1 << (l.Site + l.Worker) }
@@ -129,8 +121,8 @@ func (l Layout) Yield(d time.Duration) int64 {
 // Ends returns the first instant that the time field cannot express, in UTC.
 func (l Layout) Ends() time.Time { return time.UnixMilli(l.FirstMs(l.maxTick() + 1)).UTC() }
 
-// EndsSoon reports whether the time field is full within [LastYears] of now.
-func (l Layout) EndsSoon(now time.Time) bool { return now.AddDate(LastYears, 0, 0).After(l.Ends()) }
+// EndsSoon reports whether the time field is full within five years of now: enough to plan the next layout.
+func (l Layout) EndsSoon(now time.Time) bool { return now.AddDate(5, 0, 0).After(l.Ends()) }
 
 // FirstMs returns the first millisecond of a tick, in Unix ms.
 func (l Layout) FirstMs(tick int64) int64 { return l.Epoch + tick*l.Unit }

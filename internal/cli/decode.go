@@ -58,6 +58,9 @@ func partsOf(l snowflake.Layout, p snowflake.Parts) partsJSON {
 	return out
 }
 
+// millis is the form of a time in milliseconds.
+const millis = "2006-01-02 15:04:05.000 MST"
+
 func (p partsJSON) print(out io.Writer) {
 	fmt.Fprintf(out, "time      %s\n", p.Time.Format(millis))
 	if p.Site != nil {

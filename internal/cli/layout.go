@@ -4,10 +4,14 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"strings"
+	"io"
+	"math"
+	"math/bits"
+	"strconv"
 	"time"
 
 	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/subjects"
 )
 
 // layoutCmd has the flags --layout and --epoch, too.
@@ -24,11 +28,11 @@ func (*layoutCmd) help() help {
 	return help{
 		summary: "Plan or describe the layout of snowflakes.",
 		detail: `Given needs, it plans the narrowest layout that meets them; its time begins
-today unless --epoch says otherwise. Without needs it describes --layout.
+today unless --epoch says otherwise. Without needs it describes --layout. IDs of
+at most 53 bits fit into the numbers of JavaScript.
 
 Examples:
   natsid layout --years 10 --sites 4 --machines 100 --businesses 10 --peak 100000
-  natsid layout --years 30 --machines 50 --peak 2000 --unit 10ms --epoch 2026-01-01
   natsid layout --layout js53`,
 		values: map[string]string{
 			"years":      "How many years, from the epoch, the time field must last.",
@@ -43,85 +47,104 @@ Examples:
 
 // Run implements the command.
 func (c *layoutCmd) Run(s *session) error {
+	l, err := s.layout()
 	if *c != (layoutCmd{}) {
 		if onCommandLine(s.call, "layout") {
-			return usage(errors.New("--layout describes a layout, needs plan a new one: give one or the other"))
+			return usage(errors.New("give --layout, which describes it, or needs, which plan a new one"))
 		}
-		return c.plan(s, time.Now())
+		l, err = c.plan(s, time.Now())
 	}
-	l, err := s.layout()
 	if err != nil {
 		return err
 	}
-	return printLayout(s, l, snowflake.Needs{})
+	d := c.describe(l)
+	return s.print(d, func(out io.Writer) { d.print(out, l) })
 }
 
-// plan prints the narrowest layout for the needs, as of now.
-func (c *layoutCmd) plan(s *session, now time.Time) error {
-	needs, err := c.needs()
-	if err != nil {
-		return usage(err)
+const year = 365.25 * 24 * time.Hour
+
+// plan returns the narrowest layout for the needs, as of now.
+func (c *layoutCmd) plan(s *session, now time.Time) (l snowflake.Layout, err error) {
+	c.Sites, c.Businesses, c.Unit = cmp.Or(c.Sites, 1), cmp.Or(c.Businesses, 1), cmp.Or(c.Unit, time.Millisecond)
+	for _, need := range []int64{c.Years, c.Sites, c.Machines, c.Businesses, c.Peak} {
+		if need < 1 || need > 1e12 || c.Years > 1e6 || c.Unit%time.Millisecond != 0 {
+			return l, usage(errors.New("want --years up to 10^6, --machines, --peak, and --unit in whole milliseconds"))
+		}
 	}
-	epoch, err := s.epoch(now)
-	if err != nil {
-		return err
+	unit := c.Unit.Milliseconds()
+	l = snowflake.Layout{
+		Time: width(year.Milliseconds()*c.Years, unit), Site: width(c.Sites, 1), Worker: max(1, width(c.Machines, 1)),
+		Business: width(c.Businesses, 1), Sequence: max(1, width(c.Peak*unit, 1000)), Unit: unit,
 	}
-	l, err := snowflake.Plan(needs, epoch)
-	if fit, ok := errors.AsType[*snowflake.FitError](err); ok {
-		return fmt.Errorf("%w; %s", err, c.advice(fit, s.given["epoch"].Text))
+	if l.Epoch, err = s.epoch(now); err != nil {
+		return l, err
 	}
-	if err != nil {
-		return usage(err)
+	if err = l.Validate(); err != nil {
+		return l, usage(fmt.Errorf("%w; lower a need, or take a longer --unit", err))
 	}
 	if !now.Before(l.Ends()) {
-		return fmt.Errorf("the time field of %s would have ended on %s: years count from the epoch; "+
-			"give more years, or a later --epoch", l, l.Ends().Format(time.DateOnly))
+		return l, usage(fmt.Errorf("%s would have ended on %s: give more years, or a later --epoch", l, l.Ends()))
 	}
-	return printLayout(s, l, needs)
+	return l, nil
 }
 
-func (c *layoutCmd) needs() (snowflake.Needs, error) {
-	if c.Years == 0 || c.Machines == 0 || c.Peak == 0 {
-		return snowflake.Needs{}, errors.New("a plan needs --years, --machines and --peak")
-	}
-	if c.Unit%time.Millisecond != 0 {
-		return snowflake.Needs{}, fmt.Errorf("--unit %v: want whole milliseconds", c.Unit)
-	}
-	return snowflake.Needs{
-		Years: c.Years, Machines: c.Machines, Peak: c.Peak,
-		Sites: cmp.Or(c.Sites, 1), Businesses: cmp.Or(c.Businesses, 1), Unit: cmp.Or(c.Unit.Milliseconds(), 1),
-	}, nil
+// width returns how many bits distinguish count/of values, rounded up.
+func width(count, of int64) int { return bits.Len64(uint64((count+of-1)/of - 1)) }
+
+// layoutJSON is a layout. A field without bits is absent.
+type layoutJSON struct {
+	Layout  string           `json:"layout"`
+	UnitMs  int64            `json:"unit_ms"` // the length of a tick
+	Epoch   time.Time        `json:"epoch"`
+	Ends    time.Time        `json:"ends"`
+	Largest subjects.Decimal `json:"largest"` // largest ID
+	Fields  []layoutField    `json:"fields"`
 }
 
-// advice returns needs that would fit instead.
-func (c *layoutCmd) advice(fit *snowflake.FitError, epoch string) string {
-	one := flagsOf(fit.Largest)
-	nearest := flagsOf(fit.Nearest)
-	if c.Unit != 0 {
-		nearest = append(nearest, fmt.Sprintf("--unit %v", c.Unit))
-	}
-	if epoch != "" {
-		nearest = append(nearest, "--epoch "+epoch)
-	}
-	text := "the nearest that fits: natsid layout " + strings.Join(nearest, " ")
-	if len(one) == 0 {
-		return "no need alone can be lowered so that it fits; " + text
-	}
-	return fmt.Sprintf("with all else kept, at most %s would fit; %s", strings.Join(one, " or "), text)
+// layoutField is a field's capacity in a unit, such as years, beside the need; 0 without a plan.
+type layoutField struct {
+	Field    string  `json:"field"`
+	Bits     int     `json:"bits"`
+	Capacity float64 `json:"capacity"`
+	Unit     string  `json:"unit"`
+	Need     int64   `json:"need,omitempty"`
 }
 
-// flagsOf returns needs as flags, without those that are 0.
-func flagsOf(n snowflake.Needs) (flags []string) {
-	for _, f := range []struct {
-		name  string
-		value int64
-	}{
-		{"years", n.Years}, {"sites", n.Sites}, {"machines", n.Machines},
-		{"businesses", n.Businesses}, {"peak", n.Peak},
+func (c *layoutCmd) describe(l snowflake.Layout) layoutJSON {
+	d := layoutJSON{
+		Layout: l.String(), UnitMs: l.Unit, Epoch: time.UnixMilli(l.Epoch).UTC(), Ends: l.Ends(),
+		Largest: subjects.Decimal(int64(1)<<l.Bits() - 1),
+	}
+	tick := float64(l.Unit) / 1000
+	for _, f := range []layoutField{
+		{"time", l.Time, math.Ldexp(tick, l.Time) / year.Seconds(), "years", c.Years},
+		{"site", l.Site, math.Ldexp(1, l.Site), "sites", c.Sites},
+		{"machine", l.Worker, math.Ldexp(1, l.Worker), "machines a site", c.Machines},
+		{"business", l.Business, math.Ldexp(1, l.Business), "businesses", c.Businesses},
+		{"sequence", l.Sequence, math.Ldexp(1, l.Sequence) / tick, "IDs/s a machine", c.Peak},
 	} {
-		if f.value != 0 {
-			flags = append(flags, fmt.Sprintf("--%s %d", f.name, f.value))
+		if f.Bits > 0 {
+			d.Fields = append(d.Fields, f)
 		}
 	}
-	return flags
+	return d
+}
+
+func (d layoutJSON) print(table io.Writer, l snowflake.Layout) {
+	fmt.Fprintln(table, "FIELD\tBITS\tNEED\tCAPACITY")
+	for _, f := range d.Fields {
+		need := "-"
+		if f.Need > 0 {
+			need = strconv.FormatInt(f.Need, 10)
+		}
+		fmt.Fprintf(table, "%s\t%d\t%s\t%s %s\n", f.Field, f.Bits, need,
+			strconv.FormatFloat(math.Round(10*f.Capacity)/10, 'f', -1, 64), f.Unit)
+	}
+	fmt.Fprintf(table, "\n%d bits, ticks of %v, ends %s\n",
+		l.Bits(), time.Duration(l.Unit)*time.Millisecond, l.Ends().Format(time.DateTime+" MST"))
+	fmt.Fprintf(table, "natsid --layout %s --epoch %s", l, d.Epoch.Format(time.RFC3339Nano))
+	if l.Site > 0 {
+		fmt.Fprintf(table, " --site N    N is 0 to %d", l.Sites()-1)
+	}
+	fmt.Fprintln(table)
 }
