@@ -348,7 +348,7 @@ func (k *oneKeeper) run(ctx context.Context) (err error) {
 			WorkerSubject: cfg.Namespace.Worker, Log: log,
 		}),
 		Layout: cfg.Layout, StateDir: k.dir, Horizon: cfg.Horizon, MaxClockSkew: cfg.MaxClockSkew,
-		MaxAhead: cfg.MaxAhead, Deadline: cfg.Deadline, Now: func() int64 { return time.Now().UnixMilli() },
+		MaxAhead: cfg.MaxAhead, Now: func() int64 { return time.Now().UnixMilli() },
 		Use: k.use, Granted: func(w workerid.Window) { k.answer(cfg.Namespace, w) }, Log: log,
 	})
 	k.keeper.Store(keeper)

@@ -14,7 +14,6 @@ func clockFaults() (list []fault) {
 	for _, d := range []time.Duration{-time.Hour, -2 * time.Second, -3 * time.Millisecond, 2 * time.Second, time.Hour} {
 		list = append(list, clockFault(d), clockRestartFault(d))
 	}
-	// Of the clock faults, --on-clock-step makes a difference here alone.
 	return append(list, fault{
 		name: "clock+2s-and-back",
 		summary: "a worker's clock is set by +2s, and corrected after 0.2 s: " +

@@ -45,8 +45,7 @@ type fault struct {
 	brief   bool // part of the short run
 	random  bool // a sequence of other faults; it has no inject
 	upgrade bool // it needs -old
-	once    bool // it is run with one --on-clock-step only
-	alone   bool // runs once, and without other trials at the same time
+	alone   bool // runs without other trials at the same time
 }
 
 // fleet is the processes of a fault.

@@ -35,7 +35,6 @@ import (
 type options struct {
 	list, brief, keep, verbose bool
 	rate, batch, parallel      int
-	onClockStep                string
 	markdown, old              string
 	random                     time.Duration
 	seed                       uint64
@@ -65,8 +64,6 @@ func command(ctx context.Context) error {
 	flag.IntVar(&opt.rate, "rate", 400, "requests per second")
 	flag.IntVar(&opt.batch, "batch", 100, "IDs in a batch; one request in five is for a batch")
 	flag.IntVar(&opt.parallel, "parallel", 3, "trials at a time")
-	flag.StringVar(&opt.onClockStep, "on-clock-step", "wait",
-		"the workers' --on-clock-step: wait, reclaim, or both for one after the other")
 	flag.StringVar(&opt.markdown, "markdown", "", "file for the report, in Markdown")
 	flag.StringVar(&opt.old, "old", "",
 		"an earlier natsid, a program or a commit, from which and to which the upgrade-* faults go")
@@ -135,18 +132,11 @@ func run(ctx context.Context, opt options, chosen []fault) error {
 
 // runAll runs a trial of each fault, several concurrently, and prints each result at its end.
 func runAll(ctx context.Context, opt options, bins binaries, dir string, chosen []fault) []result {
-	settings := []string{opt.onClockStep}
-	if opt.onClockStep == "both" {
-		settings = []string{"wait", "reclaim"}
-	}
-	results := make([]result, len(settings)*len(chosen))
+	results := make([]result, len(chosen))
 	slots := make(chan struct{}, opt.parallel)
 	var wg sync.WaitGroup
-	for i := range results {
-		f, takes := chosen[i%len(chosen)], 1
-		if (f.alone || f.once) && i >= len(chosen) {
-			continue
-		}
+	for i, f := range chosen {
+		takes := 1
 		if f.alone {
 			takes = opt.parallel
 		}
@@ -162,8 +152,6 @@ func runAll(ctx context.Context, opt options, bins binaries, dir string, chosen 
 					<-slots
 				}
 			}()
-			opt := opt
-			opt.onClockStep = settings[i/len(chosen)]
 			at := filepath.Join(dir, fmt.Sprint(i, "-", f.name))
 			if err := os.Mkdir(at, 0o700); err != nil {
 				results[i] = result{name: f.name, violations: []string{err.Error()}}

@@ -28,7 +28,7 @@ func printResult(opt options, r result) {
 	case r.skipped != "":
 		verdict = "skipped: " + r.skipped
 	}
-	text := fmt.Sprintf("%-26s %-8s %s\n", r.name, r.onClockStep, verdict)
+	text := fmt.Sprintf("%-26s %s\n", r.name, verdict)
 	if opt.verbose || len(r.violations) > 0 {
 		text += "    " + strings.Join(r.events, "\n    ") + "\n"
 	}
@@ -53,15 +53,15 @@ func report(opt options, bins binaries, results []result) error {
 func broken(results []result) (lines []string) {
 	for _, r := range results {
 		if len(r.violations) > 0 {
-			lines = append(lines, fmt.Sprintf("- **%s (%s) broke a promise**: %s.",
-				r.name, r.onClockStep, strings.Join(r.violations, "; ")))
+			why := strings.Join(r.violations, "; ")
+			lines = append(lines, fmt.Sprintf("- **%s broke a promise**: %s.", r.name, why))
 		}
 	}
 	return lines
 }
 
 var columns = []string{
-	"fault", "", "load", "requests", "IDs", "repeats", "without IDs", "gap: snowflake", "long", "short", "strict",
+	"fault", "load", "requests", "IDs", "repeats", "without IDs", "gap: snowflake", "long", "short", "strict",
 	"client: failed calls", "longest wait", "recovery", "alarms", "slowest bare write", "of marks' leader",
 	"notes",
 }
@@ -69,7 +69,7 @@ var columns = []string{
 func (r result) cells() []string {
 	if r.skipped != "" {
 		row := make([]string, len(columns))
-		copy(row, []string{r.name, r.onClockStep, "skipped"})
+		copy(row, []string{r.name, "skipped"})
 		return row
 	}
 	name := r.name
@@ -77,7 +77,7 @@ func (r result) cells() []string {
 		name += fmt.Sprintf(" (try %d)", r.tries)
 	}
 	return []string{
-		name, r.onClockStep, fmt.Sprintf("%.0f s", r.took.Seconds()),
+		name, fmt.Sprintf("%.0f s", r.took.Seconds()),
 		fmt.Sprint(r.requests), fmt.Sprint(r.ids), fmt.Sprint(r.repeats), counts(r.failures),
 		seconds(r.gaps[snowflake]), seconds(r.gaps[long]), seconds(r.gaps[short]), seconds(r.gaps[strict]),
 		counts(r.failedCalls), seconds(r.longest), seconds(r.recovered), counts(r.alarms),
@@ -212,7 +212,6 @@ func writeTable(path string, results []result) error {
 		does[f.name] = f
 	}
 	rows := [][]string{append(slices.Clone(columns), "what happens", "what it may cost")}
-	rows[0][1] = "on clock step"
 	for _, r := range results {
 		f := does[r.name]
 		rows = append(rows, append(r.cells(), f.summary, f.cost()))

@@ -64,7 +64,6 @@ func stampFaults() []fault {
 		},
 	}
 	for i := range faults {
-		faults[i].once = true
 		faults[i].gap = max(faults[i].gap, 5*time.Second) // stages take their share of the CPUs
 	}
 	return faults

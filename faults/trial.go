@@ -35,9 +35,8 @@ type trial struct {
 
 // A result is the result of a trial.
 type result struct {
-	name        string
-	onClockStep string
-	database    string // its version; "" if there was none
+	name     string
+	database string // its version; "" if there was none
 
 	tries    int           // how often the trial was run, because the machine stalled
 	took     time.Duration // of the load
@@ -121,7 +120,7 @@ func tryOnce(ctx context.Context, opt options, bins binaries, dir string, f faul
 	})
 	t.judgeSecrets() // including the logs of the stop
 	r.wrong = t.wrong.Load()
-	r.name, r.onClockStep, r.disk = f.name, opt.onClockStep, slowest()
+	r.name, r.disk = f.name, slowest()
 	if len(t.violations) > 0 {
 		t.logf("this process stood still for up to %v, and its writes took up to %v", r.stalled, r.disk)
 		r.logs = t.logs()

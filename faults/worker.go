@@ -40,7 +40,7 @@ func (c *cluster) addWorker(urls []string, flags ...string) *worker {
 	if c.fleet.old {
 		w.path = c.bins.old
 	}
-	w.args = []string{"--name", name, "--http", addr, "--on-clock-step", c.opt.onClockStep, "--log-level", "debug"}
+	w.args = []string{"--name", name, "--http", addr, "--log-level", "debug"}
 	if len(urls) > 0 {
 		w.args = append(w.args, "--nats", c.secrets.in(urls))
 	}

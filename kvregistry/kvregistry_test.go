@@ -433,7 +433,7 @@ func TestSixtyFourWorkersAtOnceOnAnEmptyBucketGetDifferentNumbers(t *testing.T) 
 	var lives []life
 	for range 64 {
 		k := workerid.New(workerid.Config{
-			Registry: open(t, cfg), Layout: snowflake.Leaf, Deadline: 1500 * time.Millisecond,
+			Registry: open(t, cfg), Layout: snowflake.Leaf,
 			Now: func() int64 { return time.Now().UnixMilli() }, Use: func(*snowflake.Generator) {},
 		})
 		ctx, stop := context.WithCancel(t.Context())

@@ -111,7 +111,10 @@ func (d *dumb) next(now, n, random int64, dry bool) (ids []int64, err error) {
 	case last.tick >= d.ticks:
 		return nil, ErrTimeEnds
 	case last.tick-clock > d.ahead:
-		return nil, &BehindError{By: time.Duration((last.tick-clock-d.ahead)*d.layout.Unit) * time.Millisecond}
+		return nil, &BehindError{
+			By:      time.Duration((last.tick-clock-d.ahead)*d.layout.Unit) * time.Millisecond,
+			SetBack: len(d.issued) > 0 && d.cur.tick > clock+d.ahead+1+d.ahead,
+		}
 	case d.begins(last.tick) >= d.until:
 		return nil, ErrWindow
 	case dry:

@@ -46,6 +46,9 @@ type BehindError struct {
 	// By is how far the clock must advance before the IDs can be issued; more
 	// than 0.
 	By time.Duration
+	// SetBack reports that no burst explains By: since the last ID, the clock was set back by more than IDs may run
+	// ahead of it.
+	SetBack bool
 }
 
 // Error implements error.

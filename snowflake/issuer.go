@@ -81,10 +81,20 @@ func (i *Issuer) NextAt(now int64, n int) (Runs, error) {
 	if err == nil {
 		return runs, nil
 	}
-	if b, ok := errors.AsType[*BehindError](err); ok && b.By < i.patience() {
+	if _, ok := waits(err, i.patience()); ok {
 		return Runs{}, ErrWait
 	}
 	return runs, err
+}
+
+// waits reports whether the clock makes good for err within the time left, and in what time. A clock that was set back
+// is not waited for: another worker can answer.
+func waits(err error, left time.Duration) (by time.Duration, ok bool) {
+	b, ok := errors.AsType[*BehindError](err)
+	if !ok || b.SetBack || b.By >= left {
+		return 0, false
+	}
+	return b.By, true
 }
 
 // Park queues a request that [Issuer.Next] answered with [ErrWait]. done is called exactly once, within the deadline,
@@ -138,7 +148,7 @@ func (i *Issuer) Ready(patience, ahead time.Duration) error {
 		if now, changed = i.reread(now, err); changed {
 			continue
 		}
-		if b, ok := errors.AsType[*BehindError](err); ok && b.By < patience {
+		if _, ok := waits(err, patience); ok {
 			return nil
 		}
 		return err
@@ -196,8 +206,8 @@ func (i *Issuer) serveHead() (done func(Runs, error), runs Runs, err error) {
 	if err = ErrExpired; waited < i.deadline {
 		runs, err = i.nextAt(i.now(), head.n)
 	}
-	if b, ok := errors.AsType[*BehindError](err); ok && b.By < i.patience()-waited {
-		i.setTimer(b.By)
+	if by, ok := waits(err, i.patience()-waited); ok {
+		i.setTimer(by)
 		return nil, Runs{}, nil
 	}
 	i.parked[0].done = nil

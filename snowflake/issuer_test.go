@@ -37,6 +37,17 @@ type answer struct {
 	err  error
 }
 
+// begin makes the issuer use a number whose window begins in a second.
+func begin(t *testing.T, i *Issuer) *Generator {
+	t.Helper()
+	g, err := NewGenerator(i.Generator().Layout(), 2, i.Now()+1000, i.Now()+3600_000, DefaultMaxAhead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i.Use(g)
+	return g
+}
+
 // ask requests n IDs and parks if necessary; the answer goes to out.
 func ask(t *testing.T, i *Issuer, name string, n int, out chan<- answer) {
 	t.Helper()
@@ -95,26 +106,34 @@ func TestWhatTheQueueHasNoTimeForIsRefusedAtOnce(t *testing.T) {
 	})
 }
 
-func TestAShortStepBackIsWaitedOutALongOneIsRefusedAtOnce(t *testing.T) {
+func TestASmallStepBackIsRiddenOutAnyOtherIsRefusedAtOnce(t *testing.T) {
 	inBubble(t, func(i *Issuer, offset *atomic.Int64) {
 		out := make(chan answer, 1)
 		ask(t, i, "before", 1, out)
 		<-out
-		offset.Store(-500)
-		if err := i.Ready(deadline, 0); err != nil {
-			t.Errorf("half a second back: not ready: %v", err)
+		for _, back := range []time.Duration{5 * time.Millisecond, 10 * time.Millisecond} {
+			offset.Store(-back.Milliseconds())
+			if err := i.Ready(deadline, 0); err != nil {
+				t.Errorf("%v back: not ready: %v", back, err)
+			}
+			ask(t, i, "small", 1, out)
+			if got := <-out; got.err != nil || got.at > back-5*time.Millisecond {
+				t.Errorf("%v back: %+v, want IDs", back, got)
+			}
 		}
-		ask(t, i, "short", 1, out)
-		if got := <-out; got.err != nil || got.at < 490*time.Millisecond || got.at > 500*time.Millisecond {
-			t.Errorf("half a second back: %+v, want IDs after 0.495 s", got)
-		}
-		offset.Store(-3600_000)
-		if b, ok := errors.AsType[*BehindError](i.Ready(deadline, 0)); !ok || b.By < 59*time.Minute {
-			t.Errorf("an hour back: ready says %v", b)
-		}
-		ask(t, i, "long", 1, out)
-		if got := <-out; got.err == nil || got.at != 0 {
-			t.Errorf("an hour back: %+v, want an error at once", got)
+		time.Sleep(time.Second)
+		ask(t, i, "between", 1, out)
+		<-out
+		for _, back := range []time.Duration{100 * time.Millisecond, time.Hour} {
+			offset.Store(-10 - back.Milliseconds())
+			b, ok := errors.AsType[*BehindError](i.Ready(deadline, 0))
+			if !ok || !b.SetBack || b.By < back-10*time.Millisecond || b.By > back {
+				t.Errorf("%v back: ready says %v", back, b)
+			}
+			ask(t, i, "large", 1, out)
+			if got := <-out; got.err == nil || got.at != 0 {
+				t.Errorf("%v back: %+v, want an error at once", back, got)
+			}
 		}
 	})
 }
@@ -122,9 +141,7 @@ func TestAShortStepBackIsWaitedOutALongOneIsRefusedAtOnce(t *testing.T) {
 func TestEveryParkedRequestIsAnsweredByItsDeadline(t *testing.T) {
 	inBubble(t, func(i *Issuer, offset *atomic.Int64) {
 		out := make(chan answer, 16)
-		ask(t, i, "before", 1, out)
-		<-out
-		offset.Store(-1000)
+		begin(t, i)
 		for range 9 {
 			ask(t, i, "parked", 1, out)
 		}
@@ -141,12 +158,9 @@ func TestEveryParkedRequestIsAnsweredByItsDeadline(t *testing.T) {
 }
 
 func TestALostNumberFailsWhatIsParkedAndANewOneServes(t *testing.T) {
-	inBubble(t, func(i *Issuer, offset *atomic.Int64) {
+	inBubble(t, func(i *Issuer, _ *atomic.Int64) {
 		out := make(chan answer, 1)
-		g := i.Generator()
-		ask(t, i, "before", 1, out)
-		<-out
-		offset.Store(-1000)
+		g := begin(t, i)
 		ask(t, i, "parked", 1, out)
 		g.Close()
 		i.Use(nil)
@@ -234,12 +248,8 @@ func TestAnOldReadingOnlyDatesIDsEarly(t *testing.T) {
 }
 
 func TestWhatIsParkedIsDatedWhenItIsServed(t *testing.T) {
-	inBubble(t, func(i *Issuer, offset *atomic.Int64) {
-		g := i.Generator()
-		if _, err := i.Next(1); err != nil {
-			t.Fatal(err)
-		}
-		offset.Store(-1000)
+	inBubble(t, func(i *Issuer, _ *atomic.Int64) {
+		g := begin(t, i)
 		if _, err := i.NextAt(i.Now(), 1); !errors.Is(err, ErrWait) {
 			t.Fatalf("behind: %v", err)
 		}

@@ -53,9 +53,9 @@ var alarms = []AlarmInfo{
 	{
 		Kind: AlarmClockBehind,
 		Happened: "this worker's clock is behind the time of its own last IDs or heartbeat; " +
-			"it issues no snowflakes until the clock has caught up",
-		Do: "if the clock is right now, wait; " +
-			"with `--on-clock-step reclaim` the worker acquires another worker number instead of waiting",
+			"it issues no snowflakes until the clock has caught up, or another worker number is acquired, after 5 s " +
+			"in which the clock is right",
+		Do: "nothing for this worker; find out what sets the clock in steps, and let NTP slew it instead",
 	},
 	{
 		Kind: AlarmClockSkew,

@@ -17,6 +17,7 @@ import (
 	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/worker"
 )
@@ -136,8 +137,12 @@ func TestRequestsThatWaitAreAnsweredBeforeTheWorkerIsGone(t *testing.T) {
 	r := start(t, startServer(t), 0, newStore(t), func(cfg *segment.Config, _ *worker.Config) {
 		cfg.Deadline, cfg.LoadTimeout = 10*time.Second, 5*time.Second
 	})
-	r.one("id.snowflake")
-	r.offset.Store(-150)
+	begin := time.Now().Add(150 * time.Millisecond)
+	g, err := snowflake.NewGenerator(layout, 1, begin.UnixMilli(), begin.Add(time.Hour).UnixMilli(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.issuer.Use(g)
 	r.store.OnLoad(slowly(150 * time.Millisecond))
 	sub, err := r.caller.SubscribeSync(r.caller.NewInbox())
 	if err != nil {

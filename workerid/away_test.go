@@ -177,7 +177,7 @@ func TestADiskThatFailsOrHangsCostsTheNumberOnly(t *testing.T) {
 				var broken atomic.Bool
 				l := &life{t: t, reg: &workeridtest.Fake{Memory: new(workeridtest.Memory)}, err: make(chan error, 1)}
 				l.keeper = workerid.New(workerid.Config{
-					Registry: l.reg, Layout: layout, Now: l.now, Deadline: 1500 * time.Millisecond,
+					Registry: l.reg, Layout: layout, Now: l.now,
 					Use: l.use, Alarm: l.alarm,
 				})
 				l.keeper.Simulate(rand.New(rand.NewPCG(1, 1)), 100*time.Millisecond, "", nil, func([]byte) error {

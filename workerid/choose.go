@@ -45,7 +45,7 @@ type chooser struct {
 	founder founder
 	clock   *clock
 	alarms  *alarms
-	policy  behindPolicy
+	lag     lag
 	rand    *rand.Rand
 	// joined is called with the registry's ID and this clock's offset once this worker may join the registry.
 	joined func(registry string, offset time.Duration)
@@ -106,13 +106,13 @@ func (h *chooser) find(ctx context.Context) (*claim, error) {
 	}
 	behind := time.Duration(h.lastReported(v)-seen.now) * time.Millisecond
 	if behind > h.maxAhead {
-		h.alarms.set(ClockBehind, fmt.Sprintf("the clock is %v behind the last report of worker %q: %s",
-			behind, h.instance, h.policy.remedy(behind)))
-		if !h.policy.reclaims(behind) {
-			return nil, &waitError{fmt.Errorf("%w: by %v", errBehind, behind), 0, behind}
+		h.alarms.set(ClockBehind, fmt.Sprintf(behindText, behind, "the last report of "+h.instance, maxBehind))
+		if left := h.lag.left(); left > 0 {
+			return nil, &waitError{fmt.Errorf("%w: by %v", errBehind, behind), 0, min(behind, left)}
 		}
 		return h.acquireAny(ctx, seen, v)
 	}
+	h.lag = lag{}
 	h.alarms.clear(ClockBehind)
 	if c := h.unconfirmed; c != nil && c.wrote(v.records[c.number]) {
 		return h.confirm(ctx, seen, c, v.records[c.number])
@@ -228,7 +228,7 @@ func (h *chooser) acquireAny(ctx context.Context, seen reading, v view) (*claim,
 	if c := h.unconfirmed; c != nil {
 		start = c.number - h.mine.First
 	}
-	unknown, frees := 0, maxWait
+	unknown, frees := 0, 2*maxExhausted // no pause is longer
 	for i := range size {
 		w := h.mine.First + (start+i*stride)&(size-1)
 		if !h.mine.has(w) {

@@ -14,9 +14,8 @@ import (
 // reading from moving a window years ahead. Only the goroutine of Keeper.Run uses it.
 //
 // The wall clock is compared before the first write of a search, at each third heartbeat, before each renewal, and at
-// once after a step beyond the tolerance or back by the deadline. The offset is the wall clock minus the registry's,
-// whose clock also dates the heartbeats. The wall clock is read before and after the registry's, and the offset lies
-// between both differences.
+// once after a step beyond the tolerance. The offset is the wall clock minus the registry's, whose clock also dates the
+// heartbeats. The wall clock is read before and after the registry's, and the offset lies between both differences.
 //
 //   - The offset must be within the tolerance of the median of all offsets, where
 //     the registry is one voice, with 0: with two workers alone the wrong clock cannot
@@ -41,14 +40,15 @@ import (
 //
 // Effects on a running worker:
 //
-//	set back, within the tolerance     continues; requests wait, or as in the last row
+//	set back by up to MaxAhead         continues
+//	set back, within the tolerance     as in the last row
 //	set ahead, within the tolerance    continues
 //	set beyond it, and right now       issues nothing until compared
 //	set beyond it, and wrong           issues, renews and reports nothing until it is right
 //	drifts away                        the same from the fourth failed comparison on
 //	the registry's clock is set        continues if the next heartbeats of others show it
-//	right, but a deadline or more      waits, or acquires another number (behindPolicy)
-//	behind the last ID
+//	right, but behind the last ID      refuses until it has caught up; acquires another number
+//	                                   after maxBehind
 type clock struct {
 	now       func() int64 // wall clock, Unix ms
 	registry  timeSource
@@ -107,9 +107,9 @@ const (
 	// maxDoubts is how many comparisons in a row may fail for a clock that was
 	// not set.
 	maxDoubts = 3
-	// maxWait is the longest time that a worker waits for its clock to catch up. A clock that once was years ahead
-	// must not lock its worker out for years.
-	maxWait = 24 * time.Hour
+	// maxBehind is how long a worker whose clock is right, but behind times that it issued or reported, waits for the
+	// clock to catch up, before it acquires another number.
+	maxBehind = 5 * time.Second
 )
 
 // start begins the watch for steps. isIn reports whether a time is in the window of the state file, Unix ms.
@@ -157,11 +157,10 @@ func (c *clock) still(r reading) (now reading, ok bool) {
 	return reading{now: c.lead + at.Sub(c.born).Milliseconds(), at: at, offset: r.offset}, ok
 }
 
-// wasSetFar reports whether the clock was set beyond the tolerance since the last call of stepped, or back by the
-// deadline or more: then callers would wait for it in vain.
-func (c *clock) wasSetFar(deadline time.Duration) bool {
+// wasSetFar reports whether the clock was set beyond the tolerance since the last call of stepped.
+func (c *clock) wasSetFar() bool {
 	step := c.stepped()
-	return max(step, -step) > c.tolerance || step < 0 && -step >= deadline.Milliseconds()
+	return max(step, -step) > c.tolerance
 }
 
 // compare compares the clock with the others'. The error wraps errClock, with
@@ -308,22 +307,22 @@ func (c *clock) median() (low, high int64) {
 	return all[(len(all)-1)/2], all[len(all)/2]
 }
 
-// A behindPolicy decides how a worker continues when its clock is right, but behind a time that it has issued or
-// reported.
-type behindPolicy struct {
-	reclaim bool // acquire another number
-}
+// A lag is since when a clock that is right has been behind a time that this worker issued or reported; zero while it
+// is not.
+//
+// Law: the number that ends a lag is acquired as any other. Its window begins at the until of its record at the
+// earliest, by (2), and is written by a compare-and-set of its own, by (1). The record of the number before covers all
+// that was issued under that: a release lowers its until to the end of the last tick at most.
+type lag struct{ since time.Time }
 
-// reclaims reports whether a worker that is behind by d acquires another number instead of waiting.
-func (p behindPolicy) reclaims(d time.Duration) bool {
-	return d > 0 && (p.reclaim || d > maxWait)
-}
-
-// remedy describes for logs how a worker that is behind by d continues.
-func (p behindPolicy) remedy(d time.Duration) string {
-	if p.reclaims(d) {
-		return "this worker acquires another number if its clock is right; nothing to do but check the clock"
+// left begins the lag, if it has not begun, and returns how long the worker still waits for the clock.
+func (l *lag) left() time.Duration {
+	if l.since.IsZero() {
+		l.since = time.Now()
 	}
-	return "no snowflakes here until the clock has caught up; " +
-		"to acquire another number instead, restart with --on-clock-step reclaim"
+	return maxBehind - time.Since(l.since)
 }
+
+// behindText is the alarm of a lag, with how far the clock is behind what.
+const behindText = "the clock is %v behind %s: no snowflakes here until it has caught up or, if it stays right, " +
+	"%v have passed, and this worker acquires another number; nothing to do but check the clock"

@@ -55,7 +55,7 @@ func (d *disk) claim() (token string, fence, until int64) {
 func (d *disk) start(t *testing.T, m *workeridtest.Memory) *life {
 	l := &life{t: t, reg: &workeridtest.Fake{Memory: m}, err: make(chan error, 1)}
 	l.keeper = workerid.New(workerid.Config{
-		Registry: l.reg, Layout: layout, Instance: "me", Now: l.now, Deadline: 1500 * time.Millisecond,
+		Registry: l.reg, Layout: layout, Instance: "me", Now: l.now,
 		Use: l.use, Alarm: l.alarm,
 	})
 	l.keeper.Simulate(rand.New(rand.NewPCG(1, 1)), 100*time.Millisecond, "", d.file, d.write)

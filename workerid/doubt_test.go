@@ -5,7 +5,6 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/natsid/natsid/snowflake"
 )
@@ -36,7 +35,7 @@ func TestALostClaimDoesNotStayInTheStateFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStub()
 		k := New(Config{
-			Registry: s, Layout: small, Deadline: time.Second, Now: wallClock, StateDir: t.TempDir(),
+			Registry: s, Layout: small, Now: wallClock, StateDir: t.TempDir(),
 			Use: func(*snowflake.Generator) {},
 		})
 		c := opened(t, k.terms)

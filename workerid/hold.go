@@ -31,10 +31,8 @@ type holder struct {
 	clock    *clock
 	alarms   *alarms
 	life     *lifecycle
-	policy   behindPolicy
 	interval time.Duration // between heartbeats
 	watch    time.Duration // between looks at the clock
-	deadline time.Duration // how long requests may wait for the clock
 	log      *slog.Logger
 
 	unread    int       // heartbeats so far after which the record was unread
@@ -42,6 +40,7 @@ type holder struct {
 	lastWhole time.Time // time of the last complete heartbeat without trouble; zero if one had trouble since
 	isEarly   bool      // the number is not used yet
 	wasPut    bool      // the last heartbeat was put into the registry
+	lag       lag       // behind the IDs of the number
 }
 
 const (
@@ -127,15 +126,18 @@ func (h *holder) pause(ctx context.Context) {
 		due = time.Now().Add(min(minRest<<min(h.unread, 16), h.interval))
 		h.unread++
 	}
+	if !h.lag.since.IsZero() {
+		if left := h.lag.left(); left > 0 {
+			due = time.Now().Add(min(left, time.Until(due)))
+		}
+	}
 	tick := time.NewTicker(min(h.watch, h.interval))
 	defer tick.Stop()
 	for time.Now().Before(due) && wait(ctx, tick) {
-		now := h.clock.now() // read first: a later step of the clock must not look like a clock that is behind
-		if far = h.clock.wasSetFar(h.deadline) || far; far && time.Since(h.lastHasty) > hastyEach {
+		if far = h.clock.wasSetFar() || far; far && time.Since(h.lastHasty) > hastyEach {
 			h.lastHasty = time.Now()
 			return
 		}
-		h.behind(now)
 		h.clearEarly()
 	}
 }
@@ -170,7 +172,6 @@ func (h *holder) beat(ctx context.Context) error {
 	if err != nil {
 		h.lastWhole = time.Time{}
 		h.beatUncompared(ctx, r, err)
-		h.behind(h.clock.now())
 		return nil
 	}
 	h.alarms.clear(ClockSkew)
@@ -213,10 +214,7 @@ func (h *holder) renewAs(ctx context.Context, r reading, brief bool) error {
 	h.life.becomeIssuing(h.claim)
 	h.life.note(func(s *Status) { s.Offset = r.offset })
 	h.trouble(ctx, trouble)
-	if d := h.behind(h.clock.now()); h.policy.reclaims(d) {
-		return fmt.Errorf("%w: by %v", errBehind, d)
-	}
-	return nil
+	return h.checkBehind()
 }
 
 // beatUncompared is a heartbeat whose clock could not be compared, or was found wrong; why is the reason. It writes
@@ -348,22 +346,46 @@ func (h *holder) early() error {
 		h.claim.number, time.UnixMilli(h.claim.from).UTC().Format(time.TimeOnly), why)
 }
 
-// behind returns by how much the clock must advance from now before the generator issues again; 0 if that is short
-// enough for requests to wait. A clock that has yet to reach the window of a new claim is not behind, since it was
-// not set back. The clock of a suspended worker is not behind either, since it may be wrong.
-func (h *holder) behind(now int64) time.Duration {
-	if time.Now().Before(h.claim.begins) {
-		now = max(now, h.claim.from)
-	}
-	b, ok := errors.AsType[*snowflake.BehindError](h.claim.gen.CheckAt(now))
-	burst := time.Duration(h.claim.layout.Unit) * time.Millisecond // a burst puts the generator at most a tick ahead
-	if h.life.phase() == suspended || !ok || b.By < h.deadline || b.By <= burst {
+// checkBehind returns errBehind once the clock, which was found right, has been behind the IDs of the number for
+// maxBehind.
+func (h *holder) checkBehind() error {
+	by := h.behind()
+	if by == 0 {
+		h.lag = lag{}
 		h.alarms.clear(ClockBehind)
-		return 0
+		return nil
 	}
-	h.alarms.set(ClockBehind, fmt.Sprintf("the clock is %v behind the IDs issued under number %d: %s",
-		b.By, h.claim.number, h.policy.remedy(b.By)))
-	return b.By
+	h.alarms.set(ClockBehind, fmt.Sprintf(behindText, by, fmt.Sprint("the IDs of number ", h.claim.number), maxBehind))
+	if h.lag.left() > 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: by %v", errBehind, by)
+}
+
+// behind returns by how much the clock must advance before the generator issues again, more than a burst explains;
+// else 0. A clock that has yet to reach the window of a new claim is not behind, since it was not set back, nor is one
+// that was set since it was compared.
+func (h *holder) behind() time.Duration {
+	c := h.claim
+	read := func() int64 {
+		now := max(c.compared.elapsed(), h.clock.now())
+		if time.Now().Before(c.begins) {
+			now = max(now, c.from)
+		}
+		return now
+	}
+	unit := time.Duration(c.layout.Unit) * time.Millisecond
+	for now := read(); ; {
+		b, ok := errors.AsType[*snowflake.BehindError](c.gen.CheckAt(now))
+		if !ok || b.By <= max(c.maxAhead, unit)+unit {
+			return 0
+		}
+		again := read()
+		if again == now {
+			return b.By
+		}
+		now = again // IDs were issued between the reading and the look
+	}
 }
 
 // warnOfEnd raises an alarm years before the time field is full.

@@ -14,7 +14,7 @@ import (
 	"github.com/natsid/natsid/snowflake"
 )
 
-// Config is the settings of a keeper. Registry, Layout, Deadline, Now and Use must be set.
+// Config is the settings of a keeper. Registry, Layout, Now and Use must be set.
 type Config struct {
 	// Registry keeps the records and heartbeats.
 	Registry Registry
@@ -42,12 +42,6 @@ type Config struct {
 	MaxClockSkew time.Duration
 	// MaxAhead is passed to the generators; see [snowflake.NewGenerator].
 	MaxAhead time.Duration
-	// Deadline is how long requests may wait for a clock that was set back; a
-	// clock farther back counts as behind. It must be set.
-	Deadline time.Duration
-	// Reclaim makes a worker acquire another number when its clock is right, but behind a time that it issued or
-	// reported. Otherwise it waits until the clock has caught up, a day at most.
-	Reclaim bool
 	// MayFound is called before and after this worker creates the deployment of a registry that has none; an error
 	// refuses. It finds workers that issue under another layout, whose deployment that registry has lost. nil allows.
 	MayFound func(ctx context.Context) error
@@ -176,7 +170,7 @@ func New(cfg Config) *Keeper {
 		onStep: k.stepped, rand: k.rand,
 	}
 	k.chooser = &chooser{
-		terms: k.terms, mine: cfg.numbers(), clock: k.clock, alarms: k.alarms, policy: k.policy(),
+		terms: k.terms, mine: cfg.numbers(), clock: k.clock, alarms: k.alarms,
 		rand: k.rand, log: cfg.Log,
 		founder: founder{registry: cfg.Registry, layout: cfg.Layout, rand: k.rand, mayFound: cfg.MayFound},
 		joined: func(registry string, offset time.Duration) {
@@ -201,8 +195,6 @@ func instanceOf(set string, file *stateFile) string {
 	}
 	return fmt.Sprintf("%s-%s", host, newToken()[:6])
 }
-
-func (k *Keeper) policy() behindPolicy { return behindPolicy{reclaim: k.cfg.Reclaim} }
 
 // Status returns the present status of the keeper. It is safe for concurrent use.
 func (k *Keeper) Status() Status { return k.life.current() }
@@ -345,8 +337,8 @@ func (k *Keeper) pause(d time.Duration, err error) time.Duration {
 func (k *Keeper) holder(c *claim) *holder {
 	c.early = k.rand.Int64N(k.cfg.Horizon.Milliseconds()/maxEarly + 1)
 	return &holder{
-		claim: c, clock: k.clock, alarms: k.alarms, life: k.life, policy: k.policy(), log: k.cfg.Log, watch: k.watch,
-		interval: min(k.cfg.Heartbeat, k.cfg.Horizon/6), deadline: k.cfg.Deadline,
+		claim: c, clock: k.clock, alarms: k.alarms, life: k.life, log: k.cfg.Log, watch: k.watch,
+		interval: min(k.cfg.Heartbeat, k.cfg.Horizon/6),
 	}
 }
 

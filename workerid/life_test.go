@@ -72,8 +72,8 @@ func start(t *testing.T, m *workeridtest.Memory, change ...func(*workerid.Config
 	l := &life{t: t, reg: &workeridtest.Fake{Memory: m}, err: make(chan error, 1)}
 	cfg := workerid.Config{
 		Registry: l.reg, Layout: layout, Now: l.now,
-		MaxAhead: snowflake.DefaultMaxAhead, Deadline: 1500 * time.Millisecond,
-		Use: l.use, Alarm: l.alarm}
+		MaxAhead: snowflake.DefaultMaxAhead,
+		Use:      l.use, Alarm: l.alarm}
 	for _, c := range change {
 		c(&cfg)
 	}

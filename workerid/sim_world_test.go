@@ -122,8 +122,6 @@ func newWorld(seed uint64, s *story) *world {
 		Heartbeat:    time.Duration(1+r.IntN(3)) * time.Second,
 		MaxClockSkew: time.Duration(pick(r, 1, 1, 8)*(100+r.IntN(1500))) * time.Millisecond,
 		MaxAhead:     time.Duration(r.IntN(20)) * time.Millisecond,
-		Deadline:     time.Duration(500+r.IntN(1000)) * time.Millisecond,
-		Reclaim:      r.IntN(2) == 0,
 	}
 	w.settle(w.fleet())
 	for i, l := range w.layouts {
@@ -131,8 +129,8 @@ func newWorld(seed uint64, s *story) *world {
 			i, l, l.Unit, w.rel(l.Epoch), w.rel(l.Ends().UnixMilli()))
 	}
 	w.log("lossy %t, span %v, rare %d, slow %v", w.lossy, w.span, w.rare, w.slow)
-	w.log("horizon %v heartbeat %v skew %v ahead %v deadline %v reclaim %t", w.conf.Horizon, w.conf.Heartbeat,
-		w.conf.MaxClockSkew, w.conf.MaxAhead, w.conf.Deadline, w.conf.Reclaim)
+	w.log("horizon %v heartbeat %v skew %v ahead %v", w.conf.Horizon, w.conf.Heartbeat,
+		w.conf.MaxClockSkew, w.conf.MaxAhead)
 	for i := range w.machines {
 		w.machines[i] = w.newMachine(seed, i)
 	}

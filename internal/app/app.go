@@ -191,8 +191,8 @@ func (p *program) assemble(context.Context) error {
 	p.keeper = workerid.New(workerid.Config{
 		Registry: p.storage.registry, Layout: cfg.Layout, Site: cfg.Site, Numbers: cfg.Numbers,
 		Instance: cfg.Name, StateDir: cfg.Data,
-		Horizon: cfg.Horizon, MaxClockSkew: cfg.MaxClockSkew, MaxAhead: cfg.MaxAhead, Deadline: cfg.Deadline,
-		Reclaim: cfg.ReclaimOnStep, MayFound: p.membership.mayMake, Now: now, Use: p.use, Log: cfg.Log,
+		Horizon: cfg.Horizon, MaxClockSkew: cfg.MaxClockSkew, MaxAhead: cfg.MaxAhead,
+		MayFound: p.membership.mayMake, Now: now, Use: p.use, Log: cfg.Log,
 		AtStop: p.links.atStop, Granted: p.grants.window,
 		Alarm: func(kind workerid.Alarm, message string) { p.alarms.raise(subjects.Alarm(kind), message) },
 	})

@@ -59,14 +59,13 @@ type Config struct {
 	MaxStep           int64         // --max-step
 	StepTime          time.Duration // --step-time
 
-	Layout        snowflake.Layout // --layout and --epoch
-	Site          int              // --site
-	Numbers       *workerid.Span   // --numbers; nil is all
-	LeaseTTL      time.Duration    // --lease-ttl
-	Horizon       time.Duration    // --horizon
-	MaxAhead      time.Duration    // --max-ahead
-	MaxClockSkew  time.Duration    // --max-clock-skew
-	ReclaimOnStep bool             // --on-clock-step=reclaim
+	Layout       snowflake.Layout // --layout and --epoch
+	Site         int              // --site
+	Numbers      *workerid.Span   // --numbers; nil is all
+	LeaseTTL     time.Duration    // --lease-ttl
+	Horizon      time.Duration    // --horizon
+	MaxAhead     time.Duration    // --max-ahead
+	MaxClockSkew time.Duration    // --max-clock-skew
 
 	MaxBatch    int           // --max-batch
 	MaxRate     int64         // --max-rate; 0 is any

@@ -11,7 +11,7 @@ func FuzzSettings(f *testing.F) {
 	for _, text := range []string{
 		"", "0", "-1", "1e9", "9223372036854775808", "5m", "-5m", "on", "off", "true", "2018-09-22", "41/10/12", "[",
 		"nats://a:b@h:4222,ws://h", "127.0.0.1:4222", ":0", "a\nb", "a.>", "*", "../../etc/passwd", "\x00", "é",
-		"user:pw@tcp(h)/d", "0x10", "1_000", "NaN", "reclaim",
+		"user:pw@tcp(h)/d", "0x10", "1_000", "NaN",
 	} {
 		f.Add(text)
 	}

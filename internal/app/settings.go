@@ -234,11 +234,6 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 		field: span(func(c *Config) *time.Duration { return &c.MaxClockSkew },
 			time.Second, time.Millisecond, time.Minute),
 	}, {
-		Flag: "on-clock-step", Env: "NATSID_ON_CLOCK_STEP", Group: groupSnowflakes,
-		Help: "When the clock is right but behind times that were issued or reported: wait until it has caught up, " +
-			"a day at most, or reclaim: continue within about a second under another worker number.",
-		field: either(func(c *Config) *bool { return &c.ReclaimOnStep }, false, "reclaim", "wait"),
-	}, {
 		Flag: "max-batch", Env: "NATSID_MAX_BATCH", Group: groupRequests,
 		Help:  "Most IDs that one request can get.",
 		field: number(func(c *Config) *int { return &c.MaxBatch }, "IDs", 100_000, 1, 1_000_000),

@@ -68,7 +68,6 @@ lease-ttl NATSID_LEASE_TTL 30s
 horizon NATSID_HORIZON 5m
 max-ahead NATSID_MAX_AHEAD 5ms
 max-clock-skew NATSID_MAX_CLOCK_SKEW 1s
-on-clock-step NATSID_ON_CLOCK_STEP wait
 max-batch NATSID_MAX_BATCH 100000
 max-rate NATSID_MAX_RATE 0
 max-requests NATSID_MAX_REQUESTS 0

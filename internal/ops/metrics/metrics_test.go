@@ -96,7 +96,7 @@ func sources(t *testing.T) (s metrics.Sources, store *segmenttest.Faulty) {
 		Snowflakes: snowflake.NewIssuer(time.Second, 10, now),
 		Keeper: workerid.New(workerid.Config{
 			Registry: &workeridtest.Fake{Memory: new(workeridtest.Memory)}, Layout: snowflake.Leaf,
-			Horizon: time.Minute, MaxClockSkew: time.Millisecond, Deadline: time.Second,
+			Horizon: time.Minute, MaxClockSkew: time.Millisecond,
 			Now: now, Use: func(*snowflake.Generator) {},
 		}),
 		Layout: snowflake.Leaf,
