@@ -86,7 +86,7 @@ var floors = []floor{
 			"internal/loglimit", "internal/natscontext", "internal/natsembed", natsGo, backoff, flock},
 	}},
 	{"doors and operation", "requests come in, messages are stamped, operators look", map[string][]string{
-		"worker": {"format", "subjects", "internal/fleet/policy", "segment", "snowflake", "internal/jitter",
+		"worker": {"subjects", "internal/fleet/policy", "segment", "snowflake", "internal/jitter",
 			"internal/ratelimit", natsGo},
 		"worker/leafhttp":        {"segment", "snowflake", "subjects", "worker"},
 		"internal/stage":         {"client", "stamp", "internal/registry/buckets", "internal/jitter", natsGo},
@@ -128,7 +128,7 @@ var floors = []floor{
 		"workerid":              {"snowflake", "internal/durable", backoff},
 		"workerid/workeridtest": {"workerid", "snowflake"},
 		"subjects":              {},
-		"client":                {"format", "subjects", natsGo},
+		"client":                {"subjects", natsGo},
 		"client/clienttest":     {"client", "subjects"},
 		"stamp":                 {"client", natsGo},
 	}},

@@ -9,7 +9,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/natsid/natsid/format"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -33,7 +32,6 @@ type Client struct {
 	observe     func(Request)
 	observeCall func(context.Context, Call) func(error) // nil means none
 	header      nats.Header                             // of requests for IDs; nil without a caller's name
-	formats     []format.Option                         // of Handle.Format
 	inbox       inbox
 	wall        func() time.Time
 
@@ -76,12 +74,6 @@ func Observe(f func(Request)) Option { return func(c *Client) { c.observe = f } 
 // [Prefetch] are not observed, since they take nanoseconds and wait for nothing, nor is [Client.Workers].
 func ObserveCalls(f func(context.Context, Call) func(error)) Option {
 	return func(c *Client) { c.observeCall = f }
-}
-
-// FormatOptions are how formats of tags are parsed, for example with [format.Keys] for masked ones: see
-// [Handle.Format].
-func FormatOptions(opts ...format.Option) Option {
-	return func(c *Client) { c.formats = append(c.formats, opts...) }
 }
 
 // New returns a client on a connection, which the caller closes. It sends nothing before the first call. It panics if

@@ -18,7 +18,7 @@
 //	an ID faster than a round trip, or        the option Prefetch(n, maxAge)
 //	while natsid is away for a moment
 //	the same on many cores                    that, and a Local per goroutine
-//	a number as people write it               NextText, in the format of the tag
+//	a number as people write it               Next, and package format
 //
 //	mode            a call costs              order        holes             age of an ID
 //	Next            a round trip, shared      as issued    few               younger than its call

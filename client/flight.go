@@ -186,7 +186,6 @@ func (f *flight) receive(token uint64, m *nats.Msg, err error) {
 	}
 	f.target.learn(time.Since(t.sent))
 	f.target.note(nil)
-	f.target.noteFormat(m)
 	f.end(answer{runs: runs, sent: t.sent, wall: t.wall})
 }
 

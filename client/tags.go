@@ -62,8 +62,6 @@ func (c *Client) agrees(is subjects.TagInfo, want subjects.TagCreate) error {
 		differs = fmt.Sprintf("max_id %d, want at least %d", is.MaxID, want.Start)
 	case want.Description != "" && want.Description != is.Description:
 		differs = fmt.Sprintf("description %q, want %q", is.Description, want.Description)
-	case want.Format != "" && want.Format != is.Format:
-		differs = fmt.Sprintf("format %q, want %q", is.Format, want.Format)
 	case want.Period != "" && (want.Period != is.Period || want.Zone != is.Zone):
 		differs = fmt.Sprintf("period %q of zone %q, want %q of %q", is.Period, is.Zone, want.Period, want.Zone)
 	case want.Min != 0 && want.Min != is.Min || want.Max != 0 && want.Max != is.Max:

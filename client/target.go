@@ -16,9 +16,6 @@ type target struct {
 	most    int64        // how many calls share a request
 	limit   atomic.Int64 // a worker's limit, if lower
 	counts  counts
-	// format is that of the tag, once it was asked for, and revision the last that a worker spoke of; nil before.
-	format   atomic.Pointer[keptFormat]
-	revision atomic.Pointer[string]
 
 	mu     sync.Mutex
 	usual  time.Duration // smoothed response time; 0 before the first answer

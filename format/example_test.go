@@ -58,13 +58,3 @@ func ExampleKeys() {
 	// 12
 	// 42 <nil>
 }
-
-func ExampleDiffer() {
-	old, _ := format.Parse("SO-{id:6}")
-	changed, _ := format.Parse("SO-{id:6}{check}")
-	text, differs := format.Differ(old, changed)
-	was, _ := old.Read(text)
-	now, _ := changed.Read(text)
-	fmt.Println(differs, text, was, now)
-	// Output: true SO-6342933 6342933 634293
-}

@@ -125,18 +125,3 @@ func (p *parser) boundMask(v *part) (fault string) {
 	p.mask.n, p.max, v.max = n, int64(n-1), int64(n-1)
 	return ""
 }
-
-// open returns the format without its mask.
-func (f *Format) open() *Format {
-	open := *f
-	open.mask, open.start = nil, 0
-	return &open
-}
-
-// masksAs reports whether two formats mask numbers alike, as far as names tell.
-func (f *Format) masksAs(g *Format) bool {
-	if f.mask == nil || g.mask == nil {
-		return f.mask == g.mask
-	}
-	return f.mask.name == g.mask.name && f.mask.n == g.mask.n
-}

@@ -70,9 +70,9 @@ func TestABoundOnHolesThatIsShownHolds(t *testing.T) {
 		take(t, w[0], "d", 5000)
 		take(t, w[0], "d", 1)
 		synctest.Wait()
-		got, err := m.Update(t.Context(), "d", segment.Change{Rules: func(r segment.Rules) (segment.Rules, error) {
+		got, err := m.Update(t.Context(), "d", segment.Change{Rules: func(r segment.Rules) segment.Rules {
 			r.MaxHole = 10
-			return r, nil
+			return r
 		}})
 		if err != nil {
 			t.Fatal(err)

@@ -57,9 +57,6 @@ func (b *buffer) obey(r Rules) (holes []Range) {
 	}
 	rules := r // only rules that change are on the heap
 	b.supply.rules.Store(&rules)
-	if rules.Format != "" {
-		b.set.formatted.Store(true)
-	}
 	if r.Period != "" {
 		b.set.addPeriod(b)
 	}
@@ -95,17 +92,6 @@ func (s *tagSet) withPeriods() (all []*buffer) {
 		all = append(all, b)
 	}
 	return all
-}
-
-// Format returns the format of a tag in memory; "" if it has none, or is not in memory.
-func (a *Allocator) Format(tag string) string {
-	if !a.tags.formatted.Load() {
-		return ""
-	}
-	if b := a.tags.get(tag); b != nil {
-		return b.supply.ruled().Format
-	}
-	return ""
 }
 
 // MaxHole returns how many IDs of a tag a crash of this worker can turn into holes at most, those of unanswered

@@ -17,8 +17,8 @@ type Change struct {
 	RaiseBy int64
 	// Force allows a raise by more than [MaxRaise].
 	Force bool
-	// Rules, if set, returns the new rules from the present ones, or why they cannot be changed.
-	Rules func(Rules) (Rules, error)
+	// Rules, if set, returns the new rules from the present ones.
+	Rules func(Rules) Rules
 }
 
 // MaxRaise is the most by which a mark is raised without [Change.Force], so that no typing error uses up a tag.
@@ -66,10 +66,8 @@ func (c Change) Apply(t Tag, limit int64) (Tag, error) {
 }
 
 func (c Change) changeRules(t *Tag) error {
-	rules, err := c.Rules(t.Rules)
-	if err == nil {
-		err = rules.Validate()
-	}
+	rules := c.Rules(t.Rules)
+	err := rules.Validate()
 	if last := t.MaxID - 1; err == nil && rules.Period == "" && last > rules.highest() {
 		err = ruleError("the highest number would be %d, and IDs up to %d are reserved", rules.highest(), last)
 	}
@@ -88,7 +86,7 @@ func (t Tag) Revive(by Tag, limit int64) (Tag, error) {
 	if by.MaxID > t.MaxID {
 		revived.MaxID = by.MaxID
 	}
-	revived.Rules = func(Rules) (Rules, error) { return by.Rules, nil }
+	revived.Rules = func(Rules) Rules { return by.Rules }
 	again, err := revived.Apply(t, limit)
 	if err == nil {
 		err = again.Rules.checkDate(again.MaxID, time.Now())

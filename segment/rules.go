@@ -59,10 +59,6 @@ type Rules struct {
 	MaxHole int64  `json:"max_hole,omitempty"`
 	Period  Period `json:"period,omitempty"`
 	Zone    string `json:"zone,omitempty"` // of the period's dates: see [Zone]; "" is UTC
-	// Format is the text form of the IDs, of package format, and FormatMax the highest number that it can write; 0 for
-	// any. Nothing here depends on Format.
-	Format    string `json:"format,omitempty"`
-	FormatMax int64  `json:"format_max,omitempty"`
 }
 
 // A Clock returns the wall time, and reports whether it is sure: compared with the clocks of the others, as the clock
@@ -94,7 +90,7 @@ func (r Rules) Validate() error {
 		return ruleError("period %q, want %s, %s or %s", r.Period, Daily, Monthly, Yearly)
 	case r.Zone != "" && r.Period == "":
 		return ruleError("a time zone is for the dates of a daily, monthly or yearly tag")
-	case r.Min < 0 || r.Max < 0 || r.MaxHole < 0 || r.FormatMax < 0:
+	case r.Min < 0 || r.Max < 0 || r.MaxHole < 0:
 		return ruleError("min %d, max %d, max_hole %d, want at least 0", r.Min, r.Max, r.MaxHole)
 	case size > 0 && max(r.Min, r.Max) >= size:
 		return ruleError("min %d, max %d, and a %s tag has numbers up to %d", r.Min, r.Max, r.Period, size-1)
@@ -110,7 +106,7 @@ func (r Rules) lowest() int64 { return max(1, r.Min) }
 // highest returns the highest number that there is, [MaxID] at most.
 func (r Rules) highest() int64 {
 	highest := int64(MaxID)
-	for _, bound := range []int64{r.Max, r.FormatMax, r.Period.Size() - 1} {
+	for _, bound := range []int64{r.Max, r.Period.Size() - 1} {
 		if bound > 0 {
 			highest = min(highest, bound)
 		}

@@ -44,7 +44,6 @@ func TestAWindowIsThatOfThePeriodOfTheClockOrOfTheMark(t *testing.T) {
 		{name: "no rules", mark: 5, lowest: 1, limit: segment.MaxID},
 		{name: "bounds", rules: segment.Rules{Min: 10, Max: 20}, mark: 5, lowest: 10, limit: 21},
 		{name: "up to the bound", rules: segment.Rules{Min: 10, Max: 20}, mark: 21, err: segment.ErrExhausted},
-		{name: "up to the format", rules: segment.Rules{Max: 20, FormatMax: 9}, mark: 5, lowest: 1, limit: 10},
 		{name: "a first day", rules: daily, mark: 1, clock: at(t, "", "2026-11-25 12:00:00"),
 			lowest: 20261125*day + 1, limit: 20261126 * day},
 		{name: "the same day", rules: daily, mark: 20261125*day + 777, clock: at(t, "", "2026-11-25 12:00:00"),
@@ -89,7 +88,7 @@ func TestAWindowIsThatOfThePeriodOfTheClockOrOfTheMark(t *testing.T) {
 
 func TestRulesThatCannotHoldAreRefused(t *testing.T) {
 	for _, r := range []segment.Rules{
-		{Min: -1}, {Max: -1}, {MaxHole: -1}, {Min: 5, Max: 4}, {Min: 5, FormatMax: 4},
+		{Min: -1}, {Max: -1}, {MaxHole: -1}, {Min: 5, Max: 4},
 		{Period: "weekly"}, {Zone: "UTC"},
 		{Period: segment.Daily, Max: 100_000_000}, {Period: segment.Daily, Zone: "Local"},
 		{Period: segment.Daily, Zone: "Mars/Base"}, {Period: segment.Daily, Zone: "+8"},

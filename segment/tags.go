@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -20,8 +19,6 @@ type tagSet struct {
 	rule   stepRule
 
 	ordering sync.Mutex // serializes setOrders
-
-	formatted atomic.Bool // a tag has, or had, a format: requests for others need not look
 
 	mu      sync.Mutex
 	orders  orders

@@ -142,9 +142,9 @@ var alarms = []AlarmInfo{
 	},
 	{
 		Kind: AlarmTagFillsUp,
-		Happened: "90 % of the numbers of a tag are reserved, up to its maximum, to what its format can write, or to " +
+		Happened: "90 % of the numbers of a tag are reserved, up to its maximum, or to " +
 			"the end of its day, month or year; or all are, and its requests are refused",
-		Do: "raise the maximum with `natsid tag update TAG --max N`, or give the tag a wider format; where a day has " +
+		Do: "raise the maximum with `natsid tag update TAG --max N`; where a day has " +
 			"too few numbers, find out with `natsid tag list --stats` who takes more than planned",
 	},
 	{

@@ -76,7 +76,6 @@ func (n Namespace) Subjects() []SubjectInfo {
 		{n.TagCreate(), "`" + exampleCreate + "`, each optional but tag", tag},
 		{n.TagUpdate(), "`" + exampleUpdate + "`, each optional but tag" + raise, tag},
 		{n.TagDelete(), "`" + exampleDelete + "`", tag},
-		{n.Format("<tag>"), "empty", "the format of the IDs' texts, as the JSON of a TagFormat"},
 		{n.Throttle(), "empty, or `" + exampleThrottle + "`; `\"all\":true` instead of tag, `\"off\":true` of rate",
 			"the throttles in force, as the JSON of Throttles"},
 		{n.TagList(), "empty, or `" + exampleList + "`, each optional; or `\"tag\":\"order\"` for one tag",
@@ -111,15 +110,6 @@ func (n Namespace) Segments() string { return string(n) + ".segment.>" }
 
 // Tag returns the tag in a subject that matches [Namespace.Segments].
 func (n Namespace) Tag(subject string) string { return subject[len(n)+len(".segment."):] }
-
-// Format returns the subject of requests for the format of a tag: see [TagFormat].
-func (n Namespace) Format(tag string) string { return string(n) + ".format." + tag }
-
-// Formats returns the pattern that matches the subjects of the formats of all tags, well formed or not.
-func (n Namespace) Formats() string { return n.Format(">") }
-
-// Formatted returns the tag in a subject that matches [Namespace.Formats].
-func (n Namespace) Formatted(subject string) string { return subject[len(n)+len(".format."):] }
 
 // Snowflake returns the subject of requests for snowflakes of business 0.
 func (n Namespace) Snowflake() string { return string(n) + ".snowflake" }
@@ -213,7 +203,7 @@ func (n Namespace) RegistryStore() string { return string(n) + ".registry.store"
 func (n Namespace) Requests() []string {
 	return []string{
 		n.Segments(), n.Snowflake(), n.Snowflakes(),
-		n.TagCreate(), n.TagUpdate(), n.TagDelete(), n.Formats(), n.Throttle(), n.TagList(), n.Workers(),
+		n.TagCreate(), n.TagUpdate(), n.TagDelete(), n.Throttle(), n.TagList(), n.Workers(),
 		n.RegistryAsk(), n.RegistryOf("*"), n.RegistryStore(),
 	}
 }

@@ -52,9 +52,8 @@ type TagCreate struct {
 	// The IDs carry the date: yyyyMMdd × 10^8 + number, yyyyMM × 10^10 + number, or yyyy × 10^12 + number.
 	Period string `json:"period,omitempty"`
 	// Zone is where the day begins: a name of the IANA database, or a difference such as +08:00; "" is UTC.
-	Zone   string `json:"zone,omitempty"`
-	Format string `json:"format,omitempty"` // the text form of the IDs: see package format
-	Order  string `json:"order,omitempty"`  // OrderLoose or OrderStrict; "" leaves it as it is, loose at first
+	Zone  string `json:"zone,omitempty"`
+	Order string `json:"order,omitempty"` // OrderLoose or OrderStrict; "" leaves it as it is, loose at first
 }
 
 // TagUpdate is the request that changes a tag. Fields that are nil leave their value unchanged. At least one must be
@@ -76,12 +75,10 @@ type TagUpdate struct {
 	// for that long clients may hold IDs that they fetched ahead, also from workers that were cut off. The answer is
 	// an error until all workers have confirmed the change.
 	Order *string `json:"order,omitempty"`
-	// Max and MaxHole are as in [TagCreate]; 0 ends a bound. Format is, too; "" ends it. A format that reads a text of
-	// the former one as another ID is refused without Force.
+	// Max and MaxHole are as in [TagCreate]; 0 ends a bound.
 	Max     *Decimal `json:"max,omitempty"`
 	MaxHole *Decimal `json:"max_hole,omitempty"`
-	Format  *string  `json:"format,omitempty"`
-	// Force allows to skip more than MaxRaise IDs at once, and any Format. It is for MaxID, RaiseBy and Format.
+	// Force allows to skip more than MaxRaise IDs at once. It is for MaxID and RaiseBy.
 	Force bool `json:"force,omitempty"`
 }
 
@@ -124,7 +121,6 @@ type TagInfo struct {
 	MaxHole Decimal `json:"max_hole,omitempty"`
 	Period  string  `json:"period,omitempty"`
 	Zone    string  `json:"zone,omitempty"`
-	Format  string  `json:"format,omitempty"`
 	// Hole is how many IDs a crash of the answering worker can waste at most, those of unanswered requests not counted.
 	Hole Decimal `json:"hole,omitempty"`
 	// StrictFrom is the time from which a tag is strict that was loose, or had been deleted; nil after that time.
@@ -220,7 +216,7 @@ func (u TagUpdate) Check() error {
 	switch {
 	case !u.ChangesTag() && !u.ChangesLimit() && u.Order == nil:
 		return Errorf(BadRequest,
-			"nothing to change: give step, description, max_id, raise_by, max, max_hole, format, max_batch, rate or "+
+			"nothing to change: give step, description, max_id, raise_by, max, max_hole, max_batch, rate or "+
 				"order")
 	case u.Order != nil && (u.ChangesTag() || u.ChangesLimit() || u.Force):
 		return Errorf(BadRequest, "order and all else are changed in two requests")
@@ -228,8 +224,8 @@ func (u TagUpdate) Check() error {
 		return checkOrder(*u.Order)
 	case u.ChangesTag() && u.ChangesLimit():
 		return Errorf(BadRequest, "the limits max_batch and rate, and all else, are changed in two requests")
-	case u.Force && u.MaxID == nil && u.RaiseBy == nil && u.Format == nil:
-		return Errorf(BadRequest, "force is for max_id, raise_by and format: give one of them, or leave it out")
+	case u.Force && u.MaxID == nil && u.RaiseBy == nil:
+		return Errorf(BadRequest, "force is for max_id and raise_by: give one of them, or leave it out")
 	case u.MaxID != nil && u.RaiseBy != nil:
 		return Errorf(BadRequest, "max_id and raise_by exclude each other: give one")
 	case u.Step != nil && *u.Step < 1:
@@ -253,8 +249,8 @@ func (u TagUpdate) ChangesTag() bool {
 	return u.Step != nil || u.Description != nil || u.MaxID != nil || u.RaiseBy != nil || u.ChangesRules()
 }
 
-// ChangesRules reports whether the request changes the bounds or the format of the tag.
-func (u TagUpdate) ChangesRules() bool { return u.Max != nil || u.MaxHole != nil || u.Format != nil }
+// ChangesRules reports whether the request changes the bounds of the tag.
+func (u TagUpdate) ChangesRules() bool { return u.Max != nil || u.MaxHole != nil }
 
 // ChangesLimit reports whether the request changes the limits of the tag.
 func (u TagUpdate) ChangesLimit() bool { return u.MaxBatch != nil || u.Rate != nil }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/natsid/natsid/format"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
@@ -76,42 +75,6 @@ func (d *Direct) Segment(dst []byte, tag string, count []byte) ([]byte, error) {
 	}
 	c.close(subjects.OK, n)
 	return appendRanges(dst, ranges), nil
-}
-
-// Texts is Segment with the texts of the IDs, by the format of the tag, one a line.
-func (d *Direct) Texts(ctx context.Context, dst []byte, tag string, count []byte) ([]byte, error) {
-	c := call{d: d, mode: Segment, came: clock()}
-	text, err := d.cfg.Segments.Format(tag), error(nil)
-	if text == "" {
-		text, err = d.cfg.formatOf(ctx, tag)
-	}
-	if err != nil {
-		return dst, c.refuse(err)
-	}
-	f, err := format.Parse(text)
-	if err != nil {
-		return dst, c.refuse(err)
-	}
-	if f.CheckKey() != nil {
-		return dst, c.refuse(subjects.Errorf(subjects.BadRequest, "texts of tag %s are masked, and workers have "+
-			"no keys: `natsid get segment %s --text --key FILE` and clients write them", tag, tag))
-	}
-	body, err := d.Segment(nil, tag, count)
-	if err != nil {
-		return dst, err
-	}
-	runs, err := subjects.ParseRuns(body)
-	for _, run := range runs {
-		for id := run.First; err == nil && id <= run.Last; id++ {
-			if dst, err = f.Append(dst, id); len(runs) > 1 || run.Len() > 1 {
-				dst = append(dst, '\n')
-			}
-		}
-	}
-	if err != nil { // the IDs are a hole
-		return dst, c.refuse(subjects.Errorf(subjects.BadRequest, "%v", err))
-	}
-	return dst, nil
 }
 
 // awaitRanges waits for a load. The IDs are a hole if the mode is forbidden before they come.

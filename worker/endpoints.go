@@ -107,8 +107,6 @@ func (m *membership) segmentEndpoints(before served) []*endpoint {
 	all := []*endpoint{
 		m.endpoint(Segment, subjects.SegmentEndpoint, m.link.Namespace.Segments(), before,
 			func() handler { return newSegmentHandler(&m.link.Config).handle }),
-		m.endpoint(Tags, "format", m.link.Namespace.Formats(), before,
-			func() handler { return newTagAdmin(m.link).formats }),
 	}
 	if m.link.Asked != nil {
 		all = append(all, m.endpoint(Segment, standbyEndpoint, m.link.Namespace.RegistryStore(), before,

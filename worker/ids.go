@@ -21,7 +21,6 @@ type segmentHandler struct {
 	maxBatch int
 	ranges   []segment.Range
 	body     []byte
-	headers  map[string]nats.Header // of answers, by the format of the tag
 }
 
 func newSegmentHandler(cfg *Config) *segmentHandler {
@@ -42,7 +41,6 @@ func (h *segmentHandler) handle(r request, m *nats.Msg) {
 	switch {
 	case err == nil:
 		h.body = appendRanges(h.body[:0], h.ranges)
-		r.header = h.header(tag)
 		r.respond(h.body, n)
 	case errors.Is(err, segment.ErrWait):
 		h.park(r, tag, n, isAhead(m))
@@ -119,38 +117,11 @@ func (h *segmentHandler) park(r request, tag string, n int, ahead bool) {
 			parked.refuse(err)
 			return
 		}
-		if format := h.ids.Format(tag); format != "" {
-			parked.header = formatHeader(format)
-		}
 		parked.respond(appendRanges(nil, ranges), n)
 	})
 	if err != nil {
 		r.refuse(err)
 	}
-}
-
-// headersMost bounds how many headers a handler keeps.
-const headersMost = 1000
-
-// header returns the header of answers with IDs of a tag: nil, unless the tag has a format.
-func (h *segmentHandler) header(tag string) nats.Header {
-	format := h.ids.Format(tag)
-	if format == "" {
-		return nil
-	}
-	header := h.headers[format]
-	if header == nil {
-		if len(h.headers) >= headersMost || h.headers == nil {
-			h.headers = make(map[string]nats.Header)
-		}
-		header = formatHeader(format)
-		h.headers[format] = header
-	}
-	return header
-}
-
-func formatHeader(format string) nats.Header {
-	return nats.Header{subjects.HeaderFormatRevision: {subjects.FormatRevision(format)}}
 }
 
 func appendRanges(body []byte, ranges []segment.Range) []byte {

@@ -221,7 +221,7 @@ func TestNATSMicroShowsTwoServicesInOneQueueGroup(t *testing.T) {
 	r := start(t, startServer(t), 0, newStore(t))
 	want := map[string][]string{
 		"id-segment": {
-			"id.control.throttle", "id.format.>", "id.segment.>",
+			"id.control.throttle", "id.segment.>",
 			"id.tag.create", "id.tag.delete", "id.tag.list", "id.tag.update",
 		},
 		"id-snowflake": {"id.snowflake", "id.snowflake.>"},

@@ -17,9 +17,8 @@ type request struct {
 	reply    string
 	came     time.Duration // by clock
 	parked   bool
-	admitted int         // IDs that the rations of this worker count, and that were not drawn yet
-	header   nats.Header // of the answer; nil for none
-	traced   *nats.Msg   // the request, if its caller may trace it
+	admitted int       // IDs that the rations of this worker count, and that were not drawn yet
+	traced   *nats.Msg // the request, if its caller may trace it
 }
 
 // began is when the process began, about.
@@ -36,7 +35,7 @@ func (r request) park() request {
 
 // respond answers with a body that holds n IDs.
 func (r *request) respond(body []byte, n int) {
-	err := r.publish(body)
+	err := r.at.link.conn.Publish(r.reply, body)
 	if errors.Is(err, nats.ErrMaxPayload) {
 		e := subjects.Errorf(subjects.BadRequest,
 			"the reply would have %d bytes, more than this NATS server accepts: ask for fewer", len(body))
@@ -53,13 +52,6 @@ func (r *request) respond(body []byte, n int) {
 		r.tellCaller(body)
 		r.trace(nil)
 	}
-}
-
-func (r *request) publish(body []byte) error {
-	if r.header == nil {
-		return r.at.link.conn.Publish(r.reply, body)
-	}
-	return r.at.link.conn.PublishMsg(&nats.Msg{Subject: r.reply, Header: r.header, Data: body})
 }
 
 // tellCaller tells who writes callers down which IDs went to one that names itself.

@@ -75,8 +75,10 @@ func (a *tagAdmin) create(ctx context.Context, body []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	rules, err := rulesOf(c)
-	if err != nil {
+	rules := segment.Rules{
+		Min: int64(c.Min), Max: int64(c.Max), MaxHole: int64(c.MaxHole), Period: segment.Period(c.Period), Zone: c.Zone,
+	}
+	if err := rules.Validate(); err != nil {
 		return nil, err
 	}
 	if c.Order != "" { // strict before the tag is there, so that no worker serves it in another order
@@ -148,7 +150,15 @@ func (a *tagAdmin) update(ctx context.Context, body []byte) (any, error) {
 		c.RaiseBy = int64(*u.RaiseBy)
 	}
 	if u.ChangesRules() {
-		c.Rules = func(r segment.Rules) (segment.Rules, error) { return changedRules(r, u) }
+		c.Rules = func(r segment.Rules) segment.Rules {
+			if u.Max != nil {
+				r.Max = int64(*u.Max)
+			}
+			if u.MaxHole != nil {
+				r.MaxHole = int64(*u.MaxHole)
+			}
+			return r
+		}
 	}
 	t, err := a.link.Store.Update(ctx, u.Tag, c)
 	return a.changed(u.Tag, t, err)
@@ -249,7 +259,7 @@ func tagInfo(t segment.Tag) subjects.TagInfo {
 		Tag: t.Name, Step: t.Step, MaxID: subjects.Decimal(t.MaxID),
 		Description: t.Description, Updated: t.Updated, Disabled: t.Disabled,
 		Min: subjects.Decimal(t.Rules.Min), Max: subjects.Decimal(t.Rules.Max), Period: string(t.Rules.Period),
-		Zone: t.Rules.Zone, Format: t.Rules.Format, MaxHole: subjects.Decimal(t.Rules.MaxHole),
+		Zone: t.Rules.Zone, MaxHole: subjects.Decimal(t.Rules.MaxHole),
 	}
 	// A table that other programs write may have rows that no subject can name.
 	if e, ok := errors.AsType[*subjects.Error](subjects.CheckTag(t.Name)); ok {

@@ -240,7 +240,7 @@ func TestATagIsChangedAndEachRefusalSaysWhy(t *testing.T) {
 		`{"tag":"order","max_id":9223372036854775807}`: {
 			"400", "max_id is 90071992548000", "more than 1099511627776", "force"},
 		`{"tag":"order","raise_by":1099511627777}`:                 {"400", "more than 1099511627776", "force"},
-		`{"tag":"order","step":9,"force":true}`:                    {"400", "force is for max_id, raise_by and format"},
+		`{"tag":"order","step":9,"force":true}`:                    {"400", "force is for max_id and raise_by"},
 		`{"tag":"unknown","step":5}`:                               {"404", "no such tag", "natsid tag create"},
 		`{"tag":"order","step":0}`:                                 {"400", "step 0, want at least 1"},
 		`{"tag":"order","raise_by":-3}`:                            {"400", "raise_by -3", "only rises"},

@@ -18,7 +18,7 @@ import (
 // usedBy returns the command that needs a right of a caller or an operator; "" if none does here.
 func usedBy(r rights.Right) string {
 	for _, use := range [][2]string{
-		{"id.segment.", "get segment order"}, {"id.format.", "read 1 --tag=order"},
+		{"id.segment.", "get segment order"},
 		{"id.snowflake.>", ""}, {"id.snowflake", "get snowflake"},
 		{"id.tag.create", "tag create seat"}, {"id.tag.update", "tag update order --step 5"},
 		{"id.tag.delete", "tag delete order"}, {"id.tag.list", "tag list"},

@@ -84,7 +84,6 @@ type session struct {
 	line commandLine
 	output
 	settings
-	formats []format.Option // how formats are parsed
 }
 
 // errorText returns the text of an error for a person: without the prefix that is for programs, and with a refusal as

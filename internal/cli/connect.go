@@ -106,7 +106,6 @@ func ask[T any](
 func (s *session) clientOn(nc *nats.Conn, opts ...client.Option) *client.Client {
 	return client.New(nc, append([]client.Option{
 		client.Namespace(string(s.namespace())), client.Log(slog.New(slog.DiscardHandler)),
-		client.FormatOptions(s.formats...),
 	}, opts...)...)
 }
 

@@ -2,12 +2,13 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/format"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -19,9 +20,8 @@ type getCmd struct {
 func (*getCmd) help() help { return help{summary: "Get IDs."} }
 
 type getSegmentCmd struct {
-	Tag  tagName `arg:""`
-	Text bool
-	keyFlags
+	Tag tagName `arg:""`
+	textFlags
 	count
 }
 
@@ -31,28 +31,25 @@ func (*getSegmentCmd) help() help {
 		detail: `Examples:
   natsid get segment order          1001
   natsid get segment order -n 100   1002-1101
-  natsid get segment so --text      SO-20261125-000042-7
-  natsid get segment so --text --key k1.key`,
+  natsid get segment so --format 'SO-{date:yyyyMMdd}-{id:6}-{check}'`,
 		values: map[string]string{
 			"tag": tagForm, "n": countHelp, "key": keyHelp,
-			"text": "Print each ID as the format of the tag writes it, one a line.",
+			"format": "Print each ID as this format writes it, one a line: see natsid read --help.",
 		},
 	}
 }
 
 // Run implements the command.
 func (c *getSegmentCmd) Run(s *session) error {
-	if len(c.Key) > 0 && !c.Text {
-		return usage(errors.New("--key is for texts: give --text, too"))
+	of := func(cl *client.Client) *client.Handle { return cl.Segment(string(c.Tag)) }
+	if c.Format == "" {
+		return c.get(s, of, nil)
 	}
-	if err := c.keyFlags.read(s); err != nil {
+	f, err := c.textFlags.parse(s)
+	if err != nil {
 		return err
 	}
-	handle := func(cl *client.Client) *client.Handle { return cl.Segment(string(c.Tag)) }
-	if c.Text {
-		return c.getTexts(s, handle)
-	}
-	return c.get(s, handle)
+	return c.get(s, of, f)
 }
 
 type getSnowflakeCmd struct{ count }
@@ -68,7 +65,7 @@ func (*getSnowflakeCmd) help() help {
 
 // Run implements the command.
 func (c *getSnowflakeCmd) Run(s *session) error {
-	return c.get(s, func(cl *client.Client) *client.Handle { return cl.Snowflake() })
+	return c.get(s, func(cl *client.Client) *client.Handle { return cl.Snowflake() }, nil)
 }
 
 // count is the flag of commands that get IDs.
@@ -81,8 +78,8 @@ const countHelp = "How many IDs. More than one are printed as runs, first-last, 
 // getWithin is how long a person at a terminal waits for a worker that can issue.
 const getWithin = 2 * time.Second
 
-// get prints IDs of a handle in their wire format.
-func (c count) get(s *session, of func(*client.Client) *client.Handle) error {
+// get prints IDs of a handle in their wire format, or as f writes each.
+func (c count) get(s *session, of func(*client.Client) *client.Handle, f *format.Format) error {
 	if c.N < 1 {
 		return usage(fmt.Errorf("-n %d: want at least 1", c.N))
 	}
@@ -94,50 +91,30 @@ func (c count) get(s *session, of func(*client.Client) *client.Handle) error {
 		for _, r := range runs {
 			got.Runs = append(got.Runs, runJSON{subjects.Decimal(r.First), subjects.Decimal(r.Last)})
 		}
+		for id := range runs.All() {
+			if f == nil || err != nil {
+				break
+			}
+			var text string
+			text, err = f.Format(int64(id))
+			got.Texts = append(got.Texts, text)
+		}
 		return got, err
 	}, func(out io.Writer, got idsJSON) {
+		if f != nil {
+			fmt.Fprintln(out, strings.Join(got.Texts, "\n"))
+			return
+		}
 		for _, r := range got.Runs {
 			fmt.Fprintln(out, subjects.Run{First: int64(r.First), Last: int64(r.Last)})
 		}
 	})
 }
 
-// getTexts prints the texts of IDs.
-func (c count) getTexts(s *session, of func(*client.Client) *client.Handle) error {
-	if c.N < 1 {
-		return usage(fmt.Errorf("-n %d: want at least 1", c.N))
-	}
-	return ask(s, func(ctx context.Context, cl *client.Client) (texts textsJSON, err error) {
-		ctx, cancel := context.WithTimeout(ctx, getWithin)
-		defer cancel()
-		f, err := of(cl).Format(ctx)
-		if err != nil {
-			return texts, err
-		}
-		runs, err := of(cl).NextN(ctx, c.N)
-		for id := range runs.All() {
-			text, err := f.Format(int64(id))
-			if err != nil {
-				return texts, err
-			}
-			texts.Texts = append(texts.Texts, text)
-		}
-		return texts, err
-	}, func(out io.Writer, got textsJSON) {
-		for _, text := range got.Texts {
-			fmt.Fprintln(out, text)
-		}
-	})
-}
-
-// textsJSON is the output of commands that get the texts of IDs.
-type textsJSON struct {
-	Texts []string `json:"texts"`
-}
-
 // idsJSON is the output of commands that get IDs.
 type idsJSON struct {
-	Runs []runJSON `json:"runs"`
+	Runs  []runJSON `json:"runs"`
+	Texts []string  `json:"texts,omitempty"` // with --format
 }
 
 type runJSON struct {

@@ -30,8 +30,7 @@ A mask hides volume and order; it is not encryption of content, and a width belo
 
 Example:
   natsid key new k1 k1.key
-  natsid tag create so --format 'SO-{mask:k1:9}-{check}'
-  natsid get segment so --text --key k1.key`,
+  natsid get segment so --format 'SO-{mask:k1:9}-{check}' --key k1.key`,
 		values: map[string]string{
 			"name": "The name that formats call it: 1 to 32 of a-z, 0-9 and '-'.",
 			"file": "The file to write, which must not exist.",
@@ -65,17 +64,18 @@ type keyFlags struct {
 
 const keyHelp = "A key of the format, in a file of `natsid key new`. Repeatable."
 
-// read reads the keys into the session, and warns of files that others can read.
-func (f keyFlags) read(s *session) error {
+// read reads the keys, and warns of files that others can read.
+func (f keyFlags) read(s *session) (format.Option, error) {
+	var keys []format.Key
 	for _, path := range f.Key {
 		k, warning, err := format.ReadKeyFile(path)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if warning != "" {
 			fmt.Fprintf(s.stderr, "natsid: %s\n", warning)
 		}
-		s.formats = append(s.formats, format.Keys(k))
+		keys = append(keys, k)
 	}
-	return nil
+	return format.Keys(keys...), nil
 }

@@ -27,7 +27,7 @@ type Output struct {
 func Outputs() []Output {
 	return []Output{
 		{"serve", app.Where{}},
-		{"get segment", idsJSON{}}, {"get snowflake", idsJSON{}}, {"get segment --text", textsJSON{}},
+		{"get segment", idsJSON{}}, {"get snowflake", idsJSON{}},
 		{"read", idJSON{}}, {"key new", keyJSON{}},
 		{"throttle", subjects.Throttles{}},
 		{"tag create", subjects.TagInfo{}}, {"tag update", subjects.TagInfo{}}, {"tag delete", subjects.TagInfo{}},

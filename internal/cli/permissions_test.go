@@ -40,7 +40,7 @@ func TestRightsThatAFileLacksArePrinted(t *testing.T) {
 	inConf := func(users ...string) string { return "authorization { users: [ " + strings.Join(users, "") + " ] }" }
 	for permissions, lack := range map[string]string{
 		`publish: "id.>", subscribe: "_INBOX.>"`:                                              "",
-		`publish: ["id.segment.>", "id.format.>", "id.snowflake", "id.snowflake.*"]`:          `"id.snowflake.>"`,
+		`publish: ["id.segment.>", "id.snowflake", "id.snowflake.*"]`:                         `"id.snowflake.>"`,
 		`publish: { deny: "id.segment.secret" }`:                                              `"id.segment.>"`,
 		`publish: { allow: "id.>" }, subscribe: { allow: "_INBOX.> natsid", deny: "id.> q" }`: `"_INBOX.>"`,
 		`publish: { allow: ["id.*.>", "id.snowflake"] }, subscribe: "x"`:                      `"_INBOX.>"`,
@@ -56,7 +56,7 @@ func TestRightsThatAFileLacksArePrinted(t *testing.T) {
 	diff().want(t, 2, "has 2 users: choose one with --of")
 	diff("--of=c").want(t, 2, "has no user c")
 	diff("--of=a").want(t, 0, "")
-	if got := diff("--of=b"); got.code != 1 || !strings.Contains(got.err, file+" lacks 4 rights") {
+	if got := diff("--of=b"); got.code != 1 || !strings.Contains(got.err, file+" lacks 3 rights") {
 		t.Errorf("%+v", got)
 	}
 	write("{")
@@ -68,7 +68,7 @@ func TestRightsArePrintedForServersAndPrograms(t *testing.T) {
 		"# worker\npermissions: {\n  publish: { allow: [\n", `    "_INBOX_a.>"`, `    "_INBOX_b.>"`,
 		`    "shop.segment.> natsid"`, `    "$JS.API.STREAM.CREATE.KV_shop_segments"`)
 	prints(t, "permissions caller --format=nsc --inbox-prefix=_INBOX_a",
-		"nsc add user --name caller \\\n  --allow-pub 'id.segment.>,id.snowflake,id.snowflake.>,id.format.>' \\\n"+
+		"nsc add user --name caller \\\n  --allow-pub 'id.segment.>,id.snowflake,id.snowflake.>' \\\n"+
 			"  --allow-sub '_INBOX_a.>'\n")
 	prints(t, "permissions worker --json",
 		`{"role":"worker","publish":[{"subject":"_INBOX.>","why":"answer requests"}`,

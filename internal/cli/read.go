@@ -1,38 +1,36 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 
-	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/format"
 	"github.com/natsid/natsid/subjects"
 )
 
 type readCmd struct {
-	Text    string `arg:""`
-	Tag     string `placeholder:"TAG" xor:"of"`
-	Format  string `placeholder:"FORMAT" xor:"of"`
+	Text string `arg:""`
+	textFlags
 	Lenient bool
-	keyFlags
 }
 
 func (*readCmd) help() help {
 	return help{
 		summary: "Read the text of an ID.",
-		detail: `Prints the ID, or says where the text is wrong and why: it never guesses. With
---format nothing is asked of a worker.
+		detail: `Prints the ID, or says where the text is wrong and why: it never guesses. Nothing
+is asked of a worker.
+
+In a format {id:6} is the number with at least 6 digits, {check} finds typing
+errors, {date:yyyyMMdd} is the day of a daily tag. {mask:k1:9} in place of {id}
+hides volume and order under a key.
 
 Examples:
-  natsid read SO-20261125-000042-7 --tag so
-  natsid read SO-000042-7 --format 'SO-{id:6}-{check}'
-  natsid read SO-620441183-7 --tag so --key k1.key`,
+  natsid read --format 'SO-{date:yyyyMMdd}-{id:6}-{check}' SO-20261125-000042-4
+  natsid read --format 'SO-{mask:k1:9}' --key k1.key SO-620441183`,
 		values: map[string]string{
-			"text":    "The text, as natsid get segment --text prints it.",
-			"tag":     "The tag whose format it has.",
-			"format":  "The format, in place of a tag's.",
+			"text":    "The text, as natsid get segment --format prints it.",
+			"format":  "The format of the text.",
 			"key":     keyHelp,
 			"lenient": "In Crockford's base32, read o as 0, i and l as 1, and lower case.",
 		},
@@ -41,45 +39,44 @@ Examples:
 
 // Run implements the command.
 func (c *readCmd) Run(s *session) error {
-	if err := c.keyFlags.read(s); err != nil {
+	var opts []format.Option
+	if c.Lenient {
+		opts = append(opts, format.Lenient())
+	}
+	f, err := c.textFlags.parse(s, opts...)
+	if err != nil {
 		return err
 	}
-	if c.Lenient {
-		s.formats = append(s.formats, format.Lenient())
-	}
-	print := func(out io.Writer, got idJSON) { fmt.Fprintln(out, int64(got.ID)) }
-	if c.Format != "" {
-		f, err := format.Parse(c.Format, s.formats...)
-		if err != nil {
-			return usage(err)
-		}
-		got, err := readText(c.Text, f)
-		if err != nil {
-			return err
-		}
-		return s.print(got, func(out io.Writer) { print(out, got) })
-	}
-	if c.Tag == "" {
-		return usage(errors.New("which format has the text? give --tag or --format"))
-	}
-	return ask(s, func(ctx context.Context, cl *client.Client) (got idJSON, err error) {
-		f, err := cl.Segment(c.Tag).Format(ctx)
-		if err != nil {
-			return got, err
-		}
-		return readText(c.Text, f)
-	}, print)
-}
-
-func readText(text string, f *format.Format) (got idJSON, err error) {
-	id, err := f.Read(text)
+	id, err := f.Read(c.Text)
 	if _, wrong := errors.AsType[*format.ReadError](err); wrong {
-		err = fmt.Errorf("%q is no text of %s: %w", text, f, err)
+		err = fmt.Errorf("%q is no text of %s: %w", c.Text, f, err)
 	}
-	return idJSON{subjects.Decimal(id)}, err
+	if err != nil {
+		return err
+	}
+	return s.print(idJSON{subjects.Decimal(id)}, func(out io.Writer) { fmt.Fprintln(out, id) })
 }
 
 // idJSON is the output of a command that prints one ID.
 type idJSON struct {
 	ID subjects.Decimal `json:"id"`
+}
+
+// textFlags are the flags of commands that write or read texts.
+type textFlags struct {
+	Format string `placeholder:"FORMAT"`
+	keyFlags
+}
+
+// parse returns the format.
+func (c textFlags) parse(s *session, opts ...format.Option) (*format.Format, error) {
+	keys, err := c.keyFlags.read(s)
+	if err != nil {
+		return nil, err
+	}
+	f, err := format.Parse(c.Format, append(opts, keys)...)
+	if err != nil {
+		return nil, usage(err)
+	}
+	return f, f.CheckKey()
 }

@@ -24,7 +24,6 @@ type tagCreateCmd struct {
 	Max     int64   `placeholder:"N"`
 	MaxHole int64   `placeholder:"N"`
 	Cycle   bool    `hidden:""`
-	Format  string  `placeholder:"FORMAT"`
 	Order   string  `enum:",loose,strict" default:"" placeholder:"ORDER"`
 }
 
@@ -35,15 +34,10 @@ func (*tagCreateCmd) help() help {
 carry the date, such as 2026112500000042 for number 42 of a day, so that none
 repeats, and no ID of a past day is issued.
 
-A format is the text form of the IDs, for "natsid get segment TAG --text" and the
-clients; "natsid read" reads it back. {id:6} has at least 6 digits, {check} finds
-typing errors, {date:yyyyMMdd} is the day of a daily tag. {mask:k1:9} in place of
-{id} hides volume and order under a key: see "natsid key new --help".
-
 Examples:
   natsid tag create order
   natsid tag create invoice --order strict
-  natsid tag create so --daily --zone Asia/Shanghai --format 'SO-{date:yyyyMMdd}-{id:6}-{check}'
+  natsid tag create so --daily --zone Asia/Shanghai --max 999999
   natsid tag create ticket --min 100000 --max 999999 --max-hole 100
   natsid tag create order.eu --step 10000 --start 5000001 --desc 'orders of Europe'`,
 		values: map[string]string{
@@ -61,7 +55,6 @@ Examples:
 			"max":      "The highest number; then requests are refused. 0 for as many as there are.",
 			"max-hole": maxHoleHelp,
 			"cycle":    "Not supported.",
-			"format":   "The text form of the IDs.",
 			"order":    orderHelp,
 		},
 	}
@@ -78,7 +71,7 @@ func (c *tagCreateCmd) Run(s *session) error {
 	}
 	t := subjects.TagCreate{Tag: string(c.Tag), Step: c.Step, Start: subjects.Decimal(c.Start), Description: c.Desc,
 		Order: c.Order, Min: subjects.Decimal(c.Min), Max: subjects.Decimal(c.Max),
-		MaxHole: subjects.Decimal(c.MaxHole), Period: c.period(), Zone: c.Zone, Format: c.Format}
+		MaxHole: subjects.Decimal(c.MaxHole), Period: c.period(), Zone: c.Zone}
 	if c.Start == 1 {
 		t.Start = 0 // --min is the first ID then
 	}

@@ -40,7 +40,7 @@ that guards the table is ahead of the row's max_id: 0 at rest.
 HOLE is how many IDs a crash of one worker can waste at most, those of unanswered
 requests not counted; --max-hole bounds it.
 
-LIMITS are the tag's period, bounds and format; the limits of "natsid tag update",
+LIMITS are the tag's period and bounds; the limits of "natsid tag update",
 in IDs a request and IDs per second of all workers together; and what "natsid
 throttle" sets. A tag whose IDs rise over all
 workers is strict; one that was loose, from a time on (UTC).
@@ -120,9 +120,6 @@ func limits(t subjects.TagInfo) string {
 	}
 	if t.Rate > 0 {
 		all = append(all, fmt.Sprintf("%d/s", t.Rate))
-	}
-	if t.Format != "" {
-		all = append(all, "as "+t.Format)
 	}
 	if t.Throttle > 0 {
 		all = append(all, fmt.Sprintf("throttled to %d/s", t.Throttle))

@@ -20,7 +20,6 @@ type tagUpdateCmd struct {
 	RaiseBy *int64  `placeholder:"N" xor:"raise"`
 	Max     *int64  `placeholder:"N"`
 	MaxHole *int64  `placeholder:"N"`
-	Format  *string `placeholder:"FORMAT"`
 	Force   bool
 
 	MaxBatch *int   `placeholder:"N"`
@@ -39,9 +38,6 @@ func (*tagUpdateCmd) help() help {
 		detail: `What is not given stays as it is. After --max-id or --raise-by every worker
 discards what it has loaded below the new ID: within milliseconds, or, if it is
 cut off from NATS at that moment, at its next load or poll.
-
---format with another format is refused if that reads a text of the former one as
-another ID, and names one. --format "" ends a format.
 
 --max-batch and --rate limit what callers get of the tag; 0 ends a limit. They are
 changed by themselves. All workers heed them within a second. A request beyond
@@ -71,9 +67,7 @@ Examples:
 			"order":     orderHelp,
 			"max":       "The highest number; 0 for as many as there are.",
 			"max-hole":  maxHoleHelp,
-			"format":    "The text form of the IDs: see natsid tag create --help.",
-			"force": "Skip more than 1099511627776 (2^40) IDs at once, which are lost for good; or set a format " +
-				"that reads old texts as other IDs.",
+			"force":     "Skip more than 1099511627776 (2^40) IDs at once, which are lost for good.",
 		},
 	}
 }
@@ -83,7 +77,7 @@ func (c *tagUpdateCmd) Run(s *session) error {
 	u := subjects.TagUpdate{
 		Tag: c.Tag, Step: c.Step, Description: c.Desc,
 		MaxID: (*subjects.Decimal)(c.MaxID), RaiseBy: (*subjects.Decimal)(c.RaiseBy), Force: c.Force,
-		Max: (*subjects.Decimal)(c.Max), MaxHole: (*subjects.Decimal)(c.MaxHole), Format: c.Format,
+		Max: (*subjects.Decimal)(c.Max), MaxHole: (*subjects.Decimal)(c.MaxHole),
 		MaxBatch: c.MaxBatch, Rate: c.Rate, Order: c.Order,
 	}
 	if e, ok := errors.AsType[*subjects.Error](u.Check()); ok {

@@ -32,9 +32,9 @@ func (s *suite) rules() {
 
 func (s *suite) changeRules() {
 	to := func(max, hole int64) segment.Change {
-		return segment.Change{Rules: func(r segment.Rules) (segment.Rules, error) {
+		return segment.Change{Rules: func(r segment.Rules) segment.Rules {
 			r.Max, r.MaxHole = max, hole
-			return r, nil
+			return r
 		}}
 	}
 	_, err := s.Update(s.ctx, "ticket", to(18, 0))

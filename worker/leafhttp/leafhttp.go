@@ -3,7 +3,7 @@
 //
 // The paths and answers are those of Leaf's server at commit 86a6441, on Spring Boot 1.5:
 //
-//	/api/segment/get/{tag}      an ID of a tag; ?n= IDs, as in a reply over NATS; ?text=1 in the format of the tag
+//	/api/segment/get/{tag}      an ID of a tag; ?n= IDs, as in a reply over NATS
 //	/api/snowflake/get/{any}    a snowflake, likewise
 //	/decodeSnowflakeId          the parts of ?snowflakeId=
 //	/cache                      the ranges of each tag in memory
@@ -155,9 +155,6 @@ const keptBody = 64 << 10
 
 func (s *Server) segment(w http.ResponseWriter, r *http.Request, tag string) {
 	draw := func(dst, count []byte) ([]byte, error) { return s.cfg.IDs.Segment(dst, tag, count) }
-	if r.URL.RawQuery != "" && r.URL.Query().Get("text") == "1" {
-		draw = func(dst, count []byte) ([]byte, error) { return s.cfg.IDs.Texts(r.Context(), dst, tag, count) }
-	}
 	if err := s.answer(w, r, draw); err != nil {
 		segmentFault(tag, err).write(w, r)
 	}

@@ -18,7 +18,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/natsid/natsid/format"
 	"github.com/natsid/natsid/internal/fleet/policy"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/segment"
@@ -182,57 +181,6 @@ func TestIDsArePlainText(t *testing.T) {
 			t.Errorf("%s: %+v, want %s", c.path, a, c.want)
 		}
 	}
-}
-
-func TestTextsAreAsTheFormatOfTheTagWritesThem(t *testing.T) {
-	r := start(t, snowflake.Leaf, patience)
-	so := segment.Tag{Name: "so", Step: 10, MaxID: 42, Rules: segment.Rules{Format: "SO-{id:6}-{check}"}}
-	if _, err := r.store.Create(t.Context(), so, false); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct{ path, want string }{
-		{"/api/segment/get/so?text=1", "SO-000042-" + check(t, 42)},
-		{"/api/segment/get/so", "43"},
-		{"/api/segment/get/so?text=1&n=2", "SO-000044-" + check(t, 44) + "\nSO-000045-" + check(t, 45) + "\n"},
-	} {
-		if a := r.get(c.path); a.status != 200 || a.body != c.want {
-			t.Errorf("%s: %+v, want %s", c.path, a, c.want)
-		}
-	}
-	if a := r.get("/api/segment/get/order?text=1"); a.status == 200 || strings.Contains(a.body, "ID") {
-		t.Errorf("the text of a tag without a format: %+v", a)
-	}
-	masked := segment.Tag{Name: "masked", Step: 10, MaxID: 42, Rules: segment.Rules{Format: "{mask:k1:9}"}}
-	if _, err := r.store.Create(t.Context(), masked, false); err != nil {
-		t.Fatal(err)
-	}
-	a := r.get("/api/segment/get/masked?text=1")
-	if a.status == 200 || !strings.Contains(a.body, "workers have no keys") {
-		t.Errorf("the text of a tag with a mask: %+v", a)
-	}
-	if a := r.get("/api/segment/get/masked"); a.status != 200 || a.body != "42" {
-		t.Errorf("%+v, want the first ID: the refusal cost none", a)
-	}
-	narrow := segment.Tag{Name: "narrow", Step: 10, MaxID: 1000, Rules: segment.Rules{Format: "{id:3}0"}}
-	if _, err := r.store.Create(t.Context(), narrow, false); err != nil {
-		t.Fatal(err)
-	}
-	if a := r.get("/api/segment/get/narrow?text=1"); a.status != 400 || !strings.Contains(a.body, "want 0 to 999") {
-		t.Errorf("the text of an ID that the format cannot write: %+v", a)
-	}
-}
-
-// check returns the check digit of a number in six digits.
-func check(t *testing.T, n int64) string {
-	f, err := format.Parse("{id:6}{check}")
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := f.Format(n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text[6:]
 }
 
 // failed is an error of Spring Boot.

@@ -209,7 +209,6 @@ export class Flight {
       const runs = parseRuns(msg.data, this.n);
       this.#target.learn(now() - sent);
       this.#target.trouble = undefined;
-      this.#target.formatRevision = msg.headers?.get("Natsid-Format-Revision") || this.#target.formatRevision;
       return { runs, sent, wall };
     } catch (fault) {
       return { error: this.#target.settings.notNatsid(this.#target.subject, fault as Error) };

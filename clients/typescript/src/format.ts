@@ -4,7 +4,6 @@ import { decode, type Layout, layoutOf } from "./layout.js";
 import type { Key, Mask } from "./mask.js"; // browsers have no node:crypto, and no keys
 import { bytes, excerpt } from "./text.js";
 
-export { formatOf, nextText } from "./texts.js";
 export type { Key, Layout };
 
 /** How an ID is read and written. */

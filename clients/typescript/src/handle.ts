@@ -45,10 +45,9 @@ export interface PrefetchOptions {
 export const defaultMaxBatch = 10_000;
 
 /**
- * Draws the IDs of one tag, or snowflakes. Keep it and share it: calls that overlap share requests. Iterated by `for
- * await`, it draws one ID after the other, without end.
+ * Draws the IDs of one tag, or snowflakes. Keep it and share it: calls that overlap share requests.
  */
-export class Handle implements AsyncIterable<bigint> {
+export class Handle {
   readonly #target: Target;
   readonly #merger: Merger;
   readonly #fault: NatsidError | undefined;
@@ -59,11 +58,6 @@ export class Handle implements AsyncIterable<bigint> {
     this.#target = new Target(settings, subject, most >= 1 ? Math.floor(most) : defaultMaxBatch);
     this.#merger = new Merger(this.#target);
     this.#fault = fault;
-  }
-
-  /** @internal */
-  get target(): Target {
-    return this.#target;
   }
 
   /**
@@ -122,13 +116,6 @@ export class Handle implements AsyncIterable<bigint> {
   /** Returns the counts of the handle. */
   stats(): Stats {
     return { ...this.#target.counts, held: 0, usual: this.#target.usual };
-  }
-
-  [Symbol.asyncIterator](): AsyncIterator<bigint, undefined, undefined> {
-    return {
-      next: async () => ({ value: await this.next(), done: false }),
-      return: () => Promise.resolve({ value: undefined, done: true }),
-    };
   }
 
   /** @internal */

@@ -7,7 +7,6 @@
 import { headers, type NatsConnection } from "@nats-io/nats-core";
 import { checkNamespace, checkTag } from "./check.js";
 import { badRequest, ErrNotNatsid, type NatsidError } from "./errors.js";
-import type { FormatOptions } from "./format.js";
 import { Handle, type HandleOptions } from "./handle.js";
 import { Inbox } from "./inbox.js";
 import type { Request, Settings } from "./target.js";
@@ -38,8 +37,6 @@ export interface Options {
   caller?: string | undefined;
   /** Is called after each request, for metrics. */
   observe?: ((request: Request) => void) | undefined;
-  /** How `formatOf` and `nextText` parse the formats of tags, for example with `keys` for masked ones. */
-  formats?: Omit<FormatOptions, "layout"> | undefined;
   /** Receives messages for an operator: the first {@link ErrNotNatsid}. The default is console.warn. */
   log?: ((message: string) => void) | undefined;
 }
@@ -73,7 +70,6 @@ export class Client {
       failFast: options.failFast ?? false,
       caller,
       observe: options.observe,
-      formats: options.formats ?? {},
       notNatsid: foreign(options.log ?? ((message) => console.warn(message))),
     };
   }

@@ -1,6 +1,5 @@
 import type { MsgHdrs, NatsConnection } from "@nats-io/nats-core";
 import { ErrCanceled, ErrDeadlineExceeded, type NatsidError } from "./errors.js";
-import type { FormatOptions } from "./format.js";
 import type { Inbox } from "./inbox.js";
 
 /** A request that has ended, as an observer sees it. Calls that share a request count as one. */
@@ -30,8 +29,6 @@ export interface Settings {
   /** The header of requests; undefined without a caller's name. */
   caller: MsgHdrs | undefined;
   observe: ((request: Request) => void) | undefined;
-  /** How formats of tags are parsed. */
-  formats: FormatOptions;
   /** Returns the error of a reply that no worker sends, and logs the first. */
   notNatsid(subject: string, fault: Error): NatsidError;
 }
@@ -81,8 +78,6 @@ export class Target {
   usual = 0;
   /** Why the latest copy got no IDs; undefined if it got some, or before the first answer. */
   trouble: NatsidError | undefined;
-  /** The revision of the tag's format, as the latest answer has it; undefined before, and for a tag without one. */
-  formatRevision: string | undefined;
   #spread = 0;
   #holdUntil = 0;
   #used = 0;

@@ -4,10 +4,9 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { after, test } from "node:test";
 import { inspect } from "node:util";
-import { ErrBadRequest, is, NatsidError, natsid } from "natsid";
-import { ErrNoKey, ErrRange, formatOf, nextText, parseFormat, ReadError } from "natsid/format";
+import { ErrBadRequest, is, NatsidError } from "natsid";
+import { ErrNoKey, ErrRange, parseFormat, ReadError } from "natsid/format";
 import { readKeyFile } from "natsid/mask";
-import { connect } from "./desk.ts";
 
 interface Case {
   name: string;
@@ -180,41 +179,4 @@ test("no format takes long to be refused", () => {
     assert.throws(() => parseFormat(text), ErrBadRequest);
   }
   assert.ok(performance.now() - began < 1000);
-});
-
-test("texts are in the format of the tag, also after a change", async () => {
-  const nc = await connect();
-  const order = natsid(nc).segment("typescript-texts");
-  const manage = async (what: string, body: object) => {
-    const reply = await nc.request(`id.tag.${what}`, JSON.stringify({ tag: "typescript-texts", ...body }));
-    assert.equal(reply.headers?.get("Nats-Service-Error") ?? "", "");
-  };
-  await manage("create", { start: "42", format: "SO-{id:6}-{check}" });
-  const text = await nextText(order);
-  assert.match(text, /^SO-000042-\d$/);
-  assert.equal((await formatOf(order)).read(text), 42n);
-  await manage("update", { format: "NO/{id}" });
-  assert.equal(await nextText(order), "NO/43");
-  const held = order.prefetch({ n: 10, maxAge: 1000 });
-  assert.equal(await nextText(held), "NO/44");
-});
-
-test("a masked text is written and read by who has the key", async () => {
-  const nc = await connect();
-  const tag = "typescript-masked";
-  const reply = await nc.request("id.tag.create", JSON.stringify({ tag, format: "SO-{mask:k1:9}-{check}" }));
-  assert.equal(reply.headers?.get("Nats-Service-Error") ?? "", "");
-  const order = natsid(nc, { formats: { keys: [key(k1)] } }).segment(tag);
-  const text = await nextText(order);
-  assert.match(text, /^SO-\d{9}-\d$/);
-  assert.equal((await formatOf(order)).read(text), 1n);
-  await assert.rejects(nextText(natsid(nc).segment(tag)), ErrNoKey);
-});
-
-test("texts that cannot be had are errors", async () => {
-  const ids = natsid(await connect());
-  await assert.rejects(nextText(ids.segment("typescript-no-format")), ErrBadRequest);
-  await assert.rejects(nextText(ids.snowflake()), ErrBadRequest);
-  await assert.rejects(nextText(ids.segment("a b")), ErrBadRequest);
-  await assert.rejects(formatOf(ids.segment("typescript-unknown/".repeat(9))), ErrBadRequest);
 });

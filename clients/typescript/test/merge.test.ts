@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ErrBusy, ErrCanceled, ErrUnavailable, type Handle, is, natsid } from "natsid";
-import { connect, Desk, failure, once, rising, sleep, until } from "./desk.ts";
+import { ErrBusy, ErrCanceled, ErrUnavailable, type Handle, is } from "natsid";
+import { Desk, failure, once, sleep, until } from "./desk.ts";
 
 /** Begins calls at once. */
 function begin(handle: Handle, calls: number, signal?: AbortSignal): Promise<bigint>[] {
@@ -185,17 +185,6 @@ test("a request that hangs does not delay calls after it until it is answered", 
   await until("the next request", () => order.stats().requests === 7);
   desk.issueHeld();
   await Promise.all([hanging, next]);
-});
-
-test("an iteration draws one ID after the other", async () => {
-  const order = natsid(await connect()).segment("iterated");
-  const ids: bigint[] = [];
-  for await (const id of order) {
-    ids.push(id);
-    if (ids.length === 5) break;
-  }
-  assert.equal(ids.length, 5);
-  rising(ids);
 });
 
 test("each request is observed with its copies and its error", async () => {

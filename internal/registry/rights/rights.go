@@ -91,7 +91,6 @@ func Of(role Role, d Deployment) Rights {
 		t.worker()
 	case Caller:
 		t.caller()
-		t.publish("request the formats of tags, for texts of IDs", t.ns.Formats())
 	case Operator:
 		t.operator()
 	case Stage:
@@ -143,7 +142,7 @@ func inbox(prefix string) string {
 func (t *table) worker() {
 	ns := t.ns
 	const serve = "serve requests"
-	t.subscribe(subjects.QueueGroup, serve, ns.Segments(), ns.Formats(), ns.Snowflake(), ns.Snowflakes(),
+	t.subscribe(subjects.QueueGroup, serve, ns.Segments(), ns.Snowflake(), ns.Snowflakes(),
 		ns.TagCreate(), ns.TagUpdate(), ns.TagDelete(), ns.TagList(), ns.Throttle())
 	inboxes := []string{defaultInbox + ".>"}
 	for _, prefix := range append([]string{t.d.InboxPrefix}, t.d.ReplyTo...) {
@@ -252,7 +251,6 @@ func (t *table) stage() {
 func (t *table) operator() {
 	ns := t.ns
 	t.publish("change and list tags", ns.TagCreate(), ns.TagUpdate(), ns.TagDelete(), ns.TagList())
-	t.publish("read texts of IDs", ns.Formats())
 	t.publish("throttle tags", ns.Throttle())
 	t.publish("ask workers for statistics", ns.SegmentStats())
 	t.publish("ask workers how they are", ns.SegmentPing())

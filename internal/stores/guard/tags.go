@@ -39,7 +39,7 @@ func (g *Guard) Create(ctx context.Context, t segment.Tag, revive bool) (created
 }
 
 // errNoRules refuses rules of a table without a guard.
-const errNoRules = segment.RuleError("bounds, periods and formats are kept with the marks of the guard, which is " +
+const errNoRules = segment.RuleError("bounds and periods are kept with the marks of the guard, which is " +
 	"off: start the workers with --guard on")
 
 // A creation is how far a call has created a tag.
