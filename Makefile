@@ -87,15 +87,14 @@ fuzz: ## Run each fuzz target for FUZZTIME (1m)
 		esac; done; \
 	done
 
-bench: ## Measure, beside bare NATS, other generators, a plain copy, in trouble, overload and at rest (26 min)
+bench: ## Measure requests, clients, strict tags, overloads and stages, beside bare NATS and others (25 min)
 	go -C bench run .
 	go -C bench run . -for 1s client
-	go -C bench run . -for 1s tags
-	go -C bench run . -for 5s -repeats 5 trouble
-	go -C bench run . -for 300ms generators
+	go -C bench run . -for 400ms -repeats 5 strict
+	go -C bench run . -callers 128 -for 1s -repeats 3 counter
 	go -C bench run . -for 20s overload
 	go -C bench run . -repeats 5 stamp
-	go -C bench run . -for 1m -repeats 1 fleet
+	go -C bench run . -repeats 9 -for 1s leaf
 
 build: ## Build the static binary ./natsid
 	CGO_ENABLED=0 go build -trimpath -o natsid .

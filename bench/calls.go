@@ -37,7 +37,7 @@ func benchClient(ctx context.Context, dir string, opt options) error {
 		return err
 	}
 	defer nc.Close()
-	if err := prepare(ctx, nc, &row{subjects: []string{"id.segment.bench"}, worker: natsid}, opt.step); err != nil {
+	if err := prepare(ctx, nc, &row{subject: "id.segment.bench", worker: natsid}, opt.step); err != nil {
 		return err
 	}
 	if err := compareCalls(ctx, opt, nc); err != nil {
@@ -325,15 +325,6 @@ func compareOn(ctx context.Context, opt options, t *tabwriter.Writer, cpus int, 
 			return func(n int) (err error) {
 				for i := 0; i < n && err == nil; i++ {
 					_, err = handle.Next(ctx)
-				}
-				return err
-			}
-		}},
-		{name: "local", make: func() each {
-			l := handle.Local()
-			return func(n int) (err error) {
-				for i := 0; i < n && err == nil; i++ {
-					_, err = l.Next(ctx)
 				}
 				return err
 			}

@@ -50,18 +50,18 @@ func benchLeaf(ctx context.Context, dir string, opt options) error {
 		return err
 	}
 	defer load.close()
-	tag := &row{subjects: []string{"id.segment.bench"}, worker: natsid}
+	tag := &row{subject: "id.segment.bench", worker: natsid}
 	if err := prepare(ctx, load.nc[0], tag, opt.step); err != nil {
 		return err
 	}
 	rows := []*row{
-		{name: "bare net/http", address: bare, subjects: []string{leafPath}, ids: 1, worker: counter},
-		{name: "segment", address: leaf, subjects: []string{leafPath}, ids: 1, worker: natsid},
-		{name: "snowflake", address: leaf, subjects: []string{"/api/snowflake/get/any"}, ids: 1, worker: natsid},
-		{name: "segment n=1000", address: leaf, subjects: []string{leafPath + "?n=1000"}, ids: 1000, worker: natsid},
+		{name: "bare net/http", address: bare, subject: leafPath, ids: 1, worker: counter},
+		{name: "segment", address: leaf, subject: leafPath, ids: 1, worker: natsid},
+		{name: "snowflake", address: leaf, subject: "/api/snowflake/get/any", ids: 1, worker: natsid},
+		{name: "segment n=1000", address: leaf, subject: leafPath + "?n=1000", ids: 1000, worker: natsid},
 	}
 	for _, r := range rows {
-		err := r.worker.await(ctx, func() error { return load.callers[0].ask(r, r.subjects[0], nil) })
+		err := r.worker.await(ctx, func() error { return load.callers[0].ask(r, nil) })
 		if err != nil {
 			return err
 		}
@@ -98,7 +98,7 @@ type webConn struct {
 }
 
 // askWeb sends a request over HTTP and checks its answer.
-func (c *caller) askWeb(r *row, path string) error {
+func (c *caller) askWeb(r *row) error {
 	conn := c.web[r]
 	if conn == nil {
 		dialed, err := net.DialTimeout("tcp", r.address, replyWithin)
@@ -111,7 +111,7 @@ func (c *caller) askWeb(r *row, path string) error {
 		conn = &webConn{Conn: dialed, in: bufio.NewReader(dialed)}
 		c.web[r] = conn
 	}
-	body, err := conn.get(path)
+	body, err := conn.get(r.subject)
 	if err == nil {
 		return checkIDs(body, r.ids)
 	}

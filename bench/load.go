@@ -16,10 +16,6 @@ import (
 // replyWithin is how long a caller waits; natsid's own deadline is 1.5 s.
 const replyWithin = 3 * time.Second
 
-// stride is the distance between consecutive subjects of a caller, so that they are not neighbours in memory; a
-// prime.
-const stride = 7919
-
 // A load is callers who share some connections.
 type load struct {
 	nc      []*nats.Conn
@@ -78,7 +74,7 @@ func (l *load) measure(ctx context.Context, r *row) (sample, error) {
 	began := time.Now()
 	var callers sync.WaitGroup
 	for i := range l.callers {
-		callers.Go(func() { l.callers[i].run(ctx, r, i, began.Add(l.length)) })
+		callers.Go(func() { l.callers[i].run(ctx, r, began.Add(l.length)) })
 	}
 	callers.Wait()
 	lasted := time.Since(began)
@@ -89,17 +85,16 @@ func (l *load) measure(ctx context.Context, r *row) (sample, error) {
 	return l.summarize(lasted, after-before), ctx.Err()
 }
 
-// run sends requests on the row's subjects in turn, beginning with one of the
-// caller's own.
-func (c *caller) run(ctx context.Context, r *row, number int, until time.Time) {
+// run sends the row's requests.
+func (c *caller) run(ctx context.Context, r *row, until time.Time) {
 	c.took, c.errors, c.err = c.took[:0], 0, nil
 	body := []byte(r.body)
-	for at := number * stride; ctx.Err() == nil; at += stride {
+	for ctx.Err() == nil {
 		asked := time.Now()
 		if asked.After(until) {
 			return
 		}
-		if err := c.ask(r, r.subjects[at%len(r.subjects)], body); err != nil {
+		if err := c.ask(r, body); err != nil {
 			c.errors, c.err = c.errors+1, err
 			continue
 		}
@@ -108,11 +103,11 @@ func (c *caller) run(ctx context.Context, r *row, number int, until time.Time) {
 }
 
 // ask sends one request and checks its reply.
-func (c *caller) ask(r *row, subject string, body []byte) error {
+func (c *caller) ask(r *row, body []byte) error {
 	if r.address != "" {
-		return c.askWeb(r, subject)
+		return c.askWeb(r)
 	}
-	reply, err := c.nc.Request(subject, body, replyWithin)
+	reply, err := c.nc.Request(r.subject, body, replyWithin)
 	if err != nil {
 		return err
 	}

@@ -11,31 +11,22 @@
 // and a timeout are counted, and make the exit code 1: a table with errors compares
 // nothing. This command does not look for repeated IDs.
 //
-// With the argument "generators" it compares natsid's snowflake generator with
-// others, in this process and without NATS. With "tags" it uses many tags: see
-// benchTags. With "trouble" it measures requests while loads are slow or hang: see
-// benchTrouble. With "overload" it offers workers more than they can answer: see
-// benchOverload. With "client" it compares ways to get IDs in a program: see
+// With the argument "client" it compares ways to get IDs in a program: see
 // benchClient. With "strict" it calls for a strict tag in a program, and judges the order:
 // see benchStrict. With "counter" it asks workers for a strict tag, beside a counter in
-// JetStream: see benchCounter. With "stamp" it compares the stage that stamps messages with a plain
+// JetStream: see benchCounter. With "overload" it offers workers more than they can answer:
+// see benchOverload. With "stamp" it compares the stage that stamps messages with a plain
 // copy: see benchStamp. With "leaf" it compares Leaf's HTTP paths with a bare handler of
-// net/http: see benchLeaf. With "fleet" it leaves many workers idle: see benchFleet.
-// With "keepers" it leaves the keepers of their worker numbers alone idle: see benchKeepers.
+// net/http: see benchLeaf.
 //
 //	cd bench && go run .                        # builds natsid from the parent folder
 //	cd bench && go run . -callers 1             # the latency of an idle system
-//	cd bench && go run . -for 300ms generators
-//	cd bench && go run . tags                   # 100,000 tags; with -mysql DSN in a database, too
-//	cd bench && go run . -for 5s -repeats 3 trouble
 //	cd bench && go run . -for 20s overload      # Linux, as root
 //	cd bench && go run . -for 1s client
 //	cd bench && go run . -for 1s strict
 //	cd bench && go run . -callers 128 -for 1s -repeats 3 counter
 //	cd bench && go run . -repeats 5 stamp
 //	cd bench && go run . leaf
-//	cd bench && go run . -for 1m -repeats 1 fleet       # Linux
-//	cd bench && go run . -for 1m -repeats 1 keepers     # Linux
 package main
 
 import (
@@ -58,8 +49,6 @@ type options struct {
 	length                  time.Duration
 	step                    int64
 	natsid                  string
-	tags                    int
-	mysql                   string
 	workers, outstanding    int
 	quota                   time.Duration
 	messages                int
@@ -82,12 +71,7 @@ func command(ctx context.Context) error {
 	flag.DurationVar(&opt.length, "for", 1500*time.Millisecond, "length of one measurement")
 	flag.Int64Var(&opt.step, "step", 1_000_000, "step of the tags; large, so that rows show requests rather than loads")
 	flag.StringVar(&opt.natsid, "natsid", "", "natsid's executable (default: built from the parent folder)")
-	flag.IntVar(&opt.tags, "tags", 100_000, "for tags: how many")
-	flag.StringVar(&opt.mysql, "mysql", "",
-		"for tags: the DSN of an empty database, user:password@tcp(host:port)/name (default: none, KV only)")
-	flag.IntVar(&opt.workers, "workers", 0,
-		"for overload: only with so many (default: 1, 2 and 5); for fleet: so many (default: 100);\n"+
-			"for keepers: so many (default: 1000)")
+	flag.IntVar(&opt.workers, "workers", 0, "for overload: only with so many (default: 1, 2 and 5)")
 	flag.IntVar(&opt.outstanding, "outstanding", 0,
 		"for overload: only so many requests under way while the capacity is measured (default: 512 and 4096)")
 	flag.DurationVar(&opt.quota, "quota", time.Millisecond, "for overload: CPU time of a worker in 20 ms")
@@ -97,21 +81,17 @@ func command(ctx context.Context) error {
 	flag.Parse()
 	opt.conns = min(opt.conns, opt.callers)
 	modes := map[string]func(ctx context.Context, dir string, opt options) error{
-		"": run, "tags": benchTags, "trouble": benchTrouble, "overload": benchOverload,
-		"client": benchClient, "strict": benchStrict, "counter": benchCounter,
-		"stamp": benchStamp, "leaf": benchLeaf, "fleet": benchFleet,
-		"keepers": benchKeepers,
+		"": run, "client": benchClient, "strict": benchStrict, "counter": benchCounter,
+		"overload": benchOverload, "stamp": benchStamp, "leaf": benchLeaf,
 	}
 	mode, known := modes[flag.Arg(0)]
 	switch {
 	case flag.NArg() == 2: // a child process of the bench
 		return runRole(flag.Arg(0), flag.Arg(1))
-	case flag.NArg() > 1 || !known && flag.Arg(0) != "generators":
+	case flag.NArg() > 1 || !known:
 		return fmt.Errorf("unexpected argument %q", flag.Args())
-	case min(opt.conns, opt.repeats, opt.tags, opt.messages) < 1 || opt.length <= 0 || opt.step < 1:
+	case min(opt.conns, opt.repeats, opt.messages) < 1 || opt.length <= 0 || opt.step < 1:
 		return errors.New("numbers must be above 0")
-	case !known:
-		return compareGenerators(ctx, opt)
 	}
 	return inFolder(func(dir string) error { return mode(ctx, dir, opt) })
 }
@@ -154,11 +134,11 @@ func compare(ctx context.Context, opt options, url string, echo, natsid *process
 	}
 	defer load.close()
 	rows := []*row{ // the first is the reference
-		{name: "bare echo", subjects: []string{echoSubject}, ids: 1, worker: echo},
-		{name: "segment", subjects: []string{"id.segment.bench"}, ids: 1, worker: natsid},
-		{name: "snowflake", subjects: []string{"id.snowflake"}, ids: 1, worker: natsid},
+		{name: "bare echo", subject: echoSubject, ids: 1, worker: echo},
+		{name: "segment", subject: "id.segment.bench", ids: 1, worker: natsid},
+		{name: "snowflake", subject: "id.snowflake", ids: 1, worker: natsid},
 		// A tag of its own, so that no row begins with a range that another has used up.
-		{name: "segment n=1000", subjects: []string{"id.segment.bench-batch"}, body: "1000", ids: 1000, worker: natsid},
+		{name: "segment n=1000", subject: "id.segment.bench-batch", body: "1000", ids: 1000, worker: natsid},
 	}
 	for _, r := range rows {
 		if err := prepare(ctx, load.nc[0], r, opt.step); err != nil {
@@ -173,14 +153,14 @@ func compare(ctx context.Context, opt options, url string, echo, natsid *process
 
 // prepare returns once a request of the row has been answered.
 func prepare(ctx context.Context, nc *nats.Conn, r *row, step int64) error {
-	if tag, ok := strings.CutPrefix(r.subjects[0], "id.segment."); ok {
+	if tag, ok := strings.CutPrefix(r.subject, "id.segment."); ok {
 		// Before the first request for the tag, which would create it with the default step.
 		body := fmt.Sprintf(`{"tag":%q,"step":%d}`, tag, step)
 		if err := r.worker.awaitReply(ctx, nc, "id.tag.create", body); err != nil {
 			return err
 		}
 	}
-	return r.worker.awaitReply(ctx, nc, r.subjects[0], r.body)
+	return r.worker.awaitReply(ctx, nc, r.subject, r.body)
 }
 
 // measure measures all rows, several times.

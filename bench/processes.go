@@ -40,16 +40,6 @@ func runRole(role, argument string) error {
 		return runMember(argument)
 	case "copy":
 		return runCopy(argument)
-	case "fleet":
-		return runFleet(argument)
-	case "keepers":
-		return runKeepers(argument)
-	case "bare":
-		return runBare(argument)
-	case "spin":
-		return runSpin()
-	case "troubled":
-		return runTroubled(argument)
 	}
 	return fmt.Errorf("unexpected argument %q", role)
 }
@@ -282,22 +272,4 @@ func cpuSeconds(pid int) (float64, error) {
 	system, err2 := strconv.Atoi(fields[12])
 	const ticks = 100 // per second, wherever Go runs on Linux
 	return float64(user+system) / ticks, errors.Join(err1, err2)
-}
-
-// memory returns how many bytes of the process are in memory (its resident set);
-// NaN on systems other than Linux.
-func (p *process) memory() (float64, error) {
-	if runtime.GOOS != "linux" {
-		return math.NaN(), nil
-	}
-	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.cmd.Process.Pid))
-	if err != nil {
-		return 0, p.failed(err)
-	}
-	fields := strings.Fields(string(statm)) // the second is resident pages
-	if len(fields) < 2 {
-		return 0, fmt.Errorf("unexpected /proc/PID/statm: %q", statm)
-	}
-	pages, err := strconv.Atoi(fields[1])
-	return float64(pages * os.Getpagesize()), err
 }

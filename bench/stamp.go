@@ -83,7 +83,7 @@ func compareCopies(ctx context.Context, dir string, replicas int, opt options) (
 		return nil, err
 	}
 	defer nc.Close()
-	if err := prepare(ctx, nc, &row{subjects: []string{"id.segment.bench"}, worker: natsid}, opt.step); err != nil {
+	if err := prepare(ctx, nc, &row{subject: "id.segment.bench", worker: natsid}, opt.step); err != nil {
 		return nil, err
 	}
 	js, err := jetstream.New(nc)

@@ -15,13 +15,13 @@ import (
 
 // A row is one line of the table.
 type row struct {
-	name     string
-	address  string   // address for HTTP; "" means NATS
-	subjects []string // requested in turn; paths, over HTTP
-	body     string
-	ids      int      // in each reply
-	worker   *process // whose CPU time counts
-	samples  []sample // one per repeat
+	name    string
+	address string // address for HTTP; "" means NATS
+	subject string // a path, over HTTP
+	body    string
+	ids     int      // in each reply
+	worker  *process // whose CPU time counts
+	samples []sample // one per repeat
 }
 
 // printTable prints the rows, each compared with the first. It returns an error if
