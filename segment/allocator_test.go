@@ -348,28 +348,6 @@ func TestWhatCannotBeServedIsRefusedAtOnce(t *testing.T) {
 	})
 }
 
-func TestAStoreThatGoesBackMakesNoRepeat(t *testing.T) {
-	inBubble(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty) {
-		take(t, a, "a", 100)
-		synctest.Wait()
-		store.OnLoad(func(context.Context, string, loadFunc) (segment.Range, error) {
-			return segment.Range{Start: 1, End: 101}, nil // a store that ignores the floor
-		})
-		take(t, a, "a", 100)
-		if r, err := a.Take(t.Context(), "a", 1); !errors.Is(err, segment.ErrNotLoaded) {
-			t.Errorf("%v, %v, want the range refused", r, err)
-		}
-		// A store that has lost its marks but honours the floor continues above it.
-		store.OnLoad(nil)
-		store.Store = new(segmenttest.Memory)
-		create(t, store, segment.Tag{Name: "a", Step: 100, MaxID: 1})
-		time.Sleep(time.Second)
-		if got := take(t, a, "a", 1)[0].Start; got < 201 {
-			t.Errorf("ID %d was issued before", got)
-		}
-	})
-}
-
 func TestCloseRefusesWaitingAndLaterRequests(t *testing.T) {
 	inBubble(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty) {
 		store.OnLoad(slow(time.Hour))
@@ -428,40 +406,4 @@ func TestStatsShowWhenATagRunsOut(t *testing.T) {
 			t.Errorf("%+v, want about 10 to 19 s left", s)
 		}
 	})
-}
-
-func TestManyCallersNeverShareAnID(t *testing.T) {
-	store := new(segmenttest.Memory)
-	create(t, store, segment.Tag{Name: "a", Step: 37, MaxID: 1})
-	const allocators, callers, each = 3, 4, 1500
-	got := make([][]segment.Range, allocators*callers)
-	var wg sync.WaitGroup
-	for i := range allocators {
-		a := segment.New(segment.Config{Store: store, Deadline: deadline})
-		defer a.Close()
-		for c := range callers {
-			wg.Go(func() {
-				for k := range each {
-					r, err := a.Take(t.Context(), "a", int64(1+k%90))
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					got[i*callers+c] = append(got[i*callers+c], r...)
-				}
-			})
-		}
-	}
-	wg.Wait()
-	seen := make(map[int64]bool)
-	for _, ranges := range got {
-		for _, r := range ranges {
-			for id := r.Start; id < r.End; id++ {
-				if seen[id] {
-					t.Fatalf("ID %d twice", id)
-				}
-				seen[id] = true
-			}
-		}
-	}
 }

@@ -90,53 +90,6 @@ func TestAPollSeesTagsThatWereCreatedRemovedAndChanged(t *testing.T) {
 	})
 }
 
-func TestNoIDBelowARaisedMarkIsIssuedOnceItWasSeen(t *testing.T) {
-	followed(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty, memory *memory) {
-		for name, reveal := range map[string]func(segment.Tag){
-			"seen":      func(tag segment.Tag) { a.See(tag) },
-			"news":      func(segment.Tag) { a.Changed("a"); synctest.Wait() },
-			"news lost": func(segment.Tag) { time.Sleep(time.Minute + time.Second) },
-			"the next load": func(segment.Tag) {
-				s, _ := a.StatsOf("a")
-				take(t, a, "a", s.Left+1)
-			},
-			"connected again": func(segment.Tag) { a.Refresh(); synctest.Wait() },
-		} {
-			take(t, a, "a", 15) // two ranges in memory
-			synctest.Wait()
-			// And a load is under way, which has its range already.
-			var landed sync.WaitGroup
-			if name != "the next load" {
-				store.OnLoad(func(_ context.Context, _ string, load loadFunc) (segment.Range, error) {
-					r, err := load()
-					time.Sleep(20 * time.Millisecond)
-					return r, err
-				})
-				landed.Add(1)
-				if err := a.Park("a", 1000, func([]segment.Range, error) { landed.Done() }); err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(time.Millisecond)
-			}
-			raised, err := memory.Update(t.Context(), "a", segment.Change{RaiseBy: 50_000})
-			if err != nil {
-				t.Fatal(err)
-			}
-			reveal(raised)
-			store.OnLoad(nil)
-			if got := take(t, a, "a", 1)[0].Start; got < raised.MaxID {
-				t.Errorf("%s: got %d after max_id was raised to %d", name, got, raised.MaxID)
-			}
-			landed.Wait()
-			for _, r := range take(t, a, "a", 500) {
-				if r.Start < raised.MaxID {
-					t.Errorf("%s: got %v after max_id was raised to %d", name, r, raised.MaxID)
-				}
-			}
-		}
-	})
-}
-
 func TestARaiseThatWasSeenOutlastsAStoreThatLosesIt(t *testing.T) {
 	for _, inMemory := range []bool{true, false} {
 		raiseLost(t, inMemory)
@@ -181,23 +134,6 @@ func look(t *testing.T, s segment.Store, tag string) segment.Tag {
 	return got
 }
 
-func TestALoadAloneRevealsARaise(t *testing.T) {
-	followed(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty, memory *memory) {
-		take(t, a, "a", 15)
-		synctest.Wait() // up to 200 in memory
-		raised, err := memory.Update(t.Context(), "a", segment.Change{RaiseBy: 50_000})
-		if err != nil {
-			t.Fatal(err)
-		}
-		take(t, a, "a", 100) // into the second range: a load is due
-		synctest.Wait()
-		if got := take(t, a, "a", 1)[0].Start; got < raised.MaxID {
-			t.Errorf("got %d, from a range loaded before max_id was raised to %d, though a load has ended since",
-				got, raised.MaxID)
-		}
-	})
-}
-
 func TestDiscardedIDsAreNoTraffic(t *testing.T) {
 	followed(t, segment.Config{MaxStep: 1_000_000}, func(t *testing.T, a *allocator, store *faulty, memory *memory) {
 		for range 20 {
@@ -212,58 +148,6 @@ func TestDiscardedIDsAreNoTraffic(t *testing.T) {
 		}
 		if s, _ := a.StatsOf("a"); s.Step != 100 || s.Peak > 2 {
 			t.Errorf("%+v, want the step, and the speed of one ID a second", s)
-		}
-	})
-}
-
-func TestADeletedTagStopsAtOnceAndContinuesAboveWhenRevived(t *testing.T) {
-	followed(t, segment.Config{AutoStep: 10}, func(t *testing.T, a *allocator, store *faulty, memory *memory) {
-		last := take(t, a, "a", 50)[0].End
-		store.OnLoad(slow(time.Second / 2))
-		waiting := make(chan error, 1)
-		if err := a.Park("a", 1000, func(_ []segment.Range, err error) { waiting <- err }); err != nil {
-			t.Fatal(err)
-		}
-		if err := memory.Delete(t.Context(), "a"); err != nil {
-			t.Fatal(err)
-		}
-		a.Changed("a")
-		synctest.Wait()
-		select {
-		case err := <-waiting:
-			if !errors.Is(err, segment.ErrDisabled) {
-				t.Errorf("the waiting request: %v", err)
-			}
-		default:
-			t.Error("the waiting request has no answer")
-		}
-		store.OnLoad(nil)
-		wantRefused(t, a, "a", segment.ErrDisabled)
-		revived, err := memory.Create(t.Context(), segment.Tag{Name: "a", Step: 10, MaxID: 1}, true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		a.See(revived)
-		if got := take(t, a, "a", 1)[0].Start; got < last || got < revived.MaxID {
-			t.Errorf("revived: %d, want it at %d or above", got, revived.MaxID)
-		}
-	})
-}
-
-func TestATagThatWasStoppedKeepsItsFloor(t *testing.T) {
-	followed(t, segment.Config{AutoStep: 10}, func(t *testing.T, a *allocator, store *faulty, memory *memory) {
-		last := take(t, a, "a", 50)[0].End
-		memory.Remove("a")
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		if inMemory(a, "a") {
-			t.Fatal("it is still in memory")
-		}
-		wantRefused(t, a, "a", segment.ErrUnknownTag) // its mark is lost: not created on first use
-		create(t, memory, segment.Tag{Name: "a", Step: 10, MaxID: 1})
-		a.Changed("a")
-		if got := take(t, a, "a", 1)[0].Start; got < last {
-			t.Errorf("created again below what this allocator issued: %d after %d", got, last)
 		}
 	})
 }

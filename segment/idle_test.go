@@ -4,15 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/natsid/natsid/segment"
-	"github.com/natsid/natsid/segment/segmenttest"
 )
 
 // manyIdle has three idle tags where one may stay in memory.
@@ -135,33 +131,4 @@ func TestAnIdleTagThatIsDeletedIsNotBroughtBack(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A floor is at each moment in a buffer or among the names.
-func TestNoFloorIsMissedWhileATagLeavesTheMemory(t *testing.T) {
-	t.Parallel()
-	memory := new(segmenttest.Memory)
-	create(t, memory, segment.Tag{Name: "a", Step: 100, MaxID: 1})
-	a := segment.New(segment.Config{Store: memory, Deadline: deadline, Idle: 1, MaxIdle: -1, Poll: time.Microsecond})
-	var issued, ended atomic.Int64
-	var others sync.WaitGroup
-	defer others.Wait()
-	others.Go(func() { a.Follow(t.Context()) })
-	others.Go(func() {
-		for ended.Load() == 0 {
-			least := issued.Load()
-			if f := a.Floors()["a"]; f.End <= least && least > 0 {
-				t.Errorf("floor %+v, though %d was issued", f, least)
-				return
-			}
-		}
-	})
-	for range 10 { // each takes the 100 ms over which speeds are measured
-		issued.Store(take(t, a, "a", 1)[0].Start)
-		for _, in := a.StatsOf("a"); in; _, in = a.StatsOf("a") {
-			runtime.Gosched()
-		}
-	}
-	ended.Store(1)
-	a.Close()
 }

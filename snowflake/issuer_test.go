@@ -215,62 +215,6 @@ func TestAnOldReadingOfTheClockIsNotTakenForAStep(t *testing.T) {
 	})
 }
 
-func TestAnOldReadingOnlyDatesIDsEarly(t *testing.T) {
-	inBubble(t, func(i *Issuer, _ *atomic.Int64) {
-		l := i.Generator().Layout()
-		g, err := NewGenerator(l, 1, i.Now(), i.Now()+1000, DefaultMaxAhead)
-		if err != nil {
-			t.Fatal(err)
-		}
-		i.Use(g)
-		last := int64(0)
-		next := func(what string, now, from, until int64) {
-			t.Helper()
-			runs, err := i.NextAt(now, 1)
-			id := firstID(runs)
-			if at, err2 := l.Decode(id); errors.Join(err, err2) != nil || id <= last ||
-				at.Time.UnixMilli() < from || at.Time.UnixMilli() >= until {
-				t.Errorf("%s: %d, %+v, %v; want one above %d, in [%d, %d)", what, id, at, err, last, from, until)
-			}
-			last = id
-		}
-		old := i.Now()
-		time.Sleep(500 * time.Millisecond)
-		next("old", old, old, old+5)
-		next("fresh", i.Now(), i.Now(), i.Now()+5)
-		next("older than what was issued", old, i.Now(), i.Now()+5)
-		time.Sleep(time.Hour)
-		next("the window has ended since", g.Until()-1, old+500, g.Until())
-		if runs, err := i.NextAt(i.Now(), 1); !errors.Is(err, ErrWindow) {
-			t.Errorf("a fresh reading: %v, %v, want ErrWindow", runs, err)
-		}
-	})
-}
-
-func TestWhatIsParkedIsDatedWhenItIsServed(t *testing.T) {
-	inBubble(t, func(i *Issuer, _ *atomic.Int64) {
-		g := begin(t, i)
-		if _, err := i.NextAt(i.Now(), 1); !errors.Is(err, ErrWait) {
-			t.Fatalf("behind: %v", err)
-		}
-		served := make(chan Runs, 1)
-		if err := i.Park(1, func(r Runs, err error) { served <- r }); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(500 * time.Millisecond)
-		from := i.Now() - time.Minute.Milliseconds() // long free: any reading would do
-		fresh, err := NewGenerator(g.Layout(), 2, from, g.Until(), DefaultMaxAhead)
-		if err != nil {
-			t.Fatal(err)
-		}
-		i.Use(fresh)
-		at, err := g.Layout().Decode(firstID(<-served))
-		if early := i.Now() - at.Time.UnixMilli(); err != nil || early > 0 {
-			t.Errorf("%+v, %v: dated %d ms before it was served", at, err, early)
-		}
-	})
-}
-
 // With 32 goroutines per CPU, one that is descheduled between reading the clock
 // and issuing finds the others hundreds of ms ahead of its reading.
 func TestManyGoroutinesSeeNoFalseStep(t *testing.T) {

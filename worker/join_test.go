@@ -307,14 +307,6 @@ func TestTwoNamespacesShareAServerAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestAWorkerThatDoesNotRunServesNothing(t *testing.T) {
-	w := worker.New(worker.Config{Namespace: "id", Version: "1.2.3", Layout: layout, Deadline: deadline, MaxBatch: 1})
-	outs := w.Outs(worker.Segment)
-	if w.Trouble(worker.Snowflake) == nil || len(outs) != 1 || outs[0].Reason != worker.Disconnected {
-		t.Errorf("trouble: %v, out: %v", w.Trouble(worker.Snowflake), outs)
-	}
-}
-
 // A number may be won between two looks at it.
 func TestNoSnowflakeIsIssuedBeforeTheWorkerAnswersForItsNumber(t *testing.T) {
 	var looks atomic.Int64

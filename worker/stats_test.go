@@ -149,37 +149,3 @@ func TestAListWithStatsShowsWhatTheWorkerThatAnswersKnows(t *testing.T) {
 		t.Errorf("though not requested: %+v", page[0].Stats)
 	}
 }
-
-func TestPagesWithStatsFitNATSAndHoldEveryTag(t *testing.T) {
-	store, names := crowd(t, 1500)
-	r := start(t, startServer(t), 1, store)
-	for i, name := range names {
-		if i%2 == 0 {
-			r.ask("id.segment."+name, "")
-		}
-	}
-	listed, known := 0, 0
-	for after := ""; ; {
-		var page []subjects.TagInfo
-		got := r.ask("id.tag.list", fmt.Sprintf(`{"after":%q,"stats":true}`, after))
-		if err := json.Unmarshal([]byte(got.body), &page); err != nil {
-			t.Fatalf("after %q: %s %s, %v", after, got.code, got.text, err)
-		}
-		if len(page) == 0 {
-			break
-		}
-		if len(got.body) > 600<<10 {
-			t.Errorf("a page of %d bytes", len(got.body))
-		}
-		for _, info := range page {
-			listed++
-			if info.Stats != nil {
-				known++
-			}
-		}
-		after = page[len(page)-1].Tag
-	}
-	if listed != len(names)+1 || known != len(names)/2 {
-		t.Errorf("%d of %d tags were listed, %d with statistics", listed, len(names)+1, known)
-	}
-}

@@ -17,7 +17,6 @@ import (
 	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/segment"
-	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/worker"
 )
@@ -131,42 +130,6 @@ func (l *load) stop(t *testing.T) {
 		}
 	}
 	t.Logf("%d requests", l.done.Load())
-}
-
-func TestRequestsThatWaitAreAnsweredBeforeTheWorkerIsGone(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t), func(cfg *segment.Config, _ *worker.Config) {
-		cfg.Deadline, cfg.LoadTimeout = 10*time.Second, 5*time.Second
-	})
-	begin := time.Now().Add(150 * time.Millisecond)
-	g, err := snowflake.NewGenerator(layout, 1, begin.UnixMilli(), begin.Add(time.Hour).UnixMilli(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.issuer.Use(g)
-	r.store.OnLoad(slowly(150 * time.Millisecond))
-	sub, err := r.caller.SubscribeSync(r.caller.NewInbox())
-	if err != nil {
-		t.Fatal(err)
-	}
-	const each = 20
-	for range each {
-		for _, subject := range []string{"id.segment.order", "id.snowflake"} {
-			if err := r.caller.PublishRequest(subject, sub.Subject, nil); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if err := r.caller.Flush(); err != nil { // the server has them all
-		t.Fatal(err)
-	}
-	r.stop()
-	for i := range 2 * each {
-		m, err := sub.NextMsg(30 * time.Second)
-		if err != nil {
-			t.Fatalf("%d of %d were answered: %v", i, 2*each, err)
-		}
-		r.ids(read(m), 1)
-	}
 }
 
 func TestAWorkerAnswersForItsNumberUntilItsLastIDIsIssued(t *testing.T) {

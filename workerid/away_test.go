@@ -42,44 +42,6 @@ func (l *life) first(d time.Duration) int64 {
 	return 0
 }
 
-func TestWithTheRegistryAwayAtStartTheStateFileServesUntilItsWindowEnds(t *testing.T) {
-	for _, hangs := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			m, dir := new(workeridtest.Memory), t.TempDir()
-			a := start(t, m, in(dir))
-			time.Sleep(10 * time.Minute)
-			w, until := a.number(), a.keeper.Status().Until
-			fence := fenceIn(t, dir)
-			a.crash(dir)
-			b := start(t, m, in(dir), away(hangs))
-			if first := b.first(20 * time.Second); first < fence || first > fence+5000 {
-				t.Errorf("the first ID is %d ms after the fence", first-fence)
-			}
-			time.Sleep(3 * time.Second)
-			if b.number() != w || b.keeper.Status().Trouble == nil {
-				t.Errorf("%+v, want number %d and a trouble", b.keeper.Status(), w)
-			}
-			last := int64(0)
-			for range 5 * 600 {
-				if p := b.issue(); p.Tick != 0 {
-					last = layout.FirstMs(p.Tick)
-				}
-				time.Sleep(100 * time.Millisecond)
-			}
-			if last >= until || last < until-1000 {
-				t.Errorf("the last ID is %d ms before the window's end", until-last)
-			}
-			b.reg.OnCall(nil)
-			time.Sleep(10 * time.Second)
-			if b.number() != w || b.issue().Tick == 0 {
-				t.Errorf("with the registry back: %+v, want number %d again", b.keeper.Status(), w)
-			}
-			b.raised()
-			b.end()
-		})
-	}
-}
-
 func TestWithTheRegistryAwayAtStartNothingElseServes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, c := range map[string]struct {
@@ -125,32 +87,6 @@ func TestWithTheRegistryAwayAtStartNothingElseServes(t *testing.T) {
 			}
 			b.end()
 		}
-	})
-}
-
-// A long horizon is how to outlast a long outage.
-func TestALongHorizonOutlastsALongOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m, dir := new(workeridtest.Memory), t.TempDir()
-		long := func(c *workerid.Config) { c.Horizon = 30 * time.Minute }
-		a := start(t, m, in(dir), long)
-		time.Sleep(time.Minute)
-		w := a.number()
-		away(false)(&workerid.Config{Registry: a.reg})
-		for range 19 {
-			time.Sleep(time.Minute)
-			if a.issue().Tick == 0 {
-				t.Fatalf("%+v", a.keeper.Status())
-			}
-		}
-		a.crash(dir) // and restarted during it
-		b := start(t, m, in(dir), long, away(true))
-		time.Sleep(10 * time.Second)
-		if b.number() != w || b.issue().Tick == 0 {
-			t.Errorf("after a crash: %+v", b.keeper.Status())
-		}
-		b.reg.OnCall(nil)
-		b.end()
 	})
 }
 

@@ -1,7 +1,6 @@
 package workerid_test
 
 import (
-	"context"
 	"errors"
 	"sync/atomic"
 	"testing"
@@ -17,28 +16,6 @@ func later(c *workerid.Config) { c.Layout.Epoch += 3600_000 }
 
 // threeHeartbeats is how long a worker may take to see that the deployment has changed.
 const threeHeartbeats = 9*time.Second + 200*time.Millisecond
-
-func TestADeletedDeploymentIsPutBackByWhoeverRuns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := new(workeridtest.Memory)
-		l := start(t, m)
-		time.Sleep(10 * time.Second)
-		w, g := l.number(), l.gen()
-		had, err := l.reg.Deployment(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		m.Deploy(workerid.Deployment{})
-		time.Sleep(threeHeartbeats)
-		if have, err := l.reg.Deployment(t.Context()); err != nil || have != had {
-			t.Errorf("%+v, %v, want %+v back", have, err, had)
-		}
-		if l.number() != w || l.gen() != g || l.issue().Tick == 0 {
-			t.Errorf("%+v, want number %d to serve on", l.keeper.Status(), w)
-		}
-		l.end()
-	})
-}
 
 func TestAnotherDeploymentClosesTheGenerator(t *testing.T) {
 	for name, change := range map[string]func(*workerid.Config){"another layout": later, "another registry": named} {
@@ -141,38 +118,6 @@ func TestADeploymentReplacedByHandDoesNotServeBesideOldRecords(t *testing.T) {
 	})
 }
 
-// The registry was wiped, and a worker of the old layout is still there.
-func TestADeploymentIsNotMadeWhileAnotherLayoutAnswers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := new(workeridtest.Memory)
-		var asked atomic.Int32
-		var gone atomic.Bool
-		l := start(t, m, func(c *workerid.Config) {
-			c.MayFound = func(context.Context) error {
-				if asked.Add(1); !gone.Load() {
-					return workeridtest.ErrInjected
-				}
-				return nil
-			}
-		})
-		time.Sleep(10 * time.Second)
-		if s := l.keeper.Status(); s.Held || !errors.Is(s.Trouble, workeridtest.ErrInjected) {
-			t.Errorf("%+v, want a refusal", s)
-		}
-		if _, err := l.reg.Deployment(t.Context()); !errors.Is(err, workerid.ErrNoDeployment) {
-			t.Errorf("%v, want no deployment", err)
-		}
-		l.raised(workerid.RegistryConflict)
-		gone.Store(true)
-		asked.Store(0)
-		time.Sleep(20 * time.Second)
-		if l.number(); asked.Load() != 2 {
-			t.Errorf("asked %d times, want once before the deployment is made and once after", asked.Load())
-		}
-		l.end()
-	})
-}
-
 // A registry may be wiped, and made again with another layout, while a number is
 // being acquired.
 func TestTheDeploymentIsReadAgainAfterANumberIsWon(t *testing.T) {
@@ -242,30 +187,6 @@ func TestAWindowThatHasPassedIsNotExtended(t *testing.T) {
 		l.raised()
 		l.end()
 	})
-}
-
-// Each worker's own heartbeat is there for 30 s.
-func TestAWipedHistoryWithEveryNumberInUseServesAgainWithinFiveSeconds(t *testing.T) {
-	for _, dir := range []func(*workerid.Config){in(""), in(t.TempDir())} {
-		synctest.Test(t, func(t *testing.T) {
-			m := new(workeridtest.Memory)
-			two := func(c *workerid.Config) { c.Layout.Worker, c.Layout.Sequence = 1, 21 }
-			a, b := start(t, m, two, dir), start(t, m, two)
-			time.Sleep(time.Minute + 50*time.Millisecond)
-			numbers := []int{a.number(), b.number()}
-			m.WipeHistory()
-			time.Sleep(5 * time.Second)
-			for i, l := range []*life{a, b} {
-				g := l.gen()
-				if g == nil || g.CheckAt(l.now()) != nil || l.number() != numbers[i] {
-					t.Errorf("%+v, want number %d to serve again", l.keeper.Status(), numbers[i])
-				}
-				l.raised(workerid.NumberLost)
-			}
-			a.end()
-			b.end()
-		})
-	}
 }
 
 // The records of a restored registry look free, though their owners were alive a

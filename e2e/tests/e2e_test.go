@@ -178,30 +178,3 @@ func (l *load) check(t *testing.T) {
 }
 
 var bothModes = map[string]string{"segment": "id.segment.order", "snowflake": "id.snowflake"}
-
-func TestWorkersOfOneNameHaveDifferentNumbers(t *testing.T) {
-	t.Parallel()
-	c := e2e.Start(t, e2e.WithWorkers(2), configured(func(_ int, cfg *app.Config) { cfg.Name = "twin" }))
-	if c.WorkerNumber(0) == c.WorkerNumber(1) {
-		t.Errorf("both have number %d", c.WorkerNumber(0))
-	}
-}
-
-func TestNamespacesShareAServerAndNothingElse(t *testing.T) {
-	t.Parallel()
-	c := e2e.Start(t, e2e.WithWorkers(2), configured(func(i int, cfg *app.Config) {
-		inNoHurry(i, cfg)
-		cfg.Namespace = subjects.Namespace([]string{"id", "other"}[i])
-	}))
-	for range 2 {
-		for _, subject := range []string{"id.segment.order", "other.segment.order"} {
-			if _, err := c.Conn.Request(subject, nil, patience); err != nil {
-				t.Errorf("%s: %v", subject, err)
-			}
-		}
-	}
-	msg, err := c.Conn.Request("other.segment.order", nil, patience)
-	if err != nil || string(msg.Data) != "3" {
-		t.Errorf("the third ID of the other namespace: %q, %v", msg.Data, err)
-	}
-}

@@ -13,14 +13,6 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// wantCode checks that an error is a worker's refusal of that code.
-func wantCode(t *testing.T, err error, want subjects.Code) {
-	t.Helper()
-	if e, ok := errors.AsType[*subjects.Error](err); !ok || e.Code != want {
-		t.Errorf("%v, want %d", err, want)
-	}
-}
-
 // stores runs a test on each kind of store.
 func stores(t *testing.T, test func(t *testing.T, edit func(*app.Config), db *mysqltest.Server)) {
 	t.Run("KV", func(t *testing.T) {
@@ -79,45 +71,6 @@ func TestAChangedTagIsChangedOnAllWorkersAtOnce(t *testing.T) {
 		}
 		waitFor(t, "the deleted tag is served by no worker", all(unknown))
 	})
-}
-
-func TestRowsThatOtherProgramsAddAndRemoveAreFollowed(t *testing.T) {
-	t.Parallel()
-	db := mysqltest.Start(t)
-	c := e2e.Start(t, configured(func(_ int, cfg *app.Config) {
-		cfg.MySQL, cfg.AutoCreateTags, cfg.TagPoll = db.DSN(), false, time.Second
-	}))
-	exec := func(statement string) {
-		t.Helper()
-		if _, err := db.DB().Exec(statement); err != nil {
-			t.Fatal(err)
-		}
-	}
-	_, err := c.Client.Segment("order").Next(patient(t))
-	wantCode(t, err, subjects.NotFound)
-	exec("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 1, 1000), ('last', 1, 10)")
-	waitFor(t, "the added row", func() bool {
-		runs, err := request(c.Conn, "id.segment.order", 1, patience) // once: a client would ask again
-		if err == nil && runs[0].First != 1 {
-			t.Errorf("its first ID is %d", runs[0].First)
-		}
-		return err == nil
-	})
-	exec("DELETE FROM leaf_alloc WHERE biz_tag = 'order'")
-	waitFor(t, "the removed row", func() bool {
-		_, err = c.Client.Segment("order").Next(t.Context())
-		e, refused := errors.AsType[*subjects.Error](err)
-		return refused && e.Code == subjects.NotFound
-	})
-	exec("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 1, 10)")
-	var id client.ID
-	waitFor(t, "the row added again", func() bool {
-		id, err = c.Client.Segment("order").Next(t.Context())
-		return err == nil
-	})
-	if id < 1001 {
-		t.Errorf("a row that was added again continues with %d, want it above what was loaded", id)
-	}
 }
 
 func TestAStartPreloadsRecentlyUsedTagsUnlessDisabled(t *testing.T) {

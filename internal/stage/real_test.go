@@ -144,43 +144,6 @@ func TestAllIsCopiedOnceAndWhatComesLaterIsToo(t *testing.T) {
 	}
 }
 
-func TestTwoStagesCopyEachMessageOnce(t *testing.T) {
-	p := newPair(t, 0)
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	for range 2 {
-		running.Go(func() {
-			if err := p.stage(func(c *stage.Config) { c.Once = false }).Run(ctx); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	const n = 3000
-	p.publish(0, n)
-	deadline := time.Now().Add(2 * time.Minute)
-	for p.held() < n && time.Now().Before(deadline) {
-		time.Sleep(50 * time.Millisecond)
-	}
-	cancel()
-	running.Wait()
-	p.verify(n)
-}
-
-func TestAStageThatIsKilledAnywhereIsFollowedByAnother(t *testing.T) {
-	p := newPair(t, 4000)
-	for range 20 {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
-		if err := p.stage().Run(ctx); err != nil {
-			t.Fatal(err)
-		}
-		cancel()
-	}
-	if err := p.stage().Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	p.verify(4000)
-}
-
 func TestWhatCannotBeCopiedSaysWhy(t *testing.T) {
 	for name, tc := range map[string]struct {
 		prepare func(*pair)

@@ -3,9 +3,7 @@ package guard_test
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -82,20 +80,6 @@ func TestATableThatLostCommitsMakesNoRepeatAndIsLifted(t *testing.T) {
 	}
 }
 
-func TestTwoTablesBehindOneGuardShareNoID(t *testing.T) {
-	g, table, marks := guarded(t, nil)
-	twin := new(segmenttest.Table)
-	twin.Restore(table.Snapshot())
-	split := guard.New(twin, marks, nil)
-	var ranges []segment.Range
-	for range 50 {
-		ranges = append(ranges, load(t, g), load(t, split))
-	}
-	if n := repeats(ranges); n > 0 {
-		t.Errorf("%d IDs twice", n)
-	}
-}
-
 func TestWithoutTheGuardATableThatLostCommitsRepeats(t *testing.T) {
 	table := new(segmenttest.Table)
 	g := guard.New(table, nil, nil)
@@ -105,72 +89,6 @@ func TestWithoutTheGuardATableThatLostCommitsRepeats(t *testing.T) {
 	table.Restore(backup)
 	if second := load(t, g); second != first {
 		t.Errorf("%v after %v: then the guard would be needless", second, first)
-	}
-}
-
-func TestLostAcksOfEitherWriteLeaveHolesOnly(t *testing.T) {
-	g, table, marks := guarded(t, nil)
-	errLost := errors.New("lost")
-	table.OnAdvance(func(advance func() (bool, error)) (bool, error) {
-		if rand.IntN(3) == 0 {
-			return false, errLost // before it
-		}
-		ok, err := advance()
-		if rand.IntN(3) == 0 {
-			return false, errLost // or after
-		}
-		return ok, err
-	})
-	marks.OnSetMark(func(set func() error) error {
-		err := set()
-		if rand.IntN(3) == 0 {
-			return errLost
-		}
-		return err
-	})
-	var mu sync.Mutex
-	var ranges []segment.Range
-	var wg sync.WaitGroup
-	for i := range 6 {
-		mine := g
-		if i%2 == 0 {
-			mine = guard.New(table, marks, nil)
-		}
-		wg.Go(func() {
-			for range 200 {
-				r, err := mine.Load(t.Context(), "a", 0, 0)
-				if i == 5 {
-					r, err = segment.Loaded{Range: table.LoadAsLeaf("a")}, nil
-				}
-				if err == nil {
-					mu.Lock()
-					ranges = append(ranges, r.Range)
-					mu.Unlock()
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if n := repeats(ranges); n > 0 || len(ranges) < 400 {
-		t.Errorf("%d IDs twice in %d ranges", n, len(ranges))
-	}
-}
-
-func TestARangeIsUsedOnlyIfTheTableAcknowledgedIt(t *testing.T) {
-	g, table, _ := guarded(t, nil)
-	errLost := errors.New("lost")
-	for name, hook := range map[string]segmenttest.AdvanceHook{
-		"not carried out": func(func() (bool, error)) (bool, error) { return false, errLost },
-		"answer lost":     func(advance func() (bool, error)) (bool, error) { _, _ = advance(); return false, errLost },
-	} {
-		table.OnAdvance(hook)
-		if r, err := g.Load(t.Context(), "a", 0, 0); !errors.Is(err, errLost) {
-			t.Errorf("%s: %v, %v, want no range", name, r, err)
-		}
-	}
-	table.OnAdvance(nil)
-	if leaf, mine := table.LoadAsLeaf("a"), load(t, g); leaf.End > mine.Start {
-		t.Errorf("Leaf has %v, natsid %v", leaf, mine)
 	}
 }
 
@@ -190,44 +108,6 @@ func TestRetriesAgainstAReadOnlyTableDoNotRunAway(t *testing.T) {
 	table.OnAdvance(nil)
 	if r := load(t, g); r.Start != 101 {
 		t.Errorf("the load that succeeded in the end: %v, want it from 101", r)
-	}
-}
-
-func TestAKeptRangeIsDroppedOnceOthersWereSeenToTakeIt(t *testing.T) {
-	g, table, marks := guarded(t, nil)
-	load(t, g)
-	backup := table.Snapshot()
-	table.OnAdvance(func(func() (bool, error)) (bool, error) { return false, segment.ErrNotApplied })
-	if _, err := g.Load(t.Context(), "a", 0, 0); err == nil { // keeps a range
-		t.Fatal("loaded")
-	}
-	table.OnAdvance(nil)
-	leaf := []segment.Range{table.LoadAsLeaf("a"), table.LoadAsLeaf("a")}
-	other := guard.New(table, marks, nil) // it sees what Leaf took
-	if err := other.Poll(t.Context(), func(segment.Listing) {}); err != nil {
-		t.Fatal(err)
-	}
-	table.Restore(backup)
-	if n := repeats(append(leaf, load(t, g))); n > 0 {
-		t.Errorf("%d of Leaf's IDs twice, though the mark covered them", n)
-	}
-}
-
-func TestAKeptRangeIsDroppedIfTheMarkWasRaised(t *testing.T) {
-	g, table, _ := guarded(t, nil)
-	old := table.Snapshot()
-	table.OnAdvance(func(func() (bool, error)) (bool, error) { return false, segment.ErrNotApplied })
-	if _, err := g.Load(t.Context(), "a", 0, 0); err == nil { // keeps a range
-		t.Fatal("loaded")
-	}
-	table.OnAdvance(nil)
-	raised, err := g.Update(t.Context(), "a", segment.Change{MaxID: 5000})
-	if err != nil {
-		t.Fatal(err)
-	}
-	table.Restore(old) // and the row loses the raise
-	if r := load(t, g); r.Start < raised.MaxID {
-		t.Errorf("loaded %v after max_id was raised to %d", r, raised.MaxID)
 	}
 }
 
