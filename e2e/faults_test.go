@@ -75,13 +75,6 @@ func TestAStalledRequestWaitsAndIsAnswered(t *testing.T) {
 		if _, refused, err := ask(t, ids, "id.tag.list", "", patient); refused != nil || err != nil {
 			t.Errorf("a list of tags during a stall: %v, %v", refused, err)
 		}
-		// Nor are probes of workers.
-		probe := nats.NewMsg("id.snowflake")
-		probe.Data = []byte(subjects.ProbeBody)
-		probe.Header.Set(subjects.HeaderProbe, "1")
-		if m, err := ids.Conn.RequestMsg(probe, patient); err != nil || len(m.Header) > 0 {
-			t.Errorf("a probe during a stall: %v, %v", m, err)
-		}
 		select {
 		case m := <-replies:
 			t.Errorf("%q is answered during a stall", m.Data)

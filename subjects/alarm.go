@@ -25,7 +25,6 @@ const (
 	AlarmRegistryConflict Alarm = "registry-conflict"
 	AlarmSecondRegistry   Alarm = "second-registry"
 	AlarmStateFile        Alarm = "state-file"
-	AlarmStreamOverlap    Alarm = "stream-overlap"
 	AlarmTableWentBack    Alarm = "table-went-back"
 	AlarmTagFillsUp       Alarm = "tag-fills-up"
 	AlarmTimeEnds         Alarm = "time-ends"
@@ -126,13 +125,6 @@ var alarms = []AlarmInfo{
 			"the worker acquires another worker number; or `lineage.json` is damaged or cannot be written",
 		Do: "if it cannot be written, repair the data directory: `worker.json` is used again within a minute, " +
 			"`lineage.json` after a restart; until then a crash costs the worker its number",
-	},
-	{
-		Kind: AlarmStreamOverlap,
-		Happened: "a JetStream stream takes natsid's requests; if it acknowledges them, callers may get the " +
-			"acknowledgement instead of an answer",
-		Do: "delete the stream that the message names, or take natsid's subjects out of it, " +
-			"or choose another `--namespace`",
 	},
 	{
 		Kind: AlarmTableWentBack,

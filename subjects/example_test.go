@@ -97,7 +97,6 @@ func ExampleAlarms() {
 	// id.alarm.registry-conflict
 	// id.alarm.second-registry
 	// id.alarm.state-file
-	// id.alarm.stream-overlap
 	// id.alarm.table-went-back
 	// id.alarm.tag-fills-up
 	// id.alarm.time-ends

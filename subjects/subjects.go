@@ -83,7 +83,6 @@ func (n Namespace) Subjects() []SubjectInfo {
 		{n.SegmentStats(), "empty", "from every worker: statistics of its tags, as the JSON of a WorkerStats"},
 		{n.SegmentPing(), "empty", "from every worker: its name, number and readiness, as metadata"},
 		{n.worker("<number>"), "empty", "which worker holds the worker number, as JSON"},
-		{n.SegmentProbe(), "sent by idle workers, with the header " + HeaderProbe + ": are requests delivered?", ""},
 		{n.Probe("<name>"), "sent by each worker to itself: do replies arrive?", ""},
 		{n.View(), "sent by workers to all workers, for the page: how is each?", ""},
 		{n.Stage(), "published by each `natsid stamp` every 5 s, for the page: the JSON of a StageView", ""},
@@ -197,16 +196,6 @@ func (n Namespace) Registries() string { return string(n) + ".registry.>" }
 // RegistryStore returns the subject on which a worker that cannot load asks one worker of the queue group of segments
 // whether that worker can load. Only workers should be allowed to publish on it.
 func (n Namespace) RegistryStore() string { return string(n) + ".registry.store" }
-
-// Requests returns patterns that match all subjects of requests, but for those
-// of NATS services.
-func (n Namespace) Requests() []string {
-	return []string{
-		n.Segments(), n.Snowflake(), n.Snowflakes(),
-		n.TagCreate(), n.TagUpdate(), n.TagDelete(), n.Throttle(), n.TagList(), n.Workers(),
-		n.RegistryAsk(), n.RegistryOf("*"), n.RegistryStore(),
-	}
-}
 
 // SegmentService returns the name of the NATS service that serves segments.
 func (n Namespace) SegmentService() string { return string(n) + "-segment" }

@@ -47,21 +47,6 @@ func TestEveryCodeIsExplained(t *testing.T) {
 	}
 }
 
-func TestRequestsAreTheSubjectsOfTheTableThatHaveAReply(t *testing.T) {
-	ns := subjects.Namespace("ns")
-	wild := strings.NewReplacer("<tag>", ">", "<business>", ">", "<number>", "*", "<registry>", "*", "<id>", "*")
-	var want []string
-	for _, s := range ns.Subjects() {
-		wantClause(t, s.Subject, s.Body)
-		if s.Reply != "" && !strings.HasPrefix(s.Subject, "$SRV.") {
-			want = append(want, wild.Replace(s.Subject))
-		}
-	}
-	if got := ns.Requests(); !slices.Equal(got, want) {
-		t.Errorf("requests go to %q, the table has %q", got, want)
-	}
-}
-
 // workerid may not import subjects, so it has kinds of its own. The other
 // packages that raise alarms name a constant of subjects.
 func TestEachKindOfAlarmIsRaised(t *testing.T) {

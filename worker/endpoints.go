@@ -90,7 +90,7 @@ func (l *link) misled(m *nats.Msg) bool {
 }
 
 // The endpoints are those of three groups and two services. Beside them a membership subscribes, in no queue group, to
-// changes of tags, replies to probes, questions of `nats micro` and to its own echo, and to questions
+// changes of tags, questions of `nats micro` and to its own echo, and to questions
 // about the worker number while it holds one.
 
 // A served has the counts of connections that are gone, by the name of the endpoint.

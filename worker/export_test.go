@@ -1,16 +1,6 @@
 package worker
 
-import (
-	"time"
-
-	"github.com/nats-io/nats.go"
-)
-
-// Hasten makes workers probe whether messages arrive that many times as fast.
-func Hasten(times int) {
-	silence /= time.Duration(times)
-	probeEvery /= time.Duration(times)
-}
+import "github.com/nats-io/nats.go"
 
 // Conn returns the connection on which the worker serves, nil before the first.
 func (w *Worker) Conn() *nats.Conn {

@@ -44,7 +44,6 @@ type group struct {
 	isLogged bool                 // the log says that the group serves
 	denial   error                // why endpoints are not served, though the group stands
 	retry    retry                // of subscriptions that the server refused
-	renewAt  time.Duration        // when the subscriptions are renewed
 	lag      lag
 	overload overload
 	credit   credit
@@ -112,9 +111,6 @@ func (g *group) follow(now time.Duration) error {
 			g.link.Log.Error("cannot serve yet; trying again, while other workers answer", "mode", g.mode, "error", err)
 			return err
 		}
-	case g.isUp() && now >= g.renewAt:
-		g.renew(func(*endpoint) bool { return true })
-		g.renewAt = now + jittered(renewEvery)
 	case g.isUp() && g.credit.granted > 0:
 		g.refill(now)
 	}
@@ -164,7 +160,6 @@ func (g *group) join(now time.Duration) error {
 	}
 	g.known = g.ping.ask()
 	g.leaveAt, g.joinAt = jittered(leaveAt), jittered(joinAt)
-	g.renewAt = now + jittered(renewEvery)
 	return nil
 }
 
@@ -302,10 +297,6 @@ func (g *group) refusal() error {
 	return nil
 }
 
-// renewEvery is about how often a group subscribes again to its subjects, in case that the routes of the NATS servers
-// have lost its subscriptions. No fault is known that does this without an end of the connection.
-const renewEvery = 10 * time.Minute
-
 // renew subscribes to endpoints again, and then leaves their former subscriptions. What was delivered to those is still
 // answered.
 func (g *group) renew(which func(*endpoint) bool) {
@@ -323,6 +314,3 @@ func (g *group) renew(which func(*endpoint) bool) {
 		g.subs[i] = sub
 	}
 }
-
-// stands reports whether the server has taken all subscriptions.
-func (g *group) stands() bool { return g.isUp() && g.ping.has(g.known) && g.refusal() == nil }

@@ -34,7 +34,7 @@ func (h *segmentHandler) handle(r request, m *nats.Msg) {
 		r.admitted, err = h.cfg.admitSegments(tag, n, r.came)
 	}
 	if err != nil {
-		r.refuseUnlessProbe(m, err)
+		r.refuse(err)
 		return
 	}
 	h.ranges, err = h.ids.Next(tag, int64(n), h.ranges[:0])
@@ -172,7 +172,7 @@ func (h *snowflakeHandler) handle(r request, m *nats.Msg) {
 		r.admitted, err = h.cfg.admitSnowflakes(n, r.came)
 	}
 	if err != nil {
-		r.refuseUnlessProbe(m, err)
+		r.refuse(err)
 		return
 	}
 	runs, err := h.ids.NextAt(h.now(r.came), n)

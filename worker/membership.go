@@ -39,10 +39,9 @@ type membership struct {
 	rights   *rights
 	identity *identity
 	echo     *echo
-	hearing  *hearing
 	groups   []*group // of all modes
 	services []*service
-	subs     []*nats.Subscription // to all that is no request of a queue group, but for the identity
+	changes  *nats.Subscription // of tags
 
 	began  time.Time
 	looked time.Duration
@@ -50,8 +49,7 @@ type membership struct {
 	woken  chan struct{} // has room for one word that it is time to look
 	leave  context.CancelFunc
 	closed chan nats.Status // the connection is closed
-	// replace has room for one word that another connection is needed: the server is about to stop, or does not
-	// deliver messages.
+	// replace has room for one word that another connection is needed: the server is about to stop.
 	replace chan struct{}
 	done    chan struct{} // closed when the connection is gone
 }
@@ -65,9 +63,8 @@ func (w *Worker) newMembership(conn *nats.Conn, replace chan struct{}, before *m
 	}
 	m.rights = watchRights(conn)
 	var echoed *echo
-	var deaf []Mode
 	if before != nil {
-		echoed, deaf = before.echo, before.hearing.deaf()
+		echoed = before.echo
 	}
 	m.echo = newEcho(l, m.rights, echoed)
 	m.identity = &identity{link: l, ping: m.ping, rights: m.rights}
@@ -75,7 +72,6 @@ func (w *Worker) newMembership(conn *nats.Conn, replace chan struct{}, before *m
 	tags := m.group(Tags, m.cannotLoad, m.tagEndpoints(w.served))
 	flakes := m.group(Snowflake, m.cannotIssue, m.snowflakeEndpoints(w.served))
 	m.groups = []*group{segments, tags, flakes}
-	m.hearing = newHearing(l, m.rights, deaf, segments, flakes)
 	ranges := newService(l, w.ranges, "IDs of tags, from ranges", segments, tags)
 	ranges.isAlwaysUp, ranges.data = true, w.stats.of
 	clocks := newService(l, w.clocks, "IDs from time, worker number and sequence", flakes)
@@ -131,8 +127,6 @@ func (m *membership) trouble(mode Mode) error {
 	}
 	why, unheard := g.report.Load().trouble, m.echo.trouble()
 	switch {
-	case why == nil && unheard == nil:
-		return m.hearing.why(mode)
 	case why == nil:
 		return unheard
 	case unheard == nil || errors.Is(why, unheard):
@@ -216,23 +210,12 @@ func (m *membership) serve(ctx context.Context) error {
 	return nil
 }
 
-// listen subscribes to all that is no request of a queue group.
+// listen subscribes to changes of tags.
 func (m *membership) listen() error {
-	errs := []error{m.subscribe(m.link.Namespace.TagChanged(), m.tagChanged)}
-	if m.hearing != nil {
-		errs = append(errs, m.subscribe(m.hearing.inbox+".*", m.hearing.reply))
-	}
+	var err error
+	m.changes, err = m.link.conn.Subscribe(m.link.Namespace.TagChanged(), m.tagChanged)
 	m.link.Segments.Refresh() // a change that was announced before
-	return errors.Join(errs...)
-}
-
-func (m *membership) subscribe(subject string, hear nats.MsgHandler) error {
-	sub, err := m.link.conn.Subscribe(subject, hear)
-	if err != nil {
-		return fmt.Errorf("worker: %s: %w", subject, err)
-	}
-	m.subs = append(m.subs, sub)
-	return nil
+	return err
 }
 
 // pinged notes how a ping ended.
@@ -251,9 +234,6 @@ func (m *membership) follow() {
 	for i, g := range m.groups {
 		g.measure(now)
 		troubles[i] = g.follow(now)
-	}
-	if m.hearing.follow() {
-		signal(m.replace)
 	}
 	m.pingIfNeeded(now)
 	for _, s := range m.services {
@@ -299,9 +279,7 @@ func (m *membership) requests() (arrived, open int64) {
 // stop leaves the queue groups, waits until every request that has been
 // delivered is answered, and closes the connection: see the package comment.
 func (m *membership) stop() {
-	for _, sub := range m.subs {
-		_ = sub.Unsubscribe() // fails only on a connection that is gone
-	}
+	_ = m.changes.Unsubscribe() // fails only on a connection that is gone
 	for _, s := range m.services {
 		s.leave()
 	}

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
@@ -117,12 +115,6 @@ func TestAWorkerServesNoMoreRequestsThanItsLimit(t *testing.T) {
 		}
 		if got := r.ask("id.tag.list", ""); got.code != "" {
 			t.Errorf("a request about tags: %+v", got)
-		}
-		probe := nats.NewMsg("id.segment.order")
-		probe.Data = []byte(subjects.ProbeBody)
-		probe.Header.Set(subjects.HeaderProbe, "1")
-		if m, err := r.caller.RequestMsg(probe, slack); err != nil || len(m.Header) > 0 {
-			t.Errorf("a probe: %+v, %v", m, err)
 		}
 	}
 	if most := limit*(time.Since(began)+time.Second).Seconds() + 1; float64(served) > most {

@@ -77,16 +77,6 @@ func (r *request) refuse(err error) {
 	r.trace(e)
 }
 
-// refuseUnlessProbe refuses a request that is malformed, or answers a probe, which is no
-// request: with nothing. Neither draws an ID.
-func (r *request) refuseUnlessProbe(m *nats.Msg, err error) {
-	if _, probe := m.Header[subjects.HeaderProbe]; !probe || string(m.Data) != subjects.ProbeBody {
-		r.refuse(err)
-		return
-	}
-	r.answerUncounted(nil)
-}
-
 // answerUncounted answers a message that is no request for IDs.
 func (r *request) answerUncounted(body []byte) {
 	r.at.link.sent(r.at.link.conn.Publish(r.reply, body))

@@ -14,8 +14,8 @@
 // # Memberships
 //
 // A worker serves by one membership at a time, which is one connection: see [membership]. It makes another one when
-// the connection is lost; when its server is about to stop (lame duck mode), or does not deliver messages, it makes
-// the other one first, so that no request is lost.
+// the connection is lost; when its server is about to stop (lame duck mode), it makes the other one first, so that no
+// request is lost.
 //
 // # Joining and leaving the queue group
 //
@@ -26,9 +26,8 @@
 // # Proof that callers are served
 //
 // A mode has no trouble once NATS has taken its subscriptions, which it refuses, at
-// once or later, in errors beside the messages (rights.go); once the worker has heard
-// a reply of its own over another connection (echo.go); and while requests or probes
-// arrive (hearing.go). Where replies are refused no group
+// once or later, in errors beside the messages (rights.go), and once the worker has heard
+// a reply of its own over another connection (echo.go). Where replies are refused no group
 // stands. What is not known makes no group leave: callers may be served all the same.
 // No proof draws an ID.
 //
@@ -351,7 +350,7 @@ func (w *Worker) move(ctx context.Context, old *membership) *membership {
 	next, err := w.begin(ctx, old)
 	if err != nil {
 		if ctx.Err() == nil {
-			w.cfg.Log.Warn("the NATS server is about to stop, or delivers nothing, and no other one can be joined; "+
+			w.cfg.Log.Warn("the NATS server is about to stop, and no other one can be joined; "+
 				"staying until it has stopped: requests under way then may be lost", "error", err)
 		}
 		return old

@@ -21,7 +21,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	worker.Hasten(10)
 	goleak.VerifyTestMain(m, natstest.Left()...)
 }
 

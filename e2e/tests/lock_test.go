@@ -209,7 +209,7 @@ func (l *locked) confine(t *testing.T) {
 	for _, subject := range []string{
 		"id.tag.create", "id.tag.update", "id.tag.delete", "id.tag.changed", "id.alarm.overload",
 		"id.worker.1", "id.registry.announce", "$KV.id_segments.order", "_INBOX_worker.x",
-		"$JS.API.STREAM.MSG.GET.KV_id_segments", "$JS.API.DIRECT.GET.KV_id_history", "$JS.API.STREAM.NAMES",
+		"$JS.API.STREAM.MSG.GET.KV_id_segments", "$JS.API.DIRECT.GET.KV_id_history",
 		"$SRV.PING",
 	} {
 		if err := nc.PublishRequest(subject, nc.NewInbox(), nil); err != nil {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/subjects"
@@ -62,21 +61,14 @@ func TestThePageOfAnyWorkerShowsAllWorkersAndAlarmsOutliveThem(t *testing.T) {
 	} else if resp.Body.Close(); resp.StatusCode != http.StatusForbidden {
 		t.Errorf("by the name of a stranger: %d, want 403", resp.StatusCode)
 	}
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Such a stream takes requests, which is a reason for an alarm.
-	overlap := jetstream.StreamConfig{Name: "requests", Subjects: []string{"id.segment.x"}}
-	if _, err := js.CreateStream(patient(t), overlap); err != nil {
-		t.Fatal(err)
+	// The first load reserves all of such a tag, which is a reason for an alarm.
+	for _, r := range [][2]string{{"id.tag.create", `{"tag":"full","max":10}`}, {"id.segment.full", ""}} {
+		if _, err := nc.RequestWithContext(patient(t), r[0], []byte(r[1])); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, page := range pages {
-		waitFor(t, "the alarm is shown", shows(page+"/alarms", "<b>stream-overlap</b>", "alpha", "beta"))
-		waitFor(t, "so is why they are not ready", shows(page+"/", "not ready", "segment: not ready"))
-	}
-	if err := js.DeleteStream(patient(t), "requests"); err != nil {
-		t.Fatal(err)
+		waitFor(t, "the alarm is shown", shows(page+"/alarms", "<b>tag-fills-up</b>"))
 	}
 	if err := stops[1](); err != nil {
 		t.Error(err)
@@ -87,7 +79,7 @@ func TestThePageOfAnyWorkerShowsAllWorkersAndAlarmsOutliveThem(t *testing.T) {
 	}
 	cfg := configOn(t, s.ClientURL(), t.TempDir())
 	startWith(t, cfg)
-	waitFor(t, "the alarm is still shown", shows("http://"+cfg.HTTP+"/alarms", "<b>stream-overlap</b>", "alpha"))
+	waitFor(t, "the alarm is still shown", shows("http://"+cfg.HTTP+"/alarms", "<b>tag-fills-up</b>"))
 	s.Shutdown()
 	waitFor(t, "without NATS a worker shows itself", shows("http://"+cfg.HTTP+"/", "1 of 1 answered",
 		"The worker numbers cannot be read: not connected to NATS"))

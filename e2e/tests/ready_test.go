@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -199,42 +198,6 @@ func TestAWorkerThatMayOnlyRespondIsReady(t *testing.T) {
 	caller := connectTo(t, g.url("caller"))
 	for _, subject := range []string{"id.segment.order", "id.snowflake"} {
 		waitFor(t, "an ID on "+subject, func() bool { return answer(caller, subject) == "ids" })
-	}
-}
-
-func TestAWorkerThatMayNotProbeIsReadyAndTriesOnce(t *testing.T) {
-	t.Parallel()
-	probes := []string{"id.segment.~probe", "id.snowflake"}
-	g := startGuardedServer(t, lacking(probes, nil))
-	seen := new(violations)
-	g.server.SetLoggerV2(seen, false, false, false)
-	w := startAt(t, g.url("worker"))
-	w.waitReady(t)
-	tries := func(subject string) (n int) {
-		seen.mu.Lock()
-		defer seen.mu.Unlock()
-		for _, line := range seen.all {
-			if strings.Contains(line, strconv.Quote(subject)) {
-				n++
-			}
-		}
-		return n
-	}
-	for _, subject := range probes {
-		waitFor(t, "a probe on "+subject, func() bool { return tries(subject) > 0 })
-	}
-	if text, ready := w.readyz(); !ready {
-		t.Error(text)
-	}
-	for _, subject := range probes {
-		line := "give its user the right to publish on `" + subject
-		waitFor(t, "a line that names "+subject, func() bool { return strings.Contains(w.log.String(), line) })
-	}
-	w.stop()
-	for _, subject := range probes {
-		if n := tries(subject); n != 1 {
-			t.Errorf("%d tries on %s", n, subject)
-		}
 	}
 }
 

@@ -75,7 +75,6 @@ type program struct {
 	gate     policy.Gate
 	settings *fleet.Settings
 	ring     *loaders.Ring
-	streams  streamWatch
 	views    viewer
 	kept     *alarmLog
 	grants   grantLog
@@ -101,7 +100,6 @@ func newProgram(cfg Config, quit func()) *program {
 	}
 	p.grants = grantLog{storage: &p.storage, raiseAbout: p.alarms.raiseAbout}
 	p.ready, p.views.program, p.http.program = readiness{p}, p, p
-	p.streams = streamWatch{cfg: &p.cfg, raise: p.alarms.raiseAbout}
 	return p
 }
 
@@ -141,8 +139,6 @@ func (p *program) steps() []step {
 		during("limits of tags", soon, func(ctx context.Context) error { return p.settings.Run(ctx) }),
 		during("settings of the buckets", soon, p.storage.watch),
 		during("buckets that were not open at the start", soon, p.storage.openLate),
-		during("watch for streams that take requests", soon,
-			func(ctx context.Context) error { return p.streams.run(ctx, p.storage.js) }),
 		during("announcement", soon, p.announce),
 		// Before any request is served: another registry may serve the same subjects.
 		{name: "question which registries there are", start: p.membership.ask},

@@ -121,7 +121,7 @@ func TestTheOrderOfTheLife(t *testing.T) {
 		"allocator, issuer and keeper", "limits known by now", "alarms that are kept", "alarms", "grants", "HTTP",
 		"answers to workers that ask how this one is", "last hour", "health, readiness, metrics and the page",
 		"comparison of tags with the store", "limits of tags", "settings of the buckets",
-		"buckets that were not open at the start", "watch for streams that take requests", "announcement",
+		"buckets that were not open at the start", "announcement",
 		"question which registries there are", "worker number", "watch of the registry",
 		"question whether NATS still answers", "allocator", "address of Leaf's paths", "Leaf's paths",
 		"requests", "who can load", "loads for other workers",

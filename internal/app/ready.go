@@ -72,9 +72,6 @@ func (r readiness) segmentTrouble() error {
 			return err
 		}
 	}
-	if err := r.streams.trouble(worker.Segment); err != nil {
-		return err
-	}
 	if r.settings.Unread() {
 		return fleet.ErrUnread
 	}
@@ -89,9 +86,6 @@ func (r readiness) segmentTrouble() error {
 
 func (r readiness) snowflakeTrouble() error {
 	if err := r.outOf(worker.Snowflake); err != nil {
-		return err
-	}
-	if err := r.streams.trouble(worker.Snowflake); err != nil {
 		return err
 	}
 	err := r.worker.Trouble(worker.Snowflake)

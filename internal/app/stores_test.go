@@ -2,7 +2,6 @@ package app_test
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -66,35 +65,6 @@ func TestTheStepGrowsUpToItsMaximum(t *testing.T) {
 	cfg.AutoCreateTags, cfg.Namespace, cfg.MaxStep = true, "bound", 1000
 	if n := unused(t, cfg); n > 12_000 {
 		t.Errorf("with --max-step 1000 %d IDs are loaded ahead", n)
-	}
-}
-
-func TestAStreamThatTakesRequestsIsFoundAtTheStart(t *testing.T) {
-	t.Parallel()
-	url := startServer(t, "127.0.0.1:0").ClientURL()
-	js, err := jetstream.New(connect(t, url), jetstream.WithDefaultTimeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for n, subject := range []string{
-		">", "segment.order", "segment.*", "snowflake", "snowflake.7", "snowflake.>",
-		"tag.create", "tag.list", "worker.*",
-	} {
-		t.Run(subject, func(t *testing.T) {
-			cfg := joined(t, url)
-			cfg.Namespace = subjects.Namespace(fmt.Sprintf("ns%d", n))
-			name := fmt.Sprintf("STREAM%d", n)
-			stream := jetstream.StreamConfig{Name: name, Subjects: []string{string(cfg.Namespace) + "." + subject}}
-			if _, err := js.CreateStream(t.Context(), stream); err != nil {
-				t.Fatal(err)
-			}
-			i := launch(t, cfg)
-			i.logs("kind=stream-overlap", "stream "+name+" acknowledges requests")
-			i.stop()
-			if err := i.end(); err != nil {
-				t.Error(err)
-			}
-		})
 	}
 }
 

@@ -162,9 +162,9 @@ type message struct {
 	reply   string // "" for none
 }
 
-// isRequest reports whether the message is a request for IDs. Probes of workers are none.
+// isRequest reports whether the message is a request for IDs.
 func (m message) isRequest(ns subjects.Namespace) bool {
-	return m.reply != "" && !bytes.Contains(m.bytes, []byte("\n"+subjects.HeaderProbe+":")) &&
+	return m.reply != "" &&
 		(strings.HasPrefix(m.subject, ns.Segment("")) || strings.HasPrefix(m.subject+".", ns.Snowflake()+"."))
 }
 

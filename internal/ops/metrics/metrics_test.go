@@ -205,7 +205,7 @@ func TestEventsThatHaveNotHappenedAreZeroNotAbsent(t *testing.T) {
 // kinds are the kinds in operators' alerts: see [subjects.Alarm].
 var kinds = []subjects.Alarm{
 	"bucket-unfit", "clock-behind", "clock-skew", "clock-step", "marks-lost", "marks-went-back", "number-lost",
-	"numbers-exhausted", "overload", "registry-conflict", "second-registry", "state-file", "stream-overlap",
+	"numbers-exhausted", "overload", "registry-conflict", "second-registry", "state-file",
 	"table-went-back", "time-ends",
 }
 

@@ -156,8 +156,6 @@ func (t *table) worker() {
 	const number = "say who holds a worker number, and ask for it"
 	t.publish(number, ns.Workers())
 	t.subscribe("", number, ns.Workers())
-	const probe = "probe whether requests are delivered"
-	t.publish(probe, ns.SegmentProbe(), ns.Snowflake())
 	const policy = "heed limits and throttles, and share rates"
 	t.publish(policy, ns.SettingsChanged(), ns.SettingsWorkers(), ns.SegmentPing())
 	t.subscribe("", policy, ns.SettingsChanged(), ns.SettingsWorkers())
@@ -171,7 +169,6 @@ func (t *table) worker() {
 	t.subscribe("", registry, ns.Registries())
 	t.publish("raise alarms", ns.Alarms())
 	t.subscribe("", "say how it is, to `natsid workers`, `natsid tag list --stats` and `nats micro`", "$SRV.>")
-	t.publish("find streams that take requests", t.api.Names())
 	all := append(t.buckets(), bucket{ns.AlarmBucket(), "the alarms of the last 30 days", false, false})
 	if !t.marks() { // beside them elsewhere
 		all = append(all, bucket{ns.SegmentBucket(), "limits and throttles", true, false})
