@@ -58,7 +58,6 @@ var healthy = map[string]string{
 	`up{job="natsid-stamp",instance="s1"}`:                         "1x30",
 	`process_start_time_seconds{job="natsid-stamp",instance="s1"}`: "-86400x30",
 	stamp("dead_letters_total"):                                    "7x30", // of yesterday
-	stamp("dropped_total"):                                         "7x30",
 	copying:                                                        "1x30",
 	stamp("ready"):                                                 "1x30",
 	stamp("behind"):                                                "50x30",
@@ -166,15 +165,8 @@ var unwell = []struct {
 	}, []string{"NatsidStampDeadLetters"}},
 	{"a dead letter before the first scrape of a stage", map[string]string{
 		`process_start_time_seconds{job="natsid-stamp",instance="s1"}`: "-86400x25 1500x5",
-		stamp("dead_letters_total"):                                    "1x30", stamp("dropped_total"): "7x25 0x5",
+		stamp("dead_letters_total"):                                    "1x30",
 	}, []string{"NatsidStampDeadLetters"}},
-	{"a message that was dropped", map[string]string{
-		stamp("dropped_total"): "7x20 8x10",
-	}, []string{"NatsidStampDropped"}},
-	{"one before the first scrape of a stage", map[string]string{
-		`process_start_time_seconds{job="natsid-stamp",instance="s1"}`: "-86400x25 1500x5",
-		stamp("dead_letters_total"):                                    "7x25 0x5", stamp("dropped_total"): "1x30",
-	}, []string{"NatsidStampDropped"}},
 	{"stages that take over from each other", map[string]string{
 		stamp("fenced_total"): "0+1x30",
 	}, []string{"NatsidStampFenced"}},

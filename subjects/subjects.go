@@ -22,7 +22,6 @@ package subjects
 import (
 	"fmt"
 	"strconv"
-	"strings"
 )
 
 // QueueGroup is the queue group of all workers: exactly one of them answers
@@ -238,10 +237,6 @@ func (n Namespace) HistoryBucket() string { return string(n) + "_history" }
 
 // StampBucket returns the name of the KV bucket with hints of how far `natsid stamp` has copied streams.
 func (n Namespace) StampBucket() string { return string(n) + "_stamp" }
-
-// StampQueue returns the queue group of all processes that run `natsid stamp --core` with copies on these subjects,
-// which end with a dot and >.
-func StampQueue(into string) string { return QueueGroup + "-" + strings.TrimSuffix(into, ".>") }
 
 // WorkerBucket returns the name of the KV bucket of the workers' heartbeats.
 func (n Namespace) WorkerBucket() string { return string(n) + "_workers" }

@@ -18,8 +18,8 @@ const StageStopped = "stopped"
 // StageView is the state of one stage, a process that runs `natsid stamp`.
 type StageView struct {
 	Name     string `json:"name"` // host and process
-	From     string `json:"from"` // stream that it copies, or with --core subjects
-	To       string `json:"to"`   // stream or subjects of the copies
+	From     string `json:"from"` // stream that it copies
+	To       string `json:"to"`   // stream of the copies
 	Role     string `json:"role"` // starting, copying, standby, retrying or [StageStopped]
 	Position uint64 `json:"position"`
 	Behind   uint64 `json:"behind"`        // messages of the source not copied yet, as last known

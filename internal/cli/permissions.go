@@ -22,7 +22,6 @@ type permissionsCmd struct {
 	MakeBuckets bool `negatable:"" default:"true"`
 
 	From, To   string
-	Core       string
 	Into       string `default:"stamped.>"`
 	DeadLetter string `name:"dead-letter"`
 	Create     bool
@@ -65,7 +64,6 @@ Examples:
 			"make-buckets": "For a worker: it may make the buckets. For a stage: it may make the one with hints.",
 			"from":         "For a stage: the stream to copy.",
 			"to":           "For a stage: the stream to copy to.",
-			"core":         "For a stage: the subjects to copy without JetStream.",
 			"into":         "For a stage: the subjects of copies.",
 			"dead-letter":  "For a stage: the subject of dead letters, if there is one.",
 			"create":       "For a stage: it may make the target.",
@@ -85,15 +83,15 @@ func (c *permissionsCmd) Run(s *session) error {
 		}
 	}
 	role := rights.Role(c.Role)
-	if streams := c.From != "" && c.To != ""; role == rights.Stage && streams == (c.Core != "") {
-		return usage(errors.New("a stage wants --from and --to, its streams, or --core"))
+	if role == rights.Stage && (c.From == "" || c.To == "") {
+		return usage(errors.New("a stage wants --from and --to, its streams"))
 	}
 	all := rights.Of(role, rights.Deployment{
 		Namespace: cfg.Namespace, InboxPrefix: cfg.InboxPrefix, ReplyTo: c.Inbox,
 		JSDomain: cfg.JSDomain, JSPrefix: cfg.JSPrefix, MySQL: cfg.OnMySQL(), Guard: cfg.Guard,
 		NoGrants:     cfg.Grants == 0,
 		MakesBuckets: c.MakeBuckets, Repairs: c.Repairs, Stamps: rights.Pipeline{
-			Core: c.Core, From: c.From, To: c.To, Into: c.Into, DeadLetter: c.DeadLetter, Creates: c.Create,
+			From: c.From, To: c.To, Into: c.Into, DeadLetter: c.DeadLetter, Creates: c.Create,
 		},
 	})
 	if c.Diff != "" {

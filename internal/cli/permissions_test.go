@@ -76,9 +76,6 @@ func TestRightsArePrintedForServersAndPrograms(t *testing.T) {
 	prints(t, "permissions stage --from=A --to=B --into=b.> --create --dead-letter=dead --inbox-prefix=_INBOX_s",
 		`"$JS.API.CONSUMER.CREATE.A.>"`, `"$JS.API.STREAM.CREATE.B"`, `"b.>"`, `"dead"`, `"$KV.id_stamp.B"`,
 		`"_INBOX_s.>"`)
-	prints(t, "permissions stage --core=events.> --format=nsc",
-		"  --allow-pub 'id.segment.>,id.snowflake,id.snowflake.>,stamped.>,id.worker.stage' \\\n"+
-			"  --allow-sub '_INBOX.>,events.> natsid-stamped'\n")
 	for flags, none := range map[string]string{
 		"--mysql=u:p@/db --guard=off": "id.registry.of", "--no-make-buckets": "STREAM.CREATE.KV_id_segments",
 	} {
@@ -88,7 +85,7 @@ func TestRightsArePrintedForServersAndPrograms(t *testing.T) {
 		}
 	}
 	for flag, want := range map[string]string{
-		"stage": "--from and --to", "stage --from=A": "or --core", "stage --core=a.> --from=A --to=B": "or --core",
+		"stage": "--from and --to", "stage --from=A": "--from and --to",
 		"nobody": `"worker","caller","operator","stage"`, "worker --format=xml": `"nats","nsc"`,
 		"worker --inbox=_INBOX.>": `--inbox "_INBOX.>": want a prefix`, "caller --namespace=a.b": "namespace",
 	} {

@@ -10,23 +10,21 @@ import (
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/stage"
+	"github.com/natsid/natsid/stamp"
 )
 
 type stampCmd struct {
 	From      string
 	To        string
-	Core      string
 	Tag       tagName
 	Snowflake bool
-	TagFrom   tagFrom  `name:"tag-from"`
 	Filter    []string `sep:"none"`
 	Subject   string   `default:">"`
 	Into      string   `default:"stamped.>"`
 	Create    bool
-	Existing  stage.Existing `default:"stop" enum:"stop,keep,replace,dead-letter"`
+	Existing  stage.Existing `default:"stop" enum:"stop,keep,dead-letter"`
 
 	DeadLetter string `name:"dead-letter"`
-	KeepTTL    bool   `name:"keep-ttl"`
 	Since      since
 	Once       bool
 	Status     bool
@@ -48,30 +46,20 @@ Examples:
   natsid stamp --from ORDERS --to ORDERS_STAMPED --tag order --create
   natsid stamp --from ORDERS --to ORDERS_STAMPED --snowflake --once
   natsid stamp --from EVENTS --to IDS --tag event --subject 'events.>' --into 'ids.>'
-  natsid stamp --core 'events.>' --into 'stamped.>' --tag event
-  natsid stamp --from ORDERS --to ORDERS_STAMPED --status
-
-With --core it copies what is published, and not what a stream holds, at most once:
-messages are lost while no stage runs, when one is killed, and beyond what waits in
-memory for IDs. All stages with the same --into share the work.`,
+  natsid stamp --from ORDERS --to ORDERS_STAMPED --status`,
 		values: map[string]string{
-			"core": "Copy what is published on these subjects without JetStream, at most once: one that ends with >.",
-			"from": "The stream to copy. It must have limits retention.",
-			"to":   "The stream to copy to. Nothing else may publish to it.",
-			"tag":  tagForm,
-			"tag-from": "Take the tag from each message: header:NAME, or subject:N for the Nth token of its " +
-				"subject in the source. A message without one cannot be copied.",
+			"from":      "The stream to copy. It must have limits retention.",
+			"to":        "The stream to copy to. Nothing else may publish to it.",
+			"tag":       tagForm,
 			"filter":    "Copy the messages on these subjects only, such as 'orders.*.paid'. May be repeated.",
 			"snowflake": "Use snowflakes as IDs, instead of those of a tag.",
 			"subject":   "The subjects of the source: one that ends with >, or > alone.",
 			"into":      "What the copies' subjects begin with, in place of --subject.",
 			"create":    "Create the target for the subjects of the copies, and let it take atomic batches.",
-			"existing": "What becomes of a message that has a Natsid-Id already: stop at it, keep the ID, " +
-				"replace it, or make a dead letter of the message. With keep, its producer answers for " +
-				"its uniqueness.",
+			"existing": "What becomes of a message that has a Natsid-Id already: stop at it, keep the ID, or " +
+				"make a dead letter of the message. With keep, its producer answers for its uniqueness.",
 			"dead-letter": "The subject for messages that cannot be copied, such as one too large with its ID. " +
 				"A stream must take it. Each is there at least once. Without it, such a message stops the stage.",
-			"keep-ttl": "Copy Nats-TTL. The target must let messages expire one by one.",
 			"since": "Begin with messages of this time, such as 2026-01-31T12:00:00Z, or of this long ago, such as " +
 				"90m. It has effect only where nothing was copied yet.",
 			"status": "Show how far the source is copied, and which stage copies it.",
@@ -88,7 +76,6 @@ memory for IDs. All stages with the same --into share the work.`,
 type stampJSON struct {
 	Copied      uint64 `json:"copied"`       // by this process
 	DeadLetters uint64 `json:"dead_letters"` // by this process
-	Dropped     uint64 `json:"dropped"`      // by this process, with --core
 	Position    uint64 `json:"position"`     // the last message of the source that was copied or passed
 	Behind      uint64 `json:"behind"`       // messages of the source that were not
 }
@@ -113,15 +100,15 @@ func (c *stampCmd) Run(s *session) error {
 	log := slog.New(slog.NewTextHandler(s.stderr, nil))
 	ids := s.clientOn(nc, client.Log(log))
 	defer ids.Close()
-	if c.Core != "" {
-		return c.runCore(s, nc, l, log, ids)
+	handle := ids.Snowflake()
+	if c.Tag != "" {
+		handle = ids.Segment(string(c.Tag))
 	}
 	js, err := s.jetStream(nc)
 	if err != nil {
 		return err
 	}
 	to := stage.TargetOn(js, c.To, s.namespace().StampBucket())
-	to.KeepTTL = c.KeepTTL
 	if c.Create {
 		if err := c.create(s, to, log); err != nil {
 			return err
@@ -129,9 +116,8 @@ func (c *stampCmd) Run(s *session) error {
 	}
 	cfg := stage.Config{
 		Source:     stage.SourceOn(js, c.From, processName(), c.To, c.Filter...),
-		SourceName: c.From, Target: to, Fits: to.Fits, Stamp: c.stamp(ids),
-		Subject: c.mapped, Tag: c.TagFrom.tag, Existing: c.Existing,
-		KeepTTL: c.KeepTTL, Since: c.Since.Time, Once: c.Once, Log: log,
+		SourceName: c.From, Target: to, Fits: to.Fits, Stamp: stamp.New(handle).Msgs,
+		Subject: c.mapped, Existing: c.Existing, Since: c.Since.Time, Once: c.Once, Log: log,
 	}
 	if nc.ConnectedClusterName() != "" || js.Options().Domain != "" {
 		cfg.Settle = 10 * time.Second // a leader of nats-server without followers steps down within 20 s
@@ -153,7 +139,7 @@ func (c *stampCmd) Run(s *session) error {
 		return err
 	}
 	p := st.Progress()
-	return s.print(stampJSON{p.Copied, p.DeadLetters, p.Dropped, p.Position, p.Behind}, func(out io.Writer) {
+	return s.print(stampJSON{p.Copied, p.DeadLetters, p.Position, p.Behind}, func(out io.Writer) {
 		letters := ""
 		if p.DeadLetters > 0 {
 			letters = fmt.Sprintf(", %d made dead letters", p.DeadLetters)

@@ -1,42 +1,26 @@
 package cli
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
-	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/stage"
-	"github.com/natsid/natsid/stamp"
 )
 
 func (c *stampCmd) check() error {
-	ways := 0
-	for _, given := range []bool{c.Tag != "", c.Snowflake, c.TagFrom.tag != nil} {
-		if given {
-			ways++
-		}
+	if (c.Tag != "") == c.Snowflake && !c.Repair && !c.Status {
+		return errors.New("want either --tag or --snowflake")
 	}
-	if ways != 1 && !c.Repair && !c.Status {
-		return errors.New("want one of --tag, --tag-from and --snowflake")
-	}
-	for flag, pattern := range map[string]string{"subject": c.Subject, "into": c.Into, "core": cmp.Or(c.Core, ">")} {
+	for flag, pattern := range map[string]string{"subject": c.Subject, "into": c.Into} {
 		prefix, ok := strings.CutSuffix(pattern, ">")
 		if !ok || strings.ContainsAny(prefix, "*> \t\r\n") || prefix != "" && !strings.HasSuffix(prefix, ".") {
 			return fmt.Errorf("--%s %q: want a subject that ends with >, without other wildcards", flag, pattern)
 		}
 	}
-	if c.Core != "" {
-		return c.checkCore()
-	}
 	if c.From == "" || c.To == "" {
-		return errors.New("want --from and --to, the streams; or --core")
+		return errors.New("want --from and --to, the streams")
 	}
 	for i, f := range c.Filter {
 		if !isPattern(f) {
@@ -69,53 +53,6 @@ func isPattern(text string) bool {
 		}
 	}
 	return true
-}
-
-// stamp returns the function that gives messages IDs.
-func (c *stampCmd) stamp(ids *client.Client) func(context.Context, string, []*nats.Msg) error {
-	if c.TagFrom.tag != nil {
-		return func(ctx context.Context, tag string, msgs []*nats.Msg) error {
-			return stamp.New(ids.Segment(tag)).Msgs(ctx, msgs)
-		}
-	}
-	handle := ids.Snowflake()
-	if c.Tag != "" {
-		handle = ids.Segment(string(c.Tag))
-	}
-	one := stamp.New(handle)
-	return func(ctx context.Context, _ string, msgs []*nats.Msg) error { return one.Msgs(ctx, msgs) }
-}
-
-// A tagFrom is the place of the tag in a message.
-type tagFrom struct {
-	tag func(*stage.Message) (string, error) // nil: no place was given
-}
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (f *tagFrom) UnmarshalText(text []byte) error {
-	kind, what, _ := strings.Cut(string(text), ":")
-	token, err := strconv.Atoi(what)
-	switch {
-	case kind == "header" && what != "" && !strings.ContainsAny(what, ": \t\r\n"):
-		f.tag = func(m *stage.Message) (string, error) {
-			values := m.Header[what]
-			if len(values) != 1 {
-				return "", fmt.Errorf("it has %d headers %s, and its tag is in one", len(values), what)
-			}
-			return values[0], checkTag(values[0])
-		}
-	case kind == "subject" && err == nil && token > 0:
-		f.tag = func(m *stage.Message) (string, error) {
-			tokens := strings.Split(m.Subject, ".")
-			if token > len(tokens) {
-				return "", fmt.Errorf("%s has %d tokens, and its tag is number %d", m.Subject, len(tokens), token)
-			}
-			return tokens[token-1], checkTag(tokens[token-1])
-		}
-	default:
-		return fmt.Errorf("%q: want header:NAME, or subject:N with N from 1", text)
-	}
-	return nil
 }
 
 // A since is a time, given directly or as a duration before now.

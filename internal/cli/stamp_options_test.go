@@ -76,19 +76,16 @@ func TestStampTakesAPartAndKeepsWhatCannotBeCopied(t *testing.T) {
 	s := &stamping{t: t, url: serve(t).url}
 	s.js = withOrders(t, s.url)
 	s.create(jetstream.StreamConfig{Name: "DEAD", Subjects: []string{"dead"}})
-	s.publish("orders.de.new", "a", "Kind", "pear")
-	s.publish("orders.fr.new", "b", "Kind", "plum")
-	s.publish("orders.de.new", "c", "Kind", "no tag")
+	s.publish("orders.de.new", "a")
+	s.publish("orders.fr.new", "b")
+	s.publish("orders.de.new", "c")
 	between := time.Now()
 	s.publish("orders.de.old", "d")
-	s.publish("orders.de.new", "e", "Kind", "pear", "Natsid-Id", fmt.Sprint(foreignID))
+	s.publish("orders.de.new", "e", "Natsid-Id", fmt.Sprint(foreignID))
 	large := strings.Repeat("x", 2000)
-	s.publish("orders.fr.new", large, "Kind", "plum")
+	s.publish("orders.fr.new", large)
 
 	for flags, want := range map[string]string{
-		"--tag-from=colour":                           `"colour": want header:NAME`,
-		"--tag-from=subject:0":                        "want header:NAME",
-		"--tag=a --tag-from=subject:2":                "one of --tag, --tag-from",
 		"--tag=a --filter=orders..x":                  `--filter "orders..x"`,
 		"--tag=a --filter=orders.> --filter=orders.x": "match some subjects both",
 		"--tag=a --existing=dead-letter":              "want --dead-letter",
@@ -99,16 +96,6 @@ func TestStampTakesAPartAndKeepsWhatCannotBeCopied(t *testing.T) {
 		s.run("REFUSED", strings.Fields(flags)...).want(t, 2, want)
 	}
 
-	s.run("BY-TOKEN", "--tag-from=subject:2", "--existing=replace").want(t, 0)
-	s.holds("BY-TOKEN", withID, "a", "b", "c", "d", "e", "xxxxxxxxx")
-
-	tags := answered(t, "tag", "list", "--nats="+s.url).out
-	for _, tag := range []string{"de", "fr"} {
-		if !strings.Contains(tags, tag) {
-			t.Errorf("tag %s has no IDs:\n%s", tag, tags)
-		}
-	}
-
 	s.run("PART", "--tag=part", "--filter=orders.*.old", "--filter=orders.fr.new").want(t, 0)
 	s.holds("PART", withID, "b", "d", "xxxxxxxxx")
 
@@ -117,7 +104,7 @@ func TestStampTakesAPartAndKeepsWhatCannotBeCopied(t *testing.T) {
 	s.run("LATE", "--tag=late", "--since=1h").want(t, 0, "--since has no effect")
 	s.holds("LATE", withID, "d", fmt.Sprint("e ", foreignID, " <nil>"), "xxxxxxxxx")
 
-	s.run("NO-LETTERS", "--tag-from=header:Kind").want(t, 1, "message 3 of stream ORDERS", "no-tag")
+	s.run("NO-LETTERS", "--tag=a").want(t, 1, "message 5 of stream ORDERS", "has-id")
 	s.run("NO-LETTERS", "--tag=a", "--dead-letter=nowhere").want(t, 1, "no stream takes nowhere", "--dead-letter")
 	s.run("NO-LETTERS", "--tag=a", "--dead-letter=orders.x").want(t, 1, "stream ORDERS takes orders.x")
 	s.run("NO-LETTERS", "--tag=a", "--dead-letter=no-letters.orders.x").want(t, 1, "stream NO-LETTERS takes")
@@ -126,10 +113,10 @@ func TestStampTakesAPartAndKeepsWhatCannotBeCopied(t *testing.T) {
 		Name: "SMALL", Subjects: []string{"small.>"}, MaxMsgSize: 1000, AllowAtomicPublish: true,
 	}
 	s.create(small)
-	letters := []string{"--tag-from=header:Kind", "--dead-letter=dead", "--existing=dead-letter"}
-	s.run("SMALL", "--tag=a", "--existing=replace").want(t, 1, "message 6 of stream ORDERS", "too-large",
+	letters := []string{"--tag=a", "--dead-letter=dead", "--existing=dead-letter"}
+	s.run("SMALL", "--tag=a", "--existing=keep").want(t, 1, "message 6 of stream ORDERS", "too-large",
 		"max_msg_size of stream SMALL")
-	s.holds("SMALL", withID, "a", "b", "c", "d", "e")
+	s.holds("SMALL", withID, "a", "b", "c", "d", fmt.Sprint("e ", foreignID, " <nil>"))
 	asked(t, func(ctx context.Context) (any, error) {
 		err := s.js.DeleteStream(ctx, "SMALL")
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -140,10 +127,9 @@ func TestStampTakesAPartAndKeepsWhatCannotBeCopied(t *testing.T) {
 	s.create(small)
 	for range 2 {
 		s.run("SMALL", letters...).want(t, 0)
-		s.holds("SMALL", withID, "a", "b")
+		s.holds("SMALL", withID, "a", "b", "c", "d")
 		s.holds("DEAD", withReason,
-			"c ORDERS 3 no-tag orders.de.new", "d ORDERS 4 no-tag orders.de.old", "e ORDERS 5 has-id orders.de.new",
-			"xxxxxxxxx ORDERS 6 too-large orders.fr.new")
+			"e ORDERS 5 has-id orders.de.new", "xxxxxxxxx ORDERS 6 too-large orders.fr.new")
 	}
 }
 
@@ -170,21 +156,4 @@ func TestStampPassesWhatIsForOthers(t *testing.T) {
 	s.publish("orders.mine", "unread")
 	purge()
 	s.run("MINE", "--tag=mine", "--filter=orders.mine").want(t, 1, "messages 19 to 19 of stream ORDERS have left it")
-}
-
-func TestStampCopiesWhenAMessageExpiresWhereItMay(t *testing.T) {
-	t.Parallel()
-	s := &stamping{t: t, url: serve(t).url}
-	s.js = withOrders(t, s.url)
-	source := asked(t, func(ctx context.Context) (jetstream.Stream, error) { return s.js.Stream(ctx, "ORDERS") })
-	c := source.CachedInfo().Config
-	c.AllowMsgTTL = true
-	asked(t, func(ctx context.Context) (jetstream.Stream, error) { return s.js.UpdateStream(ctx, c) })
-	s.publish("orders.new", "a", "Nats-TTL", "1h")
-	ttl := func(m *jetstream.RawStreamMsg) string { return m.Header.Get("Nats-TTL") }
-	s.run("WITHOUT", "--tag=a").want(t, 0)
-	s.holds("WITHOUT", ttl, "")
-	s.run("WITHOUT", "--tag=a", "--keep-ttl").want(t, 1, "--keep-ttl", "--allow-msg-ttl")
-	s.run("WITH", "--tag=a", "--keep-ttl").want(t, 0)
-	s.holds("WITH", ttl, "1h")
 }

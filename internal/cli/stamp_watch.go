@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -47,7 +46,7 @@ func (c *stampCmd) tellPage(
 	say := func(role string) {
 		p := progress()
 		body, err := json.Marshal(subjects.StageView{
-			Name: processName(), From: cmp.Or(c.From, c.Core), To: cmp.Or(c.To, c.Into), Role: role,
+			Name: processName(), From: c.From, To: c.To, Role: role,
 			Position: p.Position, Behind: p.Behind, Why: p.Why,
 		})
 		if err != nil {

@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/stamp"
@@ -20,10 +18,9 @@ type Existing string
 
 // Treatments of such a message. The zero value stops.
 const (
-	StopAtID  Existing = "stop"
-	KeepID    Existing = "keep"        // its producer is responsible for its uniqueness
-	ReplaceID Existing = "replace"     // with an ID of natsid
-	BuryID    Existing = "dead-letter" // the message becomes a dead letter
+	StopAtID Existing = "stop"
+	KeepID   Existing = "keep"        // its producer is responsible for its uniqueness
+	BuryID   Existing = "dead-letter" // the message becomes a dead letter
 )
 
 // The bounds of a batch: JetStream takes 1,000 messages in one atomic write, and the memory for a batch is bounded.
@@ -47,12 +44,8 @@ type batch struct {
 	msgs    []*nats.Msg
 	to      Position // the last message that is copied with the batch, or passed
 	pending uint64   // messages of the source after it
-
-	// Fields that are used while the batch is gathered.
-	from []*Message // the originals of msgs
-	tags []string   // of msgs
-	read int        // messages that were read for it
-	size int        // bytes
+	read    int      // messages that were read for it
+	size    int      // bytes
 }
 
 // gather reads messages, gives them IDs, and passes them to copy in prepared batches, while the batch before is
@@ -150,55 +143,36 @@ func (s *Stage) quiet(ctx context.Context, at *Position, held *time.Time) error 
 // add adds the copy of a message to a batch, or keeps a dead letter.
 func (s *Stage) add(ctx context.Context, b *batch, m *Message) error {
 	at := b.to.of(m)
-	c, err := s.copyOf(m, at)
-	tag := ""
-	if _, none := stamp.ID(c); err == nil && none != nil && s.cfg.Tag != nil {
-		if tag, err = s.cfg.Tag(m); err != nil {
-			err = &unfit{NoTag, err.Error()}
-		}
+	c, why := s.copyOf(m, at)
+	if why != nil {
+		return s.bury(ctx, m, at, why)
 	}
-	if err != nil {
-		return s.bury(ctx, m, at, err)
-	}
-	b.msgs, b.from, b.tags = append(b.msgs, c), append(b.from, m), append(b.tags, tag)
+	b.msgs = append(b.msgs, c)
 	return nil
 }
 
 // idBytes is the most by which the ID enlarges a message.
 const idBytes = len(stamp.Header) + len(": 9223372036854775807\r\n")
 
-// copyOf returns the copy of a message, without its ID; or, as an unfit, the reason why it cannot be copied. Headers
-// of JetStream are not copied: they would halt or change the write.
-func (s *Stage) copyOf(m *Message, at Position) (*nats.Msg, error) {
+// copyOf returns the copy of a message, without its ID; or the reason why it cannot be copied. Headers of JetStream
+// are not copied: they would halt or change the write.
+func (s *Stage) copyOf(m *Message, at Position) (*nats.Msg, *unfit) {
 	c := &nats.Msg{Subject: s.cfg.Subject(m.Subject), Data: m.Data, Header: own(m.Header, 2)}
 	if c.Subject == "" {
 		return c, &unfit{NoSubject, "its subject, " + m.Subject + ", is none of --subject"}
 	}
 	c.Header.Set(SourceHeader, at.String())
-	if ttl := m.Header.Get(jetstream.MsgTTLHeader); ttl != "" && s.cfg.KeepTTL {
-		c.Header.Set(jetstream.MsgTTLHeader, ttl)
-	}
-	if err := s.cfg.Existing.treat(c); err != nil {
-		return c, err
+	switch _, err := stamp.ID(c); {
+	case errors.Is(err, stamp.ErrNone):
+	case err != nil:
+		return c, &unfit{MalformedID, err.Error()}
+	case s.cfg.Existing != KeepID:
+		return c, &unfit{HasID, "it has an ID already, " + c.Header.Get(stamp.Header)}
 	}
 	if err := s.cfg.Fits(c); err != nil {
 		return c, &unfit{TooLarge, err.Error()}
 	}
 	return c, nil
-}
-
-// treat deletes an ID that is to be replaced. It returns as an unfit why a message with its ID cannot be copied.
-func (e Existing) treat(c *nats.Msg) error {
-	switch _, err := stamp.ID(c); {
-	case errors.Is(err, stamp.ErrNone):
-	case e == ReplaceID:
-		delete(c.Header, stamp.Header)
-	case err != nil:
-		return &unfit{MalformedID, err.Error()}
-	case e != KeepID:
-		return &unfit{HasID, "it has an ID already, " + c.Header.Get(stamp.Header)}
-	}
-	return nil
 }
 
 // own returns the headers that are not for NATS, with room for more.
@@ -213,66 +187,9 @@ func own(h nats.Header, more int) nats.Header {
 	return c
 }
 
-// tagsAtOnce is for how many tags of a batch IDs are requested at a time.
-const tagsAtOnce = 16
-
-// stamp gives the messages of a batch IDs, with one request for each tag. Messages of a
-// tag that natsid refuses become dead letters.
+// stamp gives the messages of a batch IDs. It returns a [Stop] if natsid refuses the tag.
 func (s *Stage) stamp(ctx context.Context, b *batch) error {
-	if s.cfg.Tag == nil {
-		return s.give(ctx, "", b.msgs)
-	}
-	groups := make(map[string][]*nats.Msg)
-	for i, m := range b.msgs {
-		groups[b.tags[i]] = append(groups[b.tags[i]], m)
-	}
-	var mu sync.Mutex
-	failed := make(map[string]error)
-	var asking sync.WaitGroup
-	places := make(chan struct{}, tagsAtOnce)
-	for tag, msgs := range groups {
-		places <- struct{}{}
-		asking.Go(func() {
-			defer func() { <-places }()
-			if err := s.give(ctx, tag, msgs); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				failed[tag] = err
-			}
-		})
-	}
-	asking.Wait()
-	if len(failed) == 0 {
-		return nil
-	}
-	stamped := b.msgs[:0]
-	for i, m := range b.msgs {
-		err := failed[b.tags[i]]
-		if err == nil {
-			stamped = append(stamped, m)
-			continue
-		}
-		if refused, ok := errors.AsType[*Stop](err); ok {
-			err = s.bury(ctx, b.from[i], b.to.of(b.from[i]), &unfit{NoIDs, refused.Why})
-		}
-		if err != nil {
-			return err
-		}
-	}
-	b.msgs = stamped
-	return nil
-}
-
-// give gives messages IDs of a tag. It returns a [Stop] if natsid refuses the tag.
-func (s *Stage) give(ctx context.Context, tag string, msgs []*nats.Msg) error {
-	if len(msgs) == 0 {
-		return nil
-	}
-	return unlessRefused(s.cfg.Stamp(ctx, tag, msgs))
-}
-
-// unlessRefused returns the error of a request for IDs, as a [Stop] if natsid refuses the tag.
-func unlessRefused(err error) error {
+	err := s.cfg.Stamp(ctx, b.msgs)
 	if errors.Is(err, client.ErrBadRequest) || errors.Is(err, client.ErrUnknownTag) {
 		return stop("natsid gives no IDs: %v", err)
 	}

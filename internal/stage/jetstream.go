@@ -26,8 +26,6 @@ type Stream struct {
 	// subjects are the stream's, when its state was last read.
 	subjects atomic.Pointer[[]string]
 	largest  atomic.Int64 // limit of a message in the stream, at that time; -1 means none
-	// KeepTTL demands a stream that takes Nats-TTL. It is set before the first use.
-	KeepTTL bool
 }
 
 // TargetOn returns the stream of that name as a target. Hints are kept in a bucket, which is created with the first
@@ -45,7 +43,7 @@ func (t *Stream) State(ctx context.Context) (TargetState, error) {
 	if err != nil {
 		return TargetState{}, fmt.Errorf("stream %s: %w", t.name, err)
 	}
-	if err := fit(info.Config, t.KeepTTL); err != nil {
+	if err := fit(info.Config); err != nil {
 		return TargetState{}, err
 	}
 	t.subjects.Store(&info.Config.Subjects)
@@ -69,7 +67,7 @@ func (t *Stream) Header(ctx context.Context, seq uint64) (nats.Header, bool, err
 }
 
 // fit returns why a stream cannot be a target, as a [Stop].
-func fit(c jetstream.StreamConfig, keepTTL bool) error {
+func fit(c jetstream.StreamConfig) error {
 	why := ""
 	switch {
 	case c.Retention != jetstream.LimitsPolicy:
@@ -88,9 +86,6 @@ func fit(c jetstream.StreamConfig, keepTTL bool) error {
 		why = "acknowledges nothing"
 	case c.SubjectDeleteMarkerTTL > 0:
 		why = "has delete markers, which the server writes to it"
-	case keepTTL && !c.AllowMsgTTL:
-		return stop("stream %s does not let messages expire one by one, as --keep-ttl wants: allow that with "+
-			"`nats stream edit %s --allow-msg-ttl`, or leave --keep-ttl out", c.Name, c.Name)
 	case !c.AllowAtomicPublish && tooOld(c):
 		return stop("the server of stream %s is too old for atomic batches%s: natsid stamp needs nats-server 2.12 "+
 			"or later", c.Name, versionOf(c))
@@ -160,7 +155,6 @@ func (t *Stream) Create(ctx context.Context, subjects []string) error {
 		}
 		_, err = t.js.CreateStream(ctx, jetstream.StreamConfig{
 			Name: t.name, Subjects: subjects, AllowAtomicPublish: true, Description: "stamped by natsid",
-			AllowMsgTTL: t.KeepTTL,
 		})
 		api, ok := errors.AsType[jetstream.JetStreamError](err)
 		switch {

@@ -38,8 +38,6 @@ const (
 	TooLarge    Reason = "too-large"    // with its ID, for the target
 	HasID       Reason = "has-id"       // see [BuryID]
 	MalformedID Reason = "malformed-id" // in its header Natsid-Id
-	NoTag       Reason = "no-tag"       // or a malformed tag
-	NoIDs       Reason = "no-ids"       // natsid refuses the tag
 	NoSubject   Reason = "no-subject"   // see Subject of [Config]
 )
 
@@ -49,16 +47,9 @@ type unfit struct {
 	detail string
 }
 
-// Error implements error.
-func (u *unfit) Error() string { return u.detail }
-
 // bury keeps a dead letter for a message that cannot be copied. It returns a [Stop] where no dead letters are kept.
 // The message may be passed only after bury has returned nil.
-func (s *Stage) bury(ctx context.Context, m *Message, at Position, err error) error {
-	why, ok := errors.AsType[*unfit](err)
-	if !ok {
-		return err
-	}
+func (s *Stage) bury(ctx context.Context, m *Message, at Position, why *unfit) error {
 	aboutID := why.reason == HasID || why.reason == MalformedID
 	if s.cfg.DeadLetters == nil || aboutID && (s.cfg.Existing == StopAtID || s.cfg.Existing == "") {
 		remedy := "remove the cause, or make dead letters of such messages (--dead-letter)"

@@ -2,7 +2,6 @@ package stage
 
 import (
 	"errors"
-	"sync"
 	"time"
 )
 
@@ -18,7 +17,6 @@ type Progress struct {
 	Retries      uint64
 	HintFailures uint64
 	DeadLetters  uint64
-	Dropped      uint64 // by a [Core]
 
 	Why   string    // reason of the last retry; "" once a message was copied since
 	Since time.Time // time of the last retry
@@ -53,25 +51,16 @@ func (p Progress) Ready(now time.Time) error {
 	return nil
 }
 
-// A noted is a progress that goroutines share.
-type noted struct {
-	mu sync.Mutex
-	p  Progress
-}
-
 // Progress returns the present progress.
-func (n *noted) Progress() Progress {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.p.Role == "" {
-		n.p.Role = Starting
-	}
-	return n.p
+func (s *Stage) Progress() Progress {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.progress
 }
 
 // note changes the progress.
-func (n *noted) note(change func(*Progress)) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	change(&n.p)
+func (s *Stage) note(change func(*Progress)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(&s.progress)
 }

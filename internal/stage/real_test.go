@@ -1,7 +1,6 @@
 package stage_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,18 +76,14 @@ func (p *pair) publish(from, to int) {
 	}
 }
 
-// stamp gives messages IDs of a tag; of the test's if it is "".
-func (p *pair) stamp(ctx context.Context, tag string, msgs []*nats.Msg) error {
-	return stamp.New(p.ids.Segment(cmp.Or(tag, p.t.Name()))).Msgs(ctx, msgs)
-}
-
 // stage returns a stage that copies all that is there.
 func (p *pair) stage(change ...func(*stage.Config)) *stage.Stage {
 	to := p.to()
 	cfg := stage.Config{
 		Source: stage.SourceOn(p.js, p.source, "", p.target), SourceName: p.source,
 		Target: to,
-		Fits:   to.Fits, Stamp: p.stamp, Subject: func(s string) string { return "stamped." + s },
+		Fits:   to.Fits, Stamp: stamp.New(p.ids.Segment(p.t.Name())).Msgs,
+		Subject:  func(s string) string { return "stamped." + s },
 		Existing: stage.StopAtID, Once: true,
 	}
 	for _, c := range change {

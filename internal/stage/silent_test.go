@@ -27,9 +27,9 @@ func TestAStageReadsAnewWhereAConsumerFallsSilent(t *testing.T) {
 				c.Source = &pausing{c.Source, p, before == 0}
 				c.Once, c.Log = false, slog.New(slog.NewTextHandler(&log, nil))
 				stamp := c.Stamp
-				c.Stamp = func(ctx context.Context, tag string, msgs []*nats.Msg) error {
+				c.Stamp = func(ctx context.Context, msgs []*nats.Msg) error {
 					time.Sleep(500 * time.Millisecond) // the consumer is paused before all is read
-					return stamp(ctx, tag, msgs)
+					return stamp(ctx, msgs)
 				}
 			})
 			ctx, cancel := context.WithCancel(t.Context())

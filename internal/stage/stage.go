@@ -142,16 +142,14 @@ type Config struct {
 	Source     Source
 	SourceName string // of the stream
 	Target     Target
-	// Stamp gives messages IDs of a tag, see [stamp.Stamper.Msgs]. Several goroutines call it, each with another tag.
-	Stamp   func(ctx context.Context, tag string, msgs []*nats.Msg) error
+	// Stamp gives messages IDs: [stamp.Stamper.Msgs].
+	Stamp   func(ctx context.Context, msgs []*nats.Msg) error
 	Subject func(string) string // the subject of a copy; "" if there is none
 	// Fits returns which limit of the target a copy exceeds with its ID; nil if none.
 	Fits func(copied *nats.Msg) error
 
-	Tag         func(*Message) (string, error) // nil means that the tag is ""
 	Existing    Existing
 	DeadLetters DeadLetters // nil: a message that cannot be copied stops the stage
-	KeepTTL     bool        // copy Nats-TTL
 	Since       time.Time   // pass older messages, if no position is known
 	Once        bool        // return when all messages that the source holds are copied
 	// Settle is the wait before JetStream is asked a second time whether the stage must stop, and half the wait before
@@ -169,7 +167,9 @@ type Stage struct {
 	silences int       // consecutive silent readers; only the gathering goroutine uses it
 	doubts   doubts
 	origin   origin
-	noted
+
+	mu       sync.Mutex
+	progress Progress
 }
 
 // New returns a stage that is not running yet.
@@ -177,7 +177,8 @@ func New(cfg Config) *Stage {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Stage{cfg: cfg, doubts: doubts{settle: cfg.Settle}, origin: origin{cfg.Source, cfg.SourceName}}
+	return &Stage{cfg: cfg, doubts: doubts{settle: cfg.Settle}, origin: origin{cfg.Source, cfg.SourceName},
+		progress: Progress{Role: Starting}}
 }
 
 // Run copies until ctx ends, or until all is copied if [Config].Once is set. Then the error is nil. Any other is a

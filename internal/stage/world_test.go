@@ -411,7 +411,7 @@ func (t to) SetHint(_ context.Context, h stage.Hint) error {
 }
 
 // stamp gives IDs, as [stamp.Stamper.Msgs] does.
-func (w *world) stamp(_ context.Context, _ string, msgs []*nats.Msg) error {
+func (w *world) stamp(_ context.Context, msgs []*nats.Msg) error {
 	time.Sleep(w.upTo(10 * time.Millisecond))
 	if w.chance(20) {
 		return errLost

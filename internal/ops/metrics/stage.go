@@ -36,9 +36,6 @@ var ofStage = []struct {
 		func(p stage.Progress) float64 { return float64(p.HintFailures) }},
 	{counter("natsid_stamp_dead_letters_total", pipeline, "Messages that became dead letters."),
 		func(p stage.Progress) float64 { return float64(p.DeadLetters) }},
-	{counter("natsid_stamp_dropped_total", pipeline,
-		"Messages that were dropped with `--core`; always 0 without."),
-		func(p stage.Progress) float64 { return float64(p.Dropped) }},
 }
 
 var stageRole = gauge("natsid_stamp_role", pipeline+", role",

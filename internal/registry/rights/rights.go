@@ -76,7 +76,6 @@ type Deployment struct {
 
 // A Pipeline is what a stage reads and writes, as in its flags.
 type Pipeline struct {
-	Core       string // a subject; "" for streams
 	From, To   string // streams
 	Into       string // where copies go
 	DeadLetter string // a subject; "" for none
@@ -218,10 +217,6 @@ func (t *table) stage() {
 	p := t.d.Stamps
 	t.publish("write copies", p.Into)
 	t.publish("be shown on the page of the workers", t.ns.Stage())
-	if p.Core != "" {
-		t.subscribe(subjects.StampQueue(p.Into), "hear what is to be stamped", p.Core)
-		return
-	}
 	read := "read " + p.From
 	t.publish(read, t.api.Stream("STREAM.INFO", p.From), t.api.Stream("STREAM.MSG.GET", p.From),
 		t.api.Stream("CONSUMER.CREATE", p.From)+".>", t.api.Stream("CONSUMER.MSG.NEXT", p.From)+".*")
