@@ -71,39 +71,6 @@ func TestOnlyAcknowledgementsAreSwallowed(t *testing.T) {
 	}
 }
 
-func TestWhatFollowsALargeMessageIsParsed(t *testing.T) {
-	for _, n := range []int{ackMax - 1, ackMax, ackMax + 1, 3*ackMax + 17} {
-		for _, m := range []string{
-			msg("", strings.Repeat("\r\nMSG ", n)[:n]),
-			msg("NATS/1.0\r\n\r\n", strings.Repeat("PONG\r\n", n)[:n]),
-		} {
-			if got, drops := through(m+ack+m, 1000, All); got != m+m || !drops {
-				t.Errorf("after %d bytes: %v, %.100q", n, drops, got)
-			}
-		}
-	}
-}
-
-func TestOnlyAPongOfTheServerIsOne(t *testing.T) {
-	for said, want := range map[string]bool{
-		"PONG\r\n":        true,
-		"+OK\r\nPONG\r\n": true,
-		"PING\r\n":        false,
-		msg("", "PONG"):   false,
-		msg("", strings.Repeat("PONG\r\n", ackMax)): false,
-	} {
-		p := parser{drops: All}
-		pong := false
-		for piece := range slices.Chunk([]byte(said), 6) {
-			_, is := p.feed(piece)
-			pong = pong || is
-		}
-		if pong != want {
-			t.Errorf("%.30q: %v", said, pong)
-		}
-	}
-}
-
 func TestTheNameIsTheOneInConnect(t *testing.T) {
 	for said, want := range map[string]string{
 		"CONNECT {\"verbose\":false,\"name\":\"natsid control\",\"lang\":\"go\"}\r\nPING\r\n": "natsid control",
