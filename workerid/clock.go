@@ -312,7 +312,7 @@ func (c *clock) median() (low, high int64) {
 //
 // Law: the number that ends a lag is acquired as any other. Its window begins at the until of its record at the
 // earliest, by (2), and is written by a compare-and-set of its own, by (1). The record of the number before covers all
-// that was issued under that: a release lowers its until to the end of the last tick at most.
+// that was issued under that: a release does not lower its until below the end of the last tick.
 type lag struct{ since time.Time }
 
 // left begins the lag, if it has not begun, and returns how long the worker still waits for the clock.

@@ -272,7 +272,7 @@ func TestARightClockBehindItsIDsTakesAnotherNumberAfterAWhile(t *testing.T) {
 						c.back, time.Since(begin), l.keeper.Status(), w)
 				}
 			}
-			time.Sleep(2 * time.Second) // more than the rest, and the margin
+			time.Sleep(4 * time.Second) // more than the rest, a heartbeat and the margin
 			if another := l.number() != w; another != c.another || l.issue().Tick == 0 {
 				t.Errorf("back by %v: another number: %t, want %t; and IDs", c.back, another, c.another)
 			}

@@ -126,11 +126,6 @@ func (h *holder) pause(ctx context.Context) {
 		due = time.Now().Add(min(minRest<<min(h.unread, 16), h.interval))
 		h.unread++
 	}
-	if !h.lag.since.IsZero() {
-		if left := h.lag.left(); left > 0 {
-			due = time.Now().Add(min(left, time.Until(due)))
-		}
-	}
 	tick := time.NewTicker(min(h.watch, h.interval))
 	defer tick.Stop()
 	for time.Now().Before(due) && wait(ctx, tick) {
@@ -346,46 +341,29 @@ func (h *holder) early() error {
 		h.claim.number, time.UnixMilli(h.claim.from).UTC().Format(time.TimeOnly), why)
 }
 
-// checkBehind returns errBehind once the clock, which was found right, has been behind the IDs of the number for
-// maxBehind.
+// checkBehind returns errBehind once the clock, which was just found right, has been behind the IDs of the number for
+// maxBehind, by more than a burst explains. One look may be wrong, if this goroutine lost its CPU in it, so the second
+// raises the alarm. A clock that has yet to reach the window of a new claim was not set back.
 func (h *holder) checkBehind() error {
-	by := h.behind()
-	if by == 0 {
+	c := h.claim
+	now := max(c.compared.elapsed(), h.clock.now()) // it may have been set since
+	if time.Now().Before(c.begins) {
+		now = max(now, c.from)
+	}
+	unit := time.Duration(c.layout.Unit) * time.Millisecond
+	b, ok := errors.AsType[*snowflake.BehindError](c.gen.CheckAt(now))
+	if !ok || b.By <= max(c.maxAhead, unit)+unit {
 		h.lag = lag{}
 		h.alarms.clear(ClockBehind)
 		return nil
 	}
-	h.alarms.set(ClockBehind, fmt.Sprintf(behindText, by, fmt.Sprint("the IDs of number ", h.claim.number), maxBehind))
+	if !h.lag.since.IsZero() {
+		h.alarms.set(ClockBehind, fmt.Sprintf(behindText, b.By, fmt.Sprint("the IDs of number ", c.number), maxBehind))
+	}
 	if h.lag.left() > 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: by %v", errBehind, by)
-}
-
-// behind returns by how much the clock must advance before the generator issues again, more than a burst explains;
-// else 0. A clock that has yet to reach the window of a new claim is not behind, since it was not set back, nor is one
-// that was set since it was compared.
-func (h *holder) behind() time.Duration {
-	c := h.claim
-	read := func() int64 {
-		now := max(c.compared.elapsed(), h.clock.now())
-		if time.Now().Before(c.begins) {
-			now = max(now, c.from)
-		}
-		return now
-	}
-	unit := time.Duration(c.layout.Unit) * time.Millisecond
-	for now := read(); ; {
-		b, ok := errors.AsType[*snowflake.BehindError](c.gen.CheckAt(now))
-		if !ok || b.By <= max(c.maxAhead, unit)+unit {
-			return 0
-		}
-		again := read()
-		if again == now {
-			return b.By
-		}
-		now = again // IDs were issued between the reading and the look
-	}
+	return fmt.Errorf("%w: by %v", errBehind, b.By)
 }
 
 // warnOfEnd raises an alarm years before the time field is full.
