@@ -48,10 +48,6 @@ var (
 	ErrMarkMoved = errors.New("segment: the mark was moved")
 	// ErrBadRow is returned when a tag's row has a step or max_id that cannot be served.
 	ErrBadRow = errors.New("segment: the tag's row cannot be served")
-	// ErrNoOrder is returned by [Store.LoadStrict] when the table has no guard, which keeps the order.
-	ErrNoOrder = errors.New("segment: a strict tag needs the guard, and the guard is off")
-	// ErrUnguarded is returned by an operation that needs a guard when the table has none.
-	ErrUnguarded = errors.New("segment: a tag is deleted in the guard, and the guard is off")
 )
 
 // A NameError says that the database, whose collation ignores case, found a row whose name differs from the requested
@@ -108,7 +104,7 @@ func (e *RaiseError) Unwrap() error { return ErrInvalid }
 // IsFinal reports whether a load failed for a reason that retrying cannot fix, while the store works.
 func IsFinal(err error) bool {
 	return errors.Is(err, ErrUnknownTag) || errors.Is(err, ErrExhausted) || errors.Is(err, ErrBadRow) ||
-		errors.Is(err, ErrRationed) || errors.Is(err, ErrNoOrder) || errors.Is(err, ErrClock)
+		errors.Is(err, ErrRationed) || errors.Is(err, ErrClock)
 }
 
 // isMissing reports whether a tag was never created, and may be created.

@@ -176,8 +176,7 @@ type Store interface {
 	// LoadStrict reserves IDs of a tag whose requests are ordered: see the third law above. In each attempt it reads
 	// the mark, then calls join, then sends the compare-and-set that raises the mark. It reserves exactly the number
 	// of IDs that join returns, at least 1, or fewer as Load does. Its range begins where no load had begun when join
-	// was last called. It sends nothing if ctx has ended when join returns. It returns the errors of Load, and
-	// [ErrNoOrder] where the store keeps no mark.
+	// was last called. It sends nothing if ctx has ended when join returns. It returns the errors of Load.
 	LoadStrict(ctx context.Context, tag string, join func() int64, floor int64) (Loaded, error)
 
 	// Create creates a tag whose first ID is t.MaxID and returns it as stored. If revive is set, a disabled tag is

@@ -38,11 +38,6 @@ var codes = []struct {
 		"the tag was deleted; create it again with `natsid tag create`, it continues above its old IDs"},
 	{segment.ErrUnknownTag, subjects.NotFound, "no such tag: check its name, or create it with `natsid tag create`"},
 	{segment.ErrBadRow, subjects.Unavailable, "the tag's row in the table has a step or max_id below 1: fix the row"},
-	{segment.ErrUnguarded, subjects.BadRequest,
-		"tags are deleted in the guard, which is off: delete the tag's row in the table, " +
-			"or start the workers with --guard on"},
-	{segment.ErrNoOrder, subjects.Unavailable,
-		"the tag is strict, which the guard keeps, and the guard of this worker is off: start it with --guard on"},
 	{segment.ErrExists, subjects.Conflict, "the tag exists already; change it with `natsid tag update`"},
 	{segment.ErrInvalid, subjects.BadRequest,
 		"step must be 1..1099511627776 and start at least 1; " +

@@ -196,7 +196,7 @@ func (a *tagAdmin) changed(tag string, t segment.Tag, err error) (any, error) {
 }
 
 // refusals are the errors by which a store says that it changed nothing.
-var refusals = []error{segment.ErrInvalid, segment.ErrUnknownTag, segment.ErrExists, segment.ErrUnguarded}
+var refusals = []error{segment.ErrInvalid, segment.ErrUnknownTag, segment.ErrExists}
 
 func isRefusal(err error) bool {
 	return !errors.Is(err, segment.ErrUncertain) &&

@@ -31,7 +31,6 @@ func TestBadValuesAreRefused(t *testing.T) {
 		{"a password among the settings", "settings: {password: p}", "'password'"},
 		{"a setting beyond its range", "settings: {max-batch: 1000001}", "/settings/max-batch"},
 		{"a number without unit", "settings: {deadline: 2}", "/settings/deadline"},
-		{"off, which YAML takes for false", "settings: {guard: off}", "/settings/guard"},
 		{"a secret in plain", "nats: {auth: {password: p}}", "/nats/auth/password"},
 		{"a Secret without key", "nats: {auth: {creds: {secret: worker}}}", "'key'"},
 		{"a DSN in plain", "mysql: {dsn: 'leaf:password@tcp(db)/leaf'}", "/mysql/dsn"},

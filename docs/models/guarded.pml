@@ -68,23 +68,14 @@ end:	do
 		if :: n = 1 :: n = 2 fi;
 		a = MAX(MAX(row, m), floor);          /* "a = max(max_id, mark, floor)" */
 		b = a + n; n = 0;
-#ifdef NO_GUARD
-		if
-		:: row == 0
-#else
 		if
 		:: r == rev ->                        /* (2) "write mark b by CAS on r" */
 			rev++; mark = b;
-#endif
 			if
 			:: mode = RESERVED
 			:: mode = IDLE; a = 0; b = 0  /* "ambiguous: the range is discarded" */
 			fi
-#ifdef NO_GUARD
-		:: else -> mode = RESERVED
-#else
 		:: else -> mode = IDLE; a = 0; b = 0  /* "refused: back to (1)" */
-#endif
 		fi;
 		m = 0; r = 0 }
 	/* (3) "UPDATE leaf_alloc SET max_id = b WHERE biz_tag = ? AND max_id <= a" */
@@ -125,10 +116,8 @@ end:	do
 		fi;
 		lateA[me] = 0; lateB[me] = 0 }
 	/* "Every poll raises marks to the rows, and lifts rows below their mark." */
-#ifndef NO_GUARD
 	:: atomic { mode == IDLE && mark < row -> mark = row; rev++ }
 	:: atomic { mode == IDLE && row < mark -> row = mark }
-#endif
 	:: atomic { mode != IDLE && crashes < CRASHES -> crashes++; mode = IDLE; floor = 0; a = 0; b = 0; m = 0; r = 0 }
 	od
 }

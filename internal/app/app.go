@@ -247,7 +247,7 @@ func (p *program) workerConfig() worker.Config {
 
 func (p *program) settingsConfig() fleet.Config {
 	return fleet.Config{
-		Namespace: p.cfg.Namespace, Bucket: p.storage.settings, HasMarks: p.storage.marks != nil,
+		Namespace: p.cfg.Namespace, Bucket: p.storage.settings,
 		Conn: p.links.control, Gate: &p.gate, Poll: p.cfg.TagPoll, Live: p.storage.liveWorkers, Log: p.cfg.Log,
 		SetStrict: func(tags map[string]bool) { p.segments.SetStrict(tags) },
 		Doubt:     func() { p.segments.Doubt() },

@@ -51,7 +51,6 @@ type Config struct {
 	MySQLCA           string        // --mysql-ca
 	MySQLCert         string        // --mysql-cert
 	MySQLKey          string        // --mysql-key
-	Guard             bool          // --guard=on
 	AutoCreateTags    bool          // --auto-create-tags
 	AutoCreatePattern string        // --auto-create-tags=PATTERN, as in [path.Match]; "" is every tag
 	TagPoll           time.Duration // --tag-poll

@@ -114,8 +114,8 @@ func lockOf(cfg *Config) (*natsembed.Lock, error) {
 		}
 		r := rights.Of(role, rights.Deployment{
 			Namespace: cfg.Namespace, InboxPrefix: inboxPrefixes[role],
-			ReplyTo: []string{inboxPrefixes[rights.Operator]},
-			MySQL:   cfg.OnMySQL(), Guard: cfg.Guard, MakesBuckets: true, Repairs: true,
+			ReplyTo:      []string{inboxPrefixes[rights.Operator]},
+			MakesBuckets: true, Repairs: true,
 		})
 		lock.Users = append(lock.Users, natsembed.User{
 			Key: key, Publish: rights.Texts(r.Publish), Subscribe: rights.Texts(r.Subscribe),

@@ -161,13 +161,9 @@ func (g *grantLog) head() (grants.Head, bool) {
 	who, _ := g.keeper.Who()
 	h := grants.Head{Instance: who.Instance, Process: who.Process, Numbers: who.Registry,
 		Layout: who.Layout, Epoch: who.Epoch, Unit: who.Unit}
-	switch s := g.storage; {
-	case s.marks == nil:
-		h.Store = "MySQL"
-	case s.cfg.OnMySQL():
-		h.Store = "MySQL, guarded by bucket " + s.cfg.Namespace.SegmentBucket()
-	default:
-		h.Store = "bucket " + s.cfg.Namespace.SegmentBucket()
+	h.Store = "bucket " + g.storage.cfg.Namespace.SegmentBucket()
+	if g.storage.cfg.OnMySQL() {
+		h.Store = "MySQL, guarded by " + h.Store
 	}
 	h.Callers = g.storage.cfg.GrantsCallers
 	h.Segments, h.Era = g.storage.membership.identity().Registry, g.era()

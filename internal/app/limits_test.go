@@ -12,11 +12,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/client"
-	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/internal/stores/kvstore"
-	"github.com/natsid/natsid/internal/testkit/mysqltest"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -102,38 +100,18 @@ func wantLimited(t *testing.T, nc *nats.Conn) {
 
 func TestNoRangeIsLoadedBeforeTheSettingsWereRead(t *testing.T) {
 	t.Parallel()
-	t.Run("from marks", func(t *testing.T) {
-		t.Parallel()
-		testUnread(t, func(*app.Config) {}, func(nc *nats.Conn) (revision uint64) {
-			e, err := marks(t, nc).Get(t.Context(), "order")
-			if err != nil {
-				t.Fatal(err)
-			}
-			return e.Revision()
-		})
-	})
-	t.Run("from a table alone", func(t *testing.T) {
-		t.Parallel()
-		db := mysqltest.Start(t)
-		testUnread(t, func(c *app.Config) { c.MySQL, c.Guard = db.DSN(), false }, func(*nats.Conn) (maxID uint64) {
-			row := db.DB().QueryRow("SELECT max_id FROM leaf_alloc WHERE biz_tag = 'order'")
-			if err := row.Scan(&maxID); err != nil {
-				t.Fatal(err)
-			}
-			return maxID
-		})
-	})
-}
-
-// testUnread starts workers on a store, of which loaded returns a value that each load changes.
-func testUnread(t *testing.T, on func(*app.Config), loaded func(*nats.Conn) uint64) {
-	t.Helper()
+	loaded := func(nc *nats.Conn) (revision uint64) {
+		e, err := marks(t, nc).Get(t.Context(), "order")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e.Revision()
+	}
 	url := startServer(t, "127.0.0.1:0").ClientURL()
 	nc := connect(t, url)
 	cl := client.New(nc)
 	hides := between(t, connect(t, url))
 	cfg := joined(t, url)
-	on(&cfg)
 	cfg.HTTP = "127.0.0.1:0"
 	first := launch(t, cfg)
 	address := first.where().HTTP

@@ -67,10 +67,8 @@ func (r readiness) segmentTrouble() error {
 			return err
 		}
 	}
-	if marks := r.storage.marks; marks != nil {
-		if err := marks.Trouble(); err != nil {
-			return err
-		}
+	if err := r.storage.marks.Trouble(); err != nil {
+		return err
 	}
 	if r.settings.Unread() {
 		return fleet.ErrUnread

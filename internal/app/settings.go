@@ -156,11 +156,6 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 		Help:  "File with the key of --mysql-cert.",
 		field: text(func(c *Config) *string { return &c.MySQLKey }, ""),
 	}, {
-		Flag: "guard", Env: "NATSID_GUARD", Group: groupSegments,
-		Help: "With --mysql: on keeps the marks in JetStream KV as well, so that a database that lost commits " +
-			"causes no repeated IDs. off trusts the table alone.",
-		field: either(func(c *Config) *bool { return &c.Guard }, true, "on", "off"),
-	}, {
 		Flag: "auto-create-tags", Env: "NATSID_AUTO_CREATE_TAGS", Group: groupSegments, Placeholder: "PATTERN",
 		Help: "Create tags on first use: all tags, or with =PATTERN those that match. order.* matches order.eu; " +
 			"* does not match a slash. The default is on with the embedded NATS server and off with --nats.",

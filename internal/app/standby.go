@@ -22,13 +22,10 @@ func (p *program) standbyConfig() standby.Config {
 
 // kindOfLoads names the stores that a load of this worker writes to.
 func (s *storage) kindOfLoads() string {
-	switch {
-	case !s.cfg.OnMySQL():
-		return "marks"
-	case s.cfg.Guard:
+	if s.cfg.OnMySQL() {
 		return "table and marks"
 	}
-	return "table"
+	return "marks"
 }
 
 // registryOfLoads returns the registry that loads use, "" if it is not known yet.

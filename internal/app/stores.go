@@ -31,7 +31,7 @@ type storage struct {
 	js       jetstream.JetStream
 	streams  buckets.Streams
 	registry *kvregistry.Registry
-	marks    *kvstore.Store    // nil if segments need no marks
+	marks    *kvstore.Store
 	settings *buckets.Bucket   // the bucket of the marks, which also has the settings of tags
 	late     error             // why the buckets could not be opened at the start; nil if they were
 	table    *mysqlstore.Table // nil without MySQL
@@ -52,18 +52,13 @@ func (s *storage) openBuckets(ctx context.Context) (err error) {
 		History: ns.HistoryBucket(), Workers: ns.WorkerBucket(),
 		LeaseTTL: cfg.LeaseTTL, Replicas: n, Single: s.links.embedded != nil, WorkerSubject: ns.Worker, Log: cfg.Log,
 	})
-	marks := kvstore.Config{
+	s.marks = kvstore.New(s.streams, kvstore.Config{
 		Bucket: ns.SegmentBucket(), Replicas: n, Kind: s.kind(), MayFound: m.mayFound, Clock: s.clock, Log: cfg.Log,
-	}
-	if !cfg.OnMySQL() || cfg.Guard {
-		marks.Lost, marks.WentBack, marks.Wrote = func() { m.member.Doubt() }, m.wentBack, s.wrote
-		s.marks = kvstore.New(s.streams, marks)
-		s.settings = s.marks.Own()
-		if err = m.open(s.settings, s.kind(), s, s.isUnused); err != nil {
-			return err
-		}
-	} else { // it gets an identity, so that the marks find their bucket should the guard be switched on
-		s.settings = kvstore.New(s.streams, marks).Own()
+		Lost: func() { m.member.Doubt() }, WentBack: m.wentBack, Wrote: s.wrote,
+	})
+	s.settings = s.marks.Own()
+	if err = m.open(s.settings, s.kind(), s, s.isUnused); err != nil {
+		return err
 	}
 	err = s.open(ctx)
 	if ctx.Err() != nil {
@@ -109,9 +104,7 @@ func (s *storage) watch(ctx context.Context) error {
 		select {
 		case <-tick.C:
 		case <-measure.C:
-			if s.marks != nil {
-				s.marks.Own().Measure(ctx)
-			}
+			s.marks.Own().Measure(ctx)
 			continue
 		case <-ctx.Done():
 			return nil
@@ -141,9 +134,6 @@ const (
 
 // enoughToLoad returns the time limit of a load.
 func (s *storage) enoughToLoad(least time.Duration) time.Duration {
-	if s.marks == nil {
-		return least
-	}
 	return min(s.marks.Own().Enough(loadRequests, least), max(least, maxLoad))
 }
 
@@ -156,15 +146,7 @@ func (s *storage) open(ctx context.Context) error {
 	defer cancel()
 	var mismatches [2]string
 	var marksErr, registryErr error
-	if s.marks != nil {
-		mismatches[0], marksErr = s.marks.Open(ctx)
-	} else {
-		// An unguarded table is not served beside workers whose marks are the store. A user without the right to read
-		// the marks gets no answer, and is not refused.
-		soon, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		marksErr = kvstore.CheckKind(soon, s.streams, s.cfg.Namespace.SegmentBucket(), s.kind())
-	}
+	mismatches[0], marksErr = s.marks.Open(ctx)
 	mismatches[1], registryErr = s.registry.Open(ctx)
 	if err := errors.Join(marksErr, registryErr); err != nil {
 		return err
@@ -192,7 +174,7 @@ func (s *storage) openLate(ctx context.Context) error {
 	return nil
 }
 
-// openStore opens the store of the tags: the marks alone, or MySQL, guarded by the marks unless --guard is off. It
+// openStore opens the store of the tags: the marks alone, or MySQL, guarded by the marks. It
 // waits until the database answers.
 func (s *storage) openStore(ctx context.Context) error {
 	cfg := s.cfg
@@ -219,10 +201,6 @@ func (s *storage) openStore(ctx context.Context) error {
 	if s.links.embedded != nil {
 		cfg.Log.Warn("the marks that guard MySQL, and the worker numbers, are in the embedded NATS server, which no " +
 			"other machine shares; join all workers of one database to one NATS with --nats")
-	}
-	if !cfg.Guard {
-		s.tags = guard.New(table, nil, nil)
-		return nil
 	}
 	s.tags = guard.New(table, s.marks, &guard.Config{Wrote: s.wrote, Clock: s.clock, Alarm: func(tag, message string) {
 		s.raiseAbout(subjects.AlarmTableWentBack, tag, "tag "+tag+": "+message)

@@ -20,7 +20,7 @@ func configFile(t *testing.T, lines ...string) string {
 func TestEveryFaultOfAConfigurationFileIsNamedWithItsLine(t *testing.T) {
 	file := configFile(t,
 		"deadline: soon", "maxbatch: 5", "namespace: a.b", "# a comment", "horizon: 1h", "replicas: 9", "",
-		"horizon: 2h", "guard:", "zzzz: 1", "config: other.yaml", "epoch: -5", "http: {a: 1}", "js-prefix: a",
+		"horizon: 2h", "grants:", "zzzz: 1", "config: other.yaml", "epoch: -5", "http: {a: 1}", "js-prefix: a",
 		"js-api-prefix: b")
 	got := natsid(t, "serve", "--config", file)
 	last := 0
@@ -30,7 +30,7 @@ func TestEveryFaultOfAConfigurationFileIsNamedWithItsLine(t *testing.T) {
 		`:3: namespace "a.b": byte 1 is '.'`,
 		`:6: replicas 9: want 0 to 5`,
 		`:8: horizon is given on line 5 too`,
-		`:9: guard has no value`,
+		`:9: grants has no value`,
 		`:10: zzzz is no setting: `,
 		`:11: config cannot stand in the file`,
 		`:12: --layout or --epoch: `,
@@ -81,7 +81,7 @@ func TestFlagsAreAboveTheEnvironmentAboveTheFileAboveDefaults(t *testing.T) {
 func TestServeAndCommandsTakeTheirSettingsFromTheFile(t *testing.T) {
 	t.Parallel()
 	url := startServer(t).ClientURL()
-	file := configFile(t, "nats:", "  - "+url, "namespace: filed", "auto-create-tags: order*", "guard: on",
+	file := configFile(t, "nats:", "  - "+url, "namespace: filed", "auto-create-tags: order*",
 		"max-batch: 10")
 	s := serve(t, "--config", file)
 	s.says(t, "(joined, from "+file+":1: nats), ", "filed.segment.order")

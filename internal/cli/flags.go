@@ -35,7 +35,7 @@ func addSettings(k *kong.Kong) error {
 			addFlag(find(k, "leaf check"), s)
 			addFlag(find(k, "resume"), s)
 		}
-		if s.Flag == "mysql" || s.Flag == "guard" || s.Flag == "grants" {
+		if s.Flag == "grants" {
 			addFlag(find(k, "permissions"), s)
 		}
 		if slices.Contains(ofLayout, s.Flag) {

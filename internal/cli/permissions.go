@@ -34,7 +34,7 @@ func (*permissionsCmd) help() help {
 commands but natsid stamp, which a stage runs: with the flags that are given here,
 too. Nobody needs more; all else should be denied. The rights depend on
 --namespace, --js-domain, --js-prefix and --inbox-prefix of that user, and those
-of a worker on --mysql, --guard and --grants: give them as you give them there.
+of a worker on --grants: give it as you give it there.
 
 Who may subscribe to _INBOX.> hears all answers that others get there, so give
 each user an --inbox-prefix that does not begin with _INBOX and a dot, and tell
@@ -88,7 +88,7 @@ func (c *permissionsCmd) Run(s *session) error {
 	}
 	all := rights.Of(role, rights.Deployment{
 		Namespace: cfg.Namespace, InboxPrefix: cfg.InboxPrefix, ReplyTo: c.Inbox,
-		JSDomain: cfg.JSDomain, JSPrefix: cfg.JSPrefix, MySQL: cfg.OnMySQL(), Guard: cfg.Guard,
+		JSDomain: cfg.JSDomain, JSPrefix: cfg.JSPrefix,
 		NoGrants:     cfg.Grants == 0,
 		MakesBuckets: c.MakeBuckets, Repairs: c.Repairs, Stamps: rights.Pipeline{
 			From: c.From, To: c.To, Into: c.Into, DeadLetter: c.DeadLetter, Creates: c.Create,

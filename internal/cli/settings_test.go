@@ -54,7 +54,6 @@ mysql-file NATSID_MYSQL_FILE
 mysql-ca NATSID_MYSQL_CA
 mysql-cert NATSID_MYSQL_CERT
 mysql-key NATSID_MYSQL_KEY
-guard NATSID_GUARD on
 auto-create-tags NATSID_AUTO_CREATE_TAGS
 tag-poll NATSID_TAG_POLL 1m
 preload NATSID_PRELOAD 24h
@@ -110,7 +109,7 @@ func TestATextThatCannotBeReadIsNamedWithThePlaceWhereItWasWritten(t *testing.T)
 	for flag, want := range map[string]string{
 		"--deadline=soon":      `--deadline "soon": want a duration`,
 		"--replicas=two":       `--replicas "two": want a whole number`,
-		"--guard=maybe":        `--guard "maybe": want on or off`,
+		"--log-format=maybe":   `--log-format "maybe": want text or json`,
 		"--epoch=soon":         `--epoch "soon": want a date`,
 		"--log-level=loud":     `--log-level "loud"`,
 		"--auto-create-tags=":  `--auto-create-tags "": the pattern is empty`,
@@ -120,7 +119,7 @@ func TestATextThatCannotBeReadIsNamedWithThePlaceWhereItWasWritten(t *testing.T)
 	} {
 		natsid(t, "serve", flag).want(t, 2, want)
 	}
-	natsid(t, "serve", "--deadline=soon", "--guard=maybe").want(t, 2, "--deadline", "--guard")
+	natsid(t, "serve", "--deadline=soon", "--log-format=maybe").want(t, 2, "--deadline", "--log-format")
 	t.Setenv("NATSID_HORIZON", "5")
 	natsid(t, "serve", "--deadline=soon").want(t, 2, `--deadline "soon"`, `NATSID_HORIZON "5": want a duration`)
 }

@@ -12,13 +12,13 @@ func TestEachValueIsItsTextAndHasItsLine(t *testing.T) {
 	entries, faults := configfile.Parse(`# the worker in Oslo
 nats: [nats://n1:4222, nats://n2:4222]
 
-guard: on        # YAML's true, but the text counts
+grants: on       # YAML's true, but the text counts
 epoch: 2018-09-22
 max-batch: 0x10
 http: ""
 mysql: 'leaf:#*&!@tcp(db:3306)/leaf'
 `)
-	want := "[{nats nats://n1:4222,nats://n2:4222 2} {guard on 4} {epoch 2018-09-22 5} {max-batch 0x10 6} " +
+	want := "[{nats nats://n1:4222,nats://n2:4222 2} {grants on 4} {epoch 2018-09-22 5} {max-batch 0x10 6} " +
 		"{http  7} {mysql leaf:#*&!@tcp(db:3306)/leaf 8}]"
 	if got := fmt.Sprint(entries); got != want || faults != nil {
 		t.Errorf("%v, faults %v, want\n%s", got, faults, want)

@@ -117,7 +117,7 @@ func (s *site) startOn(name string, js jetstream.JetStream) *member {
 	m := &member{conn: natstest.Connect(s, s.url)}
 	m.Settings = fleet.New(fleet.Config{
 		Namespace: s.ns, Bucket: s.bucket(js), Conn: m.conn, Gate: &m.gate, Poll: time.Second, Live: s.beats,
-		HasMarks: true, SetStrict: m.orders.set, Doubt: m.orders.doubt,
+		SetStrict: m.orders.set, Doubt: m.orders.doubt,
 	})
 	s.answer(m.conn, name, m.Honoured)
 	m.Begin(s.Context())

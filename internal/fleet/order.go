@@ -33,16 +33,11 @@ const (
 	confirmBy  = 250 * time.Millisecond
 )
 
-var errNoGuard = subjects.Errorf(subjects.BadRequest, "the order of a strict tag rests on the marks, which the guard "+
-	"keeps, and a table alone may go back: start the workers with --guard on")
-
 // SetOrder makes a tag, which need not exist, strict or loose. See worker.Settings.
 func (s *Settings) SetOrder(ctx context.Context, tag string, strict bool, from time.Time) error {
 	o := order{Order: subjects.OrderLoose}
 	if strict {
-		if o.Order = subjects.OrderStrict; !s.cfg.HasMarks {
-			return errNoGuard
-		}
+		o.Order = subjects.OrderStrict
 		if !from.IsZero() {
 			o.From = &from
 		}
@@ -135,9 +130,6 @@ func unconfirmed(answers []answer, live []string, revision uint64) (names []stri
 // is created, so every worker that could load from it reads that in CatchUp, however long its process or its network
 // stood still.
 func (s *Settings) CatchUp(ctx context.Context) error {
-	if !s.cfg.HasMarks {
-		return nil
-	}
 	if err := s.catchUp(ctx); err != nil {
 		return fmt.Errorf("which tags are strict cannot be read: %w", err)
 	}

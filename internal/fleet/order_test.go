@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/natsid/natsid/internal/fleet"
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/subjects"
@@ -127,14 +126,6 @@ func orderRefused(s *site) {
 	bucket := s.bucket(natstest.JetStream(s, s.url))
 	if e, err := bucket.Get(s.Context(), "_natsid.s.order.order"); !errors.Is(err, buckets.ErrNoKey) {
 		s.Errorf("%+v, %v for a tag that is loose already", e, err)
-	}
-	unguarded := fleet.New(fleet.Config{
-		Namespace: s.ns, Bucket: bucket, Conn: a.conn, Gate: &a.gate, Poll: time.Second, Live: s.beats,
-	})
-	err := unguarded.SetOrder(s.Context(), "order", true, time.Time{})
-	if e, ok := errors.AsType[*subjects.Error](err); !ok || e.Code != subjects.BadRequest ||
-		!strings.Contains(e.Text, "--guard on") {
-		s.Errorf("without a guard: %v", err)
 	}
 }
 

@@ -58,7 +58,7 @@ func TestWhatHasChangedIsFoundByOneRequestForEachChangeAndOne(t *testing.T) {
 	gate := new(policy.Gate)
 	a := fleet.New(fleet.Config{
 		Namespace: s.ns, Bucket: bucket, Conn: natstest.Connect(t, s.url), Gate: gate, Poll: time.Minute,
-		Live: s.beats, HasMarks: true, SetStrict: known.set,
+		Live: s.beats, SetStrict: known.set,
 	})
 	if _, err := bucket.Open(t.Context()); err != nil {
 		t.Fatal(err)

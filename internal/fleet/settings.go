@@ -46,16 +46,14 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// Config is the bucket and the connections of the settings, and the callbacks that apply them. All fields but
-// HasMarks and Log must be set.
+// Config is the bucket and the connections of the settings, and the callbacks that apply them. All fields but Log
+// must be set.
 type Config struct {
 	Namespace subjects.Namespace
 	Bucket    *buckets.Bucket // of the marks
 	Conn      *nats.Conn      // must not be the connection on which requests arrive
 	Gate      *policy.Gate
 	Poll      time.Duration // interval of polls for missed changes
-	// HasMarks means that the tags have marks, on which the order of a strict tag depends.
-	HasMarks bool
 	// Live returns the names of the workers that have a heartbeat.
 	Live func(context.Context) ([]string, error)
 	// SetStrict is called with the strict tags, whenever all settings have been read. After it returns, no ID loaded

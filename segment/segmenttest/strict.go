@@ -2,7 +2,6 @@ package segmenttest
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -10,37 +9,30 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// loadStrict loads n IDs of the tag order in strict order. It reports false where the store has no marks.
-func (s *suite) loadStrict(n int64) (segment.Loaded, bool) {
+// loadStrict loads n IDs of the tag order in strict order.
+func (s *suite) loadStrict(n int64) segment.Loaded {
 	s.Helper()
 	joins := 0
 	l, err := s.LoadStrict(s.ctx, "order", func() int64 { joins++; return n }, 0)
-	if errors.Is(err, segment.ErrNoOrder) {
-		return l, false
-	}
 	if err != nil || joins != 1 {
 		s.Fatalf("LoadStrict of %d = %v, %v, after %d calls of join", n, l, err, joins)
 	}
-	return l, true
+	return l
 }
 
 func (s *suite) strictLoads() {
 	s.create("order", 10, 1)
 	for _, want := range []segment.Range{{Start: 1, End: 2}, {Start: 2, End: 27}} {
-		l, ok := s.loadStrict(want.Len())
-		if ok && (l.Range != want || l.Step != 10) {
+		if l := s.loadStrict(want.Len()); l.Range != want || l.Step != 10 {
 			s.Errorf("loaded %v, want exactly %v and the step 10", l, want)
 		}
 	}
 	_, err := s.LoadStrict(s.ctx, "unknown", func() int64 { return 1 }, 0)
-	if errors.Is(err, segment.ErrNoOrder) {
-		return
-	}
 	s.wantErr(err, segment.ErrUnknownTag)
 	ctx, end := context.WithCancel(s.ctx)
 	_, err = s.LoadStrict(ctx, "order", func() int64 { end(); return 5 }, 0)
 	s.wantErr(err, context.Canceled)
-	if l, _ := s.loadStrict(1); l.Range != (segment.Range{Start: 27, End: 28}) {
+	if l := s.loadStrict(1); l.Range != (segment.Range{Start: 27, End: 28}) {
 		s.Errorf("loaded %v, want 27 alone: the load before ended when it would have sent its compare-and-set", l)
 	}
 }
@@ -48,9 +40,7 @@ func (s *suite) strictLoads() {
 // strictRaces checks that a range lies above all that were loaded before its join was last called.
 func (s *suite) strictRaces() {
 	s.create("order", 10, 1)
-	if _, ok := s.loadStrict(1); !ok {
-		return
-	}
+	s.loadStrict(1)
 	var highest atomic.Int64 // end that a load has returned
 	var loaders sync.WaitGroup
 	for range 4 {

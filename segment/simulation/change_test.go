@@ -63,7 +63,7 @@ func (w *world) change() {
 
 // changeAt makes a change at a worker.
 func (w *world) changeAt(m *machine, v verb, name string) {
-	if m.life == nil || m.life.isDead() || w.conf.kind == bareTable && v == deleteTag {
+	if m.life == nil || m.life.isDead() {
 		v = updateTag
 	}
 	c := &change{number: len(w.changes) + 1, life: m.life, verb: v, tag: w.tags[name], began: w.now()}

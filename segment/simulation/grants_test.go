@@ -67,7 +67,7 @@ func (l *life) wrote(tag string, w segment.Write) {
 
 // audit checks that the reports prove for each tag that no ID was granted twice: no write of a mark is missing.
 func (w *world) audit() {
-	if w.broken() || w.conf.kind == bareTable || w.conf.loss != kept || w.js.bucket == nil {
+	if w.broken() || w.conf.loss != kept || w.js.bucket == nil {
 		return
 	}
 	if w.reports.odd != "" {

@@ -125,8 +125,6 @@ func (l *life) open() {
 		l.store = marks
 	case guardedTable:
 		l.store = guard.New(rows, marks, reports)
-	case bareTable:
-		l.store = guard.New(rows, nil, reports)
 	}
 }
 
@@ -207,8 +205,7 @@ func (l *life) polled(began time.Duration) {
 	for _, name := range l.world.names {
 		t, d := l.world.tags[name], l.duty(name)
 		for _, r := range t.raised {
-			// Without marks a poll cannot distinguish a raise from a load.
-			if r.at < began && l.world.conf.kind != bareTable {
+			if r.at < began {
 				d.least = max(d.least, r.least)
 			}
 		}

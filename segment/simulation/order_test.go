@@ -31,7 +31,7 @@ func newOrdering(seed uint64) *ordering {
 
 // mayOrder reports whether the world has strict tags: some with marks that lose nothing do.
 func (w *world) mayOrder(seed uint64) bool {
-	return w.conf.kind != bareTable && w.conf.loss == kept && seed%4 == 0
+	return w.conf.loss == kept && seed%4 == 0
 }
 
 // order makes some tags strict, and changes that from now on.

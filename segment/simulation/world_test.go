@@ -54,10 +54,9 @@ type kind int
 const (
 	marksAlone kind = iota
 	guardedTable
-	bareTable
 )
 
-func (k kind) String() string { return [...]string{"marks", "guarded table", "table without guard"}[k] }
+func (k kind) String() string { return [...]string{"marks", "guarded table"}[k] }
 
 // A loss is the fate of the marks that JetStream acknowledged.
 type loss int
@@ -101,8 +100,8 @@ func newWorld(seed uint64, s *story) *world {
 	w.rare = pick(w.agenda, 12, 40, 120)
 	w.span = time.Duration(10+w.rnd.IntN(25)) * time.Second
 	w.pace = pick(w.agenda, time.Second, 3*time.Second)
-	w.conf.kind = pick(w.agenda, marksAlone, marksAlone, guardedTable, guardedTable, guardedTable, bareTable)
-	if w.conf.kind != bareTable && w.one(4) {
+	w.conf.kind = pick(w.agenda, marksAlone, marksAlone, guardedTable, guardedTable, guardedTable, guardedTable)
+	if w.one(4) {
 		w.conf.loss = pick(w.agenda, wiped, setBack)
 	}
 	w.conf.leaf = w.conf.loss == kept && w.conf.kind != marksAlone && w.one(3)

@@ -63,8 +63,6 @@ type Deployment struct {
 	ReplyTo  []string
 	JSDomain string // as in the settings of the user; likewise JSPrefix
 	JSPrefix string
-	MySQL    bool // tags are in MySQL
-	Guard    bool // with MySQL: marks are in JetStream, too
 	NoGrants bool // workers write no grants
 	// MakesBuckets gives workers the rights to make the buckets.
 	MakesBuckets bool
@@ -169,9 +167,6 @@ func (t *table) worker() {
 	t.publish("raise alarms", ns.Alarms())
 	t.subscribe("", "say how it is, to `natsid workers`, `natsid tag list --stats` and `nats micro`", "$SRV.>")
 	all := append(t.buckets(), bucket{ns.AlarmBucket(), "the alarms of the last 30 days", false, false})
-	if !t.marks() { // beside them elsewhere
-		all = append(all, bucket{ns.SegmentBucket(), "limits and throttles", true, false})
-	}
 	for _, b := range all {
 		t.look(b.name, b.holds)
 		t.publish("write "+b.holds, t.api.Write(b.name, ">"))
@@ -260,10 +255,8 @@ func (t *table) operator() {
 	if !t.d.Repairs {
 		return
 	}
-	if t.marks() {
-		t.publish("repair the marks", t.api.Write(ns.SegmentBucket(), ">"))
-	}
-	if t.marks() && !t.d.NoGrants {
+	t.publish("repair the marks", t.api.Write(ns.SegmentBucket(), ">"))
+	if !t.d.NoGrants {
 		t.publish("write down what was repaired", t.api.Write(ns.GrantsBucket(), ">"))
 	}
 	t.publish("say that the registry is stopped or resumed", ns.RegistryAnnounce())
@@ -277,17 +270,13 @@ type bucket struct {
 	marks bool
 }
 
-func (t *table) buckets() (all []bucket) {
-	if t.marks() {
-		all = append(all, bucket{t.ns.SegmentBucket(), "the marks", true, true})
+func (t *table) buckets() []bucket {
+	return []bucket{
+		{t.ns.SegmentBucket(), "the marks", true, true},
+		{t.ns.HistoryBucket(), "the records of worker numbers", true, false},
+		{t.ns.WorkerBucket(), "the heartbeats", false, false},
 	}
-	return append(all,
-		bucket{t.ns.HistoryBucket(), "the records of worker numbers", true, false},
-		bucket{t.ns.WorkerBucket(), "the heartbeats", false, false})
 }
-
-// marks reports whether the marks of the tags are in JetStream.
-func (t *table) marks() bool { return !t.d.MySQL || t.d.Guard }
 
 // look gives a user the right to list a bucket.
 func (t *table) look(bucket, holds string) {

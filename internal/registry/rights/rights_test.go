@@ -65,14 +65,6 @@ func TestRightsFollowTheDeployment(t *testing.T) {
 			[]string{"JS.store.STREAM.CREATE.KV_id_history", "JS.store.CONSUMER.MSG.NEXT.KV_id_workers.*"},
 			[]string{"$JS.", "$KV."}, nil,
 		},
-		"MySQL alone": {
-			rights.Worker, func(d *rights.Deployment) { d.MySQL = true },
-			[]string{"$KV.id_history.>", "$KV.id_segments.>"}, nil, nil,
-		},
-		"MySQL with the guard": {
-			rights.Worker, func(d *rights.Deployment) { d.MySQL, d.Guard = true, true },
-			[]string{"$KV.id_segments.>"}, nil, nil,
-		},
 		"buckets that workers make, and never change": {
 			rights.Worker, func(*rights.Deployment) {},
 			[]string{"$JS.API.STREAM.CREATE.KV_id_history"}, []string{"$JS.API.STREAM.UPDATE"}, nil,

@@ -49,7 +49,7 @@ import (
 // in between.
 type Guard struct {
 	table    segment.Table
-	marks    *tagMarks // nil: no guard
+	marks    tagMarks
 	kept     attempt.Ranges
 	setbacks setbacks
 	clock    segment.Clock
@@ -67,19 +67,19 @@ type Config struct {
 	Clock segment.Clock // nil is [segment.SystemClock]
 }
 
-// New returns a store on a table. If marks is nil the table is unguarded. A nil cfg has no callbacks.
+// New returns a store on a table. A nil cfg has no callbacks.
 func New(table segment.Table, marks segment.Marks, cfg *Config) *Guard {
-	g := &Guard{table: table, setbacks: setbacks{alarm: func(string, string) {}}, clock: segment.SystemClock}
+	g := &Guard{
+		table: table, marks: tagMarks{marks, func(string, segment.Write) {}},
+		setbacks: setbacks{alarm: func(string, string) {}}, clock: segment.SystemClock,
+	}
 	if cfg != nil && cfg.Alarm != nil {
 		g.setbacks.alarm = cfg.Alarm
 	}
 	if cfg != nil && cfg.Clock != nil {
 		g.clock = cfg.Clock
 	}
-	if marks != nil {
-		g.marks = &tagMarks{marks, func(string, segment.Write) {}}
-	}
-	if marks != nil && cfg != nil && cfg.Wrote != nil {
+	if cfg != nil && cfg.Wrote != nil {
 		g.marks.wrote = cfg.Wrote
 	}
 	return g
@@ -113,9 +113,6 @@ func (g *Guard) Load(ctx context.Context, tag string, n, floor int64) (l segment
 func (g *Guard) LoadStrict(
 	ctx context.Context, tag string, join func() int64, floor int64,
 ) (l segment.Loaded, err error) {
-	if g.marks == nil {
-		return segment.Loaded{}, segment.ErrNoOrder
-	}
 	return g.load(ctx, tag, floor, true, func(int64) int64 { return join() })
 }
 
@@ -170,9 +167,6 @@ func (g *Guard) tryLoad(
 	if err == nil {
 		err = g.advance(ctx, tag, l)
 	}
-	if g.marks == nil {
-		l.Write = segment.Write{}
-	}
 	return segment.Loaded{Range: l.Range, Step: row.Step, Least: m.Least, Rules: m.Rules, Write: l.Write}, err
 }
 
@@ -189,9 +183,6 @@ func servable(row segment.Row, m segment.Mark) error {
 
 // reserve raises the mark m of a row to the end of a load. If that fails, the load is kept.
 func (g *Guard) reserve(ctx context.Context, row segment.Row, m segment.Mark, l *attempt.Load) error {
-	if g.marks == nil {
-		return nil
-	}
 	m.High, m.Seen, m.Tokens = l.End, max(m.Seen, row.MaxID), string(l.Tokens())
 	m.Step, m.Description = row.Step, row.Description
 	m.Record.Load(time.Now(), l.Len())
@@ -210,7 +201,7 @@ func (g *Guard) reserve(ctx context.Context, row segment.Row, m segment.Mark, l 
 // keep keeps the range of a load that failed.
 func (g *Guard) keep(tag string, l attempt.Load) {
 	g.kept.Keep(tag, l)
-	if g.marks != nil && !l.Again() {
+	if !l.Again() {
 		g.marks.wrote(tag, l.Write)
 	}
 }

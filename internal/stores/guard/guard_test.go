@@ -80,18 +80,6 @@ func TestATableThatLostCommitsMakesNoRepeatAndIsLifted(t *testing.T) {
 	}
 }
 
-func TestWithoutTheGuardATableThatLostCommitsRepeats(t *testing.T) {
-	table := new(segmenttest.Table)
-	g := guard.New(table, nil, nil)
-	create(t, g, segment.Tag{Name: "a", Step: 100, MaxID: 1})
-	backup := table.Snapshot()
-	first := load(t, g)
-	table.Restore(backup)
-	if second := load(t, g); second != first {
-		t.Errorf("%v after %v: then the guard would be needless", second, first)
-	}
-}
-
 func TestRetriesAgainstAReadOnlyTableDoNotRunAway(t *testing.T) {
 	g, table, marks := guarded(t, nil)
 	load(t, g)
@@ -163,19 +151,6 @@ func (s *stubborn) Update(ctx context.Context, tag string, c segment.Change) err
 		return s.update
 	}
 	return s.Table.Update(ctx, tag, c)
-}
-
-func TestWithoutAGuardALookDiscardsAllLoadedIDs(t *testing.T) {
-	g := guard.New(new(segmenttest.Table), nil, nil)
-	create(t, g, segment.Tag{Name: "a", Step: 100, MaxID: 1})
-	load(t, g)
-	if got, err := g.Update(t.Context(), "a", segment.Change{MaxID: 5000}); err != nil || got.Least != 5000 {
-		t.Errorf("%+v, %v", got, err)
-	}
-	r := load(t, g)
-	if got, err := g.Look(t.Context(), "a"); err != nil || got.Least != r.End || r.Start != 5000 {
-		t.Errorf("%+v, %v after a load of %v, want no ID below its end to be issued", got, err, r)
-	}
 }
 
 func TestALostLastCommitRaisesOneAlarmOnceItWasSeen(t *testing.T) {

@@ -17,14 +17,12 @@ func (g *Guard) Lift(ctx context.Context, tag string, f segment.Floor) (raised b
 	if f.End < 1 {
 		return false, nil
 	}
-	if g.marks != nil {
-		err := retry(ctx, func() (err error) {
-			raised, err = g.tryLift(ctx, tag, f)
-			return err
-		})
-		if err != nil {
-			return false, err
-		}
+	err = retry(ctx, func() (err error) {
+		raised, err = g.tryLift(ctx, tag, f)
+		return err
+	})
+	if err != nil {
+		return false, err
 	}
 	_, err = g.table.Advance(ctx, tag, f.End-1, f.End)
 	if errors.Is(err, segment.ErrUnknownTag) {

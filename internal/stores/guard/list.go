@@ -9,9 +9,6 @@ import (
 
 // List implements [segment.Store].
 func (g *Guard) List(ctx context.Context, after string, limit int) ([]segment.Tag, error) {
-	if g.marks == nil {
-		return g.table.Rows(ctx, after, limit)
-	}
 	// Marks before rows: otherwise a row that is loaded in between would look as if it had gone back.
 	marks, err := g.allMarks(ctx, after == "")
 	if err != nil {

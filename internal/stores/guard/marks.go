@@ -9,18 +9,10 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// tagMarks are the marks of a guard. wrote is called with each write that may have landed. Nil tagMarks hold no mark.
+// tagMarks are the marks of a guard. wrote is called with each write that may have landed.
 type tagMarks struct {
 	segment.Marks
 	wrote segment.Wrote
-}
-
-// Mark implements [segment.Marks].
-func (s *tagMarks) Mark(ctx context.Context, tag string) (segment.Mark, error) {
-	if s == nil {
-		return segment.Mark{}, nil
-	}
-	return s.Marks.Mark(ctx, tag)
 }
 
 // SetMark is that of [segment.Marks], with errOvertaken for [segment.ErrMarkMoved].

@@ -12,12 +12,9 @@ import (
 // without a row counts as removed: even if the table lost the row, the mark keeps its IDs.
 func (g *Guard) Poll(ctx context.Context, see func(segment.Listing)) error {
 	began := g.setbacks.now()
-	var marks map[string]segment.Mark
-	if g.marks != nil {
-		var err error
-		if marks, err = g.marks.AllMarks(ctx); err != nil {
-			return err
-		}
+	marks, err := g.marks.AllMarks(ctx)
+	if err != nil {
+		return err
 	}
 	rows, err := g.table.AllRows(ctx)
 	if err != nil {
@@ -32,9 +29,6 @@ func (g *Guard) Poll(ctx context.Context, see func(segment.Listing)) error {
 	}
 	g.setbacks.keepOnly(tags, began)
 	see(segment.Listing{Tags: tags, Removed: func(string) bool { return true }})
-	if g.marks == nil {
-		return nil
-	}
 	return g.behind.catchUp(ctx, rows, func(ctx context.Context, row segment.Row) error {
 		return g.catchUp(ctx, row, marks[row.Name], began)
 	})

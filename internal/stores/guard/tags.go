@@ -24,9 +24,6 @@ func (g *Guard) Create(ctx context.Context, t segment.Tag, revive bool) (created
 	if first, limit := max(t.MaxID, t.Rules.Begins(time.Now())), g.table.Limit(); first > limit {
 		return segment.Tag{}, fmt.Errorf("%w: start %d, the table holds at most %d", segment.ErrInvalid, first, limit)
 	}
-	if g.marks == nil && t.Rules != (segment.Rules{}) {
-		return segment.Tag{}, errNoRules
-	}
 	var c creation
 	err = retry(ctx, func() error {
 		created, err = g.tryCreate(ctx, t, revive, &c)
@@ -37,10 +34,6 @@ func (g *Guard) Create(ctx context.Context, t segment.Tag, revive bool) (created
 	}
 	return created, err
 }
-
-// errNoRules refuses rules of a table without a guard.
-const errNoRules = segment.RuleError("bounds and periods are kept with the marks of the guard, which is " +
-	"off: start the workers with --guard on")
 
 // A creation is how far a call has created a tag.
 type creation struct {
@@ -86,7 +79,7 @@ func (g *Guard) insertEnabled(
 	ctx context.Context, t segment.Tag, m segment.Mark, c *creation,
 ) (segment.Tag, error) {
 	t.MaxID, t.Least = max(t.MaxID, m.High), m.Least
-	if err := g.insertRow(ctx, t, m); err != nil || g.marks == nil {
+	if err := g.insertRow(ctx, t, m); err != nil {
 		return t, err
 	}
 	c.inserted = true
@@ -181,7 +174,7 @@ func (g *Guard) readFree(ctx context.Context, tag string, revive bool) (segment.
 		return segment.Mark{}, segment.Row{}, fmt.Errorf("%w as %q", segment.ErrExists, n.Found)
 	}
 	if errors.Is(err, segment.ErrUnknownTag) {
-		if g.marks == nil || revive || m.Revision != 0 {
+		if revive || m.Revision != 0 {
 			return m, segment.Row{}, nil
 		}
 		// Row and mark may both be lost: then other workers may have loaded IDs of the tag.
@@ -219,15 +212,12 @@ func (g *Guard) tryUpdate(ctx context.Context, tag string, c segment.Change) (se
 		return segment.Tag{}, err
 	}
 	t.Updated = time.Now().UTC()
-	if c.Rules != nil && g.marks == nil {
-		return segment.Tag{}, errNoRules
-	}
 	m.Seen = max(m.Seen, row.MaxID)
 	inRow := segment.Change{Step: c.Step, Description: c.Description}
 	if c.Raises() {
 		inRow.MaxID = t.MaxID
 	}
-	if !c.Raises() && c.Rules == nil || g.marks == nil {
+	if !c.Raises() && c.Rules == nil {
 		return g.updateRow(ctx, t, inRow)
 	}
 	if c.Step != 0 || c.Description != nil {
@@ -249,7 +239,7 @@ func (g *Guard) tryUpdate(ctx context.Context, tag string, c segment.Change) (se
 // and description in the mark follow at once or, if that fails, at the next load.
 func (g *Guard) updateRow(ctx context.Context, t segment.Tag, c segment.Change) (segment.Tag, error) {
 	err := uncertain(g.table.Update(ctx, t.Name, c))
-	if err != nil || g.marks == nil {
+	if err != nil {
 		return t, err
 	}
 	if m, row, err := g.read(ctx, t.Name); err == nil {
@@ -273,9 +263,6 @@ func merged(row segment.Row, m segment.Mark) segment.Tag {
 // it. Law: every call also raises the mark to the row's max_id: Leaf nodes may load from a deleted tag until its row
 // is removed, and a tag created again begins above their IDs.
 func (g *Guard) Delete(ctx context.Context, tag string) error {
-	if g.marks == nil {
-		return segment.ErrUnguarded
-	}
 	defer g.kept.Drop(tag)
 	return retry(ctx, func() error {
 		was, row, err := g.read(ctx, tag)
@@ -288,15 +275,11 @@ func (g *Guard) Delete(ctx context.Context, tag string) error {
 	})
 }
 
-// Look implements [segment.Store]. Without marks a raise by an operator cannot be distinguished from a load. Then
-// Least is max_id, and the caller discards all IDs that it has loaded: that costs a hole, never a repeat.
+// Look implements [segment.Store].
 func (g *Guard) Look(ctx context.Context, tag string) (segment.Tag, error) {
 	m, row, err := g.read(ctx, tag)
 	if err != nil {
 		return segment.Tag{}, err
-	}
-	if g.marks == nil {
-		m.Least = row.MaxID
 	}
 	return merged(row, m), nil
 }

@@ -96,17 +96,6 @@ func (r *Report) readIdentity(ctx context.Context, streams buckets.Streams, buck
 	return nil
 }
 
-// CheckKind returns [lineage.ErrKind] if a bucket of marks is of another kind. It is for a worker that keeps no marks,
-// and that must not serve beside workers of the other kind. It makes no bucket; one that is missing, or has no
-// identity, is of no kind.
-func CheckKind(ctx context.Context, streams buckets.Streams, bucket string, kind Kind) error {
-	var r Report
-	if err := r.readIdentity(ctx, streams, bucket); err != nil || r.Trouble != nil {
-		return nil
-	}
-	return Config{Bucket: bucket, Kind: kind}.compare(r.Identity)
-}
-
 // SetKind changes the kind of a bucket whose identity r reports. Workers of the old kind refuse the bucket from their
 // next check on. Until then both kinds may load: each load is a compare-and-set on the same mark.
 func SetKind(ctx context.Context, streams buckets.Streams, bucket string, r Report, kind Kind) error {

@@ -90,7 +90,7 @@ func TestLockedRowsDoNotHurtOtherTags(t *testing.T) {
 func TestAProbeFailsIfTheServerTakesNoWritesAndForNoLockedRow(t *testing.T) {
 	srv := mysqltest.Start(t)
 	table := open(t, srv.DSN())
-	g := guard.New(table, nil, nil)
+	g := guard.New(table, new(segmenttest.Marks), nil)
 	create(t, g, "order", 50, 1)
 	create(t, g, "#first", 50, 1) // the rows before and after the one that a probe looks for
 	probe := func() error {
