@@ -13,7 +13,6 @@ import (
 
 	"github.com/natsid/natsid/e2e"
 	"github.com/natsid/natsid/internal/app"
-	"github.com/natsid/natsid/subjects"
 )
 
 // A wall is a wall clock that can be set.
@@ -57,25 +56,6 @@ func (a *alarms) have(kind string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Contains(a.kinds, kind)
-}
-
-// are waits until as many alarms were published, and fails the test unless they
-// are exactly these, in any order.
-func (a *alarms) are(t *testing.T, want ...string) {
-	t.Helper()
-	const disk = string(subjects.AlarmStateFile) // that of a busy machine may not answer for 2 s
-	foreign := func(kind string) bool { return kind == disk && !slices.Contains(want, disk) }
-	heard := func() []string {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		return slices.DeleteFunc(slices.Clone(a.kinds), foreign)
-	}
-	waitFor(t, "all alarms are published", func() bool { return len(heard()) >= len(want) })
-	kinds := heard()
-	slices.Sort(kinds) // what happens at the same time is told in any order
-	if slices.Sort(want); !slices.Equal(kinds, want) {
-		t.Errorf("alarms %q, want %q", kinds, want)
-	}
 }
 
 func TestWithTheOnlyClockWrongSegmentsContinueAndSnowflakesAreRefusedAtOnce(t *testing.T) {

@@ -34,7 +34,7 @@ func TestADiskThatHangsCostsTheNumberAndNothingElse(t *testing.T) {
 		p, derr := snowflake.Leaf.Decode(int64(id))
 		return err == nil && derr == nil && p.Worker != c.WorkerNumber(0)
 	})
-	raised.are(t, "state-file")
+	waitFor(t, "an alarm", func() bool { return raised.have("state-file") })
 	l.stop()
 	l.check(t)
 	asked := time.Now()

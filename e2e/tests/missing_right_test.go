@@ -156,16 +156,20 @@ func (l *lack) use(t *testing.T) {
 	}
 }
 
-// raise gives the worker a reason for an alarm: a stream that takes requests.
+// raise gives the worker a reason for an alarm: marks that would be forgotten.
 func (l *lack) raise(t *testing.T) {
 	t.Helper()
 	js, err := jetstream.New(l.admin)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := js.CreateOrUpdateStream(patient(t), jetstream.StreamConfig{
-		Name: "requests", Subjects: []string{subjects.DefaultNamespace.Segment("x")},
-	}); err != nil {
+	marks, err := js.Stream(patient(t), "KV_"+subjects.DefaultNamespace.SegmentBucket())
+	if err != nil {
+		return // not made yet
+	}
+	cfg := marks.CachedInfo().Config
+	cfg.MaxAge, cfg.Duplicates = time.Hour, time.Minute
+	if _, err := js.UpdateStream(patient(t), cfg); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -107,7 +107,7 @@ func TestATermSignalStopsCleanlyAndTheNextStartServesAtOnce(t *testing.T) {
 	t.Parallel()
 	addr, dir := freePort(t), t.TempDir()
 	var last [2]int64
-	for range 3 {
+	for range 2 {
 		p := startProcess(t, "--listen", addr, "--data", dir, "--deadline", "30s")
 		nc, err := nats.Connect("nats://"+addr, nats.Timeout(patience))
 		if err != nil {
