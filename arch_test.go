@@ -23,7 +23,6 @@ const (
 	flock       = "github.com/gofrs/flock"
 	goleak      = "go.uber.org/goleak"
 	kong        = "github.com/alecthomas/kong"
-	pgx         = "github.com/jackc/pgx/v5"
 	mysqlDriver = "github.com/go-sql-driver/mysql"
 	natsGo      = "github.com/nats-io/nats.go"
 	natsServer  = "github.com/nats-io/nats-server/v2"
@@ -44,7 +43,7 @@ type floor struct {
 // floors are all packages, from the top to the bottom. A package imports those of its own floor and of the floors
 // below. docs/architecture.md shows them. What follows from the rows: the cores do not know NATS, only
 // internal/ops/metrics knows prometheus, only internal/natsembed, e2e and conformance know nats-server, and only
-// internal/stores/mysqlstore and internal/stores/sequences know a driver of a database.
+// internal/stores/mysqlstore knows a driver of a database.
 var floors = []floor{
 	{"commands", "the command line, and tests of whole services", map[string][]string{
 		".": {"internal/cli"},
@@ -53,7 +52,7 @@ var floors = []floor{
 			"internal/registry/buckets", "internal/registry/rights", "internal/ops/fleetview",
 			"internal/ops/grants", "internal/ops/metrics", "internal/ops/monitor", "internal/natsembed",
 			"internal/testbed", "segment", "internal/stores/kvstore", "internal/stores/move",
-			"internal/stores/mysqlstore", "internal/stores/sequences", kong, natsGo},
+			"internal/stores/mysqlstore", kong, natsGo},
 		"e2e":       {"internal/app", "internal/testbed", "client", "subjects", natsGo},
 		"e2e/tests": {natsServer, natsJWT, nkeys}, // test files only
 		"internal/testbed": {"internal/app", "internal/natsembed", "internal/testkit/tcpproxy", "client",
@@ -104,7 +103,6 @@ var floors = []floor{
 			"internal/registry/buckets", "internal/jitter", backoff},
 		"internal/stores/move":       {"segment"},
 		"internal/stores/mysqlstore": {"segment", mysqlDriver},
-		"internal/stores/sequences":  {"subjects", mysqlDriver, pgx},
 		"internal/fleet": {"internal/fleet/policy", "subjects", "internal/registry/buckets", "internal/gather",
 			"internal/jitter", natsGo},
 		"internal/fleet/policy":  {"internal/ratelimit"},
@@ -157,7 +155,6 @@ var floors = []floor{
 		"internal/testkit/natsproxy": {"internal/testkit/tcpproxy"},
 		"internal/testkit/natstest":  {"internal/natsembed", natsGo, goleak},
 		"internal/testkit/overload":  {"internal/testkit/ledger", "subjects", natsGo},
-		"internal/testkit/pgtest":    {"internal/testkit/freeport", pgx},
 		"internal/testkit/process":   {},
 		"internal/testkit/steps":     {},
 		"internal/testkit/tcpproxy":  {},
@@ -191,7 +188,7 @@ func TestNoArrowLeadsToAFloorAbove(t *testing.T) {
 }
 
 // forTests is what test files may import on top of their package's row. A
-// server for a test comes from internal/natsembed, e2e, internal/testkit/mysqltest or internal/testkit/pgtest.
+// server for a test comes from internal/natsembed, e2e or internal/testkit/mysqltest.
 var forTests = []string{"...", goleak, natsGo, mysqlDriver}
 
 // forTestsOf is what the test files of one package may import on top of that.
@@ -232,7 +229,6 @@ func TestAWrongArrowIsSeen(t *testing.T) {
 		{"but in an example of the client", "client/a_test.go", prometheus + "/client_golang/prometheus", ""},
 		{"nats-server stays in natsembed and e2e", "worker/a_test.go", natsServer + "/server", "may not import"},
 		{"the MySQL driver stays in internal/stores", "internal/app/a.go", mysqlDriver, "may not import"},
-		{"the PostgreSQL driver is for one package", "internal/stores/mysqlstore/a.go", pgx, "may not import"},
 		{"its tests may use it", "internal/app/a_test.go", mysqlDriver, ""},
 		{"a server for tests is for tests", "internal/app/a.go", us + "internal/testkit/mysqltest", "may not import"},
 		{"main knows only the command line", "main.go", us + "internal/app", "may not import"},

@@ -26,7 +26,7 @@ var (
 	maxLines = map[string]int{"README.md": 150, "CONTRIBUTING.md": 60}
 	maxWords = map[string]int{
 		"docs/architecture.md": 1200, "docs/operations.md": 6200, "docs/uniqueness.md": 2800, "README.md": 1000,
-		"docs/client-laws.md": 800, "docs/speed.md": 700,
+		"docs/client-laws.md": 800, "docs/speed.md": 700, "docs/from-sequences.md": 350,
 	}
 )
 
@@ -404,7 +404,7 @@ var commandLineFlags = sync.OnceValues(func() (set, error) {
 	}
 	for _, command := range []string{
 		"serve", "permissions", "get segment", "get snowflake", "bench segment", "bench snowflake",
-		"tag create", "tag update", "tag delete", "tag list", "import",
+		"tag create", "tag update", "tag delete", "tag list",
 		"throttle", "explain", "audit", "store show", "store move", "registry", "resume", "stamp", "workers",
 		"health", "decode", "layout", "version",
 	} {

@@ -34,7 +34,6 @@ type commandLine struct {
 	Leaf     leafCmd     `cmd:""`
 	Registry registryCmd `cmd:""`
 	Resume   resumeCmd   `cmd:""`
-	Import   importCmd   `cmd:""`
 	Explain  explainCmd  `cmd:""`
 	Audit    auditCmd    `cmd:""`
 	Workers  workersCmd  `cmd:""`

@@ -21,7 +21,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv("TEST_AS_NATSID") != "" { // a shell that completes a command line runs this program as natsid
+	if os.Getenv("TEST_AS_NATSID") != "" { // a shell runs this program as natsid
 		os.Exit(cli.Main(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 	}
 	for _, e := range os.Environ() {

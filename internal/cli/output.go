@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/app"
-	"github.com/natsid/natsid/internal/stores/sequences"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -33,7 +32,7 @@ func Outputs() []Output {
 		{"tag create", subjects.TagInfo{}}, {"tag update", subjects.TagInfo{}}, {"tag delete", subjects.TagInfo{}},
 		{"tag list", []subjects.TagInfo{}}, {"tag list --stats", []subjects.WorkerStats{}},
 		{"store show", storeJSON{}}, {"store move", movedJSON{}},
-		{"leaf check", []leafRow{}}, {"import", []sequences.Sequence{}},
+		{"leaf check", []leafRow{}},
 		{"registry", []registryJSON{}}, {"resume", resumeJSON{}},
 		{"explain", explainedJSON{}}, {"audit", auditJSON{}},
 		{"workers", []workerRow{}},
