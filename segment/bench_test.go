@@ -117,11 +117,6 @@ func BenchmarkStats(b *testing.B) {
 			a.Stats()
 		}
 	})
-	b.Run("page", func(b *testing.B) {
-		for b.Loop() {
-			a.StatsAfter("order.region5", 1000)
-		}
-	})
 	b.Run("one", func(b *testing.B) {
 		for b.Loop() {
 			a.StatsOf("order.region0.tag0")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,9 +28,11 @@ func manyIdle(t *testing.T, cfg segment.Config, f func(t *testing.T, a *allocato
 }
 
 func tagsInMemory(a *allocator) (tags []string) {
-	for _, s := range a.StatsAfter("", 100) {
+	_, all := a.Busiest(100)
+	for _, s := range all {
 		tags = append(tags, s.Tag)
 	}
+	slices.Sort(tags)
 	return tags
 }
 

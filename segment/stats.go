@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -102,36 +101,4 @@ func (a *Allocator) StatsOf(tag string) (TagStats, bool) {
 		return TagStats{}, false
 	}
 	return b.stats(), true
-}
-
-// StatsAfter returns the figures of at most limit tags in memory whose names are above after, in the byte order of
-// names. It looks at the name of every tag, and locks those that it returns.
-func (a *Allocator) StatsAfter(after string, limit int) []TagStats {
-	var page []TagStats
-	for _, b := range a.tags.firstAfter(after, limit) {
-		page = append(page, b.stats())
-	}
-	return page
-}
-
-// firstAfter returns the first limit buffers above after. Whenever it has twice as many it sorts them and keeps half:
-// so a page costs one look at every name, whichever page it is.
-func (s *tagSet) firstAfter(after string, limit int) []*buffer {
-	var page []*buffer
-	keep := func() {
-		slices.SortFunc(page, func(x, y *buffer) int { return strings.Compare(x.tag, y.tag) })
-		page = page[:min(len(page), max(limit, 0))]
-	}
-	bound := "" // no name above it can be on the page; "" for none
-	for b := range s.all {
-		if b.tag <= after || bound != "" && b.tag > bound {
-			continue
-		}
-		if page = append(page, b); len(page)/2 >= limit && limit > 0 {
-			keep()
-			bound = page[len(page)-1].tag
-		}
-	}
-	keep()
-	return page
 }

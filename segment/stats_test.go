@@ -133,39 +133,6 @@ func TestTheBusiestTagsAreThoseRequestedMostAtPresent(t *testing.T) {
 	})
 }
 
-func TestStatsOfAllTagsArePagedInTheOrderOfNames(t *testing.T) {
-	store := new(segmenttest.Memory)
-	a := segment.New(segment.Config{Store: store, Deadline: deadline, AutoStep: 10})
-	defer a.Close()
-	var want []string
-	for i := range 1000 {
-		want = append(want, fmt.Sprintf("tag%d", i*7919%1000))
-		take(t, a, want[i], 1)
-	}
-	slices.Sort(want)
-	for _, limit := range []int{1, 7, 100, 999, 1000, math.MaxInt} {
-		var got []string
-		for after := ""; limit > 1 || len(got) < 20; after = got[len(got)-1] {
-			page := a.StatsAfter(after, limit)
-			if len(page) == 0 {
-				break
-			}
-			if len(page) > limit {
-				t.Fatalf("%d on a page of %d", len(page), limit)
-			}
-			for _, s := range page {
-				got = append(got, s.Tag)
-			}
-		}
-		if !slices.Equal(got, want[:len(got)]) || limit > 1 && len(got) != 1000 {
-			t.Errorf("pages of %d: %d tags, want all in order", limit, len(got))
-		}
-	}
-	if page := a.StatsAfter("", 0); len(page) > 0 {
-		t.Errorf("a page of none: %v", page)
-	}
-}
-
 // Readers look up tags while others are added and removed: a tag that remains is always found.
 func TestATagIsFoundWhileOthersAreAddedAndRemoved(t *testing.T) {
 	store := new(segmenttest.Memory)

@@ -35,8 +35,7 @@ func (p *program) serveLeaf(ctx context.Context) error {
 	}
 	defer p.quit()
 	return leafhttp.New(leafhttp.Config{
-		IDs: worker.NewDirect(p.workerConfig()), Segments: p.segments, Store: p.storage.tags,
-		Layout: p.cfg.Layout, Deadline: p.cfg.Deadline, Log: p.cfg.Log,
-		Called: p.metrics.LeafCaller,
+		IDs: worker.NewDirect(p.workerConfig()), Layout: p.cfg.Layout, Deadline: p.cfg.Deadline,
+		Called: p.metrics.LeafCaller, Log: p.cfg.Log,
 	}).Serve(ctx, p.leaf)
 }

@@ -52,7 +52,7 @@ func TestLeafsPathsAreAnsweredFromTheSameMemory(t *testing.T) {
 	if err := i.end(); err != nil {
 		t.Error(err)
 	}
-	if resp, err := http.Get(leaf + "/db"); err == nil {
+	if resp, err := http.Get(leaf + "/api/segment/get/order"); err == nil {
 		resp.Body.Close()
 		t.Error("it still answers")
 	}

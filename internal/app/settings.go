@@ -88,7 +88,7 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 	}, {
 		Flag: "leaf-http", Env: "NATSID_LEAF_HTTP", Group: groupWorker, Placeholder: "ADDR",
 		Help: "Address on which the HTTP paths of Meituan's Leaf are answered: /api/segment/get/TAG, " +
-			"/api/snowflake/get/ANY, /decodeSnowflakeId, /cache and /db. Empty answers none of them.",
+			"/api/snowflake/get/ANY and /decodeSnowflakeId. Empty answers none of them.",
 		field: text(func(c *Config) *string { return &c.LeafHTTP }, "").checked("host:port", checkLeafHTTP),
 	}, {
 		Flag: "http-page", Env: "NATSID_HTTP_PAGE", Group: groupWorker, Bare: true,

@@ -3,11 +3,8 @@ package cli
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"time"
 
@@ -21,11 +18,8 @@ import (
 )
 
 type auditCmd struct {
-	Tag    tagName
-	Since  since
-	Report string
-
-	sum hash.Hash // of the entries, for a report; else nil
+	Tag   tagName
+	Since since
 }
 
 func (*auditCmd) help() help {
@@ -49,12 +43,10 @@ back, nothing was issued twice: that is shown as harmless.
 
 Examples:
   natsid audit
-  natsid audit --tag order --since 24h
-  natsid audit --report 2026-11.txt`,
+  natsid audit --tag order --since 24h`,
 		values: map[string]string{
-			"tag":    "Only the loads of this tag.",
-			"report": "Write a report to this file, too: scope, exclusions, verdict and checksums.",
-			"since":  "Only what was written since then: a time, as 2026-01-31T12:00:00Z, or an age, as 24h.",
+			"tag":   "Only the loads of this tag.",
+			"since": "Only what was written since then: a time, as 2026-01-31T12:00:00Z, or an age, as 24h.",
 		},
 	}
 }
@@ -86,20 +78,12 @@ func (c *auditCmd) Run(s *session) error {
 		a := grants.NewAudit("")
 		defer a.Close()
 		a.Tag = string(c.Tag)
-		if c.Report != "" {
-			c.sum = sha256.New()
-		}
 		out := auditJSON{Repeated: []findingJSON{}, NotProven: []findingJSON{}, Harmless: []findingJSON{}}
 		if err := c.readAll(ctx, s, js, r, a, &out); err != nil {
 			return err
 		}
 		if err := out.judge(a, s.stderr); err != nil {
 			return err
-		}
-		if c.Report != "" {
-			if err := c.report(s, r, &out); err != nil {
-				return err
-			}
 		}
 		if err := s.print(out, out.print); err != nil {
 			return err
@@ -177,10 +161,7 @@ func (c *auditCmd) read(
 			out.From = at.Time.UTC()
 		}
 		p.say(s.stderr, "%d loads read, %d %% of the entries", a.Loads, 100*(at.Sequence-first+1)/(r.Last-first+1))
-		if c.sum != nil {
-			failed = json.NewEncoder(c.sum).Encode(b)
-		}
-		failed = errors.Join(failed, a.Add(at, b))
+		failed = a.Add(at, b)
 		return failed == nil
 	})
 	a.Unreadable += bad

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"strconv"
 	"time"
@@ -123,14 +122,5 @@ func crowded(w http.ResponseWriter, r *http.Request) {
 	fault{
 		status: http.StatusServiceUnavailable, exception: leafException, retry: retryUnavailable,
 		message: "too many connections are open: share them, or reach other workers",
-	}.write(w, r)
-}
-
-// pageFault answers if a page cannot be made.
-func (s *Server) pageFault(w http.ResponseWriter, r *http.Request, why error) {
-	s.cfg.Log.Warn("a page of Leaf's was not shown", "path", r.URL.Path, slog.Any("error", why))
-	fault{
-		status: http.StatusServiceUnavailable, exception: leafException, retry: retryUnavailable,
-		message: "the store does not answer; see the log of the worker",
 	}.write(w, r)
 }

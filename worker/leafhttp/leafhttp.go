@@ -6,8 +6,6 @@
 //	/api/segment/get/{tag}      an ID of a tag; ?n= IDs, as in a reply over NATS
 //	/api/snowflake/get/{any}    a snowflake, likewise
 //	/decodeSnowflakeId          the parts of ?snowflakeId=
-//	/cache                      the ranges of each tag in memory
-//	/db                         the tags as stored
 //
 // IDs come from a [worker.Direct], which keeps every law and limit. An answer either holds IDs or is an error: where
 // Leaf answers 0, for a mode that is switched off, natsid answers an error.
@@ -25,7 +23,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/worker"
 )
@@ -33,9 +30,6 @@ import (
 // Config is the sources and settings of a Server. All fields but Called must be set.
 type Config struct {
 	IDs *worker.Direct
-	// Segments is shown on /cache, and Store on /db.
-	Segments *segment.Allocator
-	Store    segment.Store
 	// Layout is the layout of the snowflakes.
 	Layout snowflake.Layout
 	// Deadline is how long a request for IDs may wait.
@@ -48,18 +42,14 @@ type Config struct {
 // A Server serves one listener. It may be used once.
 type Server struct {
 	cfg      Config
-	pages    chan struct{} // has a value for each page under way
 	leave    time.Duration // how long idle connections stay open at a stop
 	stopping atomic.Bool
 	open     atomic.Int64 // connections
 }
 
-// pagesAtOnce bounds the pages made concurrently: each reads many tags.
-const pagesAtOnce = 2
-
 // New returns a server.
 func New(cfg Config) *Server {
-	return &Server{cfg: cfg, pages: make(chan struct{}, pagesAtOnce), leave: leaveTime}
+	return &Server{cfg: cfg, leave: leaveTime}
 }
 
 const (
@@ -107,8 +97,6 @@ const (
 	segmentPath   = "/api/segment/get/"
 	snowflakePath = "/api/snowflake/get/"
 	decodePath    = "/decodeSnowflakeId"
-	cachePath     = "/cache"
-	dbPath        = "/db"
 )
 
 // ServeHTTP answers a request of any method, as Leaf does. A slash at the end of a path is ignored.
@@ -125,21 +113,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	path := strings.TrimSuffix(r.URL.Path, "/")
-	if tag, ok := strings.CutPrefix(path, segmentPath); ok {
+	tag, isSegment := strings.CutPrefix(path, segmentPath)
+	switch {
+	case isSegment:
 		s.segment(w, r, tag)
-		return
-	}
-	if strings.HasPrefix(path, snowflakePath) {
+	case strings.HasPrefix(path, snowflakePath):
 		s.snowflake(w, r)
-		return
-	}
-	switch path {
-	case decodePath:
+	case path == decodePath:
 		s.decode(w, r)
-	case cachePath:
-		s.page(w, r, s.cache)
-	case dbPath:
-		s.page(w, r, s.db)
 	default:
 		notFound(w, r)
 	}

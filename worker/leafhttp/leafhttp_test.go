@@ -89,8 +89,7 @@ func startLeaving(t *testing.T, layout snowflake.Layout, deadline, leave time.Du
 		t.Fatal(err)
 	}
 	s := leafhttp.New(leafhttp.Config{
-		IDs: direct, Segments: segments, Store: r.store, Layout: layout, Deadline: deadline,
-		Log: slog.New(slog.DiscardHandler),
+		IDs: direct, Layout: layout, Deadline: deadline, Log: slog.New(slog.DiscardHandler),
 		Called: func(address string) (count func()) {
 			return func() {
 				if address == "127.0.0.1" {
@@ -336,53 +335,6 @@ func TestDecodingShowsThePartsOfTheLayoutInUse(t *testing.T) {
 			t.Errorf("%q: %d %s (%v), want %v", c.id, a.status, a.body, err, c.want)
 		}
 		r.stop()
-	}
-}
-
-func TestPagesShowWhatIsInMemoryAndWhatIsStored(t *testing.T) {
-	r := start(t, snowflake.Leaf, patience)
-	r.create("<script>", 5)
-	r.create("deleted", 5)
-	if err := r.store.Delete(t.Context(), "deleted"); err != nil {
-		t.Fatal(err)
-	}
-	r.get("/api/segment/get/order?n=10")
-	for path, want := range map[string]string{
-		"/cache": "<td>order</td><td>true</td><td>false</td><td>0</td><td>11</td><td>1001</td><td>1000</td>" +
-			"<td>0</td><td>0</td><td>0</td>",
-		"/db": "<td>order</td><td>1001</td><td>1000</td><td>",
-	} {
-		a := r.get(path)
-		html := strings.HasPrefix(a.header.Get("Content-Type"), "text/html")
-		if a.status != 200 || !html || !strings.Contains(a.body, want) {
-			t.Errorf("%s: %+v, want %s", path, a, want)
-		}
-		if strings.Contains(a.body, "<script>") || strings.Contains(a.body, "deleted") {
-			t.Errorf("%s: %s", path, a.body)
-		}
-	}
-	if a := r.get("/db"); !strings.Contains(a.body, "<td>&lt;script&gt;</td>") {
-		t.Errorf("/db: %s", a.body)
-	}
-}
-
-func TestManyTagsAreOnPages(t *testing.T) {
-	r := start(t, snowflake.Leaf, patience)
-	for i := range 2500 {
-		r.create(fmt.Sprintf("t%04d", i), 5)
-	}
-	path, rows, pages := "/db", 0, 0
-	for path != "" {
-		a := r.get(path)
-		rows, pages = rows+strings.Count(a.body, "<td>t"), pages+1
-		_, link, _ := strings.Cut(a.body, `<a href="`)
-		link, _, found := strings.Cut(link, `"`)
-		if path = ""; found {
-			path = "/db" + link
-		}
-	}
-	if rows != 2500 || pages != 3 {
-		t.Errorf("%d tags on %d pages, want 2500 on 3", rows, pages)
 	}
 }
 
