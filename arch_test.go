@@ -121,7 +121,7 @@ var floors = []floor{
 		"segment":               {"internal/jitter", "internal/latency", "internal/ratelimit"},
 		"segment/segmenttest":   {"segment"},
 		"segment/simulation":    {}, // test files only
-		"format":                {"snowflake", "internal/mask"},
+		"format":                {"snowflake"},
 		"snowflake":             {},
 		"workerid":              {"snowflake", "internal/durable", backoff},
 		"workerid/workeridtest": {"workerid", "snowflake"},
@@ -137,7 +137,6 @@ var floors = []floor{
 		"internal/jitter":      {backoff},
 		"internal/latency":     {},
 		"internal/loglimit":    {},
-		"internal/mask":        {"internal/durable"},
 		"internal/natscontext": {},
 		"internal/natsembed":   {"internal/durable", "internal/jitter", natsServer, nkeys},
 		"internal/ratelimit":   {},

@@ -1,6 +1,7 @@
 package format_test
 
 import (
+	"bytes"
 	"fmt"
 	"log"
 
@@ -17,7 +18,7 @@ func ExampleParse() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(text, order.Period())
+	fmt.Println(text)
 
 	id, err := order.Read(text)
 	fmt.Println(id, err)
@@ -25,7 +26,7 @@ func ExampleParse() {
 	_, err = order.Read("SO-20261125-000024-4")
 	fmt.Println(err)
 	// Output:
-	// SO-20261125-000042-4 daily
+	// SO-20261125-000042-4
 	// 2026112500000042 <nil>
 	// format: byte 19 of the text: wrong check digit: it is not that of the other digits
 }
@@ -40,11 +41,8 @@ func ExampleSnowflakes() {
 }
 
 func ExampleKeys() {
-	key, err := format.NewKey("k1") // write it to a file, once: see Key.WriteFile and ReadKeyFile
-	if err != nil {
-		log.Fatal(err)
-	}
-	f, err := format.Parse("SO-{mask:k1:9}", format.Keys(key))
+	k1 := bytes.Repeat([]byte{1}, 32) // keep a random one, such as of `openssl rand 32`
+	f, err := format.Parse("SO-{mask:k1:9}", format.Keys("so", map[string][]byte{"k1": k1}))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -52,9 +50,9 @@ func ExampleKeys() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(len(text))
+	fmt.Println(text)
 	fmt.Println(f.Read(text))
 	// Output:
-	// 12
+	// SO-261358132
 	// 42 <nil>
 }

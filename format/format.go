@@ -6,8 +6,7 @@
 //	{id}, {id:6}        the number; with at least 6 digits
 //	{id:6:36}, {id::36} in a radix from 2 to 62
 //	{id:8:crockford}    in Crockford's base32
-//	{mask:k1:9}         in place of {id}: the number masked under the key k1, in exactly 9 digits
-//	{mask:k1:8:36}      in a radix as {id} has it, also crockford
+//	{mask:k1:9}         in place of {id}: the number masked under the key k1, in exactly 6 to 18 digits
 //	{date:yyyyMMdd}     the day of a daily tag; yyyyMM and yyyy are those of monthly and yearly tags
 //	{business}          of a snowflake, in as many digits as the highest has
 //	{check}             a digit by which Read finds each wrong digit and each swap of neighbours
@@ -15,22 +14,25 @@
 // A date has yyyy, or yy from 2000 to 2099, MM and dd, in any order, and separators; that of a snowflake is in UTC, and
 // may have HH, mm, ss and SSS. A snowflake's date and business repeat what {id} says, and must agree.
 //
+// The IDs of a daily tag are yyyyMMdd*10^8 + n, those of a monthly one yyyyMM*10^10 + n, and those of a yearly one
+// yyyy*10^12 + n: below 2^53 up to the year 9006. {id} is n where the format has the date.
+//
 // An ID has one text. {id} grows beyond its width, unless a digit beside it would then seem to be part of it: the width
 // is a bound there, see [Format.Max]. The check digit is Damm's over the digits of all parts, over GF(32) for base32.
 //
-// A mask shuffles all numbers of its width, 2^20 to 2^63 of them and no more than a period has, by a bijection under a
-// secret [Key] and the date: this hides volume and order; it is not encryption of content, and a width below 32 bits
-// can be searched. Tags that have the key, width and period in common mask equal numbers alike: give each a key of its
-// own. The name of the key is part of the format, so that old texts stay readable where a new format names a new key.
-// Where there is a check digit, its sum begins with the key's fingerprint modulo the radix: another key of the same
-// name, which would read texts as other IDs, is then refused in 9 of 10 cases, or 31 of 32. Snowflakes are not masked.
+// A mask is FF1 of NIST SP 800-38G in radix 10: a bijection of all numbers of its width under a secret key of AES-256,
+// for which the tag is the tweak; with a date, the tag, "/" and the date as in the ID, such as so/20261125. So one key
+// serves many tags, and each day has a mask of its own. That hides volume and order; it is not encryption of content,
+// and a width below 10 digits can be searched. The name of the key is part of the format, so that old texts stay
+// readable where a new format names a new key.
 package format
 
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"time"
 
-	"github.com/natsid/natsid/internal/mask"
 	"github.com/natsid/natsid/snowflake"
 )
 
@@ -42,11 +44,11 @@ type Format struct {
 	text    string
 	parts   []part
 	layout  *snowflake.Layout // nil: of a tag
-	period  Period
-	max     int64    // of {id}
-	mask    *masking // nil for {id}
-	keys    []Key
-	start   int64                            // what the check digit begins with
+	finest  int               // the finest field of a tag's date; number without one, so that sizes[finest] is 0
+	max     int64             // of {id}
+	mask    *mask             // nil for {id}
+	tag     string
+	keys    map[string][]byte
 	sum     func(interim, digit int64) int64 // the check digit after one more digit
 	lenient bool
 }
@@ -58,35 +60,35 @@ type Option func(*Format)
 // business.
 func Snowflakes(l snowflake.Layout) Option { return func(f *Format) { f.layout = &l } }
 
+// Keys are the keys of masks by their names, each of 32 bytes, for the IDs of a tag.
+func Keys(tag string, keys map[string][]byte) Option {
+	return func(f *Format) { f.tag, f.keys = tag, keys }
+}
+
 // Lenient lets Read take o as 0, i and l as 1, and lower case, in Crockford's base32.
 func Lenient() Option { return func(f *Format) { f.lenient = true } }
 
 // String returns the text that was parsed.
 func (f *Format) String() string { return f.text }
 
-// Period returns the period that {id} counts in, by the finest field of {date:…}; None for snowflakes.
-func (f *Format) Period() Period { return f.period }
-
 // Max returns the highest number of {id}, of a daily tag the highest of a day; [math.MaxInt64] without a bound.
 func (f *Format) Max() int64 { return f.max }
 
-// Format returns the text of an ID, or an [ErrRange] or [ErrNoKey].
+// Format returns the text of an ID, or an [ErrRange].
 func (f *Format) Format(id int64) (string, error) {
 	text, err := f.Append(nil, id)
 	return string(text), err
 }
 
-// Append appends the text of an ID to dst; with an [ErrRange] or [ErrNoKey] it returns dst as it was.
+// Append appends the text of an ID to dst; with an [ErrRange] it returns dst as it was.
 func (f *Format) Append(dst []byte, id int64) ([]byte, error) {
 	v, reason := f.split(id)
 	if reason != "" {
 		return dst, fmt.Errorf("%w %d: %s", ErrRange, id, reason)
 	}
-	shown, err := f.turn((*mask.Mask).Hide, id, v[number])
-	if err != nil {
-		return dst, err
+	if f.mask != nil {
+		v[number] = f.mask.hide(v[number], f.tweak(id))
 	}
-	v[number], v[check] = shown, f.start
 	for _, p := range f.parts {
 		dst = append(dst, p.text...)
 		from := len(dst)
@@ -109,12 +111,13 @@ func (f *Format) split(id int64) (v values, reason string) {
 		v.setTime(p.Time)
 		v[business] = p.Business
 	}
-	if f.period != None {
-		t := f.period.start(id)
+	if size := sizes[f.finest]; size > 0 {
+		date := id/size*size/1e8 + [...]int64{month: 1, year: 101, day: 0}[f.finest]
+		t := time.Date(int(date/1e4), time.Month(date/100%100), int(date%100), 0, 0, 0, 0, time.UTC)
 		v.setTime(t)
-		v[number] = id - f.period.Join(t)
-		if v[number] != id%f.period.Size() || v[year] < 1 || v[year] > lastYear { //mutant:exists
-			return v, fmt.Sprintf("there is no %s %d", names[f.period.finest()], id/f.period.Size())
+		v[number] = id % size
+		if f.join(v) != id || v[year] < 1 || v[year] > lastYear { //mutant:exists
+			return v, fmt.Sprintf("there is no %s %d", names[f.finest], id/size)
 		}
 	}
 	for _, p := range f.parts {
@@ -123,4 +126,26 @@ func (f *Format) split(id int64) (v values, reason string) {
 		}
 	}
 	return v, ""
+}
+
+// sizes are how many numbers a day, a month and a year have.
+var sizes = [number + 1]int64{day: 1e8, month: 1e10, year: 1e12}
+
+const lastYear = 9006
+
+// join returns the ID of a date and a number.
+func (f *Format) join(v values) int64 {
+	size := sizes[f.finest]
+	if size == 0 {
+		return v[number]
+	}
+	return (v[year]*1e4+v[month]*100+v[day])*1e8/size*size + v[number]
+}
+
+// tweak returns the tweak of an ID's mask.
+func (f *Format) tweak(id int64) string {
+	if size := sizes[f.finest]; size > 0 {
+		return f.tag + "/" + strconv.FormatInt(id/size, 10) //mutant:tweak
+	}
+	return f.tag
 }

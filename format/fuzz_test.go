@@ -1,7 +1,7 @@
 package format_test
 
 import (
-	"errors"
+	"strings"
 	"testing"
 
 	"github.com/natsid/natsid/format"
@@ -11,12 +11,12 @@ import (
 var seeds = []string{
 	"{id}", "SO-{date:yyyyMMdd}-{id:6}-{check}", "{date:yyMM}.{id::36}", "A{id:6:16}", "{{{id:8:crockford}}}{check}",
 	"{date:yyyy-MM-dd HH:mm:ss.SSS} {id}", "{business}.{id}", "{id}{id:3}", "{id", "{date:MM}{id}", "7{id:3}7{check}",
-	"SO-{date:yyyyMMdd}-{mask:k1:8}-{check}", "{mask:k1:4:crockford}{check}", "{mask:k2:7}", "{mask:k1:63:2}",
+	"SO-{date:yyyyMMdd}-{mask:k1:8}-{check}", "{mask:k1:18}{check}", "{mask:k2:7}",
 }
 
 // options are those of a fuzzed format, which has the key k1, but not k2.
-func options(t testing.TB, kind byte) (opts []format.Option) {
-	opts = append(opts, format.Keys(k1(t)))
+func options(kind byte) (opts []format.Option) {
+	opts = append(opts, k1())
 	if kind&1 != 0 {
 		opts = append(opts, format.Lenient())
 	}
@@ -39,13 +39,13 @@ func FuzzParse(f *testing.F) {
 		f.Add(seed, byte(4), int64(1)<<44)
 	}
 	f.Fuzz(func(t *testing.T, text string, kind byte, id int64) {
-		f, err := format.Parse(text, options(t, kind)...)
+		f, err := format.Parse(text, options(kind)...)
 		if err != nil {
 			return
 		}
 		got, err := f.Format(id)
 		if err != nil {
-			if f.CheckKey() == nil && kind>>1%4 == 0 && f.Period() == format.None && id >= 0 && id <= f.Max() {
+			if kind>>1%4 == 0 && !strings.Contains(text, "{date") && id >= 0 && id <= f.Max() {
 				t.Errorf("%s of %d: %v", text, id, err)
 			}
 			return
@@ -64,15 +64,12 @@ func FuzzRead(f *testing.F) {
 		f.Add(seed, byte(1), "2024-02-29 10:11:12.133 17592186045059")
 	}
 	f.Fuzz(func(t *testing.T, text string, kind byte, typed string) {
-		f, err := format.Parse(text, options(t, kind)...)
+		f, err := format.Parse(text, options(kind)...)
 		if err != nil {
 			return
 		}
 		id, err := f.Read(typed)
 		if err != nil {
-			if errors.Is(err, format.ErrNoKey) && f.CheckKey() != nil {
-				return
-			}
 			if e := err.(*format.ReadError); e.At < 0 || e.At > len(typed) || e.Reason == "" || id != 0 {
 				t.Errorf("%s of %q: %+v", text, typed, e)
 			}

@@ -12,14 +12,14 @@ var (
 	piece = regexp.MustCompile(`^(?:\{\{|}}|[ -z|~]|` +
 		`\{id(?::([1-9]\d?))?}|\{id:([1-9]\d?)?:(crockford|[2-9]|[1-5]\d|6[0-2])}|` +
 		`\{date:((?:yyyy|yy|MM|dd|HH|mm|ss|SSS|[ -/:-@[-_|~])+)}|\{business}|\{check}|` +
-		`\{mask:([a-z0-9][a-z0-9-]{0,31}):([1-9]\d?)(?::(crockford|[2-9]|[1-5]\d|6[0-2]))?})`)
+		`\{mask:([a-z0-9][a-z0-9-]{0,31}):([6-9]|1[0-8])})`)
 	field  = regexp.MustCompile(`yyyy|yy|MM|dd|HH|mm|ss|SSS|.`)
 	fields = map[string]int{"yyyy": year, "yy": year, "MM": month, "dd": day, "HH": hour, "mm": minute, "ss": second,
 		"SSS": milli}
 )
 
 const wantPart = "want {id}, {id:WIDTH}, {id:WIDTH:RADIX} with a radix from 2 to 62 or crockford, " +
-	"{mask:KEY:WIDTH} or {mask:KEY:WIDTH:RADIX}, {date:PATTERN} of yyyy, yy, MM, dd, HH, mm, ss, SSS and separators, " +
+	"{mask:KEY:WIDTH} with a width from 6 to 18, {date:PATTERN} of yyyy, yy, MM, dd, HH, mm, ss, SSS and separators, " +
 	"{business}, {check}, or {{ for a brace"
 
 // A parser is at a byte of a format. Its methods return the fault of that, "" for none.
@@ -65,7 +65,7 @@ func (p *parser) piece(m []string) (fault string) {
 	case strings.HasPrefix(m[0], "{id"):
 		return p.add(numberPart(m[1]+m[2], m[3]))
 	case m[5] != "":
-		return p.addMask(m[5], numberPart(m[6], m[7]))
+		return p.addMask(m[5], numberPart(m[6], ""))
 	case m[0] == "{business}":
 		return p.add(part{kind: business, set: decimal})
 	case m[0] == "{check}":
@@ -127,7 +127,7 @@ func (p *parser) add(v part) (fault string) {
 		return "want {check} behind an {id} in decimals or crockford: there is none for another radix"
 	}
 	if v.kind == check {
-		p.sum, p.start = sums[v.set], p.mask.seed(len(v.set)) //mutant:seed
+		p.sum = sums[v.set]
 	}
 	if v.kind != number {
 		p.beside[p.side] += "0"
@@ -137,7 +137,25 @@ func (p *parser) add(v part) (fault string) {
 	return ""
 }
 
-// finish sets the period and the highest number, and refuses what is ambiguous.
+// addMask adds a number that is masked.
+func (p *parser) addMask(name string, v part) (fault string) {
+	key := p.keys[name]
+	switch {
+	case p.layout != nil:
+		return "snowflakes are not masked: want {id}"
+	case key == nil:
+		return "there is no key named " + name
+	case p.tag == "":
+		return "a mask is that of a tag: its name is missing"
+	}
+	var err error
+	if p.mask, err = newMask(key, v.width); err != nil {
+		return "the key " + name + ": " + err.Error()
+	}
+	return p.add(v)
+}
+
+// finish sets the date and the highest number, and refuses what is ambiguous.
 func (p *parser) finish() (fault string) {
 	if p.side == 0 {
 		return "want an {id}"
@@ -149,7 +167,7 @@ func (p *parser) finish() (fault string) {
 	if strings.HasSuffix(p.beside[1], " ") {
 		return "want no space at the end of texts, where it is lost easily"
 	}
-	p.max = math.MaxInt64
+	p.max, p.finest = math.MaxInt64, number
 	if p.layout != nil {
 		p.max = 1<<p.layout.Bits() - 1
 	}
@@ -159,21 +177,17 @@ func (p *parser) finish() (fault string) {
 			return "want the " + names[k-1] + ", too: without it, dates read alike"
 		}
 		if p.places[k] > 0 {
-			p.period = Period(number - k)
-			p.max = p.period.Size() - 1
+			p.finest, p.max = k, sizes[k]-1
 		}
 	}
 	p.at = p.places[number] - 1
-	if p.mask != nil {
-		return p.boundMask(&p.parts[p.id])
-	}
 	return p.bound(&p.parts[p.id])
 }
 
 // bound lets {id} grow to the highest number, unless what is beside it could be its digit.
 func (p *parser) bound(v *part) (fault string) {
 	most := len(part{set: v.set}.append(nil, p.max))
-	v.grows = true
+	v.grows = p.mask == nil
 	for _, c := range []byte(p.beside[0][max(0, len(p.beside[0])-1):] + p.beside[1][:min(1, len(p.beside[1]))]) {
 		v.grows = v.grows && v.value(c, true) < 0 //mutant:beside
 	}

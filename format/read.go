@@ -3,8 +3,6 @@ package format
 import (
 	"fmt"
 	"strings"
-
-	"github.com/natsid/natsid/internal/mask"
 )
 
 // A ReadError says at which byte a text is not of a format, and why.
@@ -22,9 +20,9 @@ func fault(at int, reason string, args ...any) error {
 	return &ReadError{at, fmt.Sprintf(reason, args...)}
 }
 
-// Read returns the ID whose text this is, or a [*ReadError], or an [ErrNoKey] for what could be a text.
+// Read returns the ID whose text this is, or a [*ReadError].
 func (f *Format) Read(text string) (id int64, err error) {
-	r := reader{Format: f, text: text, v: values{check: f.start}}
+	r := reader{Format: f, text: text}
 	for _, p := range f.parts {
 		if err := r.part(p); err != nil {
 			return 0, err
@@ -33,21 +31,20 @@ func (f *Format) Read(text string) (id int64, err error) {
 	if r.at < len(text) { //mutant:end
 		return 0, fault(r.at, "want the end of the text")
 	}
-	if err := f.CheckKey(); err != nil {
-		return 0, fmt.Errorf("format: byte %d of the text: %w", r.places[number], err)
-	}
-	id = f.period.join(r.v)
+	id = f.join(r.v)
 	own, reason := f.split(id)
 	if reason != "" {
-		return 0, fault(r.places[f.period.finest()], "%s", reason)
+		return 0, fault(r.places[f.finest], "%s", reason)
 	}
 	for _, p := range f.parts {
 		if r.v[p.kind] != own[p.kind] { //mutant:agree
 			return 0, fault(r.places[p.kind], "wrong %s: it is not that of the other digits", names[p.kind])
 		}
 	}
-	n, err := f.turn((*mask.Mask).Show, id, r.v[number])
-	return id - r.v[number] + n, err
+	if f.mask != nil {
+		id += f.mask.show(r.v[number], f.tweak(id)) - r.v[number]
+	}
+	return id, nil
 }
 
 // A reader is at a byte of a text.

@@ -15,7 +15,6 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/natsid/natsid/format"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/subjects"
@@ -42,7 +41,6 @@ type commandLine struct {
 	Bench    benchCmd    `cmd:""`
 	Decode   decodeCmd   `cmd:""`
 	Read     readCmd     `cmd:""`
-	Key      keyCmd      `cmd:""`
 	Layout   layoutCmd   `cmd:""`
 	Config   configCmd   `cmd:""`
 
@@ -93,9 +91,6 @@ func errorText(err error) string {
 		if before, _, refused := strings.Cut(text, "refused: "); refused {
 			return before + "refused: " + e.Error()
 		}
-	}
-	if errors.Is(err, format.ErrNoKey) {
-		text += "; give its file with --key FILE"
 	}
 	return text
 }

@@ -31,7 +31,8 @@ func (*getSegmentCmd) help() help {
 		detail: `Examples:
   natsid get segment order          1001
   natsid get segment order -n 100   1002-1101
-  natsid get segment so --format 'SO-{date:yyyyMMdd}-{id:6}-{check}'`,
+  natsid get segment so --format 'SO-{date:yyyyMMdd}-{id:6}-{check}'
+  natsid get segment so --format 'SO-{mask:k1:9}' --key k1=k1.key`,
 		values: map[string]string{
 			"tag": tagForm, "n": countHelp, "key": keyHelp,
 			"format": "Print each ID as this format writes it, one a line: see natsid read --help.",
@@ -45,7 +46,7 @@ func (c *getSegmentCmd) Run(s *session) error {
 	if c.Format == "" {
 		return c.get(s, of, nil)
 	}
-	f, err := c.textFlags.parse(s)
+	f, err := c.textFlags.parse(string(c.Tag))
 	if err != nil {
 		return err
 	}

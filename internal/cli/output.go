@@ -27,7 +27,7 @@ func Outputs() []Output {
 	return []Output{
 		{"serve", app.Where{}},
 		{"get segment", idsJSON{}}, {"get snowflake", idsJSON{}},
-		{"read", idJSON{}}, {"key new", keyJSON{}},
+		{"read", idJSON{}},
 		{"throttle", subjects.Throttles{}},
 		{"tag create", subjects.TagInfo{}}, {"tag update", subjects.TagInfo{}}, {"tag delete", subjects.TagInfo{}},
 		{"tag list", []subjects.TagInfo{}}, {"tag list --stats", []subjects.WorkerStats{}},

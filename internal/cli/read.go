@@ -1,9 +1,12 @@
 package cli
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"strings"
 
 	"github.com/natsid/natsid/format"
 	"github.com/natsid/natsid/subjects"
@@ -12,6 +15,7 @@ import (
 type readCmd struct {
 	Text string `arg:""`
 	textFlags
+	Tag     string `placeholder:"TAG"`
 	Lenient bool
 }
 
@@ -23,15 +27,17 @@ is asked of a worker.
 
 In a format {id:6} is the number with at least 6 digits, {check} finds typing
 errors, {date:yyyyMMdd} is the day of a daily tag. {mask:k1:9} in place of {id}
-hides volume and order under a key.
+hides volume and order under a key, in a file of 64 hexadecimal digits, such as of
+"openssl rand -hex 32 >k1.key".
 
 Examples:
   natsid read --format 'SO-{date:yyyyMMdd}-{id:6}-{check}' SO-20261125-000042-4
-  natsid read --format 'SO-{mask:k1:9}' --key k1.key SO-620441183`,
+  natsid read --format 'SO-{mask:k1:9}' --tag so --key k1=k1.key SO-620441183`,
 		values: map[string]string{
 			"text":    "The text, as natsid get segment --format prints it.",
 			"format":  "The format of the text.",
 			"key":     keyHelp,
+			"tag":     "The tag of which the ID is; a mask depends on it.",
 			"lenient": "In Crockford's base32, read o as 0, i and l as 1, and lower case.",
 		},
 	}
@@ -43,7 +49,7 @@ func (c *readCmd) Run(s *session) error {
 	if c.Lenient {
 		opts = append(opts, format.Lenient())
 	}
-	f, err := c.textFlags.parse(s, opts...)
+	f, err := c.textFlags.parse(c.Tag, opts...)
 	if err != nil {
 		return err
 	}
@@ -64,19 +70,27 @@ type idJSON struct {
 
 // textFlags are the flags of commands that write or read texts.
 type textFlags struct {
-	Format string `placeholder:"FORMAT"`
-	keyFlags
+	Format string            `placeholder:"FORMAT"`
+	Key    map[string]string `placeholder:"NAME=FILE" mapsep:"none"`
 }
 
-// parse returns the format.
-func (c textFlags) parse(s *session, opts ...format.Option) (*format.Format, error) {
-	keys, err := c.keyFlags.read(s)
-	if err != nil {
-		return nil, err
+const keyHelp = "A key that the format names, and its file. Repeatable."
+
+// parse returns the format for the IDs of a tag. No error shows content of a file.
+func (c textFlags) parse(tag string, opts ...format.Option) (*format.Format, error) {
+	keys := make(map[string][]byte)
+	for name, path := range c.Key {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("read the key %s: %w", name, err)
+		}
+		if keys[name], err = hex.DecodeString(strings.TrimSpace(string(text))); err != nil {
+			return nil, fmt.Errorf("read the key %s: %s is not hexadecimal digits", name, path)
+		}
 	}
-	f, err := format.Parse(c.Format, append(opts, keys)...)
+	f, err := format.Parse(c.Format, append(opts, format.Keys(tag, keys))...)
 	if err != nil {
 		return nil, usage(err)
 	}
-	return f, f.CheckKey()
+	return f, nil
 }

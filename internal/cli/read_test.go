@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"testing"
 )
@@ -39,47 +38,30 @@ func TestTextsArePrintedAndReadBack(t *testing.T) {
 
 func TestMaskedTextsArePrintedAndReadBackWithTheKey(t *testing.T) {
 	t.Parallel()
-	nats, dir := "--nats="+serve(t).url, t.TempDir()
-	k1, k2 := filepath.Join(dir, "k1.key"), filepath.Join(dir, "k2.key")
-	wantJSON(t, `^{"name":"k2","fingerprint":"[0-9a-f]{16}"}$`, "key", "new", "k2", k2)
-	made := natsid(t, "key", "new", "k1", k1)
-	file, err := os.ReadFile(k1)
-	if err != nil {
-		t.Fatal(err)
+	nats, dir, of := "--nats="+serve(t).url, t.TempDir(), "--format=SO-{mask:k1:9}-{check}"
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return "--key=" + name + "=" + path
 	}
-	words := strings.Fields(string(file)) // version, name, fingerprint, secret
-	if made.code != 0 || made.out != "k1 "+words[2]+"\n" {
-		t.Errorf("%+v", made)
-	}
-	natsid(t, "key", "new", "k1", k1).want(t, 1, "file exists")
-	natsid(t, "key", "new", "K 1", filepath.Join(dir, "other")).want(t, 2, "a name is 1 to 32")
-	if again, err := os.ReadFile(k1); string(again) != string(file) || err != nil {
-		t.Errorf("the key was overwritten: %v", err)
-	}
-
-	of := "--format=SO-{mask:k1:9}-{check}"
+	k1, k2 := file("k1", strings.Repeat("1", 64)+"\n"), file("k2", strings.Repeat("2", 64))
 	answered(t, "tag", "create", "so", nats).want(t, 0, "")
-	natsid(t, "get", "segment", "so", of, nats).want(t, 1, "named k1", "--key FILE")
-	natsid(t, "get", "segment", "so", of, "--key", k2, nats).want(t, 1, "named k1")
-	got := answered(t, "get", "segment", "so", of, "--key", k2, "--key", k1, nats)
+	natsid(t, "get", "segment", "so", of, k2, nats).want(t, 2, "no key named k1")
+	got := answered(t, "get", "segment", "so", of, k2, k1, nats)
 	text := strings.TrimSpace(got.out)
 	if !regexp.MustCompile(`^SO-\d{9}-\d$`).MatchString(text) || got.err != "" {
 		t.Fatalf("%+v", got)
 	}
-	if got := natsid(t, "read", text, of, "--key", k1); got.out != "1\n" || got.err != "" {
+	if got := natsid(t, "read", text, of, k1, "--tag=so"); got.out != "1\n" {
 		t.Errorf("%+v", got)
 	}
-	natsid(t, "read", text, of).want(t, 1, "named k1", "--key FILE")
-
-	if err := os.Chmod(k1, 0o644); err != nil {
-		t.Fatal(err)
+	if got := natsid(t, "read", text, of, k1, "--tag=other"); got.out == "1\n" {
+		t.Errorf("the mask of another tag: %+v", got)
 	}
-	got = natsid(t, "read", text, of, "--key", k1)
-	if runtime.GOOS != "windows" && !strings.Contains(got.err, "natsid: others can read or write the key file") {
-		t.Errorf("no warning of a key that others can read: %+v", got)
-	}
-	if got.out != "1\n" || strings.Contains(got.err+made.out+made.err, words[3]) {
-		t.Errorf("%+v", got)
-	}
-	natsid(t, "read", text, of, "--key", filepath.Join(dir, "none")).want(t, 1, "read a key")
+	natsid(t, "read", text, of, k1).want(t, 2, "a mask is that of a tag")
+	natsid(t, "read", text, of, "--tag=so", file("k1", "secret")).want(t, 1, "is not hexadecimal digits")
+	natsid(t, "read", text, of, "--tag=so", file("k1", "0123")).want(t, 2, "it has 2 bytes, want 32")
+	natsid(t, "read", text, of, "--tag=so", "--key=k1="+filepath.Join(dir, "none")).want(t, 1, "read the key k1")
 }

@@ -12,18 +12,15 @@ export interface FormatOptions {
   layout?: string | Layout;
   /** In Crockford's base32, read takes o as 0, i and l as 1, and lower case. */
   lenient?: boolean;
-  /** The keys of a mask; a format uses the one that it names. `readKeyFile` of `natsid/mask` reads one. */
-  keys?: readonly Key[];
+  /** The tag of the IDs, on which a mask depends. */
+  tag?: string;
+  /** The keys of masks, by the names that formats call them. */
+  keys?: Readonly<Record<string, Key>>;
 }
 
 /** A format cannot write an ID: it is above its highest number, or has no such date. */
 export class ErrRange extends NatsidError {
   override name = "ErrRange";
-}
-
-/** A format masks numbers under a key that `parseFormat` was not given. */
-export class ErrNoKey extends NatsidError {
-  override name = "ErrNoKey";
 }
 
 /** A text is not of a format. */
@@ -63,14 +60,14 @@ const crockford = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 const radix = "crockford|[2-9]|[1-5]\\d|6[0-2]";
 const piece = new RegExp("^(?:" + [
   "\\{\\{|\\}\\}|[ -z|~]", "\\{id(?::([1-9]\\d?))?\\}", `\\{id:([1-9]\\d?)?:(${radix})\\}`, "\\{date:([^{}]+)\\}",
-  "\\{business\\}", "\\{check\\}", `\\{mask:([a-z0-9][a-z0-9-]{0,31}):([1-9]\\d?)(?::(${radix}))?\\}`,
+  "\\{business\\}", "\\{check\\}", `\\{mask:([a-z0-9][a-z0-9-]{0,31}):([6-9]|1[0-8])\\}`,
 ].join("|") + ")");
 const field = /yyyy|yy|MM|dd|HH|mm|ss|SSS|[^]/gu;
 const fields: Record<string, Kind> = {
   yyyy: "year", yy: "year", MM: "month", dd: "day", HH: "hour", mm: "minute", ss: "second", SSS: "millisecond",
 };
 const wantPart = "want {id}, {id:WIDTH}, {id:WIDTH:RADIX} with a radix from 2 to 62 or crockford, " +
-  "{mask:KEY:WIDTH} or {mask:KEY:WIDTH:RADIX}, {date:PATTERN} of yyyy, yy, MM, dd, HH, mm, ss, SSS and separators, " +
+  "{mask:KEY:WIDTH} with a width from 6 to 18, {date:PATTERN} of yyyy, yy, MM, dd, HH, mm, ss, SSS and separators, " +
   "{business}, {check}, or {{ for a brace";
 const ambiguous = "what is beside it could be its digit";
 
@@ -82,7 +79,8 @@ const sums: Record<string, (interim: number, digit: number) => number> = {
   [crockford]: (interim, digit) => ((interim ^ digit) << 1) ^ (((interim ^ digit) >> 4) * 37),
 };
 
-const periods = { day: ["daily", 10n ** 8n], month: ["monthly", 10n ** 10n], year: ["yearly", 10n ** 12n] } as const;
+/** How many numbers a day, a month and a year have. */
+const sizes = { day: 10n ** 8n, month: 10n ** 10n, year: 10n ** 12n };
 const dates = ["year", "month", "day"] as const;
 const lastYear = 9006n;
 
@@ -98,31 +96,27 @@ export function parseFormat(text: string, options: FormatOptions = {}): Format {
 export class Format {
   /** The highest number that {id} or {mask} can have, of a daily tag the highest of a day. */
   readonly max: bigint;
-  /** The period that {id} counts in; "" without one. */
-  readonly period: "daily" | "monthly" | "yearly" | "";
   readonly #text: string;
   readonly #parts: Part[];
   readonly #layout: Required<Layout> | undefined;
   readonly #finest: (typeof dates)[number] | undefined;
-  readonly #masking: Masking | undefined;
-  /** What the check digit begins with. */
-  readonly #start: number;
+  readonly #mask: Mask | undefined;
+  readonly #tag: string;
   readonly #sum: (interim: number, digit: number) => number;
   readonly #lenient: boolean;
 
   /** @internal */
-  constructor(text: string, { layout, lenient = false, keys = [] }: FormatOptions) {
-    const p = new Parser(text, layout === undefined ? undefined : layoutOf(layout), keys);
+  constructor(text: string, { layout, lenient = false, tag = "", keys = {} }: FormatOptions) {
+    const p = new Parser(text, layout === undefined ? undefined : layoutOf(layout), tag, keys);
     this.#text = text;
     this.#parts = p.parts;
     this.#layout = p.layout;
     this.#finest = p.finest;
-    this.#masking = p.masking;
-    this.#start = p.start;
+    this.#mask = p.mask;
+    this.#tag = tag;
     this.#sum = p.sum;
     this.#lenient = lenient;
     this.max = p.max;
-    this.period = p.finest ? periods[p.finest][0] : "";
   }
 
   /** Returns the text that was parsed. */
@@ -130,13 +124,13 @@ export class Format {
     return this.#text;
   }
 
-  /** Returns the text of an ID. Throws {@link ErrRange} or {@link ErrNoKey}. */
+  /** Returns the text of an ID. Throws {@link ErrRange}. */
   format(id: bigint | string): string {
     if (typeof id === "string") id = parseID(id);
     const v = this.#split(id);
     if (typeof v === "string") throw new ErrRange(`format: the format cannot write the ID ${id}: ${v}`);
-    v.number = this.#mask(id)?.hide(v.number!) ?? v.number!;
-    let [text, interim] = ["", this.#start];
+    v.number = this.#mask?.hide(v.number!, this.#tweak(id)) ?? v.number!;
+    let [text, interim] = ["", 0];
     for (const p of this.#parts) {
       const digits = p.kind === "check digit" ? p.set[interim]! : write(p, v[p.kind]!);
       for (const c of digits) interim = this.#sum(interim, p.set.indexOf(c));
@@ -145,11 +139,11 @@ export class Format {
     return text;
   }
 
-  /** Returns the ID whose text this is. Throws {@link ReadError}, or {@link ErrNoKey} for what could be a text. */
+  /** Returns the ID whose text this is. Throws {@link ReadError}. */
   read(text: string): bigint {
     const v: Values = { month: 0n, day: 0n };
     const places: Partial<Record<Kind, number>> = {};
-    let [at, interim] = [0, this.#start];
+    let [at, interim] = [0, 0];
     for (const p of this.#parts) {
       const from = at;
       if (!text.startsWith(p.text, from)) throw new ReadError(from, `want ${JSON.stringify(p.text)}`);
@@ -170,8 +164,6 @@ export class Format {
       v[p.kind] = p.kind === "check digit" ? BigInt(interim) : n + p.base;
     }
     if (at < text.length) throw new ReadError(at, "want the end of the text");
-    const missing = this.#missing();
-    if (missing) throw new ErrNoKey(`format: byte ${places.number} of the text: ${missing.message}`);
     const id = this.#join(v);
     const own = this.#split(id);
     if (typeof own === "string") throw new ReadError(places[this.#finest ?? "number"]!, own);
@@ -180,30 +172,17 @@ export class Format {
         throw new ReadError(places[kind]!, `wrong ${kind}: it is not that of the other digits`);
       }
     }
-    return id - v.number! + (this.#mask(id)?.show(v.number!) ?? v.number!);
+    return id - v.number! + (this.#mask?.show(v.number!, this.#tweak(id)) ?? v.number!);
   }
 
-  /** Returns the error of a mask whose key is not there. */
-  #missing(): ErrNoKey | undefined {
-    const m = this.#masking;
-    if (m && !m.key) return new ErrNoKey(`format: there is no key for the mask: it is named ${m.name}`);
-    return undefined;
-  }
-
-  /** Returns the mask of the period that an ID is of; undefined for a format without one. */
-  #mask(id: bigint): Mask | undefined {
-    const missing = this.#missing();
-    if (missing) throw missing;
-    const m = this.#masking;
-    if (!m) return undefined;
-    const tweak = this.#finest ? `${id / periods[this.#finest][1]}` : "";
-    if (m.last?.tweak !== tweak) m.last = { tweak, mask: m.key!.mask(m.n, tweak) };
-    return m.last.mask;
+  /** Returns the tweak of an ID's mask. */
+  #tweak(id: bigint): string {
+    return this.#finest ? `${this.#tag}/${id / sizes[this.#finest]}` : this.#tag;
   }
 
   #join(v: Values): bigint {
     if (!this.#finest) return v.number!;
-    const size = periods[this.#finest][1];
+    const size = sizes[this.#finest];
     const date = v.year! * 10000n + v.month! * 100n + v.day!;
     return ((date * 10n ** 8n) / size) * size + v.number!;
   }
@@ -220,7 +199,7 @@ export class Format {
       }
     }
     if (this.#finest) {
-      const size = periods[this.#finest][1];
+      const size = sizes[this.#finest];
       v = day(id, this.#finest);
       const last = 2000 + (Number(v.year!) % 400); // any year that is as long
       const days = BigInt(new Date(Date.UTC(last, Number(v.month), 0)).getUTCDate());
@@ -239,7 +218,7 @@ export class Format {
 
 /** Returns the date and the number of a tag's ID. */
 function day(id: bigint, finest: (typeof dates)[number]): Values {
-  const size = periods[finest][1];
+  const size = sizes[finest];
   const date = ((id / size) * size) / 10n ** 8n + { day: 0n, month: 1n, year: 101n }[finest];
   return { year: date / 10000n, month: (date / 100n) % 100n, day: date % 100n, number: id % size };
 }
@@ -287,17 +266,6 @@ function write(p: Part, v: bigint): string {
   return text;
 }
 
-/** Masks the numbers below n, of each period under a tweak of its own. */
-interface Masking {
-  name: string;
-  n: bigint;
-  key: Key | undefined;
-  last?: { tweak: string; mask: Mask };
-}
-
-/** The fewest numbers that are masked. */
-const leastMasked = 1n << 20n;
-
 /** Reads a format. */
 class Parser {
   readonly text: string;
@@ -305,19 +273,20 @@ class Parser {
   readonly parts: Part[] = [];
   max = maxID;
   finest: (typeof dates)[number] | undefined;
-  masking: Masking | undefined;
-  start = 0;
+  mask: Mask | undefined;
   sum: (interim: number, digit: number) => number = () => 0;
-  readonly #keys: readonly Key[];
+  readonly #tag: string;
+  readonly #keys: Readonly<Record<string, Key>>;
   #at = 0;
   #id: Part | undefined;
   readonly #places: Partial<Record<Kind, number>> = {};
   /** Texts before and behind {id}, with 0 for what varies. */
   readonly #beside: [string, string] = ["", ""];
 
-  constructor(text: string, layout: Required<Layout> | undefined, keys: readonly Key[]) {
+  constructor(text: string, layout: Required<Layout> | undefined, tag: string, keys: Readonly<Record<string, Key>>) {
     this.text = text;
     this.layout = layout;
+    this.#tag = tag;
     this.#keys = keys;
     const length = bytes(text).length;
     if (length > 128) throw new ErrBadRequest(`format: ${length} bytes, want at most 128`);
@@ -334,12 +303,12 @@ class Parser {
     throw new ErrBadRequest(`format: byte ${at} of ${excerpt(bytes(this.text), Infinity)}: ${fault}`);
   }
 
-  #piece([whole, width, widthToo, radix, pattern, key, widthOfMask, radixOfMask]: string[]): void {
+  #piece([whole, width, widthToo, radix, pattern, key, widthOfMask]: string[]): void {
     if (whole!.startsWith("{id")) {
       this.#add("number", digitsOf(radix), Number(width ?? widthToo ?? 0));
     } else if (key !== undefined) {
-      this.#mask(key);
-      this.#add("number", digitsOf(radixOfMask), Number(widthOfMask));
+      this.#mask(key, Number(widthOfMask));
+      this.#add("number", decimal, Number(widthOfMask));
     } else if (pattern !== undefined) {
       this.#date(pattern.match(field)!);
     } else if (whole === "{business}") {
@@ -351,11 +320,16 @@ class Parser {
     }
   }
 
-  #mask(name: string): void {
+  #mask(name: string, width: number): void {
     if (this.layout) this.#fail("snowflakes are not masked: want {id}");
-    const [key, ...others] = this.#keys.filter((k) => k.name === name);
-    if (others.some((k) => k.fingerprint !== key!.fingerprint)) this.#fail(`two different keys are named ${name}`);
-    this.masking = { name, n: 0n, key };
+    const key = Object.hasOwn(this.#keys, name) ? this.#keys[name] : undefined;
+    if (!key) this.#fail(`there is no key named ${name}`);
+    if (!this.#tag) this.#fail("a mask is that of a tag: its name is missing");
+    try {
+      this.mask = key.mask(width);
+    } catch (error) {
+      this.#fail(`the key ${name}: ${(error as Error).message}`);
+    }
   }
 
   #date(names: string[]): void {
@@ -391,8 +365,6 @@ class Parser {
         this.#fail("want {check} behind an {id} in decimals or crockford: there is none for another radix");
       }
       this.sum = sum;
-      // Another key of the same name is noticed mostly.
-      if (this.masking?.key) this.start = Number(BigInt(`0x${this.masking.key.fingerprint}`) % BigInt(set.length));
     }
     if (kind !== "number") this.#beside[this.#id ? 1 : 0] += "0";
     else this.#id = part;
@@ -400,7 +372,7 @@ class Parser {
     this.parts.push(part);
   }
 
-  /** Sets the period and the highest number, and refuses what is ambiguous. */
+  /** Sets the date and the highest number, and refuses what is ambiguous. */
   #finish(): void {
     const id = this.#id;
     if (!id) this.#fail("want an {id}");
@@ -417,29 +389,16 @@ class Parser {
         this.#fail(`want the ${coarser}, too: without it, dates read alike`, at);
       }
       this.finest = kind;
-      this.max = periods[kind][1] - 1n;
+      this.max = sizes[kind] - 1n;
     }
-    if (this.masking) this.#boundMask(id, this.masking);
-    else this.#bound(id, before.slice(-1) + after.slice(0, 1));
-  }
-
-  /** Sets what is masked: all numbers of the width. */
-  #boundMask(id: Part, masking: Masking): void {
-    const at = this.#places.number!;
-    const n = BigInt(id.set.length) ** BigInt(id.width);
-    if (n > this.max + 1n) this.#fail(`want a width with at most ${this.max + 1n} numbers to mask`, at);
-    if (n < leastMasked) {
-      this.#fail(`want a width with at least ${leastMasked} numbers to mask: fewer are searched in no time`, at);
-    }
-    masking.n = n;
-    this.max = id.max = n - 1n;
+    this.#bound(id, before.slice(-1) + after.slice(0, 1));
   }
 
   /** Lets {id} grow to the highest number, unless what is beside it could be its digit. */
   #bound(id: Part, beside: string): void {
     const at = this.#places.number!;
     const most = write({ ...id, width: 1 }, this.max).length;
-    id.grows = ![...beside].some((c) => value(id, c, true) >= 0);
+    id.grows = !this.mask && ![...beside].some((c) => value(id, c, true) >= 0);
     if (id.width > most) this.#fail(`want a width of at most ${most}`, at);
     if (!id.grows) {
       if (id.width === 0) this.#fail(`ambiguous without a width: ${ambiguous}`, at);

@@ -2,6 +2,7 @@ package vectors
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -195,11 +196,12 @@ func layoutCases() []Layout {
 	}
 }
 
-// Keys of masks; the last has the name of the first.
-const (
-	key1  = "natsid-mask-key-1 k1 dd630a267d515202 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
-	key2  = "natsid-mask-key-1 k2 027168f54c039880 202122232425262728292a2b2c2d2e2f303132333435363738393a3b3c3d3e3f"
-	wrong = "natsid-mask-key-1 k1 f057bdd3a9e55a2c 404142434445464748494a4b4c4d4e4f505152535455565758595a5b5c5d5e5f"
+// Keys of masks.
+var (
+	keys1 = map[string]string{"k1": "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"}
+	keys2 = map[string]string{"k1": "404142434445464748494a4b4c4d4e4f505152535455565758595a5b5c5d5e5f",
+		"k2": "202122232425262728292a2b2c2d2e2f303132333435363738393a3b3c3d3e3f"}
+	short = map[string]string{"k1": "000102030405060708090a0b0c0d0e0f"}
 )
 
 func formatCases() []Text {
@@ -215,9 +217,9 @@ func formatCases() []Text {
 	}
 	flake := func(layout string, t Text) Text { t.Layout = layout; return t }
 	lenient := func(t Text) Text { t.Lenient = true; return t }
-	keys := func(t Text, keys ...string) Text { t.Keys = keys; return t }
+	of := func(tag string, keys map[string]string, t Text) Text { t.Tag, t.Keys = tag, keys; return t }
 	const masked = "SO-{date:yyyyMMdd}-{mask:k1:8}-{check}"
-	return []Text{
+	all := []Text{
 		text("parse", "an order's format", "a daily tag", daily, ""),
 		text("parse", "a month", "the finest field says the period", "{id}/{date:MM.yy}", ""),
 		text("parse", "a year", "a width that grows is no bound", "{date:yyyy}-{id:6}", ""),
@@ -254,19 +256,24 @@ func formatCases() []Text {
 		text("parse", "a business of a tag", "tags have none", "{business}-{id}", ""),
 		flake("leaf", text("parse", "a business without bits", "the layout has none", "{business}-{id}", "")),
 		flake("article", text("parse", "a short snowflake", "no snowflake would fit", "{business}{id:3}", "")),
-		text("parse", "a mask", "the width is the bound, with or without the key", "SO-{mask:k1:9}", ""),
-		text("parse", "a mask of each day", "all numbers of a day are masked", masked, ""),
-		text("parse", "a mask of all IDs", "2^63 numbers are the most", "{mask:k1:63:2}", ""),
-		text("parse", "a mask of more", "no ID is above 2^63", "{mask:k1:19}", ""),
-		text("parse", "a mask of more than a day", "a day has 10^8 numbers", "{date:yyyyMMdd}{mask:k1:9}", ""),
-		text("parse", "a mask of few numbers", "2^20 are the least", "{mask:k1:6}", ""),
+		of("so", keys1, text("parse", "a mask", "the width is the bound", "SO-{mask:k1:9}", "")),
+		of("so", keys1, text("parse", "a mask of each day", "all numbers of a day are masked", masked, "")),
+		of("so", keys1, text("parse", "a mask of most numbers", "both halves fit in 64 bits", "{mask:k1:18}", "")),
+		of("so", keys1, text("parse", "a mask of more", "FF1's halves would not fit", "{mask:k1:19}", "")),
+		of("so", keys1, text("parse", "a mask of few numbers", "NIST wants a million at least", "{mask:k1:5}", "")),
+		of("so", keys1, text("parse", "a mask of more than a day", "a day has 10^8 numbers",
+			"{date:yyyyMMdd}{mask:k1:9}", "")),
+		of("so", keys1, text("parse", "a mask in another radix", "masks are decimals", "{mask:k1:9:36}", "")),
 		text("parse", "a mask without a width", "all numbers of the width are masked", "{mask:k1}", ""),
-		text("parse", "a mask without a key", "the key has a name", "{mask::9}", ""),
+		text("parse", "a mask without a name", "the key has a name", "{mask::9}", ""),
 		text("parse", "a key in upper case", "names have one case", "{mask:K1:9}", ""),
-		text("parse", "a mask and a number", "which digits are whose?", "{mask:k1:9}-{id}", ""),
-		flake("leaf", text("parse", "a mask of snowflakes", "they show their time anyway", "{mask:k1:19}", "")),
-		keys(text("parse", "a mask with two keys of a name", "which one?", "{mask:k1:9}", ""), key1, wrong),
-		keys(text("parse", "a mask with a key twice", "they do not differ", "{mask:k1:9}", ""), key1, key1),
+		text("parse", "a mask without its key", "only whoever has the key reads and writes texts", "{mask:k1:9}", ""),
+		of("so", keys1, text("parse", "a mask with another key", "the key has a name", "{mask:k2:9}", "")),
+		of("so", short, text("parse", "a short key", "a key has 32 bytes", "{mask:k1:9}", "")),
+		of("", keys1, text("parse", "a mask without a tag", "each tag has a mask of its own", "{mask:k1:9}", "")),
+		of("so", keys1, text("parse", "a mask and a number", "which digits are whose?", "{mask:k1:9}-{id}", "")),
+		of("so", keys1, flake("leaf", text("parse", "a mask of snowflakes", "they show their time anyway",
+			"{mask:k1:18}", ""))),
 
 		text("write", "an order", "the usual format", daily, "2026112500000042"),
 		text("write", "a number wider than its width", "the width is the least", "SO-{id:6}", "1000000"),
@@ -297,23 +304,25 @@ func formatCases() []Text {
 		text("write", "the year 2100", "it has no two digits", "{date:yy}-{id}", "2100000000000001"),
 		flake("js53", text("write", "no snowflake of the layout", "bits above the time are zero", "{id}",
 			"9007199254740992")),
-		keys(text("write", "a masked number", "the text is of all numbers of the width", "SO-{mask:k1:9}", "42"), key1),
-		keys(text("write", "the next masked number", "neighbours are far apart", "SO-{mask:k1:9}", "43"), key2, key1),
-		keys(text("write", "the highest masked number", "it is a bijection", "SO-{mask:k1:9}", "999999999"), key1),
-		keys(text("write", "a masked number of a day", "the check digit begins with the key's", masked,
-			"2026112500000042"), key1),
-		keys(text("write", "the same of the next day", "each day has a mask of its own", masked,
-			"2026112600000042"), key1),
-		keys(text("write", "a masked number of a year", "the date is of four digits", "{date:yyyy}-{mask:k1:12}",
-			"2026000000000042"), key1),
-		keys(text("write", "a mask of radix 36", "36^5 is no power of two", "{mask:k1:5:36}", "42"), key1),
-		keys(text("write", "a mask of base32", "the seed is below 32", "{mask:k2:8:crockford}{check}", "42"), key2),
-		keys(text("write", "a mask of all IDs", "2^63 numbers", "{mask:k1:63:2}", strconv.FormatInt(most, 10)), key1),
-		keys(text("write", "a mask that is sent through again", "3^13 is 1263^2 but for 846", "{mask:k1:13:3}",
-			"850"), key1),
-		keys(text("write", "above the mask", "it has no text", "{mask:k1:9}", "1000000000"), key1),
-		text("write", "a mask without its key", "only whoever has the key writes texts", "{mask:k1:9}", "42"),
-		keys(text("write", "a mask with another key", "the key has a name", "{mask:k1:9}", "42"), key2),
+		of("so", keys1, text("write", "a masked number", "the text has all digits", "SO-{mask:k1:9}", "42")),
+		of("so", keys1, text("write", "the next masked number", "neighbours are far apart", "SO-{mask:k1:9}", "43")),
+		of("to", keys1, text("write", "a masked number of another tag", "the tag is its tweak", "{mask:k1:9}", "42")),
+		of("so", keys2, text("write", "a masked number by another key", "it is a secret", "SO-{mask:k1:9}", "42")),
+		of("so", keys2, text("write", "a masked number by one of two keys", "the format names it", "SO-{mask:k2:9}",
+			"42")),
+		of("so", keys1, text("write", "the highest masked number", "it is a bijection", "{mask:k1:9}{check}",
+			"999999999")),
+		of("so", keys1, text("write", "a masked number of a day", "the check digit is that of the text", masked,
+			"2026112500000042")),
+		of("so", keys1, text("write", "the same of the next day", "each day has a mask of its own", masked,
+			"2026112600000042")),
+		of("so", keys1, text("write", "a masked number of a month", "the date is of six digits",
+			"{mask:k1:10}/{date:MM.yy}", "2026110000000042")),
+		of("so", keys1, text("write", "a masked number of a year", "the date is of four digits",
+			"{date:yyyy}-{mask:k1:12}", "2026000000000042")),
+		of(strings.Repeat("x", 128), keys1, text("write", "a masked number of a long tag",
+			"its tweak has several blocks", "{mask:k1:7}", "42")),
+		of("so", keys1, text("write", "above the mask", "it has no text", "{mask:k1:9}", "1000000000")),
 
 		text("read", "an order", "the usual format", daily, "SO-20261125-000042-4"),
 		text("read", "another tag's text", "it begins otherwise", daily, "RE-20261125-000042-4"),
@@ -337,11 +346,15 @@ func formatCases() []Text {
 			"20261122 2124263042718941184")),
 		flake("article", text("read", "another business than the snowflake's", "both say it", "{business}-{id}",
 			"06-17592186045059")),
-		keys(text("read", "a masked number", "whoever has the key reads it", "SO-{mask:k1:9}", "SO-123456789"), key1),
-		keys(text("read", "a short masked number", "it has all digits", "SO-{mask:k1:9}", "SO-12345678"), key1),
-		keys(text("read", "a masked number by another key", "the check digit tells", "SO-{mask:k1:9}-{check}",
-			"SO-123456789-7"), wrong),
-		text("read", "a masked number without its key", "the text is whole", "SO-{mask:k1:9}", "SO-123456789"),
-		text("read", "a wrong text of a mask without its key", "that needs no key", "SO-{mask:k1:9}", "SO-12345678x"),
+		of("so", keys1, text("read", "a masked number", "whoever has the key reads it", "{mask:k1:9}", "123456789")),
+		of("so", keys1, text("read", "a short masked number", "it has all digits", "SO-{mask:k1:9}", "SO-12345678")),
+		of("so", keys1, text("read", "a masked number of a day", "its mask is of that day", masked,
+			"SO-20261125-97663806-1")),
 	}
+	for width := 6; width <= 18; width++ {
+		all = append(all, of("so", keys1, text("write", fmt.Sprintf("a mask of %d digits", width),
+			fmt.Sprintf("its halves have %d and %d", width/2, width-width/2),
+			fmt.Sprintf("{mask:k1:%d}", width), "42")))
+	}
+	return all
 }

@@ -2,11 +2,11 @@ package vectors
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strconv"
 	"time"
 
@@ -209,7 +209,7 @@ func formats(files map[string][]byte) error {
 			return err
 		}
 	}
-	return put(files, "formats.json", "Formats of package format: parse says the period and the highest number, "+
+	return put(files, "formats.json", "Formats of package format: parse says the highest number, "+
 		"write the text of an ID, which is read back as it, and read the ID of a text; or each the error.", cases,
 		func(c Text) Case { return c.Case })
 }
@@ -227,20 +227,21 @@ func (c *Text) play() error {
 	if c.Lenient {
 		opts = append(opts, format.Lenient())
 	}
-	for _, line := range c.Keys {
-		key, err := readKey(line)
-		if err != nil {
+	keys := make(map[string][]byte)
+	for name, text := range c.Keys {
+		var err error
+		if keys[name], err = hex.DecodeString(text); err != nil {
 			return err
 		}
-		opts = append(opts, format.Keys(key))
 	}
+	opts = append(opts, format.Keys(c.Tag, keys))
 	f, err := format.Parse(c.Format, opts...)
 	switch {
 	case err != nil && c.Do != "parse":
 		return err
 	case err != nil:
 	case c.Do == "parse":
-		c.Period, c.Max = f.Period().String(), strconv.FormatInt(f.Max(), 10)
+		c.Max = strconv.FormatInt(f.Max(), 10)
 	case c.Do == "write":
 		err = c.write(f)
 	default:
@@ -250,21 +251,6 @@ func (c *Text) play() error {
 		c.Error = err.Error()
 	}
 	return nil
-}
-
-// readKey reads the key whose file has this text.
-func readKey(text string) (format.Key, error) {
-	f, err := os.CreateTemp("", "natsid-*.key")
-	if err != nil {
-		return format.Key{}, err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.WriteString(text)
-	if err := errors.Join(err, f.Close()); err != nil {
-		return format.Key{}, err
-	}
-	key, _, err := format.ReadKeyFile(f.Name())
-	return key, err
 }
 
 func (c *Text) write(f *format.Format) error {

@@ -81,18 +81,18 @@ type Layout struct {
 // A Text is what formats.json asks of a format, and the outcome.
 type Text struct {
 	Case
-	Format  string   `json:"format"`
-	Layout  string   `json:"layout,omitempty"` // of snowflakes
-	Lenient bool     `json:"lenient,omitempty"`
-	Keys    []string `json:"keys,omitempty"` // of masks: texts of key files
-	Do      string   `json:"do"`             // parse, write the ID, or read the text
-	ID      string   `json:"id,omitempty"`
-	Text    string   `json:"text,omitempty"`
-	Period  string   `json:"period,omitempty"`
-	Max     string   `json:"max,omitempty"`
-	Error   string   `json:"error,omitempty"`
-	At      *int     `json:"at,omitempty"` // and Reason: of an error of reading
-	Reason  string   `json:"reason,omitempty"`
+	Format  string            `json:"format"`
+	Layout  string            `json:"layout,omitempty"` // of snowflakes
+	Lenient bool              `json:"lenient,omitempty"`
+	Tag     string            `json:"tag,omitempty"`
+	Keys    map[string]string `json:"keys,omitempty"` // of masks: 32 bytes in hexadecimal digits, by name
+	Do      string            `json:"do"`             // parse, write the ID, or read the text
+	ID      string            `json:"id,omitempty"`
+	Text    string            `json:"text,omitempty"`
+	Max     string            `json:"max,omitempty"`
+	Error   string            `json:"error,omitempty"`
+	At      *int              `json:"at,omitempty"` // and Reason: of an error of reading
+	Reason  string            `json:"reason,omitempty"`
 }
 
 // A File is one file of vectors.
