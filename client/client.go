@@ -31,7 +31,6 @@ type Client struct {
 	foreign     sync.Once    // logs the first ErrNotNatsid
 	observe     func(Request)
 	observeCall func(context.Context, Call) func(error) // nil means none
-	header      nats.Header                             // of requests for IDs; nil without a caller's name
 	inbox       inbox
 	wall        func() time.Time
 
@@ -53,12 +52,6 @@ func Timeout(d time.Duration) Option {
 // FailFast has calls for IDs fail with [ErrNotServed] at once where no worker serves them, instead of asking again
 // until their context ends. That may be so for a moment, as while the only worker restarts.
 func FailFast() Option { return func(c *Client) { c.failsFast = true } }
-
-// Caller is a name that requests for IDs carry in [subjects.HeaderCaller], so that an auditor can see who got an ID:
-// see `natsid serve --grants-callers`. Workers ignore a name that is not of the form of a tag. The default is none.
-func Caller(name string) Option {
-	return func(c *Client) { c.header = nats.Header{subjects.HeaderCaller: {name}} }
-}
 
 // Log receives messages for an operator. There is one: the first [ErrNotNatsid], since a program that answers in
 // natsid's place is for an operator to stop. The default, also for nil, is [slog.Default].

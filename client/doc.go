@@ -61,7 +61,7 @@
 //
 // [Handle.Stats] has the counts of a handle, and [Observe] is called after each request. [ObserveCalls] is called at
 // both ends of each call, with the context of the caller, although calls share requests: the parent of a span is the
-// caller's. A traceparent goes out only where a call has a request of its own: see [Call].
+// caller's.
 //
 // Programs that take a [Source] are tested with the package clienttest, from memory, or with the package e2e.
 package client

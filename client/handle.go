@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"strconv"
 	"time"
-
-	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/subjects"
 )
@@ -67,9 +64,7 @@ func Prefetch(n int, maxAge time.Duration) HandleOption {
 				n, maxAge, subjects.MaxPrefetchAge)
 			return
 		}
-		header := h.target.client.headerWith()
-		header[subjects.HeaderPrefetch] = []string{maxAge.String()}
-		h.stock = newStock(h.target, n, maxAge, header)
+		h.stock = newStock(h.target, n, maxAge)
 	}
 }
 
@@ -129,18 +124,10 @@ func (h *Handle) join(ctx context.Context) (*group, int64, error) {
 	return h.merger.join(ctx)
 }
 
-// headerWith returns the header of a request for IDs, to which more may be added.
-func (c *Client) headerWith() nats.Header {
-	header := make(nats.Header)
-	maps.Copy(header, c.header)
-	return header
-}
-
 // NextN returns n IDs, which are requested for this call alone. n is at least 1, and at most the limit of the
 // workers: 100,000 by default. Errors are those of [Handle.Next].
 func (h *Handle) NextN(ctx context.Context, n int) (runs Runs, err error) {
-	header := h.target.client.headerWith()
-	end := h.target.client.begin(ctx, Call{Subject: h.target.subject, IDs: n, Header: header})
+	end := h.target.client.begin(ctx, Call{Subject: h.target.subject, IDs: n})
 	defer func() { end(err) }()
 	if h.fault != nil {
 		return nil, refusal(h.fault)
@@ -155,7 +142,7 @@ func (h *Handle) NextN(ctx context.Context, n int) (runs Runs, err error) {
 	}
 	done := make(chan answer, 1)
 	f := &flight{
-		target: h.target, n: n, header: header,
+		target: h.target, n: n,
 		wanted: func() bool { return ctx.Err() == nil }, done: func(a answer) { done <- a },
 	}
 	f.launch()

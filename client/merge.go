@@ -143,7 +143,7 @@ func (m *merger) depart(b *batch) bool {
 // launch sends a request for n calls of a batch.
 func (m *merger) launch(b *batch, n int, done func(answer)) {
 	f := &flight{
-		target: m.target, n: n, header: m.target.client.header, wanted: b.isWanted, slow: b.turnSlow, done: done,
+		target: m.target, n: n, wanted: b.isWanted, slow: b.turnSlow, done: done,
 	}
 	f.launch()
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,9 +30,6 @@ func watch() (client.Option, func() []seen) {
 	var all []*seen
 	observe := client.ObserveCalls(func(ctx context.Context, c client.Call) func(error) {
 		s := &seen{call: c, by: ctx.Value(caller{})}
-		if c.Header != nil {
-			c.Header.Set("traceparent", "of "+c.Subject)
-		}
 		mu.Lock()
 		defer mu.Unlock()
 		all = append(all, s)
@@ -87,7 +83,7 @@ func TestAnObserverSeesBothEndsOfEachCallWithTheContextOfItsCaller(t *testing.T)
 	for _, s := range all() {
 		by[s.by]++
 		want := client.Call{Subject: "id.segment.order", IDs: 1}
-		if s.call.Subject != want.Subject || s.call.IDs != 1 || s.call.Header != nil || s.ended != 1 {
+		if s.call.Subject != want.Subject || s.call.IDs != 1 || s.ended != 1 {
 			t.Errorf("%+v, want %+v, which ended once", s, want)
 		}
 		if errors.Is(s.err, context.Canceled) != (s.by == 0) || s.err != nil && s.by != 0 {
@@ -107,12 +103,9 @@ func oneEnded(all []seen) bool {
 	return ended == 1
 }
 
-func TestARequestOfOneCallCarriesTheHeaderOfItsObserver(t *testing.T) {
+func TestACallThatFailsIsObservedWithItsError(t *testing.T) {
 	nc := connect(t)
 	respond(t, nc, "id.>", func(m *nats.Msg) {
-		if got := m.Header.Get("traceparent"); got != "of "+m.Subject {
-			t.Errorf("the header is %q", got)
-		}
 		switch {
 		case strings.HasPrefix(m.Subject, "id.tag"):
 			refuse(t, m, "404", "because")
@@ -130,24 +123,6 @@ func TestARequestOfOneCallCarriesTheHeaderOfItsObserver(t *testing.T) {
 		got[1].err != refused || got[2].err != malformed || !errors.Is(refused, client.ErrUnknownTag) ||
 		!errors.Is(malformed, client.ErrBadRequest) {
 		t.Errorf("%v, %v, %v: %+v", err, refused, malformed, got)
-	}
-}
-
-func TestRequestsForIDsCarryTheNameOfTheCaller(t *testing.T) {
-	nc := connect(t)
-	var named atomic.Int64
-	respond(t, nc, "id.>", func(m *nats.Msg) {
-		if m.Header.Get(subjects.HeaderCaller) == "billing" {
-			named.Add(1)
-		}
-		answer(t, m, map[bool]string{false: "1", true: "1-3"}[string(m.Data) == "3"])
-	})
-	c := client.New(nc, client.Caller("billing"))
-	_, one := c.Segment("order").Next(t.Context())
-	_, many := c.Segment("order").NextN(t.Context(), 3)
-	_, held := c.Segment("order", client.Prefetch(3, time.Minute)).Next(t.Context())
-	if err := errors.Join(one, many, held); err != nil || named.Load() < 3 {
-		t.Errorf("%d requests carried the name, want at least 3; %v", named.Load(), err)
 	}
 }
 

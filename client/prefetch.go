@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/subjects"
 )
 
 // A stock holds IDs for future calls, by the law Prefetch of docs/client-laws.md. Each ID is given once: a call takes a
@@ -69,7 +71,8 @@ const (
 	wakeEvery = 5 * time.Second
 )
 
-func newStock(s *target, n int, maxAge time.Duration, header nats.Header) *stock {
+func newStock(s *target, n int, maxAge time.Duration) *stock {
+	header := nats.Header{subjects.HeaderPrefetch: {maxAge.String()}}
 	k := &stock{target: s, header: header, n: n, maxAge: maxAge, arrived: make(chan struct{})}
 	k.now.Store(&span{block: new(block), refill: -1})
 	return k

@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
-
-	"github.com/nats-io/nats.go"
 )
 
 // A Request describes to an observer a request that has ended; see [Observe].
@@ -21,9 +19,6 @@ type Request struct {
 type Call struct {
 	Subject string
 	IDs     int // IDs wanted; 0 if the call is about tags
-	// Header is sent with the request: f may add a traceparent, for example, which workers ignore. It is nil where
-	// calls share a request, as those of [Handle.Next] do: NextN(ctx, 1) has a request of its own.
-	Header nats.Header
 }
 
 // begin calls the observer of calls, and returns the function that ends the call.

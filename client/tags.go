@@ -131,8 +131,7 @@ func (c *Client) ListTags(ctx context.Context, l subjects.TagList) (page []subje
 
 // json sends a request once, and decodes the answer.
 func (c *Client) json(ctx context.Context, subject string, req, answer any) (err error) {
-	header := make(nats.Header)
-	end := c.begin(ctx, Call{Subject: subject, Header: header})
+	end := c.begin(ctx, Call{Subject: subject})
 	defer func() { end(err) }()
 	var body []byte
 	if req != nil {
@@ -142,7 +141,7 @@ func (c *Client) json(ctx context.Context, subject string, req, answer any) (err
 	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	msg, err := c.nc.RequestMsgWithContext(ctx, &nats.Msg{Subject: subject, Data: body, Header: header})
+	msg, err := c.nc.RequestWithContext(ctx, subject, body)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return notServed(subject)

@@ -57,8 +57,6 @@ var mutants = []mutant.Mutant{
 		"f.retry(f.target.client.notNatsid(f.target.subject, err), 0)"),
 	breaks("half-answer", "half an answer serves half the calls", runsGo, "if left > 0 {", "if left > int64(n)/2 {"),
 	breaks("answers-twice", "all requests have one reply subject", inboxGo, "b.last++", "b.last = 1"),
-	breaks("caller", "the caller has no name", clientGo,
-		"c.header = nats.Header{subjects.HeaderCaller: {name}}", "_ = name"),
 
 	breaks("merging", "each call has a request", mergeGo,
 		"gap := max(m.target.gap(), min(m.woke, slowAfter))",

@@ -177,7 +177,7 @@ func TestDroppedRepliesCostTheirIDs(t *testing.T) {
 			}
 		}
 		m := nats.NewMsg(modes[0]) // a request with headers
-		m.Header.Set(subjects.HeaderCaller, "test")
+		m.Header.Set("X-Request", "test")
 		if reply, err := ids.Conn.RequestMsg(m, brief); !errors.Is(err, nats.ErrTimeout) {
 			t.Errorf("with headers: %v, %v; want no reply", reply, err)
 		}

@@ -17,25 +17,14 @@ import (
 type Direct struct {
 	cfg        Config
 	snowflakes int // the largest batch
-	traces     traceLog
 }
 
 // NewDirect returns a Direct. It uses neither connection of the settings.
 func NewDirect(cfg Config) *Direct {
-	d := &Direct{cfg: cfg, traces: newTraceLog()}
+	d := &Direct{cfg: cfg}
 	d.cfg.fill()
 	d.snowflakes = newSnowflakeHandler(&d.cfg).maxBatch
 	return d
-}
-
-// Trace logs that a request was slow or refused, as one over NATS is logged, if parent is one header traceparent. path
-// is the path of the request, and err the error of [Direct.Segment] or [Direct.Snowflake].
-func (d *Direct) Trace(parent []string, path string, took time.Duration, err error) {
-	var said *subjects.Error
-	if r, refused := errors.AsType[*Refusal](err); refused {
-		said = r.Said
-	}
-	d.traces.answered(d.cfg.Log, parent, "path", path, took, said)
 }
 
 // A Refusal is why a request got no ID: the text for its caller, and the cause.

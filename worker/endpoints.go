@@ -55,7 +55,7 @@ func (e *endpoint) receive() nats.MsgHandler {
 			e.counts.none.Add(1)
 			e.counts.answered.Add(1)
 		} else {
-			handle(request{at: e, reply: m.Reply, came: came, traced: traced(m)}, m)
+			handle(request{at: e, reply: m.Reply, came: came}, m)
 		}
 		if came-yielded > yieldEvery { // now that it is answered, and came served
 			runtime.Gosched()

@@ -16,9 +16,8 @@ import (
 // A link is the settings of a worker with one connection. That connection does not reconnect.
 type link struct {
 	Config
-	conn   *nats.Conn
-	own    string // what natsid's own subjects begin with
-	traces traceLog
+	conn *nats.Conn
+	own  string // what natsid's own subjects begin with
 }
 
 // A membership is one connection on which a worker serves, from the first subscription to the last answer:
@@ -56,7 +55,7 @@ type membership struct {
 
 // newMembership returns a membership that is joining once it runs, after another one unless before is nil.
 func (w *Worker) newMembership(conn *nats.Conn, replace chan struct{}, before *membership) *membership {
-	l := &link{Config: w.cfg, conn: conn, own: string(w.cfg.Namespace) + ".", traces: newTraceLog()}
+	l := &link{Config: w.cfg, conn: conn, own: string(w.cfg.Namespace) + "."}
 	m := &membership{
 		link: l, ping: newPinger(conn), woken: make(chan struct{}, 1), replace: replace, done: make(chan struct{}),
 		closed: conn.StatusChanged(nats.CLOSED), began: time.Now(),

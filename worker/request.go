@@ -17,8 +17,7 @@ type request struct {
 	reply    string
 	came     time.Duration // by clock
 	parked   bool
-	admitted int       // IDs that the rations of this worker count, and that were not drawn yet
-	traced   *nats.Msg // the request, if its caller may trace it
+	admitted int // IDs that the rations of this worker count, and that were not drawn yet
 }
 
 // began is when the process began, about.
@@ -48,23 +47,6 @@ func (r *request) respond(body []byte, n int) {
 	}
 	r.at.link.sent(err)
 	r.close(subjects.OK, n)
-	if r.traced != nil {
-		r.tellCaller(body)
-		r.trace(nil)
-	}
-}
-
-// tellCaller tells who writes callers down which IDs went to one that names itself.
-func (r *request) tellCaller(body []byte) {
-	names := r.traced.Header[subjects.HeaderCaller]
-	if r.at.link.Called == nil || len(names) != 1 || subjects.CheckTag(names[0]) != nil {
-		return
-	}
-	tag := ""
-	if r.at.mode == Segment {
-		tag = r.at.link.Namespace.Tag(r.traced.Subject)
-	}
-	r.at.link.Called(names[0], tag, body)
 }
 
 // refuse answers with the code for err, and no ID.
@@ -74,7 +56,6 @@ func (r *request) refuse(err error) {
 	r.at.link.sent(r.at.link.conn.PublishMsg(&nats.Msg{Subject: r.reply, Header: e.Headers()}))
 	r.at.counts.refused(e)
 	r.close(e.Code, 0)
-	r.trace(e)
 }
 
 // answerUncounted answers a message that is no request for IDs.

@@ -57,7 +57,7 @@ func (a *tagAdmin) answer(r request, m *nats.Msg, serve serve) {
 	ctx, cancel := context.WithTimeout(context.Background(), a.link.Deadline)
 	defer cancel()
 	answer, err := serve(ctx, m.Data)
-	a.logRequest(r.at.name, m, err)
+	a.log(r.at.name, m.Data, err)
 	if err != nil {
 		r.refuse(err)
 		return
@@ -268,4 +268,31 @@ func tagInfo(t segment.Tag) subjects.TagInfo {
 		info.Unservable = "step and max_id must be at least 1"
 	}
 	return info
+}
+
+// log logs a request that changes tags, and how it ended. Those that changed something, or may have, are all in
+// the log, which internal/loglimit knows by their messages; of those that were refused it has one a minute.
+func (a *tagAdmin) log(endpoint string, body []byte, err error) {
+	if endpoint == listEndpoint || len(body) == 0 {
+		return // it asks
+	}
+	var about struct {
+		Tag string `json:"tag"`
+	}
+	_ = json.Unmarshal(body, &about) // one that is malformed is refused
+	attrs := []any{"request", endpoint, "tag", about.Tag[:min(len(about.Tag), subjects.MaxTag)]}
+	switch {
+	case err == nil:
+		a.link.Log.Info("tags changed", attrs...)
+	case changedNothing(err):
+		a.link.Log.Warn("a request about tags was refused", append(attrs, "error", err)...)
+	default:
+		a.link.Log.Warn("tags may have changed", append(attrs, "error", err)...)
+	}
+}
+
+// changedNothing reports whether err says that a request about tags changed none.
+func changedNothing(err error) bool {
+	e, ok := errors.AsType[*subjects.Error](err)
+	return isRefusal(err) || ok && e.Code < subjects.Internal
 }

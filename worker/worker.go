@@ -77,7 +77,7 @@ const (
 )
 
 // Config says what a worker serves, and where. All fields but JSPrefix, Reasons,
-// Rest, Overloaded, Ask, Asked, Called, State, Gate, Rations, Settings, NeedsStart, Observe and Log must be set.
+// Rest, Overloaded, Ask, Asked, State, Gate, Rations, Settings, NeedsStart, Observe and Log must be set.
 type Config struct {
 	Namespace subjects.Namespace
 	// JSPrefix is where another account's JetStream is imported, "" for nowhere. No answer goes there.
@@ -100,9 +100,6 @@ type Config struct {
 	// Number returns the worker number, whether one is held, and the JSON value
 	// that answers a request for the identity of that number. It must not block.
 	Number func() (number int, held bool, who any)
-	// Called, if set, is told of replies with IDs to callers that name themselves with [subjects.HeaderCaller]: the
-	// tag, "" for snowflakes, and the body, which it must not keep. Other requests cost nothing.
-	Called func(caller, tag string, body []byte)
 	// Instance returns the worker's name, which identifies it in statistics.
 	Instance func() string
 	// State, if set, returns the metadata of the worker in `nats micro`: see

@@ -234,7 +234,6 @@ func (p *program) workerConfig() worker.Config {
 			who, held := p.keeper.Who()
 			return who.Number, held, who
 		},
-		Called:   p.grants.called(),
 		Instance: p.instance, State: func() map[string]string { return p.ready.state() },
 		Gate: &p.gate, Settings: p.settings, Rations: p.rations,
 		MaxBatch: cfg.MaxBatch, Deadline: cfg.Deadline,

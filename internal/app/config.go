@@ -38,8 +38,6 @@ type Config struct {
 	Grants     time.Duration // --grants; 0 is off
 	GrantsSize int64         // --grants-size, MiB
 
-	GrantsCallers bool // --grants-callers
-
 	LeafHTTP string // --leaf-http; "" is off
 	Name     string // --name; "" takes the one kept in Data, or generates one
 	Replicas int    // --replicas

@@ -60,27 +60,6 @@ func (g *grantLog) load(tag string, l segment.Loaded) {
 	})
 }
 
-// called returns what is told of callers that name themselves; nil if they are not written down.
-func (g *grantLog) called() func(caller, tag string, body []byte) {
-	if g.log == nil || !g.storage.cfg.GrantsCallers {
-		return nil
-	}
-	return func(caller, tag string, body []byte) {
-		runs, err := subjects.ParseRuns(body)
-		if err != nil || len(runs) == 0 {
-			return
-		}
-		now := time.Now().UnixMilli()
-		c := grants.Calls{
-			Caller: caller, Tag: tag, Requests: 1, First: runs[0].First, Last: runs[0].Last, From: now, Until: now,
-		}
-		for _, run := range runs[1:] {
-			c.First, c.Last = min(c.First, run.First), max(c.Last, run.Last)
-		}
-		g.log.Call(c)
-	}
-}
-
 // wrote adds a write of a mark that granted nothing.
 func (g *grantLog) wrote(tag string, w segment.Write) {
 	if g.log != nil {
@@ -165,7 +144,6 @@ func (g *grantLog) head() (grants.Head, bool) {
 	if g.storage.cfg.OnMySQL() {
 		h.Store = "MySQL, guarded by " + h.Store
 	}
-	h.Callers = g.storage.cfg.GrantsCallers
 	h.Segments, h.Era = g.storage.membership.identity().Registry, g.era()
 	return h, h.Numbers != ""
 }

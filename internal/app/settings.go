@@ -125,11 +125,6 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 			"256 MiB hold some 20 million loads of a few busy tags, or a million of many quiet ones.",
 		field: number(func(c *Config) *int64 { return &c.GrantsSize }, "MiB", 256, 1, 1<<20),
 	}, {
-		Flag: "grants-callers", Env: "NATSID_GRANTS_CALLERS", Group: groupWorker, Bare: true,
-		Help: "Write down with the grants, once a minute, which callers got IDs of which tag: those that name " +
-			"themselves with the header Natsid-Caller.",
-		field: flag(func(c *Config) *bool { return &c.GrantsCallers }),
-	}, {
 		Flag: "registry", Env: "NATSID_REGISTRY", Group: groupWorker, Placeholder: "ID",
 		Help: "The registry on which this worker must rest, as `natsid registry` lists it: on any other it serves " +
 			"nothing, and where two registries serve the same subjects this one stays. Empty takes the one it finds.",

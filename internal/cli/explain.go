@@ -29,7 +29,6 @@ func (*explainCmd) help() help {
 		detail: `Looks in the stream of grants. With --tag, ID is one of that tag; without, a
 snowflake, in the layout of the workers unless --layout or --epoch says another.
 An ID that is in no window of a snowflake is looked for in the loads of all tags.
-Callers are shown that name themselves, if workers write them down (--grants-callers).
 An ID that is in no grant is explained by what it cannot be. An ID that a service
 masked must be given as natsid issued it.
 
@@ -64,18 +63,6 @@ type grantJSON struct {
 	Store    string    `json:"store"`
 	Registry string    `json:"registry,omitempty"`
 	Entry    uint64    `json:"entry"` // in the stream
-
-	Callers []callerJSON `json:"callers,omitempty"` // that may have got it, of those who name themselves
-}
-
-// callerJSON is the requests of a caller, all within about a minute.
-type callerJSON struct {
-	Caller   string    `json:"caller"`
-	Requests int64     `json:"requests"`
-	From     time.Time `json:"from"`
-	Until    time.Time `json:"until"`
-	First    int64     `json:"first,string"` // of its IDs; not all up to the last are its own
-	Last     int64     `json:"last,string"`
 }
 
 // Run implements the command.
@@ -109,11 +96,7 @@ func (c *explainCmd) segment(
 		return err
 	}
 	for _, f := range found {
-		g := loadJSON(f)
-		if g.Callers, err = c.callers(ctx, r, f, f.At.Sequence, r.Last); err != nil {
-			return err
-		}
-		out.Grants = append(out.Grants, g)
+		out.Grants = append(out.Grants, loadJSON(f))
 	}
 	if len(found) > 0 {
 		return nil
@@ -194,11 +177,7 @@ func (c *explainCmd) snowflake(ctx context.Context, s *session, r *grants.Reader
 		return err
 	}
 	for _, f := range found {
-		g := windowJSON(f)
-		if g.Callers, err = c.callersAt(ctx, r, f, p.Time); err != nil {
-			return err
-		}
-		out.Grants = append(out.Grants, g)
+		out.Grants = append(out.Grants, windowJSON(f))
 	}
 	if len(found) > 0 {
 		return nil
@@ -218,40 +197,6 @@ func (c *explainCmd) snowflake(ctx context.Context, s *session, r *grants.Reader
 			p.Worker)
 	}
 	return nil
-}
-
-// writtenWithin bounds when the requests of a caller are written down, after the first of them.
-const writtenWithin = 3 * time.Minute
-
-// callersAt returns the callers that may have got a snowflake of a time.
-func (c *explainCmd) callersAt(
-	ctx context.Context, r *grants.Reader, f grants.Found, at time.Time,
-) (all []callerJSON, err error) {
-	first, err := r.From(ctx, at)
-	if err != nil {
-		return nil, err
-	}
-	last, err := r.From(ctx, at.Add(writtenWithin))
-	if err != nil {
-		return nil, err
-	}
-	return c.callers(ctx, r, f, first, min(last, r.Last))
-}
-
-// callers returns the callers that may have got the ID from a grant, as the entries from first to last have them.
-func (c *explainCmd) callers(
-	ctx context.Context, r *grants.Reader, f grants.Found, first, last uint64,
-) (all []callerJSON, err error) {
-	if !f.Head.Callers {
-		return nil, nil
-	}
-	found, err := r.Callers(ctx, f.Head.Process, string(c.Tag), c.ID, first, last)
-	for _, of := range found {
-		all = append(all, callerJSON{
-			of.Caller, of.Requests, time.UnixMilli(of.From).UTC(), time.UnixMilli(of.Until).UTC(), of.First, of.Last,
-		})
-	}
-	return all, err
 }
 
 // anyTag looks for the ID in the loads of all tags.
@@ -338,10 +283,6 @@ func (j *explainedJSON) print(out io.Writer) {
 		} else {
 			fmt.Fprintf(out, "window    %s to %s, %s\n", time.UnixMilli(g.First).UTC().Format(millis),
 				time.UnixMilli(g.Last+1).UTC().Format(millis), g.How)
-		}
-		for _, c := range g.Callers {
-			fmt.Fprintf(out, "caller    %s, if it is one of its IDs in %d-%d, of %s from %s to %s\n", c.Caller,
-				c.First, c.Last, numberOf(int(c.Requests), "request"), c.From.Format(millis), c.Until.Format(millis))
 		}
 		fmt.Fprintf(out, "store     %s, registry %s, entry %d\n", g.Store, cmp.Or(g.Registry, "-"), g.Entry)
 	}

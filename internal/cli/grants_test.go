@@ -11,7 +11,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/ops/grants"
 )
 
@@ -201,42 +200,6 @@ func TestAWriteThatGrantsNothingIsWrittenDownAndExplainsAGap(t *testing.T) {
 	if got := answered(t, "explain", "3000", "--tag=order", nats); got.code != 1 ||
 		!regexp.MustCompile(`process \w+ raised the mark from \d+ to \d+ \(raise\)`).MatchString(got.out) {
 		t.Errorf("%+v", got)
-	}
-}
-
-func TestCallersThatNameThemselvesAreExplained(t *testing.T) {
-	t.Parallel()
-	s := serve(t, "--name=eu-1", "--grants-callers")
-	nc, err := nats.Connect(s.url, nats.Timeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ids := client.New(nc, client.Caller("billing"), client.Timeout(time.Minute))
-	runs, err := ids.Segment("order").NextN(t.Context(), 10)
-	if err != nil {
-		t.Fatal(err)
-	}
-	flake, err := ids.Snowflake().Next(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	ids.Close()
-	nc.Close()
-	answered(t, "get", "segment", "order", "--nats="+s.url).want(t, 0, "")
-	s.stop() // it writes down all
-	again := serve(t, "--name=eu-1", "--data="+s.data)
-	for _, tc := range []struct {
-		args   []string
-		caller bool
-	}{
-		{[]string{"explain", fmt.Sprint(runs[0].First + 3), "--tag=order"}, true},
-		{[]string{"explain", fmt.Sprint(flake)}, true},
-		{[]string{"explain", "1000", "--tag=order"}, false}, // of the same load, and not issued
-	} {
-		got := answered(t, append(tc.args, "--nats="+again.url)...)
-		if got.code != 0 || strings.Contains(got.out, "caller    billing, if it is one of its IDs in ") != tc.caller {
-			t.Errorf("%q: %+v", tc.args, got)
-		}
 	}
 }
 

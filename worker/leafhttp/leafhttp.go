@@ -152,10 +152,6 @@ func (s *Server) snowflake(w http.ResponseWriter, r *http.Request) {
 func (s *Server) answer(
 	w http.ResponseWriter, r *http.Request, draw func(dst, count []byte) ([]byte, error),
 ) (err error) {
-	if parent := r.Header["Traceparent"]; parent != nil {
-		began := time.Now()
-		defer func() { s.cfg.IDs.Trace(parent, shortened(r.URL.Path), time.Since(began), err) }()
-	}
 	var count []byte
 	if r.URL.RawQuery != "" {
 		count = countOf(r.URL)
@@ -171,11 +167,6 @@ func (s *Server) answer(
 	bodies.Put(buf)
 	return err
 }
-
-// longestPath is how much of a path is logged: more than the path of a tag has.
-const longestPath = 200
-
-func shortened(path string) string { return path[:min(len(path), longestPath)] }
 
 // countOf returns the parameter n, nil if there is none. A query that cannot be parsed is returned unchanged: it is
 // not a valid count, and a caller that asked for several IDs must not get one.

@@ -2,7 +2,6 @@ package trace_test
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -20,10 +19,6 @@ import (
 func TestEachCallHasASpanBelowThatOfItsCaller(t *testing.T) {
 	t.Parallel()
 	natsid := e2e.Start(t)
-	requests, err := natsid.Conn.SubscribeSync("id.segment.*")
-	if err != nil {
-		t.Fatal(err)
-	}
 	spans := tracetest.NewInMemoryExporter()
 	tracer := sdk.NewTracerProvider(sdk.WithSyncer(spans)).Tracer("shop")
 	ids := client.New(natsid.Conn, client.Timeout(time.Minute), trace.Calls(tracer))
@@ -66,12 +61,5 @@ func TestEachCallHasASpanBelowThatOfItsCaller(t *testing.T) {
 	if len(got) != 2 || got[0].Name != "id.segment.order" || got[0].Status.Code != codes.Unset ||
 		got[1].Status.Code != codes.Error {
 		t.Fatalf("%+v", got)
-	}
-	m, err := requests.NextMsg(time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if at := m.Header.Get("traceparent"); !strings.Contains(at, got[0].SpanContext.SpanID().String()) {
-		t.Errorf("the request carries %q, want the span %s", at, got[0].SpanContext.SpanID())
 	}
 }

@@ -39,7 +39,7 @@ function handle(target) {
 
 const methods = {
   describe: () => ({ language: "TypeScript", client: "natsid", profile: "full", methods: Object.keys(methods) }),
-  async connect({ servers, namespace, timeoutMs, failFast, caller }) {
+  async connect({ servers, namespace, timeoutMs, failFast }) {
     await nc?.close();
     nc = await connect({
       servers, pingInterval: 1000, maxPingOut: 1, maxReconnectAttempts: -1, reconnectTimeWait: 50, reconnectJitter: 50,
@@ -47,7 +47,7 @@ const methods = {
     requests = [];
     handles = new Map();
     client = natsid(nc, {
-      namespace, timeout: timeoutMs, failFast, caller, log: console.error, observe: (request) => requests.push(request),
+      namespace, timeout: timeoutMs, failFast, log: console.error, observe: (request) => requests.push(request),
     });
     return {};
   },

@@ -9,7 +9,7 @@ const [servers = "nats://127.0.0.1:4222", port = "8000"] = process.argv.slice(2)
 const nc = await connect({
   servers, pingInterval: 1000, maxPingOut: 1, maxReconnectAttempts: -1, reconnectTimeWait: 100,
 });
-const order = natsid(nc, { caller: "orders" }).segment("order");
+const order = natsid(nc).segment("order");
 
 const server = createServer(async (request, response) => {
   try {

@@ -90,7 +90,7 @@ export class Handle {
     const { settings } = this.#target;
     const timeout = options?.timeout ?? settings.timeout;
     const call = new Call<Runs>(this.#target, { gaveUp() {} }, { signal: options?.signal, timeout });
-    const flight = new Flight(this.#target, n, settings.caller, {
+    const flight = new Flight(this.#target, n, undefined, {
       isWanted: () => !call.ended,
       land: ({ runs, error }) => (runs ? call.resolve(runs) : call.reject(error)),
     });
@@ -121,7 +121,6 @@ export class Handle {
   /** @internal */
   protected stock({ n, maxAge }: PrefetchOptions): Stock {
     const header = headers();
-    for (const [key, values] of this.#target.settings.caller ?? []) header.set(key, values[0]!);
     header.set("Natsid-Prefetch", duration(maxAge));
     return new Stock(this.#target, n, maxAge, header);
   }

@@ -4,7 +4,7 @@
  *
  * @module
  */
-import { headers, type NatsConnection } from "@nats-io/nats-core";
+import type { NatsConnection } from "@nats-io/nats-core";
 import { checkNamespace, checkTag } from "./check.js";
 import { badRequest, ErrNotNatsid, type NatsidError } from "./errors.js";
 import { Handle, type HandleOptions } from "./handle.js";
@@ -33,8 +33,6 @@ export interface Options {
    * time is up. That may be so for a moment, as while the only worker restarts.
    */
   failFast?: boolean | undefined;
-  /** A name that requests carry, so that an auditor can see who got an ID: see `natsid serve --grants-callers`. */
-  caller?: string | undefined;
   /** Is called after each request, for metrics. */
   observe?: ((request: Request) => void) | undefined;
   /** Receives messages for an operator: the first {@link ErrNotNatsid}. The default is console.warn. */
@@ -61,14 +59,11 @@ export class Client {
   constructor(nc: NatsConnection, options: Options) {
     this.#namespace = options.namespace ?? "id";
     this.#fault = checkNamespace(this.#namespace);
-    const caller = options.caller === undefined ? undefined : headers();
-    caller?.set("Natsid-Caller", options.caller!);
     this.#settings = {
       nc,
       inbox: new Inbox(nc),
       timeout: options.timeout || 5000,
       failFast: options.failFast ?? false,
-      caller,
       observe: options.observe,
       notNatsid: foreign(options.log ?? ((message) => console.warn(message))),
     };

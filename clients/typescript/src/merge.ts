@@ -55,7 +55,7 @@ class Batch implements Owner, Launcher {
     const { target } = this.merger;
     for (; n > 0; n -= target.limit) {
       this.#left++;
-      new Flight(target, Math.min(n, target.limit), target.settings.caller, this).launch();
+      new Flight(target, Math.min(n, target.limit), undefined, this).launch();
     }
   }
 

@@ -1,4 +1,4 @@
-import type { MsgHdrs, NatsConnection } from "@nats-io/nats-core";
+import type { NatsConnection } from "@nats-io/nats-core";
 import { ErrCanceled, ErrDeadlineExceeded, type NatsidError } from "./errors.js";
 import type { Inbox } from "./inbox.js";
 
@@ -26,8 +26,6 @@ export interface Settings {
   /** Bounds calls without a timeout of their own, in ms. */
   timeout: number;
   failFast: boolean;
-  /** The header of requests; undefined without a caller's name. */
-  caller: MsgHdrs | undefined;
   observe: ((request: Request) => void) | undefined;
   /** Returns the error of a reply that no worker sends, and logs the first. */
   notNatsid(subject: string, fault: Error): NatsidError;

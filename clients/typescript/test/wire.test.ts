@@ -43,12 +43,11 @@ test("without options a handle is shared, with options it is one's own", async (
 
 test("a request has the subject, body and headers of the wire", async () => {
   const desk = await Desk.open();
-  const ids = await desk.client({ caller: "shop" });
+  const ids = await desk.client();
   const heard = new Set<string>(); // where the machine is busy, a copy may follow
   desk.script = ({ msg }) => {
     const { subject, headers } = msg;
-    const [caller, age] = ["Natsid-Caller", "Natsid-Prefetch"].map((key) => headers?.get(key));
-    heard.add([subject.replace(desk.namespace, "id"), msg.string(), caller, age].join("|"));
+    heard.add([subject.replace(desk.namespace, "id"), msg.string(), headers?.get("Natsid-Prefetch")].join("|"));
     return false;
   };
   await ids.segment("shop/order.1").next();
@@ -59,17 +58,17 @@ test("a request has the subject, body and headers of the wire", async () => {
   await ids.snowflake({ business: 0 }).next();
   await ids.segment("order").prefetch({ n: 3, maxAge: 1500 }).next();
   assert.deepEqual([...heard].slice(0, 7), [
-    "id.segment.shop/order.1||shop|",
-    "id.segment.order||shop|",
-    "id.segment.order|7|shop|",
-    "id.snowflake||shop|",
-    "id.snowflake.12|2|shop|",
-    "id.snowflake.0||shop|",
-    "id.segment.order|3|shop|1.5s",
+    "id.segment.shop/order.1||",
+    "id.segment.order||",
+    "id.segment.order|7|",
+    "id.snowflake||",
+    "id.snowflake.12|2|",
+    "id.snowflake.0||",
+    "id.segment.order|3|1.5s",
   ]);
   const other = await Desk.open();
   await (await other.client()).segment("order").next();
-  assert.equal(other.asked[0]!.msg.headers, undefined, "without a caller a request has no headers");
+  assert.equal(other.asked[0]!.msg.headers, undefined, "a request has no headers");
 });
 
 test("tags of the vectors are sent or refused as Go does", async () => {

@@ -30,7 +30,6 @@ func (a *adapter) connect(raw json.RawMessage) (any, error) {
 		Namespace string
 		TimeoutMs int64
 		FailFast  bool
-		Caller    string
 	}
 	if err := json.Unmarshal(raw, &p); err != nil {
 		return nil, err
@@ -49,9 +48,6 @@ func (a *adapter) connect(raw json.RawMessage) (any, error) {
 	}
 	if p.FailFast {
 		opts = append(opts, client.FailFast())
-	}
-	if p.Caller != "" {
-		opts = append(opts, client.Caller(p.Caller))
 	}
 	a.drainObserved(nil)
 	a.link = &link{nc: nc, client: client.New(nc, opts...), handles: map[string]*client.Handle{}}

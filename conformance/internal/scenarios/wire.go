@@ -28,7 +28,6 @@ var onTheWire = law("The wire",
 	both("foreign-reply", "a reply of another program ends the calls, and is not asked for again", playForeign),
 	full("half-answer", "half an answer gives no call of the request an ID", playHalf),
 	both("answers-twice", "a second answer to a request is dropped", playTwice),
-	full("caller", "each request for IDs carries the caller's name", playCaller),
 )
 
 func playContract(s *Stage) {
@@ -323,17 +322,4 @@ func playTwice(s *Stage) {
 		s.distinct(o.id())
 		s.want(!s.Desk.Origin(o.id()).At.Before(o.began), "ID %d is from an answer to an earlier request", o.id())
 	}
-}
-
-func playCaller(s *Stage) {
-	s.connect(object{"caller": "billing"})
-	s.mustNext(order)
-	s.nextN(order, 3, long)
-	s.mustNext(prefetch(order, 5, time.Minute))
-	s.mustNext(snowflake)
-	for _, r := range s.Desk.Seen() {
-		s.want(r.Header.Get(subjects.HeaderCaller) == "billing", "%v names the caller %q, want billing",
-			r, r.Header.Get(subjects.HeaderCaller))
-	}
-	s.want(len(s.Desk.Seen()) >= 4, "%d requests for four calls", len(s.Desk.Seen()))
 }

@@ -42,12 +42,6 @@ func (b *Batch) encode(limit int) (body []byte, left Batch) {
 		left.Discards = left.Discards[1:]
 		body = fmt.Appendf(body, "d %d %d %d %s\n", d.First, d.Last, d.Time, d.Tag)
 	}
-	for len(left.Calls) > 0 && len(body) <= limit {
-		c := left.Calls[0]
-		left.Calls = left.Calls[1:]
-		body = fmt.Appendf(body, "q %d %d %d %d %d %s %s\n",
-			c.First, c.Last, c.Requests, c.From, c.Until, c.Caller, c.Tag)
-	}
 	return body, left
 }
 
@@ -112,8 +106,7 @@ var ErrUnreadable = errors.New("grants: an entry that cannot be read")
 
 // decode reads an entry into b, whose slices it reuses. names keeps the tags read before.
 func (b *Batch) decode(body []byte, names map[string]string) error {
-	*b = Batch{Windows: b.Windows[:0], Loads: b.Loads[:0], Writes: b.Writes[:0], Discards: b.Discards[:0],
-		Calls: b.Calls[:0]}
+	*b = Batch{Windows: b.Windows[:0], Loads: b.Loads[:0], Writes: b.Writes[:0], Discards: b.Discards[:0]}
 	head, rest, _ := bytes.Cut(body, []byte{'\n'})
 	if err := json.Unmarshal(head, &b.Head); err != nil {
 		return fmt.Errorf("%w: its head: %w", ErrUnreadable, err)
@@ -158,11 +151,6 @@ func (b *Batch) readLine(text []byte, names map[string]string) bool {
 		d.Tag = nameIn(names, f.rest)
 		b.Discards = append(b.Discards, d)
 		return !f.malformed && d.Tag != "" && 1 <= d.First && d.First <= d.Last
-	case "q":
-		c := Calls{First: f.number(), Last: f.number(), Requests: f.number(), From: f.number(), Until: f.number()}
-		c.Caller, c.Tag = nameIn(names, f.next()), nameIn(names, f.rest)
-		b.Calls = append(b.Calls, c)
-		return !f.malformed && c.Caller != "" && 1 <= c.Requests && c.First <= c.Last
 	case "w":
 		w := Window{Number: int(f.number()), From: f.number(), Until: f.number()}
 		w.How, w.Time = string(f.next()), f.number()

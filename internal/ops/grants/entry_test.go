@@ -41,7 +41,6 @@ func TestAnEntryIsReadAsItWasWritten(t *testing.T) {
 	}
 	b.Windows = []Window{{5, 100, 200, "acquired", 90}, {5, 100, 150, Closed, 140}}
 	b.Discards = []Discard{{"tag/1=.x", 5, 9, 80}, {"b", 1, 1 << 62, 90}}
-	b.Calls = []Calls{{"billing", "b", 3, 5, 9, 80, 81}, {"billing", "", 1, 1 << 61, 1 << 61, 80, 80}}
 	want := slices.Clone(b.Loads)
 	body, left := b.encode(1 << 20)
 	if !left.isEmpty() {
@@ -53,9 +52,8 @@ func TestAnEntryIsReadAsItWasWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.Head != b.Head || !reflect.DeepEqual(got.Windows, b.Windows) || !slices.Equal(got.Loads, want) ||
-		!slices.Equal(got.Writes, b.Writes) || !slices.Equal(got.Discards, b.Discards) ||
-		!slices.Equal(got.Calls, b.Calls) {
-		t.Errorf("it was read as %+v, %+v", got.Head, got.Calls)
+		!slices.Equal(got.Writes, b.Writes) || !slices.Equal(got.Discards, b.Discards) {
+		t.Errorf("it was read as %+v", got.Head)
 	}
 }
 
@@ -300,47 +298,4 @@ func TestTheLastLoadsOfATagAreRemembered(t *testing.T) {
 	if n := len(l.recent); n > recentTags {
 		t.Errorf("%d tags are remembered", n)
 	}
-}
-
-func TestCallsOfAMinuteAreOneLineForEachCallerAndTag(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		var put []Batch
-		l := New(Config{
-			Put: func(_ context.Context, body []byte) error {
-				mu.Lock()
-				defer mu.Unlock()
-				var b Batch
-				if err := b.decode(body, make(map[string]string)); err != nil {
-					return err
-				}
-				put = append(put, b)
-				return nil
-			},
-			Limit: func() int { return 1 << 20 }, Late: func() time.Duration { return time.Second },
-			Head: func() (Head, bool) { return Head{Process: "P", Numbers: "N"}, true },
-		})
-		ctx, stop := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { _ = l.Run(ctx) })
-		l.Call(Calls{"billing", "order", 1, 7, 9, 100, 100})
-		time.Sleep(30 * time.Second)
-		l.Call(Calls{"billing", "order", 1, 3, 4, 200, 200})
-		time.Sleep(29 * time.Second)
-		mu.Lock()
-		if len(put) > 0 {
-			t.Errorf("%+v was written within a minute", put)
-		}
-		mu.Unlock()
-		time.Sleep(3 * time.Second)
-		for i := range 150 {
-			l.Call(Calls{fmt.Sprint("made-up-", i), "order", 1, 1, 1, 300, 300})
-		}
-		stop()
-		running.Wait()
-		want := []Calls{{"billing", "order", 2, 3, 9, 100, 200}}
-		if len(put) != 2 || !slices.Equal(put[0].Calls, want) || len(put[1].Calls) != maxCalls {
-			t.Errorf("%d entries, the first %+v; want %v, and then %d others", len(put), put[0], want, maxCalls)
-		}
-	})
 }

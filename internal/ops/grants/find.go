@@ -14,24 +14,6 @@ type Found struct {
 	Window *Window
 }
 
-// Callers returns the calls of a process whose IDs may include an ID of a tag, or with "" a snowflake, in the entries
-// from first to last.
-func (r *Reader) Callers(
-	ctx context.Context, process, tag string, id int64, first, last uint64,
-) (all []Calls, err error) {
-	r.Only(tag)
-	defer func() { r.only = nil }()
-	_, err = r.Scan(ctx, first, last, func(_ At, b *Batch) bool {
-		for _, c := range b.Calls {
-			if b.Process == process && c.Tag == tag && c.First <= id && id <= c.Last {
-				all = append(all, c)
-			}
-		}
-		return true
-	})
-	return all, err
-}
-
 // late is how long after its acknowledgement a window may be written into the stream.
 const late = 10 * time.Minute
 

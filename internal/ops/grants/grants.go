@@ -19,7 +19,6 @@
 //	+ <gap> <longer> <read> <written> <time> <below> <age>
 //	c <how> <after> <up> <read> <written> <time> <age> <tag>
 //	d <first> <last> <time> <tag>
-//	q <first> <last> <requests> <from> <until> <caller> <tag>
 //
 // Times are Unix milliseconds. An empty field is 0. A line t is a load, and a line c another write of the tag's mark,
 // which rose to after. Read is the revision that the write replaced. The other fields are differences, to be short:
@@ -35,9 +34,6 @@
 // revisions of the next era cannot be compared with those before.
 //
 // A line d is IDs of one or several such loads that the process discarded: they were never issued.
-//
-// A line q is the requests of one caller for IDs of a tag, or for snowflakes, within about a minute: callers that name
-// themselves, if the worker writes them down. All their IDs are from first to last; not all of these are theirs.
 //
 // All entries have one subject, since an entry holds loads of many tags. The loads of a tag rise in the stream, up to
 // a disorder of a second or two: so a load is found by bisection, if the tag is loaded often: see [Reader.FindLoads].
@@ -88,14 +84,6 @@ type Window struct {
 	Time        int64  // when it was written, by the worker's clock, Unix ms
 }
 
-// Calls are requests of one caller in the entries of one worker. They are for people alone: no proof rests on them.
-type Calls struct {
-	Caller, Tag string // Tag is "" for snowflakes
-	Requests    int64
-	First, Last int64 // all IDs of the caller are from First to Last; not all of these are its own
-	From, Until int64 // of the first and the last answer, by the worker's clock, Unix ms
-}
-
 // Closed is the How of a window after which the process issued no more IDs under the number in this claim. Resumed is
 // the How of a window that continues a window of an earlier process of the worker.
 const (
@@ -114,11 +102,10 @@ type Head struct {
 	Layout   string `json:"layout"`             // of snowflakes, with epoch and unit, both in ms
 	Epoch    int64  `json:"epoch"`
 	Unit     int64  `json:"unit"`
-	Store    string `json:"store"`             // the store of the tags
-	Entry    uint64 `json:"entry"`             // 1, 2, 3, … of this process
-	Lost     uint64 `json:"lost,omitempty"`    // grants since the entry before that could not be kept
-	Callers  bool   `json:"callers,omitempty"` // callers that name themselves are written down
-	End      bool   `json:"end,omitempty"`     // the last entry: the process stopped cleanly
+	Store    string `json:"store"`          // the store of the tags
+	Entry    uint64 `json:"entry"`          // 1, 2, 3, … of this process
+	Lost     uint64 `json:"lost,omitempty"` // grants since the entry before that could not be kept
+	End      bool   `json:"end,omitempty"`  // the last entry: the process stopped cleanly
 }
 
 // A Batch is an entry.
@@ -128,7 +115,6 @@ type Batch struct {
 	Loads    []Load
 	Writes   []Write
 	Discards []Discard
-	Calls    []Calls
 }
 
 // split leaves the loads and writes of one era in b, and returns the others.
@@ -158,5 +144,5 @@ func partition[T any](all []T, is func(T) bool) (these, others []T) {
 
 // isEmpty reports whether the entry has no grant and no write.
 func (b *Batch) isEmpty() bool {
-	return len(b.Windows)+len(b.Loads)+len(b.Writes)+len(b.Discards)+len(b.Calls) == 0
+	return len(b.Windows)+len(b.Loads)+len(b.Writes)+len(b.Discards) == 0
 }

@@ -40,9 +40,6 @@ type Log struct {
 	lostTotal uint64            // grants lost in total
 	recent    map[string][]Load // the last loads of the tags
 
-	calls      map[[2]string]*Calls // by caller and tag; at most maxCalls
-	callsSince time.Time            // when the first of these calls was added
-
 	// Only the goroutine of Run uses these.
 	unsent []byte // the entry to be written, nil if none
 	entry  uint64 // number of the last entry
@@ -90,43 +87,6 @@ func (l *Log) Discard(d Discard) {
 		return
 	}
 	l.kept.Discards = append(l.kept.Discards, d)
-}
-
-// Callers are written down once a minute, at most maxCalls pairs of caller and tag: anybody may invent names.
-const (
-	callsEvery = time.Minute
-	maxCalls   = 100
-)
-
-// Call adds a request of a caller that names itself. It drops those of further callers where there are too many.
-func (l *Log) Call(c Calls) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	key := [2]string{c.Caller, c.Tag}
-	switch have := l.calls[key]; {
-	case have != nil:
-		have.First, have.Last = min(have.First, c.First), max(have.Last, c.Last)
-		have.Requests, have.Until = have.Requests+c.Requests, c.Until
-	case len(l.calls) < maxCalls:
-		if l.calls == nil {
-			l.calls = make(map[[2]string]*Calls)
-		}
-		if len(l.calls) == 0 {
-			l.callsSince = time.Now()
-		}
-		l.calls[key] = &c
-	}
-}
-
-// takeCalls moves the calls of a minute into the next entry, or all at the end. The lock is held.
-func (l *Log) takeCalls(end bool) {
-	if len(l.calls) == 0 || !end && time.Since(l.callsSince) < callsEvery {
-		return
-	}
-	for _, c := range l.calls {
-		l.kept.Calls = append(l.kept.Calls, *c)
-	}
-	clear(l.calls)
 }
 
 func (l *Log) loseLocked() {
@@ -177,7 +137,6 @@ func (l *Log) begin(end bool) bool {
 		return false
 	}
 	l.mu.Lock()
-	l.takeCalls(end)
 	b := l.kept
 	b.Head, b.Lost = head, l.lost
 	if b.isEmpty() && b.Lost == 0 && (!end || l.entry == 0) {
@@ -197,7 +156,6 @@ func (l *Log) begin(end bool) bool {
 	l.kept.Loads = slices.Concat(left.Loads, others.Loads, l.kept.Loads)
 	l.kept.Writes = slices.Concat(left.Writes, others.Writes, l.kept.Writes)
 	l.kept.Discards = append(left.Discards, l.kept.Discards...)
-	l.kept.Calls = append(left.Calls, l.kept.Calls...)
 	return true
 }
 
