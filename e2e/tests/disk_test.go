@@ -21,7 +21,7 @@ func TestADiskThatHangsCostsTheNumberAndNothingElse(t *testing.T) {
 	var dir string
 	c := e2e.Start(t, configured(func(_ int, cfg *app.Config) { dir = cfg.Data }))
 	raised := listen(t, c)
-	l := startLoad(t, c.Conn, 2, bothModes)
+	l := startLoad(t, patience, c.Conn, 2, bothModes)
 	pipe := filepath.Join(dir, "worker.json.new")
 	if err := syscall.Mkfifo(pipe+".pipe", 0o600); err != nil {
 		t.Fatal(err)

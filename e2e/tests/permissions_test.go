@@ -149,7 +149,7 @@ func TestThreeWorkersACallerAndAnOperatorNeedWhatPermissionsPrints(t *testing.T)
 	third := []string{"--nats", urlOf(s, "worker"), "--data", t.TempDir(), "--auto-create-tags", "--name=third"}
 	killed := startProcess(t, third...)
 	shop := connectTo(t, urlOf(s, "shop"), nats.CustomInboxPrefix(shopInbox))
-	load := startLoadWithin(t, client.DefaultTimeout, shop, 4, bothModes)
+	load := startLoad(t, client.DefaultTimeout, shop, 4, bothModes)
 	operate(t, urlOf(s, "operator"))
 	killed.signal(syscall.SIGKILL)
 	again := startProcess(t, third...)

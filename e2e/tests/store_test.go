@@ -35,7 +35,7 @@ func TestTagsMoveToMySQLAndBackAndRepeatNoID(t *testing.T) {
 			cfg.MySQL = db.DSN()
 		}
 	}))
-	l := startLoadWithin(t, 2*time.Second, c.Conn, 4, map[string]string{"segment": "id.segment.order"})
+	l := startLoad(t, 2*time.Second, c.Conn, 4, map[string]string{"segment": "id.segment.order"})
 	more := func(what string) {
 		t.Helper()
 		before := l.got["segment"].len()
