@@ -49,7 +49,7 @@ var mutants = []mutant.Mutant{
 func TestMutants(t *testing.T) {
 	mutant.Suite{
 		Mutants: mutants,
-		Args:    []string{"-test.skip=^(TestMutants|TestTheCheckDigit)", "-test.timeout=1m"},
+		Args:    []string{"-test.skip=^TestMutants$", "-test.timeout=1m"},
 		Finding: regexp.MustCompile(`(?m)^\s*\w+_test.go:\d+: (.*)$`),
 	}.Run(t)
 }
