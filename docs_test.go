@@ -405,8 +405,8 @@ var commandLineFlags = sync.OnceValues(func() (set, error) {
 	for _, command := range []string{
 		"serve", "permissions", "get segment", "get snowflake", "bench segment", "bench snowflake",
 		"tag create", "tag update", "tag delete", "tag list",
-		"throttle", "explain", "audit", "store show", "store move", "registry", "resume", "stamp", "workers",
-		"health", "decode", "layout", "version",
+		"throttle", "explain", "audit", "store move", "resume", "stamp", "status", "workers",
+		"health", "decode", "layout",
 	} {
 		var help, stderr bytes.Buffer
 		ctx, args := context.Background(), append(strings.Fields(command), "--help")

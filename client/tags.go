@@ -122,8 +122,7 @@ func (c *Client) tag(ctx context.Context, subject, tag string, req any) (info su
 }
 
 // ListTags returns a page of tags in their order. It may be shorter than l.Limit, and is empty only past the last
-// tag. With l.Stats each tag has the statistics of the worker that answered: the next page may be from another
-// worker. Errors are those of [Client.CreateTag]. The request is sent once.
+// tag. Errors are those of [Client.CreateTag]. The request is sent once.
 func (c *Client) ListTags(ctx context.Context, l subjects.TagList) (page []subjects.TagInfo, err error) {
 	err = c.json(ctx, c.ns.TagList(), l, &page)
 	return page, err

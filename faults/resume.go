@@ -111,9 +111,8 @@ func (c *cluster) resume(flags ...string) {
 
 // registry returns the ID of the hub's registry.
 func (c *cluster) registry() string {
-	out, err := c.natsid("store", "show", "--json")
-	c.must(err)
-	var store struct{ Registry string }
-	c.must(json.Unmarshal([]byte(out), &store))
-	return store.Registry
+	out, _ := c.natsid("status", "--json") // it fails while anything is wrong
+	var status struct{ Store struct{ Registry string } }
+	c.must(json.Unmarshal([]byte(out), &status))
+	return status.Store.Registry
 }

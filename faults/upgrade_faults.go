@@ -92,7 +92,7 @@ func (t *trial) upgrade(replaced func(path string)) {
 			w.restart()
 			t.waitFor(startWithin, "all workers are ready", t.allReady)
 			t.mustLimit()
-			_, _ = t.natsid("health", "--fleet") // for the log
+			_, _ = t.natsid("status") // for the log
 		}
 		replaced(version.path)
 		t.sleep(3 * time.Second)

@@ -164,9 +164,9 @@ func TestTheImageRunsAsAnOrdinaryUserOnAReadOnlyRoot(t *testing.T) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 		return cmd
 	}
-	out, err := in("version").CombinedOutput()
+	out, err := in("--version").CombinedOutput()
 	if err != nil || !strings.HasPrefix(string(out), "natsid "+built().number()) {
-		t.Fatalf("natsid version: %v\n%s", err, out)
+		t.Fatalf("natsid --version: %v\n%s", err, out)
 	}
 	w := start(t, port, in(""))
 	status := string(got(os.ReadFile(fmt.Sprintf("/proc/%d/status", w.Process.Pid))))
@@ -363,7 +363,7 @@ func TestAnRPMIsInstalledUpgradedAndRemoved(t *testing.T) {
 	}
 	settings, data := filepath.Join(root, "etc/natsid/natsid.yaml"), filepath.Join(root, "var/lib/natsid/kept")
 	rpm(built(), "natsid: not started yet", "-i", "/natsid.rpm")
-	if said := in(t, root, "sh", "-c", "natsid version"); !strings.HasPrefix(said, "natsid "+built().number()+" ") {
+	if said := in(t, root, "sh", "-c", "natsid --version"); !strings.HasPrefix(said, "natsid "+built().number()+" ") {
 		t.Errorf("installed is %q", said)
 	}
 	must(os.WriteFile(settings, []byte("name: mine\n"), 0o644))

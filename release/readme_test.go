@@ -47,7 +47,7 @@ func TestTheLineOfAptInstallsThePackage(t *testing.T) {
 	}
 	line := lineOfREADME(t, "apt")
 	t.Logf("%s\n%s", line, in(t, root, "sh", "-ec", line))
-	if said := in(t, root, "sh", "-c", "natsid version"); !strings.HasPrefix(said, "natsid "+built().number()+" ") {
+	if said := in(t, root, "sh", "-c", "natsid --version"); !strings.HasPrefix(said, "natsid "+built().number()+" ") {
 		t.Errorf("installed is %q", said)
 	}
 	unit := got(os.Readlink(filepath.Join(root, "etc/systemd/system/multi-user.target.wants/natsid.service")))

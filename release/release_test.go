@@ -222,14 +222,14 @@ func TestTheBinarySaysFromWhatItWasBuilt(t *testing.T) {
 		NATSGo                    string `json:"nats_go"`
 		NATSServer                string `json:"nats_server"`
 	}
-	if err := json.Unmarshal([]byte(run(t, binaryOf(t, r), "version", "--json")), &v); err != nil {
+	if err := json.Unmarshal([]byte(run(t, binaryOf(t, r), "--version", "--json")), &v); err != nil {
 		t.Fatal(err)
 	}
 	for _, module := range []string{
 		"github.com/nats-io/nats.go " + v.NATSGo, "github.com/nats-io/nats-server/v2 " + v.NATSServer,
 	} {
 		if !strings.Contains(string(got(os.ReadFile("../go.mod"))), "\t"+module+"\n") {
-			t.Errorf("natsid version names %s, go.mod does not", module)
+			t.Errorf("natsid --version names %s, go.mod does not", module)
 		}
 	}
 	if v.Version != r.number() || v.Commit != r.commit || v.Date != r.date.Format(time.RFC3339) ||

@@ -117,7 +117,7 @@ var alarms = []AlarmInfo{
 		Happened: "workers behind the same subjects rest on two registries, as of a hub and of a leaf node; " +
 			"both have stopped segments and snowflakes, but for one that `--registry` names",
 		Do: "separate the two, or decide with `natsid resume --keep REGISTRY` which one serves; " +
-			"`natsid registry` lists both",
+			"`natsid status` shows both",
 	},
 	{
 		Kind: AlarmStateFile,

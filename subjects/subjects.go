@@ -86,7 +86,7 @@ func (n Namespace) Subjects() []SubjectInfo {
 		{n.View(), "sent by workers to all workers, for the page: how is each?", ""},
 		{n.Stage(), "published by each `natsid stamp` every 5 s, for the page: the JSON of a StageView", ""},
 		{n.RegistryAnnounce(), "published by workers every few seconds, and at a stop: their registry, as JSON", ""},
-		{n.RegistryAsk(), "of workers, `natsid registry` and `natsid resume`",
+		{n.RegistryAsk(), "of workers and `natsid resume`",
 			"from one worker of each registry, as JSON"},
 		{n.RegistryOf("<registry>"), "of workers and `natsid resume`", "from one worker of the registry, as JSON"},
 		{n.RegistryStore(), "of a worker that cannot load", "from one worker of the queue group: can it, as JSON"},
@@ -205,8 +205,7 @@ func (n Namespace) SegmentStats() string { return "$SRV.STATS." + n.SegmentServi
 
 // SegmentPing returns the subject on which every worker answers with metadata: its name, its worker number ("" if it
 // has none), how far it has read settings, and for each mode the state as on /readyz, under [MetaInstance],
-// [MetaNumber], [MetaSettings] and the modes; and under [MetaFormats]
-// the formats in which it writes, such as "grants=1 marks=1 numbers=1".
+// [MetaNumber], [MetaSettings] and the modes.
 func (n Namespace) SegmentPing() string { return "$SRV.PING." + n.SegmentService() }
 
 // Keys of the metadata, and the value of a mode that can issue.
@@ -216,7 +215,6 @@ const (
 	// MetaSettings is the revision of the bucket of the marks up to which the worker has read the settings; the
 	// strict tags of that revision are in force there.
 	MetaSettings = "settings"
-	MetaFormats  = "formats"
 	Ready        = "ready"
 )
 

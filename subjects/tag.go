@@ -94,8 +94,6 @@ type TagList struct {
 	Tag   string `json:"tag,omitempty"`   // lists this tag alone, if there is one; it excludes After and Limit
 	After string `json:"after,omitempty"` // the last tag of the previous page
 	Limit int    `json:"limit,omitempty"` // most tags of a page, 1 to MaxTags; 0 means MaxTags
-	// Stats adds to each tag the figures that only the answering worker has.
-	Stats bool `json:"stats,omitempty"`
 }
 
 // TagInfo is a tag as replies show it: one for [Namespace.TagCreate],
@@ -125,15 +123,10 @@ type TagInfo struct {
 	Hole Decimal `json:"hole,omitempty"`
 	// StrictFrom is the time from which a tag is strict that was loose, or had been deleted; nil after that time.
 	StrictFrom *time.Time `json:"strict_from,omitempty"`
-
-	// The fields below are set only if TagList.Stats was.
-
 	// MarkAhead is how far the mark that guards a table is ahead of the row's
 	// max_id, negative if it is behind; nil without a table or its guard.
 	// MaxID is the higher of the two.
 	MarkAhead *Decimal `json:"mark_ahead,omitempty"`
-	// Stats is the statistics of the answering worker; nil if the tag is not in its memory.
-	Stats *TagStats `json:"stats,omitempty"`
 }
 
 // A Decimal is an integer that JSON carries as a string, because JavaScript
@@ -160,7 +153,7 @@ const (
 	exampleCreate = `{"tag":"order","step":1000,"start":"1","description":"..."}`
 	exampleUpdate = `{"tag":"order","step":2000,"description":"...","max_id":"5000001"}`
 	exampleDelete = `{"tag":"order"}`
-	exampleList   = `{"after":"order","limit":100,"stats":true}`
+	exampleList   = `{"after":"order","limit":100}`
 )
 
 // ParseTagCreate reads the body of a request that creates a tag, and sets the

@@ -34,7 +34,7 @@ func (n Namespace) AlarmBucket() string { return string(n) + "_alarms" }
 
 // ViewRequest selects optional parts of a WorkerView.
 type ViewRequest struct {
-	Busiest bool   `json:"busiest,omitempty"` // its busiest tags
+	Busiest bool   `json:"busiest,omitempty"` // its busiest tags, and the stages that it hears
 	Tag     string `json:"tag,omitempty"`     // this tag
 	Hour    bool   `json:"hour,omitempty"`    // its last hour
 }
@@ -47,13 +47,15 @@ type WorkerView struct {
 	Until      time.Time           `json:"until,omitzero"` // the end of its window
 	OffsetMs   int64               `json:"offset_ms"`      // its clock minus JetStream's
 	Registry   string              `json:"registry"`
-	Era        string              `json:"era,omitempty"` // of the registry: it changes where the marks went back
+	Era        string              `json:"era,omitempty"`    // of the registry: it changes where the marks went back
+	Pinned     bool                `json:"pinned,omitempty"` // a setting names the registry
 	Layout     string              `json:"layout"`
 	Modes      map[string]ModeView `json:"modes"` // segment and snowflake
 	Statistics WorkerStats         `json:"statistics"`
 	Tag        *TagStats           `json:"tag"`              // the requested tag; null if not in memory
 	Grants     []GrantView         `json:"grants,omitempty"` // its last loads of the tag, oldest first
 	Hour       *HourView           `json:"hour"`             // if requested
+	Stages     []StageView         `json:"stages,omitempty"` // if requested
 }
 
 // GrantView is a range of a tag that a worker loaded.

@@ -27,11 +27,11 @@ func newPage(conn *nats.Conn) *page {
 }
 
 // add adds a tag, or reports that it belongs on the next page. The first tag gets
-// on the page, if need be without its description and statistics.
+// on the page, if need be without its description.
 func (p *page) add(info subjects.TagInfo) (fits bool) {
 	size := sizeOf(info)
 	if size > p.room && len(p.infos) == 0 {
-		info.Stats, info.Description = nil, ""
+		info.Description = ""
 		size = sizeOf(info)
 	} else if size > p.room {
 		return false

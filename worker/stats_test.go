@@ -1,9 +1,7 @@
 package worker_test
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -113,39 +111,5 @@ func TestTakingStatisticsDelaysNoRequest(t *testing.T) {
 		if got := r.ask("id.segment.order", ""); got.took > slack {
 			t.Errorf("a request took %v", got.took)
 		}
-	}
-}
-
-func TestAListWithStatsShowsWhatTheWorkerThatAnswersKnows(t *testing.T) {
-	store := newStore(t)
-	r := start(t, startServer(t), 1, store)
-	r.ask("id.tag.create", `{"tag":"unused"}`)
-	r.ask("id.segment.order", "3")
-	list := func(body string) (page []subjects.TagInfo) {
-		t.Helper()
-		if got := r.ask("id.tag.list", body); json.Unmarshal([]byte(got.body), &page) != nil {
-			t.Fatalf("%s: %+v", body, got)
-		}
-		return page
-	}
-	page := list(`{"stats":true}`)
-	if len(page) != 2 || page[1].Tag != "unused" || page[1].Stats != nil || page[0].MarkAhead != nil {
-		t.Fatalf("%+v", page)
-	}
-	want := subjects.TagRange{First: 1, Next: 4, Last: 10, Current: true}
-	if s := page[0].Stats; s == nil || s.Worker != "w1" || s.Step != 10 || s.Ranges[0] != want {
-		t.Errorf("%+v", s)
-	}
-	store.OnLoad(func(context.Context, string, func() (segment.Range, error)) (segment.Range, error) {
-		return segment.Range{}, errors.New("a password is secret")
-	})
-	r.ask("id.segment.order", "100")
-	got := r.ask("id.tag.list", `{"stats":true,"limit":1}`)
-	s := list(`{"stats":true}`)[0].Stats
-	if !s.Failing || s.Errors == 0 || strings.Contains(got.body, "secret") {
-		t.Errorf("when loads fail: %s", got.body)
-	}
-	if page := list(""); page[0].Stats != nil {
-		t.Errorf("though not requested: %+v", page[0].Stats)
 	}
 }

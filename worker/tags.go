@@ -223,11 +223,7 @@ func (a *tagAdmin) list(ctx context.Context, body []byte) (any, error) {
 	}
 	page := newPage(a.link.conn)
 	for _, t := range tags {
-		info := a.link.tagInfo(t)
-		if l.Stats {
-			a.addStats(&info, t)
-		}
-		if !page.add(info) {
+		if !page.add(a.link.tagInfo(t)) {
 			break
 		}
 	}
@@ -246,20 +242,15 @@ func (a *tagAdmin) find(ctx context.Context, l subjects.TagList) ([]segment.Tag,
 	return []segment.Tag{t}, err
 }
 
-// addStats adds the statistics of this worker and of the store to a tag.
-func (a *tagAdmin) addStats(info *subjects.TagInfo, t segment.Tag) {
-	if t.MarkAhead != nil {
-		info.MarkAhead = new(subjects.Decimal(*t.MarkAhead))
-	}
-	info.Stats = a.link.statsOf(t.Name)
-}
-
 func tagInfo(t segment.Tag) subjects.TagInfo {
 	info := subjects.TagInfo{
 		Tag: t.Name, Step: t.Step, MaxID: subjects.Decimal(t.MaxID),
 		Description: t.Description, Updated: t.Updated, Disabled: t.Disabled,
 		Min: subjects.Decimal(t.Rules.Min), Max: subjects.Decimal(t.Rules.Max), Period: string(t.Rules.Period),
 		Zone: t.Rules.Zone, MaxHole: subjects.Decimal(t.Rules.MaxHole),
+	}
+	if t.MarkAhead != nil {
+		info.MarkAhead = new(subjects.Decimal(*t.MarkAhead))
 	}
 	// A table that other programs write may have rows that no subject can name.
 	if e, ok := errors.AsType[*subjects.Error](subjects.CheckTag(t.Name)); ok {

@@ -23,9 +23,8 @@ func usedBy(r rights.Right) string {
 		{"id.tag.create", "tag create seat"}, {"id.tag.update", "tag update order --step 5"},
 		{"id.tag.delete", "tag delete order"}, {"id.tag.list", "tag list"},
 		{"id.control.throttle", "throttle"},
-		{"$SRV.STATS.", "tag list --stats"}, {"$SRV.PING.", "workers"},
-		{"id.registry.ask", "registry"},
-		{"id.registry.of.", ""}, {"id.alarm.", ""}, // with two registries, alarms
+		{"id.worker.view", "status"},
+		{"id.registry.", ""}, {"id.alarm.", ""}, // with two registries, alarms
 		{"_INBOX.", "tag list"},
 	} {
 		if strings.HasPrefix(r.Subject, use[0]) {
@@ -36,7 +35,7 @@ func usedBy(r rights.Right) string {
 		return "audit --since 1h"
 	}
 	if strings.Contains(r.Subject, "KV_id_segments") {
-		return "store show"
+		return "status"
 	}
 	return "workers"
 }

@@ -181,9 +181,9 @@ func TestThreeWorkersACallerAndAnOperatorNeedWhatPermissionsPrints(t *testing.T)
 func operate(t *testing.T, url string, flags ...string) {
 	t.Helper()
 	for _, command := range []string{
-		"tag create seat", "tag update seat --step 20", "tag list", "tag list --stats", "tag list --stats --all",
+		"tag create seat", "tag update seat --step 20", "tag list", "tag list --stats",
 		"throttle seat 1000", "throttle --off seat",
-		"tag delete seat", "workers", "registry", "store show",
+		"tag delete seat", "workers", "status",
 	} {
 		waitFor(t, command, func() bool {
 			code, text := run(t, patient(t), append(append(strings.Fields(command), "--nats="+url), flags...)...)

@@ -131,7 +131,7 @@ func TestARegistryThatIsPinnedGoesOnWhereAnotherOneIsMet(t *testing.T) {
 	h1, l1 := startAt(t, hub), startAt(t, leaf)
 	h1.waitReady(t)
 	l1.waitReady(t)
-	pinned := registries(t, hub)[0].Registry
+	pinned := registryOf(t, hub)
 	h1.stop()
 	h1.run(t, hub, func(cfg *app.Config) { cfg.Registry = pinned })
 	h1.waitReady(t)
@@ -148,28 +148,14 @@ func TestARegistryThatIsPinnedGoesOnWhereAnotherOneIsMet(t *testing.T) {
 	}
 }
 
-// natsid runs a command and returns what it prints. On a busy machine a command may get no answer in its time.
-func natsid(t *testing.T, args ...string) (printed string) {
+// registryOf returns the registry of the workers on a NATS.
+func registryOf(t *testing.T, url string) string {
 	t.Helper()
-	waitFor(t, "an answer to natsid "+args[0], func() bool {
+	var status struct{ Registries []struct{ Registry string } }
+	waitFor(t, "a registry", func() bool {
 		var out, errs natstest.Buffer
-		code := cli.Main(t.Context(), args, &out, &errs)
-		if code != 0 && code != noAnswer {
-			t.Fatalf("natsid %q: exit code %d, %s", args, code, errs.String())
-		}
-		printed = out.String()
-		return code == 0
+		cli.Main(t.Context(), []string{"status", "--json", "--nats", url}, &out, &errs)
+		return json.Unmarshal([]byte(out.String()), &status) == nil && len(status.Registries) == 1
 	})
-	return printed
-}
-
-// A registryRow is one of those that `natsid registry` lists.
-type registryRow struct{ Registry, State string }
-
-func registries(t *testing.T, url string) (rows []registryRow) {
-	t.Helper()
-	if err := json.Unmarshal([]byte(natsid(t, "registry", "--json", "--nats", url)), &rows); err != nil {
-		t.Fatal(err)
-	}
-	return rows
+	return status.Registries[0].Registry
 }

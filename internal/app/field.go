@@ -173,7 +173,7 @@ func checkRegistry(c *Config) error {
 	if c.Registry == "" || lineage.IsID(c.Registry) {
 		return nil
 	}
-	return fmt.Errorf("%q: want an ID as `natsid registry` lists it", c.Registry)
+	return fmt.Errorf("%q: want an ID as `natsid status` shows it", c.Registry)
 }
 
 func checkListen(c *Config) error {

@@ -107,7 +107,7 @@ func (p *program) page() http.Handler {
 	return page.New(page.Config{
 		Fleet: fleetview.New(fleetview.Config{
 			Conn: p.links.control, Namespace: p.cfg.Namespace, Registry: p.storage.registry,
-			Patience: 800 * time.Millisecond, Now: p.cfg.Now, Self: p.views.view,
+			Patience: 800 * time.Millisecond, Quiet: 50 * time.Millisecond, Now: p.cfg.Now, Self: p.views.view,
 		}),
 		Tags: func(ctx context.Context) ([]segment.Tag, error) { return p.storage.tags.List(ctx, "", maxTags) },
 		Look: func(ctx context.Context, tag string) (segment.Tag, error) { return p.storage.tags.Look(ctx, tag) },

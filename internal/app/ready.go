@@ -11,13 +11,10 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/fleet"
-	"github.com/natsid/natsid/internal/ops/grants"
 	"github.com/natsid/natsid/internal/ops/monitor"
-	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/worker"
-	"github.com/natsid/natsid/workerid"
 )
 
 // readiness is the readiness of the modes of a program.
@@ -31,14 +28,11 @@ func (r readiness) modes() map[string]error {
 	}
 }
 
-// formats are those in which this version writes. It refuses to start on others.
-var formats = fmt.Sprintf("grants=%d marks=%d numbers=%d", grants.Version, lineage.Version, workerid.Version)
-
 // state returns the worker's metadata for questions over NATS: the same as /readyz, since both are [readiness.modes].
 func (r readiness) state() map[string]string {
 	k := r.keeper.Status()
 	state := map[string]string{
-		subjects.MetaInstance: k.Instance, subjects.MetaNumber: "", subjects.MetaFormats: formats,
+		subjects.MetaInstance: k.Instance, subjects.MetaNumber: "",
 	}
 	state[subjects.MetaSettings] = strconv.FormatUint(r.settings.Honoured(), 10)
 	if k.Held {

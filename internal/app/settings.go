@@ -126,7 +126,7 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 		field: number(func(c *Config) *int64 { return &c.GrantsSize }, "MiB", 256, 1, 1<<20),
 	}, {
 		Flag: "registry", Env: "NATSID_REGISTRY", Group: groupWorker, Placeholder: "ID",
-		Help: "The registry on which this worker must rest, as `natsid registry` lists it: on any other it serves " +
+		Help: "The registry on which this worker must rest, as `natsid status` shows it: on any other it serves " +
 			"nothing, and where two registries serve the same subjects this one stays. Empty takes the one it finds.",
 		field: text(func(c *Config) *string { return &c.Registry }, "").checked("", checkRegistry),
 	}, {

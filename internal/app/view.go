@@ -54,13 +54,14 @@ var viewed = []worker.Mode{worker.Segment, worker.Snowflake}
 // view returns the state of this worker. It does not block.
 func (v *viewer) view(q subjects.ViewRequest) subjects.WorkerView {
 	k, state, d, busiest := v.keeper.Status(), v.ready.state(), workerid.DeploymentOf(v.cfg.Layout), 0
+	var stages []subjects.StageView
 	if q.Busiest {
-		busiest = subjects.MaxBusiest
+		busiest, stages = subjects.MaxBusiest, v.stages.Now(v.cfg.Now())
 	}
 	w := subjects.WorkerView{
 		Version: v.cfg.Version, Started: v.started, OffsetMs: k.Offset.Milliseconds(),
-		Registry: k.Registry, Era: v.grants.era(), Layout: d.Layout,
-		Modes: make(map[string]subjects.ModeView), Statistics: v.worker.Stats(busiest),
+		Registry: v.registryOfLoads(), Era: v.grants.era(), Pinned: v.cfg.Registry != "", Layout: d.Layout,
+		Modes: make(map[string]subjects.ModeView), Statistics: v.worker.Stats(busiest), Stages: stages,
 	}
 	w.Statistics.Instance = k.Instance // also before any request is served
 	if k.Held {

@@ -210,7 +210,7 @@ func readMarks(
 
 // rowsOf returns the present max_id of the tags of a table without marks, as a worker lists them.
 func rowsOf(ctx context.Context, cl *client.Client) (map[string]int64, error) {
-	tags, err := allTags(ctx, cl, false)
+	tags, err := allTags(ctx, cl)
 	rows := make(map[string]int64)
 	for _, t := range tags {
 		rows[t.Tag] = int64(t.MaxID)

@@ -31,10 +31,10 @@ type commandLine struct {
 	Throttle throttleCmd `cmd:""`
 	Store    storeCmd    `cmd:""`
 	Leaf     leafCmd     `cmd:""`
-	Registry registryCmd `cmd:""`
 	Resume   resumeCmd   `cmd:""`
 	Explain  explainCmd  `cmd:""`
 	Audit    auditCmd    `cmd:""`
+	Status   statusCmd   `cmd:""`
 	Workers  workersCmd  `cmd:""`
 	Health   healthCmd   `cmd:""`
 	Stamp    stampCmd    `cmd:""`
@@ -46,8 +46,6 @@ type commandLine struct {
 
 	Permissions permissionsCmd `cmd:""`
 	TestServer  testServerCmd  `cmd:"" name:"test-server"`
-
-	Version versionCmd `cmd:""`
 }
 
 func (*commandLine) help() help {
@@ -69,7 +67,6 @@ type tagCmd struct {
 func (*tagCmd) help() help { return help{summary: "Manage tags."} }
 
 type storeCmd struct {
-	Show storeShowCmd `cmd:""`
 	Move storeMoveCmd `cmd:""`
 }
 

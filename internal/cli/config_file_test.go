@@ -51,7 +51,7 @@ func TestEveryFaultOfAConfigurationFileIsNamedWithItsLine(t *testing.T) {
 	natsid(t, "serve", "--config", file+"x").want(t, 2, "--config: open "+file+"x: no such file")
 	t.Setenv("NATSID_CONFIG", file+"x")
 	natsid(t, "serve").want(t, 2, "NATSID_CONFIG: open "+file+"x: no such file")
-	answered(t, "version").want(t, 0, "")
+	answered(t, "--version").want(t, 0, "")
 }
 
 func TestFlagsAreAboveTheEnvironmentAboveTheFileAboveDefaults(t *testing.T) {

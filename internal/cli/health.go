@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-type healthCmd struct{ Fleet bool }
+type healthCmd struct{}
 
 func (*healthCmd) help() help {
 	return help{
-		summary: "Ask a worker on this machine, or all workers, whether they are ready, for images without a shell.",
+		summary: "Ask a worker on this machine whether it is ready, for images without a shell.",
 		detail: `It prints what /readyz says, and its exit code is 0 if all modes are ready, 1 if one
 is not, and 3 if nobody answers within 5 s at the address of --http: that of the
 worker, which a container has in NATSID_HTTP. It asks a "natsid stamp" as well.
@@ -24,15 +24,9 @@ worker, which a container has in NATSID_HTTP. It asks a "natsid stamp" as well.
 A worker that is not ready mostly waits for NATS, and needs no restart: do not use
 this where a container that fails it is killed, as in a liveness probe.
 
-With --fleet it asks all workers over NATS: their versions, and the formats in which
-they write. Its exit code is 1 if one is not ready, or if a version could not start
-again on what another one writes: then finish the upgrade, or roll it back, first.
-
 Examples:
   natsid health
-  natsid health --http 127.0.0.1:8081
-  natsid health --fleet`,
-		values: map[string]string{"fleet": "Ask all workers over NATS."},
+  natsid health --http 127.0.0.1:8081`,
 	}
 }
 
@@ -43,10 +37,7 @@ type healthJSON struct {
 }
 
 // Run implements the command.
-func (c *healthCmd) Run(s *session) error {
-	if c.Fleet {
-		return fleetHealth(s)
-	}
+func (*healthCmd) Run(s *session) error {
 	cfg, err := s.config()
 	if err != nil {
 		return err

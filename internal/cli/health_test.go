@@ -1,16 +1,10 @@
 package cli_test
 
 import (
-	"encoding/json"
 	"net/http/httptest"
 	"regexp"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
-
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/micro"
 )
 
 func TestHealthIsReadiness(t *testing.T) {
@@ -38,51 +32,4 @@ func TestHealthAsksOnlyWhatCanAnswer(t *testing.T) {
 	other := httptest.NewServer(nil) // 404
 	defer other.Close()
 	natsid(t, "health", "--http="+strings.TrimPrefix(other.URL, "http://")).want(t, 3, "not natsid")
-}
-
-func TestTheHealthOfAFleetNamesVersionsThatCannotTakeEachOthersPlace(t *testing.T) {
-	t.Parallel()
-	s := serve(t, "--name=eu-1")
-	at := "--nats=" + s.url
-	got := natsid(t, "health", "--fleet", at)
-	if got.code != 0 || !matchLines(got.out, `natsid \S+ \(grants=1 marks=1 numbers=1\): eu-1`) {
-		t.Errorf("%+v", got)
-	}
-	nc, err := nats.Connect(s.url, nats.Timeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	var formats atomic.Value
-	formats.Store("grants=1 marks=1 numbers=1")
-	answer := func(m *nats.Msg) { // as a worker of another version
-		ping := micro.Ping{ServiceIdentity: micro.ServiceIdentity{Name: "id-segment", ID: "x", Version: "9.9.9"}}
-		ping.Metadata = map[string]string{
-			"instance": "eu-2", "formats": formats.Load().(string), "segment": "ready", "snowflake": "ready",
-		}
-		body, err := json.Marshal(ping)
-		if err == nil {
-			err = m.Respond(body)
-		}
-		if err != nil {
-			t.Error(err)
-		}
-	}
-	if _, err := nc.Subscribe("$SRV.PING.id-segment", answer); err != nil {
-		t.Fatal(err)
-	}
-	if err := nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	got = natsid(t, "health", "--fleet", at)
-	if got.code != 0 || !strings.Contains(got.out, "natsid 9.9.9") || !strings.Contains(got.out, "All write the same") {
-		t.Errorf("%+v", got)
-	}
-	formats.Store("grants=1 marks=2 numbers=1")
-	got = natsid(t, "health", "--fleet", at)
-	if got.code != 1 || !strings.Contains(got.err, "write different formats") {
-		t.Errorf("%+v", got)
-	}
-	s.stop()
-	natsid(t, "health", "--fleet", at).want(t, 3)
 }

@@ -31,17 +31,17 @@ func Outputs() []Output {
 		{"throttle", subjects.Throttles{}},
 		{"tag create", subjects.TagInfo{}}, {"tag update", subjects.TagInfo{}}, {"tag delete", subjects.TagInfo{}},
 		{"tag list", []subjects.TagInfo{}}, {"tag list --stats", []subjects.WorkerStats{}},
-		{"store show", storeJSON{}}, {"store move", movedJSON{}},
+		{"store move", movedJSON{}},
 		{"leaf check", []leafRow{}},
-		{"registry", []registryJSON{}}, {"resume", resumeJSON{}},
+		{"resume", resumeJSON{}},
 		{"explain", explainedJSON{}}, {"audit", auditJSON{}},
-		{"workers", []workerRow{}},
+		{"status", statusJSON{}}, {"workers", []numberRow{}},
 		{"health", healthJSON{}},
 		{"stamp", stampJSON{}}, {"stamp --repair", stampStatusJSON{}}, {"stamp --status", stampStatusJSON{}},
 		{"bench segment", benchJSON{}}, {"bench snowflake", benchJSON{}},
 		{"decode", partsJSON{}}, {"layout", layoutJSON{}},
 		{"test-server", testServerJSON{}},
-		{"permissions", rightsJSON{}}, {"config", []valueJSON{}}, {"version", versionJSON{}},
+		{"permissions", rightsJSON{}}, {"config", []valueJSON{}}, {"--version", versionJSON{}},
 	}
 }
 

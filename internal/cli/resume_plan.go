@@ -2,16 +2,17 @@ package cli
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/internal/stores/mysqlstore"
+	"github.com/natsid/natsid/subjects"
 )
 
 // plan returns for each tag to be raised the mark before and after.
@@ -144,16 +145,18 @@ func (r *resumption) other(ctx context.Context) string {
 	if in := r.c.Identity.Incident; in != nil && in.Other != "" {
 		return in.Other
 	}
-	all, _ := registries(ctx, r.nc, r.s.namespace()) // an error counts as no registry
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	all, _ := r.ask.Notices(ctx, lineage.Notice{Process: rand.Text()}) // an error counts as no registry
 	for _, n := range all {
-		if n.Registry != r.Keep {
+		if n.Registry != "" && n.Registry != r.Keep {
 			return n.Registry
 		}
 	}
 	return ""
 }
 
-// A marksFile is a file of marks, lines of a tag and a mark.
+// A marksFile is a file of marks, as `natsid tag list --json` prints them.
 type marksFile struct {
 	given bool
 	marks map[string]int64
@@ -165,22 +168,19 @@ func (f *marksFile) UnmarshalText(path []byte) error {
 	if err != nil {
 		return err
 	}
+	var all []struct {
+		Tag   string           `json:"tag"`
+		MaxID subjects.Decimal `json:"max_id"`
+	}
+	if err := json.Unmarshal(data, &all); err != nil {
+		return fmt.Errorf("%s: %w; want the output of `natsid tag list --json`", path, err)
+	}
 	f.given, f.marks = true, make(map[string]int64)
-	n := 0
-	for line := range strings.Lines(string(data)) {
-		n++
-		tag, text, _ := strings.Cut(strings.TrimSpace(line), " ")
-		mark, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
-		switch {
-		case tag == "":
-			continue
-		case err != nil || mark < 1:
-			return fmt.Errorf("%s:%d: %q: want a tag and its mark", path, n, line)
+	for _, t := range all {
+		if err := checkTag(t.Tag); err != nil || t.MaxID < 1 {
+			return fmt.Errorf("%s: tag %q, max_id %d: want a tag and its mark", path, t.Tag, t.MaxID)
 		}
-		if err := checkTag(tag); err != nil {
-			return fmt.Errorf("%s:%d: %w", path, n, err)
-		}
-		f.marks[tag] = mark
+		f.marks[t.Tag] = int64(t.MaxID)
 	}
 	return nil
 }

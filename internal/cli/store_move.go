@@ -48,7 +48,7 @@ func (c *storeMoveCmd) Run(s *session) error {
 	defer table.Close()
 	return s.withStore(func(ctx context.Context, streams buckets.Streams, r kvstore.Report) error {
 		if err := errors.Join(r.Unfit, r.Trouble); err != nil {
-			return fmt.Errorf("%w; run `natsid store show`", err)
+			return fmt.Errorf("%w; run `natsid status`", err)
 		}
 		return c.move(ctx, s, streams, r, table)
 	})

@@ -17,7 +17,6 @@ func TestAStoreWithoutIdentityIsShownAndResumed(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
 	nats := "--nats=" + srv.ClientURL()
-	natsid(t, "store", "show", nats).want(t, 3, "no bucket id_segments")
 	natsid(t, "resume", nats).want(t, 3, "no bucket id_segments")
 	streams := buckets.OnJetStream(jetStream(t, srv.ClientURL()))
 	// Made by a worker, and made again after it was lost.
@@ -31,8 +30,7 @@ func TestAStoreWithoutIdentityIsShownAndResumed(t *testing.T) {
 	}
 	shown := func(want ...string) {
 		t.Helper()
-		got := answered(t, "store", "show", nats)
-		got.want(t, 0, "")
+		got := natsid(t, "status", nats) // no worker answers
 		for _, w := range want {
 			if !strings.Contains(got.out, w) {
 				t.Errorf("shown\n%s, want %q", got.out, w)
@@ -45,7 +43,7 @@ func TestAStoreWithoutIdentityIsShownAndResumed(t *testing.T) {
 			t.Fatalf("resume %q: %+v", flags, got)
 		}
 	}
-	shown("TAGS      1", "PURGES    refused", "no identity", "natsid resume")
+	shown("no identity", "natsid resume")
 	natsid(t, "resume", "--yes", nats).want(t, 2, "--since")
 	natsid(t, "resume", "--since=1h", nats).want(t, 2, "--yes")
 	write := func(text string) (path string) {
@@ -56,15 +54,16 @@ func TestAStoreWithoutIdentityIsShownAndResumed(t *testing.T) {
 		return path
 	}
 	for text, says := range map[string]string{
-		"bad!tag 5": ":1: tag", "a\nb 7": ":1: ", "a 0": "want a tag and its mark",
+		`[{"tag":"bad!tag","max_id":"5"}]`: "want a tag and its mark", "a 7": "natsid tag list --json",
+		`[{"tag":"a"}]`: "max_id 0: want",
 	} {
 		natsid(t, "resume", "--yes", "--since=1h", "--by=700", "--at-least="+write(text), nats).want(t, 2, says)
 	}
-	natsid(t, "resume", "--yes", "--since=1h", "--by=2305843009213693951",
-		"--at-least="+write("new 9223372036854775807"), nats).want(t, 1, "new from 0 to 9223372036854775807")
-	natsid(t, "resume", "--yes", "--marks="+write(""), nats).want(t, 2, "which one does with --keep")
+	natsid(t, "resume", "--yes", "--since=1h", "--by=2305843009213693951", "--at-least="+
+		write(`[{"tag":"new","max_id":"9223372036854775807"}]`), nats).want(t, 1, "new from 0 to 9223372036854775807")
+	natsid(t, "resume", "--yes", "--marks="+write("[]"), nats).want(t, 2, "which one does with --keep")
 	resume("--yes", "--since=1h", "--by=700")
-	shown("KIND      kv", "natsid resume")
+	shown("\nkv ", "natsid resume")
 	first := segment.Tag{Name: "new", Step: 1, MaxID: 1}
 	if _, err := store.Create(t.Context(), first, false); err == nil {
 		t.Error("a tag is made on first use before the tags were confirmed")
@@ -74,7 +73,7 @@ func TestAStoreWithoutIdentityIsShownAndResumed(t *testing.T) {
 		t.Error("a dry run confirmed the tags")
 	}
 	resume("--tags-complete")
-	shown("STATE     in order")
+	shown("  in order\n")
 	for _, flag := range []string{"--by=5", "--since=1h"} {
 		natsid(t, "resume", "--yes", flag, nats).want(t, 2, "not stopped, so nothing is raised")
 	}
@@ -88,14 +87,17 @@ func TestAStoreWithoutIdentityIsShownAndResumed(t *testing.T) {
 	if err != nil || tag.MaxID < 5700 {
 		t.Errorf("the tag is %+v, %v, want it above 5700", tag, err)
 	}
-	registry := regexp.MustCompile(`REGISTRY +(\w+)`).FindStringSubmatch(answered(t, "store", "show", nats).out)[1]
-	resume("--yes", "--tags-complete", "--keep="+registry, "--marks="+write("order 90000\n\n"))
+	registry := regexp.MustCompile(`\nkv +(\w+)`).FindStringSubmatch(natsid(t, "status", nats).out)[1]
+	resume("--yes", "--tags-complete", "--keep="+registry, "--marks="+write(`[{"tag":"order","max_id":"90000"}]`))
 	if tag, err = store.Look(t.Context(), "order"); err != nil || tag.MaxID != 90_000 {
 		t.Errorf("the tag is %+v, %v, want it at the mark of the registry that is cut off", tag, err)
 	}
-	want := fmt.Sprintf("new 1\norder %d\n", tag.MaxID)
-	if got := answered(t, "store", "show", "--marks", nats); got.code != 0 || got.out != want {
-		t.Errorf("the marks are shown as %+v, want %q", got, want)
+	form := regexp.MustCompile(fmt.Sprintf(
+		`^\[{"tag":"new",.*"max_id":"1",.*{"tag":"order",.*"max_id":"%d",.*\]\n$`, tag.MaxID))
+	if got := natsid(t, "tag", "list", "--json", nats); got.code != 0 || !form.MatchString(got.out) {
+		t.Errorf("the marks are listed as %+v, want %s", got, form)
 	}
+	resume("--restored", "--since=1h", "--by=5", "--yes", "--tags-complete",
+		"--at-least="+write(natsid(t, "tag", "list", "--json", nats).out))
 	natsid(t, "store", "move", "--to=mysql", nats).want(t, 2, "--mysql is missing")
 }

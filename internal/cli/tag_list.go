@@ -3,12 +3,14 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/subjects"
@@ -16,7 +18,6 @@ import (
 
 type tagListCmd struct {
 	Stats bool
-	All   bool
 }
 
 func (*tagListCmd) help() help {
@@ -33,9 +34,8 @@ peak: give it to --step. LASTS is for how long the worker that runs out first ha
 IDs at its present speed, and so how long the store may be away. USED is how much
 of the current ranges is used. ! marks tags whose last load failed.
 
-With --stats --all, every tag is listed as the worker in column WORKER sees it; -
-stands for what that worker does not have in memory. AHEAD is how far the mark
-that guards the table is ahead of the row's max_id: 0 at rest.
+With --json the marks in JetStream are part of the list, also without a worker, for
+"natsid resume --marks" and "--at-least".
 
 HOLE is how many IDs a crash of one worker can waste at most, those of unanswered
 requests not counted; --max-hole bounds it.
@@ -47,49 +47,70 @@ workers is strict; one that was loose, from a time on (UTC).
 
 Examples:
   natsid tag list
-  natsid tag list --stats
-  natsid tag list --stats --all`,
+  natsid tag list --stats`,
 		values: map[string]string{
 			"stats": "How the busiest tags are used, summed over all workers.",
-			"all":   "With --stats: every tag, as one worker sees it.",
 		},
 	}
 }
 
 // Run implements the command.
 func (c *tagListCmd) Run(s *session) error {
-	if c.All && !c.Stats {
-		return usage(errors.New("--all needs --stats; without --stats all tags are listed anyway"))
+	nc, err := s.connect()
+	if err != nil {
+		return err
 	}
-	if c.Stats && !c.All {
-		return ask(s, func(ctx context.Context, cl *client.Client) ([]subjects.WorkerStats, error) {
-			return cl.Workers(ctx)
-		}, printBusiest)
+	defer nc.Close()
+	if c.Stats {
+		return listBusiest(s, nc)
 	}
-	head, row := "TAG\tMAX_ID\tSTEP\tHOLE\tUPDATED\tLIMITS\tDESCRIPTION", tagRow
-	if c.All {
-		head, row = "TAG\tMAX_ID\tAHEAD\tWORKER\t"+useHead, useRow
+	all, err := allTags(s.ctx, s.clientOn(nc))
+	if s.json {
+		all, err = s.withMarks(nc, all, err)
 	}
-	return ask(s, func(ctx context.Context, cl *client.Client) ([]subjects.TagInfo, error) {
-		return allTags(ctx, cl, c.All)
-	}, func(table io.Writer, all []subjects.TagInfo) {
-		fmt.Fprintln(table, head)
+	if err != nil {
+		return err
+	}
+	return s.print(all, func(table io.Writer) {
+		fmt.Fprintln(table, "TAG\tMAX_ID\tSTEP\tHOLE\tUPDATED\tLIMITS\tDESCRIPTION")
 		for _, t := range all {
-			fmt.Fprintln(table, row(t))
+			fmt.Fprintln(table, tagRow(t))
 		}
 	})
 }
 
 // allTags returns all tags, page by page.
-func allTags(ctx context.Context, cl *client.Client, stats bool) ([]subjects.TagInfo, error) {
+func allTags(ctx context.Context, cl *client.Client) ([]subjects.TagInfo, error) {
 	all := []subjects.TagInfo{}
 	for after := ""; ; after = all[len(all)-1].Tag {
-		page, err := cl.ListTags(ctx, subjects.TagList{After: after, Stats: stats})
+		page, err := cl.ListTags(ctx, subjects.TagList{After: after})
 		if err != nil || len(page) == 0 {
 			return all, err
 		}
 		all = append(all, page...)
 	}
+}
+
+// withMarks returns the tags with their marks in JetStream. failed is why workers did not list all tags, or nil; it is
+// returned if the marks cannot be read either.
+//
+// Law: no tag is below its mark, and none is missing that has one: a resume raises marks to these.
+func (s *session) withMarks(nc *nats.Conn, all []subjects.TagInfo, failed error) ([]subjects.TagInfo, error) {
+	ctx, cancel := context.WithTimeout(s.ctx, storeTimeout)
+	defer cancel()
+	r, err := s.readStore(ctx, nc)
+	if err != nil {
+		return nil, cmp.Or(failed, err)
+	}
+	for i, t := range all {
+		all[i].MaxID = max(t.MaxID, subjects.Decimal(r.Marks[t.Tag].Mark))
+		delete(r.Marks, t.Tag)
+	}
+	for tag, p := range r.Marks {
+		all = append(all, subjects.TagInfo{Tag: tag, MaxID: subjects.Decimal(p.Mark), Updated: p.Written})
+	}
+	slices.SortFunc(all, func(a, b subjects.TagInfo) int { return cmp.Compare(a.Tag, b.Tag) })
+	return all, nil
 }
 
 func tagRow(t subjects.TagInfo) string {

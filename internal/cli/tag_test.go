@@ -105,7 +105,8 @@ func TestEachTagIsRaisedByAResume(t *testing.T) {
 	answered(t, "tag", "delete", "deleted", nats).want(t, 0, "")
 	answered(t, "get", "segment", "a", nats).want(t, 0, "")
 	file := filepath.Join(t.TempDir(), "marks")
-	if err := os.WriteFile(file, []byte("b 700000\nnew 3000\n"), 0o600); err != nil {
+	marks := `[{"tag":"b","max_id":"700000"},{"tag":"new","max_id":"3000"}]`
+	if err := os.WriteFile(file, []byte(marks), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	got := natsid(t, "resume", "--restored", "--since=1m", "--by=50000", "--at-least="+file, "--yes",

@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/internal/ops/fleetview"
 	"github.com/natsid/natsid/subjects"
@@ -13,17 +16,17 @@ import (
 // useHead names the columns of a tag's step and of [useColumns].
 const useHead = "STEP\tLOADS BY\tRECOMMENDED\tIDS/S\tLEFT\tLASTS\tUSED\tWAITS\tERRORS"
 
-func useRow(t subjects.TagInfo) string {
-	ahead, worker, use := "-", "-", strings.Repeat("\t-", 8)[1:]
-	if t.MarkAhead != nil {
-		ahead = fmt.Sprint(int64(*t.MarkAhead))
+// listBusiest prints the statistics of all workers.
+func listBusiest(s *session, nc *nats.Conn) error {
+	snapshot, err := s.look(s.ctx, nc)
+	if err != nil {
+		return err
 	}
-	if t.Stats != nil {
-		u := fleetview.UseOf(t.Tag)
-		u.Add(*t.Stats)
-		worker, use = t.Stats.Worker, useColumns(u)
+	all := snapshot.Statistics()
+	if len(all) == 0 {
+		return cmp.Or(s.missing(), error(errNoWorker))
 	}
-	return fmt.Sprintf("%s\t%d\t%s\t%s\t%d\t%s", t.Tag, t.MaxID, ahead, worker, t.Step, use)
+	return s.print(all, func(out io.Writer) { printBusiest(out, all) })
 }
 
 // printBusiest prints which workers answered, and the sums of their figures.

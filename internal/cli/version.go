@@ -18,22 +18,14 @@ var (
 	builtDate    string // of the commit, RFC 3339
 )
 
-type versionCmd struct{}
+// A versionFlag prints the version, in place of whatever else the command line says.
+type versionFlag bool
 
-func (*versionCmd) help() help {
-	return help{
-		summary: "Print the version.",
-		detail: `Also the commit, and the versions of Go, nats.go and nats-server in this binary.
-
-Example:
-  natsid version --json`,
-	}
-}
-
-// Run implements the command.
-func (*versionCmd) Run(s *session) error {
+// BeforeReset is called by kong where the flag is given.
+func (versionFlag) BeforeReset(call *kong.Context, k *kong.Kong, s *session) error {
+	s.json = onCommandLine(call, "json")
 	v := built()
-	return s.print(v, func(out io.Writer) {
+	err := s.print(v, func(out io.Writer) {
 		from := "commit unknown"
 		if v.Commit != "" {
 			from = fmt.Sprintf("commit %.12s of %s", v.Commit, v.Date)
@@ -41,18 +33,10 @@ func (*versionCmd) Run(s *session) error {
 		fmt.Fprintf(out, "natsid %s (%s; %s, nats.go %s, nats-server %s, %s/%s)\n",
 			v.Version, from, v.Go, v.NATSGo, v.NATSServer, v.OS, v.Arch)
 	})
-}
-
-// A versionFlag prints the version, as the command does, in place of whatever else the command line says.
-type versionFlag bool
-
-// BeforeReset is called by kong where the flag is given.
-func (versionFlag) BeforeReset(k *kong.Kong, s *session) error {
-	if err := new(versionCmd).Run(s); err != nil {
-		return err
+	if err == nil {
+		k.Exit(0)
 	}
-	k.Exit(0)
-	return nil
+	return err
 }
 
 type versionJSON struct {

@@ -1,7 +1,6 @@
 package cli_test
 
 import (
-	"context"
 	"regexp"
 	"strings"
 	"testing"
@@ -9,27 +8,24 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/natsid/natsid/internal/cli"
 	"github.com/natsid/natsid/internal/registry/buckets"
-	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/kvregistry"
 	"github.com/natsid/natsid/workerid"
 )
 
-func TestWorkersAreListedLiveOrFree(t *testing.T) {
+func TestNumbersAreListedWhileTheyAreLive(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
 	nats := "--nats=" + srv.ClientURL()
 	first, second := serve(t, nats, "--name=first"), serve(t, nats, "--name=second")
 	const (
 		live = ` +live +[-\d]+ [:\d]+ +[+-]\d+(?:ms|\.\ds) +[-\d]+ [:\d]+ +[-\d]+ [:\d]+`
-		free = ` +free +- +- +[-\d]+ [:\d]+ +[-\d]+ [:\d]+`
 	)
-	list := func(want string, args ...string) {
+	list := func(want string) {
 		t.Helper()
 		// Again where a busy worker answers too late.
 		eventually(t, "workers are listed as "+want, func() bool {
-			got := answered(t, append([]string{"workers", nats}, args...)...)
+			got := answered(t, "workers", nats)
 			got.want(t, 0, "")
 			return strings.HasPrefix(got.out, "NUMBER") && regexp.MustCompile(want).MatchString(got.out)
 		})
@@ -38,39 +34,11 @@ func TestWorkersAreListedLiveOrFree(t *testing.T) {
 	list(`second` + live)
 	first.stop().want(t, 0)
 	list(`^[^\n]*\n\d+ +second` + live + `\n$`)
-	list(`first`+free, "--all")
 	second.stop()
 	list(`^[^\n]*\n$`)
 }
 
-func TestWorkersAreListedAgainUntilTheWatchIsInterrupted(t *testing.T) {
-	t.Parallel()
-	nats := "--nats=" + startServer(t).ClientURL()
-	serve(t, nats, "--name=first")
-	ctx, interrupt := context.WithCancel(t.Context())
-	defer interrupt()
-	var out, errs natstest.Buffer
-	ended := make(chan int, 1)
-	go func() { ended <- cli.Main(ctx, []string{"workers", "--watch", nats}, &out, &errs) }()
-	lists := func(name string) (tables int) {
-		for table := range strings.SplitSeq(out.String(), " UTC\nNUMBER ") {
-			if strings.Contains(table, name+" ") {
-				tables++
-			}
-		}
-		return tables
-	}
-	eventually(t, "two tables are printed", func() bool { return lists("first") >= 2 })
-	serve(t, nats, "--name=second")
-	eventually(t, "a worker that has started is in a later one", func() bool { return lists("second") >= 2 })
-	interrupt()
-	if code := <-ended; code != 0 || strings.Contains(out.String(), "\x1b") {
-		t.Errorf("exit code %d, standard error %q, printed\n%q", code, errs.String(), out.String())
-	}
-	natsid(t, "workers", "--watch", "--nats", nowhere(t)).want(t, 3, "cannot reach NATS")
-}
-
-func TestWorkersShowWhoseClockIsWrongAndWhoDoesNotAnswer(t *testing.T) {
+func TestWorkersShowWhoseClockIsWrong(t *testing.T) {
 	t.Parallel()
 	js := jetStream(t, startServer(t).ClientURL())
 	registry := kvregistry.New(js, kvregistry.Config{
@@ -98,14 +66,12 @@ func TestWorkersShowWhoseClockIsWrongAndWhoDoesNotAnswer(t *testing.T) {
 	got := answered(t, "workers", "--nats", js.Conn().ConnectedUrl())
 	// A busy machine adds to an offset the time that its report took.
 	const dates, live = ` +[-\d]+ [:\d]+ +[-\d]+ [:\d]+`, ` +a +live +[-\d]+ [:\d]+ +`
-	const silent = `a: no answer, though it has a heartbeat: .*`
 	if got.want(t, 0, ""); !matchLines(got.out, `NUMBER +INSTANCE +STATE +SINCE +OFFSET +REPORTED +UNTIL`,
 		`0`+live+`-\d+(?:ms|\.\ds)`+dates,
 		`1`+live+`-\d\d?\.\ds`+dates,
 		`2`+live+`\+(?:400\.0|39\d\.\d)s`+dates,
 		`3`+live+`[+-]\d+(?:ms|\.\ds)`+dates,
-		`4 +future +blocked +- +- +2061-02-03 04:05:06 +2061-02-03 04:06:06`, ``,
-		silent, silent, silent, silent) {
+		`4 +future +blocked +- +- +2061-02-03 04:05:06 +2061-02-03 04:06:06`) {
 		t.Errorf("listed\n%s", got.out)
 	}
 }

@@ -52,6 +52,7 @@ type Config struct {
 	Namespace subjects.Namespace
 	Registry  Registry
 	Patience  time.Duration // how long a question waits for answers
+	Quiet     time.Duration // how long it waits for workers that are not known yet, after those that are
 	Now       func() time.Time
 	// Self returns the state of this process's worker, also where NATS is out of reach; nil if this process is no
 	// worker.
@@ -166,7 +167,11 @@ func (f *Fleet) ask(q subjects.ViewRequest, a *answer) {
 	defer cancel()
 	expected, last := f.expected(a)
 	numbers := make(chan Numbers, 1)
-	go func() { numbers <- f.numbers(ctx, last) }()
+	go func() {
+		half, cancel := context.WithTimeout(ctx, f.cfg.Patience/2) // the rest is for the workers
+		defer cancel()
+		numbers <- f.numbers(half, last)
+	}()
 	var n Numbers
 	if len(expected) == 0 { // no question was asked before
 		n = <-numbers
@@ -181,7 +186,7 @@ func (f *Fleet) ask(q subjects.ViewRequest, a *answer) {
 	hear := func(v subjects.WorkerView) {
 		heard[v.Statistics.Instance] = v
 		if delete(expected, v.Statistics.Instance); len(expected) == 0 {
-			time.AfterFunc(quietFor, stop) // for workers that are not known yet
+			time.AfterFunc(f.cfg.Quiet, stop)
 		}
 	}
 	self := ""
@@ -206,9 +211,6 @@ func (f *Fleet) expected(a *answer) (names map[string]bool, last Numbers) {
 	}
 	return names, a.snapshot.Numbers
 }
-
-// quietFor is how long the fleet waits for answers of workers that it does not know yet.
-const quietFor = 50 * time.Millisecond
 
 // numbers reads the worker numbers.
 func (f *Fleet) numbers(ctx context.Context, last Numbers) (n Numbers) {
@@ -320,7 +322,7 @@ func (n Numbers) gone(live map[string]bool, now time.Time) map[string]goneWorker
 
 // answered returns w updated with an answer of this moment.
 func (w Worker) answered(v subjects.WorkerView, now time.Time) Worker {
-	v.Tag, v.Hour, v.Statistics.Busiest = nil, nil, nil // these belong to one question
+	v.Tag, v.Hour, v.Statistics.Busiest, v.Stages = nil, nil, nil, nil // these belong to one question
 	passed := now.Sub(w.Seen).Seconds()
 	if w.Seen.IsZero() || !v.Started.Equal(w.Started) {
 		return Worker{WorkerView: v, Answered: true, Seen: now}

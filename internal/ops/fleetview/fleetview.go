@@ -53,6 +53,8 @@ func encode(v subjects.WorkerView, most int) []byte {
 			return body
 		case v.Hour != nil:
 			v.Hour = nil
+		case len(v.Stages) > 0:
+			v.Stages = v.Stages[:len(v.Stages)/2]
 		case busiest > 0:
 			v.Statistics.Busiest = v.Statistics.Busiest[:busiest/2]
 		default:

@@ -33,19 +33,21 @@ type Overview struct {
 	Versions             int   // number of different versions
 	Registry             error // why the worker numbers are older than the snapshot
 	Registries           []Registered
-	Errors               map[string]int64 // requests answered with an error since the workers started, by code
+	Stages               []subjects.StageView // if they were asked for
+	Errors               map[string]int64     // requests answered with an error since the workers started, by code
 }
 
-// Registered is the workers of one era of a registry.
+// Registered is the workers of one era of a registry that have its layout.
 type Registered struct {
-	Registry, Era string
-	Workers       int
+	Registry, Era, Layout string
+	Pinned                bool // by a worker's setting
+	Workers               int
 }
 
 // Overview returns the workers in the order of the snapshot, and their sums.
 func (s Snapshot) Overview() Overview {
 	v := Overview{Registry: s.Numbers.Trouble, Errors: make(map[string]int64)}
-	versions, registries := make(map[string]bool), make(map[Registered]int)
+	versions, registries := make(map[string]bool), make(map[[2]string]*Registered)
 	for _, w := range s.Workers {
 		row := rowOf(w, s.At, s.Alone)
 		v.Rows = append(v.Rows, row)
@@ -53,7 +55,15 @@ func (s Snapshot) Overview() Overview {
 			continue
 		}
 		versions[w.Version] = true
-		registries[Registered{Registry: w.Registry, Era: w.Era}]++
+		if w.Registry != "" {
+			at := [2]string{w.Registry, w.Era}
+			if registries[at] == nil {
+				registries[at] = &Registered{Registry: w.Registry, Era: w.Era, Layout: w.Layout}
+			}
+			registries[at].Pinned = registries[at].Pinned || w.Pinned
+			registries[at].Workers++
+		}
+		v.Stages = append(v.Stages, w.Stages...)
 		for _, m := range w.Modes {
 			for code, n := range m.Codes {
 				v.Errors[code] += n
@@ -69,12 +79,15 @@ func (s Snapshot) Overview() Overview {
 		}
 	}
 	v.Versions = len(versions)
-	for r, n := range registries {
-		v.Registries = append(v.Registries, Registered{r.Registry, r.Era, n})
+	for _, r := range registries {
+		v.Registries = append(v.Registries, *r)
 	}
 	slices.SortFunc(v.Registries, func(a, b Registered) int {
 		return cmp.Or(cmp.Compare(b.Workers, a.Workers), cmp.Compare(a.Registry+a.Era, b.Registry+b.Era))
 	})
+	// Each worker hears all stages.
+	slices.SortFunc(v.Stages, orderOfStages)
+	v.Stages = slices.CompactFunc(v.Stages, func(a, b subjects.StageView) bool { return orderOfStages(a, b) == 0 })
 	return v
 }
 

@@ -82,8 +82,10 @@ func (s *Stages) Now(now time.Time) (all []subjects.StageView) {
 	for _, v := range s.last {
 		all = append(all, v.StageView)
 	}
-	slices.SortFunc(all, func(a, b subjects.StageView) int {
-		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To), cmp.Compare(a.Name, b.Name))
-	})
+	slices.SortFunc(all, orderOfStages)
 	return all
+}
+
+func orderOfStages(a, b subjects.StageView) int {
+	return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To), cmp.Compare(a.Name, b.Name))
 }

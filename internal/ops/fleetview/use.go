@@ -68,13 +68,15 @@ func Busiest(workers []subjects.WorkerStats) (all []Use) {
 	return all
 }
 
-// Busiest returns the busiest tags of the workers that answered.
-func (s Snapshot) Busiest() []Use {
-	var answered []subjects.WorkerStats
+// Statistics returns the statistics of the workers that answered.
+func (s Snapshot) Statistics() (all []subjects.WorkerStats) {
 	for _, w := range s.Workers {
 		if w.Answered {
-			answered = append(answered, w.Statistics)
+			all = append(all, w.Statistics)
 		}
 	}
-	return Busiest(answered)
+	return all
 }
+
+// Busiest returns the busiest tags of the workers that answered.
+func (s Snapshot) Busiest() []Use { return Busiest(s.Statistics()) }

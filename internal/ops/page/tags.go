@@ -71,9 +71,7 @@ func (p *page) tagList(r *http.Request) (any, error) {
 	v.Last = v.First + len(found) - 1
 	for _, t := range found {
 		row := tagRow{p.cfg.Info(t), busy[t.Name]}
-		if t.MarkAhead != nil {
-			v.Marks, row.MarkAhead = true, new(subjects.Decimal(*t.MarkAhead))
-		}
+		v.Marks = v.Marks || row.MarkAhead != nil
 		v.Rows = append(v.Rows, row)
 	}
 	return v, nil

@@ -165,7 +165,7 @@ func (t *table) worker() {
 	t.publish(registry, ns.Registries())
 	t.subscribe("", registry, ns.Registries())
 	t.publish("raise alarms", ns.Alarms())
-	t.subscribe("", "say how it is, to `natsid workers`, `natsid tag list --stats` and `nats micro`", "$SRV.>")
+	t.subscribe("", "say how it is, to other workers and `nats micro`", "$SRV.>")
 	all := append(t.buckets(), bucket{ns.AlarmBucket(), "the alarms of the last 30 days", false, false})
 	for _, b := range all {
 		t.look(b.name, b.holds)
@@ -239,10 +239,8 @@ func (t *table) operator() {
 	ns := t.ns
 	t.publish("change and list tags", ns.TagCreate(), ns.TagUpdate(), ns.TagDelete(), ns.TagList())
 	t.publish("throttle tags", ns.Throttle())
-	t.publish("ask workers for statistics", ns.SegmentStats())
-	t.publish("ask workers how they are", ns.SegmentPing())
-	t.publish("list registries", ns.RegistryAsk())
-	t.publish("choose a registry", ns.RegistryOf("*"))
+	t.publish("ask workers how they are", ns.View())
+	t.publish("choose a registry", ns.RegistryAsk(), ns.RegistryOf("*"))
 	t.replies()
 	t.subscribe("", "hear alarms", ns.Alarms())
 	for _, b := range t.buckets() {

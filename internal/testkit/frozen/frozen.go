@@ -70,6 +70,9 @@ func info(t segment.Tag) subjects.TagInfo {
 		Tag: t.Name, Step: t.Step, MaxID: subjects.Decimal(t.MaxID), Description: t.Description, Updated: t.Updated,
 		Disabled: t.Disabled,
 	}
+	if t.MarkAhead != nil {
+		i.MarkAhead = new(subjects.Decimal(*t.MarkAhead))
+	}
 	if err := subjects.CheckTag(t.Name); err != nil {
 		i.Unservable = err.Error()
 	}

@@ -1,0 +1,239 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/internal/ops/fleetview"
+	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/stores/kvstore"
+	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/workerid"
+)
+
+type statusCmd struct{}
+
+func (*statusCmd) help() help {
+	return help{
+		summary: "Show the fleet: workers, registries, store, stages, and tags in trouble.",
+		detail: `Its exit code is 1 while anything is wrong, and 3 if no worker answers.
+
+A registry is where marks and worker numbers are durable. There must be one behind
+the subjects of a namespace: where two answer, both stop until
+"natsid resume --keep REGISTRY" says which one serves. The store is the bucket of
+marks: of kind kv they are the tags, of kind mysql they guard a table. Tags are in
+trouble if their numbers are nearly used up, or if loads of a busy one fail.
+
+Example:
+  natsid status`,
+	}
+}
+
+// statusWithin is how long looking may take, where JetStream is a second away.
+const statusWithin = 20 * time.Second
+
+// Run implements the command.
+func (*statusCmd) Run(s *session) error {
+	nc, err := s.connect()
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	ctx, cancel := context.WithTimeout(s.ctx, statusWithin)
+	defer cancel()
+	snapshot, err := s.look(ctx, nc)
+	if err != nil {
+		return err
+	}
+	j := statusOf(snapshot.Overview(), snapshot.Busiest())
+	j.addStore(s.readStore(ctx, nc))
+	if missing := s.missing(); missing != nil {
+		return missing
+	}
+	if err := s.print(j, j.print); err != nil {
+		return err
+	}
+	switch {
+	case snapshot.Answered() == 0:
+		return errNoWorker
+	case len(j.Wrong) > 0:
+		return errors.New(strings.Join(j.Wrong, "; "))
+	}
+	return nil
+}
+
+var errNoWorker = nobodyError{errors.New(
+	"no worker answers: start one, or name another server, namespace or user")}
+
+// look returns the workers as they answer now, with their busiest tags.
+func (s *session) look(ctx context.Context, nc *nats.Conn) (fleetview.Snapshot, error) {
+	var registry fleetview.Registry
+	registry, err := s.numbers(ctx, nc)
+	if err != nil {
+		registry = unread{err}
+	}
+	return fleetview.New(fleetview.Config{
+		Conn: nc, Namespace: s.namespace(), Registry: registry, Now: time.Now,
+		Patience: 4 * time.Second, Quiet: 500 * time.Millisecond,
+	}).Look(ctx, subjects.ViewRequest{Busiest: true})
+}
+
+// unread is worker numbers that cannot be read.
+type unread struct{ error }
+
+func (u unread) Records(context.Context) (map[int]workerid.Record, error) { return nil, u.error }
+
+func (u unread) Heartbeats(context.Context) (map[int]workerid.Heartbeat, error) { return nil, u.error }
+
+// readStore returns the content of the bucket of marks.
+func (s *session) readStore(ctx context.Context, nc *nats.Conn) (kvstore.Report, error) {
+	js, err := s.jetStream(nc)
+	if err != nil {
+		return kvstore.Report{}, err
+	}
+	return inspect(ctx, buckets.OnJetStream(js), s.namespace())
+}
+
+// statusJSON is the fleet.
+type statusJSON struct {
+	Workers    []workerJSON         `json:"workers"`
+	Registries []registryJSON       `json:"registries"`
+	Store      storeJSON            `json:"store"`
+	Stages     []subjects.StageView `json:"stages"`
+	Tags       []tagTrouble         `json:"tags"`  // full ones first
+	Wrong      []string             `json:"wrong"` // what an operator must attend to
+}
+
+// workerJSON is a worker that answers, or should.
+type workerJSON struct {
+	Instance string   `json:"instance"`
+	Number   *int     `json:"number"` // null if the worker has none
+	Version  string   `json:"version"`
+	State    string   `json:"state"`
+	Why      []string `json:"why,omitempty"`
+}
+
+// registryJSON is a registry whose workers answer.
+type registryJSON struct {
+	Registry string `json:"registry"`
+	Era      string `json:"era"`
+	Layout   string `json:"layout"`
+	Pinned   bool   `json:"pinned"` // by --registry
+	Workers  int    `json:"workers"`
+}
+
+// storeJSON is the store of the tags.
+type storeJSON struct {
+	Kind     string `json:"kind"`
+	Registry string `json:"registry"`
+	Tags     int    `json:"tags"`
+	State    string `json:"state"` // "in order", or the remaining task
+}
+
+type tagTrouble struct {
+	Tag string `json:"tag"`
+	Why string `json:"why"`
+}
+
+func statusOf(v fleetview.Overview, busiest []fleetview.Use) (j statusJSON) {
+	for _, r := range v.Rows {
+		j.Workers = append(j.Workers, workerJSON{r.Name(), r.Statistics.Number, r.Version, r.State, r.Why})
+		if r.Class == fleetview.Bad {
+			j.wrong("%s: %s", r.Name(), r.State)
+		}
+	}
+	if v.Registry != nil {
+		j.wrong("the worker numbers cannot be read: %v", v.Registry)
+	}
+	for _, r := range v.Registries {
+		j.Registries = append(j.Registries, registryJSON{r.Registry, r.Era, r.Layout, r.Pinned, r.Workers})
+	}
+	if n := len(v.Registries); n > 1 {
+		j.wrong("the workers are of %d registries, or know different eras of one", n)
+	}
+	for _, stage := range v.Stages {
+		if j.Stages = append(j.Stages, stage); stage.Role == "retrying" {
+			j.wrong("stage %s: retrying: %s", stage.Name, stage.Why)
+		}
+	}
+	for _, u := range busiest {
+		if u.Failing {
+			j.Tags = append(j.Tags, tagTrouble{u.Tag, "loads fail; its IDs last " + lasts(u.SecondsLeft)})
+			j.wrong("tag %s: loads fail", u.Tag)
+		}
+	}
+	return j
+}
+
+func (j *statusJSON) wrong(format string, args ...any) {
+	j.Wrong = append(j.Wrong, fmt.Sprintf(format, args...))
+}
+
+// nearlyFull is how much of a tag's numbers may be used before the tag is in trouble.
+const nearlyFull = 0.9
+
+// addStore adds the store, and tags that are full or nearly so.
+func (j *statusJSON) addStore(r kvstore.Report, err error) {
+	id := r.Identity
+	j.Store = storeJSON{Kind: id.Kind, Registry: id.Registry, Tags: r.Tags, State: storeState(r)}
+	if err != nil {
+		j.Store.State = err.Error()
+	}
+	if j.Store.State != inOrder {
+		j.wrong("store: %s", j.Store.State)
+	}
+	used := make(map[string]float64)
+	var full []tagTrouble
+	for tag, rules := range r.Rules {
+		mark := r.Marks[tag].Mark
+		if used[tag] = rules.Used(mark); used[tag] >= nearlyFull && mark >= rules.Begins(time.Now()) {
+			full = append(full, tagTrouble{tag, fmt.Sprintf("%.0f%% of its numbers are used", 100*used[tag])})
+		}
+	}
+	slices.SortFunc(full, func(a, b tagTrouble) int {
+		return cmp.Or(cmp.Compare(used[b.Tag], used[a.Tag]), cmp.Compare(a.Tag, b.Tag))
+	})
+	for _, t := range full {
+		j.wrong("tag %s: %s", t.Tag, t.Why)
+	}
+	j.Tags = append(full, j.Tags...)
+}
+
+func (j statusJSON) print(out io.Writer) {
+	fmt.Fprintln(out, "WORKER\tNUMBER\tVERSION\tSTATE\tREASON")
+	for _, w := range j.Workers {
+		number := "-"
+		if w.Number != nil {
+			number = strconv.Itoa(*w.Number)
+		}
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n",
+			w.Instance, number, cmp.Or(w.Version, "-"), w.State, strings.Join(w.Why, "; "))
+	}
+	fmt.Fprintln(out, "\nREGISTRY\tERA\tLAYOUT\tPINNED\tWORKERS")
+	for _, r := range j.Registries {
+		fmt.Fprintf(out, "%s\t%s\t%s\t%v\t%d\n", r.Registry, cmp.Or(r.Era, "-"), r.Layout, r.Pinned, r.Workers)
+	}
+	fmt.Fprintf(out, "\nSTORE\tREGISTRY\tTAGS\tSTATE\n%s\t%s\t%d\t%s\n",
+		cmp.Or(j.Store.Kind, "-"), cmp.Or(j.Store.Registry, "-"), j.Store.Tags, j.Store.State)
+	if len(j.Stages) > 0 {
+		fmt.Fprintln(out, "\nSTAGE\tFROM\tTO\tSTATE\tBEHIND\tREASON")
+	}
+	for _, t := range j.Stages {
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%d\t%s\n", t.Name, t.From, t.To, t.Role, t.Behind, t.Why)
+	}
+	if len(j.Tags) > 0 {
+		fmt.Fprintln(out, "\nTAG\tTROUBLE")
+	}
+	for _, t := range j.Tags {
+		fmt.Fprintf(out, "%s\t%s\n", t.Tag, t.Why)
+	}
+}

@@ -1,0 +1,60 @@
+package cli_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/stores/kvstore"
+	"github.com/natsid/natsid/segment"
+)
+
+func TestStatusShowsTheFleetAndEndsWith1WhileAnythingIsWrong(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "--name=w1")
+	nats := "--nats=" + s.url
+	second := serve(t, "--name=w2", nats, "--data="+filepath.Join(t.TempDir(), "two"))
+	answered(t, "tag", "create", "half", "--max=100", "--step=50", nats).want(t, 0, "")
+	answered(t, "get", "segment", "half", nats).want(t, 0, "")
+	form := []string{
+		`WORKER +NUMBER +VERSION +STATE +REASON`, `w1 +\d+ +\S+ +serving *`, `w2 +\d+ +\S+ +serving *`, ``,
+		`REGISTRY +ERA +LAYOUT +PINNED +WORKERS`, `\w+ +\S+ +41\+10\+12 +false +2`, ``,
+		`STORE +REGISTRY +TAGS +STATE`, `kv +\w+ +1 +in order`,
+	}
+	eventually(t, "two workers serve", func() bool {
+		got := natsid(t, "status", nats)
+		return got.code == 0 && matchLines(got.out, form...)
+	})
+	store := kvstore.New(buckets.OnJetStream(jetStream(t, s.url)), kvstore.Config{Bucket: "id_segments"})
+	if _, err := store.Lift(t.Context(), "half", segment.Floor{End: 101, Step: 50, Live: true}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a tag that is full is in trouble", func() bool {
+		got := natsid(t, "status", nats)
+		return got.code == 1 && strings.HasSuffix(got.out, "\nhalf  100% of its numbers are used\n") &&
+			strings.Contains(got.err, "tag half: 100%")
+	})
+	second.stop()
+	s.stop()
+	natsid(t, "status", nats).want(t, 3, "cannot reach NATS")
+}
+
+func TestStatusNamesAWorkerThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "--name=w1")
+	js := jetStream(t, s.url)
+	kv, err := js.KeyValue(t.Context(), "id_workers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	beat := `{"instance":"lost","time":` + time.Now().Format("20060102150405") + `}`
+	if _, err := kv.Put(t.Context(), "77", []byte(beat)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is shown", func() bool {
+		got := natsid(t, "status", "--nats="+s.url)
+		return got.code == 1 && strings.Contains(got.out, "lost    77") && strings.Contains(got.err, "lost: no answer")
+	})
+}
