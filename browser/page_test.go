@@ -228,7 +228,7 @@ func TestThePageInABrowser(t *testing.T) {
 	do(t, ctx, "the last hour", chromedp.Navigate(srv.URL+"/charts"), shows("IDs a second"))
 	do(t, ctx, "an ID is decoded", chromedp.Navigate(srv.URL+"/layout"),
 		chromedp.SendKeys("#id", "2124263042718941184\n"), shows("under worker number"))
-	do(t, ctx, "settings", chromedp.Navigate(srv.URL+"/settings"), shows("http-page"))
+	do(t, ctx, "settings", chromedp.Navigate(srv.URL+"/settings"), shows("max-batch"))
 	do(t, ctx, "the first view again", chromedp.Navigate(srv.URL), shows("answered"))
 	srv.CloseClientConnections()
 	srv.Listener.Close()

@@ -34,13 +34,14 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// Config is the buckets and subjects of a registry. All fields but Replicas, Single and Log must be set.
+// Config is the buckets and subjects of a registry. All fields but LeaseTTL, Replicas, Single and Log must be set.
 type Config struct {
 	// History is the bucket of the records, which are permanent.
 	History string
 	// Workers is the bucket of the heartbeats.
 	Workers string
-	// LeaseTTL is how long a heartbeat lasts without being renewed.
+	// LeaseTTL is how long a heartbeat lasts without being renewed; 30 s if 0: an election after a hard kill of a NATS
+	// server takes 4 to 7 s.
 	LeaseTTL time.Duration
 	// Replicas is how many servers keep a copy of each bucket that is created; 0 chooses.
 	Replicas int
@@ -93,7 +94,7 @@ func New(js jetstream.JetStream, cfg Config) *Registry {
 		}),
 		workers: buckets.New(streams, buckets.Config{
 			Name: cfg.Workers, Description: "natsid: heartbeats of the workers",
-			TTL: cfg.LeaseTTL, Replicas: cfg.Replicas, Fleeting: true, Alone: cfg.Single,
+			TTL: cmp.Or(cfg.LeaseTTL, 30*time.Second), Replicas: cfg.Replicas, Fleeting: true, Alone: cfg.Single,
 		}),
 	}
 }

@@ -41,7 +41,7 @@ func TestADirectRequestIsAnsweredAsOneOverNATS(t *testing.T) {
 	f := new(refuser)
 	r := start(t, startServer(t), 0, newStore(t), f.edit,
 		func(_ *segment.Config, cfg *worker.Config) {
-			cfg.Gate, cfg.Rations = &gate, worker.NewRations(1_000_000, 0, 0)
+			cfg.Gate, cfg.Rations = &gate, worker.NewRations(1_000_000, 0)
 		})
 	for _, c := range []struct {
 		tag, count, code string
@@ -78,7 +78,7 @@ func TestADirectRequestIsAnsweredAsOneOverNATS(t *testing.T) {
 }
 
 func TestADirectRequestIsBoundByTheRationsOfAll(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t), rationed(1, 0, 0))
+	r := start(t, startServer(t), 0, newStore(t), rationed(1, 0))
 	r.eventually("refuse", func() bool {
 		r.askDirect("", "10")
 		return r.ask("id.snowflake", "10").code == "429"
@@ -91,7 +91,7 @@ func TestADirectRequestIsBoundByTheRationsOfAll(t *testing.T) {
 }
 
 func TestARefusedDirectRequestGivesBackItsRation(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t), rationed(10, 0, 0))
+	r := start(t, startServer(t), 0, newStore(t), rationed(10, 0))
 	r.issuer.Use(nil) // no number: refused after it was counted
 	for range 1000 {
 		if got := r.askDirect("", ""); got.code != "503" {

@@ -12,7 +12,7 @@ import (
 // field is a setting of [NewRations]. A nil Rations bounds nothing. It is safe for
 // concurrent use.
 type Rations struct {
-	ids, requests, firsts, creates allowance
+	ids, firsts, creates allowance
 }
 
 // An allowance is so much a second; the zero value is any.
@@ -35,12 +35,12 @@ func newAllowance(n int64, per, burst time.Duration) allowance {
 	return allowance{float64(n) / per.Seconds(), ratelimit.New(burst)}
 }
 
-// NewRations returns rations of so many IDs and requests for IDs a second, and of so many
-// new tags a minute, on first use and as many by request: a flood of first uses keeps no
-// operator from making a tag. 0 is any number.
-func NewRations(ids, requests, tags int64) *Rations {
+// NewRations returns rations of so many IDs a second, and of so many new tags a minute, on
+// first use and as many by request: a flood of first uses keeps no operator from making a
+// tag. 0 is any number.
+func NewRations(ids, tags int64) *Rations {
 	return &Rations{
-		ids: newAllowance(ids, time.Second, rest), requests: newAllowance(requests, time.Second, rest),
+		ids:    newAllowance(ids, time.Second, rest),
 		firsts: newAllowance(tags, time.Minute, time.Minute), creates: newAllowance(tags, time.Minute, time.Minute),
 	}
 }
@@ -67,17 +67,13 @@ func (l *Rations) most(limit int) int {
 	return int(max(1, min(float64(limit), l.ids.perSecond*longest.Seconds())))
 }
 
-// admit uses one request and n IDs, or returns an error for the caller. If the request is
+// admit uses n IDs, or returns an error for the caller. If the request is
 // refused for another reason, giveBack must follow.
 func (l *Rations) admit(n int, now time.Duration) error {
 	if l == nil {
 		return nil
 	}
-	if wait := l.requests.take(now, 1); wait > 0 {
-		return tooMany(wait, "this worker answers at most %.0f requests for IDs a second", l.requests.perSecond)
-	}
 	if wait := l.ids.take(now, n); wait > 0 {
-		l.requests.giveBack(1)
 		return tooMany(wait, "this worker gives at most %.0f IDs a second", l.ids.perSecond)
 	}
 	return nil

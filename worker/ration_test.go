@@ -14,9 +14,9 @@ import (
 	"github.com/natsid/natsid/worker"
 )
 
-func rationed(ids, requests, tags int64) edit {
+func rationed(ids, tags int64) edit {
 	return func(s *segment.Config, cfg *worker.Config) {
-		cfg.Rations = worker.NewRations(ids, requests, tags)
+		cfg.Rations = worker.NewRations(ids, tags)
 		s.Ration = cfg.Rations.FirstUse
 	}
 }
@@ -34,7 +34,7 @@ func (r *rig) errorOf(subject, body string) *subjects.Error {
 func TestAWorkerGivesNoMoreIDsThanItsRate(t *testing.T) {
 	const rate, batch = 20, 20 // a busy machine asks faster
 	began := time.Now()
-	r := start(t, startServer(t), 0, newStore(t), rationed(rate, 0, 0))
+	r := start(t, startServer(t), 0, newStore(t), rationed(rate, 0))
 	given, segments, refused := 0, 0, 0
 	for refused < 20 && given < 10_000 {
 		for _, subject := range []string{"id.segment.order", "id.snowflake", "id.snowflake.3"} {
@@ -72,7 +72,7 @@ func TestAWorkerGivesNoMoreIDsThanItsRate(t *testing.T) {
 }
 
 func TestARequestGetsNoMoreThanTenSecondsGive(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t), rationed(20, 0, 0))
+	r := start(t, startServer(t), 0, newStore(t), rationed(20, 0))
 	for _, subject := range []string{"id.segment.order", "id.snowflake"} {
 		e := r.errorOf(subject, "201")
 		if e == nil || e.Code != subjects.BadRequest || e.MaxBatch != 200 {
@@ -84,7 +84,7 @@ func TestARequestGetsNoMoreThanTenSecondsGive(t *testing.T) {
 
 // An attack by requests that fail costs the others nothing of the rate.
 func TestRequestsThatGetNothingAreNotCountedAsIDs(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t), rationed(1, 0, 0))
+	r := start(t, startServer(t), 0, newStore(t), rationed(1, 0))
 	for range 20 {
 		for _, subject := range []string{"id.segment.none", "id.segment.other"} {
 			if e := r.errorOf(subject, "10"); e == nil || e.Code != subjects.NotFound {
@@ -95,37 +95,10 @@ func TestRequestsThatGetNothingAreNotCountedAsIDs(t *testing.T) {
 	r.one("id.segment.order")
 }
 
-func TestAWorkerServesNoMoreRequestsThanItsLimit(t *testing.T) {
-	const limit = 1
-	began := time.Now()
-	r := start(t, startServer(t), 0, newStore(t), rationed(0, limit, 0))
-	served, refused := 0, 0
-	for refused < 20 && served < 1000 {
-		got := r.ask("id.segment.order", "1000")
-		if got.code == "" {
-			served++
-			continue
-		}
-		if refused++; got.code != "429" || got.retryAfter <= 0 || got.retryAfter > time.Second {
-			t.Errorf("%+v, want 429 and a wait", got)
-		}
-		// What is no request for IDs is not counted, nor refused.
-		if got := r.ask("id.segment.order", "x"); got.code != "400" {
-			t.Errorf("a malformed request: %+v", got)
-		}
-		if got := r.ask("id.tag.list", ""); got.code != "" {
-			t.Errorf("a request about tags: %+v", got)
-		}
-	}
-	if most := limit*(time.Since(began)+time.Second).Seconds() + 1; float64(served) > most {
-		t.Errorf("%d requests were served, want %.0f at most", served, most)
-	}
-}
-
 func TestNewTagsAreLimitedOnFirstUseAndByRequestEachForItself(t *testing.T) {
 	const limit = 3
 	began, log := time.Now(), new(natstest.Buffer)
-	r := start(t, startServer(t), 0, newStore(t), rationed(0, 0, limit), func(s *segment.Config, _ *worker.Config) {
+	r := start(t, startServer(t), 0, newStore(t), rationed(0, limit), func(s *segment.Config, _ *worker.Config) {
 		s.AutoStep, s.Log = 10, slog.New(slog.NewTextHandler(log, nil))
 	})
 	make := func(how string, request func(name string) *subjects.Error) {

@@ -216,39 +216,30 @@ func TestEachWayToAuthenticate(t *testing.T) {
 		op := newOperator(t)
 		s := launch(t, op.options)
 		at, stranger := "--nats=nats://"+s.Addr().String(), newOperator(t)
-		token, seed := op.user(key), "--seed-file="+file(t, "seed", key.seed+"\n")
 		door{
 			right: [][]string{
 				{at, "--creds=" + file(t, "user.creds", op.creds(key))},
-				{at, "--jwt=" + token, seed},
-				{at, "--jwt-file=" + file(t, "jwt", token), "--seed=" + key.seed},
 			},
 			wrong: map[string][]string{
 				"refuses this user & --creds (":         {at, "--creds=" + file(t, "x.creds", stranger.creds(key))},
-				"refuses this user & --jwt (":           {at, "--jwt=" + token, "--seed=" + other.seed},
-				"--jwt cannot be used & its --seed":     {at, "--jwt=" + token, "--seed=secret"},
 				"--creds cannot be used & nsc generate": {at, "--creds=" + file(t, "y.creds", "secret")},
 			},
 		}.try(t)
 	})
-	t.Run("TLS first, with a client certificate", func(t *testing.T) {
+	t.Run("client certificate", func(t *testing.T) {
 		t.Parallel()
 		a := newAuthority(t)
 		a.issue("client", &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
-		s := a.launch(true, func(o *server.Options) { o.TLSHandshakeFirst = true })
-		at, ca, first := "--nats=tls://"+s.Addr().String(), "--tlsca="+a.file("ca.pem"), "--tlsfirst"
+		s := a.launch(true, func(*server.Options) {})
+		at, ca := "--nats=tls://"+s.Addr().String(), "--tlsca="+a.file("ca.pem")
 		mine := []string{"--tlscert=" + a.file("client.pem"), "--tlskey=" + a.file("client.key")}
 		door{
-			right: [][]string{append(mine, at, ca, first)},
+			right: [][]string{append(mine, at, ca)},
 			wrong: map[string][]string{
-				"--tlsca (":            append(mine, at, first),
-				"--tlscert & --tlskey": {at, ca, first},
+				"--tlsca (":            append(mine, at),
+				"--tlscert & --tlskey": {at, ca},
 			},
 		}.try(t)
-		_, text := run(t, patient(t), append(mine, "workers", at, ca)...)
-		if !strings.Contains(text, "cannot reach NATS") || !strings.Contains(text, "add --tlsfirst") {
-			t.Errorf("without --tlsfirst: %s", text)
-		}
 	})
 	t.Run("websocket", func(t *testing.T) {
 		t.Parallel()
@@ -264,7 +255,6 @@ func TestEachWayToAuthenticate(t *testing.T) {
 			wrong: map[string][]string{
 				"refuses this user: check --user": {at, ca, "--user=me", "--password=secret"},
 				"--tlsca (":                       {at, "--user=me", "--password=right"},
-				"remove --tlsfirst":               {"--nats=" + s.ClientURL(), ca, "--tlsfirst"},
 			},
 		}.try(t)
 	})

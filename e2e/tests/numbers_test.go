@@ -19,7 +19,7 @@ import (
 func registryOn(js jetstream.JetStream) *kvregistry.Registry {
 	ns := subjects.Namespace("id")
 	return kvregistry.New(js, kvregistry.Config{
-		History: ns.HistoryBucket(), Workers: ns.WorkerBucket(), LeaseTTL: 30 * time.Second, WorkerSubject: ns.Worker,
+		History: ns.HistoryBucket(), Workers: ns.WorkerBucket(), WorkerSubject: ns.Worker,
 	})
 }
 

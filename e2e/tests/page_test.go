@@ -49,7 +49,7 @@ func TestThePageOfAnyWorkerShowsAllWorkersAndAlarmsOutliveThem(t *testing.T) {
 		waitFor(t, "its load is shown", shows(page+"/tag?name=seat", "Last loads", ">1000</td>"))
 		waitFor(t, "both numbers are in use", shows(page+"/numbers", "<dd>2</dd>", "alpha", "beta"))
 		waitFor(t, "the layout is shown", shows(page+"/layout", "Layout 41"))
-		waitFor(t, "the settings are shown", shows(page+"/settings", "http-page"))
+		waitFor(t, "the settings are shown", shows(page+"/settings", "max-batch"))
 	}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, pages[0], nil)
 	if err != nil {
@@ -93,15 +93,12 @@ func TestThePageAndMetricsWantTheToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	guarded, open := configOn(t, s.ClientURL(), t.TempDir()), configOn(t, s.ClientURL(), t.TempDir())
-	off, none := configOn(t, s.ClientURL(), t.TempDir()), configOn(t, s.ClientURL(), t.TempDir())
+	alone := configOn(t, s.ClientURL(), t.TempDir())
 	guarded.HTTPTokenFile = file
 	open.HTTP = strings.Replace(open.HTTP, "127.0.0.1", "0.0.0.0", 1)
-	off.HTTPPage = false
-	guarded.HTTPPprof, open.HTTPPprof, off.HTTPPprof = true, true, true
 	startWith(t, guarded)
 	startWith(t, open)
-	startWith(t, off)
-	startWith(t, none)
+	startWith(t, alone)
 	openHTTP := strings.Replace(open.HTTP, "0.0.0.0", "127.0.0.1", 1)
 	for _, tc := range []struct {
 		what, url string
@@ -118,15 +115,12 @@ func TestThePageAndMetricsWantTheToken(t *testing.T) {
 		{"the page where others reach it", openHTTP + "/", 403},
 		{"another view there", openHTTP + "/settings", 404},
 		{"metrics there", openHTTP + "/metrics", 200},
-		{"the page that is turned off", off.HTTP + "/", 404},
-		{"metrics without a page", off.HTTP + "/metrics", 200},
 		{"profiles without the token", guarded.HTTP + "/debug/pprof/heap", 401},
-		{"profiles with it", "anyone:secret@" + guarded.HTTP + "/debug/pprof/heap", 200},
-		{"profiles where others reach them", openHTTP + "/debug/pprof/", 403},
-		{"a profile there", openHTTP + "/debug/pprof/heap", 403},
-		{"profiles on this machine alone", off.HTTP + "/debug/pprof/goroutine?debug=1", 200},
-		{"the command line, which may hold passwords", off.HTTP + "/debug/pprof/cmdline", 404},
-		{"profiles that nobody asked for", none.HTTP + "/debug/pprof/", 404},
+		{"profiles with it", "anyone:secret@" + guarded.HTTP + "/debug/pprof/goroutine?debug=1", 200},
+		{"the command line, which may hold passwords", "anyone:secret@" + guarded.HTTP + "/debug/pprof/cmdline", 404},
+		{"profiles where others reach them", openHTTP + "/debug/pprof/heap", 404},
+		{"the page on this machine alone", alone.HTTP + "/", 200},
+		{"profiles without a token to demand", alone.HTTP + "/debug/pprof/", 404},
 	} {
 		got := 0
 		waitFor(t, tc.what, func() bool { got, _ = get("http://" + tc.url); return got != 0 && got != 503 })

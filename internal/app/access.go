@@ -17,11 +17,8 @@ type Access struct {
 	NATSToken, NATSTokenFile                 string // --token
 	NATSCreds                                string // --creds
 	NATSNKey                                 string // --nkey
-	NATSJWT, NATSJWTFile                     string // --jwt
-	NATSSeed, NATSSeedFile                   string // --seed
 
 	NATSCA, NATSCert, NATSKey string // --tlsca, --tlscert, --tlskey
-	TLSFirst                  bool   // --tlsfirst
 	InboxPrefix               string // --inbox-prefix
 	JSDomain, JSPrefix        string // --js-domain, --js-prefix
 }
@@ -67,16 +64,6 @@ var ofAccess = []Setting{
 		Help:  "File with the seed of the user's nkey.",
 		field: text(func(c *Config) *string { return &c.NATSNKey }, ""),
 	}, {
-		Flag: "jwt", Env: "NATS_JWT", Group: GroupNATS, Placeholder: "JWT",
-		Help:  "JWT of the user. One of a bearer needs no --seed.",
-		field: text(func(c *Config) *string { return &c.NATSJWT }, ""),
-		file:  func(c *Config) *string { return &c.NATSJWTFile },
-	}, {
-		Flag: "seed", Env: "NATS_SEED", Group: GroupNATS, Placeholder: "SEED",
-		Help:  "Seed of --jwt.",
-		field: text(func(c *Config) *string { return &c.NATSSeed }, "").checked("", checkSeed).with("seed-file"),
-		file:  func(c *Config) *string { return &c.NATSSeedFile },
-	}, {
 		Flag: "tlsca", Env: "NATS_CA", Group: GroupNATS, Placeholder: "FILE",
 		Help:  "File with the certificates of the authorities that vouch for the NATS servers, not the system's.",
 		field: text(func(c *Config) *string { return &c.NATSCA }, ""),
@@ -89,10 +76,6 @@ var ofAccess = []Setting{
 		Flag: "tlskey", Env: "NATS_KEY", Group: GroupNATS, Placeholder: "FILE",
 		Help:  "File with the key of --tlscert.",
 		field: text(func(c *Config) *string { return &c.NATSKey }, ""),
-	}, {
-		Flag: "tlsfirst", Env: "NATSID_TLSFIRST", Group: GroupNATS, Bare: true,
-		Help:  "Begin with TLS, before the server has said that it wants it.",
-		field: flag(func(c *Config) *bool { return &c.TLSFirst }),
 	}, {
 		Flag: "inbox-prefix", Env: "NATSID_INBOX_PREFIX", Group: GroupNATS, Placeholder: "SUBJECT",
 		Help: "First tokens of the subjects on which replies arrive, in place of _INBOX. " +
@@ -124,13 +107,6 @@ func showUser(c *Config) string {
 func checkPassword(c *Config) error {
 	if c.NATSUser == "" && (c.NATSPassword != "" || c.NATSPasswordFile != "") {
 		return errors.New("belongs to --user, which is missing")
-	}
-	return nil
-}
-
-func checkSeed(c *Config) error {
-	if c.NATSJWT+c.NATSJWTFile == "" && c.NATSSeed+c.NATSSeedFile != "" {
-		return errors.New("belongs to --jwt, which is missing")
 	}
 	return nil
 }
@@ -191,8 +167,7 @@ func (c *Config) shown() string {
 	}
 	for _, way := range []struct{ flag, value string }{
 		{"user", c.NATSUser}, {"token", c.NATSToken}, {"token-file", c.NATSTokenFile},
-		{"creds", c.NATSCreds}, {"nkey", c.NATSNKey}, {"jwt", c.NATSJWT}, {"jwt-file", c.NATSJWTFile},
-		{"tlscert", c.NATSCert},
+		{"creds", c.NATSCreds}, {"nkey", c.NATSNKey}, {"tlscert", c.NATSCert},
 	} {
 		if way.value != "" {
 			names = append(names, place(way.flag, c.given))

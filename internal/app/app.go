@@ -80,12 +80,17 @@ type program struct {
 	grants   grantLog
 }
 
+// maxNewTags bounds the tags a minute that this worker makes on first use, and as many by request: a caller that
+// misuses tags as keys fills the store more slowly than an operator reads the alarm, and a deploy of hundreds of tags
+// does not wait.
+const maxNewTags = 6000
+
 func newProgram(cfg Config, quit func()) *program {
 	m := metrics.New()
 	p := &program{
 		cfg: cfg, quit: quit, metrics: m, alarms: newAlarms(cfg.Log, m.Alarmed, m.AlarmHeldBack),
 		kept:    newAlarmLog(),
-		rations: worker.NewRations(cfg.MaxRate, cfg.MaxRequests, cfg.MaxNewTags),
+		rations: worker.NewRations(cfg.MaxRate, maxNewTags),
 	}
 	p.data.path = cfg.Data
 	p.links.cfg = &p.cfg
@@ -187,7 +192,7 @@ func (p *program) assemble(context.Context) error {
 	p.keeper = workerid.New(workerid.Config{
 		Registry: p.storage.registry, Layout: cfg.Layout, Site: cfg.Site, Numbers: cfg.Numbers,
 		Instance: cfg.Name, StateDir: cfg.Data,
-		Horizon: cfg.Horizon, MaxClockSkew: cfg.MaxClockSkew, MaxAhead: cfg.MaxAhead,
+		Horizon: cfg.Horizon, MaxClockSkew: cfg.MaxClockSkew, MaxAhead: snowflake.DefaultMaxAhead,
 		MayFound: p.membership.mayMake, Now: now, Use: p.use, Log: cfg.Log,
 		AtStop: p.links.atStop, Granted: p.grants.window,
 		Alarm: func(kind workerid.Alarm, message string) { p.alarms.raise(subjects.Alarm(kind), message) },
@@ -200,7 +205,7 @@ func (p *program) assemble(context.Context) error {
 	p.metrics.Watch(metrics.Sources{
 		Segments: p.segments, Snowflakes: p.issuer, Keeper: p.keeper,
 		Layout: cfg.Layout, Lag: p.worker.Lag, Outs: p.worker.Outs, Ready: p.ready.modes, Version: cfg.Version,
-		Second: p.membership.hasSecond, Tags: cfg.MetricsTags,
+		Second: p.membership.hasSecond,
 	})
 	return nil
 }
@@ -273,7 +278,7 @@ func (p *program) segmentConfig() segment.Config {
 	c := segment.Config{
 		Store: loads{p.membership.gate(p.storage.tags), p.standby, p.settings, p.ring, p.runsOut},
 		Clock: p.clock, Deadline: cfg.Deadline,
-		MaxStep: cfg.MaxStep, StepTime: cfg.StepTime,
+		MaxStep:    cfg.MaxStep,
 		AutoCreate: func(tag string) bool { return creates(cfg.AutoCreatePattern, tag) },
 		Ration:     p.rations.FirstUse, OnCreate: p.links.announceTag,
 		Servable: func(tag string) bool { return subjects.CheckTag(tag) == nil },

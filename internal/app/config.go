@@ -29,14 +29,10 @@ type Config struct {
 	ListenCert string // --listen-cert; "" for an embedded server without users
 	ListenKey  string // --listen-key
 
-	Data        string // --data; locked while in use
-	HTTP        string // --http
-	HTTPPage    bool   // --http-page
-	HTTPPprof   bool   // --http-pprof
-	MetricsTags int    // --metrics-tags
+	Data string // --data; locked while in use
+	HTTP string // --http
 
-	Grants     time.Duration // --grants; 0 is off
-	GrantsSize int64         // --grants-size, MiB
+	Grants time.Duration // --grants; 0 is off
 
 	LeafHTTP string // --leaf-http; "" is off
 	Name     string // --name; "" takes the one kept in Data, or generates one
@@ -52,27 +48,24 @@ type Config struct {
 	AutoCreateTags    bool          // --auto-create-tags
 	AutoCreatePattern string        // --auto-create-tags=PATTERN, as in [path.Match]; "" is every tag
 	TagPoll           time.Duration // --tag-poll
-	Preload           time.Duration // --preload
 	MaxStep           int64         // --max-step
-	StepTime          time.Duration // --step-time
 
 	Layout       snowflake.Layout // --layout and --epoch
 	Site         int              // --site
 	Numbers      *workerid.Span   // --numbers; nil is all
-	LeaseTTL     time.Duration    // --lease-ttl
 	Horizon      time.Duration    // --horizon
-	MaxAhead     time.Duration    // --max-ahead
 	MaxClockSkew time.Duration    // --max-clock-skew
 
-	MaxBatch    int           // --max-batch
-	MaxRate     int64         // --max-rate; 0 is any
-	MaxRequests int64         // --max-requests; 0 is any
-	MaxNewTags  int64         // --max-new-tags; 0 is any
-	Deadline    time.Duration // --deadline
+	MaxBatch int           // --max-batch
+	MaxRate  int64         // --max-rate; 0 is any
+	Deadline time.Duration // --deadline
 
 	LogLevel slog.Level // --log-level, of [Config.NewLog]
 	LogJSON  bool       // --log-format=json, of [Config.NewLog]
 
+	// Preload bounds the time since the last use or change of the tags of which the start loads a range each, so that
+	// their first requests do not wait; 0 loads none. A day covers tags of nightly jobs.
+	Preload time.Duration
 	// AutoStep is the step of tags created on first use, 1..segment.MaxStep.
 	AutoStep int64
 	// Now reads the wall clock of snowflakes and worker numbers; nil is [time.Now].
@@ -105,7 +98,7 @@ const DefaultStep = 1000
 
 // Default returns the defaults of all settings.
 func Default() Config {
-	c := Config{AutoStep: DefaultStep, Version: "0.0.0-dev"}
+	c := Config{Preload: 24 * time.Hour, AutoStep: DefaultStep, Version: "0.0.0-dev"}
 	for _, s := range settings {
 		if s.Default == "" {
 			continue

@@ -67,22 +67,13 @@ func TestEachSettingIsCheckedAgainstItsRange(t *testing.T) {
 		{"max-step 0", func(c *app.Config) { c.MaxStep = 0 }},
 		{"max-step", func(c *app.Config) { c.MaxStep = 1<<40 + 1 }},
 		{"", func(c *app.Config) { c.MaxStep = 1 }},
-		{"step-time", func(c *app.Config) { c.StepTime = time.Second - 1 }},
-		{"step-time", func(c *app.Config) { c.StepTime = 24*time.Hour + 1 }},
 		{"tag-poll", func(c *app.Config) { c.TagPoll = time.Second - 1 }},
 		{"", func(c *app.Config) { c.TagPoll = time.Second }},
-		{"preload", func(c *app.Config) { c.Preload = -1 }},
-		{"", func(c *app.Config) { c.Preload = 0 }},
 		{"not a pattern", func(c *app.Config) { c.AutoCreatePattern = "a[" }},
 		{"", func(c *app.Config) { c.AutoCreatePattern = "order.*" }},
 		{"--max-batch", func(c *app.Config) { c.MaxBatch = 0 }},
 		{"--max-batch", func(c *app.Config) { c.MaxBatch = 1_000_001 }},
-		{"--lease-ttl", func(c *app.Config) { c.LeaseTTL = 20*time.Second - 1 }},
-		{"", func(c *app.Config) { c.LeaseTTL = 20 * time.Second }},
 		{"horizon", func(c *app.Config) { c.Horizon = time.Second - 1 }},
-		{"max-ahead", func(c *app.Config) { c.MaxAhead = -1 }},
-		{"max-ahead", func(c *app.Config) { c.MaxAhead = time.Second + 1 }},
-		{"", func(c *app.Config) { c.MaxAhead = 0 }},
 		{"max-clock-skew", func(c *app.Config) { c.MaxClockSkew = 0 }},
 		{"max-clock-skew", func(c *app.Config) { c.MaxClockSkew = time.Minute + 1 }},
 		{"deadline", func(c *app.Config) { c.Deadline = 100*time.Millisecond - 1 }},
@@ -107,7 +98,7 @@ func TestAllFaultsAreNamedAtOnce(t *testing.T) {
 		t.Fatal("the zero value is valid")
 	}
 	for _, want := range []string{
-		"namespace", "layout", "--data", "host:port", "replicas", "step", "--max-batch", "--lease-ttl", "horizon",
+		"namespace", "layout", "--data", "host:port", "replicas", "step", "--max-batch", "horizon",
 		"max-clock-skew", "deadline",
 	} {
 		if !strings.Contains(err.Error(), want) {

@@ -40,7 +40,6 @@ func credentialsOf(cfg Config) (*credentials, error) {
 	if user != "" && !password.given() { // as the nats command does
 		user, token = "", secret{text: user}
 	}
-	jwt, seed := secret{cfg.NATSJWT, cfg.NATSJWTFile}, secret{cfg.NATSSeed, cfg.NATSSeedFile}
 	var faults []error
 	for _, o := range []struct {
 		given  bool
@@ -54,11 +53,9 @@ func credentialsOf(cfg Config) (*credentials, error) {
 			"write the file again, as with `nsc generate creds`"},
 		{cfg.NATSNKey != "", c.withNKey(cfg.NATSNKey), "nkey",
 			"name a file with the seed of a user, which begins with SU"},
-		{jwt.given(), withJWT(jwt, seed), "jwt", "give the JWT of a user and its --seed, or files of theirs"},
 		{cfg.NATSCA != "", nats.RootCAs(cfg.NATSCA), "tlsca", "name a file of certificates in PEM"},
 		{cfg.NATSCert != "", nats.ClientCert(cfg.NATSCert, cfg.NATSKey), "tlscert",
 			"give --tlscert and --tlskey files in PEM that belong together"},
-		{cfg.TLSFirst, nats.TLSHandshakeFirst(), "tlsfirst", ""},
 		{cfg.InboxPrefix != "", nats.CustomInboxPrefix(cfg.InboxPrefix), "inbox-prefix", ""},
 	} {
 		if !o.given {
@@ -97,24 +94,6 @@ func (c *credentials) withNKey(file string) nats.Option {
 		}
 		return err
 	}
-}
-
-// withJWT sends a JWT, and signs with its seed. A bearer JWT has no seed.
-func withJWT(jwt, seed secret) nats.Option {
-	return nats.UserJWT(jwt.read, func(nonce []byte) ([]byte, error) {
-		if !seed.given() {
-			return nil, nil
-		}
-		s, err := seed.read()
-		if err != nil {
-			return nil, err
-		}
-		var o nats.Options
-		if err := nats.UserJWTAndSeed("", s)(&o); err != nil {
-			return nil, err
-		}
-		return o.SignatureCB(nonce)
-	})
 }
 
 func withPassword(user string, password secret) nats.Option {

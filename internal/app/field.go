@@ -78,13 +78,6 @@ func either(of func(*Config) *bool, standard bool, yes, no string) field {
 	return f
 }
 
-// on is a field that is on unless it is set to false.
-func on(of func(*Config) *bool) field {
-	f := flag(of)
-	f.standard = "true"
-	return f
-}
-
 // flag is a field that is off unless it is set to true, as its flag alone does.
 func flag(of func(*Config) *bool) field {
 	return field{set: func(c *Config, text string) (err error) {

@@ -151,6 +151,10 @@ func (g *grantLog) head() (grants.Head, bool) {
 // lookEvery is the interval of checks whether the bucket is still this registry's.
 const lookEvery = time.Minute
 
+// grantsSize is the size at which the stream forgets the oldest: 20 million loads of a few busy tags, or a million of
+// many quiet ones. `nats stream edit` changes it.
+const grantsSize = 256 << 20
+
 // put writes an entry. The bucket is created for the first one.
 func (g *grantLog) put(ctx context.Context, body []byte) error {
 	cfg, owner := g.storage.cfg, g.keeper.Status().Registry
@@ -158,7 +162,7 @@ func (g *grantLog) put(ctx context.Context, body []byte) error {
 		g.owner, g.looked = owner, time.Time{}
 		g.bucket = buckets.New(g.storage.streams, buckets.Config{
 			Name: cfg.Namespace.GrantsBucket(), Description: "natsid: which worker was given which IDs",
-			TTL: cfg.Grants, MaxBytes: cfg.GrantsSize << 20, Whole: true, Owner: owner,
+			TTL: cfg.Grants, MaxBytes: grantsSize, Whole: true, Owner: owner,
 			Replicas: g.storage.replicas(), Lost: func() { g.wasDeleted = true }, Log: cfg.Log,
 		})
 	}

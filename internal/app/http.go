@@ -67,35 +67,28 @@ func (d *httpDoor) handler() http.Handler {
 	mux.Handle("/readyz", open)
 	if file := d.cfg.HTTPTokenFile; file != "" {
 		mux.Handle("/metrics", monitor.Guard(file, open))
+		mux.Handle(monitor.ProfilesPath, monitor.Guard(file, monitor.Profiles()))
 	} else {
 		mux.Handle("/metrics", open)
 	}
-	if d.cfg.HTTPPage {
-		mux.Handle(d.private("/", "the page", d.page))
-	}
-	if d.cfg.HTTPPprof {
-		mux.Handle(d.private(monitor.ProfilesPath, "/debug/pprof", monitor.Profiles))
-	}
+	mux.Handle(d.pageAt())
 	return mux
 }
 
-// private returns the handler of a path that is not for all callers: it serves callers with the token, or this
-// machine alone. If other machines reach --http and there is no token, the path is off, and its answer says so.
-func (d *httpDoor) private(path, name string, what func() http.Handler) (pattern string, h http.Handler) {
+// pageAt returns where the page is, and its handler: it serves callers with the token, or this machine alone. If other
+// machines reach --http and there is no token, the page is off, and its answer says so.
+func (d *httpDoor) pageAt() (pattern string, h http.Handler) {
 	address, tcp := d.listener.Addr().(*net.TCPAddr)
 	switch file := d.cfg.HTTPTokenFile; {
 	case file != "":
-		return path, monitor.Guard(file, what())
+		return "/", monitor.Guard(file, d.page())
 	case tcp && address.IP.IsLoopback():
-		return path, monitor.Local(what())
+		return "/", monitor.Local(d.page())
 	}
 	const remedy = "set --http-token-file FILE with a token that it then demands"
-	d.cfg.Log.Info(name+" is off: other machines reach --http; "+remedy, "http", address.String())
-	if path == "/" {
-		path = "/{$}" // paths below it do not exist
-	}
-	return path, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, name+" is off: other machines reach this address; "+remedy, http.StatusForbidden)
+	d.cfg.Log.Info("the page is off: other machines reach --http; "+remedy, "http", address.String())
+	return "/{$}", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { // paths below it do not exist
+		http.Error(w, "the page is off: other machines reach this address; "+remedy, http.StatusForbidden)
 	})
 }
 

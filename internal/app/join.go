@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -114,9 +113,6 @@ func whyRefused(cfg Config, err error, took time.Duration) (why string, passing 
 	case errors.Is(err, nats.ErrTLS) && hungUp(err):
 		return "it hung up, as a server can that refuses this user: check " + cfg.shown() +
 			" (" + err.Error() + ")", true
-	case isA[tls.RecordHeaderError](err) && cfg.TLSFirst:
-		return "it does not begin with TLS: remove --tlsfirst, or set handshake_first there " +
-			"(" + err.Error() + ")", false
 	case isRemote(err):
 		return "it refuses the client certificate, or misses one: give one that it accepts with --tlscert and " +
 			"--tlskey (" + err.Error() + ")", false
@@ -133,8 +129,8 @@ func hungUp(err error) bool {
 // hinted adds a possible cause to an error that NATS did not answer: a server that waits for TLS is silent.
 func (c *Config) hinted(err error) error {
 	secure := strings.Contains(c.NATS, "tls://") || c.NATSCA != "" || c.NATSCert != ""
-	if late, ok := errors.AsType[net.Error](err); ok && late.Timeout() && secure && !c.TLSFirst {
-		return fmt.Errorf("%w (if it wants TLS first, add --tlsfirst)", err)
+	if late, ok := errors.AsType[net.Error](err); ok && late.Timeout() && secure {
+		return fmt.Errorf("%w (if it wants TLS first, set handshake_first: auto there)", err)
 	}
 	return err
 }

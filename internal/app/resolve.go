@@ -40,9 +40,7 @@ func addContext(all map[string]Given, name string, c natscontext.Context) (said 
 	for _, f := range []struct{ flag, field, text string }{
 		{"nats", "url", c.URL}, {"user", "user", c.User}, {"password", "password", c.Password},
 		{"token", "token", c.Token}, {"creds", "creds", c.Creds}, {"nkey", "nkey", c.NKey},
-		{"jwt", "user_jwt", c.JWT}, {"seed", "user_seed", c.Seed},
 		{"tlscert", "cert", c.Cert}, {"tlskey", "key", c.Key}, {"tlsca", "ca", c.CA},
-		{"tlsfirst", "tls_first", map[bool]string{true: "true"}[c.TLSFirst]},
 		{"inbox-prefix", "inbox_prefix", c.InboxPrefix},
 		{"js-domain", "jetstream_domain", c.JSDomain}, {"js-prefix", "jetstream_api_prefix", c.JSPrefix},
 	} {
@@ -64,7 +62,7 @@ type way []string
 // exclusive returns sets of ways of which only one can be used.
 func exclusive() [][]way {
 	sets := [][]way{
-		{{"creds"}, {"nkey"}, {"jwt", "jwt-file", "seed", "seed-file"}}, // the key that signs
+		{{"creds"}, {"nkey"}}, // the key that signs
 		{{"user", "password", "password-file"}, {"token", "token-file"}},
 		{{"js-domain"}, {"js-prefix"}},
 	}

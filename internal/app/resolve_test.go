@@ -14,7 +14,7 @@ import (
 func TestTheHigherSourceDecidesAmongWhatExcludesEachOther(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "c.json")
 	if err := os.WriteFile(file, []byte(`{"url":"nats://ctx","user":"u","password":"p","nkey":"n",
-		"ca":"ca","jetstream_domain":"d","inbox_prefix":"i","tls_first":true,"user_seed":"s"}`), 0o600); err != nil {
+		"ca":"ca","jetstream_domain":"d","inbox_prefix":"i","user_seed":"s"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	const flag, env, config = app.FromFlag, app.FromEnv, app.FromFile
@@ -28,27 +28,27 @@ func TestTheHigherSourceDecidesAmongWhatExcludesEachOther(t *testing.T) {
 	}{
 		"a context alone": {
 			given{"context": ctx},
-			"inbox-prefix=i js-domain=d nats=nats://ctx nkey=n password=p tlsca=ca tlsfirst=true user=u",
-			"nkey of context", ""},
+			"inbox-prefix=i js-domain=d nats=nats://ctx nkey=n password=p tlsca=ca user=u",
+			"", ""},
 		"above a context stands all else": {
 			given{"context": ctx, "nats": {Text: "nats://me", From: config, Place: "x.yaml:1: nats"},
 				"tlsca": {Text: "ca", From: env}},
-			"inbox-prefix=i js-domain=d nats=nats://me nkey=n password=p tlsca=ca tlsfirst=true user=u",
+			"inbox-prefix=i js-domain=d nats=nats://me nkey=n password=p tlsca=ca user=u",
 			"x.yaml:1: nats takes precedence over url of context", ""},
 		"an empty flag takes a setting away, an empty variable says nothing": {
 			given{"context": ctx, "user": {From: flag}, "nats": {From: env}, "password": {From: flag}},
-			"inbox-prefix=i js-domain=d nats=nats://ctx nkey=n password= tlsca=ca tlsfirst=true user=",
+			"inbox-prefix=i js-domain=d nats=nats://ctx nkey=n password= tlsca=ca user=",
 			"--password takes precedence over password of context; --user takes precedence", ""},
 		"another way to sign": {
 			given{"context": ctx, "creds": {Text: "c", From: env, Place: "NATS_CREDS"}},
-			"creds=c inbox-prefix=i js-domain=d nats=nats://ctx password=p tlsca=ca tlsfirst=true user=u",
+			"creds=c inbox-prefix=i js-domain=d nats=nats://ctx password=p tlsca=ca user=u",
 			"NATS_CREDS takes precedence over nkey of context", ""},
 		"a token in place of a user, a file in place of a text": {
-			given{"context": ctx, "token-file": {Text: "f", From: flag}, "seed-file": {Text: "g", From: flag}},
-			"inbox-prefix=i js-domain=d nats=nats://ctx seed-file=g tlsca=ca tlsfirst=true token-file=f", "", ""},
+			given{"context": ctx, "token-file": {Text: "f", From: flag}},
+			"inbox-prefix=i js-domain=d nats=nats://ctx nkey=n tlsca=ca token-file=f", "", ""},
 		"another way to JetStream": {
 			given{"context": ctx, "js-prefix": {Text: "p", From: flag}},
-			"inbox-prefix=i js-prefix=p nats=nats://ctx nkey=n password=p tlsca=ca tlsfirst=true user=u",
+			"inbox-prefix=i js-prefix=p nats=nats://ctx nkey=n password=p tlsca=ca user=u",
 			"--js-prefix takes precedence over jetstream_domain", ""},
 		"two ways of one source": {
 			given{"creds": {Text: "c", From: flag}, "nkey": {Text: "n", From: flag}},

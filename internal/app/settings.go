@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/segment"
-	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -81,29 +80,15 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 		Help:  "Address of /healthz, /readyz, /metrics and, at /, the page. Empty serves none of them.",
 		field: text(func(c *Config) *string { return &c.HTTP }, "127.0.0.1:8080").checked("host:port", checkHTTP),
 	}, {
-		Flag: "metrics-tags", Env: "NATSID_METRICS_TAGS", Group: groupWorker, Placeholder: "N",
-		Help: "How many tags have series of their own in /metrics: those that are requested most. " +
-			"Which they are may change once a minute.",
-		field: number(func(c *Config) *int { return &c.MetricsTags }, "tags", 20, 0, 1000),
-	}, {
 		Flag: "leaf-http", Env: "NATSID_LEAF_HTTP", Group: groupWorker, Placeholder: "ADDR",
 		Help: "Address on which the HTTP paths of Meituan's Leaf are answered: /api/segment/get/TAG, " +
 			"/api/snowflake/get/ANY and /decodeSnowflakeId. Empty answers none of them.",
 		field: text(func(c *Config) *string { return &c.LeafHTTP }, "").checked("host:port", checkLeafHTTP),
 	}, {
-		Flag: "http-page", Env: "NATSID_HTTP_PAGE", Group: groupWorker, Bare: true,
-		Help: "Serve the page, which shows all workers and tags to people and changes nothing. " +
-			"Where other machines reach --http, it is served with --http-token-file only.",
-		field: on(func(c *Config) *bool { return &c.HTTPPage }),
-	}, {
-		Flag: "http-pprof", Env: "NATSID_HTTP_PPROF", Group: groupWorker, Bare: true,
-		Help: "Serve profiles of this process at /debug/pprof, for `go tool pprof`. " +
-			"Where other machines reach --http, they are served with --http-token-file only.",
-		field: flag(func(c *Config) *bool { return &c.HTTPPprof }),
-	}, {
 		Flag: "http-token-file", Env: "NATSID_HTTP_TOKEN_FILE", Group: groupWorker, Placeholder: "FILE",
-		Help: "File with the token that the page, profiles and /metrics demand: as a bearer token, or as the " +
-			"password of any user. /healthz and /readyz demand none. The file is read again for each request.",
+		Help: "File with the token that the page and /metrics demand: as a bearer token, or as the password of any " +
+			"user. It also serves profiles at /debug/pprof, for `go tool pprof`. /healthz and /readyz demand none. " +
+			"The file is read again for each request.",
 		field: text(func(c *Config) *string { return &c.HTTPTokenFile }, ""),
 	}, {
 		Flag: "name", Env: "NATSID_NAME", Group: groupWorker, Placeholder: "NAME",
@@ -119,11 +104,6 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 		Help: "How long the stream of grants keeps which worker was given which IDs, for `natsid explain` and " +
 			"`natsid audit`; off writes none. A stream that exists keeps its own limits.",
 		field: daysOrOff(func(c *Config) *time.Duration { return &c.Grants }, 30, 3650),
-	}, {
-		Flag: "grants-size", Env: "NATSID_GRANTS_SIZE", Group: groupWorker,
-		Help: "Size at which the stream of grants forgets the oldest; an eighth of it where JetStream has no room. " +
-			"256 MiB hold some 20 million loads of a few busy tags, or a million of many quiet ones.",
-		field: number(func(c *Config) *int64 { return &c.GrantsSize }, "MiB", 256, 1, 1<<20),
 	}, {
 		Flag: "registry", Env: "NATSID_REGISTRY", Group: groupWorker, Placeholder: "ID",
 		Help: "The registry on which this worker must rest, as `natsid status` shows it: on any other it serves " +
@@ -162,21 +142,11 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 			"removed there. Changes made through natsid arrive at once.",
 		field: span(func(c *Config) *time.Duration { return &c.TagPoll }, time.Minute, time.Second, 24*time.Hour),
 	}, {
-		Flag: "preload", Env: "NATSID_PRELOAD", Group: groupSegments,
-		Help: "At the start, load one range of each tag that was used or changed within this time, " +
-			"so that its first request does not wait. 0 loads none.",
-		field: span(func(c *Config) *time.Duration { return &c.Preload }, 24*time.Hour, 0, 30*24*time.Hour),
-	}, {
 		Flag: "max-step", Env: "NATSID_MAX_STEP", Group: groupSegments,
 		Help: "Largest step to which traffic can raise that of a tag. A step doubles while ranges last less than " +
-			"--step-time and halves while they last more than twice as long. It never falls below the tag's own " +
+			"15m and halves while they last more than twice as long. It never falls below the tag's own " +
 			"step, which may exceed this limit.",
 		field: number(func(c *Config) *int64 { return &c.MaxStep }, "IDs", segment.DefaultMaxStep, 1, segment.MaxStep),
-	}, {
-		Flag: "step-time", Env: "NATSID_STEP_TIME", Group: groupSegments,
-		Help: "Shortest time that a range of a tag should last. A worker can do without the store for about as long.",
-		field: span(func(c *Config) *time.Duration { return &c.StepTime },
-			segment.DefaultStepTime, time.Second, 24*time.Hour),
 	}, {
 		Flag: "layout", Env: "NATSID_LAYOUT", Group: groupSnowflakes,
 		Help: "How the bits of a snowflake are split: leaf (41+10+12), js53 (41+6+6), article (39+2+7+4+7), " +
@@ -201,22 +171,10 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 			"nodes that run beside it. Without it any number of its site. Give it to all workers alike.",
 		field: field{set: setNumbers, check: checkNumbers, limits: "numbers of the layout and the site"},
 	}, {
-		Flag: "lease-ttl", Env: "NATSID_LEASE_TTL", Group: groupSnowflakes,
-		Help: "How long a worker counts as alive after its last heartbeat. " +
-			"It applies when the bucket of heartbeats is created.",
-		// An election after a hard kill of a NATS server takes 4 to 7 s.
-		field: span(func(c *Config) *time.Duration { return &c.LeaseTTL },
-			30*time.Second, 20*time.Second, 24*time.Hour),
-	}, {
 		Flag: "horizon", Env: "NATSID_HORIZON", Group: groupSnowflakes,
 		Help: "How long snowflakes are issued while JetStream is away: at most this long, at least two thirds of it.",
 		field: span(func(c *Config) *time.Duration { return &c.Horizon },
 			5*time.Minute, time.Second, 30*24*time.Hour),
-	}, {
-		Flag: "max-ahead", Env: "NATSID_MAX_AHEAD", Group: groupSnowflakes,
-		Help: "How far a snowflake's time may run ahead of the clock, so that bursts and small steps of the clock " +
-			"back do not wait. At least one tick of the layout.",
-		field: span(func(c *Config) *time.Duration { return &c.MaxAhead }, snowflake.DefaultMaxAhead, 0, time.Second),
 	}, {
 		Flag: "max-clock-skew", Env: "NATSID_MAX_CLOCK_SKEW", Group: groupSnowflakes,
 		Help: "How far the clocks of two workers may differ. A worker whose clock is off by more (1s at least) " +
@@ -232,16 +190,6 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 		Help: "Most IDs a second that this worker gives, of all tags and snowflakes together; beyond, requests are " +
 			"answered 429. One request gets at most what 10 s give. 0 gives as many as are asked for.",
 		field: number(func(c *Config) *int64 { return &c.MaxRate }, "IDs", 0, 0, 1_000_000_000),
-	}, {
-		Flag: "max-requests", Env: "NATSID_MAX_REQUESTS", Group: groupRequests, Placeholder: "N",
-		Help: "Most requests for IDs a second that this worker serves; beyond, they are answered 429. " +
-			"0 serves all.",
-		field: number(func(c *Config) *int64 { return &c.MaxRequests }, "requests", 0, 0, 1_000_000_000),
-	}, {
-		Flag: "max-new-tags", Env: "NATSID_MAX_NEW_TAGS", Group: groupRequests, Placeholder: "N",
-		Help: "Most tags a minute that this worker makes on first use, and as many by `natsid tag create`; " +
-			"beyond, requests are answered 429. 0 makes any number.",
-		field: number(func(c *Config) *int64 { return &c.MaxNewTags }, "tags", 6000, 0, 1_000_000_000),
 	}, {
 		Flag: "deadline", Env: "NATSID_DEADLINE", Group: groupRequests,
 		Help: "Time within which each request is answered, with IDs or an error. Callers must wait longer.",

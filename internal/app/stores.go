@@ -50,7 +50,7 @@ func (s *storage) openBuckets(ctx context.Context) (err error) {
 	n := s.replicas()
 	s.registry = kvregistry.New(s.js, kvregistry.Config{
 		History: ns.HistoryBucket(), Workers: ns.WorkerBucket(),
-		LeaseTTL: cfg.LeaseTTL, Replicas: n, Single: s.links.embedded != nil, WorkerSubject: ns.Worker, Log: cfg.Log,
+		Replicas: n, Single: s.links.embedded != nil, WorkerSubject: ns.Worker, Log: cfg.Log,
 	})
 	s.marks = kvstore.New(s.streams, kvstore.Config{
 		Bucket: ns.SegmentBucket(), Replicas: n, Kind: s.kind(), MayFound: m.mayFound, Clock: s.clock, Log: cfg.Log,

@@ -71,16 +71,20 @@ func TestTheStepGrowsUpToItsMaximum(t *testing.T) {
 func TestAnExistingBucketThatDiffersIsUsedAndLogged(t *testing.T) {
 	t.Parallel()
 	url := startServer(t, "127.0.0.1:0").ClientURL()
-	first := launch(t, joined(t, url))
-	first.where()
-	if strings.Contains(first.log.String(), "used as it is") {
+	js, err := jetstream.New(connect(t, url))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := jetstream.KeyValueConfig{Bucket: "id_workers", TTL: time.Minute}
+	if _, err := js.CreateKeyValue(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	p := launch(t, joined(t, url))
+	p.where()
+	p.logs("id_workers", "used as it is", "1m0s")
+	if strings.Count(p.log.String(), "used as it is") != 1 {
 		t.Error("new buckets are logged as different")
 	}
-	cfg := joined(t, url)
-	cfg.LeaseTTL = time.Minute
-	second := launch(t, cfg)
-	second.where()
-	second.logs("used as it is", "30s")
 }
 
 // The first start of all may end between making the bucket of marks and writing what it is. The next one must not stop

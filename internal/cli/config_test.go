@@ -54,18 +54,18 @@ func TestConfigShowsWhatIsInForceAndWhereItComesFrom(t *testing.T) {
 func TestConfigHidesEverySecret(t *testing.T) {
 	for _, secret := range [][]string{
 		{"--nats=nats://me:hunter2@n1"}, {"--nats=nats://hunter2@n1"}, {"--user=hunter2"},
-		{"--user=me", "--password=hunter2"}, {"--token=hunter2"}, {"--jwt=hunter2", "--seed=hunter2"},
+		{"--user=me", "--password=hunter2"}, {"--token=hunter2"},
 		{"--mysql=leaf:hunter2@tcp(db)/leaf"},
 	} {
-		for _, form := range []string{"--json", "--no-tlsfirst"} {
+		for _, form := range []string{"--json", "--no-auto-create-tags"} {
 			got := natsid(t, append([]string{"config", form}, secret...)...)
-			if got.want(t, 0); strings.Contains(got.out+got.err, "hunter2") || !strings.Contains(got.out, "tlsfirst") {
+			if got.want(t, 0); strings.Contains(got.out+got.err, "hunter2") || !strings.Contains(got.out, "nkey") {
 				t.Errorf("%q: %s%s", secret, got.out, got.err)
 			}
 		}
 	}
-	file := configFile(t, "token: hunter2", "password: hunter2", "mysql: me:hunter2@tcp(db)/leaf", "seed: hunter2",
-		"nats: nats://me:hunter2@n1", "nkey: [{hunter2: 1}]", "jwt: *hunter2")
+	file := configFile(t, "token: hunter2", "password: hunter2", "mysql: me:hunter2@tcp(db)/leaf", "tlsca: [hunter2",
+		"nats: nats://me:hunter2@n1", "nkey: [{hunter2: 1}]", "creds: *hunter2")
 	for _, command := range []string{"config", "serve", "get snowflake"} {
 		got := natsid(t, append(strings.Fields(command), "--config="+file)...)
 		if got.want(t, 2, file); strings.Contains(got.out+got.err, "hunter2") {

@@ -39,7 +39,7 @@ func TestEachMistakeIsToldByCauseAndRemedy(t *testing.T) {
 		{"serve --layout 40-1-1", 2, "such as 41+10+12"},
 		{"serve --epoch tomorrow", 2, "as 2018-09-22"},
 		{"serve --max-step 0", 2, "want 1 to"},
-		{"serve --step-time quick", 2, "such as 1.5s or 10m"},
+		{"serve --horizon quick", 2, "such as 1.5s or 10m"},
 		{"serve --http 8080", 2, "want host:port, or nothing"},
 		{"serve --mysql db:3306", 2, "want user:password@tcp(host:port)/database"},
 		{"serve --config /nonexistent", 2, "no such file"},

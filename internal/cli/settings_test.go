@@ -19,14 +19,9 @@ token NATS_TOKEN
 token-file NATS_TOKEN_FILE
 creds NATS_CREDS
 nkey NATS_NKEY
-jwt NATS_JWT
-jwt-file NATS_JWT_FILE
-seed NATS_SEED
-seed-file NATS_SEED_FILE
 tlsca NATS_CA
 tlscert NATS_CERT
 tlskey NATS_KEY
-tlsfirst NATSID_TLSFIRST
 inbox-prefix NATSID_INBOX_PREFIX
 js-domain NATSID_JS_DOMAIN
 js-prefix NATSID_JS_PREFIX
@@ -38,15 +33,11 @@ listen-key NATSID_LISTEN_KEY
 insecure NATSID_INSECURE
 data NATSID_DATA natsid-data
 http NATSID_HTTP 127.0.0.1:8080
-metrics-tags NATSID_METRICS_TAGS 20
 leaf-http NATSID_LEAF_HTTP
-http-page NATSID_HTTP_PAGE true
-http-pprof NATSID_HTTP_PPROF
 http-token-file NATSID_HTTP_TOKEN_FILE
 name NATSID_NAME
 replicas NATSID_REPLICAS 0
 grants NATSID_GRANTS 30d
-grants-size NATSID_GRANTS_SIZE 256
 registry NATSID_REGISTRY
 mysql NATSID_MYSQL
 mysql-file NATSID_MYSQL_FILE
@@ -55,21 +46,15 @@ mysql-cert NATSID_MYSQL_CERT
 mysql-key NATSID_MYSQL_KEY
 auto-create-tags NATSID_AUTO_CREATE_TAGS
 tag-poll NATSID_TAG_POLL 1m
-preload NATSID_PRELOAD 24h
 max-step NATSID_MAX_STEP 1000000
-step-time NATSID_STEP_TIME 15m
 layout NATSID_LAYOUT leaf
 epoch NATSID_EPOCH
 site NATSID_SITE 0
 numbers NATSID_NUMBERS
-lease-ttl NATSID_LEASE_TTL 30s
 horizon NATSID_HORIZON 5m
-max-ahead NATSID_MAX_AHEAD 5ms
 max-clock-skew NATSID_MAX_CLOCK_SKEW 1s
 max-batch NATSID_MAX_BATCH 100000
 max-rate NATSID_MAX_RATE 0
-max-requests NATSID_MAX_REQUESTS 0
-max-new-tags NATSID_MAX_NEW_TAGS 6000
 deadline NATSID_DEADLINE 1.5s
 log-level NATSID_LOG_LEVEL info
 log-format NATSID_LOG_FORMAT text

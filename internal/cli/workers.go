@@ -12,7 +12,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/ops/fleetview"
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/kvregistry"
@@ -103,7 +102,7 @@ func (s *session) numbers(ctx context.Context, nc *nats.Conn) (*kvregistry.Regis
 	}
 	return kvregistry.New(js, kvregistry.Config{
 		History: ns.HistoryBucket(), Workers: ns.WorkerBucket(),
-		LeaseTTL: app.Default().LeaseTTL, WorkerSubject: ns.Worker,
+		WorkerSubject: ns.Worker,
 	}), nil
 }
 

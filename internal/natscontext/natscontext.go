@@ -21,17 +21,18 @@ type Context struct {
 	Token       string `json:"token"`
 	Creds       string `json:"creds"` // file
 	NKey        string `json:"nkey"`  // file of a seed
-	JWT         string `json:"user_jwt"`
-	Seed        string `json:"user_seed"`
-	Cert        string `json:"cert"`      // file
-	Key         string `json:"key"`       // file
-	CA          string `json:"ca"`        // file
-	TLSFirst    bool   `json:"tls_first"` // before the server's greeting
+	Cert        string `json:"cert"`  // file
+	Key         string `json:"key"`   // file
+	CA          string `json:"ca"`    // file
 	InboxPrefix string `json:"inbox_prefix"`
 	JSDomain    string `json:"jetstream_domain"`
 	JSPrefix    string `json:"jetstream_api_prefix"`
 
-	NSC        string `json:"nsc"` // where nsc keeps the user; Read asks it
+	NSC string `json:"nsc"` // where nsc keeps the user; Read asks it
+
+	// Fields that natsid refuses.
+	JWT        string `json:"user_jwt"`
+	TLSFirst   bool   `json:"tls_first"` // before the server's greeting
 	SocksProxy string `json:"socks_proxy"`
 	CertStore  string `json:"windows_cert_store"`
 }
@@ -114,8 +115,11 @@ func known(dir string) string {
 
 // complete fills in what stands elsewhere, and refuses what natsid cannot do.
 func (c *Context) complete() error {
-	for field, text := range map[string]string{"socks_proxy": c.SocksProxy, "windows_cert_store": c.CertStore} {
-		if text != "" {
+	for field, used := range map[string]bool{
+		"user_jwt": c.JWT != "", "tls_first": c.TLSFirst,
+		"socks_proxy": c.SocksProxy != "", "windows_cert_store": c.CertStore != "",
+	} {
+		if used {
 			return fmt.Errorf("natsid cannot do what its %q says; remove it there, "+
 				"or give the settings as flags", field)
 		}

@@ -62,7 +62,7 @@ path below /etc/natsid, its Secret and the key. */}}
 {{- fail "auth.user needs auth.password: natsid takes a user alone for a token, which belongs in a Secret" -}}
 {{- end -}}
 {{- $all := list -}}
-{{- $variables := dict "creds" "NATS_CREDS" "nkey" "NATS_NKEY" "jwt" "NATS_JWT_FILE" "seed" "NATS_SEED_FILE"
+{{- $variables := dict "creds" "NATS_CREDS" "nkey" "NATS_NKEY"
   "token" "NATS_TOKEN_FILE" "password" "NATS_PASSWORD_FILE" -}}
 {{- range $name, $variable := $variables -}}
 {{- with index $.auth $name -}}

@@ -120,7 +120,6 @@ func TestTheTableOfSeriesIsWhatIsExposed(t *testing.T) {
 	m := metrics.New()
 	m.LeafCaller("10.0.0.1")
 	s, _ := sources(t)
-	s.Tags = 1
 	m.Watch(s)
 	if _, err := s.Segments.Take(t.Context(), "order", 1); err != nil { // a tag has series once it was used
 		t.Fatal(err)
@@ -361,7 +360,6 @@ func TestAProcessThatHoldsNothingYet(t *testing.T) {
 func TestTheLinterOfPrometheusFindsNothing(t *testing.T) {
 	m := metrics.New()
 	s, _ := sources(t)
-	s.Tags = 5
 	m.Watch(s)
 	if _, err := s.Segments.Take(t.Context(), "order", 5); err != nil {
 		t.Fatal(err)

@@ -43,7 +43,7 @@ var (
 		"How long the tag that runs out first lasts at its present speed without another load; "+
 			"+Inf if none is in use.")
 	tagIDs = counter("natsid_tag_ids_total", "tag",
-		"IDs issued of a tag, for the busiest tags alone (`--metrics-tags`).")
+		"IDs issued of a tag, for the 20 busiest tags alone.")
 	tagLeft        = gauge("natsid_tag_ids_left", "tag", "IDs of a tag in memory, for the busiest tags alone.")
 	tagSecondsLeft = gauge("natsid_tag_seconds_left", "tag",
 		"How long those IDs last at the present speed, for the busiest tags alone; +Inf if none is used.")

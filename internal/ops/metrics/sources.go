@@ -20,7 +20,6 @@ type Sources struct {
 	Ready      func() map[string]error // by mode; nil means ready
 	Outs       func(worker.Mode) []worker.Out
 	Version    string
-	Tags       int // how many tags have series of their own
 	// Second reports whether there is a second registry; nil if the worker does not watch for one.
 	Second func() bool
 }
@@ -38,7 +37,7 @@ func (m *Metrics) Watch(s Sources) {
 		}
 	}
 	m.registry.MustRegister(
-		&segments{a: s.Segments, most: s.Tags, now: time.Now, shown: make(map[string]bool)},
+		&segments{a: s.Segments, most: shownTags, now: time.Now, shown: make(map[string]bool)},
 		waitingRequests.read(func() float64 { return float64(s.Snowflakes.Waiting()) }, string(worker.Snowflake)),
 		windowSeconds.read(s.window),
 		workerNumber.read(s.number),

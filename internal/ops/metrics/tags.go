@@ -12,6 +12,9 @@ import (
 	"github.com/natsid/natsid/worker"
 )
 
+// shownTags is how many tags have series of their own: seven of each for every worker, which Prometheus keeps.
+const shownTags = 20
+
 // chooseEvery is how long a shown tag keeps its place at least. Each name that was ever shown costs Prometheus
 // memory, so few names a minute may be new.
 const chooseEvery = time.Minute
