@@ -67,17 +67,18 @@ var mutants = []mutant.Mutant{
 			mutant.Delete("rechecked")}},
 
 	// Stopping.
-	{Name: "the state file keeps its claim at release", Edits: []mutant.Edit{
+	{Name: "the state file keeps its claim at release", Args: []string{"-sim.from=891"}, Edits: []mutant.Edit{
 		mutant.Delete("forget")}},
 	{Name: "a release lowers until although forgetting failed",
 		Args:  unit("AReleaseThatIsNotInTheStateFileLowersNothing"),
 		Edits: []mutant.Edit{mutant.Replace("forget", "_ = c.file.forget(c.released)")}},
 	{Name: "a lost claim stays in the state file", Args: unit("ALostClaimDoesNotStayInTheStateFile"),
 		Edits: []mutant.Edit{mutant.Delete("forget-lost")}},
-	{Name: "a generator stays open when its number ends", Args: []string{"-sim.from=701"}, Edits: []mutant.Edit{
+	{Name: "a generator stays open when its number ends", Args: []string{"-sim.from=4001"}, Edits: []mutant.Edit{
 		mutant.Delete("close")}},
-	{Name: "a release with nothing issued lowers until to nothing", Edits: []mutant.Edit{
-		mutant.Replace("free", `free := c.gen.Close()
+	{Name: "a release with nothing issued lowers until to nothing",
+		Args: []string{"-sim.from=281"}, Edits: []mutant.Edit{
+			mutant.Replace("free", `free := c.gen.Close()
 		if free <= c.from+c.layout.Unit {
 			free = 0
 		}`)}},
@@ -104,7 +105,7 @@ var mutants = []mutant.Mutant{
 	{Name: "a record that looks free is believed", Args: unit("OnlyTheOwnReleasedNumberIsUsedWithoutTheMargin"),
 		Edits: []mutant.Edit{
 			mutant.Replace("doubtful", `c.doubtful = r.Token == ""`)}},
-	{Name: "a doubt outlives a begin", Args: []string{"-sim.from=5601"}, Edits: []mutant.Edit{
+	{Name: "a doubt outlives a begin", Args: []string{"-sim.from=64701"}, Edits: []mutant.Edit{
 		mutant.Delete("begin")}},
 	{Name: "a failed state file leaves a doubt", Args: unit("AFailedStateFileLeavesNoUnconfirmedClaim"),
 		Edits: []mutant.Edit{mutant.Replace("no-doubt", `case errors.Is(err, errTaken):
@@ -143,7 +144,7 @@ var mutants = []mutant.Mutant{
 	{Name: "a number is used again before until", Edits: []mutant.Edit{
 		mutant.Replace("free-number", "return !live"),
 		mutant.Replace("acquire-from", "from := seen.now")}},
-	{Name: "a lost number's generator stays open", Edits: []mutant.Edit{
+	{Name: "a lost number's generator stays open", Args: []string{"-sim.from=811"}, Edits: []mutant.Edit{
 		mutant.Delete("close"), mutant.Delete("unuse")}},
 	{Name: "a lost number's generator is closed after its heartbeat",
 		Args:  unit("ALostNumberIsClosedThoughItsHeartbeatHangs"),
@@ -163,8 +164,9 @@ var mutants = []mutant.Mutant{
 		Edits: []mutant.Edit{mutant.Delete("emptied")}},
 	{Name: "without the registry the window is as long as a horizon", Edits: []mutant.Edit{
 		mutant.Replace("resume-away", "from, until := max(last.Fence, now), now+h.horizon.Milliseconds()")}},
-	{Name: "a claim in the state file is trusted whatever the record's token", Edits: []mutant.Edit{
-		mutant.Replace("resume", `case last != nil:
+	{Name: "a claim in the state file is trusted whatever the record's token",
+		Args: []string{"-sim.from=1031"}, Edits: []mutant.Edit{
+			mutant.Replace("resume", `case last != nil:
 			c, err = h.confirm(ctx, seen, h.claimOn(w, max(last.Fence, seen.now)), r)`)}},
 
 	// The generator.
@@ -172,7 +174,7 @@ var mutants = []mutant.Mutant{
 		mutant.Replace("first-tick", "first := min(max(l.TickAt(from), 0), l.maxTick()+1)")}},
 	{Name: "from is not checked", Edits: []mutant.Edit{
 		mutant.Replace("first-tick", "first := int64(0)")}},
-	{Name: "a tick that begins at until is issued", Edits: []mutant.Edit{
+	{Name: "a tick that begins at until is issued", Args: []string{"-sim.from=831"}, Edits: []mutant.Edit{
 		mutant.Replace("until", `if l.FirstMs(last) > g.until.Load() {
 			return 0, 0, ErrWindow
 		}`)}},

@@ -46,7 +46,7 @@ var mutantsOfMarks = []mutant.Mutant{
 	{Name: "first use creates tags in a bucket that is not original", Edits: []mutant.Edit{
 		mutant.Replace("original", `unread := func(context.Context) (string, error) { return "", nil }
 		look, create := unread, s.kv.CreateFirst`)}},
-	{Name: "a revived tag has no least ID", Edits: []mutant.Edit{
+	{Name: "a revived tag has no least ID", Args: []string{"-sim.from=951"}, Edits: []mutant.Edit{
 		mutant.Replace("revived", "again.Disabled = false")}},
 	{Name: "a raise may lower the mark", Edits: []mutant.Edit{
 		mutant.Replace("raise", "if raised > limit { return t, &RaiseError{Change: c, Now: t.MaxID, Limit: limit} }"),
@@ -77,7 +77,7 @@ var mutantsOfTables = []mutant.Mutant{
 		mutant.Replace("advanced", "_ = done")}},
 	{Name: "a range is used though the table did not confirm it", Edits: []mutant.Edit{
 		mutant.Before("confirmed", "if err != nil && !errors.Is(err, errOvertaken) { err = nil }")}},
-	{Name: "a row one above the start is raised", Args: []string{"-sim.from=601"}, Edits: []mutant.Edit{
+	{Name: "a row one above the start is raised", Args: []string{"-sim.from=1531"}, Edits: []mutant.Edit{
 		mutant.Replace("advance", "done, err := g.table.Advance(ctx, tag, l.Start+1, l.End)")}},
 	{Name: "a created, changed or revived tag ignores the mark", Edits: []mutant.Edit{
 		mutant.Replace("merged", "row.Least, row.Disabled = m.Least, m.Disabled"),
@@ -101,7 +101,7 @@ var mutantsOfMemory = []mutant.Mutant{
 		mutant.Delete("floor")}},
 	{Name: "the floor of a tag that was stopped is forgotten", Edits: []mutant.Edit{
 		mutant.Delete("keep-floor")}},
-	{Name: "a load under way brings IDs below the least", Args: []string{"-sim.from=1601"}, Edits: []mutant.Edit{
+	{Name: "a load under way brings IDs below the least", Args: []string{"-sim.from=5251"}, Edits: []mutant.Edit{
 		mutant.Replace("least", "if r.Len() <= 0 { return }")}},
 	{Name: "a raise raises no floor", In: "..",
 		Args:  []string{"-test.run=^TestARaiseThatWasSeenOutlastsAStoreThatLosesIt$"},
@@ -114,8 +114,9 @@ var mutantsOfMemory = []mutant.Mutant{
 		mutant.Delete("news-least")}},
 	{Name: "the floor of a tag that was idle is forgotten", Edits: []mutant.Edit{
 		mutant.Replace("rest-floor", "b.supply.stock.floor = 0; b.stopLocked(nil, false)")}},
-	{Name: "a listing by a member that is behind is taken for all", Edits: []mutant.Edit{
-		mutant.Before("behind", "upTo = 0")}},
+	{Name: "a listing by a member that is behind is taken for all",
+		Args: []string{"-sim.from=331"}, Edits: []mutant.Edit{
+			mutant.Before("behind", "upTo = 0")}},
 	{Name: "a poll brings no least ID", Edits: []mutant.Edit{
 		mutant.Delete("listed-least")}},
 	{Name: "a request behind one that expired does not expire", Edits: []mutant.Edit{
