@@ -75,18 +75,11 @@ var calls = map[string]call{
 	"CreateTag": func(ctx context.Context, c *client.Client) (any, error) {
 		return c.CreateTag(ctx, subjects.TagCreate{Tag: "order", Step: 10, Start: 7})
 	},
-	"UpdateTag": func(ctx context.Context, c *client.Client) (any, error) {
-		return c.UpdateTag(ctx, subjects.TagUpdate{Tag: "order", Step: new(int64(10)), MaxID: new(subjects.Decimal(7))})
-	},
 	"EnsureTag": func(ctx context.Context, c *client.Client) (any, error) {
 		return nil, c.EnsureTag(ctx, subjects.TagCreate{Tag: "order"})
 	},
-	"DeleteTag": func(ctx context.Context, c *client.Client) (any, error) { return c.DeleteTag(ctx, "order") },
 	"ListTags": func(ctx context.Context, c *client.Client) (any, error) {
 		return c.ListTags(ctx, subjects.TagList{After: "a", Limit: 3})
-	},
-	"Throttle": func(ctx context.Context, c *client.Client) (any, error) {
-		return c.Throttle(ctx, subjects.Throttle{Tag: "order", Rate: 5})
 	},
 }
 
@@ -104,12 +97,7 @@ func TestEachCallIsWhatTheWireSays(t *testing.T) {
 		"Snowflake":  {"ns.snowflake", "", "2124263042718941184", "2124263042718941184"},
 		"SnowflakeN": {"ns.snowflake", "5", large, "[" + large + "]"},
 		"CreateTag":  {"ns.tag.create", `{"tag":"order","step":10,"start":"7"}`, tag, want},
-		"UpdateTag":  {"ns.tag.update", `{"tag":"order","step":10,"max_id":"7"}`, tag, want},
-		"DeleteTag":  {"ns.tag.delete", `{"tag":"order"}`, tag, want},
 		"ListTags":   {"ns.tag.list", `{"after":"a","limit":3}`, "[" + tag + "]", "[" + want + "]"},
-		"Throttle": {
-			"ns.control.throttle", `{"tag":"order","rate":5}`, `{"all":0,"tags":{"order":5}}`, "{0 map[order:5]}",
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			respond(t, nc, tc.subject, func(m *nats.Msg) {
@@ -156,24 +144,6 @@ func TestTheFirstForeignReplyIsLoggedAlsoWithoutALogger(t *testing.T) {
 	for _, text := range []string{log.String(), mine.String()} {
 		if strings.Count(text, "\n") != 1 || !strings.Contains(text, "id.snowflake") {
 			t.Errorf("logged is %q, want one line about id.snowflake", text)
-		}
-	}
-}
-
-func TestErrorsNameCallsAndNotCommands(t *testing.T) {
-	nc := connect(t)
-	var text atomic.Value
-	respond(t, nc, "id.>", func(m *nats.Msg) { refuse(t, m, "404", text.Load().(string)) })
-	for said, want := range map[string]string{
-		"no such tag; create it with `natsid tag create`": "no such tag; create it with Client.CreateTag",
-		"it exists; change it with `natsid tag update`":   "it exists; change it with Client.UpdateTag",
-		"look at the tag with `natsid tag list`":          "look at the tag with Client.ListTags",
-	} {
-		text.Store(said)
-		_, err := client.New(nc).Segment("order").Next(t.Context())
-		e, ok := errors.AsType[*subjects.Error](err)
-		if !ok || e.Text != said || !strings.HasSuffix(err.Error(), ": "+want) {
-			t.Errorf("%v, want %s", err, want)
 		}
 	}
 }

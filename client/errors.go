@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 
 	"github.com/nats-io/nats.go"
 
@@ -45,11 +44,7 @@ var errUnwanted = errors.New("client: no caller waits for the answer any longer"
 // A refusedError is the answer of a worker, with the sentinel of its code.
 type refusedError struct{ sentinel, refusal error }
 
-// inGo names calls of this package where the text of a refusal names commands.
-var inGo = strings.NewReplacer("`natsid tag create`", "Client.CreateTag", "`natsid tag update`", "Client.UpdateTag",
-	"`natsid tag list`", "Client.ListTags")
-
-func (e *refusedError) Error() string   { return "client: refused: " + inGo.Replace(e.refusal.Error()) }
+func (e *refusedError) Error() string   { return "client: refused: " + e.refusal.Error() }
 func (e *refusedError) Unwrap() []error { return []error{e.sentinel, e.refusal} }
 
 // refusal returns an error that may be a worker's as an error of this package.

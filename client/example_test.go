@@ -85,15 +85,8 @@ func ExampleHandle_Next() {
 func ExampleHandle_Next_errors() {
 	ids := client.New(natsid().Conn)
 	defer ids.Close()
-	ctx := context.Background()
-	if _, err := ids.CreateTag(ctx, subjects.TagCreate{Tag: "voucher"}); err != nil {
-		fmt.Println(err)
-	}
-	if _, err := ids.DeleteTag(ctx, "voucher"); err != nil {
-		fmt.Println(err)
-	}
 
-	_, err := ids.Segment("voucher").Next(ctx)
+	_, err := ids.Segment("gift voucher").Next(context.Background())
 	switch {
 	case errors.Is(err, client.ErrUnknownTag):
 		fmt.Println("create the tag")
@@ -109,9 +102,9 @@ func ExampleHandle_Next_errors() {
 	}
 	fmt.Println(err)
 	// Output:
-	// create the tag
-	// 404
-	// client: refused: 404: the tag was deleted; create it again with Client.CreateTag, it continues above its old IDs
+	// correct the program
+	// 400
+	// client: refused: 400: byte 4 of the tag is " ", want A-Z a-z 0-9 - _ / = .
 }
 
 // A batch arrives as runs of consecutive IDs.
@@ -217,22 +210,7 @@ func ExampleClient_EnsureTag() {
 	// Output:
 	// <nil>
 	// <nil>
-	// client: the tag exists: tag room has step 5000, want 6000; change it with Client.UpdateTag
-}
-
-// What is nil stays as it is. max_id only rises: here 1000 IDs are skipped.
-func ExampleClient_UpdateTag() {
-	ids := client.New(natsid().Conn)
-	defer ids.Close()
-	ctx := context.Background()
-	before, err := ids.CreateTag(ctx, subjects.TagCreate{Tag: "ticket"})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	after, err := ids.UpdateTag(ctx, subjects.TagUpdate{Tag: "ticket", RaiseBy: new(subjects.Decimal(1000))})
-	fmt.Println(before.MaxID, after.MaxID, err)
-	// Output: 1 1001 <nil>
+	// client: the tag exists: tag room has step 5000, want 6000; change it with natsid tag update
 }
 
 // A snowflake carries the time and the number of the worker that issued it.

@@ -73,41 +73,7 @@ func (c *Client) agrees(is subjects.TagInfo, want subjects.TagCreate) error {
 	default:
 		return nil
 	}
-	return fmt.Errorf("%w: tag %s has %s; change it with Client.UpdateTag", ErrTagExists, is.Tag, differs)
-}
-
-// UpdateTag changes a tag and returns the changed tag. The worker that answers applies the change at once, the others
-// a moment later. Errors are those of [Client.CreateTag]. The request is sent once: repeated after a failure RaiseBy
-// could raise max_id twice.
-func (c *Client) UpdateTag(ctx context.Context, u subjects.TagUpdate) (subjects.TagInfo, error) {
-	if err := u.Check(); err != nil {
-		return subjects.TagInfo{}, refusal(err)
-	}
-	return c.tag(ctx, c.ns.TagUpdate(), u.Tag, u)
-}
-
-// DeleteTag deletes a tag and returns the deleted tag. The tag is no longer served, and keeps its max_id: created
-// again, it continues above its old IDs. Deleting a deleted tag succeeds. Errors are those of [Client.CreateTag]. The
-// request is sent once.
-func (c *Client) DeleteTag(ctx context.Context, tag string) (subjects.TagInfo, error) {
-	if err := subjects.CheckTag(tag); err != nil {
-		return subjects.TagInfo{}, refusal(err)
-	}
-	return c.tag(ctx, c.ns.TagDelete(), tag, subjects.TagDelete{Tag: tag})
-}
-
-// Throttle throttles a tag, or each tag, or ends a throttle, and returns the throttles then in force; the zero
-// request changes nothing. It is for operators. The worker that answers applies the change at once, the others a
-// moment later. Errors are those of [Client.CreateTag]. The request is sent once.
-func (c *Client) Throttle(ctx context.Context, t subjects.Throttle) (now subjects.Throttles, err error) {
-	if err := t.Check(); err != nil {
-		return now, refusal(err)
-	}
-	err = c.json(ctx, c.ns.Throttle(), t, &now)
-	if err == nil && now.Tags == nil {
-		err = c.notNatsid(c.ns.Throttle(), errors.New("it lacks the throttles"))
-	}
-	return now, err
+	return fmt.Errorf("%w: tag %s has %s; change it with natsid tag update", ErrTagExists, is.Tag, differs)
 }
 
 // tag sends a request about a tag; the answer must be about the same tag.

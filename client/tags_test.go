@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -44,7 +45,8 @@ func TestATagIsEnsuredUnlessOneWithOtherSettingsExists(t *testing.T) {
 	if _, err := c.CreateTag(ctx, want); !errors.Is(err, client.ErrTagExists) {
 		t.Errorf("%v, want ErrTagExists", err)
 	}
-	if _, err := c.DeleteTag(ctx, "ensured"); err != nil {
+	deleted := subjects.TagDelete{Tag: "ensured"}
+	if _, err := natstest.Ask[any](ctx, natsid().Conn, subjects.DefaultNamespace.TagDelete(), deleted); err != nil {
 		t.Error(err)
 	}
 	want.Step, want.Start = 60, 0

@@ -25,7 +25,7 @@ func upgradeFaults() []fault {
 		{
 			name: "upgrade-kv",
 			summary: "three workers of an earlier version are replaced by this one, one at a time, and then rolled " +
-				"back, under a limit and a throttle: no request is lost",
+				"back, under limits: no request is lost",
 			fleet: fleet{servers: 3, workers: 3, old: true}, inject: upgradeEach, single: true, upgrade: true,
 		},
 		{
@@ -49,7 +49,7 @@ func upgradeFaults() []fault {
 	}
 }
 
-// The tag that upgrades limit and throttle, with its rate.
+// The tag that upgrades limit, with its rate.
 const (
 	limitedTag  = "faults.limited"
 	limitedRate = 50
@@ -150,17 +150,15 @@ func askDoor(client *http.Client, door string) (id string) {
 	return string(body)
 }
 
-// limitTag gives a tag a limit and a throttle.
+// limitTag gives a tag limits.
 func (t *trial) limitTag() {
 	_, err := t.natsid("tag", "create", limitedTag)
 	t.must(err)
-	_, err = t.natsid("tag", "update", limitedTag, "--max-batch", "10")
-	t.must(err)
-	_, err = t.natsid("throttle", limitedTag, strconv.Itoa(limitedRate))
+	_, err = t.natsid("tag", "update", limitedTag, "--max-batch", "10", "--rate", strconv.Itoa(limitedRate))
 	t.must(err)
 }
 
-// mustLimit checks that the limit and the throttle are in force: within a second, a tag gives few IDs.
+// mustLimit checks that the limits are in force: within a second, a tag gives few IDs.
 func (t *trial) mustLimit() {
 	ask := func(n string) *nats.Msg {
 		m, err := t.conn().Request(namespace.Segment(limitedTag), []byte(n), callerWaits)
@@ -177,7 +175,7 @@ func (t *trial) mustLimit() {
 		}
 	}
 	if given > 4*limitedRate*len(t.workers) {
-		t.violation("a tag with a throttle of %d IDs a second gave %d within a second", limitedRate, given)
+		t.violation("a tag with a limit of %d IDs a second gave %d within a second", limitedRate, given)
 	}
 }
 

@@ -75,8 +75,7 @@ func (n Namespace) Subjects() []SubjectInfo {
 		{n.TagCreate(), "`" + exampleCreate + "`, each optional but tag", tag},
 		{n.TagUpdate(), "`" + exampleUpdate + "`, each optional but tag" + raise, tag},
 		{n.TagDelete(), "`" + exampleDelete + "`", tag},
-		{n.Throttle(), "empty, or `" + exampleThrottle + "`; `\"all\":true` instead of tag, `\"off\":true` of rate",
-			"the throttles in force, as the JSON of Throttles"},
+		{n.Throttle(), "`" + exampleThrottle + "`; 0 ends the throttle", "the same"},
 		{n.TagList(), "empty, or `" + exampleList + "`, each optional; or `\"tag\":\"order\"` for one tag",
 			"a page of tags in order: an array of TagInfo"},
 		{n.SegmentStats(), "empty", "from every worker: statistics of its tags, as the JSON of a WorkerStats"},
@@ -145,8 +144,7 @@ func (n Namespace) TagList() string { return string(n) + ".tag.list" }
 // that was created, changed or deleted through natsid.
 func (n Namespace) TagChanged() string { return string(n) + ".tag.changed" }
 
-// Throttle returns the subject of requests that throttle tags, or show the throttles. Only operators should be
-// allowed to publish on it.
+// Throttle returns the subject of requests that throttle each tag. Only operators should be allowed to publish on it.
 func (n Namespace) Throttle() string { return string(n) + ".control.throttle" }
 
 // SettingsChanged returns the subject on which workers publish the key of each setting that was changed. Only workers
@@ -226,7 +224,7 @@ const SegmentEndpoint = "segment"
 func (n Namespace) SnowflakeService() string { return string(n) + "-snowflake" }
 
 // SegmentBucket returns the name of the KV bucket that holds the marks of tags,
-// and their limits, orders and throttles.
+// and their limits and orders.
 func (n Namespace) SegmentBucket() string { return string(n) + "_segments" }
 
 // HistoryBucket returns the name of the KV bucket that holds the records of

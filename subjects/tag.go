@@ -111,7 +111,7 @@ type TagInfo struct {
 	Unservable  string    `json:"unservable,omitempty"` // why the tag's IDs cannot be requested; "" if they can
 	MaxBatch    int       `json:"max_batch,omitempty"`  // most IDs a request; 0 is no limit
 	Rate        int64     `json:"rate,omitempty"`       // most IDs per second, of all workers together; 0 is no limit
-	Throttle    int64     `json:"throttle,omitempty"`   // the same, by an operator and for a time
+	Throttle    int64     `json:"throttle,omitempty"`   // the same of each tag
 	Order       string    `json:"order,omitempty"`      // OrderStrict; "" if the tag is loose
 	// The following are as in [TagCreate].
 	Min     Decimal `json:"min,omitempty"`

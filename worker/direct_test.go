@@ -37,7 +37,7 @@ func (r *rig) askDirect(tag, count string) reply {
 
 func TestADirectRequestIsAnsweredAsOneOverNATS(t *testing.T) {
 	var gate policy.Gate
-	gate.Set(policy.Rules{Limits: map[string]policy.Limit{"order": {MaxBatch: 5000}}})
+	gate.Set(policy.Rules{"order": {MaxBatch: 5000}})
 	f := new(refuser)
 	r := start(t, startServer(t), 0, newStore(t), f.edit,
 		func(_ *segment.Config, cfg *worker.Config) {

@@ -2,9 +2,7 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/natsid/natsid/internal/fleet/policy"
@@ -12,19 +10,17 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A Settings changes limits and throttles for all workers. Its methods return once the change is durable; the Gate of
+// A Settings changes limits for all workers. Its methods return once the change is durable; the Gate of
 // each worker follows. An [*subjects.Error] says why nothing was changed; after any other the change may have been
 // made. They are safe for concurrent use.
 type Settings interface {
-	// SetLimit changes the limit of a tag, which need not exist.
+	// SetLimit changes the limit of a tag, which need not exist; that of the tag "" holds for each tag.
 	SetLimit(ctx context.Context, tag string, change func(*policy.Limit)) error
 	// SetOrder makes a tag, which need not exist, strict or loose. For a strict one it returns nil once all workers
 	// that are found have confirmed that they serve nothing that they had loaded before. A tag that was loose is strict
 	// from a time on, that of others is zero. StrictFrom returns it.
 	SetOrder(ctx context.Context, tag string, strict bool, from time.Time) error
 	StrictFrom(tag string) time.Time
-	// SetThrottle changes the throttle, and returns it.
-	SetThrottle(ctx context.Context, change func(*policy.Throttle)) (policy.Throttle, error)
 }
 
 // limit changes the limits of a tag.
@@ -90,60 +86,17 @@ func (a *tagAdmin) setOrder(ctx context.Context, tag, order string, from time.Ti
 	return ofSettings(a.link.Settings.SetOrder(ctx, tag, order == subjects.OrderStrict, from))
 }
 
-// throttle throttles tags, or ends that. The answer is the throttle in force.
+// throttle throttles each tag, or ends that.
 func (a *tagAdmin) throttle(ctx context.Context, body []byte) (any, error) {
-	c, err := subjects.ParseThrottle(body)
+	t, err := subjects.ParseThrottle(body)
 	if err != nil {
 		return nil, err
 	}
-	now := a.link.Gate.Rules().Throttle
-	if !c.Asks() {
-		if err := a.checkThrottled(ctx, c); err != nil {
-			return nil, err
-		}
-		now, err = a.link.Settings.SetThrottle(ctx, func(t *policy.Throttle) { change(t, c) })
-		if err != nil {
-			return nil, ofSettings(err)
-		}
-		a.link.Log.Warn("an operator changed what is throttled", "throttled", now.String())
+	if err := a.link.Settings.SetLimit(ctx, "", func(l *policy.Limit) { l.Rate = *t.Rate }); err != nil {
+		return nil, ofSettings(err)
 	}
-	answer := subjects.Throttles{All: now.All, Tags: map[string]int64{}}
-	maps.Copy(answer.Tags, now.Tags)
-	return answer, nil
-}
-
-// lookFor bounds the look whether a tag exists that is to be throttled: an operator throttles when the store is slow.
-const lookFor = 500 * time.Millisecond
-
-// checkThrottled returns an error if the store says that the tag to be throttled does not exist: its name is misspelt.
-// While the store does not answer, any tag can be throttled.
-func (a *tagAdmin) checkThrottled(ctx context.Context, c subjects.Throttle) error {
-	if c.Tag == "" || c.Off {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, lookFor)
-	defer cancel()
-	if _, err := a.link.Store.Look(ctx, c.Tag); errors.Is(err, segment.ErrUnknownTag) {
-		return subjects.Errorf(subjects.NotFound, "no tag %s exists, so nothing was throttled: check the name", c.Tag)
-	}
-	return nil
-}
-
-// change applies the change of a request to a throttle.
-func change(t *policy.Throttle, c subjects.Throttle) {
-	switch {
-	case c.Tag != "" && c.Off:
-		delete(t.Tags, c.Tag)
-	case c.Tag != "":
-		if t.Tags == nil {
-			t.Tags = make(map[string]int64)
-		}
-		t.Tags[c.Tag] = c.Rate
-	case c.All:
-		t.All = c.Rate
-	default:
-		*t = policy.Throttle{}
-	}
+	a.link.Log.Warn("an operator changed the throttle of each tag; 0 is none", "ids_per_second", *t.Rate)
+	return t, nil
 }
 
 // ofSettings marks an error after which a change may have been made; nil stays nil.
@@ -159,8 +112,7 @@ func (w *Worker) TagInfo(t segment.Tag) subjects.TagInfo { return w.cfg.tagInfo(
 
 func (c *Config) tagInfo(t segment.Tag) subjects.TagInfo {
 	info, rules := tagInfo(t), c.Gate.Rules()
-	limit := rules.Limits[t.Name]
-	info.MaxBatch, info.Rate, info.Throttle = limit.MaxBatch, limit.Rate, rules.Throttle.Of(t.Name)
+	info.MaxBatch, info.Rate, info.Throttle = rules[t.Name].MaxBatch, rules[t.Name].Rate, rules[""].Rate
 	if c.Segments != nil {
 		info.Hole = subjects.Decimal(c.Segments.MaxHole(t))
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
-	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -31,14 +30,14 @@ type settings struct {
 func (s *settings) SetLimit(_ context.Context, tag string, change func(*policy.Limit)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	limits := maps.Clone(s.now.Limits)
-	if limits == nil {
-		limits = make(map[string]policy.Limit)
+	rules := maps.Clone(s.now)
+	if rules == nil {
+		rules = make(policy.Rules)
 	}
-	l := limits[tag]
+	l := rules[tag]
 	change(&l)
-	limits[tag] = l
-	s.now.Limits = limits
+	rules[tag] = l
+	s.now = rules
 	s.gate.Set(s.now)
 	return nil
 }
@@ -58,16 +57,6 @@ func (s *settings) StrictFrom(string) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.from
-}
-
-func (s *settings) SetThrottle(_ context.Context, change func(*policy.Throttle)) (policy.Throttle, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t := policy.Throttle{All: s.now.Throttle.All, Tags: maps.Clone(s.now.Throttle.Tags)}
-	change(&t)
-	s.now.Throttle = t
-	s.gate.Set(s.now)
-	return t, nil
 }
 
 func startLimited(t *testing.T) *rig {
@@ -229,46 +218,30 @@ func TestWhatALimitRefusesDrawsNoID(t *testing.T) {
 	}
 }
 
-func TestThrottlesAreSetAskedForAndEnded(t *testing.T) {
+func TestAThrottleHoldsEachTagUntilItEnds(t *testing.T) {
 	r := startLimited(t)
 	r.ask("id.tag.create", `{"tag":"other"}`)
-	ask := func(body string, want subjects.Throttles) {
+	refuse := func(body string, want bool) {
 		t.Helper()
-		var now subjects.Throttles
-		if got := r.ask("id.control.throttle", body); json.Unmarshal([]byte(got.body), &now) != nil ||
-			!reflect.DeepEqual(now, want) {
-			t.Errorf("%s: %+v, want %+v", body, got, want)
+		if got := r.ask("id.control.throttle", body); got.body != body {
+			t.Errorf("%s: %+v", body, got)
+		}
+		for _, subject := range []string{"id.segment.order", "id.segment.other"} {
+			codes := map[string]bool{}
+			for range 3 {
+				codes[r.ask(subject, "50").code] = true
+			}
+			if codes["429"] != want {
+				t.Errorf("%s: %v after %s", subject, codes, body)
+			}
 		}
 	}
-	refused := func(subject string, want bool) {
-		t.Helper()
-		codes := map[string]bool{}
-		for range 3 {
-			codes[r.ask(subject, "50").code] = true
-		}
-		if codes["429"] != want {
-			t.Errorf("%s: %v", subject, codes)
-		}
-	}
-	ask("", subjects.Throttles{Tags: map[string]int64{}})
-	ask(`{"tag":"order","rate":1}`, subjects.Throttles{Tags: map[string]int64{"order": 1}})
-	refused("id.segment.order", true)
-	refused("id.segment.other", false)
-	ask(`{"all":true,"rate":1}`, subjects.Throttles{All: 1, Tags: map[string]int64{"order": 1}})
-	refused("id.segment.other", true)
-	ask(`{"tag":"order","off":true}`, subjects.Throttles{All: 1, Tags: map[string]int64{}})
-	if list := r.ask("id.tag.list", ""); !strings.Contains(list.body, `"throttle":1`) {
+	refuse(`{"rate":1}`, true)
+	if list := r.ask("id.tag.list", ""); strings.Count(list.body, `"throttle":1`) != 2 {
 		t.Errorf("the list does not show it: %s", list.body)
 	}
-	ask(`{"all":true,"off":true}`, subjects.Throttles{Tags: map[string]int64{}})
-	refused("id.segment.order", false)
-	ask(`{"tag":"order","rate":1}`, subjects.Throttles{Tags: map[string]int64{"order": 1}})
-	ask(`{"off":true}`, subjects.Throttles{Tags: map[string]int64{}})
-	refused("id.segment.order", false)
-	for _, body := range []string{
-		`{"tag":"order"}`, `{"rate":5}`, `{"tag":"order","all":true,"rate":5}`, `{"off":true,"rate":5}`,
-		`{"tag":"or der","rate":5}`, `{"all":true,"rate":-1}`, `{"all":true,"rate":1000000000001}`, `[]`, `{"speed":1}`,
-	} {
+	refuse(`{"rate":0}`, false)
+	for _, body := range []string{``, `{}`, `{"rate":-1}`, `{"rate":1000000000001}`, `[]`, `{"tag":"order","rate":5}`} {
 		r.wantRefusal(r.ask("id.control.throttle", body), "400")
 	}
 }

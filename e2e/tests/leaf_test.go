@@ -18,6 +18,7 @@ import (
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/e2e"
 	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -104,7 +105,8 @@ func useTags(t *testing.T, nc *nats.Conn) {
 			t.Fatalf("%v, %v, want %d", got, err, want)
 		}
 	}
-	if _, err := c.DeleteTag(ctx, "seat"); err != nil {
+	deleted := subjects.TagDelete{Tag: "seat"}
+	if _, err := natstest.Ask[any](ctx, nc, subjects.DefaultNamespace.TagDelete(), deleted); err != nil {
 		t.Error(err)
 	}
 	page, err := c.ListTags(ctx, subjects.TagList{})

@@ -148,7 +148,7 @@ func (l *lack) use(t *testing.T) {
 	}
 	switch l.right.Subject {
 	case ns.SettingsChanged(), ns.SettingsWorkers(), ns.SegmentPing():
-		ask(ns.Throttle(), `{"all":true,"rate":5}`)
+		ask(ns.Throttle(), `{"rate":5}`)
 	case ns.TagChanged():
 		ask(ns.TagCreate(), `{"tag":"seat"}`)
 	case ns.Alarms():

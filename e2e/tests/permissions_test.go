@@ -20,6 +20,7 @@ import (
 	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/internal/registry/natsbus"
 	"github.com/natsid/natsid/internal/registry/rights"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -182,7 +183,7 @@ func operate(t *testing.T, url string, flags ...string) {
 	t.Helper()
 	for _, command := range []string{
 		"tag create seat", "tag update seat --step 20", "tag list", "tag list --stats",
-		"throttle seat 1000", "throttle --off seat",
+		"throttle 1000", "throttle off", "tag update seat* --rate 5 -y",
 		"tag delete seat", "workers", "status",
 	} {
 		waitFor(t, command, func() bool {
@@ -207,7 +208,6 @@ func useAll(t *testing.T, caller, operator *nats.Conn) {
 	t.Helper()
 	ns, ctx := subjects.DefaultNamespace, patient(t)
 	ids, tags := client.New(caller), client.New(operator)
-	step := int64(20)
 	for what, do := range map[string]func() error{
 		"segment":   func() error { _, err := ids.Segment("order").Next(ctx); return err },
 		"snowflake": func() error { _, err := ids.Snowflake().Next(ctx); return err },
@@ -215,13 +215,14 @@ func useAll(t *testing.T, caller, operator *nats.Conn) {
 			if _, err := tags.CreateTag(ctx, subjects.TagCreate{Tag: "new"}); err != nil {
 				return err
 			}
-			if _, err := tags.UpdateTag(ctx, subjects.TagUpdate{Tag: "new", Step: &step}); err != nil {
+			update := subjects.TagUpdate{Tag: "new", Step: new(int64(20))}
+			if _, err := natstest.Ask[any](ctx, operator, ns.TagUpdate(), update); err != nil {
 				return err
 			}
 			if _, err := tags.ListTags(ctx, subjects.TagList{}); err != nil {
 				return err
 			}
-			_, err := tags.DeleteTag(ctx, "new")
+			_, err := natstest.Ask[any](ctx, operator, ns.TagDelete(), subjects.TagDelete{Tag: "new"})
 			return err
 		},
 		"registry": func() error { return answersOf(ctx, operator, ns) },

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/natsid/natsid/e2e"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -27,7 +28,8 @@ func TestATagBecomesStrictInAllWorkers(t *testing.T) {
 	}
 	order := subjects.OrderStrict
 	waitFor(t, "it is strict", func() bool {
-		info, err := c.Client.UpdateTag(t.Context(), subjects.TagUpdate{Tag: "order", Order: &order})
+		info, err := natstest.Ask[subjects.TagInfo](patient(t), c.Conn, subjects.DefaultNamespace.TagUpdate(),
+			subjects.TagUpdate{Tag: "order", Order: &order})
 		return err == nil && info.Order == subjects.OrderStrict && info.StrictFrom != nil
 	})
 	last := int64(0)

@@ -124,8 +124,8 @@ func pageSettings(cfg Config) (all []page.Setting) {
 
 // notes returns notes for operators in /readyz, beside the readiness.
 func (p *program) notes() (all []string) {
-	if throttled := p.gate.Rules().Throttle.String(); throttled != "" {
-		all = append(all, "throttled: "+throttled)
+	if rate := p.gate.Rules()[""].Rate; rate > 0 {
+		all = append(all, fmt.Sprintf("throttled: each tag to %d IDs/s", rate))
 	}
 	return all
 }

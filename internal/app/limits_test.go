@@ -15,6 +15,7 @@ import (
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/internal/stores/kvstore"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -64,23 +65,23 @@ func marks(t *testing.T, nc *nats.Conn) jetstream.KeyValue {
 	return kv
 }
 
-// limited has a worker serve the tag order, with at most 5 IDs a request, and throttle another.
-func limited(t *testing.T, cl *client.Client) {
+// limited has a worker serve the tag order, with at most 5 IDs a request, and throttle each tag.
+func limited(t *testing.T, nc *nats.Conn) {
 	t.Helper()
-	for _, tag := range []string{"order", "other"} {
+	ns := subjects.DefaultNamespace
+	retried(t, func() error {
+		_, err := client.New(nc).Segment("order").Next(t.Context())
+		return err
+	})
+	for subject, body := range map[string]any{
+		ns.TagUpdate(): subjects.TagUpdate{Tag: "order", MaxBatch: new(5)},
+		ns.Throttle():  subjects.Throttle{Rate: new(int64(700))},
+	} {
 		retried(t, func() error {
-			_, err := cl.Segment(tag).Next(t.Context())
+			_, err := natstest.Ask[any](t.Context(), nc, subject, body)
 			return err
 		})
 	}
-	retried(t, func() error {
-		_, err := cl.UpdateTag(t.Context(), subjects.TagUpdate{Tag: "order", MaxBatch: new(5)})
-		return err
-	})
-	retried(t, func() error {
-		_, err := cl.Throttle(t.Context(), subjects.Throttle{Tag: "other", Rate: 7})
-		return err
-	})
 }
 
 // wantLimited checks that a request for 6 IDs is refused, and one for 5 is not.
@@ -115,8 +116,8 @@ func TestNoRangeIsLoadedBeforeTheSettingsWereRead(t *testing.T) {
 	cfg.HTTP = "127.0.0.1:0"
 	first := launch(t, cfg)
 	address := first.where().HTTP
-	limited(t, cl)
-	if _, body := get(t, "http://"+address+"/readyz"); !strings.Contains(body, "throttled: other to 7 IDs/s\n") {
+	limited(t, nc)
+	if _, body := get(t, "http://"+address+"/readyz"); !strings.Contains(body, "throttled: each tag to 700 IDs/s\n") {
 		t.Errorf("/readyz: %s", body)
 	}
 	first.stop()
@@ -159,7 +160,7 @@ func TestSettingsAreWhereTheMarksAre(t *testing.T) {
 	first := launch(t, joined(t, from.ConnectedUrl()))
 	first.where()
 	cl := client.New(from)
-	limited(t, cl)
+	limited(t, from)
 	retried(t, func() error {
 		_, err := cl.CreateTag(t.Context(), subjects.TagCreate{Tag: "invoice", Order: subjects.OrderStrict})
 		return err
@@ -185,8 +186,8 @@ func TestSettingsAreWhereTheMarksAre(t *testing.T) {
 		t.Errorf("%d after %d", id, last)
 	}
 	tags, err := client.New(to).ListTags(t.Context(), subjects.TagList{})
-	if err != nil || len(tags) != 3 || tags[0].Tag != "invoice" || tags[0].Order != subjects.OrderStrict {
-		t.Errorf("%+v, %v, want a strict tag and two others", tags, err)
+	if err != nil || len(tags) != 2 || tags[0].Tag != "invoice" || tags[0].Order != subjects.OrderStrict {
+		t.Errorf("%+v, %v, want a strict tag and another", tags, err)
 	}
 }
 

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -79,27 +80,47 @@ func (s *session) jetStream(nc *nats.Conn) (jetstream.JetStream, error) {
 	return app.JetStream(nc, cfg)
 }
 
-// withClient calls f with a connected client.
-func (s *session) withClient(f func(ctx context.Context, c *client.Client) error) error {
+// withConn prints what f returns from NATS, as text prints it for people.
+func withConn[T any](s *session, f func(*nats.Conn) (T, error), text func(out io.Writer, answer T)) error {
 	nc, err := s.connect()
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
-	return f(s.ctx, s.clientOn(nc))
+	answer, err := f(nc)
+	if err != nil {
+		return err
+	}
+	return s.print(answer, func(out io.Writer) { text(out, answer) })
 }
 
-// ask prints the answer to a request of a connected client, as text prints it for people.
-func ask[T any](
-	s *session, request func(context.Context, *client.Client) (T, error), text func(out io.Writer, answer T),
-) error {
-	return s.withClient(func(ctx context.Context, c *client.Client) error {
-		answer, err := request(ctx, c)
-		if err != nil {
-			return err
-		}
-		return s.print(answer, func(out io.Writer) { text(out, answer) })
-	})
+// operate sends a request of an operator, and prints the answer, as text prints it for people.
+func operate[T any](s *session, subject string, body any, text func(out io.Writer, answer T)) error {
+	return withConn(s, func(nc *nats.Conn) (T, error) { return request[T](s, nc, subject, body) }, text)
+}
+
+// request sends a request of an operator once: repeated, it could find what it did itself.
+func request[T any](s *session, nc *nats.Conn, subject string, body any) (answer T, err error) {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return answer, err
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, client.DefaultTimeout)
+	defer cancel()
+	m, err := nc.RequestWithContext(ctx, subject, data)
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return answer, nobodyError{fmt.Errorf("no worker answers on %s: check --nats and --namespace", subject)}
+	case err != nil:
+		return answer, fmt.Errorf("no answer on %s; look whether it was done before you ask again: %w", subject, err)
+	}
+	if refused := subjects.ParseError(m.Header); refused != nil {
+		return answer, refused
+	}
+	if err := json.Unmarshal(m.Data, &answer); err != nil {
+		return answer, fmt.Errorf("another program answers on %s: stop it (%w)", subject, err)
+	}
+	return answer, nil
 }
 
 // clientOn returns a client of the command's namespace. It logs nothing, since commands print errors.

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/format"
 	"github.com/natsid/natsid/subjects"
@@ -84,11 +86,11 @@ func (c count) get(s *session, of func(*client.Client) *client.Handle, f *format
 	if c.N < 1 {
 		return usage(fmt.Errorf("-n %d: want at least 1", c.N))
 	}
-	return ask(s, func(ctx context.Context, cl *client.Client) (idsJSON, error) {
-		ctx, cancel := context.WithTimeout(ctx, getWithin)
+	return withConn(s, func(nc *nats.Conn) (idsJSON, error) {
+		ctx, cancel := context.WithTimeout(s.ctx, getWithin)
 		defer cancel()
 		var got idsJSON
-		runs, err := of(cl).NextN(ctx, c.N)
+		runs, err := of(s.clientOn(nc)).NextN(ctx, c.N)
 		for _, r := range runs {
 			got.Runs = append(got.Runs, runJSON{subjects.Decimal(r.First), subjects.Decimal(r.Last)})
 		}

@@ -61,8 +61,8 @@ func TestEachCommandPrintsItsJSON(t *testing.T) {
 	wantJSON(t, `"max_id":"1000001",.*"disabled":false`, "tag", "update", "order", "--max-id=1000001", nats)
 	wantJSON(t, `^\[{"tag":"order",.*}\]$`, "tag", "list", nats)
 	wantJSON(t, `^\[{"instance":"oslo",.*"busiest":\[{"tag":"order"`, "tag", "list", "--stats", nats)
-	wantJSON(t, `"order"`, "throttle", "order", "1000", nats)
-	wantJSON(t, `^{`, "throttle", "--off", nats)
+	wantJSON(t, `^{"tag":"order",.*"rate":70000,`, "tag", "update", "ord*", "--rate=70000", "-y", nats)
+	wantJSON(t, `^{"rate":0}$`, "throttle", "off", nats)
 	wantJSON(t, `"disabled":true`, "tag", "delete", "order", nats)
 	wantJSON(t, `^{"workers":\[{"instance":"oslo","number":`+number+`,.*"state":"serving"}\],"registries":`+
 		`\[{"registry":"\w+",.*"layout":"41\+10\+12",.*"store":{"kind":"kv",.*"tags":1,"state":"in order"},`+

@@ -28,7 +28,7 @@ func Outputs() []Output {
 		{"serve", app.Where{}},
 		{"get segment", idsJSON{}}, {"get snowflake", idsJSON{}},
 		{"read", idJSON{}},
-		{"throttle", subjects.Throttles{}},
+		{"throttle", subjects.Throttle{}},
 		{"tag create", subjects.TagInfo{}}, {"tag update", subjects.TagInfo{}}, {"tag delete", subjects.TagInfo{}},
 		{"tag list", []subjects.TagInfo{}}, {"tag list --stats", []subjects.WorkerStats{}},
 		{"store move", movedJSON{}},

@@ -1,13 +1,11 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"time"
 
-	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -75,9 +73,7 @@ func (c *tagCreateCmd) Run(s *session) error {
 	if c.Start == 1 {
 		t.Start = 0 // --min is the first ID then
 	}
-	return ask(s, func(ctx context.Context, cl *client.Client) (subjects.TagInfo, error) {
-		return cl.CreateTag(ctx, t)
-	}, func(out io.Writer, created subjects.TagInfo) {
+	return operate(s, s.namespace().TagCreate(), t, func(out io.Writer, created subjects.TagInfo) {
 		next := fmt.Sprintf("next ID %d", created.MaxID)
 		if created.Period != "" {
 			next = created.Period + " numbers"

@@ -1,11 +1,9 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"io"
 
-	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -28,9 +26,8 @@ Example:
 
 // Run implements the command.
 func (c *tagDeleteCmd) Run(s *session) error {
-	return ask(s, func(ctx context.Context, cl *client.Client) (subjects.TagInfo, error) {
-		return cl.DeleteTag(ctx, string(c.Tag))
-	}, func(out io.Writer, t subjects.TagInfo) {
+	deleted := subjects.TagDelete{Tag: string(c.Tag)}
+	return operate(s, s.namespace().TagDelete(), deleted, func(out io.Writer, t subjects.TagInfo) {
 		fmt.Fprintf(out, "%s: deleted; created again, it continues from %d\n", t.Tag, t.MaxID)
 	})
 }

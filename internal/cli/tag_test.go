@@ -72,26 +72,27 @@ func TestTagsAreLimitedAndThrottled(t *testing.T) {
 			t.Errorf("%+v, want %q", got, words)
 		}
 	}
-	says(answered(t, "throttle", nats), "Nothing is throttled.")
 	got := answered(t, "tag", "update", "order", "--rate=100", "--max-batch=50", nats)
 	if got != (result{0, "order: 50 a request, 100/s\n", ""}) {
 		t.Errorf("%+v", got)
 	}
 	natsid(t, "get", "segment", "order", "-n", "51", nats).want(t, 1, "400", "limited to 50 IDs a request")
-	if got := answered(t, "throttle", "order", "5", nats); got != (result{0, "TAG    IDS/S\norder  5\n", ""}) {
-		t.Errorf("%+v", got)
-	}
-	says(answered(t, "throttle", "--all", "1000", nats), "(each)  1000")
-	says(answered(t, "tag", "list", nats), "50 a request, 100/s, throttled to 5/s")
-	says(answered(t, "throttle", "order", "--off", nats), "(each)  1000")
-	says(answered(t, "throttle", "--off", nats), "Nothing is throttled.")
+	says(answered(t, "throttle", "1000", nats), "Each tag is throttled to 1000 IDs/s.\n")
+	says(answered(t, "tag", "list", nats), "50 a request, 100/s, throttled to 1000/s")
+	says(answered(t, "throttle", "off", nats), "No tag is throttled.\n")
 	says(answered(t, "tag", "update", "order", "--rate=0", "--max-batch=0", nats), "order: no limits\n")
 	answered(t, "get", "segment", "order", "-n", "5000", nats).want(t, 0, "")
-	for _, args := range []string{
-		"order", "5", "order 5 6", "order five", "order -1", "order 5 --off", "or*der 5",
-		"--all", "--all order 5", "--all 0",
-	} {
-		natsid(t, append(append([]string{"throttle"}, strings.Fields(args)...), nats)...).want(t, 2)
+	for _, args := range []string{"", "order", "0", "-- -5", "5 6", "1000000000001"} {
+		natsid(t, append(strings.Fields("throttle "+nats), strings.Fields(args)...)...).want(t, 2)
+	}
+	for _, tag := range []string{"so-1", "so-2"} {
+		answered(t, "tag", "create", tag, nats).want(t, 0, "")
+	}
+	natsid(t, "tag", "update", "so-*", "--rate=5", nats).want(t, 2, "give --yes")
+	natsid(t, "tag", "update", "so-*", "--step=5", nats).want(t, 2, "byte 3")
+	got = answered(t, "tag", "update", "so-*", "--rate=5", "-y", nats)
+	if got != (result{0, "so-1: 5/s\nso-2: 5/s\n", ""}) {
+		t.Errorf("%+v", got)
 	}
 	natsid(t, "tag", "update", "order", "--rate=5", "--step=5", nats).want(t, 2, "two requests")
 }

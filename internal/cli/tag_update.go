@@ -2,13 +2,15 @@ package cli
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
+	"path"
+	"strings"
 	"time"
 
-	"github.com/natsid/natsid/client"
+	"github.com/nats-io/nats.go"
+
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -24,6 +26,7 @@ type tagUpdateCmd struct {
 
 	MaxBatch *int   `placeholder:"N"`
 	Rate     *int64 `placeholder:"N"`
+	Yes      bool   `short:"y"`
 
 	Order *string `enum:"loose,strict" placeholder:"ORDER"`
 }
@@ -43,7 +46,8 @@ cut off from NATS at that moment, at its next load or poll.
 changed by themselves. All workers heed them within a second. A request beyond
 --rate is answered 429, and says when to try again. The first limit of all is
 refused while a worker runs that is too old to heed it; from then on such workers
-do not start. To slow callers down for a time, use "natsid throttle".
+do not start. Both also take a pattern of tags, as a shell does of files, and
+ask. To slow the callers of each tag down for a time, use "natsid throttle".
 
 --order is changed by itself, too. It returns once every worker that is found has
 confirmed that it uses no ID of a strict tag that it had loaded, and names those
@@ -55,15 +59,17 @@ Examples:
   natsid tag update order --max-id 5000001     # start above IDs that are in use
   natsid tag update order --raise-by 1000000   # after a restore, if in doubt
   natsid tag update order --max-batch 1000 --rate 50000
+  natsid tag update 'so-*' --rate 100
   natsid tag update invoice --order strict`,
 		values: map[string]string{
-			"tag":       "The tag.",
+			"tag":       "The tag; with --rate and --max-batch also a pattern, such as 'so-*'.",
 			"step":      "How many IDs a worker loads at once, from the next load on.",
 			"desc":      "Description, for people; may be empty.",
 			"max-id":    "The next ID: no ID below it is issued any more. It only rises.",
 			"raise-by":  "How many IDs to skip above those that workers have loaded.",
 			"max-batch": "The most IDs that one request gets, up to 1000000.",
 			"rate":      "The most IDs per second, of all workers together, up to 1000000000000.",
+			"yes":       "With a pattern: do not ask.",
 			"order":     orderHelp,
 			"max":       "The highest number; 0 for as many as there are.",
 			"max-hole":  maxHoleHelp,
@@ -80,12 +86,36 @@ func (c *tagUpdateCmd) Run(s *session) error {
 		Max: (*subjects.Decimal)(c.Max), MaxHole: (*subjects.Decimal)(c.MaxHole),
 		MaxBatch: c.MaxBatch, Rate: c.Rate, Order: c.Order,
 	}
+	isPattern := u.ChangesLimit() && strings.ContainsAny(c.Tag, "*?")
+	if isPattern {
+		u.Tag = "any" // to check the rest
+	}
 	if e, ok := errors.AsType[*subjects.Error](u.Check()); ok {
 		return usage(fmt.Errorf("tag %q: %s", c.Tag, e.Text))
 	}
-	return ask(s, func(ctx context.Context, cl *client.Client) (subjects.TagInfo, error) {
-		return cl.UpdateTag(ctx, u)
-	}, func(out io.Writer, t subjects.TagInfo) {
+	nc, err := s.connect()
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	tags := []string{c.Tag}
+	if isPattern {
+		tags, err = c.matching(s, nc)
+	}
+	for i := 0; i < len(tags) && err == nil; i++ {
+		u.Tag = tags[i]
+		err = c.update(s, nc, u)
+	}
+	return err
+}
+
+// update changes a tag, and prints it.
+func (c *tagUpdateCmd) update(s *session, nc *nats.Conn, u subjects.TagUpdate) error {
+	t, err := request[subjects.TagInfo](s, nc, s.namespace().TagUpdate(), u)
+	if err != nil {
+		return err
+	}
+	return s.print(t, func(out io.Writer) {
 		switch {
 		case t.StrictFrom != nil:
 			fmt.Fprintf(out, "%s: strict from %s on\n", t.Tag, t.StrictFrom.Format(time.RFC3339))
@@ -100,4 +130,22 @@ func (c *tagUpdateCmd) Run(s *session) error {
 			}
 		}
 	})
+}
+
+// matching returns the tags that match a pattern, if a user agrees.
+func (c *tagUpdateCmd) matching(s *session, nc *nats.Conn) (tags []string, err error) {
+	all, err := allTags(s.ctx, s.clientOn(nc))
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range all {
+		if matches, _ := path.Match(c.Tag, t.Tag); matches && !t.Disabled { // a malformed pattern matches none
+			tags = append(tags, t.Tag)
+		}
+	}
+	if len(tags) == 0 {
+		return nil, fmt.Errorf("no tag matches %s: check the pattern", c.Tag)
+	}
+	return tags, s.agree(c.Yes, fmt.Sprintf("Limit %s, %s to %s?",
+		numberOf(len(tags), "tag"), tags[0], tags[len(tags)-1]))
 }

@@ -18,7 +18,11 @@ func (s *Settings) SetLimit(ctx context.Context, tag string, change func(*policy
 	if err := s.count.first(ctx); err != nil {
 		return err
 	}
-	_, err := s.set(ctx, limitPrefix+tag, func(old []byte) (value []byte, err error) {
+	key := limitPrefix + tag
+	if tag == "" {
+		key = throttleKey
+	}
+	_, err := s.set(ctx, key, func(old []byte) (value []byte, err error) {
 		l := policy.Limit{}
 		if err := read(old, &l); err != nil {
 			return nil, err
@@ -27,25 +31,6 @@ func (s *Settings) SetLimit(ctx context.Context, tag string, change func(*policy
 		return merge(old, l, "max_batch", "rate")
 	})
 	return err
-}
-
-// SetThrottle changes the throttle for all workers, and returns it. See worker.Settings.
-func (s *Settings) SetThrottle(ctx context.Context, change func(*policy.Throttle)) (t policy.Throttle, err error) {
-	if err := s.count.first(ctx); err != nil {
-		return t, err
-	}
-	_, err = s.set(ctx, throttleKey, func(old []byte) (value []byte, err error) {
-		t = policy.Throttle{}
-		if err := read(old, &t); err != nil {
-			return nil, err
-		}
-		if change(&t); len(t.Tags) > policy.MaxThrottled {
-			return nil, subjects.Errorf(subjects.BadRequest,
-				"%d tags are throttled already: throttle all, or end some", policy.MaxThrottled)
-		}
-		return merge(old, t, "all", "tags")
-	})
-	return t, err
 }
 
 // merge returns old with the fields of v. It keeps fields that this natsid does not know: a newer one may have set

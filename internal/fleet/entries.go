@@ -99,26 +99,25 @@ func (e *entries) strict() map[string]bool {
 	return tags
 }
 
-// apply sets the gate's rules from the entries. A limit or throttle that cannot be read keeps its old value.
+// apply sets the gate's rules from the entries. A limit that cannot be read keeps its old value.
 func (e *entries) apply() {
 	old := e.cfg.Gate.Rules()
-	rules := policy.Rules{Limits: make(map[string]policy.Limit), Throttle: policy.Throttle{}}
+	rules := make(policy.Rules)
 	for key, entry := range e.byKey {
 		tag, ofTag := strings.CutPrefix(key, limitPrefix)
 		kept, err := "its old value is kept", error(nil)
 		switch {
 		case entry.Removed:
-		case key == throttleKey:
-			if err = read(entry.Value, &rules.Throttle); err != nil {
-				rules.Throttle = old.Throttle
+		case ofTag, key == throttleKey:
+			if !ofTag {
+				tag = ""
 			}
-		case ofTag:
 			l := policy.Limit{}
 			if err = read(entry.Value, &l); err != nil {
-				l = old.Limits[tag]
+				l = old[tag]
 			}
 			if l != (policy.Limit{}) {
-				rules.Limits[tag] = l
+				rules[tag] = l
 			}
 		case strings.HasPrefix(key, orderPrefix):
 			kept, err = "the tag is strict", read(entry.Value, new(order))

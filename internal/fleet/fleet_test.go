@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -138,15 +137,6 @@ func (s *site) startOn(name string, js jetstream.JetStream) *member {
 
 func rate(n int64) func(*policy.Limit) { return func(l *policy.Limit) { l.Rate = n } }
 
-func throttle(tag string, n int64) func(*policy.Throttle) {
-	return func(t *policy.Throttle) {
-		if t.Tags == nil {
-			t.Tags = map[string]int64{}
-		}
-		t.Tags[tag] = n
-	}
-}
-
 // must retries a call that may be refused on a busy machine, where a worker answers late.
 func (s *site) must(change func() error) {
 	s.Helper()
@@ -164,7 +154,7 @@ func (s *site) limit(m *member, tag string, n int64) {
 	s.must(func() error { return m.SetLimit(s.Context(), tag, rate(n)) })
 }
 
-func (m *member) rateOf(tag string) int64 { return m.gate.Rules().Limits[tag].Rate }
+func (m *member) rateOf(tag string) int64 { return m.gate.Rules()[tag].Rate }
 
 // The cases share a server; each has a namespace of its own.
 func TestFleet(t *testing.T) {
@@ -203,21 +193,15 @@ func everywhere(s *site) {
 	if a.rateOf("order") != 100 {
 		s.Error("the worker that changed it does not know it")
 	}
-	s.must(func() error {
-		now, err := b.SetThrottle(s.Context(), throttle("x/y.z", 7))
-		if err == nil && now.Tags["x/y.z"] != 7 {
-			s.Errorf("%+v", now)
-		}
-		return err
-	})
+	s.limit(b, "", 7) // each tag
 	c := s.start("c")
 	for name, m := range map[string]*member{"a": a, "b": b, "c": c} {
 		eventually(s.T, name+" follows", func() bool {
-			return m.rateOf("order") == 100 && m.gate.Rules().Throttle.Of("x/y.z") == 7
+			return m.rateOf("order") == 100 && m.rateOf("") == 7
 		})
 	}
 	s.limit(c, "order", 0)
-	eventually(s.T, "a follows", func() bool { return len(a.gate.Rules().Limits) == 0 })
+	eventually(s.T, "a follows", func() bool { return a.rateOf("order") == 0 })
 }
 
 // put writes an entry as `nats kv put` does: without a message to the workers.
@@ -274,7 +258,7 @@ func unread(s *site) {
 func damaged(s *site) {
 	a := s.start("a")
 	s.limit(a, "order", 5)
-	s.must(func() error { _, err := a.SetThrottle(s.Context(), throttle("order", 3)); return err })
+	s.limit(a, "", 3)
 	s.put("tag.order", `{"rate":`)
 	s.put("throttle", `[1]`)
 	s.put("tag.new", `{"rate":-1}`)
@@ -282,12 +266,12 @@ func damaged(s *site) {
 	s.put("tag.mark", `{"rate":1}`)
 	eventually(s.T, "a tag whose order cannot be read is strict", func() bool { return isStrict(a, "order") })
 	eventually(s.T, "all is read", func() bool { return a.rateOf("mark") == 1 })
-	if a.rateOf("order") != 5 || a.rateOf("new") != 0 || a.gate.Rules().Throttle.Of("order") != 3 {
+	if a.rateOf("order") != 5 || a.rateOf("new") != 0 || a.rateOf("") != 3 {
 		s.Errorf("%+v", a.gate.Rules())
 	}
 	s.limit(a, "order", 6) // which repairs it
-	s.must(func() error { _, err := a.SetThrottle(s.Context(), throttle("order", 4)); return err })
-	if b := s.start("b"); b.rateOf("order") != 6 || b.gate.Rules().Throttle.Of("order") != 4 {
+	s.limit(a, "", 4)
+	if b := s.start("b"); b.rateOf("order") != 6 || b.rateOf("") != 4 {
 		s.Errorf("%+v", b.gate.Rules())
 	}
 }
@@ -314,13 +298,12 @@ func together(s *site) {
 		m := []*member{a, b}[i%2]
 		all.Go(func() {
 			s.must(func() error {
-				_, err := m.SetThrottle(s.Context(), throttle(fmt.Sprint("t", i), int64(i+1)))
-				return err
+				return m.SetLimit(s.Context(), "order", func(l *policy.Limit) { l.Rate++ })
 			})
 		})
 	}
 	all.Wait()
 	for _, m := range []*member{a, b} {
-		eventually(s.T, "all are heeded", func() bool { return len(m.gate.Rules().Throttle.Tags) == 20 })
+		eventually(s.T, "all are heeded", func() bool { return m.rateOf("order") == 20 })
 	}
 }

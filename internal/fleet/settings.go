@@ -2,7 +2,7 @@
 //
 //	_natsid.s.tag.<tag>    the limit of a tag, as the JSON of a [policy.Limit]
 //	_natsid.s.order.<tag>  the order of a tag's IDs: {"order":"strict"}, or "loose", the default; and when it began
-//	_natsid.s.throttle     the throttle, as the JSON of a [policy.Throttle]
+//	_natsid.s.throttle     the limit of each tag: {"rate":500}
 //
 // These are keys in the bucket of the marks. So settings do not go back without the marks, and the detection for the
 // marks covers the settings, too: this package has none.
@@ -64,7 +64,7 @@ type Config struct {
 	Log       *slog.Logger // nil discards
 }
 
-// Settings are the limits, orders and throttles as one worker sees them. It is safe for concurrent use.
+// Settings are the limits and orders as one worker sees them. It is safe for concurrent use.
 type Settings struct {
 	cfg     Config
 	wasRead atomic.Bool // at least once

@@ -2,6 +2,7 @@ package testbed
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -72,7 +73,7 @@ func (c *Cluster) Skip(n int64) error {
 				continue
 			}
 			skip.Tag = tag.Tag
-			if _, err := ids.UpdateTag(ctx, skip); err != nil {
+			if err := c.update(ctx, skip); err != nil {
 				return fmt.Errorf("tag %s: %w", tag.Tag, err)
 			}
 		}
@@ -84,4 +85,20 @@ func (c *Cluster) Skip(n int64) error {
 			return nil
 		}
 	}
+}
+
+// update changes a tag.
+func (c *Cluster) update(ctx context.Context, u subjects.TagUpdate) error {
+	body, err := json.Marshal(u)
+	if err != nil {
+		return err
+	}
+	m, err := c.conn.RequestWithContext(ctx, c.cfg.Namespace.TagUpdate(), body)
+	if err != nil {
+		return err
+	}
+	if refused := subjects.ParseError(m.Header); refused != nil {
+		return refused
+	}
+	return nil
 }

@@ -226,7 +226,7 @@ func leafFailure(status, number int) failed {
 
 func TestFailuresAreThoseOfLeaf(t *testing.T) {
 	r := start(t, snowflake.Leaf, patience)
-	r.gate.Set(policy.Rules{Limits: map[string]policy.Limit{"order.eu": {Rate: 1}}})
+	r.gate.Set(policy.Rules{"order.eu": {Rate: 1}})
 	r.gate.SetWorkers(1)
 	argument := failed{Status: 400, Error: "Bad Request", Exception: "java.lang.IllegalArgumentException"}
 	notRead := func(count string) failed {

@@ -34,10 +34,9 @@ type table struct {
 
 // An entry is the limits of one tag.
 type entry struct {
-	maxBatch  int   // 0 means any
-	rate      int64 // IDs/s; 0 means any
-	throttled bool
-	bucket    *ratelimit.Bucket
+	maxBatch int   // 0 means any
+	rate     int64 // IDs/s; 0 means any
+	bucket   *ratelimit.Bucket
 }
 
 // burst bounds the time for which an unused rate is saved up. longest bounds one request to the IDs that a tag gives
@@ -81,7 +80,7 @@ func (e *entry) admit(n int, now time.Duration, share float64, b *ratelimit.Buck
 		return &BatchError{Max: most, Rate: e.rate}
 	}
 	if wait := b.Take(now, int64(n), share); wait > 0 {
-		return &RateError{Rate: e.rate, Throttled: e.throttled, Wait: wait}
+		return &RateError{Rate: e.rate, Wait: wait}
 	}
 	return nil
 }
@@ -97,7 +96,7 @@ type shared struct {
 const sharing = 4096
 
 func newShared(rate int64) *shared {
-	s := &shared{entry: entry{rate: rate, throttled: true}, seed: maphash.MakeSeed()}
+	s := &shared{entry: entry{rate: rate}, seed: maphash.MakeSeed()}
 	for i := range s.buckets {
 		s.buckets[i] = ratelimit.New(burst)
 	}
@@ -113,18 +112,15 @@ func (g *Gate) Set(r Rules) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	old := g.table.Load()
-	if len(r.Limits) == 0 && r.Throttle.IsZero() {
+	if len(r) == 0 {
 		g.table.Store(nil)
 		return
 	}
-	t := &table{rules: r, tags: make(map[string]*entry, len(r.Limits)+len(r.Throttle.Tags))}
-	for tag := range r.Limits {
+	t := &table{rules: r, tags: make(map[string]*entry, len(r))}
+	for tag := range r {
 		t.tags[tag] = r.entry(tag, old)
 	}
-	for tag := range r.Throttle.Tags {
-		t.tags[tag] = r.entry(tag, old)
-	}
-	switch all := r.Throttle.All; {
+	switch all := r[""].Rate; {
 	case all == 0:
 	case old != nil && old.others != nil && old.others.rate == all:
 		t.others = old.others
@@ -136,9 +132,10 @@ func (g *Gate) Set(r Rules) {
 
 // entry returns the entry of a tag. It keeps the tag's bucket if the old table has one.
 func (r Rules) entry(tag string, old *table) *entry {
-	limit, throttle := r.Limits[tag], r.Throttle.Of(tag)
-	e := &entry{maxBatch: limit.MaxBatch, rate: lower(limit.Rate, throttle)}
-	e.throttled = throttle > 0 && e.rate == throttle
+	e := &entry{maxBatch: r[tag].MaxBatch, rate: r[tag].Rate}
+	if all := r[""].Rate; e.rate == 0 || 0 < all && all < e.rate {
+		e.rate = all
+	}
 	if old != nil && old.tags[tag] != nil {
 		e.bucket = old.tags[tag].bucket
 	} else {
@@ -156,21 +153,17 @@ func (g *Gate) Workers() int { return int(max(1, g.workers.Load())) }
 // Rules returns the rules in force. The caller must not change them.
 func (g *Gate) Rules() Rules {
 	if g == nil {
-		return Rules{}
+		return nil
 	}
 	if t := g.table.Load(); t != nil {
 		return t.rules
 	}
-	return Rules{}
+	return nil
 }
 
 // HasRate reports whether a rate is in force, so that the number of workers matters.
 func (g *Gate) HasRate() bool {
-	r := g.Rules()
-	if !r.Throttle.IsZero() {
-		return true
-	}
-	for _, l := range r.Limits {
+	for _, l := range g.Rules() {
 		if l.Rate > 0 {
 			return true
 		}

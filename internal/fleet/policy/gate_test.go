@@ -38,15 +38,13 @@ func TestTheFleetIssuesARateAndNotMore(t *testing.T) {
 		batch   int
 		rate    int
 	}{
-		{Rules{Limits: map[string]Limit{"a": {Rate: 100}}}, 1, 1, 100},
-		{Rules{Limits: map[string]Limit{"a": {Rate: 100}}}, 4, 1, 100},
-		{Rules{Limits: map[string]Limit{"a": {Rate: 100}}}, 4, 500, 100},
-		{Rules{Limits: map[string]Limit{"a": {Rate: 100}}, Throttle: Throttle{All: 50}}, 4, 1, 50},
-		{Rules{Limits: map[string]Limit{"a": {Rate: 100}}, Throttle: Throttle{All: 500}}, 4, 1, 100},
-		{Rules{Throttle: Throttle{All: 50}}, 4, 10, 50},
-		{Rules{Throttle: Throttle{All: 50, Tags: map[string]int64{"a": 20}}}, 4, 1, 20},
-		{Rules{Throttle: Throttle{All: 20, Tags: map[string]int64{"a": 50}}}, 4, 1, 20},
-		{Rules{Limits: map[string]Limit{"a": {Rate: 1_000_000_000}}}, 3, 1_000_000, 1_000_000_000},
+		{Rules{"a": {Rate: 100}}, 1, 1, 100},
+		{Rules{"a": {Rate: 100}}, 4, 1, 100},
+		{Rules{"a": {Rate: 100}}, 4, 500, 100},
+		{Rules{"a": {Rate: 100}, "": {Rate: 50}}, 4, 1, 50},
+		{Rules{"a": {Rate: 100}, "": {Rate: 500}}, 4, 1, 100},
+		{Rules{"": {Rate: 50}}, 4, 10, 50},
+		{Rules{"a": {Rate: 1_000_000_000}}, 3, 1_000_000, 1_000_000_000},
 	} {
 		t.Run(fmt.Sprintf("%d workers %+v", tc.workers, tc), func(t *testing.T) {
 			const seconds = 100
@@ -62,7 +60,7 @@ func TestTheFleetIssuesARateAndNotMore(t *testing.T) {
 }
 
 func TestAThrottleOfEachTagLeavesEachItsOwn(t *testing.T) {
-	gates := fleet(2, Rules{Throttle: Throttle{All: 10}})
+	gates := fleet(2, Rules{"": {Rate: 10}})
 	throughput(10, gates, 1, "busy")
 	if err := gates[0].Admit("quiet", 1, 10*time.Second); err != nil {
 		t.Error("one tag used up another's:", err)
@@ -72,7 +70,7 @@ func TestAThrottleOfEachTagLeavesEachItsOwn(t *testing.T) {
 func TestTagsWithoutLimitAreFree(t *testing.T) {
 	var none *Gate
 	zero, limited := new(Gate), new(Gate)
-	limited.Set(Rules{Limits: map[string]Limit{"other": {MaxBatch: 1, Rate: 1}}})
+	limited.Set(Rules{"other": {MaxBatch: 1, Rate: 1}})
 	for _, g := range []*Gate{none, zero, limited} {
 		if got := throughput(1, []*Gate{g}, 1_000_000, "a"); got != 1_000_000_000 {
 			t.Errorf("%d IDs of 1000000000", got)
@@ -85,7 +83,7 @@ func TestTagsWithoutLimitAreFree(t *testing.T) {
 
 func TestTheLargestBatchIsKept(t *testing.T) {
 	g := new(Gate)
-	g.Set(Rules{Limits: map[string]Limit{"a": {MaxBatch: 100}}})
+	g.Set(Rules{"a": {MaxBatch: 100}})
 	if err := g.Admit("a", 100, 0); err != nil {
 		t.Error(err)
 	}
@@ -97,7 +95,7 @@ func TestTheLargestBatchIsKept(t *testing.T) {
 func TestOneRequestShutsATagForAMinuteAtMost(t *testing.T) {
 	g := new(Gate)
 	g.SetWorkers(2)
-	g.Set(Rules{Limits: map[string]Limit{"a": {Rate: 10}, "slow": {Rate: 1}}})
+	g.Set(Rules{"a": {Rate: 10}, "slow": {Rate: 1}})
 	e, ok := g.Admit("a", 100_000, 0).(*BatchError)
 	if !ok || e.Max != 300 { // 10/2 a second
 		t.Fatalf("100000 at 10/s: %v", e)
@@ -116,14 +114,14 @@ func TestOneRequestShutsATagForAMinuteAtMost(t *testing.T) {
 
 func TestWhoWaitsAsLongAsToldIsAdmitted(t *testing.T) {
 	g, now := new(Gate), time.Duration(0)
-	g.Set(Rules{Limits: map[string]Limit{"a": {Rate: 7}}})
+	g.Set(Rules{"a": {Rate: 7}})
 	for range 1000 {
 		n := 1 + rand.IntN(30)
 		e, ok := g.Admit("a", n, now).(*RateError)
 		if !ok {
 			continue
 		}
-		if e.Throttled || e.Rate != 7 {
+		if e.Rate != 7 {
 			t.Fatalf("%+v", e)
 		}
 		if now += e.Wait; g.Admit("a", n, now) != nil {
@@ -137,33 +135,10 @@ func TestNewRulesGiveNoNewBurst(t *testing.T) {
 	g := new(Gate)
 	got := 0
 	for i := range 1000 {
-		g.Set(Rules{
-			Limits:   map[string]Limit{"a": {Rate: 100}, fmt.Sprint(i): {Rate: 1}},
-			Throttle: Throttle{All: 1000, Tags: map[string]int64{"b": int64(1 + i%2)}},
-		})
+		g.Set(Rules{"a": {Rate: 100}, fmt.Sprint(i): {Rate: 1}, "": {Rate: 1000 + int64(i%2)}})
 		got += throughput(1, []*Gate{g}, 1, "a") // always in the same second
 	}
 	if got > 200+1 {
 		t.Errorf("%d IDs in 1 s at 100/s", got)
-	}
-}
-
-func TestAThrottleIsToldFromALimit(t *testing.T) {
-	g := new(Gate)
-	g.Set(Rules{Limits: map[string]Limit{"a": {Rate: 100}}, Throttle: Throttle{All: 5, Tags: map[string]int64{"b": 2}}})
-	for tag, want := range map[string]RateError{"a": {Rate: 5, Throttled: true}, "b": {Rate: 2, Throttled: true}} {
-		var err error
-		for i := 0; err == nil && i < 10; i++ {
-			err = g.Admit(tag, 10, 0)
-		}
-		if e, ok := err.(*RateError); !ok || e.Rate != want.Rate || !e.Throttled {
-			t.Errorf("%s: %v", tag, err)
-		}
-	}
-	if got, want := g.Rules().Throttle.String(), "each tag to 5 IDs/s, b to 2 IDs/s"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-	if g.Set(Rules{}); g.HasRate() || g.Admit("a", 1_000_000, 0) != nil {
-		t.Error("limited without rules")
 	}
 }

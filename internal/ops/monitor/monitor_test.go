@@ -36,9 +36,9 @@ func TestReadinessNamesEachModeAndWhy(t *testing.T) {
 	if code, body := get("/readyz"); code != 200 || body != "segment: ready\nsnowflake: ready\n" {
 		t.Errorf("%d %q", code, body)
 	}
-	notes = []string{"throttled: order to 5 IDs/s"}
+	notes = []string{"throttled: each tag to 5 IDs/s"}
 	if code, body := get("/readyz"); code != 200 ||
-		body != "segment: ready\nsnowflake: ready\nthrottled: order to 5 IDs/s\n" {
+		body != "segment: ready\nsnowflake: ready\nthrottled: each tag to 5 IDs/s\n" {
 		t.Errorf("%d %q", code, body)
 	}
 	notes = nil

@@ -58,7 +58,7 @@ func TestEachViewShowsTheFleet(t *testing.T) {
 	cfg := frozen.Config()
 	for path, texts := range map[string][]string{
 		"/": {"3 of 4 answered", "No answer from delta", "4 min 12 s", "snowflake: not ready",
-			"clock-skew", "throttled: order to 500 IDs/s",
+			"clock-skew", "throttled: each tag to 500 IDs/s",
 			"Requests answered with an error since these workers started: 9 with ",
 			"docs/operations.md#down", "5N7LAQLGLLR4UQACIRT2BJPGKX",
 			"no different eras", "ORDERS_STAMPED", "48,210", "standby"},
@@ -173,7 +173,7 @@ func TestOfManyThatDoNotAnswerSomeAreNamed(t *testing.T) {
 func TestCommandsNameAnotherNamespace(t *testing.T) {
 	cfg := frozen.Config()
 	cfg.Namespace = "shop"
-	expect(t, cfg, "/tag?name=order", "natsid --namespace shop throttle order 100", "no natsid throttle",
+	expect(t, cfg, "/tag?name=order", "natsid --namespace shop tag update --rate 100 order",
 		"no natsid get", "no natsid tag")
 	cfg.Tags = func(context.Context) ([]segment.Tag, error) { return nil, nil }
 	expect(t, cfg, "/tags", "natsid --namespace shop tag create order")
@@ -184,7 +184,7 @@ func TestATagThatLooksLikeAFlagIsNoneInACommand(t *testing.T) {
 	cfg.Look = func(_ context.Context, name string) (segment.Tag, error) {
 		return segment.Tag{Name: name, Step: 10, MaxID: 1}, nil
 	}
-	expect(t, cfg, "/tag?name=--all", "natsid throttle -- --all 100", "natsid get segment -- --all")
+	expect(t, cfg, "/tag?name=--all", "natsid tag update --rate 100 -- --all", "natsid get segment -- --all")
 }
 
 func TestTagsComeInPages(t *testing.T) {

@@ -49,7 +49,7 @@ func Config() page.Config {
 				{Name: "rome/977", From: "ORDERS", To: "ORDERS_STAMPED", Role: "standby", Position: 48198, Behind: 24},
 			}
 		},
-		Notes:     func() []string { return []string{"throttled: order to 500 IDs/s"} },
+		Notes:     func() []string { return []string{"throttled: each tag to 500 IDs/s"} },
 		Namespace: subjects.DefaultNamespace, Layout: snowflake.Leaf, Version: "0.1.0",
 		Instance: func() string { return "alpha" }, Now: func() time.Time { return At },
 	}
@@ -76,8 +76,9 @@ func info(t segment.Tag) subjects.TagInfo {
 	if err := subjects.CheckTag(t.Name); err != nil {
 		i.Unservable = err.Error()
 	}
+	i.Throttle = 500
 	if t.Name == "order" {
-		i.MaxBatch, i.Throttle = 5000, 500
+		i.MaxBatch = 5000
 	}
 	return i
 }

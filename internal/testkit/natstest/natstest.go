@@ -1,9 +1,11 @@
-// Package natstest gives tests a nats-server of their own, connections to it, what it
-// leaves behind, and a buffer for logs that many goroutines write.
+// Package natstest gives tests a nats-server of their own, connections to it, requests on them, what it leaves behind,
+// and a buffer for logs that many goroutines write.
 package natstest
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/natsid/natsid/internal/natsembed"
+	"github.com/natsid/natsid/subjects"
 )
 
 // Start starts a nats-server with JetStream on a free port of loopback, and returns
@@ -111,4 +114,20 @@ func (b *Buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.b.String()
+}
+
+// Ask sends a request of an operator once, and returns the answer, or the refusal.
+func Ask[T any](ctx context.Context, nc *nats.Conn, subject string, body any) (answer T, err error) {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return answer, err
+	}
+	m, err := nc.RequestWithContext(ctx, subject, data)
+	if err != nil {
+		return answer, err
+	}
+	if refused := subjects.ParseError(m.Header); refused != nil {
+		return answer, refused
+	}
+	return answer, json.Unmarshal(m.Data, &answer)
 }
