@@ -8,9 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/natsid/natsid/e2e"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/cli"
+	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
 	"github.com/natsid/natsid/subjects"
 )
@@ -25,7 +29,7 @@ func command(t *testing.T, args ...string) string {
 	return out.String()
 }
 
-// The steps are those of docs/operations.md, under load all the time.
+// The steps are those of docs/operations.md and docs/from-leaf.md, under load all the time; the row is far behind.
 func TestTagsMoveToMySQLAndBackAndRepeatNoID(t *testing.T) {
 	t.Parallel()
 	db := mysqltest.Start(t)
@@ -42,10 +46,19 @@ func TestTagsMoveToMySQLAndBackAndRepeatNoID(t *testing.T) {
 		waitFor(t, what, func() bool { return l.got["segment"].len() > before+20_000 })
 	}
 	more("load in JetStream")
+	command(t, "leaf", "check", "--mysql", db.DSN(), "--nats", c.URL) // makes the table
+	_, err := db.DB().Exec("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 1, 1000)")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, to := range []string{"mysql", "kv", "mysql"} {
-		out := command(t, "store", "move", "--to", to, "--mysql", db.DSN(), "--nats", c.URL, "--yes")
-		if !strings.Contains(out, "of kind "+to) {
-			t.Errorf("moved to %s: %s", to, out)
+		if to == "kv" {
+			out := command(t, "store", "move", "--mysql", db.DSN(), "--nats", c.URL, "--yes")
+			if !strings.Contains(out, "of kind kv") {
+				t.Errorf("moved: %s", out)
+			}
+		} else if err := toMySQL(t, c.Conn); err != nil {
+			t.Fatal(err)
 		}
 		onMySQL.Store(to == "mysql")
 		for i := range 2 {
@@ -66,12 +79,31 @@ func TestTagsMoveToMySQLAndBackAndRepeatNoID(t *testing.T) {
 	}
 }
 
+// toMySQL changes the kind of the marks.
+func toMySQL(t *testing.T, conn *nats.Conn) error {
+	js, err := jetstream.New(conn)
+	if err != nil {
+		return err
+	}
+	kv, err := js.KeyValue(t.Context(), "id_segments")
+	if err != nil {
+		return err
+	}
+	id, err := kv.Get(t.Context(), buckets.Own)
+	if err != nil {
+		return err
+	}
+	value := bytes.Replace(id.Value(), []byte(`"kind":"kv"`), []byte(`"kind":"mysql"`), 1)
+	_, err = kv.Update(t.Context(), buckets.Own, value, id.Revision())
+	return err
+}
+
 func TestAWorkerOfAnotherKindDoesNotStart(t *testing.T) {
 	t.Parallel()
 	db := mysqltest.Start(t)
 	c := e2e.Start(t)
 	out := fails(t, "--nats", c.URL, "--data", t.TempDir(), "--mysql", db.DSN())
-	if !strings.Contains(out, "another kind of store") || !strings.Contains(out, "natsid store move") {
+	if !strings.Contains(out, "another kind of store") || !strings.Contains(out, "docs/operations.md") {
 		t.Errorf("a worker with --mysql beside one without: %s", out)
 	}
 }

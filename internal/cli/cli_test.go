@@ -334,7 +334,7 @@ func TestHelpShowsExamplesThatCanBeCopied(t *testing.T) {
 		{"bench segment", "natsid bench segment bench --merge -c 1000 --json"},
 		{"bench snowflake", "natsid bench snowflake -c 1 -d 30s"},
 		{"resume", "natsid resume --yes --tags-complete"},
-		{"store move", "natsid store move --to mysql"},
+		{"store move", "natsid store move --mysql"},
 		{"workers", "natsid workers"},
 		{"serve", "natsid --nats nats://n1:4222 --layout article --site 2"},
 		{"decode", "natsid decode 2124263042718941184"},

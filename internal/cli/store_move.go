@@ -15,27 +15,20 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-type storeMoveCmd struct {
-	To  string `enum:"kv,mysql" required:"" placeholder:"KIND"`
-	Yes bool
-}
+type storeMoveCmd struct{ Yes bool }
 
 func (*storeMoveCmd) help() help {
 	return help{
-		summary: "Move all tags from JetStream to MySQL, or back.",
-		detail: `To mysql: makes a row for each tag, then changes the kind of the marks. To kv:
-raises each mark to its row first; stop all Leaf nodes before. Workers of the
-old kind refuse segments within --tag-poll, and those of the new kind start.
-docs/operations.md has the whole sequence.
+		summary: "Move all tags from MySQL to JetStream.",
+		detail: `Raises each mark to its row, then changes the kind of the marks. Stop all Leaf
+nodes before. Workers with --mysql refuse segments within --tag-poll, and those
+without it start. docs/operations.md has the whole sequence, and the way back.
 
 Without --yes the command shows what it would do. It can be repeated.
 
 Example:
-  natsid store move --to mysql --mysql 'user:password@tcp(db:3306)/leaf' --yes`,
-		values: map[string]string{
-			"to":  "Where the tags are to be: kv, in JetStream alone, or mysql.",
-			"yes": "Do it.",
-		},
+  natsid store move --mysql 'user:password@tcp(db:3306)/leaf' --yes`,
+		values: map[string]string{"yes": "Do it."},
 	}
 }
 
@@ -57,31 +50,26 @@ func (c *storeMoveCmd) Run(s *session) error {
 func (c *storeMoveCmd) move(
 	ctx context.Context, s *session, streams buckets.Streams, r kvstore.Report, table segment.Table,
 ) error {
-	bucket, to := s.namespace().SegmentBucket(), kvstore.Kind(c.To)
+	bucket := s.namespace().SegmentBucket()
 	marks := kvstore.New(streams, kvstore.Config{Bucket: bucket, Kind: kvstore.Kind(r.Identity.Kind)})
-	plan, write := move.ToTable, (*move.Move).WriteRow
-	if to == kvstore.Alone {
-		plan, write = move.ToMarks, (*move.Move).WriteMark
-	}
-	m, err := plan(ctx, marks, table)
+	tags, kept, err := move.Plan(ctx, marks, table)
 	if err != nil {
 		return err
 	}
-	var written []grants.Write
-	m.Wrote = func(tag string, w segment.Write) { written = append(written, app.WriteOf(tag, w)) }
-	defer func() { writeDown(ctx, s, streams, r.Identity, written) }()
-	outcome := movedJSON{Bucket: bucket, From: r.Identity.Kind, To: c.To, Kept: m.Kept,
-		Tags: append([]move.Tag{}, m.Tags...)}
+	outcome := movedJSON{Bucket: bucket, Kept: kept, Tags: tags}
 	if !c.Yes {
 		return s.print(outcome, outcome.print)
 	}
-	for _, t := range m.Tags {
-		if err := write(m, ctx, t); err != nil && !errors.Is(err, segment.ErrInvalid) {
+	var written []grants.Write
+	defer func() { writeDown(ctx, s, streams, r.Identity, written) }()
+	wrote := func(tag string, w segment.Write) { written = append(written, app.WriteOf(tag, w)) }
+	for _, t := range tags {
+		if err := t.Write(ctx, marks, wrote); err != nil && !errors.Is(err, segment.ErrInvalid) {
 			return fmt.Errorf("tag %s: %w; run the command again, it leaves out completed tags", t.Name, err)
 		}
 	}
-	if kvstore.Kind(r.Identity.Kind) != to {
-		if err := kvstore.SetKind(ctx, streams, bucket, r, to); err != nil {
+	if kvstore.Kind(r.Identity.Kind) != kvstore.Alone {
+		if err := kvstore.SetKind(ctx, streams, bucket, r, kvstore.Alone); err != nil {
 			return fmt.Errorf("change the kind of bucket %s: %w", bucket, err)
 		}
 	}
@@ -112,16 +100,14 @@ func writeDown(
 type movedJSON struct {
 	Changed bool       `json:"changed"` // false without --yes
 	Bucket  string     `json:"bucket"`
-	From    string     `json:"from"` // the kind before
-	To      string     `json:"to"`
 	Kept    int        `json:"kept"` // tags that needed no change
 	Tags    []move.Tag `json:"tags"` // From is 0 for a tag that there was not
 }
 
 func (j movedJSON) print(out io.Writer) {
 	if j.Changed {
-		fmt.Fprintf(out, "%s: of kind %s; %s written, %d in order before\n",
-			j.Bucket, j.To, numberOf(len(j.Tags), "tag"), j.Kept)
+		fmt.Fprintf(out, "%s: of kind kv; %s written, %d in order before\n",
+			j.Bucket, numberOf(len(j.Tags), "tag"), j.Kept)
 		return
 	}
 	for i, t := range j.Tags {
@@ -135,6 +121,6 @@ func (j movedJSON) print(out io.Writer) {
 		}
 		fmt.Fprintf(out, "%s: %s %d\n", t.Name, from, t.To)
 	}
-	fmt.Fprintf(out, "To write: %s; in order: %d. The kind is %s and would be %s.\n"+
-		"Nothing was changed. Run it again with --yes.\n", numberOf(len(j.Tags), "tag"), j.Kept, j.From, j.To)
+	fmt.Fprintf(out, "To write: %s; in order: %d.\nNothing was changed. Run it again with --yes.\n",
+		numberOf(len(j.Tags), "tag"), j.Kept)
 }

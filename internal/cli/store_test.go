@@ -10,6 +10,7 @@ import (
 
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/stores/kvstore"
+	"github.com/natsid/natsid/internal/testkit/mysqltest"
 	"github.com/natsid/natsid/segment"
 )
 
@@ -99,5 +100,77 @@ func TestAStoreWithoutIdentityIsShownAndResumed(t *testing.T) {
 	}
 	resume("--restored", "--since=1h", "--by=5", "--yes", "--tags-complete",
 		"--at-least="+write(natsid(t, "tag", "list", "--json", nats).out))
-	natsid(t, "store", "move", "--to=mysql", nats).want(t, 2, "--mysql is missing")
+}
+
+func TestTagsGoBackToMySQLAndReturn(t *testing.T) {
+	t.Parallel()
+	doc, db, s := readRecipe(t, "../../docs/from-leaf.md"), mysqltest.Start(t), serve(t)
+	dsn, nats := "--mysql="+db.DSN(), "--nats="+s.url
+	const text = `it's "ours" \ é`
+	for _, tag := range []string{"order", "behind", "gone"} {
+		natsid(t, "tag", "create", tag, "--step=10", "--start=500", "--desc="+text, nats).want(t, 0)
+		natsid(t, "get", "segment", tag, nats).want(t, 0)
+	}
+	natsid(t, "tag", "delete", "gone", nats).want(t, 0)
+	natsid(t, "leaf", "check", dsn, nats).want(t, 0, "")
+	statements, tags := shell(t, doc.block(t, "INSERT"), s.url)
+	statements = "INSERT INTO leaf_alloc (biz_tag, step, max_id) VALUES ('behind', 10, 7);\n" + statements
+	for statement := range strings.Lines(statements) {
+		if _, err := db.DB().ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantRow := func(tag, text string) {
+		t.Helper()
+		var got string
+		row := db.DB().QueryRowContext(t.Context(), "SELECT CONCAT(max_id, ' ', step, ' ', COALESCE(description, '')) "+
+			"FROM leaf_alloc WHERE biz_tag = ?", tag)
+		if err := row.Scan(&got); err != nil || got != fmt.Sprintf("%d 10 %s", tags[tag], text) {
+			t.Errorf("the row of %s is %s, %v", tag, got, err)
+		}
+	}
+	wantRow("order", text)
+	wantRow("behind", "")
+	if strings.Contains(statements, "gone") {
+		t.Error("a deleted tag has a row, from which Leaf would load")
+	}
+	kv, err := jetStream(t, s.url).KeyValue(t.Context(), "id_segments")
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := kv.Get(t.Context(), buckets.Own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "identity")
+	if err := os.WriteFile(file, id.Value(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tool := fmt.Sprintf("nats() { if [ $2 = get ]; then cat %[1]s; else printf %%s \"$5\" >%[1]s; fi; }\n", file)
+	shell(t, tool+doc.block(t, "nats kv update"), s.url)
+	changed, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kv.Update(t.Context(), buckets.Own, changed, id.Revision()); err != nil {
+		t.Fatal(err)
+	}
+	s.stop()
+	s = serve(t, dsn, "--data="+s.data)
+	nats = "--nats=" + s.url
+	natsid(t, "leaf", "check", dsn, nats).want(t, 0, "")
+	if got := natsid(t, "get", "segment", "order", nats); got.out != fmt.Sprintln(tags["order"]) {
+		t.Errorf("the next ID is %+v, want %d", got, tags["order"])
+	}
+	for _, c := range []struct{ args, kind, want string }{
+		{"store move", "mysql", "To write: 0 tags; in order: 2."},
+		{"store move --yes", "kv", "id_segments: of kind kv"},
+	} {
+		if got := natsid(t, append(strings.Fields(c.args), dsn, nats)...); !strings.Contains(got.out, c.want) {
+			t.Errorf("%s: %+v, want %q", c.args, got, c.want)
+		}
+		if got := answered(t, "status", "--json", nats); !strings.Contains(got.out, `"kind":"`+c.kind) {
+			t.Errorf("after %s: %s, want kind %s", c.args, got.out, c.kind)
+		}
+	}
 }

@@ -70,8 +70,8 @@ func (s *identityCheck) read(ctx context.Context) (lineage.Identity, error) {
 // compare compares an identity with the kind of a store.
 func (c Config) compare(id lineage.Identity) error {
 	if have := Kind(id.Kind); have != c.Kind {
-		return fmt.Errorf("%w: bucket %s is of kind %s, this worker of kind %s; start it %s, or move the tags with "+
-			"`natsid store move`", lineage.ErrKind, c.Bucket, have, c.Kind, have.how())
+		return fmt.Errorf("%w: bucket %s is of kind %s, this worker of kind %s; start it %s, or move the tags as "+
+			"docs/operations.md says", lineage.ErrKind, c.Bucket, have, c.Kind, have.how())
 	}
 	return nil
 }
