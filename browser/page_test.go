@@ -224,11 +224,7 @@ func TestThePageInABrowser(t *testing.T) {
 	do(t, ctx, "a tag that would run", chromedp.Click("#tags tbody a"), shows("Tag "+frozen.Hostile))
 	do(t, ctx, "a tag's own view", chromedp.Navigate(srv.URL+"/tag?name=order"), shows("Ranges in memory"),
 		chromedp.WaitVisible(".bars"))
-	do(t, ctx, "numbers", chromedp.Navigate(srv.URL+"/numbers"), shows("1,024 numbers"), chromedp.WaitVisible(".map"))
 	do(t, ctx, "the last hour", chromedp.Navigate(srv.URL+"/charts"), shows("IDs a second"))
-	do(t, ctx, "an ID is decoded", chromedp.Navigate(srv.URL+"/layout"),
-		chromedp.SendKeys("#id", "2124263042718941184\n"), shows("under worker number"))
-	do(t, ctx, "settings", chromedp.Navigate(srv.URL+"/settings"), shows("max-batch"))
 	do(t, ctx, "the first view again", chromedp.Navigate(srv.URL), shows("answered"))
 	srv.CloseClientConnections()
 	srv.Listener.Close()

@@ -21,11 +21,12 @@ import (
 
 var update = flag.Bool("update", false, "make the pictures again of views that look different now")
 
-// pictured are the views of which there are pictures.
-var pictured = []struct{ name, path string }{
-	{"workers", "/"}, {"tags", "/tags"}, {"tag", "/tag?name=order"}, {"numbers", "/numbers"}, {"alarms", "/alarms"},
-	{"charts", "/charts"}, {"layout", "/layout?id=2124263042718941184"}, {"settings", "/settings"},
+// views are the views of the page. Those with a name have pictures, of the width of pictured.
+var views = []struct{ name, path string }{
+	{"workers", "/"}, {"", "/tags"}, {"tag", "/tag?name=order"}, {"", "/alarms"}, {"charts", "/charts"},
 }
+
+const pictured = 1280
 
 // readable returns what keeps people from reading the page that is shown.
 //
@@ -37,12 +38,12 @@ func TestEachViewIsReadableAndLooksAsInItsPicture(t *testing.T) {
 	srv := httptest.NewServer(page.New(frozen.Config()))
 	t.Cleanup(srv.Close)
 	ctx := browse(t)
-	for _, width := range []int64{1280, 400} {
+	for _, width := range []int64{pictured, 400} {
 		for _, scheme := range []string{"light", "dark"} {
 			do(t, ctx, "the screen", emulation.SetFocusEmulationEnabled(true), chromedp.EmulateViewport(width, 600),
 				emulation.SetEmulatedMedia().WithFeatures(
 					[]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}))
-			for _, view := range pictured {
+			for _, view := range views {
 				var shot []byte
 				var faults []string
 				do(t, ctx, view.path, chromedp.Navigate(srv.URL+view.path), shows("answered"),
@@ -51,12 +52,14 @@ func TestEachViewIsReadableAndLooksAsInItsPicture(t *testing.T) {
 				if len(faults) > 0 {
 					t.Errorf("%s at %d pixels, %s:\n%s", view.path, width, scheme, strings.Join(faults, "\n"))
 				}
-				compare(t, file, shot)
+				if view.name != "" && width == pictured {
+					compare(t, file, shot)
+				}
 			}
 		}
 	}
-	if files, _ := filepath.Glob("pictures/*"); len(files) != 4*len(pictured) {
-		t.Errorf("%d pictures, want one for each view, width and scheme: delete the others", len(files))
+	if files, _ := filepath.Glob("pictures/*"); len(files) != 6 {
+		t.Errorf("%d pictures, want 6: delete the others", len(files))
 	}
 }
 

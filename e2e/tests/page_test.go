@@ -47,9 +47,6 @@ func TestThePageOfAnyWorkerShowsAllWorkersAndAlarmsOutliveThem(t *testing.T) {
 		waitFor(t, "the tag is listed", shows(page+"/tags", "/tag?name=seat"))
 		waitFor(t, "its ranges are shown", shows(page+"/tag?name=seat", "Ranges in memory", "1–1000", ">2<"))
 		waitFor(t, "its load is shown", shows(page+"/tag?name=seat", "Last loads", ">1000</td>"))
-		waitFor(t, "both numbers are in use", shows(page+"/numbers", "<dd>2</dd>", "alpha", "beta"))
-		waitFor(t, "the layout is shown", shows(page+"/layout", "Layout 41"))
-		waitFor(t, "the settings are shown", shows(page+"/settings", "max-batch"))
 	}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, pages[0], nil)
 	if err != nil {
@@ -105,7 +102,7 @@ func TestThePageAndMetricsWantTheToken(t *testing.T) {
 		want      int
 	}{
 		{"the page without the token", guarded.HTTP + "/", 401},
-		{"another view without it", guarded.HTTP + "/settings", 401},
+		{"another view without it", guarded.HTTP + "/tags", 401},
 		{"metrics without it", guarded.HTTP + "/metrics", 401},
 		{"health wants none", guarded.HTTP + "/healthz", 200},
 		{"readiness wants none", guarded.HTTP + "/readyz", 200},
@@ -113,7 +110,7 @@ func TestThePageAndMetricsWantTheToken(t *testing.T) {
 		{"metrics with it", "anyone:secret@" + guarded.HTTP + "/metrics", 200},
 		{"with another one", "anyone:other@" + guarded.HTTP + "/", 401},
 		{"the page where others reach it", openHTTP + "/", 403},
-		{"another view there", openHTTP + "/settings", 404},
+		{"another view there", openHTTP + "/tags", 404},
 		{"metrics there", openHTTP + "/metrics", 200},
 		{"profiles without the token", guarded.HTTP + "/debug/pprof/heap", 401},
 		{"profiles with it", "anyone:secret@" + guarded.HTTP + "/debug/pprof/goroutine?debug=1", 200},

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -108,18 +107,9 @@ func (p *program) page() http.Handler {
 		Alarms: func(ctx context.Context) ([]subjects.AlarmEvent, error) {
 			return KeptAlarms(ctx, p.storage.streams, p.cfg.Namespace.AlarmBucket())
 		},
-		Stages:   func() []subjects.StageView { return p.views.stages.Now(p.cfg.Now()) },
-		Settings: func() []page.Setting { return pageSettings(p.cfg) }, Notes: p.notes,
-		Namespace: p.cfg.Namespace, Layout: p.cfg.Layout, Version: p.cfg.Version, Instance: p.instance,
-		Now: p.cfg.Now,
+		Stages: func() []subjects.StageView { return p.views.stages.Now(p.cfg.Now()) },
+		Notes:  p.notes, Namespace: p.cfg.Namespace, Instance: p.instance, Now: p.cfg.Now,
 	})
-}
-
-func pageSettings(cfg Config) (all []page.Setting) {
-	for _, v := range cfg.Values() {
-		all = append(all, page.Setting{Name: v.Flag, Value: v.Text, From: cmp.Or(v.Place, v.From.String())})
-	}
-	return all
 }
 
 // notes returns notes for operators in /readyz, beside the readiness.

@@ -18,7 +18,6 @@ import (
 
 	"github.com/natsid/natsid/internal/ops/fleetview"
 	"github.com/natsid/natsid/segment"
-	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -32,17 +31,11 @@ type Config struct {
 	Info      func(segment.Tag) subjects.TagInfo                         // with its limits
 	Alarms    func(context.Context) ([]subjects.AlarmEvent, error)       // the stored alarms, the latest first
 	Stages    func() []subjects.StageView                                // that run `natsid stamp`
-	Settings  func() []Setting                                           // in force in this worker, without secrets
 	Notes     func() []string                                            // notes for operators
 	Namespace subjects.Namespace
-	Layout    snowflake.Layout
-	Version   string
 	Instance  func() string // the name of this worker
 	Now       func() time.Time
 }
-
-// A Setting is a setting in force, in its written form, with its origin.
-type Setting struct{ Name, Value, From string }
 
 //go:embed assets
 var assets embed.FS
@@ -69,11 +62,8 @@ var views = []struct {
 	{"/", "Workers", "workers.html", (*page).workers},
 	{"/tags", "Tags", "tags.html", (*page).tagList},
 	{"/tag", "", "tag.html", (*page).tag},
-	{"/numbers", "Numbers", "numbers.html", (*page).numbers},
 	{"/alarms", "Alarms", "alarms.html", (*page).alarmList},
 	{"/charts", "Last hour", "charts.html", (*page).charts},
-	{"/layout", "Layout", "layout.html", (*page).layout},
-	{"/settings", "Settings", "settings.html", (*page).settings},
 }
 
 // New returns the page. It starts nothing.

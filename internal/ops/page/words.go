@@ -17,9 +17,9 @@ var words = template.FuncMap{
 	"seconds": fleetview.Seconds, "ago": ago, "runbook": runbook, "day": day, "bar": bar,
 	"speed": func(v subjects.Fraction) string { return fleetview.PerSecond(float64(v)) },
 	"names": names, "operand": operand,
-	"late":  func(err error) bool { return errors.Is(err, errLate) },
-	"lower": strings.ToLower, "iso": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
-	"ms": func(ms int64) string { return fleetview.Signed(time.Duration(ms) * time.Millisecond) },
+	"late": func(err error) bool { return errors.Is(err, errLate) },
+	"iso":  func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+	"ms":   func(ms int64) string { return fleetview.Signed(time.Duration(ms) * time.Millisecond) },
 }
 
 // names writes the first names of a list, and the number of the others.

@@ -10,7 +10,6 @@ import (
 	"github.com/natsid/natsid/internal/ops/fleetview"
 	"github.com/natsid/natsid/internal/ops/page"
 	"github.com/natsid/natsid/segment"
-	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/workerid"
 )
@@ -36,13 +35,6 @@ func Config() page.Config {
 			return segment.Tag{}, segment.ErrUnknownTag
 		},
 		Info: info, Alarms: func(context.Context) ([]subjects.AlarmEvent, error) { return alarms, nil },
-		Settings: func() []page.Setting {
-			return []page.Setting{
-				{Name: "nats", Value: "nats://n1:4222,nats://n2:4222", From: "NATS_URL"},
-				{Name: "http", Value: "127.0.0.1:8080", From: "default"},
-				{Name: "http-page", Value: "true", From: "environment"}, {Name: "name", Value: "", From: "default"},
-			}
-		},
 		Stages: func() []subjects.StageView {
 			return []subjects.StageView{
 				{Name: "oslo/4211", From: "ORDERS", To: "ORDERS_STAMPED", Role: "copying", Position: 48210, Behind: 12},
@@ -50,8 +42,8 @@ func Config() page.Config {
 			}
 		},
 		Notes:     func() []string { return []string{"throttled: each tag to 500 IDs/s"} },
-		Namespace: subjects.DefaultNamespace, Layout: snowflake.Leaf, Version: "0.1.0",
-		Instance: func() string { return "alpha" }, Now: func() time.Time { return At },
+		Namespace: subjects.DefaultNamespace,
+		Instance:  func() string { return "alpha" }, Now: func() time.Time { return At },
 	}
 }
 
@@ -108,7 +100,6 @@ func (fleet) Look(_ context.Context, q subjects.ViewRequest) (fleetview.Snapshot
 			s.Numbers.Heartbeats[i*197] = workerid.Heartbeat{Instance: name, Since: At.Add(-time.Hour).UnixMilli()}
 		}
 	}
-	s.Numbers.Records[800] = workerid.Record{Instance: "old", Until: At.Add(-time.Hour).UnixMilli()}
 	return s, nil
 }
 
