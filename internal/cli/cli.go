@@ -30,7 +30,6 @@ type commandLine struct {
 	Tag      tagCmd      `cmd:""`
 	Throttle throttleCmd `cmd:""`
 	Store    storeCmd    `cmd:""`
-	Leaf     leafCmd     `cmd:""`
 	Resume   resumeCmd   `cmd:""`
 	Explain  explainCmd  `cmd:""`
 	Audit    auditCmd    `cmd:""`

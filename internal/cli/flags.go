@@ -32,7 +32,6 @@ func addSettings(k *kong.Kong) error {
 		}
 		if strings.HasPrefix(s.Flag, "mysql") {
 			addFlag(find(k, "store move"), s)
-			addFlag(find(k, "leaf check"), s)
 			addFlag(find(k, "resume"), s)
 		}
 		if s.Flag == "grants" {

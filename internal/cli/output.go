@@ -32,7 +32,6 @@ func Outputs() []Output {
 		{"tag create", subjects.TagInfo{}}, {"tag update", subjects.TagInfo{}}, {"tag delete", subjects.TagInfo{}},
 		{"tag list", []subjects.TagInfo{}}, {"tag list --stats", []subjects.WorkerStats{}},
 		{"store move", movedJSON{}},
-		{"leaf check", []leafRow{}},
 		{"resume", resumeJSON{}},
 		{"explain", explainedJSON{}}, {"audit", auditJSON{}},
 		{"status", statusJSON{}}, {"workers", []numberRow{}},

@@ -102,6 +102,29 @@ func TestAStoreWithoutIdentityIsShownAndResumed(t *testing.T) {
 		"--at-least="+write(natsid(t, "tag", "list", "--json", nats).out))
 }
 
+// leafTable makes the table of Leaf.
+const leafTable = "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id bigint NOT NULL DEFAULT 1, " +
+	"step int NOT NULL, description varchar(256), update_time timestamp DEFAULT CURRENT_TIMESTAMP);\n"
+
+func TestRowsOfLeafThatNeedADecisionAreFound(t *testing.T) {
+	t.Parallel()
+	doc, db := readRecipe(t, "../../docs/from-leaf.md"), mysqltest.Start(t)
+	for _, statement := range []string{leafTable, `INSERT INTO leaf_alloc (biz_tag, max_id, step)
+		VALUES ('a b', 1, 10), ('low', 1, 0), ('.x', 1, 1), ('x.', 1, 1), ('x..y', 1, 1), ('_natsid.s', 1, 1),
+		('none', 0, 1), ('Größe', 1, 1), ('', 1, 1), ('A-z_9/=.b', 1, 1), ('_natsids', 1, 1)`} {
+		if _, err := db.DB().ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var found string
+	query := strings.TrimSuffix(strings.TrimSpace(doc.block(t, "BETWEEN")), ";")
+	all := "SELECT GROUP_CONCAT(biz_tag ORDER BY max_id, step, HEX(biz_tag) SEPARATOR '|') FROM (" + query + ") f"
+	err := db.DB().QueryRowContext(t.Context(), all).Scan(&found)
+	if want := "none|low||.x|Größe|_natsid.s|x.|x..y|a b"; err != nil || found != want {
+		t.Errorf("found %s, %v, want %s", found, err, want)
+	}
+}
+
 func TestTagsGoBackToMySQLAndReturn(t *testing.T) {
 	t.Parallel()
 	doc, db, s := readRecipe(t, "../../docs/from-leaf.md"), mysqltest.Start(t), serve(t)
@@ -112,9 +135,8 @@ func TestTagsGoBackToMySQLAndReturn(t *testing.T) {
 		natsid(t, "get", "segment", tag, nats).want(t, 0)
 	}
 	natsid(t, "tag", "delete", "gone", nats).want(t, 0)
-	natsid(t, "leaf", "check", dsn, nats).want(t, 0, "")
 	statements, tags := shell(t, doc.block(t, "INSERT"), s.url)
-	statements = "INSERT INTO leaf_alloc (biz_tag, step, max_id) VALUES ('behind', 10, 7);\n" + statements
+	statements = leafTable + "INSERT INTO leaf_alloc (biz_tag, step, max_id) VALUES ('behind', 10, 7);\n" + statements
 	for statement := range strings.Lines(statements) {
 		if _, err := db.DB().ExecContext(t.Context(), statement); err != nil {
 			t.Fatal(err)
@@ -158,7 +180,6 @@ func TestTagsGoBackToMySQLAndReturn(t *testing.T) {
 	s.stop()
 	s = serve(t, dsn, "--data="+s.data)
 	nats = "--nats=" + s.url
-	natsid(t, "leaf", "check", dsn, nats).want(t, 0, "")
 	if got := natsid(t, "get", "segment", "order", nats); got.out != fmt.Sprintln(tags["order"]) {
 		t.Errorf("the next ID is %+v, want %d", got, tags["order"])
 	}
