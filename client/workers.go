@@ -29,8 +29,8 @@ func (c *Client) Workers(ctx context.Context) ([]subjects.WorkerStats, error) {
 		return nil, fmt.Errorf("client: subscribe to replies: %w", err)
 	}
 	defer func() { _ = sub.Unsubscribe() }() // it fails only on a closed connection
-	if err := c.nc.PublishRequest(c.ns.SegmentStats(), inbox, nil); err != nil {
-		return nil, fmt.Errorf("client: request on %s: %w", c.ns.SegmentStats(), err)
+	if err := c.nc.PublishRequest(c.ns.ServiceStats(), inbox, nil); err != nil {
+		return nil, fmt.Errorf("client: request on %s: %w", c.ns.ServiceStats(), err)
 	}
 	all, err := c.collect(ctx, sub)
 	if err != nil {
@@ -42,7 +42,7 @@ func (c *Client) Workers(ctx context.Context) ([]subjects.WorkerStats, error) {
 
 // collect returns the answers that arrive until none has arrived for quietTime.
 func (c *Client) collect(ctx context.Context, sub *nats.Subscription) (all []subjects.WorkerStats, err error) {
-	subject := c.ns.SegmentStats()
+	subject := c.ns.ServiceStats()
 	for wait, heard := ctx, false; ; heard = true {
 		msg, err := sub.NextMsgWithContext(wait)
 		switch {

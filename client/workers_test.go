@@ -29,7 +29,7 @@ func TestEveryWorkerThatAnswersInTimeIsListedByName(t *testing.T) {
 	t.Parallel()
 	nc := connect(t)
 	for i, name := range []string{"w2", "w1", "w3"} {
-		everyAnswer(t, nc, "$SRV.STATS.ns-segment", func(m *nats.Msg) {
+		everyAnswer(t, nc, "$SRV.STATS.ns", func(m *nats.Msg) {
 			time.Sleep(time.Duration(i) * 100 * time.Millisecond)
 			answer(t, m, fmt.Sprintf(`{"endpoints":[{"name":"tag-list","data":{}},{"name":"segment","data":{
 				"instance":%q,"number":null,"seconds_left":null,
@@ -39,7 +39,7 @@ func TestEveryWorkerThatAnswersInTimeIsListedByName(t *testing.T) {
 		})
 	}
 	// One that does not serve segments at the moment has no figures.
-	everyAnswer(t, nc, "$SRV.STATS.ns-segment", func(m *nats.Msg) { answer(t, m, `{"endpoints":[]}`) })
+	everyAnswer(t, nc, "$SRV.STATS.ns", func(m *nats.Msg) { answer(t, m, `{"endpoints":[]}`) })
 	got, err := client.New(nc, client.Namespace("ns")).Workers(t.Context())
 	if err != nil || len(got) != 3 || got[0].Instance != "w1" || got[1].Instance != "w2" || got[2].Instance != "w3" {
 		t.Fatalf("%+v, %v", got, err)
@@ -57,7 +57,7 @@ func TestNoWorkerAndAForeignReplyAreDifferentErrors(t *testing.T) {
 	defer cancel()
 	begin := time.Now()
 	got, err := c.Workers(ctx)
-	if !errors.Is(err, client.ErrNotServed) || !strings.Contains(err.Error(), "$SRV.STATS.id-segment") {
+	if !errors.Is(err, client.ErrNotServed) || !strings.Contains(err.Error(), "$SRV.STATS.id") {
 		t.Errorf("%v, %v", got, err)
 	}
 	if took := time.Since(begin); took > slack {
@@ -66,7 +66,7 @@ func TestNoWorkerAndAForeignReplyAreDifferentErrors(t *testing.T) {
 	for _, body := range []string{
 		"7", "[]", "{}", `{"endpoints":[{"name":"segment"}]}`, `{"endpoints":[{"name":"segment","data":7}]}`,
 	} {
-		everyAnswer(t, nc, "$SRV.STATS.id-segment", func(m *nats.Msg) { answer(t, m, body) })
+		everyAnswer(t, nc, "$SRV.STATS.id", func(m *nats.Msg) { answer(t, m, body) })
 		if got, err := c.Workers(t.Context()); !errors.Is(err, client.ErrNotNatsid) {
 			t.Errorf("%s: %v, %v", body, got, err)
 		}

@@ -15,7 +15,7 @@ const MaxBusiest = 20
 const MaxRanges = 8
 
 // WorkerStats is the statistics of one worker: of all its tags together, and of its busiest tags. It is the data of
-// the endpoint [SegmentEndpoint] in a reply on [Namespace.SegmentStats]. Sums are over the tags in the worker's
+// the endpoint [SegmentEndpoint] in a reply on [Namespace.ServiceStats]. Sums are over the tags in the worker's
 // memory, each since it was loaded there. In JSON, IDs are strings; counts and durations are numbers.
 type WorkerStats struct {
 	Instance     string     `json:"instance"` // name of the worker

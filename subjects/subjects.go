@@ -78,8 +78,8 @@ func (n Namespace) Subjects() []SubjectInfo {
 		{n.Throttle(), "`" + exampleThrottle + "`; 0 ends the throttle", "the same"},
 		{n.TagList(), "empty, or `" + exampleList + "`, each optional; or `\"tag\":\"order\"` for one tag",
 			"a page of tags in order: an array of TagInfo"},
-		{n.SegmentStats(), "empty", "from every worker: statistics of its tags, as the JSON of a WorkerStats"},
-		{n.SegmentPing(), "empty", "from every worker: its name, number and readiness, as metadata"},
+		{n.ServiceStats(), "empty", "from every worker: statistics of its tags, as the JSON of a WorkerStats"},
+		{n.ServicePing(), "empty", "from every worker: its name, number and readiness, as metadata"},
 		{n.worker("<number>"), "empty", "which worker holds the worker number, as JSON"},
 		{n.Probe("<name>"), "sent by each worker to itself: do replies arrive?", ""},
 		{n.View(), "sent by workers to all workers, for the page: how is each?", ""},
@@ -194,17 +194,17 @@ func (n Namespace) Registries() string { return string(n) + ".registry.>" }
 // whether that worker can load. Only workers should be allowed to publish on it.
 func (n Namespace) RegistryStore() string { return string(n) + ".registry.store" }
 
-// SegmentService returns the name of the NATS service that serves segments.
-func (n Namespace) SegmentService() string { return string(n) + "-segment" }
+// Service returns the name of the NATS service that each worker is.
+func (n Namespace) Service() string { return string(n) }
 
-// SegmentStats returns the subject on which every worker answers with the
+// ServiceStats returns the subject on which every worker answers with the
 // statistics of its tags: see [WorkerStats].
-func (n Namespace) SegmentStats() string { return "$SRV.STATS." + n.SegmentService() }
+func (n Namespace) ServiceStats() string { return "$SRV.STATS." + n.Service() }
 
-// SegmentPing returns the subject on which every worker answers with metadata: its name, its worker number ("" if it
+// ServicePing returns the subject on which every worker answers with metadata: its name, its worker number ("" if it
 // has none), how far it has read settings, and for each mode the state as on /readyz, under [MetaInstance],
 // [MetaNumber], [MetaSettings] and the modes.
-func (n Namespace) SegmentPing() string { return "$SRV.PING." + n.SegmentService() }
+func (n Namespace) ServicePing() string { return "$SRV.PING." + n.Service() }
 
 // Keys of the metadata, and the value of a mode that can issue.
 const (
@@ -216,12 +216,9 @@ const (
 	Ready        = "ready"
 )
 
-// SegmentEndpoint is the endpoint of [Namespace.SegmentService] whose data in
+// SegmentEndpoint is the endpoint of [Namespace.Service] whose data in
 // statistics is a [WorkerStats].
 const SegmentEndpoint = "segment"
-
-// SnowflakeService returns the name of the NATS service that serves snowflakes.
-func (n Namespace) SnowflakeService() string { return string(n) + "-snowflake" }
 
 // SegmentBucket returns the name of the KV bucket that holds the marks of tags,
 // and their limits and orders.

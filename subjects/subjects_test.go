@@ -22,7 +22,7 @@ func TestSubjectsOfANamespace(t *testing.T) {
 		ns.SnowflakeOf("7"):           "id.snowflake.7",
 		ns.Business("id.snowflake.7"): "7",
 		ns.Worker(12):                 "id.worker.12",
-		ns.SegmentService():           "id-segment",
+		ns.Service():                  "id",
 		ns.SegmentBucket():            "id_segments",
 	} {
 		if got != want {

@@ -89,7 +89,7 @@ func (l *link) misled(m *nats.Msg) bool {
 	return true
 }
 
-// The endpoints are those of three groups and two services. Beside them a membership subscribes, in no queue group, to
+// The endpoints are those of three groups and one service. Beside them a membership subscribes, in no queue group, to
 // changes of tags, questions of `nats micro` and to its own echo, and to questions
 // about the worker number while it holds one.
 

@@ -67,10 +67,6 @@ func (g *group) publish(now time.Duration, trouble error) {
 
 func (g *group) isUp() bool { return g.subs != nil }
 
-// isShown reports whether `nats micro` shows the group. A group that is away for being late
-// comes back soon.
-func (g *group) isShown() bool { return g.isUp() || g.overload.on }
-
 // decide returns all reasons why the group should be down: those of the process, and those of this connection. It is
 // the one place that does.
 func (g *group) decide() []Out {

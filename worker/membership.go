@@ -39,8 +39,8 @@ type membership struct {
 	identity *identity
 	echo     *echo
 	groups   []*group // of all modes
-	services []*service
-	changes  *nats.Subscription // of tags
+	service  *service
+	subs     []*nats.Subscription // to changes of tags, and questions of `nats micro`
 
 	began  time.Time
 	looked time.Duration
@@ -71,10 +71,14 @@ func (w *Worker) newMembership(conn *nats.Conn, replace chan struct{}, before *m
 	tags := m.group(Tags, m.cannotLoad, m.tagEndpoints(w.served))
 	flakes := m.group(Snowflake, m.cannotIssue, m.snowflakeEndpoints(w.served))
 	m.groups = []*group{segments, tags, flakes}
-	ranges := newService(l, w.ranges, "IDs of tags, from ranges", segments, tags)
-	ranges.isAlwaysUp, ranges.data = true, w.stats.of
-	clocks := newService(l, w.clocks, "IDs from time, worker number and sequence", flakes)
-	m.services = []*service{ranges, clocks}
+	m.service = &service{link: l, identity: w.identity, stats: w.stats}
+	for _, g := range m.groups {
+		for _, e := range g.endpoints {
+			if e.name != standbyEndpoint {
+				m.service.endpoints = append(m.service.endpoints, e)
+			}
+		}
+	}
 	return m
 }
 
@@ -209,11 +213,15 @@ func (m *membership) serve(ctx context.Context) error {
 	return nil
 }
 
-// listen subscribes to changes of tags.
+// listen subscribes to changes of tags, and to questions of `nats micro`.
 func (m *membership) listen() error {
-	var err error
-	m.changes, err = m.link.conn.Subscribe(m.link.Namespace.TagChanged(), m.tagChanged)
+	changes, err := m.link.conn.Subscribe(m.link.Namespace.TagChanged(), m.tagChanged)
+	if err != nil {
+		return err
+	}
 	m.link.Segments.Refresh() // a change that was announced before
+	m.subs, err = m.service.listen()
+	m.subs = append(m.subs, changes)
 	return err
 }
 
@@ -235,12 +243,7 @@ func (m *membership) follow() {
 		troubles[i] = g.follow(now)
 	}
 	m.pingIfNeeded(now)
-	for _, s := range m.services {
-		if err := s.follow(); err != nil {
-			m.link.Log.Error("`nats micro` does not show this worker; trying again", "error", err)
-		}
-	}
-	for i, g := range m.groups { // what serves is shown by then
+	for i, g := range m.groups {
 		g.publish(now, troubles[i])
 	}
 }
@@ -278,9 +281,8 @@ func (m *membership) requests() (arrived, open int64) {
 // stop leaves the queue groups, waits until every request that has been
 // delivered is answered, and closes the connection: see the package comment.
 func (m *membership) stop() {
-	_ = m.changes.Unsubscribe() // fails only on a connection that is gone
-	for _, s := range m.services {
-		s.leave()
+	for _, sub := range m.subs {
+		_ = sub.Unsubscribe() // fails only on a connection that is gone
 	}
 	for _, g := range m.groups {
 		g.leave()

@@ -71,7 +71,6 @@ func TestAWorkerThatIsLateLeavesAnswersWhatItHoldsAndComesBack(t *testing.T) {
 		return errors.Is(err, nats.ErrNoResponders)
 	})
 	b.one("id.segment.order") // the other mode is not late
-	b.ask("$SRV.INFO.id-snowflake", "")
 	b.eventually("raise the alarm", func() bool { return b.overloads.Load() > 0 })
 	b.release()
 	ids := 0

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -15,21 +13,15 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A service shows groups in `nats micro`: their endpoints while they
-// stand. It answers on the subjects $SRV.*, in the words of package micro, whose
-// own services cannot say how many requests wait. Only the goroutine of
-// [Worker.Run] puts it up and down.
+// A service shows the worker in `nats micro`: it answers on $SRV.PING, $SRV.INFO and $SRV.STATS, in the words of
+// package micro, whose own services cannot say how many requests wait. All endpoints are shown, whether or not their
+// groups stand: the metadata says which modes are ready.
 type service struct {
-	link        *link
-	identity    micro.ServiceIdentity
-	description string
-	groups      []*group
-	isAlwaysUp  bool                                        // it is shown without endpoints, too
-	data        func(e *endpoint, tags int) json.RawMessage // shown with the statistics of an endpoint; may be nil
-
-	shown atomic.Pointer[[]*endpoint]
-	began time.Time            // when it was put up on this connection
-	subs  []*nats.Subscription // nil while down
+	link      *link
+	identity  micro.ServiceIdentity
+	endpoints []*endpoint
+	stats     *statistics
+	began     time.Time // when it was shown on this connection
 }
 
 // newIdentity returns the identity of a service, which it keeps for as long as the process lives.
@@ -37,38 +29,9 @@ func newIdentity(name, version string) micro.ServiceIdentity {
 	return micro.ServiceIdentity{Name: name, ID: rand.Text()[:22], Version: version, Metadata: map[string]string{}}
 }
 
-func newService(l *link, who micro.ServiceIdentity, description string, groups ...*group) *service {
-	s := &service{link: l, description: description, groups: groups, identity: who}
-	s.shown.Store(new([]*endpoint))
-	return s
-}
-
-// follow shows the endpoints of the groups that stand.
-func (s *service) follow() error {
-	shown := []*endpoint{}
-	for _, g := range s.groups {
-		if g.isShown() {
-			shown = append(shown, g.endpoints...)
-			shown = slices.DeleteFunc(shown, func(e *endpoint) bool { return e.name == standbyEndpoint })
-		}
-	}
-	s.shown.Store(&shown)
-	if s.isAlwaysUp || len(shown) > 0 {
-		return s.join()
-	}
-	s.leave()
-	return nil
-}
-
-// join subscribes to the subjects of the service, or to none and returns an
-// error.
-func (s *service) join() error {
-	if s.subs != nil {
-		return nil
-	}
-	if s.began.IsZero() {
-		s.began = time.Now().UTC()
-	}
+// listen answers questions to all services, to those of the namespace, and to this one.
+func (s *service) listen() (subs []*nats.Subscription, err error) {
+	s.began = time.Now().UTC()
 	for verb, answer := range map[micro.Verb]func() ([]byte, error){
 		micro.PingVerb: func() ([]byte, error) {
 			return json.Marshal(micro.Ping{ServiceIdentity: s.who(), Type: micro.PingResponseType})
@@ -76,46 +39,33 @@ func (s *service) join() error {
 		micro.InfoVerb:  func() ([]byte, error) { return json.Marshal(s.info()) },
 		micro.StatsVerb: s.statsThatFit,
 	} {
-		for _, who := range [][2]string{{"", ""}, {s.identity.Name, ""}, {s.identity.Name, s.identity.ID}} {
-			subject, err := micro.ControlSubject(verb, who[0], who[1])
-			if err == nil {
-				err = s.listen(subject, answer)
-			}
+		of := "$SRV." + verb.String()
+		name := of + "." + s.identity.Name
+		for _, subject := range []string{of, name, name + "." + s.identity.ID} {
+			sub, err := s.link.conn.Subscribe(subject, func(m *nats.Msg) { s.respond(m, answer) })
 			if err != nil {
-				s.leave()
-				return fmt.Errorf("worker: service %s: %w", s.identity.Name, err)
+				return subs, fmt.Errorf("worker: %s: %w", subject, err)
 			}
+			subs = append(subs, sub)
 		}
 	}
-	return nil
+	return subs, nil
 }
 
-// listen answers on a subject.
-func (s *service) listen(subject string, answer func() ([]byte, error)) error {
-	sub, err := s.link.conn.Subscribe(subject, func(m *nats.Msg) {
-		body, err := answer()
-		if err == nil {
-			err = m.Respond(body)
-		}
-		if err != nil && !errors.Is(err, nats.ErrMsgNoReply) {
-			s.link.Log.Warn("`nats micro` gets no answer", "subject", subject, "error", err)
-		}
-	})
+func (s *service) respond(m *nats.Msg, answer func() ([]byte, error)) {
+	body, err := answer()
 	if err == nil {
-		s.subs = append(s.subs, sub)
+		err = m.Respond(body)
 	}
-	return err
-}
-
-func (s *service) leave() {
-	drain(s.link.Log, s.subs)
-	s.subs = nil
+	if err != nil && !errors.Is(err, nats.ErrMsgNoReply) {
+		s.link.Log.Warn("`nats micro` gets no answer", "subject", m.Subject, "error", err)
+	}
 }
 
 // who returns the identity of the service, with the state of the worker.
 func (s *service) who() micro.ServiceIdentity {
 	who := s.identity
-	if s.isAlwaysUp && s.link.State != nil {
+	if s.link.State != nil {
 		who.Metadata = s.link.State()
 	}
 	return who
@@ -123,10 +73,10 @@ func (s *service) who() micro.ServiceIdentity {
 
 func (s *service) info() micro.Info {
 	info := micro.Info{
-		ServiceIdentity: s.who(), Type: micro.InfoResponseType, Description: s.description,
-		Endpoints: []micro.EndpointInfo{},
+		ServiceIdentity: s.who(), Type: micro.InfoResponseType,
+		Description: "IDs of tags, from ranges; and IDs from time, worker number and sequence",
 	}
-	for _, e := range *s.shown.Load() {
+	for _, e := range s.endpoints {
 		info.Endpoints = append(info.Endpoints, micro.EndpointInfo{
 			Name: e.name, Subject: e.subject, QueueGroup: subjects.QueueGroup,
 		})
@@ -134,38 +84,33 @@ func (s *service) info() micro.Info {
 	return info
 }
 
-// statsThatFit returns the statistics in JSON: with fewer tags, and then with fewer
-// endpoints, where the NATS server does not accept so much.
+// statsThatFit returns the statistics in JSON: with fewer tags, and then with fewer endpoints, where the NATS server
+// does not accept so much.
 func (s *service) statsThatFit() (body []byte, err error) {
-	for tags := subjects.MaxBusiest; ; tags /= 2 {
-		stats := s.stats(tags)
-		for {
-			body, err = json.Marshal(stats)
-			if err != nil || len(body) <= int(s.link.conn.MaxPayload()) {
-				return body, err
-			}
-			if tags > 0 || len(stats.Endpoints) < 2 {
-				break
-			}
-			stats.Endpoints = stats.Endpoints[:len(stats.Endpoints)-1]
-		}
-		if tags == 0 {
-			return body, nil // which the connection refuses
+	stats, tags := s.statsOf(subjects.MaxBusiest), subjects.MaxBusiest
+	for {
+		body, err = json.Marshal(stats)
+		n := len(stats.Endpoints)
+		switch {
+		case err != nil, len(body) <= int(s.link.conn.MaxPayload()), n == 1:
+			return body, err
+		case tags > 0:
+			tags /= 2
+			stats = s.statsOf(tags)
+		default:
+			stats.Endpoints = stats.Endpoints[:n-1]
 		}
 	}
 }
 
-// stats returns the statistics, with those of so many tags.
-func (s *service) stats(tags int) micro.Stats {
-	stats := micro.Stats{
-		ServiceIdentity: s.who(), Type: micro.StatsResponseType, Started: s.began,
-		Endpoints: []*micro.EndpointStats{},
-	}
-	for _, e := range *s.shown.Load() {
+// statsOf returns the statistics, with those of so many tags.
+func (s *service) statsOf(tags int) micro.Stats {
+	stats := micro.Stats{ServiceIdentity: s.who(), Type: micro.StatsResponseType, Started: s.began}
+	for _, e := range s.endpoints {
 		one := e.stats()
 		one.Name, one.Subject, one.QueueGroup = e.name, e.subject, subjects.QueueGroup
-		if s.data != nil {
-			one.Data = s.data(e, tags)
+		if e.name == subjects.SegmentEndpoint {
+			one.Data = s.stats.json(tags)
 		}
 		stats.Endpoints = append(stats.Endpoints, one)
 	}

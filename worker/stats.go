@@ -18,9 +18,6 @@ const (
 	statsEveryTag = 100 * time.Microsecond
 )
 
-// noData is the data of endpoints that have none.
-var noData = json.RawMessage("{}")
-
 // A statistics has the figures of tags for $SRV.STATS. It is safe for
 // concurrent use.
 type statistics struct {
@@ -31,15 +28,12 @@ type statistics struct {
 	until  time.Time // when latest is too old; zero before the first
 }
 
-// of returns the statistics of an endpoint, with those of so many tags.
-func (s *statistics) of(e *endpoint, tags int) json.RawMessage {
-	if e.name != subjects.SegmentEndpoint {
-		return noData
-	}
+// json returns the statistics, with those of so many tags.
+func (s *statistics) json(tags int) json.RawMessage {
 	body, err := json.Marshal(s.with(tags))
 	if err != nil {
 		s.cfg.Log.Error("the statistics of the tags cannot be encoded; $SRV.STATS shows none", "error", err)
-		return noData
+		return nil
 	}
 	return body
 }

@@ -18,7 +18,7 @@ import (
 // statistics returns what $SRV.STATS shows of the worker's tags.
 func (r *rig) statistics() (w subjects.WorkerStats, size int) {
 	r.Helper()
-	got := r.ask(subjects.DefaultNamespace.SegmentStats(), "")
+	got := r.ask(subjects.DefaultNamespace.ServiceStats(), "")
 	var answer micro.Stats
 	if err := json.Unmarshal([]byte(got.body), &answer); err != nil {
 		r.Fatal(err)
@@ -53,7 +53,7 @@ func TestAWorkerShowsItsTagsAndTheBusiest(t *testing.T) {
 	if len(got.Ranges) == 0 || got.Ranges[0].Next != 16 {
 		t.Errorf("%+v", got)
 	}
-	body := r.ask(subjects.DefaultNamespace.SegmentStats(), "").body
+	body := r.ask(subjects.DefaultNamespace.ServiceStats(), "").body
 	if !strings.Contains(body, `"next":"16"`) || !strings.Contains(body, `"waits":1`) {
 		t.Errorf("IDs are strings, counts are numbers: %s", body)
 	}
@@ -103,7 +103,7 @@ func TestTakingStatisticsDelaysNoRequest(t *testing.T) {
 		}
 	})
 	defer close(release)
-	if err := r.caller.PublishRequest(subjects.DefaultNamespace.SegmentStats(), "nobody", nil); err != nil {
+	if err := r.caller.PublishRequest(subjects.DefaultNamespace.ServiceStats(), "nobody", nil); err != nil {
 		t.Fatal(err)
 	}
 	<-taking

@@ -152,7 +152,7 @@ func TestAWorkerAnswersForItsNumberUntilItsLastIDIsIssued(t *testing.T) {
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); r.stop() }()
 	r.eventually("leave the group", func() bool {
-		_, err := r.try("$SRV.INFO.id-segment", "")
+		_, err := r.try("$SRV.INFO.id", "")
 		return errors.Is(err, nats.ErrNoResponders)
 	})
 	for range 5 {

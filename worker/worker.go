@@ -103,7 +103,7 @@ type Config struct {
 	// Instance returns the worker's name, which identifies it in statistics.
 	Instance func() string
 	// State, if set, returns the metadata of the worker in `nats micro`: see
-	// [subjects.Namespace.SegmentPing]. It must be fast.
+	// [subjects.Namespace.ServicePing]. It must be fast.
 	State func() map[string]string
 	// Gate, if set, admits requests for IDs of tags. Settings changes its rules; without it no request may ask for
 	// that.
@@ -170,10 +170,10 @@ func (cfg *Config) refusal(err error) *subjects.Error {
 // stops only once it has answered each that was delivered to it on a connection that was not lost. Its methods are safe
 // for concurrent use.
 type Worker struct {
-	cfg            Config
-	stats          *statistics
-	ranges, clocks micro.ServiceIdentity
-	served         served
+	cfg      Config
+	stats    *statistics
+	identity micro.ServiceIdentity
+	served   served
 
 	running sync.WaitGroup // memberships
 
@@ -186,8 +186,7 @@ func New(cfg Config) *Worker {
 	cfg.fill()
 	w := &Worker{cfg: cfg, served: served{}}
 	w.stats = &statistics{cfg: &w.cfg}
-	w.ranges = newIdentity(cfg.Namespace.SegmentService(), cfg.Version)
-	w.clocks = newIdentity(cfg.Namespace.SnowflakeService(), cfg.Version)
+	w.identity = newIdentity(cfg.Namespace.Service(), cfg.Version)
 	cfg.Reasons.wakes(w.Wake)
 	return w
 }

@@ -147,7 +147,7 @@ func (l *lack) use(t *testing.T) {
 		_, _ = get("http://" + l.http + "/alarms") // again, if it fails
 	}
 	switch l.right.Subject {
-	case ns.SettingsChanged(), ns.SettingsWorkers(), ns.SegmentPing():
+	case ns.SettingsChanged(), ns.SettingsWorkers(), ns.ServicePing():
 		ask(ns.Throttle(), `{"rate":5}`)
 	case ns.TagChanged():
 		ask(ns.TagCreate(), `{"tag":"seat"}`)

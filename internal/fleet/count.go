@@ -89,7 +89,7 @@ func (c *count) ask(ctx context.Context, wait time.Duration, named []string) (an
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	missing := slices.Clone(named)
-	err = gather.All(ctx, c.cfg.Conn, c.cfg.Namespace.SegmentPing(), nil, func(m *nats.Msg) (enough bool) {
+	err = gather.All(ctx, c.cfg.Conn, c.cfg.Namespace.ServicePing(), nil, func(m *nats.Msg) (enough bool) {
 		var ping micro.Ping
 		if json.Unmarshal(m.Data, &ping) != nil {
 			return false

@@ -87,7 +87,7 @@ type member struct {
 // answer lets a connection answer as a worker does.
 func (s *site) answer(nc *nats.Conn, name string, honoured func() uint64) {
 	s.Helper()
-	_, err := nc.Subscribe(s.ns.SegmentPing(), func(m *nats.Msg) {
+	_, err := nc.Subscribe(s.ns.ServicePing(), func(m *nats.Msg) {
 		about := map[string]string{
 			subjects.MetaInstance: name, "segment": subjects.Ready,
 			subjects.MetaSettings: strconv.FormatUint(honoured(), 10),

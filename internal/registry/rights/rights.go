@@ -154,7 +154,7 @@ func (t *table) worker() {
 	t.publish(number, ns.Workers())
 	t.subscribe("", number, ns.Workers())
 	const policy = "heed limits and throttles, and share rates"
-	t.publish(policy, ns.SettingsChanged(), ns.SettingsWorkers(), ns.SegmentPing())
+	t.publish(policy, ns.SettingsChanged(), ns.SettingsWorkers(), ns.ServicePing())
 	t.subscribe("", policy, ns.SettingsChanged(), ns.SettingsWorkers())
 	const loaders = "load strict tags for other workers, and let them"
 	t.publish(loaders, ns.Loaders(), ns.Loader("*"))
