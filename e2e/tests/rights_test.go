@@ -47,7 +47,7 @@ func TestRefusedRepliesAreOneLine(t *testing.T) {
 func TestATagThatMySQLRefusesNamesTheRight(t *testing.T) {
 	t.Parallel()
 	db := mysqltest.Start(t)
-	table, err := mysqlstore.Open(t.Context(), db.DSN())
+	table, err := mysqlstore.Login{DSN: db.DSN()}.Open(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -91,7 +91,7 @@ func (c *explainCmd) segment(
 	ctx context.Context, s *session, js jetstream.JetStream, r *grants.Reader, out *explainedJSON,
 ) error {
 	tag := string(c.Tag)
-	found, _, err := r.FindLoads(ctx, tag, c.ID)
+	found, err := r.FindLoads(ctx, tag, c.ID)
 	if err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ func (c *explainCmd) snowflake(ctx context.Context, s *session, r *grants.Reader
 	}
 	parts := partsOf(l, p)
 	out.Parts = &parts
-	found, _, err := r.FindWindows(ctx, p.Worker, l.FirstMs(p.Tick))
+	found, err := r.FindWindows(ctx, p.Worker, l.FirstMs(p.Tick))
 	if err != nil {
 		return err
 	}

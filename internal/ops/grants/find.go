@@ -18,11 +18,11 @@ type Found struct {
 const late = 10 * time.Minute
 
 // FindLoads returns loads of a tag that contain an ID: none only if the stream has none, more than one only if a law
-// was broken, or for loads of two registries. It reads the place found by bisection, then the entries around it, and
-// reads the rest of the stream only if the load is in neither; whole reports that it did. An audit finds all.
+// was broken, or for loads of two registries. It reads the entries around the place found by bisection, and the rest
+// of the stream only if the load is not among them. An audit finds all.
 //
 // It reads no entry twice, and decodes only the head of an entry without the tag: see [Reader.Only].
-func (r *Reader) FindLoads(ctx context.Context, tag string, id int64) (found []Found, whole bool, err error) {
+func (r *Reader) FindLoads(ctx context.Context, tag string, id int64) (found []Found, err error) {
 	collect := func(at At, b *Batch) bool {
 		for _, l := range b.Loads {
 			if l.Tag == tag && l.First <= id && id <= l.Last {
@@ -35,44 +35,29 @@ func (r *Reader) FindLoads(ctx context.Context, tag string, id int64) (found []F
 	defer func() { r.only = nil }()
 	first, last, err := r.bisect(ctx, tag, id)
 	if err != nil {
-		return nil, false, err
+		return nil, err
+	}
+	if first, err = r.after(ctx, first, -disorder); err != nil {
+		return nil, err
+	}
+	if last, err = r.after(ctx, last, disorder); err != nil {
+		return nil, err
 	}
 	if _, err = r.Scan(ctx, first, last, collect); err != nil || len(found) > 0 {
-		return once(found), false, err
+		return once(found), err
 	}
-	from, to, err := r.around(ctx, first, last)
-	if err != nil {
-		return nil, false, err
-	}
-	if err = r.beyond(ctx, from, first, last, to, collect); err != nil || len(found) > 0 {
-		return once(found), false, err
-	}
-	err = r.beyond(ctx, r.First, from, to, r.Last, collect)
-	return once(found), true, err
-}
-
-// beyond scans the entries from to to, except those from first to last.
-func (r *Reader) beyond(ctx context.Context, from, first, last, to uint64, f func(At, *Batch) bool) error {
 	if first > r.First {
-		if _, err := r.Scan(ctx, from, first-1, f); err != nil {
-			return err
+		if _, err = r.Scan(ctx, r.First, first-1, collect); err != nil {
+			return nil, err
 		}
 	}
-	_, err := r.Scan(ctx, last+1, to, f)
-	return err
+	_, err = r.Scan(ctx, last+1, r.Last, collect)
+	return once(found), err
 }
 
 // disorder is how far loads may be out of order in the stream, except those that waited during an outage of
 // JetStream.
 const disorder = time.Minute
-
-// around returns the range of entries stored within disorder of two entries.
-func (r *Reader) around(ctx context.Context, first, last uint64) (from, to uint64, err error) {
-	if from, err = r.after(ctx, first, -disorder); err == nil {
-		to, err = r.after(ctx, last, disorder)
-	}
-	return from, to, err
-}
 
 // after returns the first entry that was stored a time after another entry, or later.
 func (r *Reader) after(ctx context.Context, sequence uint64, d time.Duration) (uint64, error) {
@@ -153,7 +138,7 @@ const reach = 15 * time.Minute
 
 // FindWindows returns the windows of a number that contain a time, as FindLoads returns loads. Of each process it
 // returns one window, and none if that window was closed before the time.
-func (r *Reader) FindWindows(ctx context.Context, number int, ms int64) (found []Found, whole bool, err error) {
+func (r *Reader) FindWindows(ctx context.Context, number int, ms int64) (found []Found, err error) {
 	of := make(map[string]int) // by process, index into found
 	collect := func(at At, b *Batch) bool {
 		for _, w := range b.Windows {
@@ -183,16 +168,16 @@ func (r *Reader) FindWindows(ctx context.Context, number int, ms int64) (found [
 	t := time.UnixMilli(ms)
 	first, err := r.From(ctx, t.Add(-reach))
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	last, err := r.From(ctx, t.Add(late))
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	if _, err = r.Scan(ctx, first, last, collect); err != nil || len(pick()) > 0 {
-		return pick(), false, err
+		return pick(), err
 	}
 	found, of = nil, make(map[string]int)
 	_, err = r.Scan(ctx, r.First, r.Last, collect)
-	return pick(), true, err
+	return pick(), err
 }

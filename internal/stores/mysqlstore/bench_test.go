@@ -19,7 +19,7 @@ func BenchmarkLoad(b *testing.B) {
 	db := mysqltest.Start(b)
 	js := natstest.JetStream(b, natstest.Start(b))
 	marks := kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: "marks"})
-	table, err := mysqlstore.Open(b.Context(), db.DSN())
+	table, err := mysqlstore.Login{DSN: db.DSN()}.Open(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -49,7 +49,7 @@ func TestAConnectionCutAtAnyByteRepeatsNothing(t *testing.T) {
 	link := mysqltest.Proxy(t, srv.Addr())
 	dsn := strings.Replace(srv.DSN(), srv.Addr(), link.Addr(), 1)
 	// A table on a fresh connection, whose bytes count from its handshake on.
-	fresh := func() (*mysqlstore.Table, error) { return mysqlstore.Open(t.Context(), dsn) }
+	fresh := func() (*mysqlstore.Table, error) { return mysqlstore.Login{DSN: dsn}.Open(t.Context()) }
 
 	table, err := fresh()
 	if err != nil {

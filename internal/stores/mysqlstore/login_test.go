@@ -53,7 +53,7 @@ func write(t *testing.T, file, text string) {
 
 func TestWhatALoginIsMadeOfCanBeRenewed(t *testing.T) {
 	db := mysqltest.Start(t)
-	if table, err := mysqlstore.Open(t.Context(), db.SocketDSN()); err != nil {
+	if table, err := (mysqlstore.Login{DSN: db.SocketDSN()}).Open(t.Context()); err != nil {
 		t.Errorf("through the socket: %v", err)
 	} else {
 		table.Close()

@@ -29,12 +29,9 @@ var ErrRefused = errors.New("mysqlstore: refused")
 // administrators.
 const maxConns = 40
 
-// Open connects to the database that dsn names (user:password@tcp(host:port)/db) and creates the table if there is
-// none. An existing one is used as it is, whether its fourth column is called description or desc. The error wraps
-// [ErrRefused] if retrying cannot help. No error shows the password.
-func Open(ctx context.Context, dsn string) (*Table, error) { return Login{DSN: dsn}.Open(ctx) }
-
-// Open is the function Open with files.
+// Open connects to the database and creates the table if there is none. An existing one is used as it is, whether its
+// fourth column is called description or desc. The error wraps [ErrRefused] if retrying cannot help. No error
+// shows the password.
 func (l Login) Open(ctx context.Context) (*Table, error) {
 	cfg, err := parse(l.DSN)
 	if err == nil {

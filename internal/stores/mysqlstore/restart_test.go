@@ -25,7 +25,7 @@ func BenchmarkRestart(b *testing.B) {
 	const tags = 100_000
 	db := mysqltest.Start(b)
 	marks := kvstore.New(buckets.OnJetStream(natstest.JetStream(b, natstest.Start(b))), kvstore.Config{Bucket: "marks"})
-	table, err := mysqlstore.Open(b.Context(), db.DSN())
+	table, err := mysqlstore.Login{DSN: db.DSN()}.Open(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}

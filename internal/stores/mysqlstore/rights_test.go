@@ -15,7 +15,7 @@ func TestAMissingRightIsNamed(t *testing.T) {
 	exec(t, srv.DB(), "CREATE TABLE other (id int)")
 	refused := func(rights, table, want string) {
 		t.Helper()
-		_, err := mysqlstore.Open(t.Context(), srv.Limited(table, rights))
+		_, err := mysqlstore.Login{DSN: srv.Limited(table, rights)}.Open(t.Context())
 		if !errors.Is(err, mysqlstore.ErrRefused) || !strings.Contains(err.Error(), "grant it "+want+" on leaf_alloc") {
 			t.Errorf("%s on %s: opened with %v, want ErrRefused that names %s", rights, table, err, want)
 		}

@@ -50,7 +50,7 @@ func exec(t *testing.T, db *sql.DB, statement string, args ...any) {
 
 func open(t *testing.T, dsn string) *mysqlstore.Table {
 	t.Helper()
-	table, err := mysqlstore.Open(t.Context(), dsn)
+	table, err := mysqlstore.Login{DSN: dsn}.Open(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -329,7 +329,7 @@ func TestWhatWaitingCannotFixIsRefusedWithoutThePassword(t *testing.T) {
 		"wrong password": strings.Replace(srv.DSN(), ":", ":secret-", 1),
 		"no such schema": srv.DSN() + "x",
 	} {
-		_, err := mysqlstore.Open(t.Context(), dsn)
+		_, err := mysqlstore.Login{DSN: dsn}.Open(t.Context())
 		if !errors.Is(err, mysqlstore.ErrRefused) || strings.Contains(fmt.Sprint(err), "secret") ||
 			strings.Contains(mysqlstore.Redact(dsn), "secret") {
 			t.Errorf("%s: %v, want ErrRefused without the password", name, err)
@@ -338,7 +338,7 @@ func TestWhatWaitingCannotFixIsRefusedWithoutThePassword(t *testing.T) {
 			t.Errorf("%s: %v does not say what to look at", name, err)
 		}
 	}
-	if _, err := mysqlstore.Open(t.Context(), "natsid:secret@tcp(127.0.0.1:1)/natsid"); err == nil ||
+	if _, err := (mysqlstore.Login{DSN: "natsid:secret@tcp(127.0.0.1:1)/natsid"}).Open(t.Context()); err == nil ||
 		errors.Is(err, mysqlstore.ErrRefused) {
 		t.Errorf("a database that is not there yet: %v, want an error that is not ErrRefused", err)
 	}
