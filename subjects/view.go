@@ -2,8 +2,8 @@ package subjects
 
 import "time"
 
-// View returns the subject on which every worker publishes its state for other workers: see [ViewRequest]. Users that
-// may publish on the subjects of worker numbers may publish on it.
+// View returns the subject on which every worker publishes its state for other workers and `natsid status`: see
+// [ViewRequest]. Users that may publish on the subjects of worker numbers may publish on it.
 func (n Namespace) View() string { return n.worker("view") }
 
 // Stage returns the subject on which each `natsid stamp` publishes a [StageView] every [StageEvery], for the page.

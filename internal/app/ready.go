@@ -82,7 +82,7 @@ func (r readiness) snowflakeTrouble() error {
 	}
 	err := r.worker.Trouble(worker.Snowflake)
 	k := r.keeper.Status()
-	if errors.Is(err, snowflake.ErrNoNumber) { // with the reason as in `natsid workers` and the log
+	if errors.Is(err, snowflake.ErrNoNumber) { // with the reason as in `natsid status` and the log
 		words := "this worker has no number"
 		if k.Held {
 			words = fmt.Sprintf("nothing is issued under worker number %d yet", k.Number)
