@@ -117,8 +117,9 @@ var mutants = []mutant.Mutant{
 	breaks("prefetch-age", "the age counts from the answer", prefetchGo,
 		"until: a.sent.Add(k.maxAge), by: a.wall.Round(0).Add(k.maxAge),",
 		"until: time.Now().Add(k.maxAge), by: time.Now().Round(0).Add(k.maxAge),"),
-	breaks("prefetch-strict", "workers do not learn of it", handleGo,
-		"header[subjects.HeaderPrefetch] = []string{maxAge.String()}", "_ = header"),
+	breaks("prefetch-strict", "workers do not learn of it", prefetchGo,
+		"header := nats.Header{subjects.HeaderPrefetch: {maxAge.String()}}",
+		"_ = subjects.HeaderPrefetch\nheader := nats.Header{}"),
 
 	breaks("close", "Close does nothing", clientGo, "c.inbox.close()", ""),
 	breaks("disconnect", "a closed connection may come back", inboxGo, whenClosed, "return nil"),
