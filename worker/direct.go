@@ -46,10 +46,10 @@ func (d *Direct) Segment(dst []byte, tag string, count []byte) ([]byte, error) {
 	c := call{d: d, mode: Segment, came: clock()}
 	n, err := 0, subjects.CheckTag(tag)
 	if err == nil {
-		n, err = subjects.ParseCount(count, d.cfg.Rations.most(d.cfg.MaxBatch))
+		n, err = subjects.ParseCount(count, d.cfg.MaxBatch)
 	}
 	if err == nil {
-		c.admitted, err = d.cfg.admitSegments(tag, n, c.came)
+		err = d.cfg.admit(tag, n, c.came)
 	}
 	if err != nil {
 		return dst, c.refuse(err)
@@ -80,7 +80,7 @@ func (d *Direct) Snowflake(dst, count []byte) ([]byte, error) {
 	c := call{d: d, mode: Snowflake, came: clock()}
 	n, err := subjects.ParseCount(count, d.snowflakes)
 	if err == nil {
-		c.admitted, err = d.cfg.admitSnowflakes(n, c.came)
+		err = d.cfg.Reasons.Forbidden(Snowflake)
 	}
 	if err != nil {
 		return dst, c.refuse(err)
@@ -116,15 +116,13 @@ func (d *Direct) awaitRuns(c *call, n int) (runs snowflake.Runs, err error) {
 
 // A call is one request of a Direct.
 type call struct {
-	d        *Direct
-	mode     Mode
-	came     time.Duration // by clock
-	parked   bool
-	admitted int // IDs that the rations count
+	d      *Direct
+	mode   Mode
+	came   time.Duration // by clock
+	parked bool
 }
 
 func (c *call) refuse(err error) error {
-	c.d.cfg.Rations.giveBack(c.admitted)
 	e := c.d.cfg.refusal(err)
 	c.close(e.Code, 0)
 	return &Refusal{e, err}

@@ -41,7 +41,7 @@ func TestADirectRequestIsAnsweredAsOneOverNATS(t *testing.T) {
 	f := new(refuser)
 	r := start(t, startServer(t), 0, newStore(t), f.edit,
 		func(_ *segment.Config, cfg *worker.Config) {
-			cfg.Gate, cfg.Rations = &gate, worker.NewRations(1_000_000, 0)
+			cfg.Gate = &gate
 		})
 	for _, c := range []struct {
 		tag, count, code string
@@ -73,29 +73,6 @@ func TestADirectRequestIsAnsweredAsOneOverNATS(t *testing.T) {
 		f.set(true)
 		if got := r.askDirect(tag, ""); got.code != "503" || !strings.Contains(got.text, errRefused.Error()) {
 			t.Errorf("%s while it is refused: %+v", mode, got)
-		}
-	}
-}
-
-func TestADirectRequestIsBoundByTheRationsOfAll(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t), rationed(1, 0))
-	r.eventually("refuse", func() bool {
-		r.askDirect("", "10")
-		return r.ask("id.snowflake", "10").code == "429"
-	})
-	for _, tag := range []string{"order", ""} {
-		if got := r.askDirect(tag, "10"); got.code != "429" || got.retryAfter <= 0 {
-			t.Errorf("%+v, want 429 and when to ask again", got)
-		}
-	}
-}
-
-func TestARefusedDirectRequestGivesBackItsRation(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t), rationed(10, 0))
-	r.issuer.Use(nil) // no number: refused after it was counted
-	for range 1000 {
-		if got := r.askDirect("", ""); got.code != "503" {
-			t.Fatalf("%+v, want 503", got)
 		}
 	}
 }

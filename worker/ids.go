@@ -24,14 +24,14 @@ type segmentHandler struct {
 }
 
 func newSegmentHandler(cfg *Config) *segmentHandler {
-	return &segmentHandler{cfg: cfg, ids: cfg.Segments, ns: cfg.Namespace, maxBatch: cfg.Rations.most(cfg.MaxBatch)}
+	return &segmentHandler{cfg: cfg, ids: cfg.Segments, ns: cfg.Namespace, maxBatch: cfg.MaxBatch}
 }
 
 func (h *segmentHandler) handle(r request, m *nats.Msg) {
 	tag := h.ns.Tag(m.Subject)
 	n, err := h.parse(tag, m)
 	if err == nil {
-		r.admitted, err = h.cfg.admitSegments(tag, n, r.came)
+		err = h.cfg.admit(tag, n, r.came)
 	}
 	if err != nil {
 		r.refuse(err)
@@ -49,29 +49,12 @@ func (h *segmentHandler) handle(r request, m *nats.Msg) {
 	}
 }
 
-// admitSegments returns nil if n IDs of a tag may be drawn now, and how many of them the rations count.
-func (cfg *Config) admitSegments(tag string, n int, now time.Duration) (counted int, err error) {
-	if err = cfg.Reasons.Forbidden(Segment); err == nil {
-		err = cfg.Gate.Admit(tag, n, now) // counts them
+// admit returns nil if n IDs of a tag may be drawn now.
+func (cfg *Config) admit(tag string, n int, now time.Duration) error {
+	if err := cfg.Reasons.Forbidden(Segment); err != nil {
+		return err
 	}
-	if err == nil {
-		err = cfg.Rations.admit(n, now) // counts them too: what a tag refuses takes nothing from the others
-	}
-	if err != nil {
-		return 0, err
-	}
-	return n, nil
-}
-
-// admitSnowflakes is admitSegments for snowflakes.
-func (cfg *Config) admitSnowflakes(n int, now time.Duration) (counted int, err error) {
-	if err = cfg.Reasons.Forbidden(Snowflake); err == nil {
-		err = cfg.Rations.admit(n, now) // the last: it counts them
-	}
-	if err != nil {
-		return 0, err
-	}
-	return n, nil
+	return cfg.Gate.Admit(tag, n, now) // counts them
 }
 
 func (h *segmentHandler) parse(tag string, m *nats.Msg) (int, error) {
@@ -153,7 +136,7 @@ func newSnowflakeHandler(cfg *Config) *snowflakeHandler {
 		cfg: cfg, ids: cfg.Snowflakes, ns: cfg.Namespace, maxBusiness: cfg.Layout.MaxBusiness(),
 		// A batch that takes more than half the deadline to issue leaves the
 		// requests behind it too little time.
-		maxBatch: cfg.Rations.most(int(min(int64(cfg.MaxBatch), cfg.Layout.Yield(cfg.Deadline/2)))),
+		maxBatch: int(min(int64(cfg.MaxBatch), cfg.Layout.Yield(cfg.Deadline/2))),
 		wall:     cfg.Snowflakes.Now(), read: clock(),
 	}
 }
@@ -169,7 +152,7 @@ func (h *snowflakeHandler) now(came time.Duration) int64 {
 func (h *snowflakeHandler) handle(r request, m *nats.Msg) {
 	business, n, err := h.parse(m)
 	if err == nil {
-		r.admitted, err = h.cfg.admitSnowflakes(n, r.came)
+		err = h.cfg.Reasons.Forbidden(Snowflake)
 	}
 	if err != nil {
 		r.refuse(err)

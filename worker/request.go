@@ -13,11 +13,10 @@ import (
 // A request was delivered to an endpoint. Exactly one call of respond or refuse
 // answers it.
 type request struct {
-	at       *endpoint
-	reply    string
-	came     time.Duration // by clock
-	parked   bool
-	admitted int // IDs that the rations of this worker count, and that were not drawn yet
+	at     *endpoint
+	reply  string
+	came   time.Duration // by clock
+	parked bool
 }
 
 // began is when the process began, about.
@@ -41,7 +40,6 @@ func (r *request) respond(body []byte, n int) {
 		if n > 0 {
 			e.MaxBatch = subjects.BatchThatFits(int(r.at.link.conn.MaxPayload()))
 		}
-		r.admitted = 0 // they are drawn, and stay counted
 		r.refuse(e)
 		return
 	}
@@ -51,7 +49,6 @@ func (r *request) respond(body []byte, n int) {
 
 // refuse answers with the code for err, and no ID.
 func (r *request) refuse(err error) {
-	r.at.link.Rations.giveBack(r.admitted)
 	e := r.at.link.refusal(err)
 	r.at.link.sent(r.at.link.conn.PublishMsg(&nats.Msg{Subject: r.reply, Header: e.Headers()}))
 	r.at.counts.refused(e)

@@ -102,11 +102,9 @@ func (a *tagAdmin) create(ctx context.Context, body []byte) (any, error) {
 	if err := a.demandStart(ctx, c); err != nil {
 		return nil, err
 	}
-	t, err := a.link.Rations.make(func() (segment.Tag, error) {
-		return a.link.Store.Create(ctx, segment.Tag{
-			Name: c.Tag, Step: c.Step, MaxID: int64(c.Start), Description: c.Description, Rules: rules,
-		}, true)
-	})
+	t, err := a.link.Store.Create(ctx, segment.Tag{
+		Name: c.Tag, Step: c.Step, MaxID: int64(c.Start), Description: c.Description, Rules: rules,
+	}, true)
 	if err == nil && c.Order == subjects.OrderLoose { // not before: another operator may be creating a strict one
 		if why := a.setOrder(ctx, c.Tag, c.Order, time.Time{}); why != nil {
 			err = fmt.Errorf("%w: the tag was made, and its order was not set: %v", segment.ErrUncertain, why)

@@ -77,7 +77,7 @@ const (
 )
 
 // Config says what a worker serves, and where. All fields but JSPrefix, Reasons,
-// Rest, Overloaded, Ask, Asked, State, Gate, Rations, Settings, NeedsStart, Observe and Log must be set.
+// Rest, Overloaded, Ask, Asked, State, Gate, Settings, NeedsStart, Observe and Log must be set.
 type Config struct {
 	Namespace subjects.Namespace
 	// JSPrefix is where another account's JetStream is imported, "" for nowhere. No answer goes there.
@@ -109,8 +109,6 @@ type Config struct {
 	// that.
 	Gate     *policy.Gate
 	Settings Settings
-	// Rations, if set, bound the IDs, requests and new tags of this process, on all its connections.
-	Rations *Rations
 	// MaxBatch is the most IDs that one request may ask for; at least 1.
 	MaxBatch int
 	// Deadline is how long a request may wait for its answer.

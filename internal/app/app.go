@@ -64,7 +64,6 @@ type program struct {
 	http       httpDoor
 	leaf       net.Listener // nil if Leaf's paths are not served
 
-	rations  *worker.Rations
 	segments *segment.Allocator
 	issuer   *snowflake.Issuer
 	keeper   *workerid.Keeper
@@ -80,17 +79,15 @@ type program struct {
 	grants   grantLog
 }
 
-// maxNewTags bounds the tags a minute that this worker makes on first use, and as many by request: a caller that
-// misuses tags as keys fills the store more slowly than an operator reads the alarm, and a deploy of hundreds of tags
-// does not wait.
+// maxNewTags bounds the tags a minute that this worker makes on first use: a caller that misuses tags as keys fills the
+// store more slowly than an operator reads the alarm, and a deploy of hundreds of tags does not wait.
 const maxNewTags = 6000
 
 func newProgram(cfg Config, quit func()) *program {
 	m := metrics.New()
 	p := &program{
 		cfg: cfg, quit: quit, metrics: m, alarms: newAlarms(cfg.Log, m.Alarmed, m.AlarmHeldBack),
-		kept:    newAlarmLog(),
-		rations: worker.NewRations(cfg.MaxRate, maxNewTags),
+		kept: newAlarmLog(),
 	}
 	p.data.path = cfg.Data
 	p.links.cfg = &p.cfg
@@ -240,7 +237,7 @@ func (p *program) workerConfig() worker.Config {
 			return who.Number, held, who
 		},
 		Instance: p.instance, State: func() map[string]string { return p.ready.state() },
-		Gate: &p.gate, Settings: p.settings, Rations: p.rations,
+		Gate: &p.gate, Settings: p.settings,
 		MaxBatch: cfg.MaxBatch, Deadline: cfg.Deadline,
 		Reasons: &p.reasons, Overloaded: p.alarms.overloaded,
 		Asked:      p.standby.Answer,
@@ -280,7 +277,7 @@ func (p *program) segmentConfig() segment.Config {
 		Clock: p.clock, Deadline: cfg.Deadline,
 		MaxStep:    cfg.MaxStep,
 		AutoCreate: func(tag string) bool { return creates(cfg.AutoCreatePattern, tag) },
-		Ration:     p.rations.FirstUse, OnCreate: p.links.announceTag,
+		Ration:     worker.FirstUses(maxNewTags), OnCreate: p.links.announceTag,
 		Servable: func(tag string) bool { return subjects.CheckTag(tag) == nil },
 		Enough:   p.storage.enoughToLoad,
 		Poll:     cfg.TagPoll, Preload: cfg.Preload, OnLoad: p.metrics.Loaded, Granted: p.grants.load,

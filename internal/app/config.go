@@ -57,7 +57,6 @@ type Config struct {
 	MaxClockSkew time.Duration    // --max-clock-skew
 
 	MaxBatch int           // --max-batch
-	MaxRate  int64         // --max-rate; 0 is any
 	Deadline time.Duration // --deadline
 
 	LogLevel slog.Level // --log-level, of [Config.NewLog]

@@ -186,11 +186,6 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 		Help:  "Most IDs that one request can get.",
 		field: number(func(c *Config) *int { return &c.MaxBatch }, "IDs", 100_000, 1, 1_000_000),
 	}, {
-		Flag: "max-rate", Env: "NATSID_MAX_RATE", Group: groupRequests, Placeholder: "N",
-		Help: "Most IDs a second that this worker gives, of all tags and snowflakes together; beyond, requests are " +
-			"answered 429. One request gets at most what 10 s give. 0 gives as many as are asked for.",
-		field: number(func(c *Config) *int64 { return &c.MaxRate }, "IDs", 0, 0, 1_000_000_000),
-	}, {
 		Flag: "deadline", Env: "NATSID_DEADLINE", Group: groupRequests,
 		Help: "Time within which each request is answered, with IDs or an error. Callers must wait longer.",
 		field: span(func(c *Config) *time.Duration { return &c.Deadline },

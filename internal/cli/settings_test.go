@@ -54,7 +54,6 @@ numbers NATSID_NUMBERS
 horizon NATSID_HORIZON 5m
 max-clock-skew NATSID_MAX_CLOCK_SKEW 1s
 max-batch NATSID_MAX_BATCH 100000
-max-rate NATSID_MAX_RATE 0
 deadline NATSID_DEADLINE 1.5s
 log-level NATSID_LOG_LEVEL info
 log-format NATSID_LOG_FORMAT text

@@ -18,7 +18,7 @@ func (*throttleCmd) help() help {
 		detail: `Each tag gives so many IDs per second, of all workers together; what is beyond is
 answered 429, and says when to try again. All workers heed it within a second, also
 after a restart, until off. A lower --rate of "natsid tag update" still counts.
-Snowflakes are not throttled: see --max-rate of serve.
+Snowflakes are not throttled.
 
 Examples:
   natsid throttle 500

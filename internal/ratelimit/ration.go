@@ -42,9 +42,6 @@ func (b *Bucket) Take(now time.Duration, n int64, perSecond float64) (wait time.
 	}
 }
 
-// Return gives back what Take used at that rate, since it was of no use.
-func (b *Bucket) Return(n int64, perSecond float64) { b.paid.Add(-price(n, perSecond)) }
-
 // price returns for how many ns the rate pays n. It rounds up: the rate is never exceeded.
 // No rate, or one below, pays for nothing.
 func price(n int64, perSecond float64) int64 {

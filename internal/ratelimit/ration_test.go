@@ -60,26 +60,6 @@ func TestWhoWaitsAsLongAsToldIsAdmittedAndNotBefore(t *testing.T) {
 	}
 }
 
-func TestWhatIsReturnedCanBeUsedAndNoMore(t *testing.T) {
-	b := New(time.Second)
-	for range 100 {
-		if b.Take(0, 10, 10) != 0 {
-			t.Fatal("what was returned is gone")
-		}
-		b.Return(10, 10)
-	}
-	for range 100 {
-		b.Return(10, 10)
-	}
-	got := 0
-	for b.Take(0, 1, 10) == 0 {
-		got++
-	}
-	if got != 10 {
-		t.Errorf("%d at once, want the burst of 10", got)
-	}
-}
-
 func TestARateOfNothingAdmitsOneUse(t *testing.T) {
 	for _, rate := range []float64{0, -1, math.Inf(-1), math.NaN()} {
 		b := New(time.Second)
