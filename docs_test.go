@@ -34,7 +34,7 @@ const maxParagraph = 120 // words
 
 // flagsOfOthers are flags in documents that belong to other programs.
 // They are of docker compose, sha256sum, systemctl, nats and helm.
-var flagsOfOthers = []string{"build", "ignore-missing", "now", "raw", "set"}
+var flagsOfOthers = []string{"build", "defaults", "ignore-missing", "now", "raw", "set", "subjects"}
 
 func TestDocumentsStayShort(t *testing.T) {
 	expectNone(t, longDocuments(documents(t, os.DirFS("."))))

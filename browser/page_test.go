@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -137,21 +136,7 @@ const changes = `(() => {
 func TestThePageInABrowser(t *testing.T) {
 	t.Parallel()
 	cfg, live := frozen.Config(), new(fleet)
-	var mu sync.Mutex
-	raised, now := []subjects.AlarmEvent{}, frozen.At
 	cfg.Fleet = live
-	cfg.Now = func() time.Time {
-		mu.Lock()
-		defer mu.Unlock()
-		return now
-	}
-	frozenAlarms := cfg.Alarms
-	cfg.Alarms = func(ctx context.Context) ([]subjects.AlarmEvent, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		all, err := frozenAlarms(ctx)
-		return append(raised[:len(raised):len(raised)], all...), err
-	}
 	small, _ := cfg.Tags(t.Context())
 	cfg.Tags = func(context.Context) (tags []segment.Tag, _ error) {
 		tags = append(tags, small...)
@@ -199,19 +184,6 @@ func TestThePageInABrowser(t *testing.T) {
 			document.activeElement === document.querySelector("nav a")`, &same))
 	if !same {
 		t.Error("the view was made anew, or lost the focus")
-	}
-	var kept string
-	do(t, ctx, "what to do about an alarm", chromedp.Navigate(srv.URL+"/alarms"), chromedp.Click("summary"))
-	mu.Lock()
-	raised, now = append(raised, subjects.AlarmEvent{
-		Kind: subjects.AlarmOverload, Instance: "beta", Message: "requests arrive faster", Time: now,
-	}), now.Add(time.Minute)
-	mu.Unlock()
-	do(t, ctx, "an alarm that appears", shows("requests arrive faster"),
-		chromedp.Evaluate(`document.querySelector("[open]").closest("li").innerText`, &kept),
-		chromedp.Navigate(srv.URL), shows("requests arrive faster"))
-	if !strings.Contains(kept, "2.1 s ahead") {
-		t.Errorf("what to do about one alarm was open, then that about another: %s", kept)
 	}
 	var fault string
 	do(t, ctx, "changes in place", chromedp.Evaluate(changes, &fault))

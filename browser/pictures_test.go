@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "make the pictures again of views that l
 
 // views are the views of the page. Those with a name have pictures, of the width of pictured.
 var views = []struct{ name, path string }{
-	{"workers", "/"}, {"", "/tags"}, {"tag", "/tag?name=order"}, {"", "/alarms"}, {"charts", "/charts"},
+	{"workers", "/"}, {"", "/tags"}, {"tag", "/tag?name=order"}, {"charts", "/charts"},
 }
 
 const pictured = 1280

@@ -29,9 +29,6 @@ type StageView struct {
 // GrantsBucket returns the name of the bucket whose stream records which worker was given which IDs.
 func (n Namespace) GrantsBucket() string { return string(n) + "_grants" }
 
-// AlarmBucket returns the name of the KV bucket in which alarms are kept for people.
-func (n Namespace) AlarmBucket() string { return string(n) + "_alarms" }
-
 // ViewRequest selects optional parts of a WorkerView.
 type ViewRequest struct {
 	Busiest bool   `json:"busiest,omitempty"` // its busiest tags, and the stages that it hears
@@ -50,12 +47,21 @@ type WorkerView struct {
 	Era        string              `json:"era,omitempty"`    // of the registry: it changes where the marks went back
 	Pinned     bool                `json:"pinned,omitempty"` // a setting names the registry
 	Layout     string              `json:"layout"`
-	Modes      map[string]ModeView `json:"modes"` // segment and snowflake
+	Alarms     []OpenAlarm         `json:"alarms,omitempty"` // the latest first
+	Modes      map[string]ModeView `json:"modes"`            // segment and snowflake
 	Statistics WorkerStats         `json:"statistics"`
 	Tag        *TagStats           `json:"tag"`              // the requested tag; null if not in memory
 	Grants     []GrantView         `json:"grants,omitempty"` // its last loads of the tag, oldest first
 	Hour       *HourView           `json:"hour"`             // if requested
 	Stages     []StageView         `json:"stages,omitempty"` // if requested
+}
+
+// OpenAlarm is an alarm that a worker raised in the last 15 minutes: the last one of its kind.
+type OpenAlarm struct {
+	Kind    Alarm     `json:"kind"`
+	Since   time.Time `json:"since"` // the first of those that are less than 15 minutes apart
+	Last    time.Time `json:"last"`
+	Message string    `json:"message"`
 }
 
 // GrantView is a range of a tag that a worker loaded.

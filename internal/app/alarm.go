@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -25,10 +27,9 @@ const alarmedOf = 10
 // alarms reports events that an operator must look at: in the log, in the metrics, and as messages on NATS.
 type alarms struct {
 	log   *slog.Logger
-	count func(subjects.Alarm)      // called for each alarm raised
-	held  func(subjects.Alarm)      // called for each alarm held back
-	queue chan subjects.AlarmEvent  // alarms not published yet
-	keep  func(subjects.AlarmEvent) // stores an alarm for people; must not block
+	count func(subjects.Alarm)     // called for each alarm raised
+	held  func(subjects.Alarm)     // called for each alarm held back
+	queue chan subjects.AlarmEvent // alarms not published yet
 
 	// Used by publish, and set before it runs.
 	conn      *nats.Conn
@@ -36,12 +37,19 @@ type alarms struct {
 	instance  func() string
 
 	limits map[subjects.Alarm]*loglimit.Limiter[string, subjects.AlarmEvent] // by object
+
+	mu   sync.Mutex
+	open map[subjects.Alarm]subjects.OpenAlarm // also those that are over, until the next of the kind
 }
+
+// openFor is how long an alarm counts as open after it was last raised: as long as its alert fires.
+const openFor = 15 * time.Minute
 
 func newAlarms(log *slog.Logger, count, held func(subjects.Alarm)) *alarms {
 	a := &alarms{
 		log: log, count: count, held: held, queue: make(chan subjects.AlarmEvent, unpublishedAlarms),
 		limits: make(map[subjects.Alarm]*loglimit.Limiter[string, subjects.AlarmEvent]),
+		open:   make(map[subjects.Alarm]subjects.OpenAlarm),
 	}
 	for _, info := range subjects.Alarms() {
 		a.limits[info.Kind] = loglimit.NewLimiter[string](alarmedOf, func(last subjects.AlarmEvent, left int) {
@@ -60,11 +68,37 @@ func (a *alarms) raise(kind subjects.Alarm, message string) { a.raiseAbout(kind,
 // hold back those about another.
 func (a *alarms) raiseAbout(kind subjects.Alarm, about, message string) {
 	event := subjects.AlarmEvent{Kind: kind, Message: message, Time: time.Now().UTC()}
+	a.keepOpen(event)
 	if a.limits[kind].Hold(about, event) {
 		a.held(kind)
 		return
 	}
 	a.report(event)
+}
+
+// keepOpen notes that an alarm was raised, held back or not.
+func (a *alarms) keepOpen(e subjects.AlarmEvent) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	since := e.Time
+	if before, ok := a.open[e.Kind]; ok && e.Time.Sub(before.Last) < openFor {
+		since = before.Since
+	}
+	a.open[e.Kind] = subjects.OpenAlarm{Kind: e.Kind, Since: since, Last: e.Time, Message: e.Message}
+}
+
+// nowOpen returns the open alarms, the latest first.
+func (a *alarms) nowOpen() []subjects.OpenAlarm {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var all []subjects.OpenAlarm
+	for _, o := range a.open {
+		if time.Since(o.Last) < openFor {
+			all = append(all, o)
+		}
+	}
+	slices.SortFunc(all, func(x, y subjects.OpenAlarm) int { return y.Last.Compare(x.Last) })
+	return all
 }
 
 // overloaded raises the alarm for a mode that gets more requests than it can answer.
@@ -143,9 +177,6 @@ func (a *alarms) publishOne(ctx context.Context, e subjects.AlarmEvent) {
 	body, err := json.Marshal(e)
 	if err != nil {
 		panic(err) // cannot be: strings and a time
-	}
-	if a.keep != nil {
-		a.keep(e)
 	}
 	for {
 		err := a.tryPublish(ctx, e.Kind, body)

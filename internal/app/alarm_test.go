@@ -235,6 +235,14 @@ func TestAnAlarmThatRepeatsIsRaisedOnceAMinute(t *testing.T) {
 		if e := <-a.queue; e.Message != "later" || e.HeldBack != 0 {
 			t.Errorf("%+v, want one that is not held back", e)
 		}
+		open := a.nowOpen()
+		if len(open) != 2 || open[0].Kind != subjects.AlarmClockStep || open[0].Since != events[0].Time ||
+			open[0].Message != "later" || open[1].Kind != subjects.AlarmClockSkew {
+			t.Errorf("open are %+v", open)
+		}
+		if time.Sleep(openFor); len(a.nowOpen()) > 0 {
+			t.Error("alarms stay open")
+		}
 	})
 }
 

@@ -75,7 +75,6 @@ type program struct {
 	settings *fleet.Settings
 	ring     *loaders.Ring
 	views    viewer
-	kept     *alarmLog
 	grants   grantLog
 }
 
@@ -87,7 +86,6 @@ func newProgram(cfg Config, quit func()) *program {
 	m := metrics.New()
 	p := &program{
 		cfg: cfg, quit: quit, metrics: m, alarms: newAlarms(cfg.Log, m.Alarmed, m.AlarmHeldBack),
-		kept: newAlarmLog(),
 	}
 	p.data.path = cfg.Data
 	p.links.cfg = &p.cfg
@@ -127,8 +125,6 @@ func (p *program) steps() []step {
 		{name: "allocator, issuer and keeper", start: p.assemble},
 		// Read before any request is served.
 		{name: "limits known by now", start: p.readSettings},
-		// Ends when the last alarm was published.
-		until("alarms that are kept", soon, p.kept.run),
 		// Ends when no step can raise an alarm any more.
 		until("alarms", 2*time.Second, p.alarms.publish),
 		// Ends when no load is under way and no worker number is held.
@@ -196,8 +192,6 @@ func (p *program) assemble(context.Context) error {
 	})
 	p.grants.open(p.keeper)
 	p.worker = worker.New(p.workerConfig())
-	p.kept.on(&p.storage)
-	p.alarms.keep = p.kept.add
 	p.alarms.conn, p.alarms.namespace, p.alarms.instance = p.links.control, cfg.Namespace, p.instance
 	p.metrics.Watch(metrics.Sources{
 		Segments: p.segments, Snowflakes: p.issuer, Keeper: p.keeper,

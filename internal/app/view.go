@@ -61,7 +61,8 @@ func (v *viewer) view(q subjects.ViewRequest) subjects.WorkerView {
 	w := subjects.WorkerView{
 		Version: v.cfg.Version, Started: v.started, OffsetMs: k.Offset.Milliseconds(),
 		Registry: v.registryOfLoads(), Era: v.grants.era(), Pinned: v.cfg.Registry != "", Layout: d.Layout,
-		Modes: make(map[string]subjects.ModeView), Statistics: v.worker.Stats(busiest), Stages: stages,
+		Alarms: v.alarms.nowOpen(),
+		Modes:  make(map[string]subjects.ModeView), Statistics: v.worker.Stats(busiest), Stages: stages,
 	}
 	w.Statistics.Instance = k.Instance // also before any request is served
 	if k.Held {

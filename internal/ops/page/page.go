@@ -29,7 +29,6 @@ type Config struct {
 	Tags      func(context.Context) ([]segment.Tag, error)               // in the order of names
 	Look      func(ctx context.Context, tag string) (segment.Tag, error) // one of them
 	Info      func(segment.Tag) subjects.TagInfo                         // with its limits
-	Alarms    func(context.Context) ([]subjects.AlarmEvent, error)       // the stored alarms, the latest first
 	Stages    func() []subjects.StageView                                // that run `natsid stamp`
 	Notes     func() []string                                            // notes for operators
 	Namespace subjects.Namespace
@@ -42,9 +41,8 @@ var assets embed.FS
 
 // A page serves the views.
 type page struct {
-	cfg    Config
-	tags   *shared[[]segment.Tag]
-	alarms *shared[[]subjects.AlarmEvent]
+	cfg  Config
+	tags *shared[[]segment.Tag]
 
 	mu    sync.Mutex
 	looks map[string]*shared[segment.Tag] // by name: tags that people look at
@@ -62,15 +60,13 @@ var views = []struct {
 	{"/", "Workers", "workers.html", (*page).workers},
 	{"/tags", "Tags", "tags.html", (*page).tagList},
 	{"/tag", "", "tag.html", (*page).tag},
-	{"/alarms", "Alarms", "alarms.html", (*page).alarmList},
 	{"/charts", "Last hour", "charts.html", (*page).charts},
 }
 
 // New returns the page. It starts nothing.
 func New(cfg Config) http.Handler {
 	p := &page{
-		cfg: cfg, tags: share(cfg.Now, cfg.Tags), alarms: share(cfg.Now, cfg.Alarms),
-		looks: make(map[string]*shared[segment.Tag]),
+		cfg: cfg, tags: share(cfg.Now, cfg.Tags), looks: make(map[string]*shared[segment.Tag]),
 	}
 	mux := http.NewServeMux()
 	for _, v := range views {

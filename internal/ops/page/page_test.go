@@ -52,13 +52,14 @@ func expect(t *testing.T, cfg page.Config, path string, texts ...string) {
 	}
 }
 
-var all = []string{"/", "/tags", "/tag?name=order", "/alarms", "/charts"}
+var all = []string{"/", "/tags", "/tag?name=order", "/charts"}
 
 func TestEachViewShowsTheFleet(t *testing.T) {
 	cfg := frozen.Config()
 	for path, texts := range map[string][]string{
 		"/": {"3 of 4 answered", "No answer from delta", "4 min 12 s", "snowflake: not ready",
-			"clock-skew", "throttled: each tag to 500 IDs/s",
+			"clock-skew", "began ", "7 min ago", "docs/operations.md#table-went-back",
+			"throttled: each tag to 500 IDs/s",
 			"Requests answered with an error since these workers started: 9 with ",
 			"docs/operations.md#down", "5N7LAQLGLLR4UQACIRT2BJPGKX",
 			"no different eras", "ORDERS_STAMPED", "48,210", "standby"},
@@ -71,10 +72,7 @@ func TestEachViewShowsTheFleet(t *testing.T) {
 		"/tags?in=trouble":     {"No tag is in trouble", "no 3 of 3 found"},
 		"/tag?name=order":      {"Tag order", "current", "661", "37,200", "tag update --step 240000 order"},
 		"/tag?name=none":       {"There is no such tag"},
-		"/alarms": {"clock-skew", "table-went-back", "What to do", "and 3 like it",
-			"docs/operations.md#table-went-back", "days ago"},
-		"/alarms?kind=clock-skew": {"clock-skew", "no mark went back"},
-		"/charts":                 {"The last hour", "polyline", "IDs a second in the last hour; segment: now"},
+		"/charts":              {"The last hour", "polyline", "IDs a second in the last hour; segment: now"},
 	} {
 		expect(t, cfg, path, texts...)
 	}
@@ -83,7 +81,7 @@ func TestEachViewShowsTheFleet(t *testing.T) {
 func TestNoNameOrTextBecomesMarkup(t *testing.T) {
 	cfg := frozen.Config()
 	hostile := url.QueryEscape(frozen.Hostile)
-	for _, path := range append(all, "/tags?q="+hostile, "/tag?name="+hostile, "/alarms?kind="+hostile) {
+	for _, path := range append(all, "/tags?q="+hostile, "/tag?name="+hostile) {
 		_, body := get(t, cfg, path)
 		body = strings.Replace(body, `<script src="/page.js" defer></script>`, "", 1)
 		if strings.Contains(strings.ToLower(body), "<script") {
@@ -213,12 +211,9 @@ func TestWhatCannotBeReadIsSaid(t *testing.T) {
 	cfg := frozen.Config()
 	cfg.Tags = func(context.Context) ([]segment.Tag, error) { return nil, away }
 	cfg.Look = func(context.Context, string) (segment.Tag, error) { return segment.Tag{}, away }
-	cfg.Alarms = func(context.Context) ([]subjects.AlarmEvent, error) { return nil, away }
 	for path, text := range map[string]string{
-		"/":               "The alarms that are kept cannot be read: " + away.Error(),
 		"/tags":           "The tags cannot be read: " + away.Error(),
 		"/tag?name=order": "The tag cannot be read: " + away.Error(),
-		"/alarms":         "The alarms that are kept cannot be read: " + away.Error(),
 	} {
 		expect(t, cfg, path, text)
 	}
@@ -228,16 +223,13 @@ func TestAViewDoesNotWaitForASlowStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := frozen.Config()
 		hold := make(chan struct{})
-		tags, tag, alarms := cfg.Tags, cfg.Look, cfg.Alarms
+		tags, tag := cfg.Tags, cfg.Look
 		cfg.Tags = func(ctx context.Context) ([]segment.Tag, error) { <-hold; return tags(ctx) }
 		cfg.Look = func(ctx context.Context, name string) (segment.Tag, error) { <-hold; return tag(ctx, name) }
-		cfg.Alarms = func(ctx context.Context) ([]subjects.AlarmEvent, error) { <-hold; return alarms(ctx) }
 		h := page.New(cfg)
 		paths := map[string]struct{ yet, then string }{
-			"/":               {"The alarms that are kept cannot be read yet", "clock-skew"},
 			"/tags":           {"The tags cannot be read yet", "1 to 7 of 7 tags"},
 			"/tag?name=order": {"The tag cannot be read yet", "Ranges in memory"},
-			"/alarms":         {"The alarms that are kept cannot be read yet", "clock-skew"},
 		}
 		shows := func(path, text string) {
 			t.Helper()
@@ -261,25 +253,25 @@ func TestWhatCouldNotBeReadIsTriedAgainSoon(t *testing.T) {
 		cfg := frozen.Config()
 		cfg.Now = time.Now
 		var answers atomic.Bool
-		alarms := cfg.Alarms
-		cfg.Alarms = func(ctx context.Context) ([]subjects.AlarmEvent, error) {
+		tags := cfg.Tags
+		cfg.Tags = func(ctx context.Context) ([]segment.Tag, error) {
 			if !answers.Load() {
 				<-ctx.Done()
 				return nil, ctx.Err()
 			}
-			return alarms(ctx)
+			return tags(ctx)
 		}
 		h := page.New(cfg)
 		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Second) {
-			visit(h, "/alarms")
+			visit(h, "/tags")
 		}
 		answers.Store(true)
 		for end := time.Now().Add(15 * time.Second); ; time.Sleep(time.Second) {
-			if strings.Contains(visit(h, "/alarms").Body.String(), "clock-skew") {
+			if strings.Contains(visit(h, "/tags").Body.String(), "of 7 tags") {
 				return
 			}
 			if time.Now().After(end) {
-				t.Fatal("JetStream answers again, and the alarms do not appear")
+				t.Fatal("JetStream answers again, and the tags do not appear")
 			}
 		}
 	})
@@ -319,30 +311,30 @@ func TestWhatManyLookAtIsReadOnce(t *testing.T) {
 		now := cfg.Now()
 		cfg.Now = func() time.Time { return now }
 		reads, fails := 0, false
-		cfg.Alarms = func(context.Context) ([]subjects.AlarmEvent, error) {
+		cfg.Tags = func(context.Context) ([]segment.Tag, error) {
 			reads++
 			if fails {
 				return nil, errors.New("away")
 			}
-			return []subjects.AlarmEvent{{Kind: subjects.AlarmClockSkew, Message: "the clock is off", Time: now}}, nil
+			return []segment.Tag{{Name: "order", Step: 1000, MaxID: 1}}, nil
 		}
 		h := page.New(cfg)
-		shows := func(text string) bool { return strings.Contains(visit(h, "/alarms").Body.String(), text) }
+		shows := func(text string) bool { return strings.Contains(visit(h, "/tags").Body.String(), text) }
 		for range 20 {
-			if !shows("the clock is off") {
-				t.Fatal("no alarm is shown")
+			if !shows("/tag?name=order") {
+				t.Fatal("no tag is shown")
 			}
 		}
 		if reads != 1 {
 			t.Errorf("%d reads within 2 s", reads)
 		}
 		fails, now = true, now.Add(time.Hour)
-		visit(h, "/alarms")
+		visit(h, "/tags")
 		synctest.Wait()
 		if !shows("cannot be read: away") {
-			t.Error("that alarms cannot be read is not said")
+			t.Error("that tags cannot be read is not said")
 		}
-		if !shows("the clock is off") {
+		if !shows("/tag?name=order") {
 			t.Error("what was read before is gone")
 		}
 	})

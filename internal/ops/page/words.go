@@ -14,7 +14,7 @@ import (
 // words are the functions that templates call.
 var words = template.FuncMap{
 	"count": fleetview.Count, "rate": fleetview.PerSecond, "span": fleetview.Span, "clock": fleetview.Clock,
-	"seconds": fleetview.Seconds, "ago": ago, "runbook": runbook, "day": day, "bar": bar,
+	"seconds": fleetview.Seconds, "ago": ago, "runbook": runbook, "bar": bar,
 	"speed": func(v subjects.Fraction) string { return fleetview.PerSecond(float64(v)) },
 	"names": names, "operand": operand,
 	"late": func(err error) bool { return errors.Is(err, errLate) },
@@ -68,8 +68,6 @@ func ago(t, now time.Time) template.HTML {
 func runbook(kind subjects.Alarm) string {
 	return "https://github.com/natsid/natsid/blob/main/docs/operations.md#" + string(kind)
 }
-
-func day(t time.Time) string { return t.UTC().Format("2006-01-02") }
 
 // bar writes a coordinate of a drawing.
 func bar(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) }

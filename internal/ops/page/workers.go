@@ -2,7 +2,7 @@ package page
 
 import (
 	"net/http"
-	"time"
+	"slices"
 
 	"github.com/natsid/natsid/internal/ops/fleetview"
 	"github.com/natsid/natsid/subjects"
@@ -11,10 +11,14 @@ import (
 // workersView is the data of the first view.
 type workersView struct {
 	fleetview.Overview
-	Alarms       []subjects.AlarmEvent
-	AlarmsToday  int
-	AlarmTrouble error
-	Stages       []subjects.StageView
+	Alarms []openAlarm // the latest first
+	Stages []subjects.StageView
+}
+
+// openAlarm is an alarm of a worker.
+type openAlarm struct {
+	subjects.OpenAlarm
+	Worker string
 }
 
 func (p *page) workers(r *http.Request) (any, error) {
@@ -23,15 +27,14 @@ func (p *page) workers(r *http.Request) (any, error) {
 		return nil, err
 	}
 	v := workersView{Overview: s.Overview(), Stages: p.cfg.Stages()}
-	v.Alarms, _, v.AlarmTrouble = p.alarms.get(r.Context()) // the latest first
-	for _, e := range v.Alarms {
-		if s.At.Sub(e.Time) < 24*time.Hour {
-			v.AlarmsToday++
+	for _, w := range v.Rows {
+		if !w.Answered {
+			continue
+		}
+		for _, a := range w.Alarms {
+			v.Alarms = append(v.Alarms, openAlarm{a, w.Name()})
 		}
 	}
-	v.Alarms = v.Alarms[:min(v.AlarmsToday, shownAlarms)]
+	slices.SortStableFunc(v.Alarms, func(x, y openAlarm) int { return y.Last.Compare(x.Last) })
 	return v, nil
 }
-
-// shownAlarms is how many of the latest alarms are shown beside the workers.
-const shownAlarms = 3

@@ -31,8 +31,6 @@ type Config struct {
 	Description string
 	TTL         time.Duration // of each value since it was put; 0 keeps it forever
 	Replicas    int           // of a bucket that is created; 0 chooses, see [Bucket]
-	// MaxEntries is how many values a bucket with a TTL keeps that is created: the oldest go first. 0 keeps all.
-	MaxEntries int64
 	// Whole keeps all entries of a key; then the oldest go first when the bucket has MaxBytes, or an eighth or less of
 	// them where JetStream has no room for more. It needs a TTL.
 	Whole    bool

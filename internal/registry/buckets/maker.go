@@ -76,9 +76,6 @@ func (m *maker) make(ctx context.Context, cfg Config, streams Streams) error {
 	if cfg.Owner != "" {
 		c.Metadata[ownerKey] = cfg.Owner
 	}
-	if cfg.MaxEntries > 0 {
-		c.MaxMsgs, c.Discard = cfg.MaxEntries, jetstream.DiscardOld
-	}
 	if cfg.Whole {
 		c.MaxMsgsPerSubject, c.AllowRollup, c.Discard = -1, false, jetstream.DiscardOld
 	}

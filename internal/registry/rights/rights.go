@@ -166,8 +166,7 @@ func (t *table) worker() {
 	t.subscribe("", registry, ns.Registries())
 	t.publish("raise alarms", ns.Alarms())
 	t.subscribe("", "say how it is, to other workers and `nats micro`", "$SRV.>")
-	all := append(t.buckets(), bucket{ns.AlarmBucket(), "the alarms of the last 30 days", false, false})
-	for _, b := range all {
+	for _, b := range t.buckets() {
 		t.look(b.name, b.holds)
 		t.publish("write "+b.holds, t.api.Write(b.name, ">"))
 		if b.lasts {

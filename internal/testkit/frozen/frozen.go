@@ -34,7 +34,7 @@ func Config() page.Config {
 			}
 			return segment.Tag{}, segment.ErrUnknownTag
 		},
-		Info: info, Alarms: func(context.Context) ([]subjects.AlarmEvent, error) { return alarms, nil },
+		Info: info,
 		Stages: func() []subjects.StageView {
 			return []subjects.StageView{
 				{Name: "oslo/4211", From: "ORDERS", To: "ORDERS_STAMPED", Role: "copying", Position: 48210, Behind: 12},
@@ -75,15 +75,6 @@ func info(t segment.Tag) subjects.TagInfo {
 	return i
 }
 
-var alarms = []subjects.AlarmEvent{
-	{Kind: subjects.AlarmClockSkew, Instance: "gamma", Time: At.Add(-7 * time.Minute), HeldBack: 3,
-		Message: "the clock is 2.1 s ahead of the other workers; no snowflakes are issued until it is right"},
-	{Kind: subjects.AlarmClockSkew, Instance: "delta", Time: At.AddDate(0, 0, -9).Add(time.Hour),
-		Message: "the clock is 0.6 s behind the other workers; no snowflakes are issued until it is right"},
-	{Kind: subjects.AlarmTableWentBack, Instance: "alpha", Time: At.AddDate(0, 0, -9),
-		Message: "tag order: the mark went back " + Hostile},
-}
-
 // A fleet answers with its workers.
 type fleet struct{}
 
@@ -119,6 +110,12 @@ func of(i int, name string, q subjects.ViewRequest) fleetview.Worker {
 	switch name {
 	case "gamma":
 		w.OffsetMs = 2100
+		w.Alarms = []subjects.OpenAlarm{
+			{Kind: subjects.AlarmClockSkew, Since: At.Add(-7 * time.Minute), Last: At.Add(-time.Minute),
+				Message: "the clock is 2.1 s ahead of the other workers; no snowflakes are issued until it is right"},
+			{Kind: subjects.AlarmTableWentBack, Since: At.Add(-9 * time.Minute), Last: At.Add(-9 * time.Minute),
+				Message: "tag order: the mark went back " + Hostile},
+		}
 		w.Modes["snowflake"] = subjects.ModeView{State: "not ready: the clock is 2.1 s ahead of the other workers"}
 	case "delta":
 		w.Seen = At.Add(-41 * time.Second)
