@@ -192,8 +192,7 @@ var forTests = []string{"...", goleak, natsGo, mysqlDriver}
 
 // forTestsOf is what the test files of one package may import on top of that.
 var forTestsOf = map[string][]string{
-	"client": {prometheus}, // an example for users
-	".":      {yaml},       // rules of alerts
+	".": {yaml}, // rules of alerts
 
 	"e2e/tests": {system}, // modes of a terminal
 }
@@ -225,7 +224,6 @@ func TestAWrongArrowIsSeen(t *testing.T) {
 		{"a file for one system counts", "segment/a_windows.go", natsGo, "may not import"},
 		{"prometheus stays in metrics", "internal/app/a.go", prometheus + "/client_golang", "may not import"},
 		{"in tests, too", "worker/a_test.go", prometheus + "/client_golang/prometheus", "may not import"},
-		{"but in an example of the client", "client/a_test.go", prometheus + "/client_golang/prometheus", ""},
 		{"nats-server stays in natsembed and e2e", "worker/a_test.go", natsServer + "/server", "may not import"},
 		{"the MySQL driver stays in internal/stores", "internal/app/a.go", mysqlDriver, "may not import"},
 		{"its tests may use it", "internal/app/a_test.go", mysqlDriver, ""},

@@ -27,9 +27,8 @@ type Client struct {
 	ns          subjects.Namespace
 	timeout     time.Duration
 	failsFast   bool
-	log         *slog.Logger // nil means slog.Default
-	foreign     sync.Once    // logs the first ErrNotNatsid
-	observe     func(Request)
+	log         *slog.Logger                            // nil means slog.Default
+	foreign     sync.Once                               // logs the first ErrNotNatsid
 	observeCall func(context.Context, Call) func(error) // nil means none
 	inbox       inbox
 	wall        func() time.Time
@@ -57,14 +56,10 @@ func FailFast() Option { return func(c *Client) { c.failsFast = true } }
 // natsid's place is for an operator to stop. The default, also for nil, is [slog.Default].
 func Log(l *slog.Logger) Option { return func(c *Client) { c.log = l } }
 
-// Observe has f called after each request, for metrics. Calls that share a request count as one. f must not block,
-// and may be called concurrently.
-func Observe(f func(Request)) Option { return func(c *Client) { c.observe = f } }
-
 // ObserveCalls has f called at the beginning of each call, with the context of the caller, and the function that it
 // returns, unless that is nil, at the end, with the error that the call returns: for a span as a child of the
 // caller's, or for metrics. Neither must block, and both may be called concurrently. Calls that get an ID held by
-// [Prefetch] are not observed, since they take nanoseconds and wait for nothing, nor is [Client.Workers].
+// [Prefetch] are not observed, since they take nanoseconds and wait for nothing.
 func ObserveCalls(f func(context.Context, Call) func(error)) Option {
 	return func(c *Client) { c.observeCall = f }
 }
@@ -76,7 +71,7 @@ func New(nc *nats.Conn, opts ...Option) *Client {
 		panic("client: New needs a connection, and has nil: did nats.Connect return an error?")
 	}
 	c := &Client{
-		nc: nc, ns: subjects.DefaultNamespace, timeout: DefaultTimeout, observe: func(Request) {}, wall: time.Now,
+		nc: nc, ns: subjects.DefaultNamespace, timeout: DefaultTimeout, wall: time.Now,
 		handles: make(map[string]*Handle),
 	}
 	for _, opt := range opts {

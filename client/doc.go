@@ -17,14 +17,12 @@
 //	IDs for n rows                            NextN(n)
 //	an ID faster than a round trip, or        the option Prefetch(n, maxAge)
 //	while natsid is away for a moment
-//	the same on many cores                    that, and a Local per goroutine
 //	a number as people write it               Next, and package format
 //
 //	mode            a call costs              order        holes             age of an ID
 //	Next            a round trip, shared      as issued    few               younger than its call
 //	NextN           a round trip              as issued    few               younger than its call
 //	Prefetch        an addition in memory     as issued    2n at a time      up to maxAge
-//	Local           an increment              per Local    as for Prefetch   up to maxAge
 //
 // As issued means: of two calls, one of which began after the other had ended, the later call gets the ID that was
 // issued later. Segment IDs of one worker rise; those of several workers interleave, as each has a range of its own.
@@ -59,9 +57,8 @@
 //
 // # Metrics, traces and tests
 //
-// [Handle.Stats] has the counts of a handle, and [Observe] is called after each request. [ObserveCalls] is called at
-// both ends of each call, with the context of the caller, although calls share requests: the parent of a span is the
-// caller's.
+// [Handle.Stats] has the counts of a handle. [ObserveCalls] is called at both ends of each call, with the context of
+// the caller, although calls share requests: the parent of a span is the caller's.
 //
 // Programs that take a [Source] are tested with the package clienttest, from memory, or with the package e2e.
 package client

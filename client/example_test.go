@@ -7,13 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/e2e"
@@ -161,27 +159,6 @@ func ExamplePrefetch() {
 	// 1
 }
 
-// Each goroutine draws from a range of its own.
-func ExampleHandle_Local() {
-	ids := client.New(natsid().Conn)
-	defer ids.Close()
-	span := ids.Snowflake(client.Prefetch(1000, time.Second))
-
-	var wg sync.WaitGroup
-	for range 2 {
-		wg.Go(func() {
-			local := span.Local()
-			for range 100 {
-				if _, err := local.Next(context.Background()); err != nil {
-					fmt.Println(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	// Output:
-}
-
 // Unless workers create tags on first use, a tag is created before it is used.
 func ExampleClient_CreateTag() {
 	ids := client.New(natsid().Conn)
@@ -268,29 +245,6 @@ func ExampleID_Value() {
 	// int64 2124263042718941185 <nil>
 	// 2124263042718941185 <nil>
 	// false <nil>
-}
-
-// Requests by subject and outcome, with their times, for Prometheus.
-func ExampleObserve() {
-	requests := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "id_request_seconds",
-		Help: "How long requests for IDs took, by subject, and whether they got IDs.",
-	}, []string{"subject", "ok"})
-	registry := prometheus.NewRegistry() // or prometheus.DefaultRegisterer
-	registry.MustRegister(requests)
-	ids := client.New(natsid().Conn, client.Observe(func(r client.Request) {
-		requests.WithLabelValues(r.Subject, strconv.FormatBool(r.Err == nil)).Observe(r.Took.Seconds())
-	}))
-	defer ids.Close()
-
-	if _, err := ids.Segment("parcel").Next(context.Background()); err != nil {
-		fmt.Println(err)
-	}
-	families, err := registry.Gather()
-	for _, m := range families[0].GetMetric() {
-		fmt.Println(m.GetLabel()[1].GetValue(), m.GetHistogram().GetSampleCount(), err)
-	}
-	// Output: id.segment.parcel 1 <nil>
 }
 
 // Calls that are under way, and a span of each below the span in ctx: in place of Printf a tracer starts a span, as in

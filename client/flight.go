@@ -151,10 +151,13 @@ func (f *flight) end(a answer) {
 	for _, t := range f.open {
 		f.target.client.inbox.forget(t.token)
 	}
-	took := time.Since(f.began)
+	if a.err == nil {
+		f.target.counts.ids.Add(int64(f.n))
+	} else {
+		f.target.counts.failures.Add(1)
+	}
 	f.mu.Unlock()
 	defer f.mu.Lock()
-	f.target.ended(f, took, a.err)
 	f.done(a)
 }
 

@@ -34,25 +34,6 @@ func FuzzReply(f *testing.F) {
 	})
 }
 
-// FuzzStats guards the reading of answers of a NATS service, which another program may send.
-func FuzzStats(f *testing.F) {
-	for _, body := range []string{
-		"", "{}", "null", `{"endpoints":[]}`, `{"endpoints":[{"name":"segment","data":null}]}`,
-		`{"endpoints":[{"name":"segment","data":{"instance":"a","number":7,"ids_per_second":1.5,"busiest":[` +
-			`{"tag":"order","seconds_left":null,"ranges":[{"first":"1","next":"5","last":"9","current":true}]}]}}]}`,
-		`{"endpoints":[{"name":"segment","data":{"ids_per_second":"x"}}]}`,
-	} {
-		f.Add([]byte(body))
-	}
-	f.Fuzz(func(t *testing.T, body []byte) {
-		if w, serves, err := parseStats(body); err != nil || !serves {
-			return
-		} else if len(w.Busiest) > len(body) {
-			t.Fatalf("%q reads as %+v", body, w)
-		}
-	})
-}
-
 // FuzzRefusal guards that a reply with a code is an error, and one without is none.
 func FuzzRefusal(f *testing.F) {
 	f.Add("429", "slow down", "100", "50")

@@ -54,8 +54,7 @@ type block struct {
 	follow time.Duration // how long before until the next block is requested; 0 after that
 	stale  atomic.Bool
 	spans  []*span
-	timer  *time.Timer  // sets stale
-	locals atomic.Int64 // number of Locals that hold some of it
+	timer  *time.Timer // sets stale
 }
 
 const (
@@ -63,9 +62,6 @@ const (
 	// lookEvery is the number of places between two calls that read the clock, since the timer is late if the whole
 	// process was paused. Those calls also check whether the next request is due. It is a power of two.
 	lookEvery = 64
-	// chunkMost is how many IDs a [Local] takes at a time at most. A Local takes at most an eighth of the range, or a
-	// few Locals would hold all of it.
-	chunkMost = 1024
 	// wakeEvery is the interval of extra checks of a block's age: the timer for its end stands still while a machine
 	// is suspended, and 64 calls may take long.
 	wakeEvery = 5 * time.Second
@@ -89,7 +85,7 @@ func (s *span) isPlain(place int64) bool { return place < s.size && place&(lookE
 
 // next returns the ID at a place that a call has taken, or waits for another ID if that place is not usable.
 func (k *stock) next(ctx context.Context, s *span, i int64) (id ID, err error) {
-	if i < s.size && k.look(s, i, 1) {
+	if i < s.size && k.look(s, i) {
 		return ID(s.first + i), nil
 	}
 	end := k.target.client.begin(ctx, Call{Subject: k.target.subject, IDs: 1})
@@ -100,65 +96,15 @@ func (k *stock) next(ctx context.Context, s *span, i int64) (id ID, err error) {
 		if err := k.wait(ctx, s); err != nil {
 			return 0, err
 		}
-		if s, i = k.place(); i < s.size && k.look(s, i, 1) {
+		if s, i = k.place(); i < s.size && k.look(s, i) {
 			return ID(s.first + i), nil
 		}
 	}
 }
 
-// fill gives a Local some held IDs, or waits for them.
-func (k *stock) fill(ctx context.Context, l *Local) (err error) {
-	s, ok := k.chunk(l)
-	if ok {
-		return nil
-	}
-	end := k.target.client.begin(ctx, Call{Subject: k.target.subject, IDs: 1})
-	defer func() { end(err) }()
-	ctx, cancel := k.target.client.bounded(ctx)
-	defer cancel()
-	for {
-		if err := k.wait(ctx, s); err != nil {
-			return err
-		}
-		if s, ok = k.chunk(l); ok {
-			return nil
-		}
-	}
-}
-
-// chunk gives a Local some IDs of the span to draw from, if it has any.
-func (k *stock) chunk(l *Local) (s *span, ok bool) {
-	s = k.now.Load()
-	most := int64(min(max(k.n/8, 1), chunkMost))
-	s.block.locals.Add(1) // before it takes any; see [block.drop]
-	i := s.taken.Add(most) - most
-	if ok = i < s.size && k.look(s, i, most); !ok {
-		s.block.leave()
-		return s, false
-	}
-	l.next, l.end, l.block = s.first+i, s.first+min(i+most, s.size), s.block
-	return s, true
-}
-
-// leave is called when a Local holds no more IDs of the block.
-func (b *block) leave() {
-	if b.locals.Add(-1) == 0 {
-		b.drop()
-	}
-}
-
-// drop stops the timer of a block whose IDs are all given out, with none left in a Local. Otherwise the timer would
-// keep the block in memory until it is too old.
-func (b *block) drop() {
-	isUsedUp := !slices.ContainsFunc(b.spans, func(s *span) bool { return s.taken.Load() < s.size })
-	if isUsedUp && b.locals.Load() == 0 && b.timer != nil {
-		b.timer.Stop()
-	}
-}
-
 // look sends the next request if it is due, and reports whether the IDs may be used.
-func (k *stock) look(s *span, place, n int64) bool {
-	if place <= s.refill && s.refill < place+n {
+func (k *stock) look(s *span, place int64) bool {
+	if place == s.refill {
 		k.mu.Lock()
 		if k.newest == s.block { // the next block is not there yet
 			k.ask()
@@ -237,7 +183,10 @@ func (k *stock) advance(s *span) bool {
 	next := k.later[0]
 	k.later = k.later[1:]
 	k.now.Store(next)
-	s.block.drop()
+	isLeft := func(s *span) bool { return s.taken.Load() < s.size }
+	if b := s.block; b.timer != nil && !slices.ContainsFunc(b.spans, isLeft) {
+		b.timer.Stop() // it would keep the block in memory until it is too old
+	}
 	return true
 }
 
@@ -331,52 +280,4 @@ func (k *stock) held() (n int64) {
 		n += max(0, s.size-s.taken.Load())
 	}
 	return n
-}
-
-// A Local draws the IDs of a [Handle] for one goroutine: it is faster, since it takes some at a time, and not safe
-// for concurrent use. IDs of several Locals are not ordered among each other. IDs that a dropped Local holds are a
-// hole. Without [Prefetch] it calls [Handle.Next].
-type Local struct {
-	handle *Handle
-	block  *block
-	next   int64
-	look   int64 // IDs below it are given without a check of the clock
-	end    int64
-	_      [88]byte // keeps two Locals, which two CPUs write to, on separate cache lines
-}
-
-// Local returns a new Local.
-func (h *Handle) Local() *Local { return &Local{handle: h} }
-
-// Next returns one ID. Errors are those of [Handle.Next].
-func (l *Local) Next(ctx context.Context) (ID, error) {
-	if l.next < l.look && !l.block.stale.Load() {
-		l.next++
-		return ID(l.next - 1), nil
-	}
-	return l.nextSlow(ctx)
-}
-
-func (l *Local) nextSlow(ctx context.Context) (id ID, err error) {
-	k := l.handle.stock
-	if k == nil {
-		return l.handle.Next(ctx)
-	}
-	if l.next == l.end || !l.block.isFresh() {
-		if err := l.refill(ctx, k); err != nil {
-			return 0, err
-		}
-	}
-	l.look = min(l.next+lookEvery, l.end)
-	l.next++
-	return ID(l.next - 1), nil
-}
-
-// refill replaces IDs that are used up or too old.
-func (l *Local) refill(ctx context.Context, k *stock) error {
-	if l.block != nil {
-		l.block.leave()
-	}
-	l.next, l.look, l.end, l.block = 0, 0, 0, nil
-	return k.fill(ctx, l)
 }

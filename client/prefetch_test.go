@@ -28,20 +28,6 @@ func draw(t *testing.T, next func(context.Context) (client.ID, error), calls int
 	return ids
 }
 
-func TestIDsThatAreTooOldAreThrownAwayByALocalToo(t *testing.T) {
-	nc := connect(t)
-	d, h := openDesk(t, nc), patient(nc).Segment("order", client.Prefetch(1000, 50*time.Millisecond))
-	l := h.Local()
-	draw(t, l.Next, 1)
-	until(t, "all is too old", func() bool { return h.Stats().Held == 0 })
-	d.mu.Lock()
-	last := client.ID(d.last)
-	d.mu.Unlock()
-	if id := draw(t, l.Next, 1)[0]; id <= last {
-		t.Errorf("ID %d was issued before the others, up to %d, were too old", id, last)
-	}
-}
-
 // On Linux neither the monotonic clock nor a timer notices that the machine was suspended.
 func TestWhatIsHeldGrowsTooOldWhileTheMachineIsSuspended(t *testing.T) {
 	t.Parallel()
@@ -50,22 +36,17 @@ func TestWhatIsHeldGrowsTooOldWhileTheMachineIsSuspended(t *testing.T) {
 	c := patient(nc)
 	suspend := c.Suspend()
 	h := c.Segment("order", client.Prefetch(1000, time.Hour))
-	local := c.Segment("order", client.Prefetch(1000, time.Hour)).Local()
 	idle := c.Segment("order", client.Prefetch(1000, time.Hour))
 	first := draw(t, h.Next, 1)[0]
-	draw(t, local.Next, 1)
 	draw(t, idle.Next, 1)
 	suspend(59 * time.Minute)
 	if id := draw(t, h.Next, 100)[99]; id != first+100 {
 		t.Errorf("ID %d after 59 min, want %d, which is held", id, first+100)
 	}
 	suspend(time.Minute)
-	const issued = 3 * 1000 // when all three held IDs
+	const issued = 2 * 1000 // when both held IDs
 	if id := draw(t, h.Next, 64)[63]; id <= issued {
 		t.Errorf("ID %d was held for an hour", id)
-	}
-	if id := draw(t, local.Next, 64)[63]; id <= issued {
-		t.Errorf("ID %d was held for an hour by a Local", id)
 	}
 	until(t, "what nobody asks for is thrown away, too", func() bool { return idle.Stats().Held == 0 })
 }
@@ -105,7 +86,6 @@ func TestRangesThatAreUsedUpAreNotKept(t *testing.T) {
 	nc := connect(t)
 	openDesk(t, nc)
 	h := patient(nc).Segment("order", client.Prefetch(8, time.Hour))
-	l := h.Local()
 	objects := func() int64 {
 		var m runtime.MemStats
 		runtime.GC()
@@ -115,8 +95,7 @@ func TestRangesThatAreUsedUpAreNotKept(t *testing.T) {
 	draw(t, h.Next, 100)
 	before := objects()
 	const ranges = 1500
-	draw(t, h.Next, ranges*8/2)
-	draw(t, l.Next, ranges*8/2)
+	draw(t, h.Next, ranges*8)
 	until(t, "what ranges were made of is collected", func() bool { return objects()-before < 3*ranges })
 }
 
@@ -135,15 +114,11 @@ func TestNoIDIsGivenTwice(t *testing.T) {
 		var mu sync.Mutex
 		var all [][]client.ID
 		var wg sync.WaitGroup
-		for i := range 16 {
-			next := h.Next
-			if i%4 == 0 {
-				next = h.Local().Next
-			}
+		for range 16 {
 			wg.Go(func() {
 				ids := make([]client.ID, 0, tc.calls)
 				for range tc.calls {
-					id, err := next(t.Context())
+					id, err := h.Next(t.Context())
 					if err != nil {
 						t.Errorf("%s: %v", name, err)
 						return
@@ -164,13 +139,10 @@ func TestAHeldIDAllocatesNothing(t *testing.T) {
 	nc := connect(t)
 	openDesk(t, nc)
 	h := patient(nc).Segment("order", client.Prefetch(100_000, time.Hour))
-	l := h.Local()
 	ctx := t.Context()
-	for name, next := range map[string]func(context.Context) (client.ID, error){"Handle": h.Next, "Local": l.Next} {
-		draw(t, next, 1)
-		if n := testing.AllocsPerRun(10_000, func() { _, _ = next(ctx) }); n != 0 {
-			t.Errorf("%s: %v allocations", name, n)
-		}
+	draw(t, h.Next, 1)
+	if n := testing.AllocsPerRun(10_000, func() { _, _ = h.Next(ctx) }); n != 0 {
+		t.Errorf("%v allocations", n)
 	}
 }
 
@@ -183,19 +155,15 @@ func TestACallThatNoRangeReachesInTimeEnds(t *testing.T) {
 		return true
 	})
 	h := client.New(nc, client.Timeout(300*time.Millisecond)).Segment("order", client.Prefetch(10, 5*time.Millisecond))
-	ended := make(chan error, 2)
-	for _, next := range []func(context.Context) (client.ID, error){h.Next, h.Local().Next} {
-		go func() { _, err := next(context.Background()); ended <- err }()
-	}
-	for range 2 {
-		select {
-		case err := <-ended:
-			if !errors.Is(err, context.DeadlineExceeded) {
-				t.Error(err)
-			}
-		case <-time.After(long):
-			t.Fatal("a call without a deadline still waits")
+	ended := make(chan error, 1)
+	go func() { _, err := h.Next(context.Background()); ended <- err }()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
 		}
+	case <-time.After(long):
+		t.Fatal("a call without a deadline still waits")
 	}
 }
 
@@ -224,10 +192,8 @@ func TestARefusalOfARangeIsWhatItsCallsReturn(t *testing.T) {
 		client.Prefetch(1, subjects.MaxPrefetchAge+1),
 	} {
 		h := patient(nc).Segment("order", bad)
-		for _, next := range []func(context.Context) (client.ID, error){h.Next, h.Local().Next} {
-			if _, err := next(t.Context()); !errors.Is(err, client.ErrBadRequest) {
-				t.Error(err)
-			}
+		if _, err := h.Next(t.Context()); !errors.Is(err, client.ErrBadRequest) {
+			t.Error(err)
 		}
 	}
 	if asked != 0 {

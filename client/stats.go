@@ -6,15 +6,6 @@ import (
 	"time"
 )
 
-// A Request describes to an observer a request that has ended; see [Observe].
-type Request struct {
-	Subject string
-	IDs     int           // IDs requested: calls that share a request ask for one each
-	Copies  int           // copies sent: 1 unless it was hedged or retried
-	Took    time.Duration // from the first copy to the answer
-	Err     error         // the error that calls return; nil if they got IDs
-}
-
 // A Call describes to an observer a call that begins; see [ObserveCalls].
 type Call struct {
 	Subject string
@@ -46,16 +37,6 @@ type Stats struct {
 // counts are the counters of [Stats] in a target.
 type counts struct {
 	ids, requests, hedges, retries, failures atomic.Int64
-}
-
-// ended counts a flight, and calls the observer.
-func (t *target) ended(f *flight, took time.Duration, err error) {
-	if err == nil {
-		t.counts.ids.Add(int64(f.n))
-	} else {
-		t.counts.failures.Add(1)
-	}
-	t.client.observe(Request{Subject: t.subject, IDs: f.n, Copies: f.copies, Took: took, Err: err})
 }
 
 // Stats returns the statistics of the handle. It is safe for concurrent use.

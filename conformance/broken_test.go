@@ -29,7 +29,7 @@ var broken = []struct {
 // actBroken is an adapter of package client's answers, but for one fault. It does not return.
 func actBroken(as string) {
 	names := []string{
-		"describe", "connect", "next", "nextN", "disconnect", "burst", "cancel", "close", "stats", "observed", "decode",
+		"describe", "connect", "next", "nextN", "disconnect", "burst", "cancel", "close", "stats", "decode",
 	}
 	switch as {
 	case "lacks a method":

@@ -11,6 +11,7 @@ import (
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/worker"
@@ -58,9 +59,10 @@ func TestAWorkerMakesDoWithASmallMaxPayload(t *testing.T) {
 	if seen != len(tags) {
 		t.Errorf("%d tags are listed, want %d", seen, len(tags))
 	}
-	workers, err := c.Workers(patient(t))
-	if err != nil || len(workers) != 1 || workers[0].Tags != len(tags) {
-		t.Errorf("statistics of %v, %v", workers, err)
+	view, err := natstest.Ask[subjects.WorkerView](patient(t), nc, subjects.DefaultNamespace.View(),
+		subjects.ViewRequest{Busiest: true})
+	if err != nil || view.Statistics.Tags != len(tags) {
+		t.Errorf("the view of the worker is %v, %v", view, err)
 	}
 }
 

@@ -18,7 +18,7 @@ function kindOf(error) {
   return error instanceof NatsidError && error.refusal ? "Refused" : "Other";
 }
 
-let nc, client, handles, requests;
+let nc, client, handles;
 const calls = new Map(); // AbortControllers of calls under way, by the ID of their JSON-RPC request
 
 /** Returns the handle of a target: one for equal targets. */
@@ -44,11 +44,8 @@ const methods = {
     nc = await connect({
       servers, pingInterval: 1000, maxPingOut: 1, maxReconnectAttempts: -1, reconnectTimeWait: 50, reconnectJitter: 50,
     });
-    requests = [];
     handles = new Map();
-    client = natsid(nc, {
-      namespace, timeout: timeoutMs, failFast, log: console.error, observe: (request) => requests.push(request),
-    });
+    client = natsid(nc, { namespace, timeout: timeoutMs, failFast, log: console.error });
     return {};
   },
   async next({ target, timeoutMs }, signal) {
@@ -86,14 +83,6 @@ const methods = {
   stats({ target }) {
     const { usual, ...counts } = handle(target).stats();
     return { ...counts, usualMs: usual };
-  },
-  observed() {
-    const all = requests.splice(0);
-    return {
-      requests: all.map(({ subject, ids, copies, error }) => ({
-        subject, ids, copies, ...(error ? { kind: kindOf(error) } : {}),
-      })),
-    };
   },
   decode({ id, layout }) {
     const { timeMs, tick, worker, site, machine, business, sequence } = decode(id, layout);

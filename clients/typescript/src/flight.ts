@@ -244,9 +244,8 @@ export class Flight {
     this.#ended = true;
     clearTimeout(this.#timer);
     for (const { token } of this.#open) this.#target.settings.inbox.forget(token);
-    this.#target.ended(this.n, this.#copies, now() - this.#began, answer.runs ? undefined : answer.error ?? unwanted);
+    if (answer.runs) this.#target.counts.ids += this.n;
+    else this.#target.counts.failures++;
     this.#launcher.land(answer, this);
   }
 }
-
-const unwanted = new NatsidError("natsid: no caller waits for the answer any longer");

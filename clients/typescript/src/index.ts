@@ -9,7 +9,7 @@ import { checkNamespace, checkTag } from "./check.js";
 import { badRequest, ErrNotNatsid, type NatsidError } from "./errors.js";
 import { Handle, type HandleOptions } from "./handle.js";
 import { Inbox } from "./inbox.js";
-import type { Request, Settings } from "./target.js";
+import type { Settings } from "./target.js";
 
 export type { CallOptions } from "./call.js";
 export {
@@ -20,7 +20,6 @@ export type { Handle, HandleOptions, PrefetchHandle, PrefetchOptions, Stats } fr
 export { parseID } from "./id.js";
 export { decode, type Layout, type Parts } from "./layout.js";
 export type { Run, Runs } from "./runs.js";
-export type { Request } from "./target.js";
 
 /** How a client differs from the default. */
 export interface Options {
@@ -33,8 +32,6 @@ export interface Options {
    * time is up. That may be so for a moment, as while the only worker restarts.
    */
   failFast?: boolean | undefined;
-  /** Is called after each request, for metrics. */
-  observe?: ((request: Request) => void) | undefined;
   /** Receives messages for an operator: the first {@link ErrNotNatsid}. The default is console.warn. */
   log?: ((message: string) => void) | undefined;
 }
@@ -64,7 +61,6 @@ export class Client {
       inbox: new Inbox(nc),
       timeout: options.timeout || 5000,
       failFast: options.failFast ?? false,
-      observe: options.observe,
       notNatsid: foreign(options.log ?? ((message) => console.warn(message))),
     };
   }

@@ -2,19 +2,6 @@ import type { NatsConnection } from "@nats-io/nats-core";
 import { ErrCanceled, ErrDeadlineExceeded, type NatsidError } from "./errors.js";
 import type { Inbox } from "./inbox.js";
 
-/** A request that has ended, as an observer sees it. Calls that share a request count as one. */
-export interface Request {
-  subject: string;
-  /** IDs requested: calls that share a request ask for one each. */
-  ids: number;
-  /** Copies sent: 1 unless it was hedged or retried. */
-  copies: number;
-  /** From the first copy to the answer, in ms. */
-  took: number;
-  /** The error that its calls get; undefined if they got IDs. */
-  error: Error | undefined;
-}
-
 /**
  * What a client gives to all its handles.
  *
@@ -26,7 +13,6 @@ export interface Settings {
   /** Bounds calls without a timeout of their own, in ms. */
   timeout: number;
   failFast: boolean;
-  observe: ((request: Request) => void) | undefined;
   /** Returns the error of a reply that no worker sends, and logs the first. */
   notNatsid(subject: string, fault: Error): NatsidError;
 }
@@ -145,19 +131,6 @@ export class Target {
     this.#used = Math.max(0, this.#used - passed * sparePerSecond);
     this.#recent *= Math.exp(-passed / recentFor);
     this.#sparedAt = at;
-  }
-
-  /** Counts a request that has ended, and calls the observer. */
-  ended(ids: number, copies: number, took: number, error: Error | undefined): void {
-    if (error) this.counts.failures++;
-    else this.counts.ids += ids;
-    try {
-      this.settings.observe?.({ subject: this.subject, ids, copies, took, error });
-    } catch (thrown) {
-      queueMicrotask(() => { // it is the observer's fault, and must not end the connection
-        throw thrown;
-      });
-    }
   }
 
   /** Returns the error of a call that ends without an answer: its time is up, or its signal was aborted. */

@@ -187,30 +187,18 @@ test("a request that hangs does not delay calls after it until it is answered", 
   await Promise.all([hanging, next]);
 });
 
-test("each request is observed with its copies and its error", async () => {
+test("requests are counted with their copies and failures", async () => {
   const desk = await Desk.open();
-  const seen: unknown[] = [];
-  const all: number[] = [];
-  const ids = await desk.client({
-    observe: ({ subject, ids, copies, took, error }) => {
-      assert.ok(took >= 0);
-      seen.push([subject.replace(desk.namespace, "id"), ids, error?.name]);
-      all.push(copies);
-    },
-  });
+  const ids = await desk.client();
   await Promise.all(begin(ids.segment("order"), 10));
   let isRefused = false;
   desk.script = (asked) => !isRefused && (isRefused = desk.refuse(asked, 503));
   await ids.segment("order").nextN(3);
   desk.script = (asked) => desk.refuse(asked, 404);
   await failure(ids.snowflake().next());
-  assert.deepEqual(seen, [
-    ["id.segment.order", 10, undefined], ["id.segment.order", 3, undefined], ["id.snowflake", 1, "ErrUnknownTag"],
-  ]);
   const { usual, hedges, ...counts } = ids.segment("order").stats();
   assert.deepEqual(counts, { ids: 13, requests: 2, retries: 1, failures: 0, held: 0 });
-  assert.equal(all[0]! + all[1]!, 2 + 1 + hedges);
-  assert.ok(usual > 0);
+  assert.ok(usual > 0 && hedges >= 0);
   assert.equal(ids.snowflake().stats().failures, 1);
 });
 

@@ -25,10 +25,9 @@ type adapter struct {
 	out   io.Writer
 	calls sync.WaitGroup
 
-	mu       sync.Mutex // also orders lines of out
-	link     *link      // nil before the first connect
-	cancels  map[int64]context.CancelFunc
-	observed []request
+	mu      sync.Mutex // also orders lines of out
+	link    *link      // nil before the first connect
+	cancels map[int64]context.CancelFunc
 }
 
 // A request is one JSON-RPC request.
@@ -52,19 +51,11 @@ type data struct {
 	Text   string `json:"text,omitempty"`
 }
 
-// A request is a request of the client that has ended, as its observer saw it.
-type request struct {
-	Subject string `json:"subject"`
-	IDs     int    `json:"ids"`
-	Copies  int    `json:"copies"`
-	Kind    string `json:"kind,omitempty"`
-}
-
 // methods are those that end at once, calls those that wait.
 var (
 	methods = map[string]func(*adapter, json.RawMessage) (any, error){
 		"connect": (*adapter).connect, "disconnect": (*adapter).disconnect, "cancel": (*adapter).cancel,
-		"close": (*adapter).close, "stats": (*adapter).stats, "observed": (*adapter).drainObserved,
+		"close": (*adapter).close, "stats": (*adapter).stats,
 		"decode": decode,
 	}
 	calls = map[string]func(context.Context, *client.Handle, params) (any, error){
@@ -245,24 +236,6 @@ func (a *adapter) stats(raw json.RawMessage) (any, error) {
 		"ids": s.IDs, "requests": s.Requests, "hedges": s.Hedges, "retries": s.Retries, "failures": s.Failures,
 		"held": s.Held, "usualMs": float64(s.Usual) / float64(time.Millisecond),
 	}, nil
-}
-
-func (a *adapter) observe(r client.Request) {
-	o := request{Subject: r.Subject, IDs: r.IDs, Copies: r.Copies}
-	if r.Err != nil {
-		o.Kind, _ = Kind(r.Err)
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.observed = append(a.observed, o)
-}
-
-func (a *adapter) drainObserved(json.RawMessage) (any, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	seen := append([]request{}, a.observed...)
-	a.observed = nil
-	return map[string]any{"requests": seen}, nil
 }
 
 func decode(_ *adapter, raw json.RawMessage) (any, error) {

@@ -44,12 +44,10 @@ func (a *adapter) connect(raw json.RawMessage) (any, error) {
 	}
 	opts := []client.Option{
 		client.Namespace(p.Namespace), client.Timeout(time.Duration(p.TimeoutMs) * time.Millisecond),
-		client.Observe(a.observe),
 	}
 	if p.FailFast {
 		opts = append(opts, client.FailFast())
 	}
-	a.drainObserved(nil)
 	a.link = &link{nc: nc, client: client.New(nc, opts...), handles: map[string]*client.Handle{}}
 	return struct{}{}, nil
 }

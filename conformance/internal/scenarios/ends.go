@@ -1,7 +1,6 @@
 package scenarios
 
 import (
-	"encoding/json"
 	"slices"
 	"time"
 
@@ -111,25 +110,4 @@ func playStats(s *Stage) {
 		"the counts are %+v, want 53 IDs, 8 requests, 1 failure, and none held", c)
 	s.want(c.Retries <= 1 && c.Hedges >= 1 && c.Retries+c.Hedges >= 2,
 		"the counts are %+v, want 1 retry, and 1 hedge at least", c)
-	s.judgeObserved()
-}
-
-// judgeObserved checks what the observer saw of playStats.
-func (s *Stage) judgeObserved() {
-	var seen struct {
-		Requests []struct {
-			Subject     string
-			IDs, Copies int
-			Kind        string
-		}
-	}
-	s.check(json.Unmarshal(s.call("observed", object{}).raw, &seen))
-	s.want(len(seen.Requests) == 8, "the observer was called %d times, want 8: %+v", len(seen.Requests), seen.Requests)
-	for i, r := range seen.Requests {
-		s.want(r.Subject == s.here("id.segment.order"), "the observer saw the subject %s", r.Subject)
-		s.want(r.IDs == 10 && i < 5 || r.IDs == i-4, "the observer saw %+v as request %d", r, i+1)
-		again := i == 5 || i == 6
-		s.want(r.Copies >= 2 || r.Copies == 1 && !again, "the observer saw %d copies of request %d", r.Copies, i+1)
-		s.want((r.Kind == "UnknownTag") == (i == 7), "the observer saw the kind %q of request %d", r.Kind, i+1)
-	}
 }

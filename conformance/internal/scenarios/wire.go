@@ -43,7 +43,6 @@ func playContract(s *Stage) {
 		{"burst", object{"target": order, "calls": 2, "timeoutMs": limit}},
 		{"cancel", object{"request": 1}},
 		{"stats", object{"target": order}},
-		{"observed", object{}},
 		{"decode", object{"id": "1", "layout": "leaf"}},
 		{"close", object{}},
 		{"disconnect", object{"drain": false}},
