@@ -53,10 +53,9 @@ var floors = []floor{
 			"internal/ops/grants", "internal/ops/metrics", "internal/ops/monitor", "internal/natsembed",
 			"internal/testbed", "segment", "internal/stores/kvstore", "internal/stores/move",
 			"internal/stores/mysqlstore", kong, natsGo},
-		"e2e":       {"internal/app", "internal/testbed", "client", "subjects", natsGo},
-		"e2e/tests": {natsServer, natsJWT, nkeys}, // test files only
-		"internal/testbed": {"internal/app", "internal/natsembed", "internal/testkit/tcpproxy", "client",
-			"subjects", natsGo},
+		"e2e":              {"internal/app", "internal/testbed", "client", "subjects", natsGo},
+		"e2e/tests":        {natsServer, natsJWT, nkeys}, // test files only
+		"internal/testbed": {"internal/app", "internal/natsembed", "client", "subjects", natsGo},
 		"conformance": {"conformance/internal/adapter", "conformance/internal/contract", "conformance/internal/rig",
 			"conformance/internal/scenarios", "subjects"},
 		"conformance/adapters/go":        {"conformance/internal/goadapter"},
@@ -181,6 +180,20 @@ func TestNoArrowLeadsToAFloorAbove(t *testing.T) {
 			if to, ours := level[imp]; ours && to < level[dir] && floors[level[dir]].name != "test kits" {
 				t.Errorf("%s is on the floor %q, and imports %s of the floor %q above",
 					dir, floors[level[dir]].name, imp, floors[to].name)
+			}
+		}
+	}
+}
+
+func TestNoTestKitShips(t *testing.T) {
+	ships := []string{"."}
+	for i := 0; i < len(ships); i++ {
+		for _, imp := range arrows[ships[i]] {
+			if strings.HasPrefix(imp, "internal/testkit/") {
+				t.Errorf("%s is part of the command, and imports %s", ships[i], imp)
+			}
+			if !slices.Contains(ships, imp) {
+				ships = append(ships, imp)
 			}
 		}
 	}

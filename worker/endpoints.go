@@ -51,7 +51,7 @@ func (e *endpoint) receive() nats.MsgHandler {
 		if e.counts.arrived.Add(1) == e.counts.wakesAt.Load() {
 			e.wake()
 		}
-		if m.Reply == "" || e.link.misled(m) {
+		if m.Reply == "" || e.link.misled(m) || e.link.Intercept != nil && !e.link.Intercept(m) {
 			e.counts.none.Add(1)
 			e.counts.answered.Add(1)
 		} else {

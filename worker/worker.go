@@ -77,7 +77,7 @@ const (
 )
 
 // Config says what a worker serves, and where. All fields but JSPrefix, Reasons,
-// Rest, Overloaded, Ask, Asked, State, Gate, Settings, NeedsStart, Observe and Log must be set.
+// Rest, Overloaded, Ask, Asked, State, Gate, Settings, NeedsStart, Observe, Intercept and Log must be set.
 type Config struct {
 	Namespace subjects.Namespace
 	// JSPrefix is where another account's JetStream is imported, "" for nowhere. No answer goes there.
@@ -132,6 +132,9 @@ type Config struct {
 	// Observe, if set, is called with every answer, concurrently. It must not
 	// block.
 	Observe func(Answer)
+	// Intercept, if set, is called with each message on the subject of an endpoint, and reports whether the worker is
+	// to handle it: a service for tests lets requests wait or fail. It may change the reply subject; it must not block.
+	Intercept func(*nats.Msg) bool
 	// Log is for operators; nil discards.
 	Log *slog.Logger
 }

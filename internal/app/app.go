@@ -236,7 +236,7 @@ func (p *program) workerConfig() worker.Config {
 		Reasons: &p.reasons, Overloaded: p.alarms.overloaded,
 		Asked:      p.standby.Answer,
 		NeedsStart: p.membership.needsStart,
-		Observe:    p.metrics.Answered, Log: cfg.Log,
+		Observe:    p.metrics.Answered, Intercept: cfg.Intercept, Log: cfg.Log,
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/natsid/natsid/internal/loglimit"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/snowflake"
@@ -71,6 +73,8 @@ type Config struct {
 	Now func() time.Time
 	// Alone, if set, reports whether NATS has no client beside this program: see [natsbus.Bus].
 	Alone func() bool
+	// Intercept, if set, is called with each request, and reports whether it is to be handled: see [worker.Config].
+	Intercept func(*nats.Msg) bool
 	// Version is the version that this program reports.
 	Version string
 	// Log receives everything; nil discards.

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -93,13 +92,6 @@ func options(cfg Config) (*server.Options, error) {
 		cfg.Lock.apply(opts)
 	}
 	return opts, nil
-}
-
-// Alone reports whether all clients of s are connected from the ports of this machine that own names.
-func Alone(s *Server, own func(port int) bool) bool {
-	all, err := s.Connz(nil)
-	return err == nil && all.Total == len(all.Conns) &&
-		!slices.ContainsFunc(all.Conns, func(c *server.ConnInfo) bool { return !own(c.Port) })
 }
 
 // await waits until the server accepts connections. A server that cannot open its

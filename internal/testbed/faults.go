@@ -13,7 +13,7 @@ import (
 )
 
 // Stall lets requests for IDs wait for d before a worker gets them. A d of 0 lasts until [Cluster.Resume].
-func (c *Cluster) Stall(d time.Duration) { c.proxy.play(&fault{kind: stalls}, d) }
+func (c *Cluster) Stall(d time.Duration) { c.play(&fault{kind: stalls}, d) }
 
 // Refuse answers requests for IDs with an error for d, before a worker gets them. A d of 0 lasts until
 // [Cluster.Resume]. It returns an error if natsid has no such code.
@@ -29,16 +29,16 @@ func (c *Cluster) Refuse(code subjects.Code, d time.Duration) error {
 	if code == subjects.TooMany {
 		refusal.RetryAfter = 150 * time.Millisecond // as a worker with the default deadline
 	}
-	c.proxy.play(&fault{refuses, refusal}, d)
+	c.play(&fault{refuses, refusal}, d)
 	return nil
 }
 
 // DropReplies drops the replies to requests for IDs that workers get within d: the IDs are a hole. A d of 0 lasts until
 // [Cluster.Resume].
-func (c *Cluster) DropReplies(d time.Duration) { c.proxy.play(&fault{kind: drops}, d) }
+func (c *Cluster) DropReplies(d time.Duration) { c.play(&fault{kind: drops}, d) }
 
 // Resume ends the fault that lasts. Workers get the requests that wait.
-func (c *Cluster) Resume() { c.proxy.play(new(fault), 0) }
+func (c *Cluster) Resume() { c.play(new(fault), 0) }
 
 // Restart stops all workers that run, cleanly, and starts them again. In between nobody serves.
 func (c *Cluster) Restart() error {

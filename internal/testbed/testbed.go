@@ -1,17 +1,17 @@
 // Package testbed runs a whole natsid for tests: a nats-server in this process, workers that share it, and the faults
 // that tests order. Package e2e and `natsid test-server` start the same one.
 //
-//	callers ----------------------> nats-server <---- proxy <---- workers
+//	callers ----------------------> nats-server ----> hook ----> workers
 //	                                                  holds back, refuses or answers in vain
 //
-// Workers join as any worker does. Between them and the server stands a [proxy], so that faults need nothing from the
-// code of a worker.
+// Workers join as any worker does. A [hook] gets each request before they handle it.
 package testbed
 
 import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,7 +39,7 @@ type Cluster struct {
 
 	cfg    Config
 	server *natsembed.Server
-	proxy  *proxy
+	hook   hook
 	conn   *nats.Conn // of orders
 
 	mu      sync.Mutex // held while workers start and stop
@@ -54,7 +54,8 @@ func Start(cfg Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the nats-server does not start: %w", err)
 	}
-	c := &Cluster{URL: srv.ClientURL(), cfg: cfg, server: srv, workers: make([]*worker, cfg.Workers)}
+	c := &Cluster{URL: srv.ClientURL(), cfg: cfg, server: srv, workers: make([]*worker, cfg.Workers),
+		hook: hook{ns: cfg.Namespace, fault: new(fault)}}
 	if err := c.start(); err != nil {
 		return nil, errors.Join(err, c.Stop())
 	}
@@ -67,16 +68,12 @@ func (c *Cluster) WebsocketURL() string { return c.server.WebsocketURL() }
 // start starts what needs the server. The first worker makes the buckets, with no other client beside it: then it need
 // not wait for others to answer.
 func (c *Cluster) start() (err error) {
-	if c.proxy, err = openProxy(c.server.Addr().String(), c.cfg.Namespace); err != nil {
-		return err
-	}
 	if err := c.begin(0); err != nil {
 		return err
 	}
 	if c.conn, err = nats.Connect(c.URL, nats.Name("natsid test"), nats.Timeout(time.Minute)); err != nil {
 		return fmt.Errorf("cannot connect to the nats-server: %w", err)
 	}
-	c.proxy.answer = c.conn
 	return errors.Join(c.listen(), c.each(func(i int) error {
 		if i == 0 {
 			return nil
@@ -117,21 +114,37 @@ func (c *Cluster) begin(i int) (err error) {
 }
 
 func (c *Cluster) config(i int) app.Config {
-	url := "nats://" + c.proxy.Addr()
 	cfg := app.Default()
-	cfg.NATS, cfg.Namespace = url, c.cfg.Namespace
+	cfg.NATS, cfg.Namespace, cfg.Intercept = c.URL, c.cfg.Namespace, c.hook.intercept
 	cfg.Data, cfg.HTTP = filepath.Join(c.cfg.Dir, fmt.Sprintf("worker-%d", i)), ""
 	cfg.AutoCreateTags = true
 	// All workers read one clock, so a number never used before can be used at once.
 	cfg.MaxClockSkew = time.Millisecond
 	c.cfg.Configure(i, &cfg)
-	if cfg.NATS == url && c.conn == nil { // no other worker was started yet
-		cfg.Alone = func() bool { return natsembed.Alone(c.server, c.proxy.isOwn) }
+	if cfg.NATS == c.URL && c.conn == nil { // no other worker was started yet
+		cfg.Alone = c.isOnly
 	}
 	if w := c.workers[i]; w != nil && w.where.HTTP != "" {
 		cfg.HTTP = w.where.HTTP // a port that was free at the first start
 	}
 	return cfg
+}
+
+// isOnly reports whether the server has no connection but those of one worker: each has one of each name.
+func (c *Cluster) isOnly() bool {
+	all, err := c.server.Connz(nil)
+	if err != nil || all.Total != len(all.Conns) {
+		return false
+	}
+	left := []string{"natsid control", "natsid"}
+	for _, conn := range all.Conns {
+		at := slices.Index(left, conn.Name)
+		if at < 0 {
+			return false
+		}
+		left = slices.Delete(left, at, at+1)
+	}
+	return true
 }
 
 // StopWorker stops worker i cleanly: it answers the requests it has taken, and releases its worker number. It does
@@ -164,9 +177,6 @@ func (c *Cluster) Stop() error {
 	err := c.each(c.end)
 	if c.conn != nil {
 		c.conn.Close()
-	}
-	if c.proxy != nil {
-		c.proxy.Close()
 	}
 	c.server.Shutdown()
 	c.server.WaitForShutdown()
