@@ -62,7 +62,7 @@ var mutants = []mutant.Mutant{
 		"gap := max(m.target.gap(), min(m.woke, slowAfter))",
 		"if n < 1<<40 { return 0 }\ngap := max(m.target.gap(), min(m.woke, slowAfter))"),
 	breaks("merging-fresh", "calls take IDs that others left", handleGo, "h.merger = newMerger(h.target)",
-		"if h.merger = newMerger(h.target); h.stock == nil {\nh.stock = newStock(h.target, 100, time.Second, nil)\n}"),
+		"if h.merger = newMerger(h.target); h.stock == nil {\nh.stock = newStock(h.target, 100, time.Second)\n}"),
 	breaks("merging-apart", "tags share their requests", clientGo,
 		"h := c.handles[subject]", "subject = c.ns.Segment(`order`)\nh := c.handles[subject]"),
 	breaks("merging-alone", "a timer gathers calls", mergeGo, "crowd := m.size > 1 && len(m.underWay) == 0",
