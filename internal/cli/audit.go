@@ -10,7 +10,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/ops/grants"
 	"github.com/natsid/natsid/internal/registry/buckets"
@@ -179,12 +178,11 @@ func (p *progress) say(out io.Writer, format string, args ...any) {
 	}
 }
 
-// presentMarks are the present marks, and the rows of the tags that were loaded without marks.
+// presentMarks are the present marks.
 type presentMarks struct {
 	kvstore.Report
 	streams buckets.Streams
 	bucket  string
-	rows    map[string]int64
 }
 
 // readMarks reads the present marks. It records in a why they cannot be read.
@@ -196,9 +194,6 @@ func readMarks(
 	if errors.Is(err, buckets.ErrNoBucket) {
 		err = nil
 	}
-	if a.Unmarked() && err == nil {
-		m.rows, err = rowsOf(ctx, s.clientOn(js.Conn()))
-	}
 	if isA[*buckets.RightError](err) {
 		return m, err
 	}
@@ -206,16 +201,6 @@ func readMarks(
 		a.Unread = err.Error()
 	}
 	return m, nil
-}
-
-// rowsOf returns the present max_id of the tags of a table without marks, as a worker lists them.
-func rowsOf(ctx context.Context, cl *client.Client) (map[string]int64, error) {
-	tags, err := allTags(ctx, cl)
-	rows := make(map[string]int64)
-	for _, t := range tags {
-		rows[t.Tag] = int64(t.MaxID)
-	}
-	return rows, err
 }
 
 // settled is the time after a write of a mark within which a worker records it, if it can.
@@ -246,8 +231,7 @@ func (m *presentMarks) points(ctx context.Context, a *grants.Audit) error {
 	asked := 0
 	for _, tag := range a.Tags() {
 		p, ok := m.Marks[tag]
-		row, inTable := m.rows[tag]
-		if !ok && !inTable && a.Unread == "" && asked < maxAsked {
+		if !ok && a.Unread == "" && asked < maxAsked {
 			asked++
 			var err error
 			if p, ok, err = kvstore.InspectMark(ctx, m.streams, m.bucket, tag); err != nil &&
@@ -255,15 +239,11 @@ func (m *presentMarks) points(ctx context.Context, a *grants.Audit) error {
 				return err
 			}
 		}
-		switch {
-		case ok:
-			if err := a.Point(tag, app.EraOf(m.Identity), p.Mark, p.Revision, p.Written); err != nil {
-				return err
-			}
-		case inTable:
-			if err := a.Point(tag, "", row, 0, time.Time{}); err != nil {
-				return err
-			}
+		if !ok {
+			continue
+		}
+		if err := a.Point(tag, app.EraOf(m.Identity), p.Mark, p.Revision, p.Written); err != nil {
+			return err
 		}
 	}
 	return nil

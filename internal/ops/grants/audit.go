@@ -29,8 +29,7 @@ type Audit struct {
 	numbers   numbers
 	began     int64  // when the first entry was stored, Unix ms
 	past      uint64 // last entry stored before the marks were read: see MarksNow
-	unmarked  bool
-	cut       bool // the first entry of a process is missing
+	cut       bool   // the first entry of a process is missing
 
 	Outcome
 }
@@ -148,7 +147,6 @@ func (a *Audit) add(tag string, count *int64, r row) error {
 		return nil
 	}
 	*count++
-	a.unmarked = a.unmarked || r.isUnmarked()
 	n, ok := a.tags[tag]
 	if !ok {
 		n = uint32(len(a.names))
@@ -176,23 +174,17 @@ func (a *Audit) MarksNow() {
 	}
 }
 
-// Unmarked reports whether a load has no revision, because there were no marks. Then rows of the table are points,
-// too.
-func (a *Audit) Unmarked() bool { return a.unmarked }
-
-// Point takes in the present mark of a tag, in an era, with its revision and the time when that was written; or the
-// max_id of a row of the table, without revision. A tag that was not granted is skipped.
+// Point takes in the present mark of a tag, in an era, with its revision and the time when that was written. A tag that
+// was not granted is skipped.
 func (a *Audit) Point(tag, era string, mark int64, revision uint64, written time.Time) error {
 	n, ok := a.tags[tag]
 	if !ok {
 		return nil
 	}
-	r := row{tag: n, era: a.era(era), kind: thePoint, before: mark, read: revision}
-	if revision != 0 {
-		r.replaced = written.UnixMilli()
-		r.time = r.replaced
-	}
-	return a.rows.add(r)
+	at := written.UnixMilli()
+	return a.rows.add(row{
+		tag: n, era: a.era(era), kind: thePoint, before: mark, read: revision, replaced: at, time: at,
+	})
 }
 
 // Tags returns the tags that were added.

@@ -31,7 +31,7 @@ type chain struct {
 
 	rows     int  // grants and writes of the tag
 	isKnown  bool // mark and revision are known
-	settled  bool // the present mark, or the table's row, was compared
+	settled  bool // the present mark was compared
 	wentBack bool // the present mark is older than an entry from before it was read
 
 	mark     int64
@@ -65,10 +65,6 @@ func (c *chain) pass(r row) {
 	switch {
 	case r.kind == aDiscard:
 		return
-	case r.kind == aLoad && r.isUnmarked():
-		c.unmarked(r.first)
-	case r.kind == thePoint && r.isUnmarked():
-		c.table(r.before)
 	case r.hasLanded() && c.isSameWrite(r): // its write failed at first, and was granted later
 	default:
 		c.observe(r)
@@ -95,24 +91,6 @@ func (c *chain) next(r row) {
 	}
 	c.isKnown, c.settled, c.wentBack, c.last, c.may = false, false, false, row{}, nil
 	c.belowGranted = true
-}
-
-// unmarked takes the first ID of a load from a table without marks, or the max_id of the table's row.
-func (c *chain) unmarked(first int64) {
-	if c.rows > 0 && first > c.highest+1 {
-		c.missing(c.highest+1, first-1, "the table keeps no revisions that would explain the gap")
-	}
-}
-
-// table takes the max_id of the tag's row.
-func (c *chain) table(maxID int64) {
-	if c.isKnown || c.rows == 0 {
-		return // the marks decide
-	}
-	c.settled = true
-	if c.unmarked(maxID); maxID <= c.highest {
-		c.doubt(maxID, "the row's max_id is %d, and IDs up to %d were granted: the table went back", maxID, c.highest)
-	}
 }
 
 // isSameWrite reports whether a row is the last write again.
@@ -220,10 +198,8 @@ func (c *chain) end() {
 	case c.settled, c.isKnown && c.revision == 0 && c.above == 0: // it never had a mark
 	case c.audit.Unread != "":
 		c.doubt(c.highest+1, "the present mark is not known: %s", c.audit.Unread)
-	case c.isKnown:
-		c.doubt(c.mark, "the tag has no mark any more")
 	default:
-		c.doubt(c.highest+1, "the tag has neither a mark nor a row any more")
+		c.doubt(max(c.mark, c.highest+1), "the tag has no mark any more")
 	}
 }
 

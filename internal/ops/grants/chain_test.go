@@ -298,23 +298,6 @@ func TestAChainIsProvenOnlyWithoutAMissingLink(t *testing.T) {
 			at(9, by("A1", 2, got(1, 100, 1, 2), "end")), at(5000, by("A2", 1, "end")),
 			at(5001, by("B1", 1, "era I", got(201, 300, 3, 4), "end"))}, era: "I", present: present(301, 4)},
 			"not proven, 1 resumed"},
-
-		"a table without marks": {scene{entries: []timed{at(50, by("A1", 7, ids("a", 11, 20), ids("a", 21, 30)))},
-			present: present(31, 0)}, "1 proven"},
-		"a gap in that": {scene{entries: []timed{at(50, by("A1", 7, ids("a", 11, 20), ids("a", 31, 40)))},
-			present: present(41, 0)}, "not proven\nIDs 21-30 are in no grant: the table keeps no"},
-		"a gap at the end": {scene{entries: []timed{at(50, by("A1", 7, ids("a", 11, 20)))}, present: present(41, 0)},
-			"not proven\nIDs 21-40 are in no grant"},
-		"a table that went back": {scene{entries: []timed{at(50, by("A1", 7, ids("a", 11, 20)))},
-			present: present(15, 0)},
-			"not proven\nIDs from 15 on may be in a load that nobody wrote down: the row's max_id is 15"},
-		"a table that has marks since": {scene{entries: []timed{at(50, by("A1", 7, ids("a", 11, 20), ids("a", 21, 30),
-			got(31, 40, 49, 50), "end"))}, present: present(41, 50)}, "1 proven"},
-		"and loads without them": {scene{entries: []timed{at(50, by("A1", 7, got(31, 40, 49, 50), ids("a", 41, 50)))},
-			present: present(41, 50)},
-			"not proven\nIDs from 41 on may be in a load that nobody wrote down: the mark is 41, and"},
-		"a table without its row": {scene{entries: []timed{at(50, by("A1", 7, ids("a", 11, 20)))}},
-			"not proven\nIDs from 21 on may be in a load that nobody wrote down: the tag has neither"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := tc.want

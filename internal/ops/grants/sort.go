@@ -31,14 +31,9 @@ type kind uint32
 const (
 	aWrite   kind = iota // a write of a mark that granted nothing
 	aLoad                // a load, which granted IDs
-	thePoint             // the present mark, before and read; without revision, the table's row
+	thePoint             // the present mark, before and read
 	aDiscard             // discarded IDs
 )
-
-// isUnmarked reports whether a load or a row of the table has no revision, because there are no marks.
-func (r *row) isUnmarked() bool {
-	return r.read == 0 && r.written == 0 && (r.kind == aLoad || r.kind == thePoint)
-}
 
 // hasLanded reports whether a row is a write that certainly landed.
 func (r *row) hasLanded() bool { return r.kind == aLoad || r.kind == aWrite && r.written != 0 }
@@ -49,8 +44,6 @@ func (r *row) order() uint64 {
 	switch {
 	case r.kind == aDiscard:
 		return math.MaxUint64
-	case r.isUnmarked() && r.kind == aLoad:
-		return 0
 	case r.kind == thePoint:
 		return 4*r.read + 1
 	case r.written == 0:
