@@ -51,7 +51,7 @@ var floors = []floor{
 			"workerid", "kvregistry", "internal/gather", "internal/registry/lineage", "internal/registry/natsbus",
 			"internal/registry/buckets", "internal/registry/rights", "internal/ops/fleetview",
 			"internal/ops/grants", "internal/ops/metrics", "internal/ops/monitor", "internal/natsembed",
-			"internal/testbed", "segment", "internal/stores/kvstore", "internal/stores/move",
+			"internal/testbed", "segment", "internal/stores/kvstore",
 			"internal/stores/mysqlstore", kong, natsGo},
 		"e2e":              {"internal/app", "internal/testbed", "client", "subjects", natsGo},
 		"e2e/tests":        {natsServer, natsJWT, nkeys}, // test files only
@@ -100,7 +100,6 @@ var floors = []floor{
 		"internal/stores/guard":   {"segment", "internal/stores/attempt", "internal/jitter"},
 		"internal/stores/kvstore": {"segment", "internal/stores/attempt", "internal/registry/lineage",
 			"internal/registry/buckets", "internal/jitter", backoff},
-		"internal/stores/move":       {"segment"},
 		"internal/stores/mysqlstore": {"segment", mysqlDriver},
 		"internal/fleet": {"internal/fleet/policy", "subjects", "internal/registry/buckets", "internal/gather",
 			"internal/jitter", natsGo},

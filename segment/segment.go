@@ -39,7 +39,7 @@
 // So a strict tag has nothing in memory: no run is open, nothing is loaded ahead, IDs of a load beyond its
 // requests are holes, and a range kept from a failed load is no answer: see package attempt.
 //
-// The law rests on marks that lose no acknowledged write, as the second does. A table without a guard cannot keep it.
+// The law rests on marks that lose no acknowledged write, as the second does.
 //
 // # The life of a request
 //

@@ -1,17 +1,18 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/ops/grants"
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/internal/stores/kvstore"
-	"github.com/natsid/natsid/internal/stores/move"
 	"github.com/natsid/natsid/segment"
 )
 
@@ -47,34 +48,73 @@ func (c *storeMoveCmd) Run(s *session) error {
 	})
 }
 
+// move raises the marks that are below their rows, and then changes the kind in the identity of their bucket. Marks are
+// in JetStream where they guard a table, too, so no ID is copied that could be copied late.
+//
+// Law: until each worker of the old kind has noticed, both kinds load. Each load raises the same mark by the same
+// compare-and-set, so their ranges are disjoint. Loaders that know the table alone, as Leaf's, are not bound by marks:
+// they must be stopped before.
 func (c *storeMoveCmd) move(
 	ctx context.Context, s *session, streams buckets.Streams, r kvstore.Report, table segment.Table,
 ) error {
 	bucket := s.namespace().SegmentBucket()
 	marks := kvstore.New(streams, kvstore.Config{Bucket: bucket, Kind: kvstore.Kind(r.Identity.Kind)})
-	tags, kept, err := move.Plan(ctx, marks, table)
+	known, err := marks.AllMarks(ctx)
 	if err != nil {
-		return err
+		return fmt.Errorf("read the marks: %w", err)
 	}
-	outcome := movedJSON{Bucket: bucket, Kept: kept, Tags: tags}
-	if !c.Yes {
-		return s.print(outcome, outcome.print)
+	rows, err := table.AllRows(ctx)
+	if err != nil {
+		return fmt.Errorf("read the table: %w", err)
 	}
+	slices.SortFunc(rows, func(a, b segment.Row) int { return cmp.Compare(a.Name, b.Name) })
 	var written []grants.Write
 	defer func() { writeDown(ctx, s, streams, r.Identity, written) }()
-	wrote := func(tag string, w segment.Write) { written = append(written, app.WriteOf(tag, w)) }
-	for _, t := range tags {
-		if err := t.Write(ctx, marks, wrote); err != nil && !errors.Is(err, segment.ErrInvalid) {
-			return fmt.Errorf("tag %s: %w; run the command again, it leaves out completed tags", t.Name, err)
+	outcome := movedJSON{Changed: c.Yes, Bucket: bucket, Tags: []movedTag{}}
+	for _, row := range rows {
+		row.MaxID, row.Step = max(1, row.MaxID), max(1, row.Step)
+		mark := known[row.Name]
+		if mark.High >= row.MaxID && mark.Step == row.Step {
+			outcome.Kept++
+			continue
+		}
+		outcome.Tags = append(outcome.Tags, movedTag{row.Name, mark.High, max(mark.High, row.MaxID)})
+		if !c.Yes {
+			continue
+		}
+		err := raise(ctx, marks, row, func(w segment.Write) { written = append(written, app.WriteOf(row.Name, w)) })
+		if err != nil && !errors.Is(err, segment.ErrInvalid) {
+			return fmt.Errorf("tag %s: %w; run the command again, it leaves out completed tags", row.Name, err)
 		}
 	}
-	if kvstore.Kind(r.Identity.Kind) != kvstore.Alone {
-		if err := kvstore.SetKind(ctx, streams, bucket, r, kvstore.Alone); err != nil {
+	if c.Yes && kvstore.Kind(r.Identity.Kind) != kvstore.Alone {
+		if err := kvstore.MakeAlone(ctx, streams, bucket, r); err != nil {
 			return fmt.Errorf("change the kind of bucket %s: %w", bucket, err)
 		}
 	}
-	outcome.Changed = true
 	return s.print(outcome, outcome.print)
+}
+
+// raise raises the mark of a tag to its row, and calls wrote with each write. If a worker has moved the mark since, it
+// reads the mark again: a mark never goes down.
+func raise(ctx context.Context, marks segment.Marks, row segment.Row, wrote func(segment.Write)) error {
+	for {
+		mark, err := marks.Mark(ctx, row.Name)
+		if err != nil {
+			return err
+		}
+		w := segment.Write{How: segment.ByLift, Before: mark.High, Read: mark.Revision, Replaced: mark.Updated}
+		mark.High, mark.Seen = max(mark.High, row.MaxID), max(mark.Seen, row.MaxID)
+		mark.Step, mark.Description = row.Step, row.Description
+		w.After = mark.High
+		if w.Written, err = marks.SetMark(ctx, row.Name, mark); errors.Is(err, segment.ErrMarkMoved) {
+			continue
+		}
+		if !errors.Is(err, segment.ErrInvalid) {
+			wrote(w)
+		}
+		return err
+	}
 }
 
 // writeDown records a command's writes of marks, for audits.
@@ -101,7 +141,14 @@ type movedJSON struct {
 	Changed bool       `json:"changed"` // false without --yes
 	Bucket  string     `json:"bucket"`
 	Kept    int        `json:"kept"` // tags that needed no change
-	Tags    []move.Tag `json:"tags"` // From is 0 for a tag that there was not
+	Tags    []movedTag `json:"tags"`
+}
+
+// movedTag is a tag whose mark is raised.
+type movedTag struct {
+	Name string `json:"tag"`
+	From int64  `json:"from,string"` // the mark; 0 if there was none
+	To   int64  `json:"to,string"`
 }
 
 func (j movedJSON) print(out io.Writer) {

@@ -1,7 +1,6 @@
 package segmenttest
 
 import (
-	"errors"
 	"sync"
 	"sync/atomic"
 
@@ -11,12 +10,6 @@ import (
 func (s *suite) rules() {
 	bounds := segment.Rules{Min: 10, Max: 19}
 	made, err := s.Create(s.ctx, segment.Tag{Name: "ticket", Step: 4, MaxID: 10, Rules: bounds}, true)
-	if _, refused := errors.AsType[segment.RuleError](err); refused {
-		if _, err := s.Look(s.ctx, "ticket"); !errors.Is(err, segment.ErrUnknownTag) {
-			s.Errorf("rules were refused, and the tag: %v", err)
-		}
-		return // a table without a guard
-	}
 	if err != nil || made.Rules.Max != 19 || made.Disabled {
 		s.Fatalf("Create = %+v, %v", made, err)
 	}
@@ -58,15 +51,12 @@ func (s *suite) changeRules() {
 // concurrentRules has many workers create a daily tag, and load from it at once.
 func (s *suite) concurrentRules() {
 	var group sync.WaitGroup
-	var made, refused, daily atomic.Int64
+	var made, daily atomic.Int64
 	so := segment.Tag{Name: "so", Step: 10, MaxID: 1, Rules: segment.Rules{Period: segment.Daily}}
 	for range 8 {
 		store := s.next()
 		group.Go(func() {
-			_, err := store.Create(s.ctx, so, true)
-			if _, isRefused := errors.AsType[segment.RuleError](err); isRefused {
-				refused.Add(1) // a table without a guard
-			} else if err == nil {
+			if _, err := store.Create(s.ctx, so, true); err == nil {
 				made.Add(1)
 			}
 			l, err := store.Load(s.ctx, "so", 1, 0)
@@ -78,9 +68,6 @@ func (s *suite) concurrentRules() {
 		})
 	}
 	group.Wait()
-	if refused.Load() > 0 {
-		return
-	}
 	if made.Load() != 1 || daily.Load() == 0 {
 		s.Errorf("%d of 8 calls created the tag, and %d loads succeeded", made.Load(), daily.Load())
 	}

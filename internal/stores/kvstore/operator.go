@@ -96,14 +96,15 @@ func (r *Report) readIdentity(ctx context.Context, streams buckets.Streams, buck
 	return nil
 }
 
-// SetKind changes the kind of a bucket whose identity r reports. Workers of the old kind refuse the bucket from their
-// next check on. Until then both kinds may load: each load is a compare-and-set on the same mark.
-func SetKind(ctx context.Context, streams buckets.Streams, bucket string, r Report, kind Kind) error {
+// MakeAlone makes the marks that guard a table the store, in a bucket whose identity r reports. Workers with the table
+// refuse the bucket from their next check on. Until then both kinds may load: each load is a compare-and-set on the
+// same mark.
+func MakeAlone(ctx context.Context, streams buckets.Streams, bucket string, r Report) error {
 	if r.Trouble != nil {
 		return r.Trouble
 	}
 	id := r.Identity
-	id.Kind = string(kind)
+	id.Kind = string(Alone)
 	_, err := streams.Publish(ctx, bucket, identityKey, buckets.Write{Value: id.Encode(), Last: &r.revision})
 	if errors.Is(err, buckets.ErrRevision) {
 		return fmt.Errorf("the identity of bucket %s was changed just now; look again: %w", bucket, err)
