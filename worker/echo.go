@@ -37,8 +37,6 @@ const (
 // serving connection answers. The answer has a secret of the moment in it, so the
 // reply of a bystander or the acknowledgement of a stream proves nothing. No ID is
 // involved, and the user needs no right beyond those that worker numbers need.
-//
-// A nil echo asks nothing, and proves all.
 type echo struct {
 	ask     *nats.Conn
 	serve   *nats.Conn
@@ -81,9 +79,6 @@ func errMayNotAsk(subject string) error {
 // newEcho returns an echo on the connection of l. It begins with the verdict of the connection before, if there was
 // one: the end of a connection says nothing against the rights of the user, and [Config.Ask] may be lost, too.
 func newEcho(l *link, r *rights, before *echo) *echo {
-	if l.Ask == nil {
-		return nil
-	}
 	e := &echo{
 		ask: l.Ask, serve: l.conn, rights: r, why: errUndecided,
 		subject: l.Namespace.Probe(strings.ToLower(rand.Text())),
@@ -98,9 +93,6 @@ func newEcho(l *link, r *rights, before *echo) *echo {
 
 // refusal returns why no group may stand, or nil.
 func (e *echo) refusal() error {
-	if e == nil {
-		return nil
-	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.verdict == undecided || e.verdict == refused {
@@ -111,9 +103,6 @@ func (e *echo) refusal() error {
 
 // trouble returns why the worker is not ready, or nil.
 func (e *echo) trouble() error {
-	if e == nil {
-		return nil
-	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.why
@@ -121,9 +110,6 @@ func (e *echo) trouble() error {
 
 // run asks until ctx ends.
 func (e *echo) run(ctx context.Context, log *slog.Logger) {
-	if e == nil {
-		return
-	}
 	if e.last.IsZero() {
 		e.last = time.Now()
 	}

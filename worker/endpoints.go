@@ -104,15 +104,12 @@ func (s served) of(name string) *tally {
 }
 
 func (m *membership) segmentEndpoints(before served) []*endpoint {
-	all := []*endpoint{
+	return []*endpoint{
 		m.endpoint(Segment, subjects.SegmentEndpoint, m.link.Namespace.Segments(), before,
 			func() handler { return newSegmentHandler(&m.link.Config).handle }),
+		m.endpoint(Segment, standbyEndpoint, m.link.Namespace.RegistryStore(), before,
+			func() handler { return m.answerWorker }),
 	}
-	if m.link.Asked != nil {
-		all = append(all, m.endpoint(Segment, standbyEndpoint, m.link.Namespace.RegistryStore(), before,
-			func() handler { return m.answerWorker }))
-	}
-	return all
 }
 
 // answerWorker answers another worker that cannot load. The question is a message in the queue group, so that a worker

@@ -196,7 +196,7 @@ func (g *group) measure(now time.Duration) {
 		}
 	}
 	alarm, over := g.overload.pass(now)
-	if alarm && g.link.Overloaded != nil {
+	if alarm {
 		g.link.Overloaded(g.mode)
 	}
 	if over {

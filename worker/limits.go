@@ -113,15 +113,11 @@ func (w *Worker) TagInfo(t segment.Tag) subjects.TagInfo { return w.cfg.tagInfo(
 func (c *Config) tagInfo(t segment.Tag) subjects.TagInfo {
 	info, rules := tagInfo(t), c.Gate.Rules()
 	info.MaxBatch, info.Rate, info.Throttle = rules[t.Name].MaxBatch, rules[t.Name].Rate, rules[""].Rate
-	if c.Segments != nil {
-		info.Hole = subjects.Decimal(c.Segments.MaxHole(t))
-	}
-	if c.Segments != nil && c.Segments.IsStrict(t.Name) {
+	info.Hole = subjects.Decimal(c.Segments.MaxHole(t))
+	if c.Segments.IsStrict(t.Name) {
 		info.Order = subjects.OrderStrict
-		if c.Settings != nil {
-			if from := c.Settings.StrictFrom(t.Name); from.After(time.Now()) {
-				info.StrictFrom = &from
-			}
+		if from := c.Settings.StrictFrom(t.Name); from.After(time.Now()) {
+			info.StrictFrom = &from
 		}
 	}
 	return info

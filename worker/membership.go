@@ -85,7 +85,7 @@ func (w *Worker) newMembership(conn *nats.Conn, replace chan struct{}, before *m
 // cannotLoad returns why loads would fail for a moment after both connections were lost, or nil. The other connection,
 // on which stores are written, is awaited for awaitOther at most: memory may serve.
 func (m *membership) cannotLoad(up bool) error {
-	if up || m.link.Ask == nil || m.link.Ask.IsConnected() || time.Since(m.began) >= awaitOther {
+	if up || m.link.Ask.IsConnected() || time.Since(m.began) >= awaitOther {
 		return nil
 	}
 	return errOther

@@ -137,11 +137,8 @@ func join(outs []Out, which func(Reason) bool) (why error) {
 
 func anyReason(Reason) bool { return true }
 
-// Of returns the reasons of a mode. A nil Reasons has none.
+// Of returns the reasons of a mode.
 func (r *Reasons) Of(mode Mode) []Out {
-	if r == nil {
-		return nil
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.out[mode])
@@ -152,9 +149,6 @@ func (r *Reasons) Why(mode Mode) error { return join(r.Of(mode), anyReason) }
 
 // Forbidden returns why no ID of a mode may leave the process, as callers read it, or nil.
 func (r *Reasons) Forbidden(mode Mode) error {
-	if r == nil {
-		return nil
-	}
 	if all := r.forbidden.Load(); all != nil {
 		return (*all)[mode]
 	}
@@ -163,9 +157,6 @@ func (r *Reasons) Forbidden(mode Mode) error {
 
 // wakes sets the function that is called after each change.
 func (r *Reasons) wakes(changed func()) {
-	if r == nil {
-		return
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.changed = changed

@@ -65,9 +65,7 @@ func (s *service) respond(m *nats.Msg, answer func() ([]byte, error)) {
 // who returns the identity of the service, with the state of the worker.
 func (s *service) who() micro.ServiceIdentity {
 	who := s.identity
-	if s.link.State != nil {
-		who.Metadata = s.link.State()
-	}
+	who.Metadata = s.link.State()
 	return who
 }
 

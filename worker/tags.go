@@ -115,7 +115,7 @@ func (a *tagAdmin) create(ctx context.Context, body []byte) (any, error) {
 
 // demandStart returns an error for a tag that the store lacks, may have had, and would begin at 1.
 func (a *tagAdmin) demandStart(ctx context.Context, c subjects.TagCreate) error {
-	if c.Start > 1 || a.link.NeedsStart == nil || !a.link.NeedsStart() {
+	if c.Start > 1 || !a.link.NeedsStart() {
 		return nil
 	}
 	_, err := a.link.Store.Look(ctx, c.Tag)

@@ -76,8 +76,8 @@ const (
 	Tags      Mode = "tags"
 )
 
-// Config says what a worker serves, and where. All fields but JSPrefix, Reasons,
-// Rest, Overloaded, Ask, Asked, State, Gate, Settings, NeedsStart, Observe, Intercept and Log must be set.
+// Config says what a worker serves, and where. All fields but JSPrefix, Rest, Intercept
+// and Log must be set.
 type Config struct {
 	Namespace subjects.Namespace
 	// JSPrefix is where another account's JetStream is imported, "" for nowhere. No answer goes there.
@@ -88,7 +88,7 @@ type Config struct {
 	// named of its own accord. The worker closes the connection, and nothing else may use it. One that a [Cork] dials
 	// does not get many more requests than it can answer in time when it comes back during an overload.
 	Dial func(announced []string, opts ...nats.Option) (*nats.Conn, error)
-	// Ask, if set, is another connection, on which the worker asks itself whether
+	// Ask is another connection, on which the worker asks itself whether
 	// its replies arrive. A mode is ready only if they do.
 	Ask *nats.Conn
 	// Segments issues the IDs of tags, and Store holds the tags.
@@ -102,35 +102,33 @@ type Config struct {
 	Number func() (number int, held bool, who any)
 	// Instance returns the worker's name, which identifies it in statistics.
 	Instance func() string
-	// State, if set, returns the metadata of the worker in `nats micro`: see
+	// State returns the metadata of the worker in `nats micro`: see
 	// [subjects.Namespace.ServicePing]. It must be fast.
 	State func() map[string]string
-	// Gate, if set, admits requests for IDs of tags. Settings changes its rules; without it no request may ask for
-	// that.
+	// Gate admits requests for IDs of tags. Settings changes its rules.
 	Gate     *policy.Gate
 	Settings Settings
 	// MaxBatch is the most IDs that one request may ask for; at least 1.
 	MaxBatch int
 	// Deadline is how long a request may wait for its answer.
 	Deadline time.Duration
-	// Reasons, if set, are why the process keeps modes out of their queue groups. The worker looks at each change.
+	// Reasons are why the process keeps modes out of their queue groups. The worker looks at each change.
 	Reasons *Reasons
 	// Rest is how long the worker may go without a look at what it can serve, while all is well and hardly anything is
 	// asked; 500 ms if 0. Whoever changes the results of Number and
 	// Snowflakes calls [Worker.Wake].
 	Rest time.Duration
-	// Overloaded, if set, is called once for each time in which the worker leaves the
+	// Overloaded is called once for each time in which the worker leaves the
 	// queue group of the mode again and again, since more requests arrive than it can
 	// answer in time. It must not block.
 	Overloaded func(Mode)
-	// Asked, if set, is called with the question of another worker whether this one can load, see package
+	// Asked is called with the question of another worker whether this one can load, see package
 	// internal/fleet/standby. It calls reply once, and must not block.
 	Asked func(question []byte, reply func(answer []byte))
-	// NeedsStart, if set, reports whether a tag that is missing may have been in use, so that who creates it must say
+	// NeedsStart reports whether a tag that is missing may have been in use, so that who creates it must say
 	// where it starts.
 	NeedsStart func() bool
-	// Observe, if set, is called with every answer, concurrently. It must not
-	// block.
+	// Observe is called with every answer, concurrently. It must not block.
 	Observe func(Answer)
 	// Intercept, if set, is called with each message on the subject of an endpoint, and reports whether the worker is
 	// to handle it: a service for tests lets requests wait or fail. It may change the reply subject; it must not block.
@@ -150,9 +148,6 @@ type Answer struct {
 
 // fill sets defaults for optional fields that are used without a check.
 func (cfg *Config) fill() {
-	if cfg.Observe == nil {
-		cfg.Observe = func(Answer) {}
-	}
 	cfg.Rest = cmp.Or(cfg.Rest, lookAtRest)
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
 
+	"github.com/natsid/natsid/internal/fleet/policy"
 	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/segment"
@@ -112,6 +113,11 @@ func over(url string, more ...nats.Option) edit {
 	}
 }
 
+// noSettings changes none, and has no strict tag.
+type noSettings struct{ worker.Settings }
+
+func (noSettings) StrictFrom(string) time.Time { return time.Time{} }
+
 // launch runs a worker with the number.
 func launch(t *testing.T, url string, number int, store *segmenttest.Faulty, edits ...edit) *rig {
 	t.Helper()
@@ -132,7 +138,10 @@ func launch(t *testing.T, url string, number int, store *segmenttest.Faulty, edi
 			n := int(r.number.Load())
 			return n, n >= 0, map[string]int{"number": n}
 		},
-		Instance: func() string { return "w1" },
+		Instance: func() string { return "w1" }, State: func() map[string]string { return map[string]string{} },
+		Ask: connect(t, url), Reasons: new(worker.Reasons), Gate: new(policy.Gate), Settings: noSettings{},
+		Overloaded: func(worker.Mode) {}, NeedsStart: func() bool { return false },
+		Asked: func(_ []byte, reply func([]byte)) { reply(nil) },
 		Observe: func(a worker.Answer) {
 			select {
 			case r.answers <- a:
