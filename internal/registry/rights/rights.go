@@ -153,7 +153,7 @@ func (t *table) worker() {
 	const number = "say who holds a worker number, and ask for it"
 	t.publish(number, ns.Workers())
 	t.subscribe("", number, ns.Workers())
-	const policy = "heed limits and throttles, and share rates"
+	const policy = "heed limits, and share rates"
 	t.publish(policy, ns.SettingsChanged(), ns.SettingsWorkers(), ns.ServicePing())
 	t.subscribe("", policy, ns.SettingsChanged(), ns.SettingsWorkers())
 	const loaders = "load strict tags for other workers, and let them"
