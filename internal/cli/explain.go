@@ -177,7 +177,11 @@ func (c *explainCmd) snowflake(ctx context.Context, s *session, r *grants.Reader
 		return err
 	}
 	for _, f := range found {
-		out.Grants = append(out.Grants, windowJSON(f))
+		out.Grants = append(out.Grants, grantJSON{
+			Granted: time.UnixMilli(f.Window.Time).UTC(), Instance: f.Head.Instance, Process: f.Head.Process,
+			Number: &f.Window.Number, First: f.Window.From, Last: f.Window.Until - 1, How: f.Window.How,
+			Store: "JetStream", Registry: f.Head.Numbers, Entry: f.At.Sequence,
+		})
 	}
 	if len(found) > 0 {
 		return nil
@@ -253,14 +257,6 @@ func revision(n uint64) string {
 		return "one that is not known"
 	}
 	return strconv.FormatUint(n, 10)
-}
-
-func windowJSON(f grants.Found) grantJSON {
-	return grantJSON{
-		Granted: time.UnixMilli(f.Window.Time).UTC(), Instance: f.Head.Instance, Process: f.Head.Process,
-		Number: &f.Window.Number, First: f.Window.From, Last: f.Window.Until - 1, How: f.Window.How,
-		Store: "JetStream", Registry: f.Head.Numbers, Entry: f.At.Sequence,
-	}
 }
 
 func (j *explainedJSON) print(out io.Writer) {

@@ -17,12 +17,9 @@ const HeldBack = "held_back"
 // most bounds the kinds that are distinguished. Messages are constants, except those of libraries.
 const most = 1000
 
-// whole are the messages whose lines are never held back: alarms and traces, which are limited where they are raised,
-// and changes that operators made.
-var whole = map[string]bool{
-	"alarm": true, "tags changed": true, "tags may have changed": true,
-	"a traced request was slow": true, "a traced request was refused": true,
-}
+// whole are the messages whose lines are never held back: alarms, which are limited where they are raised, and
+// changes that operators made.
+var whole = map[string]bool{"alarm": true, "tags changed": true, "tags may have changed": true}
 
 // New returns a handler that passes the first record of a kind to next at once. Of the records that follow within a
 // minute it passes only the last, with its own time, when the minute is over: so the last line of a kind is out of

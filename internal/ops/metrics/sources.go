@@ -32,8 +32,10 @@ func (m *Metrics) Watch(s Sources) {
 	for _, mode := range []worker.Mode{worker.Segment, worker.Snowflake, worker.Tags} {
 		m.registry.MustRegister(lagSeconds.read(func() float64 { return s.Lag(mode).Seconds() }, string(mode)))
 		for _, reason := range worker.AllReasons() {
-			m.registry.MustRegister(outOfGroup.read(func() float64 { return oneIf(s.isOut(mode, reason)) },
-				string(mode), string(reason)))
+			m.registry.MustRegister(outOfGroup.read(func() float64 {
+				is := func(o worker.Out) bool { return o.Reason == reason }
+				return oneIf(slices.ContainsFunc(s.Outs(mode), is))
+			}, string(mode), string(reason)))
 		}
 	}
 	m.registry.MustRegister(
@@ -53,10 +55,6 @@ func oneIf(holds bool) float64 {
 		return 1
 	}
 	return 0
-}
-
-func (s Sources) isOut(mode worker.Mode, reason worker.Reason) bool {
-	return slices.ContainsFunc(s.Outs(mode), func(o worker.Out) bool { return o.Reason == reason })
 }
 
 func (s Sources) window() float64 {
