@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/internal/ops/fleetview"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -236,7 +237,7 @@ func (m *measured) figures() benchFigures {
 
 func (f benchFigures) row(table io.Writer, name string) {
 	fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%d\n",
-		name, rate(subjects.Fraction(f.PerSecond)), short(f.P50), short(f.P99), short(f.P999), f.Errors)
+		name, fleetview.PerSecond(f.PerSecond), short(f.P50), short(f.P99), short(f.P999), f.Errors)
 }
 
 // short returns a number of seconds as a duration with three digits, in ASCII.

@@ -63,26 +63,12 @@ func useColumns(u fleetview.Use) string {
 		lasts(u.SecondsLeft), used, u.Waits, u.Errors, trouble)
 }
 
-// rate returns a speed with one decimal below 100.
-func rate(f subjects.Fraction) string {
-	if f < 100 {
-		return fmt.Sprintf("%.1f", float64(f))
-	}
-	return fmt.Sprintf("%.0f", float64(f))
-}
+func rate(f subjects.Fraction) string { return fleetview.PerSecond(float64(f)) }
 
-// lasts returns a time in its two largest units: 15m20s, 3h5m, 12d.
+// lasts returns a time as 15m20s.
 func lasts(f subjects.Fraction) string {
-	const day = 24 * 3600
-	switch s := float64(f); {
-	case s < 10:
-		return fmt.Sprintf("%.1fs", s)
-	case s < 3600:
-		return (time.Duration(s) * time.Second).String()
-	case s < 2*day:
-		return strings.TrimSuffix((time.Duration(s/60) * time.Minute).String(), "0s")
-	case s < 1000*day:
-		return fmt.Sprintf("%.0fd", s/day)
+	if f > 1e9 {
+		return "-"
 	}
-	return "-"
+	return time.Duration(float64(f) * float64(time.Second)).Round(time.Second).String()
 }
