@@ -62,12 +62,9 @@ func text[S ~string](of func(*Config) *S, standard S) field {
 	}}
 }
 
-// either is a field with two values, written as yes and no.
-func either(of func(*Config) *bool, standard bool, yes, no string) field {
+// either is a field with two values, written as yes and no, which is the default.
+func either(of func(*Config) *bool, yes, no string) field {
 	f := field{standard: no, limits: no + " or " + yes}
-	if standard {
-		f.standard, f.limits = yes, yes+" or "+no
-	}
 	f.set = func(c *Config, text string) error {
 		if text != yes && text != no {
 			return fmt.Errorf("want %s", f.limits)

@@ -198,7 +198,7 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 	}, {
 		Flag: "log-format", Env: "NATSID_LOG_FORMAT", Group: groupRequests,
 		Help:  "Form of a log line.",
-		field: either(func(c *Config) *bool { return &c.LogJSON }, false, "json", "text"),
+		field: either(func(c *Config) *bool { return &c.LogJSON }, "json", "text"),
 	},
 }))
 
