@@ -30,7 +30,7 @@ func TestAWorkerAtRestIsWokenByItsNumberAndByRefusals(t *testing.T) {
 		if steps = append(steps, s); s.name == "allocator, issuer and keeper" {
 			steps = append(steps, step{name: "rest", start: func(context.Context) error {
 				cfg := p.workerConfig()
-				cfg.Rest, cfg.Ask = 2*time.Minute, nil // no proof is due either
+				cfg.Rest = 2 * time.Minute
 				p.worker = worker.New(cfg)
 				return nil
 			}})
