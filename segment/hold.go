@@ -90,10 +90,6 @@ func (a *Allocator) Remember(floors map[string]Floor) {
 	a.tags.names.remember(floors)
 }
 
-// Forgot reports whether Floors lacks a tag: more tags were deleted than this process, or the one whose floors it
-// remembers, keeps floors of. Then these floors alone do not show how far the process had loaded.
-func (a *Allocator) Forgot() bool { return a.tags.names.hasForgotten() }
-
 // turnAway refuses the waiting requests. It starts no load.
 func (b *buffer) turnAway() {
 	b.mu.Lock()

@@ -47,12 +47,10 @@ type names struct {
 	// tags whose mark was raised while they had no buffer. Each takes about 300 bytes.
 	//
 	// Law: uniqueness does not depend on the floors that are dropped when there are too many. A floor counts only
-	// where the store went back, and then the floors of all workers repair it. A worker that dropped the floor of one
-	// of its own loads reports that there: see [Allocator.Forgot]. A raise is no load.
+	// where the store went back, and then the floors of all workers repair it.
 	floors map[string]Floor
 	raises map[string]Floor
-	extra  int  // floors of a former process whose tags no listing has confirmed yet
-	forgot bool // a floor was dropped
+	extra  int // floors of a former process whose tags no listing has confirmed yet
 }
 
 // A refusal is a cached answer of the store: it lacks the tag, or cannot serve it.
@@ -208,25 +206,24 @@ func (n *names) remember(floors map[string]Floor) {
 // boundFloors drops floors while there are too many, first those of tags that the store lacks.
 func (n *names) boundFloors() {
 	most := maxFloors + max(len(n.listed), n.extra)
-	n.forgot = n.drop(n.floors, most) || n.forgot
+	n.drop(n.floors, most)
 	n.drop(n.raises, most)
 }
 
-func (n *names) drop(floors map[string]Floor, most int) (dropped bool) {
+func (n *names) drop(floors map[string]Floor, most int) {
 	if len(floors) <= most {
-		return false
+		return
 	}
 	for _, all := range []bool{false, true} {
 		for tag := range floors {
 			if len(floors) <= most-maxFloors/10 { // drops many at once, since a drop takes long
-				return true
+				return
 			}
 			if _, listed := n.listed[n.hash(tag)]; all || !listed {
 				delete(floors, tag)
 			}
 		}
 	}
-	return true
 }
 
 // allFloors returns the floors that keepFloor and keepRaise kept.
@@ -247,11 +244,4 @@ func (n *names) floor(tag string) int64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return max(n.floors[tag].End, n.raises[tag].End)
-}
-
-// hasForgotten reports whether a floor was dropped.
-func (n *names) hasForgotten() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.forgot
 }

@@ -44,13 +44,8 @@ var (
 			"+Inf if none is in use.")
 	tagIDs = counter("natsid_tag_ids_total", "tag",
 		"IDs issued of a tag, for the 20 busiest tags alone.")
-	tagLeft        = gauge("natsid_tag_ids_left", "tag", "IDs of a tag in memory, for the busiest tags alone.")
 	tagSecondsLeft = gauge("natsid_tag_seconds_left", "tag",
-		"How long those IDs last at the present speed, for the busiest tags alone; +Inf if none is used.")
-	tagStep = gauge("natsid_tag_step_ids", "tag",
-		"How many IDs of a tag the next load reserves at least, for the busiest tags alone.")
-	tagLoads = counter("natsid_tag_loads_total", "tag",
-		"Loads of a tag that succeeded, for the busiest tags alone.")
+		"How long the IDs of a tag in memory last at the present speed, for the busiest tags; +Inf if none is used.")
 	tagErrors = counter("natsid_tag_load_errors_total", "tag",
 		"Loads of a tag that failed, for the busiest tags alone.")
 	tagWaits = counter("natsid_tag_waits_total", "tag",
@@ -85,7 +80,7 @@ func Series() []SeriesInfo {
 		ready, outOfGroup, alarmsTotal, alarmsHeldBack, requestsTotal, idsTotal, requestSeconds, lagSeconds,
 		waitingRequests, waitSeconds,
 		segmentSecondsLeft, segmentTags, loadSeconds,
-		tagIDs, tagLeft, tagSecondsLeft, tagStep, tagLoads, tagErrors, tagWaits,
+		tagIDs, tagSecondsLeft, tagErrors, tagWaits,
 		windowSeconds, workerNumber, clockOffset, secondRegistry, timeEnds, leafRequests, buildInfo,
 	}
 }

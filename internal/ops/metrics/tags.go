@@ -12,7 +12,7 @@ import (
 	"github.com/natsid/natsid/worker"
 )
 
-// shownTags is how many tags have series of their own: seven of each for every worker, which Prometheus keeps.
+// shownTags is how many tags have series of their own: four of each for every worker, which Prometheus keeps.
 const shownTags = 20
 
 // chooseEvery is how long a shown tag keeps its place at least. Each name that was ever shown costs Prometheus
@@ -47,10 +47,7 @@ var ofTags = []struct {
 	value func(segment.TagStats) float64
 }{
 	{tagIDs, func(t segment.TagStats) float64 { return float64(t.Issued) }},
-	{tagLeft, func(t segment.TagStats) float64 { return float64(t.Left) }},
 	{tagSecondsLeft, func(t segment.TagStats) float64 { return t.SecondsLeft }},
-	{tagStep, func(t segment.TagStats) float64 { return float64(t.Step) }},
-	{tagLoads, func(t segment.TagStats) float64 { return float64(t.Loads) }},
 	{tagErrors, func(t segment.TagStats) float64 { return float64(t.Errors) }},
 	{tagWaits, func(t segment.TagStats) float64 { return float64(t.Waits) }},
 }
