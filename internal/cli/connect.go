@@ -117,8 +117,13 @@ func request[T any](s *session, nc *nats.Conn, subject string, body any) (answer
 	if refused := subjects.ParseError(m.Header); refused != nil {
 		return answer, refused
 	}
-	if err := json.Unmarshal(m.Data, &answer); err != nil {
+	var stored struct{ Stream string } // the acknowledgement of a stream; no worker's answer has that field
+	if err := errors.Join(json.Unmarshal(m.Data, &answer), json.Unmarshal(m.Data, &stored)); err != nil {
 		return answer, fmt.Errorf("another program answers on %s: stop it (%w)", subject, err)
+	}
+	if stored.Stream != "" {
+		return answer, fmt.Errorf("the JetStream stream %s answers on %s: take that subject from it",
+			stored.Stream, subject)
 	}
 	return answer, nil
 }
