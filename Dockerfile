@@ -1,7 +1,7 @@
 # A worker on your NATS servers:
 #   docker run -e NATS_URL=nats://n1:4222,nats://n2:4222 -v natsid:/data natsid
-# A complete service with an embedded NATS server:
-#   docker run -e NATSID_LISTEN=:4222 -e NATSID_INSECURE=1 -p 127.0.0.1:4222:4222 -v natsid:/data natsid
+# A complete service with an embedded NATS server, of which nats.conf says listen and users:
+#   docker run -e NATSID_LISTEN_CONF=/nats.conf -v ./nats.conf:/nats.conf:ro -p 127.0.0.1:4222:4222 -v natsid:/data natsid
 # Each container needs a volume of its own: its content prevents repeated IDs.
 
 FROM golang:1.26 AS build

@@ -136,7 +136,7 @@ var floors = []floor{
 		"internal/latency":     {},
 		"internal/loglimit":    {},
 		"internal/natscontext": {},
-		"internal/natsembed":   {"internal/durable", "internal/jitter", natsServer, nkeys},
+		"internal/natsembed":   {"internal/jitter", natsServer},
 		"internal/ratelimit":   {},
 	}},
 	{"test kits", "for tests, of any floor", map[string][]string{

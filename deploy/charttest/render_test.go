@@ -356,7 +356,7 @@ func TestEverySettingIsAValue(t *testing.T) {
 		t.Fatal(err)
 	}
 	// In plain sight, for another NATS than the chart's, or of no use in a pod.
-	elsewhere := strings.Fields("context password token mysql config listen listen-cert listen-key")
+	elsewhere := strings.Fields("context password token mysql config listen listen-conf")
 	for name, flag := range settings {
 		_, isValue := schema.Properties.Settings.Properties[flag]
 		delete(schema.Properties.Settings.Properties, flag)

@@ -22,14 +22,11 @@ import (
 // Config is the complete configuration. Begin with [Default]. A field whose comment is a flag is described by the
 // [Setting] of that name, and set by it.
 type Config struct {
-	Access                       // of NATS
-	File      string             // --config; the caller of [Parse] has read it
-	Namespace subjects.Namespace // --namespace
-	Listen    string             // --listen
-	Insecure  bool               // --insecure
-
-	ListenCert string // --listen-cert; "" for an embedded server without users
-	ListenKey  string // --listen-key
+	Access                        // of NATS
+	File       string             // --config; the caller of [Parse] has read it
+	Namespace  subjects.Namespace // --namespace
+	Listen     string             // --listen
+	ListenConf string             // --listen-conf; "" for an embedded server without users
 
 	Data string // --data; locked while in use
 	HTTP string // --http
@@ -89,7 +86,6 @@ type Config struct {
 type Where struct {
 	URL      string `json:"url"` // of NATS, without password
 	Embedded bool   `json:"embedded"`
-	Context  string `json:"context,omitempty"`   // file with the context for callers; "" if they need none
 	HTTP     string `json:"http,omitempty"`      // host:port of the monitor; "" if off
 	LeafHTTP string `json:"leaf_http,omitempty"` // host:port of Leaf's paths; "" if off
 	Instance string `json:"instance"`

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -31,6 +32,7 @@ type links struct {
 	cfg      *Config         // startServer replaces its Access by that of the embedded server
 	where    Where           // the fields about NATS, set by startServer
 	embedded *natsembed.Host // nil where a NATS is joined
+	again    chan os.Signal  // asks to read the configuration of the embedded server again
 	control  *nats.Conn
 	silent   atomic.Bool // during the stop, NATS does not answer
 }
@@ -136,7 +138,8 @@ func options(cfg Config, embedded *natsembed.Host) []nats.Option {
 	}
 	opts = append(opts, logged(cfg.Log)...)
 	if embedded != nil {
-		opts = append(opts, inside(embedded)...)
+		// If the server reads nothing, this process stands still, and a reconnect would not help.
+		opts = append(opts, nats.InProcessServer(embedded), nats.FlusherTimeout(nats.DefaultFlusherTimeout))
 	}
 	return opts
 }

@@ -75,16 +75,6 @@ func either(of func(*Config) *bool, yes, no string) field {
 	return f
 }
 
-// flag is a field that is off unless it is set to true, as its flag alone does.
-func flag(of func(*Config) *bool) field {
-	return field{set: func(c *Config, text string) (err error) {
-		if *of(c), err = strconv.ParseBool(text); err != nil {
-			return errors.New("want true or false")
-		}
-		return nil
-	}}
-}
-
 // span is a field that takes a duration from low to high.
 func span(of func(*Config) *time.Duration, standard, low, high time.Duration) field {
 	f := field{standard: shorten(standard), limits: shorten(low) + " to " + shorten(high)}
@@ -173,11 +163,18 @@ func checkListen(c *Config) error {
 	if _, _, err := natsembed.ParseListen(c.Listen); err != nil {
 		return fmt.Errorf("%q: want host:port", c.Listen)
 	}
-	if c.Insecure || c.ListenCert != "" || natsembed.Loopback(c.Listen) {
+	if natsembed.Loopback(c.Listen) {
 		return nil
 	}
-	return fmt.Errorf("%q: other machines reach this address: demand TLS and users with --listen-cert FILE and "+
-		"--listen-key FILE, or allow every program that reaches it everything with --insecure", c.Listen)
+	return fmt.Errorf("%q: other machines reach this address: say listen, tls and users in a file of --listen-conf",
+		c.Listen)
+}
+
+func checkListenConf(c *Config) error {
+	if c.NATS != "" && c.ListenConf != "" {
+		return errors.New("and --nats exclude each other: it configures the embedded NATS server")
+	}
+	return nil
 }
 
 func checkHTTP(c *Config) error {
@@ -188,25 +185,8 @@ func checkHTTP(c *Config) error {
 }
 
 func checkLeafHTTP(c *Config) error {
-	switch _, _, err := natsembed.ParseListen(c.LeafHTTP); {
-	case c.LeafHTTP == "":
-		return nil
-	case err != nil:
+	if _, _, err := natsembed.ParseListen(c.LeafHTTP); c.LeafHTTP != "" && err != nil {
 		return fmt.Errorf("%q: want host:port", c.LeafHTTP)
-	case c.Insecure || natsembed.Loopback(c.LeafHTTP):
-		return nil
-	}
-	return fmt.Errorf("%q: other machines reach this address, and there is no authentication: put a proxy with TLS "+
-		"before an address of loopback, or let every program that reaches it take IDs with --insecure", c.LeafHTTP)
-}
-
-func checkInsecure(c *Config) error {
-	switch {
-	case !c.Insecure || c.LeafHTTP != "":
-	case c.NATS != "":
-		return errors.New("and --nats exclude each other: --insecure opens the embedded NATS server, or --leaf-http")
-	case c.ListenCert != "":
-		return errors.New("and --listen-cert exclude each other: with a certificate, users are demanded")
 	}
 	return nil
 }

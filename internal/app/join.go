@@ -91,6 +91,8 @@ func whyRefused(cfg Config, err error, took time.Duration) (why string, passing 
 	switch {
 	case isA[*url.Error](err):
 		return WithoutURL(err).Error(), false
+	case errors.Is(err, io.ErrClosedPipe): // of a connection inside the process, after the server has waited for 10 s
+		return "the embedded server refuses this user: check " + cfg.shown(), false
 	case errors.Is(err, nats.ErrAuthorization):
 		return "it refuses this user: check " + cfg.shown() + " (" + err.Error() + ")", took >= decided
 	case errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked),

@@ -7,6 +7,7 @@ import (
 	"net"
 	"syscall"
 
+	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/worker"
 	"github.com/natsid/natsid/worker/leafhttp"
 )
@@ -23,6 +24,10 @@ func (p *program) listenLeaf(context.Context) error {
 			ErrListenTaken, p.cfg.LeafHTTP)
 	case err != nil:
 		return fmt.Errorf("cannot answer Leaf's paths: %w; choose another address with --leaf-http ADDR", err)
+	}
+	if !natsembed.Loopback(p.cfg.LeafHTTP) {
+		p.cfg.Log.Warn("every program that reaches the address of Leaf's paths can take IDs: they have neither users "+
+			"nor TLS", "leaf-http", p.cfg.LeafHTTP)
 	}
 	p.leaf = l
 	return nil

@@ -52,24 +52,16 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 			checked(fmt.Sprintf("1 to %d of A-Z a-z 0-9 - _", subjects.MaxNamespace), checkNamespace),
 	}, {
 		Flag: "listen", Env: "NATSID_LISTEN", Group: groupWorker,
-		Help:  "Address of the embedded NATS server. Port 0 picks a free port.",
+		Help: "Address of the embedded NATS server, on this machine. Port 0 picks a free port. " +
+			"Others are said in --listen-conf.",
 		field: text(func(c *Config) *string { return &c.Listen }, "127.0.0.1:4222").checked("host:port", checkListen),
 	}, {
-		Flag: "listen-cert", Env: "NATSID_LISTEN_CERT", Group: groupWorker, Placeholder: "FILE",
-		Help: "File with the certificate of the embedded NATS server. It then demands TLS and a user: the keys of " +
-			"caller, operator and worker are made in users in --data. A certificate that is renewed is read again.",
-		field: text(func(c *Config) *string { return &c.ListenCert }, "").
-			together("listen-key", func(c *Config) (string, string) { return c.ListenCert, c.ListenKey }),
-	}, {
-		Flag: "listen-key", Env: "NATSID_LISTEN_KEY", Group: groupWorker, Placeholder: "FILE",
-		Help:  "File with the key of --listen-cert.",
-		field: text(func(c *Config) *string { return &c.ListenKey }, ""),
-	}, {
-		Flag: "insecure", Env: "NATSID_INSECURE", Group: groupWorker, Bare: true,
-		Help: "Let --listen and --leaf-http go beyond loopback without authentication and TLS. Whoever reaches the " +
-			"first can then take IDs, delete tags, and write to the buckets, which can make IDs repeat; whoever " +
-			"reaches the second can take IDs.",
-		field: flag(func(c *Config) *bool { return &c.Insecure }).checked("", checkInsecure),
+		Flag: "listen-conf", Env: "NATSID_LISTEN_CONF", Group: groupWorker, Placeholder: "FILE",
+		Help: "Configuration of nats-server for the embedded one: listen, tls, users, accounts, leafnodes, " +
+			"websocket, limits. Its listen takes precedence over --listen. Store, syncs and pings are natsid's; " +
+			"cluster and gateway are refused. natsid's own user is that of --user, --creds or --nkey. SIGHUP reads " +
+			"it again.",
+		field: text(func(c *Config) *string { return &c.ListenConf }, "").checked("", checkListenConf),
 	}, {
 		Flag: "data", Env: "NATSID_DATA", Group: groupWorker,
 		Help: "Directory of the embedded server's store and of the state file. " +
@@ -82,7 +74,8 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 	}, {
 		Flag: "leaf-http", Env: "NATSID_LEAF_HTTP", Group: groupWorker, Placeholder: "ADDR",
 		Help: "Address on which the HTTP paths of Meituan's Leaf are answered: /api/segment/get/TAG, " +
-			"/api/snowflake/get/ANY and /decodeSnowflakeId. Empty answers none of them.",
+			"/api/snowflake/get/ANY and /decodeSnowflakeId. Whoever reaches it can take IDs. " +
+			"Empty answers none of them.",
 		field: text(func(c *Config) *string { return &c.LeafHTTP }, "").checked("host:port", checkLeafHTTP),
 	}, {
 		Flag: "http-token-file", Env: "NATSID_HTTP_TOKEN_FILE", Group: groupWorker, Placeholder: "FILE",

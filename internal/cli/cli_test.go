@@ -299,7 +299,7 @@ func TestACommandCalledWronglyIsExitCode2(t *testing.T) {
 		{"serve", data, "--listen", ":4222"},
 		{"serve", data, "--http", "nonsense"},
 		{"serve", data, "--http", "127.0.0.1:http"},
-		{"serve", data, "--insecure=maybe"},
+		{"serve", data, "--listen-conf=nats.conf", "--nats=nats://n1"},
 		{"serve", "--data", ""},
 		{"--data", ""},
 	} {

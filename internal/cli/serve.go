@@ -86,16 +86,9 @@ func readyLine(cfg app.Config, w app.Where, nats app.Given) string {
 	if w.LeafHTTP != "" {
 		line += ", Leaf's paths on http://" + w.LeafHTTP
 	}
-	return line + "; try: nats" + reachedBy(w) + fmt.Sprintf(" request %s ''", cfg.Namespace.Segment("order"))
-}
-
-// reachedBy returns the flag with which `nats` reaches an embedded server, if it needs one.
-func reachedBy(w app.Where) string {
-	switch {
-	case w.Context != "":
-		return " --context " + w.Context
-	case w.Embedded && w.URL != defaultURL:
-		return " --server " + w.URL
+	server := ""
+	if w.Embedded && w.URL != defaultURL {
+		server = " --server " + w.URL
 	}
-	return ""
+	return line + fmt.Sprintf("; try: nats%s request %s ''", server, cfg.Namespace.Segment("order"))
 }

@@ -84,7 +84,7 @@ func (s served) says(t *testing.T, words ...string) {
 
 func TestAServerThatIsOpenSaysSo(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "--listen=0.0.0.0:0", "--insecure")
+	s := serve(t, "--listen-conf="+configFile(t, `listen: "0.0.0.0:-1"`))
 	if got := s.stop(); got.code != 0 || !strings.Contains(got.err, "can make IDs repeat") {
 		t.Errorf("%+v", got)
 	}

@@ -94,7 +94,7 @@ func TestAServerWhoseDiskWasFullWritesAgain(t *testing.T) {
 	var tending sync.WaitGroup
 	defer tending.Wait()
 	defer cancel()
-	tending.Go(func() { h.Tend(ctx) })
+	tending.Go(func() { h.Tend(ctx, nil) })
 
 	kv := open(t, connect(t, h, nats.InProcessServer(h)))
 	free := fill(t, dir)

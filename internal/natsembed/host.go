@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -45,11 +44,14 @@ func Run(cfg Config) (*Host, error) {
 		return nil, err
 	}
 	h := &Host{cfg: cfg, server: s}
-	if a, ok := s.Addr().(*net.TCPAddr); ok { // clients find the next server on the same port
-		host, _, _ := net.SplitHostPort(cfg.Listen) // Start has parsed it
-		h.cfg.Listen = net.JoinHostPort(host, strconv.Itoa(a.Port))
-	}
+	_, h.cfg.at = h.at() // clients find the next server on the same port
 	return h, nil
+}
+
+// at returns the scheme of the server's URL, and where it listens.
+func (h *Host) at() (scheme, address string) {
+	scheme, address, _ = strings.Cut(h.current().ClientURL(), "://")
+	return scheme, address
 }
 
 func (h *Host) current() *Server {
@@ -60,31 +62,6 @@ func (h *Host) current() *Server {
 
 // ClientURL returns the URL at which clients reach the server.
 func (h *Host) ClientURL() string { return h.current().ClientURL() }
-
-// CallersURL returns a URL at which callers reach the server, also from other machines if it listens there, with a
-// host name for which its certificate is valid.
-func (h *Host) CallersURL() string {
-	host, port, _ := net.SplitHostPort(h.cfg.Listen) // Start has parsed it
-	scheme, everywhere := "nats", host == "" || net.ParseIP(host).IsUnspecified()
-	if l := h.cfg.Lock; l != nil {
-		scheme = "tls"
-		if name := l.Certificate.hostFor(host); name != "" {
-			host, everywhere = name, false
-		}
-	}
-	if everywhere {
-		host, _ = os.Hostname()
-	}
-	return scheme + "://" + net.JoinHostPort(host, port)
-}
-
-// Self returns the key of this program's own user, or nil if the server has no lock.
-func (h *Host) Self() *Key {
-	if h.cfg.Lock == nil {
-		return nil
-	}
-	return h.cfg.Lock.Self
-}
 
 // InProcessConn connects to the server that runs now. It implements [nats.InProcessConnProvider].
 func (h *Host) InProcessConn() (net.Conn, error) { return h.current().InProcessConn() }
@@ -102,15 +79,12 @@ const (
 	standsFor = 10 * time.Second
 )
 
-// Tend loads renewed certificates, and restarts the server when a stream cannot be written though the disk can, until
-// ctx ends. The pause between restarts doubles up to a minute, since the stream may fail for another reason than a
-// full disk.
-func (h *Host) Tend(ctx context.Context) {
+// Tend calls Reload for each value of again, and restarts the server when a stream cannot be written though the disk
+// can, until ctx ends. The pause between restarts doubles up to a minute, since the stream may fail for another reason
+// than a full disk.
+func (h *Host) Tend(ctx context.Context, again <-chan os.Signal) {
 	pause, restarted, reported := lookEvery, time.Time{}, false
-	for jitter.Sleep(ctx, lookEvery) == nil {
-		if l := h.cfg.Lock; l != nil {
-			l.Certificate.tend(h.cfg.Log)
-		}
+	for h.wait(ctx, again) == nil {
 		trouble := h.look()
 		if trouble == nil {
 			reported = false
@@ -131,6 +105,22 @@ func (h *Host) Tend(ctx context.Context) {
 		h.restart(ctx)
 		restarted = time.Now()
 	}
+}
+
+// wait waits until the next look, and reloads if asked to.
+func (h *Host) wait(ctx context.Context, again <-chan os.Signal) error {
+	select {
+	case <-again:
+		if err := h.Reload(); err != nil {
+			h.cfg.Log.Error("the configuration of the embedded NATS server cannot be used; it stays as it was",
+				"error", err)
+			return nil
+		}
+		h.cfg.Log.Info("the embedded NATS server has read its configuration again")
+	case <-time.After(lookEvery):
+	case <-ctx.Done():
+	}
+	return ctx.Err()
 }
 
 // look returns why a stream cannot be written, nil if all can. nats-server also reports a stream that is being

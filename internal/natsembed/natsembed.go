@@ -26,25 +26,33 @@ type Server = server.Server
 
 // Config is the settings of the server.
 type Config struct {
-	// Listen is host:port; port 0 picks a free port.
+	// Listen is host:port; port 0 picks a free port. An address in File takes precedence.
 	Listen string
+	// File is a configuration of nats-server, "" for none. The server has the store, the syncs and the pings of natsid,
+	// whatever it says.
+	File string
 	// StoreDir is the directory of JetStream's streams.
 	StoreDir string
 	// Websocket makes the server listen for WebSockets too, without TLS, on a free port of the same host.
 	Websocket bool
-	// Lock restricts who may connect; nil allows all clients everything.
-	Lock *Lock
 	// Log receives the server's notices, warnings and errors; nil discards.
 	Log *slog.Logger
+
+	at string // of a Host, once its first server runs: host:port of that
 }
 
-// ErrTaken is returned when another program listens on the address.
-var ErrTaken = errors.New("natsembed: the address is in use")
+// A TakenError is returned when another program listens on the address.
+type TakenError struct{ Address string }
+
+func (e *TakenError) Error() string { return "natsembed: the address is in use: " + e.Address }
 
 // Start starts a server and returns once it accepts connections.
 func Start(cfg Config) (*Server, error) {
 	opts, err := options(cfg)
 	if err != nil {
+		return nil, err
+	}
+	if err := probe(address(opts)); err != nil {
 		return nil, err
 	}
 	s, err := server.NewServer(opts)
@@ -60,38 +68,6 @@ func Start(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	return s, nil
-}
-
-func options(cfg Config) (*server.Options, error) {
-	host, port, err := ParseListen(cfg.Listen)
-	if err != nil {
-		return nil, err
-	}
-	if err := probe(cfg.Listen); err != nil {
-		return nil, err
-	}
-	opts := &server.Options{
-		ServerName: "natsid",
-		Host:       host,
-		Port:       port,
-		JetStream:  true,
-		StoreDir:   cfg.StoreDir,
-		SyncAlways: true,
-		// The default is three quarters of the free space at the start, and does not grow with it.
-		JetStreamMaxStore: 1 << 50,
-		NoSigs:            true,
-		// A server routes requests to a worker that hangs until two pings are
-		// unanswered: for 6 s with these, for 6 min by default.
-		PingInterval: 2 * time.Second,
-		MaxPingsOut:  2,
-	}
-	if cfg.Websocket {
-		opts.Websocket = server.WebsocketOpts{Host: host, Port: server.RANDOM_PORT, NoTLS: true}
-	}
-	if cfg.Lock != nil {
-		cfg.Lock.apply(opts)
-	}
-	return opts, nil
 }
 
 // await waits until the server accepts connections. A server that cannot open its
@@ -140,7 +116,7 @@ func Loopback(listen string) bool {
 func probe(listen string) error {
 	l, err := net.Listen("tcp", listen)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("%w: %s", ErrTaken, listen)
+		return &TakenError{listen}
 	}
 	if err != nil {
 		return fmt.Errorf("natsembed: %w", err)

@@ -75,11 +75,11 @@ func TestAcknowledgedWritesSurviveARestart(t *testing.T) {
 	}
 }
 
-func TestAnAddressInUseIsErrTaken(t *testing.T) {
+func TestAnAddressInUseIsATakenError(t *testing.T) {
 	first, stop := start(t, natsembed.Config{StoreDir: t.TempDir()})
 	addr := first.Addr().String()
 	srv, err := natsembed.Start(natsembed.Config{Listen: addr, StoreDir: t.TempDir()})
-	if !errors.Is(err, natsembed.ErrTaken) || !strings.Contains(err.Error(), addr) {
+	if taken, ok := errors.AsType[*natsembed.TakenError](err); !ok || taken.Address != addr {
 		t.Fatalf("a second server on %s: %v, %v", addr, srv, err)
 	}
 	bucket(t, first)
@@ -87,11 +87,11 @@ func TestAnAddressInUseIsErrTaken(t *testing.T) {
 	start(t, natsembed.Config{Listen: addr, StoreDir: t.TempDir()}) // free again
 }
 
-func TestAnAddressOfAnotherMachineIsNotErrTaken(t *testing.T) {
+func TestAnAddressOfAnotherMachineIsNotTaken(t *testing.T) {
 	const foreign = "192.0.2.1:4222" // RFC 5737: for documentation
 	_, err := natsembed.Start(natsembed.Config{Listen: foreign, StoreDir: t.TempDir()})
-	if err == nil || errors.Is(err, natsembed.ErrTaken) {
-		t.Errorf("%v, want an error that is not ErrTaken: nothing listens there", err)
+	if _, taken := errors.AsType[*natsembed.TakenError](err); err == nil || taken {
+		t.Errorf("%v, want an error that is no TakenError: nothing listens there", err)
 	}
 }
 
@@ -206,9 +206,53 @@ func TestAStreamThatIsBeingMadeRestartsNoServer(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(streams, "MAKING"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	tending.Go(func() { h.Tend(ctx) })
+	tending.Go(func() { h.Tend(ctx, nil) })
 	time.Sleep(3 * time.Second) // at least two looks
 	if n := nc.Stats().Reconnects; n > 0 || !nc.IsConnected() || h.Trouble() != nil {
 		t.Errorf("the server was restarted: %d reconnects, status %v, trouble %v", n, nc.Status(), h.Trouble())
+	}
+}
+
+// file writes a configuration.
+func file(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "nats.conf")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// By default acknowledged marks and records would be lost by a power cut.
+func TestAFileChangesNeitherTheStoreNorItsSyncs(t *testing.T) {
+	dir := t.TempDir()
+	srv, _ := start(t, natsembed.Config{StoreDir: dir, File: file(t, fmt.Sprintf(`
+server_name: mine
+listen: "127.0.0.1:-1"
+ping_interval: "1m"
+jetstream { store_dir: %q, sync_interval: "10m", max_file_store: 1GB }`, dir))})
+	cfg := srv.JetStreamConfig()
+	if !cfg.SyncAlways || !strings.HasPrefix(cfg.StoreDir, dir) || cfg.MaxStore != 1<<30 || srv.Name() != "mine" {
+		t.Errorf("%s has %+v", srv.Name(), cfg)
+	}
+	if v, err := srv.Varz(nil); err != nil || v.PingInterval != 2*time.Second {
+		t.Errorf("pings come every %v, %v", v.PingInterval, err)
+	}
+}
+
+func TestAFileThatMakesTheServerAnotherIsRefused(t *testing.T) {
+	for text, want := range map[string]string{
+		`cluster { name: c }`:                         "has a cluster",
+		`cluster { listen: "127.0.0.1:-1" }`:          "run nats-server",
+		`gateway { name: g, listen: "127.0.0.1:-1" }`: "has a gateway",
+		`jetstream { extension_hint: will_extend }`:   "run nats-server",
+		`store_dir: "/elsewhere"`:                     "remove store_dir",
+		`jetstream { store_dir: "/elsewhere" }`:       "--data",
+		"\nlisten 127.0.0.1":                          "nats.conf:2",
+	} {
+		_, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", StoreDir: t.TempDir(), File: file(t, text)})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
 	}
 }

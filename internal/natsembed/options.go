@@ -1,0 +1,112 @@
+package natsembed
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// options returns what the file says, and above it what natsid needs.
+func options(cfg Config) (*server.Options, error) {
+	opts := new(server.Options)
+	if cfg.File != "" {
+		var err error
+		if opts, err = server.ProcessConfigFile(cfg.File); err != nil {
+			return nil, fmt.Errorf("natsembed: the configuration cannot be used: %w", err)
+		}
+		if err := refuse(opts, cfg.StoreDir); err != nil {
+			return nil, fmt.Errorf("natsembed: %s %w", cfg.File, err)
+		}
+	}
+	if err := listen(opts, cfg); err != nil {
+		return nil, err
+	}
+	opts.ServerName = cmp.Or(opts.ServerName, "natsid")
+	opts.JetStream, opts.StoreDir, opts.SyncAlways = true, cfg.StoreDir, true
+	// The default is three quarters of the free space at the start, and does not grow with it.
+	opts.JetStreamMaxStore = cmp.Or(opts.JetStreamMaxStore, 1<<50)
+	opts.NoSigs = true
+	// A server routes requests to a worker that hangs until two pings are
+	// unanswered: for 6 s with these, for 6 min by default.
+	opts.PingInterval, opts.MaxPingsOut = 2*time.Second, 2
+	if cfg.Websocket {
+		opts.Websocket = server.WebsocketOpts{Host: opts.Host, Port: server.RANDOM_PORT, NoTLS: true}
+	}
+	return opts, nil
+}
+
+// refuse returns an error, without the name of the file, if it makes the server one of several, or moves the store.
+func refuse(opts *server.Options, store string) error {
+	for part, has := range map[string]bool{
+		"a cluster":                   opts.Cluster.Name != "" || opts.Cluster.Port != 0 || opts.Routes != nil,
+		"a gateway":                   opts.Gateway.Name != "" || opts.Gateway.Port != 0,
+		"a JetStream that is another": opts.JetStreamExtHint != "",
+	} {
+		if has {
+			return fmt.Errorf("has %s, and the embedded NATS server is one alone: run nats-server, and join it "+
+				"with --nats", part)
+		}
+	}
+	if opts.StoreDir == "" || samePath(opts.StoreDir, store) {
+		return nil
+	}
+	return fmt.Errorf("has the store_dir %s, and the store of the embedded NATS server is %s, beside natsid's own "+
+		"files: remove store_dir, and choose the directory with --data", opts.StoreDir, store)
+}
+
+func samePath(a, b string) bool {
+	a, errA := filepath.Abs(a)
+	b, errB := filepath.Abs(b)
+	return a == b && errA == nil && errB == nil
+}
+
+// listen sets the address: that of the server before, the file's, or that of the settings.
+func listen(opts *server.Options, cfg Config) (err error) {
+	if cfg.at == "" && (opts.Host != "" || opts.Port != 0) {
+		opts.Host, opts.Port = cmp.Or(opts.Host, server.DEFAULT_HOST), cmp.Or(opts.Port, server.DEFAULT_PORT)
+		return nil
+	}
+	opts.Host, opts.Port, err = ParseListen(cmp.Or(cfg.at, cfg.Listen))
+	return err
+}
+
+// address returns where a server of these options listens.
+func address(opts *server.Options) string {
+	return net.JoinHostPort(opts.Host, strconv.Itoa(max(opts.Port, 0)))
+}
+
+// Reload reads the file again: users and certificates, for example, are those of the file from then on. After an
+// error all is as before.
+func (h *Host) Reload() error {
+	opts, err := options(h.cfg)
+	if err != nil {
+		return err
+	}
+	if err := h.current().ReloadOptions(opts); err != nil {
+		return fmt.Errorf("natsembed: %s: %w", h.cfg.File, err)
+	}
+	return nil
+}
+
+// CallersURL returns a URL at which callers reach the server, also from other machines if it listens there.
+func (h *Host) CallersURL() string {
+	scheme, at := h.at()
+	host, port, _ := net.SplitHostPort(at)
+	if host == "" || net.ParseIP(host).IsUnspecified() {
+		host, _ = os.Hostname()
+	}
+	return scheme + "://" + net.JoinHostPort(host, port)
+}
+
+// IsOpen reports whether all programs of other machines can connect, without a user.
+func (h *Host) IsOpen() bool {
+	_, at := h.at()
+	state, err := h.current().Varz(nil)
+	return err == nil && !state.AuthRequired && !Loopback(at)
+}
