@@ -89,11 +89,7 @@ func hangUp(t *testing.T) {
 func withUsers(a *authority) string {
 	a.t.Helper()
 	for _, role := range []string{"caller", "worker"} {
-		code, text := run(a.t, patient(a.t), "permissions", role, "--make-buckets")
-		if code != 0 {
-			a.t.Fatal(text)
-		}
-		rewrite(a.t, a.file(role+".conf"), text)
+		rewrite(a.t, a.file(role+".conf"), printed(a.t, role, "--make-buckets"))
 	}
 	return fmt.Sprintf(`
 listen: "0.0.0.0:-1"

@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,18 +8,13 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/client"
-	"github.com/natsid/natsid/internal/gather"
-	"github.com/natsid/natsid/internal/registry/lineage"
-	"github.com/natsid/natsid/internal/registry/natsbus"
 	"github.com/natsid/natsid/internal/registry/rights"
-	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -201,47 +195,6 @@ func operate(t *testing.T, url string, flags ...string) {
 	if err := nc.FlushTimeout(patience); err != nil {
 		t.Error(err)
 	}
-}
-
-// useAll makes each kind of request once, as a caller and as an operator.
-func useAll(t *testing.T, caller, operator *nats.Conn) {
-	t.Helper()
-	ns, ctx := subjects.DefaultNamespace, patient(t)
-	ids, tags := client.New(caller), client.New(operator)
-	for what, do := range map[string]func() error{
-		"segment":   func() error { _, err := ids.Segment("order").Next(ctx); return err },
-		"snowflake": func() error { _, err := ids.Snowflake().Next(ctx); return err },
-		"tag": func() error {
-			if _, err := tags.CreateTag(ctx, subjects.TagCreate{Tag: "new"}); err != nil {
-				return err
-			}
-			update := subjects.TagUpdate{Tag: "new", Step: new(int64(20))}
-			if _, err := natstest.Ask[any](ctx, operator, ns.TagUpdate(), update); err != nil {
-				return err
-			}
-			if _, err := tags.ListTags(ctx, subjects.TagList{}); err != nil {
-				return err
-			}
-			_, err := natstest.Ask[any](ctx, operator, ns.TagDelete(), subjects.TagDelete{Tag: "new"})
-			return err
-		},
-		"registry": func() error { return answersOf(ctx, operator, ns) },
-	} {
-		if err := do(); err != nil {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
-}
-
-// answersOf returns an error unless a worker says of which registry it is.
-func answersOf(ctx context.Context, nc *nats.Conn, ns subjects.Namespace) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Second) // the question has no last answer
-	defer cancel()
-	all, err := lineage.AskFunc(natsbus.New(nc, ns).Ask).Notices(ctx, lineage.Notice{Process: "operator"})
-	if err == nil && len(all) == 0 {
-		err = gather.ErrNobody
-	}
-	return err
 }
 
 // serverOf starts a server whose users have those permissions, nil for all, and the password p.

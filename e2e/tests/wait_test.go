@@ -21,8 +21,6 @@ const (
 	slack = 15 * time.Second
 	// supervisorsWait is stop_grace_period in docker-compose.yml.
 	supervisorsWait = 20 * time.Second
-	// noAnswer is the exit code of a command that got no answer in its time.
-	noAnswer = 3
 )
 
 // waitFor waits until a condition holds.

@@ -62,19 +62,6 @@ func text[S ~string](of func(*Config) *S, standard S) field {
 	}}
 }
 
-// either is a field with two values, written as yes and no, which is the default.
-func either(of func(*Config) *bool, yes, no string) field {
-	f := field{standard: no, limits: no + " or " + yes}
-	f.set = func(c *Config, text string) error {
-		if text != yes && text != no {
-			return fmt.Errorf("want %s", f.limits)
-		}
-		*of(c) = text == yes
-		return nil
-	}
-	return f
-}
-
 // span is a field that takes a duration from low to high.
 func span(of func(*Config) *time.Duration, standard, low, high time.Duration) field {
 	f := field{standard: shorten(standard), limits: shorten(low) + " to " + shorten(high)}
@@ -229,6 +216,13 @@ func checkLayout(c *Config) error {
 		return fmt.Errorf("or --epoch: %w", err)
 	}
 	return nil
+}
+
+func setLogFormat(c *Config, text string) error {
+	if c.LogJSON = text == "json"; c.LogJSON || text == "text" {
+		return nil
+	}
+	return errors.New("want text or json")
 }
 
 // setEpoch sets the epoch of the layout that was set before; "" keeps the layout's own epoch.

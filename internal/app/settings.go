@@ -191,7 +191,7 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 	}, {
 		Flag: "log-format", Env: "NATSID_LOG_FORMAT", Group: groupRequests,
 		Help:  "Form of a log line.",
-		field: either(func(c *Config) *bool { return &c.LogJSON }, "json", "text"),
+		field: field{standard: "text", limits: "text or json", set: setLogFormat},
 	},
 }))
 
