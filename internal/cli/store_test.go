@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -180,8 +181,9 @@ func TestTagsGoBackToMySQLAndReturn(t *testing.T) {
 	s.stop()
 	s = serve(t, dsn, "--data="+s.data)
 	nats = "--nats=" + s.url
-	if got := natsid(t, "get", "segment", "order", nats); got.out != fmt.Sprintln(tags["order"]) {
-		t.Errorf("the next ID is %+v, want %d", got, tags["order"])
+	got := answered(t, "get", "segment", "order", nats) // a range that comes late is a hole
+	if id, err := strconv.ParseInt(strings.TrimSpace(got.out), 10, 64); err != nil || id < tags["order"] {
+		t.Errorf("the next ID is %+v, want at least %d", got, tags["order"])
 	}
 	for _, c := range []struct{ args, kind, want string }{
 		{"store move", "mysql", "To write: 0 tags; in order: 2."},
