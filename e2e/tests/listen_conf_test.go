@@ -111,8 +111,8 @@ func (a *authority) certify() *big.Int {
 	return cert.SerialNumber
 }
 
+// It does not run beside others: its signal reaches each server of this process.
 func TestAFileGivesTheEmbeddedServerTLSUsersAndAccounts(t *testing.T) {
-	t.Parallel()
 	h, a := newHosted(t), newAuthority(t)
 	before := a.certify()
 	h.cfg.NATSUser, h.cfg.NATSPassword, h.cfg.NATSCA = "natsid", "right", a.file("ca.pem")
