@@ -65,7 +65,10 @@ func Join(cfg Config, opts []nats.Option) (*nats.Conn, error) {
 	var began time.Time
 	for range 3 {
 		began = time.Now()
-		if nc, err = nats.Connect(cfg.NATS, opts...); !hungUp(err) {
+		nc, err = nats.Connect(cfg.NATS, opts...)
+		// A server that reads its configuration again refuses, once, whoever is connecting at that moment.
+		refused := errors.Is(err, nats.ErrAuthorization) && time.Since(began) < decided
+		if !hungUp(err) && !refused {
 			break
 		}
 	}

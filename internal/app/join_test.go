@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"bufio"
 	"context"
 	"io"
 	"net"
@@ -81,6 +82,32 @@ func TestAConnectionThatLostWhatWasToBeWrittenIsMadeAnew(t *testing.T) {
 			t.Fatal("what was subscribed to does not come")
 		}
 	}
+}
+
+// nats-server refuses whoever is connecting while it reads its configuration again, though the user is right.
+func TestAServerThatRefusesOnceIsJoined(t *testing.T) {
+	target := strings.TrimPrefix(startServer(t, "127.0.0.1:0").ClientURL(), "nats://")
+	var refused atomic.Bool
+	proxy, err := tcpproxy.Start(target, func(_ context.Context, client, server *net.TCPConn) {
+		if refused.CompareAndSwap(false, true) {
+			info, _ := bufio.NewReader(server).ReadString('\n')
+			_, _ = io.WriteString(client, info)
+			_, _ = bufio.NewReader(client).ReadString('\n')
+			_, _ = io.WriteString(client, "-ERR 'Authorization Violation'\r\n")
+			return
+		}
+		go func() { _, _ = io.Copy(client, server) }()
+		_, _ = io.Copy(server, client)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Close)
+	nc, err := app.Join(joined(t, "nats://"+proxy.Addr()), []nats.Option{nats.Timeout(time.Minute)})
+	if err != nil || !refused.Load() {
+		t.Fatal(err)
+	}
+	nc.Close()
 }
 
 // A flaky dialer makes connections; one write fails once that is wanted.
