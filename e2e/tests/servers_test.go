@@ -74,13 +74,24 @@ func configOn(t *testing.T, url, dir string) app.Config {
 
 // startWith starts a worker with those settings, and returns how to stop it.
 func startWith(t *testing.T, cfg app.Config) (stop func() error) {
+	_, stop = watchWith(t, cfg)
+	return stop
+}
+
+// watchWith is startWith, and ended is closed once the worker has ended, also by itself.
+func watchWith(t *testing.T, cfg app.Config) (ended <-chan struct{}, stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- app.Run(ctx, cfg) }()
+	done := make(chan struct{})
+	var err error
+	go func() {
+		defer close(done)
+		err = app.Run(ctx, cfg)
+	}()
 	stop = sync.OnceValue(func() error {
 		cancel()
-		return <-done
+		<-done
+		return err
 	})
 	t.Cleanup(func() { _ = stop() })
-	return stop
+	return done, stop
 }
