@@ -4,10 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
-	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/internal/registry/rights"
 )
 
@@ -15,8 +13,6 @@ type permissionsCmd struct {
 	Role   string   `arg:"" enum:"worker,caller,operator,stage"`
 	Format string   `enum:"nats,nsc" default:"nats" placeholder:"FORMAT"`
 	Inbox  []string `placeholder:"PREFIX"`
-	Diff   string   `placeholder:"FILE"`
-	Of     string   `placeholder:"USER"`
 
 	Repairs     bool
 	MakeBuckets bool `negatable:"" default:"true"`
@@ -40,10 +36,6 @@ Who may subscribe to _INBOX.> hears all answers that others get there, so give
 each user an --inbox-prefix that does not begin with _INBOX and a dot, and tell
 the workers all of them with --inbox.
 
-With --diff it prints only the rights that a user lacks in a file: the configuration
-of nats-server, or what this command of another version printed. Its exit code is 1
-if there are any.
-
 Formats: nats for the configuration of nats-server, nsc for the command that adds
 the user to an account.
 
@@ -51,13 +43,10 @@ Examples:
   natsid permissions worker
   natsid permissions caller --inbox-prefix _INBOX_shop
   natsid permissions stage --from ORDERS --to ORDERS_STAMPED
-  natsid permissions worker --inbox _INBOX_shop,_INBOX_operator --format nsc
-  natsid permissions worker --diff /etc/nats/nats.conf --of worker`,
+  natsid permissions worker --inbox _INBOX_shop,_INBOX_operator --format nsc`,
 		values: map[string]string{
 			"role":   "worker, caller, operator or stage.",
 			"format": "nats or nsc.",
-			"diff":   "Print what is missing in this file.",
-			"of":     "With --diff: the user in the file, by name or public nkey, if it has several.",
 			"inbox":  "For a worker: prefixes of the inboxes of its callers and operators.",
 			"repairs": "For an operator: also what `resume` and `store move` need, " +
 				"which write what uniqueness rests on.",
@@ -94,51 +83,13 @@ func (c *permissionsCmd) Run(s *session) error {
 			From: c.From, To: c.To, Into: c.Into, DeadLetter: c.DeadLetter, Creates: c.Create,
 		},
 	})
-	if c.Diff != "" {
-		if all, err = c.missingOf(all); err != nil {
-			return err
-		}
-	}
-	lacking := len(all.Publish) + len(all.Subscribe)
-	err = s.print(rightsJSON{role, all}, func(out io.Writer) {
-		switch {
-		case c.Diff != "" && lacking == 0:
-			fmt.Fprintln(out, "Nothing is missing.")
-		case c.Format == "nsc":
+	return s.print(rightsJSON{role, all}, func(out io.Writer) {
+		if c.Format == "nsc" {
 			printForNSC(out, role, all)
-		default:
-			printForServer(out, role, all)
+			return
 		}
+		printForServer(out, role, all)
 	})
-	if err == nil && c.Diff != "" && lacking > 0 {
-		err = fmt.Errorf("%s lacks %s", c.Diff, numberOf(lacking, "right"))
-	}
-	return err
-}
-
-// missingOf returns the needed rights that the user in the file of --diff lacks.
-func (c *permissionsCmd) missingOf(needed rights.Rights) (missing rights.Rights, err error) {
-	users, err := natsembed.ReadPermissions(c.Diff)
-	if err != nil {
-		return missing, err
-	}
-	given, found := users[c.Of]
-	switch {
-	case !found && c.Of != "":
-		return missing, usage(fmt.Errorf("%s has no user %s", c.Diff, c.Of))
-	case !found && len(users) != 1:
-		return missing, usage(fmt.Errorf("%s has %s: choose one with --of", c.Diff, numberOf(len(users), "user")))
-	case !found:
-		for _, given = range users {
-		}
-	}
-	missing.Publish = slices.DeleteFunc(needed.Publish, func(r rights.Right) bool {
-		return given.MayPublish(r.Subject) || r.IsAnswer() && given.MayAnswer()
-	})
-	missing.Subscribe = slices.DeleteFunc(needed.Subscribe, func(r rights.Right) bool {
-		return given.MaySubscribe(r.Subject, r.Queue)
-	})
-	return missing, nil
 }
 
 // printForServer prints rights in the form of nats-server's configuration, under a user.

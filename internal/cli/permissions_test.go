@@ -1,8 +1,6 @@
 package cli_test
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -17,50 +15,6 @@ func prints(t *testing.T, args string, texts ...string) {
 			t.Errorf("natsid %s: no %q in %s", args, want, got.out)
 		}
 	}
-}
-
-func TestRightsThatAFileLacksArePrinted(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "nats.conf")
-	write := func(text string) {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	diff := func(args ...string) result {
-		return natsid(t, append([]string{"permissions", "caller", "--diff=" + file}, args...)...)
-	}
-	write(natsid(t, "permissions", "caller").out)
-	diff().want(t, 0, "")
-	if got := diff("--inbox-prefix=_INBOX_a"); got.code != 1 || !strings.Contains(got.err, file+" lacks 1 right") {
-		t.Errorf("%+v", got)
-	}
-	user := func(name, permissions string) string {
-		return "{ user: " + name + ", password: p, permissions: { " + permissions + " } }\n"
-	}
-	inConf := func(users ...string) string { return "authorization { users: [ " + strings.Join(users, "") + " ] }" }
-	for permissions, lack := range map[string]string{
-		`publish: "id.>", subscribe: "_INBOX.>"`:                                              "",
-		`publish: ["id.segment.>", "id.snowflake", "id.snowflake.*"]`:                         `"id.snowflake.>"`,
-		`publish: { deny: "id.segment.secret" }`:                                              `"id.segment.>"`,
-		`publish: { allow: "id.>" }, subscribe: { allow: "_INBOX.> natsid", deny: "id.> q" }`: `"_INBOX.>"`,
-		`publish: { allow: ["id.*.>", "id.snowflake"] }, subscribe: "x"`:                      `"_INBOX.>"`,
-	} {
-		write(inConf(user("shop", permissions)))
-		got := diff()
-		if isWhole := lack == ""; isWhole != (got.code == 0) || !strings.Contains(got.out, lack) ||
-			strings.Count(got.out, "    \"") > 1 {
-			t.Errorf("%s: %+v, want it to lack %s", permissions, got, lack)
-		}
-	}
-	write(inConf(user("a", `publish: "id.>"`), user("b", `publish: "x"`)))
-	diff().want(t, 2, "has 2 users: choose one with --of")
-	diff("--of=c").want(t, 2, "has no user c")
-	diff("--of=a").want(t, 0, "")
-	if got := diff("--of=b"); got.code != 1 || !strings.Contains(got.err, file+" lacks 3 rights") {
-		t.Errorf("%+v", got)
-	}
-	write("{")
-	diff().want(t, 1, file)
 }
 
 func TestRightsArePrintedForServersAndPrograms(t *testing.T) {
