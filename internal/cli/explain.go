@@ -12,8 +12,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/ops/grants"
-	"github.com/natsid/natsid/internal/registry/buckets"
-	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/snowflake"
 )
 
@@ -29,8 +27,8 @@ func (*explainCmd) help() help {
 		detail: `Looks in the stream of grants. With --tag, ID is one of that tag; without, a
 snowflake, in the layout of the workers unless --layout or --epoch says another.
 An ID that is in no window of a snowflake is looked for in the loads of all tags.
-An ID that is in no grant is explained by what it cannot be. An ID that a service
-masked must be given as natsid issued it.
+"natsid audit" names what the stream lacks. An ID that a service masked must be
+given as natsid issued it.
 
 Examples:
   natsid explain 1234567 --tag order
@@ -45,7 +43,6 @@ type explainedJSON struct {
 	Tag    string      `json:"tag,omitempty"`
 	Parts  *partsJSON  `json:"parts,omitempty"` // of a snowflake
 	Grants []grantJSON `json:"grants"`          // more than one only if IDs may have repeated
-	CantBe []string    `json:"cant_be"`         // the exclusions for an ID that no grant contains
 }
 
 // grantJSON is a grant that contains an ID.
@@ -67,10 +64,10 @@ type grantJSON struct {
 
 // Run implements the command.
 func (c *explainCmd) Run(s *session) error {
-	return s.withGrants(func(ctx context.Context, js jetstream.JetStream, r *grants.Reader) (err error) {
-		out := explainedJSON{ID: c.ID, Tag: string(c.Tag), Grants: []grantJSON{}, CantBe: []string{}}
+	return s.withGrants(func(ctx context.Context, _ jetstream.JetStream, r *grants.Reader) (err error) {
+		out := explainedJSON{ID: c.ID, Tag: string(c.Tag), Grants: []grantJSON{}}
 		if c.Tag != "" {
-			err = c.segment(ctx, s, js, r, &out)
+			err = c.segment(ctx, r, &out)
 		} else {
 			err = c.snowflake(ctx, s, r, &out)
 		}
@@ -81,83 +78,19 @@ func (c *explainCmd) Run(s *session) error {
 			return err
 		}
 		if len(out.Grants) == 0 {
-			return fmt.Errorf("no grant that is written down contains %d", c.ID)
+			return fmt.Errorf("no grant that is written down contains %d: `natsid tag list` says up to which ID a tag "+
+				"is loaded, `natsid audit` what is not written down", c.ID)
 		}
 		return nil
 	})
 }
 
-func (c *explainCmd) segment(
-	ctx context.Context, s *session, js jetstream.JetStream, r *grants.Reader, out *explainedJSON,
-) error {
-	tag := string(c.Tag)
-	found, err := r.FindLoads(ctx, tag, c.ID)
-	if err != nil {
-		return err
-	}
+func (c *explainCmd) segment(ctx context.Context, r *grants.Reader, out *explainedJSON) error {
+	found, err := r.FindLoads(ctx, string(c.Tag), c.ID)
 	for _, f := range found {
 		out.Grants = append(out.Grants, loadJSON(f))
 	}
-	if len(found) > 0 {
-		return nil
-	}
-	if c.ID < 1 {
-		out.cant("an ID of a tag: these begin at 1")
-		return nil
-	}
-	first, known, hole := int64(0), false, ""
-	gaps := grants.NewAudit("")
-	defer gaps.Close()
-	gaps.Tag = " " // no tag: only missing entries count
-	r.Only(tag)
-	_, err = r.Scan(ctx, r.First, r.Last, func(at grants.At, b *grants.Batch) bool {
-		for _, l := range b.Loads {
-			if l.Tag == tag && (!known || l.First < first) {
-				first, known = l.First, true
-			}
-			if l.Tag == tag && 0 < l.Before && l.Before <= c.ID && c.ID < l.First {
-				hole = fmt.Sprintf("the load %d-%d of process %s left it out", l.First, l.Last, b.Process)
-			}
-		}
-		for _, w := range b.Writes {
-			if w.Tag == tag && w.Before <= c.ID && c.ID < w.After {
-				hole = holeOf(w, b.Process)
-			}
-		}
-		return gaps.Add(at, b) == nil
-	})
-	if err != nil {
-		return err
-	}
-	marks, err := kvstore.Inspect(ctx, buckets.OnJetStream(js), s.namespace().SegmentBucket())
-	mark, marked := marks.Marks[tag]
-	switch {
-	case err == nil && marked && c.ID >= mark.Mark:
-		out.cant("one that was issued: the tag's mark is %d, and no worker has loaded IDs above it", mark.Mark)
-	case hole != "":
-		out.cant("one that was issued: %s", hole)
-	case !known && err == nil && !marked:
-		out.cant("one of this tag here: there is no such tag, and no load of it is written down")
-	case !known:
-		out.cant("one of a load that is written down: the stream has none of this tag")
-	case c.ID < first:
-		out.cant("one of a load that is still written down: they begin at ID %d", first)
-	case gaps.Lost+gaps.Missing > 0:
-		out.cant("one of a load that is written down; %d grants and %d entries are missing", gaps.Lost, gaps.Missing)
-	default:
-		out.cant("one that was issued while all grants were written down: `natsid audit` names the gaps; or " +
-			"Leaf issued it")
-	}
-	return nil
-}
-
-// holeOf describes the write of a mark that passed over an ID.
-func holeOf(w grants.Write, process string) string {
-	if w.How == "load" {
-		return fmt.Sprintf("a load of %d-%d by process %s failed, or its acknowledgement was lost",
-			w.Before, w.After-1, process)
-	}
-	return fmt.Sprintf("process %s raised the mark from %d to %d (%s)", process, w.Before, w.After, w.How)
+	return err
 }
 
 func (c *explainCmd) snowflake(ctx context.Context, s *session, r *grants.Reader, out *explainedJSON) error {
@@ -166,8 +99,7 @@ func (c *explainCmd) snowflake(ctx context.Context, s *session, r *grants.Reader
 		return err
 	}
 	p, err := l.Decode(c.ID)
-	if err != nil {
-		out.cant("a snowflake of layout %s: %v", l, err)
+	if err != nil { // no snowflake of this layout
 		return c.anyTag(ctx, r, out)
 	}
 	parts := partsOf(l, p)
@@ -186,21 +118,11 @@ func (c *explainCmd) snowflake(ctx context.Context, s *session, r *grants.Reader
 	if len(found) > 0 {
 		return nil
 	}
-	if err := c.anyTag(ctx, r, out); err != nil || len(out.Grants) > 0 {
+	err = c.anyTag(ctx, r, out)
+	if len(out.Grants) > 0 {
 		out.Parts = nil // of a tag, then
-		return err
 	}
-	switch oldest, _, ok, err := r.Get(ctx, r.First); {
-	case p.Time.After(time.Now()):
-		out.cant("one that was issued by now: its time is %s", p.Time.Format(millis))
-	case err == nil && ok && p.Time.Before(oldest.Time):
-		out.cant("one of a window that is still written down: they begin at %s", oldest.Time.UTC().Format(millis))
-	default:
-		out.cant("a snowflake of a window that is written down: worker number %d had none at its time; it is of "+
-			"another layout, epoch or registry, was masked, or an entry is missing: `natsid audit` counts those",
-			p.Worker)
-	}
-	return nil
+	return err
 }
 
 // anyTag looks for the ID in the loads of all tags.
@@ -233,10 +155,6 @@ func layoutOf(ctx context.Context, s *session, r *grants.Reader) (snowflake.Layo
 	}
 	l.Epoch, l.Unit = b.Epoch, b.Unit
 	return l, l.Validate()
-}
-
-func (j *explainedJSON) cant(format string, args ...any) {
-	j.CantBe = append(j.CantBe, fmt.Sprintf(format, args...))
 }
 
 func loadJSON(f grants.Found) grantJSON {
@@ -287,8 +205,5 @@ func (j *explainedJSON) print(out io.Writer) {
 		fmt.Fprintf(out, "warning   %d tags have this ID: add --tag TAG\n", len(tags))
 	case len(j.Grants) > 1:
 		fmt.Fprintf(out, "warning   %d grants contain it: run `natsid audit`\n", len(j.Grants))
-	}
-	for _, c := range j.CantBe {
-		fmt.Fprintf(out, "cannot be %s\n", c)
 	}
 }
