@@ -90,16 +90,6 @@ func (c *stampCmd) pages(progress func() stage.Progress) http.Handler {
 	}.Handler())
 }
 
-// left returns how long it takes until no message is behind, at the speed between two looks; 0 if none is, or if that
-// speed never gets there.
-func left(before, now stage.Progress, seconds float64) time.Duration {
-	closing := (float64(before.Behind) - float64(now.Behind)) / seconds
-	if now.Behind == 0 || closing < 1 {
-		return 0
-	}
-	return time.Duration(float64(now.Behind) / closing * float64(time.Second)).Round(time.Second)
-}
-
 // logEvery is the interval at which progress is logged while there is some.
 const logEvery = 10 * time.Second
 
@@ -111,13 +101,8 @@ func logProgress(ctx context.Context, log *slog.Logger, progress func() stage.Pr
 		if p == last {
 			continue
 		}
-		seconds := time.Since(at).Seconds()
-		perSecond := int(float64(p.Copied-last.Copied) / seconds)
-		attrs := []any{"position", p.Position, "behind", p.Behind, "per_second", perSecond}
-		if left := left(last, p, seconds); left > 0 {
-			attrs = append(attrs, "left", left.String())
-		}
-		log.Info(string(p.Role), attrs...)
+		perSecond := int(float64(p.Copied-last.Copied) / time.Since(at).Seconds())
+		log.Info(string(p.Role), "position", p.Position, "behind", p.Behind, "per_second", perSecond)
 		last, at = p, time.Now()
 	}
 }
