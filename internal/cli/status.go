@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/ops/fleetview"
 	"github.com/natsid/natsid/internal/registry/buckets"
@@ -38,24 +38,16 @@ Example:
 	}
 }
 
-// statusWithin is how long looking may take, where JetStream is a second away.
-const statusWithin = 20 * time.Second
-
 // Run implements the command.
-func (*statusCmd) Run(s *session) error {
-	nc, err := s.connect()
-	if err != nil {
-		return err
-	}
-	defer nc.Close()
-	ctx, cancel := context.WithTimeout(s.ctx, statusWithin)
-	defer cancel()
-	snapshot, err := s.look(ctx, nc)
+func (*statusCmd) Run(s *session) error { return s.withJetStream(s.status) }
+
+func (s *session) status(ctx context.Context, js jetstream.JetStream) error {
+	snapshot, err := s.look(ctx, js)
 	if err != nil {
 		return err
 	}
 	j := statusOf(snapshot.Overview(), snapshot.Busiest())
-	j.addStore(s.readStore(ctx, nc))
+	j.addStore(inspect(ctx, buckets.OnJetStream(js), s.namespace()))
 	if missing := s.missing(); missing != nil {
 		return missing
 	}
@@ -75,14 +67,14 @@ var errNoWorker = nobodyError{errors.New(
 	"no worker answers: start one, or name another server, namespace or user")}
 
 // look returns the workers as they answer now, with their busiest tags.
-func (s *session) look(ctx context.Context, nc *nats.Conn) (fleetview.Snapshot, error) {
+func (s *session) look(ctx context.Context, js jetstream.JetStream) (fleetview.Snapshot, error) {
 	var registry fleetview.Registry
-	registry, err := s.numbers(ctx, nc)
+	registry, err := s.numbers(ctx, js)
 	if err != nil {
 		registry = unread{err}
 	}
 	return fleetview.New(fleetview.Config{
-		Conn: nc, Namespace: s.namespace(), Registry: registry, Now: time.Now,
+		Conn: js.Conn(), Namespace: s.namespace(), Registry: registry, Now: time.Now,
 		Patience: 4 * time.Second, Quiet: 500 * time.Millisecond,
 	}).Look(ctx, subjects.ViewRequest{Busiest: true})
 }
@@ -93,15 +85,6 @@ type unread struct{ error }
 func (u unread) Records(context.Context) (map[int]workerid.Record, error) { return nil, u.error }
 
 func (u unread) Heartbeats(context.Context) (map[int]workerid.Heartbeat, error) { return nil, u.error }
-
-// readStore returns the content of the bucket of marks.
-func (s *session) readStore(ctx context.Context, nc *nats.Conn) (kvstore.Report, error) {
-	js, err := s.jetStream(nc)
-	if err != nil {
-		return kvstore.Report{}, err
-	}
-	return inspect(ctx, buckets.OnJetStream(js), s.namespace())
-}
 
 // statusJSON is the fleet.
 type statusJSON struct {
@@ -167,7 +150,7 @@ func statusOf(v fleetview.Overview, busiest []fleetview.Use) (j statusJSON) {
 	}
 	for _, u := range busiest {
 		if u.Failing {
-			j.Tags = append(j.Tags, tagTrouble{u.Tag, "loads fail; its IDs last " + lasts(u.SecondsLeft)})
+			j.Tags = append(j.Tags, tagTrouble{u.Tag, "loads fail; its IDs last " + fleetview.Seconds(u.SecondsLeft)})
 			j.wrong("tag %s: loads fail", u.Tag)
 		}
 	}

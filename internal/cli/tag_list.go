@@ -10,9 +10,10 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -56,17 +57,16 @@ Examples:
 
 // Run implements the command.
 func (c *tagListCmd) Run(s *session) error {
-	nc, err := s.connect()
-	if err != nil {
-		return err
-	}
-	defer nc.Close()
 	if c.Stats {
-		return listBusiest(s, nc)
+		return s.withJetStream(s.listBusiest)
 	}
-	all, err := allTags(s.ctx, s.clientOn(nc))
+	return s.withJetStream(s.listTags)
+}
+
+func (s *session) listTags(_ context.Context, js jetstream.JetStream) error {
+	all, err := allTags(s.ctx, s.clientOn(js.Conn()))
 	if s.json {
-		all, err = s.withMarks(nc, all, err)
+		all, err = s.withMarks(js, all, err)
 	}
 	if err != nil {
 		return err
@@ -95,10 +95,12 @@ func allTags(ctx context.Context, cl *client.Client) ([]subjects.TagInfo, error)
 // returned if the marks cannot be read either.
 //
 // Law: no tag is below its mark, and none is missing that has one: a resume raises marks to these.
-func (s *session) withMarks(nc *nats.Conn, all []subjects.TagInfo, failed error) ([]subjects.TagInfo, error) {
+func (s *session) withMarks(
+	js jetstream.JetStream, all []subjects.TagInfo, failed error,
+) ([]subjects.TagInfo, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, storeTimeout)
 	defer cancel()
-	r, err := s.readStore(ctx, nc)
+	r, err := inspect(ctx, buckets.OnJetStream(js), s.namespace())
 	if err != nil {
 		return nil, cmp.Or(failed, err)
 	}

@@ -2,12 +2,12 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
-	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/ops/fleetview"
 	"github.com/natsid/natsid/subjects"
@@ -17,8 +17,8 @@ import (
 const useHead = "STEP\tLOADS BY\tRECOMMENDED\tIDS/S\tLEFT\tLASTS\tUSED\tWAITS\tERRORS"
 
 // listBusiest prints the statistics of all workers.
-func listBusiest(s *session, nc *nats.Conn) error {
-	snapshot, err := s.look(s.ctx, nc)
+func (s *session) listBusiest(ctx context.Context, js jetstream.JetStream) error {
+	snapshot, err := s.look(ctx, js)
 	if err != nil {
 		return err
 	}
@@ -60,15 +60,7 @@ func useColumns(u fleetview.Use) string {
 		recommended = fmt.Sprint(u.RecommendedStep)
 	}
 	return fmt.Sprintf("%d\t%s\t%s\t%d\t%s\t%s\t%d\t%d%s", u.NextStep, recommended, rate(u.IDsPerSecond), u.Left,
-		lasts(u.SecondsLeft), used, u.Waits, u.Errors, trouble)
+		fleetview.Seconds(u.SecondsLeft), used, u.Waits, u.Errors, trouble)
 }
 
 func rate(f subjects.Fraction) string { return fleetview.PerSecond(float64(f)) }
-
-// lasts returns a time as 15m20s.
-func lasts(f subjects.Fraction) string {
-	if f > 1e9 {
-		return "-"
-	}
-	return time.Duration(float64(f) * float64(time.Second)).Round(time.Second).String()
-}

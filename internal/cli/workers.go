@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/ops/fleetview"
@@ -50,14 +49,12 @@ type numberRow struct {
 
 // Run implements the command.
 func (*workersCmd) Run(s *session) error {
-	nc, err := s.connect()
-	if err != nil {
-		return err
-	}
-	defer nc.Close()
-	ctx, cancel := context.WithTimeout(s.ctx, statusWithin)
-	defer cancel()
-	registry, err := s.numbers(ctx, nc)
+	return s.withJetStream(s.listNumbers)
+}
+
+// listNumbers prints the worker numbers that are live or blocked.
+func (s *session) listNumbers(ctx context.Context, js jetstream.JetStream) error {
+	registry, err := s.numbers(ctx, js)
 	if err != nil {
 		return err
 	}
@@ -91,11 +88,7 @@ func (*workersCmd) Run(s *session) error {
 
 // numbers returns the registry of worker numbers, whose buckets must exist: it would make them, with settings that are
 // not the workers'.
-func (s *session) numbers(ctx context.Context, nc *nats.Conn) (*kvregistry.Registry, error) {
-	js, err := s.jetStream(nc)
-	if err != nil {
-		return nil, err
-	}
+func (s *session) numbers(ctx context.Context, js jetstream.JetStream) (*kvregistry.Registry, error) {
 	ns := s.namespace()
 	if err := checkBuckets(ctx, js, ns); err != nil {
 		return nil, err
@@ -129,17 +122,9 @@ func printNumbers(out io.Writer, rows []numberRow) {
 	for _, r := range rows {
 		offset := "-"
 		if r.OffsetMs != nil {
-			offset = signed(time.Duration(*r.OffsetMs) * time.Millisecond)
+			offset = fleetview.Signed(time.Duration(*r.OffsetMs) * time.Millisecond)
 		}
 		fmt.Fprintf(out, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n",
 			r.Number, r.Instance, r.State, instant(r.Since), offset, instant(r.Reported), instant(r.Until))
 	}
-}
-
-// signed returns a clock's offset with its sign.
-func signed(d time.Duration) string {
-	if d.Abs() < time.Second {
-		return fmt.Sprintf("%+dms", d.Milliseconds())
-	}
-	return fmt.Sprintf("%+.1fs", d.Seconds())
 }

@@ -19,7 +19,7 @@ func TestNumbersAreListedWhileTheyAreLive(t *testing.T) {
 	nats := "--nats=" + srv.ClientURL()
 	first, second := serve(t, nats, "--name=first"), serve(t, nats, "--name=second")
 	const (
-		live = ` +live +[-\d]+ [:\d]+ +[+-]\d+(?:ms|\.\ds) +[-\d]+ [:\d]+ +[-\d]+ [:\d]+`
+		live = ` +live +[-\d]+ [:\d]+ +[+-]?[\d.]+ m?s +[-\d]+ [:\d]+ +[-\d]+ [:\d]+`
 	)
 	list := func(want string) {
 		t.Helper()
@@ -67,10 +67,10 @@ func TestWorkersShowWhoseClockIsWrong(t *testing.T) {
 	// A busy machine adds to an offset the time that its report took.
 	const dates, live = ` +[-\d]+ [:\d]+ +[-\d]+ [:\d]+`, ` +a +live +[-\d]+ [:\d]+ +`
 	if got.want(t, 0, ""); !matchLines(got.out, `NUMBER +INSTANCE +STATE +SINCE +OFFSET +REPORTED +UNTIL`,
-		`0`+live+`-\d+(?:ms|\.\ds)`+dates,
-		`1`+live+`-\d\d?\.\ds`+dates,
-		`2`+live+`\+(?:400\.0|39\d\.\d)s`+dates,
-		`3`+live+`[+-]\d+(?:ms|\.\ds)`+dates,
+		`0`+live+`-[\d.]+ m?s`+dates,
+		`1`+live+`-\d\d?(?:\.\d)? s`+dates,
+		`2`+live+`\+6 min [34]\d s`+dates,
+		`3`+live+`[+-]?[\d.]+ m?s`+dates,
 		`4 +future +blocked +- +- +2061-02-03 04:05:06 +2061-02-03 04:06:06`) {
 		t.Errorf("listed\n%s", got.out)
 	}
