@@ -75,7 +75,7 @@ var floors = []floor{
 	}},
 	{"composition", "one natsid: its settings, start and stop; it connects the rooms below", map[string][]string{
 		"internal/app": {"subjects", "snowflake", "segment", "workerid", "kvregistry", "worker", "worker/leafhttp",
-			"internal/stores/guard", "internal/stores/kvstore", "internal/stores/mysqlstore",
+			"internal/stores/kvstore", "internal/stores/mysqlstore",
 			"internal/registry/lineage", "internal/registry/natsbus", "internal/registry/buckets",
 			"internal/registry/rights", "internal/fleet", "internal/fleet/policy", "internal/fleet/standby",
 			"internal/fleet/loaders", "internal/ops/fleetview", "internal/ops/grants", "internal/ops/metrics",
@@ -97,7 +97,6 @@ var floors = []floor{
 	}},
 	{"stores and fleet", "where tags are kept, and what workers agree on", map[string][]string{
 		"internal/stores/attempt": {"segment"},
-		"internal/stores/guard":   {"segment", "internal/stores/attempt", "internal/jitter"},
 		"internal/stores/kvstore": {"segment", "internal/stores/attempt", "internal/registry/lineage",
 			"internal/registry/buckets", "internal/jitter", backoff},
 		"internal/stores/mysqlstore": {"segment", mysqlDriver},

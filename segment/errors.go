@@ -44,8 +44,6 @@ var (
 	// ErrNoWrites is returned by methods of [Table] when the table takes no writes at all: its server is read-only, or
 	// cannot be reached. It is an [ErrNotApplied].
 	ErrNoWrites = fmt.Errorf("%w: it takes no writes", ErrNotApplied)
-	// ErrMarkMoved is returned by [Marks.SetMark] when the mark was changed since it was read.
-	ErrMarkMoved = errors.New("segment: the mark was moved")
 	// ErrBadRow is returned when a tag's row has a step or max_id that cannot be served.
 	ErrBadRow = errors.New("segment: the tag's row cannot be served")
 )

@@ -67,6 +67,9 @@ func TestATagThatMySQLRefusesNamesTheRight(t *testing.T) {
 	if _, err := db.DB().Exec("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 1, 10)"); err != nil {
 		t.Fatal(err)
 	}
+	if code, text := run(t, patient(t), "tag", "create", "order", nats); code != 0 {
+		t.Errorf("beside a row of the operator's it ended with %d: %s", code, text)
+	}
 	code, text := run(t, patient(t), "tag", "create", "order", nats)
 	if code != 1 || !strings.Contains(text, "natsid tag update") {
 		t.Errorf("ended with %d, and does not name the command for a tag that exists: %s", code, text)

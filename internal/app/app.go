@@ -118,10 +118,10 @@ func (p *program) steps() []step {
 		// Waits for NATS. The control connection closes after the last write.
 		{name: "NATS connections", start: p.links.connect, stop: p.links.disconnect, within: soon},
 		{name: "messages about registries", start: p.membership.makeBus},
+		// Waits for MySQL. It closes when no load is under way.
+		{name: "table", start: p.storage.openTable, stop: p.storage.closeTable, within: soon},
 		// JetStream is not waited for: see storage.openLate.
 		{name: "buckets", start: p.storage.openBuckets},
-		// Waits for MySQL. It closes when no load is under way.
-		{name: "store", start: p.storage.openStore, stop: p.storage.closeStore, within: soon},
 		{name: "allocator, issuer and keeper", start: p.assemble},
 		// Read before any request is served.
 		{name: "limits known by now", start: p.readSettings},

@@ -117,7 +117,7 @@ func TestTheOrderOfTheLife(t *testing.T) {
 	}
 	want := []string{
 		"lock of the data directory", "embedded NATS server", "disk of the embedded server", "NATS connections",
-		"messages about registries", "buckets", "store",
+		"messages about registries", "table", "buckets",
 		"allocator, issuer and keeper", "limits known by now", "alarms", "grants", "HTTP",
 		"answers to workers that ask how this one is", "last hour", "health, readiness, metrics and the page",
 		"comparison of tags with the store", "limits of tags", "settings of the buckets",

@@ -107,11 +107,9 @@ func (m *membership) awaitRight(ctx context.Context) {
 }
 
 // open opens the worker's memory of its registry, before the bucket of the marks is opened.
-func (m *membership) open(
-	marks *buckets.Bucket, kind kvstore.Kind, tags lineage.Tags, unused func(context.Context) (bool, error),
-) (err error) {
+func (m *membership) open(tags *kvstore.Store, unused func(context.Context) (bool, error)) (err error) {
 	m.member, err = lineage.Open(lineage.Config{
-		Bucket: marks, Tags: tags, Kind: string(kind), Dir: m.cfg.Data, Name: m.instance,
+		Bucket: tags.Own(), Tags: tags, Kind: string(tags.Kind()), Dir: m.cfg.Data, Name: m.instance,
 		Embedded: m.links.embedded != nil, Poll: m.cfg.TagPoll, MayFound: m.mayFound,
 		Reassert: func(ctx context.Context) error { return m.orders().Reassert(ctx) },
 		Reread:   func(ctx context.Context) error { return m.orders().Reread(ctx) },

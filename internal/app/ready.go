@@ -61,7 +61,7 @@ func (r readiness) segmentTrouble() error {
 			return err
 		}
 	}
-	if err := r.storage.marks.Trouble(); err != nil {
+	if err := r.storage.tags.Trouble(); err != nil {
 		return err
 	}
 	if r.settings.Unread() {

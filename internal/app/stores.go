@@ -10,7 +10,6 @@ import (
 
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/registry/lineage"
-	"github.com/natsid/natsid/internal/stores/guard"
 	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/internal/stores/mysqlstore"
 	"github.com/natsid/natsid/kvregistry"
@@ -18,8 +17,8 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// storage is the durable state: the buckets in JetStream, and the store of the tags. Its fields are set by the steps
-// that open it.
+// storage is the durable state: the buckets in JetStream, and the table that the marks guard. Its fields are set by the
+// steps that open it.
 type storage struct {
 	cfg        *Config
 	links      *links
@@ -31,11 +30,10 @@ type storage struct {
 	js       jetstream.JetStream
 	streams  buckets.Streams
 	registry *kvregistry.Registry
-	marks    *kvstore.Store
+	tags     *kvstore.Store
 	settings *buckets.Bucket   // the bucket of the marks, which also has the settings of tags
 	late     error             // why the buckets could not be opened at the start; nil if they were
 	table    *mysqlstore.Table // nil without MySQL
-	tags     segment.Store
 }
 
 // openBuckets tries once to open the buckets in JetStream. Without JetStream the other steps still start, and
@@ -52,12 +50,19 @@ func (s *storage) openBuckets(ctx context.Context) (err error) {
 		History: ns.HistoryBucket(), Workers: ns.WorkerBucket(),
 		Replicas: n, Single: s.links.embedded != nil, WorkerSubject: ns.Worker, Log: cfg.Log,
 	})
-	s.marks = kvstore.New(s.streams, kvstore.Config{
-		Bucket: ns.SegmentBucket(), Replicas: n, Kind: s.kind(), MayFound: m.mayFound, Clock: s.clock, Log: cfg.Log,
+	store := kvstore.Config{
+		Bucket: ns.SegmentBucket(), Replicas: n, MayFound: m.mayFound, Clock: s.clock, Log: cfg.Log,
 		Lost: func() { m.member.Doubt() }, WentBack: m.wentBack, Wrote: s.wrote,
-	})
-	s.settings = s.marks.Own()
-	if err = m.open(s.settings, s.kind(), s, s.isUnused); err != nil {
+		RowWentBack: func(tag, message string) {
+			s.raiseAbout(subjects.AlarmTableWentBack, tag, "tag "+tag+": "+message)
+		},
+	}
+	if s.table != nil {
+		store.Table = s.table
+	}
+	s.tags = kvstore.New(s.streams, store)
+	s.settings = s.tags.Own()
+	if err = m.open(s.tags, s.isUnused); err != nil {
 		return err
 	}
 	err = s.open(ctx)
@@ -83,14 +88,6 @@ func (s *storage) replicas() int {
 	return s.cfg.Replicas
 }
 
-// kind returns the use that this worker makes of the marks.
-func (s *storage) kind() kvstore.Kind {
-	if s.cfg.OnMySQL() {
-		return kvstore.Guarded
-	}
-	return kvstore.Alone
-}
-
 // measureEvery is the interval of measurements of JetStream's round trip while it leaves requests unanswered.
 const measureEvery = time.Second
 
@@ -104,7 +101,7 @@ func (s *storage) watch(ctx context.Context) error {
 		select {
 		case <-tick.C:
 		case <-measure.C:
-			s.marks.Own().Measure(ctx)
+			s.tags.Own().Measure(ctx)
 			continue
 		case <-ctx.Done():
 			return nil
@@ -134,7 +131,7 @@ const (
 
 // enoughToLoad returns the time limit of a load.
 func (s *storage) enoughToLoad(least time.Duration) time.Duration {
-	return min(s.marks.Own().Enough(loadRequests, least), max(least, maxLoad))
+	return min(s.tags.Own().Enough(loadRequests, least), max(least, maxLoad))
 }
 
 // openTimeout bounds each attempt to open the buckets: a cluster without a leader leaves requests unanswered.
@@ -146,7 +143,7 @@ func (s *storage) open(ctx context.Context) error {
 	defer cancel()
 	var mismatches [2]string
 	var marksErr, registryErr error
-	mismatches[0], marksErr = s.marks.Open(ctx)
+	mismatches[0], marksErr = s.tags.Open(ctx)
 	mismatches[1], registryErr = s.registry.Open(ctx)
 	if err := errors.Join(marksErr, registryErr); err != nil {
 		return err
@@ -174,12 +171,10 @@ func (s *storage) openLate(ctx context.Context) error {
 	return nil
 }
 
-// openStore opens the store of the tags: the marks alone, or MySQL, guarded by the marks. It
-// waits until the database answers.
-func (s *storage) openStore(ctx context.Context) error {
+// openTable opens the table that the marks guard, if there is one. It waits until the database answers.
+func (s *storage) openTable(ctx context.Context) error {
 	cfg := s.cfg
 	if !cfg.OnMySQL() {
-		s.tags = s.marks
 		return nil
 	}
 	login, err := cfg.Database()
@@ -187,28 +182,21 @@ func (s *storage) openStore(ctx context.Context) error {
 		return err
 	}
 	what := "MySQL at " + mysqlstore.Redact(login.DSN) + " does not answer yet"
-	table, err := retry(ctx, cfg.Log, what, func() (*mysqlstore.Table, error) {
+	s.table, err = retry(ctx, cfg.Log, what, func() (*mysqlstore.Table, error) {
 		t, err := OpenTable(ctx, login)
 		if errors.Is(err, mysqlstore.ErrRefused) {
 			err = backoff.Permanent(err)
 		}
 		return t, err
 	})
-	if err != nil {
-		return err
-	}
-	s.table = table
-	if s.links.embedded != nil {
+	if err == nil && s.links.embedded != nil {
 		cfg.Log.Warn("the marks that guard MySQL, and the worker numbers, are in the embedded NATS server, which no " +
 			"other machine shares; join all workers of one database to one NATS with --nats")
 	}
-	s.tags = guard.New(table, s.marks, &guard.Config{Wrote: s.wrote, Clock: s.clock, Alarm: func(tag, message string) {
-		s.raiseAbout(subjects.AlarmTableWentBack, tag, "tag "+tag+": "+message)
-	}})
-	return nil
+	return err
 }
 
-func (s *storage) closeStore() error {
+func (s *storage) closeTable() error {
 	if s.table != nil {
 		s.table.Close()
 	}
@@ -217,23 +205,11 @@ func (s *storage) closeStore() error {
 
 // isUnused reports whether the registry never had a tag, nor a worker number.
 func (s *storage) isUnused(ctx context.Context) (bool, error) {
-	tags, err := s.List(ctx, "", 1)
+	tags, err := s.tags.List(ctx, "", 1)
 	if err != nil || len(tags) > 0 {
 		return false, err
 	}
 	return s.registry.Unused(ctx)
-}
-
-var _ lineage.Tags = (*storage)(nil)
-
-// Lift implements [lineage.Tags]. The store is opened after the lineage.
-func (s *storage) Lift(ctx context.Context, tag string, f segment.Floor) (bool, error) {
-	return s.tags.(segment.Lifter).Lift(ctx, tag, f) // both stores implement it
-}
-
-// List implements [lineage.Tags].
-func (s *storage) List(ctx context.Context, after string, limit int) ([]segment.Tag, error) {
-	return s.tags.List(ctx, after, limit)
 }
 
 // liveWorkers returns the names of the workers that have a heartbeat.

@@ -57,33 +57,29 @@ func (c *storeMoveCmd) Run(s *session) error {
 func (c *storeMoveCmd) move(
 	ctx context.Context, s *session, streams buckets.Streams, r kvstore.Report, table segment.Table,
 ) error {
-	bucket := s.namespace().SegmentBucket()
-	marks := kvstore.New(streams, kvstore.Config{Bucket: bucket, Kind: kvstore.Kind(r.Identity.Kind)})
-	known, err := marks.AllMarks(ctx)
-	if err != nil {
-		return fmt.Errorf("read the marks: %w", err)
-	}
+	bucket, made := s.namespace().SegmentBucket(), new(markWrites)
+	store := kvstore.New(streams, kvstore.Config{
+		Bucket: bucket, Kind: kvstore.Kind(r.Identity.Kind), Wrote: made.add,
+	})
 	rows, err := table.AllRows(ctx)
 	if err != nil {
 		return fmt.Errorf("read the table: %w", err)
 	}
 	slices.SortFunc(rows, func(a, b segment.Row) int { return cmp.Compare(a.Name, b.Name) })
-	var written []grants.Write
-	defer func() { writeDown(ctx, s, streams, r.Identity, written) }()
+	defer func() { writeDown(ctx, s, streams, r.Identity, made.all) }()
 	outcome := movedJSON{Changed: c.Yes, Bucket: bucket, Tags: []movedTag{}}
 	for _, row := range rows {
 		row.MaxID, row.Step = max(1, row.MaxID), max(1, row.Step)
-		mark := known[row.Name]
-		if mark.High >= row.MaxID && mark.Step == row.Step {
+		mark := r.Marks[row.Name]
+		if mark.Mark >= row.MaxID && mark.Step == row.Step {
 			outcome.Kept++
 			continue
 		}
-		outcome.Tags = append(outcome.Tags, movedTag{row.Name, mark.High, max(mark.High, row.MaxID)})
+		outcome.Tags = append(outcome.Tags, movedTag{row.Name, mark.Mark, max(mark.Mark, row.MaxID)})
 		if !c.Yes {
 			continue
 		}
-		err := raise(ctx, marks, row, func(w segment.Write) { written = append(written, app.WriteOf(row.Name, w)) })
-		if err != nil && !errors.Is(err, segment.ErrInvalid) {
+		if err := store.Raise(ctx, row); err != nil && !errors.Is(err, buckets.ErrInvalidKey) {
 			return fmt.Errorf("tag %s: %w; run the command again, it leaves out completed tags", row.Name, err)
 		}
 	}
@@ -93,28 +89,6 @@ func (c *storeMoveCmd) move(
 		}
 	}
 	return s.print(outcome, outcome.print)
-}
-
-// raise raises the mark of a tag to its row, and calls wrote with each write. If a worker has moved the mark since, it
-// reads the mark again: a mark never goes down.
-func raise(ctx context.Context, marks segment.Marks, row segment.Row, wrote func(segment.Write)) error {
-	for {
-		mark, err := marks.Mark(ctx, row.Name)
-		if err != nil {
-			return err
-		}
-		w := segment.Write{How: segment.ByLift, Before: mark.High, Read: mark.Revision, Replaced: mark.Updated}
-		mark.High, mark.Seen = max(mark.High, row.MaxID), max(mark.Seen, row.MaxID)
-		mark.Step, mark.Description = row.Step, row.Description
-		w.After = mark.High
-		if w.Written, err = marks.SetMark(ctx, row.Name, mark); errors.Is(err, segment.ErrMarkMoved) {
-			continue
-		}
-		if !errors.Is(err, segment.ErrInvalid) {
-			wrote(w)
-		}
-		return err
-	}
 }
 
 // writeDown records a command's writes of marks, for audits.

@@ -1,5 +1,5 @@
-// Package segmenttest holds the conformance tests of every [segment.Store], and stores, tables and marks in memory for
-// tests, which fail on demand; it is internal to natsid and may change.
+// Package segmenttest holds the conformance tests of every [segment.Store], and stores and tables in memory for tests,
+// which fail on demand; it is internal to natsid and may change.
 package segmenttest
 
 import (

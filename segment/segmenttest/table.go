@@ -120,16 +120,11 @@ func (t *Table) Update(_ context.Context, tag string, c segment.Change) error {
 // Try implements [segment.Table].
 func (t *Table) Try(context.Context, string, segment.Change) error { return nil }
 
-// Rows implements [segment.Table].
-func (t *Table) Rows(_ context.Context, after string, limit int) ([]segment.Row, error) {
+// AllRows implements [segment.Table].
+func (t *Table) AllRows(context.Context) ([]segment.Row, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return page(t.rows, after, limit), nil
-}
-
-// AllRows implements [segment.Table].
-func (t *Table) AllRows(ctx context.Context) ([]segment.Row, error) {
-	return t.Rows(ctx, "", math.MaxInt)
+	return slices.Collect(maps.Values(t.rows)), nil
 }
 
 // Limit implements [segment.Table].
@@ -145,69 +140,4 @@ func page(tags map[string]segment.Tag, after string, limit int) []segment.Tag {
 	}
 	slices.SortFunc(p, func(a, b segment.Tag) int { return strings.Compare(a.Name, b.Name) })
 	return p[:min(limit, len(p))]
-}
-
-// Marks is a [segment.Marks] in memory whose writes can be made to fail. The zero value is empty and ready to use. It
-// is safe for concurrent use.
-type Marks struct {
-	mu       sync.Mutex
-	marks    map[string]segment.Mark
-	revision uint64
-	hook     atomic.Pointer[MarkHook]
-}
-
-// A MarkHook replaces a SetMark; set is the real one. Only one that returns nil has written a known revision.
-type MarkHook func(set func() error) error
-
-var _ segment.Marks = (*Marks)(nil)
-
-// OnSetMark replaces SetMark by hook from now on; nil ends that.
-func (m *Marks) OnSetMark(hook MarkHook) { m.hook.Store(&hook) }
-
-// Mark implements [segment.Marks].
-func (m *Marks) Mark(ctx context.Context, tag string) (segment.Mark, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.marks[tag], ctx.Err()
-}
-
-// SetMark implements [segment.Marks].
-func (m *Marks) SetMark(ctx context.Context, tag string, mark segment.Mark) (revision uint64, err error) {
-	set := func() error {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if m.marks[tag].Revision != mark.Revision {
-			return segment.ErrMarkMoved
-		}
-		if m.marks == nil {
-			m.marks = make(map[string]segment.Mark)
-		}
-		m.revision++
-		mark.Revision, mark.Updated = m.revision, time.Now()
-		m.marks[tag] = mark
-		revision = m.revision
-		return nil
-	}
-	if hook := m.hook.Load(); hook != nil && *hook != nil {
-		err = (*hook)(set)
-	} else {
-		err = set()
-	}
-	if err != nil {
-		return 0, err
-	}
-	return revision, nil
-}
-
-// MayCreate implements [segment.Marks]: these marks are never lost.
-func (m *Marks) MayCreate(context.Context) error { return nil }
-
-// AllMarks implements [segment.Marks].
-func (m *Marks) AllMarks(context.Context) (map[string]segment.Mark, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return maps.Clone(m.marks), nil
 }

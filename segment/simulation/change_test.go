@@ -165,7 +165,7 @@ func (c *change) reservesName(e buckets.Entry) bool {
 	w := c.life.world
 	_, hasRow := w.db.copies[c.life.machine.side].byName[e.Key]
 	return c.verb == createTag && w.conf.kind == guardedTable &&
-		(!hasRow || strings.Contains(string(e.Value), disabled))
+		(!hasRow || strings.Contains(string(e.Value), disabled) || strings.Contains(string(e.Value), claimed))
 }
 
 // check fails if the change was refused and has changed something.

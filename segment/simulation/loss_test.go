@@ -61,7 +61,7 @@ func (l *life) mayFound(context.Context) error {
 		if m != l.machine && m.down.Load() {
 			continue
 		}
-		if marks := m.marks.Load(); m.knows.Load() || marks != nil && marks.Own().Known() > 0 {
+		if store := m.store.Load(); m.knows.Load() || store != nil && store.Own().Known() > 0 {
 			return errKnown
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/fleet/loaders"
-	"github.com/natsid/natsid/internal/stores/guard"
 	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/segment"
 )
@@ -20,7 +19,7 @@ type machine struct {
 	name  string
 	life  *life
 	lives int
-	marks atomic.Pointer[kvstore.Store] // of the present life
+	store atomic.Pointer[kvstore.Store] // of the present life
 	knows atomic.Bool                   // in its data directory: the bucket that it used has an identity
 	down  atomic.Bool                   // no life runs
 	side  int                           // of a database that is split
@@ -32,8 +31,7 @@ type life struct {
 	machine *machine
 	number  int
 	alloc   *segment.Allocator
-	store   segment.Store
-	marks   *kvstore.Store
+	store   *kvstore.Store
 	stop    context.CancelFunc
 	dead    atomic.Bool // nothing that it does counts any more
 	ended   chan struct{}
@@ -103,8 +101,8 @@ func (m *machine) start() {
 // open opens the store.
 func (l *life) open() {
 	w := l.world
-	marks := kvstore.New(&streams{w.js, l}, kvstore.Config{
-		Bucket: "id_segments", Kind: w.conf.kind.ofMarks(),
+	cfg := kvstore.Config{
+		Bucket: "id_segments",
 		Lost: func() {
 			w.post("lost "+l.name(), func() { w.log("%s alarms: the marks are gone", l.name()) })
 		},
@@ -112,27 +110,23 @@ func (l *life) open() {
 		WentBack: func(why string) {
 			w.post("back "+l.name(), func() { w.log("%s alarms: %s", l.name(), why) })
 		},
+		RowWentBack: func(tag, message string) {
+			w.post("alarm "+l.name()+" "+tag, func() { w.log("%s alarms for %s: %s", l.name(), tag, message) })
+		},
 		Wrote: l.wrote,
-	})
-	l.marks = marks
-	l.machine.marks.Store(marks)
-	rows := &table{w.db, l, l.machine.side}
-	reports := &guard.Config{Wrote: l.wrote, Alarm: func(tag, message string) {
-		w.post("alarm "+l.name()+" "+tag, func() { w.log("%s alarms for %s: %s", l.name(), tag, message) })
-	}}
-	switch w.conf.kind {
-	case marksAlone:
-		l.store = marks
-	case guardedTable:
-		l.store = guard.New(rows, marks, reports)
 	}
+	if w.conf.kind == guardedTable {
+		cfg.Table = &table{w.db, l, l.machine.side}
+	}
+	l.store = kvstore.New(&streams{w.js, l}, cfg)
+	l.machine.store.Store(l.store)
 }
 
 // kill ends a life: from now on it issues nothing and calls nothing.
 func (l *life) kill() {
 	l.dead.Store(true)
 	l.machine.down.Store(true)
-	if l.marks.Own().Known() > 0 {
+	if l.store.Own().Known() > 0 {
 		l.machine.knows.Store(true)
 	}
 	l.stop()
@@ -171,7 +165,7 @@ func (p probe) begins(tag string, n int64) {
 }
 
 func (p probe) loaded(tag string, loaded segment.Loaded, err error) (segment.Loaded, error) {
-	if p.life.marks.Own().Known() > 0 {
+	if p.life.store.Own().Known() > 0 {
 		p.life.machine.knows.Store(true)
 	}
 	p.life.world.post(p.key(tag), func() { p.life.loaded(tag, loaded.Range, err) })

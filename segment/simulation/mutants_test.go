@@ -16,7 +16,7 @@ var mutants = slices.Concat(mutantsOfMarks, mutantsOfTables, mutantsOfMemory, mu
 
 var mutantsOfMarks = []mutant.Mutant{
 	{Name: "a load is a put, whatever the revision", Edits: []mutant.Edit{
-		mutant.Replace("load-write", "_, err = s.kv.Put(ctx, tag, e.encode())")}},
+		mutant.Replace("load-write", "_ = write; revision, err := s.kv.Put(ctx, tag, e.encode())")}},
 	{Name: "a range is used though its write was not acknowledged", Edits: []mutant.Edit{
 		mutant.Before("loaded", "if !isOvertaken(err) { return loaded, nil }")}},
 	{Name: "a range is used though its write was refused", Edits: []mutant.Edit{
@@ -50,7 +50,7 @@ var mutantsOfMarks = []mutant.Mutant{
 		mutant.Replace("revived", "again.Disabled = false")}},
 	{Name: "a raise may lower the mark", Edits: []mutant.Edit{
 		mutant.Replace("raise", "if raised > limit { return t, &RaiseError{Change: c, Now: t.MaxID, Limit: limit} }"),
-		mutant.Replace("changed", "m.High, m.Least, m.Disabled = max(1, t.MaxID), t.Least, t.Disabled")}},
+		mutant.Replace("changed", "e.Mark = t.MaxID")}},
 }
 
 // mutantsOfRules are found by tests of package segment, in which clocks are apart.
@@ -68,7 +68,7 @@ var mutantsOfRules = []mutant.Mutant{
 
 var mutantsOfTables = []mutant.Mutant{
 	{Name: "the first mark is put, not created", Edits: []mutant.Edit{
-		mutant.Replace("first-mark", "_, err = s.kv.Put(ctx, tag, e.encode())")}},
+		mutant.Replace("first-mark", "return s.kv.Put(ctx, tag, value)")}},
 	{Name: "the mark is not raised", Edits: []mutant.Edit{
 		mutant.Replace("reserve", "_ = reserved")}},
 	{Name: "the row is not raised", Edits: []mutant.Edit{
@@ -78,22 +78,20 @@ var mutantsOfTables = []mutant.Mutant{
 	{Name: "a range is used though the table did not confirm it", Edits: []mutant.Edit{
 		mutant.Before("confirmed", "if err != nil && !errors.Is(err, errOvertaken) { err = nil }")}},
 	{Name: "a row one above the start is raised", Args: []string{"-sim.from=1531"}, Edits: []mutant.Edit{
-		mutant.Replace("advance", "done, err := g.table.Advance(ctx, tag, l.Start+1, l.End)")}},
+		mutant.Replace("advance", "done, err := s.cfg.Table.Advance(ctx, tag, l.Start+1, l.End)")}},
 	{Name: "a created, changed or revived tag ignores the mark", Edits: []mutant.Edit{
-		mutant.Replace("merged", "row.Least, row.Disabled = m.Least, m.Disabled"),
-		mutant.Replace("changed", "m.High, m.Least, m.Disabled = max(1, t.MaxID), t.Least, t.Disabled")}},
-	{Name: "a deletion forgets the row's max_id", In: "../../internal/stores/guard",
+		mutant.Before("merged", "e.Mark = 0"), mutant.Replace("changed", "e.Mark = t.MaxID")}},
+	{Name: "a deletion forgets the row's max_id", In: "../../internal/stores/kvstore",
 		Args: []string{"-test.run=^TestADeletedTagRemembersWhatLeafTook$"}, Edits: []mutant.Edit{
-			mutant.Replace("deleted", "_ = row; m.High, m.Disabled = max(1, m.High), true")}},
-	{Name: "a row is made again at an old mark", In: "../../internal/stores/guard",
+			mutant.Replace("deleted", "e.Seen, e.Disabled = 0, true")}},
+	{Name: "a row is made again at an old mark", In: "../../internal/stores/kvstore",
 		Args: []string{"-test.run=^TestAnOldReadMakesNoRowOfADeletedTag$"}, Edits: []mutant.Edit{
 			mutant.Replace("row-again", "var err error")}},
 	{Name: "a raise does not reach the mark", Edits: []mutant.Edit{
 		mutant.Delete("raised")}},
 	{Name: "a poll lowers a mark to its row",
-		In: "../../internal/stores/guard", Args: []string{"-test.run=^TestAPollLowersNoMark$"},
-		Edits: []mutant.Edit{mutant.Replace("caught-up",
-			"m.High, m.Seen, m.Step, m.Description = row.MaxID, row.MaxID, row.Step, row.Description")}},
+		In: "../../internal/stores/kvstore", Args: []string{"-test.run=^TestAPollLowersNoMark$"},
+		Edits: []mutant.Edit{mutant.Before("caught-up", "t.Mark = 0")}},
 }
 
 var mutantsOfMemory = []mutant.Mutant{
@@ -153,7 +151,7 @@ var mutantsOfOrder = []mutant.Mutant{
 			mutant.Replace("pass", "n, marks := join()+20, r.cfg.Marks()"),
 			mutant.Before("passed", "_ = join()")}},
 	{Name: "a strict load takes the revision from the store, and the mark from its memory", Edits: []mutant.Edit{
-		mutant.Replace("load-read", "kve, e, err := s.read(ctx, tag); if strict { e.Mark = max(1, floor) }")}},
+		mutant.Replace("load-read", "was, err := s.read(ctx, tag); if strict { was.Mark = max(1, floor) }")}},
 }
 
 // TestMutants checks that the simulation finds each way in which the law can be broken.
@@ -161,8 +159,8 @@ func TestMutants(t *testing.T) {
 	mutant.Suite{
 		Mutants: mutants,
 		Folders: []string{
-			"..", "../../internal/stores/attempt", "../../internal/stores/guard", "../../internal/stores/kvstore",
-			"../../internal/registry/buckets", "../../internal/fleet/loaders",
+			"..", "../../internal/stores/attempt", "../../internal/stores/kvstore", "../../internal/registry/buckets",
+			"../../internal/fleet/loaders",
 		},
 		Args: []string{"-test.run=^TestSimulation$", "-test.timeout=4m", fmt.Sprint("-sim.n=", 2*schedules)},
 		Finding: regexp.MustCompile(`(?m)^\s*\w+_test.go:\d+: ` +

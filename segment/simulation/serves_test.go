@@ -2,6 +2,7 @@ package simulation_test
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/natsid/natsid/segment"
@@ -65,7 +66,9 @@ func (w *world) refusedRightly(r *request, name string) bool {
 	case errors.Is(r.err, segment.ErrDisabled):
 		return true
 	case errors.Is(r.err, segment.ErrUnknownTag):
-		return w.conf.loss != kept || table && !ok || !table && w.js.bucket.entries[name].Value == nil
+		entry := string(w.js.bucket.entries[name].Value)
+		isUnmade := strings.Contains(entry, claimed) && !strings.Contains(entry, seen) // its creation was cut off
+		return w.conf.loss != kept || table && (!ok || isUnmade) || !table && entry == ""
 	}
 	return false
 }

@@ -219,5 +219,9 @@ func (s *streams) Next(ctx context.Context, _, prefix string, from uint64) (buck
 	return e, nil
 }
 
-// disabled is part of the entry of a tag that is deleted.
-const disabled = `"disabled":true`
+// These are parts of the entry of a tag that is deleted, of one that is being created, and of one that had a row.
+const (
+	disabled = `"disabled":true`
+	claimed  = `"claimed":true`
+	seen     = `"seen":`
+)

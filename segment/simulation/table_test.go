@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/natsid/natsid/segment"
@@ -166,27 +165,18 @@ func (t *table) Try(ctx context.Context, tag string, c segment.Change) error {
 	return err
 }
 
-// Rows implements [segment.Table].
-func (t *table) Rows(ctx context.Context, after string, limit int) ([]segment.Row, error) {
-	var page []segment.Row
+// AllRows implements [segment.Table].
+func (t *table) AllRows(ctx context.Context) ([]segment.Row, error) {
+	var all []segment.Row
 	err := t.read(ctx, "select all", func() error {
-		for _, row := range t.rows() {
-			if row.Name > after || after == "" {
-				page = append(page, row)
-			}
-		}
-		slices.SortFunc(page, func(x, y segment.Row) int { return strings.Compare(x.Name, y.Name) })
-		page = page[:min(limit, len(page))]
+		all = slices.Collect(maps.Values(t.rows()))
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return page, nil
+	return all, nil
 }
-
-// AllRows implements [segment.Table].
-func (t *table) AllRows(ctx context.Context) ([]segment.Row, error) { return t.Rows(ctx, "", 1<<30) }
 
 // Limit implements [segment.Table].
 func (t *table) Limit() int64 { return t.limit }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/registry/buckets"
-	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/segment"
 )
 
@@ -68,14 +67,6 @@ const (
 )
 
 func (l loss) String() string { return [...]string{"kept", "wiped", "set back"}[l] }
-
-// ofMarks returns the kind as the bucket of marks has it.
-func (k kind) ofMarks() kvstore.Kind {
-	if k == marksAlone {
-		return kvstore.Alone
-	}
-	return kvstore.Guarded
-}
 
 // A tag is the world's knowledge of a tag.
 type tag struct {

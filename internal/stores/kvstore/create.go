@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/natsid/natsid/internal/jitter"
@@ -14,25 +13,173 @@ import (
 )
 
 // Create implements [segment.Store].
-func (s *Store) Create(ctx context.Context, t segment.Tag, revive bool) (segment.Tag, error) {
+//
+// Law: no load of a tag succeeds before its rules are in force. With a table a tag needs a row, too. So a call claims
+// the entry of a tag that has no row, then inserts the row, and then makes the entry that of the tag; until then a tag
+// that was never loaded is unknown. Of calls that create it at once, the one that makes the entry the tag's has created
+// it, whoever has inserted the row.
+func (s *Store) Create(ctx context.Context, t segment.Tag, revive bool) (created segment.Tag, err error) {
 	if err := t.Validate(); err != nil {
 		return segment.Tag{}, err
 	}
-	try := attempt.New(0, "")
-	e := entry{Mark: t.MaxID, Step: t.Step, Description: t.Description, Tokens: try.Tokens(),
-		Rules: t.Rules}
-	w := segment.Write{How: segment.ByCreate, After: e.Mark}
-	var err error
-	w.Written, err = s.createKey(ctx, t.Name, e, revive)
-	err = s.outcome(ctx, t.Name, try, err)
-	s.wrote(t.Name, w, err)
-	if errors.Is(err, buckets.ErrKeyExists) {
-		err = s.revive(ctx, t.Name, &e, revive)
+	if first, limit := max(t.MaxID, t.Rules.Begins(time.Now())), s.limit(); first > limit {
+		return segment.Tag{}, fmt.Errorf("%w: start %d, the table holds at most %d", segment.ErrInvalid, first, limit)
+	}
+	c := creation{tag: t, revive: revive}
+	err = jitter.Race(ctx, isOvertaken, func() (revision uint64, err error) {
+		created, revision, err = s.tryCreate(ctx, &c)
+		return revision, err
+	})
+	if revive && errors.Is(err, errOfLostBucket) {
+		e := entry{Mark: t.MaxID}
+		e.set(t)
+		e.Claimed = s.cfg.Table != nil
+		if err = s.replaceLost(ctx, t.Name, &e); err == nil && e.Claimed {
+			return s.Create(ctx, t, revive)
+		}
+		created = e.tag(t.Name, time.Now())
+	}
+	if c.inserted && err != nil {
+		err = fmt.Errorf("%w: the row was made, but the mark was not changed: %w", segment.ErrUncertain, err)
 	}
 	if err != nil {
 		return segment.Tag{}, wrap(t.Name, err)
 	}
-	return e.tag(t.Name, time.Now()), nil
+	return created, nil
+}
+
+// A creation is a call that creates a tag, and what it has found and done so far.
+type creation struct {
+	tag      segment.Tag
+	revive   bool
+	inserted bool // its row
+	taken    bool // its key was, by an entry that the read before did not show
+}
+
+// tryCreate creates a tag from its state as it reads it, and returns the revision of that. If another worker is faster,
+// the caller tries again.
+func (s *Store) tryCreate(ctx context.Context, c *creation) (segment.Tag, uint64, error) {
+	was, err := s.readFree(ctx, c.tag.Name, c.revive || c.inserted)
+	read := was.kve.Revision
+	if err != nil {
+		return segment.Tag{}, read, err
+	}
+	t, err := was.created(c.tag, s.limit())
+	if err != nil {
+		return segment.Tag{}, read, err
+	}
+	change := segment.Change{Step: t.Step, Description: &t.Description, MaxID: t.MaxID}
+	hasRow := was.row != nil
+	switch {
+	case s.cfg.Table == nil:
+	case hasRow: // values that it cannot hold are refused before the entry is changed
+		err = s.cfg.Table.Try(ctx, t.Name, change)
+	default:
+		was, err = s.insert(ctx, t, was, c)
+	}
+	if err != nil {
+		return segment.Tag{}, read, err
+	}
+	e, how := was.now(), segment.ByCreate
+	if was.Disabled {
+		how = segment.ByRevive
+	}
+	e.set(t)
+	if _, err = s.put(ctx, t.Name, how, was, e, c); err == nil && hasRow {
+		err = half(s.cfg.Table.Update(ctx, t.Name, change))
+	}
+	t.Updated = time.Now().UTC()
+	return t, read, err
+}
+
+// created returns t as it is created in a state in which it may be: above its former mark, which is its least ID if it
+// was deleted.
+func (s state) created(t segment.Tag, limit int64) (segment.Tag, error) {
+	old := s.tag(t.Name)
+	if s.Disabled {
+		return old.Revive(t, limit)
+	}
+	t.MaxID, t.Least, t.Disabled = max(t.MaxID, old.MaxID), old.Least, false
+	return t, nil
+}
+
+// readFree returns the state of a tag that may be created, or why it may not be.
+func (s *Store) readFree(ctx context.Context, tag string, revive bool) (t state, err error) {
+	if t, err = s.readMark(ctx, tag); err != nil {
+		return t, err
+	}
+	if t.Disabled && !revive {
+		return t, segment.ErrDisabled
+	}
+	exists := t.kve.Revision > 0
+	if s.cfg.Table != nil {
+		row, err := s.cfg.Table.Row(ctx, tag)
+		if n, ok := errors.AsType[*segment.NameError](err); ok {
+			return t, fmt.Errorf("%w as %q", segment.ErrExists, n.Found)
+		}
+		switch exists = err == nil; {
+		case exists:
+			t.row = &row
+		case errors.Is(err, segment.ErrUnknownTag):
+			err = s.confirmFirst(ctx, &t.entry)
+		}
+		if err != nil {
+			return t, err
+		}
+	}
+	if exists && !t.Disabled && !t.Claimed {
+		err = segment.ErrExists
+	}
+	return t, err
+}
+
+// insert claims the entry of a tag, and inserts the row that it lacks. It returns the state after that.
+//
+// Law: a row may begin at a mark only if that mark is current: if the marks are lost, the row alone remains, and Leaf
+// nodes load from it. So the entry is written first, which fails if the read was old.
+func (s *Store) insert(ctx context.Context, t segment.Tag, was state, c *creation) (state, error) {
+	e := was.entry
+	e.Claimed, e.Step = !e.Disabled, max(e.Step, 1)
+	was, err := s.put(ctx, t.Name, segment.ByCreate, was, e, c) //mutant:row-again
+	if err == nil && was.kve.Revision == 0 {
+		err = errOvertaken // it was written, but whether it is the last entry is not known
+	}
+	if err == nil {
+		err = s.confirmFirst(ctx, &was.entry)
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return was, err
+	}
+	err = uncertain(s.cfg.Table.Insert(ctx, t))
+	if errors.Is(err, segment.ErrExists) { // another call, or an operator, has inserted it
+		err = errOvertaken
+	}
+	c.inserted = c.inserted || err == nil
+	return was, err
+}
+
+// put replaces the entry of a state by e, as [Store.replace] does, and creates one if there is none.
+func (s *Store) put(ctx context.Context, tag string, how segment.How, was state, e entry, c *creation) (state, error) {
+	if was.kve.Revision > 0 {
+		return s.replace(ctx, tag, how, was, e)
+	}
+	try := attempt.New(0, "")
+	e.Mark, e.Tokens = max(1, e.Mark), try.Tokens()
+	w := segment.Write{How: how, After: e.Mark}
+	var err error
+	w.Written, err = s.createKey(ctx, tag, &e, c.revive)
+	err = s.outcome(ctx, tag, try, err)
+	s.wrote(tag, w, err)
+	if errors.Is(err, buckets.ErrKeyExists) {
+		if c.taken {
+			err = segment.ErrExists // another worker's write is under way, and cannot be read yet
+		}
+		c.taken = true
+	}
+	return state{kve: buckets.Entry{Revision: w.Written, Created: time.Now()}, entry: e}, err
 }
 
 // createKey creates the key of a tag. Without revive, which is on first use, it creates none for a tag that was
@@ -41,7 +188,7 @@ func (s *Store) Create(ctx context.Context, t segment.Tag, revive bool) (segment
 //
 // A bucket may be lost and made again between the look at its identity and the write. So the entry names the era,
 // and the first load looks again: see read.
-func (s *Store) createKey(ctx context.Context, tag string, e entry, revive bool) (revision uint64, err error) {
+func (s *Store) createKey(ctx context.Context, tag string, e *entry, revive bool) (revision uint64, err error) {
 	if err := s.refusedFor(tag); err != nil {
 		return 0, err
 	}
@@ -61,45 +208,15 @@ func (s *Store) createKey(ctx context.Context, tag string, e entry, revive bool)
 	return revision, written(err)
 }
 
-// revive enables a disabled tag with the step and description of e, above its old mark, which e gets too. It does the
-// same with a tag that was created in a bucket that is lost.
-func (s *Store) revive(ctx context.Context, tag string, e *entry, revive bool) error {
-	err := s.change(ctx, tag, segment.ByRevive, func(old *entry) error {
-		if !old.Disabled {
-			return segment.ErrExists
-		}
-		if !revive {
-			return segment.ErrDisabled
-		}
-		t, err := old.tag(tag, time.Now()).Revive(e.tag(tag, time.Now()), math.MaxInt64)
-		if err != nil {
-			return err
-		}
-		old.set(t)
-		*e = *old
-		return nil
-	})
-	if revive && errors.Is(err, errOfLostBucket) {
-		return s.replaceLost(ctx, tag, e)
-	}
-	if errors.Is(err, segment.ErrUnknownTag) && !errors.Is(err, segment.ErrDisabled) {
-		return segment.ErrExists // another worker's write is under way, and cannot be read yet
-	}
-	return err
-}
-
 // replaceLost puts e in the place of an entry that names another era. No ID of that entry was ever issued, since
 // no load of it succeeds; its mark is kept all the same if it is higher.
 func (s *Store) replaceLost(ctx context.Context, tag string, e *entry) error {
 	return wrap(tag, jitter.Race(ctx, isOvertaken, func() (uint64, error) {
-		kve, err := s.kv.Get(ctx, tag)
+		was, err := s.readAny(ctx, tag)
 		if err != nil {
 			return 0, err
 		}
-		old, err := decode(s.cfg.Bucket, kve)
-		if err != nil {
-			return 0, err
-		}
+		old := was.entry
 		if err = s.confirmFirst(ctx, &old); !errors.Is(err, errOfLostBucket) {
 			return 0, errors.Join(err, segment.ErrExists) // another operator was faster
 		}
@@ -108,7 +225,8 @@ func (s *Store) replaceLost(ctx context.Context, tag string, e *entry) error {
 			return 0, err
 		}
 		e.First, e.Mark, e.Least = era, max(e.Mark, old.Mark), old.Least
-		return kve.Revision, s.replace(ctx, tag, segment.ByCreate, kve, old, *e)
+		_, err = s.replace(ctx, tag, segment.ByCreate, was, *e)
+		return was.kve.Revision, err
 	}))
 }
 

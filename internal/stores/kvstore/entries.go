@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/internal/registry/buckets"
@@ -12,68 +13,100 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// read returns the entry of a tag, or [segment.ErrUnknownTag].
-//
-// If the tag was created and no worker has loaded it, read looks at the identity once more, after it has read the
-// entry. If it finds the era that the entry names, a compare-and-set from the entry's revision succeeds only in a
-// bucket of that era: revisions do not repeat.
-func (s *Store) read(ctx context.Context, tag string) (buckets.Entry, entry, error) {
-	kve, e, err := s.readAny(ctx, tag)
-	if err == nil {
-		err = s.confirmFirst(ctx, &e)
+// read returns a tag that is there, or [segment.ErrUnknownTag]. It reads the mark before the row: a max_id below Seen,
+// which was recorded before the row was read, shows that the row went back.
+func (s *Store) read(ctx context.Context, tag string) (t state, err error) {
+	if t, err = s.readMark(ctx, tag); err != nil {
+		return t, err
 	}
-	return kve, e, err
-}
-
-// readAny reads an entry, also one that was written for a bucket that is lost.
-func (s *Store) readAny(ctx context.Context, tag string) (buckets.Entry, entry, error) {
-	if err := s.refusedFor(tag); err != nil {
-		return buckets.Entry{}, entry{}, err
+	if t.Disabled {
+		s.kept.Drop(tag)
 	}
-	kve, err := s.kv.Get(ctx, tag)
-	if errors.Is(err, buckets.ErrNoKey) {
+	exists := t.kve.Revision > 0
+	if s.cfg.Table != nil {
+		var row segment.Row
+		row, err = s.cfg.Table.Row(ctx, tag)
+		t.row, exists = &row, true
+	}
+	if err == nil && (!exists || t.isUnmade()) {
 		err = segment.ErrUnknownTag
 	}
-	if err != nil {
-		return buckets.Entry{}, entry{}, err
+	return t, err
+}
+
+// readMark returns the entry of a tag as a state without a row; a zero one if there is none.
+//
+// If the tag was created and no worker has loaded it, readMark looks at the identity once more, after it has read the
+// entry. If it finds the era that the entry names, a compare-and-set from the entry's revision succeeds only in a
+// bucket of that era: revisions do not repeat. With a table that matters where the tag has no row: see readFree.
+func (s *Store) readMark(ctx context.Context, tag string) (state, error) {
+	t, err := s.readAny(ctx, tag)
+	if err == nil && s.cfg.Table == nil {
+		err = s.confirmFirst(ctx, &t.entry)
 	}
-	e, err := decode(s.cfg.Bucket, kve)
-	return kve, e, err
+	return t, err
+}
+
+// readAny is readMark for an entry that may have been written for a bucket that is lost.
+func (s *Store) readAny(ctx context.Context, tag string) (t state, err error) {
+	if err := s.refusedFor(tag); err != nil {
+		return state{}, err
+	}
+	t.kve, err = s.kv.Get(ctx, tag)
+	if errors.Is(err, buckets.ErrNoKey) {
+		return state{}, nil
+	}
+	if err == nil {
+		t.entry, err = decode(s.cfg.Bucket, t.kve)
+	}
+	return t, err
 }
 
 // change replaces the entry of a tag by what f makes of it, by compare-and-set. When overtaken it reads again and calls
 // f again. The error wraps [segment.ErrUncertain] if the write may have landed; otherwise nothing was changed.
 func (s *Store) change(ctx context.Context, tag string, how segment.How, f func(*entry) error) error {
+	read := s.read
+	if how == segment.ByLift {
+		read = s.readAny
+	}
 	return wrap(tag, jitter.Race(ctx, isOvertaken, func() (uint64, error) {
-		read := s.read
-		if how == segment.ByLift {
-			read = s.readAny
-		}
-		kve, e, err := read(ctx, tag)
+		was, err := read(ctx, tag)
 		if err != nil {
 			return 0, err
 		}
-		before := e
-		if err = f(&e); err != nil {
-			return 0, err
+		e := was.now()
+		if err = f(&e); err == nil {
+			_, err = s.replace(ctx, tag, how, was, e)
 		}
-		return kve.Revision, s.replace(ctx, tag, how, kve, before, e)
+		return was.kve.Revision, err
 	}))
 }
 
-// replace replaces the entry before, as kve has it, by e.
-func (s *Store) replace(
-	ctx context.Context, tag string, how segment.How, kve buckets.Entry, before, e entry,
-) (err error) {
-	try := attempt.New(kve.Revision, before.Tokens)
-	e.Tokens = try.Tokens()
+// replace replaces the entry of a state by e, and returns the state after it. Its revision is 0 if it is not known.
+//
+// Law: a mark covers all that was ever seen in the row.
+func (s *Store) replace(ctx context.Context, tag string, how segment.How, was state, e entry) (state, error) {
+	try := attempt.New(was.kve.Revision, was.Tokens)
+	e.Mark, e.Tokens = max(1, e.Mark, e.Seen), try.Tokens()
 	w := segment.Write{
-		How: how, Before: before.Mark, After: e.Mark, Read: kve.Revision, Replaced: kve.Created,
+		How: how, Before: was.Mark, After: e.Mark, Read: was.kve.Revision, Replaced: was.kve.Created,
 	}
-	w.Written, err = s.kv.Update(ctx, tag, e.encode(), kve.Revision)
+	var err error
+	w.Written, err = s.write(ctx, tag, e.encode(), was.kve.Revision)
 	err = s.outcome(ctx, tag, try, written(err))
 	s.wrote(tag, w, err)
-	return err
+	return state{kve: buckets.Entry{Revision: w.Written, Created: time.Now()}, entry: e, row: was.row}, err
+}
+
+// write writes an entry in the place of the one with a revision, 0 for none.
+func (s *Store) write(ctx context.Context, tag string, value []byte, last uint64) (revision uint64, err error) {
+	if err := s.refusedFor(tag); err != nil {
+		return 0, err
+	}
+	if last == 0 {
+		return s.kv.Create(ctx, tag, value) //mutant:first-mark
+	}
+	return s.kv.Update(ctx, tag, value, last)
 }
 
 // wrote reports a write that ended with err, unless nothing was written.
@@ -89,11 +122,11 @@ func (s *Store) outcome(ctx context.Context, tag string, try attempt.Attempt, er
 	if !errors.Is(err, segment.ErrUncertain) {
 		return err
 	}
-	kve, e, again := s.read(ctx, tag)
+	now, again := s.readMark(ctx, tag)
 	if again != nil {
 		return err
 	}
-	switch try.Outcome(kve.Revision, e.Tokens) {
+	switch try.Outcome(now.kve.Revision, now.Tokens) {
 	case attempt.Landed:
 		return nil
 	case attempt.Refused:
@@ -138,9 +171,12 @@ func written(err error) error {
 	return fmt.Errorf("%w: %w", segment.ErrUncertain, err)
 }
 
+// errOvertaken says that another worker has changed the row since it was read.
+var errOvertaken = errors.New("kvstore: overtaken by another worker")
+
 // isOvertaken reports whether a write was refused since another worker's came before.
 func isOvertaken(err error) bool {
-	return errors.Is(err, buckets.ErrRevision) || errors.Is(err, buckets.ErrKeyExists)
+	return errors.Is(err, buckets.ErrRevision) || errors.Is(err, buckets.ErrKeyExists) || errors.Is(err, errOvertaken)
 }
 
 func wrap(tag string, err error) error {

@@ -14,11 +14,12 @@ import (
 // An entry is the value of a tag's key.
 type entry struct {
 	Mark        int64  `json:"mark"`           // no ID below it is ever reserved again
-	Seen        int64  `json:"seen,omitempty"` // highest max_id that was ever read from a guarded table
-	Step        int64  `json:"step"`
+	Seen        int64  `json:"seen,omitempty"` // highest max_id that was ever read from a table; not above Mark
+	Step        int64  `json:"step"`           // with a table a copy of the row's, as the description is
 	Description string `json:"description,omitempty"`
 	Disabled    bool   `json:"disabled,omitempty"`
-	Least       int64  `json:"least,omitempty"` // no ID below it is issued, not even one already loaded
+	Claimed     bool   `json:"claimed,omitempty"` // by a call that makes the tag's row
+	Least       int64  `json:"least,omitempty"`   // no ID below it is issued, not even one already loaded
 	// Tokens are those of the latest writes. An entry that an operator put has none.
 	Tokens attempt.Tokens `json:"tokens,omitempty"`
 	First  string         `json:"first,omitempty"` // era in which the tag was created, until it is loaded
@@ -27,6 +28,7 @@ type entry struct {
 }
 
 func (e entry) encode() []byte {
+	e.Step = max(1, e.Step) // a row's may be one that cannot be served
 	b, err := json.Marshal(e)
 	if err != nil {
 		panic(err) // impossible: integers, strings and a bool
@@ -49,22 +51,56 @@ func decode(bucket string, kve buckets.Entry) (e entry, err error) {
 
 // tag returns the entry as a tag of a store.
 func (e entry) tag(name string, updated time.Time) segment.Tag {
+	//mutant:merged
 	return segment.Tag{
-		Name: name, Step: e.Step, MaxID: e.Mark, Least: e.Least, Description: e.Description, Disabled: e.Disabled,
-		Updated: updated.UTC(), Rules: e.Rules,
+		Name: name, Step: e.Step, MaxID: max(e.Mark, e.Seen), Least: e.Least, Description: e.Description,
+		Disabled: e.Disabled, Updated: updated.UTC(), Rules: e.Rules,
 	}
 }
 
-// set makes the entry that of a tag, and keeps what a tag does not have.
+// set makes the entry that of a tag which is there, and keeps what a tag does not have.
 func (e *entry) set(t segment.Tag) {
-	e.Mark, e.Least, e.Step, e.Description, e.Disabled = t.MaxID, t.Least, t.Step, t.Description, t.Disabled
-	e.Rules = t.Rules
+	e.Mark = max(e.Mark, t.MaxID) //mutant:changed
+	e.Least, e.Step, e.Description, e.Disabled, e.Rules = t.Least, t.Step, t.Description, t.Disabled, t.Rules
+	e.Claimed = false
 }
 
-// mark returns the entry as a mark that guards a table.
-func (e entry) mark(kve buckets.Entry) segment.Mark {
-	return segment.Mark{
-		High: e.Mark, Seen: e.Seen, Least: e.Least, Step: e.Step, Description: e.Description, Disabled: e.Disabled,
-		Record: e.Record, Rules: e.Rules, Revision: kve.Revision, Tokens: string(e.Tokens), Updated: kve.Created.UTC(),
+// A state is a tag as it was read: its entry and, with a table, its row.
+type state struct {
+	kve   buckets.Entry // zero if the tag has no entry
+	entry               // zero if the tag has none, or a damaged one
+	row   *segment.Row  // nil if there is none
+}
+
+// now returns the entry with what the row shows. One that a lost bucket left is an ordinary one beside a row.
+func (t state) now() entry {
+	e := t.entry
+	if t.row != nil {
+		e.First, e.Seen, e.Step, e.Description = "", max(e.Seen, t.row.MaxID), t.row.Step, t.row.Description
 	}
+	return e
+}
+
+// tag returns the tag that the entry and the row describe together.
+func (t state) tag(name string) segment.Tag {
+	updated := t.kve.Created
+	if t.row != nil && t.row.Updated.After(updated) {
+		updated = t.row.Updated
+	}
+	return t.now().tag(name, updated)
+}
+
+// isUnmade reports whether the tag's creation is under way, or was cut off. A claimed tag that was loaded before has
+// lost its row in one copy of the table; another copy may still have it.
+func (t state) isUnmade() bool { return t.Claimed && t.Seen == 0 }
+
+// isDamaged reports whether the tag has an entry that cannot be read.
+func (t state) isDamaged() bool { return t.kve.Revision > 0 && t.Mark == 0 }
+
+// servable returns why a tag that has a row has no IDs to load, or nil.
+func (t state) servable() error {
+	if t.row != nil && (t.row.Step < 1 || t.row.MaxID < 1) {
+		return fmt.Errorf("%w: step %d, max_id %d, want at least 1", segment.ErrBadRow, t.row.Step, t.row.MaxID)
+	}
+	return nil
 }

@@ -153,9 +153,3 @@ func (s *identityCheck) ownEra(ctx context.Context) (string, error) {
 	}
 	return id.Era(), err
 }
-
-// MayCreate implements [segment.Marks]: it returns nil if a tag without a mark never had one.
-func (s *Store) MayCreate(ctx context.Context) error {
-	_, err := s.ids.era(ctx)
-	return err
-}

@@ -105,8 +105,8 @@ func TestWorkersOfTwoKindsDoNotShareMarks(t *testing.T) {
 		if _, err := b.Load(t.Context(), "order", 0, 0); !errors.Is(err, lineage.ErrKind) {
 			t.Errorf("a load of the second: %v", err)
 		}
-		if _, err := b.SetMark(t.Context(), "order", segment.Mark{High: 10}); !errors.Is(err, lineage.ErrKind) {
-			t.Errorf("a mark of the second: %v", err)
+		if _, err := b.Lift(t.Context(), "order", segment.Floor{End: 10}); !errors.Is(err, lineage.ErrKind) {
+			t.Errorf("a lift of the second: %v", err)
 		}
 		if second != kvstore.Alone {
 			continue

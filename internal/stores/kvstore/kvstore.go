@@ -1,10 +1,26 @@
 // Package kvstore keeps the marks of tags in a JetStream KV bucket; it is internal to natsid and may change.
 //
-// The bucket, id_segments by default, has one key per tag and no TTL. The value is JSON: mark, seen, step,
-// description, disabled, least, tokens and rules. It serves alone, as a [segment.Store], or as the [segment.Marks] that
-// guard a table.
+// The bucket, id_segments by default, has one key per tag and no TTL. The value is JSON: see entry. The marks serve
+// alone, or guard a [segment.Table], which may lose commits. A load of n IDs
 //
-// Of all loads that read one revision one compare-and-set wins; the others read again: see [jitter.Race].
+//  1. reads the mark at revision r and then, without a lock, the row:
+//     a = max(mark, max_id, floor), b = a + max(n, step);
+//  2. raises the mark to b by a compare-and-set on r; if that is refused it starts over;
+//  3. with a table, sets max_id to b on the condition that it is at most a. If one row was changed and acknowledged,
+//     the range is used; if none was, the load starts over.
+//
+// Step 2 alone keeps natsid's workers apart, whatever the table lost and whichever of two tables they write to. Of all
+// loads that read one revision one compare-and-set wins; the others read again: see [jitter.Race]. Step 3 keeps them
+// apart from loaders that know the table alone, as Leaf's, while the table does not go back.
+//
+// After an error in step 2 or 3 the next load uses the same range, if it is still this worker's: the entry of the mark
+// bears the token of step 2, and the row has not passed a. So failing loads do not raise the mark without bound: see
+// package attempt.
+//
+// The mark also holds seen, the highest max_id that was ever read. A row below it has gone back, which raises an alarm
+// once. Every poll raises the marks to the max_id of the rows, so marks also cover IDs that Leaf nodes took, up to a
+// poll interval late; and it lifts rows that are below their mark. A deleted tag is disabled in its mark; its row
+// stays.
 //
 // Revisions of a bucket begin at its creation time, so a write based on a revision of a lost bucket fails in the
 // bucket that replaced it. A bucket that was lost with all marks is created again, empty. In such a bucket no tag is
@@ -15,11 +31,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"math"
 	"sync/atomic"
-	"time"
 
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/registry/lineage"
@@ -31,25 +44,27 @@ import (
 //
 // Law of uniqueness: the mark of a tag only rises, and only by a compare-and-set from the revision it was read at, so
 // of all loads that read one mark a single one raises it. The range below the new mark is used only if that write was
-// acknowledged, or if the entry read back bears the random token of that very write.
+// acknowledged, or if the entry read back bears the random token of that very write. With a table it begins at or above
+// max_id as read, and is used only if a max_id of at most its start was then raised to its end, and that was
+// acknowledged, too.
 type Store struct {
-	cfg    Config
-	kv     *buckets.Bucket
-	ids    *identityCheck
-	kept   attempt.Ranges                // of loads whose acknowledgement was lost
-	listed atomic.Pointer[[]segment.Tag] // for the pages of a list after the first; nil if none is cached
+	cfg      Config
+	kv       *buckets.Bucket
+	ids      *identityCheck
+	kept     attempt.Ranges                // of loads whose acknowledgement was lost
+	listed   atomic.Pointer[[]segment.Tag] // for the pages of a list after the first; nil if none is cached
+	setbacks setbacks
+	behind   behind
 }
 
-var (
-	_ segment.Store = (*Store)(nil)
-	_ segment.Marks = (*Store)(nil)
-)
+var _ segment.Store = (*Store)(nil)
 
 // Config is what a store needs. Bucket must be set.
 type Config struct {
 	Bucket   string
-	Replicas int  // of a bucket that is created; 0 chooses
-	Kind     Kind // "" is Alone
+	Replicas int           // of a bucket that is created; 0 chooses
+	Table    segment.Table // that the marks guard; nil for none
+	Kind     Kind          // "" is Guarded with a table, and Alone without one
 	// Lost, if set, is called when an open bucket was gone with all marks; it is created again, empty. It must not
 	// block.
 	Lost func()
@@ -60,14 +75,22 @@ type Config struct {
 	// WentBack, if set, is called when an acknowledged write shows that the bucket went back to an earlier state. The
 	// call comes before a load returns its range, and must not block.
 	WentBack func(why string)
-	Wrote    segment.Wrote // nil for nobody
-	Clock    segment.Clock // nil is [segment.SystemClock]
+	// RowWentBack, if set, is called once for each loss of commits of the table that is noticed.
+	RowWentBack func(tag, message string)
+	Wrote       segment.Wrote // nil for nobody
+	Clock       segment.Clock // nil is [segment.SystemClock]
 }
 
 // New returns a store on a bucket. The first call that can opens the bucket; until then all calls return why it cannot
 // be opened.
 func New(streams buckets.Streams, cfg Config) *Store {
+	if cfg.Kind == "" && cfg.Table != nil {
+		cfg.Kind = Guarded
+	}
 	cfg.Kind = cmp.Or(cfg.Kind, Alone)
+	if cfg.RowWentBack == nil {
+		cfg.RowWentBack = func(string, string) {}
+	}
 	if cfg.WentBack == nil {
 		cfg.WentBack = func(string) {}
 	}
@@ -84,8 +107,11 @@ func New(streams buckets.Streams, cfg Config) *Store {
 		Insist: true, Tolerant: true,
 		Lost: cfg.Lost, MayFound: cfg.MayFound, Found: ids.foundNow, Log: cfg.Log, WentBack: cfg.WentBack,
 	})
-	return &Store{cfg: cfg, kv: ids.kv, ids: ids}
+	return &Store{cfg: cfg, kv: ids.kv, ids: ids, setbacks: setbacks{alarm: cfg.RowWentBack}}
 }
+
+// Kind returns what the bucket is to this store.
+func (s *Store) Kind() Kind { return s.cfg.Kind }
 
 // Own returns the bucket, for the keys of natsid's own beside the marks.
 func (s *Store) Own() *buckets.Bucket { return s.kv }
@@ -111,83 +137,22 @@ func (s *Store) Trouble() error {
 	return s.ids.refused()
 }
 
-// Load implements [segment.Store].
-func (s *Store) Load(ctx context.Context, tag string, n, floor int64) (l segment.Loaded, err error) {
-	return s.load(ctx, tag, floor, false, func(step int64) int64 { return max(n, step) })
-}
-
-// LoadStrict implements [segment.Store].
-func (s *Store) LoadStrict(
-	ctx context.Context, tag string, join func() int64, floor int64,
-) (l segment.Loaded, err error) {
-	return s.load(ctx, tag, floor, true, func(int64) int64 { return join() })
-}
-
-// Update implements [segment.Store]. It is one compare-and-set, as a load is: a load that read the mark before is
-// overtaken and starts over.
-func (s *Store) Update(ctx context.Context, tag string, c segment.Change) (t segment.Tag, err error) {
-	how := segment.ByUpdate
-	if c.Raises() {
-		how = segment.ByRaise
-	}
-	err = s.change(ctx, tag, how, func(e *entry) (err error) {
-		if e.Disabled {
-			return segment.ErrDisabled
-		}
-		if t, err = c.Apply(e.tag(tag, time.Now()), math.MaxInt64); err != nil {
-			return err
-		}
-		e.set(t)
-		return nil
-	})
-	if err != nil {
-		return segment.Tag{}, err
-	}
-	return t, nil
-}
-
-// Delete implements [segment.Store].
+// Delete implements [segment.Store]. A row stays as it is, with its max_id: the owners of the table decide about it.
+// Law: every call also raises the mark to the row's max_id: Leaf nodes may load from a deleted tag until its row is
+// removed, and a tag created again begins above their IDs.
 func (s *Store) Delete(ctx context.Context, tag string) error {
 	defer s.kept.Drop(tag)
 	return s.change(ctx, tag, segment.ByDelete, func(e *entry) error {
-		e.Disabled = true
+		e.Disabled = true //mutant:deleted
 		return nil
 	})
 }
 
 // Look implements [segment.Store].
 func (s *Store) Look(ctx context.Context, tag string) (segment.Tag, error) {
-	kve, e, err := s.read(ctx, tag)
+	t, err := s.read(ctx, tag)
 	if err != nil {
 		return segment.Tag{}, wrap(tag, err)
 	}
-	if e.Disabled {
-		s.kept.Drop(tag)
-	}
-	return e.tag(tag, kve.Created), nil
-}
-
-// Poll implements [segment.Store]. A tag that was removed leaves a delete marker. One that has no entry and no marker
-// was lost with its bucket, and its ranges remain valid. So do those of a tag whose entry is damaged.
-func (s *Store) Poll(ctx context.Context, see func(segment.Listing)) error {
-	if err := s.ids.refused(); err != nil {
-		return err
-	}
-	all, removed, err := s.kv.AllAndRemoved(ctx)
-	if err != nil {
-		return fmt.Errorf("kvstore: list: %w", err)
-	}
-	tags := make([]segment.Tag, 0, len(all))
-	for name, kve := range all {
-		e, err := decode(s.cfg.Bucket, kve)
-		if err != nil {
-			continue
-		}
-		if e.Disabled {
-			s.kept.Drop(name)
-		}
-		tags = append(tags, e.tag(name, kve.Created))
-	}
-	see(segment.Listing{Tags: tags, Removed: func(tag string) bool { return removed[tag] }})
-	return nil
+	return t.tag(tag), nil
 }

@@ -151,28 +151,6 @@ func TestARangeBelowARaiseIsNotUsedThoughItWasReserved(t *testing.T) {
 	}
 }
 
-func TestAMarkIsReplacedOnlyAtTheRevisionThatWasRead(t *testing.T) {
-	s := open(t, connect(t), bucketName())
-	none, err := s.Mark(t.Context(), "order")
-	if err != nil || none.Revision != 0 {
-		t.Fatalf("%+v, %v", none, err)
-	}
-	none.High = 100
-	written, err := s.SetMark(t.Context(), "order", none)
-	if m, again := s.Mark(t.Context(), "order"); err != nil || again != nil || m.Revision != written {
-		t.Fatalf("revision %d was written, and the mark is %+v; %v, %v", written, m, err, again)
-	}
-	for _, revision := range []uint64{0, 1} {
-		m := segment.Mark{High: 50, Revision: revision}
-		if _, err := s.SetMark(t.Context(), "order", m); !errors.Is(err, segment.ErrMarkMoved) {
-			t.Errorf("at revision %d: %v, want ErrMarkMoved", revision, err)
-		}
-	}
-	if m, err := s.Mark(t.Context(), "order"); err != nil || m.High != 100 {
-		t.Errorf("%+v, %v, want 100", m, err)
-	}
-}
-
 func TestLoadsWhoseAcksAreLostMoveTheMarkOnce(t *testing.T) {
 	js, bucket := connect(t), bucketName()
 	l := &lossy{Streams: buckets.OnJetStream(js)}

@@ -2,7 +2,7 @@ package kvstore
 
 import (
 	"context"
-	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -39,20 +39,45 @@ func (s *Store) List(ctx context.Context, after string, limit int) ([]segment.Ta
 	return slices.Clone(tags[from:min(from+max(limit, 0), len(tags))]), nil
 }
 
-// listAll reads all tags, and returns them in the order of names. A damaged entry does not hide the others.
+// listAll returns all tags in the order of names. A damaged entry does not hide the others.
 func (s *Store) listAll(ctx context.Context) ([]segment.Tag, error) {
-	all, _, err := s.kv.AllAndRemoved(ctx)
+	all, _, err := s.all(ctx)
+	if err == nil && slices.ContainsFunc(slices.Collect(maps.Values(all)), state.isBehind) {
+		err = s.readMarksAgain(ctx, all)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("kvstore: list: %w", err)
+		return nil, err
 	}
 	tags := make([]segment.Tag, 0, len(all))
-	for name, kve := range all {
-		e, err := decode(s.cfg.Bucket, kve)
-		if err != nil {
-			e = entry{Description: "damaged: replace the entry; requests for the tag log how", Disabled: true}
+	for name, t := range all {
+		if t.isUnmade() {
+			continue
 		}
-		tags = append(tags, e.tag(name, kve.Created))
+		if t.isDamaged() && t.row == nil {
+			t.Description, t.Disabled = "damaged: replace the entry; requests for the tag log how", true
+		}
+		tag := t.tag(name)
+		if t.row != nil && t.Mark > 0 {
+			tag.MarkAhead = new(t.Mark - t.row.MaxID)
+		}
+		tags = append(tags, tag)
 	}
 	slices.SortFunc(tags, func(x, y segment.Tag) int { return strings.Compare(x.Name, y.Name) })
 	return tags, nil
+}
+
+// isBehind reports whether the mark is below the row: others took IDs from the table, or the tag was loaded after the
+// mark was read.
+func (t state) isBehind() bool { return t.row != nil && 0 < t.Mark && t.Mark < t.row.MaxID }
+
+// readMarksAgain replaces the marks that are below their rows by present ones.
+func (s *Store) readMarksAgain(ctx context.Context, all map[string]state) error {
+	marks, _, err := s.marks(ctx)
+	for name, t := range all {
+		if now, ok := marks[name]; ok && t.isBehind() {
+			now.row = t.row
+			all[name] = now
+		}
+	}
+	return err
 }

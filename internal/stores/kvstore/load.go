@@ -12,6 +12,18 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
+// Load implements [segment.Store].
+func (s *Store) Load(ctx context.Context, tag string, n, floor int64) (l segment.Loaded, err error) {
+	return s.load(ctx, tag, floor, false, func(step int64) int64 { return max(n, step) })
+}
+
+// LoadStrict implements [segment.Store]. The marks keep the order: a table may lose commits.
+func (s *Store) LoadStrict(
+	ctx context.Context, tag string, join func() int64, floor int64,
+) (l segment.Loaded, err error) {
+	return s.load(ctx, tag, floor, true, func(int64) int64 { return join() })
+}
+
 // load loads as many IDs as wanted returns, which is called with the step before each compare-and-set.
 //
 // Law: where that has no answer soon, what it may have reserved is kept, and the entry is read again. That read decides
@@ -32,44 +44,90 @@ func (s *Store) load(
 func (s *Store) tryLoad(
 	ctx context.Context, tag string, floor int64, strict bool, wanted func(step int64) int64,
 ) (segment.Loaded, error) {
-	kve, e, err := s.read(ctx, tag) //mutant:load-read
+	began := s.setbacks.now()
+	was, err := s.read(ctx, tag) //mutant:load-read
 	//mutant:disabled
-	if err == nil && e.Disabled {
+	if err == nil && was.Disabled {
 		err = segment.ErrDisabled
+	}
+	if err == nil {
+		err = was.servable()
 	}
 	if err != nil {
 		return segment.Loaded{}, err
 	}
+	s.setbacks.check(tag, was, began)
+	e := was.now()
 	n := wanted(e.Rules.Step(e.Step))
 	if err := ctx.Err(); err != nil { // as when another worker is to load: what is kept stays
 		return segment.Loaded{}, err
 	}
-	lowest, limit, err := e.Rules.Window(max(e.Mark, e.Least, floor), strict, s.cfg.Clock)
+	least := max(e.Seen, e.Least, floor) // others may have taken IDs of a kept range from the table
+	lowest, limit, err := e.Rules.Window(max(e.Mark, least), strict, s.cfg.Clock)
 	if err != nil {
 		return segment.Loaded{}, err
 	}
 	//mutant:marks-floor
 	l, reserved, err := s.kept.Next(tag, attempt.View{
-		Revision: kve.Revision, Written: kve.Created, Tokens: e.Tokens, Mark: e.Mark,
-		Lowest: max(floor, e.Least, lowest), Limit: limit, Strict: strict,
+		Revision: was.kve.Revision, Written: was.kve.Created, Tokens: e.Tokens, Mark: e.Mark,
+		Lowest: max(floor, least, lowest), Limit: min(limit, s.limit()), Strict: strict,
 	}, n)
-	loaded := segment.Loaded{Range: l.Range, Step: e.Step, Least: e.Least, Rules: e.Rules, Write: l.Write}
-	if err != nil || reserved {
-		return loaded, err
+	if err != nil {
+		return segment.Loaded{}, err
 	}
-	mark := e.Mark
+	//mutant:reserve
+	if !reserved {
+		err = s.reserve(ctx, tag, was, floor, &l)
+	}
+	if err == nil && s.cfg.Table != nil {
+		err = s.advance(ctx, tag, l)
+	}
+	loaded := segment.Loaded{Range: l.Range, Step: e.Step, Least: e.Least, Rules: e.Rules, Write: l.Write}
+	return loaded, err //mutant:loaded
+}
+
+// reserve raises the mark to the end of a load. If that fails, the load is kept.
+func (s *Store) reserve(ctx context.Context, tag string, was state, floor int64, l *attempt.Load) error {
+	e := was.now()
 	e.Mark, e.Tokens = l.End, l.Tokens()
 	e.Record.Load(time.Now(), l.Len())
-	loaded.Write.Written, err = s.kv.UpdateSoon(ctx, tag, e.encode(), kve.Revision) //mutant:load-write
-	switch {
-	case err == nil && mark < floor: // that mark was the present one, since the write that replaced it was acknowledged
-		s.cfg.WentBack(fmt.Sprintf("the mark of tag %s was %d, and this worker had loaded up to %d", tag, mark, floor))
-	case isOvertaken(err):
-		s.kept.Refused(tag, l)
-	case err != nil:
-		s.keep(tag, l)
+	write := s.write
+	if was.kve.Revision > 0 {
+		write = s.kv.UpdateSoon
 	}
-	return loaded, err //mutant:loaded
+	revision, err := write(ctx, tag, e.encode(), was.kve.Revision) //mutant:load-write
+	if err == nil {
+		l.Write.Written = revision
+	}
+	switch {
+	case err == nil && was.Mark < floor: // it was the present one, since the write that replaced it was acknowledged
+		s.cfg.WentBack(fmt.Sprintf("the mark of tag %s was %d, and this worker had loaded up to %d",
+			tag, was.Mark, floor))
+	case isOvertaken(err):
+		s.kept.Refused(tag, *l)
+	case err != nil:
+		s.keep(tag, *l)
+	}
+	return err
+}
+
+// advance raises the row to the end of a reserved load. If that fails, the load is kept. After an error the statement
+// may still be carried out. So the range is used later only if the row is then at its start or below, and only after
+// another statement on that condition was acknowledged: of all statements that raise the row from there one succeeds.
+// A row at the range's end proves nothing, since a Leaf node may have raised it.
+func (s *Store) advance(ctx context.Context, tag string, l attempt.Load) error {
+	done, err := s.cfg.Table.Advance(ctx, tag, l.Start, l.End) //mutant:advance
+	//mutant:advanced
+	if err == nil && !done {
+		err = errOvertaken
+	}
+	//mutant:confirmed
+	if err != nil {
+		s.keep(tag, l)
+		return err
+	}
+	s.setbacks.acknowledged(tag, l.End)
+	return nil
 }
 
 // keep keeps the range of a load that may have landed.

@@ -32,6 +32,7 @@ type Report struct {
 // A Present is a mark as it stands in its bucket.
 type Present struct {
 	Mark     int64
+	Step     int64
 	Revision uint64
 	Written  time.Time
 }
@@ -58,7 +59,7 @@ func Inspect(ctx context.Context, streams buckets.Streams, bucket string) (r Rep
 			r.Damaged = append(r.Damaged, kve.Key)
 			continue
 		}
-		r.Marks[kve.Key], r.Records[kve.Key] = Present{e.Mark, kve.Revision, kve.Created}, e.Record
+		r.Marks[kve.Key], r.Records[kve.Key] = Present{e.Mark, e.Step, kve.Revision, kve.Created}, e.Record
 		if e.Rules != (segment.Rules{}) {
 			r.Rules[kve.Key] = e.Rules
 		}
@@ -79,7 +80,7 @@ func InspectMark(ctx context.Context, streams buckets.Streams, bucket, tag strin
 		return Present{}, false, err
 	}
 	e, err := decode(bucket, kve)
-	return Present{e.Mark, kve.Revision, kve.Created}, err == nil, nil
+	return Present{e.Mark, e.Step, kve.Revision, kve.Created}, err == nil, nil
 }
 
 func (r *Report) readIdentity(ctx context.Context, streams buckets.Streams, bucket string) error {

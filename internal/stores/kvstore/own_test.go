@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/natsid/natsid/internal/registry/buckets"
-	"github.com/natsid/natsid/internal/stores/guard"
 	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/segmenttest"
@@ -43,14 +42,10 @@ func TestNoTagHasAKeyOfNatsidsOwn(t *testing.T) {
 		_, created := s.Create(t.Context(), segment.Tag{Name: tag, Step: 10, MaxID: 1}, true)
 		_, loaded := s.Load(t.Context(), tag, 1, 0)
 		_, updated := s.Update(t.Context(), tag, segment.Change{Step: 5})
-		_, marked := s.Mark(t.Context(), tag)
-		_, set := s.SetMark(t.Context(), tag, segment.Mark{High: 5})
 		_, lifted := s.Lift(t.Context(), tag, segment.Floor{End: 5})
 		for what, err := range map[string]error{
-			"look": looked, "create": created, "load": loaded, "update": updated, "mark": marked,
-			"delete":   s.Delete(t.Context(), tag),
-			"lift":     lifted,
-			"set mark": set,
+			"look": looked, "create": created, "load": loaded, "update": updated, "lift": lifted,
+			"delete": s.Delete(t.Context(), tag),
 		} {
 			if !errors.Is(err, segment.ErrInvalid) {
 				t.Errorf("%s of %s: %v, want ErrInvalid", what, tag, err)
@@ -69,21 +64,21 @@ func TestNoTagHasAKeyOfNatsidsOwn(t *testing.T) {
 // A table may have a row of any name.
 func TestARowWithAKeyOfNatsidsOwnIsNotServedAndHarmsNothing(t *testing.T) {
 	js, bucket := connect(t), bucketName()
-	marks := kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: bucket, Kind: kvstore.Guarded})
-	if _, err := marks.Open(t.Context()); err != nil {
+	table := new(segmenttest.Table)
+	g := kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: bucket, Table: table})
+	if _, err := g.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	before, err := marks.Check(t.Context())
+	before, err := g.Check(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	table := new(segmenttest.Table)
 	for _, tag := range append(ownKeys, "order") {
 		if err := table.Insert(t.Context(), segment.Tag{Name: tag, Step: 10, MaxID: 100}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	g := guard.New(table, marks, nil)
+
 	for range 2 {
 		if err := g.Poll(t.Context(), func(segment.Listing) {}); err != nil {
 			t.Fatal(err)
@@ -100,7 +95,7 @@ func TestARowWithAKeyOfNatsidsOwnIsNotServedAndHarmsNothing(t *testing.T) {
 	if rows, err := g.List(t.Context(), "", 10); err != nil || len(rows) != 3 {
 		t.Errorf("%v, %v, want three rows", rows, err)
 	}
-	if now, err := marks.Check(t.Context()); err != nil || !reflect.DeepEqual(now, before) {
+	if now, err := g.Check(t.Context()); err != nil || !reflect.DeepEqual(now, before) {
 		t.Errorf("the identity is %+v, %v, and was %+v", now, err, before)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/natsid/natsid/internal/registry/buckets"
-	"github.com/natsid/natsid/internal/stores/guard"
 	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/internal/stores/mysqlstore"
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
@@ -18,7 +17,6 @@ import (
 func BenchmarkLoad(b *testing.B) {
 	db := mysqltest.Start(b)
 	js := natstest.JetStream(b, natstest.Start(b))
-	marks := kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: "marks"})
 	table, err := mysqlstore.Login{DSN: db.DSN()}.Open(b.Context())
 	if err != nil {
 		b.Fatal(err)
@@ -28,8 +26,8 @@ func BenchmarkLoad(b *testing.B) {
 		name  string
 		store segment.Store
 	}{
-		{"MySQLGuarded", guard.New(table, marks, nil)},
-		{"KV", marks},
+		{"MySQLGuarded", beside(table, buckets.OnJetStream(js))},
+		{"KV", kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: "alone"})},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			// Created once: a benchmark runs several times.

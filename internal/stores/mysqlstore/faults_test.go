@@ -7,23 +7,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/natsid/natsid/internal/stores/guard"
 	"github.com/natsid/natsid/internal/stores/mysqlstore"
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
 	"github.com/natsid/natsid/segment"
-	"github.com/natsid/natsid/segment/segmenttest"
 )
 
 func TestTwoServersThatBothTakeWritesShareNoID(t *testing.T) {
 	srv := mysqltest.Start(t)
-	marks := new(segmenttest.Marks)
-	create(t, guard.New(open(t, srv.DSN()), marks, nil), "order", 100, 1)
+	marks := marksOf(t)
+	create(t, beside(open(t, srv.DSN()), marks), "order", 100, 1)
 	twin := srv.Clone()
 	var mu sync.Mutex
 	var ranges []segment.Range
 	var wg sync.WaitGroup
 	for i := range 4 {
-		g := guard.New(open(t, []*mysqltest.Server{srv, twin}[i%2].DSN()), marks, nil)
+		g := beside(open(t, []*mysqltest.Server{srv, twin}[i%2].DSN()), marks)
 		wg.Go(func() {
 			for range 100 {
 				r, err := g.Load(t.Context(), "order", 0, 0)
@@ -43,8 +41,8 @@ func TestTwoServersThatBothTakeWritesShareNoID(t *testing.T) {
 
 func TestAConnectionCutAtAnyByteRepeatsNothing(t *testing.T) {
 	srv := mysqltest.Start(t)
-	marks := new(segmenttest.Marks)
-	sure := guard.New(open(t, srv.DSN()), marks, nil)
+	marks := marksOf(t)
+	sure := beside(open(t, srv.DSN()), marks)
 	create(t, sure, "order", 10, 1)
 	link := mysqltest.Proxy(t, srv.Addr())
 	dsn := strings.Replace(srv.DSN(), srv.Addr(), link.Addr(), 1)
@@ -55,7 +53,7 @@ func TestAConnectionCutAtAnyByteRepeatsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ranges := []segment.Range{load(t, guard.New(table, marks, nil))}
+	ranges := []segment.Range{load(t, beside(table, marks))}
 	up, down := link.Bytes()
 	table.Close()
 
@@ -67,7 +65,7 @@ func TestAConnectionCutAtAnyByteRepeatsNothing(t *testing.T) {
 			cut++
 		} else {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-			r, err := guard.New(table, marks, nil).Load(ctx, "order", 0, 0)
+			r, err := beside(table, marks).Load(ctx, "order", 0, 0)
 			cancel()
 			if err == nil {
 				ranges = append(ranges, r.Range)
@@ -109,15 +107,15 @@ func (p *paused) Advance(ctx context.Context, tag string, start, end int64) (boo
 
 func TestAWorkerPausedInItsLoadDelaysNoOther(t *testing.T) {
 	srv := mysqltest.Start(t)
-	marks := new(segmenttest.Marks)
-	g := guard.New(open(t, srv.DSN()), marks, nil)
+	marks := marksOf(t)
+	g := beside(open(t, srv.DSN()), marks)
 	create(t, g, "order", 100, 1)
 	p := &paused{Table: open(t, srv.DSN()), in: make(chan struct{}), out: make(chan struct{})}
 	late := make(chan error, 1)
 	var mine segment.Range
 	go func() {
 		// In the end it finds that it was overtaken, and retries.
-		r, err := guard.New(p, marks, nil).Load(t.Context(), "order", 0, 0)
+		r, err := beside(p, marks).Load(t.Context(), "order", 0, 0)
 		mine = r.Range
 		late <- err
 	}()

@@ -7,17 +7,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/natsid/natsid/internal/stores/guard"
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
 	"github.com/natsid/natsid/segment"
-	"github.com/natsid/natsid/segment/segmenttest"
 )
 
 func TestALockedRowMovesTheMarkByOneLoadHoweverLongItIsLocked(t *testing.T) {
 	srv := mysqltest.Start(t)
 	exec(t, srv.DB(), intTable)
-	marks := new(segmenttest.Marks)
-	g := guard.New(open(t, srv.DSN()), marks, nil)
+	marks := marksOf(t)
+	g := beside(open(t, srv.DSN()), marks)
 	create(t, g, "order", 1000, 1)
 	tx, err := srv.DB().Begin()
 	if err != nil {
@@ -43,7 +41,7 @@ func TestALockedRowMovesTheMarkByOneLoadHoweverLongItIsLocked(t *testing.T) {
 			}
 		})
 	}
-	mark := func() int64 { m, _ := marks.Mark(t.Context(), "order"); return max(1, m.High) }
+	mark := func() int64 { return markOf(t, marks) }
 	first := mark()
 	for begin := time.Now(); first == 1 && time.Since(begin) < time.Minute; first = mark() {
 		time.Sleep(10 * time.Millisecond)
@@ -74,7 +72,7 @@ func TestALockedRowMovesTheMarkByOneLoadHoweverLongItIsLocked(t *testing.T) {
 // A statement that a read-only server refuses costs its connection: the address may lead to another server by now.
 func TestAReadOnlyServerIsAskedTenTimesASecond(t *testing.T) {
 	srv := mysqltest.Start(t)
-	g := guard.New(open(t, srv.DSN()), new(segmenttest.Marks), nil)
+	g := beside(open(t, srv.DSN()), marksOf(t))
 	const tags = 50
 	for i := range tags {
 		create(t, g, string(rune('a'+i%26))+string(rune('a'+i/26)), 100, 1)

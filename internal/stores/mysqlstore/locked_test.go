@@ -10,10 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/natsid/natsid/internal/stores/guard"
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
 	"github.com/natsid/natsid/segment"
-	"github.com/natsid/natsid/segment/segmenttest"
 )
 
 // askSteadily requests one ID per millisecond for d, and returns how many requests waited for half a second.
@@ -36,7 +34,7 @@ func askSteadily(t *testing.T, a *segment.Allocator, d time.Duration) (waited in
 
 func TestLockedRowsDoNotHurtOtherTags(t *testing.T) {
 	srv := mysqltest.Start(t)
-	g := guard.New(open(t, srv.DSN()), new(segmenttest.Marks), nil)
+	g := beside(open(t, srv.DSN()), marksOf(t))
 	create(t, g, "order", 50, 1) // since the step does not grow, a load every 50 ms
 	const rows = 60
 	for i := range rows {
@@ -90,9 +88,12 @@ func TestLockedRowsDoNotHurtOtherTags(t *testing.T) {
 func TestAProbeFailsIfTheServerTakesNoWritesAndForNoLockedRow(t *testing.T) {
 	srv := mysqltest.Start(t)
 	table := open(t, srv.DSN())
-	g := guard.New(table, new(segmenttest.Marks), nil)
+	g := beside(table, marksOf(t))
 	create(t, g, "order", 50, 1)
-	create(t, g, "#first", 50, 1) // the rows before and after the one that a probe looks for
+	// The rows before and after the one that a probe looks for.
+	if err := table.Insert(t.Context(), segment.Tag{Name: "#first", Step: 50, MaxID: 1}); err != nil {
+		t.Fatal(err)
+	}
 	probe := func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // less than a lock is waited for
 		defer cancel()

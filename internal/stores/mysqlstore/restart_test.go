@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/registry/buckets"
-	"github.com/natsid/natsid/internal/stores/guard"
 	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/internal/stores/mysqlstore"
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
@@ -24,7 +23,7 @@ import (
 func BenchmarkRestart(b *testing.B) {
 	const tags = 100_000
 	db := mysqltest.Start(b)
-	marks := kvstore.New(buckets.OnJetStream(natstest.JetStream(b, natstest.Start(b))), kvstore.Config{Bucket: "marks"})
+	streams := buckets.OnJetStream(natstest.JetStream(b, natstest.Start(b)))
 	table, err := mysqlstore.Login{DSN: db.DSN()}.Open(b.Context())
 	if err != nil {
 		b.Fatal(err)
@@ -44,8 +43,8 @@ func BenchmarkRestart(b *testing.B) {
 		name  string
 		store segment.Store
 	}{
-		{"MySQLGuarded", guard.New(table, marks, nil)},
-		{"KV", marks},
+		{"MySQLGuarded", kvstore.New(streams, kvstore.Config{Bucket: "marks", Table: table, Kind: kvstore.Alone})},
+		{"KV", kvstore.New(streams, kvstore.Config{Bucket: "marks"})},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			for b.Loop() {

@@ -121,30 +121,19 @@ func (t *Table) write(ctx context.Context, tag, statement string, args ...any) (
 	return result, wrap(tag, err)
 }
 
-// Rows implements [segment.Table].
-func (t *Table) Rows(ctx context.Context, after string, limit int) ([]segment.Row, error) {
-	// By bytes, since the table's collation has another order and ignores case; of UTF-8, since the table's character
-	// set may be another.
-	const name = "CAST(CONVERT(biz_tag USING utf8mb4) AS BINARY)"
-	return t.query(ctx, "WHERE "+name+" > ? ORDER BY "+name+" LIMIT ?", after, limit)
-}
-
 // AllRows implements [segment.Table].
-func (t *Table) AllRows(ctx context.Context) ([]segment.Row, error) { return t.query(ctx, "") }
-
-func (t *Table) query(ctx context.Context, condition string, args ...any) ([]segment.Row, error) {
-	rows, err := t.db.QueryContext(ctx, t.schema.selectRow(condition), args...)
+func (t *Table) AllRows(ctx context.Context) (all []segment.Row, err error) {
+	rows, err := t.db.QueryContext(ctx, t.schema.selectRow(""))
 	if err != nil {
 		return nil, fmt.Errorf("mysqlstore: %w", err)
 	}
 	defer rows.Close()
-	var page []segment.Row
 	for rows.Next() {
 		r, err := scan(rows.Scan)
 		if err != nil {
 			return nil, fmt.Errorf("mysqlstore: %w", err)
 		}
-		page = append(page, r)
+		all = append(all, r)
 	}
-	return page, rows.Err()
+	return all, rows.Err()
 }

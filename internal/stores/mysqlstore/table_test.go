@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/registry/buckets"
-	"github.com/natsid/natsid/internal/stores/guard"
 	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/internal/stores/mysqlstore"
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
@@ -58,6 +57,26 @@ func open(t *testing.T, dsn string) *mysqlstore.Table {
 	return table
 }
 
+// marksOf returns a JetStream for marks.
+func marksOf(t *testing.T) buckets.Streams {
+	return buckets.OnJetStream(natstest.JetStream(t, natstest.Start(t)))
+}
+
+// beside returns a store whose marks guard a table.
+func beside(table segment.Table, marks buckets.Streams) *kvstore.Store {
+	return kvstore.New(marks, kvstore.Config{Bucket: "marks", Table: table})
+}
+
+// markOf returns the mark of the tag order, 0 if it has none.
+func markOf(t *testing.T, marks buckets.Streams) int64 {
+	t.Helper()
+	m, _, err := kvstore.InspectMark(t.Context(), marks, "marks", "order")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.Mark
+}
+
 func create(t *testing.T, s segment.Store, tag string, step, start int64) {
 	t.Helper()
 	if _, err := s.Create(t.Context(), segment.Tag{Name: tag, Step: step, MaxID: start}, false); err != nil {
@@ -100,26 +119,11 @@ func TestMySQLConforms(t *testing.T) {
 				if ddl != "" {
 					exec(t, srv.DB(), ddl)
 				}
-				marks := new(segmenttest.Marks)
-				return func() segment.Store { return guard.New(open(t, srv.DSN()), marks, nil) }
+				marks := marksOf(t)
+				return func() segment.Store { return beside(open(t, srv.DSN()), marks) }
 			})
 		})
 	}
-}
-
-func TestMySQLGuardedByKVConforms(t *testing.T) {
-	srv := mysqltest.Start(t)
-	js := natstest.JetStream(t, natstest.Start(t))
-	places := 0
-	segmenttest.Run(t, func(t *testing.T) func() segment.Store {
-		exec(t, srv.DB(), "DROP TABLE IF EXISTS leaf_alloc")
-		places++
-		bucket := fmt.Sprintf("marks_%d", places)
-		return func() segment.Store {
-			marks := kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: bucket})
-			return guard.New(open(t, srv.DSN()), marks, nil)
-		}
-	})
 }
 
 func TestOddRowsHideNoOthersAndCanBeFixed(t *testing.T) {
@@ -129,9 +133,7 @@ func TestOddRowsHideNoOthersAndCanBeFixed(t *testing.T) {
 	exec(t, srv.DB(), "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES "+
 		"('\u00e9t\u00e9', 7, 10), ('a b', 7, 10), ('huge', 18446744073709551615, 10), ('none', 1, NULL), "+
 		"('order', 50, 10), ('zero', 0, 10)")
-	js := natstest.JetStream(t, natstest.Start(t))
-	marks := kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: "marks"})
-	g := guard.New(open(t, srv.DSN()), marks, nil)
+	g := beside(open(t, srv.DSN()), marksOf(t))
 	for range 2 {
 		if err := g.Poll(t.Context(), func(segment.Listing) {}); err != nil {
 			t.Errorf("Poll: %v", err)
@@ -176,7 +178,7 @@ func TestRangesAreLeafs(t *testing.T) {
 	srv := mysqltest.Start(t)
 	exec(t, srv.DB(), leafTable)
 	exec(t, srv.DB(), "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 1, 1000)")
-	g := guard.New(open(t, srv.DSN()), new(segmenttest.Marks), nil)
+	g := beside(open(t, srv.DSN()), marksOf(t))
 	if r := load(t, g); r != (segment.Range{Start: 1, End: 1001}) {
 		t.Errorf("first range %v, want 1..1000", r)
 	}
@@ -206,14 +208,14 @@ func loadAsLeaf(ctx context.Context, db *sql.DB) (segment.Range, error) {
 
 func TestBesideLeafNodesNoRangesOverlap(t *testing.T) {
 	srv := mysqltest.Start(t)
-	marks := new(segmenttest.Marks)
-	g := guard.New(open(t, srv.DSN()), marks, nil)
+	marks := marksOf(t)
+	g := beside(open(t, srv.DSN()), marks)
 	create(t, g, "order", 10, 1)
 	var mu sync.Mutex
 	var ranges []segment.Range
 	var wg sync.WaitGroup
 	for i := range 8 {
-		guard := guard.New(open(t, srv.DSN()), marks, nil)
+		guard := beside(open(t, srv.DSN()), marks)
 		wg.Go(func() {
 			for range 250 {
 				r, err := loadAsLeaf(t.Context(), srv.DB())
@@ -243,7 +245,7 @@ func TestRowsThatDifferInCaseOrCannotBeServed(t *testing.T) {
 	exec(t, srv.DB(), leafTable)
 	exec(t, srv.DB(), "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES "+
 		"('Order', 1, 10), ('a b', 1, 10), ('zero', 1, 0), ('minus', 1, -5)")
-	g := guard.New(open(t, srv.DSN()), new(segmenttest.Marks), nil)
+	g := beside(open(t, srv.DSN()), marksOf(t))
 	a := segment.New(segment.Config{Store: g, Deadline: deadline, AutoStep: 100})
 	defer a.Close()
 	_, err := a.Take(t.Context(), "order", 1)
@@ -267,8 +269,8 @@ func TestAllIDsUpToTheEndOfTheColumnAreIssuedWhateverTheStepHasGrownTo(t *testin
 		srv := mysqltest.Start(t)
 		exec(t, srv.DB(), intTable)
 		exec(t, srv.DB(), "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', ?, 500)", math.MaxInt32-left)
-		marks := new(segmenttest.Marks)
-		g := guard.New(open(t, srv.DSN()), marks, nil)
+		marks := marksOf(t)
+		g := beside(open(t, srv.DSN()), marks)
 		a := segment.New(segment.Config{Store: g, Deadline: time.Minute})
 		defer a.Close()
 		issued, last := int64(0), int64(0)
@@ -286,8 +288,8 @@ func TestAllIDsUpToTheEndOfTheColumnAreIssuedWhateverTheStepHasGrownTo(t *testin
 		if issued != left || last != math.MaxInt32-1 {
 			t.Errorf("%d of %d IDs were issued, the last of them %d", issued, left, last)
 		}
-		if m, _ := marks.Mark(t.Context(), "order"); m.High != math.MaxInt32 {
-			t.Errorf("the mark is %d", m.High)
+		if m := markOf(t, marks); m != math.MaxInt32 {
+			t.Errorf("the mark is %d", m)
 		}
 	}
 }
@@ -312,7 +314,7 @@ func TestARowIsAdvancedOnlyFromTheStartOfTheRangeOrBelow(t *testing.T) {
 func TestAStartBeyondTheColumnIsRefused(t *testing.T) {
 	srv := mysqltest.Start(t)
 	exec(t, srv.DB(), intTable)
-	g := guard.New(open(t, srv.DSN()), new(segmenttest.Marks), nil)
+	g := beside(open(t, srv.DSN()), marksOf(t))
 	_, err := g.Create(t.Context(), segment.Tag{Name: "big", Step: 1, MaxID: 1 << 40}, false)
 	if !errors.Is(err, segment.ErrInvalid) {
 		t.Errorf("a start beyond the column: %v", err)
@@ -348,7 +350,7 @@ func TestWhatAColumnCannotHoldIsInvalidAndChangesNothing(t *testing.T) {
 	srv := mysqltest.Start(t)
 	exec(t, srv.DB(), "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id bigint NOT NULL, "+
 		"step int NOT NULL, description varchar(8), update_time timestamp) CHARACTER SET utf8mb3")
-	g := guard.New(open(t, srv.DSN()), new(segmenttest.Marks), nil)
+	g := beside(open(t, srv.DSN()), marksOf(t))
 	create(t, g, "order", 10, 1)
 	for law, text := range map[string]string{"too long": "123456789", "no such character": "\U0001F600"} {
 		_, err := g.Create(t.Context(), segment.Tag{Name: "new", Step: 10, MaxID: 1, Description: text}, false)

@@ -1,4 +1,4 @@
-package guard_test
+package kvstore_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/natsid/natsid/internal/stores/guard"
+	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/segmenttest"
 )
@@ -35,9 +35,9 @@ func (s *stuck) Advance(ctx context.Context, tag string, start, end int64) (bool
 }
 
 // behind returns a table with so many rows that are locked and so many that are not, all below their marks.
-func behind(t *testing.T, locked, free int) (*stuck, *segmenttest.Marks) {
-	table, marks := new(segmenttest.Table), new(segmenttest.Marks)
-	g := guard.New(table, marks, nil)
+func behind(t *testing.T, locked, free int) (*stuck, *memory) {
+	table, marks := new(segmenttest.Table), new(memory)
+	g := beside(table, marks)
 	for i := range locked + free {
 		name := fmt.Sprint("locked", i)
 		if i >= locked {
@@ -59,7 +59,7 @@ func TestLockedRowsDoNotKeepThePollFromLiftingOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const locked, free = 300, 1000
 		table, marks := behind(t, locked, free)
-		g := guard.New(table, marks, nil)
+		g := beside(table, marks)
 		for poll := range 3 {
 			began := time.Now()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -84,16 +84,16 @@ func TestLockedRowsDoNotKeepThePollFromLiftingOthers(t *testing.T) {
 func TestAPollAsksATableThatTakesNoWritesOnce(t *testing.T) {
 	table, marks := behind(t, 0, 1000)
 	table.readOnly = true
-	err := guard.New(table, marks, nil).Poll(t.Context(), func(segment.Listing) {})
+	err := beside(table, marks).Poll(t.Context(), func(segment.Listing) {})
 	if n := table.writes.Load(); !errors.Is(err, segment.ErrNoWrites) || n > 8 || len(err.Error()) > 2000 {
 		t.Errorf("%d writes were tried, and then %v", n, err)
 	}
 }
 
 func TestATablesLossOfOurLastLoadAloneRaisesTheAlarm(t *testing.T) {
-	for how, look := range map[string]func(g *guard.Guard) error{
-		"a load": func(g *guard.Guard) error { _, err := g.Load(t.Context(), "a", 0, 0); return err },
-		"a poll": func(g *guard.Guard) error { return g.Poll(t.Context(), func(segment.Listing) {}) },
+	for how, look := range map[string]func(g *kvstore.Store) error{
+		"a load": func(g *kvstore.Store) error { _, err := g.Load(t.Context(), "a", 0, 0); return err },
+		"a poll": func(g *kvstore.Store) error { return g.Poll(t.Context(), func(segment.Listing) {}) },
 	} {
 		var alarms []string
 		g, table, _ := guarded(t, &alarms)
@@ -121,9 +121,7 @@ func TestARowThatIsLoadedWhileAPollReadsItHasNotGoneBack(t *testing.T) {
 	var alarms []string
 	_, table, marks := guarded(t, nil)
 	between := &interrupted{Table: table}
-	g := guard.New(between, marks, &guard.Config{
-		Alarm: func(_, message string) { alarms = append(alarms, message) },
-	})
+	g := watched(between, marks, func(_, message string) { alarms = append(alarms, message) })
 	between.read = func() { load(t, g) }
 	if err := g.Poll(t.Context(), func(segment.Listing) {}); err != nil || len(alarms) > 0 {
 		t.Errorf("%v, alarms %q", err, alarms)
@@ -132,15 +130,15 @@ func TestARowThatIsLoadedWhileAPollReadsItHasNotGoneBack(t *testing.T) {
 
 func TestAPollLowersNoMark(t *testing.T) {
 	_, table, marks := guarded(t, nil)
-	away := guard.New(&stubborn{Table: table, update: errLost}, marks, nil)
+	away := beside(&stubborn{Table: table, update: errLost}, marks)
 	if _, err := away.Update(t.Context(), "a", segment.Change{MaxID: 5000}); !errors.Is(err, segment.ErrUncertain) {
 		t.Fatal(err)
 	}
 	leaf := table.LoadAsLeaf("a") // above seen, below the mark
-	if err := guard.New(table, marks, nil).Poll(t.Context(), func(segment.Listing) {}); err != nil {
+	if err := beside(table, marks).Poll(t.Context(), func(segment.Listing) {}); err != nil {
 		t.Fatal(err)
 	}
-	if m, _ := marks.Mark(t.Context(), "a"); m.High != 5000 || m.Seen != leaf.End {
+	if m := marks.mark("a"); m.Mark != 5000 || m.Seen != leaf.End {
 		t.Errorf("the mark is %+v, but Leaf took %v", m, leaf)
 	}
 }

@@ -1,4 +1,4 @@
-package guard_test
+package kvstore_test
 
 import (
 	"context"
@@ -6,20 +6,20 @@ import (
 	"math"
 	"testing"
 
-	"github.com/natsid/natsid/internal/stores/guard"
+	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/segmenttest"
 )
 
 // One of two concurrent calls creates a tag: that with rules must not take over the row of that without.
 func TestACreateWithRulesLosesToOneWithout(t *testing.T) {
-	table, marks := new(segmenttest.Table), new(segmenttest.Marks)
-	plain := guard.New(table, marks, nil)
-	g := guard.New(table, &crossed{Marks: marks, before: func() {
+	table, marks := new(segmenttest.Table), new(memory)
+	plain := beside(table, marks)
+	g := beside(table, &view{Streams: marks, before: func() {
 		if _, err := plain.Create(t.Context(), segment.Tag{Name: "b", Step: 7, MaxID: 1}, true); err != nil {
 			t.Error(err)
 		}
-	}}, nil)
+	}})
 	rules := segment.Rules{Max: 50}
 	_, err := g.Create(t.Context(), segment.Tag{Name: "b", Step: 9, MaxID: 1, Rules: rules}, true)
 	if !errors.Is(err, segment.ErrExists) {
@@ -30,35 +30,20 @@ func TestACreateWithRulesLosesToOneWithout(t *testing.T) {
 	}
 }
 
-// reserved are marks that call after, once, when the first was written.
-type reserved struct {
-	*segmenttest.Marks
-	after func()
-}
-
-func (r *reserved) SetMark(ctx context.Context, tag string, m segment.Mark) (uint64, error) {
-	revision, err := r.Marks.SetMark(ctx, tag, m)
-	if f := r.after; f != nil {
-		r.after = nil
-		f()
-	}
-	return revision, err
-}
-
 // A call reserves the name, another makes the row, and the first goes on before the other does.
 func TestOfTwoCreatesWithRulesOneSucceedsAndItsRulesHold(t *testing.T) {
-	table, marks := new(segmenttest.Table), new(segmenttest.Marks)
+	table, marks := new(segmenttest.Table), new(memory)
 	inserted, firstEnded, secondEnded := make(chan struct{}), make(chan struct{}), make(chan error)
-	create := func(g *guard.Guard, most int64) error {
+	create := func(g *kvstore.Store, most int64) error {
 		tag := segment.Tag{Name: "b", Step: 9, MaxID: 1, Rules: segment.Rules{Max: most}}
 		_, err := g.Create(t.Context(), tag, true)
 		return err
 	}
-	second := guard.New(&stubborn{Table: table, inserted: func() { close(inserted); <-firstEnded }}, marks, nil)
-	first := guard.New(table, &reserved{Marks: marks, after: func() {
+	second := beside(&stubborn{Table: table, inserted: func() { close(inserted); <-firstEnded }}, marks)
+	first := beside(table, &view{Streams: marks, after: func() {
 		go func() { secondEnded <- create(second, 60) }()
 		<-inserted
-	}}, nil)
+	}})
 	firstErr := create(first, 50)
 	close(firstEnded)
 	secondErr := <-secondEnded
@@ -77,15 +62,15 @@ func TestOfTwoCreatesWithRulesOneSucceedsAndItsRulesHold(t *testing.T) {
 
 // The user of natsid may not insert rows; so an operator does, and the tag is created again.
 func TestACreateWithRulesGoesOnFromARowThatAnOperatorInserts(t *testing.T) {
-	table, marks := new(segmenttest.Table), new(segmenttest.Marks)
+	table, marks := new(segmenttest.Table), new(memory)
 	tag := segment.Tag{Name: "a", Step: 10, MaxID: 1, Rules: segment.Rules{Max: 50}}
-	if _, err := guard.New(&narrow{}, marks, nil).Create(t.Context(), tag, false); !errors.Is(err, segment.ErrInvalid) {
+	if _, err := beside(&narrow{}, marks).Create(t.Context(), tag, false); !errors.Is(err, segment.ErrInvalid) {
 		t.Fatal(err)
 	}
 	if err := table.Insert(t.Context(), segment.Tag{Name: "a", Step: 20, MaxID: 7}); err != nil {
 		t.Fatal(err)
 	}
-	g := guard.New(table, marks, nil)
+	g := beside(table, marks)
 	got, err := g.Create(t.Context(), tag, false)
 	if err != nil || got.MaxID != 7 || got.Rules != tag.Rules {
 		t.Errorf("%+v, %v", got, err)
@@ -98,16 +83,16 @@ func TestACreateWithRulesGoesOnFromARowThatAnOperatorInserts(t *testing.T) {
 // A call reserves the name, and its process dies; another call creates the tag, though it is to revive none.
 func TestACreateThatWasCutOffDoesNotKeepTheName(t *testing.T) {
 	for _, rules := range []segment.Rules{{}, {Max: 60}} {
-		table, marks := new(segmenttest.Table), new(segmenttest.Marks)
+		table, marks := new(segmenttest.Table), new(memory)
 		tag := segment.Tag{Name: "a", Step: 10, MaxID: 7, Rules: segment.Rules{Max: 50}}
 		ctx, cancel := context.WithCancel(t.Context())
-		cut := guard.New(table, &reserved{Marks: marks, after: cancel}, nil)
+		cut := beside(table, &view{Streams: marks, after: cancel})
 		_, err := cut.Create(ctx, tag, false)
 		if !errors.Is(err, context.Canceled) || errors.Is(err, segment.ErrUncertain) {
 			t.Fatalf("%v, want that the call was cut off, and has created no tag", err)
 		}
 		tag.Rules = rules
-		got, err := guard.New(table, marks, nil).Create(t.Context(), tag, false)
+		got, err := beside(table, marks).Create(t.Context(), tag, false)
 		if err != nil || got.MaxID != 7 || got.Least != 0 || got.Disabled || got.Rules != rules {
 			t.Errorf("%+v, %v", got, err)
 		}
@@ -116,14 +101,14 @@ func TestACreateThatWasCutOffDoesNotKeepTheName(t *testing.T) {
 
 // A call without rules sees no mark; another reserves the name before it inserts the row.
 func TestACreateWithoutRulesEnablesTheTagThatItHasMade(t *testing.T) {
-	table, marks := new(segmenttest.Table), new(segmenttest.Marks)
-	other := guard.New(&narrow{}, marks, nil) // it is cut off after it has reserved the name
-	plain := guard.New(&unready{Table: table, before: func() {
+	table, marks := new(segmenttest.Table), new(memory)
+	other := beside(&narrow{}, marks) // it is cut off after it has reserved the name
+	plain := beside(&unready{Table: table, before: func() {
 		tag := segment.Tag{Name: "a", Step: 10, MaxID: 1, Rules: segment.Rules{Max: 50}}
 		if _, err := other.Create(t.Context(), tag, false); err == nil {
 			t.Error("created")
 		}
-	}}, marks, nil)
+	}}, marks)
 	got, err := plain.Create(t.Context(), segment.Tag{Name: "a", Step: 20, MaxID: 1}, false)
 	if err != nil || got.Disabled || got.Rules != (segment.Rules{}) {
 		t.Errorf("%+v, %v", got, err)
@@ -145,7 +130,7 @@ func (u *unready) Insert(ctx context.Context, tag segment.Tag) error {
 }
 
 func TestATableThatCannotHoldTheDatesOfATagRefusesIt(t *testing.T) {
-	g := guard.New(&small{}, new(segmenttest.Marks), nil)
+	g := beside(&small{}, new(memory))
 	_, err := g.Create(t.Context(), segment.Tag{Name: "a", Step: 1, MaxID: 1,
 		Rules: segment.Rules{Period: segment.Daily}}, false)
 	if !errors.Is(err, segment.ErrInvalid) {

@@ -1,4 +1,4 @@
-package guard
+package kvstore
 
 import (
 	"context"
@@ -29,27 +29,27 @@ type behind struct {
 	failed map[string]error // by tag: why, at the last attempt
 }
 
-// catchUp calls f for all rows until ctx ends, or the table takes no writes at all. The error names some rows that are
-// behind.
-func (b *behind) catchUp(ctx context.Context, rows []segment.Row, f func(context.Context, segment.Row) error) error {
+// catchUp calls f for the rows of all tags until ctx ends, or the table takes no writes at all. The error names some
+// rows that are behind.
+func (b *behind) catchUp(ctx context.Context, tags []string, f func(context.Context, string) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	queue := make(chan segment.Row)
+	queue := make(chan string)
 	var workers sync.WaitGroup
-	for range min(catchUps, len(rows)) {
+	for range min(catchUps, len(tags)) {
 		workers.Go(func() {
-			for row := range queue {
-				err := bounded(ctx, row, f)
+			for tag := range queue {
+				err := bounded(ctx, tag, f)
 				if errors.Is(err, segment.ErrNoWrites) {
 					stop(err)
 				}
-				b.note(row.Name, err)
+				b.note(tag, err)
 			}
 		})
 	}
-	for _, row := range b.last(rows) {
+	for _, tag := range b.last(tags) {
 		select {
-		case queue <- row:
+		case queue <- tag:
 			continue
 		case <-ctx.Done():
 		}
@@ -60,23 +60,23 @@ func (b *behind) catchUp(ctx context.Context, rows []segment.Row, f func(context
 	return b.error(context.Cause(ctx))
 }
 
-func bounded(ctx context.Context, row segment.Row, f func(context.Context, segment.Row) error) error {
+func bounded(ctx context.Context, tag string, f func(context.Context, string) error) error {
 	ctx, cancel := context.WithTimeout(ctx, catchUpTimeout)
 	defer cancel()
-	return f(ctx, row)
+	return f(ctx, tag)
 }
 
-// last returns the rows in another order: those that failed are the last. It forgets others that failed.
-func (b *behind) last(rows []segment.Row) []segment.Row {
+// last returns the tags in another order: those that failed are the last. It forgets others that failed.
+func (b *behind) last(tags []string) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	failed, last := make(map[string]error), []segment.Row{}
-	ordered := make([]segment.Row, 0, len(rows))
-	for _, row := range rows {
-		if err := b.failed[row.Name]; err != nil {
-			failed[row.Name], last = err, append(last, row)
+	failed, last := make(map[string]error), []string{}
+	ordered := make([]string, 0, len(tags))
+	for _, tag := range tags {
+		if err := b.failed[tag]; err != nil {
+			failed[tag], last = err, append(last, tag)
 		} else {
-			ordered = append(ordered, row)
+			ordered = append(ordered, tag)
 		}
 	}
 	b.failed = failed
@@ -110,7 +110,7 @@ func (b *behind) error(early error) error {
 	}
 	text := strings.Join(texts, "; ")
 	if early != nil {
-		return fmt.Errorf("guard: not all rows and their marks were compared: %s: %w", text, early)
+		return fmt.Errorf("kvstore: not all rows and their marks were compared: %s: %w", text, early)
 	}
-	return fmt.Errorf("guard: %d rows and their marks do not agree: %s", len(b.failed), text)
+	return fmt.Errorf("kvstore: %d rows and their marks do not agree: %s", len(b.failed), text)
 }

@@ -1,4 +1,4 @@
-package guard_test
+package kvstore_test
 
 import (
 	"context"
@@ -6,32 +6,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/natsid/natsid/internal/stores/guard"
+	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/segment"
-	"github.com/natsid/natsid/segment/segmenttest"
 )
-
-// crossed are marks that another worker changes before the next write of them.
-type crossed struct {
-	*segmenttest.Marks
-	before func()
-}
-
-func (c *crossed) SetMark(ctx context.Context, tag string, m segment.Mark) (uint64, error) {
-	if f := c.before; f != nil {
-		c.before = nil
-		f()
-	}
-	return c.Marks.SetMark(ctx, tag, m)
-}
 
 func TestAnUpdateThatARaiseOvertookChangesNothing(t *testing.T) {
 	other, table, marks := guarded(t, nil)
-	g := guard.New(table, &crossed{Marks: marks, before: func() {
+	g := beside(table, &view{Streams: marks, before: func() {
 		if _, err := other.Update(t.Context(), "a", segment.Change{MaxID: 6000}); err != nil {
 			t.Error(err)
 		}
-	}}, nil)
+	}})
 	text := "changed"
 	_, err := g.Update(t.Context(), "a", segment.Change{Step: 777, Description: &text, MaxID: 5000})
 	if r, is := errors.AsType[*segment.RaiseError](err); !is || r.Now != 6000 || errors.Is(err, segment.ErrUncertain) {
@@ -47,11 +33,11 @@ func TestTheLoserOfTwoRevivesChangesNothing(t *testing.T) {
 	if err := other.Delete(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
-	g := guard.New(table, &crossed{Marks: marks, before: func() {
+	g := beside(table, &view{Streams: marks, before: func() {
 		if _, err := other.Create(t.Context(), segment.Tag{Name: "a", Step: 7, MaxID: 50}, true); err != nil {
 			t.Error(err)
 		}
-	}}, nil)
+	}})
 	_, err := g.Create(t.Context(), segment.Tag{Name: "a", Step: 777, MaxID: 9000, Description: "loser"}, true)
 	if !errors.Is(err, segment.ErrExists) {
 		t.Errorf("error %v, want ErrExists", err)
@@ -66,10 +52,10 @@ func TestARowThatRefusesARevivedTagLeavesItDeleted(t *testing.T) {
 	if err := other.Delete(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
-	before, _ := marks.Mark(t.Context(), "a")
-	g := guard.New(&stubborn{Table: table, try: segment.ErrInvalid}, marks, nil)
+	before := marks.mark("a")
+	g := beside(&stubborn{Table: table, try: segment.ErrInvalid}, marks)
 	_, err := g.Create(t.Context(), segment.Tag{Name: "a", Step: 1 << 32, MaxID: 1}, true)
-	if after, _ := marks.Mark(t.Context(), "a"); !errors.Is(err, segment.ErrInvalid) || after != before {
+	if after := marks.mark("a"); !errors.Is(err, segment.ErrInvalid) || after != before {
 		t.Errorf("%v, and the mark went from %+v to %+v", err, before, after)
 	}
 }
@@ -101,7 +87,7 @@ func TestATagWhoseRowWasRemovedContinuesAboveItsMark(t *testing.T) {
 	g, table, marks := guarded(t, nil)
 	last := load(t, g)
 	table.Restore(nil)
-	other := guard.New(table, marks, nil)
+	other := beside(table, marks)
 	got, err := other.Create(t.Context(), segment.Tag{Name: "a", Step: 100, MaxID: 1}, false)
 	if err != nil || got.MaxID != last.End {
 		t.Errorf("created again: %+v, %v, want it from %d", got, err, last.End)
@@ -134,75 +120,17 @@ func TestADeletedTagRemembersWhatLeafTook(t *testing.T) {
 
 func TestAChangeWhoseMarkWasNotAcknowledgedWasMadeOrMayHaveBeen(t *testing.T) {
 	g, _, marks := guarded(t, nil)
-	marks.OnSetMark(markAckLost)
+	marks.onWrite(markAckLost)
 	if got, err := g.Update(t.Context(), "a", segment.Change{RaiseBy: 99}); err != nil || got.MaxID != 100 {
 		t.Errorf("a raise that the mark shows: %+v, %v", got, err)
 	}
 	if err := g.Delete(t.Context(), "a"); err != nil {
 		t.Errorf("a deletion that the mark shows: %v", err)
 	}
-	marks.OnSetMark(func(func() error) error { return errLost }) // it may still land
+	marks.onWrite(func(func() error) error { return errLost }) // it may still land
 	_, err := g.Create(t.Context(), segment.Tag{Name: "a", Step: 5, MaxID: 1}, true)
 	if !errors.Is(err, segment.ErrUncertain) {
 		t.Errorf("a revival that may still land: %v, want ErrUncertain", err)
-	}
-}
-
-// old are marks of which a read may show an entry as it was before.
-type old struct {
-	*segmenttest.Marks
-	shown *segment.Mark // nil: as it is
-}
-
-func (o *old) Mark(ctx context.Context, tag string) (segment.Mark, error) {
-	if o.shown != nil {
-		return *o.shown, nil
-	}
-	return o.Marks.Mark(ctx, tag)
-}
-
-func TestAnOldReadBringsBackNoRangeOfADeletedTag(t *testing.T) {
-	_, table, marks := guarded(t, nil)
-	other := guard.New(table, marks, nil)
-	deleted := func(by *guard.Guard) {
-		t.Helper()
-		if err := by.Delete(t.Context(), "a"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for how, see := range map[string]func(g *guard.Guard) error{
-		"a look": func(g *guard.Guard) error { deleted(other); _, err := g.Look(t.Context(), "a"); return err },
-		"a poll that lifts no row": func(g *guard.Guard) error {
-			deleted(other)
-			table.OnAdvance(refused)
-			defer table.OnAdvance(nil)
-			if g.Poll(t.Context(), func(segment.Listing) {}) == nil {
-				t.Error("a row was lifted")
-			}
-			return nil
-		},
-		"a deletion of its own": func(g *guard.Guard) error { deleted(g); return nil },
-	} {
-		shown := &old{Marks: marks}
-		g := guard.New(table, shown, nil)
-		table.OnAdvance(refused)
-		if _, err := g.Load(t.Context(), "a", 0, 0); err == nil { // keeps a range
-			t.Fatal("loaded")
-		}
-		table.OnAdvance(nil)
-		before, _ := marks.Mark(t.Context(), "a")
-		if err := see(g); err != nil {
-			t.Fatal(err)
-		}
-		shown.shown = &before
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		if l, err := g.Load(ctx, "a", 0, 0); err == nil {
-			t.Errorf("%s showed that the tag is deleted, and %v was loaded", how, l)
-		}
-		cancel()
-		if _, err := other.Create(t.Context(), segment.Tag{Name: "a", Step: 100, MaxID: 1}, true); err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 
@@ -211,11 +139,11 @@ func TestAnOldReadBringsBackNoRangeOfADeletedTag(t *testing.T) {
 func TestAnOldReadMakesNoRowOfADeletedTag(t *testing.T) {
 	g, table, marks := guarded(t, nil)
 	load(t, g)
-	enabled, _ := marks.Mark(t.Context(), "a")
+	enabled := marks.entry("a")
 	if err := g.Delete(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
-	disabled, _ := marks.Mark(t.Context(), "a")
+	disabled := marks.entry("a")
 	if _, err := g.Create(t.Context(), segment.Tag{Name: "a", Step: 100, MaxID: 1}, true); err != nil {
 		t.Fatal(err)
 	}
@@ -224,11 +152,11 @@ func TestAnOldReadMakesNoRowOfADeletedTag(t *testing.T) {
 		t.Fatal(err)
 	}
 	table.Restore(nil)
-	for what, shown := range map[string]segment.Mark{"enabled": enabled, "disabled": disabled} {
-		behind := guard.New(table, &old{Marks: marks, shown: &shown}, nil)
+	for what, shown := range map[string]buckets.Entry{"enabled": enabled, "disabled": disabled} {
+		behind := beside(table, &view{Streams: marks, shown: &shown})
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		if got, err := behind.Create(ctx, segment.Tag{Name: "a", Step: 100, MaxID: 1}, shown.Disabled); err == nil {
+		if got, err := behind.Create(ctx, segment.Tag{Name: "a", Step: 100, MaxID: 1}, what == "disabled"); err == nil {
 			t.Errorf("created: %+v, after a read of a mark: %s", got, what)
 		}
 		if row, err := table.Row(t.Context(), "a"); !errors.Is(err, segment.ErrUnknownTag) {
@@ -241,12 +169,12 @@ func TestAnOldReadMakesNoRowOfADeletedTag(t *testing.T) {
 // next attempt fails, the row stays.
 func TestACreateThatFailsAfterItMadeTheRowMayHaveBeenMade(t *testing.T) {
 	refused := errors.New("refused")
-	for name, fail := range map[string]func(ctx context.Context, other *guard.Guard, table *stubborn) error{
-		"the row takes no change": func(_ context.Context, _ *guard.Guard, table *stubborn) error {
+	for name, fail := range map[string]func(ctx context.Context, other *kvstore.Store, table *stubborn) error{
+		"the row takes no change": func(_ context.Context, _ *kvstore.Store, table *stubborn) error {
 			table.try = refused
 			return refused
 		},
-		"another create comes first": func(ctx context.Context, other *guard.Guard, _ *stubborn) error {
+		"another create comes first": func(ctx context.Context, other *kvstore.Store, _ *stubborn) error {
 			if _, err := other.Create(ctx, segment.Tag{Name: "a", Step: 7, MaxID: 50}, true); err != nil {
 				t.Error(err)
 			}
@@ -260,15 +188,12 @@ func TestACreateThatFailsAfterItMadeTheRowMayHaveBeenMade(t *testing.T) {
 		table.Restore(nil) // an operator removes the row
 		var want error
 		rows := &stubborn{Table: table}
-		enabled := &crossed{Marks: marks}
-		g := guard.New(rows, enabled, nil)
+		enabled := &view{Streams: marks}
+		g := beside(rows, enabled)
 		rows.inserted = func() {
 			enabled.before = func() {
 				want = fail(t.Context(), other, rows)
-				m, err := marks.Mark(t.Context(), "a")
-				if _, fault := marks.SetMark(t.Context(), "a", m); err != nil || fault != nil {
-					t.Error("the mark was not written by another")
-				}
+				marks.touch("a")
 			}
 		}
 		_, err := g.Create(t.Context(), segment.Tag{Name: "a", Step: 100, MaxID: 1}, true)

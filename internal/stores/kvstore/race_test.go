@@ -1,4 +1,4 @@
-package guard_test
+package kvstore_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/natsid/natsid/internal/stores/guard"
+	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/segmenttest"
 )
@@ -18,7 +18,7 @@ import (
 // A shuffler delays each call of a table and of its marks, in fake time, so that calls of several workers interleave.
 type shuffler struct {
 	*segmenttest.Table
-	*segmenttest.Marks
+	*memory
 	mu  sync.Mutex
 	rnd *rand.Rand
 }
@@ -31,16 +31,16 @@ func (s *shuffler) delay(most time.Duration) time.Duration {
 
 func (s *shuffler) wait() { time.Sleep(s.delay(time.Millisecond)) }
 
-func (s *shuffler) Mark(ctx context.Context, tag string) (segment.Mark, error) {
+func (s *shuffler) Last(ctx context.Context, bucket, key string) (buckets.Entry, error) {
 	s.wait()
 	defer s.wait()
-	return s.Marks.Mark(ctx, tag)
+	return s.memory.Last(ctx, bucket, key)
 }
 
-func (s *shuffler) SetMark(ctx context.Context, tag string, m segment.Mark) (uint64, error) {
+func (s *shuffler) Publish(ctx context.Context, bucket, key string, w buckets.Write) (uint64, error) {
 	s.wait()
 	defer s.wait()
-	return s.Marks.SetMark(ctx, tag, m)
+	return s.memory.Publish(ctx, bucket, key, w)
 }
 
 func (s *shuffler) Row(ctx context.Context, tag string) (segment.Row, error) {
@@ -69,9 +69,9 @@ func TestAtMostOneOfManyCallsCreatesATagAndItsRulesHoldFromTheFirstLoad(t *testi
 	created := 0
 	for seed := range uint64(2000) {
 		synctest.Test(t, func(t *testing.T) {
-			s := &shuffler{Table: new(segmenttest.Table), Marks: new(segmenttest.Marks),
+			s := &shuffler{Table: new(segmenttest.Table), memory: new(memory),
 				rnd: rand.New(rand.NewPCG(seed, 0))}
-			g := guard.New(s, s, nil)
+			g := beside(s, s)
 			var mu sync.Mutex
 			var by, loaded []segment.Rules
 			var calls sync.WaitGroup

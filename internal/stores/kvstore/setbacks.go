@@ -1,4 +1,4 @@
-package guard
+package kvstore
 
 import (
 	"fmt"
@@ -43,15 +43,18 @@ func (s *setbacks) acknowledged(tag string, maxID int64) {
 	s.raised[tag] = raised{maxID, s.clock}
 }
 
-// check raises the alarm if a row, read after began, is lower than before.
-func (s *setbacks) check(row segment.Row, m segment.Mark, began uint64) {
-	was, isNew := s.note(row, m.Seen, began)
+// check raises the alarm if the row of a tag, read after began, is lower than before.
+func (s *setbacks) check(tag string, t state, began uint64) {
+	if t.row == nil {
+		return
+	}
+	was, isNew := s.note(*t.row, t.Seen, began)
 	if !isNew {
 		return
 	}
-	s.alarm(row.Name, fmt.Sprintf("max_id is %d and was %d: the database has lost commits; natsid repeats none of its "+
+	s.alarm(tag, fmt.Sprintf("max_id is %d and was %d: the database has lost commits; natsid repeats none of its "+
 		"IDs and continues from %d, but Leaf nodes on the table may repeat some",
-		row.MaxID, was, max(m.High, was)))
+		t.row.MaxID, was, max(t.Mark, was)))
 }
 
 // note returns the former max_id of the row if it went back, and reports whether the alarm is due: a loss ends once

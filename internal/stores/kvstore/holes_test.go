@@ -1,4 +1,4 @@
-package guard_test
+package kvstore_test
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/natsid/natsid/internal/stores/guard"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/segmenttest"
 )
@@ -34,9 +33,9 @@ func crowd(ctx context.Context, workers []*segment.Allocator) (got []segment.Ran
 }
 
 // team returns allocators on one table and its marks, each with a guard of its own, that stop at the end of the test.
-func team(t *testing.T, n int, table *segmenttest.Table, marks *segmenttest.Marks) (workers []*segment.Allocator) {
+func team(t *testing.T, n int, table *segmenttest.Table, marks *memory) (workers []*segment.Allocator) {
 	for range n {
-		a := segment.New(segment.Config{Store: guard.New(table, marks, nil), Deadline: 1500 * time.Millisecond})
+		a := segment.New(segment.Config{Store: beside(table, marks), Deadline: 1500 * time.Millisecond})
 		t.Cleanup(a.Close)
 		workers = append(workers, a)
 	}
@@ -54,7 +53,7 @@ func TestFailingLoadsMoveTheMarkNoFurtherHoweverLongTheyFail(t *testing.T) {
 	for name, tc := range map[string]struct {
 		workers int
 		advance segmenttest.AdvanceHook
-		setMark segmenttest.MarkHook
+		setMark writeHook
 	}{
 		"a table that refuses":               {1, refused, nil},
 		"a table that does not answer":       {1, lost, nil},
@@ -72,8 +71,8 @@ func TestFailingLoadsMoveTheMarkNoFurtherHoweverLongTheyFail(t *testing.T) {
 				_, table, marks := guarded(t, nil)
 				workers := team(t, tc.workers, table, marks)
 				table.OnAdvance(tc.advance)
-				marks.OnSetMark(tc.setMark)
-				mark := func() int64 { m, _ := marks.Mark(t.Context(), "a"); return m.High }
+				marks.onWrite(tc.setMark)
+				mark := func() int64 { m := marks.mark("a"); return m.Mark }
 				var first int64
 				time.AfterFunc(10*time.Second, func() { first = mark() })
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -85,7 +84,7 @@ func TestFailingLoadsMoveTheMarkNoFurtherHoweverLongTheyFail(t *testing.T) {
 					t.Errorf("the mark went from 1 to %d in 10 s, and to %d in 60 s", first, last)
 				}
 				table.OnAdvance(nil)
-				marks.OnSetMark(nil)
+				marks.onWrite(nil)
 				ctx, cancel = context.WithTimeout(t.Context(), 10*time.Second)
 				defer cancel()
 				got := crowd(ctx, workers)
@@ -103,10 +102,10 @@ func TestALostRangeHalvesTheNextUntilALoadSucceeds(t *testing.T) {
 	const asked = 1 << 20
 	cost := int64(0)
 	table.OnAdvance(func(func() (bool, error)) (bool, error) { // a Leaf node is always faster
-		m, _ := marks.Mark(t.Context(), "a")
+		m := marks.mark("a")
 		row := table.Snapshot()["a"]
-		cost += m.High - row.MaxID
-		for row.MaxID < m.High {
+		cost += m.Mark - row.MaxID
+		for row.MaxID < m.Mark {
 			row.MaxID = table.LoadAsLeaf("a").End
 		}
 		return false, errLost

@@ -1,24 +1,25 @@
-package guard_test
+package kvstore_test
 
 import (
 	"errors"
 	"testing"
 
-	"github.com/natsid/natsid/internal/stores/guard"
 	"github.com/natsid/natsid/segment"
-	"github.com/natsid/natsid/segment/segmenttest"
 )
 
-func TestALiftRaisesMarkAndRow(t *testing.T) {
+func TestALiftRaisesTheMarkAndThePollTheRow(t *testing.T) {
 	g, table, marks := guarded(t, nil)
 	load(t, g) // [1,101)
 	if raised, err := g.Lift(t.Context(), "a", segment.Floor{End: 5000}); err != nil || !raised {
 		t.Fatalf("raised %t, %v", raised, err)
 	}
+	if err := g.Poll(t.Context(), func(segment.Listing) {}); err != nil {
+		t.Fatal(err)
+	}
 	if got := table.Snapshot()["a"].MaxID; got != 5000 {
 		t.Errorf("the row is at %d, want 5000", got)
 	}
-	other := guard.New(table, marks, nil)
+	other := beside(table, marks)
 	if got, err := other.Look(t.Context(), "a"); err != nil || got.MaxID != 5000 || got.Least != 101 {
 		t.Errorf("%+v, %v, want mark 5000 and least 101", got, err)
 	}
@@ -33,7 +34,7 @@ func TestALiftRaisesMarkAndRow(t *testing.T) {
 func TestALiftKeepsADeletedTagDeletedWhoseMarkIsLost(t *testing.T) {
 	g, table, _ := guarded(t, nil)
 	load(t, g)
-	other := guard.New(table, new(segmenttest.Marks), nil)
+	other := beside(table, new(memory))
 	if _, err := other.Lift(t.Context(), "a", segment.Floor{End: 101}); err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package guard_test
+package kvstore_test
 
 import (
 	"context"
@@ -7,34 +7,27 @@ import (
 	"testing"
 	"time"
 
-	"github.com/natsid/natsid/internal/stores/guard"
+	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/segmenttest"
 )
 
 func TestGuardedTableConforms(t *testing.T) {
 	segmenttest.Run(t, func(*testing.T) func() segment.Store {
-		table, marks := new(segmenttest.Table), new(segmenttest.Marks)
-		return func() segment.Store { return guard.New(table, marks, nil) }
+		table, marks := new(segmenttest.Table), new(memory)
+		return func() segment.Store { return beside(table, marks) }
 	})
 }
 
-func create(t *testing.T, s segment.Store, tag segment.Tag) {
-	t.Helper()
-	if _, err := s.Create(t.Context(), tag, false); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // guarded returns a guard over a table with the tag a of step 100.
-func guarded(t *testing.T, alarms *[]string) (*guard.Guard, *segmenttest.Table, *segmenttest.Marks) {
+func guarded(t *testing.T, alarms *[]string) (*kvstore.Store, *segmenttest.Table, *memory) {
 	t.Helper()
-	table, marks := new(segmenttest.Table), new(segmenttest.Marks)
-	g := guard.New(table, marks, &guard.Config{Alarm: func(tag, message string) {
+	table, marks := new(segmenttest.Table), new(memory)
+	g := watched(table, marks, func(tag, message string) {
 		if alarms != nil {
 			*alarms = append(*alarms, tag+": "+message)
 		}
-	}})
+	})
 	create(t, g, segment.Tag{Name: "a", Step: 100, MaxID: 1})
 	return g, table, marks
 }
@@ -67,7 +60,7 @@ func TestATableThatLostCommitsMakesNoRepeatAndIsLifted(t *testing.T) {
 		ranges = append(ranges, load(t, g))
 	}
 	table.Restore(backup)
-	other := guard.New(table, marks, nil) // another worker: no memory of its own
+	other := beside(table, marks) // another worker: no memory of its own
 	ranges = append(ranges, load(t, g), load(t, other))
 	if n := repeats(ranges); n > 0 {
 		t.Errorf("%d IDs twice", n)
@@ -89,9 +82,9 @@ func TestRetriesAgainstAReadOnlyTableDoNotRunAway(t *testing.T) {
 			t.Fatalf("error %v", err)
 		}
 	}
-	m, _ := marks.Mark(t.Context(), "a")
-	if m.High != 201 {
-		t.Errorf("100 refused loads raised the mark to %d, want it one step ahead: 201", m.High)
+	m := marks.mark("a")
+	if m.Mark != 201 {
+		t.Errorf("100 refused loads raised the mark to %d, want it one step ahead: 201", m.Mark)
 	}
 	table.OnAdvance(nil)
 	if r := load(t, g); r.Start != 101 {
@@ -101,7 +94,7 @@ func TestRetriesAgainstAReadOnlyTableDoNotRunAway(t *testing.T) {
 
 func TestARaiseThatTheRowDidNotFollowHoldsAndThePollLiftsTheRow(t *testing.T) {
 	g, table, marks := guarded(t, nil)
-	away := guard.New(&stubborn{Table: table, update: errors.New("away")}, marks, nil)
+	away := beside(&stubborn{Table: table, update: errors.New("away")}, marks)
 	_, err := away.Update(t.Context(), "a", segment.Change{MaxID: 5000})
 	if !errors.Is(err, segment.ErrUncertain) {
 		t.Fatalf("error %v, want ErrUncertain: the raise was made in the mark", err)
@@ -119,12 +112,12 @@ func TestARaiseThatTheRowDidNotFollowHoldsAndThePollLiftsTheRow(t *testing.T) {
 
 func TestAStepThatTheTableRefusesLeavesTheMarkAlone(t *testing.T) {
 	_, table, marks := guarded(t, nil)
-	g := guard.New(&stubborn{Table: table, try: segment.ErrInvalid}, marks, nil)
+	g := beside(&stubborn{Table: table, try: segment.ErrInvalid}, marks)
 	_, err := g.Update(t.Context(), "a", segment.Change{Step: 1 << 32, MaxID: 5000})
 	if !errors.Is(err, segment.ErrInvalid) {
 		t.Fatal(err)
 	}
-	if m, _ := marks.Mark(t.Context(), "a"); m.High > 1 || m.Least > 0 {
+	if m := marks.mark("a"); m.Mark > 1 || m.Least > 0 {
 		t.Errorf("the mark is %+v", m)
 	}
 }
@@ -182,7 +175,7 @@ func TestALoadRecordsTheHighestMaxIDThatWasEverRead(t *testing.T) {
 	for loss := range 2 {
 		table.Restore(backup)
 		alarms := 0
-		if load(t, guard.New(table, marks, &guard.Config{Alarm: func(string, string) { alarms++ }})); alarms != 1 {
+		if load(t, watched(table, marks, func(string, string) { alarms++ })); alarms != 1 {
 			t.Errorf("loss %d: %d alarms, want one", loss, alarms)
 		}
 	}
@@ -192,7 +185,7 @@ func TestALoadRecordsTheHighestMaxIDThatWasEverRead(t *testing.T) {
 func TestALossOfCommitsRaisesAnAlarmAlsoAfterARevival(t *testing.T) {
 	g, table, marks := guarded(t, nil)
 	load(t, g)
-	poll := func(g *guard.Guard) {
+	poll := func(g *kvstore.Store) {
 		if err := g.Poll(t.Context(), func(segment.Listing) {}); err != nil {
 			t.Fatal(err)
 		}
@@ -209,21 +202,27 @@ func TestALossOfCommitsRaisesAnAlarmAlsoAfterARevival(t *testing.T) {
 	}
 	table.Restore(backup)
 	var alarms int
-	poll(guard.New(table, marks, &guard.Config{Alarm: func(string, string) { alarms++ }}))
+	poll(watched(table, marks, func(string, string) { alarms++ }))
 	if alarms != 1 {
 		t.Errorf("%d alarms, want one", alarms)
 	}
 }
 
-func TestACreateThatTheTableRefusesLeavesTheMarkAlone(t *testing.T) {
-	marks := new(segmenttest.Marks)
-	g := guard.New(&narrow{}, marks, nil)
+func TestACreateThatTheTableRefusesLeavesTheNameFree(t *testing.T) {
+	marks := new(memory)
+	g := beside(&narrow{}, marks)
 	_, err := g.Create(t.Context(), segment.Tag{Name: "a", Step: 1 << 32, MaxID: 5_000_000_000}, true)
-	if !errors.Is(err, segment.ErrInvalid) {
+	if !errors.Is(err, segment.ErrInvalid) || errors.Is(err, segment.ErrUncertain) {
 		t.Fatal(err)
 	}
-	if m, _ := marks.Mark(t.Context(), "a"); m.High != 0 {
-		t.Errorf("the mark is at %d", m.High)
+	_, err = g.Look(t.Context(), "a")
+	if !errors.Is(err, segment.ErrUnknownTag) || errors.Is(err, segment.ErrDisabled) {
+		t.Errorf("a look: %v", err)
+	}
+	other := beside(new(segmenttest.Table), marks)
+	create(t, other, segment.Tag{Name: "a", Step: 10, MaxID: 3})
+	if r := load(t, other); r.Start != 3 {
+		t.Errorf("created where the table takes it, and loaded from %d", r.Start)
 	}
 }
 
@@ -270,7 +269,7 @@ func TestARowBelowTheMarkIsLiftedForLoadersThatKnowTheTableAlone(t *testing.T) {
 func TestAMarkThatCannotBeReachedMeansNoLoad(t *testing.T) {
 	g, _, marks := guarded(t, nil)
 	errAway := errors.New("away")
-	marks.OnSetMark(func(func() error) error { return errAway })
+	marks.onWrite(func(func() error) error { return errAway })
 	if r, err := g.Load(t.Context(), "a", 0, 0); !errors.Is(err, errAway) {
 		t.Errorf("%v, %v, want no range", r, err)
 	}
@@ -299,8 +298,8 @@ func TestARowThatCannotBeServedSaysSo(t *testing.T) {
 }
 
 func TestChangesOfOneTagByTwoWorkersAtOnceBothLast(t *testing.T) {
-	table, marks := new(segmenttest.Table), new(segmenttest.Marks)
-	one, other := guard.New(table, marks, nil), guard.New(table, marks, nil)
+	table, marks := new(segmenttest.Table), new(memory)
+	one, other := beside(table, marks), beside(table, marks)
 	create(t, one, segment.Tag{Name: "order", Step: 10, MaxID: 1})
 	description := "orders"
 	slow := &interrupted{Table: table, before: func() {
@@ -308,7 +307,7 @@ func TestChangesOfOneTagByTwoWorkersAtOnceBothLast(t *testing.T) {
 			t.Error(err)
 		}
 	}}
-	got, err := guard.New(slow, marks, nil).Update(t.Context(), "order", segment.Change{Description: &description})
+	got, err := beside(slow, marks).Update(t.Context(), "order", segment.Change{Description: &description})
 	if row, _ := table.Row(t.Context(), "order"); err != nil || got.Step != 500 || row.Step != 500 ||
 		row.Description != description {
 		t.Errorf("%+v, %v, row %+v: want the acknowledged step 500, and the description", got, err, row)

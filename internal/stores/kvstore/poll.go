@@ -1,0 +1,101 @@
+package kvstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/segment"
+)
+
+// Poll implements [segment.Store]. With a table it raises the mark of every tag to the present max_id of its row, so
+// that marks also cover IDs which others took from the table, and lifts rows that are below their marks.
+//
+// A tag that was removed leaves a delete marker. One that has no entry and no marker was lost with its bucket, and its
+// ranges remain valid. So do those of a tag whose entry is damaged. With a table, a tag without a row counts as
+// removed: even if the table lost the row, the mark keeps its IDs.
+func (s *Store) Poll(ctx context.Context, see func(segment.Listing)) error {
+	began := s.setbacks.now()
+	all, removed, err := s.all(ctx)
+	if err != nil {
+		return err
+	}
+	tags, names := make([]segment.Tag, 0, len(all)), slices.Sorted(maps.Keys(all))
+	for _, name := range names {
+		t := all[name]
+		if t.Disabled {
+			s.kept.Drop(name)
+		}
+		if !t.isUnmade() && (!t.isDamaged() || t.row != nil) {
+			tags = append(tags, t.tag(name))
+		}
+	}
+	s.setbacks.keepOnly(tags, began)
+	see(segment.Listing{Tags: tags, Removed: func(tag string) bool { return s.cfg.Table != nil || removed[tag] }})
+	if s.cfg.Table == nil {
+		return nil
+	}
+	return s.behind.catchUp(ctx, names, func(ctx context.Context, tag string) error {
+		s.setbacks.check(tag, all[tag], began)
+		return s.catchUp(ctx, tag, all[tag])
+	})
+}
+
+// catchUp raises the mark of a tag to its row, or the row to the mark.
+func (s *Store) catchUp(ctx context.Context, tag string, t state) error {
+	if t.row.MaxID < t.Mark {
+		// Commits were lost, or a load failed after it had raised the mark. The row is lifted for the sake of loaders
+		// that know the table alone. A load under way is overtaken and starts over.
+		if _, err := s.cfg.Table.Advance(ctx, tag, t.Mark-1, t.Mark); err != nil {
+			return err
+		}
+	}
+	if t.row.MaxID <= t.Seen || t.row.MaxID < 1 || t.isUnmade() || t.isDamaged() {
+		return nil
+	}
+	_, err := s.replace(ctx, tag, segment.ByPoll, t, t.now()) //mutant:caught-up
+	if isOvertaken(err) || errors.Is(err, buckets.ErrInvalidKey) {
+		return nil // another worker was faster, or no tag can have that name
+	}
+	return err
+}
+
+// all returns all tags. With a table, it is those that have a row; marks are read before rows, otherwise a row that is
+// loaded in between would look as if it had gone back. removed are the keys that have a delete marker.
+func (s *Store) all(ctx context.Context) (all map[string]state, removed map[string]bool, err error) {
+	marks, removed, err := s.marks(ctx)
+	if err != nil || s.cfg.Table == nil {
+		return marks, removed, err
+	}
+	rows, err := s.cfg.Table.AllRows(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	all = make(map[string]state, len(rows))
+	for i, row := range rows {
+		t := marks[row.Name]
+		t.row = &rows[i]
+		all[row.Name] = t
+	}
+	return all, removed, nil
+}
+
+// marks returns all entries. A damaged one is a zero entry.
+func (s *Store) marks(ctx context.Context) (all map[string]state, removed map[string]bool, err error) {
+	if err := s.ids.refused(); err != nil {
+		return nil, nil, err
+	}
+	entries, removed, err := s.kv.AllAndRemoved(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("kvstore: list: %w", err)
+	}
+	all = make(map[string]state, len(entries))
+	for tag, kve := range entries {
+		e, _ := decode(s.cfg.Bucket, kve) // zero after an error
+		all[tag] = state{kve: kve, entry: e}
+	}
+	return all, removed, nil
+}

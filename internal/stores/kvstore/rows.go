@@ -1,0 +1,112 @@
+package kvstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/natsid/natsid/segment"
+)
+
+// limit returns the highest mark that the store can hold.
+func (s *Store) limit() int64 {
+	if s.cfg.Table == nil {
+		return math.MaxInt64
+	}
+	return s.cfg.Table.Limit()
+}
+
+// uncertain marks the error of a change of the table with [segment.ErrUncertain], unless it says that nothing was
+// changed.
+func uncertain(err error) error {
+	for _, certain := range []error{nil, segment.ErrExists, segment.ErrInvalid, segment.ErrNotApplied} {
+		if errors.Is(err, certain) {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: %w", segment.ErrUncertain, err)
+}
+
+// half marks the error of a change whose first half was made.
+func half(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: in the mark, but not in the table's row: %w", segment.ErrUncertain, err)
+}
+
+// Update implements [segment.Store]. It is one compare-and-set, as a load is: a load that read the mark before is
+// overtaken and starts over.
+//
+// With a table, step and description are the row's. A raise, and other rules, are made in the mark first: from then on
+// no load of natsid begins below it. If the write to the row then fails, the next poll lifts the row. Values that the
+// row cannot hold are refused before the mark is changed.
+func (s *Store) Update(ctx context.Context, tag string, c segment.Change) (t segment.Tag, err error) {
+	if s.cfg.Table != nil && !c.Raises() && c.Rules == nil {
+		t, err = s.updateRow(ctx, tag, c)
+		return t, wrap(tag, err)
+	}
+	how, inRow := segment.ByUpdate, segment.Change{Step: c.Step, Description: c.Description}
+	if c.Raises() {
+		how = segment.ByRaise
+	}
+	toRow := s.cfg.Table != nil && (c.Step != 0 || c.Description != nil)
+	err = s.change(ctx, tag, how, func(e *entry) (err error) {
+		if e.Disabled {
+			return segment.ErrDisabled
+		}
+		if t, err = c.Apply(e.tag(tag, time.Now()), s.limit()); err != nil {
+			return err
+		}
+		e.set(t) //mutant:raised
+		if toRow {
+			err = s.cfg.Table.Try(ctx, tag, inRow)
+		}
+		return err
+	})
+	if err != nil {
+		return segment.Tag{}, err
+	}
+	if c.Raises() {
+		inRow.MaxID = t.MaxID
+	}
+	if toRow || s.cfg.Table != nil && c.Raises() {
+		err = half(s.cfg.Table.Update(ctx, tag, inRow))
+	}
+	return t, wrap(tag, err)
+}
+
+// updateRow changes step and description in the row, and returns the tag as read after the change. The copies in the
+// mark follow at once or, if that fails, at the next load.
+func (s *Store) updateRow(ctx context.Context, tag string, c segment.Change) (segment.Tag, error) {
+	was, err := s.read(ctx, tag)
+	if err == nil && was.Disabled {
+		err = segment.ErrDisabled
+	}
+	if err != nil {
+		return segment.Tag{}, err
+	}
+	t, err := c.Apply(was.tag(tag), s.limit())
+	if err == nil {
+		err = uncertain(s.cfg.Table.Update(ctx, tag, c))
+	}
+	if err != nil {
+		return t, err
+	}
+	t.Updated = time.Now().UTC()
+	if was, err = s.read(ctx, tag); err == nil {
+		t = was.tag(tag)
+		_, _ = s.replace(ctx, tag, segment.ByUpdate, was, was.now())
+	}
+	return t, nil
+}
+
+// Raise raises the mark of a tag to a row, and copies the row's step and description.
+func (s *Store) Raise(ctx context.Context, row segment.Row) error {
+	return s.change(ctx, row.Name, segment.ByLift, func(e *entry) error {
+		e.Seen, e.Step, e.Description, e.Claimed = max(e.Seen, row.MaxID), row.Step, row.Description, false
+		return nil
+	})
+}
