@@ -39,7 +39,9 @@ func (b *behind) catchUp(ctx context.Context, tags []string, f func(context.Cont
 	for range min(catchUps, len(tags)) {
 		workers.Go(func() {
 			for tag := range queue {
-				err := bounded(ctx, tag, f)
+				limited, cancel := context.WithTimeout(ctx, catchUpTimeout)
+				err := f(limited, tag)
+				cancel()
 				if errors.Is(err, segment.ErrNoWrites) {
 					stop(err)
 				}
@@ -60,27 +62,21 @@ func (b *behind) catchUp(ctx context.Context, tags []string, f func(context.Cont
 	return b.error(context.Cause(ctx))
 }
 
-func bounded(ctx context.Context, tag string, f func(context.Context, string) error) error {
-	ctx, cancel := context.WithTimeout(ctx, catchUpTimeout)
-	defer cancel()
-	return f(ctx, tag)
-}
-
 // last returns the tags in another order: those that failed are the last. It forgets others that failed.
 func (b *behind) last(tags []string) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	failed, last := make(map[string]error), []string{}
-	ordered := make([]string, 0, len(tags))
+	var first, last []string
+	failed := make(map[string]error)
 	for _, tag := range tags {
 		if err := b.failed[tag]; err != nil {
 			failed[tag], last = err, append(last, tag)
 		} else {
-			ordered = append(ordered, tag)
+			first = append(first, tag)
 		}
 	}
 	b.failed = failed
-	return append(ordered, last...)
+	return append(first, last...)
 }
 
 // note records the outcome of a row.

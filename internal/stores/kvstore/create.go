@@ -117,13 +117,9 @@ func (s *Store) readFree(ctx context.Context, tag string, revive bool) (t state,
 		if n, ok := errors.AsType[*segment.NameError](err); ok {
 			return t, fmt.Errorf("%w as %q", segment.ErrExists, n.Found)
 		}
-		switch exists = err == nil; {
-		case exists:
+		if exists = err == nil; exists {
 			t.row = &row
-		case errors.Is(err, segment.ErrUnknownTag):
-			err = s.confirmFirst(ctx, &t.entry)
-		}
-		if err != nil {
+		} else if !errors.Is(err, segment.ErrUnknownTag) {
 			return t, err
 		}
 	}
@@ -136,7 +132,8 @@ func (s *Store) readFree(ctx context.Context, tag string, revive bool) (t state,
 // insert claims the entry of a tag, and inserts the row that it lacks. It returns the state after that.
 //
 // Law: a row may begin at a mark only if that mark is current: if the marks are lost, the row alone remains, and Leaf
-// nodes load from it. So the entry is written first, which fails if the read was old.
+// nodes load from it. So the entry is written first, which fails if the read was old; and a claim that was sent to a
+// bucket that is lost makes no row.
 func (s *Store) insert(ctx context.Context, t segment.Tag, was state, c *creation) (state, error) {
 	e := was.entry
 	e.Claimed, e.Step = !e.Disabled, max(e.Step, 1)
@@ -146,9 +143,6 @@ func (s *Store) insert(ctx context.Context, t segment.Tag, was state, c *creatio
 	}
 	if err == nil {
 		err = s.confirmFirst(ctx, &was.entry)
-	}
-	if err == nil {
-		err = ctx.Err()
 	}
 	if err != nil {
 		return was, err

@@ -38,7 +38,7 @@ func (s *Store) read(ctx context.Context, tag string) (t state, err error) {
 //
 // If the tag was created and no worker has loaded it, readMark looks at the identity once more, after it has read the
 // entry. If it finds the era that the entry names, a compare-and-set from the entry's revision succeeds only in a
-// bucket of that era: revisions do not repeat. With a table that matters where the tag has no row: see readFree.
+// bucket of that era: revisions do not repeat. With a table that matters where the tag has no row: see insert.
 func (s *Store) readMark(ctx context.Context, tag string) (state, error) {
 	t, err := s.readAny(ctx, tag)
 	if err == nil && s.cfg.Table == nil {

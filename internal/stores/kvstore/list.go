@@ -2,7 +2,6 @@ package kvstore
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -42,8 +41,11 @@ func (s *Store) List(ctx context.Context, after string, limit int) ([]segment.Ta
 // listAll returns all tags in the order of names. A damaged entry does not hide the others.
 func (s *Store) listAll(ctx context.Context) ([]segment.Tag, error) {
 	all, _, err := s.all(ctx)
-	if err == nil && slices.ContainsFunc(slices.Collect(maps.Values(all)), state.isBehind) {
-		err = s.readMarksAgain(ctx, all)
+	for _, t := range all {
+		if t.isBehind() {
+			err = s.readMarksAgain(ctx, all)
+			break
+		}
 	}
 	if err != nil {
 		return nil, err

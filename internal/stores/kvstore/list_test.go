@@ -11,6 +11,7 @@ import (
 	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/segmenttest"
 )
 
 // many returns a store with n tags, named in order.
@@ -97,5 +98,51 @@ func TestPagesOfManyTagsHaveEachTagOnceAndTheFirstIsFresh(t *testing.T) {
 	}
 	if got := list(); len(got) != len(names)+1 || got[0] != "tag" {
 		t.Errorf("a tag created just now is not on the first page: %q", got[0])
+	}
+}
+
+func TestAListShowsHowFarTheMarkIsAheadOfTheTable(t *testing.T) {
+	table, marks := new(segmenttest.Table), new(memory)
+	g := beside(table, marks)
+	for _, name := range []string{"a", "b", "c"} {
+		create(t, g, segment.Tag{Name: name, Step: 10, MaxID: 1})
+	}
+	old := table.Snapshot()
+	for _, name := range []string{"a", "b"} {
+		if _, err := g.Load(t.Context(), name, 0, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ahead := func() string {
+		tags, err := g.List(t.Context(), "", 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := ""
+		for _, tag := range tags {
+			if text += " " + tag.Name; tag.MarkAhead != nil {
+				text += fmt.Sprintf("%+d", *tag.MarkAhead)
+			}
+		}
+		return text
+	}
+	table.LoadAsLeaf("b")
+	if got := ahead(); got != " a+0 b-10 c+0" {
+		t.Errorf("after a load, a load of Leaf's, and none: %q", got)
+	}
+	table.Restore(old)
+	if got := ahead(); got != " a+10 b+10 c+0" {
+		t.Errorf("after the table went back: %q", got)
+	}
+}
+
+func TestATagThatIsLoadedWhileAListReadsItIsNotBehind(t *testing.T) {
+	_, table, marks := guarded(t, nil)
+	between := &interrupted{Table: table}
+	g := beside(between, marks)
+	between.reads = func() { load(t, g) }
+	tags, err := g.List(t.Context(), "", 10)
+	if err != nil || len(tags) != 1 || *tags[0].MarkAhead != 0 || tags[0].MaxID != 101 {
+		t.Errorf("%+v, %v", tags, err)
 	}
 }

@@ -62,15 +62,15 @@ func (s *Store) tryLoad(
 	if err := ctx.Err(); err != nil { // as when another worker is to load: what is kept stays
 		return segment.Loaded{}, err
 	}
+	//mutant:marks-floor
 	least := max(e.Seen, e.Least, floor) // others may have taken IDs of a kept range from the table
 	lowest, limit, err := e.Rules.Window(max(e.Mark, least), strict, s.cfg.Clock)
 	if err != nil {
 		return segment.Loaded{}, err
 	}
-	//mutant:marks-floor
 	l, reserved, err := s.kept.Next(tag, attempt.View{
 		Revision: was.kve.Revision, Written: was.kve.Created, Tokens: e.Tokens, Mark: e.Mark,
-		Lowest: max(floor, least, lowest), Limit: min(limit, s.limit()), Strict: strict,
+		Lowest: max(least, lowest), Limit: min(limit, s.limit()), Strict: strict,
 	}, n)
 	if err != nil {
 		return segment.Loaded{}, err

@@ -59,14 +59,13 @@ func (m *memory) entry(tag string) buckets.Entry {
 	return m.entries[tag]
 }
 
-// touch replaces the entry of a tag by one that says the same.
-func (m *memory) touch(tag string) {
+// put puts an entry in the place of that of a tag, as it is.
+func (m *memory) put(tag string, e buckets.Entry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.last++
-	e := m.entries[tag]
-	e.Revision = m.last
-	m.entries[tag] = e
+	if m.entries[tag] = e; e.Revision == 0 {
+		delete(m.entries, tag)
+	}
 }
 
 func (m *memory) Info(context.Context, string) (buckets.Info, error) {

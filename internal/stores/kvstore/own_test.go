@@ -89,6 +89,11 @@ func TestARowWithAKeyOfNatsidsOwnIsNotServedAndHarmsNothing(t *testing.T) {
 			t.Errorf("%s: %v, %v, want ErrInvalid", tag, l, err)
 		}
 	}
+	for _, key := range ownKeys[1:] {
+		if _, err := g.Own().Get(t.Context(), key); !errors.Is(err, buckets.ErrNoKey) {
+			t.Errorf("key %s was written: %v", key, err)
+		}
+	}
 	if l, err := g.Load(t.Context(), "order", 1, 0); err != nil || l.Start != 100 {
 		t.Errorf("%v, %v, want a range from 100 on", l, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/segmenttest"
 )
 
 func TestAnUpdateThatARaiseOvertookChangesNothing(t *testing.T) {
@@ -118,22 +119,6 @@ func TestADeletedTagRemembersWhatLeafTook(t *testing.T) {
 	}
 }
 
-func TestAChangeWhoseMarkWasNotAcknowledgedWasMadeOrMayHaveBeen(t *testing.T) {
-	g, _, marks := guarded(t, nil)
-	marks.onWrite(markAckLost)
-	if got, err := g.Update(t.Context(), "a", segment.Change{RaiseBy: 99}); err != nil || got.MaxID != 100 {
-		t.Errorf("a raise that the mark shows: %+v, %v", got, err)
-	}
-	if err := g.Delete(t.Context(), "a"); err != nil {
-		t.Errorf("a deletion that the mark shows: %v", err)
-	}
-	marks.onWrite(func(func() error) error { return errLost }) // it may still land
-	_, err := g.Create(t.Context(), segment.Tag{Name: "a", Step: 5, MaxID: 1}, true)
-	if !errors.Is(err, segment.ErrUncertain) {
-		t.Errorf("a revival that may still land: %v, want ErrUncertain", err)
-	}
-}
-
 // A worker whose read is old takes a deleted tag, the row of which was removed, for one that lost its row, or for one
 // that was deleted before it had issued its last IDs.
 func TestAnOldReadMakesNoRowOfADeletedTag(t *testing.T) {
@@ -193,7 +178,9 @@ func TestACreateThatFailsAfterItMadeTheRowMayHaveBeenMade(t *testing.T) {
 		rows.inserted = func() {
 			enabled.before = func() {
 				want = fail(t.Context(), other, rows)
-				marks.touch("a")
+				again := marks.entry("a") // as another worker's write makes it
+				again.Revision += 100
+				marks.put("a", again)
 			}
 		}
 		_, err := g.Create(t.Context(), segment.Tag{Name: "a", Step: 100, MaxID: 1}, true)
@@ -203,5 +190,52 @@ func TestACreateThatFailsAfterItMadeTheRowMayHaveBeenMade(t *testing.T) {
 		if _, err := table.Row(t.Context(), "a"); err != nil {
 			t.Errorf("%s: no row was made: %v", name, err)
 		}
+	}
+}
+
+// A worker that creates a tag sends the claim, and the bucket is lost before it lands.
+func TestAClaimThatLandedInAnotherBucketMakesNoTagOnFirstUse(t *testing.T) {
+	table, marks := new(segmenttest.Table), new(memory)
+	g := beside(table, marks)
+	create(t, g, segment.Tag{Name: "other", Step: 10, MaxID: 1}) // makes the bucket
+	left := `{"mark":1,"step":1,"claimed":true,"first":"an era that is lost"}`
+	if _, err := marks.Publish(t.Context(), "marks", "a", buckets.Write{Value: []byte(left)}); err != nil {
+		t.Fatal(err)
+	}
+	tag := segment.Tag{Name: "a", Step: 10, MaxID: 1}
+	if got, err := g.Create(t.Context(), tag, false); !errors.Is(err, segment.ErrUnknownTag) {
+		t.Errorf("created: %+v, %v, and others may have loaded it", got, err)
+	}
+	if row, err := table.Row(t.Context(), "a"); err == nil {
+		t.Errorf("a row was made, from which Leaf nodes load: %+v", row)
+	}
+	tag.MaxID = 2000
+	if _, err := g.Create(t.Context(), tag, true); err != nil {
+		t.Errorf("its operator cannot create it: %v", err)
+	}
+	if r := load(t, g); r.Start != 2000 {
+		t.Errorf("loaded %v, want it from 2000", r)
+	}
+}
+
+func TestAMarkBelowWhatWasLoadedShowsThatTheBucketWentBackWhateverTheRowIs(t *testing.T) {
+	var shown []string
+	table, marks := new(segmenttest.Table), new(memory)
+	g := kvstore.New(marks, kvstore.Config{
+		Bucket: "marks", Table: table, WentBack: func(why string) { shown = append(shown, why) },
+	})
+	create(t, g, segment.Tag{Name: "a", Step: 10, MaxID: 1})
+	old := marks.entry("a")
+	floor := load(t, g).End
+	if l, err := g.Load(t.Context(), "a", 0, floor); err != nil || l.Start != floor || len(shown) > 0 {
+		t.Fatalf("%v, %v, shown %q: nothing went back", l, err, shown)
+	}
+	for i, entry := range []buckets.Entry{old, {}} { // one from before, and none
+		marks.put("a", entry)
+		l, err := g.Load(t.Context(), "a", 0, floor)
+		if err != nil || l.Start < floor || len(shown) != i+1 {
+			t.Errorf("loaded %v, %v, shown %q", l, err, shown)
+		}
+		floor = l.End
 	}
 }

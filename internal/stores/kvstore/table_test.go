@@ -73,25 +73,6 @@ func TestATableThatLostCommitsMakesNoRepeatAndIsLifted(t *testing.T) {
 	}
 }
 
-func TestRetriesAgainstAReadOnlyTableDoNotRunAway(t *testing.T) {
-	g, table, marks := guarded(t, nil)
-	load(t, g)
-	table.OnAdvance(func(func() (bool, error)) (bool, error) { return false, segment.ErrNotApplied })
-	for range 100 {
-		if _, err := g.Load(t.Context(), "a", 0, 0); !errors.Is(err, segment.ErrNotApplied) {
-			t.Fatalf("error %v", err)
-		}
-	}
-	m := marks.mark("a")
-	if m.Mark != 201 {
-		t.Errorf("100 refused loads raised the mark to %d, want it one step ahead: 201", m.Mark)
-	}
-	table.OnAdvance(nil)
-	if r := load(t, g); r.Start != 101 {
-		t.Errorf("the load that succeeded in the end: %v, want it from 101", r)
-	}
-}
-
 func TestARaiseThatTheRowDidNotFollowHoldsAndThePollLiftsTheRow(t *testing.T) {
 	g, table, marks := guarded(t, nil)
 	away := beside(&stubborn{Table: table, update: errors.New("away")}, marks)
@@ -266,15 +247,6 @@ func TestARowBelowTheMarkIsLiftedForLoadersThatKnowTheTableAlone(t *testing.T) {
 	}
 }
 
-func TestAMarkThatCannotBeReachedMeansNoLoad(t *testing.T) {
-	g, _, marks := guarded(t, nil)
-	errAway := errors.New("away")
-	marks.onWrite(func(func() error) error { return errAway })
-	if r, err := g.Load(t.Context(), "a", 0, 0); !errors.Is(err, errAway) {
-		t.Errorf("%v, %v, want no range", r, err)
-	}
-}
-
 func TestALoadReturnsWhenItsContextEnds(t *testing.T) {
 	g, table, _ := guarded(t, nil)
 	table.OnAdvance(func(func() (bool, error)) (bool, error) { return false, nil }) // always too late
@@ -314,13 +286,17 @@ func TestChangesOfOneTagByTwoWorkersAtOnceBothLast(t *testing.T) {
 	}
 }
 
-// interrupted is a table in which something happens before the first update, or after the first listing.
+// interrupted is a table in which something happens before the first update, or before or after the first listing.
 type interrupted struct {
 	*segmenttest.Table
-	before, read func()
+	before, reads, read func()
 }
 
 func (i *interrupted) AllRows(ctx context.Context) ([]segment.Row, error) {
+	if f := i.reads; f != nil {
+		i.reads = nil
+		f()
+	}
 	rows, err := i.Table.AllRows(ctx)
 	if f := i.read; f != nil {
 		i.read = nil
