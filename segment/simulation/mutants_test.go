@@ -86,7 +86,8 @@ var mutantsOfTables = []mutant.Mutant{
 			mutant.Replace("deleted", "e.Seen, e.Disabled = 0, true")}},
 	{Name: "a row is made again at an old mark", In: "../../internal/stores/kvstore",
 		Args: []string{"-test.run=^TestAnOldReadMakesNoRowOfADeletedTag$"}, Edits: []mutant.Edit{
-			mutant.Replace("row-again", "var err error")}},
+			mutant.Replace("row-again", `var err error
+			if was.kve.Revision == 0 { was, err = s.put(ctx, t.Name, segment.ByCreate, was, e, c) }`)}},
 	{Name: "a raise does not reach the mark", Edits: []mutant.Edit{
 		mutant.Delete("raised")}},
 	{Name: "a poll lowers a mark to its row",
