@@ -48,11 +48,11 @@ var floors = []floor{
 	{"commands", "the command line, and tests of whole services", map[string][]string{
 		".": {"internal/cli"},
 		"internal/cli": {"internal/app", "client", "format", "stamp", "internal/stage", "subjects", "snowflake",
-			"workerid", "kvregistry", "internal/gather", "internal/registry/lineage", "internal/registry/natsbus",
-			"internal/registry/buckets", "internal/registry/rights", "internal/ops/fleetview",
-			"internal/ops/grants", "internal/ops/metrics", "internal/ops/monitor", "internal/natsembed",
-			"internal/testbed", "segment", "internal/stores/kvstore",
-			"internal/stores/mysqlstore", kong, natsGo},
+			"workerid", "kvregistry", "internal/gather", "internal/jitter", "internal/registry/era",
+			"internal/registry/lineage", "internal/registry/natsbus", "internal/registry/buckets",
+			"internal/registry/rights", "internal/ops/fleetview", "internal/ops/grants",
+			"internal/ops/metrics", "internal/ops/monitor", "internal/natsembed", "internal/testbed", "segment",
+			"internal/stores/kvstore", "internal/stores/mysqlstore", kong, natsGo},
 		"e2e":              {"internal/app", "internal/testbed", "client", "subjects", natsGo},
 		"e2e/tests":        {natsServer, natsJWT, nkeys}, // test files only
 		"internal/testbed": {"internal/app", "internal/natsembed", "client", "subjects", natsGo},
@@ -75,7 +75,7 @@ var floors = []floor{
 	}},
 	{"composition", "one natsid: its settings, start and stop; it connects the rooms below", map[string][]string{
 		"internal/app": {"subjects", "snowflake", "segment", "workerid", "kvregistry", "worker", "worker/leafhttp",
-			"internal/stores/kvstore", "internal/stores/mysqlstore",
+			"internal/stores/kvstore", "internal/stores/mysqlstore", "internal/registry/era",
 			"internal/registry/lineage", "internal/registry/natsbus", "internal/registry/buckets",
 			"internal/registry/rights", "internal/fleet", "internal/fleet/policy", "internal/fleet/standby",
 			"internal/fleet/loaders", "internal/ops/fleetview", "internal/ops/grants", "internal/ops/metrics",
@@ -97,8 +97,8 @@ var floors = []floor{
 	}},
 	{"stores and fleet", "where tags are kept, and what workers agree on", map[string][]string{
 		"internal/stores/attempt": {"segment"},
-		"internal/stores/kvstore": {"segment", "internal/stores/attempt", "internal/registry/lineage",
-			"internal/registry/buckets", "internal/jitter", backoff},
+		"internal/stores/kvstore": {"segment", "internal/stores/attempt", "internal/registry/era",
+			"internal/registry/lineage", "internal/registry/buckets", "internal/jitter", backoff},
 		"internal/stores/mysqlstore": {"segment", mysqlDriver},
 		"internal/fleet": {"internal/fleet/policy", "subjects", "internal/registry/buckets", "internal/gather",
 			"internal/jitter", natsGo},
@@ -109,8 +109,9 @@ var floors = []floor{
 	{"registry", "the buckets, and whether they are those of before", map[string][]string{
 		"internal/registry/buckets": {"internal/jitter", natsGo},
 		"internal/registry/rights":  {"subjects", "internal/registry/buckets", natsGo},
-		"internal/registry/lineage": {"segment", "internal/registry/buckets", "internal/durable",
-			"internal/jitter"},
+		"internal/registry/era":     {"internal/registry/buckets"},
+		"internal/registry/lineage": {"segment", "internal/registry/era", "internal/registry/buckets",
+			"internal/durable", "internal/jitter"},
 		"internal/registry/natsbus": {"internal/gather", "subjects", natsGo},
 		"kvregistry":                {"workerid", "internal/registry/buckets", natsGo, backoff},
 	}},

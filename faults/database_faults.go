@@ -48,8 +48,8 @@ func databaseFaults() []fault {
 		{
 			name: "mysql-jetstream-wiped",
 			summary: "all nats-servers lose their stores under the live workers; MariaDB keeps its data, " +
-				"and an operator resumes with its rows",
-			fleet: onMySQL, inject: wipe(wholeTable),
+				"and an operator resumes with the bump 0",
+			fleet: onMySQL, inject: wipe("--bump", "0"),
 			losses: []loss{natsAway, untilResumed, whileAway, untilRenumbered},
 			gap:    15 * time.Second, watch: 8 * time.Second,
 			alarms: alarms{

@@ -4,9 +4,13 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -32,7 +36,6 @@ func marksFaults() []fault {
 // restoreFaults set the marks back.
 func restoreFaults() []fault {
 	wentBack := alarms{subjects.AlarmMarksWentBack: {1, 3}}
-	restarted := []loss{untilRestarted, whileAway}
 	return []fault{
 		{
 			name: "marks-restored",
@@ -42,29 +45,11 @@ func restoreFaults() []fault {
 			losses: []loss{untilResumed, whileAway}, alarms: wentBack,
 		},
 		{
-			name:    "marks-restored-killed",
-			summary: "SIGKILL of all workers; the marks are restored from a copy of 5 s ago, and the workers started",
-			fleet:   onOneServer, inject: restoreMarksOf(killAll),
-			losses: restarted, alarms: wentBack,
-		},
-		{
-			name:    "marks-restored-stopped",
-			summary: "the same with SIGTERM: they know what they loaded",
-			fleet:   onOneServer, inject: restoreMarksOf(stopAll),
-			losses: restarted, alarms: wentBack,
-		},
-		{
-			name:    "marks-restored-by",
-			summary: "the same with SIGKILL, and the operator gives --by 1: less is raised than was loaded since",
-			fleet:   onOneServer, inject: restoreMarksOf(killAll, "--by", "1"),
-			losses: restarted, alarms: wentBack,
-		},
-		{
 			name: "marks-restored-twice",
 			summary: "the marks are restored from a copy of 5 s ago, and after the resume from the same copy again, " +
 				"while all workers are killed",
 			fleet: onOneServer, inject: restoreTwice,
-			losses: restarted, alarms: alarms{subjects.AlarmMarksWentBack: {1, 6}},
+			losses: []loss{untilRestarted, whileAway}, alarms: alarms{subjects.AlarmMarksWentBack: {1, 6}},
 		},
 		{
 			name:    "marks-restored-paused",
@@ -79,6 +64,22 @@ func restoreFaults() []fault {
 			losses: []loss{natsAway, untilRestarted},
 			alarms: alarms{subjects.AlarmMarksWentBack: {1, 3}, subjects.AlarmNumberLost: {0, 3}},
 			brief:  true,
+		},
+		{
+			name: "resume-killed",
+			summary: "the marks are restored, and `natsid resume --restored` is run 50 times, five at once, each " +
+				"with SIGKILL at a random moment",
+			fleet: onOneServer, inject: killResumes,
+			losses: []loss{untilResumed, whileAway}, alarms: alarms{subjects.AlarmMarksWentBack: {1, 1}},
+		},
+		{
+			name: "resume-server-killed",
+			summary: "the marks are restored, and `natsid resume --restored` is run twice for each of three " +
+				"nats-servers, with SIGKILL of the server at a random moment: each run ends within 30 s, with a reason",
+			fleet: fleet{servers: 3, workers: 3, flags: pollOften}, inject: killServersOfResumes,
+			losses: []loss{untilRestarted, whileAway, storeAwayLong}, gap: 15 * time.Second,
+			watch: 8 * time.Second, recovery: 15 * time.Second,
+			alarms: alarms{subjects.AlarmMarksWentBack: {1, 1}},
 		},
 	}
 }
@@ -115,7 +116,7 @@ func bucketFaults() []fault {
 		{
 			name: "stores-mixed",
 			summary: "a worker that keeps its tags in KV starts beside workers on MySQL: it is refused; " +
-				"then the others are stopped, the marks deleted, the others started, and resumed by the rows of MySQL",
+				"then the others are stopped, the marks deleted, the others started, and resumed with --bump 0",
 			fleet: onOneMySQL, inject: mixStores,
 			losses: []loss{untilRestarted, whileAway},
 			alarms: alarms{subjects.AlarmMarksLost: {1, 3}},
@@ -152,17 +153,13 @@ func (t *trial) refuseNewcomer() {
 	t.useMore()
 }
 
-func restoreMarks(t *trial) func() {
+// copyMarks uses a tag, copies the marks, and uses the tag again.
+func (t *trial) copyMarks() *backup {
 	t.useRare()
 	copied := t.backUp(namespace.SegmentBucket())
 	t.useMore()
 	t.sleep(lookback)
-	t.restoreMarks(copied)
-	t.useByNewcomer()
-	t.mustStop(stopsWithin, subjects.AlarmMarksWentBack)
-	t.resume()
-	t.useMore()
-	return nil
+	return copied
 }
 
 // restoreMarks restores the marks from a copy.
@@ -175,57 +172,42 @@ func (t *trial) restoreMarks(copied *backup) {
 	}
 }
 
-// restoreMarksOf returns a fault that ends all workers, restores the marks, starts the workers, and makes an operator
-// resume.
-func restoreMarksOf(end func(*trial), flags ...string) func(*trial) func() {
-	return func(t *trial) func() {
-		t.useRare()
-		copied := t.backUp(namespace.SegmentBucket())
-		t.useMore()
-		t.sleep(lookback)
-		t.restoreWhileDown(end, copied)
-		t.resume(flags...)
-		t.useMore()
-		return nil
-	}
+func restoreMarks(t *trial) func() {
+	t.restoreMarks(t.copyMarks())
+	t.useByNewcomer()
+	t.mustStop(stopsWithin, subjects.AlarmMarksWentBack)
+	t.resume()
+	t.useMore()
+	return nil
 }
 
-// restoreWhileDown ends all workers, restores the marks, and starts the workers, which must stop.
-func (t *trial) restoreWhileDown(end func(*trial), copied *backup) {
-	end(t)
+// restoreTwice restores the same copy twice: then no entry is of the era of the first resume, whose IDs are in use.
+func restoreTwice(t *trial) func() {
+	copied := t.copyMarks()
+	t.restoreMarks(copied)
+	t.mustStop(stopsWithin, subjects.AlarmMarksWentBack)
+	t.resume()
+	t.waitFor(startWithin, "all workers are ready", t.allReady)
+	t.useMore()
+	t.sleep(lookback)
+	t.logf("SIGKILL of all workers")
+	for _, w := range t.workers {
+		w.Kill()
+	}
 	t.restoreMarks(copied)
 	t.logf("all workers start")
 	for _, w := range t.workers {
 		w.start()
 	}
 	t.mustStop(stopsWithin, subjects.AlarmMarksWentBack)
-	t.useMore()
-}
-
-// restoreTwice restores the same copy twice: then no mark has the raises of the first resume, whose IDs are in use.
-func restoreTwice(t *trial) func() {
-	t.useRare()
-	copied := t.backUp(namespace.SegmentBucket())
-	t.useMore()
-	t.sleep(lookback)
-	t.restoreMarks(copied)
-	t.mustStop(stopsWithin, subjects.AlarmMarksWentBack)
-	t.resume(sinceThen...) // if a worker recreates the bucket in between, the time is unknown
-	t.waitFor(startWithin, "all workers are ready", t.allReady)
-	t.useMore()
-	t.sleep(lookback)
-	t.restoreWhileDown(killAll, copied)
-	t.resume("--since", "1m") // the copy has none of the keys that workers got at the first resume
+	t.resume()
 	t.useMore()
 	return nil
 }
 
 // restoreWithout restores the marks while a worker with ranges in memory is paused, and resumes without it.
 func restoreWithout(t *trial) func() {
-	t.useRare()
-	copied := t.backUp(namespace.SegmentBucket())
-	t.useMore()
-	t.sleep(lookback)
+	copied := t.copyMarks()
 	w := t.workers[0]
 	t.logf("SIGSTOP of %s", w.name)
 	t.must(w.Signal(syscall.SIGSTOP))
@@ -239,18 +221,57 @@ func restoreWithout(t *trial) func() {
 	return nil
 }
 
-func killAll(t *trial) {
-	t.logf("SIGKILL of all workers")
-	for _, w := range t.workers {
-		w.Kill()
+// killResumes kills many resumes, some of which begin an era, and lets the last one end.
+func killResumes(t *trial) func() {
+	const rounds, atOnce = 10, 5
+	const takes = 6 * time.Second // a whole run, about
+	t.restoreMarks(t.copyMarks())
+	t.mustStop(stopsWithin, subjects.AlarmMarksWentBack)
+	ended := 0
+	for range rounds {
+		var runs sync.WaitGroup
+		var whole atomic.Int64
+		for range atOnce {
+			runs.Go(func() {
+				ctx, cancel := context.WithTimeout(t.ctx, rand.N(takes))
+				defer cancel()
+				if t.command(ctx, "resume", "--yes", "--restored").Run() == nil {
+					whole.Add(1)
+				}
+			})
+		}
+		runs.Wait()
+		ended += int(whole.Load())
+		t.askFor(rareTag, 1)
 	}
+	t.logf("%d of %d resumes ended before they were killed", ended, rounds*atOnce)
+	t.resume("--restored")
+	t.useMore()
+	return nil
 }
 
-func stopAll(t *trial) {
-	t.logf("SIGTERM of all workers")
-	for _, w := range t.workers {
-		t.must(w.Stop(syscall.SIGTERM, stopWithin))
+// killServersOfResumes kills each server twice beside a resume.
+func killServersOfResumes(t *trial) func() {
+	t.restoreMarks(t.copyMarks())
+	t.mustStop(stopsLater, subjects.AlarmMarksWentBack)
+	for _, v := range slices.Concat(t.servers, t.servers) {
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			if out, err := t.natsid("resume", "--yes", "--restored"); err == nil && out == "" {
+				t.violation("a resume ended without a word")
+			}
+		}()
+		t.sleep(rand.N(6 * time.Second))
+		t.logf("SIGKILL of nats-server %s", v.name)
+		v.Kill()
+		<-ended
+		t.startServer(v)
+		t.waitForReplicas()
 	}
+	t.resume("--restored")
+	t.useMore()
+	return nil
 }
 
 func oldStore(t *trial) func() {
@@ -288,12 +309,12 @@ func ageMarks(t *trial) func() {
 	t.mustStop(stopsWithin, subjects.AlarmBucketUnfit)
 	t.sleep(4 * time.Second) // all entries have expired
 	t.askFor(rareTag, 30)
-	if _, err := t.natsid("resume", "--yes", "--since", "1m", "--by", "1000000"); err == nil {
+	if _, err := t.natsid("resume", "--yes"); err == nil {
 		t.violation("the registry was resumed while the bucket forgets entries")
 	}
 	t.must(t.edit(bucket, func(c *jetstream.StreamConfig) { c.MaxAge = 0 }))
 	t.logf("the maximum age is removed")
-	t.resume(sinceThen...)
+	t.resume()
 	t.askFor(rareTag, 30)
 	return nil
 }
@@ -320,7 +341,7 @@ func sourceMarks(t *trial) func() {
 	t.refuseNewcomer()
 	t.mustStop(stopsWithin, subjects.AlarmBucketUnfit)
 	t.must(t.edit(bucket, func(c *jetstream.StreamConfig) { c.Sources = nil }))
-	t.resume(sinceThen...)
+	t.resume()
 	t.useMore()
 	return nil
 }
@@ -362,7 +383,7 @@ func mixStores(t *trial) func() {
 		_, err := t.natsid("tag", "update", strictTag, "--order=strict")
 		return err == nil
 	})
-	t.resume(wholeTable)
+	t.resume("--bump", "0")
 	t.useMore()
 	return nil
 }

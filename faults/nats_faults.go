@@ -130,8 +130,8 @@ func allServersFaults() []fault {
 		{
 			name: "jetstream-wiped",
 			summary: "all servers are stopped, their stores deleted, and restarted under the live workers, " +
-				"which lift the marks to what they loaded before an operator resumes",
-			fleet: threeWorkers, inject: wipe(sinceThen...),
+				"which write the marks again that they loaded from",
+			fleet: threeWorkers, inject: wipe(),
 			losses: []loss{natsAway, untilResumed, whileAway, untilRenumbered},
 			gap:    15 * time.Second, watch: 8 * time.Second,
 			alarms: alarms{

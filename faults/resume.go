@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os/exec"
@@ -18,20 +19,21 @@ var (
 	untilResumed = loss{
 		kinds: []kind{long, short}, outcomes: []string{"503", "429", noResponders}, afterEnd: 5 * time.Second,
 	}
-	// The same if all workers are down at first.
+	// The same if all workers, or a server, are down at first.
 	untilRestarted = loss{
-		kinds: all, outcomes: []string{timeout, noResponders, "503", "429"}, afterEnd: 5 * time.Second,
+		kinds: all, outcomes: []string{timeout, disconnected, noResponders, "503", "429"}, afterEnd: 5 * time.Second,
 	}
 	// A request for a tag reads its mark, and there is no mark while the bucket is missing, or before workers have
-	// lifted it.
+	// written it again.
 	whileAway = loss{kinds: []kind{long, short}, outcomes: []string{"404"}}
 )
 
 // How long workers take to stop once they can reach the registry that went back, and where nats-servers have to elect
-// first.
+// first; and how long a command of an operator may take, whatever NATS does.
 const (
-	stopsWithin = 10 * time.Second
-	stopsLater  = 30 * time.Second
+	stopsWithin   = 10 * time.Second
+	stopsLater    = 30 * time.Second
+	commandWithin = 30 * time.Second
 )
 
 // mustStop waits until an alarm names the cause and each worker reports that the registry is stopped, and requests IDs
@@ -67,44 +69,38 @@ func (t *trial) mustStop(within time.Duration, cause subjects.Alarm, paused ...*
 // where an old identity is written over an incident.
 func (w *worker) isStopped() bool { return strings.Contains(w.state(), "the registry is stopped: ") }
 
-// natsid runs a command of an operator at the hub.
-func (c *cluster) natsid(args ...string) (stdout string, err error) {
+// command returns a command of an operator at the hub, which ends with ctx.
+func (c *cluster) command(ctx context.Context, args ...string) *exec.Cmd {
 	at := c.urls()[:c.fleet.servers]
 	if len(at) == 0 {
 		at = c.conn().Servers() // that in the only worker
 	}
-	cmd := exec.CommandContext(c.ctx, c.bins.natsid, append(slices.Clone(args), "--nats", c.secrets.in(at))...)
-	if slices.Contains(args, wholeTable) {
-		cmd.Args = append(cmd.Args, "--mysql", c.dsn())
-	}
+	return exec.CommandContext(ctx, c.bins.natsid, append(slices.Clone(args), "--nats", c.secrets.in(at))...)
+}
+
+// natsid runs a command of an operator, which must end in time and give a reason if it fails.
+func (c *cluster) natsid(args ...string) (stdout string, err error) {
+	ctx, cancel := context.WithTimeout(c.ctx, 2*commandWithin)
+	defer cancel()
+	cmd := c.command(ctx, args...)
 	var out, said strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &said
 	began := time.Now()
 	err = cmd.Run()
-	c.logf("natsid %s took %v: %v\n%s%s", strings.Join(args, " "), time.Since(began).Round(time.Millisecond), err,
-		said.String(), out.String())
+	took := time.Since(began).Round(time.Millisecond)
+	c.logf("natsid %s took %v: %v\n%s%s", strings.Join(args, " "), took, err, said.String(), out.String())
+	if took > commandWithin {
+		c.violation("natsid %s took %v, more than %v", strings.Join(args, " "), took, commandWithin)
+	}
 	if err != nil {
 		err = fmt.Errorf("%w: %s", err, said.String())
 	}
 	return out.String(), err
 }
 
-// wholeTable is the flag of an operator who knows that MySQL did not go back.
-const wholeTable = "--table-is-whole"
-
-// sinceThen are the flags of an operator who knows the time of the restored state, and that no worker loaded more
-// since: if the marks are lost, there is no record.
-var sinceThen = []string{"--since", "1m", "--by", "1000000"}
-
-// resume resumes the registry like an operator who knows that each tag in use is in the bucket, and, if no worker does,
-// of when the restored state is.
+// resume resumes the registry by one command.
 func (c *cluster) resume(flags ...string) {
-	line := append([]string{"resume", "--yes", "--tags-complete"}, flags...)
-	_, err := c.natsid(line...)
-	if err != nil && strings.Contains(err.Error(), "say it with --since") {
-		_, err = c.natsid(append(line, "--since", "1m")...)
-	}
-	if err != nil {
+	if _, err := c.natsid(append([]string{"resume", "--yes"}, flags...)...); err != nil {
 		c.Fatalf("the registry cannot be resumed: %v", err)
 	}
 }

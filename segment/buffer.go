@@ -202,6 +202,9 @@ func (b *buffer) addLocked(p plan, l Loaded, now time.Duration) (holes []Range) 
 		b.set.found(b.tag, now)
 	}
 	b.supply.loader.succeeded(now - p.made)
+	if !l.Passed {
+		b.supply.era, b.supply.isRuled = l.Era, true
+	}
 	if p.changes == b.changes {
 		b.supply.pace.configure(l.Step, b.set.rule)
 		if !l.Passed {

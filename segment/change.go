@@ -47,21 +47,25 @@ func (c Change) Apply(t Tag, limit int64) (Tag, error) {
 			return t, err
 		}
 	}
-	if !c.Raises() || c.MaxID != 0 && c.MaxID == t.Least {
+	if !c.Raises() || c.MaxID != 0 && c.MaxID == t.Least && !t.Undecided {
 		return t, nil // the same change was applied before
+	}
+	if t.Undecided && c.MaxID == 0 {
+		return t, ruleError("nobody knows the mark of the tag: say with max_id where it goes on, above all its IDs")
 	}
 	raised := c.MaxID
 	if c.RaiseBy != 0 {
 		raised = t.MaxID + min(c.RaiseBy, math.MaxInt64-t.MaxID)
 	}
 	//mutant:raise
-	if raised < t.MaxID || raised > limit || c.RaiseBy > limit-t.MaxID || !c.Force && raised-t.MaxID > MaxRaise {
+	if raised < t.MaxID || raised > limit || c.RaiseBy > limit-t.MaxID ||
+		!c.Force && !t.Undecided && raised-t.MaxID > MaxRaise {
 		return t, &RaiseError{Change: c, Now: t.MaxID, Limit: limit}
 	}
-	if err := t.Rules.allow(t.MaxID, raised); err != nil {
+	if err := t.Rules.allow(t.MaxID, raised, t.Undecided, time.Now()); err != nil {
 		return t, err
 	}
-	t.MaxID, t.Least = raised, raised
+	t.MaxID, t.Least, t.Undecided = raised, raised, false
 	return t, nil
 }
 
@@ -83,7 +87,7 @@ func (c Change) changeRules(t *Tag) error {
 // afterwards.
 func (t Tag) Revive(by Tag, limit int64) (Tag, error) {
 	revived := Change{Step: by.Step, Description: &by.Description}
-	if by.MaxID > t.MaxID {
+	if by.MaxID > t.MaxID || t.Undecided {
 		revived.MaxID = by.MaxID
 	}
 	revived.Rules = func(Rules) Rules { return by.Rules }

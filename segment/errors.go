@@ -15,6 +15,9 @@ var (
 	ErrExists = errors.New("segment: the tag exists")
 	// ErrExhausted is returned when the next range would end beyond int64, or beyond what the store can hold.
 	ErrExhausted = errors.New("segment: the IDs of the tag are used up")
+	// ErrUndecided is returned while an operator must say where the tag goes on: see [Tag.Undecided].
+	ErrUndecided = errors.New("segment: the store went back, and the numbers of the tag end: an operator must say " +
+		"where it goes on")
 	// ErrClock is returned by a load of a daily, monthly or yearly tag whose period would begin by a clock that is not
 	// sure: see [Rules.Window].
 	ErrClock = errors.New("segment: a period has begun by this worker's clock, which is not yet compared with others")
@@ -102,7 +105,7 @@ func (e *RaiseError) Unwrap() error { return ErrInvalid }
 // IsFinal reports whether a load failed for a reason that retrying cannot fix, while the store works.
 func IsFinal(err error) bool {
 	return errors.Is(err, ErrUnknownTag) || errors.Is(err, ErrExhausted) || errors.Is(err, ErrBadRow) ||
-		errors.Is(err, ErrRationed) || errors.Is(err, ErrClock)
+		errors.Is(err, ErrRationed) || errors.Is(err, ErrClock) || errors.Is(err, ErrUndecided)
 }
 
 // isMissing reports whether a tag was never created, and may be created.

@@ -1,34 +1,25 @@
 package segment
 
-import (
-	"context"
-	"sync/atomic"
-)
-
-// A Lifter raises marks to floors that are known elsewhere, after a store may have gone back, or after two stores
-// gave out IDs of one tag.
-type Lifter interface {
-	// Lift raises the mark of a tag to at least f.End, by compare-and-set, and reports whether the mark was lower. It
-	// lowers nothing.
-	//
-	// Law: where a tag has two histories, one that ends at the mark m found here and one that ends at f.End, two
-	// memories may hold the same IDs below min(m, f.End). At most one memory holds an ID between m and f.End, and
-	// none holds an ID above both. So Lift sets the mark to max(m, f.End), and [Tag.Least] to at least min(m, f.End),
-	// which discards the IDs below it in all memories. A second Lift of a tag may discard more IDs, which costs
-	// holes.
-	//
-	// A tag that is missing is created with its mark and its Least at f.End: with f.Step if f.Live, so that it is
-	// served above everything known; disabled otherwise, so that only its operator enables it.
-	Lift(ctx context.Context, tag string, f Floor) (raised bool, err error)
-}
+import "sync/atomic"
 
 // A Floor is the state of a tag that a process knows from its own loads.
 type Floor struct {
 	End  int64 // no ID at or above it was ever loaded by this process
 	Step int64 // the configured step, 0 if it is not known
 	Live bool  // the tag was not deleted when it was last seen
-	// Rules are those of the tag, as far as they are known; nil for none.
+	// Rules are those of the tag, as far as they are known; nil if they are not.
 	Rules *Rules `json:",omitempty"`
+	// Era is that of the store's history in which the IDs below End were loaded: see [Loaded].
+	Era string `json:",omitempty"`
+}
+
+// with returns the floor with what was known before, where it does not say more itself.
+func (f Floor) with(known Floor) Floor {
+	if f.Live && f.Rules == nil && known.Rules != nil {
+		f.Rules, f.Era = known.Rules, known.Era
+	}
+	f.End = max(f.End, known.End)
+	return f
 }
 
 // A holdup holds the reason why no range is loaded; empty if ranges are loaded.
@@ -77,8 +68,8 @@ func (a *Allocator) Floors() map[string]Floor {
 	buffers := a.tags.snapshot() // read first: a buffer that is removed in between leaves its floor to the names
 	floors := a.tags.names.allFloors()
 	for _, b := range buffers {
-		if f := b.floor(); f.End > floors[b.tag].End {
-			floors[b.tag] = f
+		if f, known := b.floor(), floors[b.tag]; f.End > known.End {
+			floors[b.tag] = f.with(known)
 		}
 	}
 	return floors

@@ -188,3 +188,93 @@ func TestATagThatVanishedIsLive(t *testing.T) {
 		}
 	})
 }
+
+// An eraStore is a store whose loads are of an era, or are another worker's.
+type eraStore struct {
+	segment.Store
+	era    string
+	passed bool
+}
+
+func (s *eraStore) Load(ctx context.Context, tag string, n, floor int64) (segment.Loaded, error) {
+	l, err := s.Store.Load(ctx, tag, n, floor)
+	if l.Era = s.era; s.passed {
+		l = segment.Loaded{Range: l.Range, Step: l.Step, Passed: true}
+	}
+	return l, err
+}
+
+// Rules that are known to be none are not the same as rules that are not known.
+func TestAFloorCarriesItsEraAndTheRulesThatAreKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, daily := &eraStore{Store: new(segmenttest.Memory), era: "E"}, segment.Rules{Period: segment.Daily}
+		create(t, store, segment.Tag{Name: "plain", Step: 10})
+		create(t, store, segment.Tag{Name: "daily", Step: 10, Rules: daily})
+		a := segment.New(segment.Config{Store: store, Deadline: time.Second})
+		defer a.Close()
+		a.Remember(map[string]segment.Floor{"old": {End: 7, Step: 5, Live: true, Era: "D"}})
+		check := func(era string) {
+			t.Helper()
+			floors := a.Floors()
+			for tag, want := range map[string]segment.Rules{"plain": {}, "daily": daily} {
+				f := floors[tag]
+				if f.Rules == nil || *f.Rules != want || f.Era != era || !f.Live {
+					t.Errorf("the floor of %s is %+v, want rules %+v of era %s", tag, f, want, era)
+				}
+			}
+			if f := floors["old"]; f.Rules != nil || f.Era != "D" {
+				t.Errorf("the floor that is remembered is %+v", f)
+			}
+		}
+		take := func(n int64) {
+			t.Helper()
+			for _, tag := range []string{"plain", "daily"} {
+				if _, err := a.Take(t.Context(), tag, n); err != nil {
+					t.Fatal(err)
+				}
+			}
+			synctest.Wait()
+		}
+		take(1)
+		check("E")
+		store.era = "F"
+		check("E")
+		a.Discard()
+		take(1)
+		check("F")
+	})
+}
+
+func TestAFloorOfWhatAnotherWorkerLoadedSaysNothingOfRulesAndEra(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &eraStore{Store: new(segmenttest.Memory), era: "E", passed: true}
+		create(t, store, segment.Tag{Name: "daily", Step: 10, Rules: segment.Rules{Period: segment.Daily}})
+		a := segment.New(segment.Config{Store: store, Deadline: time.Second})
+		defer a.Close()
+		for _, passed := range []bool{true, false, true} {
+			store.passed = passed
+			a.Discard()
+			if _, err := a.Take(t.Context(), "daily", 1); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			f := a.Floors()["daily"]
+			if passed && f.Rules == nil && f.Era != "" || f.Rules != nil && (f.Rules.Period == "" || f.Era != "E") {
+				t.Errorf("the floor is %+v", f)
+			}
+		}
+		known := a.Floors()["daily"]
+		if known.Rules == nil {
+			t.Errorf("the floor is %+v, want what it had loaded itself", known)
+		}
+		next := segment.New(segment.Config{Store: store, Deadline: time.Second}) // of another life
+		defer next.Close()
+		next.Remember(map[string]segment.Floor{"daily": known})
+		if _, err := next.Take(t.Context(), "daily", 1); err != nil {
+			t.Fatal(err)
+		}
+		if f := next.Floors()["daily"]; f.End <= known.End || f.Rules != known.Rules || f.Era != known.Era {
+			t.Errorf("the floor is %+v, and before it was %+v", f, known)
+		}
+	})
+}

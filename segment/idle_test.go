@@ -88,8 +88,9 @@ func TestAnIdleTagThatLostItsMarkIsNotCreatedOnFirstUse(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		floors := a.Floors()
 		for _, tag := range []string{"a", "b", "new"} {
-			if want := (segment.Floor{End: 101, Step: 100, Live: true}); floors[tag] != want {
-				t.Errorf("floor of %s %+v, want %+v", tag, floors[tag], want)
+			want := segment.Floor{End: 101, Step: 100, Live: true, Rules: floors[tag].Rules}
+			if floors[tag] != want || want.Rules == nil || *want.Rules != (segment.Rules{}) {
+				t.Errorf("floor of %s %+v, want %+v and no rules", tag, floors[tag], want)
 			}
 		}
 		for _, tag := range []string{"a", "b", "new"} {

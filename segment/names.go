@@ -166,9 +166,9 @@ func (n *names) keepFloor(tag string, floor Floor) {
 	defer n.mu.Unlock()
 	known := n.floors[tag]
 	if floor.Live && floor.Step == 0 { // the removed buffer never saw the tag in the store
-		floor.Live, floor.Step, floor.Rules = known.Live, known.Step, known.Rules
+		floor.Live, floor.Step, floor.Rules, floor.Era = known.Live, known.Step, known.Rules, known.Era
 	}
-	floor.End = max(floor.End, known.End)
+	floor = floor.with(known)
 	n.floors[tag] = floor //mutant:keep-floor
 	n.boundFloors()
 }

@@ -101,6 +101,9 @@ func (r Rules) Validate() error {
 	return err
 }
 
+// Bounded reports whether the numbers end: at a last number, or with a period.
+func (r Rules) Bounded() bool { return r.highest() < MaxID }
+
 func (r Rules) lowest() int64 { return max(1, r.Min) }
 
 // highest returns the highest number that there is, [MaxID] at most.
@@ -180,11 +183,18 @@ func (r Rules) Begins(now time.Time) int64 {
 }
 
 // allow returns why a mark cannot be raised: its period would be one that no clock has begun, or that does not exist.
-func (r Rules) allow(mark, raised int64) error {
-	if r.Period == "" || mark == 1 {
+// That of an undecided tag may be raised into the period of now.
+func (r Rules) allow(mark, raised int64, undecided bool, now time.Time) error {
+	if !r.Bounded() || r.Period != "" && mark == 1 && !undecided {
 		return nil
 	}
-	if end := r.baseOf(mark) + r.highest() + 1; raised > end {
+	base := r.baseOf(mark)
+	if undecided && r.Period != "" {
+		base = max(base, r.baseAt(now))
+	}
+	if end := base + r.highest() + 1; raised > end && r.Period == "" {
+		return ruleError("max_id %d is beyond the numbers of the tag, which end at %d", raised, end-1)
+	} else if raised > end {
 		return ruleError("max_id %d is beyond the %s numbers, which end at %d: they begin again by themselves", raised,
 			r.Period, end-1)
 	}
@@ -199,20 +209,6 @@ func (r Rules) checkDate(mark int64, now time.Time) error {
 			"give the %s numbers to a tag of another name", mark-1, r.Begins(now), r.Period)
 	}
 	return nil
-}
-
-// Raise returns the mark from which a tag can go on that others may have loaded since it had this one: by so many
-// numbers, until now.
-//
-// Law: a daily tag may have begun a later day than the mark has, and no number of loads leads from one day to the
-// next. So the raise begins at the latest day that a worker can have begun; beyond the last number of that day it ends,
-// since no worker can have gone further.
-func (r Rules) Raise(mark, by int64, now time.Time) int64 {
-	if r.Period == "" {
-		return mark + min(by, MaxID-mark)
-	}
-	mark = max(mark, r.Begins(now))
-	return max(mark, min(mark+min(by, MaxID-mark), r.baseOf(mark)+r.highest()+1))
 }
 
 // Used returns which part of the numbers a mark has used, 0 to 1; of the mark's period, if there is one.

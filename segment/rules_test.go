@@ -155,24 +155,6 @@ func TestDaysNeverGoBackWhateverTheClocksDo(t *testing.T) {
 	}
 }
 
-func TestARaiseOfADailyTagBeginsOnThePresentDayAndEndsWithIt(t *testing.T) {
-	daily, now := segment.Rules{Period: segment.Daily, Max: 5000}, time.Date(2026, 11, 26, 8, 0, 0, 0, time.UTC)
-	const yesterday, today = 20261125 * numbersADay, 20261126 * numbersADay
-	for _, c := range []struct {
-		rules          segment.Rules
-		mark, by, want int64
-	}{
-		{segment.Rules{}, 100, 50, 150}, {segment.Rules{}, 100, segment.MaxID, segment.MaxID},
-		{daily, yesterday + 3000, 50, today + 51}, {daily, today + 3000, 50, today + 3050},
-		{daily, today + 3000, 2001, today + 5001}, {daily, today + 3000, segment.MaxID, today + 5001},
-		{daily, today + numbersADay + 7, 50, today + numbersADay + 57}, // a worker whose clock is ahead
-	} {
-		if got := c.rules.Raise(c.mark, c.by, now); got != c.want {
-			t.Errorf("%d by %d: %d, want %d", c.mark, c.by, got, c.want)
-		}
-	}
-}
-
 func TestATagGetsNoDatesThatAreFarFromNow(t *testing.T) {
 	now := time.Now().UTC()
 	daily, yearly := segment.Rules{Period: segment.Daily}, segment.Rules{Period: segment.Yearly}

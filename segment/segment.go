@@ -88,6 +88,8 @@ type Loaded struct {
 	Step  int64
 	Least int64
 	Rules Rules
+	// Era names the part of the store's history in which the range was loaded, "" if the store has none.
+	Era string
 	// Write is the compare-and-set of the mark that reserved the range; zero if the store keeps no mark.
 	Write Write
 	// Passed says that another worker loaded the range for this one, and has reported it to [Config.Granted].
@@ -112,14 +114,14 @@ type How string
 
 // Purposes of writes.
 const (
-	ByLoad   How = "load"
-	ByCreate How = "create"
-	ByUpdate How = "update" // of a step or a description
-	ByRaise  How = "raise"
-	ByDelete How = "delete"
-	ByRevive How = "revive"
-	ByLift   How = "lift"
-	ByPoll   How = "poll" // of a guarded row
+	ByLoad    How = "load"
+	ByCreate  How = "create"
+	ByUpdate  How = "update" // of a step or a description
+	ByRaise   How = "raise"
+	ByDelete  How = "delete"
+	ByRevive  How = "revive"
+	ByRestore How = "restore"
+	ByPoll    How = "poll" // of a guarded row
 )
 
 // Wrote is called after each write of a tag's mark that grants no range, also after the write of a failed load, whose
@@ -136,6 +138,9 @@ type Tag struct {
 	Updated     time.Time // of the last load or change; set by the store
 	Disabled    bool      // deleted: no ID is issued, the mark is kept
 	Rules       Rules
+	// Undecided says that the store went back, so that an operator must say where the tag goes on: by a change of MaxID
+	// to a mark above each ID that was ever loaded. No range is loaded until then.
+	Undecided bool
 	// MarkAhead is the mark that guards the tag's row minus the row's own max_id, negative if the mark is behind; nil
 	// if the tag has no row or no mark. Only [Store.List] sets it.
 	MarkAhead *int64
@@ -147,7 +152,7 @@ func (t Tag) Validate() error {
 	if t.Step < 1 || t.Step > MaxStep {
 		return fmt.Errorf("%w: step %d, want 1..%d", ErrInvalid, t.Step, int64(MaxStep))
 	}
-	if t.MaxID < 1 {
+	if t.MaxID < 0 {
 		return fmt.Errorf("%w: start %d, want at least 1", ErrInvalid, t.MaxID)
 	}
 	if err := t.Rules.Validate(); err != nil {

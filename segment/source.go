@@ -201,7 +201,7 @@ func (s *source) create(ctx context.Context, tag string) error {
 	if err := s.cfg.Ration(); err != nil {
 		return fmt.Errorf("%w: %w", ErrRationed, err)
 	}
-	_, err := s.cfg.Store.Create(ctx, Tag{Name: tag, Step: s.cfg.AutoStep, MaxID: 1}, false)
+	_, err := s.cfg.Store.Create(ctx, Tag{Name: tag, Step: s.cfg.AutoStep}, false)
 	if errors.Is(err, ErrExists) {
 		return nil
 	}

@@ -36,6 +36,8 @@ type supply struct {
 	closed  bool // the tag was stopped or the allocator closed: the stock is never opened again
 	order   order
 	rules   atomic.Pointer[Rules] // nil for none; read without the lock, too
+	era     string                // of the last load by this process; see [Floor]
+	isRuled bool                  // such a load has said which rules there are
 	joined  int64                 // of the requests that ever waited, how many the last load of a strict tag may serve
 }
 
@@ -147,7 +149,11 @@ func (s *supply) setCheck(now time.Duration) {
 
 // floor returns the floor of the tag, marked as live.
 func (s *supply) floor() Floor {
-	return Floor{End: s.stock.floor, Step: s.pace.configured, Live: true, Rules: s.rules.Load()}
+	f := Floor{End: s.stock.floor, Step: s.pace.configured, Live: true, Rules: s.rules.Load(), Era: s.era}
+	if f.Rules == nil && s.isRuled {
+		f.Rules = &noRules
+	}
+	return f
 }
 
 // addTo adds the figures of the tag to the totals, and returns its speed.

@@ -27,6 +27,7 @@ const (
 	AlarmStateFile        Alarm = "state-file"
 	AlarmTableWentBack    Alarm = "table-went-back"
 	AlarmTagFillsUp       Alarm = "tag-fills-up"
+	AlarmTagUndecided     Alarm = "tag-undecided"
 	AlarmTimeEnds         Alarm = "time-ends"
 )
 
@@ -79,13 +80,13 @@ var alarms = []AlarmInfo{
 		Kind: AlarmMarksLost,
 		Happened: "the bucket of the marks was deleted, purged or made again, or its identity is damaged; " +
 			"all workers have stopped segments",
-		Do: "run `natsid resume`: it shows which tags workers remember, raises them, and asks which are missing",
+		Do: "run `natsid resume --bump N`, N above every ID that was ever used, if it asks for that",
 	},
 	{
 		Kind: AlarmMarksWentBack,
 		Happened: "the registry in JetStream is in an earlier state, as after restoring a backup or losing a disk; " +
 			"all workers have stopped segments, since IDs would repeat",
-		Do: "find out what was restored, and run `natsid resume`: it proposes how far to raise each tag, and asks",
+		Do: "find out what was restored, and run `natsid resume`: it begins above all that was loaded since",
 	},
 	{
 		Kind: AlarmNumberLost,
@@ -138,6 +139,12 @@ var alarms = []AlarmInfo{
 			"the end of its day, month or year; or all are, and its requests are refused",
 		Do: "raise the maximum with `natsid tag update TAG --max N`; where a day has " +
 			"too few numbers, find out with `natsid tag list --stats` who takes more than planned",
+	},
+	{
+		Kind: AlarmTagUndecided,
+		Happened: "the registry was resumed, and nobody knows how far a tag was loaded whose numbers end; " +
+			"no ID of it is served until an operator says where it goes on",
+		Do: "run `natsid tag update TAG --max-id N`, N above every ID of the tag that was loaded",
 	},
 	{
 		Kind:     AlarmTimeEnds,

@@ -99,5 +99,6 @@ func ExampleAlarms() {
 	// id.alarm.state-file
 	// id.alarm.table-went-back
 	// id.alarm.tag-fills-up
+	// id.alarm.tag-undecided
 	// id.alarm.time-ends
 }

@@ -39,7 +39,7 @@ const (
 type TagCreate struct {
 	Tag         string  `json:"tag"`
 	Step        int64   `json:"step,omitempty"`  // IDs that a load reserves at least; 0 means 1000
-	Start       Decimal `json:"start,omitempty"` // the first ID; 0 means 1
+	Start       Decimal `json:"start,omitempty"` // the first ID; 0 means the lowest that is surely free
 	Description string  `json:"description,omitempty"`
 	// Min is the lowest number, 0 for 1, and Max the highest, 0 for no bound. They are those of each period, if the
 	// tag has one.
@@ -162,7 +162,7 @@ const (
 func ParseTagCreate(body []byte) (TagCreate, error) {
 	c, err := parse(body, exampleCreate, TagCreate.check)
 	if err == nil {
-		c.Step, c.Start = cmp.Or(c.Step, 1000), cmp.Or(c.Start, max(1, c.Min))
+		c.Step = cmp.Or(c.Step, 1000)
 	}
 	return c, err
 }

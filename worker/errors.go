@@ -44,6 +44,9 @@ var codes = []struct {
 			"the store must be able to hold both, and the length and characters of the description"},
 	{segment.ErrRationed, subjects.TooMany, "this worker made too many tags just now: retry later"},
 	{segment.ErrTooMany, subjects.TooMany, "too many requests wait for this tag: back off"},
+	{segment.ErrUndecided, subjects.Unavailable,
+		"the registry was resumed, and the numbers of the tag end: an operator must say where it goes on, " +
+			"with `natsid tag update --max-id`"},
 	{segment.ErrClock, subjects.Unavailable,
 		"a new day, month or year of the tag has begun by this worker's clock, which is not yet compared with others'" +
 			another},

@@ -99,9 +99,6 @@ func (a *tagAdmin) create(ctx context.Context, body []byte) (any, error) {
 			}
 		}
 	}
-	if err := a.demandStart(ctx, c); err != nil {
-		return nil, err
-	}
 	t, err := a.link.Store.Create(ctx, segment.Tag{
 		Name: c.Tag, Step: c.Step, MaxID: int64(c.Start), Description: c.Description, Rules: rules,
 	}, true)
@@ -111,19 +108,6 @@ func (a *tagAdmin) create(ctx context.Context, body []byte) (any, error) {
 		}
 	}
 	return a.changed(c.Tag, t, err)
-}
-
-// demandStart returns an error for a tag that the store lacks, may have had, and would begin at 1.
-func (a *tagAdmin) demandStart(ctx context.Context, c subjects.TagCreate) error {
-	if c.Start > 1 || !a.link.NeedsStart() {
-		return nil
-	}
-	_, err := a.link.Store.Look(ctx, c.Tag)
-	if !errors.Is(err, segment.ErrUnknownTag) {
-		return ofStore(err)
-	}
-	return subjects.Errorf(subjects.BadRequest, "tag %s may have been in use before the registry was resumed: "+
-		"give it a start above all its IDs; once no tag is missing, run `natsid resume --tags-complete`", c.Tag)
 }
 
 func (a *tagAdmin) update(ctx context.Context, body []byte) (any, error) {
@@ -255,6 +239,9 @@ func tagInfo(t segment.Tag) subjects.TagInfo {
 		info.Unservable = e.Text
 	} else if t.Step < 1 || t.MaxID < 1 {
 		info.Unservable = "step and max_id must be at least 1"
+	} else if t.Undecided {
+		info.Unservable = "undecided since the last resume: say where it goes on, above all its IDs, with " +
+			"`natsid tag update --max-id`"
 	}
 	return info
 }

@@ -125,9 +125,6 @@ type Config struct {
 	// Asked is called with the question of another worker whether this one can load, see package
 	// internal/fleet/standby. It calls reply once, and must not block.
 	Asked func(question []byte, reply func(answer []byte))
-	// NeedsStart reports whether a tag that is missing may have been in use, so that who creates it must say
-	// where it starts.
-	NeedsStart func() bool
 	// Observe is called with every answer, concurrently. It must not block.
 	Observe func(Answer)
 	// Intercept, if set, is called with each message on the subject of an endpoint, and reports whether the worker is

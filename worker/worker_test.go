@@ -140,8 +140,8 @@ func launch(t *testing.T, url string, number int, store *segmenttest.Faulty, edi
 		},
 		Instance: func() string { return "w1" }, State: func() map[string]string { return map[string]string{} },
 		Ask: connect(t, url), Reasons: new(worker.Reasons), Gate: new(policy.Gate), Settings: noSettings{},
-		Overloaded: func(worker.Mode) {}, NeedsStart: func() bool { return false },
-		Asked: func(_ []byte, reply func([]byte)) { reply(nil) },
+		Overloaded: func(worker.Mode) {},
+		Asked:      func(_ []byte, reply func([]byte)) { reply(nil) },
 		Observe: func(a worker.Answer) {
 			select {
 			case r.answers <- a:

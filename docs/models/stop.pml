@@ -1,16 +1,16 @@
 /*
- * stop.pml: the stop and the resume of docs/uniqueness.md, "The stop", for one tag whose bucket goes back.
+ * stop.pml: the stop and the eras of docs/uniqueness.md, "The stop", for one tag whose bucket goes back.
  *
- *   "Each worker remembers, also in a data directory: its era, its floors, the highest revision, and its own key,
+ *   "Each worker remembers, also in a data directory: the eras, its floors, the highest revision, and its own key,
  *   which it alone writes, before each load whose last check is older than 3 s."
  *
  * Bounds: N workers, LOADS loads of one ID each, CHECKS checks beyond those that begin an era or follow an incident,
  * BACKUPS backups, RESTORES set-backs of the whole bucket, CRASHES crashes with or without the data directory, LOSSES
  * writes of own keys that are lost, or only their answers. Beyond RESTORES + 1 incidents a prover stands still.
  *
- * A check is one step, and so are a load's read and its CAS. Joining an incident takes three: the incident, the lift,
+ * A check is one step, and so are a load's read and its CAS. Joining an incident takes three: the incident, the need,
  * the own key. At any time an actor may stand still, and the bucket be saved or go back. There is no clock: an operator
- * plans only once no check counts any more.
+ * resumes only once no check counts any more.
  *
  * No ID is issued twice, but for what "Outside the promise" excuses: "The marks are set back (A3)", until another
  * worker "proves the set-back", and "A worker is cut off when the marks go back". No incident is opened without a
@@ -37,38 +37,36 @@
 #ifndef LOSSES
 #define LOSSES 0
 #endif
-#define IDS (LOADS + 2)
-
-#ifdef TIGHT
-#define TIGHTS true
-#else
-#define TIGHTS false
-#endif
+#define IDS (2 * LOADS + 4)
+#define ERAS 6
 
 #define BIT(i) (1 << (i))
 #define HAS(set, i) (((set) >> (i)) & 1)
 #define MAX(x, y) (((x) > (y)) -> (x) : (y))
 
-/* An own key: its token, its revision, and the incident that its owner joined. */
-typedef Own { byte token, rev, joined };
+/* An own key: its token, its revision, the incident that its owner joined, and its need. */
+typedef Own { byte token, rev, joined, need };
 typedef Bucket {
 	byte last;                /* revision */
-	byte mark;
-	byte idRev, open, chain, forgotten, era, plan; /* the identity; sets have a bit for each incident */
+	byte mark, from;                 /* and its era */
+	byte idRev, era, eras, ended;    /* the identity: the present era; sets have a bit for each era, or incident */
+	byte open, prior, others, need;  /* the incident, with the eras that provers know */
 	Own own[N]
 };
 Bucket b, backup, none;
 
-/* LIFTED is a STOPPING worker whose own key does not name the incident yet. */
-mtype = { UNKNOWN, SOUND, STOPPING, LIFTED, STOPPED };
+byte off[ERAS];                  /* the offset of an era, which its fresh ID has everywhere */
+
+/* NEEDS is a STOPPING worker that knows its need, and whose own key does not name the incident yet. */
+mtype = { UNKNOWN, SOUND, STOPPING, NEEDS, STOPPED };
 
 typedef Memory {
 	mtype state;
-	byte era, incident, ended;
+	byte era, eras, incident, ended;
 	byte token, rev;          /* of the own key, as last written; 0: none */
 	byte flight, above;       /* a write in doubt, and the highest revision when it was sent */
 	byte highest;
-	byte floor, disk;
+	byte floor, disk, need;
 	bool proof;
 	byte load;                /* a range whose CAS was acknowledged, not used yet; 0: none */
 	byte ids;                 /* an ID in memory; 0: none */
@@ -81,13 +79,20 @@ typedef Memory {
 Memory m[N];
 
 byte loads, checks, backups, restores, crashes, losses, incidents;
-byte top = 1;   /* the highest mark ever */
+byte made = 1;  /* eras */
 bool blind;     /* the bucket went back, and no operator has ended an incident since */
 bool detected;  /* an incident is open since */
 bool issued[IDS];
 
 #define W m[me]
-#define STANDS (W.state == STOPPING || W.state == LIFTED || W.state == STOPPED)
+#define STANDS (W.state == STOPPING || W.state == NEEDS || W.state == STOPPED)
+
+/* (1) "mark + max(0, offset(p) - offset(era of the entry))" */
+#ifdef NO_OFFSET
+#define READ(p) (b.mark)
+#else
+#define READ(p) (b.mark + MAX(0, off[p] - off[b.from]))
+#endif
 
 inline issue(which, excused) { assert(!issued[which] || excused); issued[which] = true }
 
@@ -124,15 +129,16 @@ inline joinOpen() {
 	W.incident = b.open
 }
 
-/* "It writes the incident into the identity": who has not joined the open one joins it. */
+/* "It writes the incident into the identity, with the prover's eras and need": who has not joined the open one joins
+   it. */
 inline prove() {
 	assert(restores > 0);
 	detected = true;
 	halt();
-	known = (BIT(W.era) | BIT(W.incident) | W.ended) & ~1;
+	known = (BIT(W.incident) | W.ended) & ~1;
 	if
 	:: b.open != 0 && b.open != W.incident && !HAS(W.ended, b.open) ->
-		b.forgotten = (b.forgotten | known) & ~b.chain & ~BIT(b.open)
+		b.prior = (b.prior | known) & ~b.ended & ~BIT(b.open)
 	:: else ->
 		incidents++;
 #ifdef ONE_STOP
@@ -140,9 +146,11 @@ inline prove() {
 #else
 		incidents <= restores + 1; /* beyond that a prover stands still */
 #endif
-		b.forgotten = (b.forgotten | (BIT(b.open) & ~1) | known) & ~b.chain;
-		b.open = incidents + 1
+		b.prior = (b.prior | (BIT(b.open) & ~1) | known) & ~b.ended;
+		b.open = incidents
 	fi;
+	b.others = (b.others | W.eras) & ~b.eras;
+	b.need = MAX(b.need, W.need);
 	b.last++; b.idRev = b.last; W.highest = b.last;
 	joinOpen();
 #ifndef PROOF_KEY
@@ -151,11 +159,14 @@ inline prove() {
 	W.proof = false; known = 0
 }
 
-/* "A worker of an earlier era lifts marks to its floors; one below is a proof." */
-inline lift() {
-	below = false;
+/* "by how much a mark is below its floor": the entry is written as it was read. */
+inline low() {
+	W.need = 0; below = false;
 	if
-	:: b.mark < W.floor -> b.mark = W.floor; b.last++; acked(); below = true
+	:: READ(b.era) < W.floor -> b.last++; acked(); below = true;
+#ifndef NO_NEED
+		W.need = W.floor - READ(b.era)
+#endif
 	:: else
 	fi
 }
@@ -182,7 +193,7 @@ inline compare() {
 	fi
 }
 
-inline put() { b.last++; O.token = W.flight; O.rev = b.last; O.joined = W.incident }
+inline put() { b.last++; O.token = W.flight; O.rev = b.last; O.joined = W.incident; O.need = W.need }
 
 /* The own key is written. ok: it was acknowledged. */
 inline write() {
@@ -208,7 +219,7 @@ inline write() {
 
 inline found() {
 	if
-	:: ok && W.state == LIFTED && W.incident != 0 -> W.state = STOPPED
+	:: ok && W.state == NEEDS && W.incident != 0 -> W.state = STOPPED
 	:: ok && W.incident == 0 && !W.proof ->
 		W.state = SOUND; W.sure = W.undone;
 		W.away = blind && !detected && !W.sure
@@ -216,31 +227,26 @@ inline found() {
 	fi
 }
 
-/* "The plan's ends are floors of all who read it." */
 inline begin() {
-	W.floor = MAX(W.floor, b.plan);
-	W.era = b.era; leaveKey(); W.undone = false;
+	W.era = b.era; W.eras = b.eras; W.need = 0; leaveKey(); W.undone = false;
 	W.disk = (crashes < CRASHES -> W.floor : 0);
 	writes = true
 }
 
-/* "noted: the marks are lifted to this worker's floors, and its own key names the incident" */
+/* "joined: its own key names the incident, and its need" */
 inline note() {
 	if
 	:: W.state == STOPPING ->
-#ifndef NO_LIFT
-		lift();
-#endif
-		W.disk = (crashes < CRASHES -> W.floor : 0); W.state = LIFTED
-	:: W.state == LIFTED ->
+		low(); below = false;
+		W.disk = (crashes < CRASHES -> W.floor : 0); W.state = NEEDS
+	:: W.state == NEEDS ->
 		writes = true
 	fi
 }
 
 /* The end of a stop, and the return of a worker from an old era. */
 inline resume() {
-	W.floor = MAX(W.floor, b.plan);
-	lift();
+	low();
 	if
 	:: below -> proved = true
 	:: else ->
@@ -254,26 +260,29 @@ inline resume() {
 #else
 #define OLD (W.era != b.era)
 #endif
-#define LOST (W.era != 0 && !HAS(b.chain, W.era))
+#define LOST ((W.eras & ~b.eras) != 0)
+#define KNOWN ((W.eras & ~(b.eras | b.others)) == 0)
 
 inline check() {
 	if
 	:: W.incident != 0 ->
 		if
-		:: b.open != 0 ->
+		:: b.open == W.incident ->
 			compare();
 			if
 			:: proved
-			:: !proved && b.open != W.incident -> halt(); joinOpen()
-			:: !proved && b.open == W.incident ->
-				if
-				:: W.state == UNKNOWN -> halt()
-				:: else -> note()
-				fi
+			:: !proved && W.state == UNKNOWN -> halt()
+			:: !proved && W.state != UNKNOWN -> note()
 			fi
-		:: b.open == 0 && HAS(b.chain, W.incident) -> resumes = true
-		:: b.open == 0 && !HAS(b.chain, W.incident) ->
-			proved = true
+		:: b.open != W.incident && LOST && (b.open == 0 || !KNOWN) -> proved = true
+		:: b.open != W.incident && b.open != 0 && !(LOST && !KNOWN) ->
+			halt(); compare();
+			if
+			:: proved
+			:: !proved -> joinOpen()
+			fi
+		:: b.open == 0 && !LOST && HAS(b.ended, W.incident) -> resumes = true
+		:: b.open == 0 && !LOST && !HAS(b.ended, W.incident) -> proved = true
 		fi
 	:: W.incident == 0 ->
 		if
@@ -287,7 +296,6 @@ inline check() {
 				if
 				:: proved
 				:: else ->
-					if :: W.era == 0 -> W.era = b.era :: else fi;
 					joinOpen()
 				fi
 			:: !W.proof && b.open == 0 && W.era == 0 -> begins = true
@@ -312,17 +320,18 @@ end:	do
 	/* 3 s later */
 	:: atomic { W.state == SOUND -> W.state = UNKNOWN; W.load = 0 }
 	:: atomic { W.state == SOUND && W.load == 0 && W.ids == 0 && loads < LOADS ->
-		loads++;
-		W.load = MAX(b.mark, W.floor);
-		below = b.mark < W.floor;
-		b.mark = W.load + 1; b.last++;
-		top = MAX(top, b.mark); if :: TIGHTS -> W.top = b.mark :: else fi;
-		acked();
 		if
-		:: below && !STANDS -> W.proof = true; halt()
-		:: else
-		fi;
-		below = false }
+		:: !HAS(W.eras, b.from) -> W.state = UNKNOWN /* it checks */
+		:: HAS(W.eras, b.from) && READ(W.era) < W.floor ->
+			W.need = W.floor - READ(W.era); b.last++; acked();
+			W.proof = true; halt()
+		:: else ->
+			loads++;
+			W.load = READ(W.era);
+			b.mark = W.load + 1; b.from = W.era; b.last++; /* (2) */
+			W.top = b.mark;
+			acked()
+		fi }
 	:: atomic { W.load != 0 ->
 		W.floor = W.load + 1;
 		if
@@ -332,19 +341,20 @@ end:	do
 		W.load = 0 }
 	:: atomic { W.ids != 0 && !STANDS -> issue(W.ids, W.away || (blind && !W.sure)); W.ids = 0 }
 	:: atomic { crashes < CRASHES -> crashes++;
-		W.load = 0; W.ids = 0; W.state = UNKNOWN; W.proof = false; W.away = false; W.sure = false;
+		W.load = 0; W.ids = 0; W.state = UNKNOWN; W.proof = false; W.need = 0; W.away = false; W.sure = false;
 		if
 		:: W.floor = W.disk; W.highest = W.rev
-		:: W.floor = 0; W.disk = 0; W.highest = 0; W.era = 0; W.incident = 0; W.ended = 0; leaveKey(); W.undone = false
+		:: W.floor = 0; W.disk = 0; W.highest = 0; W.era = 0; W.eras = 0; W.incident = 0; W.ended = 0; leaveKey(); W.undone = false
 		fi }
 	od
 }
 
 inline copyBucket(x, y) {
-	x.last = y.last; x.mark = y.mark; x.idRev = y.idRev; x.open = y.open; x.chain = y.chain;
-	x.forgotten = y.forgotten; x.era = y.era; x.plan = y.plan;
+	x.last = y.last; x.mark = y.mark; x.from = y.from; x.idRev = y.idRev; x.era = y.era; x.eras = y.eras;
+	x.ended = y.ended; x.open = y.open; x.prior = y.prior; x.others = y.others; x.need = y.need;
 	for (i : 0 .. N - 1) {
-		x.own[i].token = y.own[i].token; x.own[i].rev = y.own[i].rev; x.own[i].joined = y.own[i].joined
+		x.own[i].token = y.own[i].token; x.own[i].rev = y.own[i].rev; x.own[i].joined = y.own[i].joined;
+		x.own[i].need = y.own[i].need
 	}
 	i = 0
 }
@@ -366,62 +376,64 @@ end:	do
 	od
 }
 
-/* "Assumption: since that state no tag moved further." With TIGHT the operator counts on those who have stopped. */
+/* "Assumption: since the state found, no tag was loaded further than the bump, beyond what the workers that joined
+   know." So a top counts only for a worker that has not joined, or that crashed and lost its floor. */
 inline reach() {
-	to = b.plan;
-#ifdef TIGHT
+	highest = 0; need = b.need; by = 0;
+	for (i : 1 .. ERAS - 1) {
+		if :: HAS(b.eras | b.others, i) -> highest = MAX(highest, off[i]) :: else fi
+	}
+	for (i : 0 .. N - 1) {
+		if
+		:: b.own[i].joined == incident -> need = MAX(need, b.own[i].need)
+		:: else
+		fi
+	}
 	for (i : 0 .. N - 1) {
 		if
 		:: b.own[i].joined == incident && m[i].floor >= m[i].top
-		:: else -> to = MAX(to, m[i].top)
+		:: else -> by = MAX(by, m[i].top - need - b.mark - MAX(0, highest - off[b.from]))
 		fi
 	}
-	i = 0
-#else
-	to = MAX(to, top)
-#endif
 #ifdef SHORT
-	to = to - 1
+	by = by - 1;
 #endif
+	i = 0
 }
 
 #define NOBODY_SOUND (m[0].state != SOUND && m[1].state != SOUND && m[N - 1].state != SOUND)
 
-mtype = { LOOK, WAIT, PLAN, RAISE, END };
+mtype = { LOOK, WAIT, RESUME };
 
-/* "The plan, each tag's raise, is in the identity before the first raise"; "the end is a CAS on that identity." */
+/* (3) "one CAS of the identity: a fresh era, offset = the highest that identity and provers know + bump + highest
+   need" */
 proctype Operator() {
 	mtype next = LOOK;
-	byte incident, rev, to, i;
+	byte incident, rev, highest, need, i;
+	short by;
 end:	do
 	:: atomic { next == LOOK && b.open != 0 -> incident = b.open; next = WAIT }
 #ifdef NO_WAIT
-	:: atomic { next == WAIT -> rev = b.idRev; next = PLAN }
+	:: atomic { next == WAIT -> rev = b.idRev; next = RESUME }
 #else
-	:: atomic { next == WAIT && NOBODY_SOUND -> rev = b.idRev; next = PLAN }
+	:: atomic { next == WAIT && NOBODY_SOUND -> rev = b.idRev; next = RESUME }
 #endif
-	:: atomic { next == PLAN && b.open == incident && b.idRev == rev ->
+	:: atomic { next == RESUME && b.open == incident && b.idRev == rev && made < ERAS - 1 ->
 		reach();
-		b.plan = to; b.last++; b.idRev = b.last; rev = b.last; next = RAISE }
-	:: atomic { next == RAISE ->
-		if
-		:: b.mark < to -> b.mark = to; b.last++; top = MAX(top, to)
-		:: else
-		fi;
-		next = END }
-	:: atomic { next == END && b.open == incident && b.idRev == rev && b.plan == to ->
-		b.chain = b.chain | b.forgotten | BIT(b.open); b.era = b.open; b.open = 0; b.forgotten = 0;
+		made++; off[made] = highest + by + need;
+		b.eras = b.eras | b.others | BIT(made); b.era = made;
+		b.ended = b.ended | b.prior | BIT(b.open); b.open = 0; b.prior = 0; b.others = 0; b.need = 0;
 		b.last++; b.idRev = b.last; blind = false;
-		next = LOOK; incident = 0; rev = 0; to = 0 }
+		next = LOOK; incident = 0; rev = 0; highest = 0; need = 0; by = 0 }
 	:: atomic { next != LOOK && (b.open != incident || (next != WAIT && b.idRev != rev)) ->
-		next = LOOK; incident = 0; rev = 0; to = 0 }
+		next = LOOK; incident = 0; rev = 0 }
 	od
 }
 
 init {
 	atomic {
 		byte w;
-		b.mark = 1; b.era = 1; b.chain = BIT(1); b.last = 1; b.idRev = 1;
+		b.mark = 1; b.from = 1; b.era = 1; b.eras = BIT(1); b.last = 1; b.idRev = 1;
 		for (w : 0 .. N - 1) { m[w].state = UNKNOWN; run Worker(w) }
 		run Disks();
 		run Operator()

@@ -231,7 +231,7 @@ func TestARepairingOperatorNeedsWhatPermissionsPrints(t *testing.T) {
 	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "id_segments"}); err != nil {
 		t.Fatal(err)
 	}
-	const resume = "resume --yes --tags-complete --since 1h"
+	const resume = "resume --yes --bump 1000"
 	code, text := run(t, patient(t), append(strings.Fields(resume), "--nats="+urlOf(s, "operator"))...)
 	if code != 0 {
 		t.Errorf("%s ended with %d: %s", resume, code, text)

@@ -21,7 +21,7 @@ import (
 
 	"github.com/natsid/natsid/internal/ops/metrics"
 	"github.com/natsid/natsid/internal/registry/buckets"
-	"github.com/natsid/natsid/internal/registry/lineage"
+	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/kvregistry"
 	"github.com/natsid/natsid/subjects"
@@ -251,7 +251,7 @@ func TestNoAlarmOfAnIncidentOrOfLostGrantsHoldsAnotherBack(t *testing.T) {
 	a := newAlarms(slog.New(slog.DiscardHandler), func(subjects.Alarm) {}, func(k subjects.Alarm) {
 		t.Errorf("%s is held back", k)
 	})
-	for _, cause := range []lineage.Cause{lineage.WentBack, lineage.Lost, lineage.Second} {
+	for _, cause := range []era.Cause{era.WentBack, era.Lost, era.Second} {
 		serving{raiseAbout: a.raiseAbout}.Alarm(cause, "stopped")
 	}
 	cfg := Config{Namespace: subjects.DefaultNamespace, Log: slog.New(slog.DiscardHandler)}

@@ -234,9 +234,8 @@ func (p *program) workerConfig() worker.Config {
 		Gate: &p.gate, Settings: p.settings,
 		MaxBatch: cfg.MaxBatch, Deadline: cfg.Deadline,
 		Reasons: &p.reasons, Overloaded: p.alarms.overloaded,
-		Asked:      p.standby.Answer,
-		NeedsStart: p.membership.needsStart,
-		Observe:    p.metrics.Answered, Intercept: cfg.Intercept, Log: cfg.Log,
+		Asked:   p.standby.Answer,
+		Observe: p.metrics.Answered, Intercept: cfg.Intercept, Log: cfg.Log,
 	}
 }
 
@@ -267,7 +266,7 @@ func creates(pattern, tag string) bool {
 func (p *program) segmentConfig() segment.Config {
 	cfg := p.cfg
 	c := segment.Config{
-		Store: loads{p.membership.gate(p.storage.tags), p.standby, p.settings, p.ring, p.runsOut},
+		Store: loads{p.membership.gate(p.storage.tags), p.standby, p.settings, p.ring, p.runsOut, p.undecided},
 		Clock: p.clock, Deadline: cfg.Deadline,
 		MaxStep:    cfg.MaxStep,
 		AutoCreate: func(tag string) bool { return creates(cfg.AutoCreatePattern, tag) },
@@ -281,6 +280,12 @@ func (p *program) segmentConfig() segment.Config {
 		c.AutoStep = cfg.AutoStep
 	}
 	return c
+}
+
+// undecided raises the alarm about a tag about which an operator must decide.
+func (p *program) undecided(tag string) {
+	p.alarms.raiseAbout(subjects.AlarmTagUndecided, tag,
+		"tag "+tag+" is not served until an operator says where it goes on")
 }
 
 func (p *program) runsOut(tag, message string) {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/natsid/natsid/internal/ops/grants"
 	"github.com/natsid/natsid/internal/registry/buckets"
-	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/workerid"
@@ -69,18 +68,8 @@ func (g *grantLog) wrote(tag string, w segment.Write) {
 	}
 }
 
-// era returns the present era, as far as this process knows.
-func (g *grantLog) era() string {
-	return EraOf(g.storage.membership.identity())
-}
-
-// EraOf returns the era of writes of marks that are made now: after a stop, the next era.
-func EraOf(id lineage.Identity) string {
-	if id.Incident != nil {
-		return id.Incident.ID
-	}
-	return id.Era()
-}
+// era returns the era in which this worker writes marks.
+func (g *grantLog) era() string { return g.storage.membership.eras().Present() }
 
 // WriteOf returns the record of a write of a tag's mark that is made now.
 func WriteOf(tag string, w segment.Write) grants.Write {

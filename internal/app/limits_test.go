@@ -2,7 +2,6 @@ package app_test
 
 import (
 	"errors"
-	"maps"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -199,8 +198,10 @@ func resume(t *testing.T, nc *nats.Conn) {
 		t.Fatal(err)
 	}
 	store := kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: "id_segments", Kind: kvstore.Alone})
-	o := lineage.Operator{Bucket: store.Own(), Tags: store, Kind: string(kvstore.Alone), Now: time.Now}
-	c := lineage.Case{}
+	o := lineage.Operator{
+		Bucket: store.Own(), Kind: string(kvstore.Alone), Now: time.Now, Announce: func([]byte) error { return nil },
+	}
+	var c lineage.Case
 	retried(t, func() error {
 		if c, err = o.Look(t.Context(), nil); err == nil && c.Identity.Incident == nil {
 			err = errors.New("the registry is not stopped")
@@ -208,21 +209,7 @@ func resume(t *testing.T, nc *nats.Conn) {
 		return err
 	})
 	time.Sleep(o.Wait(c))
-	to := maps.Clone(c.Marks)
-	for tag := range to {
-		to[tag] += 1_000_000
-	}
-	raises, err := o.Raises(c, to)
-	if err == nil {
-		err = o.Plan(t.Context(), &c, raises)
-	}
-	if err == nil {
-		err = o.Raise(t.Context(), raises, func(int) {})
-	}
-	if err == nil {
-		err = o.End(t.Context(), &c, true)
-	}
-	if err != nil {
+	if err := o.Resume(t.Context(), &c, 1_000_000, 0, "", nil); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -24,6 +24,7 @@ type loads struct {
 	settings      orderly
 	loaders       loader
 	runsOut       func(tag, message string) // raises the alarm
+	undecided     func(tag string)          // likewise
 }
 
 // orderly is the part of the settings that a load needs: see [fleet.Settings].
@@ -72,6 +73,9 @@ const runsOutAt = 90
 func (s loads) watchEnd(tag string, l segment.Loaded, err error) {
 	if errors.Is(err, segment.ErrExhausted) {
 		s.runsOut(tag, "no number is left to reserve: "+err.Error())
+	}
+	if errors.Is(err, segment.ErrUndecided) {
+		s.undecided(tag)
 	}
 	if err != nil {
 		return

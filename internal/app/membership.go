@@ -14,6 +14,7 @@ import (
 	"github.com/natsid/natsid/internal/gather"
 	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/internal/registry/natsbus"
 	"github.com/natsid/natsid/internal/stores/kvstore"
@@ -147,10 +148,10 @@ func (s serving) Refuse(why error, all bool) {
 func (s serving) Allow() { s.reasons.Clear(worker.Stopped, stoppable...) }
 
 // Alarm raises the alarm that the registry was stopped.
-func (s serving) Alarm(cause lineage.Cause, message string) {
-	kinds := map[lineage.Cause]subjects.Alarm{
-		lineage.WentBack: subjects.AlarmMarksWentBack, lineage.Lost: subjects.AlarmMarksLost,
-		lineage.Exposed: subjects.AlarmBucketUnfit, lineage.Second: subjects.AlarmSecondRegistry,
+func (s serving) Alarm(cause era.Cause, message string) {
+	kinds := map[era.Cause]subjects.Alarm{
+		era.WentBack: subjects.AlarmMarksWentBack, era.Lost: subjects.AlarmMarksLost,
+		era.Exposed: subjects.AlarmBucketUnfit, era.Second: subjects.AlarmSecondRegistry,
 	}
 	s.raiseAbout(kinds[cause], string(cause), message)
 }
@@ -248,10 +249,18 @@ func (b patientBus) Ask(
 }
 
 // wentBack is called when a write shows that the marks went back.
-func (m *membership) wentBack(why string) {
+func (m *membership) wentBack(why string, need int64) {
 	if m.member != nil { // nil during the first write of the start
-		m.member.WentBack(why)
+		m.member.WentBack(why, need)
 	}
+}
+
+// eras returns the identity by which entries are read.
+func (m *membership) eras() (id era.Identity) {
+	if m.member != nil {
+		id = m.member.Eras()
+	}
+	return id
 }
 
 // gate returns the store from which ranges are loaded.
@@ -288,7 +297,7 @@ func (m *membership) watch(ctx context.Context) error {
 }
 
 // identity returns the identity of the registry, the zero one if segments need no marks.
-func (m *membership) identity() (id lineage.Identity) {
+func (m *membership) identity() (id era.Identity) {
 	if m.member != nil {
 		id = m.member.Identity()
 	}
@@ -299,13 +308,7 @@ func (m *membership) identity() (id lineage.Identity) {
 // another.
 func (m *membership) hasSecond() bool {
 	id := m.identity()
-	return id.Out != "" || id.Incident != nil && id.Incident.Cause == lineage.Second
-}
-
-// needsStart reports whether a tag that the bucket lacks may have been in use.
-func (m *membership) needsStart() bool {
-	id := m.identity()
-	return id.Unconfirmed || id.Incident != nil
+	return id.Out != "" || id.Incident != nil && id.Incident.Cause == era.Second
 }
 
 // marksInUse names the marks that this worker issues from, also if another worker loads; "" while it must not issue.

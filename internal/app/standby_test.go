@@ -58,7 +58,7 @@ func TestAWorkerThatIsCutOffLeavesThoughAnotherLoadsStrictTagsForIt(t *testing.T
 		})
 		var running sync.WaitGroup
 		running.Go(func() { watch.Run(ctx) })
-		store := loads{unreachable{}, watch, allKnown{}, another{}, nil}
+		store := loads{unreachable{}, watch, allKnown{}, another{}, nil, nil}
 		for range 100 {
 			_, _ = store.Load(ctx, "short", 1, 0)
 			_, err := store.LoadStrict(ctx, "strict", func() int64 { return 1 }, 0)

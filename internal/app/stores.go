@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/internal/stores/mysqlstore"
@@ -52,7 +53,7 @@ func (s *storage) openBuckets(ctx context.Context) (err error) {
 	})
 	store := kvstore.Config{
 		Bucket: ns.SegmentBucket(), Replicas: n, MayFound: m.mayFound, Clock: s.clock, Log: cfg.Log,
-		Lost: func() { m.member.Doubt() }, WentBack: m.wentBack, Wrote: s.wrote,
+		Lost: func() { m.member.Doubt() }, WentBack: m.wentBack, Eras: m.eras, Wrote: s.wrote,
 		RowWentBack: func(tag, message string) {
 			s.raiseAbout(subjects.AlarmTableWentBack, tag, "tag "+tag+": "+message)
 		},
@@ -69,8 +70,8 @@ func (s *storage) openBuckets(ctx context.Context) (err error) {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if err == nil || errors.Is(err, lineage.ErrKind) || errors.Is(err, buckets.ErrUnfit) ||
-		errors.Is(err, lineage.ErrNewer) {
+	if err == nil || errors.Is(err, era.ErrKind) || errors.Is(err, buckets.ErrUnfit) ||
+		errors.Is(err, era.ErrNewer) {
 		return err
 	}
 	cfg.Log.Warn("JetStream is not ready: no ranges can be loaded, so requests for segment IDs are answered 503; "+
@@ -202,6 +203,8 @@ func (s *storage) closeTable() error {
 	}
 	return nil
 }
+
+var _ lineage.Tags = (*kvstore.Store)(nil)
 
 // isUnused reports whether the registry never had a tag, nor a worker number.
 func (s *storage) isUnused(ctx context.Context) (bool, error) {

@@ -6,13 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/ops/grants"
 	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/internal/stores/kvstore"
 )
 
@@ -55,11 +59,38 @@ type auditJSON struct {
 	Verdict  string    `json:"verdict"`            // proven, repeated or "not proven"
 	Registry string    `json:"registry,omitempty"` // of the marks: another one's are not audited
 	From     time.Time `json:"from,omitzero"`      // the first entry
+	Eras     []eraJSON `json:"eras"`               // of the registry
 	grants.Outcome
 	Repeated  []findingJSON `json:"repeated"`   // the first 100
 	NotProven []findingJSON `json:"not_proven"` // likewise; one for each tag
 	Harmless  []findingJSON `json:"harmless"`   // likewise; one grant discarded the shared IDs unused
 	More      int           `json:"more"`       // findings beyond these
+}
+
+// eraJSON is an era of the registry. Each but the founding one was begun by a resume.
+type eraJSON struct {
+	Era    string   `json:"era"`
+	Offset int64    `json:"offset,string"`
+	Ended  []string `json:"ended,omitempty"` // the incidents that its resume ended
+}
+
+// erasOf returns the eras of a registry, and the founding one if it is known.
+func erasOf(id era.Identity) (all []eraJSON, founding string) {
+	all = []eraJSON{}
+	offsets := id.All()
+	for _, name := range id.Eras {
+		e := eraJSON{Era: name, Offset: offsets[name]}
+		for _, incident := range slices.Sorted(maps.Keys(id.Ended)) {
+			if id.Ended[incident] == name {
+				e.Ended = append(e.Ended, incident)
+			}
+		}
+		all = append(all, e)
+	}
+	if len(all) > 0 && all[0].Offset == 0 && all[0].Ended == nil {
+		founding = all[0].Era
+	}
+	return all, founding
 }
 
 // findingJSON is a finding about a tag or a worker number.
@@ -77,7 +108,8 @@ func (c *auditCmd) Run(s *session) error {
 		a := grants.NewAudit("")
 		defer a.Close()
 		a.Tag = string(c.Tag)
-		out := auditJSON{Repeated: []findingJSON{}, NotProven: []findingJSON{}, Harmless: []findingJSON{}}
+		out := auditJSON{Repeated: []findingJSON{}, NotProven: []findingJSON{}, Harmless: []findingJSON{},
+			Eras: []eraJSON{}}
 		if err := c.readAll(ctx, s, js, r, a, &out); err != nil {
 			return err
 		}
@@ -132,6 +164,7 @@ func (c *auditCmd) readAll(
 		return err
 	}
 	out.Registry = marks.Identity.Registry
+	out.Eras, a.Founding = erasOf(marks.Identity)
 	a.Whole = c.Since.IsZero() && !r.Cut && r.Made.Sub(marks.Info.Created).Abs() < sameAge
 	if err := marks.settle(ctx); err != nil {
 		return err
@@ -189,7 +222,7 @@ type presentMarks struct {
 func readMarks(
 	ctx context.Context, s *session, js jetstream.JetStream, a *grants.Audit,
 ) (m presentMarks, err error) {
-	m.streams, m.bucket = buckets.OnJetStream(js), s.namespace().SegmentBucket()
+	m.streams, m.bucket = onJetStream(js), s.namespace().SegmentBucket()
 	m.Report, err = kvstore.Inspect(ctx, m.streams, m.bucket)
 	if errors.Is(err, buckets.ErrNoBucket) {
 		err = nil
@@ -234,7 +267,7 @@ func (m *presentMarks) points(ctx context.Context, a *grants.Audit) error {
 		if !ok && a.Unread == "" && asked < maxAsked {
 			asked++
 			var err error
-			if p, ok, err = kvstore.InspectMark(ctx, m.streams, m.bucket, tag); err != nil &&
+			if p, ok, err = m.Mark(ctx, m.streams, m.bucket, tag); err != nil &&
 				!errors.Is(err, buckets.ErrNoBucket) {
 				return err
 			}
@@ -242,7 +275,11 @@ func (m *presentMarks) points(ctx context.Context, a *grants.Audit) error {
 		if !ok {
 			continue
 		}
-		if err := a.Point(tag, app.EraOf(m.Identity), p.Mark, p.Revision, p.Written); err != nil {
+		if p.Undecided {
+			p.Mark = math.MaxInt64 // nothing is loaded
+		}
+		err := a.Point(tag, m.Identity.Present(), p.Raw, p.Mark, p.Revision, p.Written)
+		if err != nil {
 			return err
 		}
 	}
@@ -318,9 +355,13 @@ func (j *auditJSON) print(out io.Writer) {
 	if j.Held > 0 {
 		line("held", "%d IDs by workers that were killed before they wrote them down, or have not yet", j.Held)
 	}
+	for _, e := range j.Eras[min(1, len(j.Eras)):] {
+		line("era", "%s, with offset %d, which ended %s", e.Era, e.Offset,
+			cmp.Or(strings.Join(e.Ended, ", "), "no incident"))
+	}
 	if j.Resumed > 0 {
-		line("resumed", "%s: loaded after a stop, on the assumptions of `natsid resume` that nothing was loaded "+
-			"further than it raised, and no tag was missing", numberOf(j.Resumed, "tag"))
+		line("resumed", "%s: written after a resume, on the assumption that no tag was loaded, raised or created "+
+			"further than its bump since the state that it found", numberOf(j.Resumed, "tag"))
 	}
 	for _, part := range []struct {
 		name string
@@ -340,10 +381,10 @@ func (j *auditJSON) print(out io.Writer) {
 		"not proven": "not proven: no ID is known to have been granted twice",
 	}[j.Verdict]
 	if j.Verdict == "proven" && j.Resumed > 0 {
-		verdict = "proven, on the assumptions of `natsid resume`: no ID was granted twice"
+		verdict = "proven, on the assumption of `natsid resume`: no ID was granted twice"
 	}
 	if j.Verdict == "proven" && len(j.Harmless) > 0 {
-		verdict = "proven: no ID was issued twice"
+		verdict = strings.Replace(verdict, "granted", "issued", 1)
 	}
 	line("verdict", "%s", verdict)
 }

@@ -59,7 +59,8 @@ type grantJSON struct {
 	How      string    `json:"how,omitempty"`      // origin of a window
 	Store    string    `json:"store"`
 	Registry string    `json:"registry,omitempty"`
-	Entry    uint64    `json:"entry"` // in the stream
+	Era      string    `json:"era,omitempty"` // of the registry, in which the load was written
+	Entry    uint64    `json:"entry"`         // in the stream
 }
 
 // Run implements the command.
@@ -161,7 +162,7 @@ func loadJSON(f grants.Found) grantJSON {
 	g := grantJSON{
 		Tag: f.Load.Tag, Granted: time.UnixMilli(f.Load.Time).UTC(), Instance: f.Head.Instance,
 		Process: f.Head.Process, First: f.Load.First, Last: f.Load.Last, Revision: f.Load.Read,
-		Written: f.Load.Written, Store: f.Head.Store, Registry: f.Head.Segments, Entry: f.At.Sequence,
+		Written: f.Load.Written, Store: f.Head.Store, Registry: f.Head.Segments, Era: f.Head.Era, Entry: f.At.Sequence,
 	}
 	if f.Load.Number >= 0 {
 		g.Number = &f.Load.Number
@@ -198,7 +199,11 @@ func (j *explainedJSON) print(out io.Writer) {
 			fmt.Fprintf(out, "window    %s to %s, %s\n", time.UnixMilli(g.First).UTC().Format(millis),
 				time.UnixMilli(g.Last+1).UTC().Format(millis), g.How)
 		}
-		fmt.Fprintf(out, "store     %s, registry %s, entry %d\n", g.Store, cmp.Or(g.Registry, "-"), g.Entry)
+		registry := cmp.Or(g.Registry, "-")
+		if g.Era != "" {
+			registry += ", era " + g.Era
+		}
+		fmt.Fprintf(out, "store     %s, registry %s, entry %d\n", g.Store, registry, g.Entry)
 	}
 	switch {
 	case len(tags) > 1:

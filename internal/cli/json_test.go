@@ -67,11 +67,10 @@ func TestEachCommandPrintsItsJSON(t *testing.T) {
 	wantJSON(t, `^{"workers":\[{"instance":"oslo","number":`+number+`,.*"state":"serving"}\],"registries":`+
 		`\[{"registry":"\w+",.*"layout":"41\+10\+12",.*"store":{"kind":"kv",.*"tags":1,"state":"in order"},`+
 		`"stages":null,"tags":null,"wrong":null}$`, "status", nats)
-	wantJSON(t, `"raises":\[{"tag":"order","from":"\d+","to":"\d+"}\],"dry_run":true`,
-		"resume", "--restored", "--since=1h", "--dry-run", "--yes", nats)
-	wantJSON(t, `"cause":"declared",.*"raises":\[{"tag":"order",.*"dry_run":false,"outcome":"in order"}$`,
-		"resume", "--restored", "--since=1h", "--yes", "--tags-complete", nats)
-	wantJSON(t, `"raises":\[\],"dry_run":false,"outcome":"in order"}$`, "resume", nats)
+	wantJSON(t, `"need":"0","offset":"1000000000",.*"dry_run":true}$`, "resume", "--restored", "--dry-run", nats)
+	wantJSON(t, `"offset":"5",.*"dry_run":false,"outcome":"resumed"}$`,
+		"resume", "--restored", "--bump=5", "--yes", nats)
+	wantJSON(t, `"offset":"5",.*"outcome":"in order"}$`, "resume", nats)
 	wantJSON(t, `^\[{"number":`+number+`,"instance":"oslo","state":"live",`, "workers", nats)
 	wantJSON(t, `"bare":{"per_second":`, "bench", "snowflake", "-c1", "-d50ms", nats)
 	wantJSON(t, `"version":"0`, "--version")

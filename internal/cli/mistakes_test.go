@@ -62,7 +62,7 @@ func TestEachMistakeIsToldByCauseAndRemedy(t *testing.T) {
 		{"store move", 2, "--mysql is missing"},
 		{"permissions worke", 2, `"worker","caller","operator","stage"`},
 		{"stamp", 2, "want either --tag or --snowflake"},
-		{"resume --marks /nonexistent", 2, "no such file"},
+		{"resume --bump many", 2, "--bump"},
 		{"health --http 127.0.0.1:1", 3, "name the address of the worker with --http ADDR"},
 		{"tag list --nats nats://127.0.0.1:1", 3, "start natsid, or name another server with --nats URL"},
 	} {

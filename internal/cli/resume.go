@@ -1,40 +1,32 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"maps"
+	"io"
 	"math"
 	"os"
 	"slices"
-	"sync"
+	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/natsid/natsid/internal/app"
-	"github.com/natsid/natsid/internal/ops/grants"
-	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/internal/registry/natsbus"
 	"github.com/natsid/natsid/internal/stores/kvstore"
-	"github.com/natsid/natsid/internal/stores/mysqlstore"
-	"github.com/natsid/natsid/segment"
 )
 
 type resumeCmd struct {
-	Restored     bool
-	Since        since
-	By           int64     `placeholder:"N"`
-	AtLeast      marksFile `placeholder:"FILE"`
-	TableIsWhole bool
-	Keep         string    `placeholder:"REGISTRY"`
-	Marks        marksFile `placeholder:"FILE"`
-	TagsComplete bool
-	Yes          bool `short:"y"`
-	DryRun       bool
+	Restored bool
+	Bump     *int64 `placeholder:"N"`
+	Keep     string `placeholder:"REGISTRY"`
+	Yes      bool   `short:"y"`
+	DryRun   bool
 }
 
 func (*resumeCmd) help() help {
@@ -42,284 +34,305 @@ func (*resumeCmd) help() help {
 		summary: "Resume a registry that its workers have stopped.",
 		detail: `Workers stop all segments when the state behind them is not the one that they have
 loaded from: a backup was restored, a disk lost its last seconds, the bucket was
-made again, or another registry serves the same subjects. What was loaded since the
-state that is found is unknown, so each tag is raised by more than that: by ten times
-its highest pace on record, for the time since that state, and ten of its largest
-loads. No ID repeats if no tag moved further, loads, raises and earlier resumes since
-the backup all counted. Raised too far, a tag has a hole, which costs nothing.
+made again, or another registry serves the same subjects. A resume begins an era, in
+which each tag goes on higher: by as much as workers know its mark to be too low, and
+by the bump. No ID repeats if no tag moved further. The hole costs nothing.
 
-The command shows what was found, who answers, and from where to where each tag goes.
-Then it asks, waits until no worker uses what it loaded before, raises, and ends the
-stop. Interrupted, or refused since a worker changed the incident, run it again.
-At the end it asks whether each tag in use is there: until you confirm that, no tag is
-created on first use.
+The command shows what was found and what becomes of the tags, asks, and resumes by
+one write. A tag with a last number is refused until you say where it goes on.
 
 Examples:
   natsid resume
-  natsid resume --by 10000000                # raise each tag by that at least
-  natsid resume --restored --since 24h       # a backup was restored, and no worker remembers
-  natsid resume --table-is-whole --mysql DSN # only the marks went back, MySQL did not
-  natsid resume --keep 5N7LAQLGLLR4UQACIRT2BJPGKX
-  natsid resume --yes --tags-complete        # in a script`,
+  natsid resume --restored               # a backup was restored, and no worker remembers
+  natsid resume --bump 0 --mysql DSN     # only the marks went back, MySQL did not
+  natsid resume --keep 5N7LAQLGLLR4UQACIRT2BJPGKX`,
 		values: map[string]string{
-			"restored":       "Say that a backup was restored, though no worker has noticed.",
-			"since":          "When the restored state was taken, if no worker knows: as 2026-01-31T12:00:00Z, or 24h.",
-			"by":             "Raise each tag by this at least.",
-			"at-least":       "Raise tags at least to the marks in this file, of natsid tag list --json.",
-			"table-is-whole": "Raise the marks to the rows of MySQL alone, which did not go back.",
-			"keep":           "Of two registries, the one that serves: the one of the NATS that this command reaches.",
-			"marks":          "The marks of the other registry, where that one is cut off: its natsid tag list --json.",
-			"tags-complete":  "Say that each tag in use is in the bucket.",
-			"yes":            "Do not ask.",
-			"dry-run":        "Show what would be done.",
+			"restored": "Say that a backup was restored, though no worker has noticed.",
+			"bump":     "No tag was loaded, raised or created N further since the state found. 1000000000 if absent.",
+			"keep":     "Of two registries, the one that serves: the one of the NATS that this command reaches.",
+			"yes":      "Do not ask.",
+			"dry-run":  "Show what would be done.",
 		},
 	}
 }
 
 // Run implements the command.
 func (c *resumeCmd) Run(s *session) error {
-	switch {
-	case c.By < 0 || c.By > math.MaxInt64/4:
-		return usage(fmt.Errorf("--by %d: want 1 to %d", c.By, int64(math.MaxInt64/4)))
-	case c.Marks.given && c.Keep == "":
-		return usage(errors.New("--marks is of the registry that does not serve: say which one does with --keep"))
+	r := &resumption{resumeCmd: c, s: s, isSaid: c.Bump != nil, limit: math.MaxInt64}
+	if !r.isSaid {
+		c.Bump = new(int64(1_000_000_000))
 	}
-	return s.withJetStream(func(_ context.Context, js jetstream.JetStream) error { return c.on(s, js) })
-}
-
-func (c *resumeCmd) on(s *session, js jetstream.JetStream) error {
-	streams, bucket := buckets.OnJetStream(js), s.namespace().SegmentBucket()
-	report, err := inspect(s.ctx, streams, s.namespace())
-	if err != nil {
-		return err
+	if *c.Bump < 0 || *c.Bump > era.MostOffset {
+		return usage(fmt.Errorf("--bump %d: want 0 to %d", *c.Bump, int64(era.MostOffset)))
 	}
-	kind := kindOf(report)
-	if c.TableIsWhole {
-		if report.Trouble == nil && kind != kvstore.Guarded {
-			return errNoTable
+	return s.withJetStream(func(ctx context.Context, js jetstream.JetStream) error {
+		report, err := inspect(ctx, onJetStream(js), s.namespace())
+		if err != nil {
+			return err
 		}
-		kind = kvstore.Guarded
-	}
-	made := new(markWrites)
-	store := kvstore.New(streams, kvstore.Config{Bucket: bucket, Kind: kind, Wrote: made.add})
-	host, _ := os.Hostname() // a name for people
-	bus := natsbus.New(js.Conn(), s.namespace())
-	r := &resumption{
-		resumeCmd: c, s: s, kind: kind, nc: js.Conn(), ask: bus.Ask, streams: streams,
-		o: lineage.Operator{
-			Bucket: store.Own(), Tags: store, Kind: string(kind), Name: "natsid resume on " + host, Now: time.Now,
-			Announce: bus.Announce, Step: app.DefaultStep,
-		},
-	}
-	err = r.run(s.ctx)
-	writeDown(context.WithoutCancel(s.ctx), s, streams, r.c.Identity, made.all)
-	return err
-}
-
-// markWrites is the writes of marks that a command made. It is safe for concurrent use.
-type markWrites struct {
-	mu  sync.Mutex
-	all []grants.Write
-}
-
-func (w *markWrites) add(tag string, of segment.Write) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.all = append(w.all, app.WriteOf(tag, of))
-}
-
-// kindOf returns the kind in the identity, or the kind that the marks suggest.
-func kindOf(r kvstore.Report) kvstore.Kind {
-	switch {
-	case r.Trouble == nil:
-		return kvstore.Kind(r.Identity.Kind)
-	case r.Guards > 0:
-		return kvstore.Guarded
-	}
-	return kvstore.Alone
+		cfg := kvstore.Config{
+			Bucket: s.namespace().SegmentBucket(), Kind: kindOf(report),
+			Eras: func() era.Identity { return r.seen.Identity.Knowing(nil) },
+		}
+		if cfg.Kind == kvstore.Guarded {
+			table, err := s.openTable(ctx)
+			if err == nil {
+				defer table.Close()
+				cfg.Table, r.limit = table, table.Limit()
+			} else if !errors.Is(err, errNoMySQL) {
+				return err
+			}
+		}
+		bus := natsbus.New(js.Conn(), s.namespace())
+		r.store, r.ask = kvstore.New(onJetStream(js), cfg), bus.Ask
+		r.o = lineage.Operator{
+			Bucket: r.store.Own(), Kind: string(cfg.Kind), Name: "natsid resume", Now: time.Now, Announce: bus.Announce,
+		}
+		return r.run()
+	})
 }
 
 // A resumption is one run of the command.
 type resumption struct {
 	*resumeCmd
 	s       *session
-	kind    kvstore.Kind
-	nc      *nats.Conn
+	store   *kvstore.Store
+	limit   int64 // the highest mark that the store can hold
 	ask     lineage.AskFunc
-	streams buckets.Streams
-	table   *mysqlstore.Table // the table that the marks guard; nil if none is named
 	o       lineage.Operator
-	c       lineage.Case
-	report  resumeJSON
-	agreed  bool
+	seen    *lineage.Case // last; nil before
+	first   era.Identity  // as it was seen first
+	isSaid  bool          // the bump is an operator's word
+	agreed  string        // what a person agreed to
+	state   string        // of the registry after an error; "" if it is not resumed
+	other   string        // the registry that is taken out; "" if none answers
+	isOut   bool
+	itsEras era.Offsets
 }
 
-// mostTries bounds how often a resume starts over because a worker or another operator changes the incident.
-const mostTries = 10
+// run takes steps until the registry is resumed, or need not be.
+func (r *resumption) run() (err error) {
+	for range 14 {
+		ctx, cancel := r.s.soon()
+		err = r.step(ctx)
+		cancel()
+		if !errors.Is(err, lineage.ErrChanged) {
+			break
+		}
+	}
+	if err == nil || isA[usageError](err) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", cmp.Or(r.state, "the registry is not resumed"), err)
+}
 
-func (r *resumption) run(ctx context.Context) (err error) {
-	if r.table, err = r.openTable(ctx); err != nil {
-		return err
-	}
-	switch {
-	case r.table != nil:
-		defer r.table.Close()
-		r.o.Limit = r.table.Limit()
-	case r.kind == kvstore.Guarded:
-		fmt.Fprintln(r.s.stderr,
-			"The marks guard a table: with --mysql DSN no tag is raised beyond the limit of its column.")
-	}
-	if r.c, err = r.o.Look(ctx, nil); err != nil {
-		return err
-	}
-	if out := r.c.Identity.Out; out != "" && r.Keep == "" {
-		return usage(fmt.Errorf("registry %s is out: registry %s serves instead; `natsid resume --keep %s` lets this "+
-			"one serve again, and takes that one out", r.c.Identity.Registry, out, r.c.Identity.Registry))
-	}
-	declared, err := r.declare(ctx)
+// step looks at the registry, and does what is next. It returns [lineage.ErrChanged] to be called again.
+func (r *resumption) step(ctx context.Context) error {
+	c, err := r.o.Look(ctx, r.seen)
 	if err != nil {
 		return err
 	}
-	if !declared && r.c.Identity.Incident == nil {
-		if r.By > 0 || r.AtLeast.given || r.TableIsWhole || !r.Since.IsZero() {
-			return usage(errors.New("the registry is not stopped, so nothing is raised: no worker has noticed " +
-				"another state; if a backup was restored, say so with --restored"))
-		}
-		return r.confirm(ctx)
+	if r.seen == nil {
+		r.first = c.Identity
+		r.o.Rouse(c)
 	}
-	out := r.c.Identity.Out
-	for range mostTries {
-		if now := r.c.Identity.Out; now != out && now != "" {
-			return fmt.Errorf("another operator has taken this registry out, and keeps registry %s: agree "+
-				"which one serves, then run the command again", now)
-		}
-		if err = r.try(ctx); !errors.Is(err, lineage.ErrChanged) {
-			return err
-		}
-		if r.c, err = r.o.Look(ctx, &r.c); err != nil {
-			return err
-		}
-		if r.c.Identity.Incident == nil && r.c.Missing == nil { // another operator has ended it
-			return r.confirm(ctx)
-		}
-		fmt.Fprintln(r.s.stderr, "A worker or another operator has changed the incident; starting over.")
+	r.seen = &c
+	isIdle, err := r.check(c)
+	if err != nil {
+		return err
 	}
-	return err
+	if left := r.o.Wait(c); left > 0 && !isIdle {
+		fmt.Fprintln(r.s.stderr, "Waiting until each worker has checked the registry.")
+		r.other = r.findOther(ctx)
+		tick(ctx, left)
+		return cmp.Or(ctx.Err(), lineage.ErrChanged)
+	}
+	plan, err := r.plan(ctx, c, isIdle)
+	switch {
+	case err != nil:
+		return err
+	case isIdle, r.DryRun:
+		return r.s.print(plan, plan.print)
+	case r.agreed != plan.facts():
+		plan.print(r.s.stderr)
+		r.agreed = plan.facts()
+		return cmp.Or(r.s.agree(r.Yes, "Resume?"), lineage.ErrChanged)
+	case r.other != "" && !r.isOut:
+		if r.itsEras, err = r.ask.TakeOut(ctx, r.other, r.Keep); err != nil {
+			return fmt.Errorf("registry %s is not taken out: %w", r.other, err)
+		}
+		r.isOut = true
+		fmt.Fprintf(r.s.stderr, "Registry %s is out. Waiting until its workers use no earlier loads.\n", r.other)
+		tick(ctx, lineage.Draining)
+		return cmp.Or(ctx.Err(), lineage.ErrChanged)
+	}
+	if err := r.o.Resume(ctx, &c, *r.Bump, plan.Need, r.other, r.itsEras); err != nil {
+		if ctx.Err() != nil {
+			r.state = "it is not known whether the registry is resumed, so run the command again"
+		}
+		return err
+	}
+	plan.Outcome = "resumed"
+	return r.s.print(plan, plan.print)
 }
 
-// declare opens an incident that no worker has opened: if the operator demands it, or if the identity is missing.
-func (r *resumption) declare(ctx context.Context) (declared bool, err error) {
-	why := ""
+// check returns an error for flags that do not fit what was found. isIdle says that there is nothing to resume.
+func (r *resumption) check(c lineage.Case) (isIdle bool, err error) {
+	id, in := c.Identity, c.Identity.Incident
 	switch {
-	case r.Restored:
-		why = "an operator said that a backup was restored"
-	case r.c.Missing != nil:
-		why = "the identity of the bucket of marks is gone or damaged"
-	case r.Keep != "" && r.c.Identity.Incident == nil:
-		why = "an operator decided between two registries"
-	default:
-		return false, nil
-	}
-	own := r.c.Identity.Registry
-	switch { // a fault in the flags must not stop any worker
-	case r.Keep != "" && r.Keep != own:
-		return false, otherKept(r.Keep, own)
-	case r.Keep == "" && !r.TableIsWhole && r.Since.IsZero():
-		return false, errSince
-	case r.DryRun:
+	case id.Out != "" && (r.Keep == "" || id.Out != r.first.Out):
+		err = fmt.Errorf("registry %s is out, and registry %s serves instead: `natsid resume --keep %s` lets this one "+
+			"serve again, and takes that one out", id.Registry, id.Out, id.Registry)
+	case r.Keep != "" && r.Keep != id.Registry:
+		err = fmt.Errorf("--keep %s: this NATS reaches registry %s; reach the other one with --nats, or --js-domain",
+			r.Keep, id.Registry)
+	case in != nil && in.Cause == era.Second && r.Keep == "":
+		err = fmt.Errorf("registries %s and %s serve the same subjects: say which one serves with --keep",
+			id.Registry, in.Other)
+	case in == nil && id.Present() != r.first.Present() && id.Has(r.first.All()): // another operator was faster
 		return true, nil
-	case !r.Yes && !isTerminal(os.Stdin):
-		return false, errNoTerminal
+	case in != nil || c.Missing != nil || r.Restored || r.Keep != "":
+		if !r.Yes && !r.DryRun && !isTerminal(os.Stdin) {
+			err = errNoTerminal
+		}
+	case r.isSaid:
+		err = errors.New("the registry is not stopped, so nothing is raised: no worker has noticed another state; if " +
+			"a backup was restored, say so with --restored")
+	default:
+		return true, nil
 	}
-	return true, r.o.Declare(ctx, &r.c, why)
+	return false, usage(err)
 }
 
-var (
-	errSince   = usage(errors.New("no worker knows when the restored state was taken: say it with --since"))
-	errNoTable = usage(errors.New("--table-is-whole is for marks that guard a table: name that with --mysql"))
-)
-
-func otherKept(keep, own string) error {
-	return usage(fmt.Errorf("--keep %s: this NATS reaches registry %s; reach the other one with --nats, or --js-domain",
-		keep, own))
+// findOther returns the registry that is to be taken out, "" if none answers.
+func (r *resumption) findOther(ctx context.Context) (other string) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	all, _ := r.ask.Notices(ctx, lineage.Notice{Process: rand.Text()}) // an error counts as none
+	for _, n := range all {
+		if r.Keep != "" && n.Registry != r.Keep {
+			other = cmp.Or(n.Registry, other)
+		}
+	}
+	return other
 }
 
-// try plans, asks, waits, raises marks and ends the stop.
-func (r *resumption) try(ctx context.Context) error {
-	raises, err := r.plan(ctx)
+// resumeJSON is a resume, or with --dry-run its plan.
+type resumeJSON struct {
+	Registry  string       `json:"registry"`
+	Incident  string       `json:"incident,omitempty"`
+	Cause     string       `json:"cause,omitempty"`
+	Found     []era.Prover `json:"found"`         // by workers
+	Stopped   []string     `json:"stopped"`       // workers that have stopped for it
+	Waiting   []string     `json:"waiting"`       // workers that have not, heard within an hour of the last one
+	Bump      int64        `json:"bump,string"`   // how far tags may have moved beyond what workers know
+	Need      int64        `json:"need,string"`   // by how much marks are too low, as workers know
+	Offset    int64        `json:"offset,string"` // of the era
+	Wide      []string     `json:"wide"`          // tags whose next ID outgrows a width
+	Undecided []string     `json:"undecided"`     // tags about which an operator must decide
+	DryRun    bool         `json:"dry_run"`
+	Outcome   string       `json:"outcome,omitempty"` // "in order" or "resumed"; absent with --dry-run
+}
+
+// plan returns what a resume would do.
+//
+// Law: need is by how much any tag is below what workers of either registry have loaded of it, at least; the offset of
+// the new era is higher than each known one by need and bump: see [era.Identity.Resume].
+func (r *resumption) plan(ctx context.Context, c lineage.Case, isIdle bool) (j resumeJSON, err error) {
+	id, in := c.Identity, cmp.Or(c.Identity.Incident, &era.Incident{})
+	j = resumeJSON{
+		Registry: id.Registry, Incident: in.ID, Cause: string(in.Cause), Found: in.Provers, Need: c.Need,
+		DryRun: r.DryRun,
+	}
+	for _, w := range c.Workers { // the latest first
+		if w.Joined {
+			j.Stopped = append(j.Stopped, w.Name)
+		}
+	}
+	for _, w := range c.Workers {
+		isNew := !slices.Contains(j.Stopped, w.Name) && !slices.Contains(j.Waiting, w.Name)
+		if isNew && !w.Ended && c.Workers[0].Last.Sub(w.Last) < time.Hour {
+			j.Waiting = append(j.Waiting, w.Name)
+		}
+	}
+	tags, err := r.store.List(ctx, "", math.MaxInt)
+	there := make(map[string]int64)
+	if err == nil && r.other != "" {
+		there, err = r.ask.Marks(ctx, r.other)
+	}
 	if err != nil {
-		return err
+		return j, err
 	}
-	if err := r.show(raises); err != nil || r.DryRun {
-		return err
+	for _, t := range tags {
+		j.Need = max(j.Need, there[t.Name]-t.MaxID)
+		delete(there, t.Name)
 	}
-	if r.c.Unfit != nil {
-		return fmt.Errorf("correct the settings of the bucket first: %w", r.c.Unfit)
+	for _, mark := range there { // here such a tag begins at the offset
+		j.Need = max(j.Need, mark-id.Offset()-1)
 	}
-	if err := r.s.agree(r.Yes || r.agreed, "Raise the tags and resume?"); err != nil {
-		return err
+	switch {
+	case isIdle:
+		j.Outcome = inOrder
+	case !r.isSaid && r.Keep != "" && r.other == "":
+		err = errors.New("no worker of another registry answers: connect one, or give --bump N, N above all that " +
+			"it may have loaded of a tag")
+	case !r.isSaid && (c.Missing != nil || in.Cause == era.Lost) && j.Need == 0:
+		err = errors.New("the marks are lost, and no worker knows how far tags were: give --bump N, N above every ID " +
+			"that was ever used")
+	default:
+		j.Bump, id = *r.Bump, id.Merge(cmp.Or(r.other, id.Registry), r.itsEras)
+		id, err = id.Resume(j.Bump, j.Need, time.Time{})
 	}
-	r.agreed = true
-	if err := r.takeOut(ctx); err != nil {
-		return err
+	j.Offset = id.Offset()
+	by := j.Offset - c.Identity.Offset()
+	for _, t := range tags {
+		to, wide := t.MaxID+by, 0
+		for _, bits := range []int{31, 32, 53} {
+			if t.MaxID>>bits == 0 && to>>bits > 0 {
+				wide = bits
+			}
+		}
+		switch {
+		case t.Disabled:
+		case t.Undecided || by > 0 && (t.Rules.Bounded() || t.MaxID > r.limit-by):
+			j.Undecided = append(j.Undecided, t.Name)
+		case wide > 0:
+			j.Wide = append(j.Wide, fmt.Sprintf("%s: %d -> %d, beyond 2^%d", t.Name, t.MaxID, to, wide))
+		}
 	}
-	if err := r.wait(ctx); err != nil {
-		return err
-	}
-	seen := r.c
-	if r.c, err = r.o.Look(ctx, &seen); err != nil { // marks may have changed before all workers had stopped
-		return err
-	}
-	if r.c.Identity.Out != seen.Identity.Out || r.o.Wait(r.c) > 0 { // the latter: a worker has stopped since
-		return lineage.ErrChanged
-	}
-	if raises, err = r.plan(ctx); err != nil {
-		return err
-	}
-	r.report = r.describe(raises)
-	if err := r.o.Plan(ctx, &r.c, raises); err != nil {
-		return err
-	}
-	err = r.o.Raise(ctx, raises, func(done int) {
-		fmt.Fprintf(r.s.stderr, "%d of %s raised\n", done, numberOf(len(raises), "tag"))
-	})
-	if err != nil {
-		return fmt.Errorf("%w; run the command again: it continues above the raised marks", err)
-	}
-	if err := r.o.End(ctx, &r.c, r.TagsComplete); err != nil {
-		return err
-	}
-	fmt.Fprintf(r.s.stderr, "Registry %s is resumed; workers serve again within seconds.\n", r.c.Identity.Registry)
-	return r.confirm(ctx)
+	return j, usage(err)
 }
 
-// wait waits until no worker uses a load that was made without knowledge of the incident.
-func (r *resumption) wait(ctx context.Context) error {
-	left := r.o.Wait(r.c)
-	if left <= 0 {
-		return nil
-	}
-	fmt.Fprintf(r.s.stderr, "Waiting %s until no worker uses its earlier loads.\n", left.Round(time.Second))
-	tick(ctx, left)
-	return ctx.Err()
-}
+// facts returns what a person agrees to: all but numbers that rise while workers load.
+func (j resumeJSON) facts() string { return fmt.Sprint(j.Incident, j.Cause, j.Undecided, len(j.Wide)) }
 
-// confirm asks whether the bucket has each tag in use, unless that was confirmed since the last stop.
-func (r *resumption) confirm(ctx context.Context) (err error) {
-	if r.c, err = r.o.Look(ctx, &r.c); err != nil {
-		return err
+// print prints a resume. Nothing in it depends on a clock.
+func (j resumeJSON) print(out io.Writer) {
+	all := func(names []string) string { return cmp.Or(strings.Join(names, ", "), "none") }
+	if j.Outcome == "" {
+		fmt.Fprintf(out, "cause %s, incident %s\n", cmp.Or(j.Cause, "-"), cmp.Or(j.Incident, "-"))
+		for _, p := range j.Found {
+			fmt.Fprintf(out, "  worker %s: %s\n", p.Name, p.Why)
+		}
+		fmt.Fprintf(out, `Stopped: %s. Heard within an hour of the last one, and not stopped: %s.
+The new era has offset %d: the highest that is known, and the %d that marks are too low, and the bump.
+The bump of %d covers %v of one tag at 10,000 IDs/s.
+No ID repeats if since the state found no tag was loaded, raised or created further than the bump. Resumes since then
+that nobody remembers who has checked count with their bumps.
+A new tag begins at %d, but for "natsid tag create TAG --start 1".
+`, all(j.Stopped), all(j.Waiting), j.Offset, j.Need, j.Bump, time.Duration(j.Bump/10_000)*time.Second, j.Offset+1)
+		for _, tag := range j.Wide {
+			fmt.Fprintf(out, "  %s\n", tag)
+		}
 	}
-	if !r.c.Identity.Unconfirmed {
-		return r.done("in order")
+	if len(j.Undecided) > 0 {
+		fmt.Fprintln(out, "These tags have no room for an offset: they are refused until you say where they go "+
+			"on, above every ID of them, those that clients hold included. A daily one goes on by itself the next day.")
 	}
-	fmt.Fprintf(r.s.stderr, "Tags, limits or orders that were made after the state found are missing. The bucket has "+
-		"%s: %s. Create those that are missing with `natsid tag create TAG --start N`, N above all their IDs.\n",
-		numberOf(len(r.c.Marks), "tag"), names(firstOf(slices.Collect(maps.Keys(r.c.Marks)), 50)))
-	if r.DryRun || !r.TagsComplete && (!isTerminal(os.Stdin) || !r.s.asks("Is each tag in use among them?")) {
-		return r.done("no tag is created on first use until you run `natsid resume --tags-complete`")
+	for _, tag := range j.Undecided {
+		fmt.Fprintf(out, "  natsid tag update %s --max-id N\n", tag)
 	}
-	if err := r.o.Confirm(ctx, &r.c); err != nil {
-		return err
+	if j.Outcome != "" {
+		fmt.Fprintf(out, "registry %s: %s\n", j.Registry, j.Outcome)
 	}
-	return r.done("in order")
 }

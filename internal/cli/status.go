@@ -14,7 +14,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/ops/fleetview"
-	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/workerid"
@@ -47,7 +46,7 @@ func (s *session) status(ctx context.Context, js jetstream.JetStream) error {
 		return err
 	}
 	j := statusOf(snapshot.Overview(), snapshot.Busiest())
-	j.addStore(inspect(ctx, buckets.OnJetStream(js), s.namespace()))
+	j.addStore(inspect(ctx, onJetStream(js), s.namespace()))
 	if missing := s.missing(); missing != nil {
 		return missing
 	}
@@ -164,7 +163,7 @@ func (j *statusJSON) wrong(format string, args ...any) {
 // nearlyFull is how much of a tag's numbers may be used before the tag is in trouble.
 const nearlyFull = 0.9
 
-// addStore adds the store, and tags that are full or nearly so.
+// addStore adds the store, and tags that are full or nearly so, or about which an operator must decide.
 func (j *statusJSON) addStore(r kvstore.Report, err error) {
 	id := r.Identity
 	j.Store = storeJSON{Kind: id.Kind, Registry: id.Registry, Tags: r.Tags, State: storeState(r)}
@@ -176,9 +175,12 @@ func (j *statusJSON) addStore(r kvstore.Report, err error) {
 	}
 	used := make(map[string]float64)
 	var full []tagTrouble
-	for tag, rules := range r.Rules {
-		mark := r.Marks[tag].Mark
-		if used[tag] = rules.Used(mark); used[tag] >= nearlyFull && mark >= rules.Begins(time.Now()) {
+	for tag, p := range r.Marks {
+		switch used[tag] = p.Rules.Used(p.Mark); {
+		case p.Disabled:
+		case p.Undecided && r.Trouble == nil:
+			full = append(full, tagTrouble{tag, "undecided since a resume: `natsid tag update " + tag + " --max-id N`"})
+		case used[tag] >= nearlyFull && p.Mark >= p.Rules.Begins(time.Now()):
 			full = append(full, tagTrouble{tag, fmt.Sprintf("%.0f%% of its numbers are used", 100*used[tag])})
 		}
 	}

@@ -5,10 +5,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/natsid/natsid/internal/registry/buckets"
-	"github.com/natsid/natsid/internal/stores/kvstore"
-	"github.com/natsid/natsid/segment"
 )
 
 func TestStatusShowsTheFleetAndEndsWith1WhileAnythingIsWrong(t *testing.T) {
@@ -27,10 +23,7 @@ func TestStatusShowsTheFleetAndEndsWith1WhileAnythingIsWrong(t *testing.T) {
 		got := natsid(t, "status", nats)
 		return got.code == 0 && matchLines(got.out, form...)
 	})
-	store := kvstore.New(buckets.OnJetStream(jetStream(t, s.url)), kvstore.Config{Bucket: "id_segments"})
-	if _, err := store.Lift(t.Context(), "half", segment.Floor{End: 101, Step: 50, Live: true}); err != nil {
-		t.Fatal(err)
-	}
+	answered(t, "tag", "update", "half", "--max-id=101", nats).want(t, 0, "")
 	eventually(t, "a tag that is full is in trouble", func() bool {
 		got := natsid(t, "status", nats)
 		return got.code == 1 && strings.HasSuffix(got.out, "\nhalf  100% of its numbers are used\n") &&

@@ -27,8 +27,6 @@ func storeState(r kvstore.Report) string {
 		return "out: registry " + r.Identity.Out + " serves instead"
 	case r.Identity.Incident != nil:
 		return fmt.Sprintf("stopped: %s: %s; run `natsid resume`", r.Identity.Incident.Cause, r.Identity.Incident.Why())
-	case r.Identity.Unconfirmed:
-		return "tags may be missing since the last resume: no tag is created on first use; run `natsid resume`"
 	case len(r.Damaged) > 0:
 		return fmt.Sprintf("%d damaged entries, such as that of tag %s: replace them with `nats kv put`",
 			len(r.Damaged), r.Damaged[0])
@@ -36,10 +34,20 @@ func storeState(r kvstore.Report) string {
 	return inOrder
 }
 
-// storeTimeout bounds reading a bucket of many tags.
-const storeTimeout = 30 * time.Second
+// commandTimeout is how long a command may take in which each step is short, however often it repeats a request.
+const commandTimeout = 25 * time.Second
 
-// withJetStream calls f with JetStream, and with a context that bounds reading a bucket.
+// soon returns a context for a command that must end soon.
+func (s *session) soon() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(s.ctx, commandTimeout)
+}
+
+// onJetStream returns the buckets of a JetStream for a command: each request ends in time.
+func onJetStream(js jetstream.JetStream) buckets.Streams {
+	return buckets.Patient(buckets.OnJetStream(js))
+}
+
+// withJetStream calls f with JetStream, and with a context for a command that must end soon.
 func (s *session) withJetStream(f func(context.Context, jetstream.JetStream) error) error {
 	nc, err := s.connect()
 	if err != nil {
@@ -50,9 +58,20 @@ func (s *session) withJetStream(f func(context.Context, jetstream.JetStream) err
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, storeTimeout)
+	ctx, cancel := s.soon()
 	defer cancel()
 	return f(ctx, js)
+}
+
+// kindOf returns the kind in the identity, or the kind that the marks suggest.
+func kindOf(r kvstore.Report) kvstore.Kind {
+	switch {
+	case r.Trouble == nil:
+		return kvstore.Kind(r.Identity.Kind)
+	case r.Guards > 0:
+		return kvstore.Guarded
+	}
+	return kvstore.Alone
 }
 
 // inspect returns the content of the bucket of the marks, which must exist.
@@ -72,7 +91,7 @@ func inspect(ctx context.Context, streams buckets.Streams, ns subjects.Namespace
 // withStore calls f with the content of the bucket of the marks, which must exist.
 func (s *session) withStore(f func(context.Context, buckets.Streams, kvstore.Report) error) error {
 	return s.withJetStream(func(ctx context.Context, js jetstream.JetStream) error {
-		streams := buckets.OnJetStream(js)
+		streams := onJetStream(js)
 		r, err := inspect(ctx, streams, s.namespace())
 		if err != nil {
 			return err

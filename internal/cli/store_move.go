@@ -7,11 +7,12 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/ops/grants"
 	"github.com/natsid/natsid/internal/registry/buckets"
-	"github.com/natsid/natsid/internal/registry/lineage"
+	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/segment"
 )
@@ -91,12 +92,24 @@ func (c *storeMoveCmd) move(
 	return s.print(outcome, outcome.print)
 }
 
+// markWrites is the writes of marks that a command made. It is safe for concurrent use.
+type markWrites struct {
+	mu  sync.Mutex
+	all []grants.Write
+}
+
+func (w *markWrites) add(tag string, of segment.Write) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.all = append(w.all, app.WriteOf(tag, of))
+}
+
 // writeDown records a command's writes of marks, for audits.
 func writeDown(
-	ctx context.Context, s *session, streams buckets.Streams, id lineage.Identity, all []grants.Write,
+	ctx context.Context, s *session, streams buckets.Streams, id era.Identity, all []grants.Write,
 ) {
 	head := grants.Head{
-		Instance: "natsid " + s.call.Command(), Segments: id.Registry, Era: app.EraOf(id),
+		Instance: "natsid " + s.call.Command(), Segments: id.Registry, Era: id.Present(),
 		Store: "bucket " + s.namespace().SegmentBucket(),
 	}
 	bucket := s.namespace().GrantsBucket()

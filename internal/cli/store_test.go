@@ -7,100 +7,119 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/registry/buckets"
-	"github.com/natsid/natsid/internal/stores/kvstore"
+	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
-	"github.com/natsid/natsid/segment"
 )
+
+// marks makes a bucket of marks with an entry.
+func marks(t *testing.T, url string) jetstream.KeyValue {
+	t.Helper()
+	js := jetStream(t, url)
+	b := buckets.New(buckets.OnJetStream(js), buckets.Config{Name: "id_segments"})
+	if _, err := b.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	kv, err := js.KeyValue(t.Context(), "id_segments")
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, kv, "order", `{"mark":5000,"step":10}`)
+	return kv
+}
+
+func put(t *testing.T, kv jetstream.KeyValue, key, value string) {
+	t.Helper()
+	if _, err := kv.Put(t.Context(), key, []byte(value)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantMark checks the mark of a tag in the present era, as it is listed without a worker.
+func wantMark(t *testing.T, tag string, mark int64, flags ...string) {
+	t.Helper()
+	got := natsid(t, append([]string{"tag", "list", "--json"}, flags...)...)
+	if want := fmt.Sprintf(`{"tag":%q,"step":0,"max_id":"%d"`, tag, mark); !strings.Contains(got.out, want) {
+		t.Errorf("listed %+v, want %s", got, want)
+	}
+}
 
 func TestAStoreWithoutIdentityIsShownAndResumed(t *testing.T) {
 	t.Parallel()
-	srv := startServer(t)
-	nats := "--nats=" + srv.ClientURL()
+	url := startServer(t).ClientURL()
+	nats := "--nats=" + url
 	natsid(t, "resume", nats).want(t, 3, "no bucket id_segments")
-	streams := buckets.OnJetStream(jetStream(t, srv.ClientURL()))
-	// Made by a worker, and made again after it was lost.
-	lost := buckets.New(streams, buckets.Config{Name: "id_segments"})
-	if _, err := lost.Open(t.Context()); err != nil {
+	marks(t, url)
+	if got := natsid(t, "status", nats); !strings.Contains(got.out, "no identity") {
+		t.Errorf("shown %+v", got)
+	}
+	natsid(t, "resume", "--yes", nats).want(t, 2, "above every ID that was ever used")
+	if got := natsid(t, "resume", "--yes", "--bump=70000", nats); got.code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	got := natsid(t, "status", nats)
+	registry := regexp.MustCompile(`\nkv +(\w+) +1 +in order\n`).FindStringSubmatch(got.out)
+	if registry == nil {
+		t.Fatalf("shown %+v", got)
+	}
+	wantMark(t, "order", 75_000, nats)
+	natsid(t, "resume", "--yes", "--keep="+registry[1], nats).want(t, 2, "no worker of another registry answers")
+	if got := natsid(t, "resume", "--yes", "--keep="+registry[1], "--bump=1000", nats); got.code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	wantMark(t, "order", 76_000, nats)
+}
+
+func TestAResumeKeepsTheFactsOfAnIncidentThatIsProven(t *testing.T) {
+	t.Parallel()
+	url := startServer(t).ClientURL()
+	kv := marks(t, url)
+	id := era.Found("kv", time.Now())
+	id.Incident = &era.Incident{ID: "I", Cause: era.WentBack, Need: 500, Eras: era.Offsets{"lost": 7_000_000}}
+	put(t, kv, era.Key, string(id.Encode()))
+	natsid(t, "status", "--nats="+url) // no worker answers
+	if got := natsid(t, "resume", "--restored", "--bump=10", "--yes", "--nats="+url); got.code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	wantMark(t, "order", 5000+7_000_000+500+10, "--nats="+url)
+}
+
+// The leader of a stream takes what it was asked last with it when it is killed, and nobody says so.
+func TestACommandAsksJetStreamAgain(t *testing.T) {
+	t.Parallel()
+	url := startServer(t).ClientURL()
+	kv := marks(t, url)
+	put(t, kv, era.Key, string(era.Found("kv", time.Now()).Encode()))
+	nc, asked := jetStream(t, url).Conn(), new(sync.Map)
+	if _, err := nc.Subscribe("mute.>", func(m *nats.Msg) {
+		call := strings.TrimPrefix(m.Subject, "mute.")
+		op := regexp.MustCompile(`^(STREAM|CONSUMER)(\.MSG)?\.\w+`).FindString(call)
+		if _, again := asked.LoadOrStore(op, true); op != "" && !again {
+			return
+		}
+		if !strings.HasPrefix(call, "$KV.") {
+			call = "$JS.API." + call
+		}
+		_ = nc.PublishRequest(call, m.Reply, m.Data)
+	}); err != nil {
 		t.Fatal(err)
 	}
-	store := kvstore.New(streams, kvstore.Config{Bucket: "id_segments"})
-	if _, err := store.Lift(t.Context(), "order", segment.Floor{End: 5000, Step: 10, Live: true}); err != nil {
-		t.Fatal(err)
-	}
-	shown := func(want ...string) {
-		t.Helper()
-		got := natsid(t, "status", nats) // no worker answers
-		for _, w := range want {
-			if !strings.Contains(got.out, w) {
-				t.Errorf("shown\n%s, want %q", got.out, w)
-			}
+	for _, line := range []string{"resume --restored --yes", "tag list --json", "status"} {
+		asked.Clear()
+		began := time.Now()
+		got := natsid(t, append(strings.Fields(line), "--nats="+url, "--js-prefix=mute")...)
+		if took := time.Since(began); got.code != 0 && line != "status" || took > 30*time.Second {
+			t.Errorf("%s: %+v after %v", line, got, took)
 		}
 	}
-	resume := func(flags ...string) {
-		t.Helper()
-		if got := natsid(t, append([]string{"resume", nats}, flags...)...); got.code != 0 {
-			t.Fatalf("resume %q: %+v", flags, got)
-		}
-	}
-	shown("no identity", "natsid resume")
-	natsid(t, "resume", "--yes", nats).want(t, 2, "--since")
-	natsid(t, "resume", "--since=1h", nats).want(t, 2, "--yes")
-	write := func(text string) (path string) {
-		path = filepath.Join(t.TempDir(), "marks")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	for text, says := range map[string]string{
-		`[{"tag":"bad!tag","max_id":"5"}]`: "want a tag and its mark", "a 7": "natsid tag list --json",
-		`[{"tag":"a"}]`: "max_id 0: want",
-	} {
-		natsid(t, "resume", "--yes", "--since=1h", "--by=700", "--at-least="+write(text), nats).want(t, 2, says)
-	}
-	natsid(t, "resume", "--yes", "--since=1h", "--by=2305843009213693951", "--at-least="+
-		write(`[{"tag":"new","max_id":"9223372036854775807"}]`), nats).want(t, 1, "new from 0 to 9223372036854775807")
-	natsid(t, "resume", "--yes", "--marks="+write("[]"), nats).want(t, 2, "which one does with --keep")
-	resume("--yes", "--since=1h", "--by=700")
-	shown("\nkv ", "natsid resume")
-	first := segment.Tag{Name: "new", Step: 1, MaxID: 1}
-	if _, err := store.Create(t.Context(), first, false); err == nil {
-		t.Error("a tag is made on first use before the tags were confirmed")
-	}
-	resume("--tags-complete", "--dry-run")
-	if _, err := store.Create(t.Context(), first, false); err == nil {
-		t.Error("a dry run confirmed the tags")
-	}
-	resume("--tags-complete")
-	shown("  in order\n")
-	for _, flag := range []string{"--by=5", "--since=1h"} {
-		natsid(t, "resume", "--yes", flag, nats).want(t, 2, "not stopped, so nothing is raised")
-	}
-	natsid(t, "resume", "--restored", "--since=1h", "--dry-run", nats).want(t, 2, "no load is on record")
-	natsid(t, "resume", "--restored", "--since=1h", "--by=5", "--dry-run", nats).want(t, 0, "")
-	natsid(t, "resume", "--table-is-whole", "--mysql=u:p@/db", "--restored", "--yes", nats).want(t, 2, "guard a table")
-	if _, err := store.Create(t.Context(), first, false); err != nil {
-		t.Errorf("first use once the tags were confirmed: %v", err)
-	}
-	tag, err := store.Look(t.Context(), "order")
-	if err != nil || tag.MaxID < 5700 {
-		t.Errorf("the tag is %+v, %v, want it above 5700", tag, err)
-	}
-	registry := regexp.MustCompile(`\nkv +(\w+)`).FindStringSubmatch(natsid(t, "status", nats).out)[1]
-	resume("--yes", "--tags-complete", "--keep="+registry, "--marks="+write(`[{"tag":"order","max_id":"90000"}]`))
-	if tag, err = store.Look(t.Context(), "order"); err != nil || tag.MaxID != 90_000 {
-		t.Errorf("the tag is %+v, %v, want it at the mark of the registry that is cut off", tag, err)
-	}
-	form := regexp.MustCompile(fmt.Sprintf(
-		`^\[{"tag":"new",.*"max_id":"1",.*{"tag":"order",.*"max_id":"%d",.*\]\n$`, tag.MaxID))
-	if got := natsid(t, "tag", "list", "--json", nats); got.code != 0 || !form.MatchString(got.out) {
-		t.Errorf("the marks are listed as %+v, want %s", got, form)
-	}
-	resume("--restored", "--since=1h", "--by=5", "--yes", "--tags-complete",
-		"--at-least="+write(natsid(t, "tag", "list", "--json", nats).out))
+	wantMark(t, "order", 1_000_005_000, "--nats="+url)
 }
 
 // leafTable makes the table of Leaf.

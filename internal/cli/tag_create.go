@@ -12,7 +12,7 @@ import (
 type tagCreateCmd struct {
 	Tag     tagName `arg:""`
 	Step    int64   `default:"${default_step}"`
-	Start   int64   `default:"1"`
+	Start   *int64  `placeholder:"ID"`
 	Desc    string  `placeholder:"TEXT"`
 	Daily   bool    `xor:"period"`
 	Monthly bool    `xor:"period"`
@@ -42,7 +42,8 @@ Examples:
 			"tag": tagForm,
 			"step": "How many IDs a worker loads at once. With 600 times the peak of IDs per second " +
 				"a worker can do without the store for ten minutes.",
-			"start":   "The first ID. To take over a sequence from elsewhere, choose one above all IDs in use.",
+			"start": "The first ID, above all in use elsewhere. Without it a tag begins at 1, or after a resume " +
+				"above all that it can have had.",
 			"desc":    "Description, for people.",
 			"daily":   "Let the numbers begin again with each day.",
 			"monthly": "Let them begin again with each month.",
@@ -64,17 +65,18 @@ func (c *tagCreateCmd) Run(s *session) error {
 		return usage(errors.New("natsid never repeats an ID, so there is no --cycle: " +
 			"with --daily, numbers begin again and the ID carries the day"))
 	}
-	if c.Step < 1 || c.Start < 1 { // 0 on the wire means the default
-		return usage(fmt.Errorf("tag %q: step %d and start %d, want at least 1", c.Tag, c.Step, c.Start))
+	var start int64 // 0 on the wire is not said
+	if c.Start != nil {
+		start = *c.Start
 	}
-	t := subjects.TagCreate{Tag: string(c.Tag), Step: c.Step, Start: subjects.Decimal(c.Start), Description: c.Desc,
+	if c.Step < 1 || c.Start != nil && start < 1 {
+		return usage(fmt.Errorf("tag %q: step %d and start %d, want at least 1", c.Tag, c.Step, start))
+	}
+	t := subjects.TagCreate{Tag: string(c.Tag), Step: c.Step, Start: subjects.Decimal(start), Description: c.Desc,
 		Order: c.Order, Min: subjects.Decimal(c.Min), Max: subjects.Decimal(c.Max),
 		MaxHole: subjects.Decimal(c.MaxHole), Period: c.period(), Zone: c.Zone}
-	if c.Start == 1 {
-		t.Start = 0 // --min is the first ID then
-	}
 	return operate(s, s.namespace().TagCreate(), t, func(out io.Writer, created subjects.TagInfo) {
-		next := fmt.Sprintf("next ID %d", created.MaxID)
+		next := fmt.Sprintf("next ID %d", max(created.MaxID, created.Min))
 		if created.Period != "" {
 			next = created.Period + " numbers"
 		}

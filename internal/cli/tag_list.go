@@ -13,7 +13,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/client"
-	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -35,8 +34,7 @@ peak: give it to --step. LASTS is for how long the worker that runs out first ha
 IDs at its present speed, and so how long the store may be away. USED is how much
 of the current ranges is used. ! marks tags whose last load failed.
 
-With --json the marks in JetStream are part of the list, also without a worker, for
-"natsid resume --marks" and "--at-least".
+With --json the marks in JetStream are part of the list, also without a worker.
 
 HOLE is how many IDs a crash of one worker can waste at most, those of unanswered
 requests not counted; --max-hole bounds it.
@@ -94,13 +92,13 @@ func allTags(ctx context.Context, cl *client.Client) ([]subjects.TagInfo, error)
 // withMarks returns the tags with their marks in JetStream. failed is why workers did not list all tags, or nil; it is
 // returned if the marks cannot be read either.
 //
-// Law: no tag is below its mark, and none is missing that has one: a resume raises marks to these.
+// Law: no tag is below its mark, and none is missing that has one: rows of MySQL may be made of the list.
 func (s *session) withMarks(
 	js jetstream.JetStream, all []subjects.TagInfo, failed error,
 ) ([]subjects.TagInfo, error) {
-	ctx, cancel := context.WithTimeout(s.ctx, storeTimeout)
+	ctx, cancel := s.soon()
 	defer cancel()
-	r, err := inspect(ctx, buckets.OnJetStream(js), s.namespace())
+	r, err := inspect(ctx, onJetStream(js), s.namespace())
 	if err != nil {
 		return nil, cmp.Or(failed, err)
 	}
@@ -109,7 +107,11 @@ func (s *session) withMarks(
 		delete(r.Marks, t.Tag)
 	}
 	for tag, p := range r.Marks {
-		all = append(all, subjects.TagInfo{Tag: tag, MaxID: subjects.Decimal(p.Mark), Updated: p.Written})
+		t := subjects.TagInfo{Tag: tag, MaxID: subjects.Decimal(p.Mark), Updated: p.Written, Disabled: p.Disabled}
+		if p.Undecided {
+			t.Unservable = "undecided since a resume"
+		}
+		all = append(all, t)
 	}
 	slices.SortFunc(all, func(a, b subjects.TagInfo) int { return cmp.Compare(a.Tag, b.Tag) })
 	return all, nil

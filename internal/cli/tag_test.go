@@ -1,16 +1,9 @@
 package cli_test
 
 import (
-	"context"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/natsid/natsid/internal/cli"
-	"github.com/natsid/natsid/internal/testkit/natstest"
 )
 
 func TestTagsAreCreatedAndListed(t *testing.T) {
@@ -97,60 +90,59 @@ func TestTagsAreLimitedAndThrottled(t *testing.T) {
 	natsid(t, "tag", "update", "order", "--rate=5", "--step=5", nats).want(t, 2, "two requests")
 }
 
-func TestEachTagIsRaisedByAResume(t *testing.T) {
-	t.Parallel()
-	nats := "--nats=" + serve(t, "--no-auto-create-tags").url
-	for _, tag := range []string{"a", "b", "deleted"} {
-		answered(t, "tag", "create", tag, nats).want(t, 0, "")
-	}
-	answered(t, "tag", "delete", "deleted", nats).want(t, 0, "")
-	answered(t, "get", "segment", "a", nats).want(t, 0, "")
-	file := filepath.Join(t.TempDir(), "marks")
-	marks := `[{"tag":"b","max_id":"700000"},{"tag":"new","max_id":"3000"}]`
-	if err := os.WriteFile(file, []byte(marks), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	got := natsid(t, "resume", "--restored", "--since=1m", "--by=50000", "--at-least="+file, "--yes",
-		"--tags-complete", nats)
-	if got.code != 0 || !strings.HasSuffix(got.out, ": in order\n") {
-		t.Errorf("%+v", got)
-	}
-	for tag, id := range map[string]string{"a": `5\d{4}`, "b": `70[01]\d{3}`, "new": `3\d{3}`} {
-		if got := answered(t, "get", "segment", tag, nats); !matchLines(got.out, id) {
-			t.Errorf("%s: %+v, want an ID like %s", tag, got, id)
-		}
-	}
-	answered(t, "get", "segment", "deleted", nats).want(t, 1, "404", "deleted")
-	got = answered(t, "tag", "create", "deleted", nats)
-	if !regexp.MustCompile(`next ID 5\d{4}, `).MatchString(got.out) {
-		t.Errorf("%+v", got)
-	}
-}
-
-// What was loaded under an earlier incident is forgotten only some time after the last one was opened.
-func TestAResumeWaitsAgainWhereTheIncidentIsAnotherOneAfterItsWait(t *testing.T) {
+func TestEachTagGoesOnAboveTheBumpOrIsDecided(t *testing.T) {
 	t.Parallel()
 	nats := "--nats=" + serve(t).url
-	answered(t, "tag", "create", "order", nats).want(t, 0, "")
-	resume := func(ctx context.Context, log *natstest.Buffer) int {
-		var out natstest.Buffer
-		return cli.Main(ctx, []string{"resume", "--restored", "--since=1m", "--by=50000", "--yes", nats}, &out, log)
+	for _, tag := range []string{"a", "deleted"} {
+		answered(t, "get", "segment", tag, nats).want(t, 0)
 	}
-	var first, second natstest.Buffer
-	interrupted, interrupt := context.WithCancel(t.Context())
-	go func() { // another operator declares a restore while the first one waits, and goes away
-		waits := func(log *natstest.Buffer) bool { return strings.Contains(log.String(), "Waiting ") }
-		for !waits(&first) && t.Context().Err() == nil {
-			time.Sleep(10 * time.Millisecond)
+	answered(t, "tag", "create", "ticket", "--max=9999", nats).want(t, 0)
+	answered(t, "get", "segment", "ticket", nats).want(t, 0)
+	answered(t, "tag", "create", "big", "--start=2000000000", nats).want(t, 0)
+	answered(t, "tag", "delete", "deleted", nats).want(t, 0)
+	got := natsid(t, "resume", "--restored", "--yes", nats)
+	if got.code != 0 || !strings.Contains(got.out, "  natsid tag update ticket --max-id N\nregistry ") ||
+		!strings.HasSuffix(got.out, ": resumed\n") {
+		t.Errorf("%+v", got)
+	}
+	for _, says := range []string{"covers 27h46m40s of one tag", "A new tag begins at 1000000001, ",
+		"big: 2000000000 -> 3000000000, beyond 2^31\n", "No ID repeats if since the state found no tag was loaded"} {
+		if !strings.Contains(got.err, says) {
+			t.Errorf("no %q in\n%s", says, got.err)
 		}
-		go resume(interrupted, &second)
-		for !waits(&second) && t.Context().Err() == nil {
-			time.Sleep(10 * time.Millisecond)
+	}
+	if date := regexp.MustCompile(`\d{4}-\d\d-\d\d|\d\d:\d\d`).FindString(got.err); date != "" {
+		t.Errorf("the plan has a time, %s: it may depend on no clock", date)
+	}
+	eventually(t, "the worker is in the new era", func() bool {
+		return matchLines(natsid(t, "get", "segment", "a", nats).out, `100000\d{4}`)
+	})
+	if got := answered(t, "get", "segment", "new", nats); got.out != "1000000001\n" {
+		t.Errorf("a new tag: %+v", got)
+	}
+	if got := answered(t, "tag", "create", "one", "--start=1", nats); !strings.Contains(got.out, "next ID 1, ") {
+		t.Errorf("%+v", got)
+	}
+	natsid(t, "tag", "create", "new-ticket", "--max=9999", nats).want(t, 1, "400", "start 1")
+	answered(t, "tag", "create", "new-ticket", "--max=9999", "--start=1", nats).want(t, 0)
+	if got := answered(t, "tag", "create", "deleted", nats); !strings.Contains(got.out, "next ID 100000") {
+		t.Errorf("%+v", got)
+	}
+	natsid(t, "get", "segment", "ticket", nats).want(t, 1, "503", "an operator must say where it goes on")
+	shown := regexp.MustCompile(`ticket.*(undecided|--max-id)`)
+	for _, command := range []string{"status", "tag list", "resume"} {
+		got := natsid(t, append(strings.Fields(command), nats)...)
+		if got.code != 0 && command != "status" || !shown.MatchString(got.out) {
+			t.Errorf("%s: %+v, want the tag that is undecided", command, got)
 		}
-		interrupt()
-	}()
-	if code := resume(t.Context(), &first); code != 0 || strings.Count(first.String(), "Waiting ") != 2 {
-		t.Errorf("exit code %d, want 0 after two waits:\n%s", code, &first)
+	}
+	natsid(t, "tag", "update", "ticket", "--max-id=2", nats).want(t, 1, "only rises")
+	answered(t, "tag", "update", "ticket", "--max-id=5000", nats).want(t, 0)
+	if got := answered(t, "get", "segment", "ticket", nats); got.out != "5000\n" {
+		t.Errorf("%+v", got)
+	}
+	if got := natsid(t, "resume", nats); got.code != 0 || !matchLines(got.out, `registry \w+: in order`) {
+		t.Errorf("%+v", got)
 	}
 }
 

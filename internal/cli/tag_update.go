@@ -40,7 +40,8 @@ func (*tagUpdateCmd) help() help {
 		summary: "Change a tag's step, description or limits, or raise its next ID.",
 		detail: `What is not given stays as it is. After --max-id or --raise-by every worker
 discards what it has loaded below the new ID: within milliseconds, or, if it is
-cut off from NATS at that moment, at its next load or poll.
+cut off from NATS at that moment, at its next load or poll. --max-id also says where
+a tag goes on that is undecided since a resume: above every ID that it ever had.
 
 --max-batch and --rate limit what callers get of the tag; 0 ends a limit. They are
 changed by themselves. All workers heed them within a second. A request beyond

@@ -100,15 +100,12 @@ func (s *session) numbers(ctx context.Context, js jetstream.JetStream) (*kvregis
 }
 
 func checkBuckets(ctx context.Context, js jetstream.JetStream, ns subjects.Namespace) error {
-	streams := buckets.OnJetStream(js)
+	streams := onJetStream(js)
 	for _, bucket := range []string{ns.HistoryBucket(), ns.WorkerBucket()} {
 		_, err := streams.Info(ctx, bucket)
 		if errors.Is(err, buckets.ErrNoBucket) {
 			return nobodyError{fmt.Errorf(
 				"no natsid has run on this NATS in namespace %s; check --nats and --namespace", ns)}
-		}
-		if errors.Is(err, context.DeadlineExceeded) {
-			err = fmt.Errorf("no answer: its stream has no leader, or JetStream is too far away: %w", err)
 		}
 		if err != nil {
 			return fmt.Errorf("bucket %s: %w", bucket, err)

@@ -79,6 +79,7 @@ func (m *Memory) Create(_ context.Context, t segment.Tag, revive bool) (segment.
 	if err := t.Validate(); err != nil {
 		return segment.Tag{}, err
 	}
+	t.MaxID = max(1, t.MaxID)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if old, ok := m.tags[t.Name]; ok {

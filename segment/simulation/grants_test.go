@@ -91,7 +91,7 @@ func (w *world) audit() {
 		if err := json.Unmarshal(e.Value, &mark); err != nil {
 			w.fail("audit: %v", err)
 		}
-		if err := a.Point(tag, "", mark.Mark, e.Revision, e.Created); err != nil {
+		if err := a.Point(tag, "", mark.Mark, mark.Mark, e.Revision, e.Created); err != nil {
 			w.fail("audit: %v", err)
 		}
 	}

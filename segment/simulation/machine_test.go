@@ -19,10 +19,7 @@ type machine struct {
 	name  string
 	life  *life
 	lives int
-	store atomic.Pointer[kvstore.Store] // of the present life
-	knows atomic.Bool                   // in its data directory: the bucket that it used has an identity
-	down  atomic.Bool                   // no life runs
-	side  int                           // of a database that is split
+	side  int // of a database that is split
 }
 
 // A life is one process of a worker.
@@ -67,7 +64,6 @@ func (m *machine) start() {
 	l := &life{world: w, machine: m, number: m.lives, ended: make(chan struct{}), duties: map[string]*duty{},
 		wastes: map[string]*waste{}}
 	m.life = l
-	m.down.Store(false)
 	w.story.lives++
 	w.log("%s starts", l.name())
 	l.open()
@@ -103,11 +99,8 @@ func (l *life) open() {
 	w := l.world
 	cfg := kvstore.Config{
 		Bucket: "id_segments",
-		Lost: func() {
-			w.post("lost "+l.name(), func() { w.log("%s alarms: the marks are gone", l.name()) })
-		},
-		MayFound: l.mayFound,
-		WentBack: func(why string) {
+		Eras:   w.eras,
+		WentBack: func(why string, _ int64) {
 			w.post("back "+l.name(), func() { w.log("%s alarms: %s", l.name(), why) })
 		},
 		RowWentBack: func(tag, message string) {
@@ -119,16 +112,11 @@ func (l *life) open() {
 		cfg.Table = &table{w.db, l, l.machine.side}
 	}
 	l.store = kvstore.New(&streams{w.js, l}, cfg)
-	l.machine.store.Store(l.store)
 }
 
 // kill ends a life: from now on it issues nothing and calls nothing.
 func (l *life) kill() {
 	l.dead.Store(true)
-	l.machine.down.Store(true)
-	if l.store.Own().Known() > 0 {
-		l.machine.knows.Store(true)
-	}
 	l.stop()
 }
 
@@ -165,9 +153,6 @@ func (p probe) begins(tag string, n int64) {
 }
 
 func (p probe) loaded(tag string, loaded segment.Loaded, err error) (segment.Loaded, error) {
-	if p.life.store.Own().Known() > 0 {
-		p.life.machine.knows.Store(true)
-	}
 	p.life.world.post(p.key(tag), func() { p.life.loaded(tag, loaded.Range, err) })
 	return loaded, err
 }
@@ -194,10 +179,14 @@ func (p probe) Poll(ctx context.Context, see func(segment.Listing)) error {
 	})
 }
 
-// polled notes that the life has seen a listing that began at that time.
+// polled notes that the life has seen a listing that began at that time. It may show a tag that was written meanwhile
+// as it was before.
 func (l *life) polled(began time.Duration) {
 	for _, name := range l.world.names {
 		t, d := l.world.tags[name], l.duty(name)
+		if t.written >= began {
+			continue
+		}
 		for _, r := range t.raised {
 			if r.at < began {
 				d.least = max(d.least, r.least)

@@ -12,11 +12,13 @@ import (
 )
 
 // mutants break the law, each in one way.
-var mutants = slices.Concat(mutantsOfMarks, mutantsOfTables, mutantsOfMemory, mutantsOfOrder, mutantsOfRules)
+var mutants = slices.Concat(
+	mutantsOfMarks, mutantsOfTables, mutantsOfEras, mutantsOfMemory, mutantsOfOrder, mutantsOfRules,
+)
 
 var mutantsOfMarks = []mutant.Mutant{
 	{Name: "a load is a put, whatever the revision", Edits: []mutant.Edit{
-		mutant.Replace("load-write", "_ = write; revision, err := s.kv.Put(ctx, tag, e.encode())")}},
+		mutant.Replace("load-write", "_ = write; revision, err := s.own.Put(ctx, tag, e.encode())")}},
 	{Name: "a range is used though its write was not acknowledged", Edits: []mutant.Edit{
 		mutant.Before("loaded", "if !isOvertaken(err) { return loaded, nil }")}},
 	{Name: "a range is used though its write was refused", Edits: []mutant.Edit{
@@ -43,9 +45,6 @@ var mutantsOfMarks = []mutant.Mutant{
 			mutant.Replace("kept-lost", "r.Keep(tag, Load{most: l.most})")}},
 	{Name: "a deleted tag is loaded", Edits: []mutant.Edit{
 		mutant.Delete("disabled")}},
-	{Name: "first use creates tags in a bucket that is not original", Edits: []mutant.Edit{
-		mutant.Replace("original", `unread := func(context.Context) (string, error) { return "", nil }
-		look, create := unread, s.kv.CreateFirst`)}},
 	{Name: "a revived tag has no least ID", Args: []string{"-sim.from=951"}, Edits: []mutant.Edit{
 		mutant.Replace("revived", "again.Disabled = false")}},
 	{Name: "a raise may lower the mark", Edits: []mutant.Edit{
@@ -68,7 +67,7 @@ var mutantsOfRules = []mutant.Mutant{
 
 var mutantsOfTables = []mutant.Mutant{
 	{Name: "the first mark is put, not created", Edits: []mutant.Edit{
-		mutant.Replace("first-mark", "return s.kv.Put(ctx, tag, value)")}},
+		mutant.Replace("first-mark", "return s.own.Put(ctx, tag, value)")}},
 	{Name: "the mark is not raised", Edits: []mutant.Edit{
 		mutant.Replace("reserve", "_ = reserved")}},
 	{Name: "the row is not raised", Edits: []mutant.Edit{
@@ -93,6 +92,89 @@ var mutantsOfTables = []mutant.Mutant{
 	{Name: "a poll lowers a mark to its row",
 		In: "../../internal/stores/kvstore", Args: []string{"-test.run=^TestAPollLowersNoMark$"},
 		Edits: []mutant.Edit{mutant.Before("caught-up", "t.Mark = 0")}},
+}
+
+// inKVStore is a mutant that a test of package kvstore finds.
+func inKVStore(name, test string, edits ...mutant.Edit) mutant.Mutant {
+	return mutant.Mutant{
+		Name: name, In: "../../internal/stores/kvstore", Args: []string{"-test.run=^" + test}, Edits: edits,
+	}
+}
+
+func inEntry(text, code string) mutant.Edit {
+	return mutant.Text("../../internal/stores/kvstore/entry.go", text, code)
+}
+
+func inRestore(text, code string) mutant.Edit {
+	return mutant.Text("../../internal/stores/kvstore/restore.go", text, code)
+}
+
+func inCreate(text, code string) mutant.Edit {
+	return mutant.Text("../../internal/stores/kvstore/create.go", text, code)
+}
+
+// mutantsOfEras are found without a simulation: in it no registry stops. That of package lineage has members.
+var mutantsOfEras = []mutant.Mutant{
+	inKVStore("a mark of an earlier era is read as it is written", "TestWhoever", mutant.Delete("offset")),
+	inKVStore("who writes a mark in the present era names the one before", "TestWhoever",
+		inEntry("\te.Era = e.present\n\treturn nil", "\treturn nil")),
+	inKVStore("a tag with a last number is raised by the offset", "TestABounded",
+		mutant.Replace("undecided", "case by > 0 && e.Mark > limit-by:")),
+	inKVStore("a column is passed by the offset", "TestATagWhoseColumn",
+		mutant.Replace("undecided", "case by > 0 && e.Rules.Bounded():")),
+	inKVStore("a change of an undecided tag names the present era", "TestABounded",
+		inEntry("if e.undecided = t.Undecided; !e.undecided {", "if e.undecided = t.Undecided; true {")),
+	inKVStore("a tag is decided while an incident is open", "TestABounded",
+		mutant.Text("../../internal/stores/kvstore/rows.go", "id.Incident != nil", "id.Incident != nil && false")),
+	inKVStore("a row of an undecided tag is lifted", "TestATagWhoseColumn",
+		mutant.Text("../../internal/stores/kvstore/poll.go", "t.row.MaxID < t.Mark && !t.undecided",
+			"t.row.MaxID < t.Mark")),
+	inKVStore("an unsure clock decides a daily tag", "TestADailyTagDecides",
+		inRestore(`e.Rules.Period == "" || !isSure`, `e.Rules.Period == "" || !isSure && false`)),
+	inKVStore("a clock that was set decides a daily tag", "TestADailyTag",
+		inRestore("case !known || wasSet:", "case !known || wasSet && false:")),
+	inKVStore("the day in which a tag was met undecided decides it", "TestADailyTagOfAnEarlierDay|TestADailyTagDecides",
+		mutant.Replace("turned", "case begins <= e.Mark: return false")),
+	inKVStore("a clock that is behind by a second decides a daily tag", "TestADailyTagDecides",
+		inRestore("clocksApart = time.Minute", "clocksApart = 0 * time.Minute")),
+	inKVStore("a new tag begins below the offset", "TestANewTag",
+		inCreate("if e.First = !c.revive; c.tag.MaxID == 0 && was.isMissing()",
+			"if e.First = !c.revive; was.isMissing()"),
+		inCreate("case t.MaxID == 0 || s.raw > 0", "case s.raw > 0")),
+	inKVStore("a bounded new tag without a start begins at 1", "TestANewTag",
+		inCreate("t.Rules.Bounded() && old.MaxID > 1", "false")),
+	inKVStore("a new tag without a start begins at 1 in a column that is too narrow", "TestATagWhoseColumn",
+		inCreate("(s.undecided || ", "(")),
+	inKVStore("a tag is made over a delete marker without a start", "TestARemovedTag",
+		inCreate("create := s.kv.CreateFirst", "create := s.kv.Create")),
+	inKVStore("a missing entry is written again in the present era", "TestAMissingEntry",
+		inRestore("Era: f.Era, Tokens", "Tokens"),
+		inRestore("w := segment.Write{How: segment.ByRestore, After: e.Mark}",
+			"if id, err := s.eras(ctx); err == nil { e.Era = id.Present() }\n"+
+				"w := segment.Write{How: segment.ByRestore, After: e.Mark}")),
+	inKVStore("a delete marker is replaced", "TestADeleteMarker", inRestore("s.kv.CreateFirst", "s.kv.Create")),
+	inKVStore("a tag of first use stays without rules", "TestATagOfFirstUse|TestARestore",
+		mutant.Replace("first-use", "case isMade && false:")),
+	inKVStore("a tag of first use gets the rules, and keeps what was loaded without", "TestATagOfFirstUse",
+		inRestore("if e.Least = e.Mark; e.Rules.Bounded() {", "if e.Rules.Bounded() {")),
+	inKVStore("a bounded mark stays below a floor", "TestARestore", mutant.Replace("lift", "case false:")),
+	inKVStore("a mark that proves that the bucket went back is lifted", "TestARestore",
+		mutant.Replace("lift", "case e.Mark < f.End:")),
+	inKVStore("a load from a mark below the floor shows nothing", "TestALoadBelow", mutant.Delete("load-low")),
+	inKVStore("what is read below the floor is a proof without a write", "TestAConfirmation",
+		inRestore("w.Written, err = s.kv.Update(ctx, tag, was.kve.Value, was.kve.Revision)",
+			"_, _ = s.kv.Update(ctx, tag, was.kve.Value, was.kve.Revision)")),
+	inKVStore("a confirmation writes the mark in the present era", "TestAConfirmation|TestALoadBelow",
+		inRestore("was.kve.Value, was.kve.Revision", "was.entry.encode(), was.kve.Revision")),
+	{Name: "a range that was kept in another era is used", In: "../../internal/stores/attempt",
+		Args: []string{"-test.run=^TestAReservedRange|^TestAWriteThatHasNotLandedIsNot"}, Edits: []mutant.Edit{
+			mutant.Replace("fits", "outcome, fits := old.Outcome(v.Revision, v.Tokens), old.Start >= v.Lowest")}},
+	{Name: "a load that another worker passed says that a tag has no rules", In: "..",
+		Args: []string{"-test.run=^TestAFloorOfWhat"}, Edits: []mutant.Edit{
+			mutant.Text("../buffer.go", "	if !l.Passed {\n\t\tb.supply.era", "\tif true {\n\t\tb.supply.era")}},
+	{Name: "a floor says nothing of rules that a tag does not have", In: "..",
+		Args: []string{"-test.run=^TestAFloorCarries"}, Edits: []mutant.Edit{
+			mutant.Text("../supply.go", "if f.Rules == nil && s.isRuled {", "if false {")}},
 }
 
 var mutantsOfMemory = []mutant.Mutant{
@@ -164,9 +246,7 @@ func TestMutants(t *testing.T) {
 			"../../internal/fleet/loaders",
 		},
 		Args: []string{"-test.run=^TestSimulation$", "-test.timeout=4m", fmt.Sprint("-sim.n=", 2*schedules)},
-		Finding: regexp.MustCompile(`(?m)^\s*\w+_test.go:\d+: ` +
-			`(seed \d+: .*|.* but Leaf took .*|created: .*|there is a row again: .*|.* want \d+ from \d+|` +
-			`that took \d+ loads|.* after \d+ joins.*|an unsure clock: .*|.* an ID is .*|a crash would waste .*|` +
-			`a day never goes back: .*)$`),
+		// A number begins what is logged of all schedules.
+		Finding: regexp.MustCompile(`(?m)^\s*\w+_test.go:\d+: (\D.*)$`),
 	}.Run(t)
 }

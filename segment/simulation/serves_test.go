@@ -63,6 +63,8 @@ func (w *world) refusedRightly(r *request, name string) bool {
 		return table && w.conf.limit < 1<<62
 	case errors.Is(r.err, segment.ErrBadRow):
 		return table && ok && row.Step < 1
+	case errors.Is(r.err, segment.ErrUndecided): // max_id cannot hold the offset
+		return table && w.conf.loss != kept && w.conf.limit < 1<<62
 	case errors.Is(r.err, segment.ErrDisabled):
 		return true
 	case errors.Is(r.err, segment.ErrUnknownTag):

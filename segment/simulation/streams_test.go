@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/registry/era"
 )
 
 // A jetStream holds the bucket of marks.
@@ -173,6 +174,12 @@ func (s *streams) Publish(ctx context.Context, _, key string, m buckets.Write) (
 			s.life.reserves(key, before, s.bucket.entries[key])
 		}
 		revision = s.bucket.last
+		if t := s.world.tags[key]; t != nil {
+			t.written = s.world.now()
+		}
+		if id, err := era.Decode(m.Value); key == era.Key && err == nil {
+			s.world.identity.Store(&id)
+		}
 		if op := s.world.acting.op; !sayTheSame(before, e) && !(op != nil && op.reservesName(e)) {
 			s.world.wrote(key)
 		}

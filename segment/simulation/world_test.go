@@ -2,9 +2,11 @@ package simulation_test
 
 import (
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/segment"
 )
 
@@ -19,10 +21,10 @@ type world struct {
 	names    []string // of the tags, in order
 	changes  []*change
 
-	span     time.Duration // how long faults are injected
-	rare     int           // of how many calls about one fails in each way
-	pace     time.Duration // of faults
-	lost     time.Duration // when marks were lost
+	span     time.Duration                // how long faults are injected
+	rare     int                          // of how many calls about one fails in each way
+	pace     time.Duration                // of faults
+	identity atomic.Pointer[era.Identity] // of the bucket; nil until it has one
 	seed     uint64
 	ordering *ordering // nil without strict tags
 	healthy  bool      // no fault is injected
@@ -62,7 +64,7 @@ type loss int
 
 const (
 	kept    loss = iota
-	wiped        // the bucket is deleted while workers run; operators create its tags again above all IDs
+	wiped        // the bucket is made again, empty, while workers run
 	setBack      // the bucket is restored from an earlier state, while one worker runs, which does not end
 )
 
@@ -78,6 +80,7 @@ type tag struct {
 	// Deleted is when a deletion was last acknowledged; zero if the tag was created since, or may have been.
 	deleted time.Duration
 	created time.Duration // when a creation was last begun
+	written time.Duration // when its entry was
 }
 
 // A raise is a least ID that was acknowledged.

@@ -19,10 +19,13 @@ type Audit struct {
 	Whole bool
 	// Unread, if set, is why the present marks are unknown.
 	Unread string
+	// Founding is the era of the registry that no resume began, "" if it is unknown: then each may be one of a resume.
+	Founding string
 
 	tags      map[string]uint32
 	names     []string
-	eras      map[string]uint32
+	eras      map[string]uint32 // numbers from 1, in the order of first use; 0 is none
+	eraBegan  map[uint32]int64  // when the first entry of an era was stored, Unix ms
 	processes map[string]*process
 	list      []*process
 	rows      sorter
@@ -30,6 +33,7 @@ type Audit struct {
 	began     int64  // when the first entry was stored, Unix ms
 	past      uint64 // last entry stored before the marks were read: see MarksNow
 	cut       bool   // the first entry of a process is missing
+	founding  uint32 // the number of Founding
 
 	Outcome
 }
@@ -45,7 +49,7 @@ type Outcome struct {
 	Missing    uint64 `json:"missing"`     // entries between others of one process
 	Unreadable int    `json:"unreadable"`  // entries; the reader of the entries sets it, and Entries
 	Held       int64  `json:"held,string"` // IDs of workers that were killed before they wrote their loads down
-	Resumed    int    `json:"resumed"`     // tags with writes after an incident, on assumptions of `natsid resume`
+	Resumed    int    `json:"resumed"`     // tags with writes after a resume, on the assumption of that
 	OfTags     Tally  `json:"tags"`
 	OfNumbers  Tally  `json:"numbers"`
 }
@@ -72,8 +76,9 @@ type process struct {
 // NewAudit returns an audit that sorts on disk in dir, "" for the system's directory of temporary files.
 func NewAudit(dir string) *Audit {
 	return &Audit{
-		tags: make(map[string]uint32), eras: make(map[string]uint32), processes: make(map[string]*process),
-		rows: sorter{dir: dir, chunk: chunk, compare: byRevision}, numbers: make(numbers),
+		tags: make(map[string]uint32), eras: make(map[string]uint32), eraBegan: make(map[uint32]int64),
+		processes: make(map[string]*process),
+		rows:      sorter{dir: dir, chunk: chunk, compare: byRevision}, numbers: make(numbers),
 	}
 }
 
@@ -86,8 +91,8 @@ func (a *Audit) Add(at At, b *Batch) error {
 	if !isNew {
 		return nil
 	}
-	if b.Era != "" {
-		a.era(b.Era)
+	if era := a.era(b.Era); a.eraBegan[era] == 0 {
+		a.eraBegan[era] = at.Time.UnixMilli()
 	}
 	a.Lost += b.Lost
 	for _, w := range b.Windows {
@@ -157,11 +162,11 @@ func (a *Audit) add(tag string, count *int64, r row) error {
 	return a.rows.add(r)
 }
 
-// era returns the index of an era; indexes are in order of first use.
+// era returns the number of an era, 0 for none.
 func (a *Audit) era(name string) uint32 {
-	n, ok := a.eras[name]
-	if !ok {
-		n = uint32(len(a.eras))
+	n := a.eras[name]
+	if n == 0 && name != "" {
+		n = uint32(len(a.eras) + 1)
 		a.eras[name] = n
 	}
 	return n
@@ -174,16 +179,16 @@ func (a *Audit) MarksNow() {
 	}
 }
 
-// Point takes in the present mark of a tag, in an era, with its revision and the time when that was written. A tag that
-// was not granted is skipped.
-func (a *Audit) Point(tag, era string, mark int64, revision uint64, written time.Time) error {
+// Point takes in the present entry of a tag, in the present era: its mark as it is written, below which ID nothing is
+// loaded in that era, the entry's revision, and when it was written. A tag that was not granted is skipped.
+func (a *Audit) Point(tag, era string, raw, mark int64, revision uint64, written time.Time) error {
 	n, ok := a.tags[tag]
 	if !ok {
 		return nil
 	}
 	at := written.UnixMilli()
 	return a.rows.add(row{
-		tag: n, era: a.era(era), kind: thePoint, before: mark, read: revision, replaced: at, time: at,
+		tag: n, era: a.era(era), kind: thePoint, first: mark, before: raw, read: revision, replaced: at, time: at,
 	})
 }
 

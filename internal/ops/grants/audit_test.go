@@ -243,7 +243,7 @@ func big(tb testing.TB, a *Audit, n int, overlap bool) (last Batch) {
 	}
 	a.MarksNow()
 	for tag, name := range names {
-		if err := a.Point(name, "", ends[tag]+1, revisions[tag], time.UnixMilli(1e13)); err != nil {
+		if err := a.Point(name, "", ends[tag]+1, ends[tag]+1, revisions[tag], time.UnixMilli(1e13)); err != nil {
 			tb.Fatal(err)
 		}
 	}

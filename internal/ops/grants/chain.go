@@ -18,9 +18,9 @@ import (
 // before it wrote down its last loads, these were loads: each of the IDs between the marks was in one. If the mark
 // did not rise, it may have been put back, and any ID above may be in an unrecorded load.
 //
-// Where the marks went back, an era ends. The first write of the next era reads a mark that was put back; then an
-// operator raised the mark above all loads, on the assumption of `natsid resume`. An audit checks that there is a
-// raise, and that no recorded load is above it.
+// Where the marks went back, an era ends. The first write of the next era reads a mark that was put back; but the mark
+// is higher in that era, by more than was loaded, on the assumption of `natsid resume`. An audit checks that no load of
+// the era begins below one that is recorded.
 //
 // A chain does not detect a mark that was put back in a gap over which it rose all the same, by loads of workers that
 // were killed before they wrote these down.
@@ -42,13 +42,13 @@ type chain struct {
 	last     row     // the write that made the mark
 	may      []point // the marks of writes of this revision whose outcome is unknown
 
-	highest      int64 // highest granted ID
-	resumed      bool  // it has writes after an incident
-	belowGranted bool  // and no write since has raised it above all granted IDs
-	crossed      bool  // a grant begins below the end of another: they may share IDs
-	held         int64 // see [Audit.Held]
-	faults       int
-	why          string // the first fault
+	highest    int64 // highest granted ID
+	resumed    bool  // it has writes after a resume, or a mark from before one that was put back
+	wasPutBack bool  // the marks of the era do not join those of the one before, and nothing was loaded in it yet
+	crossed    bool  // a grant begins below the end of another: they may share IDs
+	held       int64 // see [Audit.Held]
+	faults     int
+	why        string // the first fault
 }
 
 // A point is a mark, and a time at which it was written or known, Unix ms.
@@ -81,16 +81,20 @@ func (c *chain) pass(r row) {
 
 // next begins an era with its first row.
 func (c *chain) next(r row) {
+	isFirst := c.rows == 0
 	c.era = r.era
-	if c.rows == 0 && r.read != 0 && c.audit.isForgotten(r) {
+	joins := c.isKnown && c.above == 0 && r.read == c.revision && r.before == c.mark
+	switch {
+	case r.era == c.audit.founding: // 0 if it is not known
+	case r.kind == thePoint && joins: // nothing was written since the resume
+	default:
+		c.resumed = true
+	}
+	if isFirst || joins { // the marks stayed, or went back together with the entries
 		return
 	}
-	c.resumed = true
-	if c.isKnown && c.above == 0 && r.read == c.revision && r.before == c.mark {
-		return // the marks stayed, or went back together with the entries
-	}
 	c.isKnown, c.settled, c.wentBack, c.last, c.may = false, false, false, row{}, nil
-	c.belowGranted = true
+	c.wasPutBack = true
 }
 
 // isSameWrite reports whether a row is the last write again.
@@ -122,9 +126,14 @@ const landing = 60_000
 // much later is another write, with the same mark.
 func (r *row) shows(p point) bool { return r.before == p.mark && r.replaced <= p.at+landing }
 
-// begin begins the chain of a tag: with the creation of the tag, or with the first recorded write of an older tag.
+// begin begins the chain of a tag: with the creation of the tag, the first recorded write of an older tag, or the mark
+// that a resume found.
 func (c *chain) begin(r row) {
-	if r.read != 0 && !c.resumed && !c.audit.isForgotten(r) {
+	began := c.audit.eraBegan[r.era]
+	switch {
+	case r.read == 0, c.audit.isForgotten(r):
+	case c.resumed && (r.replaced <= began+askew || c.audit.killed(began, r.replaced)):
+	default:
 		c.doubt(r.before, "the write of revision %d is missing, though writes were written down by then", r.read)
 	}
 }
@@ -165,10 +174,11 @@ func (c *chain) follow(r row) {
 			c.doubt(p.before, "the mark is %d now, at revision %d, and process %s had written a later one, %d: the "+
 				"marks went back", p.before, p.read, c.audit.list[r.process].id, r.last+1)
 		}
-		if c.belowGranted && r.last >= c.highest {
-			c.belowGranted = false
-			if r.kind == aLoad {
-				c.doubt(r.first, "it was loaded after the marks went back, and no raise is written down")
+		if c.wasPutBack && r.kind == aLoad {
+			c.wasPutBack = false
+			if r.first <= c.highest {
+				c.doubt(r.first, "it was loaded after a resume, which began too low: IDs up to %d were granted before",
+					c.highest)
 			}
 		}
 		c.land(r)
@@ -193,7 +203,7 @@ func (c *chain) land(r row) {
 // end ends the chain of a tag.
 func (c *chain) end() {
 	switch {
-	case c.isKnown && c.faults == 0 && c.highest >= max(c.mark, 1):
+	case c.isKnown && c.faults == 0 && c.highest >= max(c.mark, c.present.first, 1):
 		c.doubt(c.mark, "the mark is %d, and IDs up to %d were granted", c.mark, c.highest)
 	case c.settled, c.isKnown && c.revision == 0 && c.above == 0: // it never had a mark
 	case c.audit.Unread != "":

@@ -18,6 +18,13 @@ func got(first, last int64, read, written uint64) Load {
 	}
 }
 
+// offset returns a load of tag a that begins above the mark that it read, in a new era.
+func offset(first, last, before int64, read, written uint64) Load {
+	l := got(first, last, read, written)
+	l.Before = before
+	return l
+}
+
 // wrote returns a write of the mark of tag a that granted nothing.
 func wrote(how string, before, after int64, read, written uint64) Write {
 	return Write{
@@ -42,7 +49,9 @@ type scene struct {
 	whole   bool
 	unread  string
 
+	founding  string // era
 	era       string // the present one
+	effective int64  // the mark in it; 0 if that is as it was written
 	presentAt int64  // when the present mark was written, Unix ms; 0 if its revision says that
 }
 
@@ -54,7 +63,7 @@ func judged(t *testing.T, s scene) string {
 	t.Helper()
 	a := NewAudit("")
 	defer a.Close()
-	a.Whole, a.Unread = s.whole, s.unread
+	a.Whole, a.Unread, a.Founding = s.whole, s.unread, s.founding
 	for i, e := range s.entries {
 		if err := a.Add(At{uint64(i + 1), time.UnixMilli(e.ms)}, &e.Batch); err != nil {
 			t.Fatal(err)
@@ -65,7 +74,7 @@ func judged(t *testing.T, s scene) string {
 	}
 	if p := s.present; p != nil {
 		at := time.UnixMilli(cmp.Or(s.presentAt, int64(p.read)*1000))
-		if err := a.Point("a", s.era, p.before, p.read, at); err != nil {
+		if err := a.Point("a", s.era, p.before, cmp.Or(s.effective, p.before), p.read, at); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -258,46 +267,49 @@ func TestAChainIsProvenOnlyWithoutAMissingLink(t *testing.T) {
 		"a tag that is not used": {scene{entries: []timed{at(50, by("A1", 7, "end"))}, present: present(401, 49)},
 			"0 proven"},
 
-		"marks that went back, and a resume that raised them": {scene{entries: []timed{created,
+		"marks that went back, and a load above them by the offset": {scene{entries: []timed{created,
 			at(9, by("A1", 2, got(1, 100, 1, 2), got(101, 200, 2, 3))),
-			at(20, by("A1", 3, "era I", wrote("lift", 1, 201, 1, 4), "end")),
-			at(21, by("O", 1, "era I", wrote("lift", 201, 5001, 4, 5), "end")),
-			at(22, by("B1", 1, "era I", got(5001, 5100, 5, 6), "end"))}, era: "I", present: present(5101, 6)},
+			at(22, by("B1", 1, "era I", offset(5001, 5100, 101, 2, 4), "end"))}, era: "I", present: present(5101, 4)},
 			"1 proven, 1 resumed"},
 		"and the grants of before are lost": {scene{entries: []timed{at(9, by("A1", 1, "era A")),
-			at(21, by("O", 1, "era I", wrote("lift", 201, 5001, 4, 5), "end")),
-			at(22, by("B1", 1, "era I", got(5001, 5100, 5, 6), "end"))},
-			era: "I", present: present(5101, 6), whole: true},
-			"1 proven, 1 resumed"},
-		"a tag that was created after an incident": {scene{entries: []timed{at(9, by("A1", 1, "era A")),
-			at(21, by("O", 1, "era I", wrote("create", 0, 1, 0, 1), got(1, 100, 1, 2), "end"))},
-			era: "I", present: present(101, 2), whole: true}, "1 proven, 1 resumed"},
-		"and nobody wrote that down": {scene{entries: []timed{created,
-			at(9, by("A1", 2, got(1, 100, 1, 2), "end")),
-			at(22, by("B1", 1, "era I", got(5001, 5100, 5, 6), "end"))}, era: "I", present: present(5101, 6)},
-			"not proven, 1 resumed\nIDs from 5001 on may be in a load that nobody wrote down: it was loaded after"},
-		"and a resume that raised them too little": {scene{entries: []timed{created,
-			at(9, by("A1", 2, got(1, 100, 1, 2), "end")),
-			at(21, by("O", 1, "era I", wrote("lift", 1, 51, 1, 2), "end")),
-			at(22, by("B1", 1, "era I", got(51, 150, 2, 3), "end"))}, era: "I", present: present(151, 3)},
-			"repeated, 1 resumed\nIDs from 51 on may be in a load that nobody wrote down: it was loaded after"},
+			at(22, by("B1", 1, "era I", offset(5001, 5100, 101, 2, 4), "end"))},
+			founding: "A", era: "I", present: present(5101, 4), whole: true}, "1 proven, 1 resumed"},
+		"and the first era that is kept is one of a resume": {scene{entries: []timed{
+			at(22, by("B1", 1, "era I", offset(5001, 5100, 101, 2, 4), got(5101, 5200, 4, 5), "end"))},
+			founding: "A", era: "I", present: present(5201, 5), whole: true}, "1 proven, 1 resumed"},
+		"and its bump was too low": {scene{entries: []timed{created,
+			at(9, by("A1", 2, got(1, 100, 1, 2), got(101, 200, 2, 3), "end")),
+			at(22, by("B1", 1, "era I", offset(151, 250, 101, 2, 4), "end"))}, era: "I", present: present(251, 4)},
+			"repeated, 1 resumed\nIDs from 151 on may be in a load that nobody wrote down: it was loaded after a"},
+		"and a load in the new era is missing": {scene{entries: []timed{created,
+			at(9, by("A1", 2, got(1, 100, 1, 2), "end")), at(5000, by("A2", 1, "era I", "end")),
+			at(9000, by("B1", 1, "era I", got(5101, 5200, 8000, 8001), "end"))}, era: "I",
+			present: present(5201, 8001)},
+			"not proven, 1 resumed\nIDs from 5101 on may be in a load that nobody wrote down: the write of revision"},
+		"and the mark was not written since": {scene{entries: []timed{created,
+			at(9, by("A1", 2, got(1, 100, 1, 2), got(101, 200, 2, 3), "end"))}, era: "I", present: present(101, 2),
+			effective: 5101}, "1 proven, 1 resumed"},
+		"and it is too low in the new era": {scene{entries: []timed{created,
+			at(9, by("A1", 2, got(1, 100, 1, 2), got(101, 200, 2, 3), "end"))}, era: "I", present: present(101, 2),
+			effective: 151}, "not proven, 1 resumed\nIDs from 101 on may be in a load that nobody wrote down: the"},
+		"a tag that was created after a resume": {scene{entries: []timed{at(9, by("A1", 1, "era A")),
+			at(21, by("B1", 1, "era I", wrote("create", 0, 1, 0, 1), offset(5001, 5100, 1, 1, 2), "end"))},
+			founding: "A", era: "I", present: present(5101, 2), whole: true}, "1 proven, 1 resumed"},
 		"marks that went back, and loads of before that were known": {scene{entries: []timed{created,
 			at(9, by("A1", 2, got(1, 100, 1, 2), "end")),
 			at(22, by("B1", 1, got(5001, 5100, 5, 6), "end"))}, present: present(5101, 6)},
 			"not proven\nIDs 101-5000 are in no grant"},
 		"marks that went back again, and are back to before the resume": {scene{entries: []timed{created,
 			at(9, by("A1", 2, got(1, 100, 1, 2))),
-			at(21, by("O", 1, "era I", wrote("lift", 1, 5001, 1, 2), "end")),
-			at(22, by("A1", 3, "era I", got(5001, 5100, 2, 3), "end"))}, era: "J", present: present(1, 1)},
+			at(22, by("A1", 3, "era I", offset(5001, 5100, 1, 1, 2), "end"))}, era: "J", present: present(1, 1)},
 			"not proven, 1 resumed\nIDs from 1 on may be in a load that nobody wrote down: the mark is 1"},
 		"an incident in which the marks stayed": {scene{entries: []timed{created,
 			at(9, by("A1", 2, got(1, 100, 1, 2))),
-			at(22, by("A1", 3, "era I", got(101, 200, 2, 3), "end"))}, era: "I", present: present(201, 3)},
+			at(22, by("A1", 3, "era I", offset(5001, 5100, 101, 2, 3), "end"))}, era: "I", present: present(5101, 3)},
 			"1 proven, 1 resumed"},
-		"and a link is missing": {scene{entries: []timed{created,
-			at(9, by("A1", 2, got(1, 100, 1, 2), "end")), at(5000, by("A2", 1, "end")),
-			at(5001, by("B1", 1, "era I", got(201, 300, 3, 4), "end"))}, era: "I", present: present(301, 4)},
-			"not proven, 1 resumed"},
+		"and nothing was loaded since": {scene{entries: []timed{at(1, by("A1", 1, "era A",
+			wrote("create", 0, 1, 0, 1), got(1, 100, 1, 2), "end"))}, founding: "A", era: "I", present: present(101, 2),
+			effective: 5101}, "1 proven"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := tc.want

@@ -52,6 +52,7 @@ func (a *Audit) judgeNumbers(report func(Finding)) {
 
 // chains calls ended with the chain of each tag that has a grant or a write.
 func (a *Audit) chains(ended func(*chain), progress func(loads int64)) error {
+	a.founding = a.eras[a.Founding]
 	a.cut = slices.ContainsFunc(a.list, func(p *process) bool { return p.first > 1 })
 	c := &chain{audit: a}
 	end := func() {

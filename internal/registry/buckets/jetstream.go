@@ -197,6 +197,7 @@ const (
 	codeFewServers = 10005 // the text says whether one of them is away
 	codeNoStore    = 10049 // the files of a stream cannot be made
 	codeOffline    = 10118
+	codeAway       = 10008 // JetStream is temporarily unavailable: it has no leader
 )
 
 // meanings are what JetStream's other error codes mean here.

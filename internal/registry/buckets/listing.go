@@ -38,13 +38,18 @@ func (o onJetStream) listOnce(
 	ctx context.Context, bucket, prefix string, patience time.Duration,
 ) (entries []Entry, err error) {
 	consumer, began := rand.Text(), time.Now()
-	_, err = o.request(ctx, o.api.List(bucket, consumer, prefix+">"), map[string]any{
+	limited, cancel := context.WithTimeout(ctx, 2*patience) // a request can be lost with the server that had it
+	defer cancel()
+	_, err = o.request(limited, o.api.List(bucket, consumer, prefix+">"), map[string]any{
 		"stream_name": streamName(bucket),
 		"config": jetstream.ConsumerConfig{
 			Name: consumer, FilterSubject: subjectPrefix(bucket) + prefix + ">", AckPolicy: jetstream.AckNonePolicy,
 			InactiveThreshold: patience, MemoryStorage: true, Replicas: 1,
 		},
 	})
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		err = errQuiet
+	}
 	if err != nil {
 		return nil, err
 	}

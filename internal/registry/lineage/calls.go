@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/natsid/natsid/internal/registry/era"
 )
 
 // An op is what a call asks of one worker of a registry.
@@ -25,9 +27,10 @@ type call struct {
 }
 
 type reply struct {
-	Notice Notice `json:"notice"`
-	Marks  []Mark `json:"marks,omitempty"`
-	Error  string `json:"error,omitempty"`
+	Notice Notice      `json:"notice"`
+	Marks  []Mark      `json:"marks,omitempty"`
+	Eras   era.Offsets `json:"eras,omitempty"` // of the registry that was taken out
+	Error  string      `json:"error,omitempty"`
 }
 
 // A Mark is how far a tag is.
@@ -54,9 +57,10 @@ func (w *Member) Answer(ctx context.Context, question []byte) []byte {
 	case opNotice:
 		w.checkFor(ctx, c.From)
 	case opMarks:
-		r.Marks, err = w.floors.page(ctx, c.After)
+		r.Marks, err = w.page(ctx, c.After)
 	case opOut:
 		err = w.checks.do(ctx, func() error { return w.checks.takeOut(ctx, c.Keep) })
+		r.Eras = w.Identity().All()
 	default:
 		err = fmt.Errorf("unknown op %.20q", c.Op)
 	}
@@ -79,6 +83,24 @@ func (w *Member) checkFor(ctx context.Context, n Notice) {
 		w.Doubt()
 	}
 	w.hear(n) // who asks is there, too
+}
+
+// page returns the marks of the tags after one, or this worker's floors where they are higher, but for tags with a last
+// number.
+func (w *Member) page(ctx context.Context, after string) (marks []Mark, err error) {
+	tags, err := w.cfg.Tags.List(ctx, after, marksPage)
+	if err != nil {
+		return nil, err
+	}
+	floors := w.loaded.Floors()
+	for _, t := range tags {
+		m := Mark{Tag: t.Name}
+		if !t.Undecided && !t.Rules.Bounded() {
+			m.Mark = max(t.MaxID, floors[t.Name].End)
+		}
+		marks = append(marks, m)
+	}
+	return marks, nil
 }
 
 // AskFunc sends a call to one worker of a registry, or with "" to one of each: see [Bus].
@@ -126,10 +148,11 @@ func (ask AskFunc) one(ctx context.Context, registry string, c call) (r reply, e
 	return r, err
 }
 
-// TakeOut takes another registry out for the one that is kept: the operator's word, written by one of its workers.
-func (ask AskFunc) TakeOut(ctx context.Context, registry, keep string) error {
-	_, err := ask.one(ctx, registry, call{Op: opOut, Keep: keep})
-	return err
+// TakeOut takes another registry out for the one that is kept: the operator's word, written by one of its workers. It
+// returns the eras of that other one.
+func (ask AskFunc) TakeOut(ctx context.Context, registry, keep string) (era.Offsets, error) {
+	r, err := ask.one(ctx, registry, call{Op: opOut, Keep: keep})
+	return r.Eras, err
 }
 
 // Marks returns the marks of a registry, as one of its workers reads them.

@@ -1,16 +1,19 @@
 package lineage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/natsid/natsid/internal/registry/era"
 )
 
-// A checker checks the registry: it reads the identity, writes this worker's own key, and follows what both show.
+// A checker checks the registry: it writes this worker's own key, reads the identity, and follows what both show.
 //
 // Invariant: one check is under way at a time, and only it uses what the worker remembers. A check stops the registry
-// for a finding that an acknowledged compare-and-set proves, and ends a stop only when the chain has the incident.
+// for a finding that an acknowledged compare-and-set proves, and ends a stop only when an era has ended the incident.
 type checker struct {
 	cfg      *Config
 	gate     *gate
@@ -34,8 +37,16 @@ func (c *checker) do(ctx context.Context, f func() error) error {
 }
 
 // check makes one check. It returns nil if the registry is sound. This method and those below need a turn: see do.
+//
+// Law: the own key is written before the identity is read. So what is read is no older than a write that the bucket has
+// just acknowledged, and a worker of a bucket that went back notices that before it believes what is in it.
 func (c *checker) check(ctx context.Context, thorough bool) error {
 	a := c.gate.begin(thorough)
+	var wrote error
+	inEra := c.own.Key != "" && c.own.Incident == "" && c.gate.Stopped() == nil
+	if inEra {
+		wrote = c.own.writeFirst(ctx)
+	}
 	v, err := c.registry.read(ctx, a.thorough, !c.own.remembers())
 	if err != nil {
 		return err
@@ -44,7 +55,7 @@ func (c *checker) check(ctx context.Context, thorough bool) error {
 		c.settle(&v)
 		return err
 	}
-	err = c.follow(ctx, &v, a.proof)
+	err = c.follow(ctx, &v, a.proof, wrote, inEra)
 	if f, ok := errors.AsType[*finding](err); ok {
 		err = c.prove(ctx, &v, f)
 	}
@@ -60,6 +71,7 @@ func (c *checker) check(ctx context.Context, thorough bool) error {
 	inIncident := c.own.Incident != ""
 	if !inIncident {
 		c.own.Stop, c.own.All = "", false
+		c.registry.begun.Store(&v.id)
 	}
 	return c.gate.end(a, inIncident)
 }
@@ -93,15 +105,14 @@ func (c *checker) leave(v *view) (why error) {
 }
 
 // follow does what a view shows, or returns a finding. proof is what an acknowledgement has proved, nil if nothing.
-func (c *checker) follow(ctx context.Context, v *view, proof *finding) error {
+// inEra says that the own key was written in this check, which ended with wrote.
+func (c *checker) follow(ctx context.Context, v *view, proof *finding, wrote error, inEra bool) error {
 	k, in := c.own, v.id.Incident
 	if k.Incident != "" {
 		return c.followStop(ctx, v)
 	}
 	f := find(&k.memory, v)
 	switch {
-	case f == nil && in == nil && !k.isFresh() && k.Era != v.id.Era(): //mutant:renew
-		return c.renew(ctx, v)
 	case v.missing != nil && k.isFresh():
 		if err := c.giveWay(ctx, v); err != nil {
 			return err
@@ -109,48 +120,53 @@ func (c *checker) follow(ctx context.Context, v *view, proof *finding) error {
 		return f
 	case f != nil:
 		return f
+	case in == nil && k.isFresh():
+		return c.begin(ctx, v)
+	case in == nil && k.Era != v.id.Present(): //mutant:new-era
+		return c.resume(ctx, v) // the new era explains what else is found
 	case proof != nil:
 		return proof
+	case errors.As(wrote, new(*foreignKey)):
+		return cmp.Or(c.own.compare(ctx), errNewerRead)
+	case errors.As(wrote, new(*finding)):
+		return wrote
 	case in != nil:
 		return c.join(ctx, v)
-	case k.isFresh():
-		if err := c.floors.take(ctx, v.id.Plan); err != nil {
-			return err
-		}
-		return c.begin(ctx, v)
-	}
-	if !v.stream.Created.IsZero() {
-		k.Looked = k.Written.Sent
+	case inEra:
+		return wrote
 	}
 	return k.write(ctx, v.revision, false)
 }
 
 // followStop follows a view while this worker has joined an incident.
 func (c *checker) followStop(ctx context.Context, v *view) error {
-	switch joined := c.own.Incident; {
-	case v.missing != nil:
-		return find(&c.own.memory, v)
-	case joined == v.id.open():
+	joined, f := c.own.Incident, find(&c.own.memory, v)
+	switch {
+	case v.missing != nil, !v.knows(c.own.Eras): //mutant:facts-gone
+		return f
+	case joined == v.id.Open():
 		return c.stay(ctx, v)
+	case f != nil && v.id.Incident == nil:
+		return f
 	case v.id.Incident != nil:
 		return c.join(ctx, v)
-	case v.id.Knows(joined):
+	case v.id.HasEnded(joined), v.id.Registry != c.own.Registry: // the latter: of one that was merged
 		return c.resume(ctx, v)
 	}
 	//mutant:gone
-	return &finding{cause: WentBack, why: "the open incident is gone from the identity, and no resume ended it"}
+	return &finding{cause: era.WentBack, why: "the open incident is gone from the identity, and no resume ended it"}
 }
+
+// knows reports whether the registry, or its open incident, has some eras.
+func (v *view) knows(eras era.Offsets) bool { return v.id.Knowing(nil).Has(eras) }
 
 // prove opens an incident for a finding, or joins the open one, by compare-and-set.
 //
 // Law: one set-back that several workers prove is one incident, so who has not joined the open one joins it. Who has,
-// or knows that it ended, proves another set-back and makes a new one. The chain gets what a prover has and it lacks.
+// or knows that it ended, proves another set-back and makes a new one. The incident gets what a prover knows and the
+// registry lacks.
 func (c *checker) prove(ctx context.Context, v *view, f *finding) error {
 	c.gate.stop(f)
-	if f.cause == WentBack && f.state.IsZero() {
-		o, e, _ := c.own.read(ctx) // without it nobody knows the time
-		f.state = c.own.foundAt(o, e.Revision, f.isRemade)
-	}
 	next, isNew := c.accuse(v, f)
 	if err := c.registry.replace(ctx, v, next); err != nil {
 		return err
@@ -171,30 +187,29 @@ func (c *checker) prove(ctx context.Context, v *view, f *finding) error {
 }
 
 // accuse returns the identity with the incident for a finding, and reports whether the incident is a new one.
-func (c *checker) accuse(v *view, f *finding) (next Identity, isNew bool) {
+func (c *checker) accuse(v *view, f *finding) (next era.Identity, isNew bool) {
 	k := c.own
 	next = v.id
 	if v.missing != nil {
-		next = Found(c.cfg.Kind, v.stream.Created)
+		next = era.Found(c.cfg.Kind, v.stream.Created)
 		next.Eras = nil
 		if k.Registry != "" {
 			next.Registry = k.Registry
 		}
 	}
-	in := Incident{ID: newID(), Cause: f.cause, Opened: c.cfg.Now().UTC(), Other: f.other}
-	open := next.Incident
-	joins := open != nil && open.ID != k.Incident && !slices.Contains(k.Ended, open.ID) //mutant:joins
-	switch {
-	case joins:
-		in = *open
-		in.Provers, in.Forgotten = slices.Clone(in.Provers), slices.Clone(in.Forgotten)
-	case open != nil:
-		in.forget(next, append(slices.Clone(open.Forgotten), open.ID)...)
+	in := era.Incident{
+		ID: newID(), Cause: f.cause, Opened: c.cfg.Now().UTC(), Other: f.other, Need: f.need,
+		Provers: []era.Prover{{Name: c.cfg.Name(), Why: f.why, At: c.cfg.Now().UTC()}},
+		Prior:   append(slices.Clone(k.Ended), k.Incident),
+		Eras:    era.Offsets{f.era: 0}.Add(k.Eras),
+		Merged:  []string{k.Registry},
 	}
-	in.forget(next, append([]string{k.Era, k.Incident}, k.Ended...)...) //mutant:forgotten
-	in.addProver(Prover{Name: c.cfg.Name(), Why: f.why, At: c.cfg.Now().UTC(), State: f.state})
-	next.Incident = &in
-	return next, !joins
+	if f.cause == era.Lost {
+		in.Need = max(in.Need, c.floors.highest())
+	}
+	open := next.Open()
+	joins := open != "" && open != k.Incident && !slices.Contains(k.Ended, open) //mutant:joins
+	return next.Accuse(in, joins), !joins
 }
 
 // join stops since an incident is open that another worker has proved.
@@ -204,24 +219,39 @@ func (c *checker) join(ctx context.Context, v *view) error {
 		return err
 	}
 	if c.own.isFresh() {
-		c.own.Registry, c.own.Era = v.id.Registry, v.id.Era()
+		c.own.Registry = v.id.Registry
 	}
 	c.own.join(v.id.Incident.ID)
 	return c.note(ctx, v)
 }
 
-// note ends the begin of a stop: it lifts the marks to the floors, writes settings again, and joins the incident in the
-// own key.
+// note ends the begin of a stop: it gives the bucket what only this worker knows, and joins the incident in the own
+// key, with how much its floors need.
+//
+// Law: nothing is written that a proof rests on: no mark is lifted but those of tags with a last number, whose floors
+// prove nothing, and an entry that was missing never shows that the bucket went back.
 func (c *checker) note(ctx context.Context, v *view) error {
-	//mutant:stop-lift
-	if _, err := c.floors.lift(ctx); err != nil {
+	known := v.id.Knowing(c.own.Eras) // other workers of the incident may have written entries of theirs
+	c.registry.begun.Store(&known)
+	low, err := c.floors.low(ctx)
+	if err != nil {
+		return err
+	}
+	c.own.need = 0
+	if low != nil {
+		c.own.need = low.need //mutant:join-need
+	}
+	if v.id.Incident.Cause == era.Lost {
+		c.own.need = max(c.own.need, c.floors.highest())
+	}
+	if err := c.floors.restore(ctx); err != nil {
 		return err
 	}
 	if err := c.cfg.Reassert(ctx); err != nil {
 		return err
 	}
 	c.floors.save()
-	c.own.Stop, c.own.All = c.gate.Stopped().Error(), v.id.Incident.Cause == Second
+	c.own.Stop, c.own.All = c.gate.Stopped().Error(), v.id.Incident.Cause == era.Second
 	if err := c.own.write(ctx, v.revision, false); err != nil {
 		return err
 	}
@@ -237,63 +267,90 @@ func (c *checker) stay(ctx context.Context, v *view) error {
 	switch {
 	case c.gate.state() != Stopped:
 		return c.note(ctx, v)
-	case v.id.Incident.Cause == Exposed: // what was lifted may vanish again until the settings are right
-		_, err := c.floors.lift(ctx)
-		return err
+	case v.id.Incident.Cause == era.Exposed: // what was written may vanish again until the settings are right
+		return c.floors.restore(ctx)
 	}
 	return nil
 }
 
-// resume ends the stop, since the chain has the incident.
+// resume enters the present era, also where the worker was away when it began.
 //
-// Law: all that a resume raised, and all that this worker loaded, lies below the marks, or the bucket went back since.
-// So the marks are lifted to both first, and one that was below is a finding.
+// Law: all that this worker loaded lies below the marks as the era shows them, or a resume did not know of it. So a
+// mark that is below a floor is a finding. What the bucket lacks is written again, once more: a restore may have come
+// between.
 func (c *checker) resume(ctx context.Context, v *view) error {
-	if err := c.floors.take(ctx, v.id.Plan); err != nil {
-		return err
+	if c.gate.Stopped() == nil {
+		c.gate.stop(&finding{cause: era.WentBack, why: "it was resumed while this worker was away"})
+		c.own.Stop = c.gate.Stopped().Error() // on disk with the first write, for the life after a crash
 	}
-	switch below, err := c.floors.lift(ctx); {
-	case below != "":
-		return &finding{cause: WentBack, why: below}
+	c.gate.named()
+	c.registry.begun.Store(&v.id)
+	switch low, err := c.floors.low(ctx); {
 	case err != nil:
+		return err
+	case low != nil: //mutant:resume-low
+		return low
+	}
+	if err := c.floors.restore(ctx); err != nil {
 		return err
 	}
 	if err := c.cfg.Reread(ctx); err != nil {
 		return err
 	}
 	c.own.join("")
-	c.cfg.Log.Info("the registry was resumed", "era", v.id.Era())
+	c.cfg.Log.Info("the registry was resumed", "era", v.id.Present())
 	return c.begin(ctx, v)
 }
 
-// renew begins as new in a registry that was resumed while this worker was away.
-//
-// Law: it does so as a stopped worker, which throws no floor away. Its first write may get a lower revision than it
-// knows, which the resume explains. So may a late acknowledgement of a write that was sent before: all that this worker
-// loaded is of its era.
-func (c *checker) renew(ctx context.Context, v *view) error {
-	c.gate.stop(&finding{cause: WentBack, why: "it was resumed while this worker was away"})
-	c.gate.named()
-	c.own.Stop = c.gate.Stopped().Error() // on disk with the first write, for the life after a crash
-	return c.resume(ctx, v)
-}
-
-// begin joins the present era, with a new key.
+// begin joins the present era, with a new key. What was read of the identity may be old by then, so the worker is in
+// the era once it was read again.
 func (c *checker) begin(ctx context.Context, v *view) error {
-	c.own.Registry, c.own.Era = v.id.Registry, v.id.Era()
+	c.own.Registry, c.own.Era, c.own.Eras = v.id.Registry, v.id.Present(), v.id.All()
 	c.own.leaveKey()
 	c.floors.save()
-	return c.own.write(ctx, v.revision, false)
+	if err := c.own.write(ctx, v.revision, false); err != nil {
+		return err
+	}
+	now, err := c.registry.read(ctx, false, false)
+	if err == nil && now.revision != v.revision {
+		err = errNewerRead
+	}
+	return err
 }
 
-// proveLow lifts the marks to this worker's floors. One that an acknowledged write found below proves that the bucket
-// went back.
+// proveLow stops the registry if an acknowledged write shows that a mark is below what this worker loaded.
 func (c *checker) proveLow(ctx context.Context) error {
 	return c.do(ctx, func() error {
-		below, err := c.floors.lift(ctx)
-		if below != "" {
-			c.gate.WentBack(below)
+		low, err := c.floors.low(ctx)
+		if low != nil {
+			c.gate.proved(low)
 		}
 		return err
+	})
+}
+
+// meetEra checks, since an entry is of an era that this worker does not know. If the registry does not have that era
+// either, the bucket went back.
+//
+// Law: eras are never removed, and the identity is read after the entry. So an entry of an era that it lacks is of
+// another history.
+func (c *checker) meetEra(ctx context.Context, of string) error {
+	c.gate.Doubt()
+	return c.do(ctx, func() error {
+		if err := c.check(ctx, false); err != nil {
+			return err
+		}
+		if _, err := c.registry.Eras().Since(of); err == nil {
+			return nil
+		}
+		v, err := c.registry.read(ctx, false, false)
+		if err != nil {
+			return err
+		}
+		if _, err := v.id.Since(of); err == nil || v.missing != nil || v.id.Present() != c.own.Era {
+			return errNewerRead
+		}
+		return c.prove(ctx, &v, &finding{cause: era.WentBack, era: of, why: fmt.Sprintf("an entry of the bucket of "+
+			"marks is of an era that its identity lacks, %s", of)})
 	})
 }

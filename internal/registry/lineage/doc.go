@@ -2,36 +2,36 @@
 // natsid and may change.
 //
 // All that loads rest on lies in one bucket: marks, limits and orders. A bucket that was restored from a backup, lost
-// its last seconds, was made again, or belongs to another registry looks sound. Each worker remembers enough to
-// notice: see proofs.go. Noticing is simple and sound; healing is not, since nobody knows what was loaded since the
-// state that is found. So the workers detect, stop and tell, and an operator resumes with one command, `natsid
-// resume`.
+// its last seconds, was made again, or belongs to another registry looks sound. Each worker remembers enough to notice:
+// see proofs.go. So the workers detect, stop and tell, and an operator resumes with one command, `natsid resume`, which
+// begins a new era: see package era.
 //
 // # What a worker remembers
 //
 //   - Its own key: an entry that it alone writes, before each load whose last check is older than 3 s. Any other entry
 //     than the last one written shows that the bucket went back, unless it names that one as taken over.
-//   - The era: the registry's history is a chain of eras, each named by the incident that ended before it. The chain is
-//     part of the identity, one entry of the bucket.
-//   - Its floors: how far it has loaded each tag. A mark below one shows that the bucket went back.
+//   - The eras that it knows, with their offsets. An identity that lacks one is of another history, as is an entry of
+//     an era that the identity lacks.
+//   - Its floors: how far it has loaded each tag, and in which era. A mark below one shows that the bucket went back,
+//     or that a resume began too low; but not that of a tag with a last number, about which operators decide.
 //   - The highest revision. A write acknowledged at or below it went into a bucket that went back.
 //
-// With a data directory that outlasts the process. A copy of files with nobody left who remembers cannot be proven:
-// an operator declares it.
+// With a data directory that outlasts the process. A copy of files with nobody left who remembers cannot be proven: an
+// operator says so, with `natsid resume --restored`.
 //
 // # The stop
 //
 // Law: from a proof until the end of the incident, no worker loads, and none issues what it had in memory. A proof is
-// written into the identity as an incident; each worker reads that before its first load and at each check, and is told
-// by message. It discards its memory, lifts the marks to its floors, and joins the incident in its own key. See machine
-// for the states.
+// written into the identity as an incident, with all that the prover knows; each worker reads that at each check, and
+// is told by message. It discards its memory, gives the bucket what only it knows, and joins the incident in its own
+// key. What the proof rests on stays as it was found, so a worker that is killed in between proves it again. See
+// machine for the states.
 //
 // # The end
 //
-// An operator reads the incident, waits until no worker can use a load that did not know of it, plans how far each tag
-// is raised, writes the plan beside the identity, raises, and ends the incident: all by compare-and-set, so that of two
-// operators one is told. See [Operator]. Workers that find their incident in the chain begin the new era; its plan's
-// ends are floors of theirs from then on.
+// An operator waits until each worker has checked, and begins an era by a compare-and-set of the identity: see
+// [Operator]. Workers that find their incident ended enter it. A load that began before is used only while its worker
+// is in the era in which it began; whatever era its entry names, the next reader raises its mark.
 //
 // # Two registries
 //

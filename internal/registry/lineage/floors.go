@@ -1,191 +1,138 @@
 package lineage
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
-	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/segment"
 )
 
-// A floors is how far this worker has loaded each tag, or how far the last plan has raised it where that is higher. It
-// is safe for concurrent use.
+// A floors is how far this worker has loaded each tag, and in which era. It is safe for concurrent use.
 //
 // Invariant: floors only rise, so no load of this worker begins below one, whatever the marks say.
 type floors struct {
 	cfg     *Config
 	loaded  Memory // set before the first load
 	journal *journal
-	ends    atomic.Pointer[map[string]int64] // of the last plan, by tag; nil if there is none
-}
-
-// all returns the floors by tag.
-func (f *floors) all() map[string]segment.Floor {
-	all := f.loaded.Floors()
-	if ends := f.ends.Load(); ends != nil {
-		for tag, end := range *ends {
-			floor := all[tag]
-			floor.End = max(floor.End, end)
-			all[tag] = floor
-		}
-	}
-	return all
-}
-
-// end returns the end of the last plan for a tag, 0 if it has none.
-func (f *floors) end(tag string) int64 {
-	if ends := f.ends.Load(); ends != nil {
-		return (*ends)[tag]
-	}
-	return 0
-}
-
-// page returns the marks of the tags after one, or the floors where they are higher.
-func (f *floors) page(ctx context.Context, after string) (marks []Mark, err error) {
-	tags, err := f.cfg.Tags.List(ctx, after, marksPage)
-	if err != nil {
-		return nil, err
-	}
-	all := f.all()
-	for _, t := range tags {
-		marks = append(marks, Mark{t.Name, max(t.MaxID, all[t.Name].End)})
-	}
-	return marks, nil
 }
 
 // save puts the floors on disk.
-func (f *floors) save() { f.journal.writeFloors(f.all()) }
+func (f *floors) save() { f.journal.writeFloors(f.loaded.Floors()) }
 
-// lift lifts every mark that is below its floor, and says which there were; "" if none. Each was found by an
-// acknowledged compare-and-set, so it is a proof that the bucket went back, unless this worker knew that before. If it
-// returns an error, marks may still be below.
-func (f *floors) lift(ctx context.Context) (below string, err error) {
-	all := f.all()
+// highest returns the highest ID that this worker loaded of a tag without a last number.
+func (f *floors) highest() (end int64) {
+	for _, floor := range f.loaded.Floors() {
+		if floor.Rules == nil || !floor.Rules.Bounded() {
+			end = max(end, floor.End)
+		}
+	}
+	return end
+}
+
+// shortfall returns by how much the mark of a tag is below its floor, 0 if it is not.
+//
+// Law: where it is, the mark went back. That of a tag with a last number proves nothing: an operator may have decided
+// about it.
+func shortfall(t segment.Tag, floors map[string]segment.Floor) int64 {
+	f := floors[t.Name]
+	if t.MaxID < 1 || t.Undecided || t.Rules.Bounded() || f.Rules != nil && f.Rules.Bounded() {
+		return 0 // the first: its entry is damaged
+	}
+	return max(0, f.End-t.MaxID)
+}
+
+// low returns a finding if marks are below their floors, nil if none is.
+//
+// Law: a listing is no proof, since a leader that was deposed shows old entries. The acknowledged write of an entry as
+// it was read is one: so the entry that is the furthest below is written again.
+func (f *floors) low(ctx context.Context) (*finding, error) {
+	all := f.loaded.Floors()
 	if len(all) == 0 {
-		return "", nil
+		return nil, nil
 	}
-	marks, err := marksOf(ctx, f.cfg.Tags)
+	tags, err := f.cfg.Tags.Marks(ctx)
 	if err != nil {
-		return "", fmt.Errorf("lineage: the marks cannot be listed: %w", err)
+		return nil, fmt.Errorf("lineage: the marks cannot be listed: %w", err)
 	}
-	low := slices.DeleteFunc(slices.Sorted(maps.Keys(all)), func(tag string) bool {
-		return all[tag].End <= max(marks[tag], 1)
-	})
-	lifted, err := liftAll(ctx, f.cfg.Tags, low, all)
-	if len(lifted) == 0 {
-		return "", err
+	tags = slices.DeleteFunc(tags, func(t segment.Tag) bool { return shortfall(t, all) == 0 })
+	if len(tags) == 0 {
+		return nil, nil
+	}
+	slices.SortFunc(tags, func(a, b segment.Tag) int { return cmp.Compare(shortfall(b, all), shortfall(a, all)) })
+	now, err := f.cfg.Tags.Confirm(ctx, tags[0].Name)
+	if err != nil {
+		return nil, fmt.Errorf("lineage: the mark of tag %s cannot be confirmed: %w", tags[0].Name, err)
+	}
+	need := shortfall(now, all)
+	if need == 0 {
+		return nil, errNewerRead
 	}
 	var texts []string
-	for _, tag := range lifted[:min(len(lifted), 10)] {
-		texts = append(texts, fmt.Sprintf("%s at %d, loaded up to %d", tag, marks[tag], all[tag].End))
+	for _, t := range tags[:min(len(tags), 10)] {
+		texts = append(texts, fmt.Sprintf("%s at %d, loaded up to %d", t.Name, t.MaxID, all[t.Name].End))
 	}
-	if more := len(lifted) - len(texts); more > 0 {
+	if more := len(tags) - len(texts); more > 0 {
 		texts = append(texts, fmt.Sprintf("and %d more", more))
 	}
-	below = "marks were below what this worker loaded: " + strings.Join(texts, "; ")
-	f.cfg.Log.Warn("marks are lifted to what this worker loaded", "tags", len(lifted), "marks", below)
-	return below, err
+	why := "marks are below what this worker loaded: " + strings.Join(texts, "; ")
+	return &finding{cause: era.WentBack, why: why, need: need}, nil
 }
 
-// take makes the ends of a plan floors of this worker. A plan that is gone is a [finding], since its parts are written
-// before the identity names it.
+// restore gives the bucket what it lacks of what this worker knows: see [Tags].
 //
-// Law: what a resume raised may have been issued from since. So no load of a worker that read the plan begins below its
-// ends, whatever the marks say.
-func (f *floors) take(ctx context.Context, p *Plan) error {
-	if p == nil {
+// Law: an entry that is written again has the floor's own era. So a resume raises it as it raises others, above what
+// other workers loaded of the tag in that era.
+func (f *floors) restore(ctx context.Context) error {
+	all := f.loaded.Floors()
+	if len(all) == 0 {
 		return nil
 	}
-	parts, err := p.parts(ctx, f.cfg.Bucket)
+	tags, err := f.cfg.Tags.Marks(ctx)
 	if err != nil {
-		return err
+		return fmt.Errorf("lineage: the marks cannot be listed: %w", err)
 	}
-	raises, err := p.read(parts)
-	if err != nil {
-		for _, e := range parts { // a compare-and-set of each part as it was read proves what was read
-			if e.Revision == 0 {
-				_, err = f.cfg.Bucket.Create(ctx, e.Key, nil)
-			} else {
-				_, err = f.cfg.Bucket.Update(ctx, e.Key, e.Value, e.Revision)
-			}
-			if isRefused(err) {
-				return errNewerRead
-			}
-			if err != nil {
-				return fmt.Errorf("lineage: part %s of a plan cannot be compared: %w", e.Key, err)
-			}
-		}
-		return &finding{cause: WentBack, why: errNoPlan.Error()}
+	var due []string
+	have := make(map[string]segment.Tag, len(tags))
+	for _, t := range tags {
+		have[t.Name] = t
 	}
-	ends := endsOf(raises)
-	f.ends.Store(&ends)
-	return nil
-}
-
-func endsOf(raises []Raise) map[string]int64 {
-	ends := make(map[string]int64, len(raises))
-	for _, r := range raises {
-		ends[r.Tag] = r.To
-	}
-	return ends
-}
-
-// parts returns the entries of a plan's parts. One that is missing has the revision 0.
-func (p Plan) parts(ctx context.Context, b Bucket) (parts []buckets.Entry, err error) {
-	for n := range p.Parts {
-		key := planKey(p.ID, n)
-		e, err := b.Get(ctx, key)
-		if err != nil && !errors.Is(err, buckets.ErrNoKey) {
-			return nil, fmt.Errorf("lineage: part %d of plan %s cannot be read: %w", n, p.ID, err)
-		}
-		e.Key = key
-		parts = append(parts, e)
-	}
-	return parts, nil
-}
-
-func marksOf(ctx context.Context, tags Tags) (map[string]int64, error) {
-	marks := make(map[string]int64)
-	for after := ""; ; {
-		page, err := tags.List(ctx, after, 1000)
-		if err != nil || len(page) == 0 {
-			return marks, err
-		}
-		for _, t := range page {
-			after, marks[t.Name] = t.Name, t.MaxID
+	for tag, floor := range all {
+		t, ok := have[tag]
+		switch {
+		case floor.Rules == nil || floor.End < 1 || ok && t.MaxID < 1: // the last: its entry is damaged
+		case !ok, (t.Undecided || t.Rules.Bounded()) && t.MaxID < floor.End,
+			t.Rules == segment.Rules{} && *floor.Rules != segment.Rules{}:
+			due = append(due, tag)
 		}
 	}
+	slices.Sort(due)
+	return each(due, func(tag string) error {
+		if err := f.cfg.Tags.Restore(ctx, tag, all[tag]); err != nil {
+			return fmt.Errorf("lineage: tag %s cannot be written again: %w", tag, err)
+		}
+		return nil
+	})
 }
 
-// lifts is how many marks are lifted at once. It is a variable for simulations, where one goroutine follows a seed.
-var lifts = 8
+// atOnce is how many entries are written at once. It is a variable for simulations, where one goroutine follows a seed.
+var atOnce = 8
 
-// liftAll lifts the marks of some tags, and returns those that were lower.
-func liftAll(
-	ctx context.Context, tags Tags, low []string, floors map[string]segment.Floor,
-) (lifted []string, err error) {
-	var mu sync.Mutex
+// each calls f for all tags, and returns the first error.
+func each(tags []string, f func(tag string) error) error {
 	var workers sync.WaitGroup
-	faults := make([]error, lifts)
-	for n := range min(lifts, len(low)) {
+	faults := make([]error, atOnce)
+	for n := range min(atOnce, len(tags)) {
 		workers.Go(func() {
-			for k := n; k < len(low) && faults[n] == nil; k += lifts {
-				var raised bool
-				if raised, faults[n] = tags.Lift(ctx, low[k], floors[low[k]]); raised {
-					mu.Lock()
-					lifted = append(lifted, low[k])
-					mu.Unlock()
-				}
+			for k := n; k < len(tags) && faults[n] == nil; k += atOnce {
+				faults[n] = f(tags[k])
 			}
 		})
 	}
 	workers.Wait()
-	slices.Sort(lifted)
-	return lifted, errors.Join(faults...)
+	return cmp.Or(faults...)
 }

@@ -2,10 +2,12 @@ package lineage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
+	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/segment"
 )
 
@@ -35,26 +37,26 @@ type attempt struct {
 	thorough bool
 }
 
-// passes reports whether a load may begin, or returns why the registry is stopped.
-func (g *gate) passes() (isOpen bool, err error) {
+// passes reports whether a load may begin, and with which pass, or returns why the registry is stopped.
+func (g *gate) passes() (p pass, isOpen bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.machine.isStopped() {
-		return false, g.machine.why
+		return p, false, g.machine.why
 	}
 	now := g.cfg.Now()
 	if isOpen = g.machine.soundAt(now, g.cfg.Links()); isOpen && g.machine.isAgeing(now) {
 		g.signal()
 	}
-	return isOpen, nil
+	return g.machine.pass(), isOpen, nil
 }
 
-// counts returns an error if a load that began while the registry was sound must not be used any more.
-func (g *gate) counts() error {
+// counts returns an error if a load that began with a pass must not be used any more.
+func (g *gate) counts(p pass) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
-	case g.machine.countsAt(g.cfg.Now()):
+	case g.machine.counts(p, g.cfg.Now()):
 		return nil
 	case g.machine.why != nil:
 		return g.machine.why
@@ -99,20 +101,25 @@ func (g *gate) signal() {
 	}
 }
 
-// WentBack says that an acknowledged write has shown that the bucket went back. When it returns, no load begins and
-// what was loaded before is not issued. It does not block.
-func (g *gate) WentBack(why string) {
+// WentBack says that an acknowledged write has shown that the bucket went back: a mark is below what this worker had
+// loaded, by need, or 0. When it returns, no load begins and what was loaded before is not issued. It does not block.
+func (g *gate) WentBack(why string, need int64) {
+	g.proved(&finding{cause: era.WentBack, why: why, need: need})
+}
+
+// proved is [gate.WentBack] for any finding.
+func (g *gate) proved(f *finding) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.machine.isStopped() {
 		return // while an incident is open, own keys show whether the bucket went back once more
 	}
-	g.proof = &finding{cause: WentBack, why: why}
+	g.proof = f
 	g.stopLocked(g.proof)
 	g.signal()
 }
 
-// named discards a proof, since the chain or an incident has what it proved.
+// named discards a proof, since the registry or an incident has what it proved.
 func (g *gate) named() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -127,7 +134,7 @@ func (g *gate) stop(f *finding) {
 }
 
 func (g *gate) stopLocked(f *finding) {
-	g.refuseLocked(fmt.Errorf("%w: %s: %s; run `natsid resume`", ErrStopped, f.cause, f.why), f.cause == Second)
+	g.refuseLocked(fmt.Errorf("%w: %s: %s; run `natsid resume`", ErrStopped, f.cause, f.why), f.cause == era.Second)
 }
 
 // refuse is stop for a reason that is no finding of this process; with all it ends snowflakes, too.
@@ -186,9 +193,7 @@ type gatedStore struct {
 
 // Load implements [segment.Store].
 func (s gatedStore) Load(ctx context.Context, tag string, n, floor int64) (segment.Loaded, error) {
-	return s.load(ctx, func(ctx context.Context) (segment.Loaded, error) {
-		return s.Store.Load(ctx, tag, n, max(floor, s.member.floors.end(tag)))
-	})
+	return s.load(ctx, func(ctx context.Context) (segment.Loaded, error) { return s.Store.Load(ctx, tag, n, floor) })
 }
 
 // LoadStrict implements [segment.Store].
@@ -196,55 +201,56 @@ func (s gatedStore) LoadStrict(
 	ctx context.Context, tag string, join func() int64, floor int64,
 ) (segment.Loaded, error) {
 	return s.load(ctx, func(ctx context.Context) (segment.Loaded, error) {
-		return s.Store.LoadStrict(ctx, tag, join, max(floor, s.member.floors.end(tag)))
+		return s.Store.LoadStrict(ctx, tag, join, floor)
 	})
 }
 
 // load loads after a check, and uses the range only if the check still counts when the load ends.
 //
-// Law: a resume waits for longer than a check and a write count before it reads the marks that it raises. So no range
-// of a load that did not know of the incident is used after that.
+// An entry of an era that this worker does not know was written in a later one, or in another history. So the worker
+// checks; where the registry still does not have that era, that is a proof.
 func (s gatedStore) load(
 	ctx context.Context, load func(context.Context) (segment.Loaded, error),
 ) (l segment.Loaded, err error) {
-	if err := s.member.Ready(ctx); err != nil {
-		return segment.Loaded{}, err
+	for range 2 {
+		p, err := s.member.ready(ctx)
+		if err != nil {
+			return segment.Loaded{}, err
+		}
+		l, err = load(ctx)
+		if err == nil {
+			return l, s.member.counts(p)
+		}
+		unknown, ok := errors.AsType[*era.UnknownError](err)
+		if !ok {
+			return segment.Loaded{}, err
+		}
+		if err := s.member.checks.meetEra(ctx, unknown.Era); err != nil {
+			return segment.Loaded{}, err
+		}
 	}
-	if l, err = load(ctx); err != nil {
-		return segment.Loaded{}, err
-	}
-	return l, s.member.counts() //mutant:counts
+	return segment.Loaded{}, errNewerRead
 }
 
 // Create implements [segment.Store]: a tag is made on first use.
-//
-// Law: a tag that the bucket lacks begins at 1, so it must never have been loaded. After an incident only an operator
-// knows which tags are missing.
 func (s gatedStore) Create(ctx context.Context, t segment.Tag, revive bool) (segment.Tag, error) {
 	if err := s.member.Ready(ctx); err != nil {
 		return segment.Tag{}, err
 	}
-	if s.member.Identity().Unconfirmed {
-		return segment.Tag{}, ErrUnconfirmed
-	}
 	return s.Store.Create(ctx, t, revive)
 }
 
-// ErrUnconfirmed is why no tag is made on first use.
-var ErrUnconfirmed = fmt.Errorf("%w: the registry was resumed, and may lack tags that were in use: create those with "+
-	"--start above all their IDs, then confirm the list with `natsid resume`", segment.ErrUnknownTag)
-
-// Poll implements [segment.Store]. A mark below what this worker loaded makes the worker check: only a write proves
-// that the bucket went back.
+// Poll implements [segment.Store]: the entries are read by the era that a check has found. A mark below what this
+// worker loaded makes the worker check again: only a write proves that the bucket went back.
 func (s gatedStore) Poll(ctx context.Context, see func(segment.Listing)) error {
-	if err := s.member.Stopped(); err != nil {
+	if err := s.member.Ready(ctx); err != nil {
 		return err
 	}
-	floors := s.member.floors.all()
+	floors := s.member.floors.loaded.Floors()
 	isLow := false
 	err := s.Store.Poll(ctx, func(l segment.Listing) {
 		for _, t := range l.Tags {
-			isLow = isLow || t.MaxID < floors[t.Name].End
+			isLow = isLow || shortfall(t, floors) > 0
 		}
 		see(l)
 	})

@@ -10,14 +10,17 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/durable"
+	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/segment"
 )
 
 // A memory is what a worker remembers of its registry. With a data directory it outlasts the process.
 type memory struct {
 	Registry string `json:"registry,omitempty"`
-	Era      string `json:"era,omitempty"`
-	Key      string `json:"key,omitempty"` // "" before the first own key
+	Era      string `json:"era,omitempty"` // that this worker is in
+	// Eras are all that it knows of, with their offsets.
+	Eras era.Offsets `json:"eras,omitempty"`
+	Key  string      `json:"key,omitempty"` // "" before the first own key
 	// Written is the last write of the own key that is known to have landed, and Flight one whose outcome is unknown.
 	Written  written  `json:"written,omitzero"`
 	Flight   flight   `json:"flight,omitzero"`
@@ -30,26 +33,21 @@ type memory struct {
 	All      bool   `json:"all,omitempty"`
 	Volatile bool   `json:"-"` // there is no data directory
 	// Taken is what others may know as the last entry of the key: see [ownEntry].
-	Taken []string `json:"-"`
-	// Looked is when the write of the key was sent that was the last one before a thorough check found the registry
-	// sound.
-	Looked time.Time `json:"looked,omitzero"`
-	copied bool      // the memory was read from a copy of the data directory, and the process has not proved that yet
+	Taken  []string `json:"-"`
+	copied bool     // the memory was read from a copy of the data directory, and the process has not proved that yet
 }
 
 type written struct {
-	Token    string    `json:"token"`
-	Revision uint64    `json:"revision,string"`
-	Sent     time.Time `json:"sent,omitzero"`
+	Token    string `json:"token"`
+	Revision uint64 `json:"revision,string"`
 }
 
 type flight struct {
-	Token   string    `json:"token"`
-	Highest uint64    `json:"highest,string"` // revision that was known when it was first sent
-	Sent    time.Time `json:"sent,omitzero"`  // the first time
+	Token   string `json:"token"`
+	Highest uint64 `json:"highest,string"` // revision that was known when it was first sent
 }
 
-// mostEnded bounds the former incidents that a worker remembers by itself; the chain has them all.
+// mostEnded bounds the former incidents that a worker remembers by itself; the identity has them all.
 const mostEnded = 64
 
 // isFresh reports whether the worker remembers no registry: it has loaded nothing, so nothing can be missing.
@@ -66,7 +64,6 @@ func (m *memory) join(incident string) {
 // leaveKey makes the next write one of a new key.
 func (m *memory) leaveKey() {
 	m.Key, m.Written, m.Flight, m.Taken = "", written{}, flight{}, nil
-	m.Looked = time.Time{}
 }
 
 // A journal is what a worker remembers of its registry in its data directory: lineage.json, and floors.json with how
@@ -134,7 +131,7 @@ func (j *journal) write(m memory) bool {
 	return j.fault == nil
 }
 
-// writeFloors puts floors on disk. What a crash or a fault loses of them, the distance of a resume covers.
+// writeFloors puts floors on disk. What a crash or a fault loses of them, the offset of an era covers.
 func (j *journal) writeFloors(floors map[string]segment.Floor) {
 	_ = j.replace(floorsName, func(durable.Identity) []byte { return encode(floors) })
 }

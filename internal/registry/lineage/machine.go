@@ -31,6 +31,7 @@ const (
 type machine struct {
 	state   State
 	checked time.Time // when the last sound check began
+	stops   int       // how often this worker was stopped
 	links   uint64    // connections made until then
 	doubts  int       // calls of doubt, so that a check that began before one does not count
 	why     error     // of Stopping and Stopped
@@ -55,10 +56,19 @@ func (m *machine) isAgeing(now time.Time) bool {
 	return m.state == Sound && now.Sub(m.checked) >= ageing
 }
 
-// countsAt reports whether a load that began while the registry was sound may be used: its compare-and-set was answered
-// within writeTimeout. A resume waits for longer than both before it raises the first mark.
-func (m *machine) countsAt(now time.Time) bool {
-	return !m.isStopped() && now.Sub(m.checked) < fresh+writeTimeout
+// A pass is what a load may begin with: the last check.
+type pass struct {
+	checked time.Time
+	stops   int
+}
+
+// pass returns the pass of a load that begins now.
+func (m *machine) pass() pass { return pass{m.checked, m.stops} }
+
+// counts reports whether a load that began with a pass may be used: its compare-and-set was answered within
+// writeTimeout, and the worker is still in the era in which the load began, since it enters another one stopped.
+func (m *machine) counts(p pass, now time.Time) bool {
+	return !m.isStopped() && m.stops == p.stops && now.Sub(p.checked) < fresh+writeTimeout //mutant:counts
 }
 
 // checkedAt takes in a check that found all in order, unless there was a doubt since it began.
@@ -77,7 +87,10 @@ func (m *machine) doubt() {
 }
 
 // stop begins a stop, or another one. Before: any state. After: no load begins, and no ID is issued from memory.
-func (m *machine) stop(why error) { m.state, m.why = Stopping, why }
+func (m *machine) stop(why error) {
+	m.state, m.why = Stopping, why
+	m.stops++
+}
 
 // noted ends the begin of a stop. Before: Stopping.
 func (m *machine) noted() {
@@ -86,8 +99,8 @@ func (m *machine) noted() {
 	}
 }
 
-// resumed ends a stop. Before: the chain of the registry has the incident, memory is discarded, and all marks are at or
-// above this worker's floors and the plan's ends. After: the first load checks.
+// resumed ends a stop. Before: the registry has ended the incident, memory is discarded, and all marks are at or above
+// this worker's floors. After: the first load checks.
 func (m *machine) resumed() { m.state, m.why, m.checked = Unknown, nil, time.Time{} }
 
 // isStopped reports whether nothing may be issued.

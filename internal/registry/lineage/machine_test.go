@@ -50,20 +50,25 @@ func TestTheMachineEndsAStopByAResumeAlone(t *testing.T) {
 	}
 }
 
-// A load that a stop overtakes, or that takes too long, is of no use.
-func TestALoadCountsForAsLongAsAnOperatorWaits(t *testing.T) {
+// A load that a stop overtakes, or that takes too long, is of no use; neither is one of an earlier era, though the
+// registry is sound again.
+func TestALoadCountsInTheEraInWhichItBegan(t *testing.T) {
 	now := time.Unix(1_000, 0)
 	m := machine{}
 	m.checkedAt(now, 0, 0)
+	p := m.pass()
 	m.doubt() // the load began before
-	if last := now.Add(fresh + writeTimeout - 1); !m.countsAt(last) || m.countsAt(last.Add(1)) {
+	if last := now.Add(fresh + writeTimeout - 1); !m.counts(p, last) || m.counts(p, last.Add(1)) {
 		t.Error("a load counts for longer, or less long, than a check and a write may take")
 	}
-	if Settling <= fresh+writeTimeout {
-		t.Errorf("an operator waits for %v, less than a load counts", Settling)
-	}
 	m.stop(errTold)
-	if m.countsAt(now) {
+	if m.counts(p, now) {
 		t.Error("a load counts after a stop")
+	}
+	m.noted()
+	m.resumed()
+	m.checkedAt(now, 0, m.doubts)
+	if m.counts(p, now) || !m.counts(m.pass(), now) {
+		t.Error("a load counts in another era")
 	}
 }

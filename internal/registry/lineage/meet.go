@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/natsid/natsid/internal/registry/era"
 )
 
 // mostUnanswered is after how many questions without answer a registry that announces itself counts as another one.
@@ -65,19 +67,20 @@ func (c *checker) conflict(ctx context.Context, n Notice) error {
 	if unused && !n.Unused {
 		return c.yield(ctx, &v, v.id, n.Registry)
 	}
-	return c.prove(ctx, &v, &finding{cause: Second, other: n.Registry, why: fmt.Sprintf("registry %s serves the same "+
-		"subjects, and this worker rests on registry %s: both may give the same IDs", n.Registry, v.id.Registry)})
+	return c.prove(ctx, &v, &finding{cause: era.Second, other: n.Registry, why: fmt.Sprintf("registry %s serves the "+
+		"same subjects, and this worker rests on registry %s: both may give the same IDs", n.Registry, v.id.Registry)})
 }
 
 // yield takes this registry, which was never used, out for another one, and returns why nothing is served from then on.
-func (c *checker) yield(ctx context.Context, v *view, next Identity, to string) error {
+func (c *checker) yield(ctx context.Context, v *view, next era.Identity, to string) error {
 	next.Out = to
 	if err := c.registry.replace(ctx, v, next); err != nil {
 		return err
 	}
 	why := c.leave(v) // before this worker serves: the next check would be too late
-	c.cfg.Serving.Alarm(Second, fmt.Sprintf("registry %s serves the same subjects; this worker rests on registry %s, "+
-		"which was never used and leaves: connect this worker to the NATS of the other registry", to, next.Registry))
+	c.cfg.Serving.Alarm(era.Second, fmt.Sprintf("registry %s serves the same subjects; this worker rests on registry "+
+		"%s, which was never used and leaves: connect this worker to the NATS of the other registry",
+		to, next.Registry))
 	return why
 }
 
@@ -95,7 +98,7 @@ func (c *checker) giveWay(ctx context.Context, v *view) error {
 	if other < 0 {
 		return nil
 	}
-	return c.yield(ctx, v, Found(c.cfg.Kind, v.stream.Created), all[other].Registry)
+	return c.yield(ctx, v, era.Found(c.cfg.Kind, v.stream.Created), all[other].Registry)
 }
 
 // takeOut takes this registry out for another one, unless it was decided otherwise.
@@ -112,7 +115,7 @@ func (c *checker) takeOut(ctx context.Context, keep string) error {
 	case v.id.Out == keep:
 		return nil
 	}
-	next, err := v.id.takenOut(keep)
+	next, err := v.id.TakenOut(keep)
 	if err != nil {
 		return err
 	}

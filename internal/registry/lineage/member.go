@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/segment"
 )
 
@@ -37,8 +38,16 @@ type Memory interface {
 
 // Tags is what a member uses of the store of the tags.
 type Tags interface {
-	segment.Lifter
+	// List returns tags in the order of names, as [segment.Store] does, with their marks in the present era.
 	List(ctx context.Context, after string, limit int) ([]segment.Tag, error)
+	// Marks returns all tags as their entries in the bucket are, whatever a table has.
+	Marks(ctx context.Context) ([]segment.Tag, error)
+	// Confirm writes the entry of a tag as it is, by a compare-and-set that is acknowledged, and returns the tag.
+	Confirm(ctx context.Context, tag string) (segment.Tag, error)
+	// Restore writes the entry of a tag again that the bucket lacks: at the floor, in the floor's era. That of a tag
+	// with a last number it lifts to the floor, and leaves its era. One that first use made since gets the floor's
+	// rules, as does one of which an entry was written meanwhile. A tag that was deleted stays so.
+	Restore(ctx context.Context, tag string, f segment.Floor) error
 }
 
 // Bus carries messages about registries among workers.
@@ -56,7 +65,7 @@ type Serving interface {
 	Refuse(why error, all bool)
 	Allow()
 	// Alarm reports an incident, and JournalAlarm that the journal is of no use.
-	Alarm(cause Cause, message string)
+	Alarm(cause era.Cause, message string)
 	JournalAlarm(message string)
 }
 
@@ -66,7 +75,7 @@ type Config struct {
 	Tags    Tags
 	Bus     Bus
 	Serving Serving
-	Kind    string        // of the marks: see [Identity]
+	Kind    string        // of the marks: see [era.Identity]
 	Dir     string        // the data directory; "" remembers nothing across processes
 	Name    func() string // of the worker, for people
 	// Embedded says that the bucket lies in Dir, too. A restored copy then brings both back, and only the journal's own
@@ -134,6 +143,9 @@ func open(cfg Config, of files) (*Member, error) {
 	r, f := &registry{cfg: &cfg}, &floors{cfg: &cfg, journal: j}
 	p := &peers{cfg: &cfg, registry: r, gate: g, greeted: never, others: make(map[string]*other)}
 	k := &own{cfg: &cfg, floors: f, journal: j, memory: m}
+	if !m.isFresh() {
+		r.begun.Store(new(era.Remembered(m.Registry, m.Era, m.Eras)))
+	}
 	c := &checker{cfg: &cfg, gate: g, registry: r, own: k, floors: f, peers: p, turn: make(chan struct{}, 1)}
 	return &Member{&cfg, g, r, p, f, k, c}, nil
 }
@@ -158,18 +170,24 @@ func (w *Member) Remembers() bool { return w.own.remembers() }
 // Ready returns nil if a range may be loaded now: the registry was checked within the last 3 s, and is sound. Otherwise
 // it checks, together with other calls, or returns why no range may be loaded.
 func (w *Member) Ready(ctx context.Context) error {
+	_, err := w.ready(ctx)
+	return err
+}
+
+// ready is Ready, and returns the pass of the load.
+func (w *Member) ready(ctx context.Context) (pass, error) {
 	for {
-		if isOpen, err := w.passes(); isOpen || err != nil {
-			return err
+		if p, isOpen, err := w.passes(); isOpen || err != nil {
+			return p, err
 		}
 		err := w.checks.do(ctx, func() error {
-			if isOpen, err := w.passes(); isOpen || err != nil {
+			if _, isOpen, err := w.passes(); isOpen || err != nil {
 				return err
 			}
 			return w.checks.check(ctx, false)
 		})
 		if err != nil {
-			return err
+			return pass{}, err
 		}
 	}
 }

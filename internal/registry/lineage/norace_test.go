@@ -11,23 +11,47 @@ import (
 )
 
 // schedules is the default number of simulated schedules.
-const schedules = 2_000
+const schedules = 500
+
+const (
+	eraFile   = "../era/identity.go"
+	entryFile = "../../stores/kvstore/entry.go"
+)
+
+// from returns the argument for a mutant that is found at a seed from n on.
+func from(n int) []string { return []string{fmt.Sprint("-sim.from=", n)} }
 
 // mutants break the rules, each in one way.
 var mutants = []mutant.Mutant{
-	{Name: "the chain does not get what provers had", Edits: []mutant.Edit{mutant.Delete("forgotten")}},
-	{Name: "a resume adds nothing to the chain but the incident", Edits: []mutant.Edit{
-		mutant.Replace("chain", "next.Eras = slices.Clone(next.Eras)")}},
+	{Name: "an incident does not get what provers know", Args: from(610), Edits: []mutant.Edit{
+		mutant.Text(eraFile, "in.Eras, in.Need = open.Eras.Add(proof.Eras), max(open.Need, proof.Need)", "")}},
+	{Name: "a new incident forgets what the open one knew", Edits: []mutant.Edit{
+		mutant.Text(eraFile, "in.Eras, in.Need = open.Eras.Add(proof.Eras), max(open.Need, proof.Need)",
+			"if joins { in.Eras, in.Need = open.Eras.Add(proof.Eras), max(open.Need, proof.Need) }")}},
+	{Name: "a resume adds no era but its own", Edits: []mutant.Edit{
+		mutant.Text(eraFile, "id = id.with(in.Eras)", "")}},
+	{Name: "a resume ends no incident but the open one", Edits: []mutant.Edit{
+		mutant.Text(eraFile, "append(slices.Clone(in.Prior), in.ID)", "[]string{in.ID}")}},
+	{Name: "an offset is not above those of all eras", Edits: []mutant.Edit{
+		mutant.Text(eraFile, "highest = max(highest, offset)", "_ = offset")}},
+	{Name: "what the workers who join need counts for nothing", Edits: []mutant.Edit{mutant.Delete("join-need")}},
 	{Name: "a prover overwrites what the proof rests on", Edits: []mutant.Edit{mutant.Delete("proof-key")}},
 	{Name: "an incident that is gone ends", Edits: []mutant.Edit{
-		mutant.Replace("gone", `c.own.Incident = ""; return c.begin(ctx, v)`)}},
+		mutant.Replace("gone", `return c.resume(ctx, v)`)}},
+	{Name: "an incident that lacks what its prover knew is the same", Args: from(645), Edits: []mutant.Edit{
+		mutant.Replace("facts-gone", "case v.missing != nil: return f")}},
 	{Name: "a prover joins an incident that it had joined before", Edits: []mutant.Edit{
-		mutant.Replace("joins", "joins := open != nil")}},
-	{Name: "who stops lifts nothing", Edits: []mutant.Edit{mutant.Delete("stop-lift")}},
-	{Name: "memory is issued after a stop",
-		Args: []string{"-sim.from=641"}, Edits: []mutant.Edit{mutant.Delete("discard")}},
-	{Name: "a worker of an old era continues", Edits: []mutant.Edit{
-		mutant.Replace("renew", "case false:")}},
+		mutant.Replace("joins", `joins := open != ""`)}},
+	{Name: "memory is issued after a stop", Args: from(280), Edits: []mutant.Edit{mutant.Delete("discard")}},
+	{Name: "a worker of an old era continues", Edits: []mutant.Edit{mutant.Replace("new-era", "case false:")}},
+	{Name: "a worker enters an era in which marks are below its floors", Edits: []mutant.Edit{
+		mutant.Replace("resume-low", "case low == nil:")}},
+	{Name: "an identity that lacks an era is believed", Edits: []mutant.Edit{
+		mutant.Replace("era-proof", "case false:")}},
+	{Name: "entries are read by an identity that was merely read", Edits: []mutant.Edit{
+		mutant.Text("registry.go", "return valueOf(&r.begun)", "return valueOf(&r.last)")}},
+	{Name: "the identity is read before the own key is written", Args: from(1150), Edits: []mutant.Edit{
+		mutant.Text("check.go", "wrote = c.own.writeFirst(ctx)", "inEra = false")}},
 	{Name: "an own key with a higher revision is this worker's", Edits: []mutant.Edit{
 		mutant.Replace("mine", `case o != nil && (o.Token == m.Written.Token || m.Written.Revision > 0 &&
 			revision > m.Written.Revision): return mine`)}},
@@ -37,10 +61,20 @@ var mutants = []mutant.Mutant{
 		mutant.Replace("take-over", "if err != nil || !o.Ended && k.cfg.Now().Sub(o.Time) < silence { continue }")}},
 	{Name: "a worker whose journal fails names no tokens", Edits: []mutant.Edit{mutant.Delete("journal-fails")}},
 	{Name: "a stopped worker announces revisions", Edits: []mutant.Edit{mutant.Delete("known")}},
-	{Name: "that the own key was written is not noted on disk", Edits: []mutant.Edit{mutant.Delete("landed")}},
-	{Name: "a load is used however late it ends",
-		Args: []string{"-sim.from=141"}, Edits: []mutant.Edit{mutant.Replace("counts", "return l, nil")}},
-	{Name: "an operator waits for nobody", Edits: []mutant.Edit{mutant.Replace("wait", "case false:")}},
+	{Name: "that the own key was written is not noted on disk", Args: from(860), Edits: []mutant.Edit{
+		mutant.Delete("landed")}},
+	{Name: "a load is used however late it ends", Edits: []mutant.Edit{
+		mutant.Replace("counts", "return !m.isStopped() && m.stops == p.stops")}},
+	{Name: "a load of an earlier era is used", Edits: []mutant.Edit{
+		mutant.Replace("counts", "return !m.isStopped() && now.Sub(p.checked) < fresh+writeTimeout")}},
+	{Name: "an operator waits for nobody", Edits: []mutant.Edit{
+		mutant.Text("resume.go", "wait > 0 {", "wait < 0 {")}},
+	{Name: "a mark of an earlier era is read as it is written", Edits: []mutant.Edit{
+		mutant.Text(entryFile, "e.Mark += by", "e.Mark += 0*by")}},
+	{Name: "tags with a last number go on by themselves", Edits: []mutant.Edit{
+		mutant.Text(entryFile, "by > 0 && (e.Rules.Bounded() || e.Mark > limit-by)", "false")}},
+	{Name: "a floor of a tag with a last number is a proof", Args: from(440), Edits: []mutant.Edit{
+		mutant.Text("floors.go", "|| t.Undecided || t.Rules.Bounded() || f.Rules != nil && f.Rules.Bounded()", "")}},
 }
 
 // TestMutants checks that the simulation finds each rule that is broken.
@@ -48,8 +82,8 @@ func TestMutants(t *testing.T) {
 	mutant.Suite{
 		Mutants: mutants, Folders: []string{"."},
 		Args: []string{
-			"-test.run=Stop|TakenOver|Simulation", "-test.timeout=6m", "-test.failfast",
-			fmt.Sprint("-sim.n=", 2*schedules),
+			"-test.run=Stop|TakenOver|Simulation|Era|Operator", "-test.timeout=6m", "-test.failfast",
+			fmt.Sprint("-sim.n=", 4*schedules),
 		},
 		Finding: regexp.MustCompile(`(?m)^\s*\w+_test.go:\d+: (.*)$`),
 	}.Run(t)

@@ -1,11 +1,8 @@
 package lineage
 
 import (
-	"slices"
 	"strings"
 	"testing"
-
-	"github.com/natsid/natsid/internal/registry/buckets"
 )
 
 // Anyone may send a notice.
@@ -47,26 +44,5 @@ func TestANoticeThatNoWorkerSendsIsNotHeard(t *testing.T) {
 	}
 	if _, err := parseNotice(encode(good)); err != nil {
 		t.Error(err)
-	}
-}
-
-// A plan whose parts are not as the identity names them was taken away by a restore.
-func TestAPlanIsReadWholeOrNotAtAll(t *testing.T) {
-	raises := make([]Raise, 2*raisesInPart+1)
-	for n := range raises {
-		raises[n] = Raise{Tag: strings.Repeat("t", n%7+1), From: int64(n), To: int64(n + 5)}
-	}
-	plan, parts := partsOf(raises)
-	if got, err := plan.read(parts); err != nil || len(parts) != 3 || len(got) != len(raises) || got[7] != raises[7] {
-		t.Errorf("%d parts, %d raises, %v", len(parts), len(got), err)
-	}
-	other := slices.Clone(parts)
-	other[1].Value = encode([]Raise{{Tag: "x"}})
-	for what, of := range map[string][]buckets.Entry{
-		"one is missing": parts[:2], "one is another": other, "none": nil,
-	} {
-		if _, err := plan.read(of); err == nil {
-			t.Errorf("%s, and the plan is read", what)
-		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/segment"
 )
 
@@ -36,10 +37,13 @@ func (w *world) resumed(t *testing.T, workers ...*proc) {
 		}
 	}
 	o := w.newOp(0)
+	if w.tight {
+		o.bump = tight
+	}
 	for o.step(context.Background()) {
 		w.now += time.Second
 	}
-	if o.next != 5 {
+	if o.next != 3 {
 		t.Fatalf("the resume ended at step %d", o.next)
 	}
 }
@@ -154,9 +158,9 @@ func TestAKeyOfADataDirectoryIsNotTakenOver(t *testing.T) {
 }
 
 // silentTags lists no tags in time, so a renewal does not end.
-type silentTags struct{ link }
+type silentTags struct{ Tags }
 
-func (silentTags) List(context.Context, string, int) ([]segment.Tag, error) {
+func (silentTags) Marks(context.Context) ([]segment.Tag, error) {
 	return nil, context.DeadlineExceeded
 }
 
@@ -175,7 +179,8 @@ func TestNoStopWhereAWorkerAnnouncesWhileItsRenewalHangs(t *testing.T) {
 	w.bring(*backup)
 	w.resumed(t, a, b)
 	w.sound(t, a, b)
-	c.deaf, c.member.cfg.Tags = false, silentTags{link{c, c.lives}}
+	c.floor[loose] = segment.Floor{End: 1}
+	c.deaf, c.member.cfg.Tags = false, silentTags{c.member.cfg.Tags}
 	if err := c.check(context.Background(), true); err == nil {
 		t.Fatal("its renewal ended")
 	}
@@ -220,24 +225,24 @@ func TestAnIdentityOfANewerNatsidIsLeftAlone(t *testing.T) {
 	w := newWorld(1, options{noFaults: true}, nil)
 	w.quiet, w.depth = true, 3
 	w.sound(t, w.procs[0])
-	newer := []byte(`{"version":2,"registry":"R","kind":"kv"}`)
-	w.bkt, _ = w.bkt.with(identityKey, newer, w.now)
+	newer := []byte(`{"version":3,"registry":["R"],"kind":"kv"}`)
+	w.bkt, _ = w.bkt.with(era.Key, newer, w.now)
 	for _, p := range w.procs[:2] {
-		if err := p.member.checkOnce(context.Background(), true); !errors.Is(err, ErrNewer) {
+		if err := p.member.checkOnce(context.Background(), true); !errors.Is(err, era.ErrNewer) {
 			t.Errorf("%v, want ErrNewer", err)
 		}
 	}
 	o := w.newOp(0)
-	if _, err := o.o.Look(context.Background(), nil); !errors.Is(err, ErrNewer) {
+	if _, err := o.o.Look(context.Background(), nil); !errors.Is(err, era.ErrNewer) {
 		t.Errorf("the operator's command: %v, want ErrNewer", err)
 	}
-	if now := w.bkt.entries[identityKey].Value; string(now) != string(newer) {
+	if now := w.bkt.entries[era.Key].Value; string(now) != string(newer) {
 		t.Errorf("the identity is %s now", now)
 	}
 }
 
-// A worker may still use what it loaded before it heard of the incident.
-func TestAnOperatorWaitsBeforeItEndsAStop(t *testing.T) {
+// Each worker checks within seconds, and says in its own key by how much marks are below what it has loaded.
+func TestAnOperatorWaitsUntilEachWorkerHasChecked(t *testing.T) {
 	w := newWorld(1, options{noFaults: true}, nil)
 	w.quiet, w.depth = true, 3
 	w.sound(t, w.procs[0])
@@ -250,18 +255,13 @@ func TestAnOperatorWaitsBeforeItEndsAStop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	early, planned := w.now+fresh+writeTimeout, false
-	for ; w.now <= early; w.now += time.Second {
-		if o.Plan(context.Background(), &c, nil) == nil || o.End(context.Background(), &c, true) == nil {
-			t.Fatalf("it went on after %v", w.now)
+	for until := w.now + Joining; w.now < until; w.now += time.Second {
+		if o.Resume(context.Background(), &c, 1, 0, "", nil) == nil {
+			t.Fatal("it went on at once")
 		}
 	}
-	for range 3 {
-		w.now += time.Second
-		planned = planned || o.Plan(context.Background(), &c, nil) == nil
-	}
-	if !planned {
-		t.Error("it waits for longer than loads can take")
+	if err := o.Resume(context.Background(), &c, 1, 0, "", nil); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -2,6 +2,7 @@ package lineage
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,7 +12,14 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/registry/era"
 )
+
+// ownPrefix is what the own keys of workers begin with.
+const ownPrefix = buckets.Own + ".w."
+
+// Version is that of own keys and journals.
+const Version = 1
 
 // silence is how long the key of a volatile worker is left to it after its last write.
 const silence = time.Hour
@@ -20,19 +28,31 @@ const silence = time.Hour
 // ended or was silent for an hour: another volatile worker may take that over.
 type ownEntry struct {
 	Version  int       `json:"version"`
-	Token    string    `json:"token"`          // random, fresh with each write
-	Name     string    `json:"name"`           // of the worker, for people
-	Process  string    `json:"process"`        // of the owner; random, one per process
-	Time     time.Time `json:"time"`           // of the write, by the worker's clock
-	Since    time.Time `json:"since,omitzero"` // of the write before; zero for none
+	Token    string    `json:"token"`   // random, fresh with each write
+	Name     string    `json:"name"`    // of the worker, for people
+	Process  string    `json:"process"` // of the owner; random, one per process
+	Time     time.Time `json:"time"`    // of the write, by the worker's clock
 	Era      string    `json:"era"`
 	Incident string    `json:"incident,omitempty"` // that the owner has joined
-	Ended    bool      `json:"ended,omitempty"`    // the owner stopped cleanly
-	Volatile bool      `json:"volatile,omitempty"` // the owner has no data directory
+	// Need is by how much a mark was below what the owner had loaded when it joined the incident: see [era.Incident].
+	Need     int64 `json:"need,omitempty,string"`
+	Ended    bool  `json:"ended,omitempty"`    // the owner stopped cleanly
+	Volatile bool  `json:"volatile,omitempty"` // the owner has no data directory
 	// Taken are the tokens that former owners wrote last, so that one who lives after all recognizes its own; and those
 	// that the owner's journal named when it failed. An empty one means nothing.
 	Taken []string `json:"taken,omitempty"`
 }
+
+func encode(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // cannot be: strings, numbers and times
+	}
+	return b
+}
+
+// newID returns a random text that no other call returns.
+func newID() string { return rand.Text() }
 
 // mostTaken bounds Taken. An owner silent for longer than that many owners of its key stops its registry.
 const mostTaken = 16
@@ -58,33 +78,7 @@ type own struct {
 	floors  *floors
 	journal *journal
 	memory
-}
-
-// foundAt returns a time at which the bucket was in the state that was found, or before; zero if it is not known. o is
-// the own key as found, nil for none. isRemade says that the stream is another one than the last thorough check saw.
-//
-// Law: a resume raises the marks by what may have been loaded since then, so the time must not be too late. An entry
-// older than one known to have landed is of the state found, or is a late copy of a write, which landed on the one
-// before: so that one is of the state found. The last entry, and one whose outcome is unknown, may have landed after
-// the bucket went back. Those show a time only where a check has seen the stream since an earlier one landed, or where
-// the data directory went back with the bucket. A clock may have been set back between two writes.
-func (k *own) foundAt(o *ownEntry, revision uint64, isRemade bool) time.Time {
-	switch {
-	case o == nil || o.Token == "":
-	case k.copied:
-		return o.Time
-	case k.sent(o.Token):
-		if isRemade {
-			return k.Looked
-		}
-	case o.Volatile && o.Process != k.cfg.Process: // another worker took the key over, perhaps since
-	case k.memory.own(o, revision) != foreign:
-	case o.Time.Before(o.Since):
-		return o.Time
-	default:
-		return o.Since
-	}
-	return time.Time{}
+	need int64 // in the incident: see [ownEntry]
 }
 
 // remembers reports whether the process remembers a registry, or did before its journal was damaged.
@@ -93,8 +87,18 @@ func (k *own) remembers() bool { return !k.isFresh() || k.journal.damaged != nil
 // write writes the own key. identity is the revision of the identity that the write rests on. What is there instead of
 // the last write may be a [finding].
 func (k *own) write(ctx context.Context, identity uint64, ended bool) error {
+	return k.writeUnless(ctx, identity, ended, k.compare)
+}
+
+// writeFirst is write before the identity is read. What is there instead of the last write is a [foreignKey], which
+// stays as it is: if the registry is in another era, the key may be another worker's since.
+func (k *own) writeFirst(ctx context.Context) error { return k.writeUnless(ctx, 0, false, k.look) }
+
+func (k *own) writeUnless(
+	ctx context.Context, identity uint64, ended bool, compare func(context.Context) error,
+) error {
 	if k.Flight.Token != "" { // of a write whose outcome is unknown
-		if err := k.compare(ctx); err != nil {
+		if err := compare(ctx); err != nil {
 			return err
 		}
 	}
@@ -109,17 +113,27 @@ func (k *own) write(ctx context.Context, identity uint64, ended bool) error {
 		if !isRefused(err) {
 			return fmt.Errorf("lineage: the own key of this worker cannot be written: %w", err)
 		}
-		if err := k.compare(ctx); err != nil {
+		if err := compare(ctx); err != nil {
 			return err
 		}
 	}
 	return errNewerRead
 }
 
+// A foreignKey is the entry of the own key, nil for none, where that is another one than was written last.
+type foreignKey struct {
+	o *ownEntry
+	e buckets.Entry
+}
+
+func (*foreignKey) Error() string {
+	return "lineage: the own key of this worker is another one than was written last"
+}
+
 // send sends one write of the own key.
 func (k *own) send(ctx context.Context, identity uint64, ended bool) (err error) {
 	if k.Flight.Token == "" {
-		k.Flight = flight{newID(), k.cfg.Bucket.Known(), k.cfg.Now().UTC()}
+		k.Flight = flight{newID(), k.cfg.Bucket.Known()}
 	}
 	if k.Incident != "" { // what is known above the identity may be of another history
 		k.Flight.Highest = min(k.Flight.Highest, identity)
@@ -127,8 +141,10 @@ func (k *own) send(ctx context.Context, identity uint64, ended bool) (err error)
 	k.save()
 	o := ownEntry{
 		Version: Version, Token: k.Flight.Token, Name: k.cfg.Name(), Process: k.cfg.Process,
-		Time: k.cfg.Now().UTC(), Since: k.Written.Sent, Era: k.Era,
-		Incident: k.Incident, Ended: ended, Volatile: k.Volatile, Taken: k.Taken,
+		Time: k.cfg.Now().UTC(), Era: k.Era, Incident: k.Incident, Ended: ended, Volatile: k.Volatile, Taken: k.Taken,
+	}
+	if k.Incident != "" {
+		o.Need = k.need
 	}
 	var revision uint64
 	if k.Written.Revision == 0 {
@@ -147,7 +163,7 @@ func (k *own) send(ctx context.Context, identity uint64, ended bool) (err error)
 // Law: the journal has it before anything is loaded that rests on it. So at the next start the entry of an earlier time
 // is recognized as such.
 func (k *own) landed(revision uint64) {
-	k.Written, k.Flight = written{k.Flight.Token, revision, k.Flight.Sent}, flight{}
+	k.Written, k.Flight = written{k.Flight.Token, revision}, flight{}
 	k.save() //mutant:landed
 }
 
@@ -169,6 +185,15 @@ func (k *own) read(ctx context.Context) (o *ownEntry, e buckets.Entry, err error
 
 // compare reads the own key and takes in what it shows. An entry that another history has left is a [finding].
 func (k *own) compare(ctx context.Context) error {
+	err := k.look(ctx)
+	if f, ok := errors.AsType[*foreignKey](err); ok {
+		return k.disown(ctx, f)
+	}
+	return err
+}
+
+// look is compare, but an entry that another history has left is a [foreignKey].
+func (k *own) look(ctx context.Context) error {
 	o, e, err := k.read(ctx)
 	if err != nil || k.Key == "" {
 		return err
@@ -181,29 +206,29 @@ func (k *own) compare(ctx context.Context) error {
 			k.leaveKey()
 		}
 	case taken:
-		below, err := k.floors.lift(ctx)
-		if below == "" && err != nil {
+		f, err := k.floors.low(ctx)
+		if err != nil {
 			return err
 		}
-		if k.leaveKey(); below != "" {
-			return &finding{cause: WentBack, why: below}
+		if k.leaveKey(); f != nil {
+			return f
 		}
 	case foreign:
-		return k.disown(ctx, o, e)
+		return &foreignKey{o, e}
 	}
 	return nil
 }
 
 // disown proves that the own key is another one than was written last, by a compare-and-set from what was read. The
 // entry stays as it was found. It returns the finding.
-func (k *own) disown(ctx context.Context, o *ownEntry, e buckets.Entry) (err error) {
-	f := &finding{cause: WentBack, why: "the entry that this worker writes into the bucket of marks is gone"}
+func (k *own) disown(ctx context.Context, foreign *foreignKey) (err error) {
+	o, e := foreign.o, foreign.e
+	f := &finding{cause: era.WentBack, why: "the entry that this worker writes into the bucket of marks is gone"}
 	if o == nil {
 		gone := ownEntry{Version: Version, Token: newID(), Name: k.cfg.Name(), Ended: true}
 		_, err = k.cfg.Bucket.Create(ctx, ownPrefix+k.Key, encode(gone))
 	} else {
 		_, err = k.cfg.Bucket.Update(ctx, ownPrefix+k.Key, e.Value, e.Revision)
-		f.state = k.foundAt(o, e.Revision, false)
 	}
 	if isRefused(err) {
 		return errNewerRead
@@ -215,7 +240,7 @@ func (k *own) disown(ctx context.Context, o *ownEntry, e buckets.Entry) (err err
 		f.why = fmt.Sprintf("the entry that this worker writes into the bucket of marks is that of %s, and was "+
 			"written since", o.Time.UTC().Format(time.RFC3339))
 	} else if _, unfit := k.cfg.Bucket.Look(ctx); errors.Is(unfit, buckets.ErrUnfit) { // which is why it is gone
-		f.cause, f.why = Exposed, unfit.Error()
+		f.cause, f.why = era.Exposed, unfit.Error()
 	}
 	return f
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/jitter"
+	"github.com/natsid/natsid/internal/registry/era"
 )
 
 // Fields are what the snowflakes of a worker are made of. Workers of one namespace share them.
@@ -128,7 +129,7 @@ func (p *peers) Notice() Notice {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return Notice{
-		Registry: id.Registry, Era: id.Era(), Incident: id.open(), Out: id.Out, Revision: known,
+		Registry: id.Registry, Era: id.Present(), Incident: id.Open(), Out: id.Out, Revision: known,
 		Made: id.Made, Pinned: p.cfg.Pin != "" && p.cfg.Pin == id.Registry, Unused: p.unused, Fields: p.cfg.Fields,
 		Instance: p.cfg.Name(), Process: p.cfg.Process,
 	}
@@ -143,7 +144,11 @@ func (p *peers) Hear(data []byte) {
 
 func (p *peers) hear(n Notice) {
 	own := p.registry.Identity()
-	if n.Process == p.cfg.Process || n.Registry == "" || own.Registry == "" {
+	if n.Process == p.cfg.Process || own.Registry == "" {
+		return
+	}
+	if n.Registry == "" { // an operator who found no identity: see [Operator.Rouse]
+		p.gate.Doubt()
 		return
 	}
 	if n.Registry == own.Registry {
@@ -164,11 +169,11 @@ func (p *peers) hear(n Notice) {
 }
 
 // differs takes in what another worker says of this registry, and reports whether that is a reason to check.
-func (p *peers) differs(own Identity, n Notice) bool {
+func (p *peers) differs(own era.Identity, n Notice) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.spoken()
-	if n.Era != own.Era() || n.Incident != own.open() || n.Out != own.Out {
+	if n.Era != own.Present() || n.Incident != own.Open() || n.Out != own.Out {
 		return true
 	}
 	p.highest = max(p.highest, n.Revision)

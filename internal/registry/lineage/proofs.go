@@ -5,22 +5,24 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/natsid/natsid/internal/registry/era"
 )
 
 // A finding says that the registry is not the one that a worker remembers. As an error it ends a check, and stops the
 // registry.
 type finding struct {
-	cause    Cause
-	why      string
-	other    string    // the second registry, where that is the cause
-	isRemade bool      // the stream is another one than the last thorough check saw
-	state    time.Time // that was found, or earlier; zero if it is not known yet
+	cause era.Cause
+	why   string
+	other string // the second registry, where that is the cause
+	need  int64  // by how much a mark was too low; 0 if it is not known
+	era   string // that an entry has, and the registry lacks; "" for none
 }
 
 func (f *finding) Error() string { return fmt.Sprintf("lineage: %s: %s", f.cause, f.why) }
 
 // ofIncident returns the finding of an open incident.
-func ofIncident(in *Incident) *finding { return &finding{cause: in.Cause, why: in.Why()} }
+func ofIncident(in *era.Incident) *finding { return &finding{cause: in.Cause, why: in.Why()} }
 
 // find compares what a check has read with what the worker remembers. What it finds is a suspicion as long as it rests
 // on reads: a leader that was deposed shows old entries. It becomes a proof by an acknowledged compare-and-set on what
@@ -28,28 +30,31 @@ func ofIncident(in *Incident) *finding { return &finding{cause: in.Cause, why: i
 func find(m *memory, v *view) *finding {
 	switch made := v.stream.Created; {
 	case v.unfit != nil: // what is missing in such a stream is a consequence
-		return &finding{cause: Exposed, why: v.unfit.Error()}
-	case errors.Is(v.missing, ErrNoIdentity):
-		return &finding{cause: Lost, why: "the identity of the bucket of marks is gone: the bucket was purged, or " +
-			"deleted and made again"}
+		return &finding{cause: era.Exposed, why: v.unfit.Error()}
+	case errors.Is(v.missing, era.ErrNoIdentity):
+		return &finding{cause: era.Lost, why: "the identity of the bucket of marks is gone: the bucket was purged, " +
+			"or deleted and made again"}
 	case v.missing != nil:
-		return &finding{cause: Lost, why: v.missing.Error()}
-	case m.Registry != "" && m.Registry != v.id.Registry:
-		return &finding{cause: WentBack, why: fmt.Sprintf("the bucket of marks holds registry %s, and this worker has "+
-			"loaded from registry %s", v.id.Registry, m.Registry)}
-	case !made.IsZero() && !made.Equal(v.id.Created):
-		return &finding{cause: WentBack, isRemade: true, why: fmt.Sprintf("the stream of the marks was made at %s, "+
+		return &finding{cause: era.Lost, why: v.missing.Error()}
+	case m.Registry != "" && !v.id.IsOf(m.Registry):
+		return &finding{cause: era.WentBack, why: fmt.Sprintf("the bucket of marks holds registry %s, and this worker "+
+			"has loaded from registry %s", v.id.Registry, m.Registry)}
+	case !made.IsZero() && !isOne(made, v.id.Created):
+		return &finding{cause: era.WentBack, why: fmt.Sprintf("the stream of the marks was made at %s, "+
 			"and its identity says %s: it was restored from a backup",
 			made.UTC().Format(time.RFC3339), v.id.Created.UTC().Format(time.RFC3339))}
-	case !m.isFresh() && !v.id.Knows(m.Era): // the identity is of another history
-		return &finding{cause: WentBack, why: "the identity of the bucket does not know the era in which this worker " +
-			"has loaded"}
+	case !v.id.Has(m.Eras): //mutant:era-proof
+		return &finding{cause: era.WentBack, why: "the identity of the bucket lacks an era that this worker knows"}
 	case m.copied:
-		return &finding{cause: WentBack, why: "the data directory, in which the marks are too, is a " +
+		return &finding{cause: era.WentBack, why: "the data directory, in which the marks are too, is a " +
 			"copy or was restored"}
 	}
 	return nil
 }
+
+// isOne reports whether two times are those of the making of one stream. Servers of a cluster may name different ones:
+// the leader that restored the stream its own, and the others that of its assignment.
+func isOne(a, b time.Time) bool { return a.Sub(b).Abs() < time.Minute }
 
 // An ownership is what the entry of a worker's own key shows.
 type ownership int

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/registry/era"
 )
 
 // A registry is the identity of the bucket of marks, as this worker reads and writes it. Identity is safe for
@@ -15,13 +16,14 @@ import (
 // Invariant: the identity changes by a compare-and-set from the revision that was read, and in no other way. So what
 // a worker or an operator decides rests on the identity that it replaces.
 type registry struct {
-	cfg  *Config
-	last atomic.Pointer[Identity] // as last read or written; nil before
+	cfg   *Config
+	last  atomic.Pointer[era.Identity] // as last read or written; nil before
+	begun atomic.Pointer[era.Identity] // whose present era this worker is in; nil before
 }
 
 // A view is what one check has read of the registry.
 type view struct {
-	id       Identity
+	id       era.Identity
 	revision uint64 // of the identity; 0 if there is none
 	missing  error  // why there is no identity to use; nil if there is one
 	// stream and unfit describe the bucket's stream, which only some checks look at: stream is zero otherwise.
@@ -30,8 +32,6 @@ type view struct {
 }
 
 var (
-	// ErrKind is returned for marks of another kind than the worker's.
-	ErrKind = errors.New("lineage: the marks are of another kind of store")
 	// errNewerRead says that what was read is old; the next check reads it again.
 	errNewerRead = errors.New("lineage: another write came first; the next check reads again")
 	// errFounding says that another worker has made the bucket just now, and has not written its identity yet.
@@ -44,11 +44,20 @@ func isRefused(err error) bool {
 }
 
 // Identity returns the identity as last read, a zero one before.
-func (r *registry) Identity() Identity {
-	if id := r.last.Load(); id != nil {
+func (r *registry) Identity() era.Identity { return valueOf(&r.last) }
+
+// Eras returns the identity by which entries of the bucket are read: that of the last check which found this worker in
+// the present era, or what it remembers of that; a zero one if it was in none.
+//
+// Law: what was merely read may be what a deposed leader shows. With an earlier set of eras, a mark that a resume has
+// raised would be read as a lower one.
+func (r *registry) Eras() era.Identity { return valueOf(&r.begun) }
+
+func valueOf(of *atomic.Pointer[era.Identity]) era.Identity {
+	if id := of.Load(); id != nil {
 		return *id
 	}
-	return Identity{}
+	return era.Identity{}
 }
 
 // read reads the identity, and with thorough the stream. With mayFound, a bucket that this process has made as the
@@ -59,7 +68,7 @@ func (r *registry) read(ctx context.Context, thorough, mayFound bool) (view, err
 	case err != nil:
 	case v.missing == nil && v.id.Kind != r.cfg.Kind:
 		err = fmt.Errorf("%w: the marks are of kind %s, and this worker is of kind %s",
-			ErrKind, v.id.Kind, r.cfg.Kind)
+			era.ErrKind, v.id.Kind, r.cfg.Kind)
 	case v.missing == nil:
 		r.last.Store(&v.id)
 	case v.revision == 0 && mayFound:
@@ -70,16 +79,16 @@ func (r *registry) read(ctx context.Context, thorough, mayFound bool) (view, err
 
 // readView reads the identity. It describes the stream if thorough is set, or if there is no identity to use.
 func readView(ctx context.Context, b Bucket, thorough bool) (v view, err error) {
-	switch e, err := b.Get(ctx, identityKey); {
+	switch e, err := b.Get(ctx, era.Key); {
 	case errors.Is(err, buckets.ErrNoKey):
-		v.missing = ErrNoIdentity
+		v.missing = era.ErrNoIdentity
 	case err != nil:
 		return v, fmt.Errorf("lineage: the identity of the bucket of marks cannot be read: %w", err)
 	default:
 		v.revision = e.Revision
-		v.id, v.missing = DecodeIdentity(e.Value)
+		v.id, v.missing = era.Decode(e.Value)
 	}
-	if errors.Is(v.missing, ErrNewer) {
+	if errors.Is(v.missing, era.ErrNewer) {
 		return v, v.missing
 	}
 	if thorough || v.missing != nil {
@@ -112,7 +121,7 @@ func (r *registry) found(ctx context.Context, s buckets.State) error {
 	case !s.Mine && !s.Untouched(), r.cfg.MayFound(ctx) != nil:
 		return nil
 	}
-	err := r.cfg.Bucket.Found(ctx, s, identityKey, Found(r.cfg.Kind, s.Created).Encode())
+	err := r.cfg.Bucket.Found(ctx, s, era.Key, era.Found(r.cfg.Kind, s.Created).Encode())
 	if err != nil && !errors.Is(err, buckets.ErrKeyExists) {
 		return err
 	}
@@ -120,21 +129,22 @@ func (r *registry) found(ctx context.Context, s buckets.State) error {
 }
 
 // replace replaces the identity that a view has read.
-func (r *registry) replace(ctx context.Context, v *view, next Identity) error {
-	if _, err := putIdentity(ctx, r.cfg.Bucket, next, v.revision); err != nil {
+func (r *registry) replace(ctx context.Context, v *view, next era.Identity) error {
+	revision, err := putIdentity(ctx, r.cfg.Bucket, next, v.revision)
+	if err != nil {
 		return err
 	}
-	v.id, v.missing = next, nil
+	v.id, v.missing, v.revision = next, nil, revision
 	r.last.Store(&next)
 	return nil
 }
 
 // putIdentity writes an identity instead of that of a revision, 0 for none.
-func putIdentity(ctx context.Context, b Bucket, id Identity, last uint64) (revision uint64, err error) {
+func putIdentity(ctx context.Context, b Bucket, id era.Identity, last uint64) (revision uint64, err error) {
 	if last == 0 {
-		revision, err = b.Create(ctx, identityKey, id.Encode())
+		revision, err = b.Create(ctx, era.Key, id.Encode())
 	} else {
-		revision, err = b.Update(ctx, identityKey, id.Encode(), last)
+		revision, err = b.Update(ctx, era.Key, id.Encode(), last)
 	}
 	if isRefused(err) {
 		return 0, errNewerRead

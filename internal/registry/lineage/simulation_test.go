@@ -22,7 +22,9 @@ func (w *Member) checkOnce(ctx context.Context, thorough bool) error {
 
 // optionsOf returns what the world of a seed is like: every fourth has no restore.
 func optionsOf(seed uint64) options {
-	o := options{restores: 1 + int(seed/4%4), volatile: int(seed / 16 % 4)}
+	o := options{
+		restores: 1 + int(seed/4%4), volatile: int(seed / 16 % 4), table: seed%3 == 0, skewed: seed%5 == 0,
+	}
 	if seed%4 == 0 {
 		o.restores = 0
 	}
@@ -44,7 +46,7 @@ func TestSimulation(t *testing.T) {
 	if testing.Short() {
 		*simN = min(*simN, 300)
 	}
-	var next, restores, incidents, issued atomic.Int64
+	var next, restores, incidents, resumes, decisions, issued atomic.Int64
 	next.Store(int64(*simFrom))
 	end := int64(*simFrom) + int64(*simN)
 	t.Run("schedules", func(t *testing.T) {
@@ -56,6 +58,8 @@ func TestSimulation(t *testing.T) {
 					w.live(250)
 					restores.Add(int64(w.restores))
 					incidents.Add(int64(w.incidents))
+					resumes.Add(int64(w.resumes))
+					decisions.Add(int64(w.decisions))
 					issued.Add(int64(w.count))
 					if w.breach != nil {
 						next.Store(end)
@@ -66,6 +70,6 @@ func TestSimulation(t *testing.T) {
 			})
 		}
 	})
-	t.Logf("%d schedules, %d restores, %d incidents, %d times IDs were issued",
-		*simN, restores.Load(), incidents.Load(), issued.Load())
+	t.Logf("%d schedules, %d restores, %d incidents, %d eras, %d decisions, %d times IDs were issued",
+		*simN, restores.Load(), incidents.Load(), resumes.Load(), decisions.Load(), issued.Load())
 }

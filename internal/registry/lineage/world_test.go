@@ -11,18 +11,19 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/natsid/natsid/internal/durable"
 	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/registry/era"
+	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/segment"
 )
 
 // A world is a registry, its backups, workers and operators, in virtual time and in one goroutine. What runs inside a
-// worker is the real [Member] and its gate; the bucket, the files and the marks are simulated. Between any two requests
-// of one actor the others may act.
+// worker is the real [Member] and its gate, on the real store; the bucket, the table and the files are simulated.
+// Between any two requests of one actor the others may act.
 type world struct {
 	rnd   *rand.Rand
 	out   io.Writer // nil prints nothing
@@ -36,26 +37,30 @@ type world struct {
 	ops   [2]*command
 	depth int
 	quiet bool // nothing fails, and nobody restores
+	tight bool // who resumes counts on those who have joined
 
-	issued    map[string][]issue // by tag
-	loads     []loaded
-	top       map[string]int64 // the highest end that was ever written, by tag
-	base      map[string]int64 // marks just after the last restore
-	epoch     int              // restores so far
-	restored  time.Duration    // the last one
-	taken     time.Duration    // when what it brought back was saved
-	latest    time.Duration    // when the newest of all that was brought back was saved
-	lastEnd   int              // epoch of the last incident that an operator ended
-	detected  time.Duration    // of the first incident of this epoch; -1 before
-	incidents int
-	restores  int
-	count     int
-	breach    error
+	issued   map[string][]issue // by tag
+	top      map[string]int64   // the highest mark that was ever written, by tag
+	answered map[string]int64   // the highest answer of a strict tag
+	rows     map[string]int64   // max_id, by tag; nil without a table
+	broken   map[string]bool    // tags that a resume began too low, and that nobody knew who had joined
+	eras     era.Offsets        // all that ever began
+	epoch    int                // restores so far
+	restored time.Duration      // the last one
+	taken    time.Duration      // when what it brought back was saved
+	detected time.Duration      // of the first incident of this epoch; -1 before
+	resuming *command           // that began the last era
+
+	wiped, tooLow                                  bool // once, at least
+	incidents, restores, resumes, decisions, count int
+	breach                                         error
 }
 
 type options struct {
 	restores int // at most
 	volatile int // of four workers
+	table    bool
+	skewed   bool // clocks are days apart
 	noFaults bool
 }
 
@@ -63,6 +68,7 @@ type bucket struct {
 	made    time.Duration
 	last    uint64
 	entries map[string]buckets.Entry
+	rows    map[string]int64
 	at      time.Duration // when another state took its place
 	saved   time.Duration // of a backup
 }
@@ -81,13 +87,6 @@ type issue struct {
 	epoch int
 }
 
-// loaded is how far a worker loaded a tag.
-type loaded struct {
-	by  *proc
-	tag string
-	end int64
-}
-
 func (b *bucket) with(key string, value []byte, now time.Duration) (*bucket, uint64) {
 	next := *b
 	next.last++
@@ -98,29 +97,53 @@ func (b *bucket) with(key string, value []byte, now time.Duration) (*bucket, uin
 
 func at(now time.Duration) time.Time { return time.UnixMilli(1_800_000_000_000).UTC().Add(now) }
 
-var tagNames = []string{"a", "b"}
+// The tags: of one each load is strict, one has a last number, one has a date, and one is made on first use.
+const (
+	loose   = "a"
+	strict  = "s"
+	bounded = "m"
+	daily   = "d"
+	first   = "f"
+)
+
+var (
+	tagNames = []string{loose, strict, bounded, daily, first}
+	rulesOf  = map[string]segment.Rules{bounded: {Max: 4000}, daily: {Period: segment.Daily}}
+)
+
+const (
+	ample  = 1_000_000 // a bump above all that is loaded in a schedule
+	stepOf = 5
+)
 
 func newWorld(seed uint64, o options, out io.Writer) *world {
 	w := &world{
-		rnd: rand.New(rand.NewPCG(seed, 7)), out: out, opts: o, top: map[string]int64{},
-		issued: map[string][]issue{}, base: map[string]int64{},
-		detected: -1,
+		rnd: rand.New(rand.NewPCG(seed, 7)), out: out, opts: o, top: map[string]int64{}, answered: map[string]int64{},
+		issued: map[string][]issue{}, broken: map[string]bool{}, eras: era.Offsets{}, detected: -1,
 	}
 	w.bkt = &bucket{last: 1000, entries: map[string]buckets.Entry{}}
-	w.put(identityKey, Found("kv", at(0)).Encode())
-	for _, tag := range tagNames {
-		w.put(tag, []byte("1"))
-		w.top[tag] = 1
+	if o.table {
+		w.rows = map[string]int64{}
+	}
+	w.put(era.Key, era.Found("kv", at(0)).Encode())
+	for _, tag := range tagNames[:4] {
+		w.put(tag, encode(map[string]any{"mark": 1, "step": stepOf, "rules": rulesOf[tag]}))
+		if o.table {
+			w.rows[tag] = 1
+		}
 	}
 	for i := range 4 {
 		p := &proc{w: w, name: fmt.Sprintf("w%d", i), volatile: i < o.volatile, disk: &disk{w: w}}
+		if o.skewed {
+			p.skew = time.Duration(w.rnd.IntN(97)-48) * time.Hour
+		}
 		w.procs = append(w.procs, p)
 		p.start()
 	}
 	return w
 }
 
-func init() { lifts = 1 }
+func init() { atOnce, repeatAfter = 1, 0 }
 
 func (w *world) log(format string, args ...any) {
 	if w.out != nil {
@@ -137,30 +160,101 @@ func (w *world) put(key string, value []byte) uint64 {
 	old.at = w.now
 	w.past = append(w.past, old)
 	w.past = w.past[max(0, len(w.past)-20):]
-	if n, err := strconv.ParseInt(string(value), 10, 64); err == nil && !buckets.IsOwn(key) {
-		w.top[key] = max(w.top[key], n)
+	if mark := markOf(w.bkt.entries[key]); !buckets.IsOwn(key) {
+		w.top[key] = max(w.top[key], mark)
 	}
-	if key == identityKey {
+	if key == era.Key {
 		w.sawIdentity(value)
 	}
 	return revision
 }
 
-func (w *world) sawIdentity(value []byte) {
-	id, err := DecodeIdentity(value)
-	switch {
-	case err != nil:
-		w.fail("an identity is written that cannot be read: %v", err)
-	case id.Incident != nil && w.detected < 0:
-		w.detected = w.now
+// markOf returns the mark of an entry as it is written, 0 for none.
+func markOf(e buckets.Entry) int64 {
+	var of struct {
+		Mark int64 `json:"mark"`
 	}
-	if err == nil && id.Incident != nil && id.Incident.Cause == WentBack {
-		// A write that was sent after the backup may land late, on what was restored.
-		if since := id.Incident.Since(); since.After(at(w.latest + writeTimeout)) {
-			w.fail("provers say that the state found is of %s, and the newest one that was restored is of %s: %+v",
-				since, at(w.latest), id.Incident.Provers)
+	_ = json.Unmarshal(e.Value, &of)
+	return of.Mark
+}
+
+func (w *world) identity() (era.Identity, error) { return era.Decode(w.bkt.entries[era.Key].Value) }
+
+func (w *world) sawIdentity(value []byte) {
+	id, err := era.Decode(value)
+	if err != nil {
+		w.fail("an identity is written that cannot be read: %v", err)
+		return
+	}
+	if id.Incident != nil {
+		if w.detected < 0 {
+			w.detected = w.now
+		}
+		return
+	}
+	if _, known := w.eras[id.Present()]; !known {
+		w.begun(id)
+	}
+}
+
+// begun checks an era that begins: of each worker that had joined the incident, the marks are above all that it had
+// loaded, and the eras that it knew are known.
+func (w *world) begun(id era.Identity) {
+	for e, offset := range w.eras {
+		if e != id.Present() && offset > id.Offset() && id.Has(era.Offsets{e: offset}) {
+			w.fail("era %s has the offset %d, and an earlier one has %d", id.Present()[:4], id.Offset(), offset)
 		}
 	}
+	w.eras[id.Present()] = id.Offset()
+	w.resumes++
+	if w.detected < 0 {
+		w.detected = w.now // an operator said so
+	}
+	w.log("era %s begins with the offset %d", id.Present()[:4], id.Offset())
+	hasJoined := func(p *proc) bool { // a restored bucket may have other facts at that revision
+		o := w.resuming
+		return p.up && o != nil && o.epoch == w.epoch && o.joined[p.full()] &&
+			p.member.own.Incident == o.c.Identity.Open()
+	}
+	for _, tag := range tagNames {
+		if tag == daily || bytes.Contains(w.bkt.entries[tag].Value, []byte(`"max":`)) {
+			continue // an operator is to decide, or its dates are far above
+		}
+		mark := w.effective(id, tag)
+		for _, p := range w.procs {
+			if f := p.floor[tag]; hasJoined(p) && f.End > mark {
+				w.fail("tag %s begins at %d, and %s, which had joined, had loaded up to %d", tag, mark, p.name, f.End)
+			}
+		}
+		if mark >= w.top[tag] {
+			w.broken[tag] = false
+		} else if !w.broken[tag] {
+			w.log("tag %s begins at %d, and was loaded up to %d", tag, mark, w.top[tag])
+			w.broken[tag], w.tooLow = true, true
+			if w.resuming != nil && w.resuming.bump == enough && w.resuming.epoch == w.epoch {
+				w.fail("tag %s begins at %d, below %d, though the operator knew of all", tag, mark, w.top[tag])
+			}
+		}
+	}
+	for _, p := range w.procs {
+		if hasJoined(p) && !id.Has(p.member.own.Eras) {
+			w.fail("the identity lacks an era of %s, which had joined", p.name)
+		}
+	}
+}
+
+// effective returns the mark at which a tag goes on in the present era.
+func (w *world) effective(id era.Identity, tag string) int64 {
+	var of struct {
+		Mark int64  `json:"mark"`
+		Era  string `json:"era"`
+	}
+	_ = json.Unmarshal(w.bkt.entries[tag].Value, &of)
+	by, err := id.Since(of.Era)
+	if err != nil {
+		return max(1, of.Mark) // whoever reads it proves that
+	}
+	return max(1, of.Mark) + by
 }
 
 // cas writes a key if its last revision is the given one.
@@ -185,7 +279,7 @@ func (w *world) fail(format string, args ...any) {
 func (w *world) issue(i issue, excused bool) {
 	tag, r := i.tag, i.r
 	for _, o := range w.issued[tag] {
-		if o.r.End > r.Start && r.End > o.r.Start && !excused {
+		if o.r.End > r.Start && r.End > o.r.Start && !excused && !w.broken[tag] {
 			w.fail("tag %s: %s issues [%d, %d), and %s had issued [%d, %d) in epoch %d",
 				tag, i.by, r.Start, r.End, o.by, o.r.Start, o.r.End, o.epoch)
 		}
@@ -194,10 +288,10 @@ func (w *world) issue(i issue, excused bool) {
 	w.count++
 }
 
-// isBlind reports whether a load that ends now may rest on a restore that nobody has detected: until those who remember
-// a later state have checked, for as long as a check counts, and the write of a load that was sent before.
-func (w *world) isBlind() bool {
-	return w.epoch > w.lastEnd && (w.detected < 0 || w.now <= w.detected+fresh+writeTimeout)
+// isBlind reports whether a load of a worker that ends now may rest on a restore that nobody has detected: until those
+// who remember a later state have checked, for as long as a check counts, and the write of a load that was sent before.
+func (w *world) isBlind(p *proc) bool {
+	return w.epoch > 0 && (w.detected < 0 || !p.isAware() && w.now <= w.detected+fresh+writeTimeout)
 }
 
 // A proc is where lives of one worker follow one another.
@@ -208,12 +302,14 @@ type proc struct {
 	disk     *disk
 	known    uint64
 	member   *Member
-	store    segment.Store
+	store    segment.Store // behind the gate
+	skew     time.Duration // of its clock
+	killed   func()        // ends what a command waits for; nil for a worker
 	lives    int
 	up, busy bool
 	deaf     bool // it reaches nobody
 	held     bool
-	floor    map[string]int64
+	floor    map[string]segment.Floor
 	memory   []issue // loaded, and not issued yet
 
 	started, refused time.Duration // this life, and when it was stopped last
@@ -226,22 +322,25 @@ func (p *proc) isAware() bool {
 	return p.refused >= p.w.restored || p.w.detected >= 0 && p.started >= p.w.detected
 }
 
+func (p *proc) full() string { return fmt.Sprint(p.name, ".", p.lives) }
+
 var errDown = errors.New("down")
 
 // start begins a life.
 func (p *proc) start() {
 	p.lives++
-	p.up, p.busy, p.held, p.known, p.floor, p.memory = true, false, false, 0, map[string]int64{}, nil
+	p.up, p.busy, p.held, p.known, p.floor, p.memory = true, false, false, 0, map[string]segment.Floor{}, nil
 	life := p.lives
 	p.started, p.refused = p.w.now, -1
 	if p.volatile || p.disk.hangs {
 		p.wroteKey = "" // this life may not know its last write
 	}
 	p.disk.hangs = false
+	store := p.newStore(life)
 	cfg := Config{
-		Bucket: link{p, life}, Tags: link{p, life}, Bus: link{p, life}, Serving: link{p, life}, Kind: "kv",
+		Bucket: link{p, life}, Tags: store, Bus: link{p, life}, Serving: link{p, life}, Kind: "kv",
 		Name: func() string { return fmt.Sprint(p.name, ".", life) },
-		Poll: time.Minute, Links: func() uint64 { return 0 }, Now: func() time.Time { return at(p.w.now) },
+		Poll: time.Minute, Links: func() uint64 { return 0 }, Now: func() time.Time { return at(p.w.now + p.skew) },
 		MayFound: nothing, Reassert: nothing, Reread: nothing, Settled: func(string) {},
 		Unused:  func(context.Context) (bool, error) { return false, nil },
 		Process: fmt.Sprint(p.name, ".", life),
@@ -255,9 +354,24 @@ func (p *proc) start() {
 		p.w.fail("%s cannot start: %v", p.name, err)
 		return
 	}
-	p.member, p.store = m, m.Gate(marks{l: link{p, life}})
+	p.member, p.store = m, m.Gate(hanging{store, link{p, life}})
 	m.Use((*ranges)(p))
 	p.w.log("%s starts life %d", p.name, life)
+}
+
+// newStore returns the store of a life, on the bucket and the table as that life reaches them.
+func (p *proc) newStore(life int) *kvstore.Store {
+	cfg := kvstore.Config{
+		Bucket: "id_segments", Kind: kvstore.Alone,
+		Eras:     func() era.Identity { return p.member.Eras() },
+		WentBack: func(why string, need int64) { p.member.WentBack(why, need) },
+		Clock:    func() (time.Time, bool) { return at(p.w.now), true },
+		Uptime:   func() time.Duration { return p.w.now },
+	}
+	if p.w.rows != nil {
+		cfg.Table = table{link{p, life}}
+	}
+	return kvstore.On(link{p, life}, cfg)
 }
 
 func nothing(context.Context) error { return nil }
@@ -266,6 +380,9 @@ func (p *proc) die() {
 	p.w.log("%s is killed", p.name)
 	p.up = false
 	p.lives++ // what is under way is of an earlier life
+	if p.killed != nil {
+		p.killed()
+	}
 }
 
 // act calls f as something that the worker does, unless it is at something else.
@@ -288,17 +405,13 @@ func (r *ranges) Hold(error) { r.held = true }
 func (r *ranges) Release()   { r.held = false }
 func (r *ranges) Discard()   { r.memory = nil }
 
-func (r *ranges) Floors() map[string]segment.Floor {
-	all := map[string]segment.Floor{}
-	for tag, end := range r.floor {
-		all[tag] = segment.Floor{End: end, Step: 1, Live: true}
-	}
-	return all
-}
+func (r *ranges) Floors() map[string]segment.Floor { return maps.Clone(r.floor) }
 
 func (r *ranges) Remember(floors map[string]segment.Floor) {
 	for tag, f := range floors {
-		r.floor[tag] = max(r.floor[tag], f.End)
+		if f.End > r.floor[tag].End {
+			r.floor[tag] = f
+		}
 	}
 }
 
@@ -361,6 +474,26 @@ func (l link) Look(context.Context) (buckets.State, error) {
 	return buckets.State{Info: buckets.Info{Created: at(b.made), LastSeq: b.last}}, nil
 }
 
+func (l link) Open(context.Context) (string, error) { return "", nil }
+func (l link) Trouble() error                       { return nil }
+
+func (l link) AllAndRemoved(context.Context) (all map[string]buckets.Entry, removed map[string]bool, err error) {
+	if err := l.before(); err != nil {
+		return nil, nil, err
+	}
+	all = map[string]buckets.Entry{}
+	for key, e := range l.view().entries {
+		if !buckets.IsOwn(key) {
+			all[key] = e
+		}
+	}
+	return all, nil, nil
+}
+
+func (l link) CreateFirst(ctx context.Context, key string, value []byte) (uint64, error) {
+	return l.Create(ctx, key, value)
+}
+
 func (l link) Found(context.Context, buckets.State, string, []byte) error {
 	return buckets.ErrKeyExists
 }
@@ -403,7 +536,7 @@ func (l link) Update(_ context.Context, key string, value []byte, last uint64) (
 		return 0, errDown
 	}
 	if revision <= known {
-		l.p.member.WentBack(fmt.Sprintf("revision %d after %d", revision, known))
+		l.p.member.WentBack(fmt.Sprintf("revision %d after %d", revision, known), 0)
 		l.p.known = revision
 	}
 	l.Saw(revision)
@@ -445,7 +578,7 @@ func (l link) Refuse(error, bool) {
 
 func (l link) Allow() {}
 
-func (l link) Alarm(cause Cause, message string) {
+func (l link) Alarm(cause era.Cause, message string) {
 	l.p.w.incidents++
 	l.p.w.log("%s alarm %s: %s", l.p.name, cause, message)
 }
@@ -456,69 +589,107 @@ func (l link) Known() uint64 { return l.p.known }
 
 func (l link) Saw(revision uint64) { l.p.known = max(l.p.known, revision) }
 
-// List and Lift are those of a store of tags.
-func (l link) List(_ context.Context, after string, _ int) (tags []segment.Tag, err error) {
-	if err := l.before(); err != nil {
+// A table is the rows of a database that may go back.
+type table struct{ link }
+
+func (t table) row(tag string) (segment.Row, error) {
+	max, ok := t.p.w.rows[tag]
+	if !ok {
+		return segment.Row{}, segment.ErrUnknownTag
+	}
+	return segment.Row{Name: tag, MaxID: max, Step: stepOf}, nil
+}
+
+func (t table) Row(_ context.Context, tag string) (segment.Row, error) {
+	if err := t.before(); err != nil {
+		return segment.Row{}, err
+	}
+	return t.row(tag)
+}
+
+func (t table) Advance(_ context.Context, tag string, start, end int64) (bool, error) {
+	if err := t.before(); err != nil {
+		return false, err
+	}
+	r, err := t.row(tag)
+	done := err == nil && r.MaxID <= start
+	if done {
+		t.p.w.rows[tag] = end
+	}
+	if !t.p.w.quiet && t.p.w.one(40) {
+		return false, context.DeadlineExceeded
+	}
+	return done, err
+}
+
+func (t table) Insert(_ context.Context, tag segment.Tag) error {
+	if err := t.before(); err != nil {
+		return err
+	}
+	if _, ok := t.p.w.rows[tag.Name]; ok {
+		return segment.ErrExists
+	}
+	t.p.w.rows[tag.Name] = tag.MaxID
+	return nil
+}
+
+func (t table) Update(_ context.Context, tag string, c segment.Change) error {
+	if err := t.before(); err != nil {
+		return err
+	}
+	if r, err := t.row(tag); err == nil {
+		t.p.w.rows[tag] = max(r.MaxID, c.MaxID)
+	}
+	return nil
+}
+
+func (t table) Try(context.Context, string, segment.Change) error { return t.before() }
+func (t table) Limit() int64                                      { return segment.MaxID }
+
+func (t table) Rows(ctx context.Context, after string, _ int) (rows []segment.Row, err error) {
+	all, err := t.AllRows(ctx)
+	return slices.DeleteFunc(all, func(r segment.Row) bool { return r.Name <= after }), err
+}
+
+func (t table) AllRows(context.Context) (rows []segment.Row, err error) {
+	if err := t.before(); err != nil {
 		return nil, err
 	}
-	for _, name := range tagNames {
-		if e := l.p.w.bkt.entries[name]; name > after && e.Value != nil {
-			n, _ := strconv.ParseInt(string(e.Value), 10, 64)
-			tags = append(tags, segment.Tag{Name: name, MaxID: n})
-		}
+	for _, tag := range slices.Sorted(maps.Keys(t.p.w.rows)) {
+		r, _ := t.row(tag)
+		rows = append(rows, r)
 	}
-	return tags, nil
+	return rows, nil
 }
 
-func (l link) Lift(ctx context.Context, tag string, f segment.Floor) (bool, error) {
-	for {
-		e, err := l.Get(ctx, tag)
-		if err != nil && !errors.Is(err, buckets.ErrNoKey) {
-			return false, err
-		}
-		if n, _ := strconv.ParseInt(string(e.Value), 10, 64); n >= f.End {
-			return false, nil
-		}
-		_, err = l.Update(ctx, tag, fmt.Append(nil, f.End), e.Revision)
-		if !errors.Is(err, buckets.ErrRevision) {
-			return err == nil, err
-		}
-	}
-}
-
-// marks is a store that loads.
-type marks struct {
+// A hanging is a store whose loads may take long.
+type hanging struct {
 	segment.Store
 	l link
 }
 
-func (m marks) List(ctx context.Context, after string, limit int) ([]segment.Tag, error) {
-	return m.l.List(ctx, after, limit)
-}
-
-func (m marks) Load(ctx context.Context, tag string, n, floor int64) (segment.Loaded, error) {
-	e, err := m.l.Get(ctx, tag)
-	if err != nil {
-		return segment.Loaded{}, err
-	}
-	mark, _ := strconv.ParseInt(string(e.Value), 10, 64)
-	start := max(mark, floor)
-	if _, err := m.l.Update(ctx, tag, fmt.Append(nil, start+n), e.Revision); err != nil {
-		return segment.Loaded{}, err
-	}
-	if m.hang(); m.l.p.lives != m.l.life {
+func (h hanging) Load(ctx context.Context, tag string, n, floor int64) (segment.Loaded, error) {
+	l, err := h.Store.Load(ctx, tag, n, floor)
+	if h.hang(); h.l.p.lives != h.l.life {
 		return segment.Loaded{}, errDown
 	}
-	if mark < floor {
-		m.l.p.member.WentBack("a mark was below a floor")
+	return l, err
+}
+
+func (h hanging) LoadStrict(
+	ctx context.Context, tag string, join func() int64, floor int64,
+) (segment.Loaded, error) {
+	l, err := h.Store.LoadStrict(ctx, tag, join, floor)
+	if h.hang(); h.l.p.lives != h.l.life {
+		return segment.Loaded{}, errDown
 	}
-	return segment.Loaded{Range: segment.Range{Start: start, End: start + n}}, nil
+	return l, err
 }
 
 // hang lets a worker stand still during a load that may rest on a restore, until the registry is resumed.
-func (m marks) hang() {
-	p, w := m.l.p, m.l.p.w
-	if w.depth > 0 || w.quiet || !w.isBlind() || !w.one(2) {
+func (h hanging) hang() {
+	p, w := h.l.p, h.l.p.w
+	if w.depth > 0 || w.quiet || !w.isBlind(p) || !w.one(2) {
 		return
 	}
 	w.depth++
@@ -529,27 +700,53 @@ func (m marks) hang() {
 			p.deaf = deaf
 		}
 	}()
-	for epoch := w.epoch; w.epoch == epoch && w.lastEnd < epoch && !w.one(150); {
+	for resumes := w.resumes; w.resumes == resumes && !w.one(150) || w.one(2); {
 		w.step()
 	}
 }
 
-// load loads a range; half of it is issued at once.
+// load loads a range; half of it is issued at once, and all of a strict tag.
 func (p *proc) load(ctx context.Context) {
-	tag, life := tagNames[p.w.rnd.IntN(2)], p.lives
+	w, life := p.w, p.lives
+	tag := tagNames[w.rnd.IntN(len(tagNames))]
 	if p.held {
 		return
 	}
-	l, err := p.store.Load(ctx, tag, 4+p.w.rnd.Int64N(10), p.floor[tag])
+	n, sent := 4+w.rnd.Int64N(10), w.answered[tag]
+	var l segment.Loaded
+	var err error
+	switch floor := p.floor[tag].End; {
+	case tag == strict:
+		l, err = p.store.LoadStrict(ctx, tag, func() int64 { return n }, floor)
+	default:
+		l, err = p.store.Load(ctx, tag, n, floor)
+		if errors.Is(err, segment.ErrUnknownTag) && floor == 0 && p.lives == life && !p.held {
+			if _, err = p.store.Create(ctx, segment.Tag{Name: tag, Step: stepOf}, false); err == nil {
+				w.log("%s makes tag %s", p.name, tag)
+			}
+			return
+		}
+	}
 	if err != nil || p.lives != life || p.held {
 		return
 	}
-	p.w.log("%s loads %s [%d, %d)", p.name, tag, l.Start, l.End)
-	p.floor[tag] = max(p.floor[tag], l.End)
+	w.log("%s loads %s [%d, %d)", p.name, tag, l.Start, l.End)
+	rules := l.Rules
+	if l.End > p.floor[tag].End {
+		p.floor[tag] = segment.Floor{End: l.End, Step: l.Step, Live: true, Rules: &rules, Era: l.Era}
+	}
+	i := issue{tag, l.Range, p.name, w.epoch}
+	if tag == strict {
+		if l.Start < sent && !w.isBlind(p) && !w.broken[tag] {
+			w.fail("strict: %s answers %d to a request that was sent after %d", p.name, l.Start, sent-1)
+		}
+		w.answered[tag] = max(w.answered[tag], l.End)
+		w.issue(i, w.isBlind(p))
+		return
+	}
 	half := l.Start + l.Len()/2
-	p.w.loads = append(p.w.loads, loaded{p, tag, l.End})
-	i := issue{tag, segment.Range{Start: l.Start, End: half}, p.name, p.w.epoch}
-	p.w.issue(i, p.w.isBlind())
+	i.r.End = half
+	w.issue(i, w.isBlind(p))
 	i.r = segment.Range{Start: half, End: l.End}
 	p.memory = append(p.memory, i)
 }
@@ -562,7 +759,7 @@ func (p *proc) serve() {
 	i := p.memory[0]
 	p.memory = p.memory[1:]
 	p.w.log("%s issues %s [%d, %d) from memory", p.name, i.tag, i.r.Start, i.r.End)
-	p.w.issue(i, p.w.isBlind() || !p.isAware())
+	p.w.issue(i, p.w.isBlind(p) || p.w.epoch > 0 && !p.isAware())
 }
 
 // check checks, as a worker does now and then. One that finds all in order must not remember what a restore undid. Of a
@@ -571,8 +768,10 @@ func (p *proc) check(ctx context.Context, thorough bool) error {
 	w, life, key := p.w, p.lives, p.member.own.Key
 	remembers := key != "" && key == p.wroteKey && w.taken < p.wrote && p.wrote < w.restored &&
 		p.member.Stopped() == nil && (!p.volatile || len(p.member.own.Taken) == 0)
-	if o, err := decodeOwn(w.bkt.entries[ownPrefix+key].Value); err == nil && o.Token == p.member.own.Written.Token {
-		remembers = false // a copy of its last write that was late
+	e := w.bkt.entries[ownPrefix+key]
+	if o, err := decodeOwn(e.Value); err == nil && o.Token == p.member.own.Written.Token ||
+		e.Revision == p.member.own.Written.Revision {
+		remembers = false // a copy of its last write that was late, or two histories have one revision
 	}
 	epoch := w.epoch
 	err := p.member.checkOnce(ctx, thorough)
@@ -643,6 +842,15 @@ func (d *disk) replace(name string, data func(durable.Identity) []byte) error {
 	return nil
 }
 
+// A bump is what an operator adds.
+type bump int
+
+const (
+	enough bump = iota // above all that was loaded, also in eras that nobody remembers
+	usual              // above all that can be loaded in an era
+	tight              // little: it counts on those who have joined
+)
+
 // A command is an operator's command, which may be slow, and be interrupted between any two steps.
 type command struct {
 	w      *world
@@ -650,41 +858,26 @@ type command struct {
 	name   string
 	o      Operator
 	c      *Case
-	raises []Raise
+	joined map[string]bool // workers that had joined what it read last
+	epoch  int             // in which it read that
 	next   int
-	tight  bool // it counts on those who have stopped, which is all that they promise
-}
-
-// unknownTo returns how far tags were loaded by those who have not joined an incident, or forgot it. The others lift
-// the marks by themselves.
-func (w *world) unknownTo(incident string) map[string]int64 {
-	joined := map[string]bool{}
-	for key, e := range w.bkt.entries {
-		if o, err := decodeOwn(e.Value); strings.HasPrefix(key, ownPrefix) && err == nil && o.Incident == incident {
-			joined[o.Name] = true
-		}
-	}
-	to := map[string]int64{}
-	for _, l := range w.loads {
-		known := l.by.up && joined[fmt.Sprint(l.by.name, ".", l.by.lives)] && l.by.floor[l.tag] >= l.end
-		if !known {
-			to[l.tag] = max(to[l.tag], l.end)
-		}
-	}
-	return to
+	bump   bump
 }
 
 func (w *world) newOp(n int) *command {
-	p := &proc{w: w, name: fmt.Sprint("op", n), floor: map[string]int64{}}
+	p := &proc{w: w, name: fmt.Sprint("op", n), floor: map[string]segment.Floor{}}
 	p.member, _ = open(Config{Serving: link{p, 0}}, nil)
 	p.member.loaded = (*ranges)(p)
 	return &command{w: w, proc: p, name: p.name, o: Operator{
-		Bucket: link{p, 0}, Tags: link{p, 0}, Kind: "kv", Name: p.name, Now: func() time.Time { return at(w.now) },
+		Bucket: link{p, 0}, Kind: "kv", Name: p.name, Now: func() time.Time { return at(w.now) },
+		Announce: func(m []byte) error { w.announce(p, m); return nil },
 	}}
 }
 
 // step does one step of the command; it reports false once that is over.
 func (o *command) step(ctx context.Context) bool {
+	ctx, o.proc.killed = context.WithCancel(ctx)
+	defer o.proc.killed()
 	err := o.try(ctx)
 	if err != nil {
 		o.w.log("%s: %v", o.name, err)
@@ -693,61 +886,79 @@ func (o *command) step(ctx context.Context) bool {
 		o.next = 0
 		return true
 	}
-	return err == nil && o.next < 5
+	return err == nil && o.next < 3
 }
+
+var errNothing = errors.New("nothing to resume")
 
 func (o *command) try(ctx context.Context) (err error) {
 	switch o.next {
-	case 0:
-		c, err := o.o.Look(ctx, o.c)
-		if err != nil {
-			return err
-		}
-		if o.c = &c; c.Identity.Incident == nil && c.Missing == nil {
-			return ErrNoIncident
-		}
-		o.w.log("%s reads incident %s", o.name, c.Identity.Incident.ID[:4])
-	case 1:
-		if o.o.mayRaise(*o.c) != nil && o.o.Wait(*o.c) > 0 {
+	case 0, 1:
+		if o.next == 1 && o.o.Wait(*o.c) > 0 {
 			return nil
 		}
 		c, err := o.o.Look(ctx, o.c)
 		if err != nil {
 			return err
 		}
-		o.c = &c
-		if c.Identity.Incident == nil {
-			return ErrNoIncident
+		if o.c = &c; c.Identity.Incident == nil && c.Missing == nil {
+			return errNothing
 		}
-		to := map[string]int64{}
-		for _, tag := range tagNames {
-			to[tag] = c.Marks[tag] + max(0, o.w.top[tag]-o.w.base[tag]) + 1
+		o.w.log("%s reads incident %.4s", o.name, c.Identity.Open())
+		o.joined, o.epoch = map[string]bool{}, o.w.epoch
+		for _, k := range c.Workers {
+			o.joined[k.Name] = o.joined[k.Name] || k.Joined
 		}
-		if o.tight {
-			to = o.w.unknownTo(c.Identity.Incident.ID)
-		}
-		if o.raises, err = o.o.Raises(c, to); err != nil {
-			return err
+		if o.next == 0 {
+			o.o.Rouse(c)
+		} else if o.o.Wait(c) > 0 {
+			return nil
 		}
 	case 2:
-		if err = o.o.Plan(ctx, o.c, o.raises); err == nil {
-			o.w.log("%s plans %v", o.name, o.raises)
-		}
-	case 3:
-		err = o.o.Raise(ctx, o.raises, func(int) {})
-	case 4:
-		before := o.w.epoch
-		if err = o.o.End(ctx, o.c, true); err == nil {
-			o.w.log("%s ends %s", o.name, o.c.Identity.Era()[:4])
-			if before == o.w.epoch {
-				o.w.lastEnd = o.w.epoch
-			}
+		before := o.w.resuming
+		o.w.resuming = o
+		if err = o.o.Resume(ctx, o.c, o.by(), 0, "", nil); err != nil && o.w.resuming == o {
+			o.w.resuming = before
 		}
 	}
 	if err == nil {
 		o.next++
 	}
 	return err
+}
+
+// by returns what the operator adds.
+func (o *command) by() int64 {
+	switch o.bump {
+	case tight:
+		return 1 + o.w.rnd.Int64N(20) // with 0 it says that nothing was loaded, not even of tags with a last number
+	case usual:
+		return ample
+	}
+	highest, known := int64(0), o.c.Identity.Offset()
+	for _, offset := range o.w.eras {
+		highest = max(highest, offset)
+	}
+	return max(0, highest-known) + 2*ample
+}
+
+// decide says of an undecided tag where it goes on.
+func (o *command) decide(ctx context.Context) {
+	w, tag := o.w, []string{bounded, daily}[o.w.rnd.IntN(2)]
+	cfg := kvstore.Config{Bucket: "id_segments", Kind: kvstore.Alone}
+	if w.rows != nil {
+		cfg.Table = table{link{o.proc, 0}}
+	}
+	store := kvstore.On(link{o.proc, 0}, cfg)
+	t, err := store.Look(ctx, tag)
+	if err != nil || !t.Undecided {
+		return
+	}
+	n := max(w.top[tag], t.MaxID) // not before: another worker may have loaded meanwhile
+	if _, err = store.Update(ctx, tag, segment.Change{MaxID: n}); err == nil {
+		w.decisions++
+		w.log("%s decides that %s goes on at %d", o.name, tag, n)
+	}
 }
 
 // step lets someone act.
@@ -794,6 +1005,12 @@ func (w *world) step() {
 		}
 	case x == 96 && w.one(3):
 		w.now += time.Duration(w.rnd.IntN(5000)) * time.Second
+	case x == 97 && w.one(4):
+		w.now += time.Duration(w.rnd.IntN(30)) * time.Hour
+	case x == 98 && w.one(4) && w.restores < w.opts.restores:
+		w.wipe()
+	case x == 99 && w.rows == nil: // with a table, a poll writes with several goroutines
+		p.act(func(ctx context.Context) { _ = p.store.Poll(ctx, func(segment.Listing) {}) })
 	}
 }
 
@@ -815,7 +1032,7 @@ func (w *world) changeLife(p *proc) {
 
 func (w *world) save() *bucket {
 	saved := *w.bkt
-	saved.saved = w.now
+	saved.saved, saved.rows = w.now, maps.Clone(w.rows)
 	return &saved
 }
 
@@ -828,24 +1045,28 @@ func (w *world) restore() {
 	w.bring(b)
 }
 
+// wipe makes another bucket, which is empty.
+func (w *world) wipe() {
+	w.wiped = true
+	w.bring(bucket{made: w.now, last: w.bkt.last + 1000, entries: map[string]buckets.Entry{}, saved: w.now})
+}
+
 func (w *world) bring(b bucket) {
+	if w.rows != nil && b.rows != nil && w.one(2) {
+		w.rows = maps.Clone(b.rows)
+	}
 	w.bkt, w.past = &b, nil
 	w.epoch++
 	w.restores++
 	w.restored, w.taken, w.detected = w.now, b.saved, -1
-	w.latest = max(w.latest, b.saved)
-	for _, tag := range tagNames {
-		w.base[tag], _ = strconv.ParseInt(string(b.entries[tag].Value), 10, 64)
-	}
-	var id Identity
-	_ = json.Unmarshal(b.entries[identityKey].Value, &id)
-	w.log("RESTORE at revision %d, marks %v, incident open %t", b.last, w.base, id.Incident != nil)
+	id, _ := w.identity()
+	w.log("RESTORE at revision %d, rows %v, incident open %t", b.last, w.rows, id.Incident != nil)
 	if id.Incident != nil {
 		w.detected = w.now
 	}
 }
 
-// operate lets an operator act where the registry is stopped.
+// operate lets an operator act where the registry is stopped, or a tag is undecided.
 func (w *world) operate() {
 	n := w.rnd.IntN(2)
 	if o := w.ops[n]; o != nil {
@@ -860,9 +1081,20 @@ func (w *world) operate() {
 		}
 		return
 	}
-	if id, err := DecodeIdentity(w.bkt.entries[identityKey].Value); err == nil && id.Incident != nil {
+	id, err := w.identity()
+	switch {
+	case err != nil || id.Incident != nil:
 		w.ops[n] = w.newOp(n)
-		w.ops[n].tight = w.one(3)
+		w.ops[n].bump = bump(w.rnd.IntN(3))
+		if err != nil { // nobody may remember, so more is demanded
+			w.ops[n].bump = enough
+		}
+	case w.one(3):
+		o := w.newOp(n)
+		w.ops[n] = o
+		o.proc.busy = true
+		o.decide(context.Background())
+		w.ops[n] = nil
 	}
 }
 
@@ -881,7 +1113,7 @@ func (w *world) live(steps int) {
 		p.deaf = false
 	}
 	opened := w.incidents
-	for range 900 {
+	for range 500 {
 		for _, p := range w.procs {
 			if !p.up {
 				p.start()
@@ -891,9 +1123,17 @@ func (w *world) live(steps int) {
 			return
 		}
 	}
-	id, err := DecodeIdentity(w.bkt.entries[identityKey].Value)
+	id, err := w.identity()
 	if err != nil || id.Incident != nil && w.incidents-opened > 6 {
 		w.fail("%d incidents in quiet times", w.incidents-opened)
+	}
+	for _, tag := range tagNames[:2] {
+		for _, p := range w.procs {
+			if mark := w.effective(id, tag); w.bkt.entries[tag].Revision > 0 && p.floor[tag].End > mark {
+				w.fail("after all was repaired, tag %s is at %d, and %s had loaded up to %d",
+					tag, mark, p.name, p.floor[tag].End)
+			}
+		}
 	}
 	for _, p := range w.procs {
 		var err error
@@ -912,7 +1152,9 @@ func (w *world) live(steps int) {
 			w.fail("%s is not served after all was repaired: %v", p.name, err)
 		}
 	}
-	if w.restores < 2 && w.incidents > w.restores { // beyond that nobody may remember what was restored over
+	// Beyond that nobody may remember what was restored over; nor may who resumes after all was lost. A resume that
+	// begins too low is a reason of its own.
+	if w.restores < 2 && !w.wiped && !w.tooLow && w.incidents > w.restores {
 		w.fail("%d incidents for %d restores", w.incidents, w.restores)
 	}
 }

@@ -157,6 +157,8 @@ func TestAReservedRangeIsNotUsedWhereOthersMayHaveIt(t *testing.T) {
 		"an entry put back":     func(v *View) { v.Mark = 100 },
 		"another entry":         func(v *View) { v.Tokens, v.Revision = "x", 99 },
 		"an entry with no name": func(v *View) { v.Tokens, v.Revision = "", 99 },
+		"another era":           func(v *View) { v.Era, v.Mark = "E", v.Mark+1000 },
+		"another era alone":     func(v *View) { v.Era = "E" },
 	} {
 		e, r := entry{mark: 1}, new(Ranges)
 		l, _ := next(t, r, e, 100)
@@ -168,6 +170,20 @@ func TestAReservedRangeIsNotUsedWhereOthersMayHaveIt(t *testing.T) {
 		if err != nil || reserved || got.Start != max(v.Mark, v.Lowest) || got.Len() != 50 {
 			t.Errorf("%s: %v, %v, %v, want half as many above %d", name, got.Range, reserved, err, v.Mark)
 		}
+	}
+}
+
+func TestAWriteThatHasNotLandedIsNotSentAgainInAnotherEra(t *testing.T) {
+	e, r := entry{mark: 1}, new(Ranges)
+	l, _ := next(t, r, e, 100)
+	r.Keep("a", l)
+	v := View{Revision: e.revision, Tokens: e.tokens, Mark: e.mark, Limit: 1 << 40, Era: "E"}
+	got, reserved, err := r.Next("a", v, 100)
+	if err != nil || reserved || got.Again() || got.Len() != 50 {
+		t.Errorf("%v, %v, %v, want another 50", got.Range, reserved, err)
+	}
+	if kept, reserved, err := r.Next("a", v, 100); err != nil || reserved || kept.Again() {
+		t.Errorf("then %v, %v, %v", kept.Range, reserved, err)
 	}
 }
 

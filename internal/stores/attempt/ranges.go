@@ -16,6 +16,7 @@ type Load struct {
 	sentBefore bool  // the write was sent before
 	most       int64 // upper bound of the tag's next range; 0 for none
 	kept       int64 // IDs in it from an earlier range; they are lost if its write is refused
+	era        string
 }
 
 // Again reports whether the write was sent before.
@@ -27,9 +28,10 @@ type View struct {
 	Written  time.Time // when the entry was written
 	Tokens   Tokens
 	Mark     int64
-	Lowest   int64 // no ID below it may be used: the highest of floor, least, and a guarded row's max_id and seen
-	Limit    int64 // no range may end above it
-	Strict   bool  // a range reserved earlier is no answer: see [segment.Store.LoadStrict]
+	Lowest   int64  // no ID below it may be used: the highest of floor, least, and a guarded row's max_id and seen
+	Limit    int64  // no range may end above it
+	Strict   bool   // a range reserved earlier is no answer: see [segment.Store.LoadStrict]
+	Era      string // of the registry; a range of another one is a hole
 }
 
 // Ranges keeps, for each tag, the range that the last load reserved, or may have reserved, and that no request got.
@@ -62,7 +64,7 @@ type Ranges struct {
 // landed.
 func (r *Ranges) Next(tag string, v View, n int64) (l Load, reserved bool, err error) {
 	old := r.take(tag)
-	outcome, fits := old.Outcome(v.Revision, v.Tokens), old.Start >= v.Lowest //mutant:fits
+	outcome, fits := old.Outcome(v.Revision, v.Tokens), old.Start >= v.Lowest && old.era == v.Era //mutant:fits
 	mark, kept := v.Mark, int64(0)
 	switch {
 	case v.Strict && outcome == Landed: //mutant:strict-kept
@@ -85,7 +87,7 @@ func (r *Ranges) Next(tag string, v View, n int64) (l Load, reserved bool, err e
 	if old.most > 0 {
 		n = min(n, old.most)
 	}
-	l = Load{Attempt: New(v.Revision, v.Tokens), most: old.most, kept: kept}
+	l = Load{Attempt: New(v.Revision, v.Tokens), most: old.most, kept: kept, era: v.Era}
 	l.Range, err = segment.NextRange(mark, v.Lowest, n, v.Limit) //mutant:next-range
 	l.End = max(l.End, v.Mark)
 	l.Write = segment.Write{

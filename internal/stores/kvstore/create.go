@@ -30,15 +30,6 @@ func (s *Store) Create(ctx context.Context, t segment.Tag, revive bool) (created
 		created, revision, err = s.tryCreate(ctx, &c)
 		return revision, err
 	})
-	if revive && errors.Is(err, errOfLostBucket) {
-		e := entry{Mark: t.MaxID}
-		e.set(t)
-		e.Claimed = s.cfg.Table != nil
-		if err = s.replaceLost(ctx, t.Name, &e); err == nil && e.Claimed {
-			return s.Create(ctx, t, revive)
-		}
-		created = e.tag(t.Name, time.Now())
-	}
 	if c.inserted && err != nil {
 		err = fmt.Errorf("%w: the row was made, but the mark was not changed: %w", segment.ErrUncertain, err)
 	}
@@ -65,6 +56,9 @@ func (s *Store) tryCreate(ctx context.Context, c *creation) (segment.Tag, uint64
 		return segment.Tag{}, read, err
 	}
 	t, err := was.created(c.tag, s.limit())
+	if errors.Is(err, errSayStart) && !c.revive {
+		err = segment.ErrUndecided
+	}
 	if err != nil {
 		return segment.Tag{}, read, err
 	}
@@ -84,7 +78,16 @@ func (s *Store) tryCreate(ctx context.Context, c *creation) (segment.Tag, uint64
 	if was.Disabled {
 		how = segment.ByRevive
 	}
+	if was.isMissing() || was.isUnmade() {
+		e.Mark = 1
+	}
 	e.set(t)
+	if e.First = !c.revive; c.tag.MaxID == 0 && was.isMissing() && s.cfg.Table == nil {
+		e.Mark, e.Era = 1, "" // read as the first ID of any era, in whichever bucket it lands
+		if t.Rules.Period == "" {
+			e.Mark = max(1, t.Rules.Min)
+		}
+	}
 	if _, err = s.put(ctx, t.Name, how, was, e, c); err == nil && hasRow {
 		err = half(s.cfg.Table.Update(ctx, t.Name, change))
 	}
@@ -96,12 +99,24 @@ func (s *Store) tryCreate(ctx context.Context, c *creation) (segment.Tag, uint64
 // was deleted.
 func (s state) created(t segment.Tag, limit int64) (segment.Tag, error) {
 	old := s.tag(t.Name)
-	if s.Disabled {
+	switch {
+	case s.Disabled:
 		return old.Revive(t, limit)
+	case t.MaxID == 0 && (s.undecided || t.Rules.Bounded() && old.MaxID > 1):
+		return t, errSayStart
+	case t.MaxID == 0 || s.raw > 0 && !s.isUnmade():
+		t.MaxID = max(t.MaxID, old.MaxID)
+	case s.row != nil:
+		t.MaxID = max(t.MaxID, s.row.MaxID)
 	}
-	t.MaxID, t.Least, t.Disabled = max(t.MaxID, old.MaxID), old.Least, false
+	t.Least, t.Disabled = old.Least, false
 	return t, nil
 }
+
+// errSayStart is returned for a new tag with a last number, or whose column is too narrow, where others begin at an
+// offset.
+var errSayStart = segment.RuleError("the registry was resumed, and the tag may have been in use before: say with " +
+	"start where it goes on, above all its IDs, or that it is new with start 1")
 
 // readFree returns the state of a tag that may be created, or why it may not be.
 func (s *Store) readFree(ctx context.Context, tag string, revive bool) (t state, err error) {
@@ -137,12 +152,15 @@ func (s *Store) readFree(ctx context.Context, tag string, revive bool) (t state,
 func (s *Store) insert(ctx context.Context, t segment.Tag, was state, c *creation) (state, error) {
 	e := was.entry
 	e.Claimed, e.Step = !e.Disabled, max(e.Step, 1)
+	if was.isMissing() {
+		e.Mark, e.Era = 1, ""
+	}
 	was, err := s.put(ctx, t.Name, segment.ByCreate, was, e, c) //mutant:row-again
 	if err == nil && was.kve.Revision == 0 {
 		err = errOvertaken // it was written, but whether it is the last entry is not known
 	}
 	if err == nil {
-		err = s.confirmFirst(ctx, &was.entry)
+		err = ctx.Err()
 	}
 	if err != nil {
 		return was, err
@@ -157,14 +175,14 @@ func (s *Store) insert(ctx context.Context, t segment.Tag, was state, c *creatio
 
 // put replaces the entry of a state by e, as [Store.replace] does, and creates one if there is none.
 func (s *Store) put(ctx context.Context, tag string, how segment.How, was state, e entry, c *creation) (state, error) {
-	if was.kve.Revision > 0 {
+	if !was.isMissing() {
 		return s.replace(ctx, tag, how, was, e)
 	}
 	try := attempt.New(0, "")
 	e.Mark, e.Tokens = max(1, e.Mark), try.Tokens()
 	w := segment.Write{How: how, After: e.Mark}
 	var err error
-	w.Written, err = s.createKey(ctx, tag, &e, c.revive)
+	w.Written, err = s.createKey(ctx, tag, e, c)
 	err = s.outcome(ctx, tag, try, err)
 	s.wrote(tag, w, err)
 	if errors.Is(err, buckets.ErrKeyExists) {
@@ -173,57 +191,29 @@ func (s *Store) put(ctx context.Context, tag string, how segment.How, was state,
 		}
 		c.taken = true
 	}
+	e.raw = e.Mark
 	return state{kve: buckets.Entry{Revision: w.Written, Created: time.Now()}, entry: e}, err
 }
 
-// createKey creates the key of a tag. Without revive, which is on first use, it creates none for a tag that was
-// removed, of which a delete marker is left, and none in a bucket that is not original: other workers may have loaded
-// the tag, and its operator must say where it continues.
-//
-// A bucket may be lost and made again between the look at its identity and the write. So the entry names the era,
-// and the first load looks again: see read.
-func (s *Store) createKey(ctx context.Context, tag string, e *entry, revive bool) (revision uint64, err error) {
+// createKey creates the key of a tag. For a tag that was removed, of which a delete marker is left, it creates one only
+// if an operator says where the tag goes on: other workers may have loaded it.
+func (s *Store) createKey(ctx context.Context, tag string, e entry, c *creation) (revision uint64, err error) {
 	if err := s.refusedFor(tag); err != nil {
 		return 0, err
 	}
-	look, create := s.ids.era, s.kv.CreateFirst //mutant:original
-	if revive {
-		look, create = s.ids.ownEra, s.kv.Create
+	create := s.kv.CreateFirst
+	if c.tag.MaxID > 0 {
+		create = s.kv.Create
 	}
-	era, err := look(ctx)
-	if err != nil {
-		return 0, err
-	}
-	e.First = era
 	revision, err = create(ctx, tag, e.encode())
 	if errors.Is(err, buckets.ErrKeyRemoved) {
-		err = segment.ErrUnknownTag
+		if err = segment.ErrUnknownTag; c.revive {
+			err = errRemoved
+		}
 	}
 	return revision, written(err)
 }
 
-// replaceLost puts e in the place of an entry that names another era. No ID of that entry was ever issued, since
-// no load of it succeeds; its mark is kept all the same if it is higher.
-func (s *Store) replaceLost(ctx context.Context, tag string, e *entry) error {
-	return wrap(tag, jitter.Race(ctx, isOvertaken, func() (uint64, error) {
-		was, err := s.readAny(ctx, tag)
-		if err != nil {
-			return 0, err
-		}
-		old := was.entry
-		if err = s.confirmFirst(ctx, &old); !errors.Is(err, errOfLostBucket) {
-			return 0, errors.Join(err, segment.ErrExists) // another operator was faster
-		}
-		era, err := s.ids.ownEra(ctx)
-		if err != nil {
-			return 0, err
-		}
-		e.First, e.Mark, e.Least = era, max(e.Mark, old.Mark), old.Least
-		_, err = s.replace(ctx, tag, segment.ByCreate, was, *e)
-		return was.kve.Revision, err
-	}))
-}
-
-// errOfLostBucket says that an entry was written for a bucket that is lost, and landed in the one that replaced it.
-var errOfLostBucket = fmt.Errorf("%w: it was created in a bucket that is lost; "+
-	"create it again, with a start above all its IDs", segment.ErrUnknownTag)
+// errRemoved is returned for a tag whose entry was deleted.
+var errRemoved = segment.RuleError("the entry of the tag was deleted from the bucket of marks: say with start where " +
+	"the tag goes on, above all its IDs")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/internal/stores/attempt"
 	"github.com/natsid/natsid/segment"
 )
@@ -22,11 +23,12 @@ func (s *Store) read(ctx context.Context, tag string) (t state, err error) {
 	if t.Disabled {
 		s.kept.Drop(tag)
 	}
-	exists := t.kve.Revision > 0
+	exists := !t.isMissing()
 	if s.cfg.Table != nil {
 		var row segment.Row
 		row, err = s.cfg.Table.Row(ctx, tag)
-		t.row, exists = &row, true
+		t.beside(&row, s.limit())
+		exists = true
 	}
 	if err == nil && (!exists || t.isUnmade()) {
 		err = segment.ErrUnknownTag
@@ -34,43 +36,45 @@ func (s *Store) read(ctx context.Context, tag string) (t state, err error) {
 	return t, err
 }
 
-// readMark returns the entry of a tag as a state without a row; a zero one if there is none.
-//
-// If the tag was created and no worker has loaded it, readMark looks at the identity once more, after it has read the
-// entry. If it finds the era that the entry names, a compare-and-set from the entry's revision succeeds only in a
-// bucket of that era: revisions do not repeat. With a table that matters where the tag has no row: see insert.
-func (s *Store) readMark(ctx context.Context, tag string) (state, error) {
-	t, err := s.readAny(ctx, tag)
-	if err == nil && s.cfg.Table == nil {
-		err = s.confirmFirst(ctx, &t.entry)
-	}
-	return t, err
-}
-
-// readAny is readMark for an entry that may have been written for a bucket that is lost.
-func (s *Store) readAny(ctx context.Context, tag string) (t state, err error) {
+// readMark returns the entry of a tag as a state without a row; of a tag that has none, the mark at which it begins.
+func (s *Store) readMark(ctx context.Context, tag string) (t state, err error) {
 	if err := s.refusedFor(tag); err != nil {
 		return state{}, err
 	}
 	t.kve, err = s.kv.Get(ctx, tag)
-	if errors.Is(err, buckets.ErrNoKey) {
-		return state{}, nil
-	}
 	if err == nil {
 		t.entry, err = decode(s.cfg.Bucket, t.kve)
+	} else if errors.Is(err, buckets.ErrNoKey) {
+		err = nil
+	}
+	var id era.Identity
+	if err == nil {
+		id, err = s.eras(ctx)
+	}
+	if err == nil {
+		err = t.in(id, s.limit())
 	}
 	return t, err
+}
+
+// eras returns the identity by which entries are read. For who checks no registry it is read after them, and a bucket
+// without one has no eras.
+func (s *Store) eras(ctx context.Context) (era.Identity, error) {
+	if s.cfg.Eras != nil {
+		return s.cfg.Eras(), nil
+	}
+	id, err := s.ids.read(ctx)
+	if errors.Is(err, era.ErrNoIdentity) || errors.Is(err, era.ErrIdentity) {
+		err = nil
+	}
+	return id, err
 }
 
 // change replaces the entry of a tag by what f makes of it, by compare-and-set. When overtaken it reads again and calls
 // f again. The error wraps [segment.ErrUncertain] if the write may have landed; otherwise nothing was changed.
 func (s *Store) change(ctx context.Context, tag string, how segment.How, f func(*entry) error) error {
-	read := s.read
-	if how == segment.ByLift {
-		read = s.readAny
-	}
 	return wrap(tag, jitter.Race(ctx, isOvertaken, func() (uint64, error) {
-		was, err := read(ctx, tag)
+		was, err := s.read(ctx, tag)
 		if err != nil {
 			return 0, err
 		}
@@ -89,12 +93,13 @@ func (s *Store) replace(ctx context.Context, tag string, how segment.How, was st
 	try := attempt.New(was.kve.Revision, was.Tokens)
 	e.Mark, e.Tokens = max(1, e.Mark, e.Seen), try.Tokens()
 	w := segment.Write{
-		How: how, Before: was.Mark, After: e.Mark, Read: was.kve.Revision, Replaced: was.kve.Created,
+		How: how, Before: was.raw, After: e.Mark, Read: was.kve.Revision, Replaced: was.kve.Created,
 	}
 	var err error
 	w.Written, err = s.write(ctx, tag, e.encode(), was.kve.Revision)
 	err = s.outcome(ctx, tag, try, written(err))
 	s.wrote(tag, w, err)
+	e.raw = e.Mark
 	return state{kve: buckets.Entry{Revision: w.Written, Created: time.Now()}, entry: e, row: was.row}, err
 }
 
@@ -142,23 +147,6 @@ func (s *Store) refusedFor(tag string) error {
 		return fmt.Errorf("%w: %w", segment.ErrInvalid, buckets.ErrInvalidKey)
 	}
 	return s.ids.refused()
-}
-
-// confirmFirst makes the entry of a tag that was just created an ordinary one, if it lies in the bucket that was looked
-// at then.
-func (s *Store) confirmFirst(ctx context.Context, e *entry) error {
-	if e.First == "" {
-		return nil
-	}
-	era, err := s.ids.ownEra(ctx)
-	if err != nil {
-		return err
-	}
-	if era != e.First {
-		return errOfLostBucket
-	}
-	e.First = ""
-	return nil
 }
 
 // written marks the error of a write with [segment.ErrUncertain], unless it says that nothing was written.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/internal/stores/attempt"
 	"github.com/natsid/natsid/segment"
 )
@@ -22,9 +23,43 @@ type entry struct {
 	Least       int64  `json:"least,omitempty"`   // no ID below it is issued, not even one already loaded
 	// Tokens are those of the latest writes. An entry that an operator put has none.
 	Tokens attempt.Tokens `json:"tokens,omitempty"`
-	First  string         `json:"first,omitempty"` // era in which the tag was created, until it is loaded
-	Record segment.Record `json:"record,omitzero"`
 	Rules  segment.Rules  `json:"rules,omitzero"`
+	// Era is the one in which Mark was written, "" for none: see package era.
+	Era   string `json:"era,omitempty"`
+	First bool   `json:"first,omitempty"` // made on first use, and not changed by an operator since
+
+	// Of an entry that was read: its mark as it is written, the present era, and whether an operator must decide where
+	// the tag goes on. The other fields are those in the present era, unless it is undecided.
+	raw       int64
+	present   string
+	by        int64 // by which the mark is higher in the present era
+	undecided bool
+}
+
+// in makes an entry as it is written that of the present era. limit is the highest mark that the store can hold.
+//
+// Law: decoding raises each mark by the offset of the present era above that of the entry's, and nothing else does;
+// whoever writes an entry writes that mark and the present era. Where there is no room for an offset, mark and era stay
+// until an operator decides, and nothing is loaded: a tag with a last number, or one whose column is full.
+func (e *entry) in(id era.Identity, limit int64) error {
+	by, err := id.Since(e.Era)
+	if err != nil {
+		return err
+	}
+	e.raw, e.present, e.by = e.Mark, id.Present(), by
+	if e.Mark == 0 {
+		e.First = true // until an operator creates it
+	}
+	e.Mark = max(1, e.Mark) // of a tag without entry
+	switch {
+	case by > 0 && (e.Rules.Bounded() || e.Mark > limit-by): //mutant:undecided
+		e.undecided = true
+		return nil
+	case by > 0:
+		e.Mark += by //mutant:offset
+	}
+	e.Era = e.present
+	return nil
 }
 
 func (e entry) encode() []byte {
@@ -54,7 +89,7 @@ func (e entry) tag(name string, updated time.Time) segment.Tag {
 	//mutant:merged
 	return segment.Tag{
 		Name: name, Step: e.Step, MaxID: max(e.Mark, e.Seen), Least: e.Least, Description: e.Description,
-		Disabled: e.Disabled, Updated: updated.UTC(), Rules: e.Rules,
+		Disabled: e.Disabled, Updated: updated.UTC(), Rules: e.Rules, Undecided: e.undecided,
 	}
 }
 
@@ -62,21 +97,38 @@ func (e entry) tag(name string, updated time.Time) segment.Tag {
 func (e *entry) set(t segment.Tag) {
 	e.Mark = max(e.Mark, t.MaxID) //mutant:changed
 	e.Least, e.Step, e.Description, e.Disabled, e.Rules = t.Least, t.Step, t.Description, t.Disabled, t.Rules
-	e.Claimed = false
+	e.Claimed, e.First = false, false
+	if e.undecided = t.Undecided; !e.undecided {
+		e.Era = e.present
+	}
 }
 
 // A state is a tag as it was read: its entry and, with a table, its row.
 type state struct {
 	kve   buckets.Entry // zero if the tag has no entry
-	entry               // zero if the tag has none, or a damaged one
+	entry               // of a tag that has none: 1, in no era
 	row   *segment.Row  // nil if there is none
+	fault error         // why the entry cannot be read, in a listing
 }
 
-// now returns the entry with what the row shows. One that a lost bucket left is an ordinary one beside a row.
+// beside gives the tag its row. That of a tag without entry is read like a mark of no era: the marks were lost, and the
+// table may have gone back, too.
+func (t *state) beside(row *segment.Row, limit int64) {
+	t.row = row
+	switch {
+	case !t.isMissing() || t.by == 0:
+	case row.MaxID > limit-t.by:
+		t.Mark, t.Era, t.undecided = max(1, row.MaxID), "", true
+	default:
+		t.Mark = max(t.Mark, row.MaxID+t.by)
+	}
+}
+
+// now returns the entry with what the row shows.
 func (t state) now() entry {
 	e := t.entry
 	if t.row != nil {
-		e.First, e.Seen, e.Step, e.Description = "", max(e.Seen, t.row.MaxID), t.row.Step, t.row.Description
+		e.Seen, e.Step, e.Description = max(e.Seen, t.row.MaxID), t.row.Step, t.row.Description
 	}
 	return e
 }
@@ -90,12 +142,15 @@ func (t state) tag(name string) segment.Tag {
 	return t.now().tag(name, updated)
 }
 
+// isMissing reports whether the tag has no entry.
+func (t state) isMissing() bool { return t.kve.Revision == 0 }
+
 // isUnmade reports whether the tag's creation is under way, or was cut off. A claimed tag that was loaded before has
 // lost its row in one copy of the table; another copy may still have it.
 func (t state) isUnmade() bool { return t.Claimed && t.Seen == 0 }
 
 // isDamaged reports whether the tag has an entry that cannot be read.
-func (t state) isDamaged() bool { return t.kve.Revision > 0 && t.Mark == 0 }
+func (t state) isDamaged() bool { return t.fault != nil }
 
 // servable returns why a tag that has a row has no IDs to load, or nil.
 func (t state) servable() error {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/registry/buckets"
-	"github.com/natsid/natsid/internal/registry/lineage"
+	"github.com/natsid/natsid/internal/registry/era"
 )
 
 // FuzzEntry guards the mark: an entry is damaged, or its mark and step are positive and are written as they were read.
@@ -46,11 +46,11 @@ func FuzzIdentity(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, value []byte) {
-		id, err := lineage.DecodeIdentity(value)
-		if err == nil && (id.Registry == "" || id.Kind == "" || id.Era() == "" && id.Incident == nil) {
+		id, err := era.Decode(value)
+		if err == nil && (id.Registry == "" || id.Kind == "" || id.Present() == "" && id.Incident == nil) {
 			t.Fatalf("%q reads as %+v", value, id)
 		}
-		if err != nil && !errors.Is(err, lineage.ErrIdentity) && !errors.Is(err, lineage.ErrNewer) {
+		if err != nil && !errors.Is(err, era.ErrIdentity) && !errors.Is(err, era.ErrNewer) {
 			t.Fatalf("%q is an identity that cannot be read, and does not say so: %v", value, err)
 		}
 	})

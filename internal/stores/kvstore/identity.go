@@ -9,8 +9,7 @@ import (
 
 	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/internal/registry/buckets"
-	"github.com/natsid/natsid/internal/registry/lineage"
-	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/internal/registry/era"
 )
 
 // Kind is what a bucket of marks is to its workers. Workers of one namespace share one kind.
@@ -22,56 +21,49 @@ const (
 	Guarded Kind = "mysql" // the marks guard a table
 )
 
-// identityKey is the key of the identity, which says which registry of tags a bucket holds. It is written when the
-// bucket is made as the first of its name. Package lineage guards it.
-//
-// A bucket without one was purged, or made again after it was lost. What was in it is unknown, so any tag could be one
-// that other workers have loaded, and no tag is made on first use.
-const identityKey = buckets.Own
-
-// Check reads the identity of the bucket. It returns [lineage.ErrIdentity] or [lineage.ErrKind] for a bucket that this
-// store must not use, and [lineage.ErrNoIdentity] for one in which no tag is made on first use.
-func (s *Store) Check(ctx context.Context) (lineage.Identity, error) { return s.ids.check(ctx) }
+// Check reads the identity of the bucket. It returns [era.ErrIdentity] or [era.ErrKind] for a bucket that this store
+// must not use, and [era.ErrNoIdentity] for one that was purged, or made again after it was lost.
+func (s *Store) Check(ctx context.Context) (era.Identity, error) { return s.ids.check(ctx) }
 
 // An identityCheck reads the identity of the bucket, writes it into one that was just made, and keeps whether the
 // bucket is of this store's kind.
 type identityCheck struct {
 	cfg     Config
-	kv      *buckets.Bucket
+	kv      Bucket
 	checked atomic.Pointer[error] // what check found of the kind; nil before the first
 }
 
 // check is [Store.Check].
-func (s *identityCheck) check(ctx context.Context) (lineage.Identity, error) {
+func (s *identityCheck) check(ctx context.Context) (era.Identity, error) {
 	id, err := s.read(ctx)
-	if errors.Is(err, lineage.ErrNoIdentity) {
+	if errors.Is(err, era.ErrNoIdentity) {
 		id, err = s.await(ctx)
 	}
 	if err == nil {
 		err = s.cfg.compare(id)
 	}
-	if err == nil || errors.Is(err, lineage.ErrKind) {
+	if err == nil || errors.Is(err, era.ErrKind) {
 		s.checked.Store(&err)
 	}
 	return id, err
 }
 
-func (s *identityCheck) read(ctx context.Context) (lineage.Identity, error) {
-	kve, err := s.kv.Get(ctx, identityKey)
+func (s *identityCheck) read(ctx context.Context) (era.Identity, error) {
+	kve, err := s.kv.Get(ctx, era.Key)
 	if errors.Is(err, buckets.ErrNoKey) {
-		return lineage.Identity{}, lineage.ErrNoIdentity
+		return era.Identity{}, era.ErrNoIdentity
 	}
 	if err != nil {
-		return lineage.Identity{}, err
+		return era.Identity{}, err
 	}
-	return lineage.DecodeIdentity(kve.Value)
+	return era.Decode(kve.Value)
 }
 
 // compare compares an identity with the kind of a store.
-func (c Config) compare(id lineage.Identity) error {
+func (c Config) compare(id era.Identity) error {
 	if have := Kind(id.Kind); have != c.Kind {
 		return fmt.Errorf("%w: bucket %s is of kind %s, this worker of kind %s; start it %s, or move the tags as "+
-			"docs/operations.md says", lineage.ErrKind, c.Bucket, have, c.Kind, have.how())
+			"docs/operations.md says", era.ErrKind, c.Bucket, have, c.Kind, have.how())
 	}
 	return nil
 }
@@ -91,32 +83,32 @@ const (
 )
 
 // await returns the identity that the worker which has just made the bucket is about to write, or
-// [lineage.ErrNoIdentity].
-func (s *identityCheck) await(ctx context.Context) (lineage.Identity, error) {
+// [era.ErrNoIdentity].
+func (s *identityCheck) await(ctx context.Context) (era.Identity, error) {
 	for range foundingTries {
 		state, err := s.kv.Look(ctx)
 		if err != nil && !errors.Is(err, buckets.ErrUnfit) {
-			return lineage.Identity{}, err
+			return era.Identity{}, err
 		}
 		if state.Untouched() {
 			s.foundNow(ctx, state)
 		}
 		id, err := s.read(ctx)
-		if !errors.Is(err, lineage.ErrNoIdentity) || !state.Founding {
+		if !errors.Is(err, era.ErrNoIdentity) || !state.Founding {
 			return id, err
 		}
 		if err := jitter.Sleep(ctx, foundingPause); err != nil {
-			return lineage.Identity{}, err
+			return era.Identity{}, err
 		}
 	}
-	return lineage.Identity{}, lineage.ErrNoIdentity
+	return era.Identity{}, era.ErrNoIdentity
 }
 
 // foundNow gives a bucket that this process has just made its identity. Where that fails, a worker's next check of the
 // registry tries again.
 func (s *identityCheck) foundNow(ctx context.Context, state buckets.State) {
 	if s.cfg.MayFound == nil || s.cfg.MayFound(ctx) == nil {
-		_ = s.kv.Found(ctx, state, identityKey, lineage.Found(string(s.cfg.Kind), state.Created).Encode())
+		_ = s.kv.Found(ctx, state, era.Key, era.Found(string(s.cfg.Kind), state.Created).Encode())
 	}
 }
 
@@ -126,30 +118,4 @@ func (s *identityCheck) refused() error {
 		return *err
 	}
 	return nil
-}
-
-// era returns the present era, in which a tag is made on first use.
-//
-// Law: a tag that has no entry begins at 1, so it must never have been loaded. That is known of a bucket whose identity
-// says so: it is the original one, no incident is open, and after the last one an operator has confirmed its tags.
-func (s *identityCheck) era(ctx context.Context) (string, error) {
-	id, err := s.check(ctx)
-	switch {
-	case errors.Is(err, lineage.ErrNoIdentity):
-		return "", fmt.Errorf("%w: %w", segment.ErrUnknownTag, err)
-	case err != nil:
-		return "", err
-	case id.Incident != nil || id.Unconfirmed:
-		return "", lineage.ErrUnconfirmed
-	}
-	return id.Era(), nil
-}
-
-// ownEra returns the present era, "" if the bucket has none: an operator may create tags there.
-func (s *identityCheck) ownEra(ctx context.Context) (string, error) {
-	id, err := s.read(ctx)
-	if errors.Is(err, lineage.ErrNoIdentity) || errors.Is(err, lineage.ErrIdentity) {
-		return "", nil
-	}
-	return id.Era(), err
 }

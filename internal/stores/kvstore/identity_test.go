@@ -9,14 +9,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/registry/buckets"
-	"github.com/natsid/natsid/internal/registry/lineage"
+	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/segment"
 )
 
 func firstUse(t *testing.T, s *kvstore.Store, tag string) error {
 	t.Helper()
-	_, err := s.Create(t.Context(), segment.Tag{Name: tag, Step: 10, MaxID: 1}, false)
+	_, err := s.Create(t.Context(), segment.Tag{Name: tag, Step: 10}, false)
 	return err
 }
 
@@ -30,7 +30,7 @@ func mustLoad(t *testing.T, s *kvstore.Store, tag string, atLeast int64) {
 func TestOneOfManyWorkersGivesANewBucketItsIdentity(t *testing.T) {
 	js, bucket := connect(t), bucketName()
 	var wg sync.WaitGroup
-	ids := make([]lineage.Identity, 8)
+	ids := make([]era.Identity, 8)
 	for i := range ids {
 		wg.Go(func() {
 			s := kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: bucket})
@@ -58,11 +58,8 @@ func TestABucketMadeBesideWorkersOfALostOneGetsNoIdentity(t *testing.T) {
 	s := kvstore.New(buckets.OnJetStream(js), kvstore.Config{
 		Bucket: bucket, MayFound: func(context.Context) error { asked++; return refuse },
 	})
-	if _, err := s.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := firstUse(t, s, "order"); !errors.Is(err, segment.ErrUnknownTag) || asked == 0 {
-		t.Errorf("%v after %d questions, want ErrUnknownTag", err, asked)
+	if _, err := s.Check(t.Context()); !errors.Is(err, era.ErrNoIdentity) || asked == 0 {
+		t.Errorf("%v after %d questions, want ErrNoIdentity", err, asked)
 	}
 	// Allowed before the bucket was made, and refused once it was.
 	bucket, asked = bucketName(), 0
@@ -74,7 +71,7 @@ func TestABucketMadeBesideWorkersOfALostOneGetsNoIdentity(t *testing.T) {
 			return nil
 		},
 	})
-	if _, err := s.Check(t.Context()); !errors.Is(err, lineage.ErrNoIdentity) || asked < 2 {
+	if _, err := s.Check(t.Context()); !errors.Is(err, era.ErrNoIdentity) || asked < 2 {
 		t.Errorf("%v after %d questions, want ErrNoIdentity after two", err, asked)
 	}
 }
@@ -99,14 +96,14 @@ func TestWorkersOfTwoKindsDoNotShareMarks(t *testing.T) {
 		a := kvstore.New(streams, kvstore.Config{Bucket: bucket, Kind: first})
 		b := kvstore.New(streams, kvstore.Config{Bucket: bucket, Kind: second})
 		_, err := a.Open(t.Context())
-		if _, other := b.Open(t.Context()); err != nil || !errors.Is(other, lineage.ErrKind) {
+		if _, other := b.Open(t.Context()); err != nil || !errors.Is(other, era.ErrKind) {
 			t.Errorf("kind %s: %v; then kind %s: %v, want ErrKind", first, err, second, other)
 		}
-		if _, err := b.Load(t.Context(), "order", 0, 0); !errors.Is(err, lineage.ErrKind) {
+		if _, err := b.Load(t.Context(), "order", 0, 0); !errors.Is(err, era.ErrKind) {
 			t.Errorf("a load of the second: %v", err)
 		}
-		if _, err := b.Lift(t.Context(), "order", segment.Floor{End: 10}); !errors.Is(err, lineage.ErrKind) {
-			t.Errorf("a lift of the second: %v", err)
+		if err := b.Restore(t.Context(), "order", floor(10, "")); !errors.Is(err, era.ErrKind) {
+			t.Errorf("a restore by the second: %v", err)
 		}
 		if second != kvstore.Alone {
 			continue
@@ -118,38 +115,8 @@ func TestWorkersOfTwoKindsDoNotShareMarks(t *testing.T) {
 		}
 		_, errA := a.Check(t.Context())
 		_, errB := b.Check(t.Context())
-		if err != nil || !errors.Is(errA, lineage.ErrKind) || errB != nil || b.Trouble() != nil {
+		if err != nil || !errors.Is(errA, era.ErrKind) || errB != nil || b.Trouble() != nil {
 			t.Errorf("once the kind was changed: %v, first %v, second %v", err, errA, errB)
 		}
-	}
-}
-
-func TestNoTagIsMadeOnFirstUseWhereTheIdentityDoesNotAllowIt(t *testing.T) {
-	js, bucket := connect(t), bucketName()
-	s := open(t, js, bucket)
-	good, err := s.Check(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	stopped, unconfirmed := good, good
-	stopped.Incident = &lineage.Incident{ID: "I", Cause: lineage.WentBack}
-	unconfirmed.Unconfirmed = true
-	for what, value := range map[string][]byte{
-		"an empty one": {}, "one that is cut off": []byte(`{"registry":"R"`),
-		"another version":  []byte(`{"version":9}`),
-		"an open incident": stopped.Encode(), "an unconfirmed list of tags": unconfirmed.Encode(),
-	} {
-		if _, err := js.Publish(t.Context(), "$KV."+bucket+"."+buckets.Own, value); err != nil {
-			t.Fatal(err)
-		}
-		if err := firstUse(t, s, "order"); err == nil {
-			t.Errorf("%s: a tag was made on first use", what)
-		}
-	}
-	if _, err := js.Publish(t.Context(), "$KV."+bucket+"."+buckets.Own, good.Encode()); err != nil {
-		t.Fatal(err)
-	}
-	if err := firstUse(t, s, "order"); err != nil {
-		t.Error(err)
 	}
 }

@@ -23,8 +23,8 @@
 // stays.
 //
 // Revisions of a bucket begin at its creation time, so a write based on a revision of a lost bucket fails in the
-// bucket that replaced it. A bucket that was lost with all marks is created again, empty. In such a bucket no tag is
-// created on first use, since any could be one that other workers have loaded: the operator says where it continues.
+// bucket that replaced it. A bucket that was lost with all marks is created again, empty. Marks are those of an era of
+// the registry: see package era.
 package kvstore
 
 import (
@@ -33,9 +33,10 @@ import (
 	"errors"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/natsid/natsid/internal/registry/buckets"
-	"github.com/natsid/natsid/internal/registry/lineage"
+	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/internal/stores/attempt"
 	"github.com/natsid/natsid/segment"
 )
@@ -49,12 +50,14 @@ import (
 // acknowledged, too.
 type Store struct {
 	cfg      Config
-	kv       *buckets.Bucket
+	kv       Bucket
+	own      *buckets.Bucket // nil in simulations
 	ids      *identityCheck
 	kept     attempt.Ranges                // of loads whose acknowledgement was lost
 	listed   atomic.Pointer[[]segment.Tag] // for the pages of a list after the first; nil if none is cached
 	setbacks setbacks
 	behind   behind
+	turns    turns
 }
 
 var _ segment.Store = (*Store)(nil)
@@ -73,17 +76,51 @@ type Config struct {
 	MayFound func(context.Context) error
 	Log      *slog.Logger // nil discards
 	// WentBack, if set, is called when an acknowledged write shows that the bucket went back to an earlier state. The
-	// call comes before a load returns its range, and must not block.
-	WentBack func(why string)
+	// call comes before a load returns its range, and must not block. need is by how much a mark is below what this
+	// worker has loaded, or 0.
+	WentBack func(why string, need int64)
+	// Eras returns the identity by which entries are read, as a worker knows it: see [lineage.Member]. nil reads that
+	// of the bucket.
+	Eras func() era.Identity
 	// RowWentBack, if set, is called once for each loss of commits of the table that is noticed.
 	RowWentBack func(tag, message string)
 	Wrote       segment.Wrote // nil for nobody
 	Clock       segment.Clock // nil is [segment.SystemClock]
+	// Uptime returns the time since some moment, by a clock that cannot be set; nil is the process's.
+	Uptime func() time.Duration
+}
+
+// Bucket is what a store uses of its bucket. [buckets.Bucket] implements it.
+type Bucket interface {
+	Open(ctx context.Context) (mismatch string, err error)
+	Trouble() error
+	Look(ctx context.Context) (buckets.State, error)
+	Found(ctx context.Context, s buckets.State, key string, value []byte) error
+	Get(ctx context.Context, key string) (buckets.Entry, error)
+	AllAndRemoved(ctx context.Context) (all map[string]buckets.Entry, removed map[string]bool, err error)
+	Create(ctx context.Context, key string, value []byte) (revision uint64, err error)
+	CreateFirst(ctx context.Context, key string, value []byte) (revision uint64, err error)
+	Update(ctx context.Context, key string, value []byte, last uint64) (revision uint64, err error)
+	UpdateSoon(ctx context.Context, key string, value []byte, last uint64) (revision uint64, err error)
 }
 
 // New returns a store on a bucket. The first call that can opens the bucket; until then all calls return why it cannot
 // be opened.
 func New(streams buckets.Streams, cfg Config) *Store {
+	s := On(nil, cfg)
+	cfg = s.cfg
+	s.own = buckets.New(streams, buckets.Config{
+		Name: cfg.Bucket, Description: "natsid: high-water marks of the tags", Replicas: cfg.Replicas,
+		Insist: true, Tolerant: true,
+		Lost: cfg.Lost, MayFound: cfg.MayFound, Found: s.ids.foundNow, Log: cfg.Log,
+		WentBack: func(why string) { cfg.WentBack(why, 0) },
+	})
+	s.kv, s.ids.kv = s.own, s.own
+	return s
+}
+
+// On returns a store on a bucket that is another one than JetStream's: a simulation's.
+func On(b Bucket, cfg Config) *Store {
 	if cfg.Kind == "" && cfg.Table != nil {
 		cfg.Kind = Guarded
 	}
@@ -92,7 +129,7 @@ func New(streams buckets.Streams, cfg Config) *Store {
 		cfg.RowWentBack = func(string, string) {}
 	}
 	if cfg.WentBack == nil {
-		cfg.WentBack = func(string) {}
+		cfg.WentBack = func(string, int64) {}
 	}
 	if cfg.Wrote == nil {
 		cfg.Wrote = func(string, segment.Write) {}
@@ -100,30 +137,29 @@ func New(streams buckets.Streams, cfg Config) *Store {
 	if cfg.Clock == nil {
 		cfg.Clock = segment.SystemClock
 	}
+	if began := time.Now(); cfg.Uptime == nil {
+		cfg.Uptime = func() time.Duration { return time.Since(began) }
+	}
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
-	ids := &identityCheck{cfg: cfg}
-	ids.kv = buckets.New(streams, buckets.Config{
-		Name: cfg.Bucket, Description: "natsid: high-water marks of the tags", Replicas: cfg.Replicas,
-		Insist: true, Tolerant: true,
-		Lost: cfg.Lost, MayFound: cfg.MayFound, Found: ids.foundNow, Log: cfg.Log, WentBack: cfg.WentBack,
-	})
-	return &Store{cfg: cfg, kv: ids.kv, ids: ids, setbacks: setbacks{alarm: cfg.RowWentBack}}
+	return &Store{
+		cfg: cfg, kv: b, ids: &identityCheck{cfg: cfg, kv: b}, setbacks: setbacks{alarm: cfg.RowWentBack},
+	}
 }
 
 // Kind returns what the bucket is to this store.
 func (s *Store) Kind() Kind { return s.cfg.Kind }
 
 // Own returns the bucket, for the keys of natsid's own beside the marks.
-func (s *Store) Own() *buckets.Bucket { return s.kv }
+func (s *Store) Own() *buckets.Bucket { return s.own }
 
 // Open opens the bucket and creates it if necessary, as any other call would. mismatch says how an existing bucket
-// differs from what is wanted. It returns [lineage.ErrKind] for a bucket of another kind. What else is wrong with the
+// differs from what is wanted. It returns [era.ErrKind] for a bucket of another kind. What else is wrong with the
 // identity stops the registry: see package lineage.
 func (s *Store) Open(ctx context.Context) (mismatch string, err error) {
 	if mismatch, err = s.kv.Open(ctx); err != nil {
 		return "", err
 	}
-	if _, err = s.Check(ctx); errors.Is(err, lineage.ErrNoIdentity) || errors.Is(err, lineage.ErrIdentity) {
+	if _, err = s.Check(ctx); errors.Is(err, era.ErrNoIdentity) || errors.Is(err, era.ErrIdentity) {
 		err = nil
 	}
 	return mismatch, err

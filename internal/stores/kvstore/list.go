@@ -2,10 +2,12 @@ package kvstore
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/segment"
 )
 
@@ -55,11 +57,8 @@ func (s *Store) listAll(ctx context.Context) ([]segment.Tag, error) {
 		if t.isUnmade() {
 			continue
 		}
-		if t.isDamaged() && t.row == nil {
-			t.Description, t.Disabled = "damaged: replace the entry; requests for the tag log how", true
-		}
-		tag := t.tag(name)
-		if t.row != nil && t.Mark > 0 {
+		tag := t.asListed(name)
+		if t.row != nil && t.raw > 0 {
 			tag.MarkAhead = new(t.Mark - t.row.MaxID)
 		}
 		tags = append(tags, tag)
@@ -68,13 +67,24 @@ func (s *Store) listAll(ctx context.Context) ([]segment.Tag, error) {
 	return tags, nil
 }
 
+// asListed returns the tag with its fault, if it has one.
+func (t state) asListed(name string) segment.Tag {
+	switch {
+	case errors.Is(t.fault, era.ErrUnknown):
+		t.Description, t.undecided = t.fault.Error(), true
+	case t.isDamaged() && t.row == nil:
+		t.Description, t.Disabled = "damaged: replace the entry; requests for the tag log how", true
+	}
+	return t.tag(name)
+}
+
 // isBehind reports whether the mark is below the row: others took IDs from the table, or the tag was loaded after the
 // mark was read.
-func (t state) isBehind() bool { return t.row != nil && 0 < t.Mark && t.Mark < t.row.MaxID }
+func (t state) isBehind() bool { return t.row != nil && 0 < t.raw && t.Mark < t.row.MaxID }
 
 // readMarksAgain replaces the marks that are below their rows by present ones.
 func (s *Store) readMarksAgain(ctx context.Context, all map[string]state) error {
-	marks, _, err := s.marks(ctx)
+	marks, _, _, err := s.marks(ctx)
 	for name, t := range all {
 		if now, ok := marks[name]; ok && t.isBehind() {
 			now.row = t.row

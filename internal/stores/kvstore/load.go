@@ -3,8 +3,6 @@ package kvstore
 import (
 	"context"
 	"errors"
-	"fmt"
-	"time"
 
 	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/internal/registry/buckets"
@@ -57,6 +55,12 @@ func (s *Store) tryLoad(
 		return segment.Loaded{}, err
 	}
 	s.setbacks.check(tag, was, began)
+	if was.Mark < floor && !was.undecided && !was.Rules.Bounded() { //mutant:load-low
+		return segment.Loaded{}, s.wentBack(ctx, tag, was, floor)
+	}
+	if was.undecided && !s.turns.hasTurned(tag, &was.entry, s.cfg.Clock, s.cfg.Uptime()) {
+		return segment.Loaded{}, segment.ErrUndecided
+	}
 	e := was.now()
 	n := wanted(e.Rules.Step(e.Step))
 	if err := ctx.Err(); err != nil { // as when another worker is to load: what is kept stays
@@ -70,27 +74,31 @@ func (s *Store) tryLoad(
 	}
 	l, reserved, err := s.kept.Next(tag, attempt.View{
 		Revision: was.kve.Revision, Written: was.kve.Created, Tokens: e.Tokens, Mark: e.Mark,
-		Lowest: max(least, lowest), Limit: min(limit, s.limit()), Strict: strict,
+		Lowest: max(least, lowest), Limit: min(limit, s.limit()), Strict: strict, Era: e.Era,
 	}, n)
 	if err != nil {
 		return segment.Loaded{}, err
 	}
 	//mutant:reserve
 	if !reserved {
-		err = s.reserve(ctx, tag, was, floor, &l)
+		err = s.reserve(ctx, tag, was, &l)
 	}
 	if err == nil && s.cfg.Table != nil {
 		err = s.advance(ctx, tag, l)
 	}
-	loaded := segment.Loaded{Range: l.Range, Step: e.Step, Least: e.Least, Rules: e.Rules, Write: l.Write}
+	loaded := segment.Loaded{
+		Range: l.Range, Step: e.Step, Least: e.Least, Rules: e.Rules, Era: e.Era, Write: l.Write,
+	}
 	return loaded, err //mutant:loaded
 }
 
 // reserve raises the mark to the end of a load. If that fails, the load is kept.
-func (s *Store) reserve(ctx context.Context, tag string, was state, floor int64, l *attempt.Load) error {
+func (s *Store) reserve(ctx context.Context, tag string, was state, l *attempt.Load) error {
 	e := was.now()
 	e.Mark, e.Tokens = l.End, l.Tokens()
-	e.Record.Load(time.Now(), l.Len())
+	if !l.Again() {
+		l.Write.Before = was.raw
+	}
 	write := s.write
 	if was.kve.Revision > 0 {
 		write = s.kv.UpdateSoon
@@ -100,9 +108,6 @@ func (s *Store) reserve(ctx context.Context, tag string, was state, floor int64,
 		l.Write.Written = revision
 	}
 	switch {
-	case err == nil && was.Mark < floor: // it was the present one, since the write that replaced it was acknowledged
-		s.cfg.WentBack(fmt.Sprintf("the mark of tag %s was %d, and this worker had loaded up to %d",
-			tag, was.Mark, floor))
 	case isOvertaken(err):
 		s.kept.Refused(tag, *l)
 	case err != nil:

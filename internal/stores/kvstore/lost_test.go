@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/registry/buckets"
-	"github.com/natsid/natsid/internal/registry/lineage"
+	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/segment"
 )
@@ -95,30 +95,6 @@ func revision(t *testing.T, js jetstream.JetStream, bucket string) uint64 {
 	return stream.CachedInfo().State.LastSeq
 }
 
-func TestATagLoadedByOthersIsNotCreatedOnFirstUseInARecreatedBucket(t *testing.T) {
-	js, bucket := connect(t), bucketName()
-	allocator := func() *segment.Allocator {
-		a := segment.New(segment.Config{
-			Store: open(t, js, bucket), Deadline: 2 * time.Second, LoadTimeout: time.Second, AutoStep: 10,
-		})
-		t.Cleanup(a.Close)
-		return a
-	}
-	uses, never := allocator(), allocator()
-	if _, err := uses.Take(t.Context(), "order", 1); err != nil {
-		t.Fatal(err)
-	}
-	if err := js.DeleteStream(t.Context(), "KV_"+bucket); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := uses.Take(t.Context(), "order", 100); !errors.Is(err, segment.ErrUnknownTag) {
-		t.Errorf("an allocator that used it: %v, want ErrUnknownTag", err)
-	}
-	if got, err := never.Take(t.Context(), "order", 1); !errors.Is(err, segment.ErrUnknownTag) {
-		t.Errorf("one that never used it: %v, %v, want ErrUnknownTag: these IDs were issued", got, err)
-	}
-}
-
 // purged leaves the marker of a purge, as one in a bucket of before has left it.
 func purged(t *testing.T, js jetstream.JetStream, bucket, key string) error {
 	m := nats.NewMsg("$KV." + bucket + "." + key)
@@ -179,9 +155,13 @@ func TestARemovedTagIsCreatedAgainOnlyByItsOperator(t *testing.T) {
 		if err := remove(); err != nil {
 			t.Fatal(err)
 		}
-		if made, err := other.Create(t.Context(), tag, false); !errors.Is(err, segment.ErrUnknownTag) ||
+		if err := firstUse(t, other, "order"); !errors.Is(err, segment.ErrUnknownTag) ||
 			errors.Is(err, segment.ErrDisabled) {
-			t.Errorf("%s, and created on first use: %+v, %v: its IDs repeat", how, made, err)
+			t.Errorf("%s, and created on first use: %v: its IDs repeat", how, err)
+		}
+		if made, err := other.Create(t.Context(), segment.Tag{Name: "order", Step: 10}, true); !errors.Is(err,
+			segment.ErrInvalid) {
+			t.Errorf("%s, and created by its operator without a start: %+v, %v", how, made, err)
 		}
 		tag.MaxID += 100
 		if made, err := other.Create(t.Context(), tag, true); err != nil || made.MaxID != tag.MaxID {
@@ -209,46 +189,9 @@ func (d *doomed) Publish(ctx context.Context, bucket, key string, w buckets.Writ
 func TestATagIsNotCreatedOnFirstUseInABucketLostAtThatMoment(t *testing.T) {
 	js := connect(t)
 	s := openOn(t, &doomed{Streams: buckets.OnJetStream(js), js: js}, bucketName())
-	made, err := s.Create(t.Context(), segment.Tag{Name: "order", Step: 10, MaxID: 1}, false)
+	made, err := s.Create(t.Context(), segment.Tag{Name: "order", Step: 10}, false)
 	if !errors.Is(err, segment.ErrUnknownTag) {
 		t.Errorf("%+v, %v: others may have loaded it in the bucket that was lost", made, err)
-	}
-}
-
-func TestNoTagIsCreatedOnFirstUseInABucketMadeAgain(t *testing.T) {
-	js, bucket := connect(t), bucketName()
-	p := open(t, js, bucket)
-	if err := firstUse(t, p, "order"); err != nil {
-		t.Fatal(err)
-	}
-	mustLoad(t, p, "order", 1)
-	if err := js.DeleteStream(t.Context(), "KV_"+bucket); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.Check(t.Context()); !errors.Is(err, lineage.ErrNoIdentity) { // makes it again
-		t.Fatalf("%v, want ErrNoIdentity", err)
-	}
-	// Its operator puts one tag back; and the worker is started again, without memory.
-	if _, err := p.Create(t.Context(), segment.Tag{Name: "order", Step: 10, MaxID: 1000}, true); err != nil {
-		t.Fatal(err)
-	}
-	for who, s := range map[string]*kvstore.Store{"the one that saw it": p, "one without memory": open(t, js, bucket)} {
-		if err := firstUse(t, s, "other"); !errors.Is(err, segment.ErrUnknownTag) {
-			t.Errorf("%s created a tag that others may have loaded: %v", who, err)
-		}
-		mustLoad(t, s, "order", 1000)
-	}
-}
-
-func TestATagCreatedOnFirstUseInAnotherEraIsNotLoaded(t *testing.T) {
-	js, bucket := connect(t), bucketName()
-	s := open(t, js, bucket)
-	left := `{"mark":1,"step":10,"first":"an era that is lost"}`
-	if _, err := js.Publish(t.Context(), "$KV."+bucket+".order", []byte(left)); err != nil {
-		t.Fatal(err)
-	}
-	if l, err := s.Load(t.Context(), "order", 0, 0); !errors.Is(err, segment.ErrUnknownTag) {
-		t.Errorf("loaded %v, %v", l, err)
 	}
 }
 
@@ -288,12 +231,12 @@ func TestNoIdentityIsWrittenIntoABucketMadeAgainMeanwhile(t *testing.T) {
 			if err := js.DeleteStream(t.Context(), "KV_"+bucket); err != nil {
 				t.Error(err)
 			}
-			if _, err := other.Check(t.Context()); !errors.Is(err, lineage.ErrNoIdentity) {
+			if _, err := other.Check(t.Context()); !errors.Is(err, era.ErrNoIdentity) {
 				t.Errorf("%v, want ErrNoIdentity", err)
 			}
 		}}, kvstore.Config{Bucket: bucket})
-		if err := firstUse(t, s, "order"); !errors.Is(err, segment.ErrUnknownTag) {
-			t.Errorf("lost before the %s: a tag was created beside its loads in a lost bucket: %v", step, err)
+		if _, err := s.Check(t.Context()); !errors.Is(err, era.ErrNoIdentity) {
+			t.Errorf("lost before the %s: %v, want ErrNoIdentity", step, err)
 		}
 	}
 }
@@ -312,59 +255,44 @@ func (m *meanwhile) Publish(ctx context.Context, bucket, key string, w buckets.W
 	return m.Streams.Publish(ctx, bucket, key, w)
 }
 
-func TestATagCreatedOnFirstUseWhileTheBucketIsMadeAgainIsNotLoaded(t *testing.T) {
-	js, bucket := connect(t), bucketName()
-	other := open(t, js, bucket)
-	s := openOn(t, &meanwhile{Streams: buckets.OnJetStream(js), lose: func() {
-		if err := js.DeleteStream(t.Context(), "KV_"+bucket); err != nil {
-			t.Error(err)
+// A bucket is lost, made again and resumed while a tag is created: its entry lands in the bucket that was made again.
+func TestATagCreatedWhileTheBucketIsMadeAgainBeginsAboveTheOffset(t *testing.T) {
+	for _, start := range []int64{0, 500} {
+		js, bucket := connect(t), bucketName()
+		other := open(t, js, bucket)
+		was, err := other.Check(t.Context())
+		if err != nil {
+			t.Fatal(err)
 		}
-		if _, err := other.Check(t.Context()); !errors.Is(err, lineage.ErrNoIdentity) {
-			t.Errorf("%v, want ErrNoIdentity", err)
+		s := openOn(t, &meanwhile{Streams: buckets.OnJetStream(js), lose: func() {
+			if err := js.DeleteStream(t.Context(), "KV_"+bucket); err != nil {
+				t.Error(err)
+			}
+			if _, err := other.Check(t.Context()); !errors.Is(err, era.ErrNoIdentity) {
+				t.Errorf("%v, want ErrNoIdentity", err)
+			}
+			put(t, buckets.OnJetStream(js), bucket, era.Found("kv", time.Now()))
+			resume(t, buckets.OnJetStream(js), bucket, 1000)
+		}}, bucket)
+		if _, err := s.Create(t.Context(), segment.Tag{Name: "order", Step: 10, MaxID: start}, true); err != nil {
+			t.Fatal(err)
 		}
-	}}, bucket)
-	if err := firstUse(t, s, "order"); err != nil {
-		t.Fatal(err) // the look at the identity came before
-	}
-	for who, s := range map[string]*kvstore.Store{"its creator": s, "another": other} {
-		if l, err := s.Load(t.Context(), "order", 0, 0); !errors.Is(err, segment.ErrUnknownTag) {
-			t.Errorf("%s loaded %v, %v, which others may have issued", who, l, err)
+		l, err := other.Load(t.Context(), "order", 0, 0)
+		if start > 0 { // a number of an era that this bucket does not know
+			if !errors.Is(err, era.ErrUnknown) {
+				t.Errorf("started at %d: loaded %v, %v, want ErrUnknown", start, l, err)
+			}
+			now, err := other.Check(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			put(t, buckets.OnJetStream(js), bucket, now.Merge(was.Registry, was.All()))
+			l, err = other.Load(t.Context(), "order", 0, 0)
+			if err != nil || l.Start != 1500 {
+				t.Errorf("started at %d: loaded %v, %v, want it from 1500", start, l, err)
+			}
+		} else if err != nil || l.Start != 1001 {
+			t.Errorf("loaded %v, %v, want it from 1001", l, err)
 		}
-	}
-}
-
-func TestATagCreatedByAnOperatorWhileTheBucketIsMadeAgainIsNotLoaded(t *testing.T) {
-	js, bucket := connect(t), bucketName()
-	other := open(t, js, bucket)
-	s := openOn(t, &meanwhile{Streams: buckets.OnJetStream(js), lose: func() {
-		if err := js.DeleteStream(t.Context(), "KV_"+bucket); err != nil {
-			t.Error(err)
-		}
-		if _, err := other.Check(t.Context()); !errors.Is(err, lineage.ErrNoIdentity) {
-			t.Errorf("%v, want ErrNoIdentity", err)
-		}
-	}}, bucket)
-	create := func(start int64) error {
-		_, err := s.Create(t.Context(), segment.Tag{Name: "order", Step: 10, MaxID: start}, true)
-		return err
-	}
-	if err := create(500); err != nil {
-		t.Fatal(err) // the look at the identity came before
-	}
-	for who, s := range map[string]*kvstore.Store{"its creator": s, "another": other} {
-		if l, err := s.Load(t.Context(), "order", 0, 0); !errors.Is(err, segment.ErrUnknownTag) {
-			t.Errorf("%s loaded %v, %v, which others may have issued", who, l, err)
-		}
-	}
-
-	// Its operator, who gets that error, creates it again, above all of its IDs.
-	if err := create(2000); err != nil {
-		t.Fatal(err)
-	}
-	if l, err := other.Load(t.Context(), "order", 0, 0); err != nil || l.Start != 2000 {
-		t.Errorf("%v, %v, want a range from 2000", l, err)
-	}
-	if err := create(3000); !errors.Is(err, segment.ErrExists) {
-		t.Errorf("%v, want ErrExists for a tag that is there", err)
 	}
 }

@@ -68,6 +68,31 @@ func (m *memory) put(tag string, e buckets.Entry) {
 	}
 }
 
+// touch replaces the entry of a tag by one that says the same.
+func (m *memory) touch(tag string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.last++
+	e := m.entries[tag]
+	e.Revision = m.last
+	m.entries[tag] = e
+}
+
+// lose removes the entry of a tag without a trace, as a restore does.
+func (m *memory) lose(tag string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.entries, tag)
+}
+
+// remove leaves a delete marker of a tag.
+func (m *memory) remove(tag string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.last++
+	m.entries[tag] = buckets.Entry{Key: tag, Revision: m.last, Removed: true}
+}
+
 func (m *memory) Info(context.Context, string) (buckets.Info, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -4,37 +4,50 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/natsid/natsid/internal/registry/buckets"
-	"github.com/natsid/natsid/internal/registry/lineage"
+	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/segment"
 )
 
 // A Report is what an operator sees of a bucket of marks.
 type Report struct {
 	Info     buckets.Info
-	Identity lineage.Identity
-	Trouble  error // of the identity: [lineage.ErrNoIdentity], [lineage.ErrIdentity], or nil
+	Identity era.Identity
+	Trouble  error // of the identity: [era.ErrNoIdentity], [era.ErrIdentity], or nil
 	Unfit    error // of the settings: [buckets.ErrUnfit], or nil
 	Tags     int   // disabled ones included
 	Guards   int   // of them, those that guard a row in MySQL
 	Damaged  []string
-	// Marks is by tag, disabled ones included. It is no older than the call of Inspect; one that was written meanwhile
-	// may be missing: see [InspectMark].
-	Marks   map[string]Present
-	Records map[string]segment.Record // likewise
-	Rules   map[string]segment.Rules  // likewise, of tags that have some
+	// Marks are by tag, disabled ones included. They are no older than the call of Inspect; one that was written since
+	// may be missing: see [Report.Mark].
+	Marks map[string]Present
 
 	revision uint64 // of the identity or its marker; 0 if there never was one
 }
 
-// A Present is a mark as it stands in its bucket.
+// A Present is the entry of a tag.
 type Present struct {
-	Mark     int64
-	Step     int64
-	Revision uint64
-	Written  time.Time
+	Mark      int64 // in the present era; of an undecided tag, as it is written
+	Raw       int64 // as it is written
+	Undecided bool  // an operator must say where the tag goes on, or the entry's era is unknown
+	Disabled  bool
+	Step      int64
+	Rules     segment.Rules
+	Revision  uint64
+	Written   time.Time
+}
+
+// present returns an entry as an identity reads it.
+func present(kve buckets.Entry, e entry, id era.Identity) Present {
+	raw := e.Mark
+	err := e.in(id, math.MaxInt64)
+	return Present{
+		Mark: max(raw, e.Mark), Raw: raw, Undecided: e.undecided || err != nil, Disabled: e.Disabled, Step: e.Step,
+		Rules: e.Rules, Revision: kve.Revision, Written: kve.Created,
+	}
 }
 
 // Inspect describes a bucket, and changes nothing. It returns [buckets.ErrNoBucket] if there is none.
@@ -47,8 +60,7 @@ func Inspect(ctx context.Context, streams buckets.Streams, bucket string) (r Rep
 		return Report{}, err
 	}
 	all, err := buckets.Listed(ctx, streams, bucket)
-	r.Marks, r.Records = make(map[string]Present), make(map[string]segment.Record)
-	r.Rules = make(map[string]segment.Rules)
+	r.Marks = make(map[string]Present)
 	for _, kve := range all {
 		if kve.Removed || buckets.IsOwn(kve.Key) {
 			continue
@@ -59,10 +71,7 @@ func Inspect(ctx context.Context, streams buckets.Streams, bucket string) (r Rep
 			r.Damaged = append(r.Damaged, kve.Key)
 			continue
 		}
-		r.Marks[kve.Key], r.Records[kve.Key] = Present{e.Mark, e.Step, kve.Revision, kve.Created}, e.Record
-		if e.Rules != (segment.Rules{}) {
-			r.Rules[kve.Key] = e.Rules
-		}
+		r.Marks[kve.Key] = present(kve, e, r.Identity)
 		if e.Seen > 0 {
 			r.Guards++
 		}
@@ -70,8 +79,10 @@ func Inspect(ctx context.Context, streams buckets.Streams, bucket string) (r Rep
 	return r, err
 }
 
-// InspectMark returns the mark of one tag, and changes nothing; ok is false if it has none, or one that is damaged.
-func InspectMark(ctx context.Context, streams buckets.Streams, bucket, tag string) (p Present, ok bool, err error) {
+// Mark returns the mark of one tag, and changes nothing; ok is false if it has none, or one that is damaged.
+func (r Report) Mark(
+	ctx context.Context, streams buckets.Streams, bucket, tag string,
+) (p Present, ok bool, err error) {
 	kve, err := streams.Last(ctx, bucket, tag)
 	if errors.Is(err, buckets.ErrNoKey) || err == nil && kve.Removed {
 		return Present{}, false, nil
@@ -80,20 +91,20 @@ func InspectMark(ctx context.Context, streams buckets.Streams, bucket, tag strin
 		return Present{}, false, err
 	}
 	e, err := decode(bucket, kve)
-	return Present{e.Mark, e.Step, kve.Revision, kve.Created}, err == nil, nil
+	return present(kve, e, r.Identity), err == nil, nil
 }
 
 func (r *Report) readIdentity(ctx context.Context, streams buckets.Streams, bucket string) error {
-	kve, err := streams.Last(ctx, bucket, identityKey)
+	kve, err := streams.Last(ctx, bucket, era.Key)
 	r.revision = kve.Revision
 	switch {
 	case errors.Is(err, buckets.ErrNoKey) || err == nil && kve.Removed:
-		r.Trouble = lineage.ErrNoIdentity
+		r.Trouble = era.ErrNoIdentity
 		return nil
 	case err != nil:
 		return err
 	}
-	r.Identity, r.Trouble = lineage.DecodeIdentity(kve.Value)
+	r.Identity, r.Trouble = era.Decode(kve.Value)
 	return nil
 }
 
@@ -106,7 +117,7 @@ func MakeAlone(ctx context.Context, streams buckets.Streams, bucket string, r Re
 	}
 	id := r.Identity
 	id.Kind = string(Alone)
-	_, err := streams.Publish(ctx, bucket, identityKey, buckets.Write{Value: id.Encode(), Last: &r.revision})
+	_, err := streams.Publish(ctx, bucket, era.Key, buckets.Write{Value: id.Encode(), Last: &r.revision})
 	if errors.Is(err, buckets.ErrRevision) {
 		return fmt.Errorf("the identity of bucket %s was changed just now; look again: %w", bucket, err)
 	}

@@ -46,7 +46,7 @@ func (s *Store) Poll(ctx context.Context, see func(segment.Listing)) error {
 
 // catchUp raises the mark of a tag to its row, or the row to the mark.
 func (s *Store) catchUp(ctx context.Context, tag string, t state) error {
-	if t.row.MaxID < t.Mark {
+	if t.row.MaxID < t.Mark && !t.undecided {
 		// Commits were lost, or a load failed after it had raised the mark. The row is lifted for the sake of loaders
 		// that know the table alone. A load under way is overtaken and starts over.
 		if _, err := s.cfg.Table.Advance(ctx, tag, t.Mark-1, t.Mark); err != nil {
@@ -66,7 +66,7 @@ func (s *Store) catchUp(ctx context.Context, tag string, t state) error {
 // all returns all tags. With a table, it is those that have a row; marks are read before rows, otherwise a row that is
 // loaded in between would look as if it had gone back. removed are the keys that have a delete marker.
 func (s *Store) all(ctx context.Context) (all map[string]state, removed map[string]bool, err error) {
-	marks, removed, err := s.marks(ctx)
+	marks, none, removed, err := s.marks(ctx)
 	if err != nil || s.cfg.Table == nil {
 		return marks, removed, err
 	}
@@ -76,26 +76,40 @@ func (s *Store) all(ctx context.Context) (all map[string]state, removed map[stri
 	}
 	all = make(map[string]state, len(rows))
 	for i, row := range rows {
-		t := marks[row.Name]
-		t.row = &rows[i]
+		t, ok := marks[row.Name]
+		if !ok {
+			t = none
+		}
+		t.beside(&rows[i], s.limit())
 		all[row.Name] = t
 	}
 	return all, removed, nil
 }
 
-// marks returns all entries. A damaged one is a zero entry.
-func (s *Store) marks(ctx context.Context) (all map[string]state, removed map[string]bool, err error) {
+// marks returns all entries, and the state of a tag that has none.
+func (s *Store) marks(ctx context.Context) (all map[string]state, none state, removed map[string]bool, err error) {
 	if err := s.ids.refused(); err != nil {
-		return nil, nil, err
+		return nil, none, nil, err
 	}
 	entries, removed, err := s.kv.AllAndRemoved(ctx)
 	if err != nil {
-		return nil, nil, fmt.Errorf("kvstore: list: %w", err)
+		return nil, none, nil, fmt.Errorf("kvstore: list: %w", err)
+	}
+	id, err := s.eras(ctx)
+	if err != nil {
+		return nil, none, nil, err
 	}
 	all = make(map[string]state, len(entries))
 	for tag, kve := range entries {
-		e, _ := decode(s.cfg.Bucket, kve) // zero after an error
-		all[tag] = state{kve: kve, entry: e}
+		t := state{kve: kve}
+		t.entry, t.fault = decode(s.cfg.Bucket, kve)
+		if t.fault == nil {
+			t.fault = t.in(id, s.limit())
+		}
+		if t.fault != nil {
+			t.entry = entry{}
+		}
+		all[tag] = t
 	}
-	return all, removed, nil
+	return all, none, removed, none.in(id, s.limit())
 }

@@ -57,7 +57,10 @@ func (s *Store) Update(ctx context.Context, tag string, c segment.Change) (t seg
 		if e.Disabled {
 			return segment.ErrDisabled
 		}
-		if t, err = c.Apply(e.tag(tag, time.Now()), s.limit()); err != nil {
+		if t, err = c.Apply(e.tag(tag, time.Now()), s.limit()); err == nil && e.undecided && !t.Undecided {
+			err = s.mayDecide(ctx)
+		}
+		if err != nil {
 			return err
 		}
 		e.set(t) //mutant:raised
@@ -76,6 +79,18 @@ func (s *Store) Update(ctx context.Context, tag string, c segment.Change) (t seg
 		err = half(s.cfg.Table.Update(ctx, tag, inRow))
 	}
 	return t, wrap(tag, err)
+}
+
+// mayDecide returns why no operator may decide now where tags go on.
+//
+// Law: a decision counts in the era in which it is made. While an incident is open that era ends, and workers lift the
+// marks of such tags to what they have loaded.
+func (s *Store) mayDecide(ctx context.Context) error {
+	id, err := s.ids.read(ctx)
+	if err == nil && id.Incident != nil {
+		err = segment.RuleError("the registry is stopped: run `natsid resume`, then say where the tag goes on")
+	}
+	return err
 }
 
 // updateRow changes step and description in the row, and returns the tag as read after the change. The copies in the
@@ -105,7 +120,7 @@ func (s *Store) updateRow(ctx context.Context, tag string, c segment.Change) (se
 
 // Raise raises the mark of a tag to a row, and copies the row's step and description.
 func (s *Store) Raise(ctx context.Context, row segment.Row) error {
-	return s.change(ctx, row.Name, segment.ByLift, func(e *entry) error {
+	return s.change(ctx, row.Name, segment.ByRestore, func(e *entry) error {
 		e.Seen, e.Step, e.Description, e.Claimed = max(e.Seen, row.MaxID), row.Step, row.Description, false
 		return nil
 	})

@@ -70,7 +70,7 @@ func beside(table segment.Table, marks buckets.Streams) *kvstore.Store {
 // markOf returns the mark of the tag order, 0 if it has none.
 func markOf(t *testing.T, marks buckets.Streams) int64 {
 	t.Helper()
-	m, _, err := kvstore.InspectMark(t.Context(), marks, "marks", "order")
+	m, _, err := kvstore.Report{}.Mark(t.Context(), marks, "marks", "order")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,106 @@
+package buckets
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/natsid/natsid/internal/jitter"
+)
+
+// Patience is how long a command waits for JetStream: an election after the hard loss of a server takes 4 to 7 s.
+// firstPatience is how long for the first answer to a request that is repeated, then twice as long, and so on.
+const (
+	Patience      = 20 * time.Second
+	firstPatience = 2 * time.Second
+	writePatience = 5 * time.Second
+)
+
+// ErrNoJetStream is returned where JetStream left a request without an answer, each time that it was repeated.
+var ErrNoJetStream = errors.New("JetStream does not answer: its stream has no leader, or JetStream is too far away; " +
+	"try again")
+
+// Patient returns streams for a command: each call ends within [Patience], whatever its context. One that changes
+// nothing is repeated while it has no answer, as where the leader of a stream was killed: nobody says so.
+//
+// Law: a write is sent once, since a second one could find what the first one did, and take it for another's.
+func Patient(streams Streams) Streams { return patient{streams} }
+
+type patient struct{ streams Streams }
+
+var _ Streams = patient{}
+
+// Info implements [Streams].
+func (p patient) Info(ctx context.Context, bucket string) (Info, error) {
+	return repeat(ctx, firstPatience, func(ctx context.Context) (Info, error) { return p.streams.Info(ctx, bucket) })
+}
+
+// Last implements [Streams].
+func (p patient) Last(ctx context.Context, bucket, key string) (Entry, error) {
+	return repeat(ctx, firstPatience, func(ctx context.Context) (Entry, error) {
+		return p.streams.Last(ctx, bucket, key)
+	})
+}
+
+// Next implements [Streams].
+func (p patient) Next(ctx context.Context, bucket, prefix string, from uint64) (Entry, error) {
+	return repeat(ctx, firstPatience, func(ctx context.Context) (Entry, error) {
+		return p.streams.Next(ctx, bucket, prefix, from)
+	})
+}
+
+// List implements [Streams]. A listing begins again by itself where it stands still; one of many keys takes long.
+func (p patient) List(ctx context.Context, bucket, prefix string) ([]Entry, error) {
+	return repeat(ctx, Patience, func(ctx context.Context) ([]Entry, error) {
+		return p.streams.List(ctx, bucket, prefix)
+	})
+}
+
+// Make implements [Streams].
+func (p patient) Make(ctx context.Context, c jetstream.StreamConfig) error {
+	ctx, cancel := context.WithTimeout(ctx, writePatience)
+	defer cancel()
+	return p.streams.Make(ctx, c)
+}
+
+// Publish implements [Streams].
+func (p patient) Publish(ctx context.Context, bucket, key string, w Write) (revision uint64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, writePatience)
+	defer cancel()
+	return p.streams.Publish(ctx, bucket, key, w)
+}
+
+// repeat calls ask until it has an answer, for [Patience] at most. after is how long the first call has.
+func repeat[T any](
+	ctx context.Context, after time.Duration, ask func(context.Context) (T, error),
+) (answer T, err error) {
+	ctx, cancel := context.WithTimeout(ctx, Patience)
+	defer cancel()
+	for ; ; after *= 2 {
+		once, cancel := context.WithTimeout(ctx, after)
+		answer, err = ask(once)
+		cancel()
+		if err == nil || !isSilence(err) {
+			return answer, err
+		}
+		if jitter.Sleep(ctx, 200*time.Millisecond) != nil {
+			return answer, fmt.Errorf("%w (%w)", ErrNoJetStream, err)
+		}
+	}
+}
+
+// isSilence reports whether an error says that nobody has answered, and another request may be.
+func isSilence(err error) bool {
+	for _, silence := range []error{
+		context.DeadlineExceeded, errLost, nats.ErrTimeout, nats.ErrReconnectBufExceeded, nats.ErrDisconnected,
+	} {
+		if errors.Is(err, silence) {
+			return true
+		}
+	}
+	return codeOf(err) == codeAway
+}
