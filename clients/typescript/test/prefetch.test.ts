@@ -111,14 +111,17 @@ test("in a loop that never waits fewer than 64 IDs are given when they are too o
   const desk = await Desk.open();
   const maxAge = 100;
   const held = (await desk.client()).segment("order").prefetch({ n: 100_000, maxAge });
-  await held.next();
-  const began = performance.now();
-  let [given, late] = [0, 0];
-  while (held.takeSync() !== undefined) {
-    given++;
-    if (performance.now() - began > maxAge) late++;
-    for (const end = performance.now() + 0.05; performance.now() < end; );
-    assert.ok(late < 64, `${late} of ${given} IDs were too old`);
+  let given = 0;
+  for (let tries = 0; given <= 64 && tries < 20; tries++) { // a machine that stands still lets all become too old
+    await held.next();
+    const began = performance.now();
+    let late = (given = 0);
+    while (held.takeSync() !== undefined) {
+      given++;
+      if (performance.now() - began > maxAge) late++;
+      for (const end = performance.now() + 0.05; performance.now() < end; );
+      assert.ok(late < 64, `${late} of ${given} IDs were too old`);
+    }
   }
   assert.ok(given > 64);
 });

@@ -135,7 +135,7 @@ func (c *checker) follow(ctx context.Context, v *view, proof *finding, wrote err
 	case inEra:
 		return wrote
 	}
-	return k.write(ctx, v.revision, false)
+	return c.write(ctx, v)
 }
 
 // followStop follows a view while this worker has joined an incident.
@@ -302,12 +302,16 @@ func (c *checker) resume(ctx context.Context, v *view) error {
 	return c.begin(ctx, v)
 }
 
-// begin joins the present era, with a new key. What was read of the identity may be old by then, so the worker is in
-// the era once it was read again.
+// begin joins the present era, with a new key.
 func (c *checker) begin(ctx context.Context, v *view) error {
 	c.own.Registry, c.own.Era, c.own.Eras = v.id.Registry, v.id.Present(), v.id.All()
 	c.own.leaveKey()
 	c.floors.save()
+	return c.write(ctx, v)
+}
+
+// write writes the own key after the identity was read. That may be old by then, so it is read again.
+func (c *checker) write(ctx context.Context, v *view) error {
 	if err := c.own.write(ctx, v.revision, false); err != nil {
 		return err
 	}
