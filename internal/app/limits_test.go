@@ -12,6 +12,7 @@ import (
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/internal/testkit/natstest"
@@ -214,7 +215,7 @@ func resume(t *testing.T, nc *nats.Conn) {
 	}
 }
 
-// copied copies a bucket to another NATS as any client can.
+// copied copies a bucket, which was in use for an hour, to another NATS as any client can.
 func copied(t *testing.T, from jetstream.KeyValue, to *nats.Conn) {
 	t.Helper()
 	js, err := jetstream.New(to, jetstream.WithDefaultTimeout(time.Minute))
@@ -232,7 +233,12 @@ func copied(t *testing.T, from jetstream.KeyValue, to *nats.Conn) {
 	for _, key := range keys {
 		e, err := from.Get(t.Context(), key)
 		if err == nil {
-			_, err = kv.Put(t.Context(), key, e.Value())
+			value := e.Value()
+			if id, err := era.Decode(value); err == nil {
+				id.Created = id.Created.Add(-time.Hour)
+				value = id.Encode()
+			}
+			_, err = kv.Put(t.Context(), key, value)
 		}
 		if err != nil {
 			t.Fatal(err)
