@@ -3,4 +3,4 @@
 package lineage
 
 // schedules is the default number of simulated schedules.
-const schedules = 150
+const schedules = 50
