@@ -8,27 +8,24 @@ import (
 	"github.com/natsid/natsid/internal/registry/era"
 )
 
-// lose lets JetStream lose marks that it acknowledged, where the world does so, and an operator resume the registry:
-// package lineage lets nobody load in between.
+// lose lets JetStream lose marks that it acknowledged, where the world does so, and an operator resume the registry.
+// Where several workers run, that is at once: package lineage lets none of them load in between. One worker that knows
+// what it has loaded needs no stop.
 func (w *world) lose() {
 	old := w.js.bucket
-	if w.conf.loss == kept || old == nil || len(old.entries[era.Key].Value) == 0 {
+	if w.conf.loss == kept || old == nil || len(old.entries[era.Key].Value) == 0 || len(w.js.past) == 0 {
 		return
 	}
-	next := &bucket{old.StreamConfig, time.Now(), old.last + 1_000_000, map[string]buckets.Entry{}, time.Time{}}
-	if w.conf.loss == setBack {
-		if len(w.js.past) == 0 {
-			return
-		}
-		next = w.js.past[w.rnd.IntN(len(w.js.past))]
+	w.owed = max(w.owed, old.highest())
+	if w.conf.loss == wiped {
+		w.js.bucket = &bucket{old.StreamConfig, time.Now(), old.last + 1_000_000, map[string]buckets.Entry{}, time.Time{}}
+		w.resume()
+	} else {
+		w.js.bucket = w.js.past[w.rnd.IntN(len(w.js.past))]
+		w.after(w.chance(8*time.Second), w.resume)
 	}
-	id, err := w.eras().Resume(old.highest(), 0, next.created)
-	if err != nil {
-		return
-	}
-	w.identity.Store(&id)
-	w.js.bucket, w.js.past = next.with(buckets.Entry{Key: era.Key, Value: id.Encode()}), nil
-	w.log("the marks are %v, and the bucket is resumed at revision %d", w.conf.loss, w.js.bucket.last)
+	w.js.past = nil
+	w.log("the marks are %v, and the bucket is at revision %d", w.conf.loss, w.js.bucket.last)
 	// A tag that was deleted may be there again, and a raise that no worker has seen yet is lost.
 	for _, t := range w.tags {
 		t.deleted, t.created, t.raised = 0, w.now(), nil
@@ -40,6 +37,18 @@ func (w *world) lose() {
 			}
 		}
 	}
+}
+
+// resume begins an era above all marks that were lost.
+func (w *world) resume() {
+	id, err := w.eras().Resume(w.owed, 0, w.js.bucket.created)
+	if w.owed == 0 || err != nil {
+		return
+	}
+	w.owed = 0
+	w.identity.Store(&id)
+	w.js.put(w.js.bucket.with(buckets.Entry{Key: era.Key, Value: id.Encode()}))
+	w.log("the registry is resumed")
 }
 
 // highest returns the highest mark as it is written.

@@ -34,7 +34,7 @@ var mutantsOfMarks = []mutant.Mutant{
 	{Name: "the mark is ignored", Edits: []mutant.Edit{
 		mutant.Replace("next-range", "_ = mark; l.Range, err = segment.NextRange(max(v.Lowest, 1), 0, n, v.Limit)")}},
 	{Name: "the floor is ignored", Edits: []mutant.Edit{
-		mutant.Before("marks-floor", "floor = 0"),
+		mutant.Delete("load-low"), mutant.Before("marks-floor", "floor = 0"),
 		mutant.Replace("check", `if l.Len() < 1 { return fmt.Errorf("no IDs") }`)}},
 	{Name: "the range of a load that failed is not kept", Edits: []mutant.Edit{
 		mutant.Delete("keep")}},

@@ -25,6 +25,7 @@ type world struct {
 	rare     int                          // of how many calls about one fails in each way
 	pace     time.Duration                // of faults
 	identity atomic.Pointer[era.Identity] // of the bucket; nil until it has one
+	owed     int64                        // the highest mark that was lost since the last resume
 	seed     uint64
 	ordering *ordering // nil without strict tags
 	healthy  bool      // no fault is injected
