@@ -18,7 +18,9 @@ func (w *world) lose() {
 	}
 	w.owed = max(w.owed, old.highest())
 	if w.conf.loss == wiped {
-		w.js.bucket = &bucket{old.StreamConfig, time.Now(), old.last + 1_000_000, map[string]buckets.Entry{}, time.Time{}}
+		w.js.bucket = &bucket{
+			old.StreamConfig, time.Now(), old.last + 1_000_000, map[string]buckets.Entry{}, time.Time{},
+		}
 		w.resume()
 	} else {
 		w.js.bucket = w.js.past[w.rnd.IntN(len(w.js.past))]
