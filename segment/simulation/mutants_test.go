@@ -125,7 +125,7 @@ var mutantsOfEras = []mutant.Mutant{
 	inKVStore("a change of an undecided tag names the present era", "TestABounded",
 		inEntry("if e.undecided = t.Undecided; !e.undecided {", "if e.undecided = t.Undecided; true {")),
 	inKVStore("a tag is decided while an incident is open", "TestABounded",
-		mutant.Text("../../internal/stores/kvstore/rows.go", "id.Incident != nil", "id.Incident != nil && false")),
+		mutant.Text("../../internal/stores/kvstore/update.go", "id.Incident != nil", "id.Incident != nil && false")),
 	inKVStore("a row of an undecided tag is lifted", "TestATagWhoseColumn",
 		mutant.Text("../../internal/stores/kvstore/poll.go",
 			"t.row.MaxID < t.Mark && !t.undecided", "t.row.MaxID < t.Mark")),
