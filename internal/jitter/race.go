@@ -44,10 +44,8 @@ func Race(ctx context.Context, overtaken func(error) bool, try func() (revision 
 		if rounds > closeRounds {
 			pause = long.NextBackOff()
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return fmt.Errorf("%w; others were faster %d times", ctx.Err(), tries)
+		if err := Sleep(ctx, pause); err != nil {
+			return fmt.Errorf("%w; others were faster %d times", err, tries)
 		}
 	}
 }

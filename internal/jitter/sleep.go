@@ -9,7 +9,7 @@ import (
 func Sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
-		return nil
+		return ctx.Err() // both may have come
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -3,10 +3,10 @@ package lineage
 import (
 	"context"
 	"flag"
+	"io"
 	"os"
-	"runtime"
-	"sync/atomic"
 	"testing"
+	"testing/cryptotest"
 )
 
 var (
@@ -36,9 +36,7 @@ func optionsOf(seed uint64) options {
 // end.
 func TestSimulation(t *testing.T) {
 	if *simSeed != 0 {
-		w := newWorld(*simSeed, optionsOf(*simSeed), os.Stdout)
-		w.live(250)
-		if w.breach != nil {
+		if w := play(t, *simSeed, os.Stdout); w.breach != nil {
 			t.Error(w.breach)
 		}
 		return
@@ -46,30 +44,27 @@ func TestSimulation(t *testing.T) {
 	if testing.Short() {
 		*simN = min(*simN, 300)
 	}
-	var next, restores, incidents, resumes, decisions, issued atomic.Int64
-	next.Store(int64(*simFrom))
-	end := int64(*simFrom) + int64(*simN)
-	t.Run("schedules", func(t *testing.T) {
-		for range runtime.GOMAXPROCS(0) {
-			t.Run("", func(t *testing.T) {
-				t.Parallel()
-				for seed := next.Add(1) - 1; seed < end && !t.Failed(); seed = next.Add(1) - 1 {
-					w := newWorld(uint64(seed), optionsOf(uint64(seed)), nil)
-					w.live(250)
-					restores.Add(int64(w.restores))
-					incidents.Add(int64(w.incidents))
-					resumes.Add(int64(w.resumes))
-					decisions.Add(int64(w.decisions))
-					issued.Add(int64(w.count))
-					if w.breach != nil {
-						next.Store(end)
-						t.Errorf("seed %d: %v\nto replay it: go test ./lineage -run TestSimulation -args -sim.seed=%d",
-							seed, w.breach, seed)
-					}
-				}
-			})
+	var sum world
+	for seed := *simFrom; seed < *simFrom+uint64(*simN); seed++ {
+		w := play(t, seed, nil)
+		if w.breach != nil {
+			t.Fatalf("seed %d: %v\nto replay it: go test ./internal/registry/lineage -run TestSimulation -args -sim.seed=%d",
+				seed, w.breach, seed)
 		}
-	})
+		sum.restores += w.restores
+		sum.incidents += w.incidents
+		sum.resumes += w.resumes
+		sum.decisions += w.decisions
+		sum.count += w.count
+	}
 	t.Logf("%d schedules, %d restores, %d incidents, %d eras, %d decisions, %d times IDs were issued",
-		*simN, restores.Load(), incidents.Load(), resumes.Load(), decisions.Load(), issued.Load())
+		*simN, sum.restores, sum.incidents, sum.resumes, sum.decisions, sum.count)
+}
+
+// play plays the schedule of a seed, which decides all of it: also the random IDs, so that no two are played at a time.
+func play(t *testing.T, seed uint64, out io.Writer) *world {
+	cryptotest.SetGlobalRandom(t, seed)
+	w := newWorld(seed, optionsOf(seed), out)
+	w.live(250)
+	return w
 }

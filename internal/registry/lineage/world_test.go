@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/durable"
+	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/internal/stores/kvstore"
@@ -121,6 +122,7 @@ func newWorld(seed uint64, o options, out io.Writer) *world {
 		rnd: rand.New(rand.NewPCG(seed, 7)), out: out, opts: o, top: map[string]int64{}, answered: map[string]int64{},
 		issued: map[string][]issue{}, broken: map[string]bool{}, eras: era.Offsets{}, detected: -1,
 	}
+	atOnce, repeatAfter, jitter.Source = 1, 0, w.rnd.Float64
 	w.bkt = &bucket{last: 1000, entries: map[string]buckets.Entry{}}
 	if o.table {
 		w.rows = map[string]int64{}
@@ -143,7 +145,6 @@ func newWorld(seed uint64, o options, out io.Writer) *world {
 	return w
 }
 
-func init() { atOnce, repeatAfter = 1, 0 }
 
 func (w *world) log(format string, args ...any) {
 	if w.out != nil {
