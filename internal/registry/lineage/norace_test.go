@@ -38,11 +38,11 @@ var mutants = []mutant.Mutant{
 	{Name: "a prover overwrites what the proof rests on", Edits: []mutant.Edit{mutant.Delete("proof-key")}},
 	{Name: "an incident that is gone ends", Edits: []mutant.Edit{
 		mutant.Replace("gone", `return c.resume(ctx, v)`)}},
-	{Name: "an incident that lacks what its prover knew is the same", Edits: []mutant.Edit{
+	{Name: "an incident that lacks what its prover knew is the same", Args: from(1255), Edits: []mutant.Edit{
 		mutant.Replace("facts-gone", "case v.missing != nil: return f")}},
 	{Name: "a prover joins an incident that it had joined before", Edits: []mutant.Edit{
 		mutant.Replace("joins", `joins := open != ""`)}},
-	{Name: "memory is issued after a stop", Edits: []mutant.Edit{mutant.Delete("discard")}},
+	{Name: "memory is issued after a stop", Args: from(860), Edits: []mutant.Edit{mutant.Delete("discard")}},
 	{Name: "a worker of an old era continues", Edits: []mutant.Edit{mutant.Replace("new-era", "case false:")}},
 	{Name: "a worker enters an era in which marks are below its floors", Edits: []mutant.Edit{
 		mutant.Replace("resume-low", "case low == nil:")}},
@@ -50,7 +50,7 @@ var mutants = []mutant.Mutant{
 		mutant.Replace("era-proof", "case false:")}},
 	{Name: "entries are read by an identity that was merely read", Edits: []mutant.Edit{
 		mutant.Text("registry.go", "return valueOf(&r.begun)", "return valueOf(&r.last)")}},
-	{Name: "the identity is read before the own key is written", Edits: []mutant.Edit{
+	{Name: "the identity is read before the own key is written", Args: from(2415), Edits: []mutant.Edit{
 		mutant.Text("check.go", "wrote = c.own.writeFirst(ctx)", "inEra = false")}},
 	{Name: "an own key with a higher revision is this worker's", Edits: []mutant.Edit{
 		mutant.Replace("mine", `case o != nil && (o.Token == m.Written.Token || m.Written.Revision > 0 &&
@@ -61,7 +61,7 @@ var mutants = []mutant.Mutant{
 		mutant.Replace("take-over", "if err != nil || !o.Ended && k.cfg.Now().Sub(o.Time) < silence { continue }")}},
 	{Name: "a worker whose journal fails names no tokens", Edits: []mutant.Edit{mutant.Delete("journal-fails")}},
 	{Name: "a stopped worker announces revisions", Edits: []mutant.Edit{mutant.Delete("known")}},
-	{Name: "that the own key was written is not noted on disk", Edits: []mutant.Edit{
+	{Name: "that the own key was written is not noted on disk", Args: from(2685), Edits: []mutant.Edit{
 		mutant.Delete("landed")}},
 	{Name: "a load is used however late it ends", Edits: []mutant.Edit{
 		mutant.Replace("counts", "return !m.isStopped() && m.stops == p.stops")}},
@@ -73,7 +73,7 @@ var mutants = []mutant.Mutant{
 		mutant.Text(entryFile, "e.Mark += by", "e.Mark += 0*by")}},
 	{Name: "tags with a last number go on by themselves", Edits: []mutant.Edit{
 		mutant.Text(entryFile, "by > 0 && (e.Rules.Bounded() || e.Mark > limit-by)", "false")}},
-	{Name: "a floor of a tag with a last number is a proof", Edits: []mutant.Edit{
+	{Name: "a floor of a tag with a last number is a proof", Args: from(220), Edits: []mutant.Edit{
 		mutant.Text("floors.go", "|| t.Undecided || t.Rules.Bounded() || f.Rules != nil && f.Rules.Bounded()", "")}},
 }
 
@@ -82,8 +82,8 @@ func TestMutants(t *testing.T) {
 	mutant.Suite{
 		Mutants: mutants, Folders: []string{"."},
 		Args: []string{
-			"-test.run=Stop|TakenOver|Simulation|Era|Operator", "-test.timeout=20m", "-test.failfast",
-			fmt.Sprint("-sim.n=", 6000),
+			"-test.run=Stop|TakenOver|Simulation|Era|Operator", "-test.timeout=6m", "-test.failfast",
+			fmt.Sprint("-sim.n=", schedules),
 		},
 		Finding: regexp.MustCompile(`(?m)^\s*\w+_test.go:\d+: (.*)$`),
 	}.Run(t)

@@ -145,7 +145,6 @@ func newWorld(seed uint64, o options, out io.Writer) *world {
 	return w
 }
 
-
 func (w *world) log(format string, args ...any) {
 	if w.out != nil {
 		fmt.Fprintf(w.out, "%8.1fs e%d %s\n", w.now.Seconds(), w.epoch, fmt.Sprintf(format, args...))
