@@ -43,12 +43,6 @@ func (r Right) String() string {
 	return r.Subject + " " + r.Queue
 }
 
-// answers begins the reason of a right to answer, which `allow_responses` replaces.
-const answers = "answer requests"
-
-// IsAnswer reports whether the right is one to answer requests, which `allow_responses` of nats-server gives, too.
-func (r Right) IsAnswer() bool { return strings.HasPrefix(r.Why, answers) }
-
 // Rights are all rights of a user. What is not in them is denied.
 type Rights struct {
 	Publish   []Right `json:"publish"`
@@ -147,6 +141,7 @@ func (t *table) worker() {
 			inboxes = append(inboxes, p)
 		}
 	}
+	const answers = "answer requests" // which `allow_responses` of nats-server gives, too
 	t.publish(answers, inboxes...)
 	t.publish(answers+" of other accounts, which import natsid", serviceReplies)
 	t.replies()

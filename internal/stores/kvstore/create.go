@@ -59,6 +59,9 @@ func (s *Store) tryCreate(ctx context.Context, c *creation) (segment.Tag, uint64
 	if errors.Is(err, errSayStart) && !c.revive {
 		err = segment.ErrUndecided
 	}
+	if err == nil {
+		err = s.mayDecide(ctx, was.entry, t)
+	}
 	if err != nil {
 		return segment.Tag{}, read, err
 	}

@@ -228,6 +228,27 @@ func TestABoundedTagOfAnEarlierEraIsDecidedByItsOperatorAlone(t *testing.T) {
 	})
 }
 
+func TestNoDeletedTagIsDecidedWhileAnIncidentIsOpen(t *testing.T) {
+	bothKinds(t, func(t *testing.T, s *kvstore.Store, marks *memory) {
+		tag := segment.Tag{Name: "a", Step: 10, MaxID: 101, Rules: segment.Rules{Max: 50_000}}
+		create(t, s, tag)
+		if err := s.Delete(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		resume(t, marks, "marks", 1000)
+		sound, stopped := identity(t, marks, "marks"), identity(t, marks, "marks")
+		stopped.Incident = &era.Incident{ID: "I", Cause: era.WentBack}
+		put(t, marks, "marks", stopped)
+		if got, err := s.Create(t.Context(), tag, true); !errors.Is(err, segment.ErrInvalid) {
+			t.Errorf("%+v, %v, want ErrInvalid", got, err)
+		}
+		put(t, marks, "marks", sound)
+		if got, err := s.Create(t.Context(), tag, true); err != nil || got.Undecided {
+			t.Errorf("%+v, %v, want it decided", got, err)
+		}
+	})
+}
+
 func TestATagThatWasDecidedAndNotLoadedIsDecidedAgainAtItsLeastID(t *testing.T) {
 	bothKinds(t, func(t *testing.T, s *kvstore.Store, marks *memory) {
 		create(t, s, segment.Tag{Name: "a", Step: 10, MaxID: 101, Rules: segment.Rules{Max: 50_000}})

@@ -95,9 +95,7 @@ func (s *Store) Restore(ctx context.Context, tag string, f segment.Floor) error 
 // the era in which it did.
 func (s *Store) writeAgain(ctx context.Context, tag string, f segment.Floor) (err error) {
 	try := attempt.New(0, "")
-	e := entry{
-		Mark: f.End, Step: f.Step, Disabled: !f.Live, Rules: *f.Rules, Era: f.Era, Tokens: try.Tokens(),
-	}
+	e := entry{Mark: f.End, Step: f.Step, Rules: *f.Rules, Era: f.Era, Tokens: try.Tokens()}
 	w := segment.Write{How: segment.ByRestore, After: e.Mark}
 	w.Written, err = s.kv.CreateFirst(ctx, tag, e.encode())
 	if errors.Is(err, buckets.ErrKeyRemoved) {

@@ -43,22 +43,6 @@ func TestAMissingEntryIsWrittenInTheEraInWhichTheFloorWasLoaded(t *testing.T) {
 	}
 }
 
-func TestAMissingEntryOfATagThatWasDroppedIsWrittenAsDeleted(t *testing.T) {
-	bothKinds(t, func(t *testing.T, s *kvstore.Store, marks *memory) {
-		create(t, s, plain)
-		f := floor(700, marks.written("a").Era)
-		f.Live = false
-		marks.lose("a")
-		restore(t, s, f)
-		if _, err := s.Load(t.Context(), "a", 0, 0); !errors.Is(err, segment.ErrDisabled) {
-			t.Errorf("%v, want ErrDisabled: only its operator revives it", err)
-		}
-		if got, err := s.Create(t.Context(), plain, true); err != nil || got.MaxID != 700 {
-			t.Errorf("%+v, %v, want it to continue at 700", got, err)
-		}
-	})
-}
-
 func TestADeleteMarkerIsNotReplaced(t *testing.T) {
 	bothKinds(t, func(t *testing.T, s *kvstore.Store, marks *memory) {
 		create(t, s, plain)

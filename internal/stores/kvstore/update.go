@@ -57,8 +57,8 @@ func (s *Store) Update(ctx context.Context, tag string, c segment.Change) (t seg
 		if e.Disabled {
 			return segment.ErrDisabled
 		}
-		if t, err = c.Apply(e.tag(tag, time.Now()), s.limit()); err == nil && e.undecided && !t.Undecided {
-			err = s.mayDecide(ctx)
+		if t, err = c.Apply(e.tag(tag, time.Now()), s.limit()); err == nil {
+			err = s.mayDecide(ctx, *e, t)
 		}
 		if err != nil {
 			return err
@@ -81,11 +81,14 @@ func (s *Store) Update(ctx context.Context, tag string, c segment.Change) (t seg
 	return t, wrap(tag, err)
 }
 
-// mayDecide returns why no operator may decide now where tags go on.
+// mayDecide returns why no operator may decide now where a tag goes on, nil if t leaves that as it is.
 //
 // Law: a decision counts in the era in which it is made. While an incident is open that era ends, and workers lift the
 // marks of such tags to what they have loaded.
-func (s *Store) mayDecide(ctx context.Context) error {
+func (s *Store) mayDecide(ctx context.Context, was entry, t segment.Tag) error {
+	if !was.undecided || t.Undecided {
+		return nil
+	}
 	id, err := s.ids.read(ctx)
 	if err == nil && id.Incident != nil {
 		err = segment.RuleError("the registry is stopped: run `natsid resume`, then say where the tag goes on")
