@@ -48,8 +48,8 @@ func TestSimulation(t *testing.T) {
 	for seed := *simFrom; seed < *simFrom+uint64(*simN); seed++ {
 		w := play(t, seed, nil)
 		if w.breach != nil {
-			t.Fatalf("seed %d: %v\nto replay it: go test ./internal/registry/lineage -run TestSimulation -args -sim.seed=%d",
-				seed, w.breach, seed)
+			t.Fatalf("seed %d: %v\nto replay it: go test ./internal/registry/lineage -run TestSimulation "+
+				"-args -sim.seed=%d", seed, w.breach, seed)
 		}
 		sum.restores += w.restores
 		sum.incidents += w.incidents
