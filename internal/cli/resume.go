@@ -141,10 +141,10 @@ func (r *resumption) step(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if left := r.o.Wait(c); left > 0 && !isIdle {
+	if r.o.Wait(c) > 0 && !isIdle {
 		fmt.Fprintln(r.s.stderr, "Waiting until each worker has checked the registry.")
 		r.other = r.findOther(ctx)
-		tick(ctx, left)
+		tick(ctx, r.o.Wait(c))
 		return cmp.Or(ctx.Err(), lineage.ErrChanged)
 	}
 	plan, err := r.plan(ctx, c, isIdle)

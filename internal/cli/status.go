@@ -30,7 +30,8 @@ A registry is where marks and worker numbers are durable. There must be one behi
 the subjects of a namespace: where two answer, both stop until
 "natsid resume --keep REGISTRY" says which one serves. The store is the bucket of
 marks: of kind kv they are the tags, of kind mysql they guard a table. Tags are in
-trouble if their numbers are nearly used up, or if loads of a busy one fail.
+trouble if they cannot be served, if their numbers are nearly used up, or if loads
+of a busy one fail.
 
 Example:
   natsid status`,
@@ -46,7 +47,12 @@ func (s *session) status(ctx context.Context, js jetstream.JetStream) error {
 		return err
 	}
 	j := statusOf(snapshot.Overview(), snapshot.Busiest())
-	j.addStore(inspect(ctx, onJetStream(js), s.namespace()))
+	var listed []subjects.TagInfo
+	if snapshot.Answered() > 0 {
+		listed, _ = allTags(ctx, s.clientOn(js.Conn())) // what fails is shown as a state
+	}
+	r, err := inspect(ctx, onJetStream(js), s.namespace())
+	j.addStore(r, err, listed)
 	if missing := s.missing(); missing != nil {
 		return missing
 	}
@@ -163,8 +169,9 @@ func (j *statusJSON) wrong(format string, args ...any) {
 // nearlyFull is how much of a tag's numbers may be used before the tag is in trouble.
 const nearlyFull = 0.9
 
-// addStore adds the store, and tags that are full or nearly so, or about which an operator must decide.
-func (j *statusJSON) addStore(r kvstore.Report, err error) {
+// addStore adds the store, and tags that are full or nearly so, or that cannot be served: as their marks show, and as
+// workers list them, which know the width of a column.
+func (j *statusJSON) addStore(r kvstore.Report, err error, listed []subjects.TagInfo) {
 	id := r.Identity
 	j.Store = storeJSON{Kind: id.Kind, Registry: id.Registry, Tags: r.Tags, State: storeState(r)}
 	if err != nil {
@@ -173,13 +180,25 @@ func (j *statusJSON) addStore(r kvstore.Report, err error) {
 	if j.Store.State != inOrder {
 		j.wrong("store: %s", j.Store.State)
 	}
+	refused := make(map[string]string) // why, by tag
+	for tag, p := range r.Marks {
+		if p.Undecided && !p.Disabled && r.Trouble == nil {
+			refused[tag] = "undecided since a resume: `natsid tag update " + tag + " --max-id N`"
+		}
+	}
+	for _, t := range listed {
+		if t.Unservable != "" && !t.Disabled && subjects.CheckTag(t.Tag) == nil { // a row may have a name that is none
+			refused[t.Tag] = cmp.Or(refused[t.Tag], t.Unservable)
+		}
+	}
 	used := make(map[string]float64)
 	var full []tagTrouble
+	for tag, why := range refused {
+		full = append(full, tagTrouble{tag, why})
+	}
 	for tag, p := range r.Marks {
 		switch used[tag] = p.Rules.Used(p.Mark); {
-		case p.Disabled:
-		case p.Undecided && r.Trouble == nil:
-			full = append(full, tagTrouble{tag, "undecided since a resume: `natsid tag update " + tag + " --max-id N`"})
+		case p.Disabled, refused[tag] != "":
 		case used[tag] >= nearlyFull && p.Mark >= p.Rules.Begins(time.Now()):
 			full = append(full, tagTrouble{tag, fmt.Sprintf("%.0f%% of its numbers are used", 100*used[tag])})
 		}

@@ -145,6 +145,30 @@ func TestRowsOfLeafThatNeedADecisionAreFound(t *testing.T) {
 	}
 }
 
+func TestStatusShowsATagWhoseColumnTheEraWouldPass(t *testing.T) {
+	t.Parallel()
+	db := mysqltest.Start(t)
+	for _, statement := range []string{
+		strings.Replace(leafTable, "bigint", "int", 1),
+		"INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('big', 2e9, 10), ('low', 1, 10), ('x..y', 1, 1)",
+	} {
+		if _, err := db.DB().ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	nats := "--nats=" + serve(t, "--mysql="+db.DSN()).url
+	for _, tag := range []string{"big", "low"} {
+		answered(t, "get", "segment", tag, nats).want(t, 0)
+	}
+	answered(t, "status", nats).want(t, 0)
+	natsid(t, "resume", "--restored", "--yes", nats).want(t, 0)
+	eventually(t, "only the tag without room is in trouble", func() bool {
+		got := natsid(t, "status", nats)
+		return got.code == 1 && strings.Contains(got.out, "\nTAG  TROUBLE\nbig  undecided ") &&
+			!strings.Contains(got.out, "\nlow ") && !strings.Contains(got.out, "x..y")
+	})
+}
+
 func TestTagsGoBackToMySQLAndReturn(t *testing.T) {
 	t.Parallel()
 	doc, db, s := readRecipe(t, "../../docs/from-leaf.md"), mysqltest.Start(t), serve(t)
