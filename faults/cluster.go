@@ -37,16 +37,17 @@ type cluster struct {
 	opt   options
 	bins  binaries
 
-	secrets secrets
-	servers []*server
-	workers []*worker
-	proxies []*natsproxy.Proxy // of the first worker, one per server
-	db      *mysqltest.Server
-	link    *mysqltest.Link    // between the workers and db
-	load    *load              // the callers
-	callers *callers           // calls through package client
-	probe   *probe             // nil before the start
-	crashed []*process.Process // processes that ended by themselves and were reported
+	secrets  secrets
+	servers  []*server
+	workers  []*worker
+	operator *clock             // of each command
+	proxies  []*natsproxy.Proxy // of the first worker, one per server
+	db       *mysqltest.Server
+	link     *mysqltest.Link    // between the workers and db
+	load     *load              // the callers
+	callers  *callers           // calls through package client
+	probe    *probe             // nil before the start
+	crashed  []*process.Process // processes that ended by themselves and were reported
 
 	leafLink *mysqltest.Link // between the leaf node and the first server
 	refused  []*worker       // workers that must not become ready, and may end
@@ -54,6 +55,9 @@ type cluster struct {
 
 // start starts the fleet, creates the tags, and connects the callers.
 func (c *cluster) start() {
+	var err error
+	c.operator, err = newClock(c.path("operator.clock"))
+	c.must(err)
 	urls := c.startServers()
 	c.startDatabase()
 	near := urls // the servers to which the first worker connects
@@ -91,11 +95,10 @@ func (c *cluster) start() {
 	}
 	c.startWorkers()
 	c.limitWorkers()
-	load, err := newLoad(c.dir, urls)
+	c.load, err = newLoad(c.dir, urls)
 	c.must(err)
-	c.Cleanup(load.disconnect)
-	c.load = load
-	c.callers, err = newCallers(load, urls)
+	c.Cleanup(c.load.disconnect)
+	c.callers, err = newCallers(c.load, urls)
 	c.must(err)
 	c.Cleanup(c.callers.close)
 	c.createTags(c.conn)

@@ -6,6 +6,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -69,13 +71,16 @@ func (t *trial) mustStop(within time.Duration, cause subjects.Alarm, paused ...*
 // where an old identity is written over an incident.
 func (w *worker) isStopped() bool { return strings.Contains(w.state(), "the registry is stopped: ") }
 
-// command returns a command of an operator at the hub, which ends with ctx.
+// command returns a command of an operator at the hub, which ends with ctx. The operator's clock jumps by days.
 func (c *cluster) command(ctx context.Context, args ...string) *exec.Cmd {
 	at := c.urls()[:c.fleet.servers]
 	if len(at) == 0 {
 		at = c.conn().Servers() // that in the only worker
 	}
-	return exec.CommandContext(ctx, c.bins.natsid, append(slices.Clone(args), "--nats", c.secrets.in(at))...)
+	cmd := exec.CommandContext(ctx, c.bins.natsid, append(slices.Clone(args), "--nats", c.secrets.in(at))...)
+	c.operator.set(time.Duration(rand.N(21)-10) * 24 * time.Hour)
+	cmd.Env = append(os.Environ(), clockEnv+"="+c.operator.path)
+	return cmd
 }
 
 // natsid runs a command of an operator, which must end in time and give a reason if it fails.
