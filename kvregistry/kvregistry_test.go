@@ -480,7 +480,7 @@ func TestSixtyFourWorkersAtOnceOnAnEmptyBucketGetDifferentNumbers(t *testing.T) 
 func TestADamagedDeploymentIsReadAsWrittenOrRefused(t *testing.T) {
 	cfg := place()
 	r := open(t, cfg)
-	whole := `{"id":"R","layout":"41+10+12","epoch":7,"unit":1,"from":9,"v":1}`
+	whole := `{"id":"R","layout":"41+10+12","epoch":7,"unit":1,"v":1}`
 	values := []string{
 		`{"id":"R","layout":"41+10+12","epoch":7,"unit":1,"v":2}`, `{"id":"R","layout":"41+10+12","epoch":7,"unit":1}`,
 		`{"layout":"41+10+12","unit":1,"v":1}`, "[]",
@@ -503,7 +503,7 @@ func TestADamagedDeploymentIsReadAsWrittenOrRefused(t *testing.T) {
 	if _, err := kv.PutString(t.Context(), "deployment", whole); err != nil {
 		t.Fatal(err)
 	}
-	want := workerid.Deployment{ID: "R", Layout: "41+10+12", Epoch: 7, Unit: 1, From: 9}
+	want := workerid.Deployment{ID: "R", Layout: "41+10+12", Epoch: 7, Unit: 1}
 	if have, err := r.Deployment(t.Context()); err != nil || have != want {
 		t.Errorf("%+v, %v, want %+v", have, err, want)
 	}

@@ -124,8 +124,8 @@ var alarms = []AlarmInfo{
 		Kind: AlarmStateFile,
 		Happened: "`worker.json` is damaged, was copied here, or cannot be written; " +
 			"the worker acquires another worker number; or `lineage.json` is damaged or cannot be written",
-		Do: "if it cannot be written, repair the data directory: `worker.json` is used again within a minute, " +
-			"`lineage.json` after a restart; until then a crash costs the worker its number",
+		Do: "if it cannot be written, repair the data directory, and restart the worker; until then a crash costs it " +
+			"its number",
 	},
 	{
 		Kind: AlarmTableWentBack,

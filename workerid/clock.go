@@ -13,9 +13,10 @@ import (
 // other workers. Uniqueness depends on windows, not on clocks. A clock keeps the time in IDs true, and keeps a wrong
 // reading from moving a window years ahead. Only the goroutine of Keeper.Run uses it.
 //
-// The wall clock is compared before the first write of a search, at each third heartbeat, before each renewal, and at
-// once after a step beyond the tolerance. The offset is the wall clock minus the registry's, whose clock also dates the
-// heartbeats. The wall clock is read before and after the registry's, and the offset lies between both differences.
+// The wall clock is compared before the first write of a search, every compareEvery, and at once after a step beyond
+// the tolerance; in between, the monotonic clock continues it. The offset is the wall clock minus the registry's,
+// whose clock also dates the heartbeats. The wall clock is read before and after the registry's, and the offset lies
+// between both differences.
 //
 //   - The offset must be within the tolerance of the median of all offsets, where
 //     the registry is one voice, with 0: with two workers alone the wrong clock cannot
@@ -25,15 +26,12 @@ import (
 //     clock pass that is 12 h off.
 //   - The tolerance is MaxClockSkew, at least 1 s: a call takes a while, and
 //     heartbeats are dated when they arrive. A slow network is not a wrong clock.
-//   - The others' offsets come from a list of all heartbeats. The list is read every
-//     othersAge, and before a clock is refused. While it cannot be read, a clock that was not
-//     set, and agrees with the last list or with the registry's clock alone, counts as
-//     right: missing heartbeats stop no worker.
+//   - The others' offsets come from a list of all heartbeats, which is read every othersAge, after a step, and before a
+//     clock is refused. A clock that agrees with the last list, or that was not set since it was found right, needs no
+//     other list: missing heartbeats stop no worker that runs.
 //   - A clock that was found right, and was not set since, may fail maxDoubts
 //     comparisons in a row: when the registry's clock is set, heartbeats put
 //     before that still vouch for its old time, and every worker would be refused.
-//     So may the clock of a worker that starts within the window of its state file,
-//     for which a clock that was right vouched, while it agrees with the registry's.
 //   - A step within MaxAhead, or within one tick, needs no comparison: the
 //     generator copes with it. After a step beyond the tolerance nothing is issued
 //     until the clock was compared, so for as long as the registry is out of reach.
@@ -56,21 +54,16 @@ type clock struct {
 	tolerance int64  // how far the clock may be from the others', ms
 	slack     int64  // a step of up to this many ms is none
 	onStep    func(step time.Duration)
+	rand      *rand.Rand
 
-	born        time.Time // origin of the monotonic time
-	lead        int64     // of the wall clock over the monotonic one, ms, at the last reading
-	proven      bool      // found right, and not set since
-	resumed     bool      // within the window of the state file at the start, and not set since
-	doubts      int       // consecutive comparisons that failed though the clock was not set
-	others      []int64   // offsets of the other workers, ms
-	readErr     error     // error of the last read of others; nil if it succeeded
-	due         time.Time // when others is due to be read
-	retryAfter  time.Time // no read of others before it, unless the clock disagrees with the last list
-	earliest    time.Time // no read of others before it, even then
-	failedReads int       // consecutive reads of others that failed
-	disagreed   int       // consecutive reads of others with which the clock disagreed
-	farReads    int       // reads of others still wanted after a far step, 2 at first
-	rand        *rand.Rand
+	born     time.Time // origin of the monotonic time
+	lead     int64     // of the wall clock over the monotonic one, ms, at the last look
+	proven   bool      // found right, and not set since
+	doubts   int       // consecutive comparisons that failed though the clock was not set
+	last     reading   // of a clock that was right
+	compared time.Time // when the clock was last found right
+	others   []int64   // offsets of the other workers, ms
+	due      time.Time // when others is due to be read
 }
 
 // A timeSource is the part of a [Registry] that a clock calls.
@@ -79,11 +72,11 @@ type timeSource interface {
 	Heartbeats(ctx context.Context) (map[int]Heartbeat, error)
 }
 
-// A reading is the wall clock at a comparison. A time written from it stays true even if the process stood still, or
+// A reading is the wall clock at one moment. A time written from it stays true even if the process stood still, or
 // the clock was set, since.
 type reading struct {
 	now    int64         // Unix ms
-	at     time.Time     // when the comparison ended, for its monotonic reading
+	at     time.Time     // the moment, for its monotonic reading
 	offset time.Duration // from the registry's clock
 }
 
@@ -91,17 +84,11 @@ type reading struct {
 func (r reading) elapsed() int64 { return r.now + time.Since(r.at).Milliseconds() }
 
 const (
+	// compareEvery is the maximum age of a comparison with the registry's clock: three heartbeats.
+	compareEvery = 8 * time.Second
 	// othersAge is the maximum age of the list of the others' offsets: each worker of a fleet reads the heartbeats of
-	// all. A step of the clock beyond the tolerance may be a step of the registry's clock. After it the list is read
-	// at once, and againSoon later, when the others' heartbeats show such a step.
+	// all.
 	othersAge = 5 * time.Minute
-	againSoon = 10 * time.Second
-	// After a list that failed, or that a clock disagreed with, the next read waits for minPause, less than a
-	// heartbeat, and twice as long each time: up to maxFailed, or up to maxApart for a clock that disagrees with the
-	// last list. If that clock is right by now, only a new list shows it.
-	minPause  = 1500 * time.Millisecond
-	maxFailed = time.Minute
-	maxApart  = 15 * time.Second
 	// precision is the difference of two clocks below which a comparison cannot tell them apart.
 	precision = time.Second
 	// maxDoubts is how many comparisons in a row may fail for a clock that was
@@ -112,11 +99,10 @@ const (
 	maxBehind = 5 * time.Second
 )
 
-// start begins the watch for steps. isIn reports whether a time is in the window of the state file, Unix ms.
-func (c *clock) start(isIn func(now int64) bool) {
+// start begins the watch for steps.
+func (c *clock) start() {
 	c.born = time.Now()
 	c.lead, _ = c.leads()
-	c.resumed = isIn(c.lead)
 }
 
 // leads returns by how much the wall clock leads the monotonic one, and the error of that: the time between the two
@@ -137,9 +123,7 @@ func (c *clock) leads() (lead, inexact int64) {
 func (c *clock) stepped() (step int64) {
 	lead, inexact := c.leads()
 	if step = lead - c.lead; max(step, -step) > c.slack+inexact {
-		if c.lead, c.proven, c.resumed = lead, false, false; max(step, -step) > c.tolerance {
-			c.farReads = 2
-		}
+		c.lead, c.proven = lead, false
 		c.onStep(time.Duration(step) * time.Millisecond)
 		return step
 	}
@@ -149,42 +133,44 @@ func (c *clock) stepped() (step int64) {
 	return 0
 }
 
-// still extrapolates the earlier reading r to now. ok reports whether the clock was found right, with no open doubt,
-// and was not set since.
-func (c *clock) still(r reading) (now reading, ok bool) {
-	ok = c.stepped() == 0 && c.proven && c.doubts == 0 && c.farReads == 0
-	at := time.Now()
-	return reading{now: c.lead + at.Sub(c.born).Milliseconds(), at: at, offset: r.offset}, ok
-}
-
 // wasSetFar reports whether the clock was set beyond the tolerance since the last call of stepped.
 func (c *clock) wasSetFar() bool {
 	step := c.stepped()
 	return max(step, -step) > c.tolerance
 }
 
-// compare compares the clock with the others'. The error wraps errClock, with
-// the offset in the reading, if the clock is wrong; any other error means that
-// it could not be compared.
-func (c *clock) compare(ctx context.Context) (reading, error) {
-	r, _, err := c.judge(ctx, false)
+// read returns a reading of a clock that is right: it was compared within compareEvery, or is compared now. If it was
+// found right, was not set since and cannot be compared now, it counts as right. The error wraps errClock, with the
+// offset in the reading, if the clock is wrong; any other error means that it was set and could not be compared.
+func (c *clock) read(ctx context.Context) (reading, error) {
+	if c.stepped() == 0 && c.proven && c.doubts == 0 && time.Since(c.compared) < compareEvery {
+		return c.proceed(), nil
+	}
+	r, _, err := c.compare(ctx, false)
+	if err != nil && !errors.Is(err, errClock) && c.proven && c.stepped() == 0 {
+		return c.proceed(), nil
+	}
 	return r, err
 }
 
-// compareFresh is compare with a fresh list of heartbeats, which it returns.
-func (c *clock) compareFresh(ctx context.Context) (reading, map[int]Heartbeat, error) {
-	return c.judge(ctx, true)
+// proceed returns the reading of a clock that was not set since it was found right.
+func (c *clock) proceed() reading {
+	at := time.Now()
+	c.last = reading{now: c.lead + at.Sub(c.born).Milliseconds(), at: at, offset: c.last.offset}
+	return c.last
 }
 
-func (c *clock) judge(ctx context.Context, fresh bool) (r reading, beats map[int]Heartbeat, err error) {
+// compare compares the clock with the others', as read does, and returns their heartbeats if it has read them. With
+// fresh it fails unless it reads them.
+func (c *clock) compare(ctx context.Context, fresh bool) (r reading, beats map[int]Heartbeat, err error) {
 	c.stepped()
 	early, late, now, err := c.bounds(ctx)
 	if err != nil {
 		return reading{}, nil, err
 	}
 	agreed := c.agrees(early, late)
-	if fresh || !agreed && time.Now().After(c.earliest) || c.farReads == 2 && time.Now().After(c.retryAfter) {
-		if beats, err = c.readOthers(ctx); err != nil {
+	if fresh || !c.proven || !agreed || time.Now().After(c.due) {
+		if beats, err = c.readOthers(ctx, fresh); err != nil && (fresh || !agreed) {
 			return reading{}, nil, err
 		}
 		agreed = c.agrees(early, late)
@@ -195,25 +181,19 @@ func (c *clock) judge(ctx context.Context, fresh bool) (r reading, beats map[int
 	r = reading{now: now, at: time.Now(), offset: time.Duration(early+late) / 2 * time.Millisecond}
 	switch {
 	case agreed: //mutant:clock-agrees
-		c.proven, c.doubts, c.disagreed = true, 0, 0
-		return r, beats, nil
-	case c.readErr != nil:
-		return reading{}, nil, c.readErr
-	case beats != nil:
-		c.disagreed++
-		c.earliest = c.after(c.disagreed, maxApart)
-		c.retryAfter = c.earliest
-	}
-	if (c.proven || c.resumed && c.isNear(0, early, late)) && c.doubts < maxDoubts {
+		c.proven, c.doubts, c.compared = true, 0, r.at
+	case c.proven && c.doubts < maxDoubts:
 		c.doubts++
-		return r, beats, nil
+	default:
+		low, high := c.median()
+		return reading{offset: r.offset}, nil, fmt.Errorf("%w: its offset from the registry's clock is %v, the "+
+			"median of all offsets is %v to %v, and they may differ by %v at most (--max-clock-skew, at least 1s): "+
+			"set this machine's clock",
+			errClock, r.offset, time.Duration(low)*time.Millisecond, time.Duration(high)*time.Millisecond,
+			time.Duration(c.tolerance)*time.Millisecond)
 	}
-	low, high := c.median()
-	return reading{offset: r.offset}, nil, fmt.Errorf("%w: its offset from the registry's clock is %v, "+
-		"the median of all offsets is %v to %v, and they may differ by %v at most (--max-clock-skew, at least 1s): "+
-		"set this machine's clock",
-		errClock, r.offset, time.Duration(low)*time.Millisecond, time.Duration(high)*time.Millisecond,
-		time.Duration(c.tolerance)*time.Millisecond)
+	c.last = r
+	return r, beats, nil
 }
 
 // bounds returns the bounds of the clock's offset, in ms, and the reading of the clock at that offset.
@@ -243,60 +223,33 @@ func (c *clock) registryTime(ctx context.Context) (int64, error) {
 	return c.registry.Time(ctx)
 }
 
-// refresh reads the others' offsets if that is due. It is not part of a heartbeat: if it fails, the last list is used
-// for a while.
-func (c *clock) refresh(ctx context.Context) {
-	if time.Now().After(c.due) && time.Now().After(c.retryAfter) {
-		ctx, cancel := context.WithTimeout(ctx, callTimeout) // the next heartbeat waits
-		defer cancel()
-		_, _ = c.readOthers(ctx) // c.readErr
+// readOthers reads the heartbeats of the live workers, and computes their offsets. After a failure the offsets of the
+// last list stay. Unless it must be fresh, the next heartbeat waits for the list.
+func (c *clock) readOthers(ctx context.Context, fresh bool) (map[int]Heartbeat, error) {
+	limit := callTimeout
+	if fresh {
+		limit = listTimeout
 	}
-}
-
-// readOthers reads the heartbeats of the live workers, and computes their offsets.
-func (c *clock) readOthers(ctx context.Context) (map[int]Heartbeat, error) {
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	beats, err := c.registry.Heartbeats(ctx)
-	if c.readErr = err; err != nil {
-		c.failedReads++
-		c.earliest, c.retryAfter = c.after(c.failedReads, maxApart), c.after(c.failedReads, maxFailed)
-		return nil, err
+	c.due = time.Now().Add(about(c.rand, othersAge))
+	if err != nil {
+		return nil, fmt.Errorf("workerid: the heartbeats of others cannot be read: %w", err)
 	}
-	c.others, c.failedReads = c.others[:0], 0
+	c.others = c.others[:0]
 	for _, h := range beats {
 		if h.Time != 0 && h.Instance != c.self {
 			c.others = append(c.others, h.Offset().Milliseconds())
 		}
 	}
-	age := othersAge
-	if c.farReads = max(0, c.farReads-1); c.farReads > 0 {
-		age = againSoon
-	}
-	c.due = time.Now().Add(c.about(age))
 	return beats, nil
-}
-
-// after returns when the others may be read again after that many useless reads in a row.
-func (c *clock) after(times int, most time.Duration) time.Time {
-	return time.Now().Add(c.about(min(minPause<<min(times-1, 16), most)))
-}
-
-// about returns a random time of half to one and a half of d, so that the workers of a fleet do not all read at the
-// same time.
-func (c *clock) about(d time.Duration) time.Duration {
-	return d/2 + time.Duration(c.rand.Int64N(int64(d)))
 }
 
 // agrees reports whether an offset between early and late is within the tolerance of the median.
 func (c *clock) agrees(early, late int64) bool {
 	low, high := c.median()
-	return c.isNear(low, early, late) || c.isNear(high, early, late)
-}
-
-// isNear reports whether an offset between early and late is within the tolerance of m.
-func (c *clock) isNear(m, early, late int64) bool {
-	return late >= m-c.tolerance && early <= m+c.tolerance
+	return late >= low-c.tolerance && early <= low+c.tolerance || late >= high-c.tolerance && early <= high+c.tolerance
 }
 
 // median returns the median of the others' offsets and the registry's own, 0: of an even number of offsets, both in

@@ -75,65 +75,6 @@ func (d *disk) fails(l *life, how func() error) {
 	l.raised(workerid.StateFile)
 }
 
-func TestAStateFileIsUsedAgainOnceTheDiskWorks(t *testing.T) {
-	full := func() error { return errors.New("no space left on device") }
-	for name, after := range map[string]time.Duration{
-		"killed at once": 0, "killed when the fence is near the clock": 5 * time.Minute,
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m, d := new(workeridtest.Memory), new(disk)
-				a := d.start(t, m)
-				d.fails(a, full)
-				d.breaks(nil)
-				w, until := a.number(), a.keeper.Status().Until
-				for token, fence, _ := d.claim(); token != a.record(w).Token; token, fence, _ = d.claim() {
-					if a.issue(); fence > now() && now() > until {
-						t.Fatal("the state file is not used again")
-					}
-					time.Sleep(10 * time.Millisecond)
-				}
-				if _, fence, until := d.claim(); fence != until {
-					t.Errorf("the fence is %d ms before until, and IDs are issued up to that", until-fence)
-				}
-				for end := now() + after.Milliseconds(); now() < end; time.Sleep(10 * time.Millisecond) {
-					if a.issue().Tick == 0 {
-						t.Fatal("no ID is issued, though the disk works again")
-					}
-				}
-				last := a.issue()
-				file := d.file
-				a.crash("")
-				d.file = file
-				m.Expire(w)
-				b := d.start(t, m)
-				if resumed := b.number() == w; resumed != (after > 0) {
-					t.Errorf("number %d was resumed: %t", w, resumed)
-				}
-				if p := b.issue(); p.Tick <= last.Tick {
-					t.Errorf("tick %d after %d", p.Tick, last.Tick)
-				}
-				b.end()
-			})
-		})
-	}
-}
-
-// A write that failed may have landed, and the window grows on.
-func TestAStateFileThatMayFailAgainHoldsNoClaim(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := new(disk)
-		l := d.start(t, new(workeridtest.Memory))
-		d.fails(l, func() error { return errLanded })
-		w := l.number()
-		time.Sleep(10 * time.Minute)
-		if token, _, _ := d.claim(); token != "" || l.number() != w || l.issue().Tick == 0 {
-			t.Errorf("token %q in the file, %+v, want none, and number %d to serve", token, l.keeper.Status(), w)
-		}
-		l.end()
-	})
-}
-
 // A write that hangs is waited for: the next one could be overtaken by it.
 func TestNoWriteOfTheStateFileOvertakesAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

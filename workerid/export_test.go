@@ -11,21 +11,21 @@ import (
 func (k *Keeper) Simulate(
 	r *rand.Rand, watch time.Duration, in string, data []byte, write func(data []byte) error,
 ) {
-	k.rand, k.chooser.rand, k.chooser.founder.rand, k.clock.rand, k.watch = r, r, r, r, watch
+	k.chooseBy(r)
+	k.watch = watch
 	if write == nil {
 		return
 	}
-	*k.terms.file = stateFile{
+	*k.file = stateFile{
 		path:    "worker.json",
 		now:     k.cfg.Now,
 		write:   write,
 		place:   place{Host: in},
 		writing: make(chan struct{}, 1),
 		reach:   reachOf(k.cfg.Layout.Unit),
-		every:   2 * time.Second,
 	}
 	if data != nil {
-		k.unread = k.terms.file.read(data)
+		k.unread = k.file.read(data)
 	}
 }
 

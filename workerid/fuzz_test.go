@@ -11,8 +11,8 @@ func FuzzDecodeState(f *testing.F) {
 	number := 7
 	full := state{
 		Instance: "a", Number: &number, Deployment: Deployment{ID: "D", Layout: "41/10/12", Unit: 1},
-		Claim:    &stateClaim{Token: "T-1", Revision: 3, Until: 2_000, Fence: 1_500, Clock: 1_400},
-		Released: &released{Base: "T", Writes: 2, Free: 900}, Place: place{Host: "h", Machine: "m", Inode: 9},
+		Claim:    &stateClaim{Token: "T", Until: 2_000, Fence: 1_500, Clock: 1_400},
+		Released: &released{Token: "T", Free: 900}, Place: place{Host: "h", Machine: "m", Inode: 9},
 	}
 	f.Add(full.encode(), uint(100), byte('7'))
 	f.Add(state{Instance: "a"}.encode(), uint(3), byte(' '))

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"math/rand/v2"
-	"time"
 
 	"github.com/natsid/natsid/snowflake"
 )
@@ -21,19 +18,18 @@ func isRefused(err error) bool {
 type founder struct {
 	registry Registry
 	layout   snowflake.Layout
-	rand     *rand.Rand
 	// mayFound is called before and after this worker creates the deployment.
-	mayFound   func(ctx context.Context) error
-	deployment Deployment // the deployment that this process joined; zero before
-	founding   bool       // mayFound is to be called once more before this worker joins
+	mayFound func(ctx context.Context) error
+	joined   Deployment // the last one that this process joined; zero before
+	founding bool       // mayFound is to be called once more before this worker joins
 }
 
 // join returns the registry's deployment, which this worker creates if there is none and it may. The error is
 // ErrDeployment if this worker has another.
 //
 // Two layouts in one registry give equal IDs, also at times far apart. So the deployment is read before a number is
-// acquired, after that, and at heartbeats; a generator is closed when the deployment differs. A deployment is created
-// in three cases only:
+// acquired and after that, and no worker joins a registry with a record of another layout. A deployment is created in
+// three cases only:
 //
 //   - This process joined a deployment that is gone now: that one is put back.
 //   - The records name it: that one is put back.
@@ -43,10 +39,9 @@ type founder struct {
 // and after. A worker that acquires a number in between reads the deployment after its own write. So it sees this
 // deployment, or mayFound finds that worker.
 func (f *founder) join(ctx context.Context) (Deployment, error) {
-	began := time.Now()
 	have, err := f.read(ctx)
 	if errors.Is(err, ErrNoDeployment) {
-		have, err = f.foundLater(ctx, time.Since(began))
+		have, err = f.found(ctx)
 	}
 	if err != nil {
 		return Deployment{}, err
@@ -60,7 +55,7 @@ func (f *founder) join(ctx context.Context) (Deployment, error) {
 		}
 		f.founding = false
 	}
-	f.deployment = have
+	f.joined = have
 	return have, nil
 }
 
@@ -70,73 +65,32 @@ func (f *founder) read(ctx context.Context) (Deployment, error) {
 	return f.registry.Deployment(ctx)
 }
 
-const (
-	// busyAfter is how long the registry takes to answer if it is busy or far away.
-	busyAfter = 30 * time.Millisecond
-	// maxPatience is the longest wait for another worker to make the deployment.
-	maxPatience = 3 * time.Second
-)
-
-// foundLater is found for a registry that took so long to report that it has no deployment. A fleet may be starting
-// at this moment: all its workers would list all records and heartbeats to create the deployment, and only one
-// creates it. So foundLater waits for a random time of a few answers, and reads again.
-func (f *founder) foundLater(ctx context.Context, took time.Duration) (Deployment, error) {
-	if took > busyAfter {
-		select {
-		case <-time.After(time.Duration(f.rand.Int64N(int64(min(4*took, maxPatience))))):
-		case <-ctx.Done():
-			return Deployment{}, ctx.Err()
-		}
-		if have, err := f.read(ctx); !errors.Is(err, ErrNoDeployment) {
-			return have, err
-		}
-	}
-	return f.found(ctx)
-}
-
 // found creates the deployment, and returns the one that the registry then has.
-func (f *founder) found(ctx context.Context) (Deployment, error) {
-	d := f.deployment
-	if d.ID == "" {
-		records, err := f.registry.Records(ctx)
-		if err != nil {
-			return Deployment{}, err
-		}
-		if have, err := f.read(ctx); !errors.Is(err, ErrNoDeployment) {
-			return have, err // another worker has created it since
-		}
-		if d, err = f.first(ctx, records); err != nil {
+func (f *founder) found(ctx context.Context) (d Deployment, err error) {
+	if d = f.joined; d.ID == "" {
+		if d, err = f.first(ctx); err != nil {
 			return Deployment{}, err
 		}
 	}
-	return put(ctx, f.registry, d)
+	err = f.registry.Found(ctx, d)
+	if errors.Is(err, ErrConflict) { // another worker has created it since
+		return f.read(ctx)
+	}
+	return d, err
 }
 
-// put makes d the deployment of a registry that has none, and returns the one that the registry then has.
-func put(ctx context.Context, r Registry, d Deployment) (Deployment, error) {
-	err := r.Found(ctx, d)
-	if !errors.Is(err, ErrConflict) {
-		return d, err
+// first returns the deployment that this worker, which never joined the registry, may create there.
+func (f *founder) first(ctx context.Context) (Deployment, error) {
+	records, err := f.registry.Records(ctx)
+	if err != nil {
+		return Deployment{}, err
 	}
-	have, err := r.Deployment(ctx)
-	if errors.Is(err, ErrNoDeployment) { // JetStream is losing its state
-		err = errors.New("workerid: a deployment was made and lost again; trying again")
-	}
-	return have, err
-}
-
-// first returns the deployment that this worker may create in a registry with these records. This process never
-// joined the registry.
-func (f *founder) first(ctx context.Context, records map[int]Record) (Deployment, error) {
+	d := DeploymentOf(f.layout)
 	if len(records) == 0 {
-		if err := f.askOthers(ctx); err != nil {
-			return Deployment{}, err
-		}
-		f.founding = true
-		return f.fresh(ctx)
+		d.ID, f.founding = newToken(), true
+		return d, f.askOthers(ctx)
 	}
-	d := deploymentIn(records)
-	if d.ID == "" {
+	if d = deploymentIn(records); d.ID == "" {
 		return d, fmt.Errorf("%w, but records of %d worker numbers, which are damaged, so that the layout of their "+
 			"IDs is unknown; another layout would repeat those; put back the key deployment with the layout, epoch "+
 			"and unit of all IDs so far", ErrNoDeployment, len(records))
@@ -144,23 +98,12 @@ func (f *founder) first(ctx context.Context, records map[int]Record) (Deployment
 	return d, DeploymentOf(f.layout).check(d)
 }
 
-// settling is how long the windows of a new deployment wait for workers under a lost deployment whom asking did not
-// find: at each heartbeat that reaches the registry they find their record gone, and close their generators. It is
-// more than two heartbeats.
-const settling = 10 * time.Second
-
-// fresh returns a new deployment. If there are heartbeats without a deployment, their workers may still issue under
-// another layout.
-func (f *founder) fresh(ctx context.Context) (Deployment, error) {
-	d := DeploymentOf(f.layout)
-	d.ID = newToken()
-	beats, err := f.registry.Heartbeats(ctx)
-	if err != nil || len(beats) == 0 {
-		return d, err
+// askOthers asks the live workers whether this one may create the deployment.
+func (f *founder) askOthers(ctx context.Context) error {
+	if err := f.mayFound(ctx); err != nil {
+		return fmt.Errorf("%w of this layout, and none is made: %w", ErrNoDeployment, err)
 	}
-	now, err := f.registry.Time(ctx)
-	d.From = now + settling.Milliseconds()
-	return d, err
+	return nil
 }
 
 // deploymentIn returns the deployment that the newest record names; zero if all are
@@ -190,45 +133,14 @@ func checkRecords(have Deployment, records map[int]Record) error {
 }
 
 // warnOfDamage raises an alarm if records are damaged.
-func (h *chooser) warnOfDamage(records map[int]Record) {
+func (k *Keeper) warnOfDamage(records map[int]Record) {
 	for w, r := range records {
 		if r.Damaged {
-			h.alarms.set(RegistryConflict, fmt.Sprintf("the record of number %d is damaged or of another version: "+
+			k.alarms.set(RegistryConflict, fmt.Sprintf("the record of number %d is damaged or of another version: "+
 				"its window is unknown, so it is left alone; start that version, or delete the key %d once no worker "+
 				"can have the number", w, w))
 			return
 		}
 	}
-	h.alarms.clear(RegistryConflict)
-}
-
-// askOthers asks the live workers whether this one may create the deployment.
-func (f *founder) askOthers(ctx context.Context) error {
-	if err := f.mayFound(ctx); err != nil {
-		return fmt.Errorf("%w of this layout, and none is made: %w", ErrNoDeployment, err)
-	}
-	return nil
-}
-
-// sameDeployment returns nil if the registry still has the claim's deployment, and puts it back if it has none. The
-// error is [ErrDeployment] if the deployment has another layout, and errLost if it is of another registry.
-func (c *claim) sameDeployment(ctx context.Context, log *slog.Logger) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	have, err := c.registry.Deployment(ctx)
-	if errors.Is(err, ErrNoDeployment) {
-		log.Error("the registry has lost its deployment, which fixes the layout of all IDs: it is put back; "+
-			"find out who deleted it, or whether JetStream was wiped", "registry", c.deployment.ID)
-		have, err = put(ctx, c.registry, c.deployment)
-	}
-	if err != nil {
-		return err
-	}
-	if err := DeploymentOf(c.layout).check(have); err != nil {
-		return err
-	}
-	if have.ID != c.deployment.ID {
-		return fmt.Errorf("%w: the registry was made again", errLost)
-	}
-	return nil
+	k.alarms.clear(RegistryConflict)
 }

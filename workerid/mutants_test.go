@@ -28,8 +28,8 @@ var mutants = []mutant.Mutant{
 		mutant.Before("token", `if r, err := c.read(ctx); err == nil {
 			c.revision = r.Revision
 		}`)}},
-	{Name: "a token per life, not per write", Args: unit("ALostAckOfTheFirstWriteIsAdopted"),
-		Edits: []mutant.Edit{mutant.Replace("token", "token := c.process")}},
+	{Name: "the token of a worker, not of a claim", Edits: []mutant.Edit{
+		mutant.Replace("new-token", "token := k.cfg.Instance")}},
 	{Name: "the window is adopted with the revision", Args: unit("AnUnacknowledgedWriteIsRepeatedAtItsOwnRevision"),
 		Edits: []mutant.Edit{mutant.Replace("write-again", `c.until.Store(r.Until)
 		err = nil`)}},
@@ -49,37 +49,35 @@ var mutants = []mutant.Mutant{
 		Edits: []mutant.Edit{mutant.Delete("ended"), mutant.Delete("ended-meanwhile")}},
 	{Name: "a renewal uses a later reading of the clock", Args: unit("ARenewalIsDueOnceAThirdOfTheHorizonIsUsed"),
 		Edits: []mutant.Edit{
-			mutant.Replace("renewed-at",
-				"now, horizon, acknowledged := c.now(), c.horizon.Milliseconds(), c.until.Load()")}},
+			mutant.Before("renewed-at", "now = c.cfg.Now()")}},
 	{Name: "the own record is not read between renewals", Args: unit("ARecordOfAnotherTokenLosesTheNumber"),
 		Edits: []mutant.Edit{
-			mutant.Replace("reread", "token, err := c.token, error(nil)")}},
+			mutant.Replace("reread", "r, err := Record{Until: acknowledged}, error(nil)")}},
 	{Name: "a release writes without a read", Args: unit("NoWriteHitsAForeignRecordOfTheSameRevision"),
 		Edits: []mutant.Edit{mutant.Delete("release-read")}},
 	{Name: "a renewal writes without a read", Args: unit("NoWriteHitsAForeignRecordOfTheSameRevision"),
-		Edits: []mutant.Edit{mutant.Replace("reread", `token, err := c.token, error(nil)
+		Edits: []mutant.Edit{mutant.Replace("reread", `r, err := Record{Until: acknowledged}, error(nil)
 			if acknowledged-now > horizon*2/3 {
-				token, err = c.recheck(ctx)
+				r, err = c.recheck(ctx)
 			}`)}},
 	{Name: "the own record is not read before the first ID",
-		Args: unit("EachTransitionHandsOverTheGeneratorItPromises"),
-		Edits: []mutant.Edit{
-			mutant.Delete("rechecked")}},
+		Args:  unit("OnlyAClaimResumedWithoutTheRegistryIssuesBeforeItsRecordIsReadAgain"),
+		Edits: []mutant.Edit{mutant.Before("rechecked", "k.life.becomeIssuing(c)")}},
 
 	// Stopping.
-	{Name: "the state file keeps its claim at release", Args: []string{"-sim.from=891"}, Edits: []mutant.Edit{
+	{Name: "the state file keeps its claim at release", Args: []string{"-sim.from=1961"}, Edits: []mutant.Edit{
 		mutant.Delete("forget")}},
 	{Name: "a release lowers until although forgetting failed",
 		Args:  unit("AReleaseThatIsNotInTheStateFileLowersNothing"),
-		Edits: []mutant.Edit{mutant.Replace("forget", "_ = c.file.forget(c.released)")}},
+		Edits: []mutant.Edit{mutant.Replace("forget", "_ = c.file.forget(&released{Token: c.token, Free: free})")}},
 	{Name: "a lost claim stays in the state file", Args: unit("ALostClaimDoesNotStayInTheStateFile"),
 		Edits: []mutant.Edit{mutant.Delete("forget-lost")}},
-	{Name: "a generator stays open when its number ends", Args: []string{"-sim.from=4001"}, Edits: []mutant.Edit{
+	{Name: "a generator stays open when its number ends", Args: []string{"-sim.from=4391"}, Edits: []mutant.Edit{
 		mutant.Delete("close")}},
 	{Name: "a release with nothing issued lowers until to nothing",
 		Args: []string{"-sim.from=281"}, Edits: []mutant.Edit{
 			mutant.Replace("free", `free := c.gen.Close()
-		if free <= c.from+c.layout.Unit {
+		if free <= c.from+c.cfg.Layout.Unit {
 			free = 0
 		}`)}},
 	{Name: "the last tick is read before the generator is closed", Edits: []mutant.Edit{
@@ -93,30 +91,18 @@ var mutants = []mutant.Mutant{
 	{Name: "no second question is asked", Args: unit("ANumberIsAskedForAgainAfterItsFirstWrite"),
 		Edits: []mutant.Edit{
 			mutant.Delete("second-question")}},
-	{Name: "no question is asked after lingering", Args: unit("ANumberIsAskedForAgainAfterLingeringForAnother"),
-		Edits: []mutant.Edit{
-			mutant.Replace("lingered", "return nil")}},
 	{Name: "silence that says nothing is believed", Args: unit("ABystanderStopsNobodyAndHidesNoWindow"),
 		Edits: []mutant.Edit{mutant.Delete("unheard")}},
-	{Name: "without heartbeats a number is used at once", Args: unit("WithoutHeartbeatsANumberIsAcquiredByItsRecord"),
-		Edits: []mutant.Edit{mutant.Delete("blind")}},
-	{Name: "a number that was not heard of is used at once", Args: unit("ABystanderStopsNobodyAndHidesNoWindow"),
-		Edits: []mutant.Edit{mutant.Replace("unheard-wait", "return c.margin")}},
 	{Name: "a record that looks free is believed", Args: unit("OnlyTheOwnReleasedNumberIsUsedWithoutTheMargin"),
 		Edits: []mutant.Edit{
-			mutant.Replace("doubtful", `c.doubtful = r.Token == ""`)}},
-	{Name: "a doubt outlives a begin", Args: []string{"-sim.from=64701"}, Edits: []mutant.Edit{
-		mutant.Delete("begin")}},
-	{Name: "a failed state file leaves a doubt", Args: unit("AFailedStateFileLeavesNoUnconfirmedClaim"),
+			mutant.Replace("doubtful", `if r.Token == "" {
+			c.caution = k.cfg.margin()
+		}`)}},
+	{Name: "a pending claim outlives a resumed one", Args: unit("AResumedClaimEndsAPendingOne"),
+		Edits: []mutant.Edit{mutant.Delete("begin")}},
+	{Name: "a failed state file leaves a doubt", Args: unit("AFailedStateFileLeavesNoPendingClaim"),
 		Edits: []mutant.Edit{mutant.Replace("no-doubt", `case errors.Is(err, errTaken):
 			return nil, err`)}},
-	{Name: "the deployment is not compared at heartbeats", Args: unit("AnotherDeploymentClosesTheGenerator"),
-		Edits: []mutant.Edit{
-			mutant.Replace("deployment-held", "err = nil"), mutant.Delete("deployment-together")}},
-	{Name: "the deployment is not compared beside a record", Args: unit("WhatFollowsTheClockIsDoneAtOnce"),
-		Edits: []mutant.Edit{mutant.Delete("deployment-together")}},
-	{Name: "the own record is not read beside a heartbeat", Args: unit("ARenewalStandsForAHeartbeat"),
-		Edits: []mutant.Edit{mutant.Replace("reread-together", "token, err := h.claim.token, error(nil)")}},
 	{Name: "the deployment is not compared after a win", Args: unit("TheDeploymentIsReadAgainAfterANumberIsWon"),
 		Edits: []mutant.Edit{mutant.Delete("deployment-won")}},
 	{Name: "another layout serves beside records of the old one",
@@ -127,54 +113,42 @@ var mutants = []mutant.Mutant{
 			return nil`)}},
 	{Name: "the own answer is known by its name", Args: unit("AnAnswerIsTheOwnOneByItsProcessNotByItsName"),
 		Edits: []mutant.Edit{mutant.Replace("own-answer",
-			`case errors.Is(err, ErrNoWorker) || err == nil && who.Instance == h.instance:
+			`case errors.Is(err, ErrNoWorker) || err == nil && who.Instance == k.cfg.Instance:
 			return nil`)}},
-	{Name: "a number is acquired again whatever its old generator issued",
-		Args: unit("ANumberIsAcquiredAgainFromTheEndOfItsOldGeneratorOn"),
-		Edits: []mutant.Edit{mutant.Replace("reacquire",
-			"c, err := h.own(ctx, seen, last.number, 0, v.records[last.number])")}},
 	{Name: "the last ID of the own release is ignored", Args: unit("ANumberThatWasReleasedIsAcquiredFromItsLastIDOn"),
 		Edits: []mutant.Edit{mutant.Delete("own-free")}},
-	{Name: "a claim issues without a clock before its record was read again",
-		Args:  unit("OnlyAClaimResumedWithoutTheRegistryIssuesBeforeItsRecordIsReadAgain"),
-		Edits: []mutant.Edit{mutant.Replace("uncompared", "h.claim.rechecked = true")}},
-	{Name: "a claim issues after a failed renewal before its record was read again",
-		Args:  unit("OnlyAClaimResumedWithoutTheRegistryIssuesBeforeItsRecordIsReadAgain"),
-		Edits: []mutant.Edit{mutant.Replace("unrenewed", "h.claim.rechecked = true")}},
+	{Name: "a claim issues though its record cannot be read",
+		Args: unit("OnlyAClaimResumedWithoutTheRegistryIssuesBeforeItsRecordIsReadAgain"),
+		Edits: []mutant.Edit{mutant.Replace("unread", `if k.life.phase() == holding {
+			k.life.becomeIssuing(c)
+		}`)}},
 	{Name: "a number is used again before until", Edits: []mutant.Edit{
 		mutant.Replace("free-number", "return !live"),
-		mutant.Replace("acquire-from", "from := seen.now")}},
-	{Name: "a lost number's generator stays open", Args: []string{"-sim.from=811"}, Edits: []mutant.Edit{
+		mutant.Replace("acquire-from", "from := v.now")}},
+	{Name: "a lost number's generator stays open", Args: []string{"-sim.from=1051"}, Edits: []mutant.Edit{
 		mutant.Delete("close"), mutant.Delete("unuse")}},
-	{Name: "a lost number's generator is closed after its heartbeat",
-		Args:  unit("ALostNumberIsClosedThoughItsHeartbeatHangs"),
-		Edits: []mutant.Edit{mutant.Delete("closed-late")}},
 
 	// The state file.
 	{Name: "the fence is forgotten", Edits: []mutant.Edit{
-		mutant.Replace("resume", `case last != nil && last.Token == r.Token:
-			c, err = h.confirm(ctx, seen, h.claimOn(w, seen.now), r)`)}},
+		mutant.Replace("resume", `case last != nil && last.wrote(r):
+			c, err = k.confirm(ctx, k.claimOn(w, v.now, v.deployment), v)`)}},
 	{Name: "the fence is forgotten without the registry", Edits: []mutant.Edit{
 		mutant.Replace("resume-away", "from, until := now, last.Until")}},
 	{Name: "the fence is written, but not waited for", Edits: []mutant.Edit{
 		mutant.Delete("fence-written")}},
-	{Name: "a state file that works again begins with a fence near the clock", Edits: []mutant.Edit{
-		mutant.Replace("fence-again", "c.Fence, c.Clock = min(s.now()+reach, c.Until), min(s.now(), c.Until-reach)")}},
-	{Name: "a state file that works again keeps what it had", Args: unit("AStateFileThatMayFailAgainHoldsNoClaim"),
-		Edits: []mutant.Edit{mutant.Delete("emptied")}},
 	{Name: "without the registry the window is as long as a horizon", Edits: []mutant.Edit{
-		mutant.Replace("resume-away", "from, until := max(last.Fence, now), now+h.horizon.Milliseconds()")}},
+		mutant.Replace("resume-away", "from, until := max(last.Fence, now), now+k.cfg.Horizon.Milliseconds()")}},
 	{Name: "a claim in the state file is trusted whatever the record's token",
-		Args: []string{"-sim.from=1031"}, Edits: []mutant.Edit{
-			mutant.Replace("resume", `case last != nil:
-			c, err = h.confirm(ctx, seen, h.claimOn(w, max(last.Fence, seen.now)), r)`)}},
+		Args: []string{"-sim.from=1151"}, Edits: []mutant.Edit{
+			mutant.Replace("resume", `case last != nil && r.Token != "":
+			c, err = k.confirm(ctx, k.claimOn(w, max(last.Fence, v.now), v.deployment), v)`)}},
 
 	// The generator.
 	{Name: "milliseconds for coarse ticks", Edits: []mutant.Edit{
 		mutant.Replace("first-tick", "first := min(max(l.TickAt(from), 0), l.maxTick()+1)")}},
 	{Name: "from is not checked", Edits: []mutant.Edit{
 		mutant.Replace("first-tick", "first := int64(0)")}},
-	{Name: "a tick that begins at until is issued", Args: []string{"-sim.from=831"}, Edits: []mutant.Edit{
+	{Name: "a tick that begins at until is issued", Args: []string{"-sim.from=1661"}, Edits: []mutant.Edit{
 		mutant.Replace("until", `if l.FirstMs(last) > g.until.Load() {
 			return 0, 0, ErrWindow
 		}`)}},
@@ -215,8 +189,7 @@ var mutants = []mutant.Mutant{
 	// Clocks.
 	{Name: "a clock is not compared before a window is written", Edits: []mutant.Edit{
 		mutant.Before("clock-agrees", `case true:
-			c.proven, c.doubts = true, 0
-			return r, beats, nil`)}},
+			c.proven, c.doubts, c.compared = true, 0, r.at`)}},
 }
 
 // TestMutants checks that tests find each way in which the law can be broken: the

@@ -49,8 +49,7 @@ type Registry interface {
 	Ask(ctx context.Context, w int) (Who, error)
 }
 
-// Version is the version of the state file, and of records and deployments as a
-// registry stores them. Anything of another version is refused.
+// Version is the version of records and deployments as a registry stores them. Anything of another version is refused.
 const Version = 1
 
 // A Record is the permanent entry of a worker number. The zero value stands for
@@ -114,9 +113,6 @@ type Deployment struct {
 	Layout string `json:"layout"`
 	Epoch  int64  `json:"epoch"` // Unix ms
 	Unit   int64  `json:"unit"`  // of a tick, ms
-	// From is a time before which no window begins, Unix ms: workers under a lost deployment may issue until then. 0
-	// means none.
-	From int64 `json:"from,omitempty"`
 }
 
 // Valid returns nil, or an error that says why this package cannot have written the deployment.
@@ -135,7 +131,7 @@ func DeploymentOf(l snowflake.Layout) Deployment {
 // check returns an error that wraps [ErrDeployment] and shows both deployments if have, the registry's, describes
 // other IDs than want.
 func (want Deployment) check(have Deployment) error {
-	if want.ID, want.From = have.ID, have.From; want == have {
+	if want.ID = have.ID; want == have {
 		return nil
 	}
 	return fmt.Errorf("%w: the registry has layout %s, epoch %d, ticks of %d ms; this worker was started with "+

@@ -258,37 +258,3 @@ func TestABurstOfCoarseTicksIsNoStep(t *testing.T) {
 		})
 	}
 }
-
-// A worker that answers for a number that it lost does not answer for the next one yet, so another may have found
-// that free in a registry that lost its record.
-func TestANumberIsAskedForAgainAfterLingeringForAnother(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := new(workeridtest.Memory)
-		l := start(t, m, named, in(t.TempDir()))
-		time.Sleep(10 * time.Second)
-		lost := l.number()
-		m.Expire(lost)
-		m.WipeHistory()
-		next := -1
-		for end := time.Now().Add(4 * time.Second); next < 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
-			all, err := l.reg.Records(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			for w := range all {
-				next = w
-			}
-		}
-		time.Sleep(100 * time.Millisecond)
-		if s := l.keeper.Status(); next < 0 || !s.Held || s.Number != lost {
-			t.Fatalf("number %d is written, and %+v; want a worker that answers for the lost %d", next, s, lost)
-		}
-		m.Answer(next, workerid.Who{Instance: "other", Process: "other"})
-		time.Sleep(5 * time.Second)
-		if s := l.keeper.Status(); !s.Held || s.Number == next || l.issue().Tick == 0 {
-			t.Errorf("%+v, want another number than %d, which another worker answers for", s, next)
-		}
-		l.raised(workerid.NumberLost)
-		l.end()
-	})
-}

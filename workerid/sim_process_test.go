@@ -72,7 +72,9 @@ func (m *machine) start() {
 	m.life = l
 	w.story.lives++
 	cfg := w.conf
-	cfg.Layout, cfg.Site = w.layouts[m.layout], m.site
+	cfg.Layout = w.layouts[m.layout]
+	numbers := workerid.NumbersOf(cfg.Layout, m.site)
+	cfg.Numbers = &numbers
 	cfg.Instance, cfg.Registry, cfg.Now, cfg.Use, cfg.Log = m.name, l, l.now, l.use, slog.New(acquisitions{l})
 	cfg.MayFound = l.mayFound
 	cfg.Alarm = func(kind workerid.Alarm, message string) {

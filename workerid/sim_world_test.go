@@ -119,7 +119,6 @@ func newWorld(seed uint64, s *story) *world {
 	}
 	w.conf = workerid.Config{
 		Horizon:      time.Duration(pick(r, 1, 4, 20)*(1000+r.IntN(3000))) * time.Millisecond,
-		Heartbeat:    time.Duration(1+r.IntN(3)) * time.Second,
 		MaxClockSkew: time.Duration(pick(r, 1, 1, 8)*(100+r.IntN(1500))) * time.Millisecond,
 		MaxAhead:     time.Duration(r.IntN(20)) * time.Millisecond,
 	}
@@ -129,8 +128,7 @@ func newWorld(seed uint64, s *story) *world {
 			i, l, l.Unit, w.rel(l.Epoch), w.rel(l.Ends().UnixMilli()))
 	}
 	w.log("lossy %t, span %v, rare %d, slow %v", w.lossy, w.span, w.rare, w.slow)
-	w.log("horizon %v heartbeat %v skew %v ahead %v", w.conf.Horizon, w.conf.Heartbeat,
-		w.conf.MaxClockSkew, w.conf.MaxAhead)
+	w.log("horizon %v skew %v ahead %v", w.conf.Horizon, w.conf.MaxClockSkew, w.conf.MaxAhead)
 	for i := range w.machines {
 		w.machines[i] = w.newMachine(seed, i)
 	}

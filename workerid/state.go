@@ -7,9 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
-	"strconv"
-	"strings"
 )
 
 // A state is the part of a worker's state on its own disk, from which it can resume its number after a restart. The
@@ -22,17 +19,15 @@ type state struct {
 	Released   *released  `json:"released,omitempty"`
 	Deployment Deployment `json:"deployment"`
 	Place      place      `json:"place"`
-	Version    int        `json:"v"`   // always [Version]
 	Sum        string     `json:"sum"` // of all other fields, see sumOf
 }
 
 // A stateClaim is a claim as it was last acknowledged.
 type stateClaim struct {
-	// Token, Revision and Until are those of the last acknowledged write. While the record bears the token, or the
-	// registry is out of reach, the next process may resume the rest of the window before Until.
-	Token    string `json:"token"`
-	Revision uint64 `json:"revision"`
-	Until    int64  `json:"until"` // Unix ms
+	// Token and Until are those of the last acknowledged write. While the record bears the token, or the registry is
+	// out of reach, the next process may resume the rest of the window before Until.
+	Token string `json:"token"`
+	Until int64  `json:"until"` // Unix ms
 	// Fence is a time that no issued tick reaches: it is on disk before anything beyond its old value is issued. Unix
 	// ms, not beyond Until.
 	Fence int64 `json:"fence"`
@@ -41,26 +36,21 @@ type stateClaim struct {
 	Clock int64 `json:"clock"`
 }
 
-// wrote reports whether record r is of the claim's last acknowledged write, or of a later one whose process was killed
-// before the file had it. No file is older than the fence in it: a record that was written after the fence is of a
-// claim that has a newer file, and this one is a copy.
+// wrote reports whether record r is of the claim. No file is older than the fence in it: a record that was written
+// after the fence is of a claim that has a newer file, and this one is a copy.
 func (c *stateClaim) wrote(r Record) bool {
-	base := c.Token[:strings.LastIndexByte(c.Token, '-')+1]
-	n, err := strconv.Atoi(c.Token[len(base):])
-	later := &series{base: base, acked: n, wrote: math.MaxInt}
-	return r.Token == c.Token || err == nil && later.isOpen(r.Token) && r.Reported < c.Fence
+	return r.Token == c.Token && r.Until >= c.Until && r.Reported < c.Fence
 }
 
 // A released claim is the last one on Number.
 type released struct {
-	Base   string `json:"base"`   // prefix of its tokens
-	Writes int    `json:"writes"` // writes before its release: later ones belong to the release itself
-	Free   int64  `json:"free"`   // a time that none of its ticks reaches, Unix ms
+	Token string `json:"token"`
+	Free  int64  `json:"free"` // a time that none of its ticks reaches, Unix ms
 }
 
-// wrote reports whether token is of a write of the release.
-func (r *released) wrote(token string) bool {
-	return r != nil && (&series{base: r.Base, acked: r.Writes, wrote: math.MaxInt}).isOpen(token)
+// wrote reports whether record r is of the release: nobody had the number since.
+func (r *released) wrote(of Record) bool {
+	return r != nil && of.Token == r.Token && of.Until == r.Free
 }
 
 // A place is a machine and a directory: a state file counts only where it was written.
@@ -73,7 +63,6 @@ type place struct {
 // encode returns the content of the file: the text that was summed, with the sum in its place at the end. A worker
 // writes it again and again.
 func (st state) encode() []byte {
-	st.Version = Version
 	text := st.unsummed()
 	end := len(text) - len("\"\n}")
 	return fmt.Appendf(text[:end:end], "%s\"\n}\n", sumOf(text))
@@ -101,9 +90,6 @@ func (st state) unsummed() []byte {
 func decodeState(data []byte) (st state, err error) {
 	if err := json.Unmarshal(data, &st); err != nil {
 		return state{}, err
-	}
-	if st.Version != Version {
-		return state{}, fmt.Errorf("it is of version %d, this natsid reads version %d", st.Version, Version)
 	}
 	if !bytes.Equal(st.encode(), data) {
 		return state{}, errors.New("it is damaged: it is not as a worker wrote it, or its checksum does not match")

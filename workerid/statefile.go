@@ -20,8 +20,8 @@ import (
 // claim's fence begins at its own from, never at the fence of an older claim.
 //
 // A write may take diskTimeout, and may wait as long for a write under way: see afterDisk. If it fails, the number is
-// given up, since its fence cannot move. A write that hangs may land later: its content is still true then. The file
-// is retried later: see retry.
+// given up, since its fence cannot move, and the file not used any more. A write that hangs may land later: its content
+// is still true then.
 type stateFile struct {
 	path string
 	now  func() int64 // wall clock, Unix ms
@@ -35,8 +35,6 @@ type stateFile struct {
 	reach time.Duration
 	// absent: nothing is remembered, because there is no state directory or because a write failed.
 	absent bool
-	tried  time.Time     // when the last failed write began its wait
-	every  time.Duration // pause between a failed write and the next
 	state
 }
 
@@ -50,8 +48,6 @@ const (
 	fenceReach = 3 * time.Second
 	// fenceEvery is how often the fence is moved.
 	fenceEvery = fenceReach / 2
-	// retryEvery is the pause after a failed write of the file.
-	retryEvery = time.Minute
 )
 
 // reachOf returns the reach of a fence for ticks of unit ms. A burst may put IDs a tick ahead of the clock, before a
@@ -67,7 +63,7 @@ func openState(dir string, unit int64, now func() int64) (*stateFile, error) {
 	file := &durable.File{Path: filepath.Join(dir, "worker.json")}
 	s := &stateFile{
 		path: file.Path, now: now, write: file.Replace,
-		writing: make(chan struct{}, 1), reach: reachOf(unit), every: retryEvery,
+		writing: make(chan struct{}, 1), reach: reachOf(unit),
 	}
 	if err := s.open(dir); err != nil {
 		return s, fmt.Errorf("workerid: state file %s: %w", s.path, err)
@@ -191,34 +187,6 @@ func afterDisk() (late <-chan struct{}, stop func() bool) {
 	return c, timer.Stop
 }
 
-// drop makes the file absent after a failed write.
-func (s *stateFile) drop() { s.absent, s.tried = true, time.Now() }
-
-// retry makes a file whose write had failed hold the claim c of an instance again, on a number of deployment d, and
-// reports whether it does. It tries at most once per pause, and never while a write hangs.
-//
-// Law: while the file was absent, IDs were issued up to until. So until becomes the fence: the next process begins
-// there, and moveFence takes over once the clock is near. The file first loses its old claim: a write that failed,
-// and landed, would otherwise remember a window that this claim outgrows. An error that wraps [ErrStateFile] means
-// that the claim itself may have landed, so that its number must be given up.
-func (s *stateFile) retry(instance string, d Deployment, number int, c stateClaim) (back bool, err error) {
-	if !s.absent || s.path == "" || time.Since(s.tried) < s.every || len(s.writing) > 0 {
-		return false, nil
-	}
-	s.absent = false
-	//mutant:emptied
-	if err := s.change(func(st *state) { *st = state{Instance: instance, Deployment: d} }); err != nil {
-		s.drop()
-		return false, nil
-	}
-	err = s.change(func(st *state) {
-		reach := s.reach.Milliseconds()
-		c.Fence, c.Clock = c.Until, min(s.now(), c.Until-reach) //mutant:fence-again
-		st.Number, st.Claim = &number, &c
-	})
-	return err == nil, err
-}
-
 // own returns the released claim if it was on number w; nil if another, or none, was.
 func (s *stateFile) own(w int) *released {
 	if s.absent || s.Number == nil || *s.Number != w {
@@ -241,11 +209,6 @@ func (s *stateFile) reported() int64 {
 		return 0
 	}
 	return s.Claim.Clock
-}
-
-// isIn reports whether a time is in the window of the claim, and not before the last move of the fence, Unix ms.
-func (s *stateFile) isIn(now int64) bool {
-	return !s.absent && s.Claim != nil && s.Claim.Clock <= now && now < s.Claim.Until
 }
 
 func placeOf(dir string) (p place, err error) {

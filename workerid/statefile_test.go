@@ -83,15 +83,12 @@ func TestAStateFileIsReadAsWrittenOrRefused(t *testing.T) {
 			}
 		}
 		for what, data := range map[string]string{
-			"another version": strings.Replace(string(file), `"v": 1`, `"v": 2`, 1),
-			"no version":      strings.Replace(string(file), `"v": 1,`, ``, 1),
-			"two files":       string(file) + string(file),
-			"no checksum":     `{"v":1,"instance":"a"}`,
+			"another format": strings.Replace(string(file), "{", `{"v": 2,`, 1),
+			"two files":      string(file) + string(file),
+			"no checksum":    `{"instance":"a"}`,
 		} {
 			if got, err := workerid.DecodeState([]byte(data)); err == nil {
 				t.Errorf("%s: it was read as %s", what, got)
-			} else if strings.HasSuffix(what, "version") != strings.Contains(err.Error(), "of version") {
-				t.Errorf("%s: %v", what, err)
 			}
 		}
 	})

@@ -3,6 +3,7 @@ package workerid
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"path/filepath"
 	"testing"
@@ -12,7 +13,7 @@ import (
 	"github.com/natsid/natsid/snowflake"
 )
 
-// These tests use each type without a keeper. What waits for a disk or compares
+// These tests use each type without a running keeper. What waits for a disk or compares
 // clocks runs in virtual time: no machine is too slow for it.
 
 var errInjected = errors.New("injected")
@@ -25,20 +26,21 @@ type stub struct {
 	answers    map[int]Who
 	after      func() error // called after a write landed; its error is what the writer gets
 	offset     time.Duration
+	recordErr  error
 }
 
 func (s *stub) Deployment(context.Context) (Deployment, error) { return s.deployment, nil }
 
 func (s *stub) Found(context.Context, Deployment) error { return ErrConflict }
 
-func (s *stub) Records(context.Context) (map[int]Record, error) { return s.records, nil }
+func (s *stub) Records(context.Context) (map[int]Record, error) { return maps.Clone(s.records), nil }
 
 func (s *stub) Record(_ context.Context, w int) (Record, error) {
 	r, ok := s.records[w]
-	if !ok {
+	if s.recordErr == nil && !ok {
 		return Record{}, ErrNoRecord
 	}
-	return r, nil
+	return r, s.recordErr
 }
 
 func (s *stub) Write(_ context.Context, w int, r Record) (uint64, error) {
@@ -81,13 +83,30 @@ func (s *stub) Ask(_ context.Context, w int) (Who, error) {
 
 var small = snowflake.Layout{Time: 41, Worker: 2, Sequence: 12, Epoch: 946684800000 - 86400_000, Unit: 1}
 
-func newStub() (*stub, terms) {
-	s := &stub{records: make(map[int]Record), heartbeats: make(map[int]Heartbeat), answers: make(map[int]Who)}
-	s.deployment = ofStub()
-	return s, terms{
-		registry: s, file: &stateFile{absent: true}, instance: "me", process: "p", layout: small,
-		horizon: time.Minute, margin: time.Second, now: wallClock,
+// newStub returns a registry and a keeper that has not run. The keeper has a state file in dir, unless that is "".
+func newStub(t *testing.T, dir string) (*stub, *Keeper) {
+	t.Helper()
+	s := &stub{
+		records: make(map[int]Record), heartbeats: make(map[int]Heartbeat), answers: make(map[int]Who),
+		deployment: ofStub(),
 	}
+	k := s.next(t, dir)
+	return s, k
+}
+
+// next returns the keeper of another process.
+func (s *stub) next(t *testing.T, dir string) *Keeper {
+	t.Helper()
+	k := New(Config{
+		Registry: s, Layout: small, Instance: "me", StateDir: dir, Horizon: time.Minute, Now: wallClock,
+		Use: func(*snowflake.Generator) {},
+	})
+	k.early, k.process = 0, "p"
+	k.clock.start()
+	if err := k.file.settle(ofStub(), "me"); err != nil {
+		t.Fatal(err)
+	}
+	return k
 }
 
 // ofStub returns the deployment of every stub.
@@ -99,21 +118,12 @@ func ofStub() Deployment {
 
 func wallClock() int64 { return time.Now().UnixMilli() }
 
-// newFile returns an empty state file in dir.
-func newFile(t *testing.T, dir string) *stateFile {
-	t.Helper()
-	f, err := openState(dir, 1, wallClock)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
-}
-
 // opened returns a claim on number 1 with a window of a minute.
-func opened(t *testing.T, of terms) *claim {
+func opened(t *testing.T, k *Keeper) *claim {
 	t.Helper()
 	now := wallClock()
-	c := &claim{terms: of, number: 1, from: now, compared: reading{now: now, at: time.Now()}, deployment: ofStub()}
+	k.clock.last = reading{now: now, at: time.Now()}
+	c := k.claimOn(1, now, ofStub())
 	if err := c.write(t.Context(), now, now+60_000); err != nil {
 		t.Fatal(err)
 	}
@@ -124,23 +134,22 @@ func opened(t *testing.T, of terms) *claim {
 }
 
 func TestAnUnacknowledgedWriteIsRepeatedAtItsOwnRevision(t *testing.T) {
-	s, of := newStub()
-	c := opened(t, of)
-	until, once := c.until.Load(), true
+	s, k := newStub(t, "")
+	c := opened(t, k)
+	until, writes := c.until.Load(), 0
 	s.after = func() error {
 		if c.until.Load() != until {
 			t.Error("the window grew before the acknowledgement")
 		}
-		if once {
-			once = false
+		if writes++; writes == 1 {
 			return errInjected
 		}
 		return nil
 	}
-	if err := c.write(t.Context(), c.from, until+5); err != nil || c.until.Load() != until+5 {
-		t.Errorf("until grew by %d, %v, want 5", c.until.Load()-until, err)
+	if err := c.write(t.Context(), c.from, until+5); err != nil || c.until.Load() != until+5 || writes != 2 {
+		t.Errorf("until grew by %d in %d writes, %v, want 5 in 2", c.until.Load()-until, writes, err)
 	}
-	if r := s.records[1]; r.Token != c.token || r.Revision != c.revision || c.series.isOpen(c.token) {
+	if r := s.records[1]; r.Token != c.token || r.Revision != c.revision {
 		t.Errorf("the claim has revision %d, the record %d", c.revision, r.Revision)
 	}
 }
@@ -149,13 +158,18 @@ func TestARecordOfAnotherTokenLosesTheNumber(t *testing.T) {
 	for name, change := range map[string]func(*stub){
 		"taken":   func(s *stub) { s.records[1] = Record{Token: "other", Instance: "thief", Revision: 9} },
 		"deleted": func(s *stub) { delete(s.records, 1) },
+		"set back": func(s *stub) {
+			r := s.records[1]
+			r.Until--
+			s.records[1] = r
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, of := newStub()
-			c := opened(t, of)
+			s, k := newStub(t, "")
+			c := opened(t, k)
 			until := c.until.Load()
 			change(s)
-			if err := c.renew(t.Context()); !errors.Is(err, errLost) || c.until.Load() != until {
+			if err := c.renew(t.Context(), c.from); !errors.Is(err, errLost) || c.until.Load() != until {
 				t.Errorf("renew: %v, window moved by %d", err, c.until.Load()-until)
 			}
 		})
@@ -163,11 +177,10 @@ func TestARecordOfAnotherTokenLosesTheNumber(t *testing.T) {
 }
 
 func TestARenewalIsDueOnceAThirdOfTheHorizonIsUsed(t *testing.T) {
-	s, of := newStub()
-	c := opened(t, of)
+	s, k := newStub(t, "")
+	c := opened(t, k)
 	for _, step := range []struct{ later, want int64 }{{19_999, 60_000}, {20_000, 80_000}} {
-		c.compared.now = c.from + step.later
-		if err := c.renew(t.Context()); err != nil {
+		if err := c.renew(t.Context(), c.from+step.later); err != nil {
 			t.Fatal(err)
 		}
 		if got := s.records[1].Until - c.from; got != step.want {
@@ -176,27 +189,87 @@ func TestARenewalIsDueOnceAThirdOfTheHorizonIsUsed(t *testing.T) {
 	}
 }
 
+// A renewal whose acknowledgement was lost is written again at once, and the clock
+// may have been set back since. IDs up to the acknowledged end of the window may
+// have been issued.
+func TestARenewalNeverLowersUntil(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, k := newStub(t, "")
+		c := opened(t, k)
+		s.after = func() error { return errInjected }
+		if err := c.renew(t.Context(), c.from+20_000); err == nil {
+			t.Fatal("the acknowledgement was not lost")
+		}
+		s.after = nil
+		if err := c.renew(t.Context(), c.from-1000); err != nil || s.records[1].Until < c.from+60_000 {
+			t.Errorf("%v, the window is %d ms long, want 60000", err, s.records[1].Until-c.from)
+		}
+	})
+}
+
+// A restored registry gives its revisions again: the one that this worker's last
+// write had may be that of another owner's record.
+func TestNoWriteHitsAForeignRecordOfTheSameRevision(t *testing.T) {
+	for name, write := range map[string]func(*claim, context.Context) error{
+		"renewal": func(c *claim, ctx context.Context) error { return c.renew(ctx, c.from+30_000) },
+		"release": (*claim).release,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, k := newStub(t, "")
+			c := opened(t, k)
+			foreign := Record{Token: "other", Instance: "other", Until: c.from + 90_000, Revision: c.revision}
+			s.records[1] = foreign
+			if err := write(c, t.Context()); !errors.Is(err, errLost) || s.records[1] != foreign {
+				t.Errorf("%v, record %+v; want errLost, and the record as it was", err, s.records[1])
+			}
+		})
+	}
+}
+
 func TestAReleaseWithNothingIssuedNeverLowersUntilBelowFrom(t *testing.T) {
-	s, of := newStub()
-	c := opened(t, of)
+	s, k := newStub(t, "")
+	c := opened(t, k)
 	if err := c.heartbeat(t.Context()); err != nil || len(s.heartbeats) != 1 {
 		t.Errorf("%d heartbeats, %v", len(s.heartbeats), err)
 	}
 	if err := c.release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.records[1].Until; got != c.from {
-		t.Errorf("until is %d ms after from, want 0", got-c.from)
+	if got := s.records[1].Until; got != c.from || len(s.heartbeats) != 0 {
+		t.Errorf("until is %d ms after from, want 0; %d heartbeats were left", got-c.from, len(s.heartbeats))
 	}
-	if len(s.heartbeats) != 0 {
-		t.Error("the heartbeat was left")
-	}
+}
+
+// A later life would resume the claim of the file beyond the lowered end.
+func TestAReleaseThatIsNotInTheStateFileLowersNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, k := newStub(t, t.TempDir())
+		c := opened(t, k)
+		k.file.write = func([]byte) error { return errInjected }
+		until := s.records[1].Until
+		if err := c.release(t.Context()); !errors.Is(err, ErrStateFile) || s.records[1].Until != until {
+			t.Errorf("%v, until lowered by %d ms; want ErrStateFile and nothing", err, until-s.records[1].Until)
+		}
+	})
+}
+
+// A later life that starts while the registry is out of reach would resume it.
+func TestALostClaimDoesNotStayInTheStateFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, k := newStub(t, t.TempDir())
+		c := opened(t, k)
+		k.life.becomeHolding(c)
+		k.life.becomeClosed(c, errLost)
+		if err := k.giveUp(t.Context(), c, errLost); err != nil || k.file.Claim != nil {
+			t.Errorf("%v, claim %+v; want none", err, k.file.Claim)
+		}
+	})
 }
 
 func TestTheFenceIsAheadOfTheClockAndWithinTheWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFile(t, t.TempDir())
-		now := wallClock()
+		_, k := newStub(t, t.TempDir())
+		now, f := wallClock(), k.file
 		f.now = func() int64 { return now }
 		for _, c := range []struct{ until, want int64 }{
 			{60_000, 3001}, // 3 s and a tick
@@ -212,8 +285,8 @@ func TestTheFenceIsAheadOfTheClockAndWithinTheWindow(t *testing.T) {
 
 func TestANewClaimDoesNotAdoptTheFenceOfAnotherNumber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFile(t, t.TempDir())
-		now := wallClock()
+		_, k := newStub(t, t.TempDir())
+		now, f := wallClock(), k.file
 		for _, c := range []struct{ number, clock, from, want int64 }{
 			{1, 100, 0, 3101},
 			{1, 50, 0, 3101}, // the clock was set back, the number is the same
@@ -231,14 +304,11 @@ func TestANewClaimDoesNotAdoptTheFenceOfAnotherNumber(t *testing.T) {
 func TestAStateFileRemembersUntilItsRegistryIsAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		f := newFile(t, dir)
-		if err := f.settle(Deployment{ID: "a"}, "me"); err != nil {
+		s, k := newStub(t, dir)
+		if _, err := k.file.remember(3, 0, stateClaim{Until: wallClock(), Token: "t"}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := f.remember(3, 0, stateClaim{Until: wallClock(), Token: "t"}); err != nil {
-			t.Fatal(err)
-		}
-		again := newFile(t, dir)
+		again := s.next(t, dir).file
 		if w, ok := again.number(Span{0, 3}); !ok || w != 3 || again.Claim.Token != "t" || again.Instance != "me" {
 			t.Errorf("%+v was read back", again.state)
 		}
@@ -263,20 +333,16 @@ func TestAnAbsentStateFileRemembersNothingAndLimitsNothing(t *testing.T) {
 	if err := errors.Join(f.forget(nil), f.settle(Deployment{ID: "a"}, "me")); err != nil {
 		t.Error(err)
 	}
-}
-
-func TestAStateFileInADirectoryThatIsMissingIsReported(t *testing.T) {
 	if _, err := openState(filepath.Join(t.TempDir(), "none"), 1, wallClock); err == nil {
-		t.Error("no error")
+		t.Error("a missing directory is no error")
 	}
 }
 
 func TestEachTransitionHandsOverTheGeneratorItPromises(t *testing.T) {
-	_, of := newStub()
-	c := opened(t, of)
+	_, k := newStub(t, "")
+	c := opened(t, k)
 	var used []*snowflake.Generator
-	cfg := Config{}.withDefaults()
-	l := newLifecycle("me", func(g *snowflake.Generator) { used = append(used, g) }, cfg.Log)
+	l := newLife("me", func(g *snowflake.Generator) { used = append(used, g) }, k.cfg.Log)
 	type g = *snowflake.Generator
 	for _, step := range []struct {
 		name string
@@ -287,15 +353,13 @@ func TestEachTransitionHandsOverTheGeneratorItPromises(t *testing.T) {
 	}{
 		{"a step while searching", func() { l.becomeSuspended("set") }, searching, nil, false},
 		{"acquired", func() { l.becomeHolding(c) }, holding, nil, true},
-		{"the record was not read again", func() { l.becomeIssuing(c) }, holding, nil, true},
-		{"it was", func() { c.rechecked = true; l.becomeIssuing(c) }, issuing, []g{c.gen}, true},
+		{"the record was read again", func() { l.becomeIssuing(c) }, issuing, []g{c.gen}, true},
 		{"the next heartbeat", func() { l.becomeIssuing(c) }, issuing, nil, true},
 		{"the clock is set", func() { l.becomeSuspended("set") }, suspended, []g{nil}, true},
 		{"set again", func() { l.becomeSuspended("set") }, suspended, nil, true},
 		{"right again", func() { l.becomeIssuing(c) }, issuing, []g{c.gen}, true},
 		{"lost", func() { l.becomeClosed(c, errLost) }, closed, []g{nil}, true},
 		{"a step after that", func() { l.becomeSuspended("set") }, closed, nil, true},
-		{"released", func() { l.becomeReleasing() }, releasing, nil, false},
 		{"over", func() { l.becomeSearching() }, searching, nil, false},
 	} {
 		used = nil
@@ -314,79 +378,50 @@ func TestEachTransitionHandsOverTheGeneratorItPromises(t *testing.T) {
 	}
 }
 
-// newClock returns a clock that is right, unless now says otherwise.
-func newClock(s *stub, now func() int64) *clock {
-	c := &clock{
-		now: now, registry: s, self: "me", tolerance: 1000, slack: 5, onStep: func(time.Duration) {},
-		rand: rand.New(rand.NewPCG(1, 1)),
+// A claim issues nothing before its record was read again, unless it was resumed while the registry is out of reach.
+func TestOnlyAClaimResumedWithoutTheRegistryIssuesBeforeItsRecordIsReadAgain(t *testing.T) {
+	for _, away := range []bool{false, true} {
+		s, k := newStub(t, "")
+		c := opened(t, k)
+		c.away = away
+		k.life.becomeHolding(c)
+		s.recordErr = errInjected
+		if err := k.beat(t.Context(), c); err != nil || (k.life.phase() == issuing) != away {
+			t.Errorf("resumed without the registry %t: %v, phase %d", away, err, k.life.phase())
+		}
+		if s.recordErr = nil; k.beat(t.Context(), c) != nil || k.life.phase() != issuing {
+			t.Errorf("the record was read, and the phase is %d", k.life.phase())
+		}
 	}
-	c.start((&stateFile{}).isIn)
-	return c
 }
 
 func TestAClockFailsFourComparisonsBeforeItIsRefusedUnlessItWasSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, _ := newStub()
+		s, k := newStub(t, "")
 		var ahead int64
-		c := newClock(s, func() int64 { return wallClock() + ahead })
-		if r, err := c.compare(t.Context()); err != nil || r.offset.Abs() > time.Second {
+		c := k.clock
+		c.now = func() int64 { return wallClock() + ahead }
+		if r, err := c.read(t.Context()); err != nil || r.offset.Abs() > time.Second {
 			t.Fatalf("%+v, %v", r, err)
 		}
 		s.offset = time.Hour
+		time.Sleep(compareEvery)
 		for i := range 4 {
-			if _, err := c.compare(t.Context()); errors.Is(err, errClock) != (i == 3) {
+			if _, err := c.read(t.Context()); errors.Is(err, errClock) != (i == 3) {
 				t.Errorf("comparison %d: %v", i, err)
 			}
 		}
 		s.offset = 0
-		if _, err := c.compare(t.Context()); err != nil {
+		if _, err := c.read(t.Context()); err != nil {
 			t.Error(err)
 		}
 		var steps []time.Duration
 		c.onStep = func(d time.Duration) { steps = append(steps, d) }
 		ahead = 3600_000
-		if _, err := c.compare(t.Context()); !errors.Is(err, errClock) || len(steps) != 1 {
+		if _, err := c.read(t.Context()); !errors.Is(err, errClock) || len(steps) != 1 {
 			t.Errorf("after a step: %v, %d steps", err, len(steps))
 		}
 	})
-}
-
-// When the registry's clock is set, all heartbeats vouch for its old time, and no worker that was started then, or
-// whose clock was set, puts another.
-func TestAClockInTheWindowOfTheStateFileFailsFourComparisonsBeforeItIsRefused(t *testing.T) {
-	for _, c := range []struct {
-		name        string
-		clock       int64 // of the last move of the fence, ms from now
-		until       int64 // the same of the end of the window
-		offset, set time.Duration
-		passes      int
-	}{
-		{name: "in it", clock: -1000, until: 1000, passes: 3},
-		{name: "behind it", clock: 1, until: 1000},
-		{name: "beyond it", clock: -1000, until: 0},
-		{name: "far from the registry's clock", clock: -1000, until: 1000, offset: 1100 * time.Millisecond},
-		{name: "set since", clock: -1000, until: 1000, set: 6 * time.Millisecond},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s, _ := newStub()
-				now, set := wallClock(), time.Duration(0)
-				for w := range 2 {
-					s.heartbeats[w] = Heartbeat{Instance: "other", Time: now + 2000, At: now}
-				}
-				s.offset = c.offset
-				clock := newClock(s, func() int64 { return wallClock() + set.Milliseconds() })
-				claim := &stateClaim{Clock: now + c.clock, Until: now + c.until}
-				clock.start((&stateFile{state: state{Claim: claim}}).isIn)
-				set = c.set
-				for i := range 4 {
-					if _, _, err := clock.compareFresh(t.Context()); errors.Is(err, errClock) != (i >= c.passes) {
-						t.Errorf("comparison %d: %v", i, err)
-					}
-				}
-			})
-		})
-	}
 }
 
 func TestTheMedianIsTheMiddleOrBothInTheMiddle(t *testing.T) {
@@ -402,99 +437,83 @@ func TestTheMedianIsTheMiddleOrBothInTheMiddle(t *testing.T) {
 	}
 }
 
-// choose returns the claim that a chooser of s finds.
-func choose(t *testing.T, s *stub, of terms) (*claim, error) {
-	t.Helper()
-	return newChooser(s, of).find(t.Context())
-}
-
-func newChooser(s *stub, of terms) *chooser {
-	r := rand.New(rand.NewPCG(1, 1))
-	return &chooser{
-		terms: of, mine: Config{Layout: of.layout}.numbers(),
-		clock: newClock(s, wallClock), alarms: newAlarms(func(Alarm, string) {}),
-		rand: r, joined: func(string, time.Duration) {}, log: Config{}.withDefaults().Log,
-		founder: founder{
-			registry: of.registry, layout: of.layout, rand: r, mayFound: func(context.Context) error { return nil },
-		},
-	}
-}
-
-func TestAChooserAcquiresTheOneNumberThatIsFree(t *testing.T) {
+func TestASearchAcquiresTheOneNumberThatIsFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, of := newStub()
+		s, k := newStub(t, "")
 		now := wallClock()
 		s.records[0] = Record{Token: "t", Until: now + 60_000, Deployment: ofStub()} // its window has not ended
 		s.heartbeats[1] = Heartbeat{Instance: "other"}                               // its worker is alive
 		s.answers[2] = Who{Instance: "other", Process: "q"}                          // and this one answers
 		s.records[3] = Record{Token: "t", Until: now - 5, Deployment: ofStub()}
-		c, err := choose(t, s, of)
+		c, err := k.find(t.Context())
 		if err != nil || c.number != 3 || c.from < now || s.records[3].Token != c.token {
 			t.Errorf("%+v, %v, want number 3", c, err)
 		}
 	})
 }
 
-func TestAChooserWaitsAsLongAsTheShortestWindowLasts(t *testing.T) {
+// The registry may have lost its state while the first write was under way: then
+// the owner answers, or another worker that was as fast.
+func TestANumberIsAskedForAgainAfterItsFirstWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, of := newStub()
-		now := wallClock()
-		for w := range 4 {
-			s.records[w] = Record{Token: "t", Until: now + int64(1+w)*400, Deployment: ofStub()}
+		s, k := newStub(t, "")
+		for w := range 3 {
+			s.records[w] = Record{Token: "t", Until: wallClock() + 60_000, Deployment: ofStub()}
 		}
-		_, err := choose(t, s, of)
-		wait, ok := errors.AsType[*waitError](err)
-		if !errors.Is(err, ErrExhausted) || !ok || wait.atMost != 400*time.Millisecond {
-			t.Errorf("%v, wait %+v", err, wait)
+		s.after = func() error {
+			s.answers[3] = Who{Instance: "other", Process: "q"}
+			return nil
+		}
+		if c, err := k.find(t.Context()); !errors.Is(err, ErrExhausted) || s.records[3].Token == "" {
+			t.Errorf("%+v, %v, record %+v; want number 3 written and given up", c, err, s.records[3])
 		}
 	})
 }
 
-func TestAChooserResumesTheWindowOfTheStateFileFromItsFence(t *testing.T) {
+// A write of the file that failed may be on disk. A later life that finds it would
+// resume from its fence, which this process has long passed if it continues the
+// claim without a file.
+func TestAFailedStateFileLeavesNoPendingClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, of := newStub()
-		of.file = newFile(t, t.TempDir())
-		if err := of.file.settle(ofStub(), "me"); err != nil {
-			t.Fatal(err)
+		s, k := newStub(t, t.TempDir())
+		k.file.write = func([]byte) error { return errInjected }
+		if c, err := k.find(t.Context()); !errors.Is(err, ErrStateFile) || len(s.records) == 0 {
+			t.Fatalf("%+v, %v, %d records; want a number won, and the state file to fail", c, err, len(s.records))
 		}
-		last := opened(t, of) // and now it crashes
-		of.process = "next"
-		c, err := choose(t, s, of)
-		if err != nil || c.number != last.number || c.from != last.gen.Until() || c.from != last.from+3001 {
-			t.Errorf("%+v, %v, want number %d from %d", c, err, last.number, last.gen.Until())
+		if k.pending != nil {
+			t.Error("the claim can be continued")
 		}
 	})
 }
 
-func TestAProcessKilledBetweenARenewalAndItsEntryInTheStateFileIsResumed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, of := newStub()
-		of.file = newFile(t, t.TempDir())
-		if err := of.file.settle(ofStub(), "me"); err != nil {
-			t.Fatal(err)
-		}
-		last := opened(t, of)
-		if err := last.write(t.Context(), last.from, last.from+80_000); err != nil { // and now it is killed
-			t.Fatal(err)
-		}
-		of.process = "next"
-		c, err := choose(t, s, of)
-		if err != nil || c.number != last.number || c.from != last.gen.Until() {
-			t.Errorf("%+v, %v, want number %d from %d", c, err, last.number, last.gen.Until())
-		}
-	})
+// Also if the process was killed between a renewal and its entry in the state file.
+func TestASearchResumesTheWindowOfTheStateFileFromItsFence(t *testing.T) {
+	for _, renewed := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			dir := t.TempDir()
+			s, k := newStub(t, dir)
+			last := opened(t, k)
+			if renewed && last.write(t.Context(), last.from, last.from+80_000) != nil {
+				t.Fatal("not renewed")
+			}
+			c, err := s.next(t, dir).find(t.Context()) // it was killed
+			if err != nil || c.number != last.number || c.from != last.gen.Until() || c.from != last.from+3001 {
+				t.Errorf("renewed %t: %+v, %v, want number %d from %d", renewed, c, err, last.number, last.gen.Until())
+			}
+		})
+	}
 }
 
 func TestAStateFileKnowsTheLaterWritesOfItsClaimUpToItsFence(t *testing.T) {
-	c := stateClaim{Token: "b-3", Fence: 100}
+	c := stateClaim{Token: "b", Until: 200, Fence: 100}
 	for r, want := range map[Record]bool{
-		{Token: "b-3", Reported: 500}: true,
-		{Token: "b-4", Reported: 99}:  true, {Token: "b-12", Reported: 99}: true,
-		{Token: "b-4", Reported: 100}: false, // the file is a copy
-		{Token: "b-2", Reported: 50}:  false, // the registry was restored
-		{Token: "c-4", Reported: 99}:  false, {Token: "b-", Reported: 99}: false, {}: false,
+		{Token: "b", Until: 200, Reported: 99}:  true,
+		{Token: "b", Until: 300, Reported: 99}:  true,
+		{Token: "b", Until: 300, Reported: 100}: false, // the file is a copy
+		{Token: "b", Until: 199, Reported: 50}:  false, // the registry was restored
+		{Token: "c", Until: 300, Reported: 99}:  false, {}: false,
 	} {
-		if c.wrote(r) != want || (&stateClaim{Token: "b"}).wrote(r) {
+		if c.wrote(r) != want {
 			t.Errorf("%+v: %t, want %t", r, !want, want)
 		}
 	}
@@ -502,10 +521,133 @@ func TestAStateFileKnowsTheLaterWritesOfItsClaimUpToItsFence(t *testing.T) {
 
 // A restored record may be of an earlier write of the claim that was released.
 func TestOnlyTheReleaseItselfProvesThatANumberWasNotUsedSince(t *testing.T) {
-	r := &released{Base: "b-", Writes: 3}
-	for token, want := range map[string]bool{"b-3": false, "b-4": true, "b-5": true, "c-4": false, "b-": false} {
-		if r.wrote(token) != want || (*released)(nil).wrote(token) {
-			t.Errorf("token %q: %t, want %t", token, !want, want)
+	r := &released{Token: "b", Free: 9}
+	for of, want := range map[Record]bool{
+		{Token: "b", Until: 9}: true, {Token: "b", Until: 8}: false, {Token: "c", Until: 9}: false,
+	} {
+		if r.wrote(of) != want || (*released)(nil).wrote(of) {
+			t.Errorf("%+v: %t, want %t", of, !want, want)
+		}
+	}
+}
+
+// Two processes may have one name, and one process is asked for the number that it answers for.
+func TestAnAnswerIsTheOwnOneByItsProcessNotByItsName(t *testing.T) {
+	s, k := newStub(t, "")
+	for who, want := range map[Who]error{
+		{Instance: "me", Process: "q"}:    errTaken,
+		{Instance: "other", Process: "p"}: nil,
+	} {
+		s.answers[1] = who
+		if err := k.ask(t.Context(), k.claimOn(1, 0, ofStub())); !errors.Is(err, want) {
+			t.Errorf("%+v: %v, want %v", who, err, want)
+		}
+	}
+}
+
+// A restored record looks free from a time on that the released claim of this worker has passed.
+func TestANumberThatWasReleasedIsAcquiredFromItsLastIDOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, k := newStub(t, t.TempDir())
+		last := opened(t, k)
+		if _, err := last.gen.NextAt(last.from+2000, 1); err != nil {
+			t.Fatal(err)
+		}
+		if err := last.release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s.records[1] = Record{Token: "older", Until: last.from - 5, Deployment: ofStub(), Revision: 1}
+		c, err := k.acquire(t.Context(), 1, view{now: last.from, deployment: ofStub(), records: s.records})
+		if err != nil || c.from <= last.from+2000 {
+			t.Errorf("%+v, %v, want a window after %d", c, err, last.from+2000)
+		}
+	})
+}
+
+func TestAllNumbersThatAWorkerMayTakeAreTakenAndNoOther(t *testing.T) {
+	for _, span := range []Span{{0, 0}, {63, 63}, {5, 17}, {32, 63}, {0, 63}} {
+		synctest.Test(t, func(t *testing.T) {
+			s, k := newStub(t, "")
+			k.cfg.Layout.Worker, k.cfg.Layout.Sequence, k.cfg.Numbers = 6, 8, &span
+			k.founder.layout = k.cfg.Layout
+			s.deployment = DeploymentOf(k.cfg.Layout)
+			s.deployment.ID = "stub"
+			k.chooseBy(rand.New(rand.NewPCG(1, 1)))
+			for range span.count() {
+				c, err := k.find(t.Context())
+				if err != nil || !span.has(c.number) {
+					t.Fatalf("%+v: %+v %v", span, c, err)
+				}
+			}
+			if _, err := k.find(t.Context()); !errors.Is(err, ErrExhausted) || len(s.records) != span.count() {
+				t.Errorf("%+v: %v after %d numbers", span, err, len(s.records))
+			}
+		})
+	}
+}
+
+// A worker whose numbers were changed leaves the one that its state file remembers, with the registry and without.
+func TestANumberThatAWorkerMayNotTakeIsNotResumed(t *testing.T) {
+	for _, away := range []bool{false, true} {
+		for _, mine := range []Span{{0, 0}, {0, 1}} { // it had number 1
+			synctest.Test(t, func(t *testing.T) {
+				dir := t.TempDir()
+				s, k := newStub(t, dir)
+				opened(t, k) // and now it crashes
+				next := s.next(t, dir)
+				next.cfg.Numbers = &mine
+				find := next.find
+				if away {
+					next.awaySince = time.Now().Add(-awayAfter)
+					find = func(ctx context.Context) (*claim, error) { return next.findAway(ctx, errInjected) }
+				}
+				c, err := find(t.Context())
+				switch {
+				case mine.has(1):
+					if err != nil || c.number != 1 {
+						t.Errorf("away %t: %+v %v, want number 1 back", away, c, err)
+					}
+				case away:
+					if err == nil {
+						t.Errorf("it resumed number %d", c.number)
+					}
+				case err != nil || c.number != 0:
+					t.Errorf("%+v %v, want number 0", c, err)
+				}
+			})
+		}
+	}
+}
+
+// The pending claim would begin again before the IDs of the resumed one.
+func TestAResumedClaimEndsAPendingOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		s, k := newStub(t, dir)
+		opened(t, k) // and now it crashes
+		next := s.next(t, dir)
+		next.pending = next.claimOn(1, wallClock(), ofStub())
+		if _, err := next.resumeAway(t.Context(), 1, next.file.Claim); err != nil || next.pending != nil {
+			t.Errorf("%v, pending %+v", err, next.pending)
+		}
+	})
+}
+
+func TestNumbersMustBeThoseOfTheSite(t *testing.T) {
+	sites := snowflake.Layout{Time: 41, Site: 1, Worker: 3, Sequence: 12, Epoch: 1, Unit: 1}
+	for _, c := range []struct {
+		of   Span
+		l    snowflake.Layout
+		site int
+		ok   bool
+	}{
+		{Span{512, 1023}, snowflake.Leaf, 0, true}, {Span{0, 0}, snowflake.Leaf, 0, true},
+		{Span{512, 1024}, snowflake.Leaf, 0, false}, {Span{-1, 5}, snowflake.Leaf, 0, false},
+		{Span{5, 4}, snowflake.Leaf, 0, false},
+		{Span{8, 15}, sites, 1, true}, {Span{7, 15}, sites, 1, false}, {Span{8, 15}, sites, 0, false},
+	} {
+		if err := c.of.Within(c.l, c.site); (err == nil) != c.ok {
+			t.Errorf("%+v: %v", c, err)
 		}
 	}
 }

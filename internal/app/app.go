@@ -183,7 +183,7 @@ func (p *program) assemble(context.Context) error {
 	p.membership.awaitCheck(p.storage.late)
 	p.issuer = snowflake.NewIssuer(cfg.Deadline, parkedSnowflakes, now)
 	p.keeper = workerid.New(workerid.Config{
-		Registry: p.storage.registry, Layout: cfg.Layout, Site: cfg.Site, Numbers: cfg.Numbers,
+		Registry: p.storage.registry, Layout: cfg.Layout, Numbers: cfg.numbers(),
 		Instance: cfg.Name, StateDir: cfg.Data,
 		Horizon: cfg.Horizon, MaxClockSkew: cfg.MaxClockSkew, MaxAhead: snowflake.DefaultMaxAhead,
 		MayFound: p.membership.mayMake, Now: now, Use: p.use, Log: cfg.Log,

@@ -274,6 +274,15 @@ func setNumbers(c *Config, text string) error {
 	return nil
 }
 
+// numbers returns the worker numbers that this worker may take.
+func (c *Config) numbers() *workerid.Span {
+	if c.Numbers != nil {
+		return c.Numbers
+	}
+	all := workerid.NumbersOf(c.Layout, c.Site)
+	return &all
+}
+
 // checkNumbers needs a valid layout and site: invalid ones are reported for themselves.
 func checkNumbers(c *Config) error {
 	if c.Numbers == nil || c.Layout.Validate() != nil || c.Site < 0 || c.Site >= c.Layout.Sites() {

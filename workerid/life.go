@@ -2,6 +2,7 @@ package workerid
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -12,17 +13,11 @@ import (
 
 // A phase is the state of a keeper's worker number:
 //
-//	                +-----------------------+
-//	                v                       v
 //	searching -> holding -> issuing <-> suspended
 //	    ^           |          |            |
 //	    |           +----------+------------+
 //	    |                      v
-//	    +---- releasing <--- closed
-//	    |                      |
-//	    +----------------------+
-//
-// While this worker still answers for a lost number, it searches: closed then leads to holding.
+//	    +------------------- closed
 type phase int32
 
 const (
@@ -39,9 +34,6 @@ const (
 	// closed: the claim's generator is closed for good. The worker still answers
 	// for its number.
 	closed
-	// releasing: the record of the closed claim is being given back. The worker
-	// answers for no number.
-	releasing
 )
 
 // Status describes a keeper at one moment.
@@ -60,10 +52,10 @@ type Status struct {
 	Trouble error
 }
 
-// A lifecycle is the phase of a keeper and the state that must change together with it: the generator in use and the
+// A life is the phase of a keeper and the state that must change together with it: the generator in use and the
 // status. A phase changes in a become method and nowhere else. Only the goroutine of Keeper.Run calls those; phase
 // and current are safe for concurrent use.
-type lifecycle struct {
+type life struct {
 	use  func(*snowflake.Generator)
 	log  *slog.Logger
 	at   atomic.Int32         // the phase
@@ -71,30 +63,36 @@ type lifecycle struct {
 
 	mu     sync.Mutex
 	status Status
+	early  error     // why the number is not used before begins
+	begins time.Time // when the clock reaches the window, unless it is set
 }
 
-func newLifecycle(instance string, use func(*snowflake.Generator), log *slog.Logger) *lifecycle {
+func newLife(instance string, use func(*snowflake.Generator), log *slog.Logger) *life {
 	status := Status{Instance: instance, Trouble: errors.New("workerid: the first search for a number has not ended")}
-	return &lifecycle{use: use, log: log, status: status}
+	return &life{use: use, log: log, status: status}
 }
 
-func (l *lifecycle) phase() phase { return phase(l.at.Load()) }
+func (l *life) phase() phase { return phase(l.at.Load()) }
 
-func (l *lifecycle) current() Status {
+func (l *life) current() Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.status
+	s := l.status
+	if s.Trouble == nil && time.Now().Before(l.begins) {
+		s.Trouble = l.early
+	}
+	return s
 }
 
 // note changes the status.
-func (l *lifecycle) note(change func(*Status)) {
+func (l *life) note(change func(*Status)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	change(&l.status)
 }
 
 // setInUse makes g the generator in use; nil means none.
-func (l *lifecycle) setInUse(g *snowflake.Generator) {
+func (l *life) setInUse(g *snowflake.Generator) {
 	if l.used != g {
 		l.used = g
 		l.use(g)
@@ -103,28 +101,24 @@ func (l *lifecycle) setInUse(g *snowflake.Generator) {
 
 // becomeHolding begins to hold c.
 //
-// Before: searching, or closed with a number that was lost a margin ago. The
-// window of c is acknowledged, the state file has the claim and its fence, and c
-// has a generator. After: the worker answers for the number; nothing is issued.
-func (l *lifecycle) becomeHolding(c *claim) {
+// Before: searching. The window of c is acknowledged, the state file has the claim and its fence, and c has a
+// generator. After: the worker answers for the number; nothing is issued.
+func (l *life) becomeHolding(c *claim) {
 	l.at.Store(int32(holding))
 	l.note(func(s *Status) {
 		s.Held, s.Number, s.Since, s.Until, s.Trouble = true, c.number, c.since, c.until.Load(), nil
+		l.begins, l.early = c.begins, c.earlyError()
 	})
 	l.log.Info("worker number acquired", "number", c.number, "instance", l.current().Instance)
 }
 
-// becomeIssuing puts the generator of c to use, or returns to holding if the record of c has not been read again yet.
+// becomeIssuing puts the generator of c to use.
 //
-// Before: holding, issuing or suspended. If suspended, the clock has been
-// compared since and is right. After: the generator is in use if c.rechecked.
-func (l *lifecycle) becomeIssuing(c *claim) {
+// Before: holding, issuing or suspended. The record of c was read after it was held and bears its token, and the clock
+// was compared since a step; or c was resumed while the registry is out of reach. After: the generator is in use.
+func (l *life) becomeIssuing(c *claim) {
 	if l.phase() == suspended {
 		l.log.Info("the clock is right: snowflakes are issued again", "number", c.number)
-	}
-	if !c.rechecked { //mutant:rechecked
-		l.at.Store(int32(holding))
-		return
 	}
 	l.at.Store(int32(issuing))
 	l.setInUse(c.gen)
@@ -134,7 +128,7 @@ func (l *lifecycle) becomeIssuing(c *claim) {
 //
 // Before: any phase; without a claim, or with a closed one, nothing changes. After: no generator is in use; the
 // claim's generator stays open, since it is used again once the clock was compared.
-func (l *lifecycle) becomeSuspended(why string) {
+func (l *life) becomeSuspended(why string) {
 	if p := l.phase(); p != holding && p != issuing {
 		return
 	}
@@ -146,9 +140,9 @@ func (l *lifecycle) becomeSuspended(why string) {
 
 // becomeClosed ends c for good; why is nil at a clean stop. It returns the end of the last tick issued, Unix ms.
 //
-// Before: holding, issuing or suspended, or any phase if c was never held. After: the generator is closed, before
-// anything else happens to the ending claim; the worker still answers for the number.
-func (l *lifecycle) becomeClosed(c *claim, why error) (free int64) {
+// Before: holding, issuing or suspended. After: the generator is closed, before anything else happens to the ending
+// claim; the worker still answers for the number.
+func (l *life) becomeClosed(c *claim, why error) (free int64) {
 	free = c.gen.Close() //mutant:close
 	l.at.Store(int32(closed))
 	l.setInUse(nil) //mutant:unuse
@@ -159,17 +153,20 @@ func (l *lifecycle) becomeClosed(c *claim, why error) (free int64) {
 	return free
 }
 
-// becomeReleasing ends the answering for a number that is being released.
+// becomeSearching ends the answering for a number: nothing of the claim remains in the status.
 //
 // Before: closed. After: the status holds no number.
-func (l *lifecycle) becomeReleasing() { l.leave(releasing) }
+func (l *life) becomeSearching() {
+	l.at.Store(int32(searching))
+	l.note(func(s *Status) { s.Held, s.Number, s.Since, s.Until, l.begins = false, 0, 0, 0, time.Time{} })
+}
 
-// becomeSearching ends the claim: nothing of it remains in the status.
-//
-// Before: closed or releasing. After: the status holds no number.
-func (l *lifecycle) becomeSearching() { l.leave(searching) }
-
-func (l *lifecycle) leave(to phase) {
-	l.at.Store(int32(to))
-	l.note(func(s *Status) { s.Held, s.Number, s.Since, s.Until = false, 0, 0, 0 })
+// earlyError returns errEarly with the time at which the number will be used.
+func (c *claim) earlyError() error {
+	why := "when no worker that had it before can issue"
+	if c.how == Resumed {
+		why = "since this worker, which did not stop cleanly, may have issued up to then"
+	}
+	return fmt.Errorf("%w: number %d is used from %s on, %s", errEarly,
+		c.number, time.UnixMilli(c.from).UTC().Format(time.TimeOnly), why)
 }

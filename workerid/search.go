@@ -1,0 +1,346 @@
+package workerid
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"time"
+)
+
+// A search chooses a worker number and acquires it: the number of the state file if it can be resumed, else a random
+// free one of the numbers that this worker may take. First it asks on the number's subject which worker holds it, so
+// that a number whose holder is alive is not acquired, whatever the records say.
+//
+// # When silence proves nothing
+//
+// If a process that subscribes to id.worker.* receives the question and does not answer, a number without a holder
+// cannot be distinguished from one whose holder hangs ([ErrBystander]). A live holder answers as usual. Without an
+// answer the record decides alone:
+//
+//   - A window that has not ended is never acquired. This is (2) of the law. It protects a holder whose serving
+//     connection is cut while the bystander hides that.
+//   - A window may seem to have ended because the registry lost its state. So the new window begins a margin and
+//     unheardFor after the write was acknowledged: a live holder that reaches the registry reads the record at its next
+//     heartbeat, and closes its generator before then.
+//   - The own window, as the state file remembers it, is resumed: (1) and (3).
+//
+// # Writes whose outcome is unknown
+//
+// The loser of a compare-and-set tries the next number. A write that was not acknowledged leaves a pending claim: the
+// next attempt prefers its number, and its token, by which it recognizes a write that landed late. So lost replies
+// and late writes do not block one number after another.
+
+const (
+	// awayAfter is how long the registry must be out of reach before a worker resumes without it; one lost reply is
+	// not an outage. After a crash the fence is about as far ahead.
+	awayAfter = 2 * time.Second
+	// unheardFor is added to the margin before a window begins if another worker may have had the number a moment ago
+	// and could not be asked. It covers two heartbeats: at each, a worker whose record is no longer its own closes
+	// its generator.
+	unheardFor = 6 * time.Second
+)
+
+// find makes one attempt to get a claim. It does not wait for a number: the error says why there is none.
+func (k *Keeper) find(ctx context.Context) (*claim, error) {
+	v, err := k.look(ctx)
+	if isAway(err) {
+		return k.findAway(ctx, err)
+	}
+	k.awaySince = time.Time{}
+	if err != nil {
+		return nil, err
+	}
+	behind := time.Duration(k.lastReported(v)-v.now) * time.Millisecond
+	if behind > k.cfg.MaxAhead {
+		k.alarms.set(ClockBehind, fmt.Sprintf(behindText, behind, "the last report of "+k.cfg.Instance, maxBehind))
+		if k.lag.left() > 0 {
+			return nil, fmt.Errorf("%w: by %v", errBehind, behind)
+		}
+		return k.acquireAny(ctx, v)
+	}
+	k.lag = lag{}
+	k.alarms.clear(ClockBehind)
+	if c := k.pending; c != nil && c.wrote(v.records[c.number]) {
+		return k.confirm(ctx, c, v)
+	}
+	if c, err := k.resume(ctx, v); c != nil || err != nil {
+		return c, err
+	}
+	return k.acquireAny(ctx, v)
+}
+
+// isAway reports whether err means that the registry is out of reach.
+func isAway(err error) bool {
+	return err != nil && !isRefused(err) && !errors.Is(err, errClock) && !errors.Is(err, ErrStateFile)
+}
+
+// A view is the state of the registry as read a moment ago, from which a number is chosen.
+type view struct {
+	now        int64 // of the clock, which was compared, Unix ms
+	deployment Deployment
+	records    map[int]Record
+	heartbeats map[int]Heartbeat
+}
+
+// isFree reports whether number w seems to have no owner at now, Unix ms.
+func (v view) isFree(w int, now int64) bool {
+	_, live := v.heartbeats[w]
+	return !live && v.records[w].Until <= now && !v.records[w].Damaged //mutant:free-number
+}
+
+// look compares the clock, checks that this worker may join the registry, and reads its records and heartbeats.
+func (k *Keeper) look(ctx context.Context) (v view, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*listTimeout)
+	defer cancel()
+	seen, beats, err := k.clock.compare(ctx, true)
+	if err != nil {
+		return view{}, err
+	}
+	have, err := k.founder.join(ctx)
+	if err != nil {
+		return view{}, err
+	}
+	if f := k.file; !f.absent && f.Claim != nil && f.Deployment.ID != have.ID {
+		k.alarms.set(StateFile, fmt.Sprintf("the state file remembers a number of another registry (%s, this is %s): "+
+			"it is ignored, and another number acquired; unless this worker was moved, find out who replaced "+
+			"the registry",
+			f.Deployment.ID, have.ID))
+	}
+	k.life.note(func(s *Status) { s.Registry, s.Offset = have.ID, seen.offset })
+	if err := k.file.settle(have, k.cfg.Instance); err != nil {
+		return view{}, err
+	}
+	v = view{now: seen.now, deployment: have, heartbeats: beats}
+	if v.records, err = k.cfg.Registry.Records(ctx); err != nil {
+		return view{}, err
+	}
+	if err := checkRecords(have, v.records); err != nil {
+		return view{}, err
+	}
+	k.warnOfDamage(v.records)
+	return v, nil
+}
+
+// lastReported returns the latest time that this worker is known to have read from its clock, Unix ms: in the newest
+// record of its name, in that number's heartbeat, or at the last move of the fence in its state file.
+func (k *Keeper) lastReported(v view) int64 {
+	var newest Record
+	for w, r := range v.records {
+		if r.Instance != k.cfg.Instance || r.Revision <= newest.Revision {
+			continue
+		}
+		newest = r
+		if beat := v.heartbeats[w]; beat.Instance == k.cfg.Instance {
+			newest.Reported = max(r.Reported, beat.Time)
+		}
+	}
+	return max(k.file.reported(), newest.Reported)
+}
+
+// resume acquires the number that the state file remembers; nil if it cannot.
+//
+// If the file has a claim, the previous process crashed. While the record is of that claim the number is still this
+// worker's, and the worker resumes the rest of its own window from the fence on: nothing beyond the fence was ever
+// issued. That process may have been killed between a renewal and the entry of the renewal in the file. If the window
+// has passed, another worker may have had the number since, if the registry was restored. If the file has no claim,
+// the previous process stopped cleanly, and its number is acquired like any other, once its last tick has passed.
+func (k *Keeper) resume(ctx context.Context, v view) (c *claim, err error) {
+	w, ok := k.file.number(*k.cfg.Numbers)
+	if !ok {
+		return nil, nil
+	}
+	r := v.records[w]
+	switch last := k.file.Claim; {
+	case last != nil && last.wrote(r): //mutant:resume
+		c = k.claimOn(w, max(last.Fence, v.now), v.deployment)
+		if c.how = Resumed; r.Until <= v.now {
+			c.how, c.caution = Acquired, k.cfg.margin()
+		}
+		c, err = k.confirm(ctx, c, v)
+	case last == nil && v.isFree(w, v.now+(fenceReach+2*k.cfg.unit()).Milliseconds()):
+		c, err = k.acquire(ctx, w, v)
+	}
+	if errors.Is(err, errTaken) || errors.Is(err, errUnknown) {
+		return nil, nil
+	}
+	return c, err
+}
+
+// acquireAny acquires a random free number of those that this worker may take.
+func (k *Keeper) acquireAny(ctx context.Context, v view) (*claim, error) {
+	// All numbers in a random order: with a power of 2, an odd stride meets each once.
+	mine := *k.cfg.Numbers
+	size := 1 << bits.Len(uint(mine.count()-1))
+	start, stride := k.rand.IntN(size), k.rand.IntN(size)|1
+	if c := k.pending; c != nil {
+		start = c.number - mine.First
+	}
+	for i := range size {
+		w := mine.First + (start+i*stride)&(size-1)
+		if !mine.has(w) || !v.isFree(w, v.now) {
+			continue
+		}
+		if c, err := k.acquire(ctx, w, v); !errors.Is(err, errTaken) {
+			return c, err
+		}
+	}
+	return nil, fmt.Errorf("%w: all %d that it may take have an owner, or a window that has not ended: "+
+		"this worker keeps trying; `natsid workers` shows whose and until when", ErrExhausted, mine.count())
+}
+
+// claimOn returns a claim on number w whose window begins at from, Unix ms. Its record is not written yet.
+func (k *Keeper) claimOn(w int, from int64, of Deployment) *claim {
+	token := newToken() //mutant:new-token
+	return &claim{Keeper: k, number: w, from: from, deployment: of, token: token, how: Acquired}
+}
+
+// acquire acquires the free number w from the end of its last window on.
+func (k *Keeper) acquire(ctx context.Context, w int, v view) (*claim, error) {
+	r := v.records[w]
+	from := max(r.Until, v.now) //mutant:acquire-from
+	c := k.claimOn(w, from, v.deployment)
+	own := k.file.own(w)
+	if own != nil { // a restored record may be of an earlier write of the claim
+		c.from = max(c.from, own.Free) //mutant:own-free
+	}
+	if !own.wrote(r) { //mutant:doubtful
+		c.caution = k.cfg.margin()
+	}
+	return k.confirm(ctx, c, v)
+}
+
+// confirm replaces the record of c's number by that of c, unless another worker answers for the number. After an error
+// that leaves the outcome open, the claim is pending.
+func (k *Keeper) confirm(ctx context.Context, c *claim, v view) (*claim, error) {
+	if p := k.pending; p != nil && p.number == c.number {
+		c.token = p.token
+	}
+	k.pending = nil
+	if err := k.ask(ctx, c); err != nil {
+		return nil, err
+	}
+	r := v.records[c.number]
+	c.revision, c.deployment = r.Revision, v.deployment
+	err := k.establish(ctx, c, v.now, r.Until)
+	switch {
+	case err == nil:
+		return c, nil
+	case errors.Is(err, errLost):
+		return nil, errTaken
+	//mutant:no-doubt
+	case errors.Is(err, errTaken), errors.Is(err, ErrStateFile): // a later process may believe the file
+		return nil, err
+	}
+	k.pending = c
+	return nil, err
+}
+
+// establish writes the record of claim c, over one that ends at until, and opens the claim; now is the time of the
+// clock, both Unix ms. The record ends after the first ID of the claim: the next owner then sees that the number may
+// have been in use a moment ago.
+//
+// If this worker is not known to be the owner, the record may be absent, or look free, because the registry lost its
+// state or was restored, perhaps while this claim was being written. Then another worker may have the number, and
+// answers for it, or had it until a moment ago. So it is asked once more, and the window begins at a time that no clock
+// within the skew has reached, nor an ID that ran ahead of such a clock. The record is read again before the first ID.
+func (k *Keeper) establish(ctx context.Context, c *claim, now, until int64) error {
+	err := c.write(ctx, now, max(until, now+(k.cfg.Horizon+c.caution).Milliseconds()))
+	if err != nil {
+		return err
+	}
+	//mutant:absent-record
+	if c.caution > 0 {
+		seen, _, err := k.clock.compare(ctx, false)
+		if err != nil {
+			return err
+		}
+		if err := k.ask(ctx, c); err != nil { //mutant:second-question
+			return err
+		}
+		now = seen.elapsed()
+		c.from = max(c.from, now+c.caution.Milliseconds())
+	}
+	//mutant:deployment-won
+	if have, err := k.founder.join(ctx); err != nil {
+		return err
+	} else if have.ID != c.deployment.ID { // all numbers are affected, not this one alone
+		return errors.New("workerid: the registry was made again while a number was acquired; trying again")
+	}
+	return c.open(now)
+}
+
+// ask returns nil if no other process answers for the number of c, errTaken if one does, and errUnknown if the
+// question failed. The answer overrides the records, which may be newer than the process. If silence proves nothing,
+// a number that another worker may have had is used later.
+func (k *Keeper) ask(ctx context.Context, c *claim) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	who, err := k.cfg.Registry.Ask(ctx, c.number)
+	switch {
+	//mutant:own-answer
+	case errors.Is(err, ErrNoWorker) || err == nil && who.Process == k.process:
+		return nil
+	case errors.Is(err, ErrBystander):
+		if c.caution > 0 { //mutant:unheard
+			c.caution = k.cfg.margin() + unheardFor
+			k.cfg.Log.Warn("another program subscribes to the questions for worker numbers and does not answer them, "+
+				"so silence proves nothing: a number that is new to this worker is used some seconds later; narrow "+
+				"that subscription or stream, so that it leaves out the subjects of worker numbers",
+				"later", unheardFor)
+		}
+		return nil
+	case err == nil: //mutant:answered
+		return fmt.Errorf("%w: worker %q answers for %d", errTaken, who.Instance, c.number)
+	}
+	return fmt.Errorf("%w: number %d: %w", errUnknown, c.number, err)
+}
+
+// findAway is find while the registry is out of reach for the reason why: only this worker's own number can be
+// resumed, and no other can be acquired.
+func (k *Keeper) findAway(ctx context.Context, why error) (*claim, error) {
+	if k.awaySince.IsZero() {
+		k.awaySince = time.Now()
+	}
+	why = fmt.Errorf("%w: %w", errAway, why)
+	w, ok := k.file.number(*k.cfg.Numbers)
+	if !ok || k.file.Claim == nil || DeploymentOf(k.cfg.Layout).check(k.file.Deployment) != nil {
+		return nil, fmt.Errorf("%w; the state file has no window to resume", why)
+	}
+	if time.Since(k.awaySince) < awayAfter {
+		return nil, why
+	}
+	c, err := k.resumeAway(ctx, w, k.file.Claim)
+	if err != nil {
+		return nil, fmt.Errorf("%w; %w", why, err)
+	}
+	k.cfg.Log.Warn("the registry is out of reach: this worker resumes its number until the window ends; check NATS",
+		"number", c.number, "until", time.UnixMilli(c.until.Load()).UTC(), "error", why)
+	return c, nil
+}
+
+// resumeAway resumes number w of the previous process while the registry is out of reach: only inside the rest of
+// its last window, from the fence on. No other worker was ever given that part: other workers begin where the record's
+// window ends, and a clean stop, which lowers that end, removes the claim from the file first.
+func (k *Keeper) resumeAway(ctx context.Context, w int, last *stateClaim) (*claim, error) {
+	now := k.cfg.Now()
+	if behind := time.Duration(k.file.reported()-now) * time.Millisecond; behind > k.cfg.MaxAhead {
+		k.alarms.set(ClockBehind, fmt.Sprintf("the clock is %v behind the state file, and the registry is out of "+
+			"reach: no snowflakes until the clock has caught up or the registry is back; check both", behind))
+		return nil, fmt.Errorf("%w: by %v", errBehind, behind)
+	}
+	from, until := max(last.Fence, now), last.Until //mutant:resume-away
+	if from >= until {
+		return nil, errors.New("workerid: the window in the state file has ended")
+	}
+	c := k.claimOn(w, from, k.file.Deployment)
+	if err := k.ask(ctx, c); err != nil {
+		return nil, err
+	}
+	// A pending claim may begin before the times that this claim issues: it must not be continued.
+	k.pending = nil //mutant:begin
+	c.former, c.how, c.away = last.Token, Resumed, true
+	c.until.Store(until)
+	k.clock.last = reading{now: now, at: time.Now()} // the best known time: no comparison is possible
+	return c, c.open(now)
+}
