@@ -16,7 +16,9 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/cli"
 	"github.com/natsid/natsid/internal/testkit/natstest"
@@ -145,6 +147,37 @@ func TestARegistryThatIsPinnedGoesOnWhereAnotherOneIsMet(t *testing.T) {
 	h1.waitReady(t)
 	if strings.Contains(h1.log.String(), "the registry is stopped") {
 		t.Error("the registry that is pinned was stopped")
+	}
+}
+
+// Marks and worker numbers are in buckets of their own: neither a worker that runs nor one that starts needs marks for
+// a snowflake.
+func TestAnIncidentOfTheMarksStopsNoSnowflakes(t *testing.T) {
+	t.Parallel()
+	s := launch(t, &server.Options{JetStream: true, SyncAlways: true})
+	soon := func(cfg *app.Config) { cfg.TagPoll = time.Second }
+	w := startAt(t, s.ClientURL(), soon)
+	w.waitReady(t)
+	nc := connectTo(t, s.ClientURL())
+	getIDs(t, nc, "id", "order")
+	js := jetStreamOf(t, s)
+	if err := js.DeleteKeyValue(patient(t), "id_segments"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateKeyValue(patient(t), jetstream.KeyValueConfig{Bucket: "id_segments"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, life := range []string{"that runs", "that starts"} {
+		waitFor(t, "segments are stopped at a worker "+life, func() bool {
+			text, _ := w.readyz()
+			return strings.Count(text, "the registry is stopped: marks-lost") == 1
+		})
+		if _, err := client.New(nc).Snowflake().Next(patient(t)); err != nil {
+			text, _ := w.readyz()
+			t.Errorf("a snowflake of a worker %s: %v: %s", life, err, text)
+		}
+		w.stop()
+		w.run(t, s.ClientURL(), soon)
 	}
 }
 
