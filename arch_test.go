@@ -108,7 +108,7 @@ var floors = []floor{
 	}},
 	{"registry", "the buckets, and whether they are those of before", map[string][]string{
 		"internal/registry/buckets": {"internal/jitter", natsGo},
-		"internal/registry/rights":  {"subjects", "internal/registry/buckets", natsGo},
+		"internal/registry/rights":  {"subjects", "internal/registry/buckets", natsGo, natsJWT},
 		"internal/registry/era":     {"internal/registry/buckets"},
 		"internal/registry/lineage": {"segment", "internal/registry/era", "internal/registry/buckets",
 			"internal/durable", "internal/jitter"},

@@ -81,7 +81,6 @@ func (n Namespace) Subjects() []SubjectInfo {
 		{n.ServiceStats(), "empty", "from every worker: statistics of its tags, as the JSON of a WorkerStats"},
 		{n.ServicePing(), "empty", "from every worker: its name, number and readiness, as metadata"},
 		{n.worker("<number>"), "empty", "which worker holds the worker number, as JSON"},
-		{n.Probe("<name>"), "sent by each worker to itself: do replies arrive?", ""},
 		{n.View(), "sent to all workers, for the page and `natsid status`: how is each?", ""},
 		{n.Stage(), "published by each `natsid stamp` every 5 s, for the page: the JSON of a StageView", ""},
 		{n.RegistryAnnounce(), "published by workers every few seconds, and at a stop: their registry, as JSON", ""},

@@ -92,7 +92,6 @@ func (c *credit) grant(now time.Duration, conn *nats.Conn, o *overload) {
 
 // subscribe subscribes to an endpoint.
 func (g *group) subscribe(e *endpoint) (sub *nats.Subscription, err error) {
-	g.rights.claim(e.subject)
 	if e.granted = g.credit.granted; e.granted == 0 {
 		sub, err = g.link.conn.QueueSubscribe(e.subject, subjects.QueueGroup, e.receive())
 	} else {

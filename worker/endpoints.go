@@ -90,8 +90,7 @@ func (l *link) misled(m *nats.Msg) bool {
 }
 
 // The endpoints are those of three groups and one service. Beside them a membership subscribes, in no queue group, to
-// changes of tags, questions of `nats micro` and to its own echo, and to questions
-// about the worker number while it holds one.
+// changes of tags, questions of `nats micro`, and questions about the worker number while it holds one.
 
 // A served has the counts of connections that are gone, by the name of the endpoint.
 type served map[string]*tally

@@ -8,9 +8,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-
-	"github.com/natsid/natsid/internal/jitter"
-	"github.com/natsid/natsid/subjects"
 )
 
 // leaveAhead is how long before the end of its window a worker leaves the queue
@@ -33,7 +30,6 @@ type group struct {
 	link      *link
 	ping      *pinger
 	rights    *rights
-	echo      *echo
 	endpoints []*endpoint
 	// cannot returns why requests would fail, or nil; up reports whether the group stands.
 	cannot func(up bool) error
@@ -42,8 +38,6 @@ type group struct {
 	draining []*nats.Subscription // those left before, until their last request is handled
 	known    proof                // that the server knows subs
 	isLogged bool                 // the log says that the group serves
-	denial   error                // why endpoints are not served, though the group stands
-	retry    retry                // of subscriptions that the server refused
 	lag      lag
 	overload overload
 	credit   credit
@@ -71,8 +65,8 @@ func (g *group) isUp() bool { return g.subs != nil }
 // the one place that does.
 func (g *group) decide() []Out {
 	outs, now := g.link.Reasons.Of(g.mode), time.Now()
-	if err := g.echo.refusal(); err != nil {
-		outs = add(outs, Out{Replies, err, now})
+	if err := g.rights.refusal(g.mode); err != nil {
+		outs = add(outs, Out{Rights, err, now})
 	}
 	if err := g.cannot(g.isUp()); err != nil {
 		reason := Disconnected
@@ -116,10 +110,7 @@ func (g *group) follow(now time.Duration) error {
 		return why
 	case g.overload.isTrouble(now):
 		return errOverload
-	case g.ping.has(g.known) && g.rights.areKnown():
-		if g.denied() != nil {
-			return g.denial
-		}
+	case g.ping.has(g.known):
 		if !g.isLogged {
 			g.isLogged = true
 			g.link.Log.Info("serving", "mode", g.mode)
@@ -127,8 +118,6 @@ func (g *group) follow(now time.Duration) error {
 		return nil
 	case g.ping.hangs(now):
 		return errNoAnswer
-	case g.denial != nil:
-		return g.denial
 	}
 	return errNotBegun
 }
@@ -162,7 +151,7 @@ func (g *group) join(now time.Duration) error {
 // leave leaves the queue group. What was delivered is still answered.
 func (g *group) leave() {
 	drain(g.link.Log, g.subs)
-	g.draining, g.subs, g.denial, g.retry = append(g.draining, g.subs...), nil, nil, retry{}
+	g.draining, g.subs = append(g.draining, g.subs...), nil
 }
 
 // measure follows the lag of the group, and decides whether it is late.
@@ -241,56 +230,6 @@ func drain(log *slog.Logger, subs []*nats.Subscription) {
 			log.Warn("a subscription was not left cleanly", "subject", sub.Subject, "error", err)
 		}
 	}
-}
-
-// A retry is when a subscription that was refused is tried again: soon, then more
-// rarely, since each attempt is an error in the server's log, and nothing says when
-// the rights of a user were changed. The zero value stands for none refused.
-type retry struct {
-	at     time.Time
-	pauses *jitter.Backoff
-}
-
-const retryMin, retryMax = 500 * time.Millisecond, 5 * time.Second
-
-// put puts the next attempt off.
-func (r *retry) put() {
-	if r.pauses == nil {
-		r.pauses = jitter.NewBackoff(retryMin, retryMax)
-	}
-	r.at = time.Now().Add(r.pauses.NextBackOff())
-}
-
-func (r *retry) isDue() bool { return !time.Now().Before(r.at) }
-
-// denied returns why the server routes nothing of some endpoint to this worker, or
-// nil. It subscribes to such endpoints again from time to time; the others stand.
-func (g *group) denied() error {
-	why, first := g.refusal(), g.retry == retry{}
-	switch {
-	case why == nil && !first:
-		g.link.Log.Info("callers reach this worker again", "mode", g.mode)
-		g.retry = retry{}
-	case why != nil && first:
-		g.link.Log.Error("callers do not reach this worker", "mode", g.mode, "reason", why)
-		g.retry.put()
-	case why != nil && g.retry.isDue():
-		g.renew(func(e *endpoint) bool { return g.rights.subscription(e.subject) != "" })
-		g.retry.put()
-		g.known = g.ping.ask()
-	}
-	g.denial = why
-	return why
-}
-
-// refusal returns the first refusal of a subscription, or nil.
-func (g *group) refusal() error {
-	for _, e := range g.endpoints {
-		if g.rights.subscription(e.subject) != "" {
-			return errSubscription(e.subject, subjects.QueueGroup)
-		}
-	}
-	return nil
 }
 
 // renew subscribes to endpoints again, and then leaves their former subscriptions. What was delivered to those is still

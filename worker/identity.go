@@ -16,11 +16,9 @@ import (
 type identity struct {
 	link   *link
 	ping   *pinger
-	rights *rights
 	sub    *nats.Subscription // nil while there is no number
 	number int                // whose subject sub is on
 	known  proof              // that the server knows sub; 0 while there is none
-	retry  retry              // of a subscription that the server refused
 }
 
 // follow subscribes to the subject of the number that is held now. It returns an
@@ -30,7 +28,7 @@ func (i *identity) follow() error {
 	if i.sub != nil && (!held || number != i.number) {
 		// It fails only on a connection that is gone, and the subscription with it.
 		_ = i.sub.Unsubscribe()
-		i.sub, i.known, i.retry = nil, 0, retry{}
+		i.sub, i.known = nil, 0
 	}
 	if !held {
 		return nil
@@ -40,43 +38,21 @@ func (i *identity) follow() error {
 			return err
 		}
 	}
-	if !i.ping.has(i.known) || !i.rights.areKnown() {
+	if !i.ping.has(i.known) {
 		return errNotBegun
 	}
-	denied, first := i.denied(), i.retry == retry{}
-	switch {
-	case denied == nil:
-		i.retry = retry{}
-	case first:
-		i.retry.put()
-		i.link.Log.Error("no snowflakes: other workers could not find the holder of the worker number",
-			"reason", denied)
-	case i.retry.isDue():
-		i.retry.put()
-		_ = i.sub.Unsubscribe()
-		_ = i.subscribe(number) // logged
-	}
-	return denied
+	return nil
 }
 
 // subscribe subscribes to the subject of a number.
 func (i *identity) subscribe(number int) (err error) {
 	subject := i.link.Namespace.Worker(number)
-	i.rights.claim(subject)
 	if i.sub, err = i.link.conn.Subscribe(subject, i.answer); err != nil {
 		i.link.Log.Error("cannot listen for questions about the worker number, so other workers may find no holder; "+
 			"trying again", "number", number, "error", err)
 		return fmt.Errorf("worker: cannot answer for worker number %d: %w", number, err)
 	}
 	i.number, i.known = number, i.ping.ask()
-	return nil
-}
-
-// denied returns that the server has refused the subscription, or nil.
-func (i *identity) denied() error {
-	if i.sub != nil && i.rights.subscription(i.sub.Subject) != "" {
-		return errSubscription(i.sub.Subject, "")
-	}
 	return nil
 }
 

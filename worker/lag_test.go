@@ -176,8 +176,8 @@ func joinWithCredit(t *testing.T) creditedGroup {
 	e.handler = func() handler { return func(request, *nats.Msg) { handled <- struct{}{} } }
 	e.link = &link{conn: conn, own: "id."}
 	g := &group{
-		link: &link{Config: Config{Log: slog.New(slog.DiscardHandler)}, conn: conn},
-		ping: newPinger(conn), rights: watchRights(conn),
+		link:      &link{Config: Config{Log: slog.New(slog.DiscardHandler)}, conn: conn},
+		ping:      newPinger(conn),
 		endpoints: []*endpoint{e}, credit: credit{rate: rate{perSecond: 1000}}, overload: overload{times: 1},
 	}
 	if err := g.join(0); err != nil {

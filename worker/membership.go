@@ -37,7 +37,6 @@ type membership struct {
 
 	rights   *rights
 	identity *identity
-	echo     *echo
 	groups   []*group // of all modes
 	service  *service
 	subs     []*nats.Subscription // to changes of tags, and questions of `nats micro`
@@ -48,7 +47,8 @@ type membership struct {
 	woken  chan struct{} // has room for one word that it is time to look
 	leave  context.CancelFunc
 	closed chan nats.Status // the connection is closed
-	// replace has room for one word that another connection is needed: the server is about to stop.
+	// replace has room for one word that another connection is needed: the server is about to stop, or has refused
+	// subscriptions that it would take now.
 	replace chan struct{}
 	done    chan struct{} // closed when the connection is gone
 }
@@ -60,13 +60,12 @@ func (w *Worker) newMembership(conn *nats.Conn, replace chan struct{}, before *m
 		link: l, ping: newPinger(conn), woken: make(chan struct{}, 1), replace: replace, done: make(chan struct{}),
 		closed: conn.StatusChanged(nats.CLOSED), began: time.Now(),
 	}
-	m.rights = watchRights(conn)
-	var echoed *echo
+	var known *rights
 	if before != nil {
-		echoed = before.echo
+		known = before.rights
 	}
-	m.echo = newEcho(l, m.rights, echoed)
-	m.identity = &identity{link: l, ping: m.ping, rights: m.rights}
+	m.rights = newRights(l, known)
+	m.identity = &identity{link: l, ping: m.ping}
 	segments := m.group(Segment, m.cannotLoad, m.segmentEndpoints(w.served))
 	tags := m.group(Tags, m.cannotLoad, m.tagEndpoints(w.served))
 	flakes := m.group(Snowflake, m.cannotIssue, m.snowflakeEndpoints(w.served))
@@ -97,7 +96,7 @@ var errOther = errors.New("worker: the connection to NATS on which ranges are lo
 
 func (m *membership) group(mode Mode, cannot func(up bool) error, endpoints []*endpoint) *group {
 	g := &group{
-		mode: mode, link: m.link, ping: m.ping, rights: m.rights, echo: m.echo, cannot: cannot, endpoints: endpoints,
+		mode: mode, link: m.link, ping: m.ping, rights: m.rights, cannot: cannot, endpoints: endpoints,
 	}
 	g.report.Store(&report{trouble: errNotBegun})
 	return g
@@ -109,9 +108,6 @@ func (m *membership) group(mode Mode, cannot func(up bool) error, endpoints []*e
 func (m *membership) cannotIssue(up bool) error {
 	// Join when the next request need not wait; stay while it need not fail.
 	if up {
-		if err := m.identity.denied(); err != nil {
-			return err
-		}
 		return m.link.Snowflakes.Ready(m.link.Deadline, leaveAhead)
 	}
 	if err := m.link.Snowflakes.Ready(0, leaveAhead); err != nil {
@@ -121,21 +117,14 @@ func (m *membership) cannotIssue(up bool) error {
 	return m.identity.follow()
 }
 
-// trouble returns why callers of a mode are not served on this connection, or why nothing shows that they are; nil
-// while they are. It is safe for concurrent use.
+// trouble returns why callers of a mode are not served on this connection, nil while they are. It is safe for
+// concurrent use.
 func (m *membership) trouble(mode Mode) error {
 	g := m.of(mode)
 	if g == nil {
 		return fmt.Errorf("worker: no mode %q", mode)
 	}
-	why, unheard := g.report.Load().trouble, m.echo.trouble()
-	switch {
-	case why == nil:
-		return unheard
-	case unheard == nil || errors.Is(why, unheard):
-		return why
-	}
-	return fmt.Errorf("%w; %w", why, unheard)
+	return g.report.Load().trouble
 }
 
 // of returns the group of a mode, nil if there is none.
@@ -163,7 +152,7 @@ func signal(c chan<- struct{}) {
 func (m *membership) run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	var asking sync.WaitGroup
-	asking.Go(func() { m.echo.run(ctx, m.link.Log) })
+	asking.Go(func() { m.rights.run(ctx, m.permitted) })
 	if m.serve(ctx) == nil {
 		m.stop()
 	}
@@ -171,12 +160,21 @@ func (m *membership) run(ctx context.Context) {
 	m.link.conn.Close()
 	close(m.done)
 	m.ping.stop()
-	asking.Wait() // for the other connection, which may hang
+	asking.Wait()
 	for _, g := range m.groups {
 		for _, e := range g.endpoints {
 			e.before.add(&e.counts)
 		}
 	}
+}
+
+// permitted looks again at what can be served. Subscriptions that the server refused are not made again on this
+// connection, but all on another one.
+func (m *membership) permitted(given bool) {
+	if given {
+		signal(m.replace)
+	}
+	m.wake()
 }
 
 var errLost = errors.New("worker: the connection to NATS is lost")
@@ -228,9 +226,7 @@ func (m *membership) listen() error {
 // pinged notes how a ping ended.
 func (m *membership) pinged(p pong) {
 	arrived, _ := m.requests()
-	if m.ping.end(clock(), p, arrived); p.err == nil {
-		m.rights.pinged()
-	}
+	m.ping.end(clock(), p, arrived)
 }
 
 // follow makes the subscriptions follow what can be served.

@@ -22,8 +22,8 @@ const (
 	Unchecked Reason = "unchecked"
 	// Stopped: the registry has an incident, which an operator resolves.
 	Stopped Reason = "stopped"
-	// Replies: no reply of this worker arrives, or none was tried yet.
-	Replies Reason = "replies"
+	// Rights: the user of NATS lacks a right without which no request is served, or NATS has not said yet.
+	Rights Reason = "rights"
 	// Number: there is no worker number, or its window or the clock does not allow snowflakes.
 	Number Reason = "number"
 	// Standby: the store cannot be written here, while another worker can write it.
@@ -32,7 +32,7 @@ const (
 	Overload Reason = "overload"
 )
 
-var shown = []Reason{Disconnected, Unchecked, Stopped, Replies, Number, Standby, Overload}
+var shown = []Reason{Disconnected, Unchecked, Stopped, Rights, Number, Standby, Overload}
 
 // AllReasons returns all reasons, in the order in which they are shown.
 func AllReasons() []Reason { return slices.Clone(shown) }

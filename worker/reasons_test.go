@@ -39,7 +39,7 @@ func TestAModeIsForbiddenUntilEachReasonIsCleared(t *testing.T) {
 func TestOnlySomeReasonsForbidIDs(t *testing.T) {
 	for reason, forbids := range map[worker.Reason]bool{
 		worker.Unchecked: true, worker.Stopped: true, worker.Standby: false,
-		worker.Overload: false, worker.Number: false, worker.Replies: false,
+		worker.Overload: false, worker.Number: false, worker.Rights: false,
 	} {
 		var r worker.Reasons
 		r.Set(reason, errors.New("a cause"), worker.Segment)

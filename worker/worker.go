@@ -25,11 +25,8 @@
 //
 // # Proof that callers are served
 //
-// A mode has no trouble once NATS has taken its subscriptions, which it refuses, at
-// once or later, in errors beside the messages (rights.go), and once the worker has heard
-// a reply of its own over another connection (echo.go). Where replies are refused no group
-// stands. What is not known makes no group leave: callers may be served all the same.
-// No proof draws an ID.
+// A mode has no trouble once NATS has said that its user holds the rights that the mode needs (rights.go), and has
+// taken the subscriptions. No proof draws an ID.
 //
 // # Stopping
 //
@@ -76,8 +73,8 @@ const (
 	Tags      Mode = "tags"
 )
 
-// Config says what a worker serves, and where. All fields but JSPrefix, Rest, Intercept
-// and Log must be set.
+// Config says what a worker serves, and where. All fields but JSPrefix, Rights, Rest,
+// Intercept and Log must be set.
 type Config struct {
 	Namespace subjects.Namespace
 	// JSPrefix is where another account's JetStream is imported, "" for nowhere. No answer goes there.
@@ -88,9 +85,11 @@ type Config struct {
 	// named of its own accord. The worker closes the connection, and nothing else may use it. One that a [Cork] dials
 	// does not get many more requests than it can answer in time when it comes back during an overload.
 	Dial func(announced []string, opts ...nats.Option) (*nats.Conn, error)
-	// Ask is another connection, on which the worker asks itself whether
-	// its replies arrive. A mode is ready only if they do.
+	// Ask is the connection on which stores are written.
 	Ask *nats.Conn
+	// Rights, if set, asks the server of a connection for which modes its user lacks a right, and why. The error says
+	// that the server does not tell. Each connection calls it, from one goroutine.
+	Rights func(context.Context, *nats.Conn) (map[Mode]error, error)
 	// Segments issues the IDs of tags, and Store holds the tags.
 	Segments *segment.Allocator
 	Store    segment.Store
@@ -147,6 +146,9 @@ type Answer struct {
 func (cfg *Config) fill() {
 	cfg.Rest = cmp.Or(cfg.Rest, lookAtRest)
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
+	if cfg.Rights == nil {
+		cfg.Rights = func(context.Context, *nats.Conn) (map[Mode]error, error) { return nil, nil }
+	}
 }
 
 // refusal returns err as it crosses the wire. Where a queue is full a caller waits for a part of the deadline, by which

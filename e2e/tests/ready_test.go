@@ -101,36 +101,36 @@ var refusedRights = map[string]struct {
 }{
 	"segments": {
 		take:    lacking(nil, []string{"id.segment.> natsid"}),
-		segment: []string{"refuses the subscription to id.segment.>", "natsid"},
+		segment: []string{"may not subscribe to id.segment.> natsid"},
 		asked:   map[string]string{"id.segment.order": "nobody", "id.snowflake": "ids"},
 	},
 	"snowflakes": {
 		take:      lacking(nil, []string{"id.snowflake natsid"}),
-		snowflake: []string{"refuses the subscription to id.snowflake", "natsid"},
-		asked:     map[string]string{"id.segment.order": "ids", "id.snowflake": "nobody", "id.snowflake.0": "ids"},
+		snowflake: []string{"may not subscribe to id.snowflake natsid"},
+		asked:     map[string]string{"id.segment.order": "ids", "id.snowflake": "nobody"},
 	},
 	"replies": {
 		take:      lacking([]string{"_INBOX.>"}, nil),
-		segment:   []string{"refuses this worker's replies", "_INBOX.>", "allow_responses"},
-		snowflake: []string{"refuses this worker's replies", "_INBOX.>", "allow_responses"},
+		segment:   []string{"may not publish to _INBOX.>"},
+		snowflake: []string{"may not publish to _INBOX.>"},
 		asked:     map[string]string{"id.segment.order": "nobody", "id.snowflake": "nobody"},
 	},
-	"questions about worker numbers": {
-		take:      lacking(nil, []string{"id.worker.*"}),
-		segment:   []string{"refuses the subscription to id.worker."},
-		snowflake: []string{"refuses the subscription to id.worker."},
+	"answers": {
+		take:      lacking(nil, []string{"_INBOX.>"}),
+		segment:   []string{"may not subscribe to _INBOX.>"},
+		snowflake: []string{"may not subscribe to _INBOX.>"},
+		asked:     map[string]string{"id.segment.order": "nobody"},
+		startOnly: true,
+	},
+	"worker numbers, and answers about them": {
+		take:      lacking([]string{"$KV.id_history.>"}, []string{"id.worker.*"}),
+		snowflake: []string{"may not publish to $KV.id_history.>; subscribe to id.worker.*"},
 		asked:     map[string]string{"id.segment.order": "ids", "id.snowflake": "nobody"},
 	},
 	"marks": {
 		take:      lacking([]string{"$KV.id_segments.>"}, nil),
-		segment:   []string{"$KV.id_segments."},
-		startOnly: true,
-	},
-	"asking itself": {
-		take:      lacking([]string{"id.worker.*"}, nil),
-		segment:   []string{"publish on `id.worker.*`"},
-		snowflake: []string{"publish on `id.worker.*`"},
-		asked:     map[string]string{"id.segment.order": "ids"},
+		segment:   []string{"may not publish to $KV.id_segments.>"},
+		asked:     map[string]string{"id.segment.order": "nobody"},
 		startOnly: true,
 	},
 }

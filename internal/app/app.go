@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"path"
+	"sync/atomic"
 	"time"
 
 	"github.com/natsid/natsid/internal/fleet"
@@ -69,7 +70,9 @@ type program struct {
 	keeper   *workerid.Keeper
 	worker   *worker.Worker
 	ready    readiness
-	reasons  worker.Reasons // why modes are in no queue group
+	reasons  worker.Reasons         // why modes are in no queue group
+	missing  atomic.Pointer[string] // rights that the user of NATS lacks, as they were logged
+	lacked   atomic.Int64           // modes for which it lacks one
 	standby  *standby.Watch
 	gate     policy.Gate
 	settings *fleet.Settings
@@ -92,7 +95,7 @@ func newProgram(cfg Config, quit func()) *program {
 	p.membership = membership{
 		serving: serving{&p.reasons, p.alarms.raiseAbout}, cfg: &p.cfg, links: &p.links, instance: p.instance,
 		suspect: func() { p.standby.Suspect() },
-		orders:  func() *fleet.Settings { return p.settings }, canLoad: p.writes, isAlone: p.isAlone,
+		orders:  func() *fleet.Settings { return p.settings },
 	}
 	p.storage = storage{
 		cfg: &p.cfg, links: &p.links, membership: &p.membership, raiseAbout: p.alarms.raiseAbout, wrote: p.grants.wrote,
@@ -225,7 +228,8 @@ func (p *program) workerConfig() worker.Config {
 	cfg := p.cfg
 	return worker.Config{
 		Namespace: cfg.Namespace, Version: cfg.Version, JSPrefix: cfg.JSPrefix, Dial: p.links.dialServing,
-		Ask: p.links.control, Segments: p.segments, Store: p.storage.tags, Snowflakes: p.issuer, Layout: cfg.Layout,
+		Ask: p.links.control, Rights: p.lacks,
+		Segments: p.segments, Store: p.storage.tags, Snowflakes: p.issuer, Layout: cfg.Layout,
 		Number: func() (int, bool, any) {
 			who, held := p.keeper.Who()
 			return who.Number, held, who

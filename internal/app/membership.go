@@ -13,7 +13,6 @@ import (
 	"github.com/natsid/natsid/internal/fleet"
 	"github.com/natsid/natsid/internal/gather"
 	"github.com/natsid/natsid/internal/jitter"
-	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/internal/registry/natsbus"
@@ -36,9 +35,7 @@ type membership struct {
 	cfg      *Config
 	links    *links
 	instance func() string
-	suspect  func()                     // makes standby probe the store
-	canLoad  func(context.Context) bool // reports whether the stores take a write now
-	isAlone  func(context.Context) bool // reports whether no worker is in the queue group of segments
+	suspect  func() // makes standby probe the store
 	orders   func() *fleet.Settings
 
 	bus     *natsbus.Bus
@@ -59,12 +56,9 @@ func (m *membership) makeBus(context.Context) error {
 // and a worker issues snowflakes in the rest of its window.
 func (m *membership) awaitCheck(late error) {
 	m.begun = make(chan struct{})
-	lack, lacks := errors.AsType[*buckets.RightError](late)
 	switch {
 	case m.member == nil:
 		close(m.begun)
-	case lacks:
-		m.reasons.Set(worker.Unchecked, lack, worker.Segment, worker.Tags)
 	case late == nil:
 		m.reasons.Set(worker.Unchecked, errFirstCheck, stoppable...)
 	}
@@ -83,10 +77,6 @@ func (m *membership) checked(ctx context.Context, err error) {
 		err = m.orders().Known(known)
 		cancel()
 	}
-	if lack, lacks := errors.AsType[*buckets.RightError](err); lacks {
-		m.reasons.Set(worker.Unchecked, lack, worker.Segment, worker.Tags)
-		m.awaitRight(ctx)
-	}
 	m.reasons.Clear(worker.Unchecked, worker.Tags)
 	if err == nil {
 		m.reasons.Clear(worker.Unchecked, worker.Segment)
@@ -94,17 +84,6 @@ func (m *membership) checked(ctx context.Context, err error) {
 	}
 	m.suspect()
 	time.AfterFunc(joinLater, func() { m.reasons.Clear(worker.Unchecked, worker.Segment) })
-}
-
-// awaitRight returns once this worker, whose user lacks a right, can load, or no other worker is in the queue group:
-// then callers get its reason. Without the right to its inbox it hears no answer, and stays out.
-func (m *membership) awaitRight(ctx context.Context) {
-	for !m.canLoad(ctx) && !m.isAlone(ctx) && ctx.Err() == nil {
-		select {
-		case <-time.After(jitter.Around(time.Second)):
-		case <-ctx.Done():
-		}
-	}
 }
 
 // open opens the worker's memory of its registry, before the bucket of the marks is opened.

@@ -44,10 +44,16 @@ func (r readiness) state() map[string]string {
 	return state
 }
 
-// outOf returns why this process keeps a mode out of its queue group, or nil.
+// outOf returns why NATS or this process keeps a mode out of its queue group, or nil. Other troubles may follow from a
+// right that is missing.
 func (r readiness) outOf(mode worker.Mode) error {
 	if !r.worker.IsConnected() {
 		return worker.ErrDisconnected
+	}
+	for _, out := range r.worker.Outs(mode) {
+		if out.Reason == worker.Rights {
+			return out.Why
+		}
 	}
 	return r.reasons.Why(mode)
 }

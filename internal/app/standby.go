@@ -74,21 +74,6 @@ func (p *program) askOther(ctx context.Context, question []byte) ([]byte, error)
 	return answer, err
 }
 
-// writes reports whether the stores of a load take a write now.
-func (p *program) writes(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
-	return p.probe(ctx) == nil
-}
-
-// isAlone reports whether no worker is in the queue group of segments, as NATS says.
-func (p *program) isAlone(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	_, err := p.askOther(ctx, nil)
-	return errors.Is(err, standby.ErrNobody)
-}
-
 // changeStanding leaves the queue groups of segments and tags, or joins them again.
 func (p *program) changeStanding(s standby.State, why error) {
 	switch modes := []worker.Mode{worker.Segment, worker.Tags}; s {

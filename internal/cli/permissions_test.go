@@ -25,7 +25,7 @@ func TestRightsArePrintedForServersAndPrograms(t *testing.T) {
 		"nsc add user --name caller \\\n  --allow-pub 'id.segment.>,id.snowflake,id.snowflake.>' \\\n"+
 			"  --allow-sub '_INBOX_a.>'\n")
 	prints(t, "permissions worker --json",
-		`{"role":"worker","publish":[{"subject":"_INBOX.>","why":"answer requests"}`,
+		`{"role":"worker","publish":[{"subject":"$SYS.REQ.USER.INFO","why":"learn what it may do"}`,
 		`{"subject":"id.segment.>","queue":"natsid","why":"serve requests"}`)
 	prints(t, "permissions stage --from=A --to=B --into=b.> --create --dead-letter=dead --inbox-prefix=_INBOX_s",
 		`"$JS.API.CONSUMER.CREATE.A.>"`, `"$JS.API.STREAM.CREATE.B"`, `"b.>"`, `"dead"`, `"$KV.id_stamp.B"`,

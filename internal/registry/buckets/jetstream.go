@@ -19,18 +19,18 @@ import (
 // and `nats kv` write and read (ADR-8). It does not use that interface: where a stream has AllowDirect, as those that
 // `nats kv add` makes, the interface reads from any replica.
 type onJetStream struct {
-	js     jetstream.JetStream
-	api    API
-	rights *rights
+	js   jetstream.JetStream
+	api  API
+	lost *lost
 }
 
 var _ Streams = onJetStream{}
 
-// OnJetStream returns the streams of a JetStream. Its connection should keep its error handler from then on: that one
-// is called after one of this package.
+// OnJetStream returns the streams of a JetStream. Its connection should keep its handler of disconnections from then
+// on: that one is called after one of this package.
 func OnJetStream(js jetstream.JetStream) Streams {
 	opts := js.Options()
-	return onJetStream{js, APIOf(opts.Domain, opts.APIPrefix), rightsOn(js.Conn())}
+	return onJetStream{js, APIOf(opts.Domain, opts.APIPrefix), lostOn(js.Conn())}
 }
 
 // An answer is what JetStream's interface answers to a request of this package.
@@ -69,7 +69,7 @@ func (o onJetStream) request(ctx context.Context, subject string, in any) (answe
 			return answer{}, err
 		}
 	}
-	return await(ctx, o.rights, subject, func(ctx context.Context) (answer, error) {
+	return await(ctx, o.lost, func(ctx context.Context) (answer, error) {
 		m, err := o.js.Conn().RequestWithContext(ctx, subject, body)
 		if err != nil {
 			return answer{}, err
@@ -117,7 +117,7 @@ func isByLeader(group *jetstream.ClusterInfo) bool {
 // refuse to make another of its name, so Make tries again for up to half a second.
 func (o onJetStream) Make(ctx context.Context, c jetstream.StreamConfig) error {
 	for tries := 0; ; tries++ {
-		_, err := await(ctx, o.rights, o.api.Stream("STREAM.CREATE", c.Name),
+		_, err := await(ctx, o.lost,
 			func(ctx context.Context) (jetstream.Stream, error) { return o.js.CreateStream(ctx, c) })
 		if codeOf(err) != codeNoStore || tries == 5 || jitter.Sleep(ctx, 100*time.Millisecond) != nil {
 			return err
@@ -183,7 +183,7 @@ func (o onJetStream) Publish(ctx context.Context, bucket, key string, w Write) (
 	if w.LastOfAll != nil {
 		opts = append(opts, jetstream.WithExpectLastSequence(*w.LastOfAll))
 	}
-	ack, err := await(ctx, o.rights, m.Subject, func(ctx context.Context) (*jetstream.PubAck, error) {
+	ack, err := await(ctx, o.lost, func(ctx context.Context) (*jetstream.PubAck, error) {
 		return o.js.PublishMsg(ctx, m, opts...)
 	})
 	if err != nil {

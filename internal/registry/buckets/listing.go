@@ -67,7 +67,7 @@ func (o onJetStream) listOnce(
 	}
 	next := o.api.Next(bucket, consumer)
 	for ended := false; err == nil && !ended; {
-		ended, err = await(ctx, o.rights, next, func(ctx context.Context) (bool, error) {
+		ended, err = await(ctx, o.lost, func(ctx context.Context) (bool, error) {
 			if err := o.js.Conn().PublishRequest(next, sub.Subject, body); err != nil {
 				return false, err
 			}

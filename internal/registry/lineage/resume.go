@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/jitter"
-	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/registry/era"
 )
 
@@ -151,7 +150,7 @@ func (o *Operator) Resume(ctx context.Context, c *Case, by, need int64, other st
 		if unread == nil && v.revision != c.revision {
 			return ErrChanged
 		}
-		if _, lacks := errors.AsType[*buckets.RightError](err); lacks || jitter.Sleep(ctx, repeatAfter) != nil {
+		if jitter.Sleep(ctx, repeatAfter) != nil {
 			return err
 		}
 	}

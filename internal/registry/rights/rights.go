@@ -33,6 +33,8 @@ type Right struct {
 	Subject string `json:"subject"`
 	Queue   string `json:"queue,omitempty"` // of a right to subscribe; "" permits all of them, and none
 	Why     string `json:"why"`             // a clause without a capital at the start or a period at the end
+
+	modes string // of requests, of which a worker without the right serves none; separated by spaces
 }
 
 // String returns the right as permissions of nats-server have it.
@@ -42,6 +44,12 @@ func (r Right) String() string {
 	}
 	return r.Subject + " " + r.Queue
 }
+
+// answers begins the reason of a right to answer, which `allow_responses` replaces.
+const answers = "answer requests"
+
+// isAnswer reports whether the right is one to answer requests, which `allow_responses` of nats-server gives, too.
+func (r Right) isAnswer() bool { return strings.HasPrefix(r.Why, answers) }
 
 // Rights are all rights of a user. What is not in them is denied.
 type Rights struct {
@@ -99,20 +107,35 @@ const serviceReplies = "_R_.>"
 // A table is the rights of one role in the making.
 type table struct {
 	Rights
-	d   Deployment
-	ns  subjects.Namespace
-	api buckets.API
+	d     Deployment
+	ns    subjects.Namespace
+	api   buckets.API
+	modes string // of the rights that follow: see [Right]
+}
+
+// The modes of requests, as a worker names them.
+const (
+	tags      = "segment tags" // which need the marks
+	snowflake = "snowflake"
+	all       = tags + " " + snowflake
+)
+
+// needed makes the rights that f gives those without which a worker serves nothing of the modes.
+func (t *table) needed(modes string, f func()) {
+	t.modes = modes
+	f()
+	t.modes = ""
 }
 
 func (t *table) publish(why string, on ...string) {
 	for _, s := range on {
-		t.Publish = append(t.Publish, Right{Subject: s, Why: why})
+		t.Publish = append(t.Publish, Right{Subject: s, Why: why, modes: t.modes})
 	}
 }
 
 func (t *table) subscribe(queue, why string, on ...string) {
 	for _, s := range on {
-		t.Subscribe = append(t.Subscribe, Right{Subject: s, Queue: queue, Why: why})
+		t.Subscribe = append(t.Subscribe, Right{Subject: s, Queue: queue, Why: why, modes: t.modes})
 	}
 }
 
@@ -132,22 +155,30 @@ func inbox(prefix string) string {
 // worker: what runs natsid serve.
 func (t *table) worker() {
 	ns := t.ns
-	const serve = "serve requests"
-	t.subscribe(subjects.QueueGroup, serve, ns.Segments(), ns.Snowflake(), ns.Snowflakes(),
-		ns.TagCreate(), ns.TagUpdate(), ns.TagDelete(), ns.TagList(), ns.Throttle())
-	inboxes := []string{defaultInbox + ".>"}
-	for _, prefix := range append([]string{t.d.InboxPrefix}, t.d.ReplyTo...) {
-		if p := inbox(prefix); !strings.HasPrefix(p, nats.InboxPrefix) && !slices.Contains(inboxes, p) {
+	t.publish("learn what it may do", UserInfo)
+	serve := func(mode string, on ...string) {
+		t.needed(mode, func() { t.subscribe(subjects.QueueGroup, "serve requests", on...) })
+	}
+	serve("segment", ns.Segments())
+	serve(snowflake, ns.Snowflake(), ns.Snowflakes())
+	serve("tags", ns.TagCreate(), ns.TagUpdate(), ns.TagDelete(), ns.TagList(), ns.Throttle())
+	own := inbox(t.d.InboxPrefix)
+	t.needed(all, func() { t.publish(answers, own) })
+	inboxes := []string{own}
+	for _, prefix := range append([]string{defaultInbox}, t.d.ReplyTo...) {
+		isBelow := prefix != defaultInbox && strings.HasPrefix(prefix, nats.InboxPrefix)
+		if p := inbox(prefix); !isBelow && !slices.Contains(inboxes, p) {
 			inboxes = append(inboxes, p)
 		}
 	}
-	const answers = "answer requests" // which `allow_responses` of nats-server gives, too
-	t.publish(answers, inboxes...)
+	t.publish(answers, inboxes[1:]...)
 	t.publish(answers+" of other accounts, which import natsid", serviceReplies)
-	t.replies()
+	t.needed(all, t.replies)
 	const number = "say who holds a worker number, and ask for it"
-	t.publish(number, ns.Workers())
-	t.subscribe("", number, ns.Workers())
+	t.needed(snowflake, func() {
+		t.publish(number, ns.Workers())
+		t.subscribe("", number, ns.Workers())
+	})
 	const policy = "heed limits, and share rates"
 	t.publish(policy, ns.SettingsChanged(), ns.SettingsWorkers(), ns.ServicePing())
 	t.subscribe("", policy, ns.SettingsChanged(), ns.SettingsWorkers())
@@ -162,17 +193,22 @@ func (t *table) worker() {
 	t.publish("raise alarms", ns.Alarms())
 	t.subscribe("", "say how it is, to other workers and `nats micro`", "$SRV.>")
 	for _, b := range t.buckets() {
-		t.look(b.name, b.holds)
-		t.publish("write "+b.holds, t.api.Write(b.name, ">"))
-		if b.lasts {
-			t.publish("read "+b.holds, t.api.Get(b.name))
-		}
+		t.needed(b.serve, func() { t.use(b) })
 		if t.d.MakesBuckets {
 			t.publish("make the bucket with "+b.holds, t.api.Create(b.name))
 		}
 	}
 	if !t.d.NoGrants {
 		t.writeGrants()
+	}
+}
+
+// use gives a worker the right to read and write a bucket.
+func (t *table) use(b bucket) {
+	t.look(b.name, b.holds)
+	t.publish("write "+b.holds, t.api.Write(b.name, ">"))
+	if b.lasts {
+		t.publish("read "+b.holds, t.api.Get(b.name))
 	}
 }
 
@@ -239,7 +275,7 @@ func (t *table) operator() {
 	t.subscribe("", "hear alarms", ns.Alarms())
 	for _, b := range t.buckets() {
 		t.look(b.name, b.holds)
-		if b.marks {
+		if b.name == ns.SegmentBucket() {
 			t.publish("read "+b.holds, t.api.Get(b.name))
 		}
 	}
@@ -258,15 +294,15 @@ func (t *table) operator() {
 type bucket struct {
 	name  string
 	holds string
-	lasts bool // it keeps its entries for ever
-	marks bool
+	lasts bool   // it keeps its entries for ever
+	serve string // the modes of requests that need it
 }
 
 func (t *table) buckets() []bucket {
 	return []bucket{
-		{t.ns.SegmentBucket(), "the marks", true, true},
-		{t.ns.HistoryBucket(), "the records of worker numbers", true, false},
-		{t.ns.WorkerBucket(), "the heartbeats", false, false},
+		{t.ns.SegmentBucket(), "the marks", true, tags},
+		{t.ns.HistoryBucket(), "the records of worker numbers", true, snowflake},
+		{t.ns.WorkerBucket(), "the heartbeats", false, snowflake},
 	}
 }
 

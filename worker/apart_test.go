@@ -1,47 +1,21 @@
 package worker_test
 
 import (
-	"strings"
 	"testing"
 	"time"
-
-	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/internal/testkit/natsproxy"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/worker"
 )
 
-// asking returns an edit that lets a worker ask itself by way of url.
-func asking(t *testing.T, url string) edit {
+// loading returns an edit that lets a worker load by way of url.
+func loading(t *testing.T, url string) edit {
 	return func(_ *segment.Config, cfg *worker.Config) { cfg.Ask = connect(t, url) }
 }
 
-// The server that the worker asks on has no route to the one that it serves on.
-func TestAReplyOfABystanderIsNoProof(t *testing.T) {
-	t.Parallel()
-	url, apart := startServer(t), startServer(t)
-	bystander, err := connect(t, apart).Subscribe("id.worker.>",
-		func(m *nats.Msg) { _ = m.Respond(append(m.Data, "+ACK"...)) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := launch(t, url, 0, newStore(t), asking(t, apart))
-	r.eventually("say that no reply arrives", func() bool {
-		why := r.worker.Trouble(worker.Segment)
-		return why != nil && strings.Contains(why.Error(), "its reply did not arrive")
-	})
-	if n, err := bystander.Delivered(); err != nil || n == 0 {
-		t.Error("the bystander heard no question", err)
-	}
-	r.eventually("serve all the same, since callers may reach it by other ways", func() bool {
-		got, err := r.try("id.segment.order", "")
-		return err == nil && got.code == ""
-	})
-}
-
 // Both connections of a worker are lost with their server, and the other one may take longer to come back.
-func TestAWorkerThatLostItsConnectionServesAgainBeforeItCanAskItself(t *testing.T) {
+func TestAWorkerThatLostItsConnectionServesAgainThoughTheOtherOneHangs(t *testing.T) {
 	t.Parallel()
 	url := startServer(t)
 	proxy, err := natsproxy.Start(url)
@@ -49,7 +23,7 @@ func TestAWorkerThatLostItsConnectionServesAgainBeforeItCanAskItself(t *testing.
 		t.Fatal(err)
 	}
 	t.Cleanup(proxy.Close)
-	r := start(t, url, 0, newStore(t), asking(t, proxy.URL()), func(_ *segment.Config, cfg *worker.Config) {
+	r := start(t, url, 0, newStore(t), loading(t, proxy.URL()), func(_ *segment.Config, cfg *worker.Config) {
 		over(url)(nil, cfg)
 	})
 	r.one("id.snowflake")
@@ -74,7 +48,7 @@ func TestAWorkerThatLostBothConnectionsWaitsAMomentForTheOneOnWhichItLoads(t *te
 		t.Fatal(err)
 	}
 	t.Cleanup(proxy.Close)
-	r := start(t, url, 0, newStore(t), asking(t, proxy.URL()), func(_ *segment.Config, cfg *worker.Config) {
+	r := start(t, url, 0, newStore(t), loading(t, proxy.URL()), func(_ *segment.Config, cfg *worker.Config) {
 		over(url)(nil, cfg)
 	})
 	r.one("id.segment.order")

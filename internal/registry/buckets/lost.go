@@ -1,0 +1,66 @@
+package buckets
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+)
+
+// lost ends requests whose connection was lost: each would wait until its deadline for an answer that was sent there,
+// though others are answered on the next connection by then.
+//
+// Law: a write that ended so may have landed, or may land later, as one whose time was over.
+type lost struct {
+	nc      *nats.Conn
+	mu      sync.Mutex
+	waiting map[*request]struct{}
+}
+
+// errLost is the outcome of a request whose connection was lost before the answer came.
+var errLost = errors.New("the connection to NATS was lost before JetStream answered")
+
+type request struct {
+	reconnects uint64 // of the connection when the request began
+	end        context.CancelCauseFunc
+}
+
+// lostOn watches a connection, beside the handler that it has.
+func lostOn(nc *nats.Conn) *lost {
+	l := &lost{nc: nc, waiting: make(map[*request]struct{})}
+	disconnected := nc.DisconnectErrHandler()
+	nc.SetDisconnectErrHandler(func(nc *nats.Conn, err error) {
+		connected, now := nc.IsConnected(), nc.Stats().Reconnects // this may be called late: later requests continue
+		l.mu.Lock()
+		for q := range l.waiting {
+			if !connected || q.reconnects < now {
+				q.end(errLost)
+			}
+		}
+		l.mu.Unlock()
+		if disconnected != nil {
+			disconnected(nc, err)
+		}
+	})
+	return l
+}
+
+// await calls f, which sends a request and awaits the answer, with a context that also ends if the connection is lost.
+// The error is one of this package.
+func await[T any](ctx context.Context, l *lost, f func(context.Context) (T, error)) (T, error) {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	q := &request{l.nc.Stats().Reconnects, end}
+	l.mu.Lock()
+	l.waiting[q] = struct{}{}
+	l.mu.Unlock()
+	v, err := f(ctx)
+	l.mu.Lock()
+	delete(l.waiting, q)
+	l.mu.Unlock()
+	if err != nil && errors.Is(context.Cause(ctx), errLost) {
+		err = errLost
+	}
+	return v, translate(err)
+}
