@@ -47,8 +47,8 @@ type floor struct {
 var floors = []floor{
 	{"commands", "the command line, and tests of whole services", map[string][]string{
 		".": {"internal/cli"},
-		"internal/cli": {"internal/app", "client", "format", "stamp", "internal/stage", "subjects", "snowflake",
-			"workerid", "kvregistry", "internal/gather", "internal/jitter", "internal/registry/era",
+		"internal/cli": {"internal/app", "client", "format", "stamp", "internal/leaf", "internal/stage", "subjects",
+			"snowflake", "workerid", "kvregistry", "internal/gather", "internal/jitter", "internal/registry/era",
 			"internal/registry/lineage", "internal/registry/natsbus", "internal/registry/buckets",
 			"internal/registry/rights", "internal/ops/fleetview", "internal/ops/grants",
 			"internal/ops/metrics", "internal/ops/monitor", "internal/natsembed", "internal/testbed", "segment",
@@ -74,7 +74,7 @@ var floors = []floor{
 			"internal/testkit/natsproxy", "internal/testkit/overload", "internal/testkit/process", natsGo},
 	}},
 	{"composition", "one natsid: its settings, start and stop; it connects the rooms below", map[string][]string{
-		"internal/app": {"subjects", "snowflake", "segment", "workerid", "kvregistry", "worker", "worker/leafhttp",
+		"internal/app": {"subjects", "snowflake", "segment", "workerid", "kvregistry", "worker",
 			"internal/stores/kvstore", "internal/stores/mysqlstore", "internal/registry/era",
 			"internal/registry/lineage", "internal/registry/natsbus", "internal/registry/buckets",
 			"internal/registry/rights", "internal/fleet", "internal/fleet/policy", "internal/fleet/standby",
@@ -86,7 +86,7 @@ var floors = []floor{
 	{"doors and operation", "requests come in, messages are stamped, operators look", map[string][]string{
 		"worker": {"subjects", "internal/fleet/policy", "segment", "snowflake", "internal/jitter",
 			"internal/ratelimit", natsGo},
-		"worker/leafhttp":        {"segment", "snowflake", "subjects", "worker"},
+		"internal/leaf":          {"client", "snowflake", "subjects"},
 		"internal/stage":         {"client", "stamp", "internal/registry/buckets", "internal/jitter", natsGo},
 		"internal/ops/fleetview": {"internal/gather", "subjects", "workerid", natsGo},
 		"internal/ops/grants":    {natsGo},

@@ -18,8 +18,8 @@ import (
 
 const leafPath = "/api/segment/get/bench"
 
-// benchLeaf compares Leaf's HTTP paths with the least work of a Go program over HTTP: a net/http handler that returns
-// a counter. Each caller has a connection of its own to each, which it keeps.
+// benchLeaf compares natsid leaf, before one worker, with the least work of a Go program over HTTP: a net/http handler
+// that returns a counter. Each caller has a connection of its own to each, which it keeps. CPU is that of natsid leaf.
 func benchLeaf(ctx context.Context, dir string, opt options) error {
 	server, url, err := startServer(ctx, dir)
 	if err != nil {
@@ -35,15 +35,20 @@ func benchLeaf(ctx context.Context, dir string, opt options) error {
 	if err != nil {
 		return err
 	}
-	leaf, err := freeport.Get()
-	if err != nil {
-		return err
-	}
-	natsid, err := startNatsid(ctx, dir, opt, url, "--auto-create-tags", "--leaf-http", leaf)
+	natsid, err := startNatsid(ctx, dir, opt, url)
 	if err != nil {
 		return err
 	}
 	defer natsid.stop()
+	address, err := freeport.Get()
+	if err != nil {
+		return err
+	}
+	leaf, err := start(dir, "leaf", natsid.cmd.Path, "leaf", "--nats", url, "--listen", address)
+	if err != nil {
+		return err
+	}
+	defer leaf.stop()
 	opt.conns = 1 // over NATS, to create the tag
 	load, err := newLoad(url, opt)
 	if err != nil {
@@ -56,9 +61,9 @@ func benchLeaf(ctx context.Context, dir string, opt options) error {
 	}
 	rows := []*row{
 		{name: "bare net/http", address: bare, subject: leafPath, ids: 1, worker: counter},
-		{name: "segment", address: leaf, subject: leafPath, ids: 1, worker: natsid},
-		{name: "snowflake", address: leaf, subject: "/api/snowflake/get/any", ids: 1, worker: natsid},
-		{name: "segment n=1000", address: leaf, subject: leafPath + "?n=1000", ids: 1000, worker: natsid},
+		{name: "segment", address: address, subject: leafPath, ids: 1, worker: leaf},
+		{name: "snowflake", address: address, subject: "/api/snowflake/get/any", ids: 1, worker: leaf},
+		{name: "segment n=1000", address: address, subject: leafPath + "?n=1000", ids: 1000, worker: leaf},
 	}
 	for _, r := range rows {
 		err := r.worker.await(ctx, func() error { return load.callers[0].ask(r, nil) })

@@ -16,7 +16,7 @@
 // see benchStrict. With "counter" it asks workers for a strict tag, beside a counter in
 // JetStream: see benchCounter. With "overload" it offers workers more than they can answer:
 // see benchOverload. With "stamp" it compares the stage that stamps messages with a plain
-// copy: see benchStamp. With "leaf" it compares Leaf's HTTP paths with a bare handler of
+// copy: see benchStamp. With "leaf" it compares natsid leaf with a bare handler of
 // net/http: see benchLeaf.
 //
 //	cd bench && go run .                        # builds natsid from the parent folder

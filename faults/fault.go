@@ -56,7 +56,7 @@ type fleet struct {
 	oneLink  bool          // only the first worker reaches MariaDB through its proxy
 	together bool          // all workers connect to the first server, and learn of the others there
 	proxied  bool          // the first worker reaches NATS, and all reach MariaDB, through proxies
-	old      bool          // workers and stages begin with the version of -old; workers answer Leaf's paths
+	old      bool          // workers and stages begin with the version of -old
 	disks    bool          // the last server and the first worker have small disks of their own
 	marksOn  string        // the server that leads the marks' stream; "": any
 	leaf     leafNode      // one more server, with one more worker if it is apart

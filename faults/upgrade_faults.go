@@ -6,8 +6,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -78,9 +76,6 @@ func upgradeStage(t *trial, p *pipeline) {
 // after each of both.
 func (t *trial) upgrade(replaced func(path string)) {
 	t.limitTag()
-	if len(t.workers) > 1 {
-		defer t.callDoors()()
-	}
 	for _, version := range []struct{ name, path string }{{"new", t.bins.natsid}, {"old", t.bins.old}} {
 		for _, w := range t.workers {
 			t.logf("%s is replaced by the %s version", w.name, version.name)
@@ -97,57 +92,6 @@ func (t *trial) upgrade(replaced func(path string)) {
 		replaced(version.path)
 		t.sleep(3 * time.Second)
 	}
-}
-
-// doorTag is the tag of the calls on Leaf's paths.
-const doorTag = "faults.door"
-
-// callDoors calls Leaf's paths of the workers in turn, as a load balancer does: one that does not take a connection is
-// passed over. Each call must get an ID that none got before. It returns the function that ends the calls.
-func (t *trial) callDoors() (end func()) {
-	_, err := t.natsid("tag", "create", doorTag)
-	t.must(err)
-	ctx, cancel := context.WithCancel(t.ctx)
-	done := make(chan struct{})
-	got, failed, calls := make(map[string]bool), 0, 0
-	go func() {
-		defer close(done)
-		client := http.Client{Timeout: callerWaits}
-		defer client.CloseIdleConnections()
-		for ; ctx.Err() == nil; calls++ {
-			id := ""
-			for i := 0; id == "" && i < len(t.workers); i++ {
-				id = askDoor(&client, t.workers[(calls+i)%len(t.workers)].door)
-			}
-			if id == "" || got[id] {
-				failed++
-			}
-			got[id] = true
-			time.Sleep(10 * time.Millisecond)
-		}
-	}()
-	return func() {
-		cancel()
-		<-done
-		t.logf("%d calls of Leaf's paths", calls)
-		if failed > 0 {
-			t.violation("%d of %d calls of Leaf's paths got no ID, or one that was issued before", failed, calls)
-		}
-	}
-}
-
-// askDoor returns an ID; "" if the worker does not answer, or not with one.
-func askDoor(client *http.Client, door string) (id string) {
-	r, err := client.Get(door + "/api/segment/get/" + doorTag)
-	if err != nil {
-		return ""
-	}
-	defer r.Body.Close()
-	body, err := io.ReadAll(r.Body)
-	if err != nil || r.StatusCode != http.StatusOK {
-		return ""
-	}
-	return string(body)
 }
 
 // limitTag gives a tag limits.

@@ -27,7 +27,6 @@ type worker struct {
 	clock  *clock
 	number int    // number of its last process that became ready
 	http   string // URL of its /readyz, without the path
-	door   string // URL of Leaf's paths, without the path; "" for none
 }
 
 // addWorker adds a worker that reaches NATS at urls; start starts it. Its own flags replace those of the fleet.
@@ -46,10 +45,6 @@ func (c *cluster) addWorker(urls []string, flags ...string) *worker {
 	}
 	if c.db != nil {
 		w.args = append(w.args, "--mysql", c.dsn())
-	}
-	if c.fleet.old {
-		door := c.port()
-		w.door, w.args = "http://"+door, append(w.args, "--leaf-http", door)
 	}
 	w.args = append(w.args, c.fleet.flags...)
 	for i := 0; i < len(flags); i += 2 {

@@ -76,7 +76,6 @@ type rig struct {
 	store   *segmenttest.Faulty
 	issuer  *snowflake.Issuer
 	worker  *worker.Worker
-	direct  *worker.Direct     // beside it, on the same settings
 	offset  atomic.Int64       // of the worker's clock, in ms
 	number  atomic.Int64       // worker number; negative for none
 	answers chan worker.Answer // the first 1000 that it observed
@@ -167,7 +166,7 @@ func launch(t *testing.T, url string, number int, store *segmenttest.Faulty, edi
 		return total.Waiting
 	}
 	r.strict, r.doubt = allocator.SetStrict, allocator.Doubt
-	r.worker, r.direct = worker.New(cfg), worker.NewDirect(cfg)
+	r.worker = worker.New(cfg)
 	r.run(allocator)
 	return r
 }

@@ -30,13 +30,20 @@ const (
 type objects struct {
 	Set     *appsv1.StatefulSet
 	Service *corev1.Service // headless
-	Leaf    *corev1.Service
+	Leaf    leafObjects
 	Budget  *policyv1.PodDisruptionBudget
 	Policy  *networkingv1.NetworkPolicy
 	Monitor *serviceMonitor
 	Rule    *prometheusRule
 	Test    *corev1.Pod // of `helm test`
 	Notes   string
+}
+
+// leafObjects are those of natsid leaf.
+type leafObjects struct {
+	Deployment *appsv1.Deployment
+	Service    *corev1.Service
+	Policy     *networkingv1.NetworkPolicy
 }
 
 // A serviceMonitor is the part of monitoring.coreos.com/v1 that the chart uses.
@@ -151,10 +158,13 @@ func (o *objects) decode(doc string) error {
 	case "apps/v1 StatefulSet":
 		o.Set = new(appsv1.StatefulSet)
 		to = o.Set
+	case "apps/v1 Deployment":
+		o.Leaf.Deployment = new(appsv1.Deployment)
+		to = o.Leaf.Deployment
 	case "v1 Service":
 		service := new(corev1.Service)
 		if to = service; strings.HasSuffix(head.Name, "-leaf") {
-			o.Leaf = service
+			o.Leaf.Service = service
 		} else {
 			o.Service = service
 		}
@@ -162,8 +172,12 @@ func (o *objects) decode(doc string) error {
 		o.Budget = new(policyv1.PodDisruptionBudget)
 		to = o.Budget
 	case "networking.k8s.io/v1 NetworkPolicy":
-		o.Policy = new(networkingv1.NetworkPolicy)
-		to = o.Policy
+		policy := new(networkingv1.NetworkPolicy)
+		if to = policy; strings.HasSuffix(head.Name, "-leaf") {
+			o.Leaf.Policy = policy
+		} else {
+			o.Policy = policy
+		}
 	case "monitoring.coreos.com/v1 ServiceMonitor":
 		o.Monitor = new(serviceMonitor)
 		to = o.Monitor
@@ -185,6 +199,15 @@ func (o *objects) decode(doc string) error {
 
 // worker returns the container of a worker.
 func (o objects) worker() corev1.Container { return o.Set.Spec.Template.Spec.Containers[0] }
+
+// containers returns those of all pods.
+func (o objects) containers() []corev1.Container {
+	all := []corev1.Container{o.worker(), o.Test.Spec.Containers[0]}
+	if o.Leaf.Deployment != nil {
+		all = append(all, o.Leaf.Deployment.Spec.Template.Spec.Containers[0])
+	}
+	return all
+}
 
 // env returns the variables of a container. Those that Kubernetes fills in are those of the first pod.
 func env(t *testing.T, c corev1.Container) map[string]string {

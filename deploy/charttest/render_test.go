@@ -19,7 +19,7 @@ import (
 // sets are four sets of values, files in the folder sets, and what each adds to the laws of every set.
 var sets = map[string]func(t *testing.T, o objects){
 	"url-alone": func(t *testing.T, o objects) {
-		if o.Leaf != nil || o.Policy != nil || o.Monitor != nil || o.Rule != nil || o.Budget == nil {
+		if o.Leaf != (leafObjects{}) || o.Policy != nil || o.Monitor != nil || o.Rule != nil || o.Budget == nil {
 			t.Errorf("objects beyond the default: %+v", o)
 		}
 		if n := *o.Set.Spec.Replicas; n != 3 {
@@ -41,24 +41,16 @@ var sets = map[string]func(t *testing.T, o objects){
 		}
 	},
 	"leaf-behind-policy": func(t *testing.T, o objects) {
-		wantEnv(t, o.worker(), "NATSID_LEAF_HTTP", ":8091")
 		wantEnv(t, o.worker(), "NATSID_MAX_STEP", "1099511627776")
 		wantEnv(t, o.Test.Spec.Containers[0], "NATSID_NAMESPACE", "shop")
 		wantFile(t, o.Set.Spec.Template.Spec, "mysql/dsn", "leaf", "dsn")
 		if got := ports(o.Policy.Spec.Egress); got != "53 53 443 3307" {
 			t.Errorf("workers may reach the ports %s", got)
 		}
-		if o.Leaf == nil || o.Leaf.Spec.Ports[0].Port != 8091 || !selects(o, o.Leaf.Spec.Selector) {
-			t.Errorf("the Service of Leaf's paths is %+v", o.Leaf)
-		}
-		in := o.Policy.Spec.Ingress
-		if len(in) != 1 || in[0].Ports[0].Port.String() != "leaf" ||
-			in[0].From[0].NamespaceSelector.MatchLabels["team"] != "shop" {
+		if in := o.Policy.Spec.Ingress; len(in) != 0 {
 			t.Errorf("workers let in %+v", in)
 		}
-		if stop := o.worker().Lifecycle; stop == nil || stop.PreStop.Sleep == nil {
-			t.Error("Leaf's paths end before nodes know")
-		}
+		isLeafGateway(t, o)
 	},
 	"strictly-apart": func(t *testing.T, o objects) {
 		pod := o.Set.Spec.Template.Spec
@@ -79,6 +71,41 @@ var sets = map[string]func(t *testing.T, o objects){
 			t.Errorf("the job is %+v, want natsid, which the rules look for", r)
 		}
 	},
+}
+
+// isLeafGateway checks natsid leaf of the set leaf-behind-policy.
+func isLeafGateway(t *testing.T, o objects) {
+	t.Helper()
+	pods, service, policy := o.Leaf.Deployment.Spec, o.Leaf.Service.Spec, o.Leaf.Policy.Spec
+	pod := pods.Template.Spec
+	hasNoPrivileges(t, pod)
+	findsItsFiles(t, pod)
+	wantFile(t, pod, "nats/creds", "caller", "nats.creds")
+	wantEnv(t, pod.Containers[0], "NATSID_LAYOUT", "js53")
+	for name, selector := range map[string]map[string]string{
+		"Deployment": pods.Selector.MatchLabels, "Service": service.Selector, "policy": policy.PodSelector.MatchLabels,
+	} {
+		s := labels.SelectorFromSet(selector)
+		if !s.Matches(labels.Set(pods.Template.Labels)) || selects(o, selector) ||
+			s.Matches(labels.Set(o.Test.Labels)) {
+			t.Errorf("%s selects %v, which is not natsid leaf alone", name, selector)
+		}
+	}
+	if c := pod.Containers[0]; strings.Join(c.Args, " ") != "leaf --listen :8091" ||
+		c.Ports[0].ContainerPort != 8091 || c.Ports[0].Name != "leaf" || service.Ports[0].Port != 8091 {
+		t.Errorf("natsid %v on port %v, Service %+v", c.Args, c.Ports, service)
+	}
+	in := policy.Ingress
+	if len(in) != 1 || in[0].Ports[0].Port.String() != "leaf" ||
+		in[0].From[0].NamespaceSelector.MatchLabels["team"] != "shop" {
+		t.Errorf("it lets in %+v", in)
+	}
+	if got := ports(policy.Egress); got != "53 53 443" {
+		t.Errorf("it may reach the ports %s", got)
+	}
+	if stop := pod.Containers[0].Lifecycle; stop == nil || stop.PreStop.Sleep == nil {
+		t.Error("Leaf's paths end before nodes know")
+	}
 }
 
 // values returns a set of values.
@@ -259,8 +286,8 @@ func isProbedForWhatItMeans(t *testing.T, o objects) {
 // and what docs/operations.md demands.
 func isGivenTimeToDrain(t *testing.T, o objects) {
 	t.Helper()
-	const longestDeadline, stop, preStop = 60, 7, 5
-	if grace := *o.Set.Spec.Template.Spec.TerminationGracePeriodSeconds; grace < longestDeadline+stop+preStop {
+	const longestDeadline, stop = 60, 7
+	if grace := *o.Set.Spec.Template.Spec.TerminationGracePeriodSeconds; grace < longestDeadline+stop {
 		t.Errorf("a worker is killed after %d s", grace)
 	}
 }
@@ -332,7 +359,7 @@ func TestEverySettingIsAValue(t *testing.T) {
 	used := map[string]bool{}
 	for set := range sets {
 		o := render(t, values(t, set))
-		for _, c := range []corev1.Container{o.worker(), o.Test.Spec.Containers[0]} {
+		for _, c := range o.containers() {
 			for name := range env(t, c) {
 				used[name] = true
 				if settings[name] == "" {

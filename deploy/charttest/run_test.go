@@ -48,7 +48,7 @@ func TestNatsidTakesTheVariablesOfEverySet(t *testing.T) {
 	for set := range sets {
 		t.Run(set, func(t *testing.T) {
 			o := render(t, values(t, set))
-			for _, c := range []corev1.Container{o.worker(), o.Test.Spec.Containers[0]} {
+			for _, c := range o.containers() {
 				cmd := exec.Command(filepath.Join(bin, "natsid"), "config")
 				cmd.Env = environ(t, c, map[string]string{"mysql/dsn": "leaf:password@tcp(db:3306)/leaf"})
 				if out, err := cmd.CombinedOutput(); err != nil {
@@ -66,7 +66,7 @@ func TestARenderedWorkerServes(t *testing.T) {
 	o := render(t, fmt.Sprintf(`
 nats: {url: 'nats://127.0.0.1:%s', auth: {user: worker, password: {secret: worker, key: password}}}
 http: {port: %s, token: {secret: page, key: token}}
-leafHTTP: {enabled: true, port: %s}
+leaf: {enabled: true, port: %s, auth: {user: caller, password: {secret: caller, key: password}}}
 settings: {namespace: shop, auto-create-tags: true, max-step: 1000000, deadline: 2s}
 serviceMonitor: {enabled: true}
 test: {tag: order, auth: {user: caller, password: {secret: caller, key: password}}}
@@ -97,6 +97,9 @@ test: {tag: order, auth: {user: caller, password: {secret: caller, key: password
 	if code, text := ask(http, scraped, "t"); code != 200 || !strings.Contains(text, "natsid_ready") {
 		t.Errorf("metrics with the token: %d", code)
 	}
+	gateway := o.Leaf.Deployment.Spec.Template.Spec.Containers[0]
+	leafProcess := start(t, gateway, map[string]string{"nats/password": "c\n"})
+	await(t, leafProcess, leaf, gateway.ReadinessProbe.HTTPGet.Path, 200)
 	if code, text := ask(leaf, "/api/segment/get/order", ""); code != 200 || text != "2" {
 		t.Errorf("Leaf's path answers %d %q, want the ID 2", code, text)
 	}

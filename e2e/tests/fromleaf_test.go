@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"strconv"
@@ -40,6 +41,26 @@ func leafLoads(t *testing.T, db *sql.DB, tag string) (from, to int64) {
 	return to - step, to
 }
 
+// startLeaf starts natsid leaf before the workers on a NATS, and returns its URL.
+func startLeaf(t *testing.T, url string) string {
+	t.Helper()
+	address := freePort(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if code, text := run(t, ctx, "leaf", "--nats="+url, "--listen="+address, "--deadline=1m"); code != 0 {
+			t.Errorf("natsid leaf: %d %s", code, text)
+		}
+	}()
+	t.Cleanup(func() { cancel(); <-ended })
+	waitFor(t, "Leaf's paths", func() bool {
+		code, _ := get("http://" + address)
+		return code == 404
+	})
+	return "http://" + address
+}
+
 // The steps of docs/from-leaf.md: callers move by a change of host name, while a Leaf goes on loading.
 func TestCallersOfLeafMoveByAChangeOfHostName(t *testing.T) {
 	t.Parallel()
@@ -50,12 +71,12 @@ func TestCallersOfLeafMoveByAChangeOfHostName(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	leaf := "http://" + freePort(t)
-	e2e.Start(t, configured(func(_ int, cfg *app.Config) {
-		cfg.MySQL, cfg.LeafHTTP = db.DSN(), strings.TrimPrefix(leaf, "http://")
+	workers := e2e.Start(t, configured(func(_ int, cfg *app.Config) {
+		cfg.MySQL = db.DSN()
 		cfg.Numbers = &workerid.Span{First: 512, Last: 1023}
 		inNoHurry(0, cfg)
 	}))
+	leaf := startLeaf(t, workers.URL)
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	given := make(map[int64]bool)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"path"
 	"sync/atomic"
 	"time"
@@ -63,7 +62,6 @@ type program struct {
 	storage    storage
 	membership membership
 	http       httpDoor
-	leaf       net.Listener // nil if Leaf's paths are not served
 
 	segments *segment.Allocator
 	issuer   *snowflake.Issuer
@@ -153,9 +151,6 @@ func (p *program) steps() []step {
 		// Refuses requests that still wait, and waits for the loads under way.
 		// Loaded IDs that were not issued are holes.
 		{name: "allocator", stop: func() error { p.segments.Close(); return nil }, within: p.cfg.Deadline},
-		// Takes no more requests over HTTP, and answers all that were taken.
-		{name: "address of Leaf's paths", start: p.listenLeaf},
-		during("Leaf's paths", answered+5*time.Second, p.serveLeaf),
 		// Leaves the queue groups, answers all requests that were taken, and drains
 		// the serving connection, so that the last replies are on the wire.
 		during("requests", answered+5*time.Second, p.serve),

@@ -33,7 +33,6 @@ type Config struct {
 
 	Grants time.Duration // --grants; 0 is off
 
-	LeafHTTP string // --leaf-http; "" is off
 	Name     string // --name; "" takes the one kept in Data, or generates one
 	Replicas int    // --replicas
 	Registry string // --registry; "" is any
@@ -86,8 +85,7 @@ type Config struct {
 type Where struct {
 	URL      string `json:"url"` // of NATS, without password
 	Embedded bool   `json:"embedded"`
-	HTTP     string `json:"http,omitempty"`      // host:port of the monitor; "" if off
-	LeafHTTP string `json:"leaf_http,omitempty"` // host:port of Leaf's paths; "" if off
+	HTTP     string `json:"http,omitempty"` // host:port of the monitor; "" if off
 	Instance string `json:"instance"`
 	Number   int    `json:"number"` // the worker number
 }

@@ -46,8 +46,6 @@ func TestEachSettingIsCheckedAgainstItsRange(t *testing.T) {
 		{"", func(c *app.Config) { c.Listen, c.NATS = ":4222", "nats://n1" }},
 		{"512-1024", func(c *app.Config) { c.Numbers = &workerid.Span{First: 512, Last: 1024} }},
 		{"", func(c *app.Config) { c.Numbers = &workerid.Span{First: 512, Last: 1023} }},
-		{"--leaf-http", func(c *app.Config) { c.LeafHTTP = "8080" }},
-		{"", func(c *app.Config) { c.LeafHTTP = "0.0.0.0:8080" }},
 		{"", func(c *app.Config) { c.Listen = "localhost:4222" }},
 		{"", func(c *app.Config) { c.Listen = "127.1.2.3:4222" }},
 		{"", func(c *app.Config) { c.Listen = "[::1]:4222" }},

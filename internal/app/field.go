@@ -171,13 +171,6 @@ func checkHTTP(c *Config) error {
 	return nil
 }
 
-func checkLeafHTTP(c *Config) error {
-	if _, _, err := natsembed.ParseListen(c.LeafHTTP); c.LeafHTTP != "" && err != nil {
-		return fmt.Errorf("%q: want host:port", c.LeafHTTP)
-	}
-	return nil
-}
-
 func checkData(c *Config) error {
 	if c.NATS == "" && c.Data == "" {
 		return errors.New(`"": the embedded NATS server needs a directory; name one, or join a NATS with --nats`)

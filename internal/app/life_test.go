@@ -123,8 +123,8 @@ func TestTheOrderOfTheLife(t *testing.T) {
 		"comparison of tags with the store", "limits of tags", "settings of the buckets",
 		"buckets that were not open at the start", "announcement",
 		"question which registries there are", "worker number", "watch of the registry",
-		"question whether NATS still answers", "allocator", "address of Leaf's paths", "Leaf's paths",
-		"requests", "who can load", "loads for other workers",
+		"question whether NATS still answers", "allocator", "requests", "who can load",
+		"loads for other workers",
 	}
 	if !slices.Equal(names, want) {
 		t.Errorf("%q, want %q", names, want)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -133,15 +132,9 @@ func (p *program) announce(ctx context.Context) error {
 	}
 	w, s := p.links.where, p.keeper.Status()
 	w.Instance, w.Number = s.Instance, s.Number
-	w.HTTP, w.LeafHTTP = addressOf(p.http.listener), addressOf(p.leaf)
+	if l := p.http.listener; l != nil {
+		w.HTTP = l.Addr().String()
+	}
 	p.cfg.Ready(w)
 	return nil
-}
-
-// addressOf returns the address of a listener, "" for nil.
-func addressOf(l net.Listener) string {
-	if l == nil {
-		return ""
-	}
-	return l.Addr().String()
 }

@@ -72,12 +72,6 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 		Help:  "Address of /healthz, /readyz, /metrics and, at /, the page. Empty serves none of them.",
 		field: text(func(c *Config) *string { return &c.HTTP }, "127.0.0.1:8080").checked("host:port", checkHTTP),
 	}, {
-		Flag: "leaf-http", Env: "NATSID_LEAF_HTTP", Group: groupWorker, Placeholder: "ADDR",
-		Help: "Address on which the HTTP paths of Meituan's Leaf are answered: /api/segment/get/TAG, " +
-			"/api/snowflake/get/ANY and /decodeSnowflakeId. Whoever reaches it can take IDs. " +
-			"Empty answers none of them.",
-		field: text(func(c *Config) *string { return &c.LeafHTTP }, "").checked("host:port", checkLeafHTTP),
-	}, {
 		Flag: "http-token-file", Env: "NATSID_HTTP_TOKEN_FILE", Group: groupWorker, Placeholder: "FILE",
 		Help: "File with the token that the page and /metrics demand: as a bearer token, or as the password of any " +
 			"user. It also serves profiles at /debug/pprof, for `go tool pprof`. /healthz and /readyz demand none. " +

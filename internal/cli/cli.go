@@ -37,6 +37,7 @@ type commandLine struct {
 	Workers  workersCmd  `cmd:""`
 	Health   healthCmd   `cmd:""`
 	Stamp    stampCmd    `cmd:""`
+	Leaf     leafCmd     `cmd:""`
 	Bench    benchCmd    `cmd:""`
 	Decode   decodeCmd   `cmd:""`
 	Read     readCmd     `cmd:""`

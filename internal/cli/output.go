@@ -38,6 +38,7 @@ func Outputs() []Output {
 		{"health", healthJSON{}},
 		{"stamp", stampJSON{}}, {"stamp --repair", stampStatusJSON{}}, {"stamp --status", stampStatusJSON{}},
 		{"bench segment", benchJSON{}}, {"bench snowflake", benchJSON{}},
+		{"leaf", leafJSON{}},
 		{"decode", partsJSON{}}, {"layout", layoutJSON{}},
 		{"test-server", testServerJSON{}},
 		{"permissions", rightsJSON{}}, {"config", []valueJSON{}}, {"--version", versionJSON{}},

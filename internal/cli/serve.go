@@ -83,9 +83,6 @@ func readyLine(cfg app.Config, w app.Where, nats app.Given) string {
 	if w.HTTP != "" {
 		line += ", http://" + w.HTTP + "/readyz"
 	}
-	if w.LeafHTTP != "" {
-		line += ", Leaf's paths on http://" + w.LeafHTTP
-	}
 	server := ""
 	if w.Embedded && w.URL != defaultURL {
 		server = " --server " + w.URL

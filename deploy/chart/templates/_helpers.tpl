@@ -25,6 +25,18 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{ include "natsid.origin" . }}
 {{- end }}
 
+{{/* Labels that select the callers of .component, and all of theirs. */}}
+{{- define "natsid.callerSelector" -}}
+app.kubernetes.io/name: {{ .root.Chart.Name }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end }}
+
+{{- define "natsid.callerLabels" -}}
+{{ include "natsid.callerSelector" . }}
+{{ include "natsid.origin" .root }}
+{{- end }}
+
 {{- define "natsid.image" -}}
 {{- with .Values.image -}}
 {{- if .digest -}}
@@ -138,4 +150,60 @@ seccompProfile: {type: RuntimeDefault}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
+{{- end }}
+
+{{/* The pod of a caller with .container, and the credentials of .caller or else of the workers. */}}
+{{- define "natsid.caller" -}}
+{{- $values := .root.Values -}}
+{{- $auth := .caller.auth | default $values.nats.auth -}}
+{{- $files := include "natsid.natsFiles" (dict "auth" $auth "tls" $values.nats.tls) | fromJsonArray -}}
+automountServiceAccountToken: false
+enableServiceLinks: false
+{{- with $values.serviceAccountName }}
+serviceAccountName: {{ . }}
+{{- end }}
+{{- with $values.image.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+{{- with $values.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $values.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+securityContext: {{- include "natsid.podSecurity" . | nindent 2 }}
+containers:
+  - image: {{ include "natsid.image" .root }}
+    imagePullPolicy: {{ $values.image.pullPolicy }}
+    {{- toYaml .container | nindent 4 }}
+    env:
+      - name: NATS_URL
+        value: {{ include "natsid.url" .root | quote }}
+      {{- with $auth.user }}
+      - name: NATS_USER
+        value: {{ . | quote }}
+      {{- end }}
+      {{- include "natsid.fileEnv" $files | nindent 6 }}
+      {{- range $flag := list "namespace" "layout" "epoch" }}
+      {{- with index $values.settings $flag }}
+      {{- include "natsid.setting" (dict "flag" $flag "value" .) | nindent 6 }}
+      {{- end }}
+      {{- end }}
+      {{- with .caller.inboxPrefix | default (index $values.settings "inbox-prefix") }}
+      {{- include "natsid.setting" (dict "flag" "inbox-prefix" "value" .) | nindent 6 }}
+      {{- end }}
+    {{- with $values.resources }}
+    resources: {{- toYaml . | nindent 6 }}
+    {{- end }}
+    securityContext: {{- include "natsid.containerSecurity" . | nindent 6 }}
+    {{- if $files }}
+    volumeMounts:
+      - {name: secrets, mountPath: /etc/natsid, readOnly: true}
+    {{- end }}
+{{- if $files }}
+volumes: {{- include "natsid.fileVolume" $files | nindent 2 }}
+{{- end }}
 {{- end }}

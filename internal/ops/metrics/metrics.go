@@ -5,7 +5,6 @@ package metrics
 import (
 	"errors"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,10 +23,6 @@ type Metrics struct {
 	loads    *prometheus.HistogramVec
 	alarms   *prometheus.CounterVec
 	heldBack *prometheus.CounterVec
-	leaf     *prometheus.CounterVec
-
-	mu      sync.Mutex
-	callers map[string]bool // the addresses that have a series in leaf
 
 	segment, snowflake, tags requests
 }
@@ -48,8 +43,6 @@ func New() *Metrics {
 		loads:    loadSeconds.histograms(0.0005),
 		alarms:   alarmsTotal.counters(),
 		heldBack: alarmsHeldBack.counters(),
-		leaf:     leafRequests.counters(),
-		callers:  make(map[string]bool),
 	}
 	m.addModes()
 	for _, a := range subjects.Alarms() {
@@ -59,7 +52,7 @@ func New() *Metrics {
 	for _, outcome := range []string{"ok", "error", "unknown"} {
 		m.loads.WithLabelValues(outcome)
 	}
-	m.registry.MustRegister(m.loads, m.alarms, m.heldBack, m.leaf)
+	m.registry.MustRegister(m.loads, m.alarms, m.heldBack)
 	return m
 }
 
@@ -115,20 +108,6 @@ func (m *Metrics) Alarmed(kind subjects.Alarm) { m.alarms.WithLabelValues(string
 
 // AlarmHeldBack counts an alarm that was not raised, since a similar one was raised just before.
 func (m *Metrics) AlarmHeldBack(kind subjects.Alarm) { m.heldBack.WithLabelValues(string(kind)).Inc() }
-
-// leafCallers bounds the addresses that have a series of their own: names cost Prometheus memory.
-const leafCallers = 1000
-
-// LeafCaller returns what counts the requests of an address on Leaf's paths.
-func (m *Metrics) LeafCaller(address string) (count func()) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.callers[address] && len(m.callers) >= leafCallers {
-		address = "others"
-	}
-	m.callers[address] = true
-	return m.leaf.WithLabelValues(address).Inc
-}
 
 // Loaded counts a load of a range. A load of a tag that does not exist is not counted as an error: anyone may request
 // such a tag.

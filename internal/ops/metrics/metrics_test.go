@@ -118,7 +118,6 @@ func sources(t *testing.T) (s metrics.Sources, store *segmenttest.Faulty) {
 
 func TestTheTableOfSeriesIsWhatIsExposed(t *testing.T) {
 	m := metrics.New()
-	m.LeafCaller("10.0.0.1")
 	s, _ := sources(t)
 	m.Watch(s)
 	if _, err := s.Segments.Take(t.Context(), "order", 1); err != nil { // a tag has series once it was used
@@ -216,21 +215,6 @@ func TestAlarmsAreCountedByKindFromZero(t *testing.T) {
 		m.Alarmed(kind)
 		want(t, scrape(t, m), map[string]float64{series: 1})
 	}
-}
-
-func TestCallersOfLeafsPathsAreCountedByAddressUpToABound(t *testing.T) {
-	m := metrics.New()
-	const first = "10.0.0.1"
-	m.LeafCaller(first)()
-	for i := range 1010 {
-		m.LeafCaller(fmt.Sprintf("10.1.%d.%d", i/256, i%256))()
-	}
-	m.LeafCaller(first)()
-	want(t, scrape(t, m), map[string]float64{
-		`natsid_leaf_requests_total{address="10.0.0.1"}`:   2,
-		`natsid_leaf_requests_total{address="10.1.0.200"}`: 1,
-		`natsid_leaf_requests_total{address="others"}`:     11,
-	})
 }
 
 func TestAnswersAreCountedByModeAndCode(t *testing.T) {

@@ -67,9 +67,6 @@ var (
 		"This worker's clock minus the registry's, as of the last heartbeat.")
 	timeEnds = gauge("natsid_snowflake_time_ends_timestamp_seconds", "",
 		"When the time field of the layout is full.")
-	leafRequests = counter("natsid_leaf_requests_total", "address",
-		"HTTP requests on Leaf's paths by the address of their callers; those after the first 1,000 are "+
-			"`others`.")
 	buildInfo = gauge("natsid_build_info", "version", "Always 1; the label is the version.")
 )
 
@@ -81,7 +78,7 @@ func Series() []SeriesInfo {
 		waitingRequests, waitSeconds,
 		segmentSecondsLeft, segmentTags, loadSeconds,
 		tagIDs, tagSecondsLeft, tagErrors, tagWaits,
-		windowSeconds, workerNumber, clockOffset, secondRegistry, timeEnds, leafRequests, buildInfo,
+		windowSeconds, workerNumber, clockOffset, secondRegistry, timeEnds, buildInfo,
 	}
 }
 

@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"runtime"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/internal/leaf"
+	"github.com/natsid/natsid/internal/registry/buckets"
+)
+
+type leafCmd struct {
+	Listen   string        `default:"127.0.0.1:8081"`
+	Deadline time.Duration `default:"3s"`
+}
+
+func (*leafCmd) help() help {
+	return help{
+		summary: "Answer the HTTP paths of Meituan's Leaf, as a client of the workers.",
+		detail: `It answers /api/segment/get/TAG, /api/snowflake/get/ANY and /decodeSnowflakeId, as
+docs/from-leaf.md has them. Start as many as you like.
+
+Example:
+  natsid leaf --nats nats://n1:4222 --listen 10.0.0.5:8081`,
+		values: map[string]string{
+			"listen":   "Address of Leaf's paths. Whoever reaches it can take IDs: they have neither users nor TLS.",
+			"deadline": "Time within which each request is answered: longer than the --deadline of workers.",
+		},
+	}
+}
+
+type leafJSON struct {
+	URL string `json:"url"`
+}
+
+// Run implements the command. It serves while NATS is away, too, with errors.
+func (c *leafCmd) Run(s *session) error {
+	cfg, err := s.validConfig()
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	defer l.Close()
+	log := cfg.NewLog(s.stderr)
+	nc, err := s.joinForGood(log)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	where := leafJSON{"http://" + l.Addr().String()}
+	_ = s.print(where, func(out io.Writer) { fmt.Fprintln(out, "Leaf's paths are on", where.URL) })
+	if !l.Addr().(*net.TCPAddr).IP.IsLoopback() {
+		log.Warn("every program that reaches Leaf's paths can take IDs: they have neither users nor TLS")
+	}
+	spare := make([]byte, spareHeap)
+	defer runtime.KeepAlive(spare)
+	ids := s.clientOn(nc, client.Log(log), client.Timeout(c.Deadline))
+	return (&leaf.Server{IDs: ids, Deadline: c.Deadline, Layout: cfg.Layout, Log: log}).Serve(s.ctx, l)
+}
+
+// joinForGood connects to NATS, now or once it answers. An error is one that waiting does not mend.
+func (s *session) joinForGood(log *slog.Logger) (*nats.Conn, error) {
+	answers := func(*nats.Conn) { log.Info("NATS answers") }
+	opts := []nats.Option{
+		nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond), nats.IgnoreAuthErrorAbort(),
+		nats.PingInterval(time.Second), nats.MaxPingsOutstanding(1),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { log.Warn("NATS is away", "error", err) }),
+		nats.ConnectHandler(answers), nats.ReconnectHandler(answers),
+	}
+	refused := func(missing *buckets.RightError) { log.Error("NATS refuses a request", "error", missing) }
+	nc, err := s.dial(refused, opts...)
+	if isA[nobodyError](err) {
+		log.Warn("NATS is away", "error", err)
+		nc, err = s.dial(refused, append(opts, nats.RetryOnFailedConnect(true))...)
+	}
+	return nc, err
+}

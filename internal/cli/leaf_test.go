@@ -1,0 +1,179 @@
+package cli_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/natsid/natsid/internal/cli"
+	"github.com/natsid/natsid/internal/testkit/freeport"
+	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/snowflake"
+)
+
+// startLeaf starts natsid leaf, and returns its URL once it answers, and the function that stops it.
+func startLeaf(t *testing.T, args ...string) (url string, stop func() result) {
+	t.Helper()
+	address, err := freeport.Get()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var out, errs natstest.Buffer
+	var code int
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		code = cli.Main(ctx, append([]string{"leaf", "--listen=" + address}, args...), &out, &errs)
+	}()
+	stop = sync.OnceValue(func() result {
+		cancel()
+		<-done
+		return result{code, out.String(), errs.String()}
+	})
+	t.Cleanup(func() { stop() })
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
+	eventually(t, "natsid leaf listens", func() bool {
+		c, err := net.Dial("tcp", address)
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	})
+	return "http://" + address, stop
+}
+
+func getFrom(t *testing.T, url string) (status int, body string) {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+func TestLeafsPathsAreAnsweredByAClientOfTheWorkers(t *testing.T) {
+	t.Parallel()
+	worker := serve(t, "--layout=js53", "--numbers=7-7", "--max-batch=5000")
+	layout, err := snowflake.ParseLayout("js53")
+	if err != nil {
+		t.Fatal(err)
+	}
+	url, stop := startLeaf(t, "--nats="+worker.url, "--layout=js53", "--deadline=1m")
+	for _, want := range []string{"1", "2"} {
+		if code, body := getFrom(t, url+"/api/segment/get/order"); code != 200 || body != want {
+			t.Errorf("segment: %d %s, want %s", code, body, want)
+		}
+	}
+	code, body := getFrom(t, url+"/api/snowflake/get/any")
+	id, err := strconv.ParseInt(body, 10, 64)
+	if p, no := layout.Decode(id); code != 200 || err != nil || no != nil || p.Worker != 7 {
+		t.Errorf("snowflake: %d %s, %+v", code, body, p)
+	}
+	if code, body := getFrom(t, url+"/decodeSnowflakeId?snowflakeId="+body); code != 200 ||
+		!strings.Contains(body, `"workerId":"7"`) {
+		t.Errorf("decoded: %d %s", code, body)
+	}
+	code, body = getFrom(t, url+"/api/segment/get/order?n=5001")
+	if code != 400 || !strings.Contains(body, "1..5000") {
+		t.Errorf("too many: %d %s", code, body)
+	}
+	got := stop()
+	if got.want(t, 0); !strings.Contains(got.out, url) || strings.Contains(got.err, "can take IDs") {
+		t.Errorf("it says %q and warns %q, though it listens on loopback", got.out, got.err)
+	}
+	if _, err := http.Get(url); err == nil {
+		t.Error("it still answers")
+	}
+}
+
+// SIGTERM ends the context. Each caller sends once, and ends when it finds the address closed.
+func TestAStopDuringLoadLosesNoRequestOnLeafsPaths(t *testing.T) {
+	t.Parallel()
+	worker := serve(t)
+	url, stop := startLeaf(t, "--nats="+worker.url, "--deadline=1m")
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	seen := map[string]bool{}
+	for i := range 16 {
+		path := []string{"/api/segment/get/order", "/api/snowflake/get/any"}[i%2]
+		wg.Go(func() {
+			transport := &http.Transport{}
+			defer transport.CloseIdleConnections()
+			for {
+				q, _ := http.NewRequest(http.MethodPost, url+path, nil)
+				resp, err := transport.RoundTrip(q)
+				if err != nil {
+					if !strings.Contains(err.Error(), "refused") {
+						t.Errorf("a request was lost: %v", err)
+					}
+					return
+				}
+				body, err := io.ReadAll(resp.Body)
+				resp.Body.Close()
+				mu.Lock()
+				if key := path + string(body); resp.StatusCode != 200 || err != nil || seen[key] {
+					t.Errorf("%d %s %v", resp.StatusCode, body, err)
+				} else if seen[key] = true; len(seen) == 1000 {
+					go stop()
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	stop().want(t, 0)
+}
+
+func TestLeafsPathsAre503WithinTheDeadlineWhileNobodyServes(t *testing.T) {
+	t.Parallel()
+	address := nowhere(t)
+	for what, nats := range map[string]string{
+		"no worker": startServer(t).ClientURL(), "no NATS": address,
+	} {
+		url, _ := startLeaf(t, "--nats="+nats, "--deadline=500ms")
+		began := time.Now()
+		code, body := getFrom(t, url+"/api/segment/get/order")
+		if took := time.Since(began); code != 503 || !strings.Contains(body, "Result{id=-1,") || took > 10*time.Second {
+			t.Errorf("%s: %d %s after %v", what, code, body, took)
+		}
+	}
+	// NATS and a worker come, and need no restart of it.
+	url, stop := startLeaf(t, "--nats="+address, "--deadline=100ms")
+	serve(t, "--listen="+strings.TrimPrefix(address, "nats://"))
+	eventually(t, "an ID is given", func() bool {
+		code, _ := getFrom(t, url+"/api/segment/get/order")
+		return code == 200
+	})
+	stop().want(t, 0, "NATS is away", "NATS answers")
+}
+
+func TestLeafsPathsWarnBeyondLoopback(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // it starts, and stops at once
+	var out, errs natstest.Buffer
+	code := cli.Main(ctx, []string{"leaf", "--listen=:0", "--nats=" + startServer(t).ClientURL()}, &out, &errs)
+	result{code, out.String(), errs.String()}.want(t, 0, "every program that reaches Leaf's paths can take IDs")
+}
+
+func TestLeafsAddressInUseIsExitCode1(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	natsid(t, "leaf", "--listen="+l.Addr().String()).want(t, 1, "--listen", l.Addr().String())
+}
