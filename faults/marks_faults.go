@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"math/rand/v2"
 	"slices"
@@ -21,8 +20,8 @@ import (
 // pollOften lets ranges of the short tag stay short: there is a load every second.
 var pollOften = []string{"--tag-poll", "2s", "--max-step", strconv.Itoa(shortStep)}
 
-// marksFaults set the marks back, or change their bucket. If workers stop for it, an operator runs `natsid resume`, by
-// a clock that is days off.
+// marksFaults set the marks back, or let their bucket forget. Workers stop, and an operator whose clock jumps by days
+// runs `natsid resume`.
 func marksFaults() []fault {
 	return []fault{
 		{
@@ -45,21 +44,12 @@ func marksFaults() []fault {
 			alarms: alarms{subjects.AlarmMarksWentBack: {1, 1}},
 		},
 		{
-			name: "marks-refused",
-			summary: "beside workers on MySQL, JetStream refuses `nats stream purge` of the marks, and natsid " +
-				"refuses a worker that keeps its tags in KV, and one whose bucket of marks is a mirror",
-			fleet: fleet{servers: 1, workers: 2, mysql: true, flags: pollOften}, inject: refuseMarks, brief: true,
-		},
-		{
 			name: "marks-unfit",
-			summary: "the marks get a maximum age of 2 s, and then a source with old marks: no operator can resume " +
-				"before each is removed",
-			fleet: fleet{servers: 1, workers: 3, flags: append(pollOften, "--auto-create-tags")}, inject: unfitMarks,
+			summary: "the marks get a maximum age of 2 s, and a tag is requested that one worker has a range of; no " +
+				"operator can resume before the age is removed",
+			fleet: fleet{servers: 1, workers: 3, flags: append(pollOften, "--auto-create-tags")}, inject: ageMarks,
 			losses: []loss{untilResumed, whileAway},
-			// The source has an identity without the incident.
-			alarms: alarms{
-				subjects.AlarmBucketUnfit: {1, 6}, subjects.AlarmMarksLost: {0, 3}, subjects.AlarmMarksWentBack: {0, 3},
-			},
+			alarms: alarms{subjects.AlarmBucketUnfit: {1, 3}, subjects.AlarmMarksLost: {0, 3}},
 		},
 	}
 }
@@ -160,74 +150,20 @@ func killResumes(t *trial) func() {
 	return nil
 }
 
-func refuseMarks(t *trial) func() {
-	const other subjects.Namespace = "m"
+func ageMarks(t *trial) func() {
 	bucket := namespace.SegmentBucket()
-	if err := t.purge(bucket); err == nil {
-		t.violation("the marks can be purged")
-	}
-	w := t.addWorker(t.urls())
-	w.args = without(w.args, "--mysql")
-	w.start()
-	t.mustRefuse(w)
-	ctx, cancel := t.within()
-	defer cancel()
-	_, err := t.js().CreateStream(ctx, jetstream.StreamConfig{
-		Name: "KV_" + other.SegmentBucket(), MaxMsgsPerSubject: 1, AllowDirect: true, AllowRollup: true,
-		Mirror: &jetstream.StreamSource{Name: "KV_" + bucket},
-	})
-	t.must(err)
-	w = t.addWorker(t.urls(), "--namespace", string(other))
-	w.start()
-	t.mustRefuse(w)
-	return nil
-}
-
-func unfitMarks(t *trial) func() {
-	bucket := namespace.SegmentBucket()
-	t.useRare()
-	copied := t.entries(bucket)
-	t.put("old", nil)
-	t.useMore()
 	t.logf("the marks get a maximum age of 2 s")
+	t.askFor(rareTag, 1)
 	t.must(t.edit(bucket, func(c *jetstream.StreamConfig) { c.MaxAge, c.Duplicates = 2*time.Second, 2*time.Second }))
-	t.stopUnfit()
+	t.mustStop(stopsWithin, subjects.AlarmBucketUnfit)
 	t.sleep(4 * time.Second) // all entries have expired
 	t.useMore()
-	t.resumeFit(func(c *jetstream.StreamConfig) { c.MaxAge = 0 })
-	t.waitFor(startWithin, "all workers are ready", t.allReady)
-
-	t.logf("the marks get an old copy of themselves as a source")
-	t.must(t.edit(bucket, func(c *jetstream.StreamConfig) {
-		c.Sources = []*jetstream.StreamSource{{
-			Name: "KV_old",
-			SubjectTransforms: []jetstream.SubjectTransformConfig{{
-				Source: "$KV.old.>", Destination: "$KV." + bucket + ".>",
-			}},
-		}}
-	}))
-	t.put("old", copied)
-	_ = t.wait(2*time.Second, "", func() bool { return bytes.Equal(t.entries(bucket)[rareTag], copied[rareTag]) })
-	w := t.addWorker(t.urls())
-	w.start()
-	t.mustRefuse(w)
-	t.useMore()
-	t.stopUnfit()
-	t.resumeFit(func(c *jetstream.StreamConfig) { c.Sources = nil })
-	return nil
-}
-
-// stopUnfit waits until workers have stopped, and an operator can do nothing, since the bucket is unfit.
-func (t *trial) stopUnfit() {
-	t.mustStop(stopsWithin, subjects.AlarmBucketUnfit)
 	if _, err := t.natsid("resume", "--yes"); err == nil {
-		t.violation("the registry was resumed while the bucket is unfit")
+		t.violation("the registry was resumed while the bucket forgets entries")
 	}
-}
-
-// resumeFit makes the bucket fit, and resumes.
-func (t *trial) resumeFit(mend func(*jetstream.StreamConfig)) {
-	t.must(t.edit(namespace.SegmentBucket(), mend))
+	t.must(t.edit(bucket, func(c *jetstream.StreamConfig) { c.MaxAge = 0 }))
+	t.logf("the maximum age is removed")
 	t.resume()
 	t.useMore()
+	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"syscall"
 	"time"
 
@@ -154,17 +153,6 @@ func (c *cluster) edit(bucket string, change func(*jetstream.StreamConfig)) erro
 	return err
 }
 
-// purge removes all messages of a bucket's stream. JetStream may refuse that.
-func (c *cluster) purge(bucket string) error {
-	ctx, cancel := c.within()
-	defer cancel()
-	s, err := c.js().Stream(ctx, "KV_"+bucket)
-	if err != nil {
-		return err
-	}
-	return s.Purge(ctx)
-}
-
 // copyStore copies the store of a server on disk, while the server stands still.
 func (c *cluster) copyStore(v *server) (dir string) {
 	dir = c.path(v.name + ".copy")
@@ -178,36 +166,4 @@ func (c *cluster) copyStore(v *server) (dir string) {
 func (c *cluster) replaceStore(v *server, dir string) {
 	c.must(os.RemoveAll(v.data))
 	c.must(os.CopyFS(v.data, os.DirFS(dir)))
-}
-
-// entries returns the present entries of a bucket.
-func (c *cluster) entries(bucket string) map[string][]byte {
-	ctx, cancel := c.within()
-	defer cancel()
-	kv, err := c.js().KeyValue(ctx, bucket)
-	c.must(err)
-	keys, err := kv.Keys(ctx)
-	c.must(err)
-	all := make(map[string][]byte)
-	for _, key := range keys {
-		if strings.HasPrefix(key, "$") { // natsid's own keys
-			continue
-		}
-		e, err := kv.Get(ctx, key)
-		c.must(err)
-		all[key] = e.Value()
-	}
-	return all
-}
-
-// put puts entries into a bucket, and creates it if there is none.
-func (c *cluster) put(bucket string, entries map[string][]byte) {
-	ctx, cancel := c.within()
-	defer cancel()
-	kv, err := c.js().CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: bucket})
-	c.must(err)
-	for key, value := range entries {
-		_, err := kv.Put(ctx, key, value)
-		c.must(err)
-	}
 }

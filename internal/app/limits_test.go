@@ -11,10 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/client"
-	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/registry/era"
-	"github.com/natsid/natsid/internal/registry/lineage"
-	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/subjects"
 )
@@ -179,7 +176,6 @@ func TestSettingsAreWhereTheMarksAre(t *testing.T) {
 	}
 	copied(t, old, to)
 	second := launch(t, joined(t, to.ConnectedUrl()))
-	resume(t, to)
 	second.where()
 	wantLimited(t, to)
 	if id, _ := ids(t, patient(to)); id <= last {
@@ -191,31 +187,7 @@ func TestSettingsAreWhereTheMarksAre(t *testing.T) {
 	}
 }
 
-// resume acts as an operator's command, once a worker has found that the marks were restored.
-func resume(t *testing.T, nc *nats.Conn) {
-	t.Helper()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	store := kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: "id_segments", Kind: kvstore.Alone})
-	o := lineage.Operator{
-		Bucket: store.Own(), Kind: string(kvstore.Alone), Now: time.Now, Announce: func([]byte) error { return nil },
-	}
-	var c lineage.Case
-	retried(t, func() error {
-		if c, err = o.Look(t.Context(), nil); err == nil && c.Identity.Incident == nil {
-			err = errors.New("the registry is not stopped")
-		}
-		return err
-	})
-	time.Sleep(o.Wait(c))
-	if err := o.Resume(t.Context(), &c, 1_000_000, 0, "", nil); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// copied copies a bucket, which was in use for an hour, to another NATS as any client can.
+// copied copies a bucket to another NATS as any client can, and lets nobody notice.
 func copied(t *testing.T, from jetstream.KeyValue, to *nats.Conn) {
 	t.Helper()
 	js, err := jetstream.New(to, jetstream.WithDefaultTimeout(time.Minute))
@@ -223,6 +195,10 @@ func copied(t *testing.T, from jetstream.KeyValue, to *nats.Conn) {
 		t.Fatal(err)
 	}
 	kv, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: from.Bucket()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(t.Context(), "KV_"+from.Bucket())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +211,7 @@ func copied(t *testing.T, from jetstream.KeyValue, to *nats.Conn) {
 		if err == nil {
 			value := e.Value()
 			if id, err := era.Decode(value); err == nil {
-				id.Created = id.Created.Add(-time.Hour)
+				id.Created = stream.CachedInfo().Created
 				value = id.Encode()
 			}
 			_, err = kv.Put(t.Context(), key, value)
