@@ -21,7 +21,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -68,12 +67,11 @@ func Options() []nats.Option {
 // A Registry is a [workerid.Registry] in JetStream KV. The first call that succeeds in it opens its buckets; before
 // that all calls return why the buckets cannot be opened, except for Ask, which needs no JetStream.
 type Registry struct {
-	cfg           Config
-	nc            *nats.Conn
-	history       *buckets.Bucket
-	workers       *buckets.Bucket
-	failures      atomic.Int32 // consecutive heartbeats that failed
-	workersFailed atomic.Bool  // the last call to the bucket of the heartbeats failed
+	cfg      Config
+	nc       *nats.Conn
+	history  *buckets.Bucket
+	workers  *buckets.Bucket
+	failures atomic.Int32 // consecutive heartbeats that failed
 }
 
 var _ workerid.Registry = (*Registry)(nil)
@@ -218,34 +216,21 @@ func (r *Registry) Write(ctx context.Context, w int, rec workerid.Record) (revis
 }
 
 // Time implements [workerid.Registry]. It is the time of the server that dates the heartbeats. If that server does
-// not answer, it is the time of the records' server: windows are renewed even without heartbeats. A heartbeat begins
-// with Time, so a failure counts as one of the heartbeat; see [Registry.Report].
+// not answer in half the time, it is the time of the records' server: windows are renewed even without heartbeats. A
+// heartbeat begins with Time, so a failure counts as one of the heartbeat; see [Registry.Report].
 func (r *Registry) Time(ctx context.Context) (ms int64, err error) {
-	order := []*buckets.Bucket{r.workers, r.history}
-	if r.workersFailed.Load() {
-		slices.Reverse(order)
+	half, cancel := context.WithTimeout(ctx, halfOf(ctx))
+	defer cancel()
+	t, err := r.workers.Time(half)
+	if err == nil {
+		return t.UnixMilli(), nil
 	}
-	for _, b := range order {
-		t, why := timeOf(ctx, b)
-		if why == nil {
-			if r.workersFailed.Store(b == r.history); b == r.history {
-				r.failures.Store(0) // the connection works
-			}
-			return t.UnixMilli(), nil
-		}
-		if err == nil {
-			err = why
-		}
+	if t, other := r.history.Time(ctx); other == nil {
+		r.failures.Store(0) // the connection works
+		return t.UnixMilli(), nil
 	}
 	r.failed(err)
 	return 0, err
-}
-
-// timeOf returns the time of the bucket's server, if it answers within half the time until the deadline.
-func timeOf(ctx context.Context, b *buckets.Bucket) (time.Time, error) {
-	ctx, cancel := context.WithTimeout(ctx, halfOf(ctx))
-	defer cancel()
-	return b.Time(ctx)
 }
 
 // Report implements [workerid.Registry]. After two consecutive heartbeats that
@@ -257,7 +242,6 @@ func (r *Registry) Report(ctx context.Context, w int, h workerid.Heartbeat) erro
 		return err
 	}
 	r.failures.Store(0)
-	r.workersFailed.Store(false)
 	return nil
 }
 

@@ -3,8 +3,6 @@ package workerid_test
 import (
 	"errors"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -146,53 +144,6 @@ func TestADiskThatFailsOrHangsCostsTheNumberOnly(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestAReadOnlyStateDirectoryIsReportedAndServedWithout(t *testing.T) {
-	if os.Getuid() == 0 {
-		// Root can write anywhere, but not a file where a directory is.
-		t.Log("as root: a directory is in the place of the new file")
-	}
-	synctest.Test(t, func(t *testing.T) {
-		dir := t.TempDir()
-		if err := os.Mkdir(filepath.Join(dir, "worker.json.new"), 0o500); err != nil {
-			t.Fatal(err)
-		}
-		l := start(t, new(workeridtest.Memory), in(dir))
-		time.Sleep(10 * time.Second)
-		if l.number(); l.issue().Tick == 0 {
-			t.Errorf("%+v, want IDs", l.keeper.Status())
-		}
-		l.raised(workerid.StateFile)
-		l.end()
-	})
-}
-
-// Thousands of short lives need few numbers: one that is neither live nor blocked
-// is used again.
-func TestShortLivesNeverExhaustTheNumbers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := new(workeridtest.Memory)
-		eight := func(c *workerid.Config) { c.Layout.Worker, c.Horizon = 3, 10*time.Second }
-		r := rand.New(rand.NewPCG(1, 2))
-		for i := range 3000 {
-			// Up to three live, and up to four blocked: a crash blocks a number for 10 s,
-			// and comes every 3 s at most.
-			l := start(t, m, eight)
-			if s := l.keeper.Status(); !s.Held {
-				t.Fatalf("life %d: %+v", i, s)
-			}
-			time.Sleep(time.Duration(1000+r.IntN(200)) * time.Millisecond)
-			if i%3 == 0 {
-				w := l.number()
-				l.crash(t.TempDir())
-				m.Expire(w)
-			} else {
-				l.end()
-			}
-			l.raised()
-		}
-	})
 }
 
 func TestWhenAllNumbersAreInUseTheFirstFreeOneIsAcquired(t *testing.T) {

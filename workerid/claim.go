@@ -26,7 +26,7 @@ const (
 // An acknowledged write extends the window, and nothing else does. The generator issues within the window and below
 // the fence. Only the goroutine of Keeper.Run uses a claim, except for until and the generator.
 type claim struct {
-	*Keeper
+	k          *Keeper
 	number     int
 	from       int64        // begin of the window, Unix ms
 	until      atomic.Int64 // its end as last acknowledged, Unix ms; 0 before the first write
@@ -92,8 +92,8 @@ func (c *claim) tryWrite(ctx context.Context, now, until int64) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	//mutant:token
-	revision, err := c.cfg.Registry.Write(ctx, c.number, Record{
-		Instance: c.cfg.Instance, Token: c.token, Reported: now, Until: until, Deployment: c.deployment,
+	revision, err := c.k.cfg.Registry.Write(ctx, c.number, Record{
+		Instance: c.k.cfg.Instance, Token: c.token, Reported: now, Until: until, Deployment: c.deployment,
 		Revision: c.revision,
 	})
 	//mutant:unacknowledged
@@ -109,7 +109,7 @@ func (c *claim) tryWrite(ctx context.Context, now, until int64) error {
 func (c *claim) read(ctx context.Context) (Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	r, err := c.cfg.Registry.Record(ctx, c.number)
+	r, err := c.k.cfg.Registry.Record(ctx, c.number)
 	if errors.Is(err, ErrNoRecord) {
 		return Record{}, nil
 	}
@@ -123,7 +123,7 @@ func (c *claim) open(now int64) error {
 	if err != nil {
 		return err
 	}
-	if c.gen, err = snowflake.NewGenerator(c.cfg.Layout, c.number, c.from, limit, c.cfg.MaxAhead); err != nil {
+	if c.gen, err = snowflake.NewGenerator(c.k.cfg.Layout, c.number, c.from, limit, c.k.cfg.MaxAhead); err != nil {
 		return err
 	}
 	c.gen.Within(c.until.Load())
@@ -139,19 +139,19 @@ func (c *claim) open(now int64) error {
 // shows this claim's token again. Then the error is errEnded, also if the window passed during the write.
 func (c *claim) renew(ctx context.Context, now int64) error {
 	//mutant:renewed-at
-	horizon, acknowledged := c.cfg.Horizon.Milliseconds(), c.until.Load()
+	horizon, acknowledged := c.k.cfg.Horizon.Milliseconds(), c.until.Load()
 	r, err := c.recheck(ctx)                             //mutant:reread
 	if acknowledged <= now && !errors.Is(err, errLost) { //mutant:ended
 		return errEnded
 	}
-	if err != nil || r.Until == acknowledged && acknowledged-now > horizon*2/3+c.early {
+	if err != nil || r.Until == acknowledged && acknowledged-now > horizon*2/3+c.k.early {
 		return err
 	}
 	until := max(acknowledged, now+horizon) //mutant:renewed-until
 	if err := c.write(ctx, now, until); err != nil {
 		return err
 	}
-	if acknowledged <= max(c.cfg.Now(), c.clock.last.elapsed()) { //mutant:ended-meanwhile
+	if acknowledged <= max(c.k.cfg.Now(), c.k.clock.last.elapsed()) { //mutant:ended-meanwhile
 		return errEnded
 	}
 	limit, err := c.remember()
@@ -186,7 +186,7 @@ func (c *claim) remember() (limit int64, err error) {
 	if c.former != "" {
 		token = c.former
 	}
-	return c.file.remember(c.number, c.from, stateClaim{Token: token, Until: c.until.Load()})
+	return c.k.file.remember(c.number, c.from, stateClaim{Token: token, Until: c.until.Load()})
 }
 
 // heartbeat puts the heartbeat. Its time continues the compared reading of the clock: a step of the clock since must
@@ -194,8 +194,8 @@ func (c *claim) remember() (limit int64, err error) {
 func (c *claim) heartbeat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	err := c.cfg.Registry.Report(ctx, c.number, Heartbeat{
-		Instance: c.cfg.Instance, Time: c.clock.last.elapsed(), Since: c.since,
+	err := c.k.cfg.Registry.Report(ctx, c.number, Heartbeat{
+		Instance: c.k.cfg.Instance, Time: c.k.clock.last.elapsed(), Since: c.since,
 	})
 	if err != nil {
 		err = fmt.Errorf("workerid: the heartbeat of number %d was not put, and its window continues: %w",
@@ -210,14 +210,14 @@ func (c *claim) heartbeat(ctx context.Context) error {
 func (c *claim) release(ctx context.Context) error {
 	free := c.gen.Close() //mutant:free
 	//mutant:forget
-	if err := c.file.forget(&released{Token: c.token, Free: free}); err != nil {
+	if err := c.k.file.forget(&released{Token: c.token, Free: free}); err != nil {
 		return err
 	}
 	c.until.Store(min(c.until.Load(), free))
 	if _, err := c.recheck(ctx); err != nil { //mutant:release-read
 		return err
 	}
-	if err := c.write(ctx, c.clock.last.now, free); err != nil {
+	if err := c.write(ctx, c.k.clock.last.now, free); err != nil {
 		return err
 	}
 	return c.leave(ctx)
@@ -227,7 +227,7 @@ func (c *claim) release(ctx context.Context) error {
 func (c *claim) leave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return c.cfg.Registry.Leave(ctx, c.number)
+	return c.k.cfg.Registry.Leave(ctx, c.number)
 }
 
 // A Window is the times [From, Until) that a process may put into IDs under a number, in Unix ms. All windows of one
@@ -253,5 +253,5 @@ const (
 
 // grant reports the window of a claim, which ends at until.
 func (c *claim) grant(how How, until int64) {
-	c.cfg.Granted(Window{Number: c.number, From: c.from, Until: until, How: how})
+	c.k.cfg.Granted(Window{Number: c.number, From: c.from, Until: until, How: how})
 }

@@ -61,27 +61,6 @@ func TestAWrongClockIsRefusedAtStartBeforeAnythingIsWritten(t *testing.T) {
 	}
 }
 
-func TestARefusedClockServesOnceItIsRight(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		right := time.Now().Add(time.Minute)
-		l := start(t, new(workeridtest.Memory), func(c *workerid.Config) {
-			now := c.Now
-			c.Now = func() int64 {
-				if time.Now().Before(right) {
-					return time.Now().Add(-time.Hour).UnixMilli()
-				}
-				return now()
-			}
-		})
-		time.Sleep(70 * time.Second)
-		if l.number(); l.issue().Tick == 0 {
-			t.Errorf("%+v, want IDs", l.keeper.Status())
-		}
-		l.raised(workerid.ClockSkew, workerid.ClockStep)
-		l.end()
-	})
-}
-
 // The median counts, with the registry as one voice: a single wrong clock changes
 // nothing, not even the registry's.
 func TestClocksAreComparedWithTheMedianOfTheOthers(t *testing.T) {

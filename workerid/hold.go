@@ -89,32 +89,47 @@ func wait(ctx context.Context, tick *time.Ticker) bool {
 // began to answer for the number.
 func (k *Keeper) beat(ctx context.Context, c *claim) error {
 	r, err := k.clock.read(ctx)
-	if errors.Is(err, errClock) {
+	switch {
+	case errors.Is(err, errClock):
 		k.alarms.set(ClockSkew, err.Error())
 		k.life.becomeSuspended(err.Error())
 		k.life.note(func(s *Status) { s.Offset = r.offset })
-	} else if err == nil {
-		k.alarms.clear(ClockSkew)
-		k.alarms.clear(ClockStep)
-		k.warnOfEnd(r.now)
-		err = c.renew(ctx, r.now)
-		k.life.note(func(s *Status) { s.Offset, s.Until = r.offset, c.until.Load() })
-		if errors.Is(err, errLost) || errors.Is(err, errEnded) || errors.Is(err, ErrStateFile) {
-			return err
-		}
-		if err == nil { //mutant:rechecked
-			k.life.becomeIssuing(c)
-			err = c.heartbeat(ctx)
-		}
-	}
-	if c.away && k.life.phase() == holding && !errors.Is(err, errClock) { //mutant:unread
+	case err == nil:
+		err = k.beatAt(ctx, c, r)
+	case c.away && k.life.phase() == holding:
 		k.life.becomeIssuing(c)
+	}
+	if isOver(err) {
+		return err
 	}
 	k.trouble(ctx, c, err)
 	if r.at.IsZero() {
 		return nil
 	}
 	return k.checkBehind(c, r)
+}
+
+// beatAt is the part of a heartbeat that needs the reading r of a clock that is right. It returns an error of the
+// registry's, or why the claim is over.
+func (k *Keeper) beatAt(ctx context.Context, c *claim, r reading) error {
+	k.alarms.clear(ClockSkew)
+	k.alarms.clear(ClockStep)
+	k.warnOfEnd(r.now)
+	err := c.renew(ctx, r.now)
+	k.life.note(func(s *Status) { s.Offset, s.Until = r.offset, c.until.Load() })
+	switch { //mutant:rechecked
+	case err == nil:
+		k.life.becomeIssuing(c)
+		return c.heartbeat(ctx)
+	case c.away && k.life.phase() == holding && !isOver(err): //mutant:unread
+		k.life.becomeIssuing(c)
+	}
+	return err
+}
+
+// isOver reports whether err ends a claim.
+func isOver(err error) bool {
+	return errors.Is(err, errLost) || errors.Is(err, errEnded) || errors.Is(err, ErrStateFile)
 }
 
 // trouble records in the status why the heartbeat failed; nil if it did not. It logs the first of consecutive failures.

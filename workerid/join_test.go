@@ -2,7 +2,6 @@ package workerid_test
 
 import (
 	"errors"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -200,38 +199,6 @@ func TestAnEpochInTheFutureBlocksNoNumberAfterACleanStop(t *testing.T) {
 				t.Errorf("number %d is blocked for %d ms, %v", w, r.Until-now(), err)
 			}
 		}
-	})
-}
-
-// Each failed write makes a token.
-func TestAClaimKnowsItsOwnTokensHoweverManyWritesFailed(t *testing.T) {
-	horizon := 24 * time.Hour
-	if testing.Short() {
-		horizon = 3 * time.Hour
-	}
-	synctest.Test(t, func(t *testing.T) {
-		var lost atomic.Bool
-		l := start(t, new(workeridtest.Memory), func(c *workerid.Config) {
-			c.Horizon = horizon
-			c.Registry.(*workeridtest.Fake).OnCall(func(method string, call func() error) error {
-				err := call()
-				if method == "Write" && lost.Load() {
-					err = workeridtest.ErrInjected
-				}
-				return err
-			})
-		})
-		time.Sleep(time.Minute)
-		w := l.number()
-		lost.Store(true)
-		time.Sleep(horizon * 5 / 6)
-		lost.Store(false)
-		time.Sleep(time.Minute)
-		if l.number() != w || l.keeper.Status().Until < now()+horizon.Milliseconds()*23/24 {
-			t.Errorf("%+v, want number %d renewed", l.keeper.Status(), w)
-		}
-		l.raised()
-		l.end()
 	})
 }
 

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -108,35 +107,6 @@ func TestAskingThatFailsIsReportedAsSuch(t *testing.T) {
 	})
 }
 
-// lostAck makes the next write land without an acknowledgement.
-func lostAck(l *life) {
-	var once sync.Once
-	l.reg.OnCall(func(method string, call func() error) (err error) {
-		err = call()
-		if method == "Write" {
-			once.Do(func() { err = workeridtest.ErrInjected })
-		}
-		return err
-	})
-}
-
-func TestALostAckOfTheFirstWriteIsAdopted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := new(workeridtest.Memory)
-		l := start(t, m, func(c *workerid.Config) {
-			f := c.Registry.(*workeridtest.Fake)
-			lostAck(&life{reg: f})
-		})
-		records, err := l.reg.Records(t.Context())
-		if err != nil || len(records) != 1 || l.number() < 0 {
-			t.Errorf("records %v, %v, want the one number", records, err)
-		}
-		if err := l.stop(); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 func TestANumberWithoutARecordIsUsedFromTheClockSkewOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := now()
@@ -149,20 +119,6 @@ func TestANumberWithoutARecordIsUsedFromTheClockSkewOn(t *testing.T) {
 			t.Errorf("the first tick begins %d ms after the start, want 1000", first)
 		}
 		if err := l.stop(); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-func TestOneNameInTwoDirectoriesIsTwoNumbers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := new(workeridtest.Memory)
-		named := func(c *workerid.Config) { c.Instance = "twin"; c.StateDir = t.TempDir() }
-		a, b := start(t, m, named), start(t, m, named)
-		if a.number() == b.number() {
-			t.Errorf("both have number %d", a.number())
-		}
-		if err := errors.Join(a.stop(), b.stop()); err != nil {
 			t.Error(err)
 		}
 	})

@@ -28,13 +28,14 @@ var mutants = []mutant.Mutant{
 		mutant.Before("token", `if r, err := c.read(ctx); err == nil {
 			c.revision = r.Revision
 		}`)}},
-	{Name: "the token of a worker, not of a claim", Edits: []mutant.Edit{
+	{Name: "the token of a worker, not of a claim", Args: []string{"-sim.from=491"}, Edits: []mutant.Edit{
 		mutant.Replace("new-token", "token := k.cfg.Instance")}},
 	{Name: "the window is adopted with the revision", Args: unit("AnUnacknowledgedWriteIsRepeatedAtItsOwnRevision"),
 		Edits: []mutant.Edit{mutant.Replace("write-again", `c.until.Store(r.Until)
 		err = nil`)}},
-	{Name: "the window grows though the write was not acknowledged", Edits: []mutant.Edit{
-		mutant.Replace("unacknowledged", `if err != nil {
+	{Name: "the window grows though the write was not acknowledged", Args: []string{"-sim.from=1541"},
+		Edits: []mutant.Edit{
+			mutant.Replace("unacknowledged", `if err != nil {
 			if c.until.Store(until); c.gen != nil {
 				c.gen.Extend(until)
 			}
@@ -49,7 +50,7 @@ var mutants = []mutant.Mutant{
 		Edits: []mutant.Edit{mutant.Delete("ended"), mutant.Delete("ended-meanwhile")}},
 	{Name: "a renewal uses a later reading of the clock", Args: unit("ARenewalIsDueOnceAThirdOfTheHorizonIsUsed"),
 		Edits: []mutant.Edit{
-			mutant.Before("renewed-at", "now = c.cfg.Now()")}},
+			mutant.Before("renewed-at", "now = c.k.cfg.Now()")}},
 	{Name: "the own record is not read between renewals", Args: unit("ARecordOfAnotherTokenLosesTheNumber"),
 		Edits: []mutant.Edit{
 			mutant.Replace("reread", "r, err := Record{Until: acknowledged}, error(nil)")}},
@@ -65,19 +66,19 @@ var mutants = []mutant.Mutant{
 		Edits: []mutant.Edit{mutant.Before("rechecked", "k.life.becomeIssuing(c)")}},
 
 	// Stopping.
-	{Name: "the state file keeps its claim at release", Args: []string{"-sim.from=1961"}, Edits: []mutant.Edit{
+	{Name: "the state file keeps its claim at release", Args: []string{"-sim.from=2461"}, Edits: []mutant.Edit{
 		mutant.Delete("forget")}},
 	{Name: "a release lowers until although forgetting failed",
 		Args:  unit("AReleaseThatIsNotInTheStateFileLowersNothing"),
-		Edits: []mutant.Edit{mutant.Replace("forget", "_ = c.file.forget(&released{Token: c.token, Free: free})")}},
+		Edits: []mutant.Edit{mutant.Replace("forget", "_ = c.k.file.forget(&released{Token: c.token, Free: free})")}},
 	{Name: "a lost claim stays in the state file", Args: unit("ALostClaimDoesNotStayInTheStateFile"),
 		Edits: []mutant.Edit{mutant.Delete("forget-lost")}},
-	{Name: "a generator stays open when its number ends", Args: []string{"-sim.from=4391"}, Edits: []mutant.Edit{
+	{Name: "a generator stays open when its number ends", Args: []string{"-sim.from=5151"}, Edits: []mutant.Edit{
 		mutant.Delete("close")}},
 	{Name: "a release with nothing issued lowers until to nothing",
-		Args: []string{"-sim.from=281"}, Edits: []mutant.Edit{
+		Args: []string{"-sim.from=321"}, Edits: []mutant.Edit{
 			mutant.Replace("free", `free := c.gen.Close()
-		if free <= c.from+c.cfg.Layout.Unit {
+		if free <= c.from+c.k.cfg.Layout.Unit {
 			free = 0
 		}`)}},
 	{Name: "the last tick is read before the generator is closed", Edits: []mutant.Edit{
@@ -119,13 +120,12 @@ var mutants = []mutant.Mutant{
 		Edits: []mutant.Edit{mutant.Delete("own-free")}},
 	{Name: "a claim issues though its record cannot be read",
 		Args: unit("OnlyAClaimResumedWithoutTheRegistryIssuesBeforeItsRecordIsReadAgain"),
-		Edits: []mutant.Edit{mutant.Replace("unread", `if k.life.phase() == holding {
-			k.life.becomeIssuing(c)
-		}`)}},
+		Edits: []mutant.Edit{mutant.Replace("unread", `case k.life.phase() == holding:
+			k.life.becomeIssuing(c)`)}},
 	{Name: "a number is used again before until", Edits: []mutant.Edit{
 		mutant.Replace("free-number", "return !live"),
 		mutant.Replace("acquire-from", "from := v.now")}},
-	{Name: "a lost number's generator stays open", Args: []string{"-sim.from=1051"}, Edits: []mutant.Edit{
+	{Name: "a lost number's generator stays open", Args: []string{"-sim.from=1101"}, Edits: []mutant.Edit{
 		mutant.Delete("close"), mutant.Delete("unuse")}},
 
 	// The state file.
@@ -136,8 +136,9 @@ var mutants = []mutant.Mutant{
 		mutant.Replace("resume-away", "from, until := now, last.Until")}},
 	{Name: "the fence is written, but not waited for", Edits: []mutant.Edit{
 		mutant.Delete("fence-written")}},
-	{Name: "without the registry the window is as long as a horizon", Edits: []mutant.Edit{
-		mutant.Replace("resume-away", "from, until := max(last.Fence, now), now+k.cfg.Horizon.Milliseconds()")}},
+	{Name: "without the registry the window is as long as a horizon", Args: []string{"-sim.from=581"},
+		Edits: []mutant.Edit{
+			mutant.Replace("resume-away", "from, until := max(last.Fence, now), now+k.cfg.Horizon.Milliseconds()")}},
 	{Name: "a claim in the state file is trusted whatever the record's token",
 		Args: []string{"-sim.from=1151"}, Edits: []mutant.Edit{
 			mutant.Replace("resume", `case last != nil && r.Token != "":
@@ -148,7 +149,7 @@ var mutants = []mutant.Mutant{
 		mutant.Replace("first-tick", "first := min(max(l.TickAt(from), 0), l.maxTick()+1)")}},
 	{Name: "from is not checked", Edits: []mutant.Edit{
 		mutant.Replace("first-tick", "first := int64(0)")}},
-	{Name: "a tick that begins at until is issued", Args: []string{"-sim.from=1661"}, Edits: []mutant.Edit{
+	{Name: "a tick that begins at until is issued", Args: []string{"-sim.from=2951"}, Edits: []mutant.Edit{
 		mutant.Replace("until", `if l.FirstMs(last) > g.until.Load() {
 			return 0, 0, ErrWindow
 		}`)}},

@@ -192,7 +192,7 @@ func (k *Keeper) acquireAny(ctx context.Context, v view) (*claim, error) {
 // claimOn returns a claim on number w whose window begins at from, Unix ms. Its record is not written yet.
 func (k *Keeper) claimOn(w int, from int64, of Deployment) *claim {
 	token := newToken() //mutant:new-token
-	return &claim{Keeper: k, number: w, from: from, deployment: of, token: token, how: Acquired}
+	return &claim{k: k, number: w, from: from, deployment: of, token: token, how: Acquired}
 }
 
 // acquire acquires the free number w from the end of its last window on.

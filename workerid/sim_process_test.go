@@ -37,9 +37,9 @@ type machine struct {
 // A process is one life of a worker, on a machine.
 type process struct {
 	*machine
-	// Random choices of the keeper, of its heartbeats, of its reads of the deployment, of its
-	// disk, of its work and of its answers: separate, since they run concurrently.
-	rnd, ofBeat, ofDeployment, ofDisk, ofWork, ofAnswer *rand.Rand
+	// Random choices of the keeper, of its disk, of its work and of its answers: separate, since they run
+	// concurrently.
+	rnd, ofDisk, ofWork, ofAnswer *rand.Rand
 
 	keeper *workerid.Keeper
 	cancel context.CancelFunc
@@ -66,8 +66,7 @@ func (m *machine) start() {
 	}
 	next := func() *rand.Rand { return rand.New(rand.NewPCG(m.rnd.Uint64(), 1)) }
 	l := &process{
-		machine: m, rnd: next(), ofBeat: next(), ofDeployment: next(), ofDisk: next(), ofWork: next(), ofAnswer: next(),
-		done: make(chan struct{}),
+		machine: m, rnd: next(), ofDisk: next(), ofWork: next(), ofAnswer: next(), done: make(chan struct{}),
 	}
 	m.life = l
 	w.story.lives++

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"math/rand/v2"
 	"time"
 
 	"github.com/natsid/natsid/workerid"
@@ -26,8 +25,8 @@ type trip struct {
 }
 
 // plan chooses a trip to a bucket.
-func (l *process) plan(r *rand.Rand, b bucket) trip {
-	w := l.world
+func (l *process) plan(b bucket) trip {
+	w, r := l.world, l.rnd
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	short := func() time.Duration { return chance(r, w.slow) }
@@ -55,16 +54,11 @@ func (l *process) plan(r *rand.Rand, b bucket) trip {
 // call makes a call to a bucket of the registry: op runs when it arrives there,
 // if ever.
 func (l *process) call(ctx context.Context, b bucket, op func()) error {
-	return l.callWith(ctx, l.rnd, b, op)
-}
-
-// callWith is call with the random choices r.
-func (l *process) callWith(ctx context.Context, r *rand.Rand, b bucket, op func()) error {
-	l.step(r)
-	t := l.plan(r, b)
+	l.step(l.rnd)
+	t := l.plan(b)
 	if t.atOnce {
 		time.Sleep(t.fail)
-		l.step(r)
+		l.step(l.rnd)
 		return errAway
 	}
 	done := make(chan struct{})
@@ -77,7 +71,7 @@ func (l *process) callWith(ctx context.Context, r *rand.Rand, b bucket, op func(
 			}
 		})
 	}
-	defer l.step(r)
+	defer l.step(l.rnd)
 	select {
 	case <-done:
 		l.world.mu.Lock()
@@ -142,18 +136,13 @@ func ask[T any](l *process, ctx context.Context, b bucket, read func() T) (T, er
 	return got, nil
 }
 
-// Deployment implements [workerid.Registry]. It may be read while the record is.
+// Deployment implements [workerid.Registry].
 func (l *process) Deployment(ctx context.Context) (workerid.Deployment, error) {
-	time.Sleep(chance(l.ofDeployment, 100*time.Microsecond)) // not in the very moment of that
-	var d workerid.Deployment
-	err := l.callWith(ctx, l.ofDeployment, history, func() { d = l.world.reg.deployment })
-	switch {
-	case err != nil:
-		return workerid.Deployment{}, err // what arrives later is discarded
-	case d.ID == "":
-		return d, workerid.ErrNoDeployment
+	d, err := ask(l, ctx, history, func() workerid.Deployment { return l.world.reg.deployment })
+	if err == nil && d.ID == "" {
+		err = workerid.ErrNoDeployment
 	}
-	return d, nil
+	return d, err
 }
 
 // Found implements [workerid.Registry].
@@ -218,10 +207,9 @@ func (l *process) Time(ctx context.Context) (ms int64, err error) {
 
 func (w *world) time() int64 { return time.Now().Add(w.slip).UnixMilli() }
 
-// Report implements [workerid.Registry]. A heartbeat may be put while the record is read.
+// Report implements [workerid.Registry].
 func (l *process) Report(ctx context.Context, n int, h workerid.Heartbeat) error {
-	time.Sleep(chance(l.ofBeat, 100*time.Microsecond)) // not in the very moment of that
-	return l.callWith(ctx, l.ofBeat, workers, func() {
+	return l.call(ctx, workers, func() {
 		h.At = l.world.time()
 		l.world.reg.heartbeats[n] = h
 	})

@@ -1,7 +1,6 @@
 package workerid_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/workerid"
 	"github.com/natsid/natsid/workerid/workeridtest"
 )
@@ -99,29 +97,4 @@ func write(t *testing.T, dir string, data []byte) {
 	if err := os.WriteFile(filepath.Join(dir, "worker.json"), data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func TestAFenceThatCannotBeWrittenClosesTheNumberAndAnotherServes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m, dir := new(workeridtest.Memory), filepath.Join(t.TempDir(), "state")
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		l := start(t, m, in(dir))
-		w, g := l.number(), l.gen()
-		time.Sleep(10 * time.Second)
-		if err := os.Rename(dir, dir+".gone"); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(10 * time.Second)
-		if err := g.CheckAt(now()); !errors.Is(err, snowflake.ErrClosed) {
-			t.Errorf("the old generator: %v, want it closed", err)
-		}
-		if l.number() == w || l.issue().Tick == 0 {
-			t.Errorf("number %d, was %d: want another one that serves", l.number(), w)
-		}
-		if err := l.stop(); err != nil {
-			t.Error(err)
-		}
-	})
 }

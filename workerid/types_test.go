@@ -301,26 +301,6 @@ func TestANewClaimDoesNotAdoptTheFenceOfAnotherNumber(t *testing.T) {
 	})
 }
 
-func TestAStateFileRemembersUntilItsRegistryIsAnother(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dir := t.TempDir()
-		s, k := newStub(t, dir)
-		if _, err := k.file.remember(3, 0, stateClaim{Until: wallClock(), Token: "t"}); err != nil {
-			t.Fatal(err)
-		}
-		again := s.next(t, dir).file
-		if w, ok := again.number(Span{0, 3}); !ok || w != 3 || again.Claim.Token != "t" || again.Instance != "me" {
-			t.Errorf("%+v was read back", again.state)
-		}
-		if err := again.settle(Deployment{ID: "b"}, "me"); err != nil {
-			t.Fatal(err)
-		}
-		if _, ok := again.number(Span{0, 3}); ok || again.Claim != nil || again.Instance != "me" {
-			t.Errorf("%+v is left of another registry", again.state)
-		}
-	})
-}
-
 func TestAnAbsentStateFileRemembersNothingAndLimitsNothing(t *testing.T) {
 	f, err := openState("", 1, wallClock)
 	if err != nil {
