@@ -69,7 +69,7 @@ func (g *grantLog) wrote(tag string, w segment.Write) {
 }
 
 // era returns the era in which this worker writes marks.
-func (g *grantLog) era() string { return g.storage.membership.eras().Present() }
+func (g *grantLog) era() string { return g.storage.membership.eras().Era }
 
 // WriteOf returns the record of a write of a tag's mark that is made now.
 func WriteOf(tag string, w segment.Write) grants.Write {

@@ -74,12 +74,12 @@ type eraJSON struct {
 	Ended  []string `json:"ended,omitempty"` // the incidents that its resume ended
 }
 
-// erasOf returns the eras of a registry, and the founding one if it is known.
+// erasOf returns the eras of a registry, the lowest first, and the founding one if it is known: the only one that no
+// resume can have begun.
 func erasOf(id era.Identity) (all []eraJSON, founding string) {
 	all = []eraJSON{}
-	offsets := id.All()
-	for _, name := range id.Eras {
-		e := eraJSON{Era: name, Offset: offsets[name]}
+	for name, offset := range id.Offsets {
+		e := eraJSON{Era: name, Offset: offset}
 		for _, incident := range slices.Sorted(maps.Keys(id.Ended)) {
 			if id.Ended[incident] == name {
 				e.Ended = append(e.Ended, incident)
@@ -87,7 +87,11 @@ func erasOf(id era.Identity) (all []eraJSON, founding string) {
 		}
 		all = append(all, e)
 	}
-	if len(all) > 0 && all[0].Offset == 0 && all[0].Ended == nil {
+	slices.SortFunc(all, func(a, b eraJSON) int {
+		return cmp.Or(cmp.Compare(a.Offset, b.Offset), strings.Compare(a.Era, b.Era))
+	})
+	isFounding := func(e eraJSON) bool { return e.Offset == 0 && e.Ended == nil }
+	if len(all) > 0 && isFounding(all[0]) && !slices.ContainsFunc(all[1:], isFounding) {
 		founding = all[0].Era
 	}
 	return all, founding
@@ -278,7 +282,7 @@ func (m *presentMarks) points(ctx context.Context, a *grants.Audit) error {
 		if p.Undecided {
 			p.Mark = math.MaxInt64 // nothing is loaded
 		}
-		err := a.Point(tag, m.Identity.Present(), p.Raw, p.Mark, p.Revision, p.Written)
+		err := a.Point(tag, m.Identity.Era, p.Raw, p.Mark, p.Revision, p.Written)
 		if err != nil {
 			return err
 		}

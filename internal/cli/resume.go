@@ -189,7 +189,7 @@ func (r *resumption) check(c lineage.Case) (isIdle bool, err error) {
 	case in != nil && in.Cause == era.Second && r.Keep == "":
 		err = fmt.Errorf("registries %s and %s serve the same subjects: say which one serves with --keep",
 			id.Registry, in.Other)
-	case in == nil && id.Present() != r.first.Present() && id.Has(r.first.All()): // another operator was faster
+	case in == nil && id.Era != r.first.Era && id.Offsets.Has(r.first.Offsets): // another operator was faster
 		return true, nil
 	case in != nil || c.Missing != nil || r.Restored || r.Keep != "":
 		if !r.Yes && !r.DryRun && !isTerminal(os.Stdin) {

@@ -109,7 +109,7 @@ func writeDown(
 	ctx context.Context, s *session, streams buckets.Streams, id era.Identity, all []grants.Write,
 ) {
 	head := grants.Head{
-		Instance: "natsid " + s.call.Command(), Segments: id.Registry, Era: id.Present(),
+		Instance: "natsid " + s.call.Command(), Segments: id.Registry, Era: id.Era,
 		Store: "bucket " + s.namespace().SegmentBucket(),
 	}
 	bucket := s.namespace().GrantsBucket()

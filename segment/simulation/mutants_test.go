@@ -150,7 +150,7 @@ var mutantsOfEras = []mutant.Mutant{
 	inKVStore("a missing entry is written again in the present era", "TestAMissingEntry",
 		inRestore("Era: f.Era, Tokens", "Tokens"),
 		inRestore("w := segment.Write{How: segment.ByRestore, After: e.Mark}",
-			"if id, err := s.eras(ctx); err == nil { e.Era = id.Present() }\n"+
+			"if id, err := s.eras(ctx); err == nil { e.Era = id.Era }\n"+
 				"w := segment.Write{How: segment.ByRestore, After: e.Mark}")),
 	inKVStore("a delete marker is replaced", "TestADeleteMarker", inRestore("s.kv.CreateFirst", "s.kv.Create")),
 	inKVStore("a tag of first use stays without rules", "TestATagOfFirstUse|TestARestore",

@@ -15,7 +15,7 @@ import (
 // Key is the identity's key in the bucket of marks. No tag can have it.
 const Key = buckets.Own
 
-// Version is that of identities that are written. Those of version 1, of which no era has an offset, are read as well.
+// Version is that of identities.
 const Version = 2
 
 // An Identity is the one entry that says which registry a bucket of marks holds, and in which era: the value of one
@@ -26,9 +26,9 @@ type Identity struct {
 	Made     time.Time `json:"made"`
 	Kind     string    `json:"kind"`    // what the marks are: the store, or the guard of a table
 	Created  time.Time `json:"created"` // of the bucket's stream, as its founder or the last resume saw it
-	// Eras are random IDs; the present era is the last one.
-	Eras    []string          `json:"eras"`
-	Offsets Offsets           `json:"offsets,omitempty"`
+	// Era is the present one, "" if there is none while an incident is open. Offsets has all that there were.
+	Era     string            `json:"era"`
+	Offsets Offsets           `json:"offsets"`
 	Ended   map[string]string `json:"ended,omitempty"`  // by incident: the era that ended it
 	Merged  []string          `json:"merged,omitempty"` // other registries whose eras are among these
 	// Incident is the open one; nil if there is none.
@@ -37,7 +37,7 @@ type Identity struct {
 	Out string `json:"out,omitempty"`
 }
 
-// Offsets are those of eras, by ID. An era that is missing has the offset 0.
+// Offsets are those of eras, by ID. IDs are random.
 type Offsets map[string]int64
 
 // Add takes in offsets; of two that an era has the higher one counts.
@@ -50,6 +50,16 @@ func (o Offsets) Add(more Offsets) Offsets {
 		all[era] = max(all[era], offset)
 	}
 	return all
+}
+
+// Has reports whether some eras are among these, each with its offset or a higher one.
+func (o Offsets) Has(eras Offsets) bool {
+	for era, offset := range eras {
+		if have, known := o[era]; !known || have < offset {
+			return false
+		}
+	}
+	return true
 }
 
 // An Incident is a stop of all workers of a registry, from the first proof until an operator resumes.
@@ -100,48 +110,33 @@ var (
 	ErrNewer = errors.New("a newer natsid wrote the identity of the bucket of the marks")
 	// ErrKind is returned for marks of another kind than the worker's.
 	ErrKind = errors.New("the marks are of another kind of store")
-	// ErrUnknown is returned for an entry of an era that the registry, as it was read last, does not have.
-	ErrUnknown = errors.New("the entry is of an era that is not known here")
 )
 
-// An UnknownError is [ErrUnknown] with the era.
+// An UnknownError is returned for an entry of an era that the registry, as it was read last, does not have.
 type UnknownError struct{ Era string }
 
-func (e *UnknownError) Error() string { return fmt.Sprintf("%v: %s", ErrUnknown, e.Era) }
+func (e *UnknownError) Error() string {
+	return fmt.Sprintf("the entry is of an era that is not known here: %s", e.Era)
+}
 
-// Unwrap returns [ErrUnknown].
-func (e *UnknownError) Unwrap() error { return ErrUnknown }
+// Blank returns the identity of a registry that has no era yet.
+func Blank(kind string, created time.Time) Identity {
+	return Identity{
+		Version: Version, Registry: rand.Text(), Made: time.Now().UTC().Truncate(time.Second), Kind: kind,
+		Created: created.UTC(),
+	}
+}
 
 // Found returns the identity of a registry that begins with a bucket.
 func Found(kind string, created time.Time) Identity {
-	return Identity{
-		Version: Version, Registry: rand.Text(), Made: time.Now().UTC().Truncate(time.Second), Kind: kind,
-		Created: created.UTC(), Eras: []string{rand.Text()},
-	}
-}
-
-// Remembered returns the identity of a registry as far as who was in an era of it remembers it.
-func Remembered(registry, present string, eras Offsets) Identity {
-	id := Identity{Registry: registry, Offsets: eras}
-	for era := range eras {
-		if era != present {
-			id.Eras = append(id.Eras, era)
-		}
-	}
-	id.Eras = append(id.Eras, present)
+	id := Blank(kind, created)
+	id.Era = rand.Text()
+	id.Offsets = Offsets{id.Era: 0}
 	return id
 }
 
-// Present returns the present era, "" if the registry has none yet.
-func (id Identity) Present() string {
-	if len(id.Eras) == 0 {
-		return ""
-	}
-	return id.Eras[len(id.Eras)-1]
-}
-
 // Offset returns that of the present era.
-func (id Identity) Offset() int64 { return id.Offsets[id.Present()] }
+func (id Identity) Offset() int64 { return id.Offsets[id.Era] }
 
 // Open returns the ID of the open incident, "" if there is none.
 func (id Identity) Open() string {
@@ -154,34 +149,11 @@ func (id Identity) Open() string {
 // Since returns by how much the mark of an entry of an era, "" for none, is higher in the present one. It returns an
 // [UnknownError] for an era that the registry does not have.
 func (id Identity) Since(era string) (by int64, err error) {
-	if era != "" && !slices.Contains(id.Eras, era) {
+	offset, known := id.Offsets[era]
+	if era != "" && !known {
 		return 0, &UnknownError{era}
 	}
-	return max(0, id.Offset()-id.Offsets[era]), nil
-}
-
-// All returns the offset of each era.
-func (id Identity) All() Offsets {
-	all := make(Offsets, len(id.Eras))
-	for _, era := range id.Eras {
-		all[era] = id.Offsets[era]
-	}
-	return all
-}
-
-// Has reports whether the registry has some eras, each with its offset or a higher one.
-func (id Identity) Has(eras Offsets) bool {
-	for era, offset := range eras {
-		if !slices.Contains(id.Eras, era) || id.Offsets[era] < offset {
-			return false
-		}
-	}
-	return true
-}
-
-// HasEnded reports whether an era ended an incident. In version 1 an era had the ID of the incident that ended before.
-func (id Identity) HasEnded(incident string) bool {
-	return id.Ended[incident] != "" || slices.Contains(id.Eras, incident)
+	return max(0, id.Offset()-offset), nil
 }
 
 // IsOf reports whether entries and workers of a registry belong to this one.
@@ -189,42 +161,22 @@ func (id Identity) IsOf(registry string) bool {
 	return id.Registry == registry || slices.Contains(id.Merged, registry)
 }
 
-// TakenOut returns the identity with another registry that serves instead, unless it was decided otherwise.
-func (id Identity) TakenOut(keep string) (Identity, error) {
-	if id.Out != "" && id.Out != keep {
-		return id, fmt.Errorf("registry %s is out for registry %s already", id.Registry, id.Out)
-	}
-	id.Out = keep
-	return id, nil
-}
-
 // Merge returns the identity with another registry, and its eras.
 func (id Identity) Merge(registry string, eras Offsets) Identity {
 	if !id.IsOf(registry) {
 		id.Merged = append(slices.Clone(id.Merged), registry)
 	}
-	return id.with(eras)
-}
-
-// with returns the identity with more eras, before the present one.
-func (id Identity) with(eras Offsets) Identity {
 	id.Offsets = id.Offsets.Add(eras)
-	var more []string
-	for _, era := range slices.Sorted(maps.Keys(eras)) {
-		if !slices.Contains(id.Eras, era) {
-			more = append(more, era)
-		}
-	}
-	id.Eras = append(more, id.Eras...)
 	return id
 }
 
 // Knowing returns the identity with the eras of its open incident, and others, in the present era.
 func (id Identity) Knowing(eras Offsets) Identity {
 	if id.Incident != nil {
-		id = id.with(id.Incident.Eras)
+		id.Offsets = id.Offsets.Add(id.Incident.Eras)
 	}
-	return id.with(eras)
+	id.Offsets = id.Offsets.Add(eras)
+	return id
 }
 
 // MostOffset is the highest offset that an era can have.
@@ -239,7 +191,7 @@ const MostOffset = 1 << 62
 // fresh: of two resumes of one restored incident none makes the other's era.
 func (id Identity) Resume(by, need int64, created time.Time) (Identity, error) {
 	if in := id.Incident; in != nil {
-		id = id.with(in.Eras)
+		id = id.Knowing(nil)
 		for _, registry := range in.Merged {
 			id = id.Merge(registry, nil)
 		}
@@ -252,16 +204,15 @@ func (id Identity) Resume(by, need int64, created time.Time) (Identity, error) {
 	if by < 0 || need < 0 || by > MostOffset || need > MostOffset || highest > MostOffset-by-need {
 		return id, fmt.Errorf("the new era would have an offset above %d", int64(MostOffset))
 	}
-	present := rand.Text()
-	id.Eras = append(slices.Clone(id.Eras), present)
-	id.Offsets = id.Offsets.Add(Offsets{present: highest + by + need})
+	id.Era = rand.Text()
+	id.Offsets = id.Offsets.Add(Offsets{id.Era: highest + by + need})
 	if in := id.Incident; in != nil {
 		id.Ended = maps.Clone(id.Ended)
 		if id.Ended == nil {
 			id.Ended = make(map[string]string)
 		}
 		for _, ended := range append(slices.Clone(in.Prior), in.ID) {
-			id.Ended[ended] = present
+			id.Ended[ended] = id.Era
 		}
 	}
 	id.Version, id.Incident, id.Created, id.Out = Version, nil, created.UTC(), ""
@@ -288,7 +239,7 @@ func Decode(value []byte) (id Identity, err error) {
 		return Identity{}, fmt.Errorf("%w: it is damaged: %w", ErrIdentity, err)
 	case id.Version < 1:
 		return Identity{}, fmt.Errorf("%w: it is damaged: version %d", ErrIdentity, id.Version)
-	case id.Registry == "" || id.Kind == "" || len(id.Eras) == 0 && id.Incident == nil:
+	case id.Registry == "" || id.Kind == "" || id.Era == "" && id.Incident == nil:
 		return Identity{}, fmt.Errorf("%w: it lacks registry, kind or era", ErrIdentity)
 	}
 	return id, nil
@@ -321,11 +272,11 @@ func (id Identity) Accuse(proof Incident, joins bool) Identity {
 	})
 	slices.Sort(in.Prior)
 	in.Prior = slices.DeleteFunc(slices.Compact(in.Prior), func(prior string) bool {
-		return prior == "" || prior == in.ID || id.HasEnded(prior)
+		return prior == "" || prior == in.ID || id.Ended[prior] != ""
 	})
 	in.Eras = maps.Clone(in.Eras)
 	maps.DeleteFunc(in.Eras, func(era string, offset int64) bool {
-		return era == "" || slices.Contains(id.Eras, era) && id.Offsets[era] >= offset
+		return era == "" || id.Offsets.Has(Offsets{era: offset})
 	})
 	id.Incident = &in
 	return id

@@ -60,7 +60,7 @@ func (w *Member) Answer(ctx context.Context, question []byte) []byte {
 		r.Marks, err = w.page(ctx, c.After)
 	case opOut:
 		err = w.checks.do(ctx, func() error { return w.checks.takeOut(ctx, c.Keep) })
-		r.Eras = w.Identity().All()
+		r.Eras = w.Identity().Offsets
 	default:
 		err = fmt.Errorf("unknown op %.20q", c.Op)
 	}

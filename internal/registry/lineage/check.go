@@ -1,7 +1,6 @@
 package lineage
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,7 +44,7 @@ func (c *checker) check(ctx context.Context, thorough bool) error {
 	var wrote error
 	inEra := c.own.Key != "" && c.own.Incident == "" && c.gate.Stopped() == nil
 	if inEra {
-		wrote = c.own.writeFirst(ctx)
+		wrote = c.own.write(ctx, 0, false)
 	}
 	v, err := c.registry.read(ctx, a.thorough, !c.own.remembers())
 	if err != nil {
@@ -56,6 +55,9 @@ func (c *checker) check(ctx context.Context, thorough bool) error {
 		return err
 	}
 	err = c.follow(ctx, &v, a.proof, wrote, inEra)
+	if foreign, ok := errors.AsType[*foreignKey](err); ok {
+		err = c.own.disown(ctx, foreign)
+	}
 	if f, ok := errors.AsType[*finding](err); ok {
 		err = c.prove(ctx, &v, f)
 	}
@@ -98,7 +100,7 @@ func (c *checker) leave(v *view) (why error) {
 	}
 	if why != nil && why.Error() != c.own.Stop {
 		c.own.Stop, c.own.All = why.Error(), true
-		c.gate.refuse(why, true)
+		c.gate.stop(why, true)
 		c.own.save()
 	}
 	return why
@@ -122,14 +124,10 @@ func (c *checker) follow(ctx context.Context, v *view, proof *finding, wrote err
 		return f
 	case in == nil && k.isFresh():
 		return c.begin(ctx, v)
-	case in == nil && k.Era != v.id.Present(): //mutant:new-era
+	case in == nil && k.Era != v.id.Era: //mutant:new-era
 		return c.resume(ctx, v) // the new era explains what else is found
 	case proof != nil:
 		return proof
-	case errors.As(wrote, new(*foreignKey)):
-		return cmp.Or(c.own.compare(ctx), errNewerRead)
-	case errors.As(wrote, new(*finding)):
-		return wrote
 	case in != nil:
 		return c.join(ctx, v)
 	case inEra:
@@ -150,7 +148,7 @@ func (c *checker) followStop(ctx context.Context, v *view) error {
 		return f
 	case v.id.Incident != nil:
 		return c.join(ctx, v)
-	case v.id.HasEnded(joined), v.id.Registry != c.own.Registry: // the latter: of one that was merged
+	case v.id.Ended[joined] != "", v.id.Registry != c.own.Registry: // the latter: of one that was merged
 		return c.resume(ctx, v)
 	}
 	//mutant:gone
@@ -158,7 +156,7 @@ func (c *checker) followStop(ctx context.Context, v *view) error {
 }
 
 // knows reports whether the registry, or its open incident, has some eras.
-func (v *view) knows(eras era.Offsets) bool { return v.id.Knowing(nil).Has(eras) }
+func (v *view) knows(eras era.Offsets) bool { return v.id.Knowing(nil).Offsets.Has(eras) }
 
 // prove opens an incident for a finding, or joins the open one, by compare-and-set.
 //
@@ -166,7 +164,7 @@ func (v *view) knows(eras era.Offsets) bool { return v.id.Knowing(nil).Has(eras)
 // or knows that it ended, proves another set-back and makes a new one. The incident gets what a prover knows and the
 // registry lacks.
 func (c *checker) prove(ctx context.Context, v *view, f *finding) error {
-	c.gate.stop(f)
+	c.gate.stop(f.reason())
 	next, isNew := c.accuse(v, f)
 	if err := c.registry.replace(ctx, v, next); err != nil {
 		return err
@@ -191,8 +189,7 @@ func (c *checker) accuse(v *view, f *finding) (next era.Identity, isNew bool) {
 	k := c.own
 	next = v.id
 	if v.missing != nil {
-		next = era.Found(c.cfg.Kind, v.stream.Created)
-		next.Eras = nil
+		next = era.Blank(c.cfg.Kind, v.stream.Created)
 		if k.Registry != "" {
 			next.Registry = k.Registry
 		}
@@ -255,7 +252,7 @@ func (c *checker) note(ctx context.Context, v *view) error {
 	if err := c.own.write(ctx, v.revision, false); err != nil {
 		return err
 	}
-	c.gate.noted()
+	c.own.noted = v.id.Open()
 	return nil
 }
 
@@ -265,7 +262,7 @@ func (c *checker) stay(ctx context.Context, v *view) error {
 		return err
 	}
 	switch {
-	case c.gate.state() != Stopped:
+	case c.own.noted != v.id.Open():
 		return c.note(ctx, v)
 	case v.id.Incident.Cause == era.Exposed: // what was written may vanish again until the settings are right
 		return c.floors.restore(ctx)
@@ -280,7 +277,7 @@ func (c *checker) stay(ctx context.Context, v *view) error {
 // between.
 func (c *checker) resume(ctx context.Context, v *view) error {
 	if c.gate.Stopped() == nil {
-		c.gate.stop(&finding{cause: era.WentBack, why: "it was resumed while this worker was away"})
+		c.gate.stop((&finding{cause: era.WentBack, why: "it was resumed while this worker was away"}).reason())
 		c.own.Stop = c.gate.Stopped().Error() // on disk with the first write, for the life after a crash
 	}
 	c.gate.named()
@@ -298,13 +295,13 @@ func (c *checker) resume(ctx context.Context, v *view) error {
 		return err
 	}
 	c.own.join("")
-	c.cfg.Log.Info("the registry was resumed", "era", v.id.Present())
+	c.cfg.Log.Info("the registry was resumed", "era", v.id.Era)
 	return c.begin(ctx, v)
 }
 
 // begin joins the present era, with a new key.
 func (c *checker) begin(ctx context.Context, v *view) error {
-	c.own.Registry, c.own.Era, c.own.Eras = v.id.Registry, v.id.Present(), v.id.All()
+	c.own.Registry, c.own.Era, c.own.Eras = v.id.Registry, v.id.Era, v.id.Offsets
 	c.own.leaveKey()
 	c.floors.save()
 	return c.write(ctx, v)
@@ -351,7 +348,7 @@ func (c *checker) meetEra(ctx context.Context, of string) error {
 		if err != nil {
 			return err
 		}
-		if _, err := v.id.Since(of); err == nil || v.missing != nil || v.id.Present() != c.own.Era {
+		if _, err := v.id.Since(of); err == nil || v.missing != nil || v.id.Era != c.own.Era {
 			return errNewerRead
 		}
 		return c.prove(ctx, &v, &finding{cause: era.WentBack, era: of, why: fmt.Sprintf("an entry of the bucket of "+

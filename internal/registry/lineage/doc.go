@@ -24,8 +24,7 @@
 // Law: from a proof until the end of the incident, no worker loads, and none issues what it had in memory. A proof is
 // written into the identity as an incident, with all that the prover knows; each worker reads that at each check, and
 // is told by message. It discards its memory, gives the bucket what only it knows, and joins the incident in its own
-// key. What the proof rests on stays as it was found, so a worker that is killed in between proves it again. See
-// machine for the states.
+// key. What the proof rests on stays as it was found, so a worker that is killed in between proves it again. See gate.
 //
 // # The end
 //

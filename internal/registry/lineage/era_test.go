@@ -73,15 +73,15 @@ func TestAnEraEndsAllThatProversKnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, incident := range []string{"I0", "I1", "I2"} {
-		if !next.HasEnded(incident) {
+		if next.Ended[incident] == "" {
 			t.Errorf("incident %s has not ended", incident)
 		}
 	}
-	if !next.Has(era.Offsets{"E1": 700, "E2": 0}) || !next.IsOf("R1") || next.Offset() != 700+40+5 {
+	if !next.Offsets.Has(era.Offsets{"E1": 700, "E2": 0}) || !next.IsOf("R1") || next.Offset() != 700+40+5 {
 		t.Errorf("%+v", next)
 	}
-	if again, err := second.Resume(5, 0, at(0)); err != nil || again.Present() == next.Present() {
-		t.Errorf("two resumes of one incident made era %s, %v", again.Present(), err)
+	if again, err := second.Resume(5, 0, at(0)); err != nil || again.Era == next.Era {
+		t.Errorf("two resumes of one incident made era %s, %v", again.Era, err)
 	}
 	if _, err := next.Resume(era.MostOffset, 0, at(0)); err == nil {
 		t.Error("an offset is above the highest")

@@ -14,19 +14,39 @@ import (
 // A gate lets loads pass while the registry is sound. It is safe for concurrent use.
 //
 // Invariant: from a stop until its end no load begins, none that is under way is used, and what was loaded is held and
-// discarded. The states are those of machine; a check moves the gate between begin and end.
+// discarded.
+//
+//	          checked            doubted, or 3 s later
+//	unknown ----------> sound ----------> unknown
+//	   |                  |
+//	   +--------+---------+   stop: a proof, or an open incident was read or heard
+//	            v
+//	         stopped ----------> unknown
+//	           ^  |    resumed
+//	           +--+ stop: a proof while stopped, or another incident
 type gate struct {
 	cfg    *Config
 	loaded Memory        // set before the first load
 	wake   chan struct{} // has room for one word that Run is to check
 
-	mu      sync.Mutex
-	machine machine
-	proof   *finding // by an acknowledged write, until an incident names it
+	mu     sync.Mutex
+	why    error    // nothing is loaded or issued; nil if the registry is not known to be stopped
+	sound  attempt  // the last check that found the registry sound, without a doubt since it began
+	stops  int      // how often this worker was stopped
+	doubts int      // calls of Doubt
+	proof  *finding // by an acknowledged write, until an incident names it
 }
 
-// never is a number of connections that no connection has.
-const never = ^uint64(0)
+const (
+	// fresh is how long a check counts. A load needs a check of the last 3 s.
+	fresh = 3 * time.Second
+	// writeTimeout is how long a load's compare-and-set may take at most, if its range is to be used.
+	writeTimeout = 8 * time.Second
+	// ageing is the age at which Run makes the next check, if a load was made: then loads that follow need not wait.
+	ageing = 2 * time.Second
+	// never is a number of connections that no connection has.
+	never = ^uint64(0)
+)
 
 // An attempt is a check under way.
 type attempt struct {
@@ -37,29 +57,42 @@ type attempt struct {
 	thorough bool
 }
 
+// A pass is what a load begins with: when the check began that opened the gate, and the stops until then.
+type pass struct {
+	checked time.Time
+	stops   int
+}
+
+// isSound reports whether a check that began within some time has found the registry sound, without a doubt since.
+func (g *gate) isSound(within time.Duration) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.isSoundLocked(within)
+}
+
+func (g *gate) isSoundLocked(within time.Duration) bool {
+	return g.why == nil && g.sound.doubts == g.doubts && g.sound.links == g.cfg.Links() &&
+		g.cfg.Now().Sub(g.sound.began) < within
+}
+
 // passes reports whether a load may begin, and with which pass, or returns why the registry is stopped.
 func (g *gate) passes() (p pass, isOpen bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.machine.isStopped() {
-		return p, false, g.machine.why
-	}
-	now := g.cfg.Now()
-	if isOpen = g.machine.soundAt(now, g.cfg.Links()); isOpen && g.machine.isAgeing(now) {
+	if isOpen = g.isSoundLocked(fresh); isOpen && !g.isSoundLocked(ageing) {
 		g.signal()
 	}
-	return g.machine.pass(), isOpen, nil
+	return pass{g.sound.began, g.stops}, isOpen, g.why
 }
 
-// counts returns an error if a load that began with a pass must not be used any more.
+// counts returns an error if a load that began with a pass must not be used any more: its compare-and-set took too
+// long, or the worker has left the era in which the load began, since it enters another one stopped.
 func (g *gate) counts(p pass) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	switch {
-	case g.machine.counts(p, g.cfg.Now()):
-		return nil
-	case g.machine.why != nil:
-		return g.machine.why
+	late := g.cfg.Now().Sub(p.checked) >= fresh+writeTimeout || g.stops != p.stops //mutant:counts
+	if g.why != nil || !late {
+		return g.why
 	}
 	return fmt.Errorf("lineage: the load took longer than %v, and its range is a hole", fresh+writeTimeout)
 }
@@ -69,7 +102,7 @@ func (g *gate) begin(thorough bool) attempt {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	links := g.cfg.Links()
-	return attempt{g.cfg.Now(), links, g.machine.doubts, g.proof, thorough || links != g.machine.links}
+	return attempt{g.cfg.Now(), links, g.doubts, g.proof, thorough || links != g.sound.links}
 }
 
 // end ends a check that did what it had to. It ends a stop, unless this worker is in an incident or has a proof of one.
@@ -77,20 +110,22 @@ func (g *gate) begin(thorough bool) attempt {
 func (g *gate) end(a attempt, inIncident bool) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.machine.isStopped() && !inIncident && g.proof == nil {
-		g.machine.resumed()
+	if g.why != nil && !inIncident && g.proof == nil {
+		g.why = nil
 		g.loaded.Release()
 		g.cfg.Serving.Allow()
 	}
-	g.machine.checkedAt(a.began, a.links, a.doubts)
-	return g.machine.why
+	if g.why == nil && a.doubts == g.doubts {
+		g.sound = a
+	}
+	return g.why
 }
 
-// Doubt makes the next load, and Run, check the registry: as after a reconnect.
+// Doubt makes the next load, and Run, check the registry: as after a reconnect. It ends no stop.
 func (g *gate) Doubt() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.machine.doubt()
+	g.doubts++
 	g.signal()
 }
 
@@ -111,11 +146,11 @@ func (g *gate) WentBack(why string, need int64) {
 func (g *gate) proved(f *finding) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.machine.isStopped() {
+	if g.why != nil {
 		return // while an incident is open, own keys show whether the bucket went back once more
 	}
 	g.proof = f
-	g.stopLocked(g.proof)
+	g.stopLocked(f.reason())
 	g.signal()
 }
 
@@ -126,63 +161,33 @@ func (g *gate) named() {
 	g.proof = nil
 }
 
-// stop ends loads and the issuing from memory.
-func (g *gate) stop(f *finding) {
+// stop ends loads and the issuing from memory, and with all that of snowflakes, too.
+func (g *gate) stop(why error, all bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.stopLocked(f)
+	g.stopLocked(why, all)
 }
 
-func (g *gate) stopLocked(f *finding) {
-	g.refuseLocked(fmt.Errorf("%w: %s: %s; run `natsid resume`", ErrStopped, f.cause, f.why), f.cause == era.Second)
-}
-
-// refuse is stop for a reason that is no finding of this process; with all it ends snowflakes, too.
-func (g *gate) refuse(why error, all bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.refuseLocked(why, all)
-}
-
-func (g *gate) refuseLocked(why error, all bool) {
+func (g *gate) stopLocked(why error, all bool) {
 	g.cfg.Serving.Refuse(why, all)
-	g.machine.stop(why)
+	g.why = why
+	g.stops++
 	g.loaded.Hold(why)
 	g.loaded.Discard() //mutant:discard
-}
-
-// noted ends the begin of a stop: the own key of this worker names the incident, and the marks are lifted.
-func (g *gate) noted() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.machine.noted()
 }
 
 // Stopped returns why nothing is issued, nil if the registry is not known to be stopped.
 func (g *gate) Stopped() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.machine.why
-}
-
-func (g *gate) state() State {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.machine.state
+	return g.why
 }
 
 // Checked reports whether a check has found the registry sound since the connection was made last.
 func (g *gate) Checked() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return !g.machine.isStopped() && !g.machine.checked.IsZero() && g.machine.links == g.cfg.Links()
-}
-
-// isAgeing reports whether a check is to be made before a load needs it.
-func (g *gate) isAgeing() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.machine.isAgeing(g.cfg.Now())
+	return g.why == nil && g.sound.links == g.cfg.Links()
 }
 
 // A gatedStore is a store that loads only while the registry is sound.

@@ -114,11 +114,11 @@ func (c *checker) takeOut(ctx context.Context, keep string) error {
 		return v.missing
 	case v.id.Out == keep:
 		return nil
+	case v.id.Out != "":
+		return fmt.Errorf("registry %s is out for registry %s already", v.id.Registry, v.id.Out)
 	}
-	next, err := v.id.TakenOut(keep)
-	if err != nil {
-		return err
-	}
+	next := v.id
+	next.Out = keep
 	if err := c.registry.replace(ctx, &v, next); err != nil {
 		return err
 	}

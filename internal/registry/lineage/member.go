@@ -139,12 +139,12 @@ func open(cfg Config, of files) (*Member, error) {
 		m.leaveKey()
 		m.copied = false
 	}
-	g := &gate{cfg: &cfg, wake: make(chan struct{}, 1), machine: machine{links: never}}
+	g := &gate{cfg: &cfg, wake: make(chan struct{}, 1), sound: attempt{links: never}}
 	r, f := &registry{cfg: &cfg}, &floors{cfg: &cfg, journal: j}
 	p := &peers{cfg: &cfg, registry: r, gate: g, greeted: never, others: make(map[string]*other)}
 	k := &own{cfg: &cfg, floors: f, journal: j, memory: m}
 	if !m.isFresh() {
-		r.begun.Store(new(era.Remembered(m.Registry, m.Era, m.Eras)))
+		r.begun.Store(&era.Identity{Registry: m.Registry, Era: m.Era, Offsets: m.Eras})
 	}
 	c := &checker{cfg: &cfg, gate: g, registry: r, own: k, floors: f, peers: p, turn: make(chan struct{}, 1)}
 	return &Member{&cfg, g, r, p, f, k, c}, nil
@@ -160,7 +160,7 @@ func (w *Member) Use(loaded Memory) {
 	loaded.Remember(w.own.journal.floors())
 	w.cfg.Bucket.Saw(w.own.Highest)
 	if w.own.Stop != "" {
-		w.refuse(errors.New(w.own.Stop), w.own.All)
+		w.stop(errors.New(w.own.Stop), w.own.All)
 	}
 }
 

@@ -29,7 +29,7 @@ var mutants = []mutant.Mutant{
 		mutant.Text(eraFile, "in.Eras, in.Need = open.Eras.Add(proof.Eras), max(open.Need, proof.Need)",
 			"if joins { in.Eras, in.Need = open.Eras.Add(proof.Eras), max(open.Need, proof.Need) }")}},
 	{Name: "a resume adds no era but its own", Edits: []mutant.Edit{
-		mutant.Text(eraFile, "id = id.with(in.Eras)", "")}},
+		mutant.Text(eraFile, "id = id.Knowing(nil)", "")}},
 	{Name: "a resume ends no incident but the open one", Edits: []mutant.Edit{
 		mutant.Text(eraFile, "append(slices.Clone(in.Prior), in.ID)", "[]string{in.ID}")}},
 	{Name: "an offset is not above those of all eras", Edits: []mutant.Edit{
@@ -51,7 +51,7 @@ var mutants = []mutant.Mutant{
 	{Name: "entries are read by an identity that was merely read", Edits: []mutant.Edit{
 		mutant.Text("registry.go", "return valueOf(&r.begun)", "return valueOf(&r.last)")}},
 	{Name: "the identity is read before the own key is written", Args: from(2415), Edits: []mutant.Edit{
-		mutant.Text("check.go", "wrote = c.own.writeFirst(ctx)", "inEra = false")}},
+		mutant.Text("check.go", "wrote = c.own.write(ctx, 0, false)", "inEra = false")}},
 	{Name: "an own key with a higher revision is this worker's", Edits: []mutant.Edit{
 		mutant.Replace("mine", `case o != nil && (o.Token == m.Written.Token || m.Written.Revision > 0 &&
 			revision > m.Written.Revision): return mine`)}},
@@ -64,9 +64,9 @@ var mutants = []mutant.Mutant{
 	{Name: "that the own key was written is not noted on disk", Args: from(2685), Edits: []mutant.Edit{
 		mutant.Delete("landed")}},
 	{Name: "a load is used however late it ends", Edits: []mutant.Edit{
-		mutant.Replace("counts", "return !m.isStopped() && m.stops == p.stops")}},
+		mutant.Replace("counts", "late := g.stops != p.stops")}},
 	{Name: "a load of an earlier era is used", Edits: []mutant.Edit{
-		mutant.Replace("counts", "return !m.isStopped() && now.Sub(p.checked) < fresh+writeTimeout")}},
+		mutant.Replace("counts", "late := g.cfg.Now().Sub(p.checked) >= fresh+writeTimeout")}},
 	{Name: "an operator waits for nobody", Edits: []mutant.Edit{
 		mutant.Text("resume.go", "wait > 0 {", "wait < 0 {")}},
 	{Name: "a mark of an earlier era is read as it is written", Edits: []mutant.Edit{

@@ -78,31 +78,23 @@ type own struct {
 	floors  *floors
 	journal *journal
 	memory
-	need int64 // in the incident: see [ownEntry]
+	need  int64  // in the incident: see [ownEntry]
+	noted string // the incident that the own key names, once the bucket has what this worker knows
 }
 
 // remembers reports whether the process remembers a registry, or did before its journal was damaged.
 func (k *own) remembers() bool { return !k.isFresh() || k.journal.damaged != nil }
 
-// write writes the own key. identity is the revision of the identity that the write rests on. What is there instead of
-// the last write may be a [finding].
+// write writes the own key. identity is the revision of the identity that the write rests on, 0 if it rests on none.
+// What is there instead of the last write is a [foreignKey], or may be a [finding].
 func (k *own) write(ctx context.Context, identity uint64, ended bool) error {
-	return k.writeUnless(ctx, identity, ended, k.compare)
-}
-
-// writeFirst is write before the identity is read. What is there instead of the last write is a [foreignKey], which
-// stays as it is: if the registry is in another era, the key may be another worker's since.
-func (k *own) writeFirst(ctx context.Context) error { return k.writeUnless(ctx, 0, false, k.look) }
-
-func (k *own) writeUnless(
-	ctx context.Context, identity uint64, ended bool, compare func(context.Context) error,
-) error {
-	if k.Flight.Token != "" { // of a write whose outcome is unknown
-		if err := compare(ctx); err != nil {
-			return err
-		}
-	}
+	isUnsure := k.Flight.Token != "" // of a write whose outcome is unknown
 	for range 3 {
+		if isUnsure {
+			if err := k.compare(ctx); err != nil {
+				return err
+			}
+		}
 		if err := k.choose(ctx); err != nil {
 			return err
 		}
@@ -110,17 +102,15 @@ func (k *own) writeUnless(
 		if err == nil {
 			return nil
 		}
-		if !isRefused(err) {
+		if isUnsure = isRefused(err); !isUnsure {
 			return fmt.Errorf("lineage: the own key of this worker cannot be written: %w", err)
-		}
-		if err := compare(ctx); err != nil {
-			return err
 		}
 	}
 	return errNewerRead
 }
 
-// A foreignKey is the entry of the own key, nil for none, where that is another one than was written last.
+// A foreignKey is the entry of the own key, nil for none, where that is another one than was written last. It stays as
+// it is until a check disowns it: if the registry is in another era, the key may be another worker's since.
 type foreignKey struct {
 	o *ownEntry
 	e buckets.Entry
@@ -183,17 +173,8 @@ func (k *own) read(ctx context.Context) (o *ownEntry, e buckets.Entry, err error
 	return nil, e, fmt.Errorf("lineage: the own key of this worker cannot be read: %w", err)
 }
 
-// compare reads the own key and takes in what it shows. An entry that another history has left is a [finding].
+// compare reads the own key and takes in what it shows. An entry that another history has left is a [foreignKey].
 func (k *own) compare(ctx context.Context) error {
-	err := k.look(ctx)
-	if f, ok := errors.AsType[*foreignKey](err); ok {
-		return k.disown(ctx, f)
-	}
-	return err
-}
-
-// look is compare, but an entry that another history has left is a [foreignKey].
-func (k *own) look(ctx context.Context) error {
 	o, e, err := k.read(ctx)
 	if err != nil || k.Key == "" {
 		return err

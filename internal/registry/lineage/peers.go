@@ -103,8 +103,6 @@ type peers struct {
 	heard   time.Time         // when a worker of this registry last announced a revision
 	speak   time.Time         // when this worker announces, unless another one does before
 	highest uint64            // the highest revision that was announced in this era
-	before  uint64            // the highest revision that was known at the last tick
-	earlier uint64            // the highest revision that was known at the tick before the last one
 	unused  bool              // the registry never loaded, nor held a number, when this was last looked at
 }
 
@@ -129,7 +127,7 @@ func (p *peers) Notice() Notice {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return Notice{
-		Registry: id.Registry, Era: id.Present(), Incident: id.Open(), Out: id.Out, Revision: known,
+		Registry: id.Registry, Era: id.Era, Incident: id.Open(), Out: id.Out, Revision: known,
 		Made: id.Made, Pinned: p.cfg.Pin != "" && p.cfg.Pin == id.Registry, Unused: p.unused, Fields: p.cfg.Fields,
 		Instance: p.cfg.Name(), Process: p.cfg.Process,
 	}
@@ -173,14 +171,12 @@ func (p *peers) differs(own era.Identity, n Notice) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.spoken()
-	if n.Era != own.Present() || n.Incident != own.Open() || n.Out != own.Out {
+	if n.Era != own.Era || n.Incident != own.Open() || n.Out != own.Out {
 		return true
 	}
 	p.highest = max(p.highest, n.Revision)
 	p.cfg.Bucket.Saw(n.Revision)
-	// Senders have just written or read. One that knows less than was known long before may be on a bucket that went
-	// back; only a write shows it.
-	return n.Revision > 0 && n.Revision < p.earlier
+	return false
 }
 
 // spoken notes that a worker of this registry has announced it. The lock is held.
@@ -250,10 +246,9 @@ func (p *peers) announce() {
 // announceIfDue announces the registry every few seconds, and a new highest revision once a second, unless another
 // worker of the registry has: so the messages do not grow with the square of the workers.
 func (p *peers) announceIfDue() {
-	now, known, isSound := p.cfg.Now(), p.cfg.Bucket.Known(), p.gate.state() == Sound
+	now, n := p.cfg.Now(), p.Notice()
 	p.mu.Lock()
-	p.earlier, p.before = p.before, known
-	due := now.After(p.speak) || known > p.highest && now.Sub(p.heard) >= tick && isSound
+	due := now.After(p.speak) || n.Revision > p.highest && now.Sub(p.heard) >= tick
 	p.mu.Unlock()
 	if due {
 		p.announce()

@@ -21,8 +21,15 @@ type finding struct {
 
 func (f *finding) Error() string { return fmt.Sprintf("lineage: %s: %s", f.cause, f.why) }
 
-// ofIncident returns the finding of an open incident.
-func ofIncident(in *era.Incident) *finding { return &finding{cause: in.Cause, why: in.Why()} }
+// reason returns why the registry is stopped, and whether snowflakes are, too.
+func (f *finding) reason() (why error, all bool) {
+	return fmt.Errorf("%w: %s: %s; run `natsid resume`", ErrStopped, f.cause, f.why), f.cause == era.Second
+}
+
+// ofIncident returns the reason of an open incident.
+func ofIncident(in *era.Incident) (why error, all bool) {
+	return (&finding{cause: in.Cause, why: in.Why()}).reason()
+}
 
 // find compares what a check has read with what the worker remembers. What it finds is a suspicion as long as it rests
 // on reads: a leader that was deposed shows old entries. It becomes a proof by an acknowledged compare-and-set on what
@@ -43,7 +50,7 @@ func find(m *memory, v *view) *finding {
 		return &finding{cause: era.WentBack, why: fmt.Sprintf("the stream of the marks was made at %s, "+
 			"and its identity says %s: it was restored from a backup",
 			made.UTC().Format(time.RFC3339), v.id.Created.UTC().Format(time.RFC3339))}
-	case !v.id.Has(m.Eras): //mutant:era-proof
+	case !v.id.Offsets.Has(m.Eras): //mutant:era-proof
 		return &finding{cause: era.WentBack, why: "the identity of the bucket lacks an era that this worker knows"}
 	case m.copied:
 		return &finding{cause: era.WentBack, why: "the data directory, in which the marks are too, is a " +

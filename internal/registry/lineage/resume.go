@@ -129,8 +129,7 @@ func (o *Operator) Resume(ctx context.Context, c *Case, by, need int64, other st
 	}
 	next := c.Identity
 	if c.Missing != nil {
-		next = era.Found(o.Kind, c.created)
-		next.Eras = nil
+		next = era.Blank(o.Kind, c.created)
 	}
 	if other != "" {
 		next = next.Merge(other, eras)
@@ -144,7 +143,7 @@ func (o *Operator) Resume(ctx context.Context, c *Case, by, need int64, other st
 			break
 		}
 		v, unread := readView(ctx, o.Bucket, false)
-		if unread == nil && v.id.Present() == next.Present() {
+		if unread == nil && v.id.Era == next.Era {
 			break
 		}
 		if unread == nil && v.revision != c.revision {
@@ -155,7 +154,7 @@ func (o *Operator) Resume(ctx context.Context, c *Case, by, need int64, other st
 		}
 	}
 	c.Identity, c.Missing = next, nil
-	o.tell(Notice{Registry: next.Registry, Era: next.Present(), Made: next.Made})
+	o.tell(Notice{Registry: next.Registry, Era: next.Era, Made: next.Made})
 	return nil
 }
 

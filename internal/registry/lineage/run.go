@@ -58,10 +58,10 @@ func (w *Member) meet(ctx context.Context) {
 
 // onWake checks where there is a doubt or a proof, and ahead of loads.
 func (w *Member) onWake(ctx context.Context) {
-	switch state := w.state(); {
-	case state == Unknown, state == Stopping:
+	switch {
+	case !w.isSound(fresh):
 		_ = w.checkNow(ctx, slog.LevelDebug, false) // a load that fails for it is logged
-	case w.isAgeing():
+	case !w.isSound(ageing):
 		limited, cancel := context.WithTimeout(ctx, fresh-ageing) // loads check by themselves after that
 		defer cancel()
 		_ = w.checks.do(limited, func() error { return w.checks.check(limited, false) })

@@ -192,7 +192,7 @@ func (w *world) sawIdentity(value []byte) {
 		}
 		return
 	}
-	if _, known := w.eras[id.Present()]; !known {
+	if _, known := w.eras[id.Era]; !known {
 		w.begun(id)
 	}
 }
@@ -201,16 +201,16 @@ func (w *world) sawIdentity(value []byte) {
 // loaded, and the eras that it knew are known.
 func (w *world) begun(id era.Identity) {
 	for e, offset := range w.eras {
-		if e != id.Present() && offset > id.Offset() && id.Has(era.Offsets{e: offset}) {
-			w.fail("era %s has the offset %d, and an earlier one has %d", id.Present()[:4], id.Offset(), offset)
+		if e != id.Era && offset > id.Offset() && id.Offsets.Has(era.Offsets{e: offset}) {
+			w.fail("era %s has the offset %d, and an earlier one has %d", id.Era[:4], id.Offset(), offset)
 		}
 	}
-	w.eras[id.Present()] = id.Offset()
+	w.eras[id.Era] = id.Offset()
 	w.resumes++
 	if w.detected < 0 {
 		w.detected = w.now // an operator said so
 	}
-	w.log("era %s begins with the offset %d", id.Present()[:4], id.Offset())
+	w.log("era %s begins with the offset %d", id.Era[:4], id.Offset())
 	hasJoined := func(p *proc) bool { // a restored bucket may have other facts at that revision
 		o := w.resuming
 		return p.up && o != nil && o.epoch == w.epoch && o.joined[p.full()] &&
@@ -221,6 +221,9 @@ func (w *world) begun(id era.Identity) {
 			continue // an operator is to decide, or its dates are far above
 		}
 		mark := w.effective(id, tag)
+		if mark == 0 {
+			continue
+		}
 		for _, p := range w.procs {
 			if f := p.floor[tag]; hasJoined(p) && f.End > mark {
 				w.fail("tag %s begins at %d, and %s, which had joined, had loaded up to %d", tag, mark, p.name, f.End)
@@ -237,13 +240,14 @@ func (w *world) begun(id era.Identity) {
 		}
 	}
 	for _, p := range w.procs {
-		if hasJoined(p) && !id.Has(p.member.own.Eras) {
+		if hasJoined(p) && !id.Offsets.Has(p.member.own.Eras) {
 			w.fail("the identity lacks an era of %s, which had joined", p.name)
 		}
 	}
 }
 
-// effective returns the mark at which a tag goes on in the present era.
+// effective returns the mark at which a tag goes on in the present era, 0 if the entry is of an era that the identity
+// lacks: whoever reads it proves that.
 func (w *world) effective(id era.Identity, tag string) int64 {
 	var of struct {
 		Mark int64  `json:"mark"`
@@ -252,7 +256,7 @@ func (w *world) effective(id era.Identity, tag string) int64 {
 	_ = json.Unmarshal(w.bkt.entries[tag].Value, &of)
 	by, err := id.Since(of.Era)
 	if err != nil {
-		return max(1, of.Mark) // whoever reads it proves that
+		return 0
 	}
 	return max(1, of.Mark) + by
 }
@@ -1129,7 +1133,8 @@ func (w *world) live(steps int) {
 	}
 	for _, tag := range tagNames[:2] {
 		for _, p := range w.procs {
-			if mark := w.effective(id, tag); w.bkt.entries[tag].Revision > 0 && p.floor[tag].End > mark {
+			mark := w.effective(id, tag)
+			if w.bkt.entries[tag].Revision > 0 && 0 < mark && mark < p.floor[tag].End {
 				w.fail("after all was repaired, tag %s is at %d, and %s had loaded up to %d",
 					tag, mark, p.name, p.floor[tag].End)
 			}

@@ -46,7 +46,7 @@ func (e *entry) in(id era.Identity, limit int64) error {
 	if err != nil {
 		return err
 	}
-	e.raw, e.present, e.by = e.Mark, id.Present(), by
+	e.raw, e.present, e.by = e.Mark, id.Era, by
 	if e.Mark == 0 {
 		e.First = true // until an operator creates it
 	}

@@ -40,7 +40,7 @@ func resume(t *testing.T, streams buckets.Streams, bucket string, by int64) stri
 		t.Fatal(err)
 	}
 	put(t, streams, bucket, id)
-	return id.Present()
+	return id.Era
 }
 
 // written is an entry as it is written.
@@ -155,13 +155,14 @@ func TestAnEntryOfAnEraThatIsNotKnownIsNotUsed(t *testing.T) {
 	bothKinds(t, func(t *testing.T, s *kvstore.Store, marks *memory) {
 		create(t, s, plain)
 		id := identity(t, marks, "marks")
-		id.Eras = []string{"another"}
+		id.Era, id.Offsets = "another", nil
 		put(t, marks, "marks", id)
 		before := marks.entry("a").Revision
 		_, loaded := s.Load(t.Context(), "a", 0, 0)
 		_, updated := s.Update(t.Context(), "a", segment.Change{MaxID: 5000})
-		if !errors.Is(loaded, era.ErrUnknown) || !errors.Is(updated, era.ErrUnknown) ||
-			!errors.Is(s.Delete(t.Context(), "a"), era.ErrUnknown) || marks.entry("a").Revision != before {
+		unknown := new(*era.UnknownError)
+		if !errors.As(loaded, unknown) || !errors.As(updated, unknown) ||
+			!errors.As(s.Delete(t.Context(), "a"), unknown) || marks.entry("a").Revision != before {
 			t.Errorf("loaded: %v, updated: %v", loaded, updated)
 		}
 	})

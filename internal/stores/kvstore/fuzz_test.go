@@ -47,7 +47,7 @@ func FuzzIdentity(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, value []byte) {
 		id, err := era.Decode(value)
-		if err == nil && (id.Registry == "" || id.Kind == "" || id.Present() == "" && id.Incident == nil) {
+		if err == nil && (id.Registry == "" || id.Kind == "" || id.Era == "" && id.Incident == nil) {
 			t.Fatalf("%q reads as %+v", value, id)
 		}
 		if err != nil && !errors.Is(err, era.ErrIdentity) && !errors.Is(err, era.ErrNewer) {

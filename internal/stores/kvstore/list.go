@@ -70,7 +70,7 @@ func (s *Store) listAll(ctx context.Context) ([]segment.Tag, error) {
 // asListed returns the tag with its fault, if it has one.
 func (t state) asListed(name string) segment.Tag {
 	switch {
-	case errors.Is(t.fault, era.ErrUnknown):
+	case errors.As(t.fault, new(*era.UnknownError)):
 		t.Description, t.undecided = t.fault.Error(), true
 	case t.isDamaged() && t.row == nil:
 		t.Description, t.Disabled = "damaged: replace the entry; requests for the tag log how", true
