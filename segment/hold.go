@@ -22,6 +22,17 @@ func (f Floor) with(known Floor) Floor {
 	return f
 }
 
+// Above returns by how much the floor is above the mark of a tag, 0 if it is not.
+//
+// Law: where it is, the mark went back. That of a tag with a last number proves nothing: an operator may have decided
+// about it.
+func (f Floor) Above(t Tag) int64 {
+	if t.MaxID < 1 || t.Undecided || t.Rules.Bounded() || f.Rules != nil && f.Rules.Bounded() {
+		return 0 // the first: its entry is damaged
+	}
+	return max(0, f.End-t.MaxID)
+}
+
 // A holdup holds the reason why no range is loaded; empty if ranges are loaded.
 type holdup struct{ why atomic.Pointer[error] }
 

@@ -18,7 +18,6 @@ type checker struct {
 	gate     *gate
 	registry *registry
 	own      *own
-	floors   *floors
 	peers    *peers
 	turn     chan struct{} // has room for one: whoever put a value in may use own and settled
 	settled  string        // the registry of which Settled was called
@@ -202,7 +201,7 @@ func (c *checker) accuse(v *view, f *finding) (next era.Identity, isNew bool) {
 		Merged:  []string{k.Registry},
 	}
 	if f.cause == era.Lost {
-		in.Need = max(in.Need, c.floors.highest())
+		in.Need = max(in.Need, c.own.highest())
 	}
 	open := next.Open()
 	joins := open != "" && open != k.Incident && !slices.Contains(k.Ended, open) //mutant:joins
@@ -230,7 +229,7 @@ func (c *checker) join(ctx context.Context, v *view) error {
 func (c *checker) note(ctx context.Context, v *view) error {
 	known := v.id.Knowing(c.own.Eras) // other workers of the incident may have written entries of theirs
 	c.registry.begun.Store(&known)
-	low, err := c.floors.low(ctx)
+	low, err := c.own.low(ctx)
 	if err != nil {
 		return err
 	}
@@ -239,15 +238,15 @@ func (c *checker) note(ctx context.Context, v *view) error {
 		c.own.need = low.need //mutant:join-need
 	}
 	if v.id.Incident.Cause == era.Lost {
-		c.own.need = max(c.own.need, c.floors.highest())
+		c.own.need = max(c.own.need, c.own.highest())
 	}
-	if err := c.floors.restore(ctx); err != nil {
+	if err := c.own.restore(ctx); err != nil {
 		return err
 	}
 	if err := c.cfg.Reassert(ctx); err != nil {
 		return err
 	}
-	c.floors.save()
+	c.own.saveFloors()
 	c.own.Stop, c.own.All = c.gate.Stopped().Error(), v.id.Incident.Cause == era.Second
 	if err := c.own.write(ctx, v.revision, false); err != nil {
 		return err
@@ -265,7 +264,7 @@ func (c *checker) stay(ctx context.Context, v *view) error {
 	case c.own.noted != v.id.Open():
 		return c.note(ctx, v)
 	case v.id.Incident.Cause == era.Exposed: // what was written may vanish again until the settings are right
-		return c.floors.restore(ctx)
+		return c.own.restore(ctx)
 	}
 	return nil
 }
@@ -282,13 +281,13 @@ func (c *checker) resume(ctx context.Context, v *view) error {
 	}
 	c.gate.named()
 	c.registry.begun.Store(&v.id)
-	switch low, err := c.floors.low(ctx); {
+	switch low, err := c.own.low(ctx); {
 	case err != nil:
 		return err
 	case low != nil: //mutant:resume-low
 		return low
 	}
-	if err := c.floors.restore(ctx); err != nil {
+	if err := c.own.restore(ctx); err != nil {
 		return err
 	}
 	if err := c.cfg.Reread(ctx); err != nil {
@@ -303,7 +302,7 @@ func (c *checker) resume(ctx context.Context, v *view) error {
 func (c *checker) begin(ctx context.Context, v *view) error {
 	c.own.Registry, c.own.Era, c.own.Eras = v.id.Registry, v.id.Era, v.id.Offsets
 	c.own.leaveKey()
-	c.floors.save()
+	c.own.saveFloors()
 	return c.write(ctx, v)
 }
 
@@ -322,7 +321,7 @@ func (c *checker) write(ctx context.Context, v *view) error {
 // proveLow stops the registry if an acknowledged write shows that a mark is below what this worker loaded.
 func (c *checker) proveLow(ctx context.Context) error {
 	return c.do(ctx, func() error {
-		low, err := c.floors.low(ctx)
+		low, err := c.own.low(ctx)
 		if low != nil {
 			c.gate.proved(low)
 		}

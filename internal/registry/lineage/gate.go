@@ -251,11 +251,11 @@ func (s gatedStore) Poll(ctx context.Context, see func(segment.Listing)) error {
 	if err := s.member.Ready(ctx); err != nil {
 		return err
 	}
-	floors := s.member.floors.loaded.Floors()
+	floors := s.member.loaded.Floors()
 	isLow := false
 	err := s.Store.Poll(ctx, func(l segment.Listing) {
 		for _, t := range l.Tags {
-			isLow = isLow || shortfall(t, floors) > 0
+			isLow = isLow || floors[t.Name].Above(t) > 0
 		}
 		see(l)
 	})

@@ -40,14 +40,13 @@ type Memory interface {
 type Tags interface {
 	// List returns tags in the order of names, as [segment.Store] does, with their marks in the present era.
 	List(ctx context.Context, after string, limit int) ([]segment.Tag, error)
-	// Marks returns all tags as their entries in the bucket are, whatever a table has.
-	Marks(ctx context.Context) ([]segment.Tag, error)
-	// Confirm writes the entry of a tag as it is, by a compare-and-set that is acknowledged, and returns the tag.
-	Confirm(ctx context.Context, tag string) (segment.Tag, error)
-	// Restore writes the entry of a tag again that the bucket lacks: at the floor, in the floor's era. That of a tag
-	// with a last number it lifts to the floor, and leaves its era. One that first use made since gets the floor's
-	// rules, as does one of which an entry was written meanwhile. A tag that was deleted stays so.
-	Restore(ctx context.Context, tag string, f segment.Floor) error
+	// Low returns by how much marks are below floors, at most, and which are; 0 if none is. The entry of the lowest was
+	// written as it is, by a compare-and-set that is acknowledged. See [segment.Floor.Above].
+	Low(ctx context.Context, floors map[string]segment.Floor) (need int64, why string, err error)
+	// Restore writes entries again that the bucket lacks: at the floor, in the floor's era. Those of tags with a last
+	// number it lifts to the floor, and leaves their era. One that first use made since gets the floor's rules. A tag
+	// that was deleted stays so.
+	Restore(ctx context.Context, floors map[string]segment.Floor) error
 }
 
 // Bus carries messages about registries among workers.
@@ -110,7 +109,6 @@ type Member struct {
 	*gate
 	*registry
 	*peers
-	floors *floors
 	own    *own
 	checks *checker
 }
@@ -140,19 +138,19 @@ func open(cfg Config, of files) (*Member, error) {
 		m.copied = false
 	}
 	g := &gate{cfg: &cfg, wake: make(chan struct{}, 1), sound: attempt{links: never}}
-	r, f := &registry{cfg: &cfg}, &floors{cfg: &cfg, journal: j}
+	r := &registry{cfg: &cfg}
 	p := &peers{cfg: &cfg, registry: r, gate: g, greeted: never, others: make(map[string]*other)}
-	k := &own{cfg: &cfg, floors: f, journal: j, memory: m}
+	k := &own{cfg: &cfg, journal: j, memory: m}
 	if !m.isFresh() {
 		r.begun.Store(&era.Identity{Registry: m.Registry, Era: m.Era, Offsets: m.Eras})
 	}
-	c := &checker{cfg: &cfg, gate: g, registry: r, own: k, floors: f, peers: p, turn: make(chan struct{}, 1)}
-	return &Member{&cfg, g, r, p, f, k, c}, nil
+	c := &checker{cfg: &cfg, gate: g, registry: r, own: k, peers: p, turn: make(chan struct{}, 1)}
+	return &Member{&cfg, g, r, p, k, c}, nil
 }
 
 // Use names the memory that the member guards. Call it once, before anything is loaded.
 func (w *Member) Use(loaded Memory) {
-	w.loaded, w.floors.loaded = loaded, loaded
+	w.loaded, w.own.loaded = loaded, loaded
 	if damaged := w.own.journal.damaged; damaged != nil {
 		w.cfg.Serving.JournalAlarm(damaged.Error() + "; this worker no longer knows what it loaded before: if a " +
 			"backup was restored since, run `natsid resume --restored`")

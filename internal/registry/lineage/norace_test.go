@@ -74,7 +74,7 @@ var mutants = []mutant.Mutant{
 	{Name: "tags with a last number go on by themselves", Edits: []mutant.Edit{
 		mutant.Text(entryFile, "by > 0 && (e.Rules.Bounded() || e.Mark > limit-by)", "false")}},
 	{Name: "a floor of a tag with a last number is a proof", Args: from(220), Edits: []mutant.Edit{
-		mutant.Text("floors.go", "|| t.Undecided || t.Rules.Bounded() || f.Rules != nil && f.Rules.Bounded()", "")}},
+		mutant.Text("../../../segment/hold.go", "|| t.Undecided || t.Rules.Bounded() || f.Rules != nil && f.Rules.Bounded()", "")}},
 }
 
 // TestMutants checks that the simulation finds each rule that is broken.

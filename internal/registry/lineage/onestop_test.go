@@ -160,8 +160,8 @@ func TestAKeyOfADataDirectoryIsNotTakenOver(t *testing.T) {
 // silentTags lists no tags in time, so a renewal does not end.
 type silentTags struct{ Tags }
 
-func (silentTags) Marks(context.Context) ([]segment.Tag, error) {
-	return nil, context.DeadlineExceeded
+func (silentTags) Low(context.Context, map[string]segment.Floor) (int64, string, error) {
+	return 0, "", context.DeadlineExceeded
 }
 
 // It knows the identity of the new era by then, and revisions of the former one only.

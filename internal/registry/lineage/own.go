@@ -75,7 +75,7 @@ func decodeOwn(value []byte) (o ownEntry, err error) {
 // start.
 type own struct {
 	cfg     *Config
-	floors  *floors
+	loaded  Memory // set before the first load
 	journal *journal
 	memory
 	need  int64  // in the incident: see [ownEntry]
@@ -187,7 +187,7 @@ func (k *own) compare(ctx context.Context) error {
 			k.leaveKey()
 		}
 	case taken:
-		f, err := k.floors.low(ctx)
+		f, err := k.low(ctx)
 		if err != nil {
 			return err
 		}
@@ -268,3 +268,34 @@ func (k *own) save() {
 		"restart it does not notice whether the marks went back until then: repair the data directory, and restart "+
 		"this worker", journalName, k.journal.fault))
 }
+
+// saveFloors puts on disk how far this worker has loaded each tag.
+func (k *own) saveFloors() { k.journal.writeFloors(k.loaded.Floors()) }
+
+// highest returns the highest ID that this worker loaded of a tag without a last number.
+func (k *own) highest() (end int64) {
+	for _, floor := range k.loaded.Floors() {
+		if floor.Rules == nil || !floor.Rules.Bounded() {
+			end = max(end, floor.End)
+		}
+	}
+	return end
+}
+
+// low returns a finding if marks are below their floors, nil if none is.
+//
+// Law: a listing is no proof, since a leader that was deposed shows old entries. The acknowledged write of an entry as
+// it was read is one.
+func (k *own) low(ctx context.Context) (*finding, error) {
+	need, why, err := k.cfg.Tags.Low(ctx, k.loaded.Floors())
+	if err != nil || need == 0 {
+		return nil, err
+	}
+	return &finding{cause: era.WentBack, why: "marks are below what this worker loaded: " + why, need: need}, nil
+}
+
+// restore gives the bucket what it lacks of what this worker knows.
+//
+// Law: an entry that is written again has the floor's own era. So a resume raises it as it raises others, above what
+// other workers loaded of the tag in that era.
+func (k *own) restore(ctx context.Context) error { return k.cfg.Tags.Restore(ctx, k.loaded.Floors()) }

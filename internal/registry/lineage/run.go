@@ -77,7 +77,7 @@ func (w *Member) onTick(ctx context.Context, isDue bool) (looked bool) {
 	case w.Stopped() != nil:
 		_ = w.checkNow(ctx, slog.LevelInfo, false)
 	case isDue && w.checkNow(ctx, slog.LevelDebug, true) == nil:
-		_ = w.checks.do(ctx, func() error { w.floors.save(); return nil }) // it fails as ctx ends
+		_ = w.checks.do(ctx, func() error { w.own.saveFloors(); return nil }) // it fails as ctx ends
 		return true
 	}
 	return false
@@ -100,7 +100,7 @@ func (w *Member) checkNow(ctx context.Context, level slog.Level, thorough bool) 
 // key says that it stopped cleanly.
 func (w *Member) Stop(ctx context.Context) error {
 	return w.checks.do(ctx, func() error {
-		w.floors.save()
+		w.own.saveFloors()
 		own := w.own
 		if own.Incident != "" || own.Written.Token == "" {
 			return nil

@@ -122,7 +122,7 @@ func newWorld(seed uint64, o options, out io.Writer) *world {
 		rnd: rand.New(rand.NewPCG(seed, 7)), out: out, opts: o, top: map[string]int64{}, answered: map[string]int64{},
 		issued: map[string][]issue{}, broken: map[string]bool{}, eras: era.Offsets{}, detected: -1,
 	}
-	atOnce, repeatAfter, jitter.Source = 1, 0, w.rnd.Float64
+	repeatAfter, jitter.Source = 0, w.rnd.Float64
 	w.bkt = &bucket{last: 1000, entries: map[string]buckets.Entry{}}
 	if o.table {
 		w.rows = map[string]int64{}

@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// catchUps is how many rows are updated to their marks at once. Loads need most of the connections.
+	// catchUps is how many tags are brought in line at once. Loads need most of the connections.
 	catchUps = 4
-	// catchUpTimeout bounds one row, which another session may have locked.
+	// catchUpTimeout bounds one tag, whose row another session may have locked.
 	catchUpTimeout = time.Second
-	// namedFaults is how many failed rows an error names.
-	namedFaults = 10
+	// mostNamed is how many tags a text names.
+	mostNamed = 10
 )
 
 // behind is the rows that a poll could not bring in line with their marks. The next poll takes them last, so that rows
@@ -29,14 +29,16 @@ type behind struct {
 	failed map[string]error // by tag: why, at the last attempt
 }
 
-// catchUp calls f for the rows of all tags until ctx ends, or the table takes no writes at all. The error names some
-// rows that are behind.
-func (b *behind) catchUp(ctx context.Context, tags []string, f func(context.Context, string) error) error {
+// catchUp calls f for all tags, some at once, until ctx ends or the table takes no writes at all. The error names some
+// tags for which it failed.
+func (b *behind) catchUp(
+	ctx context.Context, atOnce int, tags []string, f func(context.Context, string) error,
+) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	queue := make(chan string)
 	var workers sync.WaitGroup
-	for range min(catchUps, len(tags)) {
+	for range min(atOnce, len(tags)) {
 		workers.Go(func() {
 			for tag := range queue {
 				limited, cancel := context.WithTimeout(ctx, catchUpTimeout)
@@ -97,16 +99,23 @@ func (b *behind) error(early error) error {
 	if len(b.failed) == 0 {
 		return early
 	}
-	var texts []string
-	for _, tag := range slices.Sorted(maps.Keys(b.failed))[:min(namedFaults, len(b.failed))] {
-		texts = append(texts, fmt.Sprintf("tag %s: %v", tag, b.failed[tag]))
+	text := named(slices.Sorted(maps.Keys(b.failed)), func(tag string) string {
+		return fmt.Sprintf("tag %s: %v", tag, b.failed[tag])
+	})
+	if early != nil {
+		return fmt.Errorf("kvstore: not all tags were compared: %s: %w", text, early)
 	}
-	if more := len(b.failed) - len(texts); more > 0 {
+	return fmt.Errorf("kvstore: %d tags are not as they should be: %s", len(b.failed), text)
+}
+
+// named returns a text of some of the tags, of which f returns what is said of each.
+func named(tags []string, f func(tag string) string) string {
+	var texts []string
+	for _, tag := range tags[:min(mostNamed, len(tags))] {
+		texts = append(texts, f(tag))
+	}
+	if more := len(tags) - len(texts); more > 0 {
 		texts = append(texts, fmt.Sprintf("and %d more", more))
 	}
-	text := strings.Join(texts, "; ")
-	if early != nil {
-		return fmt.Errorf("kvstore: not all rows and their marks were compared: %s: %w", text, early)
-	}
-	return fmt.Errorf("kvstore: %d rows and their marks do not agree: %s", len(b.failed), text)
+	return strings.Join(texts, "; ")
 }

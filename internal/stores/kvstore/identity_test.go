@@ -102,7 +102,7 @@ func TestWorkersOfTwoKindsDoNotShareMarks(t *testing.T) {
 		if _, err := b.Load(t.Context(), "order", 0, 0); !errors.Is(err, era.ErrKind) {
 			t.Errorf("a load of the second: %v", err)
 		}
-		if err := b.Restore(t.Context(), "order", floor(10, "")); !errors.Is(err, era.ErrKind) {
+		if err := b.Restore(t.Context(), floors("order", floor(10, ""))); !errors.Is(err, era.ErrKind) {
 			t.Errorf("a restore by the second: %v", err)
 		}
 		if second != kvstore.Alone {

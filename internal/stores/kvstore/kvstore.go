@@ -58,6 +58,7 @@ type Store struct {
 	setbacks setbacks
 	behind   behind
 	turns    turns
+	atOnce   int // tags that are brought in line
 }
 
 var _ segment.Store = (*Store)(nil)
@@ -115,7 +116,7 @@ func New(streams buckets.Streams, cfg Config) *Store {
 		Lost: cfg.Lost, MayFound: cfg.MayFound, Found: s.ids.foundNow, Log: cfg.Log,
 		WentBack: func(why string) { cfg.WentBack(why, 0) },
 	})
-	s.kv, s.ids.kv = s.own, s.own
+	s.kv, s.ids.kv, s.atOnce = s.own, s.own, catchUps
 	return s
 }
 
@@ -142,7 +143,7 @@ func On(b Bucket, cfg Config) *Store {
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	return &Store{
-		cfg: cfg, kv: b, ids: &identityCheck{cfg: cfg, kv: b}, setbacks: setbacks{alarm: cfg.RowWentBack},
+		cfg: cfg, kv: b, ids: &identityCheck{cfg: cfg, kv: b}, setbacks: setbacks{alarm: cfg.RowWentBack}, atOnce: 1,
 	}
 }
 

@@ -3,6 +3,7 @@ package kvstore
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/internal/registry/buckets"
@@ -55,7 +56,7 @@ func (s *Store) tryLoad(
 		return segment.Loaded{}, err
 	}
 	s.setbacks.check(tag, was, began)
-	if was.Mark < floor && !was.undecided && !was.Rules.Bounded() { //mutant:load-low
+	if (segment.Floor{End: floor}).Above(was.entry.tag(tag, time.Time{})) > 0 { //mutant:load-low
 		return segment.Loaded{}, s.wentBack(ctx, tag, was, floor)
 	}
 	if was.undecided && !s.turns.hasTurned(tag, &was.entry, s.cfg.Clock, s.cfg.Uptime()) {

@@ -1,9 +1,12 @@
 package kvstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,7 +16,7 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// wentBack stops the registry if the mark of a tag is below what this worker had loaded, and returns why nothing is
+// wentBack stops the registry since the mark of a tag is below what this worker had loaded, and returns why nothing is
 // loaded.
 //
 // Law: the entry that proves it stays as it is. So whoever is killed before the registry knows of it proves it again.
@@ -26,25 +29,35 @@ func (s *Store) wentBack(ctx context.Context, tag string, was state, floor int64
 	return errors.New("kvstore: " + why)
 }
 
-// Marks implements [lineage.Tags].
-func (s *Store) Marks(ctx context.Context) (tags []segment.Tag, err error) {
+// Low implements [lineage.Tags].
+func (s *Store) Low(ctx context.Context, floors map[string]segment.Floor) (need int64, why string, err error) {
+	if len(floors) == 0 {
+		return 0, "", nil
+	}
 	all, _, _, err := s.marks(ctx)
-	for name, t := range all {
-		tags = append(tags, t.asListed(name))
+	above := func(tag string) int64 { return floors[tag].Above(all[tag].asListed(tag)) }
+	var low []string
+	for tag := range all {
+		if above(tag) > 0 {
+			low = append(low, tag)
+		}
 	}
-	return tags, err
-}
-
-// Confirm implements [lineage.Tags].
-func (s *Store) Confirm(ctx context.Context, tag string) (segment.Tag, error) {
-	was, err := s.readMark(ctx, tag)
-	if err == nil && was.isMissing() {
-		err = segment.ErrUnknownTag
+	if err != nil || len(low) == 0 {
+		return 0, "", err
 	}
-	if err == nil {
-		err = s.confirm(ctx, tag, was)
+	slices.SortFunc(low, func(a, b string) int {
+		return cmp.Or(cmp.Compare(above(b), above(a)), strings.Compare(a, b))
+	})
+	lowest := low[0]
+	if all[lowest], err = s.readMark(ctx, lowest); err == nil {
+		err = s.confirm(ctx, lowest, all[lowest])
 	}
-	return was.tag(tag), wrap(tag, err)
+	if need = above(lowest); err == nil && need == 0 {
+		err = errOvertaken
+	}
+	return need, named(low, func(tag string) string {
+		return fmt.Sprintf("%s at %d, loaded up to %d", tag, all[tag].Mark, floors[tag].End)
+	}), wrap(lowest, err)
 }
 
 // confirm writes an entry as it was read. Where there is none, it writes one that is read as the same.
@@ -62,40 +75,74 @@ func (s *Store) confirm(ctx context.Context, tag string, was state) (err error) 
 }
 
 // Restore implements [lineage.Tags].
-func (s *Store) Restore(ctx context.Context, tag string, f segment.Floor) error {
+func (s *Store) Restore(ctx context.Context, floors map[string]segment.Floor) error {
+	if len(floors) == 0 {
+		return nil
+	}
+	all, none, _, err := s.marks(ctx)
+	var due []string
+	for tag, f := range floors {
+		was, ok := all[tag]
+		if !ok {
+			was = none
+		}
+		if _, isDue := was.restored(f); isDue {
+			due = append(due, tag)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	slices.Sort(due)
+	return new(behind).catchUp(ctx, s.atOnce, due, func(ctx context.Context, tag string) error {
+		return s.restore(ctx, tag, floors[tag])
+	})
+}
+
+// restore writes the entry of one tag again, if that is due.
+func (s *Store) restore(ctx context.Context, tag string, f segment.Floor) error {
 	return wrap(tag, jitter.Race(ctx, isOvertaken, func() (uint64, error) {
 		was, err := s.readMark(ctx, tag)
 		if err != nil {
 			return 0, err
 		}
-		if was.isMissing() {
-			return 0, s.writeAgain(ctx, tag, f)
-		}
-		e := was.entry
-		isMade := e.First && e.Rules == segment.Rules{}
+		e, isDue := was.restored(f)
 		switch {
-		case e.Disabled:
-			return 0, nil
-		case isMade && *f.Rules != segment.Rules{}: //mutant:first-use
-			e.Rules, e.First = *f.Rules, false
-			if e.Least = e.Mark; e.Rules.Bounded() {
-				e.Mark, e.Least, e.Era = f.End, 0, f.Era
-			}
-		case (e.Rules.Bounded() || e.undecided) && e.Mark < f.End: //mutant:lift
-			e.Mark = f.End
+		case !isDue:
+		case was.isMissing():
+			err = s.writeAgain(ctx, tag, e)
 		default:
-			return 0, nil
+			_, err = s.replace(ctx, tag, segment.ByRestore, was, e)
 		}
-		_, err = s.replace(ctx, tag, segment.ByRestore, was, e)
 		return was.kve.Revision, err
 	}))
 }
 
-// writeAgain writes the entry of a tag that the bucket lacks: with the mark up to which this worker loaded the tag, in
-// the era in which it did.
-func (s *Store) writeAgain(ctx context.Context, tag string, f segment.Floor) (err error) {
-	try := attempt.New(0, "")
-	e := entry{Mark: f.End, Step: f.Step, Rules: *f.Rules, Era: f.Era, Tokens: try.Tokens()}
+// restored returns the entry with what a floor shows, and reports whether that is to be written: see [lineage.Tags].
+func (t state) restored(f segment.Floor) (e entry, isDue bool) {
+	if e = t.entry; f.Rules == nil || f.End < 1 || t.isDamaged() || e.Disabled {
+		return e, false
+	}
+	isMade := e.First && e.Rules == segment.Rules{}
+	switch {
+	case t.isMissing():
+		e = entry{Mark: f.End, Step: f.Step, Rules: *f.Rules, Era: f.Era}
+	case isMade && *f.Rules != segment.Rules{}: //mutant:first-use
+		e.Rules, e.First = *f.Rules, false
+		if e.Least = e.Mark; e.Rules.Bounded() {
+			e.Mark, e.Least, e.Era = f.End, 0, f.Era
+		}
+	case (e.Rules.Bounded() || e.undecided) && e.Mark < f.End: //mutant:lift
+		e.Mark = f.End
+	default:
+		return e, false
+	}
+	return e, true
+}
+
+// writeAgain writes the entry of a tag that the bucket lacks.
+func (s *Store) writeAgain(ctx context.Context, tag string, e entry) (err error) {
+	e.Tokens = attempt.New(0, "").Tokens()
 	w := segment.Write{How: segment.ByRestore, After: e.Mark}
 	w.Written, err = s.kv.CreateFirst(ctx, tag, e.encode())
 	if errors.Is(err, buckets.ErrKeyRemoved) {

@@ -2,7 +2,6 @@ package kvstore_test
 
 import (
 	"bytes"
-	"errors"
 	"testing"
 
 	"github.com/natsid/natsid/internal/stores/kvstore"
@@ -15,9 +14,13 @@ func floor(end int64, era string, rules ...segment.Rules) segment.Floor {
 	return segment.Floor{End: end, Step: 20, Live: true, Rules: &append(rules, segment.Rules{})[0], Era: era}
 }
 
+func floors(tag string, f segment.Floor) map[string]segment.Floor {
+	return map[string]segment.Floor{tag: f}
+}
+
 func restore(t *testing.T, s *kvstore.Store, f segment.Floor) {
 	t.Helper()
-	if err := s.Restore(t.Context(), "a", f); err != nil {
+	if err := s.Restore(t.Context(), floors("a", f)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -137,26 +140,31 @@ func TestADeletedTagIsNotRestored(t *testing.T) {
 	})
 }
 
-func TestAConfirmationChangesNothingButTheRevision(t *testing.T) {
+func TestALowMarkIsConfirmedByAWriteThatChangesNothing(t *testing.T) {
 	bothKinds(t, func(t *testing.T, s *kvstore.Store, marks *memory) {
 		create(t, s, plain)
+		create(t, s, segment.Tag{Name: "b", Step: 10, MaxID: 1})
+		create(t, s, segment.Tag{Name: "bounded", Step: 10, MaxID: 1, Rules: segment.Rules{Max: 5000}})
 		load(t, s)
 		resume(t, marks, "marks", 1000)
 		before := marks.entry("a")
-		got, err := s.Confirm(t.Context(), "a")
+		need, why, err := s.Low(t.Context(), map[string]segment.Floor{
+			"a": {End: 1911}, "b": {End: 1002}, "bounded": {End: 4000}, "missing": {End: 9000},
+		})
 		after := marks.entry("a")
 		isSame := bytes.Equal(before.Value, after.Value) && after.Revision > before.Revision
-		if err != nil || got.MaxID != 1111 || !isSame {
-			t.Errorf("%+v, %v, and written is %s, was %s", got, err, after.Value, before.Value)
+		if want := "a at 1111, loaded up to 1911; b at 1001, loaded up to 1002"; err != nil || need != 800 ||
+			why != want || !isSame {
+			t.Errorf("%d, %q, %v, and written is %s, was %s", need, why, err, after.Value, before.Value)
 		}
-		if _, err := s.Confirm(t.Context(), "missing"); !errors.Is(err, segment.ErrUnknownTag) {
-			t.Errorf("%v, want ErrUnknownTag", err)
+		if need, why, err := s.Low(t.Context(), floors("a", segment.Floor{End: 1111})); need != 0 || err != nil {
+			t.Errorf("%d, %q, %v, want that none is low", need, why, err)
 		}
 	})
 }
 
 // Where another write came first, the entry that was read proves nothing.
-func TestAConfirmationThatIsOvertakenProvesNothing(t *testing.T) {
+func TestALowMarkThatIsOvertakenProvesNothing(t *testing.T) {
 	marks := new(memory)
 	create(t, kvstore.New(marks, kvstore.Config{Bucket: "marks"}), plain)
 	shows := 0
@@ -166,11 +174,9 @@ func TestAConfirmationThatIsOvertakenProvesNothing(t *testing.T) {
 	if l, err := s.Load(t.Context(), "a", 0, 50); err != nil || l.Start != 101 || shows > 0 {
 		t.Errorf("%v, %v, shown %d times", l, err, shows)
 	}
-	s = kvstore.New(&view{Streams: marks, before: func() { marks.touch("a") }}, kvstore.Config{
-		Bucket: "marks", WentBack: func(string, int64) { shows++ },
-	})
-	if _, err := s.Confirm(t.Context(), "a"); err == nil {
-		t.Error("confirmed an entry that another write had replaced")
+	s = kvstore.New(&view{Streams: marks, before: func() { marks.touch("a") }}, kvstore.Config{Bucket: "marks"})
+	if need, why, err := s.Low(t.Context(), floors("a", segment.Floor{End: 500})); err == nil {
+		t.Errorf("%d, %q: confirmed an entry that another write had replaced", need, why)
 	}
 }
 
