@@ -90,7 +90,8 @@ func (m *membership) checked(ctx context.Context, err error) {
 func (m *membership) open(tags *kvstore.Store, unused func(context.Context) (bool, error)) (err error) {
 	m.member, err = lineage.Open(lineage.Config{
 		Bucket: tags.Own(), Tags: tags, Kind: string(tags.Kind()), Dir: m.cfg.Data, Name: m.instance,
-		Embedded: m.links.embedded != nil, Poll: m.cfg.TagPoll, MayFound: m.mayFound,
+		Embedded: m.links.embedded != nil, Poll: m.cfg.TagPoll,
+		Found:    func(ctx context.Context) error { _, err := tags.Check(ctx); return err },
 		Reassert: func(ctx context.Context) error { return m.orders().Reassert(ctx) },
 		Reread:   func(ctx context.Context) error { return m.orders().Reread(ctx) },
 		Links:    func() uint64 { return m.links.control.Stats().Reconnects },
@@ -187,7 +188,7 @@ func (m *membership) mayMake(ctx context.Context) error {
 	all, err := m.notices(ctx)
 	own := m.fields()
 	for _, n := range all {
-		if n.Serves() && n.Fields != own {
+		if n.Fields != own {
 			return fmt.Errorf("%w: worker %q has layout %s, epoch %d, ticks of %d ms; this one was started with "+
 				"layout %s, epoch %d, ticks of %d ms: start it with the same, or in a namespace of its own, "+
 				"or stop all workers first to change the layout",
@@ -283,11 +284,10 @@ func (m *membership) identity() (id era.Identity) {
 	return id
 }
 
-// hasSecond reports whether workers of another registry serve the same subjects, or whether this registry gave way to
-// another.
+// hasSecond reports whether this registry is stopped since workers of another one serve the same subjects.
 func (m *membership) hasSecond() bool {
-	id := m.identity()
-	return id.Out != "" || id.Incident != nil && id.Incident.Cause == era.Second
+	in := m.identity().Incident
+	return in != nil && in.Other != ""
 }
 
 // marksInUse names the marks that this worker issues from, also if another worker loads; "" while it must not issue.

@@ -105,8 +105,8 @@ type resumption struct {
 	isSaid  bool          // the bump is an operator's word
 	agreed  string        // what a person agreed to
 	state   string        // of the registry after an error; "" if it is not resumed
-	other   string        // the registry that is taken out; "" if none answers
-	isOut   bool
+	other   string        // the registry that is stopped; "" if none answers
+	isOut   bool          // it is
 	itsEras era.Offsets
 }
 
@@ -158,11 +158,11 @@ func (r *resumption) step(ctx context.Context) error {
 		r.agreed = plan.facts()
 		return cmp.Or(r.s.agree(r.Yes, "Resume?"), lineage.ErrChanged)
 	case r.other != "" && !r.isOut:
-		if r.itsEras, err = r.ask.TakeOut(ctx, r.other, r.Keep); err != nil {
-			return fmt.Errorf("registry %s is not taken out: %w", r.other, err)
+		if r.itsEras, err = r.ask.Stop(ctx, r.other, r.Keep); err != nil {
+			return fmt.Errorf("registry %s is not stopped: %w", r.other, err)
 		}
 		r.isOut = true
-		fmt.Fprintf(r.s.stderr, "Registry %s is out. Waiting until its workers use no earlier loads.\n", r.other)
+		fmt.Fprintf(r.s.stderr, "Registry %s is stopped. Waiting until its workers use no earlier loads.\n", r.other)
 		tick(ctx, lineage.Draining)
 		return cmp.Or(ctx.Err(), lineage.ErrChanged)
 	}
@@ -180,13 +180,10 @@ func (r *resumption) step(ctx context.Context) error {
 func (r *resumption) check(c lineage.Case) (isIdle bool, err error) {
 	id, in := c.Identity, c.Identity.Incident
 	switch {
-	case id.Out != "" && (r.Keep == "" || id.Out != r.first.Out):
-		err = fmt.Errorf("registry %s is out, and registry %s serves instead: `natsid resume --keep %s` lets this one "+
-			"serve again, and takes that one out", id.Registry, id.Out, id.Registry)
 	case r.Keep != "" && r.Keep != id.Registry:
 		err = fmt.Errorf("--keep %s: this NATS reaches registry %s; reach the other one with --nats, or --js-domain",
 			r.Keep, id.Registry)
-	case in != nil && in.Cause == era.Second && r.Keep == "":
+	case in != nil && in.Other != "" && r.Keep == "":
 		err = fmt.Errorf("registries %s and %s serve the same subjects: say which one serves with --keep",
 			id.Registry, in.Other)
 	case in == nil && id.Era != r.first.Era && id.Offsets.Has(r.first.Offsets): // another operator was faster
@@ -204,7 +201,7 @@ func (r *resumption) check(c lineage.Case) (isIdle bool, err error) {
 	return false, usage(err)
 }
 
-// findOther returns the registry that is to be taken out, "" if none answers.
+// findOther returns the registry that is to be stopped, "" if none answers.
 func (r *resumption) findOther(ctx context.Context) (other string) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

@@ -23,8 +23,6 @@ func storeState(r kvstore.Report) string {
 		return r.Unfit.Error()
 	case r.Trouble != nil:
 		return r.Trouble.Error() + ": run `natsid resume`"
-	case r.Identity.Out != "":
-		return "out: registry " + r.Identity.Out + " serves instead"
 	case r.Identity.Incident != nil:
 		return fmt.Sprintf("stopped: %s: %s; run `natsid resume`", r.Identity.Incident.Cause, r.Identity.Incident.Why())
 	case len(r.Damaged) > 0:

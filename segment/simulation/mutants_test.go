@@ -148,7 +148,7 @@ var mutantsOfEras = []mutant.Mutant{
 	inKVStore("a tag is made over a delete marker without a start", "TestARemovedTag",
 		inCreate("create := s.kv.CreateFirst", "create := s.kv.Create")),
 	inKVStore("a missing entry is written again in the present era", "TestAMissingEntry",
-		inRestore("Era: f.Era, Tokens", "Tokens"),
+		inRestore("*f.Rules, Era: f.Era}", "*f.Rules}"),
 		inRestore("w := segment.Write{How: segment.ByRestore, After: e.Mark}",
 			"if id, err := s.eras(ctx); err == nil { e.Era = id.Era }\n"+
 				"w := segment.Write{How: segment.ByRestore, After: e.Mark}")),
@@ -161,10 +161,10 @@ var mutantsOfEras = []mutant.Mutant{
 	inKVStore("a mark that proves that the bucket went back is lifted", "TestARestore",
 		mutant.Replace("lift", "case e.Mark < f.End:")),
 	inKVStore("a load from a mark below the floor shows nothing", "TestALoadBelow", mutant.Delete("load-low")),
-	inKVStore("what is read below the floor is a proof without a write", "TestAConfirmation",
+	inKVStore("what is read below the floor is a proof without a write", "TestALowMark",
 		inRestore("w.Written, err = s.kv.Update(ctx, tag, was.kve.Value, was.kve.Revision)",
 			"_, _ = s.kv.Update(ctx, tag, was.kve.Value, was.kve.Revision)")),
-	inKVStore("a confirmation writes the mark in the present era", "TestAConfirmation|TestALoadBelow",
+	inKVStore("a confirmation writes the mark in the present era", "TestALowMark|TestALoadBelow",
 		inRestore("was.kve.Value, was.kve.Revision", "was.entry.encode(), was.kve.Revision")),
 	{Name: "a range that was kept in another era is used", In: "../../internal/stores/attempt",
 		Args: []string{"-test.run=^TestAReservedRange|^TestAWriteThatHasNotLandedIsNot"}, Edits: []mutant.Edit{

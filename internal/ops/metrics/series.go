@@ -62,7 +62,7 @@ var (
 		"How long snowflakes can be issued without another renewal; 0 without a worker number.")
 	workerNumber   = gauge("natsid_worker_number", "", "The worker number; -1 if none is held.")
 	secondRegistry = gauge("natsid_second_registry", "",
-		"1 while another registry is heard, or this worker's is out for one.")
+		"1 while the registry is stopped since another one serves the same subjects.")
 	clockOffset = gauge("natsid_clock_offset_seconds", "",
 		"This worker's clock minus the registry's, as of the last heartbeat.")
 	timeEnds = gauge("natsid_snowflake_time_ends_timestamp_seconds", "",

@@ -1,6 +1,7 @@
 package era
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -23,9 +24,8 @@ const Version = 2
 type Identity struct {
 	Version  int       `json:"version"`
 	Registry string    `json:"registry"` // a random ID, made with the first bucket
-	Made     time.Time `json:"made"`
-	Kind     string    `json:"kind"`    // what the marks are: the store, or the guard of a table
-	Created  time.Time `json:"created"` // of the bucket's stream, as its founder or the last resume saw it
+	Kind     string    `json:"kind"`     // what the marks are: the store, or the guard of a table
+	Created  time.Time `json:"created"`  // of the bucket's stream, as its founder or the last resume saw it
 	// Era is the present one, "" if there is none while an incident is open. Offsets has all that there were.
 	Era     string            `json:"era"`
 	Offsets Offsets           `json:"offsets"`
@@ -33,8 +33,6 @@ type Identity struct {
 	Merged  []string          `json:"merged,omitempty"` // other registries whose eras are among these
 	// Incident is the open one; nil if there is none.
 	Incident *Incident `json:"incident,omitempty"`
-	// Out is the registry that serves instead of this one; "" if this one serves.
-	Out string `json:"out,omitempty"`
 }
 
 // Offsets are those of eras, by ID. IDs are random.
@@ -64,11 +62,13 @@ func (o Offsets) Has(eras Offsets) bool {
 
 // An Incident is a stop of all workers of a registry, from the first proof until an operator resumes.
 type Incident struct {
-	ID      string    `json:"id"` // random
-	Cause   Cause     `json:"cause"`
-	Opened  time.Time `json:"opened"`
-	Other   string    `json:"other,omitempty"` // the second registry, where that is the cause
-	Provers []Prover  `json:"provers"`         // the first mostProvers
+	ID      string   `json:"id"` // random
+	Cause   Cause    `json:"cause"`
+	Provers []Prover `json:"provers"` // the first mostProvers
+	// Other is a second registry that serves the same subjects, "" if there is none: then snowflakes are stopped, too.
+	// Unused says that this one never loaded, nor held a worker number.
+	Other  string `json:"other,omitempty"`
+	Unused bool   `json:"unused,omitempty"`
 	// Prior are incidents in which a prover was before, and that the registry does not know to have ended.
 	Prior []string `json:"prior,omitempty"`
 	// Eras are those that provers know, with their offsets, and Merged the registries to which provers belong. A resume
@@ -121,10 +121,7 @@ func (e *UnknownError) Error() string {
 
 // Blank returns the identity of a registry that has no era yet.
 func Blank(kind string, created time.Time) Identity {
-	return Identity{
-		Version: Version, Registry: rand.Text(), Made: time.Now().UTC().Truncate(time.Second), Kind: kind,
-		Created: created.UTC(),
-	}
+	return Identity{Version: Version, Registry: rand.Text(), Kind: kind, Created: created.UTC()}
 }
 
 // Found returns the identity of a registry that begins with a bucket.
@@ -215,7 +212,7 @@ func (id Identity) Resume(by, need int64, created time.Time) (Identity, error) {
 			id.Ended[ended] = id.Era
 		}
 	}
-	id.Version, id.Incident, id.Created, id.Out = Version, nil, created.UTC(), ""
+	id.Version, id.Incident, id.Created = Version, nil, created.UTC()
 	return id, nil
 }
 
@@ -262,6 +259,7 @@ func (id Identity) Accuse(proof Incident, joins bool) Identity {
 		}
 		in.Merged = append(slices.Clone(open.Merged), proof.Merged...)
 		in.Eras, in.Need = open.Eras.Add(proof.Eras), max(open.Need, proof.Need)
+		in.Other, in.Unused = cmp.Or(proof.Other, open.Other), open.Unused || proof.Unused
 		if open.Cause == Lost { // whatever else is found: all that was in the bucket is gone
 			in.Cause = Lost
 		}

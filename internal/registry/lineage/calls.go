@@ -15,7 +15,7 @@ type op string
 const (
 	opNotice op = "notice" // who are you?
 	opMarks  op = "marks"  // how far is each tag, in pages?
-	opOut    op = "out"    // another registry is to serve instead; from an operator
+	opStop   op = "stop"   // another registry is to serve instead; from an operator
 )
 
 // A call is a question, and a reply its answer. Both cross the wire as JSON.
@@ -29,7 +29,7 @@ type call struct {
 type reply struct {
 	Notice Notice      `json:"notice"`
 	Marks  []Mark      `json:"marks,omitempty"`
-	Eras   era.Offsets `json:"eras,omitempty"` // of the registry that was taken out
+	Eras   era.Offsets `json:"eras,omitempty"` // of the registry that was stopped
 	Error  string      `json:"error,omitempty"`
 }
 
@@ -58,9 +58,9 @@ func (w *Member) Answer(ctx context.Context, question []byte) []byte {
 		w.checkFor(ctx, c.From)
 	case opMarks:
 		r.Marks, err = w.page(ctx, c.After)
-	case opOut:
-		err = w.checks.do(ctx, func() error { return w.checks.takeOut(ctx, c.Keep) })
-		r.Eras = w.Identity().Offsets
+	case opStop:
+		err = w.checks.do(ctx, func() error { return w.checks.stopFor(ctx, c.Keep) })
+		r.Eras = w.Identity().Knowing(nil).Offsets
 	default:
 		err = fmt.Errorf("unknown op %.20q", c.Op)
 	}
@@ -148,10 +148,10 @@ func (ask AskFunc) one(ctx context.Context, registry string, c call) (r reply, e
 	return r, err
 }
 
-// TakeOut takes another registry out for the one that is kept: the operator's word, written by one of its workers. It
-// returns the eras of that other one.
-func (ask AskFunc) TakeOut(ctx context.Context, registry, keep string) (era.Offsets, error) {
-	r, err := ask.one(ctx, registry, call{Op: opOut, Keep: keep})
+// Stop stops another registry for the one that is kept: the operator's word, written by one of its workers. It returns
+// the eras of that other one.
+func (ask AskFunc) Stop(ctx context.Context, registry, keep string) (era.Offsets, error) {
+	r, err := ask.one(ctx, registry, call{Op: opStop, Keep: keep})
 	return r.Eras, err
 }
 

@@ -19,8 +19,8 @@ type checker struct {
 	registry *registry
 	own      *own
 	peers    *peers
-	turn     chan struct{} // has room for one: whoever put a value in may use own and settled
-	settled  string        // the registry of which Settled was called
+	turn     chan struct{} // has room for one: whoever put a value in may use own and last
+	last     view          // what the last check has read that ended well
 }
 
 // do calls f when no other check is under way.
@@ -50,13 +50,10 @@ func (c *checker) check(ctx context.Context, thorough bool) error {
 		return err
 	}
 	if err := c.leave(&v); err != nil {
-		c.settle(&v)
+		c.cfg.Settled(v.id.Registry)
 		return err
 	}
 	err = c.follow(ctx, &v, a.proof, wrote, inEra)
-	if foreign, ok := errors.AsType[*foreignKey](err); ok {
-		err = c.own.disown(ctx, foreign)
-	}
 	if f, ok := errors.AsType[*finding](err); ok {
 		err = c.prove(ctx, &v, f)
 	}
@@ -68,37 +65,26 @@ func (c *checker) check(ctx context.Context, thorough bool) error {
 			return err
 		}
 	}
-	c.settle(&v)
+	c.cfg.Settled(v.id.Registry)
+	c.last = v
 	inIncident := c.own.Incident != ""
 	if !inIncident {
-		c.own.Stop, c.own.All = "", false
+		c.own.Stop = ""
 		c.registry.begun.Store(&v.id)
 	}
 	return c.gate.end(a, inIncident)
 }
 
-// settle says of which registry this worker can answer questions.
-func (c *checker) settle(v *view) {
-	if r := v.id.Registry; r != c.settled {
-		c.settled = r
-		c.cfg.Settled(r)
-	}
-}
-
-// leave makes this worker serve nothing while its registry is not the one that serves, and returns why; nil if it is.
+// leave makes this worker serve nothing while its registry is not the one that an operator chose, and returns why; nil
+// if it is.
 func (c *checker) leave(v *view) (why error) {
-	switch id := v.id; {
-	case v.missing != nil:
-	case c.cfg.Pin != "" && id.Registry != c.cfg.Pin:
-		why = fmt.Errorf("%w: this worker rests on registry %s, and --registry is %s: connect it to the NATS of "+
-			"that one",
-			ErrStopped, id.Registry, c.cfg.Pin)
-	case id.Out != "":
-		why = fmt.Errorf("%w: registry %s serves instead of registry %s, on which this worker rests: connect this "+
-			"worker to the NATS of that one, or run `natsid resume --keep`", ErrStopped, id.Out, id.Registry)
+	if v.missing != nil || c.cfg.Pin == "" || v.id.Registry == c.cfg.Pin {
+		return nil
 	}
-	if why != nil && why.Error() != c.own.Stop {
-		c.own.Stop, c.own.All = why.Error(), true
+	why = fmt.Errorf("%w: this worker rests on registry %s, and --registry is %s: connect it to the NATS of that one",
+		ErrStopped, v.id.Registry, c.cfg.Pin)
+	if why.Error() != c.own.Stop {
+		c.own.Stop = why.Error()
 		c.gate.stop(why, true)
 		c.own.save()
 	}
@@ -115,10 +101,7 @@ func (c *checker) follow(ctx context.Context, v *view, proof *finding, wrote err
 	f := find(&k.memory, v)
 	switch {
 	case v.missing != nil && k.isFresh():
-		if err := c.giveWay(ctx, v); err != nil {
-			return err
-		}
-		return f
+		return c.givesWay(ctx, v, f)
 	case f != nil:
 		return f
 	case in == nil && k.isFresh():
@@ -139,7 +122,7 @@ func (c *checker) follow(ctx context.Context, v *view, proof *finding, wrote err
 func (c *checker) followStop(ctx context.Context, v *view) error {
 	joined, f := c.own.Incident, find(&c.own.memory, v)
 	switch {
-	case v.missing != nil, !v.knows(c.own.Eras): //mutant:facts-gone
+	case v.missing != nil, !v.id.Knowing(nil).Offsets.Has(c.own.Eras): //mutant:facts-gone
 		return f
 	case joined == v.id.Open():
 		return c.stay(ctx, v)
@@ -154,15 +137,19 @@ func (c *checker) followStop(ctx context.Context, v *view) error {
 	return &finding{cause: era.WentBack, why: "the open incident is gone from the identity, and no resume ended it"}
 }
 
-// knows reports whether the registry, or its open incident, has some eras.
-func (v *view) knows(eras era.Offsets) bool { return v.id.Knowing(nil).Offsets.Has(eras) }
-
 // prove opens an incident for a finding, or joins the open one, by compare-and-set.
 //
 // Law: one set-back that several workers prove is one incident, so who has not joined the open one joins it. Who has,
 // or knows that it ended, proves another set-back and makes a new one. The incident gets what a prover knows and the
 // registry lacks.
 func (c *checker) prove(ctx context.Context, v *view, f *finding) error {
+	if f.confirm != nil {
+		if err := f.confirm(ctx); isRefused(err) {
+			return errNewerRead
+		} else if err != nil {
+			return fmt.Errorf("lineage: it is not proved yet that %s: %w", f.why, err)
+		}
+	}
 	c.gate.stop(f.reason())
 	next, isNew := c.accuse(v, f)
 	if err := c.registry.replace(ctx, v, next); err != nil {
@@ -194,7 +181,7 @@ func (c *checker) accuse(v *view, f *finding) (next era.Identity, isNew bool) {
 		}
 	}
 	in := era.Incident{
-		ID: newID(), Cause: f.cause, Opened: c.cfg.Now().UTC(), Other: f.other, Need: f.need,
+		ID: newID(), Cause: f.cause, Other: f.other, Unused: f.unused, Need: f.need,
 		Provers: []era.Prover{{Name: c.cfg.Name(), Why: f.why, At: c.cfg.Now().UTC()}},
 		Prior:   append(slices.Clone(k.Ended), k.Incident),
 		Eras:    era.Offsets{f.era: 0}.Add(k.Eras),
@@ -247,7 +234,9 @@ func (c *checker) note(ctx context.Context, v *view) error {
 		return err
 	}
 	c.own.saveFloors()
-	c.own.Stop, c.own.All = c.gate.Stopped().Error(), v.id.Incident.Cause == era.Second
+	if c.own.Stop = ""; v.id.Incident.Other != "" {
+		c.own.Stop = c.gate.Stopped().Error()
+	}
 	if err := c.own.write(ctx, v.revision, false); err != nil {
 		return err
 	}
@@ -257,6 +246,10 @@ func (c *checker) note(ctx context.Context, v *view) error {
 
 // stay waits for the end of an incident, and looks whether the bucket went back once more.
 func (c *checker) stay(ctx context.Context, v *view) error {
+	//mutant:stay
+	if c.gate.Stopped() == nil { // this life began in the incident
+		c.gate.stop(ofIncident(v.id.Incident))
+	}
 	if err := c.own.compare(ctx); err != nil {
 		return err
 	}
@@ -277,7 +270,6 @@ func (c *checker) stay(ctx context.Context, v *view) error {
 func (c *checker) resume(ctx context.Context, v *view) error {
 	if c.gate.Stopped() == nil {
 		c.gate.stop((&finding{cause: era.WentBack, why: "it was resumed while this worker was away"}).reason())
-		c.own.Stop = c.gate.Stopped().Error() // on disk with the first write, for the life after a crash
 	}
 	c.gate.named()
 	c.registry.begun.Store(&v.id)
@@ -323,7 +315,7 @@ func (c *checker) proveLow(ctx context.Context) error {
 	return c.do(ctx, func() error {
 		low, err := c.own.low(ctx)
 		if low != nil {
-			c.gate.proved(low)
+			c.gate.WentBack(low.why, low.need)
 		}
 		return err
 	})
@@ -340,15 +332,9 @@ func (c *checker) meetEra(ctx context.Context, of string) error {
 		if err := c.check(ctx, false); err != nil {
 			return err
 		}
-		if _, err := c.registry.Eras().Since(of); err == nil {
+		v := c.last
+		if _, err := v.id.Since(of); err == nil {
 			return nil
-		}
-		v, err := c.registry.read(ctx, false, false)
-		if err != nil {
-			return err
-		}
-		if _, err := v.id.Since(of); err == nil || v.missing != nil || v.id.Era != c.own.Era {
-			return errNewerRead
 		}
 		return c.prove(ctx, &v, &finding{cause: era.WentBack, era: of, why: fmt.Sprintf("an entry of the bucket of "+
 			"marks is of an era that its identity lacks, %s", of)})

@@ -139,11 +139,7 @@ func (g *gate) signal() {
 // WentBack says that an acknowledged write has shown that the bucket went back: a mark is below what this worker had
 // loaded, by need, or 0. When it returns, no load begins and what was loaded before is not issued. It does not block.
 func (g *gate) WentBack(why string, need int64) {
-	g.proved(&finding{cause: era.WentBack, why: why, need: need})
-}
-
-// proved is [gate.WentBack] for any finding.
-func (g *gate) proved(f *finding) {
+	f := &finding{cause: era.WentBack, why: why, need: need}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.why != nil {

@@ -2,6 +2,7 @@ package lineage
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 )
@@ -32,14 +33,19 @@ func TestTheGateEndsAStopByAResumeAlone(t *testing.T) {
 	} {
 		for from, want := range tc.want {
 			w := newWorld(1, options{noFaults: true}, nil)
-			g := w.procs[0].member.gate
+			p := w.procs[0]
+			g := p.member.gate
 			switch from {
 			case sound:
 				_ = g.end(g.begin(false), false)
 			case stopped:
 				g.stop(errTold, false)
 			}
+			p.memory = make([]issue, 1)
 			tc.do(g)
+			if !p.held && want == stopped || p.memory != nil && strings.HasPrefix(name, "stopped") {
+				t.Errorf("%s: from %d: IDs of before are issued, or loaded", name, from)
+			}
 			if _, isOpen, why := g.passes(); isOpen != (want == sound) || (why != nil) != (want == stopped) {
 				t.Errorf("%s: from %d: open is %t, stopped for %v, want %d", name, from, isOpen, why, want)
 			}

@@ -27,10 +27,9 @@ type memory struct {
 	Highest  uint64   `json:"highest,string,omitempty"` // revision of the bucket that is known
 	Incident string   `json:"incident,omitempty"`       // that this worker has joined
 	Ended    []string `json:"ended,omitempty"`          // incidents that it was in before, the last mostEnded
-	// Stop is why the worker issues nothing, and All whether that holds for snowflakes, too: at the next start it holds
-	// until the registry can be read.
+	// Stop is why the worker issues nothing, snowflakes included: at the next start it holds until the registry can be
+	// read.
 	Stop     string `json:"stop,omitempty"`
-	All      bool   `json:"all,omitempty"`
 	Volatile bool   `json:"-"` // there is no data directory
 	// Taken is what others may know as the last entry of the key: see [ownEntry].
 	Taken  []string `json:"-"`

@@ -17,7 +17,7 @@ func TestAJournalIsReadAsItWasWritten(t *testing.T) {
 	}
 	m = memory{Registry: "R", Era: "E", Key: "K", Written: written{Token: "T", Revision: 7},
 		Flight: flight{Token: "F", Highest: 9}, Highest: 11,
-		Incident: "I", Ended: []string{"H"}, Stop: "why", All: true}
+		Incident: "I", Ended: []string{"H"}, Stop: "why"}
 	if !j.write(m) {
 		t.Fatal(j.fault)
 	}

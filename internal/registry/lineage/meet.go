@@ -1,6 +1,7 @@
 package lineage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,7 @@ func (c *checker) meet(ctx context.Context) {
 	own := c.registry.Identity()
 	for _, heard := range c.peers.due() {
 		isChosen := c.cfg.Pin != "" && c.cfg.Pin == own.Registry && !heard.Pinned
-		if isChosen || own.Out != "" || own.Incident != nil || !heard.Serves() {
+		if isChosen || own.Incident != nil || isHarmless(own, heard) {
 			continue
 		}
 		if err := c.meetOne(ctx, heard); err != nil && ctx.Err() == nil && !errors.Is(err, ErrStopped) {
@@ -25,6 +26,12 @@ func (c *checker) meet(ctx context.Context) {
 				heard.Registry, "error", err)
 		}
 	}
+}
+
+// isHarmless reports whether a registry repeats no ID of another one: it is the same one, or stopped for another one,
+// and was never used or is merged into the own one.
+func isHarmless(own era.Identity, n Notice) bool {
+	return n.Registry == own.Registry || n.Other != "" && (n.Unused || own.IsOf(n.Registry))
 }
 
 // meetOne finds out whether another registry is there, and stops this one if so.
@@ -39,89 +46,66 @@ func (c *checker) meetOne(ctx context.Context, heard Notice) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	n, err := c.peers.ask(ctx, heard.Registry)
-	if unanswered := c.peers.asked(heard.Registry, err); 0 < unanswered && unanswered < mostUnanswered {
+	unanswered := c.peers.asked(heard.Registry, err)
+	if 0 < unanswered && unanswered < mostUnanswered {
 		return err
 	}
 	if err != nil {
 		n = heard
 	}
-	if n.Registry == c.own.Registry || !n.Serves() {
+	if isHarmless(c.last.id, n) {
 		return nil
 	}
-	return c.conflict(ctx, n)
+	return c.conflict(ctx, n.Registry)
 }
 
-// conflict stops this registry because of another one, or lets it leave if it was never used.
-func (c *checker) conflict(ctx context.Context, n Notice) error {
-	v, err := c.registry.read(ctx, false, false)
+// conflict stops this registry because of another one.
+func (c *checker) conflict(ctx context.Context, other string) error {
+	unused, err := c.cfg.Unused(ctx)
 	if err != nil {
 		return err
 	}
-	if v.id.Registry != c.own.Registry || v.id.Incident != nil || v.id.Out != "" {
-		return errNewerRead
-	}
-	unused, err := c.peers.isUnused(ctx)
-	if err != nil {
-		return err
-	}
-	if unused && !n.Unused {
-		return c.yield(ctx, &v, v.id, n.Registry)
-	}
-	return c.prove(ctx, &v, &finding{cause: era.Second, other: n.Registry, why: fmt.Sprintf("registry %s serves the "+
-		"same subjects, and this worker rests on registry %s: both may give the same IDs", n.Registry, v.id.Registry)})
+	v := c.last
+	return c.prove(ctx, &v, second(other, unused))
 }
 
-// yield takes this registry, which was never used, out for another one, and returns why nothing is served from then on.
-func (c *checker) yield(ctx context.Context, v *view, next era.Identity, to string) error {
-	next.Out = to
-	if err := c.registry.replace(ctx, v, next); err != nil {
-		return err
+func second(other string, unused bool) *finding {
+	why := "both may give the same IDs"
+	if unused {
+		why = "this one was never used: connect its workers to the NATS of the other one"
 	}
-	why := c.leave(v) // before this worker serves: the next check would be too late
-	c.cfg.Serving.Alarm(era.Second, fmt.Sprintf("registry %s serves the same subjects; this worker rests on registry "+
-		"%s, which was never used and leaves: connect this worker to the NATS of the other registry",
-		to, next.Registry))
-	return why
+	return &finding{cause: era.Second, other: other, unused: unused, why: fmt.Sprintf(
+		"registry %s serves the same subjects, and this worker rests on another one; %s", other, why)}
 }
 
-// giveWay takes a bucket without identity out for a registry that answers, as behind a leaf node, if this worker
-// remembers nothing and nobody ever used the bucket. Then it returns why nothing is served.
+// givesWay returns the finding about a bucket without identity of a worker that remembers nothing: where a registry
+// answers, as behind a leaf node, and nobody ever used the bucket, that is a second registry, which stops alone.
 //
 // Law: who is asked by another registry checks its own first. So one that answers and has not found its identity gone
 // rests on another bucket.
-func (c *checker) giveWay(ctx context.Context, v *view) error {
-	if unused, err := c.peers.isUnused(ctx); !unused || err != nil || v.revision != 0 {
-		return err
+func (c *checker) givesWay(ctx context.Context, v *view, f *finding) error {
+	if unused, err := c.cfg.Unused(ctx); !unused || err != nil || v.revision != 0 {
+		return cmp.Or(err, error(f))
 	}
 	all, _ := c.peers.all(ctx) // none is none
-	other := slices.IndexFunc(all, func(n Notice) bool { return n.Registry != "" && n.Incident == "" && n.Serves() })
-	if other < 0 {
-		return nil
+	serves := func(n Notice) bool { return n.Registry != "" && n.Incident == "" }
+	if i := slices.IndexFunc(all, serves); i >= 0 {
+		return second(all[i].Registry, true)
 	}
-	return c.yield(ctx, v, era.Found(c.cfg.Kind, v.stream.Created), all[other].Registry)
+	return f
 }
 
-// takeOut takes this registry out for another one, unless it was decided otherwise.
-func (c *checker) takeOut(ctx context.Context, keep string) error {
+// stopFor stops this registry, snowflakes included, for another one that an operator keeps.
+func (c *checker) stopFor(ctx context.Context, keep string) error {
 	if !IsID(keep) || keep == c.registry.Identity().Registry {
 		return fmt.Errorf("%.40q cannot serve instead of this registry", keep)
 	}
-	v, err := c.registry.read(ctx, false, false)
-	switch {
-	case err != nil:
-		return err
-	case v.missing != nil:
-		return v.missing
-	case v.id.Out == keep:
+	err := c.check(ctx, false)
+	switch in := c.registry.Identity().Incident; {
+	case in != nil && in.Other != "":
 		return nil
-	case v.id.Out != "":
-		return fmt.Errorf("registry %s is out for registry %s already", v.id.Registry, v.id.Out)
-	}
-	next := v.id
-	next.Out = keep
-	if err := c.registry.replace(ctx, &v, next); err != nil {
+	case err != nil && !errors.Is(err, ErrStopped):
 		return err
 	}
-	_ = c.check(ctx, false) // it stops this worker
-	return nil
+	return c.conflict(ctx, keep)
 }

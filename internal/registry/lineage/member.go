@@ -19,7 +19,6 @@ type Bucket interface {
 	Update(ctx context.Context, key string, value []byte, last uint64) (revision uint64, err error)
 	UpdateSoon(ctx context.Context, key string, value []byte, last uint64) (revision uint64, err error)
 	AllOwn(ctx context.Context, prefix string) (map[string]buckets.Entry, error)
-	Found(ctx context.Context, s buckets.State, key string, value []byte) error
 	// Known returns the highest revision that this process knows of; Saw says that it heard of one.
 	Known() uint64
 	Saw(revision uint64)
@@ -81,14 +80,15 @@ type Config struct {
 	// file shows it.
 	Embedded bool
 	Poll     time.Duration // between thorough checks
-	// MayFound returns an error if another bucket of the name is in use, so that one without identity is not the first.
-	MayFound func(ctx context.Context) error
+	// Found returns nil once the bucket has an identity, which it gets if it is the first of its name; otherwise
+	// [era.ErrNoIdentity].
+	Found func(ctx context.Context) error
 	// Links returns how often the connection to the bucket was made. After each time the bucket may be an older one.
 	Links func() uint64
 	// Reassert writes the strict orders again that this worker knows and the bucket lacks: each worker calls it before
 	// it has stopped. Reread reads all settings again: each calls it before it resumes.
 	Reassert, Reread func(ctx context.Context) error
-	// Settled is called with the registry once this worker can answer for it.
+	// Settled is called with the registry while this worker can answer for it, at each check.
 	Settled func(registry string)
 	// Unused reports whether the registry never loaded, nor held a worker number.
 	Unused  func(ctx context.Context) (bool, error)
@@ -158,7 +158,7 @@ func (w *Member) Use(loaded Memory) {
 	loaded.Remember(w.own.journal.floors())
 	w.cfg.Bucket.Saw(w.own.Highest)
 	if w.own.Stop != "" {
-		w.stop(errors.New(w.own.Stop), w.own.All)
+		w.stop(errors.New(w.own.Stop), true)
 	}
 }
 

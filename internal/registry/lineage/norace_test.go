@@ -15,6 +15,7 @@ const schedules = 500
 
 const (
 	eraFile   = "../era/identity.go"
+	floorFile = "../../../segment/hold.go"
 	entryFile = "../../stores/kvstore/entry.go"
 )
 
@@ -38,11 +39,12 @@ var mutants = []mutant.Mutant{
 	{Name: "a prover overwrites what the proof rests on", Edits: []mutant.Edit{mutant.Delete("proof-key")}},
 	{Name: "an incident that is gone ends", Edits: []mutant.Edit{
 		mutant.Replace("gone", `return c.resume(ctx, v)`)}},
-	{Name: "an incident that lacks what its prover knew is the same", Args: from(1255), Edits: []mutant.Edit{
+	{Name: "an incident that lacks what its prover knew is the same", Edits: []mutant.Edit{
 		mutant.Replace("facts-gone", "case v.missing != nil: return f")}},
 	{Name: "a prover joins an incident that it had joined before", Edits: []mutant.Edit{
 		mutant.Replace("joins", `joins := open != ""`)}},
-	{Name: "memory is issued after a stop", Args: from(860), Edits: []mutant.Edit{mutant.Delete("discard")}},
+	{Name: "memory is issued after a stop", Edits: []mutant.Edit{mutant.Delete("discard")}},
+	{Name: "a life that begins in an incident loads", Edits: []mutant.Edit{mutant.Delete("stay")}},
 	{Name: "a worker of an old era continues", Edits: []mutant.Edit{mutant.Replace("new-era", "case false:")}},
 	{Name: "a worker enters an era in which marks are below its floors", Edits: []mutant.Edit{
 		mutant.Replace("resume-low", "case low == nil:")}},
@@ -74,7 +76,7 @@ var mutants = []mutant.Mutant{
 	{Name: "tags with a last number go on by themselves", Edits: []mutant.Edit{
 		mutant.Text(entryFile, "by > 0 && (e.Rules.Bounded() || e.Mark > limit-by)", "false")}},
 	{Name: "a floor of a tag with a last number is a proof", Args: from(220), Edits: []mutant.Edit{
-		mutant.Text("../../../segment/hold.go", "|| t.Undecided || t.Rules.Bounded() || f.Rules != nil && f.Rules.Bounded()", "")}},
+		mutant.Text(floorFile, "|| t.Undecided || t.Rules.Bounded() || f.Rules != nil && f.Rules.Bounded()", "")}},
 }
 
 // TestMutants checks that the simulation finds each rule that is broken.

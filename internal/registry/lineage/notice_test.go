@@ -7,14 +7,14 @@ import (
 
 // Anyone may send a notice.
 func FuzzNotice(f *testing.F) {
-	f.Add(encode(Notice{Registry: "R", Era: "E", Out: "O", Instance: "i", Process: "p"}))
+	f.Add(encode(Notice{Registry: "R", Era: "E", Other: "O", Instance: "i", Process: "p"}))
 	f.Add([]byte(`{"registry":"a b","process":"p"}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		n, err := parseNotice(data)
 		if err != nil {
 			return
 		}
-		if n.Process == "" || n.Registry != "" && !IsID(n.Registry) || n.Out != "" && !IsID(n.Out) {
+		if n.Process == "" || n.Registry != "" && !IsID(n.Registry) || n.Other != "" && !IsID(n.Other) {
 			t.Fatalf("%q reads as %+v", data, n)
 		}
 		if again, err := parseNotice(encode(n)); len(encode(n)) <= maxNotice && (err != nil || again != n) {
@@ -30,7 +30,7 @@ func TestANoticeThatNoWorkerSendsIsNotHeard(t *testing.T) {
 			n.Process = strings.Repeat("p", maxName+1)
 		},
 		"a registry that is no token": func(n *Notice) { n.Registry = "a.b" },
-		"an out that is no token":     func(n *Notice) { n.Out = "*" },
+		"another that is no token":    func(n *Notice) { n.Other = "*" },
 		"a long name":                 func(n *Notice) { n.Instance = strings.Repeat("i", maxName+1) },
 	} {
 		n := good

@@ -143,6 +143,61 @@ func TestNoStopWhereTheDiskHung(t *testing.T) {
 	}
 }
 
+// onAnnounce is a bus that calls f with each announcement.
+type onAnnounce struct {
+	Bus
+	f func()
+}
+
+func (b onAnnounce) Announce([]byte) error { b.f(); return nil }
+
+// The identity is restored between a prover's write of it and that of the prover's own key. So the open incident is the
+// one that it has joined, and lacks the era that it knows.
+func TestAStopDoesNotLoseWhatItsProverKnows(t *testing.T) {
+	w := newWorld(1, options{noFaults: true}, nil)
+	w.quiet, w.depth = true, 3
+	a, b, c := w.procs[0], w.procs[1], w.procs[2]
+	w.sound(t, a, b, c)
+	backup := w.save()
+	w.sound(t, a, b, c)
+	c.deaf = true
+	w.bring(*backup)
+	w.resumed(t, a, b)
+	w.sound(t, a, b)
+	w.bring(*backup)
+	c.deaf, b.deaf = false, true
+	_ = c.check(context.Background(), true)
+	stopped := w.save()
+	b.deaf = false
+	b.member.cfg.Bus = onAnnounce{b.member.cfg.Bus, func() { w.bring(*stopped) }}
+	_ = b.check(context.Background(), true)
+	b.member.cfg.Bus = onAnnounce{b.member.cfg.Bus, func() {}}
+	_ = b.check(context.Background(), true)
+	if id, err := w.identity(); err != nil || !id.Knowing(nil).Offsets.Has(b.member.own.Eras) {
+		t.Errorf("the identity is %+v, %v, and the prover knows %v", id, err, b.member.own.Eras)
+	}
+}
+
+// Whatever its journal says of why it was stopped.
+func TestALifeThatBeginsInAnIncidentIsStopped(t *testing.T) {
+	w := newWorld(1, options{noFaults: true}, nil)
+	w.quiet, w.depth = true, 3
+	a, b := w.procs[0], w.procs[1]
+	w.sound(t, a, b)
+	b.member.WentBack("told", 0)
+	_ = b.check(context.Background(), false)
+	_ = a.check(context.Background(), false)
+	a.die()
+	a.start()
+	a.member.own.Stop = ""
+	err := a.check(context.Background(), false)
+	if _, isOpen, why := a.member.passes(); !errors.Is(err, ErrStopped) || isOpen || why == nil {
+		t.Errorf("its check ends with %v, and it is stopped for %v", err, why)
+	}
+	w.resumed(t, a, b)
+	w.sound(t, a, b)
+}
+
 // It may be of a worker that is away for long, and then knows none of the tokens that its key names.
 func TestAKeyOfADataDirectoryIsNotTakenOver(t *testing.T) {
 	w := newWorld(1, options{noFaults: true, volatile: 1}, nil)

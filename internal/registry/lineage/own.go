@@ -28,11 +28,9 @@ const silence = time.Hour
 // ended or was silent for an hour: another volatile worker may take that over.
 type ownEntry struct {
 	Version  int       `json:"version"`
-	Token    string    `json:"token"`   // random, fresh with each write
-	Name     string    `json:"name"`    // of the worker, for people
-	Process  string    `json:"process"` // of the owner; random, one per process
-	Time     time.Time `json:"time"`    // of the write, by the worker's clock
-	Era      string    `json:"era"`
+	Token    string    `json:"token"`              // random, fresh with each write
+	Name     string    `json:"name"`               // of the worker, for people
+	Time     time.Time `json:"time"`               // of the write, by the worker's clock
 	Incident string    `json:"incident,omitempty"` // that the owner has joined
 	// Need is by how much a mark was below what the owner had loaded when it joined the incident: see [era.Incident].
 	Need     int64 `json:"need,omitempty,string"`
@@ -86,7 +84,7 @@ type own struct {
 func (k *own) remembers() bool { return !k.isFresh() || k.journal.damaged != nil }
 
 // write writes the own key. identity is the revision of the identity that the write rests on, 0 if it rests on none.
-// What is there instead of the last write is a [foreignKey], or may be a [finding].
+// What is there instead of the last write may be a [finding].
 func (k *own) write(ctx context.Context, identity uint64, ended bool) error {
 	isUnsure := k.Flight.Token != "" // of a write whose outcome is unknown
 	for range 3 {
@@ -109,17 +107,6 @@ func (k *own) write(ctx context.Context, identity uint64, ended bool) error {
 	return errNewerRead
 }
 
-// A foreignKey is the entry of the own key, nil for none, where that is another one than was written last. It stays as
-// it is until a check disowns it: if the registry is in another era, the key may be another worker's since.
-type foreignKey struct {
-	o *ownEntry
-	e buckets.Entry
-}
-
-func (*foreignKey) Error() string {
-	return "lineage: the own key of this worker is another one than was written last"
-}
-
 // send sends one write of the own key.
 func (k *own) send(ctx context.Context, identity uint64, ended bool) (err error) {
 	if k.Flight.Token == "" {
@@ -130,8 +117,8 @@ func (k *own) send(ctx context.Context, identity uint64, ended bool) (err error)
 	}
 	k.save()
 	o := ownEntry{
-		Version: Version, Token: k.Flight.Token, Name: k.cfg.Name(), Process: k.cfg.Process,
-		Time: k.cfg.Now().UTC(), Era: k.Era, Incident: k.Incident, Ended: ended, Volatile: k.Volatile, Taken: k.Taken,
+		Version: Version, Token: k.Flight.Token, Name: k.cfg.Name(), Time: k.cfg.Now().UTC(),
+		Incident: k.Incident, Ended: ended, Volatile: k.Volatile, Taken: k.Taken,
 	}
 	if k.Incident != "" {
 		o.Need = k.need
@@ -157,27 +144,19 @@ func (k *own) landed(revision uint64) {
 	k.save() //mutant:landed
 }
 
-// read reads the own key; nil if there is none.
-func (k *own) read(ctx context.Context) (o *ownEntry, e buckets.Entry, err error) {
+// compare reads the own key and takes in what it shows. An entry that another history has left is a [finding].
+func (k *own) compare(ctx context.Context) error {
 	if k.Key == "" {
-		return nil, e, nil
+		return nil
 	}
-	e, err = k.cfg.Bucket.Get(ctx, ownPrefix+k.Key)
+	var o *ownEntry // nil if there is none
+	e, err := k.cfg.Bucket.Get(ctx, ownPrefix+k.Key)
 	switch {
 	case err == nil:
 		found, _ := decodeOwn(e.Value) // a damaged one is not this worker's, and has no time
-		return &found, e, nil
-	case errors.Is(err, buckets.ErrNoKey):
-		return nil, e, nil
-	}
-	return nil, e, fmt.Errorf("lineage: the own key of this worker cannot be read: %w", err)
-}
-
-// compare reads the own key and takes in what it shows. An entry that another history has left is a [foreignKey].
-func (k *own) compare(ctx context.Context) error {
-	o, e, err := k.read(ctx)
-	if err != nil || k.Key == "" {
-		return err
+		o = &found
+	case !errors.Is(err, buckets.ErrNoKey):
+		return fmt.Errorf("lineage: the own key of this worker cannot be read: %w", err)
 	}
 	switch k.memory.own(o, e.Revision) {
 	case landed:
@@ -195,33 +174,33 @@ func (k *own) compare(ctx context.Context) error {
 			return f
 		}
 	case foreign:
-		return &foreignKey{o, e}
+		return k.isForeign(ctx, o, e)
 	}
 	return nil
 }
 
-// disown proves that the own key is another one than was written last, by a compare-and-set from what was read. The
-// entry stays as it was found. It returns the finding.
-func (k *own) disown(ctx context.Context, foreign *foreignKey) (err error) {
-	o, e := foreign.o, foreign.e
-	f := &finding{cause: era.WentBack, why: "the entry that this worker writes into the bucket of marks is gone"}
-	if o == nil {
-		gone := ownEntry{Version: Version, Token: newID(), Name: k.cfg.Name(), Ended: true}
-		_, err = k.cfg.Bucket.Create(ctx, ownPrefix+k.Key, encode(gone))
-	} else {
-		_, err = k.cfg.Bucket.Update(ctx, ownPrefix+k.Key, e.Value, e.Revision)
-	}
-	if isRefused(err) {
-		return errNewerRead
-	}
-	if err != nil {
-		return fmt.Errorf("lineage: the own key of this worker cannot be compared: %w", err)
-	}
+// isForeign returns the finding that the own key is another one than was written last. A compare-and-set from what was
+// read proves it, which leaves an entry as it was found; until then it may be another worker's since, if the registry
+// is in another era.
+func (k *own) isForeign(ctx context.Context, o *ownEntry, e buckets.Entry) *finding {
+	f, key := &finding{cause: era.WentBack}, ownPrefix+k.Key
 	if o != nil {
 		f.why = fmt.Sprintf("the entry that this worker writes into the bucket of marks is that of %s, and was "+
 			"written since", o.Time.UTC().Format(time.RFC3339))
-	} else if _, unfit := k.cfg.Bucket.Look(ctx); errors.Is(unfit, buckets.ErrUnfit) { // which is why it is gone
+		f.confirm = func(ctx context.Context) error {
+			_, err := k.cfg.Bucket.Update(ctx, key, e.Value, e.Revision)
+			return err
+		}
+		return f
+	}
+	f.why = "the entry that this worker writes into the bucket of marks is gone"
+	if _, unfit := k.cfg.Bucket.Look(ctx); errors.Is(unfit, buckets.ErrUnfit) { // which is why
 		f.cause, f.why = era.Exposed, unfit.Error()
+	}
+	f.confirm = func(ctx context.Context) error {
+		gone := ownEntry{Version: Version, Token: newID(), Name: k.cfg.Name(), Ended: true}
+		_, err := k.cfg.Bucket.Create(ctx, key, encode(gone))
+		return err
 	}
 	return f
 }

@@ -21,14 +21,13 @@ type Fields struct {
 
 // A Notice is what a worker says about its registry, to all workers or in answer to one. It crosses the wire as JSON.
 type Notice struct {
-	Registry string    `json:"registry"`
-	Era      string    `json:"era"`
-	Incident string    `json:"incident,omitempty"` // that is open
-	Out      string    `json:"out,omitempty"`      // the registry that serves instead
-	Revision uint64    `json:"revision,string"`    // the highest that the worker knows
-	Pinned   bool      `json:"pinned,omitempty"`   // an operator chose this registry
-	Unused   bool      `json:"unused,omitempty"`   // it never loaded, nor held a worker number
-	Made     time.Time `json:"made,omitzero"`
+	Registry string `json:"registry"`
+	Era      string `json:"era"`
+	Incident string `json:"incident,omitempty"` // that is open
+	Other    string `json:"other,omitempty"`    // registry for which this one is stopped, snowflakes included
+	Revision uint64 `json:"revision,string"`    // the highest that the worker knows
+	Pinned   bool   `json:"pinned,omitempty"`   // an operator chose this registry
+	Unused   bool   `json:"unused,omitempty"`   // it is stopped, and never loaded, nor held a worker number
 	Fields
 	Instance string `json:"instance"`
 	Process  string `json:"process"` // random, one per process
@@ -52,8 +51,8 @@ func parseNotice(data []byte) (n Notice, err error) {
 }
 
 func (n Notice) check() error {
-	if n.Registry != "" && !IsID(n.Registry) || n.Out != "" && !IsID(n.Out) {
-		return fmt.Errorf("lineage: %.40q is not the ID of a registry", n.Registry+n.Out)
+	if n.Registry != "" && !IsID(n.Registry) || n.Other != "" && !IsID(n.Other) {
+		return fmt.Errorf("lineage: %.40q is not the ID of a registry", n.Registry+n.Other)
 	}
 	if n.Process == "" || len(n.Process) > maxName || len(n.Instance) > maxName || len(n.Layout) > maxName {
 		return fmt.Errorf("lineage: a notice without process, or with a name of more than %d bytes", maxName)
@@ -70,9 +69,6 @@ func IsID(id string) bool {
 	}
 	return id != "" && len(id) <= maxName
 }
-
-// Serves reports whether workers of the registry issue IDs, or may again.
-func (n Notice) Serves() bool { return n.Out == "" }
 
 const (
 	// announceAfter is how long a worker listens at least before it announces its registry, and announceSpread what it
@@ -103,15 +99,13 @@ type peers struct {
 	heard   time.Time         // when a worker of this registry last announced a revision
 	speak   time.Time         // when this worker announces, unless another one does before
 	highest uint64            // the highest revision that was announced in this era
-	unused  bool              // the registry never loaded, nor held a number, when this was last looked at
 }
 
 // An other is another registry that was heard.
 type other struct {
-	notice     Notice
-	heard      time.Time
-	asked      time.Time
-	unanswered int // questions in a row
+	Notice
+	heard, asked time.Time
+	unanswered   int // questions in a row
 }
 
 // Notice returns what this worker says about its registry; its Registry is "" before that is known.
@@ -124,13 +118,15 @@ func (p *peers) Notice() Notice {
 	if p.gate.Stopped() != nil {
 		known = 0 //mutant:known
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return Notice{
-		Registry: id.Registry, Era: id.Era, Incident: id.Open(), Out: id.Out, Revision: known,
-		Made: id.Made, Pinned: p.cfg.Pin != "" && p.cfg.Pin == id.Registry, Unused: p.unused, Fields: p.cfg.Fields,
-		Instance: p.cfg.Name(), Process: p.cfg.Process,
+	n := Notice{
+		Registry: id.Registry, Era: id.Era, Incident: id.Open(), Revision: known,
+		Pinned: p.cfg.Pin != "" && p.cfg.Pin == id.Registry, Fields: p.cfg.Fields, Instance: p.cfg.Name(),
+		Process: p.cfg.Process,
 	}
+	if id.Incident != nil {
+		n.Other, n.Unused = id.Incident.Other, id.Incident.Unused
+	}
+	return n
 }
 
 // Hear takes in an announcement, which anyone may have sent. It does not block.
@@ -162,7 +158,7 @@ func (p *peers) hear(n Notice) {
 		o = &other{}
 		p.others[n.Registry] = o
 	}
-	o.notice, o.heard = n, p.cfg.Now()
+	o.Notice, o.heard = n, p.cfg.Now()
 	p.gate.signal()
 }
 
@@ -171,7 +167,7 @@ func (p *peers) differs(own era.Identity, n Notice) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.spoken()
-	if n.Era != own.Era || n.Incident != own.Open() || n.Out != own.Out {
+	if n.Era != own.Era || n.Incident != own.Open() {
 		return true
 	}
 	p.highest = max(p.highest, n.Revision)
@@ -264,7 +260,7 @@ func (p *peers) due() (due []Notice) {
 	for _, o := range p.others {
 		if o.asked.Before(o.heard) && now.Sub(o.asked) >= tick {
 			o.asked = now
-			due = append(due, o.notice)
+			due = append(due, o.Notice)
 		}
 	}
 	return due
@@ -275,23 +271,11 @@ func (p *peers) asked(registry string, err error) (unanswered int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	o := p.others[registry]
-	switch {
-	case err == nil && o != nil:
-		o.unanswered = 0
-	case err != nil && o == nil:
-		return 1 // it is not heard any more
-	case err != nil:
-		o.unanswered++
-		return o.unanswered
+	if o == nil {
+		o = &other{} // it is not heard any more
 	}
-	return 0
-}
-
-// isUnused reports whether the registry never loaded, nor held a worker number.
-func (p *peers) isUnused(ctx context.Context) (bool, error) {
-	unused, err := p.cfg.Unused(ctx)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.unused = unused && err == nil
-	return unused, err
+	if o.unanswered++; err == nil {
+		o.unanswered = 0
+	}
+	return o.unanswered
 }

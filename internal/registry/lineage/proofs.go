@@ -1,6 +1,7 @@
 package lineage
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,21 +15,25 @@ import (
 type finding struct {
 	cause era.Cause
 	why   string
-	other string // the second registry, where that is the cause
 	need  int64  // by how much a mark was too low; 0 if it is not known
 	era   string // that an entry has, and the registry lacks; "" for none
+	// other and unused are those of [era.Incident].
+	other  string
+	unused bool
+	// confirm is the write that proves it once it is acknowledged; nil if that of the incident does.
+	confirm func(context.Context) error
 }
 
 func (f *finding) Error() string { return fmt.Sprintf("lineage: %s: %s", f.cause, f.why) }
 
 // reason returns why the registry is stopped, and whether snowflakes are, too.
 func (f *finding) reason() (why error, all bool) {
-	return fmt.Errorf("%w: %s: %s; run `natsid resume`", ErrStopped, f.cause, f.why), f.cause == era.Second
+	return fmt.Errorf("%w: %s: %s; run `natsid resume`", ErrStopped, f.cause, f.why), f.other != ""
 }
 
 // ofIncident returns the reason of an open incident.
 func ofIncident(in *era.Incident) (why error, all bool) {
-	return (&finding{cause: in.Cause, why: in.Why()}).reason()
+	return (&finding{cause: in.Cause, why: in.Why(), other: in.Other}).reason()
 }
 
 // find compares what a check has read with what the worker remembers. What it finds is a suspicion as long as it rests

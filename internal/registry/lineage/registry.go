@@ -31,12 +31,8 @@ type view struct {
 	unfit  error
 }
 
-var (
-	// errNewerRead says that what was read is old; the next check reads it again.
-	errNewerRead = errors.New("lineage: another write came first; the next check reads again")
-	// errFounding says that another worker has made the bucket just now, and has not written its identity yet.
-	errFounding = errors.New("lineage: another worker is making the bucket of the marks; retry")
-)
+// errNewerRead says that what was read is old; the next check reads it again.
+var errNewerRead = errors.New("lineage: another write came first; the next check reads again")
 
 // isRefused reports whether a compare-and-set was refused: the entry is another one than was read.
 func isRefused(err error) bool {
@@ -60,8 +56,8 @@ func valueOf(of *atomic.Pointer[era.Identity]) era.Identity {
 	return era.Identity{}
 }
 
-// read reads the identity, and with thorough the stream. With mayFound, a bucket that this process has made as the
-// first of its name gets its identity.
+// read reads the identity, and with thorough the stream. With mayFound, a bucket that is the first of its name gets its
+// identity.
 func (r *registry) read(ctx context.Context, thorough, mayFound bool) (view, error) {
 	v, err := readView(ctx, r.cfg.Bucket, thorough)
 	switch {
@@ -72,7 +68,11 @@ func (r *registry) read(ctx context.Context, thorough, mayFound bool) (view, err
 	case v.missing == nil:
 		r.last.Store(&v.id)
 	case v.revision == 0 && mayFound:
-		err = r.found(ctx, v.stream)
+		if err = r.cfg.Found(ctx); err == nil {
+			return r.read(ctx, thorough, false)
+		} else if errors.Is(err, era.ErrNoIdentity) {
+			err = nil
+		}
 	}
 	return v, err
 }
@@ -107,25 +107,6 @@ func describe(ctx context.Context, b Bucket) (s buckets.State, unfit, err error)
 		err = fmt.Errorf("lineage: the stream of the marks cannot be described: %w", err)
 	}
 	return s, unfit, err
-}
-
-// found gives a bucket its identity, if this process has made it as the first of its name. It returns nil if the bucket
-// is none that this process may found; the next check reads an identity that was written.
-//
-// Law: a bucket into which nothing was written is like none. So where MayFound knows of no other, this process may
-// found it as one of its own, as after a start that ended between making a bucket and founding it.
-func (r *registry) found(ctx context.Context, s buckets.State) error {
-	switch {
-	case s.Founding:
-		return errFounding
-	case !s.Mine && !s.Untouched(), r.cfg.MayFound(ctx) != nil:
-		return nil
-	}
-	err := r.cfg.Bucket.Found(ctx, s, era.Key, era.Found(r.cfg.Kind, s.Created).Encode())
-	if err != nil && !errors.Is(err, buckets.ErrKeyExists) {
-		return err
-	}
-	return errFounding
 }
 
 // replace replaces the identity that a view has read.

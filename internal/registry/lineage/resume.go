@@ -154,7 +154,7 @@ func (o *Operator) Resume(ctx context.Context, c *Case, by, need int64, other st
 		}
 	}
 	c.Identity, c.Missing = next, nil
-	o.tell(Notice{Registry: next.Registry, Era: next.Era, Made: next.Made})
+	o.tell(Notice{Registry: next.Registry, Era: next.Era})
 	return nil
 }
 

@@ -345,7 +345,8 @@ func (p *proc) start() {
 		Bucket: link{p, life}, Tags: store, Bus: link{p, life}, Serving: link{p, life}, Kind: "kv",
 		Name: func() string { return fmt.Sprint(p.name, ".", life) },
 		Poll: time.Minute, Links: func() uint64 { return 0 }, Now: func() time.Time { return at(p.w.now + p.skew) },
-		MayFound: nothing, Reassert: nothing, Reread: nothing, Settled: func(string) {},
+		Found:    func(context.Context) error { return era.ErrNoIdentity },
+		Reassert: nothing, Reread: nothing, Settled: func(string) {},
 		Unused:  func(context.Context) (bool, error) { return false, nil },
 		Process: fmt.Sprint(p.name, ".", life),
 	}

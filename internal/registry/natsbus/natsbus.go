@@ -51,10 +51,13 @@ func (b *Bus) Listen(hear func(notice []byte)) error {
 	return nil
 }
 
-// Join makes this worker one that answers for a registry, and for no other.
+// Join makes this worker one that answers for a registry, and for no other. It may do so already.
 func (b *Bus) Join(registry string, answer func(ctx context.Context, question []byte) []byte) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if registry == b.registry {
+		return nil
+	}
 	for _, sub := range b.joined {
 		_ = sub.Unsubscribe() // fails only on a connection that is gone, and the subscription with it
 	}

@@ -84,13 +84,16 @@ const (
 
 // await returns the identity that the worker which has just made the bucket is about to write, or
 // [era.ErrNoIdentity].
+//
+// Law: a bucket into which nothing was written is like none. So where MayFound knows of no other, this process may
+// found it as one of its own, as after a start that ended between making a bucket and founding it.
 func (s *identityCheck) await(ctx context.Context) (era.Identity, error) {
 	for range foundingTries {
 		state, err := s.kv.Look(ctx)
 		if err != nil && !errors.Is(err, buckets.ErrUnfit) {
 			return era.Identity{}, err
 		}
-		if state.Untouched() {
+		if state.Mine || state.Untouched() {
 			s.foundNow(ctx, state)
 		}
 		id, err := s.read(ctx)
@@ -104,8 +107,7 @@ func (s *identityCheck) await(ctx context.Context) (era.Identity, error) {
 	return era.Identity{}, era.ErrNoIdentity
 }
 
-// foundNow gives a bucket that this process has just made its identity. Where that fails, a worker's next check of the
-// registry tries again.
+// foundNow gives a bucket that this process may found its identity. Where that fails, the next check tries again.
 func (s *identityCheck) foundNow(ctx context.Context, state buckets.State) {
 	if s.cfg.MayFound == nil || s.cfg.MayFound(ctx) == nil {
 		_ = s.kv.Found(ctx, state, era.Key, era.Found(string(s.cfg.Kind), state.Created).Encode())

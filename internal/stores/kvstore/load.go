@@ -3,7 +3,6 @@ package kvstore
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/internal/registry/buckets"
@@ -56,7 +55,7 @@ func (s *Store) tryLoad(
 		return segment.Loaded{}, err
 	}
 	s.setbacks.check(tag, was, began)
-	if (segment.Floor{End: floor}).Above(was.entry.tag(tag, time.Time{})) > 0 { //mutant:load-low
+	if (segment.Floor{End: floor}).Above(was.entry.tag(tag, was.kve.Created)) > 0 { //mutant:load-low
 		return segment.Loaded{}, s.wentBack(ctx, tag, was, floor)
 	}
 	if was.undecided && !s.turns.hasTurned(tag, &was.entry, s.cfg.Clock, s.cfg.Uptime()) {

@@ -155,10 +155,10 @@ func TestALowMarkIsConfirmedByAWriteThatChangesNothing(t *testing.T) {
 		isSame := bytes.Equal(before.Value, after.Value) && after.Revision > before.Revision
 		if want := "a at 1111, loaded up to 1911; b at 1001, loaded up to 1002"; err != nil || need != 800 ||
 			why != want || !isSame {
-			t.Errorf("%d, %q, %v, and written is %s, was %s", need, why, err, after.Value, before.Value)
+			t.Errorf("low by %d, %q, %v, and written is %s, was %s", need, why, err, after.Value, before.Value)
 		}
 		if need, why, err := s.Low(t.Context(), floors("a", segment.Floor{End: 1111})); need != 0 || err != nil {
-			t.Errorf("%d, %q, %v, want that none is low", need, why, err)
+			t.Errorf("low by %d, %q, %v, want that none is", need, why, err)
 		}
 	})
 }
@@ -176,7 +176,7 @@ func TestALowMarkThatIsOvertakenProvesNothing(t *testing.T) {
 	}
 	s = kvstore.New(&view{Streams: marks, before: func() { marks.touch("a") }}, kvstore.Config{Bucket: "marks"})
 	if need, why, err := s.Low(t.Context(), floors("a", segment.Floor{End: 500})); err == nil {
-		t.Errorf("%d, %q: confirmed an entry that another write had replaced", need, why)
+		t.Errorf("low by %d, %q: confirmed an entry that another write had replaced", need, why)
 	}
 }
 
