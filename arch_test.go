@@ -77,7 +77,7 @@ var floors = []floor{
 		"internal/app": {"subjects", "snowflake", "segment", "workerid", "kvregistry", "worker",
 			"internal/stores/kvstore", "internal/stores/mysqlstore", "internal/registry/era",
 			"internal/registry/lineage", "internal/registry/natsbus", "internal/registry/buckets",
-			"internal/registry/rights", "internal/fleet", "internal/fleet/policy", "internal/fleet/standby",
+			"internal/registry/rights", "internal/fleet", "internal/fleet/policy", "internal/fleet/relay",
 			"internal/fleet/loaders", "internal/ops/fleetview", "internal/ops/grants", "internal/ops/metrics",
 			"internal/ops/monitor", "internal/ops/page", "internal/configfile", "internal/durable", "internal/gather",
 			"internal/jitter",
@@ -103,7 +103,7 @@ var floors = []floor{
 		"internal/fleet": {"internal/fleet/policy", "subjects", "internal/registry/buckets", "internal/gather",
 			"internal/jitter", natsGo},
 		"internal/fleet/policy":  {"internal/ratelimit", "subjects"},
-		"internal/fleet/standby": {"internal/jitter", "internal/latency"},
+		"internal/fleet/relay":   {"internal/jitter", "internal/latency"},
 		"internal/fleet/loaders": {"segment", "subjects", "internal/jitter", "internal/latency", natsGo},
 	}},
 	{"registry", "the buckets, and whether they are those of before", map[string][]string{

@@ -123,6 +123,9 @@ var unwell = []struct {
 	{"loads that fail while a tag runs out", map[string]string{
 		`natsid_segment_load_seconds_count{job="natsid",instance="w1",outcome="error"}`: "0+10x30",
 	}, []string{"NatsidLoadsFail", "NatsidTagRunsOut"}},
+	{"a worker that relays", map[string]string{
+		`natsid_out_of_group{job="natsid",instance="w1",mode="relay",reason="store"}`: "1x30",
+	}, []string{"NatsidLoadsFail"}},
 	{"loads that fail while all tags last", map[string]string{
 		`natsid_segment_load_seconds_count{job="natsid",instance="w1",outcome="error"}`: "0+10x30",
 		`natsid_segment_seconds_left{job="natsid",instance="w1"}`:                       "900x30",

@@ -165,8 +165,8 @@ var (
 	storeAway = loss{kinds: []kind{short}, outcomes: []string{"503", "429"}, afterEnd: 2 * time.Second}
 	// A request for the strict tag needs a leader of the marks, and its acknowledgement.
 	betweenLeaders = loss{kinds: []kind{strict}, outcomes: []string{"503", "429"}, afterEnd: 2 * time.Second}
-	// A worker that lost its store leaves soon. Until then callers may be refused, or wait.
-	untilOneLeft = loss{
+	// A worker that lost its store relays soon. Until then callers may be refused, or wait.
+	untilRelayed = loss{
 		kinds: []kind{short}, outcomes: []string{"503", slowly, noResponders}, afterStart: 5 * time.Second,
 	}
 	// A worker whose clock is wrong leaves within 100 ms; requests that it had received are refused.

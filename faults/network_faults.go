@@ -15,7 +15,7 @@ func networkFaults() []fault {
 			name:    "acks-dropped",
 			summary: "for 10 s no acknowledgement of a write reaches one worker, though the writes land",
 			fleet:   proxied, inject: dropAcks, lasts: 10 * time.Second,
-			losses: []loss{untilOneLeft, betweenLeaders}, unnoticed: true,
+			losses: []loss{untilRelayed, betweenLeaders}, unnoticed: true,
 			area: onNetwork, brief: true, single: true,
 		},
 		{

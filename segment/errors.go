@@ -32,8 +32,8 @@ var (
 	ErrTooMany = errors.New("segment: too many requests wait for the tag")
 	// ErrNotLoaded is returned when no range could be loaded before the deadline.
 	ErrNotLoaded = errors.New("segment: no range could be loaded in time")
-	// ErrElsewhere is returned while another worker can load and this one cannot: see [Allocator.TurnAway].
-	ErrElsewhere = errors.New("segment: this worker cannot load, and another one can")
+	// ErrElsewhere is returned while this worker cannot load, and another one may: see [Allocator.TurnAway].
+	ErrElsewhere = errors.New("segment: this worker cannot load, and another one may")
 	// ErrRationed is returned when [Config.Ration] does not allow a tag to be created on first use now.
 	ErrRationed = errors.New("segment: no tag is made on first use now")
 	// ErrClosed is returned after [Allocator.Close].

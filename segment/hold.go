@@ -53,10 +53,14 @@ func (a *Allocator) Release() {
 	a.source.health.release()
 }
 
-// TurnAway refuses each request that memory cannot serve with [ErrElsewhere], waiting requests included, until
-// [Allocator.Admit]: another worker can load, and this one cannot. IDs in memory are issued as before.
-func (a *Allocator) TurnAway() {
+// TurnAway refuses each request that memory cannot serve with [ErrElsewhere] until [Allocator.Admit]: this worker
+// cannot load, and another one may. IDs in memory are issued as before. With waiting it refuses those that wait, too,
+// which the load under way may still serve.
+func (a *Allocator) TurnAway(waiting bool) {
 	a.source.elsewhere.Store(true)
+	if !waiting {
+		return
+	}
 	for _, b := range a.tags.snapshot() {
 		b.turnAway()
 	}

@@ -137,7 +137,11 @@ func TestARequestIsTurnedAwayOnlyIfMemoryCannotServeIt(t *testing.T) {
 		if err := a.Park("a", 5000, func(_ []segment.Range, err error) { waited = err }); err != nil {
 			t.Fatal(err)
 		}
-		a.TurnAway()
+		a.TurnAway(false)
+		if waited != nil {
+			t.Errorf("a request that waited for a load under way: %v", waited)
+		}
+		a.TurnAway(true)
 		if !errors.Is(waited, segment.ErrElsewhere) {
 			t.Errorf("a request that waited: %v", waited)
 		}

@@ -87,7 +87,8 @@ func (n Namespace) Subjects() []SubjectInfo {
 		{n.RegistryAsk(), "of workers and `natsid resume`",
 			"from one worker of each registry, as JSON"},
 		{n.RegistryOf("<registry>"), "of workers and `natsid resume`", "from one worker of the registry, as JSON"},
-		{n.RegistryStore(), "of a worker that cannot load", "from one worker of the queue group: can it, as JSON"},
+		{n.Relay(string(n) + ".<subject>"), "a request for IDs of a tag, or about tags, of a worker that cannot load",
+			"that of a worker that can"},
 		{n.SettingsChanged(), "published by workers, for workers: the key of a setting of tags that changed", ""},
 		{n.SettingsWorkers(), "published by workers, for workers, while a rate is in force: how many serve tags", ""},
 		{n.Loaders(), "published by workers, for workers: a worker that loads strict tags for others", ""},
@@ -189,9 +190,15 @@ func (n Namespace) RegistryOf(id string) string { return string(n) + ".registry.
 // Registries returns the pattern that matches all subjects about registries.
 func (n Namespace) Registries() string { return string(n) + ".registry.>" }
 
-// RegistryStore returns the subject on which a worker that cannot load asks one worker of the queue group of segments
-// whether that worker can load. Only workers should be allowed to publish on it.
-func (n Namespace) RegistryStore() string { return string(n) + ".registry.store" }
+// Relay returns the subject on which a worker that cannot load sends a request on a subject of the namespace to one
+// that can, and Relayed returns the subject of the request. Only workers should be allowed to publish on it.
+func (n Namespace) Relay(subject string) string { return string(n) + ".relay" + subject[len(n):] }
+
+// Relayed is described with [Namespace.Relay].
+func (n Namespace) Relayed(relay string) string { return string(n) + relay[len(n)+len(".relay"):] }
+
+// Relays returns the pattern that matches the subjects of all relays.
+func (n Namespace) Relays() string { return string(n) + ".relay.>" }
 
 // Service returns the name of the NATS service that each worker is.
 func (n Namespace) Service() string { return string(n) }

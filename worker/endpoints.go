@@ -28,9 +28,6 @@ type endpoint struct {
 	granted int    // credit of the subscription; 0: any number of requests
 }
 
-// standbyEndpoint is the endpoint of other workers. `nats micro` does not show it.
-const standbyEndpoint = "standby"
-
 // listEndpoint is the endpoint about tags that changes none.
 const listEndpoint = "tag-list"
 
@@ -55,7 +52,7 @@ func (e *endpoint) receive() nats.MsgHandler {
 			e.counts.none.Add(1)
 			e.counts.answered.Add(1)
 		} else {
-			handle(request{at: e, reply: m.Reply, came: came}, m)
+			handle(request{at: e, reply: m.Reply, came: came, within: e.link.Deadline}, m)
 		}
 		if came-yielded > yieldEvery { // now that it is answered, and came served
 			runtime.Gosched()
@@ -89,7 +86,7 @@ func (l *link) misled(m *nats.Msg) bool {
 	return true
 }
 
-// The endpoints are those of three groups and one service. Beside them a membership subscribes, in no queue group, to
+// The endpoints are those of four groups and one service. Beside them a membership subscribes, in no queue group, to
 // changes of tags, questions of `nats micro`, and questions about the worker number while it holds one.
 
 // A served has the counts of connections that are gone, by the name of the endpoint.
@@ -106,15 +103,7 @@ func (m *membership) segmentEndpoints(before served) []*endpoint {
 	return []*endpoint{
 		m.endpoint(Segment, subjects.SegmentEndpoint, m.link.Namespace.Segments(), before,
 			func() handler { return newSegmentHandler(&m.link.Config).handle }),
-		m.endpoint(Segment, standbyEndpoint, m.link.Namespace.RegistryStore(), before,
-			func() handler { return m.answerWorker }),
 	}
-}
-
-// answerWorker answers another worker that cannot load. The question is a message in the queue group, so that a worker
-// which has left that is not asked.
-func (m *membership) answerWorker(r request, msg *nats.Msg) {
-	m.link.Asked(msg.Data, r.answerUncounted)
 }
 
 func (m *membership) tagEndpoints(before served) []*endpoint {

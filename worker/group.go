@@ -31,8 +31,10 @@ type group struct {
 	ping      *pinger
 	rights    *rights
 	endpoints []*endpoint
-	// cannot returns why requests would fail, or nil; up reports whether the group stands.
+	// cannot returns why requests would fail, for the reason lack, or nil; up reports whether the group stands.
 	cannot func(up bool) error
+	lack   Reason
+	only   *group // the group stands only while this one does; nil for none
 
 	subs     []*nats.Subscription // of the endpoints; nil while the group is down
 	draining []*nats.Subscription // those left before, until their last request is handled
@@ -65,15 +67,14 @@ func (g *group) isUp() bool { return g.subs != nil }
 // the one place that does.
 func (g *group) decide() []Out {
 	outs, now := g.link.Reasons.Of(g.mode), time.Now()
+	if g.only != nil {
+		outs = slices.Clone(g.only.report.Load().outs)
+	}
 	if err := g.rights.refusal(g.mode); err != nil {
 		outs = add(outs, Out{Rights, err, now})
 	}
 	if err := g.cannot(g.isUp()); err != nil {
-		reason := Disconnected
-		if g.mode == Snowflake {
-			reason = Number
-		}
-		outs = add(outs, Out{reason, err, now})
+		outs = add(outs, Out{g.lack, err, now})
 	}
 	if g.overload.on {
 		outs = add(outs, Out{Overload, errOverload, now})

@@ -31,7 +31,10 @@ func (h *segmentHandler) handle(r request, m *nats.Msg) {
 	tag := h.ns.Tag(m.Subject)
 	n, err := h.parse(tag, m)
 	if err == nil {
-		err = h.cfg.admit(tag, n, r.came)
+		err = h.cfg.Reasons.Forbidden(Segment)
+	}
+	if err == nil && !r.isRelayed() { // the worker that relays has counted them
+		err = h.cfg.Gate.Admit(tag, n, r.came)
 	}
 	if err != nil {
 		r.refuse(err)
@@ -43,18 +46,10 @@ func (h *segmentHandler) handle(r request, m *nats.Msg) {
 		h.body = appendRanges(h.body[:0], h.ranges)
 		r.respond(h.body, n)
 	case errors.Is(err, segment.ErrWait):
-		h.park(r, tag, n, isAhead(m))
+		h.park(r, m, tag, n)
 	default:
 		r.refuse(err)
 	}
-}
-
-// admit returns nil if n IDs of a tag may be drawn now.
-func (cfg *Config) admit(tag string, n int, now time.Duration) error {
-	if err := cfg.Reasons.Forbidden(Segment); err != nil {
-		return err
-	}
-	return cfg.Gate.Admit(tag, n, now) // counts them
 }
 
 func (h *segmentHandler) parse(tag string, m *nats.Msg) (int, error) {
@@ -87,8 +82,8 @@ func parseCount(m *nats.Msg, limit int) (int, error) {
 
 // park leaves the request to the allocator, which answers it by the deadline. A tag that was in doubt when the request
 // came may be known to be strict by then.
-func (h *segmentHandler) park(r request, tag string, n int, ahead bool) {
-	parked, tag := r.park(), strings.Clone(tag)
+func (h *segmentHandler) park(r request, m *nats.Msg, tag string, n int) {
+	parked, tag, ahead := r.park(), strings.Clone(tag), isAhead(m)
 	err := h.ids.Park(tag, int64(n), func(ranges []segment.Range, err error) {
 		if err == nil {
 			err = h.cfg.Reasons.Forbidden(Segment) // the ranges are a hole
@@ -97,13 +92,13 @@ func (h *segmentHandler) park(r request, tag string, n int, ahead bool) {
 			err = errStrictPrefetch // so are these
 		}
 		if err != nil {
-			parked.refuse(err)
+			parked.turnAway(m, n, err)
 			return
 		}
 		parked.respond(appendRanges(nil, ranges), n)
 	})
 	if err != nil {
-		r.refuse(err)
+		r.turnAway(m, n, err)
 	}
 }
 

@@ -69,9 +69,9 @@ func TestEveryRequestIsAnsweredHoweverOftenAWorkerLeavesAndComesBack(t *testing.
 		}
 		for _, leave := range []bool{true, false} {
 			if leave {
-				reasons.Set(worker.Standby, errors.New("away"), worker.Segment, worker.Snowflake, worker.Tags)
+				reasons.Set(worker.Store, errors.New("away"), worker.Segment, worker.Snowflake, worker.Tags)
 			} else {
-				reasons.Clear(worker.Standby, worker.Segment, worker.Snowflake, worker.Tags)
+				reasons.Clear(worker.Store, worker.Segment, worker.Snowflake, worker.Tags)
 			}
 			r.eventually("leave or come back", func() bool {
 				return (r.worker.Trouble(worker.Snowflake) != nil) == leave

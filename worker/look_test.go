@@ -24,9 +24,9 @@ func TestAWorkerAtRestIsWoken(t *testing.T) {
 	r.eventually("look when requests arrive", func() bool { return r.worker.WakesAt() != before })
 
 	r.eventually("rest again", rests)
-	reasons.Set(worker.Standby, errors.New("another worker can load"), worker.Segment)
+	reasons.Set(worker.Store, errors.New("another worker can load"), worker.Segment)
 	r.eventually("leave", func() bool { return r.worker.Trouble(worker.Segment) != nil })
-	reasons.Clear(worker.Standby, worker.Segment)
+	reasons.Clear(worker.Store, worker.Segment)
 	r.eventually("come back", func() bool { return r.worker.Trouble(worker.Segment) == nil && rests() })
 
 	r.issuer.Use(nil)

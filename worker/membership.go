@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -18,6 +20,8 @@ type link struct {
 	Config
 	conn *nats.Conn
 	own  string // what natsid's own subjects begin with
+
+	relays atomic.Int64 // requests that wait for the answer of another worker
 }
 
 // A membership is one connection on which a worker serves, from the first subscription to the last answer:
@@ -66,17 +70,16 @@ func (w *Worker) newMembership(conn *nats.Conn, replace chan struct{}, before *m
 	}
 	m.rights = newRights(l, known)
 	m.identity = &identity{link: l, ping: m.ping}
-	segments := m.group(Segment, m.cannotLoad, m.segmentEndpoints(w.served))
-	tags := m.group(Tags, m.cannotLoad, m.tagEndpoints(w.served))
-	flakes := m.group(Snowflake, m.cannotIssue, m.snowflakeEndpoints(w.served))
-	m.groups = []*group{segments, tags, flakes}
+	segments := m.group(Segment, Disconnected, m.cannotLoad, m.segmentEndpoints(w.served))
+	tags := m.group(Tags, Disconnected, m.cannotLoad, m.tagEndpoints(w.served))
+	flakes := m.group(Snowflake, Number, m.cannotIssue, m.snowflakeEndpoints(w.served))
+	relays := m.group(Relay, Store, func(bool) error { return l.CannotLoad() },
+		m.relayEndpoints(w.served, slices.Concat(segments.endpoints, tags.endpoints)...))
+	relays.only = segments
+	m.groups = []*group{segments, tags, flakes, relays}
 	m.service = &service{link: l, identity: w.identity, stats: w.stats}
-	for _, g := range m.groups {
-		for _, e := range g.endpoints {
-			if e.name != standbyEndpoint {
-				m.service.endpoints = append(m.service.endpoints, e)
-			}
-		}
+	for _, g := range m.groups[:3] {
+		m.service.endpoints = append(m.service.endpoints, g.endpoints...)
 	}
 	return m
 }
@@ -94,9 +97,9 @@ const awaitOther = 500 * time.Millisecond
 
 var errOther = errors.New("worker: the connection to NATS on which ranges are loaded is not back yet")
 
-func (m *membership) group(mode Mode, cannot func(up bool) error, endpoints []*endpoint) *group {
+func (m *membership) group(mode Mode, lack Reason, cannot func(up bool) error, endpoints []*endpoint) *group {
 	g := &group{
-		mode: mode, link: m.link, ping: m.ping, rights: m.rights, cannot: cannot, endpoints: endpoints,
+		mode: mode, link: m.link, ping: m.ping, rights: m.rights, lack: lack, cannot: cannot, endpoints: endpoints,
 	}
 	g.report.Store(&report{trouble: errNotBegun})
 	return g

@@ -26,13 +26,13 @@ const (
 	Rights Reason = "rights"
 	// Number: there is no worker number, or its window or the clock does not allow snowflakes.
 	Number Reason = "number"
-	// Standby: the store cannot be written here, while another worker can write it.
-	Standby Reason = "standby"
+	// Store: the store cannot be written here, so no requests of other workers are taken.
+	Store Reason = "store"
 	// Overload: requests are answered late.
 	Overload Reason = "overload"
 )
 
-var shown = []Reason{Disconnected, Unchecked, Stopped, Rights, Number, Standby, Overload}
+var shown = []Reason{Disconnected, Unchecked, Stopped, Rights, Number, Store, Overload}
 
 // AllReasons returns all reasons, in the order in which they are shown.
 func AllReasons() []Reason { return slices.Clone(shown) }

@@ -38,7 +38,7 @@ func TestAModeIsForbiddenUntilEachReasonIsCleared(t *testing.T) {
 
 func TestOnlySomeReasonsForbidIDs(t *testing.T) {
 	for reason, forbids := range map[worker.Reason]bool{
-		worker.Unchecked: true, worker.Stopped: true, worker.Standby: false,
+		worker.Unchecked: true, worker.Stopped: true, worker.Store: false,
 		worker.Overload: false, worker.Number: false, worker.Rights: false,
 	} {
 		var r worker.Reasons

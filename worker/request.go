@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -17,6 +18,7 @@ type request struct {
 	reply  string
 	came   time.Duration // by clock
 	parked bool
+	within time.Duration // how long it may take
 }
 
 // began is when the process began, about.
@@ -50,7 +52,11 @@ func (r *request) respond(body []byte, n int) {
 // refuse answers with the code for err, and no ID.
 func (r *request) refuse(err error) {
 	e := r.at.link.refusal(err)
-	r.at.link.sent(r.at.link.conn.PublishMsg(&nats.Msg{Subject: r.reply, Header: e.Headers()}))
+	m := &nats.Msg{Subject: r.reply, Header: e.Headers()}
+	if r.isRelayed() && errors.Is(err, segment.ErrElsewhere) {
+		m.Header.Set(headerNotTaken, "1")
+	}
+	r.at.link.sent(r.at.link.conn.PublishMsg(m))
 	r.at.counts.refused(e)
 	r.close(e.Code, 0)
 }

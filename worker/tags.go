@@ -39,6 +39,10 @@ func (a *tagAdmin) handler(serve serve) handler {
 			r.refuse(err)
 			return
 		}
+		if a.link.CannotLoad() != nil && !r.isRelayed() {
+			r.relay(m, 0)
+			return
+		}
 		select {
 		case a.slots <- struct{}{}:
 		default:
@@ -54,7 +58,7 @@ func (a *tagAdmin) handler(serve serve) handler {
 }
 
 func (a *tagAdmin) answer(r request, m *nats.Msg, serve serve) {
-	ctx, cancel := context.WithTimeout(context.Background(), a.link.Deadline)
+	ctx, cancel := context.WithTimeout(context.Background(), r.within)
 	defer cancel()
 	answer, err := serve(ctx, m.Data)
 	a.log(r.at.name, m.Data, err)

@@ -66,11 +66,12 @@ import (
 // A Mode is the kind of a request.
 type Mode string
 
-// The modes: the two kinds of IDs, and the administration of tags.
+// The modes: the two kinds of IDs, the administration of tags, and requests that other workers relay.
 const (
 	Segment   Mode = "segment"
 	Snowflake Mode = "snowflake"
 	Tags      Mode = "tags"
+	Relay     Mode = "relay"
 )
 
 // Config says what a worker serves, and where. All fields but JSPrefix, Rights, Rest,
@@ -121,9 +122,11 @@ type Config struct {
 	// queue group of the mode again and again, since more requests arrive than it can
 	// answer in time. It must not block.
 	Overloaded func(Mode)
-	// Asked is called with the question of another worker whether this one can load, see package
-	// internal/fleet/standby. It calls reply once, and must not block.
-	Asked func(question []byte, reply func(answer []byte))
+	// CannotLoad returns why this worker cannot load, or nil: see package internal/fleet/relay. Whoever changes that
+	// calls [Worker.Wake].
+	CannotLoad func() error
+	// Registry returns the registry that this worker loads from, "" if that is not known.
+	Registry func() string
 	// Observe is called with every answer, concurrently. It must not block.
 	Observe func(Answer)
 	// Intercept, if set, is called with each message on the subject of an endpoint, and reports whether the worker is
@@ -230,20 +233,6 @@ func (w *Worker) Lag(mode Mode) time.Duration {
 		}
 	}
 	return 0
-}
-
-// Request sends a request on the connection that requests arrive on, and returns the body of its reply. The error is
-// [nats.ErrNoResponders] if nobody is there.
-func (w *Worker) Request(ctx context.Context, subject string, body []byte) ([]byte, error) {
-	m := w.current()
-	if m == nil {
-		return nil, ErrDisconnected
-	}
-	reply, err := m.link.conn.RequestWithContext(ctx, subject, body)
-	if err != nil {
-		return nil, err
-	}
-	return reply.Data, nil
 }
 
 // Wake makes the worker look at once at what it can serve. It does not block.

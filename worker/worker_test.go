@@ -82,8 +82,11 @@ type rig struct {
 	parked  func() int         // segment requests that wait
 	strict  func(map[string]bool)
 	doubt   func()
-	follow  func() // makes the allocator follow the store
-	stop    func() // stops the worker
+	// turnAway makes the allocator leave requests to others, and admit ends that.
+	turnAway func(waiting bool)
+	admit    func()
+	follow   func() // makes the allocator follow the store
+	stop     func() // stops the worker
 }
 
 // An edit changes the settings of a rig before it starts.
@@ -140,7 +143,7 @@ func launch(t *testing.T, url string, number int, store *segmenttest.Faulty, edi
 		Instance: func() string { return "w1" }, State: func() map[string]string { return map[string]string{} },
 		Ask: connect(t, url), Reasons: new(worker.Reasons), Gate: new(policy.Gate), Settings: noSettings{},
 		Overloaded: func(worker.Mode) {},
-		Asked:      func(_ []byte, reply func([]byte)) { reply(nil) },
+		CannotLoad: func() error { return nil }, Registry: func() string { return "r" },
 		Observe: func(a worker.Answer) {
 			select {
 			case r.answers <- a:
@@ -166,6 +169,7 @@ func launch(t *testing.T, url string, number int, store *segmenttest.Faulty, edi
 		return total.Waiting
 	}
 	r.strict, r.doubt = allocator.SetStrict, allocator.Doubt
+	r.turnAway, r.admit = allocator.TurnAway, allocator.Admit
 	r.worker = worker.New(cfg)
 	r.run(allocator)
 	return r

@@ -124,7 +124,7 @@ func TestACallerMayDoNothingButRequestIDs(t *testing.T) {
 	}
 	for _, subject := range []string{
 		"id.tag.create", "id.tag.update", "id.tag.delete", "id.tag.list", "id.tag.changed",
-		"id.alarm.overload", "id.registry.announce", "id.registry.store", "id.settings.changed",
+		"id.alarm.overload", "id.registry.announce", "id.relay.segment.order", "id.settings.changed",
 		"id.control.throttle", "id.worker.1", "$SRV.PING", "$SRV.STATS.id",
 		"$KV.id_segments.order", "$KV.id_history.1", "$KV.id_segments._natsid.s.throttle", "$JS.API.INFO",
 		"$JS.API.STREAM.MSG.GET.KV_id_segments", "$JS.API.DIRECT.GET.KV_id_segments.$KV.id_segments.order",

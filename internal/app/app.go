@@ -12,7 +12,7 @@ import (
 	"github.com/natsid/natsid/internal/fleet"
 	"github.com/natsid/natsid/internal/fleet/loaders"
 	"github.com/natsid/natsid/internal/fleet/policy"
-	"github.com/natsid/natsid/internal/fleet/standby"
+	"github.com/natsid/natsid/internal/fleet/relay"
 	"github.com/natsid/natsid/internal/loglimit"
 	"github.com/natsid/natsid/internal/ops/metrics"
 	"github.com/natsid/natsid/segment"
@@ -71,7 +71,7 @@ type program struct {
 	reasons  worker.Reasons         // why modes are in no queue group
 	missing  atomic.Pointer[string] // rights that the user of NATS lacks, as they were logged
 	lacked   atomic.Int64           // modes for which it lacks one
-	standby  *standby.Watch
+	watch    *relay.Watch           // of loads
 	gate     policy.Gate
 	settings *fleet.Settings
 	ring     *loaders.Ring
@@ -92,8 +92,7 @@ func newProgram(cfg Config, quit func()) *program {
 	p.links.cfg = &p.cfg
 	p.membership = membership{
 		serving: serving{&p.reasons, p.alarms.raiseAbout}, cfg: &p.cfg, links: &p.links, instance: p.instance,
-		suspect: func() { p.standby.Suspect() },
-		orders:  func() *fleet.Settings { return p.settings },
+		watched: func() *relay.Watch { return p.watch }, orders: func() *fleet.Settings { return p.settings },
 	}
 	p.storage = storage{
 		cfg: &p.cfg, links: &p.links, membership: &p.membership, raiseAbout: p.alarms.raiseAbout, wrote: p.grants.wrote,
@@ -154,8 +153,7 @@ func (p *program) steps() []step {
 		// Leaves the queue groups, answers all requests that were taken, and drains
 		// the serving connection, so that the last replies are on the wire.
 		during("requests", answered+5*time.Second, p.serve),
-		// Takes back its promise to workers that cannot load, while requests are still answered.
-		during("who can load", soon, func(ctx context.Context) error { p.standby.Run(ctx); return nil }),
+		during("who can load", soon, func(ctx context.Context) error { p.watch.Run(ctx); return nil }),
 		// From then on other workers load for themselves.
 		during("loads for other workers", soon, func(ctx context.Context) error { return p.ring.Run(ctx) }),
 	}
@@ -173,7 +171,9 @@ func (p *program) assemble(context.Context) error {
 		Namespace: cfg.Namespace, Conn: p.links.control, Marks: p.membership.marksInUse, Loads: p.canLoad,
 		Segments: func() *segment.Allocator { return p.segments },
 	})
-	p.standby = standby.New(p.standbyConfig())
+	p.watch = relay.New(relay.Config{
+		Probe: p.probe, Find: p.findRelay, Change: p.turnAway, Log: cfg.Log,
+	})
 	p.segments = segment.New(p.segmentConfig())
 	if m := p.membership.member; m != nil {
 		m.Use(p.segments)
@@ -233,7 +233,7 @@ func (p *program) workerConfig() worker.Config {
 		Gate: &p.gate, Settings: p.settings,
 		MaxBatch: cfg.MaxBatch, Deadline: cfg.Deadline,
 		Reasons: &p.reasons, Overloaded: p.alarms.overloaded,
-		Asked:   p.standby.Answer,
+		CannotLoad: p.watch.Trouble, Registry: p.registryOfLoads,
 		Observe: p.metrics.Answered, Intercept: cfg.Intercept, Log: cfg.Log,
 	}
 }
@@ -265,7 +265,7 @@ func creates(pattern, tag string) bool {
 func (p *program) segmentConfig() segment.Config {
 	cfg := p.cfg
 	c := segment.Config{
-		Store: loads{p.membership.gate(p.storage.tags), p.standby, p.settings, p.ring, p.runsOut, p.undecided},
+		Store: loads{p.membership.gate(p.storage.tags), p.watch, p.settings, p.ring, p.runsOut, p.undecided},
 		Clock: p.clock, Deadline: cfg.Deadline,
 		MaxStep:    cfg.MaxStep,
 		AutoCreate: func(tag string) bool { return creates(cfg.AutoCreatePattern, tag) },

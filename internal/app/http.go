@@ -111,6 +111,9 @@ func (p *program) page() http.Handler {
 
 // notes returns notes for operators in /readyz, beside the readiness.
 func (p *program) notes() (all []string) {
+	if why := p.watch.Trouble(); why != nil && p.watch.IsAnswered() {
+		all = append(all, fmt.Sprintf("relays: this worker cannot load, and another one answers for it: %v", why))
+	}
 	if rate := p.gate.Rules()[""].Rate; rate > 0 {
 		all = append(all, fmt.Sprintf("throttled: each tag to %d IDs/s", rate))
 	}

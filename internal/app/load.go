@@ -6,13 +6,13 @@ import (
 	"fmt"
 
 	"github.com/natsid/natsid/internal/fleet/loaders"
-	"github.com/natsid/natsid/internal/fleet/standby"
+	"github.com/natsid/natsid/internal/fleet/relay"
 	"github.com/natsid/natsid/segment"
 )
 
 // loads is the store of the allocator. A load takes these steps:
 //
-//  1. standby sees how long the load takes, and how it ends.
+//  1. relay sees how long the load takes, and how it ends.
 //  2. The limits and orders of tags are known: no load begins before.
 //  3. A strict tag is loaded in the process of its loader, so that the compare-and-sets of workers do not race.
 //  4. The registry is sound: [lineage.Member.Gate], before the load and when it ends.
@@ -20,7 +20,7 @@ import (
 //  6. The first range of a tag is used only once the tag is known not to be strict.
 type loads struct {
 	segment.Store // steps 4 and 5
-	watch         *standby.Watch
+	watch         *relay.Watch
 	settings      orderly
 	loaders       loader
 	runsOut       func(tag, message string) // raises the alarm

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/internal/fleet"
+	"github.com/natsid/natsid/internal/fleet/relay"
 	"github.com/natsid/natsid/internal/gather"
 	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/internal/registry/era"
@@ -35,7 +36,7 @@ type membership struct {
 	cfg      *Config
 	links    *links
 	instance func() string
-	suspect  func() // makes standby probe the store
+	watched  func() *relay.Watch
 	orders   func() *fleet.Settings
 
 	bus     *natsbus.Bus
@@ -64,26 +65,26 @@ func (m *membership) awaitCheck(late error) {
 	}
 }
 
-// joinLater is how long a worker needs to determine which workers can load.
-const joinLater = 1500 * time.Millisecond
+// knownWithin bounds the first attempt to read the settings of tags.
+const knownWithin = 1500 * time.Millisecond
 
 // checked ends the refusals of awaitCheck, given how the first check has ended. A worker that cannot load yet joins the
-// others a moment later: by then it knows whether they can.
+// others once it knows whether one of them can. Without a right that relays need, it stays out until it can load.
 func (m *membership) checked(ctx context.Context, err error) {
 	close(m.begun)
 	m.reasons.Clear(worker.Unchecked, worker.Snowflake)
 	if err == nil {
-		known, cancel := context.WithTimeout(ctx, joinLater)
+		known, cancel := context.WithTimeout(ctx, knownWithin)
 		err = m.orders().Known(known)
 		cancel()
 	}
-	m.reasons.Clear(worker.Unchecked, worker.Tags)
-	if err == nil {
-		m.reasons.Clear(worker.Unchecked, worker.Segment)
-		return
+	if err != nil {
+		m.reasons.Set(worker.Unchecked, err, worker.Segment, worker.Tags)
+		m.watched().Suspect()
+		for !m.watched().IsSettled() && jitter.Sleep(ctx, 10*time.Millisecond) == nil {
+		}
 	}
-	m.suspect()
-	time.AfterFunc(joinLater, func() { m.reasons.Clear(worker.Unchecked, worker.Segment) })
+	m.reasons.Clear(worker.Unchecked, worker.Segment, worker.Tags)
 }
 
 // open opens the worker's memory of its registry, before the bucket of the marks is opened.
@@ -262,7 +263,7 @@ func (m *membership) watch(ctx context.Context) error {
 	logs := m.links.control.Opts.ReconnectedCB
 	m.links.control.SetReconnectHandler(func(nc *nats.Conn) {
 		m.member.Doubt()
-		m.suspect()
+		m.watched().Suspect()
 		logs(nc)
 	})
 	var joining sync.WaitGroup

@@ -66,19 +66,26 @@ func (r readiness) segmentTrouble() error {
 			return err
 		}
 	}
+	if !r.watch.IsAnswered() {
+		if err := r.loadTrouble(); err != nil {
+			return err
+		}
+	}
+	return r.worker.Trouble(worker.Segment)
+}
+
+// loadTrouble returns why nothing can be loaded, or nil.
+func (r readiness) loadTrouble() error {
 	if err := r.storage.tags.Trouble(); err != nil {
 		return err
 	}
 	if r.settings.Unread() {
 		return fleet.ErrUnread
 	}
-	if err := r.standby.Trouble(); err != nil {
+	if err := r.watch.Trouble(); err != nil {
 		return fmt.Errorf("nothing can be loaded: %w", err)
 	}
-	if err := r.segments.Trouble(); err != nil {
-		return err
-	}
-	return r.worker.Trouble(worker.Segment)
+	return r.segments.Trouble()
 }
 
 func (r readiness) snowflakeTrouble() error {

@@ -65,7 +65,7 @@ func TestAWorkerAtRestIsWokenByItsNumberAndByRefusals(t *testing.T) {
 	eventually("its number is lost", worker.Snowflake, false)
 	p.use(g)
 	eventually("it has one again", worker.Snowflake, true)
-	for _, reason := range []worker.Reason{worker.Stopped, worker.Standby} {
+	for _, reason := range []worker.Reason{worker.Stopped, worker.Store} {
 		p.reasons.Set(reason, errors.New("a test"), worker.Segment)
 		eventually(string(reason), worker.Segment, false)
 		p.reasons.Clear(reason, worker.Segment)

@@ -31,7 +31,7 @@ func (p *program) lacks(ctx context.Context, nc *nats.Conn) (map[worker.Mode]err
 		p.cfg.Log.Info("this user of NATS lacks no right any more")
 	}
 	lacks := map[worker.Mode]error{}
-	for _, mode := range []worker.Mode{worker.Segment, worker.Snowflake, worker.Tags} {
+	for _, mode := range []worker.Mode{worker.Segment, worker.Snowflake, worker.Tags, worker.Relay} {
 		if text := missing.For(string(mode)).String(); text != "" {
 			lacks[mode] = fmt.Errorf("this user of NATS may not %s: allow it; "+
 				"`natsid permissions worker` prints what a worker needs", text)

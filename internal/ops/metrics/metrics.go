@@ -24,7 +24,7 @@ type Metrics struct {
 	alarms   *prometheus.CounterVec
 	heldBack *prometheus.CounterVec
 
-	segment, snowflake, tags requests
+	segment, snowflake, tags, relay requests
 }
 
 // Requests are the metrics of the requests of one mode. All of them exist from the start: an answer is counted
@@ -59,7 +59,7 @@ func New() *Metrics {
 // addModes adds the metrics of requests, at 0 for every mode and code.
 func (m *Metrics) addModes() {
 	waits := waitSeconds.histograms(0.001)
-	for _, mode := range []worker.Mode{worker.Segment, worker.Snowflake, worker.Tags} {
+	for _, mode := range []worker.Mode{worker.Segment, worker.Snowflake, worker.Tags, worker.Relay} {
 		label := string(mode)
 		r := m.of(mode)
 		r.waits, r.codes = waits.WithLabelValues(label), make(map[subjects.Code]*times)
@@ -82,6 +82,8 @@ func (m *Metrics) of(mode worker.Mode) *requests {
 		return &m.segment
 	case worker.Snowflake:
 		return &m.snowflake
+	case worker.Relay:
+		return &m.relay
 	}
 	return &m.tags
 }

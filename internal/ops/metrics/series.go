@@ -23,7 +23,8 @@ func histogram(name, labels, help string) SeriesInfo {
 }
 
 var (
-	idsTotal      = counter("natsid_ids_total", "mode", "IDs issued, by mode.")
+	idsTotal = counter("natsid_ids_total", "mode",
+		"IDs issued, by mode. Those of relay are counted as segment by the worker that relayed, too.")
 	requestsTotal = counter("natsid_requests_total", "mode, code",
 		"Requests answered, by mode and code; 200 is success.")
 	requestSeconds = histogram("natsid_request_seconds", "mode, code",

@@ -29,7 +29,7 @@ func (m *Metrics) Watch(s Sources) {
 	for mode := range s.Ready() {
 		m.registry.MustRegister(ready.read(func() float64 { return oneIf(s.Ready()[mode] == nil) }, mode))
 	}
-	for _, mode := range []worker.Mode{worker.Segment, worker.Snowflake, worker.Tags} {
+	for _, mode := range []worker.Mode{worker.Segment, worker.Snowflake, worker.Tags, worker.Relay} {
 		m.registry.MustRegister(lagSeconds.read(func() float64 { return s.Lag(mode).Seconds() }, string(mode)))
 		for _, reason := range worker.AllReasons() {
 			m.registry.MustRegister(outOfGroup.read(func() float64 {

@@ -117,6 +117,7 @@ type table struct {
 const (
 	tags      = "segment tags" // which need the marks
 	snowflake = "snowflake"
+	relay     = "relay"
 	all       = tags + " " + snowflake
 )
 
@@ -174,6 +175,9 @@ func (t *table) worker() {
 	t.publish(answers, inboxes[1:]...)
 	t.publish(answers+" of other accounts, which import natsid", serviceReplies)
 	t.needed(all, t.replies)
+	const relays = "relay requests to workers that can load, and take them"
+	t.publish(relays, ns.Relays())
+	t.needed(relay, func() { t.subscribe(subjects.QueueGroup, relays, ns.Relays()) })
 	const number = "say who holds a worker number, and ask for it"
 	t.needed(snowflake, func() {
 		t.publish(number, ns.Workers())

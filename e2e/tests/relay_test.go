@@ -1,0 +1,236 @@
+package tests
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/internal/registry/rights"
+	"github.com/natsid/natsid/internal/testkit/mysqltest"
+	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/subjects"
+)
+
+// A lossy is three workers on MySQL, of which one can lose the right to write marks, another one MySQL.
+type lossy struct {
+	*testing.T
+	db     *mysqltest.Server
+	link   *mysqltest.Link // of the second worker
+	server *server.Server
+	opts   *server.Options
+	urls   []string // of monitors
+	caller *nats.Conn
+	got    map[string]*ledger
+	last   atomic.Int64 // the highest ID of the strict tag that was answered
+}
+
+func startLossy(t *testing.T) *lossy {
+	l := &lossy{T: t, db: mysqltest.Start(t), got: map[string]*ledger{}}
+	if _, err := l.db.DB().Exec(leafTable); err != nil {
+		t.Fatal(err)
+	}
+	l.link = mysqltest.Proxy(t, l.db.Addr())
+	l.opts = &server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
+		Users: l.users(true),
+	}
+	l.server = launch(t, l.opts.Clone())
+	for i, user := range []string{"lesser", "worker", "worker"} {
+		cfg := configOn(t, urlOf(l.server, user), t.TempDir())
+		if cfg.MySQL = l.db.DSN(); i == 1 {
+			cfg.MySQL = strings.Replace(cfg.MySQL, l.db.Addr(), l.link.Addr(), 1)
+		}
+		cfg.MaxStep = 1 // each worker loads all the time
+		startWith(t, cfg)
+		l.urls = append(l.urls, "http://"+cfg.HTTP+"/readyz")
+	}
+	l.caller = connectTo(t, urlOf(l.server, "admin"))
+	for _, url := range l.urls {
+		waitFor(t, "a worker is ready", ok(url))
+	}
+	for _, body := range []string{`{"tag":"loose","step":1}`, `{"tag":"strict","step":1,"order":"strict"}`} {
+		m, err := l.caller.Request("id.tag.create", []byte(body), patience)
+		if err != nil || subjects.ParseError(m.Header) != nil {
+			t.Fatal(m, err)
+		}
+	}
+	for _, tag := range []string{"loose", "strict"} {
+		l.got[tag] = new(ledger)
+	}
+	return l
+}
+
+// users returns the users of the server, of which the lesser one may write marks or not.
+func (l *lossy) users(mayWrite bool) []*server.User {
+	lesser := permitted(rights.Worker)
+	if !mayWrite {
+		lacking([]string{"$KV.id_segments.>"}, nil)(lesser)
+	}
+	return []*server.User{
+		{Username: "lesser", Password: "p", Permissions: lesser},
+		{Username: "worker", Password: "p", Permissions: permitted(rights.Worker)},
+		{Username: "admin", Password: "p"},
+	}
+}
+
+// allow gives the first worker the right to write marks, or takes it.
+func (l *lossy) allow(mayWrite bool) {
+	opts := l.opts.Clone()
+	opts.Users = l.users(mayWrite)
+	if err := l.server.ReloadOptions(opts); err != nil {
+		l.Fatal(err)
+	}
+}
+
+// ask sends n requests, one after another for each tag, and returns how many were refused. Those of the strict tag
+// must rise.
+func (l *lossy) ask(n int) (refused, late int64) {
+	l.Helper()
+	var asking sync.WaitGroup
+	var failed, slow atomic.Int64
+	for tag, got := range l.got {
+		for range 3 {
+			asking.Go(func() {
+				for range n / 6 {
+					began, before := time.Now(), l.last.Load()
+					runs, err := request(l.caller, "id.segment."+tag, 1, patience)
+					if got.add(runs...); err != nil {
+						failed.Add(1)
+					} else if tag == "strict" {
+						l.rises(before, runs[0].First)
+					}
+					if time.Since(began) > time.Second {
+						slow.Add(1)
+					}
+				}
+			})
+		}
+	}
+	asking.Wait()
+	return failed.Load(), slow.Load()
+}
+
+// rises checks that an ID of the strict tag is above all that were answered before its request was sent.
+func (l *lossy) rises(before, id int64) {
+	if id <= before {
+		l.Errorf("%d of the strict tag, sent after %d was answered", id, before)
+	}
+	for last := l.last.Load(); id > last && !l.last.CompareAndSwap(last, id); last = l.last.Load() {
+	}
+}
+
+func TestOneWorkerThatCanLoadIsEnough(t *testing.T) {
+	l := startLossy(t)
+	if refused, _ := l.ask(600); refused > 0 {
+		t.Logf("%d requests were refused before the fault", refused)
+	}
+	l.allow(false)
+	l.link.Refuse(true)
+	l.link.Drop()
+	for began := time.Now(); time.Since(began) < 5*time.Second; {
+		l.ask(60)
+	}
+	refused, late := l.ask(4500)
+	if t.Logf("of 4500 requests %d were refused, %d were late", refused, late); refused > 0 {
+		t.Errorf("%d requests were refused", refused)
+	}
+	if code, text := get(l.urls[1]); code != 200 || !strings.Contains(text, "relays: ") {
+		t.Errorf("/readyz of the worker that lost MySQL says %d: %s", code, text)
+	}
+	l.db.Kill()
+	waitFor(t, "no worker is ready", func() bool {
+		l.ask(6)
+		for _, url := range l.urls {
+			if ok(url)() {
+				return false
+			}
+		}
+		return true
+	})
+	began := time.Now()
+	if refused, _ := l.ask(6); refused == 0 || time.Since(began) > app.Default().Deadline+slack {
+		t.Errorf("of 6 requests %d were refused within %v", refused, time.Since(began))
+	}
+	l.db.Run()
+	l.link.Refuse(false)
+	l.allow(true)
+	for _, url := range l.urls {
+		waitFor(t, "a worker is ready again", ok(url))
+	}
+	if refused, _ := l.ask(600); refused > 0 {
+		t.Errorf("%d requests were refused afterwards", refused)
+	}
+	for _, got := range l.got {
+		got.check(t)
+	}
+}
+
+// A worker whose user lacks a right, as after an upgrade before its rights, must not refuse requests that another one
+// can serve.
+func TestAWorkerThatLacksARightRefusesNothingThatAnotherOneServes(t *testing.T) {
+	t.Parallel()
+	all, users := lacksOfAWorker()
+	opts := &server.Options{JetStream: true}
+	var lacks []*lack
+	for i, l := range all {
+		isAboutLoads := strings.Contains(l.right.Subject, "id_segments") || l.right.Subject == "_INBOX.>"
+		if isAboutLoads { // the others took none either, when all were tried
+			l.worker, l.user = users[2*i], users[2*i+1]
+			opts.Users, lacks = append(opts.Users, l.worker, l.user), append(lacks, l)
+			opts.Accounts = append(opts.Accounts, l.worker.Account)
+		}
+	}
+	s := launch(t, opts)
+	for _, l := range lacks {
+		t.Run(l.right.String(), func(t *testing.T) {
+			t.Parallel()
+			l.refusesNone(t, s)
+		})
+	}
+}
+
+// refusesNone starts a worker with all rights, and then the one that lacks a right.
+func (l *lack) refusesNone(t *testing.T, s *server.Server) {
+	account, err := s.LookupAccount(l.worker.Account.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := account.EnableJetStream(nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	good := configOn(t, "nats://"+l.user.Username+":p@"+s.Addr().String(), t.TempDir())
+	startWith(t, good)
+	waitFor(t, "the first worker is ready", ok("http://"+good.HTTP+"/readyz"))
+	caller := connectTo(t, s.ClientURL(), nats.UserInfo(l.user.Username, "p"))
+	subjects := []string{"id.segment.order", "id.snowflake", "id.segment.strict"}
+	if _, err := caller.Request("id.tag.create", []byte(`{"tag":"strict","order":"strict"}`), patience); err != nil {
+		t.Fatal(err)
+	}
+	bad := configOn(t, "nats://"+l.worker.Username+":p@"+s.Addr().String(), t.TempDir())
+	var log natstest.Buffer
+	bad.Log = slog.New(slog.NewTextHandler(&log, nil))
+	startWith(t, bad)
+	failed := make(map[string]int)
+	asked := 0
+	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); asked++ {
+		m, err := caller.Request(subjects[asked%3], nil, patience)
+		switch {
+		case err != nil:
+			failed[subjects[asked%3]+" "+err.Error()]++
+		case len(m.Data) == 0:
+			failed[fmt.Sprint(subjects[asked%3], " ", m.Header)]++
+		}
+		time.Sleep(3 * time.Millisecond)
+	}
+	if len(failed) > 0 {
+		t.Errorf("without %s, of %d requests failed: %v; the log of the worker:\n%s", l.right, asked, failed, &log)
+	}
+}

@@ -1,0 +1,67 @@
+package app
+
+import (
+	"context"
+	"errors"
+
+	"github.com/natsid/natsid/internal/fleet/relay"
+	"github.com/natsid/natsid/worker"
+)
+
+// registryOfLoads returns the registry that loads use, "" if it is not known yet.
+func (p *program) registryOfLoads() string {
+	if m := p.membership.member; m != nil {
+		return m.Identity().Registry
+	}
+	return p.keeper.Status().Registry
+}
+
+// probe returns nil once this worker can load, or while its registry is stopped, which is no fault of the store.
+func (p *program) probe(ctx context.Context) error {
+	if m := p.membership.member; m != nil && m.Stopped() != nil {
+		return nil
+	}
+	if err := p.settings.Known(ctx); err != nil {
+		return err
+	}
+	return p.storage.probe(ctx)
+}
+
+// probe returns nil once all stores of a load have taken a write that was sent after the call.
+func (s *storage) probe(ctx context.Context) error {
+	if s.table != nil {
+		if err := s.table.Probe(ctx); err != nil {
+			return err
+		}
+	}
+	if m := s.membership.member; m != nil {
+		return m.Prove(ctx)
+	}
+	return nil
+}
+
+// canLoad reports whether this worker can load ranges, as far as it knows. A worker that was disconnected cannot
+// until its registry was checked again.
+func (p *program) canLoad() bool {
+	return len(p.reasons.Of(worker.Segment)) == 0 && p.segments.Trouble() == nil && p.watch.Trouble() == nil &&
+		!p.settings.Unread() && (p.membership.member == nil || p.membership.member.Checked())
+}
+
+// findRelay implements [relay.Config.Find].
+func (p *program) findRelay(ctx context.Context) error {
+	err := p.worker.FindRelay(ctx)
+	if errors.Is(err, worker.ErrNobodyLoads) {
+		return relay.ErrNobody
+	}
+	return err
+}
+
+// turnAway implements [relay.Config.Change].
+func (p *program) turnAway(isUnable, isFound bool) {
+	p.worker.Wake()
+	if isUnable {
+		p.segments.TurnAway(isFound)
+	} else {
+		p.segments.Admit()
+	}
+}

@@ -1,0 +1,60 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/natsid/natsid/internal/fleet/loaders"
+	"github.com/natsid/natsid/internal/fleet/relay"
+	"github.com/natsid/natsid/segment"
+)
+
+var errCut = errors.New("cut off")
+
+// unreachable is a store that cannot be reached.
+type unreachable struct{ segment.Store }
+
+func (unreachable) Load(context.Context, string, int64, int64) (segment.Loaded, error) {
+	return segment.Loaded{}, errCut
+}
+
+// another is a worker that loads strict tags for this one.
+type another struct{}
+
+func (another) LoadStrict(
+	_ context.Context, _ string, join func() int64, floor int64, _ loaders.LoadFunc,
+) (segment.Loaded, error) {
+	start := max(1, floor)
+	return segment.Loaded{Range: segment.Range{Start: start, End: start + join()}, Step: 1, Passed: true}, nil
+}
+
+type allKnown struct{}
+
+func (allKnown) Known(context.Context) error   { return nil }
+func (allKnown) CatchUp(context.Context) error { return nil }
+
+func TestWhatAnotherWorkerLoadsShowsNothingOfTheStore(t *testing.T) {
+	unable := make(chan struct{}, 10)
+	watch := relay.New(relay.Config{
+		Probe:  func(context.Context) error { return errCut },
+		Find:   func(context.Context) error { return nil },
+		Change: func(bool, bool) { unable <- struct{}{} },
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { watch.Run(ctx); close(ended) }()
+	store := loads{unreachable{}, watch, allKnown{}, another{}, nil, nil}
+	if _, err := store.Load(ctx, "short", 1, 0); !errors.Is(err, errCut) {
+		t.Fatal(err)
+	}
+	<-unable
+	if _, err := store.LoadStrict(ctx, "strict", func() int64 { return 1 }, 0); err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(watch.Trouble(), errCut) {
+		t.Errorf("%v, want %v", watch.Trouble(), errCut)
+	}
+	cancel()
+	<-ended
+}

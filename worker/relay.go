@@ -1,0 +1,159 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/internal/jitter"
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/subjects"
+)
+
+// A worker that cannot load relays: it sends a request that memory cannot serve to a worker that can, by a request of
+// its own, and answers with the answer. Workers that can load are in the queue group of id.relay.>, so NATS itself says
+// whether there is one. A request that was relayed is not relayed again.
+//
+// # Laws
+//
+// Second law: a request that is relayed has left the queue of its tag, and got no ID there. Those of the answer are of
+// a load of the other worker, which has them in that answer alone; here one answer is taken, for one request. An answer
+// that comes too late is a hole.
+//
+// Third law: a request was sent before it is relayed, so it was sent before the relay arrived, and the load that serves
+// that sends its compare-and-set later. Which worker loads is no part of the law.
+//
+// Both rest on the marks of one registry: a relay names it, and a worker of another one does not take it.
+
+// Headers between workers. A relay has the registry of the sender, "" if that is unknown, and how long the sender waits
+// for the answer. A relay that was not taken changed nothing, and is sent again to whomever NATS picks next.
+const (
+	headerRegistry = "Natsid-Registry"
+	headerWithin   = "Natsid-Within-Ms"
+	headerNotTaken = "Natsid-Not-Taken"
+)
+
+const (
+	// mostRelays bounds the relays of one connection that wait for an answer.
+	mostRelays = 4096
+	// relayTries is how often a relay is sent that is not taken: those that NATS picks may just have lost their store,
+	// or be this worker itself, until its server knows that it has left.
+	relayTries = 4
+)
+
+var (
+	// ErrNobodyLoads is returned, and sent to callers, if no worker can load.
+	ErrNobodyLoads = subjects.Errorf(subjects.Unavailable, "no worker can load IDs at the moment: retry, then back off")
+
+	errManyRelays = subjects.Errorf(subjects.TooMany, "too many requests wait for another worker: back off")
+	errNoAnswerOf = subjects.Errorf(subjects.Unavailable,
+		"another worker did not answer in time: retry, then back off; before a change of a tag look at the tag")
+)
+
+// isRelayed reports whether another worker has sent the request.
+func (r *request) isRelayed() bool { return r.at.mode == Relay }
+
+// turnAway refuses a request for n IDs with err, or relays it if the allocator has left it to another worker.
+func (r request) turnAway(m *nats.Msg, n int, err error) {
+	if errors.Is(err, segment.ErrElsewhere) && !r.isRelayed() {
+		r.relay(m, n)
+		return
+	}
+	r.refuse(err)
+}
+
+// relay answers a request with the answer of a worker that can load. It does not block.
+func (r request) relay(m *nats.Msg, n int) {
+	l := r.at.link
+	if l.relays.Add(1) > mostRelays {
+		l.relays.Add(-1)
+		r.refuse(errManyRelays)
+		return
+	}
+	go func() {
+		defer l.relays.Add(-1)
+		ctx, cancel := context.WithTimeout(context.Background(), l.Deadline-(clock()-r.came))
+		defer cancel()
+		body, err := l.ask(ctx, m)
+		if err == nil {
+			err = l.Reasons.Forbidden(r.at.mode) // what was answered is a hole
+		}
+		if err != nil {
+			r.refuse(err)
+			return
+		}
+		r.respond(body, n)
+	}()
+}
+
+// ask relays a message, and returns the body of the answer.
+func (l *link) ask(ctx context.Context, m *nats.Msg) ([]byte, error) {
+	header := nats.Header{headerRegistry: {l.Registry()}, subjects.HeaderPrefetch: m.Header[subjects.HeaderPrefetch]}
+	for try := 1; ; try++ {
+		end, _ := ctx.Deadline()
+		header.Set(headerWithin, strconv.FormatInt(time.Until(end).Milliseconds(), 10))
+		answer, err := l.conn.RequestMsgWithContext(ctx,
+			&nats.Msg{Subject: l.Namespace.Relay(m.Subject), Header: header, Data: m.Data})
+		switch {
+		case errors.Is(err, nats.ErrNoResponders):
+			return nil, ErrNobodyLoads
+		case err != nil: // it may have been taken
+			return nil, errNoAnswerOf
+		case answer.Header.Get(headerNotTaken) == "":
+			if e := subjects.ParseError(answer.Header); e != nil {
+				return nil, e
+			}
+			return answer.Data, nil
+		case try == relayTries || jitter.Sleep(ctx, jitter.Around(10*time.Millisecond)) != nil:
+			return nil, ErrNobodyLoads
+		}
+	}
+}
+
+// FindRelay returns nil if a worker takes requests of this one, [ErrNobodyLoads] if none does, or another error if that
+// is unknown. It uses the connection that requests arrive on: the other one may be lost.
+func (w *Worker) FindRelay(ctx context.Context) error {
+	m := w.current()
+	if m == nil {
+		return ErrDisconnected
+	}
+	_, err := m.link.ask(ctx, &nats.Msg{Subject: m.link.search()})
+	return err
+}
+
+// search is a subject whose relay has no other purpose than its answer.
+func (l *link) search() string { return string(l.Namespace) + ".search" }
+
+// relayEndpoints returns the endpoints of requests that other workers relay, given those of requests of callers.
+func (m *membership) relayEndpoints(before served, of ...*endpoint) (all []*endpoint) {
+	of = append(of, &endpoint{name: "search", subject: m.link.search(), handler: func() handler {
+		return func(r request, _ *nats.Msg) { r.answerUncounted(nil) }
+	}})
+	for _, e := range of {
+		relay := m.endpoint(Relay, e.name, m.link.Namespace.Relay(e.subject), before, func() handler {
+			return m.take(e.handler())
+		})
+		relay.before = before.of("relay of " + e.name)
+		all = append(all, relay)
+	}
+	return all
+}
+
+// take returns the handler of requests that other workers relay, given that of requests of callers.
+func (m *membership) take(handle handler) handler {
+	l := m.link
+	return func(r request, msg *nats.Msg) {
+		ms, _ := strconv.ParseInt(msg.Header.Get(headerWithin), 10, 32) // 0 if it is malformed
+		registry := msg.Header.Get(headerRegistry)
+		if ms <= 0 || registry != "" && registry != l.Registry() || l.CannotLoad() != nil {
+			r.refuse(segment.ErrElsewhere)
+			return
+		}
+		r.within = min(l.Deadline, time.Duration(ms)*time.Millisecond)
+		msg.Subject = l.Namespace.Relayed(msg.Subject)
+		handle(r, msg)
+	}
+}
