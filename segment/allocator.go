@@ -83,26 +83,6 @@ func (a *Allocator) Park(tag string, n int64, done func([]Range, error)) error {
 	}
 }
 
-// Take returns n IDs of the tag, n 1..[MaxStep], and waits for a load if necessary: it is [Allocator.Next] and
-// [Allocator.Park] for callers that may block. It returns their errors, or that of ctx if ctx ends first; IDs that
-// arrive later are a hole.
-func (a *Allocator) Take(ctx context.Context, tag string, n int64) ([]Range, error) {
-	ranges, err := a.Next(tag, n, nil)
-	if !errors.Is(err, ErrWait) {
-		return ranges, err
-	}
-	answers := make(chan answer, 1)
-	if err := a.Park(tag, n, func(r []Range, err error) { answers <- answer{ranges: r, err: err} }); err != nil {
-		return nil, err
-	}
-	select {
-	case got := <-answers:
-		return got.ranges, got.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
 // Close refuses waiting requests, ends the loads under way, and waits for their goroutines. IDs in memory become holes.
 func (a *Allocator) Close() {
 	a.source.stop()

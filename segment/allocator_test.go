@@ -63,7 +63,7 @@ func slow(d time.Duration) segmenttest.LoadHook {
 
 func take(t *testing.T, a *segment.Allocator, tag string, n int64) []segment.Range {
 	t.Helper()
-	ranges, err := a.Take(t.Context(), tag, n)
+	ranges, err := segmenttest.Take(t.Context(), a, tag, n)
 	if err != nil {
 		t.Fatalf("Take(%s, %d): %v", tag, n, err)
 	}
@@ -157,7 +157,7 @@ func TestWaitersAreServedInOrderOfArrivalAndARefusedOneUsesNoID(t *testing.T) {
 			t.Errorf("served in order %v", order)
 		}
 		store.OnLoad(slow(time.Hour))
-		if _, err := a.Take(t.Context(), "a", 5000); !errors.Is(err, segment.ErrNotLoaded) {
+		if _, err := segmenttest.Take(t.Context(), a, "a", 5000); !errors.Is(err, segment.ErrNotLoaded) {
 			t.Errorf("a batch that cannot be loaded: %v", err)
 		}
 		if got := take(t, a, "a", 1)[0].Start; got != next {
@@ -220,7 +220,7 @@ func TestAParkedRequestIsRefusedWithTheCauseInTimeForAnother(t *testing.T) {
 		} {
 			store.OnLoad(tc.hook)
 			start := time.Now()
-			_, err := a.Take(t.Context(), tc.tag, 5000)
+			_, err := segmenttest.Take(t.Context(), a, tc.tag, 5000)
 			if d := time.Since(start); !errors.Is(err, segment.ErrNotLoaded) || d != tc.after {
 				t.Errorf("%s: %v after %v, want ErrNotLoaded after %v", tc.name, err, d, tc.after)
 			}
@@ -242,7 +242,7 @@ func TestARequestWaitsUntilItsDeadlineWhileLoadsSucceed(t *testing.T) {
 		}
 		store.OnLoad(slow(time.Hour))
 		start = time.Now()
-		_, err := a.Take(t.Context(), "b", 1)
+		_, err := segmenttest.Take(t.Context(), a, "b", 1)
 		if d := time.Since(start); !errors.Is(err, segment.ErrNotLoaded) || d != deadline {
 			t.Errorf("%v after %v, want ErrNotLoaded after the deadline", err, d)
 		}
@@ -315,14 +315,14 @@ func TestATagsTroubleIsItsOwn(t *testing.T) {
 func TestWhatCannotBeServedIsRefusedAtOnce(t *testing.T) {
 	inBubble(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty) {
 		start := time.Now()
-		if _, err := a.Take(t.Context(), "unknown", 1); !errors.Is(err, segment.ErrUnknownTag) {
+		if _, err := segmenttest.Take(t.Context(), a, "unknown", 1); !errors.Is(err, segment.ErrUnknownTag) {
 			t.Errorf("unknown tag: %v", err)
 		}
 		synctest.Wait()
 		if n := a.Stats().Tags; n != 0 {
 			t.Errorf("%d tags in memory after a request for an unknown one", n)
 		}
-		if _, err := a.Take(t.Context(), "huge", 1000); !errors.Is(err, segment.ErrExhausted) {
+		if _, err := segmenttest.Take(t.Context(), a, "huge", 1000); !errors.Is(err, segment.ErrExhausted) {
 			t.Errorf("beyond int64: %v", err)
 		}
 		take(t, a, "huge", 1)
@@ -339,7 +339,7 @@ func TestWhatCannotBeServedIsRefusedAtOnce(t *testing.T) {
 		if err := store.Delete(t.Context(), "a"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := a.Take(t.Context(), "a", 1); !errors.Is(err, segment.ErrDisabled) {
+		if _, err := segmenttest.Take(t.Context(), a, "a", 1); !errors.Is(err, segment.ErrDisabled) {
 			t.Errorf("deleted tag: %v", err)
 		}
 		if d := time.Since(start); d != 0 {
@@ -360,7 +360,7 @@ func TestCloseRefusesWaitingAndLaterRequests(t *testing.T) {
 		if err := <-answered; !errors.Is(err, segment.ErrClosed) {
 			t.Errorf("a waiting request: %v", err)
 		}
-		if _, err := a.Take(t.Context(), "a", 1); !errors.Is(err, segment.ErrClosed) {
+		if _, err := segmenttest.Take(t.Context(), a, "a", 1); !errors.Is(err, segment.ErrClosed) {
 			t.Errorf("a later request: %v", err)
 		}
 	})
@@ -368,14 +368,14 @@ func TestCloseRefusesWaitingAndLaterRequests(t *testing.T) {
 
 func TestTroubleIsAStoreThatFails(t *testing.T) {
 	inBubble(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty) {
-		_, _ = a.Take(t.Context(), "unknown", 1)
+		_, _ = segmenttest.Take(t.Context(), a, "unknown", 1)
 		if err := a.Trouble(); err != nil {
 			t.Errorf("an unknown tag: %v", err)
 		}
 		store.OnLoad(func(context.Context, string, loadFunc) (segment.Range, error) {
 			return segment.Range{}, segmenttest.ErrInjected
 		})
-		_, _ = a.Take(t.Context(), "a", 1)
+		_, _ = segmenttest.Take(t.Context(), a, "a", 1)
 		if err := a.Trouble(); !errors.Is(err, segmenttest.ErrInjected) {
 			t.Errorf("while every load fails: %v", err)
 		}
@@ -383,7 +383,7 @@ func TestTroubleIsAStoreThatFails(t *testing.T) {
 		if err := a.Trouble(); err != nil {
 			t.Errorf("a minute later, without requests since: %v", err)
 		}
-		_, _ = a.Take(t.Context(), "a", 1)
+		_, _ = segmenttest.Take(t.Context(), a, "a", 1)
 		store.OnLoad(nil)
 		take(t, a, "b", 1)
 		if err := a.Trouble(); err != nil {

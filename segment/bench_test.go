@@ -17,7 +17,7 @@ func inUse(tb testing.TB, n int, step int64) (*segment.Allocator, []string) {
 	tags := make([]string, n)
 	for i := range tags {
 		tags[i] = fmt.Sprintf("order.region%d.tag%d", i%10, i)
-		if _, err := a.Take(tb.Context(), tags[i], 1+step/10); err != nil {
+		if _, err := segmenttest.Take(tb.Context(), a, tags[i], 1+step/10); err != nil {
 			tb.Fatal(err)
 		}
 	}
@@ -86,7 +86,7 @@ func bytesATag(tb testing.TB, n int) float64 {
 	runtime.ReadMemStats(&before)
 	a := segment.New(segment.Config{Store: store, Deadline: deadline})
 	for _, tag := range tags {
-		if _, err := a.Take(tb.Context(), tag, 100); err != nil {
+		if _, err := segmenttest.Take(tb.Context(), a, tag, 100); err != nil {
 			tb.Fatal(err)
 		}
 	}

@@ -43,9 +43,9 @@ func TestABoundOnHolesHoldsAfterARequestGaveUp(t *testing.T) {
 		store := &slowly{m, deadline * 6 / 10}
 		a := segment.New(segment.Config{Store: store, Deadline: deadline})
 		defer a.Close()
-		go func() { _, _ = a.Take(t.Context(), "d", 1) }()
+		go func() { _, _ = segmenttest.Take(t.Context(), a, "d", 1) }()
 		time.Sleep(10 * time.Millisecond)
-		_, err := a.Take(t.Context(), "d", 10_000)
+		_, err := segmenttest.Take(t.Context(), a, "d", 10_000)
 		time.Sleep(10 * deadline)
 		t.Logf("the request for 10000 IDs: %v", err)
 		if got := left(a); got > 100 {
@@ -106,7 +106,7 @@ func TestAPastDayIsNotServedByAClockThatIsNotSure(t *testing.T) {
 		first(t, a[0])
 		w.set(0, true)
 		time.Sleep(36 * time.Hour)
-		if id, err := a[0].Take(t.Context(), "d", 1); err == nil && day(id[0].Start) == 1 {
+		if id, err := segmenttest.Take(t.Context(), a[0], "d", 1); err == nil && day(id[0].Start) == 1 {
 			t.Errorf("at noon of the next day an ID is %d", id[0].Start)
 		}
 	})
@@ -118,7 +118,7 @@ func TestAClockThatIsNotSureIsNoTroubleOfTheStore(t *testing.T) {
 	daily := segment.Rules{Period: segment.Daily}
 	withClocks(t, daily, []*wall{w}, func(t *testing.T, a []*segment.Allocator, m *segmenttest.Memory) {
 		create(t, m, segment.Tag{Name: "other", Step: 10, MaxID: 1})
-		if _, err := a[0].Take(t.Context(), "d", 1); !errors.Is(err, segment.ErrClock) {
+		if _, err := segmenttest.Take(t.Context(), a[0], "d", 1); !errors.Is(err, segment.ErrClock) {
 			t.Fatal(err)
 		}
 		if why := a[0].Trouble(); why != nil {
@@ -136,7 +136,7 @@ func TestABoundOnHolesHoldsWhereLoadsAreSlow(t *testing.T) {
 		a := segment.New(segment.Config{Store: &slowly{m, deadline / 10}, Deadline: deadline})
 		defer a.Close()
 		for i := range 500 {
-			go func() { _, _ = a.Take(t.Context(), "d", int64(1+i%40)) }()
+			go func() { _, _ = segmenttest.Take(t.Context(), a, "d", int64(1+i%40)) }()
 			time.Sleep(10 * time.Millisecond)
 			if got := left(a); got > 100 {
 				t.Fatalf("a crash would waste %d IDs, want at most 100", got)

@@ -166,7 +166,7 @@ func TestAClockThatIsNotSureBeginsNoDay(t *testing.T) {
 	sure, doubtful := &wall{}, &wall{unsure: true}
 	withClocks(t, segment.Rules{Period: segment.Daily}, []*wall{doubtful, sure},
 		func(t *testing.T, w []*segment.Allocator, m *segmenttest.Memory) {
-			if _, err := w[0].Take(t.Context(), "d", 1); !errors.Is(err, segment.ErrClock) {
+			if _, err := segmenttest.Take(t.Context(), w[0], "d", 1); !errors.Is(err, segment.ErrClock) {
 				t.Fatalf("an unsure clock: %v, want why", err)
 			}
 			first(t, w[1])
@@ -184,7 +184,7 @@ func TestAFullDayIsRefusedUntilTheNext(t *testing.T) {
 					t.Fatalf("number %d, want %d", id%numbersADay, n)
 				}
 			}
-			if _, err := w[0].Take(t.Context(), "d", 1); !errors.Is(err, segment.ErrExhausted) {
+			if _, err := segmenttest.Take(t.Context(), w[0], "d", 1); !errors.Is(err, segment.ErrExhausted) {
 				t.Fatalf("beyond the last number: %v", err)
 			}
 			time.Sleep(24 * time.Hour)

@@ -153,7 +153,8 @@ func TestTagsWhoseLoadsHangLeaveTheDatabaseToTheOthers(t *testing.T) {
 			go func() {
 				for ctx.Err() == nil {
 					asked := time.Now()
-					if _, err := a.Take(ctx, fmt.Sprint("locked", i), 1); errors.Is(err, segment.ErrNotLoaded) {
+					_, err := segmenttest.Take(ctx, a, fmt.Sprint("locked", i), 1)
+					if errors.Is(err, segment.ErrNotLoaded) {
 						refused <- time.Since(asked)
 					}
 				}
@@ -185,7 +186,7 @@ func TestTagsThatBeginToHangAtOnceDelayTheOthersForMomentsOnly(t *testing.T) {
 		for i := range 60 {
 			go func() {
 				for ctx.Err() == nil {
-					_, _ = a.Take(ctx, fmt.Sprint("locked", i), 1)
+					_, _ = segmenttest.Take(ctx, a, fmt.Sprint("locked", i), 1)
 				}
 			}()
 		}
@@ -213,12 +214,12 @@ func TestATagThatWasSlowByChanceDoesNotQueueBehindThoseThatHang(t *testing.T) {
 			for i := range 60 {
 				if i == 19 { // with b's, as many loads as there are places; the others want theirs
 					synctest.Wait()
-					go func() { _, _ = a.Take(ctx, "b", 1) }()
+					go func() { _, _ = segmenttest.Take(ctx, a, "b", 1) }()
 					synctest.Wait()
 				}
 				go func() {
 					for ctx.Err() == nil {
-						_, _ = a.Take(ctx, fmt.Sprint("locked", i), 1)
+						_, _ = segmenttest.Take(ctx, a, fmt.Sprint("locked", i), 1)
 					}
 				}()
 			}
@@ -236,7 +237,7 @@ func askAll(a *segment.Allocator, tags int, n int64) (failed int) {
 	errs := make(chan error, tags)
 	for i := range tags {
 		go func() {
-			_, err := a.Take(context.Background(), fmt.Sprint("tag", i), n)
+			_, err := segmenttest.Take(context.Background(), a, fmt.Sprint("tag", i), n)
 			errs <- err
 		}()
 	}
@@ -289,13 +290,13 @@ func TestATagThatFailedOnceIsNotDelayedByThoseThatAlwaysDo(t *testing.T) {
 		for i := range 60 {
 			go func() {
 				for ctx.Err() == nil {
-					_, _ = a.Take(ctx, fmt.Sprint("locked", i), 1)
+					_, _ = segmenttest.Take(ctx, a, fmt.Sprint("locked", i), 1)
 				}
 			}()
 		}
 		time.Sleep(30 * time.Second)
 		blip.Store(true)
-		_, err := a.Take(t.Context(), "b", 1)
+		_, err := segmenttest.Take(t.Context(), a, "b", 1)
 		blip.Store(false)
 		time.Sleep(time.Second) // the load that still hangs
 		asked := time.Now()
@@ -306,10 +307,10 @@ func TestATagThatFailedOnceIsNotDelayedByThoseThatAlwaysDo(t *testing.T) {
 		// A tag that was stuck itself waits for its place, once.
 		time.AfterFunc(20*time.Second, func() { blip.Store(false) })
 		for blip.Store(true); blip.Load(); {
-			_, _ = a.Take(t.Context(), "b", 1)
+			_, _ = segmenttest.Take(t.Context(), a, "b", 1)
 		}
 		for err = segment.ErrNotLoaded; err != nil; {
-			_, err = a.Take(t.Context(), "b", 1)
+			_, err = segmenttest.Take(t.Context(), a, "b", 1)
 		}
 		if waits, longest := steady(t, a, "b", 100*time.Microsecond, 5*time.Second); waits > 0 {
 			t.Errorf("after it was stuck and is sound again, %d requests waited, up to %v", waits, longest)
@@ -335,7 +336,8 @@ func TestARefusedTagIsNotLoadedByEveryRequest(t *testing.T) {
 		}
 		take(t, a, "a", 9)
 		asked := time.Now()
-		if _, err := a.Take(t.Context(), "a", 1); !errors.Is(err, segment.ErrUnknownTag) || time.Since(asked) > 0 {
+		_, err := segmenttest.Take(t.Context(), a, "a", 1)
+		if !errors.Is(err, segment.ErrUnknownTag) || time.Since(asked) > 0 {
 			t.Errorf("then: %v after %v", err, time.Since(asked))
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/segmenttest"
 )
 
 // spent counts the fates of the IDs of a tag.
@@ -46,7 +47,7 @@ func TestWhatIsReportedAsDiscardedIsNeverIssued(t *testing.T) {
 		for range 4 {
 			takers.Go(func() {
 				for n := int64(1); ctx.Err() == nil; n = n%7 + 1 {
-					if got, err := a.Take(ctx, "a", n); err == nil {
+					if got, err := segmenttest.Take(ctx, a, "a", n); err == nil {
 						s.add(s.issued, got...)
 					}
 					time.Sleep(time.Duration(rand.IntN(200)) * time.Microsecond)
@@ -110,7 +111,7 @@ func TestWhatAnotherWorkerLoadedIsNotReportedAsDiscarded(t *testing.T) {
 		defer a.Close()
 		a.SetStrict(map[string]bool{"a": true})
 		for range 20 {
-			go func() { _, _ = a.Take(t.Context(), "a", 3) }()
+			go func() { _, _ = segmenttest.Take(t.Context(), a, "a", 3) }()
 			time.Sleep(5 * time.Millisecond)
 			a.Discard()
 		}

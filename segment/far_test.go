@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/segmenttest"
 )
 
 // A store that is far away is given the time that it needs. Callers get an answer
@@ -16,7 +17,7 @@ func TestALoadMayOutlastTheRequestsThatBeganIt(t *testing.T) {
 	inBubble(t, segment.Config{Enough: enough}, func(t *testing.T, a *allocator, store *faulty) {
 		store.OnLoad(slow(takes))
 		asked := time.Now()
-		if _, err := a.Take(t.Context(), "a", 1); !errors.Is(err, segment.ErrNotLoaded) {
+		if _, err := segmenttest.Take(t.Context(), a, "a", 1); !errors.Is(err, segment.ErrNotLoaded) {
 			t.Errorf("the first request ended with %v, want ErrNotLoaded", err)
 		}
 		if d := time.Since(asked); d > deadline {

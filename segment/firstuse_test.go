@@ -20,7 +20,7 @@ func TestTagsAreCreatedOnFirstUseIfConfiguredButNotRevived(t *testing.T) {
 		if err := store.Delete(t.Context(), "b"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := a.Take(t.Context(), "b", 1); !errors.Is(err, segment.ErrDisabled) {
+		if _, err := segmenttest.Take(t.Context(), a, "b", 1); !errors.Is(err, segment.ErrDisabled) {
 			t.Errorf("a deleted tag: %v, want it to stay deleted", err)
 		}
 	})
@@ -47,7 +47,7 @@ func TestATagThatLostItsMarkIsNotCreatedOnFirstUse(t *testing.T) {
 		take(t, a, "new", 1)
 		synctest.Wait()
 		store.Store = new(segmenttest.Memory)
-		if _, err := a.Take(t.Context(), "new", 100); !errors.Is(err, segment.ErrUnknownTag) {
+		if _, err := segmenttest.Take(t.Context(), a, "new", 100); !errors.Is(err, segment.ErrUnknownTag) {
 			t.Errorf("%v, want ErrUnknownTag: other allocators may have loaded more of it than this one", err)
 		}
 		if got := take(t, a, "another", 1)[0].Start; got != 1 {
@@ -69,7 +69,7 @@ func TestWhatARationRefusesIsNotMadeAndIsNoTroubleOfTheStore(t *testing.T) {
 	}}
 	inBubble(t, cfg, func(t *testing.T, a *allocator, store *faulty) {
 		for i := range 10 {
-			_, err := a.Take(t.Context(), fmt.Sprintf("new%d", i), 1)
+			_, err := segmenttest.Take(t.Context(), a, fmt.Sprintf("new%d", i), 1)
 			if refused := errors.Is(err, segment.ErrRationed) && errors.Is(err, errTooFast); refused != (i >= made) {
 				t.Errorf("tag %d: %v", i, err)
 			}
@@ -98,7 +98,7 @@ func TestAFloodOfNewTagsReachesTheStoreAtABoundedRate(t *testing.T) {
 			return load()
 		})
 		for i := range 5000 {
-			_, err := a.Take(t.Context(), fmt.Sprintf("new%d", i), 1)
+			_, err := segmenttest.Take(t.Context(), a, fmt.Sprintf("new%d", i), 1)
 			if !errors.Is(err, segment.ErrRationed) && !errors.Is(err, segment.ErrTooMany) {
 				t.Fatalf("tag %d: %v", i, err)
 			}

@@ -46,7 +46,7 @@ func followed(t *testing.T, cfg segment.Config,
 func wantRefused(t *testing.T, a *segment.Allocator, tag string, want error) {
 	t.Helper()
 	asked := time.Now()
-	if r, err := a.Take(t.Context(), tag, 1); !errors.Is(err, want) || time.Since(asked) > 0 {
+	if r, err := segmenttest.Take(t.Context(), a, tag, 1); !errors.Is(err, want) || time.Since(asked) > 0 {
 		t.Errorf("%s: %v, %v after %v, want %v at once", tag, r, err, time.Since(asked), want)
 	}
 }
@@ -245,7 +245,7 @@ func TestAListingOlderThanTheNewsOfATagDoesNotStopIt(t *testing.T) {
 			return segment.Range{}, ctx.Err()
 		})
 		a.See(revived)
-		_, err = a.Take(t.Context(), "a", 1)
+		_, err = segmenttest.Take(t.Context(), a, "a", 1)
 		if errors.Is(err, segment.ErrUnknownTag) {
 			t.Errorf("a request for a tag that was just revived: %v", err)
 		}

@@ -23,7 +23,7 @@ func TestHeldLoadsFailWithTheReasonAndMemoryGoesOn(t *testing.T) {
 		})
 		take(t, a, "a", 99)
 		for _, tag := range []string{"a", "b", "new"} {
-			_, err := a.Take(t.Context(), tag, 1)
+			_, err := segmenttest.Take(t.Context(), a, tag, 1)
 			if !errors.Is(err, segment.ErrNotLoaded) || !errors.Is(err, errHeld) {
 				t.Errorf("a request for %s that needs a load: %v, want ErrNotLoaded with the reason", tag, err)
 			}
@@ -45,10 +45,11 @@ func TestTheReasonIsNoTroubleOnceLoadsAreReleased(t *testing.T) {
 			return segment.Range{}, errHeld
 		})
 		a.Hold(errHeld)
-		_, _ = a.Take(t.Context(), "a", 1) // fails more than twice
+		_, _ = segmenttest.Take(t.Context(), a, "a", 1) // fails more than twice
 		a.Release()
-		go func() { _, _ = a.Take(t.Context(), "b", 1) }() // two loads under way while loads are held again
-		go func() { _, _ = a.Take(t.Context(), "huge", 1) }()
+		// Two loads are under way while loads are held again.
+		go func() { _, _ = segmenttest.Take(t.Context(), a, "b", 1) }()
+		go func() { _, _ = segmenttest.Take(t.Context(), a, "huge", 1) }()
 		synctest.Wait()
 		a.Hold(errHeld)
 		time.Sleep(time.Second / 4)
@@ -148,7 +149,8 @@ func TestARequestIsTurnedAwayOnlyIfMemoryCannotServeIt(t *testing.T) {
 		take(t, a, "a", 1)
 		for tag, n := range map[string]int64{"a": 5000, "b": 1} {
 			start := time.Now()
-			if _, err := a.Take(t.Context(), tag, n); !errors.Is(err, segment.ErrElsewhere) || time.Since(start) > 0 {
+			_, err := segmenttest.Take(t.Context(), a, tag, n)
+			if !errors.Is(err, segment.ErrElsewhere) || time.Since(start) > 0 {
 				t.Errorf("%d of tag %s: %v after %v, want it turned away at once", n, tag, err, time.Since(start))
 			}
 		}
@@ -175,7 +177,7 @@ func TestATagThatVanishedIsLive(t *testing.T) {
 		}
 		for _, why := range []error{segment.ErrUnknownTag, segment.ErrUnknownTag, segmenttest.ErrInjected} {
 			store.OnLoad(func(context.Context, string, loadFunc) (segment.Range, error) { return segment.Range{}, why })
-			if _, err := a.Take(t.Context(), "a", 1); !errors.Is(err, why) {
+			if _, err := segmenttest.Take(t.Context(), a, "a", 1); !errors.Is(err, why) {
 				t.Errorf("%v, want %v", err, why)
 			}
 			time.Sleep(time.Minute) // a refusal is remembered for a while
@@ -186,7 +188,7 @@ func TestATagThatVanishedIsLive(t *testing.T) {
 		store.OnLoad(func(context.Context, string, loadFunc) (segment.Range, error) {
 			return segment.Range{}, segment.ErrDisabled
 		})
-		_, _ = a.Take(t.Context(), "a", 1)
+		_, _ = segmenttest.Take(t.Context(), a, "a", 1)
 		if got := a.Floors()["a"]; got.Live || got.End != 2 {
 			t.Errorf("deleted, its floor is %+v", got)
 		}
@@ -233,7 +235,7 @@ func TestAFloorCarriesItsEraAndTheRulesThatAreKnown(t *testing.T) {
 		take := func(n int64) {
 			t.Helper()
 			for _, tag := range []string{"plain", "daily"} {
-				if _, err := a.Take(t.Context(), tag, n); err != nil {
+				if _, err := segmenttest.Take(t.Context(), a, tag, n); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -258,7 +260,7 @@ func TestAFloorOfWhatAnotherWorkerLoadedSaysNothingOfRulesAndEra(t *testing.T) {
 		for _, passed := range []bool{true, false, true} {
 			store.passed = passed
 			a.Discard()
-			if _, err := a.Take(t.Context(), "daily", 1); err != nil {
+			if _, err := segmenttest.Take(t.Context(), a, "daily", 1); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()
@@ -274,7 +276,7 @@ func TestAFloorOfWhatAnotherWorkerLoadedSaysNothingOfRulesAndEra(t *testing.T) {
 		next := segment.New(segment.Config{Store: store, Deadline: time.Second}) // of another life
 		defer next.Close()
 		next.Remember(map[string]segment.Floor{"daily": known})
-		if _, err := next.Take(t.Context(), "daily", 1); err != nil {
+		if _, err := segmenttest.Take(t.Context(), next, "daily", 1); err != nil {
 			t.Fatal(err)
 		}
 		if f := next.Floors()["daily"]; f.End <= known.End || f.Rules != known.Rules || f.Era != known.Era {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/segmenttest"
 )
 
 // manyIdle has three idle tags where one may stay in memory.
@@ -97,7 +98,7 @@ func TestAnIdleTagThatLostItsMarkIsNotCreatedOnFirstUse(t *testing.T) {
 			memory.Remove(tag)
 		}
 		for _, tag := range []string{"a", "b", "new"} {
-			if _, err := a.Take(t.Context(), tag, 1); !errors.Is(err, segment.ErrUnknownTag) {
+			if _, err := segmenttest.Take(t.Context(), a, tag, 1); !errors.Is(err, segment.ErrUnknownTag) {
 				t.Errorf("%s: %v, want ErrUnknownTag", tag, err)
 			}
 		}

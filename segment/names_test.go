@@ -51,7 +51,7 @@ func TestATagWhoseRowCannotBeServedCostsOneLoadForAWhile(t *testing.T) {
 			return segment.Range{}, segment.ErrBadRow
 		})
 		for range 1000 {
-			if _, err := a.Take(t.Context(), "a", 1); !errors.Is(err, segment.ErrBadRow) {
+			if _, err := segmenttest.Take(t.Context(), a, "a", 1); !errors.Is(err, segment.ErrBadRow) {
 				t.Fatalf("%v, want ErrBadRow", err)
 			}
 		}

@@ -59,7 +59,7 @@ func TestWhatAStrictLoadBringsForNobodyIsAHole(t *testing.T) {
 			defer time.Sleep(2 * time.Second) // longer than the deadline
 			return load()
 		})
-		if _, err := a.Take(t.Context(), "a", 7); !errors.Is(err, segment.ErrNotLoaded) {
+		if _, err := segmenttest.Take(t.Context(), a, "a", 7); !errors.Is(err, segment.ErrNotLoaded) {
 			t.Fatal(err)
 		}
 		store.OnLoad(nil)
@@ -107,7 +107,7 @@ func TestNoLoadOfAStrictTagBeginsThatNobodyWaitsFor(t *testing.T) {
 				answered.Load(), loads.Load(), late.Load())
 		}
 		store.OnLoad(nil)
-		if _, err := a.Take(t.Context(), "t7", 1); err != nil || time.Since(began) > 100*time.Millisecond {
+		if _, err := segmenttest.Take(t.Context(), a, "t7", 1); err != nil || time.Since(began) > 100*time.Millisecond {
 			t.Errorf("a request for which the store has time: %v after %v", err, time.Since(began))
 		}
 	})

@@ -108,7 +108,7 @@ func TestAPreloadEndsWithTheAllocator(t *testing.T) {
 	restarted(t, 20, slow(time.Hour), func(t *testing.T, a *allocator, loaded func() []string) {
 		time.Sleep(time.Millisecond)
 		a.Close()
-		if _, err := a.Take(t.Context(), "tag3", 1); !errors.Is(err, segment.ErrClosed) {
+		if _, err := segmenttest.Take(t.Context(), a, "tag3", 1); !errors.Is(err, segment.ErrClosed) {
 			t.Error(err)
 		}
 	})

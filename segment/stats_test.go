@@ -126,7 +126,7 @@ func TestTheBusiestTagsAreThoseRequestedMostAtPresent(t *testing.T) {
 		store.OnLoad(func(context.Context, string, loadFunc) (segment.Range, error) {
 			return segment.Range{}, segmenttest.ErrInjected
 		})
-		_, _ = a.Take(t.Context(), "tag0", 1000)
+		_, _ = segmenttest.Take(t.Context(), a, "tag0", 1000)
 		if s, _ := a.Busiest(0); s.Errors == 0 {
 			t.Errorf("after loads that failed: %+v", s)
 		}
@@ -161,7 +161,8 @@ func TestATagIsFoundWhileOthersAreAddedAndRemoved(t *testing.T) {
 	})
 	for i, tag := range tags {
 		take(t, a, tag, 1)
-		if _, err := a.Take(t.Context(), fmt.Sprint("unknown", i), 1); !errors.Is(err, segment.ErrUnknownTag) {
+		_, err := segmenttest.Take(t.Context(), a, fmt.Sprint("unknown", i), 1)
+		if !errors.Is(err, segment.ErrUnknownTag) {
 			t.Error(err)
 		}
 	}

@@ -141,7 +141,7 @@ func TestALoadThatFailsDoesNotMoveTheStep(t *testing.T) {
 		for s := before; s.Left >= 100; s, _ = a.StatsOf("a") { // until the next load would follow
 			use(t, a, 100, time.Second)
 		}
-		_, _ = a.Take(t.Context(), "a", 1000)
+		_, _ = segmenttest.Take(t.Context(), a, "a", 1000)
 		after, _ := a.StatsOf("a")
 		if after.Errors < 5 || after.Step < before.Step/2 {
 			t.Errorf("step %d, an idle night, %d loads that failed: step %d, want one half at most", before.Step,

@@ -110,7 +110,7 @@ func stress(t *testing.T, step int64, d time.Duration) {
 				if rand.N(4) == 0 {
 					n = 1 + rand.N(3*step)
 				}
-				take := func() ([]segment.Range, error) { return a.Take(context.Background(), "a", n) }
+				take := func() ([]segment.Range, error) { return segmenttest.Take(context.Background(), a, "a", n) }
 				rs, err := o.check(t, func() ([]segment.Range, error) { return a.Next("a", n, nil) })
 				if errors.Is(err, segment.ErrWait) {
 					rs, err = o.check(t, take)
@@ -219,7 +219,7 @@ func TestTheLastIDsBelowTheEndOfInt64AreIssuedOnce(t *testing.T) {
 			want++
 		}
 		for range 3 {
-			if r, err := a.Take(t.Context(), "huge", 1); !errors.Is(err, segment.ErrExhausted) {
+			if r, err := segmenttest.Take(t.Context(), a, "huge", 1); !errors.Is(err, segment.ErrExhausted) {
 				t.Errorf("after the last ID: %v, %v", r, err)
 			}
 		}
@@ -228,7 +228,7 @@ func TestTheLastIDsBelowTheEndOfInt64AreIssuedOnce(t *testing.T) {
 
 func TestABatchBeyondTheLastIDsLeavesThemToOthers(t *testing.T) {
 	inBubble(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, _ *segmenttest.Faulty) {
-		if r, err := a.Take(t.Context(), "huge", 151); !errors.Is(err, segment.ErrExhausted) {
+		if r, err := segmenttest.Take(t.Context(), a, "huge", 151); !errors.Is(err, segment.ErrExhausted) {
 			t.Errorf("151 of 150 IDs: %v, %v", r, err)
 		}
 		if n := count(take(t, a, "huge", 150)); n != 150 {

@@ -294,10 +294,10 @@ func TestAWorkerThatCannotLoadPassesOnAndLoadsForNobody(t *testing.T) {
 	}
 	asker.cannot.Store(true)
 	other.hear(&nats.Msg{Data: []byte(asker.name + " " + marks)}) // of a moment ago
-	if _, err := asker.alloc.Take(t.Context(), "a", 1); err != nil || asker.loads.Load() > 0 {
+	if _, err := segmenttest.Take(t.Context(), asker.alloc, "a", 1); err != nil || asker.loads.Load() > 0 {
 		t.Errorf("%v, after %d loads of a worker that cannot load", err, asker.loads.Load())
 	}
-	if _, err := other.alloc.Take(t.Context(), "a", 1); err != nil || asker.loads.Load() > 0 {
+	if _, err := segmenttest.Take(t.Context(), other.alloc, "a", 1); err != nil || asker.loads.Load() > 0 {
 		t.Errorf("%v, after %d loads of a worker that cannot load", err, asker.loads.Load())
 	}
 }

@@ -118,7 +118,7 @@ func storm(t *testing.T, workers []*worker, callers, requests int) {
 			for range requests {
 				n := 1 + rand.Int64N(5)
 				had := order.Begin()
-				got, err := workers[rand.IntN(len(workers))].alloc.Take(t.Context(), "a", n)
+				got, err := segmenttest.Take(t.Context(), workers[rand.IntN(len(workers))].alloc, "a", n)
 				if err != nil || len(got) != 1 || got[0].Len() != n {
 					t.Errorf("%v, %v, want %d IDs", got, err, n)
 					return
@@ -153,7 +153,8 @@ func TestAWorkerLoadsForItselfWhereNobodyAnswers(t *testing.T) {
 	ask := func(most time.Duration) {
 		t.Helper()
 		began := time.Now()
-		if _, err := w.alloc.Take(t.Context(), "a", 1); err != nil || time.Since(began) > most+5*time.Second {
+		_, err := segmenttest.Take(t.Context(), w.alloc, "a", 1)
+		if err != nil || time.Since(began) > most+5*time.Second {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 	}
@@ -204,7 +205,7 @@ func TestAWorkerWaitsForALoaderAsLongAsLoadsTake(t *testing.T) {
 	const requests = 12
 	for range requests {
 		asker.hear(&nats.Msg{Data: []byte(loader.name + " " + marks)}) // it says so all the time
-		if _, err := asker.alloc.Take(t.Context(), "a", 1); err != nil {
+		if _, err := segmenttest.Take(t.Context(), asker.alloc, "a", 1); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -223,7 +224,7 @@ func TestALoadThatIsOutrunIsPassedOnOnceALoaderIsHeard(t *testing.T) {
 	loser.mu.Lock()
 	clear(loser.heard)
 	loser.mu.Unlock()
-	if got, err := alloc.Take(t.Context(), "a", 1); err != nil {
+	if got, err := segmenttest.Take(t.Context(), alloc, "a", 1); err != nil {
 		t.Error(got, err)
 	}
 	if s, _ := alloc.StatsOf("a"); s.Errors > 0 {
@@ -340,7 +341,7 @@ func TestNothingIsPassedBetweenDifferentMarks(t *testing.T) {
 	take := func(by *worker) {
 		t.Helper()
 		before := by.loads.Load()
-		if _, err := asker.alloc.Take(t.Context(), "a", 1); err != nil || by.loads.Load() == before {
+		if _, err := segmenttest.Take(t.Context(), asker.alloc, "a", 1); err != nil || by.loads.Load() == before {
 			t.Errorf("%v; the other worker loaded", err)
 		}
 	}

@@ -120,7 +120,8 @@ func TestTheTableOfSeriesIsWhatIsExposed(t *testing.T) {
 	m := metrics.New()
 	s, _ := sources(t)
 	m.Watch(s)
-	if _, err := s.Segments.Take(t.Context(), "order", 1); err != nil { // a tag has series once it was used
+	_, err := segmenttest.Take(t.Context(), s.Segments, "order", 1) // a tag has series once it was used
+	if err != nil {
 		t.Fatal(err)
 	}
 	for _, mode := range modes { // a histogram is there with its first value
@@ -345,7 +346,7 @@ func TestTheLinterOfPrometheusFindsNothing(t *testing.T) {
 	m := metrics.New()
 	s, _ := sources(t)
 	m.Watch(s)
-	if _, err := s.Segments.Take(t.Context(), "order", 5); err != nil {
+	if _, err := segmenttest.Take(t.Context(), s.Segments, "order", 5); err != nil {
 		t.Fatal(err)
 	}
 	for _, mode := range modes {
@@ -385,7 +386,7 @@ func TestAProcessThatIssuesShowsItsStores(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- s.Keeper.Run(ctx) }()
 	eventually(t, func() bool { return s.Keeper.Status().Held })
-	if _, err := s.Segments.Take(ctx, "order", 5); err != nil {
+	if _, err := segmenttest.Take(ctx, s.Segments, "order", 5); err != nil {
 		t.Fatal(err)
 	}
 	got := scrape(t, m)

@@ -43,7 +43,7 @@ func (s *shop) sell(seconds int, each map[int]int) {
 	s.t.Helper()
 	for range seconds {
 		for i, n := range each {
-			if _, err := s.a.Take(s.t.Context(), nth(i), int64(n)); err != nil {
+			if _, err := segmenttest.Take(s.t.Context(), s.a, nth(i), int64(n)); err != nil {
 				s.t.Fatal(err)
 			}
 		}

@@ -21,7 +21,7 @@ func crowd(ctx context.Context, workers []*segment.Allocator) (got []segment.Ran
 		callers.Go(func() {
 			for ctx.Err() == nil {
 				time.Sleep(time.Duration(rand.Int64N(int64(time.Second))))
-				ranges, _ := workers[i%len(workers)].Take(ctx, "a", 1+rand.Int64N(100_000))
+				ranges, _ := segmenttest.Take(ctx, workers[i%len(workers)], "a", 1+rand.Int64N(100_000))
 				mu.Lock()
 				got = append(got, ranges...)
 				mu.Unlock()

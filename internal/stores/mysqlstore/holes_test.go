@@ -9,6 +9,7 @@ import (
 
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
 	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/segmenttest"
 )
 
 func TestALockedRowMovesTheMarkByOneLoadHoweverLongItIsLocked(t *testing.T) {
@@ -33,7 +34,7 @@ func TestALockedRowMovesTheMarkByOneLoadHoweverLongItIsLocked(t *testing.T) {
 	for range 1000 {
 		callers.Go(func() {
 			for ctx.Err() == nil {
-				got, _ := a.Take(ctx, "order", 1+rand.Int64N(100_000))
+				got, _ := segmenttest.Take(ctx, a, "order", 1+rand.Int64N(100_000))
 				mu.Lock()
 				ranges = append(ranges, got...)
 				mu.Unlock()
@@ -86,7 +87,7 @@ func TestAReadOnlyServerIsAskedTenTimesASecond(t *testing.T) {
 	for i := range tags {
 		callers.Go(func() {
 			for time.Since(begin) < 4*time.Second {
-				_, _ = a.Take(t.Context(), string(rune('a'+i%26))+string(rune('a'+i/26)), 1)
+				_, _ = segmenttest.Take(t.Context(), a, string(rune('a'+i%26))+string(rune('a'+i/26)), 1)
 			}
 		})
 	}

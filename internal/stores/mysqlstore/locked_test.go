@@ -12,6 +12,7 @@ import (
 
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
 	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/segmenttest"
 )
 
 // askSteadily requests one ID per millisecond for d, and returns how many requests waited for half a second.
@@ -21,7 +22,7 @@ func askSteadily(t *testing.T, a *segment.Allocator, d time.Duration) (waited in
 	for due := begin; due.Sub(begin) < d; due = due.Add(time.Millisecond) {
 		time.Sleep(time.Until(due))
 		asked := time.Now() // later than due on a busy machine, which is not a wait for an ID
-		_, err := a.Take(t.Context(), "order", 1)
+		_, err := segmenttest.Take(t.Context(), a, "order", 1)
 		if err != nil && !errors.Is(err, segment.ErrNotLoaded) { // refused after a wait
 			t.Fatalf("a request of a sound tag: %v", err)
 		}
@@ -59,7 +60,7 @@ func TestLockedRowsDoNotHurtOtherTags(t *testing.T) {
 		callers.Go(func() {
 			for ctx.Err() == nil {
 				asked := time.Now()
-				_, err := a.Take(ctx, fmt.Sprint("locked", i), 1)
+				_, err := segmenttest.Take(ctx, a, fmt.Sprint("locked", i), 1)
 				if d := time.Since(asked); ctx.Err() == nil &&
 					(!errors.Is(err, segment.ErrNotLoaded) || d > deadline+slack) {
 					t.Errorf("a request of a locked tag: %v after %v", err, d)
@@ -79,7 +80,7 @@ func TestLockedRowsDoNotHurtOtherTags(t *testing.T) {
 	free := time.Now()
 	for i := range rows {
 		for err := segment.ErrNotLoaded; err != nil && t.Context().Err() == nil; {
-			_, err = a.Take(t.Context(), fmt.Sprint("locked", i), 1)
+			_, err = segmenttest.Take(t.Context(), a, fmt.Sprint("locked", i), 1)
 		}
 	}
 	t.Logf("all %d had IDs %v after the rows were free", rows, time.Since(free))

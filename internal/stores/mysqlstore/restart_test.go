@@ -16,6 +16,7 @@ import (
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/segmenttest"
 )
 
 // BenchmarkRestart shows the cost of a start with 100,000 recently used tags: the poll, the preload, the memory, and
@@ -78,7 +79,7 @@ func restart(b *testing.B, store segment.Store, tags int64) {
 	var worst time.Duration
 	for loads.Load() < tags {
 		asked := time.Now()
-		if _, err := a.Take(b.Context(), "order.region0.tag0", 1); err != nil {
+		if _, err := segmenttest.Take(b.Context(), a, "order.region0.tag0", 1); err != nil {
 			b.Fatal(err)
 		}
 		worst = max(worst, time.Since(asked))

@@ -248,16 +248,16 @@ func TestRowsThatDifferInCaseOrCannotBeServed(t *testing.T) {
 	g := beside(open(t, srv.DSN()), marksOf(t))
 	a := segment.New(segment.Config{Store: g, Deadline: deadline, AutoStep: 100})
 	defer a.Close()
-	_, err := a.Take(t.Context(), "order", 1)
+	_, err := segmenttest.Take(t.Context(), a, "order", 1)
 	if n, ok := errors.AsType[*segment.NameError](err); !ok || n.Found != "Order" ||
 		!errors.Is(err, segment.ErrUnknownTag) {
 		t.Errorf("order beside Order: %v, want a NameError that names it", err)
 	}
-	if r, err := a.Take(t.Context(), "Order", 1); err != nil || r[0].Start != 1 {
+	if r, err := segmenttest.Take(t.Context(), a, "Order", 1); err != nil || r[0].Start != 1 {
 		t.Errorf("Order: %v, %v", r, err)
 	}
 	for _, tag := range []string{"zero", "minus"} {
-		if _, err := a.Take(t.Context(), tag, 1); !errors.Is(err, segment.ErrBadRow) {
+		if _, err := segmenttest.Take(t.Context(), a, tag, 1); !errors.Is(err, segment.ErrBadRow) {
 			t.Errorf("%s: %v, want ErrBadRow", tag, err)
 		}
 	}
@@ -275,8 +275,8 @@ func TestAllIDsUpToTheEndOfTheColumnAreIssuedWhateverTheStepHasGrownTo(t *testin
 		defer a.Close()
 		issued, last := int64(0), int64(0)
 		for _, batch := range batches {
-			ranges, err := a.Take(t.Context(), "order", batch)
-			for ; err == nil; ranges, err = a.Take(t.Context(), "order", batch) {
+			ranges, err := segmenttest.Take(t.Context(), a, "order", batch)
+			for ; err == nil; ranges, err = segmenttest.Take(t.Context(), a, "order", batch) {
 				for _, r := range ranges {
 					issued, last = issued+r.Len(), r.End-1
 				}
