@@ -176,45 +176,39 @@ func (s *Store) insert(ctx context.Context, t segment.Tag, was state, c *creatio
 	return was, err
 }
 
-// put replaces the entry of a state by e, as [Store.replace] does, and creates one if there is none.
+// put replaces the entry of a state by e, as [Store.replace] does, and creates one if there is none: for a tag that was
+// removed, of which a delete marker is left, only if an operator says where it goes on, as other workers may have loaded
+// it.
 func (s *Store) put(ctx context.Context, tag string, how segment.How, was state, e entry, c *creation) (state, error) {
 	if !was.isMissing() {
 		return s.replace(ctx, tag, how, was, e)
 	}
+	if err := s.refusedFor(tag); err != nil {
+		return was, err
+	}
 	try := attempt.New(0, "")
 	e.Mark, e.Tokens = max(1, e.Mark), try.Tokens()
 	w := segment.Write{How: how, After: e.Mark}
-	var err error
-	w.Written, err = s.createKey(ctx, tag, e, c)
-	err = s.outcome(ctx, tag, try, err)
-	s.wrote(tag, w, err)
-	if errors.Is(err, buckets.ErrKeyExists) {
-		if c.taken {
-			err = segment.ErrExists // another worker's write is under way, and cannot be read yet
-		}
-		c.taken = true
-	}
-	e.raw = e.Mark
-	return state{kve: buckets.Entry{Revision: w.Written, Created: time.Now()}, entry: e}, err
-}
-
-// createKey creates the key of a tag. For a tag that was removed, of which a delete marker is left, it creates one only
-// if an operator says where the tag goes on: other workers may have loaded it.
-func (s *Store) createKey(ctx context.Context, tag string, e entry, c *creation) (revision uint64, err error) {
-	if err := s.refusedFor(tag); err != nil {
-		return 0, err
-	}
 	create := s.kv.CreateFirst
 	if c.tag.MaxID > 0 {
 		create = s.kv.Create
 	}
-	revision, err = create(ctx, tag, e.encode())
-	if errors.Is(err, buckets.ErrKeyRemoved) {
-		if err = segment.ErrUnknownTag; c.revive {
-			err = errRemoved
-		}
+	revision, err := create(ctx, tag, e.encode())
+	w.Written = revision
+	err = s.outcome(ctx, tag, try, written(err))
+	s.wrote(tag, w, err)
+	switch {
+	case errors.Is(err, buckets.ErrKeyRemoved) && c.revive:
+		err = errRemoved
+	case errors.Is(err, buckets.ErrKeyRemoved):
+		err = segment.ErrUnknownTag
+	case errors.Is(err, buckets.ErrKeyExists) && c.taken:
+		err = segment.ErrExists // another worker's write is under way, and cannot be read yet
+	case errors.Is(err, buckets.ErrKeyExists):
+		c.taken = true
 	}
-	return revision, written(err)
+	e.raw = e.Mark
+	return state{kve: buckets.Entry{Revision: w.Written, Created: time.Now()}, entry: e}, err
 }
 
 // errRemoved is returned for a tag whose entry was deleted.

@@ -63,7 +63,7 @@ func (s *Store) eras(ctx context.Context) (era.Identity, error) {
 	if s.cfg.Eras != nil {
 		return s.cfg.Eras(), nil
 	}
-	id, err := s.ids.read(ctx)
+	id, err := s.readIdentity(ctx)
 	if errors.Is(err, era.ErrNoIdentity) || errors.Is(err, era.ErrIdentity) {
 		err = nil
 	}
@@ -146,7 +146,7 @@ func (s *Store) refusedFor(tag string) error {
 	if buckets.IsOwn(tag) {
 		return fmt.Errorf("%w: %w", segment.ErrInvalid, buckets.ErrInvalidKey)
 	}
-	return s.ids.refused()
+	return s.refused()
 }
 
 // written marks the error of a write with [segment.ErrUncertain], unless it says that nothing was written.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/natsid/natsid/internal/jitter"
@@ -21,21 +20,11 @@ const (
 	Guarded Kind = "mysql" // the marks guard a table
 )
 
-// Check reads the identity of the bucket. It returns [era.ErrIdentity] or [era.ErrKind] for a bucket that this store
-// must not use, and [era.ErrNoIdentity] for one that was purged, or made again after it was lost.
-func (s *Store) Check(ctx context.Context) (era.Identity, error) { return s.ids.check(ctx) }
-
-// An identityCheck reads the identity of the bucket, writes it into one that was just made, and keeps whether the
-// bucket is of this store's kind.
-type identityCheck struct {
-	cfg     Config
-	kv      Bucket
-	checked atomic.Pointer[error] // what check found of the kind; nil before the first
-}
-
-// check is [Store.Check].
-func (s *identityCheck) check(ctx context.Context) (era.Identity, error) {
-	id, err := s.read(ctx)
+// Check reads the identity of the bucket, which it gets if it is the first of its name. It returns [era.ErrIdentity] or
+// [era.ErrKind] for a bucket that this store must not use, and [era.ErrNoIdentity] for one that was purged, or made again
+// after it was lost.
+func (s *Store) Check(ctx context.Context) (era.Identity, error) {
+	id, err := s.readIdentity(ctx)
 	if errors.Is(err, era.ErrNoIdentity) {
 		id, err = s.await(ctx)
 	}
@@ -48,7 +37,7 @@ func (s *identityCheck) check(ctx context.Context) (era.Identity, error) {
 	return id, err
 }
 
-func (s *identityCheck) read(ctx context.Context) (era.Identity, error) {
+func (s *Store) readIdentity(ctx context.Context) (era.Identity, error) {
 	kve, err := s.kv.Get(ctx, era.Key)
 	if errors.Is(err, buckets.ErrNoKey) {
 		return era.Identity{}, era.ErrNoIdentity
@@ -87,7 +76,7 @@ const (
 //
 // Law: a bucket into which nothing was written is like none. So where MayFound knows of no other, this process may
 // found it as one of its own, as after a start that ended between making a bucket and founding it.
-func (s *identityCheck) await(ctx context.Context) (era.Identity, error) {
+func (s *Store) await(ctx context.Context) (era.Identity, error) {
 	for range foundingTries {
 		state, err := s.kv.Look(ctx)
 		if err != nil && !errors.Is(err, buckets.ErrUnfit) {
@@ -96,7 +85,7 @@ func (s *identityCheck) await(ctx context.Context) (era.Identity, error) {
 		if state.Mine || state.Untouched() {
 			s.foundNow(ctx, state)
 		}
-		id, err := s.read(ctx)
+		id, err := s.readIdentity(ctx)
 		if !errors.Is(err, era.ErrNoIdentity) || !state.Founding {
 			return id, err
 		}
@@ -108,14 +97,14 @@ func (s *identityCheck) await(ctx context.Context) (era.Identity, error) {
 }
 
 // foundNow gives a bucket that this process may found its identity. Where that fails, the next check tries again.
-func (s *identityCheck) foundNow(ctx context.Context, state buckets.State) {
+func (s *Store) foundNow(ctx context.Context, state buckets.State) {
 	if s.cfg.MayFound == nil || s.cfg.MayFound(ctx) == nil {
 		_ = s.kv.Found(ctx, state, era.Key, era.Found(string(s.cfg.Kind), state.Created).Encode())
 	}
 }
 
 // refused returns why the bucket must not be used, nil if it may.
-func (s *identityCheck) refused() error {
+func (s *Store) refused() error {
 	if err := s.checked.Load(); err != nil {
 		return *err
 	}

@@ -51,8 +51,8 @@ import (
 type Store struct {
 	cfg      Config
 	kv       Bucket
-	own      *buckets.Bucket // nil in simulations
-	ids      *identityCheck
+	own      *buckets.Bucket               // nil in simulations
+	checked  atomic.Pointer[error]         // what Check found of the kind; nil before the first
 	kept     attempt.Ranges                // of loads whose acknowledgement was lost
 	listed   atomic.Pointer[[]segment.Tag] // for the pages of a list after the first; nil if none is cached
 	setbacks setbacks
@@ -113,10 +113,10 @@ func New(streams buckets.Streams, cfg Config) *Store {
 	s.own = buckets.New(streams, buckets.Config{
 		Name: cfg.Bucket, Description: "natsid: high-water marks of the tags", Replicas: cfg.Replicas,
 		Insist: true, Tolerant: true,
-		Lost: cfg.Lost, MayFound: cfg.MayFound, Found: s.ids.foundNow, Log: cfg.Log,
+		Lost: cfg.Lost, MayFound: cfg.MayFound, Found: s.foundNow, Log: cfg.Log,
 		WentBack: func(why string) { cfg.WentBack(why, 0) },
 	})
-	s.kv, s.ids.kv, s.atOnce = s.own, s.own, catchUps
+	s.kv, s.atOnce = s.own, catchUps
 	return s
 }
 
@@ -142,9 +142,7 @@ func On(b Bucket, cfg Config) *Store {
 		cfg.Uptime = func() time.Duration { return time.Since(began) }
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
-	return &Store{
-		cfg: cfg, kv: b, ids: &identityCheck{cfg: cfg, kv: b}, setbacks: setbacks{alarm: cfg.RowWentBack}, atOnce: 1,
-	}
+	return &Store{cfg: cfg, kv: b, setbacks: setbacks{alarm: cfg.RowWentBack}, atOnce: 1}
 }
 
 // Kind returns what the bucket is to this store.
@@ -171,7 +169,7 @@ func (s *Store) Trouble() error {
 	if err := s.kv.Trouble(); err != nil {
 		return err
 	}
-	return s.ids.refused()
+	return s.refused()
 }
 
 // Delete implements [segment.Store]. A row stays as it is, with its max_id: the owners of the table decide about it.

@@ -88,7 +88,7 @@ func (s *Store) all(ctx context.Context) (all map[string]state, removed map[stri
 
 // marks returns all entries, and the state of a tag that has none.
 func (s *Store) marks(ctx context.Context) (all map[string]state, none state, removed map[string]bool, err error) {
-	if err := s.ids.refused(); err != nil {
+	if err := s.refused(); err != nil {
 		return nil, none, nil, err
 	}
 	entries, removed, err := s.kv.AllAndRemoved(ctx)

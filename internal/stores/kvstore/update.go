@@ -89,7 +89,7 @@ func (s *Store) mayDecide(ctx context.Context, was entry, t segment.Tag) error {
 	if !was.undecided || t.Undecided {
 		return nil
 	}
-	id, err := s.ids.read(ctx)
+	id, err := s.readIdentity(ctx)
 	if err == nil && id.Incident != nil {
 		err = segment.RuleError("the registry is stopped: run `natsid resume`, then say where the tag goes on")
 	}
