@@ -32,7 +32,7 @@ func registryFaults() []fault {
 		{
 			name: "leaf-starts",
 			summary: "a leaf node has a JetStream of its own, and a worker starts there, behind the subjects of the " +
-				"hub's workers: its registry was never used, and leaves",
+				"hub's workers: its registry was never used, and stops alone",
 			fleet: atHub, inject: startOnLeaf,
 			alarms: alarms{subjects.AlarmSecondRegistry: {1, 1}, subjects.AlarmBucketUnfit: {0, 1}},
 			brief:  true,

@@ -35,5 +35,5 @@
 // # Two registries
 //
 // Workers announce their registry. One that meets another registry behind its subjects proves it by asking: both stop,
-// snowflakes included, until an operator says which one stays. The other one is out: it serves nothing.
+// snowflakes included, until an operator says which one serves. The other one stays stopped, and is harmless then.
 package lineage

@@ -77,14 +77,12 @@ func (o *Operator) Look(ctx context.Context, before *Case) (c Case, err error) {
 	if before != nil && before.Identity.Open() == c.Identity.Open() && (before.Missing == nil) == (c.Missing == nil) {
 		c.Seen = before.Seen
 	}
-	return c, o.ofWorkers(ctx, &c)
-}
-
-// ofWorkers takes in the own keys of workers.
-func (o *Operator) ofWorkers(ctx context.Context, c *Case) error {
+	if v.id.Incident != nil {
+		c.Need = v.id.Incident.Need
+	}
 	entries, err := o.Bucket.AllOwn(ctx, ownPrefix)
 	if err != nil {
-		return fmt.Errorf("lineage: the own keys of workers cannot be listed: %w", err)
+		return c, fmt.Errorf("lineage: the own keys of workers cannot be listed: %w", err)
 	}
 	for _, e := range entries {
 		k, err := decodeOwn(e.Value)
@@ -98,10 +96,7 @@ func (o *Operator) ofWorkers(ctx context.Context, c *Case) error {
 		c.Workers = append(c.Workers, Worker{k.Name, k.Time, joined, k.Ended})
 	}
 	slices.SortFunc(c.Workers, func(a, b Worker) int { return b.Last.Compare(a.Last) })
-	if c.Identity.Incident != nil {
-		c.Need = max(c.Need, c.Identity.Incident.Need)
-	}
-	return nil
+	return c, nil
 }
 
 // Wait returns how long this operator has to wait before it resumes.

@@ -20,7 +20,14 @@ func (w *Member) Run(ctx context.Context, begun func(error)) {
 	ticks := time.NewTicker(tick)
 	defer ticks.Stop()
 	err := w.checkNow(ctx, slog.LevelWarn, true)
-	w.meetAll(ctx)
+	all, unasked := w.all(ctx) // which registries there are, before anything is served
+	if unasked != nil {
+		w.cfg.Log.Debug("no other registry was asked for", "error", unasked)
+	}
+	for _, n := range all {
+		w.hear(n)
+	}
+	w.meet(ctx)
 	begun(err)
 	var looked time.Time // when the last thorough check of this goroutine ended well
 	if err == nil {
@@ -40,18 +47,7 @@ func (w *Member) Run(ctx context.Context, begun func(error)) {
 	}
 }
 
-// meetAll asks which other registries there are, before anything is served.
-func (w *Member) meetAll(ctx context.Context) {
-	all, err := w.all(ctx)
-	if err != nil {
-		w.cfg.Log.Debug("no other registry was asked for", "error", err)
-	}
-	for _, n := range all {
-		w.hear(n)
-	}
-	w.meet(ctx)
-}
-
+// meet looks at the other registries that were heard.
 func (w *Member) meet(ctx context.Context) {
 	_ = w.checks.do(ctx, func() error { w.checks.meet(ctx); return nil }) // it fails as ctx ends
 }

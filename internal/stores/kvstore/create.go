@@ -177,8 +177,8 @@ func (s *Store) insert(ctx context.Context, t segment.Tag, was state, c *creatio
 }
 
 // put replaces the entry of a state by e, as [Store.replace] does, and creates one if there is none: for a tag that was
-// removed, of which a delete marker is left, only if an operator says where it goes on, as other workers may have loaded
-// it.
+// removed, of which a delete marker is left, only if an operator says where it goes on, as other workers may have
+// loaded it.
 func (s *Store) put(ctx context.Context, tag string, how segment.How, was state, e entry, c *creation) (state, error) {
 	if !was.isMissing() {
 		return s.replace(ctx, tag, how, was, e)

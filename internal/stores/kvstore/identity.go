@@ -21,8 +21,8 @@ const (
 )
 
 // Check reads the identity of the bucket, which it gets if it is the first of its name. It returns [era.ErrIdentity] or
-// [era.ErrKind] for a bucket that this store must not use, and [era.ErrNoIdentity] for one that was purged, or made again
-// after it was lost.
+// [era.ErrKind] for a bucket that this store must not use, and [era.ErrNoIdentity] for one that was purged, or made
+// again after it was lost.
 func (s *Store) Check(ctx context.Context) (era.Identity, error) {
 	id, err := s.readIdentity(ctx)
 	if errors.Is(err, era.ErrNoIdentity) {
