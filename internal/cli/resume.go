@@ -242,7 +242,7 @@ func (r *resumption) plan(ctx context.Context, c lineage.Case, isIdle bool) (j r
 		DryRun: r.DryRun,
 	}
 	for _, w := range c.Workers { // the latest first
-		if w.Joined {
+		if w.Joined && !slices.Contains(j.Stopped, w.Name) {
 			j.Stopped = append(j.Stopped, w.Name)
 		}
 	}
