@@ -75,8 +75,8 @@ type Incident struct {
 	// adds them to the registry's.
 	Eras   Offsets  `json:"eras,omitempty"`
 	Merged []string `json:"merged,omitempty"`
-	// Need is by how much a mark was found below what a prover had loaded, at most; where the marks are lost, the
-	// highest ID that a prover had loaded.
+	// Need is by how much a mark was found below what a prover had loaded, at most; where the marks are lost, by how
+	// much the highest ID that it had loaded is above the offsets that it knows.
 	Need int64 `json:"need,omitempty,string"`
 }
 

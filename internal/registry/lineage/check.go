@@ -188,7 +188,7 @@ func (c *checker) accuse(v *view, f *finding) (next era.Identity, isNew bool) {
 		Merged:  []string{k.Registry},
 	}
 	if f.cause == era.Lost {
-		in.Need = max(in.Need, c.own.highest())
+		in.Need = max(in.Need, c.own.beyond())
 	}
 	open := next.Open()
 	joins := open != "" && open != k.Incident && !slices.Contains(k.Ended, open) //mutant:joins
@@ -225,7 +225,7 @@ func (c *checker) note(ctx context.Context, v *view) error {
 		c.own.need = low.need //mutant:join-need
 	}
 	if v.id.Incident.Cause == era.Lost {
-		c.own.need = max(c.own.need, c.own.highest())
+		c.own.need = max(c.own.need, c.own.beyond())
 	}
 	if err := c.own.restore(ctx); err != nil {
 		return err

@@ -27,6 +27,26 @@ func TestEntriesAreReadByTheEraInWhichTheWorkerIs(t *testing.T) {
 	}
 }
 
+// Its floors are numbers of the present era, so they are above its offset already.
+func TestMarksThatAreLostRaiseNoTagByAnOffsetTwice(t *testing.T) {
+	w := newWorld(1, options{noFaults: true}, nil)
+	w.quiet, w.depth, w.tight = true, 3, true
+	a := w.procs[0]
+	for losses := range int64(12) {
+		w.sound(t, a)
+		if offset := a.member.Eras().Offset(); offset > losses*100 {
+			t.Fatalf("after %d losses the offset is %d, want less than 100 for each", losses, offset)
+		}
+		l, err := a.store.Load(context.Background(), loose, 1, 0)
+		if err != nil || l.Start < a.floor[loose].End {
+			t.Fatalf("after %d losses it loads from %d, %v, below %d", losses, l.Start, err, a.floor[loose].End)
+		}
+		a.floor[loose] = segment.Floor{End: l.End, Step: 1, Live: true, Rules: new(l.Rules), Era: l.Era}
+		w.wipe()
+		w.resumed(t, a)
+	}
+}
+
 // Nobody knew of the worker, so the bump was too low. Others would repeat what it has loaded until it loads again.
 func TestAWorkerThatReturnsStopsAnEraThatBeganBelowItsFloors(t *testing.T) {
 	w := newWorld(1, options{noFaults: true}, nil)

@@ -251,14 +251,22 @@ func (k *own) save() {
 // saveFloors puts on disk how far this worker has loaded each tag.
 func (k *own) saveFloors() { k.journal.writeFloors(k.loaded.Floors()) }
 
-// highest returns the highest ID that this worker loaded of a tag without a last number.
-func (k *own) highest() (end int64) {
+// beyond returns by how much a tag that no worker knows may have been above the highest offset that this one knows,
+// where the marks are lost: as far as the tag that it loaded highest, of those without a last number. 0 if it loaded
+// none.
+//
+// Law: a resume begins above that offset by what is needed. So in the new era 1 is above the highest ID.
+func (k *own) beyond() (need int64) {
 	for _, floor := range k.loaded.Floors() {
 		if floor.Rules == nil || !floor.Rules.Bounded() {
-			end = max(end, floor.End)
+			need = max(need, floor.End)
 		}
 	}
-	return end
+	offset := int64(0)
+	for _, known := range k.Eras {
+		offset = max(offset, known)
+	}
+	return max(min(need, 1), need-offset)
 }
 
 // low returns a finding if marks are below their floors, nil if none is.
