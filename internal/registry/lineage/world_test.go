@@ -944,6 +944,11 @@ func (o *command) by() int64 {
 	for _, offset := range o.w.eras {
 		highest = max(highest, offset)
 	}
+	for tag, top := range o.w.top {
+		if tag != daily { // a row of an era may have been read like one of none
+			highest = max(highest, top)
+		}
+	}
 	return max(0, highest-known) + 2*ample
 }
 
