@@ -172,13 +172,9 @@ func (b *buffer) takeIn(p plan, l Loaded, err error) (pause time.Duration) {
 	var answers []answer
 	switch {
 	case err == nil:
-		holes := b.addLocked(p, l, now)
-		var left []Range
-		answers, left = b.supply.serve(now)
-		left = append(left, b.supply.trim()...)
-		if !l.Passed { // the worker that loaded the range has reported all of it as issued
-			b.set.lost(b.tag, append(holes, left...))
-		}
+		b.addLocked(p, l, now)
+		answers = b.supply.serve(now)
+		b.supply.trim()
 	case errors.Is(err, errNobody): // the next waiting request starts another load
 	case IsFinal(err) && p.changes != b.changes:
 		b.supply.loader.outdated()
@@ -194,8 +190,8 @@ func (b *buffer) takeIn(p plan, l Loaded, err error) (pause time.Duration) {
 	return pause
 }
 
-// addLocked adds a loaded range to the stock, and returns the IDs that became holes.
-func (b *buffer) addLocked(p plan, l Loaded, now time.Duration) (holes []Range) {
+// addLocked adds a loaded range to the stock.
+func (b *buffer) addLocked(p plan, l Loaded, now time.Duration) {
 	b.vouched = now
 	if b.unlisted {
 		b.unlisted = false
@@ -208,18 +204,15 @@ func (b *buffer) addLocked(p plan, l Loaded, now time.Duration) (holes []Range) 
 	if p.changes == b.changes {
 		b.supply.pace.configure(l.Step, b.set.rule)
 		if !l.Passed {
-			holes = b.obey(l.Rules)
+			b.obey(l.Rules)
 		}
 	}
-	holes = append(holes, b.supply.stock.drop(l.Least, now)...)
-	if hole := b.supply.stock.add(l.Range, now); hole.Len() > 0 {
-		holes = append(holes, hole)
-	}
-	holes = append(holes, b.dropPast(now)...)
+	b.supply.stock.drop(l.Least, now)
+	b.supply.stock.add(l.Range, now)
+	b.dropPast(now)
 	if p.discards != b.discards || b.supply.closed {
-		holes = append(holes, b.supply.stock.discard(now)...) // the load began before the memory was discarded
+		b.supply.stock.discard(now) // the load began before the memory was discarded
 	}
-	return holes
 }
 
 // refusedLocked processes the store's refusal of the tag, and refuses waiting requests. If the stock is empty it
@@ -281,14 +274,13 @@ func (b *buffer) see(t Tag, isNews bool) (seen bool) {
 		b.supply.loader.wake()
 	}
 	b.supply.pace.configure(t.Step, b.set.rule)
-	if holes := b.obey(t.Rules); len(holes) > 0 {
-		b.set.lost(b.tag, holes)
+	if b.obey(t.Rules) {
 		b.supply.settle(now)
 	}
 	if !isNews && t.Least <= b.supply.stock.least {
 		return true
 	}
-	b.set.lost(b.tag, b.supply.stock.drop(t.Least, now))
+	b.supply.stock.drop(t.Least, now)
 	if b.supply.loader.loads > 0 { // a tag that never had a range needs none now
 		b.tendLocked()
 	}
@@ -329,7 +321,7 @@ func (b *buffer) stopLocked(why error, deleted bool) (answers []answer) {
 		floor = Floor{End: floor.End}
 	}
 	b.supply.closed = true
-	b.set.lost(b.tag, b.supply.stock.clear())
+	b.supply.stock.clear()
 	b.set.forget(b, floor, b.unlisted)
 	b.unlisted = false
 	return b.supply.waiters.refuse(&b.supply.stock, why)

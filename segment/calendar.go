@@ -40,8 +40,7 @@ func (b *buffer) turn(now time.Time, isSure bool) {
 	}
 	// Asked each second: the speedometer takes the first reading after a request for its time.
 	isRecent := s.loader.loads > 0 && s.pace.speed.idle(monotonic, s.asked()) < recentFor
-	if past := s.stock.cut(s.ruled().Begins(now), monotonic); len(past) > 0 {
-		b.set.lost(b.tag, past)
+	if s.stock.cut(s.ruled().Begins(now), monotonic) {
 		s.reopen(monotonic)
 	}
 	if isSure && isRecent && s.fits() && s.stock.floor < s.ruled().Begins(now.Add(turnEarly)) && !s.loader.running {
@@ -50,10 +49,10 @@ func (b *buffer) turn(now time.Time, isSure bool) {
 	}
 }
 
-// obey takes over the rules of the tag, and returns the IDs in memory that they do not allow; the lock is held.
-func (b *buffer) obey(r Rules) (holes []Range) {
+// obey takes over the rules of the tag, and reports whether IDs in memory became holes; the lock is held.
+func (b *buffer) obey(r Rules) bool {
 	if r == *b.supply.ruled() {
-		return nil
+		return false
 	}
 	rules := r // only rules that change are on the heap
 	b.supply.rules.Store(&rules)
@@ -64,13 +63,13 @@ func (b *buffer) obey(r Rules) (holes []Range) {
 }
 
 // dropPast takes IDs of a past period out of memory that a load has just added; the lock is held.
-func (b *buffer) dropPast(monotonic time.Duration) (holes []Range) {
+func (b *buffer) dropPast(monotonic time.Duration) {
 	s := &b.supply
 	if s.ruled().Period == "" || s.order != loose {
-		return nil
+		return
 	}
 	now, _ := b.set.cfg.Clock()
-	return s.stock.cut(s.ruled().Begins(now), monotonic)
+	s.stock.cut(s.ruled().Begins(now), monotonic)
 }
 
 // addPeriod has the calendar turn a buffer.

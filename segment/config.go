@@ -56,10 +56,6 @@ type Config struct {
 	// Granted, if set, is called with each loaded range, before any of its IDs is issued. It must not block.
 	// Uniqueness does not depend on it.
 	Granted func(tag string, l Loaded)
-	// Discarded, if set, is called with IDs of a granted range that became a hole: none of them was issued, nor will
-	// be. IDs in memory at Close are not reported. It must not block, nor call the allocator. Uniqueness does not
-	// depend on it.
-	Discarded func(tag string, r Range)
 	// Clock dates daily, monthly and yearly tags; nil is [SystemClock].
 	Clock Clock
 	// Log receives failed loads and polls; nil discards.
@@ -103,9 +99,6 @@ func (c Config) withFuncs() Config {
 	}
 	if c.Granted == nil {
 		c.Granted = func(string, Loaded) {}
-	}
-	if c.Discarded == nil {
-		c.Discarded = func(string, Range) {}
 	}
 	if c.Clock == nil {
 		c.Clock = SystemClock

@@ -112,7 +112,7 @@ func (b *buffer) discard() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.discards++
-	b.set.lost(b.tag, b.supply.stock.discard(b.set.clock.now()))
+	b.supply.stock.discard(b.set.clock.now())
 	b.supply.settle(b.set.clock.now())
 }
 

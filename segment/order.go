@@ -97,7 +97,7 @@ func (b *buffer) setOrder(o order) {
 	//mutant:order-change
 	if o == strict || was == strict {
 		b.discards++
-		b.set.lost(b.tag, s.stock.discard(now))
+		s.stock.discard(now)
 	}
 	answers := s.waiters.serve(&s.stock, nil)
 	if s.waiters.any() || s.loader.loads > 0 {
@@ -131,11 +131,11 @@ func (s *supply) join() int64 {
 
 // serve answers the waiting requests from the loaded range. For a strict tag these are the requests that joined the
 // load; the IDs that remain, such as those of requests that have expired, are holes.
-func (s *supply) serve(now time.Duration) (answers []answer, holes []Range) {
+func (s *supply) serve(now time.Duration) (answers []answer) {
 	if s.order != strict {
-		return s.waiters.serve(&s.stock, nil), nil
+		return s.waiters.serve(&s.stock, nil)
 	}
 	answers = s.waiters.serveUpTo(s.joined, &s.stock, nil) //mutant:joined
-	holes = s.stock.discard(now)                           //mutant:left-over
-	return answers, holes
+	s.stock.discard(now)                                   //mutant:left-over
+	return answers
 }

@@ -90,43 +90,19 @@ type Loaded struct {
 	Rules Rules
 	// Era names the part of the store's history in which the range was loaded, "" if the store has none.
 	Era string
-	// Write is the compare-and-set of the mark that reserved the range; zero if the store keeps no mark.
-	Write Write
+	// Replaced is the mark that the load raised, as it was written at revision Read, for provenance: the IDs from there
+	// to Start are a hole. Both are 0 if there was none.
+	Replaced int64
+	Read     uint64
+	// Strict says that the load was one of [Store.LoadStrict]. The allocator sets it.
+	Strict bool
 	// Passed says that another worker loaded the range for this one, and has reported it to [Config.Granted].
 	Passed bool
 }
 
-// A Write is a compare-and-set of a tag's mark, as provenance keeps it: nothing else reads it. The writes of one mark
-// form a chain: each replaces the revision that the one before wrote.
-type Write struct {
-	How           How
-	Before, After int64  // the mark; Before is 0 if the tag had none
-	Read          uint64 // the replaced revision; 0 if the tag had none
-	// Written is the revision that the write made. 0 means unknown: the acknowledgement of a [Loaded] range was lost,
-	// or any other write may not have landed.
-	Written uint64
-	// Replaced is when the replaced entry was written, by the store's clock; zero if there was none.
-	Replaced time.Time
-}
-
-// How is the purpose of a [Write].
-type How string
-
-// Purposes of writes.
-const (
-	ByLoad    How = "load"
-	ByCreate  How = "create"
-	ByUpdate  How = "update" // of a step or a description
-	ByRaise   How = "raise"
-	ByDelete  How = "delete"
-	ByRevive  How = "revive"
-	ByRestore How = "restore"
-	ByPoll    How = "poll" // of a guarded row
-)
-
-// Wrote is called after each write of a tag's mark that grants no range, also after the write of a failed load, whose
-// range may be granted later. It must not block. Uniqueness does not depend on it.
-type Wrote func(tag string, w Write)
+// Raised is called after each write that raised a tag's mark, or may have: also before the write of a load is known to
+// grant its range. It must not block. Uniqueness does not depend on it.
+type Raised func(tag string, from, to int64)
 
 // A Tag is a tag as a store keeps it.
 type Tag struct {

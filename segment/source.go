@@ -135,7 +135,7 @@ func (s *source) load(p plan) (l Loaded, err error) {
 		if l, err = s.loadOrCreate(ctx, p); err == nil {
 			err = p.check(l)
 		}
-		if err == nil && !l.Passed {
+		if l.Strict = p.join != nil; err == nil && !l.Passed {
 			s.cfg.Granted(p.tag, l)
 		}
 		s.cfg.OnLoad(p.tag, time.Since(start), err)

@@ -101,15 +101,12 @@ func (s *stock) usedUp(now time.Duration) (u usage) {
 	return u
 }
 
-// add adds a loaded range, less its IDs below least, which it returns: a hole.
-func (s *stock) add(r Range, now time.Duration) (hole Range) {
+// add adds a loaded range, less its IDs below least: a hole.
+func (s *stock) add(r Range, now time.Duration) {
 	s.floor = max(s.floor, r.End) //mutant:floor
-	if r.Start < s.least {
-		hole = Range{r.Start, min(r.End, s.least)}
-	}
 	//mutant:least
 	if r.Start = max(r.Start, s.least); r.Len() <= 0 {
-		return hole
+		return
 	}
 	if s.size == 0 {
 		s.first, s.size, s.began = r.Start, r.Len(), now
@@ -117,7 +114,6 @@ func (s *stock) add(r Range, now time.Duration) (hole Range) {
 	s.rest = append(s.rest, r)
 	s.restLen += r.Len()
 	s.loaded += r.Len()
-	return hole
 }
 
 // drop discards the loaded IDs below least. It first takes back the unused IDs of the open run, so:
@@ -125,20 +121,20 @@ func (s *stock) add(r Range, now time.Duration) (hole Range) {
 // Law: no request that begins after drop has returned gets an ID below least. A load under way may still bring IDs
 // below it; they are discarded when they arrive, since least only rises.
 //
-// The discarded IDs, which it returns, are holes. They count neither as issued nor as requested, and so do not change
+// The discarded IDs are holes. They count neither as issued nor as requested, and so do not change
 // the speed.
-func (s *stock) drop(least int64, now time.Duration) (holes []Range) {
+func (s *stock) drop(least int64, now time.Duration) {
 	if least <= s.least {
-		return nil
+		return
 	}
 	s.least, s.floor = least, max(s.floor, least) //mutant:least-floor
-	return s.cut(least, now)
+	s.cut(least, now)
 }
 
-// cut is drop of what is loaded now: a later load may bring IDs below least.
-func (s *stock) cut(least int64, now time.Duration) (holes []Range) {
+// cut is drop of what is loaded now: a later load may bring IDs below least. It reports whether there were any.
+func (s *stock) cut(least int64, now time.Duration) bool {
 	if !s.isBelow(least) {
-		return nil
+		return false
 	}
 	s.shut()
 	before := s.restLen
@@ -146,23 +142,23 @@ func (s *stock) cut(least int64, now time.Duration) (holes []Range) {
 		cut := Range{s.rest[0].Start, min(s.rest[0].End, least)}
 		s.rest[0].Start = cut.End
 		s.restLen -= cut.Len()
-		holes = append(holes, cut)
 		if s.rest[0].Len() == 0 {
 			s.rest = slices.Delete(s.rest, 0, 1)
 		}
 	}
-	if dropped := before - s.restLen; dropped > 0 {
+	dropped := before - s.restLen
+	if dropped > 0 {
 		s.loaded -= dropped
 		s.began = now
 		s.beginFirst()
 	}
-	return holes
+	return dropped > 0
 }
 
-// keep takes all but the first n loaded IDs out of the stock, and returns the others: holes.
-func (s *stock) keep(n int64) (holes []Range) {
+// keep takes all but the first n loaded IDs out of the stock, and reports whether there were others: holes.
+func (s *stock) keep(n int64) bool {
 	if s.held() <= n {
-		return nil
+		return false
 	}
 	s.shut()
 	for s.restLen > n {
@@ -171,13 +167,12 @@ func (s *stock) keep(n int64) (holes []Range) {
 		last.End = cut.Start
 		s.restLen -= cut.Len()
 		s.loaded -= cut.Len()
-		holes = append(holes, cut)
 		if last.Len() == 0 {
 			s.rest = s.rest[:len(s.rest)-1]
 		}
 	}
 	s.beginFirst()
-	return holes
+	return true
 }
 
 // isBelow reports whether the stock may hold an ID below least.
@@ -188,26 +183,22 @@ func (s *stock) isBelow(least int64) bool {
 	return len(s.rest) > 0 && s.rest[0].Start < least
 }
 
-// discard turns all loaded IDs into holes, which it returns. They count as never loaded, so the speed does not
+// discard turns all loaded IDs into holes. They count as never loaded, so the speed does not
 // change.
 //
 // Law: IDs that requests have taken from the open run are not among the holes, and no request takes from the run
 // afterwards.
-func (s *stock) discard(now time.Duration) (holes []Range) {
+func (s *stock) discard(now time.Duration) {
 	s.shut()
-	holes = s.rest
 	s.loaded -= s.restLen
 	s.rest, s.restLen, s.began = nil, 0, now
 	s.beginFirst()
-	return holes
 }
 
 // clear is discard for a tag whose figures are no longer needed.
-func (s *stock) clear() (holes []Range) {
+func (s *stock) clear() {
 	s.shut()
-	holes = s.rest
 	s.rest, s.restLen = nil, 0
-	return holes
 }
 
 // held returns how many IDs are in memory. While the stock is open the number may fall at any time.

@@ -106,11 +106,10 @@ func (s *supply) fits() bool {
 
 // trim takes IDs beyond the bound on holes out of memory: those of a request that gave up, or of a bound that was
 // lowered. They would be holes after a crash, and are now. No request may wait.
-func (s *supply) trim() (holes []Range) {
-	if most := s.ruled().MaxHole; most > 0 {
-		return s.stock.keep(most)
-	}
-	return nil
+// It reports whether there were any.
+func (s *supply) trim() bool {
+	most := s.ruled().MaxHole
+	return most > 0 && s.stock.keep(most)
 }
 
 // ruled returns the rules of the tag, which nobody changes.

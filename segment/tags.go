@@ -114,13 +114,6 @@ func (s *tagSet) size() int {
 	return s.index.size
 }
 
-// lost reports IDs of a tag that were loaded and that nobody will issue.
-func (s *tagSet) lost(tag string, holes []Range) {
-	for _, r := range holes {
-		s.cfg.Discarded(tag, r)
-	}
-}
-
 // found is called when a load found a tag that was not listed. The lock of its buffer is held.
 func (s *tagSet) found(tag string, now time.Duration) {
 	s.names.release()

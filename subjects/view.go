@@ -51,7 +51,6 @@ type WorkerView struct {
 	Modes      map[string]ModeView `json:"modes"`            // segment and snowflake
 	Statistics WorkerStats         `json:"statistics"`
 	Tag        *TagStats           `json:"tag"`              // the requested tag; null if not in memory
-	Grants     []GrantView         `json:"grants,omitempty"` // its last loads of the tag, oldest first
 	Hour       *HourView           `json:"hour"`             // if requested
 	Stages     []StageView         `json:"stages,omitempty"` // if requested
 }
@@ -62,13 +61,6 @@ type OpenAlarm struct {
 	Since   time.Time `json:"since"` // the first of those that are less than 15 minutes apart
 	Last    time.Time `json:"last"`
 	Message string    `json:"message"`
-}
-
-// GrantView is a range of a tag that a worker loaded.
-type GrantView struct {
-	First Decimal   `json:"first"`
-	Last  Decimal   `json:"last"`
-	Time  time.Time `json:"time"`
 }
 
 // ModeView is the state of one mode of a worker.

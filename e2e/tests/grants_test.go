@@ -2,7 +2,9 @@ package tests
 
 import (
 	"log/slog"
+	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -61,7 +63,7 @@ func (w *grantsWorker) audited() {
 	w.t.Helper()
 	waitFor(w.t, "an audit reads a load", func() bool {
 		_, text := run(w.t, patient(w.t), "audit", "--nats="+w.url)
-		return strings.Contains(text, "of 1 tag ") && strings.Contains(text, "no ID was granted twice")
+		return strings.Contains(text, "of 1 tag,") && strings.Contains(text, "no ID was granted twice")
 	})
 }
 
@@ -129,5 +131,94 @@ func TestAStreamOfGrantsThatIsDeletedIsMadeAgainWithAnAlarm(t *testing.T) {
 	if c.MaxAge != 30*24*time.Hour || c.MaxBytes != 256<<20 || c.Discard != jetstream.DiscardOld ||
 		c.Metadata["natsid-registry"] == "" || c.MaxMsgsPerSubject > 0 || c.Compression != jetstream.NoCompression {
 		t.Errorf("it is made as %+v", c)
+	}
+}
+
+// provenAfter waits until an audit proves that no ID was granted twice, and returns what it says. Of what happened
+// before, it says so for good.
+func provenAfter(t *testing.T, url, what string) (text string) {
+	t.Helper()
+	waitFor(t, "no ID was granted twice after "+what, func() bool {
+		code := 0
+		code, text = run(t, patient(t), "audit", "--nats="+url)
+		return code == 0
+	})
+	return text
+}
+
+// What a process loaded within its last second may not be written down, so it lives for longer.
+func TestAnOrdinaryLifeIsProven(t *testing.T) {
+	t.Parallel()
+	url := launch(t, &server.Options{JetStream: true}).ClientURL()
+	nc := connectTo(t, url)
+	dirs := map[string]string{"a": t.TempDir(), "b": t.TempDir()}
+	start := func(name string) *process {
+		return startProcess(t, "--nats", url, "--name", name, "--data", dirs[name], "--max-clock-skew", "1ms",
+			"--auto-create-tags")
+	}
+	use := func(what string) string {
+		t.Helper()
+		waitServed(t, nc)
+		for range 3 {
+			getIDs(t, nc, "id", "order")
+		}
+		return provenAfter(t, url, what)
+	}
+	a := start("a")
+	use("a start")
+	for _, end := range []struct {
+		what string
+		by   syscall.Signal
+	}{
+		{"kill -9", syscall.SIGKILL}, {"a second one", syscall.SIGKILL}, {"a stop", syscall.SIGTERM},
+		{"a second stop", syscall.SIGTERM},
+	} {
+		a.signal(end.by)
+		a = start("a")
+		use(end.what + " and a restart")
+	}
+	b := start("b")
+	use("the start of another worker")
+	for range 2 { // a rolling upgrade
+		a.signal(syscall.SIGTERM)
+		a = start("a")
+		b.signal(syscall.SIGTERM)
+		b = start("b")
+		use("a rolling upgrade")
+	}
+	if code, text := run(t, patient(t), "resume", "--restored", "--yes", "--nats="+url); code != 0 {
+		t.Fatal(code, text)
+	}
+	waitFor(t, "a load in the new era", func() bool {
+		return strings.Contains(use("a resume"), "assumption of `natsid resume`")
+	})
+	a.signal(syscall.SIGKILL)
+	b.signal(syscall.SIGTERM)
+	start("a")
+	use("a resume and a kill")
+}
+
+func TestAMarkThatSomebodyWroteByHandIsNotProven(t *testing.T) {
+	t.Parallel()
+	w := startGrants(t, func(jetstream.JetStream) {})
+	nc := connectTo(t, w.url)
+	waitServed(t, nc)
+	getIDs(t, nc, "id", "order")
+	provenAfter(t, w.url, "a load")
+	kv, err := w.js.KeyValue(patient(t), "id_segments")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := kv.Get(patient(t), "order")
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := regexp.MustCompile(`"mark":\d+`).ReplaceAllString(string(e.Value()), `"mark":777778`)
+	if _, err := kv.Put(patient(t), "order", []byte(value)); err != nil {
+		t.Fatal(err)
+	}
+	code, text := run(t, patient(t), "audit", "--nats="+w.url)
+	if code != 2 || !strings.Contains(text, "-777777 are in no record") {
+		t.Errorf("exit code %d, %s", code, text)
 	}
 }

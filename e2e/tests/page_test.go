@@ -46,7 +46,7 @@ func TestThePageOfAnyWorkerShowsAllWorkersAndTheirAlarms(t *testing.T) {
 		waitFor(t, "both are on the page", shows(page+"/", "2 of 2 answered", "alpha", "beta", "serving"))
 		waitFor(t, "the tag is listed", shows(page+"/tags", "/tag?name=seat"))
 		waitFor(t, "its ranges are shown", shows(page+"/tag?name=seat", "Ranges in memory", "1–1000", ">2<"))
-		waitFor(t, "its load is shown", shows(page+"/tag?name=seat", "Last loads", ">1000</td>"))
+		waitFor(t, "a command is shown", shows(page+"/tag?name=seat", "explain --tag seat ID"))
 	}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, pages[0], nil)
 	if err != nil {

@@ -95,8 +95,8 @@ func newProgram(cfg Config, quit func()) *program {
 		watched: func() *relay.Watch { return p.watch }, orders: func() *fleet.Settings { return p.settings },
 	}
 	p.storage = storage{
-		cfg: &p.cfg, links: &p.links, membership: &p.membership, raiseAbout: p.alarms.raiseAbout, wrote: p.grants.wrote,
-		clock: p.clock,
+		cfg: &p.cfg, links: &p.links, membership: &p.membership, raiseAbout: p.alarms.raiseAbout,
+		raised: p.grants.raised, clock: p.clock,
 	}
 	p.grants = grantLog{storage: &p.storage, raiseAbout: p.alarms.raiseAbout}
 	p.ready, p.views.program, p.http.program = readiness{p}, p, p
@@ -273,7 +273,7 @@ func (p *program) segmentConfig() segment.Config {
 		Servable: func(tag string) bool { return subjects.CheckTag(tag) == nil },
 		Enough:   p.storage.enoughToLoad,
 		Poll:     cfg.TagPoll, Preload: cfg.Preload, OnLoad: p.metrics.Loaded, Granted: p.grants.load,
-		Discarded: p.grants.discarded, Log: cfg.Log,
+		Log: cfg.Log,
 	}
 	if cfg.AutoCreateTags {
 		c.AutoStep = cfg.AutoStep

@@ -22,12 +22,10 @@ type grantLog struct {
 	log        *grants.Log                                      // nil with --grants off
 
 	// Only the goroutine of run uses these.
-	bucket     *buckets.Bucket
-	owner      string    // the registry that owns the bucket
-	looked     time.Time // time of the last check of the bucket's settings
-	isFailing  bool      // an entry could not be written, and this was reported
-	lost       uint64    // lost grants reported so far
-	wasDeleted bool      // the bucket was deleted, and this was not reported
+	bucket    *buckets.Bucket
+	owner     string // the registry that owns the bucket
+	isFailing bool   // an entry could not be written, and this was reported
+	lost      uint64 // reported so far
 }
 
 // open creates the log of the loads and of the keeper's windows.
@@ -37,7 +35,7 @@ func (g *grantLog) open(keeper *workerid.Keeper) {
 	}
 	links := g.storage.links
 	g.log = grants.New(grants.Config{
-		Put: g.put, Head: g.head, Failed: g.failed,
+		Put: g.put, Who: g.who, Wrote: g.wrote,
 		Limit: func() int { return min(256<<10, int(links.control.MaxPayload())/2) },
 		Late:  func() time.Duration { return links.atStop(1500 * time.Millisecond) },
 	})
@@ -48,63 +46,18 @@ func (g *grantLog) load(tag string, l segment.Loaded) {
 	if g.log == nil {
 		return
 	}
-	number := -1
-	if s := g.keeper.Status(); s.Held {
-		number = s.Number
+	load := grants.Load{First: l.Start, Last: l.End - 1, Time: time.Now().UnixMilli(), Strict: l.Strict}
+	if l.Replaced < l.Start {
+		load.Above = l.Replaced
 	}
-	g.log.Load(grants.Load{
-		Era: g.era(),
-		Tag: tag, First: l.Start, Last: l.End - 1, Number: number, Before: l.Write.Before, Read: l.Write.Read,
-		Written: l.Write.Written, Replaced: milliseconds(l.Write.Replaced), Time: time.Now().UnixMilli(),
-	})
+	g.log.Load(tag, l.Era, load)
 }
 
-// wrote adds a write of a mark that granted nothing.
-func (g *grantLog) wrote(tag string, w segment.Write) {
+// raised adds a write that raised a mark.
+func (g *grantLog) raised(tag string, from, to int64) {
 	if g.log != nil {
-		written := WriteOf(tag, w)
-		written.Era = g.era()
-		g.log.Write(written)
+		g.log.Raise(tag, grants.Span{from, to})
 	}
-}
-
-// era returns the era in which this worker writes marks.
-func (g *grantLog) era() string { return g.storage.membership.eras().Era }
-
-// WriteOf returns the record of a write of a tag's mark that is made now.
-func WriteOf(tag string, w segment.Write) grants.Write {
-	return grants.Write{
-		Tag: tag, How: string(w.How), Before: w.Before, After: w.After, Read: w.Read, Written: w.Written,
-		Replaced: milliseconds(w.Replaced), Time: time.Now().UnixMilli(),
-	}
-}
-
-// milliseconds returns a time as Unix ms, 0 for the zero time.
-func milliseconds(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMilli()
-}
-
-// discarded adds IDs of a load that were never issued.
-func (g *grantLog) discarded(tag string, r segment.Range) {
-	if g.log != nil {
-		g.log.Discard(grants.Discard{Tag: tag, First: r.Start, Last: r.End - 1, Time: time.Now().UnixMilli()})
-	}
-}
-
-// last returns the last loads of a tag by this process.
-func (g *grantLog) last(tag string) (all []subjects.GrantView) {
-	if g.log == nil {
-		return nil
-	}
-	for _, l := range g.log.Last(tag) {
-		all = append(all, subjects.GrantView{
-			First: subjects.Decimal(l.First), Last: subjects.Decimal(l.Last), Time: time.UnixMilli(l.Time).UTC(),
-		})
-	}
-	return all
 }
 
 // window adds a window.
@@ -124,69 +77,43 @@ func (g *grantLog) run(ctx context.Context) error {
 	return g.log.Run(ctx)
 }
 
-// head returns the head of entries, once the registry of the worker numbers is known.
-func (g *grantLog) head() (grants.Head, bool) {
+// who returns the writer of entries, once the registry of the worker numbers is known.
+func (g *grantLog) who() (grants.Who, bool) {
 	who, _ := g.keeper.Who()
-	h := grants.Head{Instance: who.Instance, Process: who.Process, Numbers: who.Registry,
-		Layout: who.Layout, Epoch: who.Epoch, Unit: who.Unit}
-	h.Store = "bucket " + g.storage.cfg.Namespace.SegmentBucket()
-	if g.storage.cfg.OnMySQL() {
-		h.Store = "MySQL, guarded by " + h.Store
-	}
-	h.Segments, h.Era = g.storage.membership.identity().Registry, g.era()
-	return h, h.Numbers != ""
+	return grants.Who{Instance: who.Instance, Process: who.Process, Registry: who.Registry,
+		Layout: who.Layout, Epoch: who.Epoch, Unit: who.Unit}, who.Registry != ""
 }
 
-// lookEvery is the interval of checks whether the bucket is still this registry's.
-const lookEvery = time.Minute
-
-// grantsSize is the size at which the stream forgets the oldest: 20 million loads of a few busy tags, or a million of
-// many quiet ones. `nats stream edit` changes it.
+// grantsSize is the size at which the stream forgets the oldest. `nats stream edit` changes it.
 const grantsSize = 256 << 20
 
 // put writes an entry. The bucket is created for the first one.
-func (g *grantLog) put(ctx context.Context, body []byte) error {
+func (g *grantLog) put(ctx context.Context, entry []byte) error {
 	cfg, owner := g.storage.cfg, g.keeper.Status().Registry
 	if g.bucket == nil || g.owner != owner {
-		g.owner, g.looked = owner, time.Time{}
+		g.owner = owner
 		g.bucket = buckets.New(g.storage.streams, buckets.Config{
 			Name: cfg.Namespace.GrantsBucket(), Description: "natsid: which worker was given which IDs",
 			TTL: cfg.Grants, MaxBytes: grantsSize, Whole: true, Owner: owner,
-			Replicas: g.storage.replicas(), Lost: func() { g.wasDeleted = true }, Log: cfg.Log,
+			Replicas: g.storage.replicas(), Log: cfg.Log, Lost: func() {
+				g.raiseAbout(subjects.AlarmGrantsLost, "gone", fmt.Sprintf("the stream of bucket %s was deleted, or "+
+					"JetStream wiped: earlier records are lost; another one is made", cfg.Namespace.GrantsBucket()))
+			},
 		})
 	}
-	if time.Since(g.looked) > lookEvery {
-		if _, err := g.bucket.Look(ctx); err != nil {
-			return err
-		}
-		g.looked = time.Now()
-	}
-	_, err := g.bucket.Put(ctx, grants.Key, body)
-	if err != nil {
-		g.looked = time.Time{}
-	}
+	_, err := g.bucket.Put(ctx, grants.Key, entry)
 	return err
 }
 
-// failed reports the gaps of provenance. While JetStream is out of reach, no grant is lost yet.
-func (g *grantLog) failed(err error, lost uint64) {
+// wrote reports the gaps of provenance. While JetStream is out of reach, nothing is lost yet.
+func (g *grantLog) wrote(err error, lost uint64) {
 	raise := func(about, format string, args ...any) {
 		g.raiseAbout(subjects.AlarmGrantsLost, about, fmt.Sprintf(format, args...))
-	}
-	if g.wasDeleted {
-		g.wasDeleted = false
-		raise("gone", "the stream of bucket %s was deleted, or JetStream wiped: earlier records are lost; "+
-			"another one is made", g.storage.cfg.Namespace.GrantsBucket())
-	}
-	if err != nil && lost == g.lost { // other parts log that JetStream is out of reach
-		g.storage.cfg.Log.Debug("grants cannot be written now, and wait in memory; IDs are issued as usual",
-			"error", err)
 	}
 	_, right := errors.AsType[*buckets.RightError](err)
 	refused := errors.Is(err, buckets.ErrUnfit) || errors.Is(err, buckets.ErrFull) || right
 	if refused && !g.isFailing {
 		raise("refused", "grants are not written, and kept in memory for a while: %v", err)
-		g.isFailing = true
 	}
 	if lost > g.lost {
 		raise("lost", "%d grants are lost since the start of this worker, as entries could not be written for too long",
@@ -195,6 +122,6 @@ func (g *grantLog) failed(err error, lost uint64) {
 	}
 	if err == nil && g.isFailing {
 		g.storage.cfg.Log.Info("grants are written again")
-		g.isFailing = false
 	}
+	g.isFailing = refused || g.isFailing && err != nil
 }

@@ -25,7 +25,7 @@ type storage struct {
 	links      *links
 	membership *membership
 	raiseAbout func(kind subjects.Alarm, about, message string) // see alarms
-	wrote      segment.Wrote                                    // records a write of a mark
+	raised     segment.Raised                                   // records a write of a mark
 	clock      segment.Clock
 
 	js       jetstream.JetStream
@@ -53,7 +53,7 @@ func (s *storage) openBuckets(ctx context.Context) (err error) {
 	})
 	store := kvstore.Config{
 		Bucket: ns.SegmentBucket(), Replicas: n, MayFound: m.mayFound, Clock: s.clock, Log: cfg.Log,
-		Lost: func() { m.member.Doubt() }, WentBack: m.wentBack, Eras: m.eras, Wrote: s.wrote,
+		Lost: func() { m.member.Doubt() }, WentBack: m.wentBack, Eras: m.eras, Raised: s.raised,
 		RowWentBack: func(tag, message string) {
 			s.raiseAbout(subjects.AlarmTableWentBack, tag, "tag "+tag+": "+message)
 		},

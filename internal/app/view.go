@@ -60,9 +60,9 @@ func (v *viewer) view(q subjects.ViewRequest) subjects.WorkerView {
 	}
 	w := subjects.WorkerView{
 		Version: v.cfg.Version, Started: v.started, OffsetMs: k.Offset.Milliseconds(),
-		Registry: v.registryOfLoads(), Era: v.grants.era(), Pinned: v.cfg.Registry != "", Layout: d.Layout,
-		Alarms: v.alarms.nowOpen(),
-		Modes:  make(map[string]subjects.ModeView), Statistics: v.worker.Stats(busiest), Stages: stages,
+		Registry: v.registryOfLoads(), Era: v.membership.eras().Era, Pinned: v.cfg.Registry != "",
+		Layout: d.Layout, Alarms: v.alarms.nowOpen(),
+		Modes: make(map[string]subjects.ModeView), Statistics: v.worker.Stats(busiest), Stages: stages,
 	}
 	w.Statistics.Instance = k.Instance // also before any request is served
 	if k.Held {
@@ -78,7 +78,7 @@ func (v *viewer) view(q subjects.ViewRequest) subjects.WorkerView {
 		}
 	}
 	if q.Tag != "" {
-		w.Tag, w.Grants = v.worker.StatsOf(q.Tag), v.grants.last(q.Tag)
+		w.Tag = v.worker.StatsOf(q.Tag)
 	}
 	if q.Hour {
 		w.Hour = v.hour.View()

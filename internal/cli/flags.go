@@ -14,7 +14,7 @@ import (
 // Settings of other commands. All others belong to serve alone.
 var (
 	common   = []string{"config", "namespace"} // of every command, like all settings of NATS
-	ofLayout = []string{"layout", "epoch"}     // of decode, explain, layout, leaf, serve and test-server
+	ofLayout = []string{"layout", "epoch"}     // of decode, layout, leaf, serve and test-server
 )
 
 // addSettings gives each command the flags of its settings.
@@ -39,7 +39,6 @@ func addSettings(k *kong.Kong) error {
 		}
 		if slices.Contains(ofLayout, s.Flag) {
 			addFlag(find(k, "decode"), s)
-			addFlag(find(k, "explain"), s)
 			addFlag(find(k, "layout"), s)
 			addFlag(find(k, "leaf"), s)
 			addFlag(find(k, "test-server"), s)

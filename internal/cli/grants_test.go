@@ -2,7 +2,6 @@ package cli_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +13,7 @@ import (
 )
 
 // entries returns the entries of the stream of grants of a server.
-func entries(t *testing.T, url string) (all []grants.Batch) {
+func entries(t *testing.T, url string) (all []grants.Entry) {
 	t.Helper()
 	nc, err := nats.Connect(url, nats.Timeout(time.Minute))
 	if err != nil {
@@ -25,37 +24,29 @@ func entries(t *testing.T, url string) (all []grants.Batch) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := grants.Open(t.Context(), js, "id_grants", nil)
+	r, err := grants.Open(t.Context(), js, "id_grants")
 	if err != nil {
 		return nil
 	}
-	bad, err := r.Scan(t.Context(), r.First, r.Last, func(_ grants.At, b *grants.Batch) bool {
-		c := *b
-		c.Loads = append([]grants.Load{}, b.Loads...)
-		c.Windows = append([]grants.Window{}, b.Windows...)
-		c.Writes = append([]grants.Write{}, b.Writes...)
-		all = append(all, c)
-		return true
-	})
-	if err != nil || bad > 0 {
-		t.Fatalf("%d bad entries, %v", bad, err)
+	_, err = r.Read(t.Context(), time.Time{}, func(_ grants.At, e *grants.Entry) { all = append(all, *e) })
+	if err != nil {
+		t.Fatal(err)
 	}
 	return all
 }
 
 // plant writes an entry as a worker would.
-func plant(t *testing.T, url string, head grants.Head, lines ...string) {
+func plant(t *testing.T, url string, e grants.Entry) {
 	t.Helper()
 	nc, err := nats.Connect(url, nats.Timeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	body, err := json.Marshal(head)
+	body, err := json.Marshal(e)
 	if err != nil {
 		t.Fatal(err)
 	}
-	body = append(body, "\n"+strings.Join(lines, "\n")+"\n"...)
 	if _, err := nc.Request("$KV.id_grants.log", body, time.Minute); err != nil {
 		t.Fatal(err)
 	}
@@ -68,31 +59,30 @@ func TestAnIDIsExplainedAndAPlantedOverlapIsFound(t *testing.T) {
 	answered(t, "get", "segment", "order", nats, "-n2500").want(t, 0, "")
 	snowflake := strings.TrimSpace(answered(t, "get", "snowflake", nats).out)
 	deadline := time.Now().Add(2 * time.Minute)
-	loads, windows := 0, 0
-	var head grants.Head
-	for loads == 0 || windows == 0 {
+	var who grants.Who
+	var window grants.Window
+	for loads := 0; loads == 0 || window.Until == 0; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("no grant is written down")
 		}
-		loads, windows = 0, 0
-		for _, b := range entries(t, s.url) {
-			loads, windows, head = loads+len(b.Loads), windows+len(b.Windows), b.Head
+		for _, e := range entries(t, s.url) {
+			loads, who = loads+len(e.Loads), e.Who
+			if len(e.Windows) > 0 {
+				window = e.Windows[0]
+			}
 		}
-		time.Sleep(50 * time.Millisecond)
 	}
 	for _, tc := range []struct {
 		args  []string
 		words []string
 	}{
-		{[]string{"explain", "1234", "--tag=order"}, []string{"worker    eu-1, process " + head.Process, "of tag order",
-			"number    ", "bucket id_segments, registry " + head.Segments, time.Now().UTC().Format("2006-01-02")}},
+		{[]string{"explain", "1234", "--tag=order"}, []string{"worker    eu-1, process " + who.Process, "of tag order",
+			"era       ", time.Now().UTC().Format("2006-01-02")}},
 		{[]string{"explain", "1234"}, []string{"of tag order", "worker    eu-1"}},
-		{[]string{"explain", snowflake}, []string{"worker    eu-1", "acquired", "registry " + head.Numbers}},
-		{[]string{"audit"}, []string{"of 1 tag ", "tags        1 proven, 0 repeated, 0 not proven",
-			"numbers     1 proven, 0 repeated, 0 not proven", "verdict     proven: no ID was granted twice"}},
+		{[]string{"explain", snowflake}, []string{"worker    eu-1", "acquired", "snowflake of "}},
+		{[]string{"audit"}, []string{"of 1 tag, 1 worker number", "verdict     proven: no ID was granted twice"}},
 		{[]string{"audit", "--tag=order", "--since=1h"}, []string{"proven: no ID was granted twice"}},
-		{[]string{"audit", "--json"},
-			[]string{`"verdict":"proven"`, `"tags":{"proven":1,"repeated":0,"not_proven":0}`}},
+		{[]string{"audit", "--json"}, []string{`"verdict":"proven"`, `"tags":1,"numbers":1`}},
 	} {
 		got := answered(t, append(tc.args, nats)...)
 		got.want(t, 0)
@@ -109,19 +99,13 @@ func TestAnIDIsExplainedAndAPlantedOverlapIsFound(t *testing.T) {
 		}
 	}
 	// Another worker says that it was given some of these IDs, and the number.
-	var number, from = 0, int64(0)
-	for _, b := range entries(t, s.url) {
-		for _, w := range b.Windows {
-			number, from = w.Number, w.From
-		}
-	}
-	thief := head
-	thief.Instance, thief.Process, thief.Entry = "us-1", "THIEF", 1
-	plant(t, s.url, thief, "t 9 1200 1250 5 1 1700000000000   order",
-		fmt.Sprintf("w %d %d %d acquired 1", number, from+1, from+9))
-	if got := answered(t, "audit", nats); got.code != 1 ||
-		!strings.Contains(got.out, "numbers     0 proven, 0 repeated, 1 not proven") ||
-		!strings.Contains(got.out, "it may have released the number") {
+	thief := grants.Entry{Who: who, N: 1}
+	thief.Loads = map[string][]grants.Load{"order": {{First: 1200, Last: 1250, Time: 5}}}
+	thief.Instance, thief.Process = "us-1", "THIEF"
+	thief.Windows = []grants.Window{{Number: window.Number, From: window.From + 1, Until: window.From + 9}}
+	plant(t, s.url, thief)
+	got := answered(t, "audit", nats)
+	if got.code != 1 || !strings.Contains(got.out, "may have died while it released the number") {
 		t.Errorf("while the worker may have stopped: %+v", got)
 	}
 	n := len(entries(t, s.url))
@@ -131,13 +115,13 @@ func TestAnIDIsExplainedAndAPlantedOverlapIsFound(t *testing.T) {
 			t.Fatal("the load is not written down")
 		}
 	}
-	got := answered(t, "audit", nats)
+	got = answered(t, "audit", nats)
 	if got.code != 1 || !strings.Contains(got.out, "verdict     repeated") ||
-		!strings.Contains(got.err, "IDs of 1 tag and 1 worker number were granted twice") {
+		!strings.Contains(got.err, "IDs were granted twice") {
 		t.Errorf("with an overlap: %+v", got)
 	}
-	for _, w := range []string{"tag order: ", "worker number ", "us-1, process THIEF", "eu-1, process " + head.Process,
-		"share 1200-1250"} {
+	for _, w := range []string{"repeated    tag order: IDs 1200-1250", "repeated    worker number ",
+		"us-1, process THIEF", "eu-1, process " + who.Process} {
 		if !strings.Contains(got.out, w) {
 			t.Errorf("no %q in\n%s", w, got.out)
 		}
@@ -145,30 +129,25 @@ func TestAnIDIsExplainedAndAPlantedOverlapIsFound(t *testing.T) {
 	if got := answered(t, "explain", "1234", "--tag=order", nats); !strings.Contains(got.out, "2 grants contain it") {
 		t.Errorf("%+v", got)
 	}
-	thief.Entry = 5
-	plant(t, s.url, thief, fmt.Sprintf("t 9 90000000 90000001 9000000000000000 1 %d   alive", time.Now().UnixMilli()))
+	thief.N, thief.Windows = 5, nil
+	thief.Loads = map[string][]grants.Load{"alive": {{First: 90000000, Last: 90000001, Time: 5}}}
+	plant(t, s.url, thief)
 	got = answered(t, "audit", nats)
-	if got.code != 1 || !strings.Contains(got.out, "process THIEF had written a later one, 90000002: the marks") ||
-		!strings.Contains(got.out, "tags        0 proven, 1 repeated, 1 not proven") ||
-		!strings.Contains(got.out, "3 entries;") {
+	if got.code != 1 || !strings.Contains(got.out, "not proven  tag alive: the mark is 1001, and IDs up to 90000001") ||
+		!strings.Contains(got.out, "not proven  the log: 0 grants found no room, 3 entries are missing") {
 		t.Errorf("with a load above the mark: %s", got.out)
-	}
-	thief.Entry = 6
-	plant(t, s.url, thief, "d 1200 1250 1700000000000 order")
-	got = answered(t, "audit", nats)
-	if !strings.Contains(got.out, "tags        0 proven, 0 repeated, 2 not proven") ||
-		!strings.Contains(got.out, "harmless    tag order: 1") ||
-		!strings.Contains(got.out, "discarded these IDs, and issued none") {
-		t.Errorf("with a range that was discarded: %s", got.out)
 	}
 }
 
-func TestAWriteThatGrantsNothingIsWrittenDown(t *testing.T) {
+func TestARaisedMarkIsWrittenDown(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "--name=eu-1")
 	nats := "--nats=" + s.url
 	answered(t, "tag", "create", "order", "--step=100", nats).want(t, 0, "")
-	answered(t, "get", "segment", "order", nats).want(t, 0, "")
+	answered(t, "tag", "create", "daily", "--daily", nats).want(t, 0, "")
+	for _, tag := range []string{"order", "daily"} {
+		answered(t, "get", "segment", tag, nats).want(t, 0, "")
+	}
 	answered(t, "tag", "update", "order", "--step=200", nats).want(t, 0, "")
 	answered(t, "tag", "update", "order", "--raise-by=5000", nats).want(t, 0, "")
 	answered(t, "tag", "delete", "order", nats).want(t, 0, "")
@@ -178,20 +157,41 @@ func TestAWriteThatGrantsNothingIsWrittenDown(t *testing.T) {
 	// Its own nats-server ends with it.
 	again := serve(t, "--name=eu-1", "--data="+s.data)
 	nats = "--nats=" + again.url
-	got := answered(t, "audit", nats)
-	if got.code != 0 || !strings.Contains(got.out, "tags        1 proven") || strings.Contains(got.out, "held") {
+	if got := answered(t, "audit", nats); got.code != 0 || !strings.Contains(got.out, "of 2 tags") {
 		t.Errorf("%+v", got)
 	}
-	hows := make(map[string]int)
-	for _, b := range entries(t, again.url) {
-		for _, w := range b.Writes {
-			hows[w.How]++
-		}
+	raised := 0
+	for _, e := range entries(t, again.url) {
+		raised += len(e.Raised["order"])
 	}
-	for _, how := range []string{"create", "update", "raise", "delete", "revive"} {
-		if hows[how] == 0 {
-			t.Errorf("no %s is among the writes: %v", how, hows)
-		}
+	if raised == 0 {
+		t.Error("no raise is written down")
+	}
+}
+
+// JetStream's requests reach somebody who never answers.
+func TestCommandsThatReadGrantsEndWhereJetStreamIsSilent(t *testing.T) {
+	t.Parallel()
+	srv := startServer(t)
+	nc, err := nats.Connect(srv.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	if _, err := nc.SubscribeSync("silent.>"); err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []string{"audit", "explain 5 --tag=order"} {
+		t.Run(strings.Fields(c)[0], func(t *testing.T) {
+			t.Parallel()
+			args := append(strings.Fields(c), "--nats="+srv.ClientURL(), "--js-prefix=silent")
+			if got := natsid(t, args...); got.code != 3 || !strings.Contains(got.err, "JetStream does not answer") {
+				t.Errorf("%+v", got)
+			}
+		})
 	}
 }
 

@@ -9,10 +9,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/ops/grants"
 	"github.com/natsid/natsid/internal/registry/buckets"
-	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/segment"
 )
@@ -58,16 +56,16 @@ func (c *storeMoveCmd) Run(s *session) error {
 func (c *storeMoveCmd) move(
 	ctx context.Context, s *session, streams buckets.Streams, r kvstore.Report, table segment.Table,
 ) error {
-	bucket, made := s.namespace().SegmentBucket(), new(markWrites)
+	bucket, made := s.namespace().SegmentBucket(), &markWrites{all: make(map[string][]grants.Span)}
 	store := kvstore.New(streams, kvstore.Config{
-		Bucket: bucket, Kind: kvstore.Kind(r.Identity.Kind), Wrote: made.add,
+		Bucket: bucket, Kind: kvstore.Kind(r.Identity.Kind), Raised: made.add,
 	})
 	rows, err := table.AllRows(ctx)
 	if err != nil {
 		return fmt.Errorf("read the table: %w", err)
 	}
 	slices.SortFunc(rows, func(a, b segment.Row) int { return cmp.Compare(a.Name, b.Name) })
-	defer func() { writeDown(ctx, s, streams, r.Identity, made.all) }()
+	defer func() { writeDown(ctx, s, streams, made.all) }()
 	outcome := movedJSON{Changed: c.Yes, Bucket: bucket, Tags: []movedTag{}}
 	for _, row := range rows {
 		row.MaxID, row.Step = max(1, row.MaxID), max(1, row.Step)
@@ -95,28 +93,21 @@ func (c *storeMoveCmd) move(
 // markWrites is the writes of marks that a command made. It is safe for concurrent use.
 type markWrites struct {
 	mu  sync.Mutex
-	all []grants.Write
+	all map[string][]grants.Span
 }
 
-func (w *markWrites) add(tag string, of segment.Write) {
+func (w *markWrites) add(tag string, from, to int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.all = append(w.all, app.WriteOf(tag, of))
+	w.all[tag] = append(w.all[tag], grants.Span{from, to})
 }
 
 // writeDown records a command's writes of marks, for audits.
-func writeDown(
-	ctx context.Context, s *session, streams buckets.Streams, id era.Identity, all []grants.Write,
-) {
-	head := grants.Head{
-		Instance: "natsid " + s.call.Command(), Segments: id.Registry, Era: id.Era,
-		Store: "bucket " + s.namespace().SegmentBucket(),
-	}
-	bucket := s.namespace().GrantsBucket()
+func writeDown(ctx context.Context, s *session, streams buckets.Streams, raised map[string][]grants.Span) {
 	err := grants.Append(func(entry []byte) error {
-		_, err := streams.Publish(ctx, bucket, grants.Key, buckets.Write{Value: entry})
+		_, err := streams.Publish(ctx, s.namespace().GrantsBucket(), grants.Key, buckets.Write{Value: entry})
 		return err
-	}, head, all)
+	}, "natsid "+s.call.Command(), raised)
 	none := errors.Is(err, buckets.ErrNoAnswer) || errors.Is(err, buckets.ErrNoBucket) // no worker records writes
 	if err != nil && !none {
 		fmt.Fprintf(s.stderr, "natsid: an audit will not know who wrote these marks: %v\n", err)

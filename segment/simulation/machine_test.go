@@ -106,7 +106,7 @@ func (l *life) open() {
 		RowWentBack: func(tag, message string) {
 			w.post("alarm "+l.name()+" "+tag, func() { w.log("%s alarms for %s: %s", l.name(), tag, message) })
 		},
-		Wrote: l.wrote,
+		Raised: l.raised,
 	}
 	if w.conf.kind == guardedTable {
 		cfg.Table = &table{w.db, l, l.machine.side}

@@ -201,7 +201,7 @@ func (w *world) end() {
 			<-m.life.ended
 		}
 	}
-	w.audit()
+	w.checkReports()
 }
 
 // wrote notes that an entry or row of a tag has just changed.

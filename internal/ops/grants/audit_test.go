@@ -2,292 +2,315 @@ package grants
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
-	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/natsid/natsid/internal/testkit/mutant"
 )
 
-// audited returns the findings of an audit, a line for each pair of grants with shared IDs.
-func audited(t *testing.T, entries ...Batch) (says []string) {
-	t.Helper()
-	a := NewAudit(t.TempDir())
-	defer a.Close()
-	for i := range entries {
-		if err := a.Add(At{Sequence: uint64(i + 1)}, &entries[i]); err != nil {
-			t.Fatal(err)
+// by returns an entry of a process of a worker: "A1" is process A1 of worker A. An era may follow: "A1 E2".
+func by(process string, grants ...any) Entry {
+	process, era, _ := strings.Cut(process, " ")
+	e := Entry{Who: Who{Process: process, Instance: process[:1], Layout: "leaf"}, N: 1, Era: era,
+		Loads: make(map[string][]Load), Raised: make(map[string][]Span)}
+	for _, g := range grants {
+		switch g := g.(type) {
+		case Load:
+			e.Loads["a"] = append(e.Loads["a"], g)
+		case Span:
+			e.Raised["a"] = append(e.Raised["a"], g)
+		case Window:
+			e.Windows = append(e.Windows, g)
+		case string:
+			e.Layout = g
 		}
 	}
-	err := a.Judge(func(f Finding) {
-		kind := [...]string{Repeated: "repeated", NotProven: "not proven"}
-		if f.By[0].Process == "" {
-			return
+	return e
+}
+
+func ids(first, last int64) Load { return Load{First: first, Last: last} }
+
+func strict(first, last int64) Load { return Load{First: first, Last: last, Strict: true} }
+
+func above(mark, first, last int64) Load { return Load{First: first, Last: last, Above: mark} }
+
+func win(how string, from, until int64) Window {
+	return Window{Number: 5, From: from, Until: until, How: how}
+}
+
+// judged returns the findings of an audit of the entries, where the mark was read after the first past of them.
+func judged(past int, whole bool, mark Mark, entries ...Entry) (says []string) {
+	a := Audit{Whole: whole, Past: uint64(past), Eras: []string{"E1", "E2"}}
+	for i := range entries {
+		a.Add(At{Sequence: uint64(i + 1), Time: time.Unix(int64(50*i), 0)}, &entries[i])
+	}
+	marks := map[string]Mark{"a": mark}
+	if mark.Raw < 0 {
+		delete(marks, "a")
+	}
+	all, _ := a.Judge(Scope{}, marks)
+	for _, f := range all {
+		kind := "unproven"
+		if f.Repeated {
+			kind = "repeated"
 		}
-		what, _, _ := strings.Cut(f.Why, " discarded")
-		if f.Kind != Harmless {
-			what = kind[f.Kind]
-		}
-		says = append(says, fmt.Sprintf("%s: %s %d-%d of %s and %s", what, f.What, f.First, f.Last,
-			f.By[0].Process, f.By[1].Process))
-	}, func(int64) {})
-	if err != nil {
-		t.Fatal(err)
+		says = append(says, fmt.Sprintf("%s %d-%d", kind, f.First, f.Last))
 	}
 	return says
 }
 
-// by returns an entry of a process of a worker: "A1" is process A1 of worker A.
-func by(process string, entry uint64, grants ...any) Batch {
-	b := Batch{Head: Head{Process: process, Instance: process[:1], Entry: entry}}
-	for _, g := range grants {
-		switch g := g.(type) {
-		case Load:
-			b.Loads = append(b.Loads, g)
-		case Write:
-			b.Writes = append(b.Writes, g)
-		case Discard:
-			b.Discards = append(b.Discards, g)
-		case Window:
-			b.Windows = append(b.Windows, g)
-		case string:
-			b.End = b.End || g == "end"
-			if g == "lost" {
-				b.Lost = 7
-			}
-			if r, ok := strings.CutPrefix(g, "registry "); ok {
-				b.Segments, b.Numbers = r, r
-			}
-			if e, ok := strings.CutPrefix(g, "era "); ok {
-				b.Era = e
-			}
-			if l, ok := strings.CutPrefix(g, "layout "); ok {
-				b.Layout = l
-			}
-		}
-	}
-	return b
-}
+func at(mark int64) Mark { return Mark{mark, mark} }
 
-func drop(tag string, first, last int64) Discard { return Discard{Tag: tag, First: first, Last: last} }
-
-func ids(tag string, first, last int64) Load { return Load{Tag: tag, First: first, Last: last} }
-
-func win(from, until int64, how string) Window {
-	return Window{Number: 5, From: from, Until: until, How: how}
-}
-
-func TestAnAuditNamesWhoSharesIDsAndNobodyElse(t *testing.T) {
-	for name, tc := range map[string]struct {
-		entries []Batch
+func TestAnAuditFindsWhatIsNotSoundAndNothingElse(t *testing.T) {
+	created := by("A1", Span{0, 1})
+	first := by("A1", ids(1, 100))
+	none := Mark{-1, -1}
+	for _, tc := range []struct {
+		name    string
+		mark    Mark
+		entries []Entry
 		want    string
 	}{
-		"ranges that touch, with a hole, out of order": {[]Batch{
-			by("A1", 1, ids("a", 1, 10), ids("a", 31, 40)), by("B1", 1, ids("a", 11, 20)), by("A1", 2, ids("b", 1, 10)),
-		}, ""},
-		"a shared ID": {[]Batch{by("A1", 1, ids("a", 1, 10)), by("B1", 1, ids("a", 10, 20))},
-			"repeated: tag a 10-10 of A1 and B1"},
-		"a range within another, behind one that ends before": {[]Batch{
-			by("A1", 1, ids("a", 1, 100)), by("B1", 1, ids("a", 5, 6)), by("C1", 1, ids("a", 50, 60)),
-		}, "repeated: tag a 5-6 of A1 and B1\nrepeated: tag a 50-60 of A1 and C1"},
-		"a process with itself": {[]Batch{by("A1", 1, ids("a", 1, 10)), by("A1", 2, ids("a", 1, 10))},
-			"repeated: tag a 1-10 of A1 and A1"},
-		"a range that was discarded unused, by who loaded it first": {[]Batch{
-			by("A1", 1, ids("a", 1, 10)), by("B1", 1, ids("a", 5, 14)), by("A1", 2, drop("a", 5, 10)),
-		}, "the first: tag a 5-10 of A1 and B1"},
-		"by who loaded it next, in parts": {[]Batch{
-			by("A1", 1, ids("a", 1, 10)), by("B1", 1, ids("a", 5, 14)), by("B1", 2, drop("a", 5, 8), drop("a", 9, 14)),
-		}, "the second: tag a 5-10 of A1 and B1"},
-		"by one or the other": {[]Batch{
-			by("A1", 1, ids("a", 1, 10), drop("a", 7, 10)), by("B1", 1, ids("a", 5, 14), drop("a", 4, 6)),
-		}, "each of these IDs was: tag a 5-10 of A1 and B1"},
-		"a range of which an ID may have been issued": {[]Batch{
-			by("A1", 1, ids("a", 1, 10)), by("B1", 1, ids("a", 5, 14)), by("A1", 2, drop("a", 5, 7), drop("a", 9, 10)),
-		}, "repeated: tag a 5-10 of A1 and B1"},
-		"what another process or tag discarded": {[]Batch{
-			by("A1", 1, ids("a", 1, 10)), by("B1", 1, ids("a", 1, 10)), by("C1", 1, drop("a", 1, 10)),
-			by("A2", 1, drop("a", 1, 10)), by("A1", 2, drop("b", 1, 10)),
-		}, "repeated: tag a 1-10 of A1 and B1"},
-		"what a process discarded of its own two": {[]Batch{
-			by("A1", 1, ids("a", 1, 10), ids("a", 1, 10), drop("a", 1, 10)),
-		}, "repeated: tag a 1-10 of A1 and A1"},
-		"a discarded range that hides no conflict of two others": {[]Batch{
-			by("A1", 1, ids("a", 1, 100), drop("a", 1, 100)), by("B1", 1, ids("a", 10, 20)),
-			by("C1", 1, ids("a", 15, 18)), by("D1", 1, ids("a", 200, 201)),
-		}, "the first: tag a 10-20 of A1 and B1\nthe first: tag a 15-18 of A1 and C1\n" +
-			"repeated: tag a 15-18 of B1 and C1"},
-		"an entry that was written twice": {[]Batch{by("A1", 1, ids("a", 1, 10)), by("A1", 1, ids("a", 1, 10))}, ""},
-		"two registries": {[]Batch{
-			by("A1", 1, "registry R", win(1, 9, "acquired")), by("B1", 1, "registry S", win(1, 9, "acquired")),
-		}, ""},
-		"a tag in two registries of marks, of which one took the place of the other": {[]Batch{
-			by("A1", 1, "registry R", ids("a", 1, 10)), by("B1", 1, "registry S", ids("a", 1, 10)),
-		}, "repeated: tag a 1-10 of A1 and B1"},
-		"another layout": {[]Batch{
-			by("A1", 1, "layout x", win(1, 9, "acquired")), by("B1", 1, "layout y", win(1, 9, "acquired")),
-			by("A1", 2, "layout x", win(1, 19, "renewed")),
-		}, ""},
-
-		"a window that its owner extends": {[]Batch{
-			by("A1", 1, win(100, 400, "acquired")), by("A1", 2, win(100, 600, "renewed")),
-			by("B1", 1, win(600, 900, "acquired")),
-		}, ""},
-		"a number that was released, and acquired by another": {[]Batch{
-			by("A1", 1, win(100, 400, "acquired")), by("A1", 2, win(100, 210, Closed), "end"),
-			by("B1", 1, win(210, 500, "acquired")),
-		}, ""},
-		"a close that is written late": {[]Batch{
-			by("A1", 1, win(100, 400, "acquired")), by("B1", 1, win(210, 500, "acquired")),
-			by("A1", 2, win(100, 210, Closed), "end"),
-		}, ""},
-		"a resumed life": {[]Batch{
-			by("A1", 1, win(100, 400, "acquired")), by("A2", 1, win(250, 400, Resumed)),
-			by("A2", 2, win(250, 700, "renewed")),
-		}, ""},
-		"a resumed life beside the first": {[]Batch{
-			by("A1", 1, win(100, 400, "acquired")), by("A2", 1, win(250, 400, Resumed)),
-			by("A1", 2, win(100, 700, "renewed")),
-		}, "repeated: worker number 5 250-399 of A1 and A2"},
-		"a life that another worker resumes": {[]Batch{
-			by("A1", 1, win(100, 400, "acquired"), "end"), by("B1", 1, win(250, 400, Resumed)),
-		}, "repeated: worker number 5 250-399 of A1 and B1"},
-		"a worker that begins in the window of one that is alive": {[]Batch{
-			by("A1", 1, win(100, 400, "acquired")), by("B1", 1, win(300, 500, "acquired")), by("A1", 2, ids("a", 1, 1)),
-		}, "repeated: worker number 5 300-399 of A1 and B1"},
-		"and of one that lost the number later": {[]Batch{
-			by("A1", 1, win(100, 400, "acquired")), by("B1", 1, win(300, 500, "acquired")),
-			by("A1", 2, win(100, 320, Closed)),
-		}, "repeated: worker number 5 300-319 of A1 and B1"},
-		"and of one whose end is not known": {[]Batch{
-			by("A1", 1, win(100, 400, "acquired")), by("B1", 1, win(300, 500, "acquired")),
-		}, "not proven: worker number 5 300-399 of A1 and B1"},
-		"a long window over two others": {[]Batch{
-			by("A1", 1, win(100, 900, "acquired"), "end"), by("B1", 1, win(200, 250, Closed)),
-			by("C1", 1, win(300, 350, Closed)),
-		}, "repeated: worker number 5 200-249 of A1 and B1\nrepeated: worker number 5 300-349 of A1 and C1"},
+		{"loads that follow one another", at(301), []Entry{created, first, by("B1", ids(101, 200)),
+			by("A1", ids(201, 300))}, ""},
+		{"in another order", at(301), []Entry{by("A1", ids(201, 300)), by("B1", ids(101, 200)), created, first}, ""},
+		{"a restart", at(201), []Entry{created, first, by("A2", ids(101, 200))}, ""},
+		{"two workers load the same", at(101), []Entry{first, by("B1", ids(51, 60))}, "repeated 51-60"},
+		{"one worker does, twice", at(101), []Entry{first, by("A1", ids(1, 100))}, "repeated 1-100"},
+		{"ranges overlap by one ID", at(201), []Entry{first, by("B1", ids(100, 200))}, "repeated 100-100"},
+		{"a range spans two others", at(301), []Entry{first, by("A1", ids(201, 300)), by("B1", ids(50, 250))},
+			"repeated 50-100, repeated 201-250"},
+		{"a loose range and a strict one", at(101), []Entry{first, by("B1", strict(91, 100))}, "repeated 91-100"},
+		{"ranges of two eras", at(501), []Entry{by("A1 E1", ids(1, 500)), by("B1 E2", ids(301, 400))},
+			"repeated 301-400, unproven 301-500"},
+		{"a later era begins in a hole", at(301), []Entry{by("A1 E1", ids(1, 100)), by("A1 E1", above(101, 201, 300)),
+			by("B1 E2", ids(101, 200))}, "unproven 101-300"},
+		{"a resume", Mark{1e9 + 201, 1e9 + 201}, []Entry{by("A1 E1", ids(1, 100)),
+			by("A1 E2", above(101, 1e9+101, 1e9+200))}, ""},
+		{"a resume of marks that went back", at(1e9 + 151), []Entry{by("A1 E1", ids(1, 100)),
+			by("A1 E2", above(51, 1e9+51, 1e9+150))}, ""},
+		{"a resume that nobody loaded in yet", Mark{51, 1e9 + 51}, []Entry{by("A1 E1", ids(1, 100))}, ""},
+		{"a load that nobody wrote down", at(301), []Entry{first, by("B1", ids(201, 300))}, "unproven 101-200"},
+		{"the last one", at(151), []Entry{first}, "unproven 101-150"},
+		{"the first one", at(201), []Entry{by("B1", ids(101, 200))}, "unproven 1-100"},
+		{"all of a tag", at(101), []Entry{by("B1", win("acquired", 1, 2))}, "unproven 1-100"},
+		{"a mark written by hand", at(1301), []Entry{first, by("B1", ids(1201, 1300))}, "unproven 101-1200"},
+		{"a mark that an operator raised", at(1301), []Entry{first, by("B1", Span{101, 1201}),
+			by("B1", ids(1201, 1300))}, ""},
+		{"a day that begins", at(1301), []Entry{first, by("B1", above(101, 1201, 1300))}, ""},
+		{"a load that failed", at(301), []Entry{first, by("B1", Span{101, 201}), by("A1", ids(201, 300))}, ""},
+		{"and landed", at(301), []Entry{first, by("B1", Span{101, 201}), by("A1", ids(201, 300)),
+			by("B1", ids(101, 200))}, ""},
+		{"the mark was put back", at(51), []Entry{first}, "unproven 51-100"},
+		{"the mark is gone", none, []Entry{first}, "unproven 1-100"},
+		{"a tag that was made since the marks were read", none, []Entry{by("B1", win("acquired", 1, 2)), first}, ""},
+		{"what was loaded since the mark was read", at(101), []Entry{first, by("B1", ids(201, 300))}, ""},
 	} {
-		t.Run(name, func(t *testing.T) {
-			if got := strings.Join(audited(t, tc.entries...), "\n"); got != tc.want {
-				t.Errorf("got\n%s\nwant\n%s", got, tc.want)
-			}
-		})
+		past := len(tc.entries)
+		if strings.Contains(tc.name, "since") {
+			past = 1
+		}
+		if got := strings.Join(judged(past, true, tc.mark, tc.entries...), ", "); got != tc.want {
+			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
+		}
 	}
 }
 
-func TestAnAuditCountsWhatIsMissingAndProvesNoNumberWithoutIt(t *testing.T) {
-	for want, entries := range map[string][]Batch{
-		"0 0 {1 0 0}": {by("A1", 5, win(1, 9, "acquired")), by("B1", 1, "end"), by("A1", 6, "end")},
-		"2 0 {0 0 1}": {by("A1", 5, win(1, 9, "acquired")), by("B1", 1, "end"), by("A1", 8, "end")},
-		"0 7 {0 0 1}": {by("A1", 5, win(1, 9, "acquired")), by("B1", 1, "end"), by("A1", 6, "end", "lost")},
-		"0 7 {0 1 0}": {by("A1", 5, win(1, 9, "acquired"), "lost", "end"), by("B1", 1, win(1, 9, "acquired"), "end")},
+// The entries before the first one have aged out, or --since leaves them out.
+func TestAnAuditBeginsWithTheFirstEntry(t *testing.T) {
+	late := by("B1", ids(101, 200)) // in the stream after the load that follows it
+	first, fourth := by("A1", ids(1001, 1100)), by("A1", ids(1301, 1400))
+	for name, tc := range map[string]struct {
+		entries []Entry
+		want    string
+	}{
+		"a tag goes on":             {[]Entry{first, by("A1", ids(1101, 1200))}, ""},
+		"its first load comes last": {[]Entry{by("A1", ids(1201, 1300)), first, fourth}, ""},
+		"an earlier one is gone":    {[]Entry{first, by("A1", ids(1201, 1300)), fourth}, ""},
+		"a later load is missing":   {[]Entry{first, by("A1"), by("A1", ids(1201, 1300))}, "unproven 1101-1200"},
+		"it begins later":           {[]Entry{by("A1"), by("A1"), first, late}, ""},
 	} {
-		a := NewAudit("")
-		defer a.Close()
-		for i, b := range entries {
-			if err := a.Add(At{Sequence: uint64(i + 1)}, &b); err != nil {
-				t.Fatal(err)
+		end := int64(0)
+		for _, e := range tc.entries {
+			for _, l := range e.Loads["a"] {
+				end = max(end, l.Last+1)
 			}
 		}
-		if err := a.Judge(func(Finding) {}, func(int64) {}); err != nil {
-			t.Fatal(err)
-		}
-		if got := fmt.Sprint(a.Missing, a.Lost, a.OfNumbers); got != want {
-			t.Errorf("%s, want %s", got, want)
+		if got := strings.Join(judged(9, false, at(end), tc.entries...), ", "); got != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 	}
 }
 
-// big adds n loads of many tags to an audit, as workers would in turns, and one that shares an ID if overlap is set. It
-// returns the last entry.
-func big(tb testing.TB, a *Audit, n int, overlap bool) (last Batch) {
-	const tags, perEntry = 100, 200
-	rng := rand.New(rand.NewPCG(1, 1))
-	names := make([]string, tags)
-	ends, revisions, revision := make([]int64, tags), make([]uint64, tags), uint64(1e15)
-	for i := range names {
-		names[i] = fmt.Sprintf("tag-%d", i)
-	}
-	b := Batch{}
-	entries := make([]uint64, 5)
-	sequence := uint64(0)
-	for at := time.UnixMilli(1e12); n > 0; at = at.Add(time.Second) {
-		sequence++
-		w := rng.IntN(len(entries))
-		entries[w]++
-		b.Head = Head{Process: fmt.Sprint("P", w), Instance: fmt.Sprint("w", w), Entry: entries[w], Segments: "R"}
-		b.Loads = b.Loads[:0]
-		for range min(n, perEntry) {
-			tag := rng.IntN(tags)
-			first := ends[tag] + 1 + int64(rng.IntN(3))
-			l := Load{
-				Tag: names[tag], First: first, Last: first + 999, Before: ends[tag] + 1, Read: revisions[tag],
-				Written: revision, Time: at.UnixMilli(),
-			}
-			if l.Read == 0 {
-				l.Before = 0
-			}
-			ends[tag], revisions[tag] = l.Last, revision
-			revision++
-			b.Loads = append(b.Loads, l)
-		}
-		n -= len(b.Loads)
-		if overlap && n <= 0 {
-			b.Loads = append(b.Loads, Load{
-				Tag: b.Loads[0].Tag, First: 50_000, Last: 50_000, Before: 50_000, Read: 7, Written: revision,
-			})
-			b.Head.Process, b.Head.Entry = "P9", 1
-		}
-		if err := a.Add(At{Sequence: sequence, Time: at}, &b); err != nil {
-			tb.Fatal(err)
-		}
-	}
-	a.MarksNow()
-	for tag, name := range names {
-		if err := a.Point(name, "", ends[tag]+1, ends[tag]+1, revisions[tag], time.UnixMilli(1e13)); err != nil {
-			tb.Fatal(err)
-		}
-	}
-	return b
-}
-
-func TestAnOverlapIsFoundAcrossTheRunsOnDisk(t *testing.T) {
-	for scene, want := range map[string]string{
-		"": "[0 0 0] {100 0 0}", "shared": "[1 1 0] {99 1 0}", "shared and discarded": "[0 1 1] {99 0 1}",
+func TestNoTwoProcessesHaveANumberAtOnce(t *testing.T) {
+	acquired, killed := by("A1", win("acquired", 0, 30)), by("A1", win("renewed", 0, 30))
+	for _, tc := range []struct {
+		name    string
+		entries []Entry
+		want    string
+	}{
+		{"one after the other", []Entry{acquired, by("A1", win("closed", 0, 10)),
+			by("B1", win("acquired", 10, 40))}, ""},
+		{"after the end of a window", []Entry{acquired, by("B1", win("acquired", 30, 60))}, ""},
+		{"a window that grows", []Entry{acquired, by("A1", win("renewed", 0, 50)),
+			by("B1", win("acquired", 50, 60))}, ""},
+		{"a window that grew", []Entry{acquired, by("A1", win("renewed", 0, 50)), by("B1", win("acquired", 40, 60)),
+			by("A1", ids(1, 2))}, "repeated 40-49"},
+		{"two claims of a process", []Entry{acquired, by("A1", win("acquired", 20, 50))}, ""},
+		{"killed, resumed, stopped, and acquired", []Entry{killed, by("A2", win("resumed", 5, 30)),
+			by("A2", win("closed", 5, 10)), by("B1", win("acquired", 10, 40))}, ""},
+		{"killed twice", []Entry{killed, by("A2", win("resumed", 5, 30)), by("A3", win("resumed", 8, 30)),
+			by("A3", win("closed", 8, 9)), by("B1", win("acquired", 9, 40))}, ""},
+		{"others of another layout", []Entry{acquired, by("B1", "js53", win("acquired", 5, 40)),
+			by("A1", ids(1, 2))}, ""},
+		{"two live workers", []Entry{acquired, by("B1", win("acquired", 20, 50)), by("A1", ids(1, 2))},
+			"repeated 20-29"},
+		{"one that stopped late", []Entry{acquired, by("B1", win("acquired", 20, 50)),
+			by("A1", win("closed", 0, 25))},
+			"repeated 20-24"},
+		{"one that had stopped before", []Entry{acquired, by("A1", win("closed", 0, 25)),
+			by("B1", win("acquired", 20, 50))},
+			"repeated 20-24"},
+		{"a copy resumes the window of a live worker", []Entry{acquired, by("A2", win("resumed", 5, 30)),
+			by("A1", win("renewed", 0, 50))}, "repeated 5-29"},
+		{"another worker resumes it", []Entry{acquired, by("B1", win("resumed", 5, 30)),
+			by("A1", ids(1, 2))}, "repeated 5-29"},
+		{"what was closed is resumed", []Entry{by("A1", win("closed", 0, 20)), by("A2", win("resumed", 5, 30))},
+			"repeated 5-19"},
+		{"killed while it released the number", []Entry{killed, by("B1", win("acquired", 10, 40))}, "unproven 10-29"},
+		{"a window in a window", []Entry{acquired, by("B1", win("acquired", 5, 9)), by("C1", win("acquired", 20, 25)),
+			by("A1", ids(1, 2))}, "repeated 5-8, repeated 20-24"},
 	} {
-		dir := t.TempDir()
-		a := NewAudit(dir)
-		a.rows.chunk = 10_000
-		last := big(t, a, 2*a.rows.chunk+1000, scene != "")
-		if scene == "shared and discarded" {
-			last.Entry++
-			last.Loads, last.Discards = nil, []Discard{drop(last.Loads[len(last.Loads)-1].Tag, 50_000, 50_000)}
-			if err := a.Add(At{Sequence: 1 << 40}, &last); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if len(a.rows.runs) < 2 {
-			t.Fatal("nothing is on disk")
-		}
-		var found [3]int // by Kind
-		err := a.Judge(func(f Finding) { found[f.Kind]++ }, func(int64) {})
-		if got := fmt.Sprint(found, a.OfTags); err != nil || got != want {
-			t.Errorf("%s: %s, want %s; %v", scene, got, want, err)
-		}
-		a.Close()
-		if left, _ := os.ReadDir(dir); len(left) > 0 {
-			t.Errorf("%d files are left", len(left))
+		says := judged(9, false, Mark{math.MaxInt64, math.MaxInt64}, tc.entries...)
+		says = slices.DeleteFunc(says, func(f string) bool { return strings.Contains(f, fmt.Sprint(math.MaxInt64-1)) })
+		if got := strings.Join(says, ", "); got != tc.want {
+			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
 		}
 	}
 }
 
-// BenchmarkAudit reports how long an audit of a million loads takes, without reading them from JetStream.
-func BenchmarkAudit(b *testing.B) {
-	for b.Loop() {
-		a := NewAudit("")
-		big(b, a, 1_000_000, false)
-		if err := a.Judge(func(f Finding) { b.Errorf("%v", f) }, func(int64) {}); err != nil {
-			b.Fatal(err)
+func TestWhatTheLogLacksIsNotProven(t *testing.T) {
+	for name, s := range map[string]Scope{"missing": {Missing: 1}, "unreadable": {Unreadable: 1}} {
+		if all, _ := new(Audit).Judge(s, nil); len(all) != 1 || all[0].Repeated {
+			t.Errorf("%s: %+v", name, all)
 		}
-		a.Close()
 	}
+	var a Audit
+	a.Add(At{}, &Entry{Who: Who{Process: "A1"}, N: 1, Lost: 1})
+	if all, _ := a.Judge(Scope{}, nil); len(all) != 1 || all[0].What != "the log" {
+		t.Errorf("lost: %+v", all)
+	}
+}
+
+// A dumb second implementation keeps each ID.
+func TestSpansAreThoseOfSingleIDs(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		var s spans
+		var has [64]int
+		for range 1 + rnd.IntN(12) {
+			from := rnd.Int64N(60)
+			n := Span{from, from + rnd.Int64N(64-from)}
+			var again [64]bool
+			for _, o := range s.add(n) {
+				for id := o[0]; id < o[1]; id++ {
+					again[id] = true
+				}
+			}
+			for id := n[0]; id < n[1]; id++ {
+				if again[id] != (has[id] > 0) {
+					t.Fatalf("%d was there %d times, and that says %v", id, has[id], again[id])
+				}
+				has[id]++
+			}
+		}
+		var missing [64]bool
+		for _, g := range s.gaps(Span{3, 61}) {
+			for id := g[0]; id < g[1]; id++ {
+				missing[id] = true
+			}
+		}
+		for id := range has {
+			if want := has[id] == 0 && 3 <= id && id < 61; missing[id] != want {
+				t.Fatalf("%d is missing: %v, want %v, in %v", id, missing[id], want, s)
+			}
+		}
+	}
+}
+
+// Loads are made as by compare-and-sets of a mark. Of one that is left out or doubled the audit finds exactly the IDs.
+func TestOneLoadThatIsLeftOutOrDoubledIsFound(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(3, 4))
+	for i := range 1000 {
+		var entries []Entry
+		mark := int64(1)
+		for range 2 + rnd.IntN(30) {
+			end := mark + 1 + rnd.Int64N(20)
+			l := above(mark, mark+rnd.Int64N(end-mark), end-1)
+			entries = append(entries, by(string('A'+rune(rnd.IntN(3)))+"1", l))
+			mark = end
+		}
+		n := rnd.IntN(len(entries))
+		l := entries[n].Loads["a"][0]
+		want := fmt.Sprintf("unproven %d-%d", l.Above, l.Last)
+		if i%2 == 0 {
+			entries = append(entries, by("D1", ids(l.First, l.Last)))
+			want = fmt.Sprintf("repeated %d-%d", l.First, l.Last)
+		} else {
+			entries = slices.Delete(entries, n, n+1)
+		}
+		rnd.Shuffle(len(entries), func(i, j int) { entries[i], entries[j] = entries[j], entries[i] })
+		if got := judged(len(entries), true, at(mark), entries...); len(got) != 1 || got[0] != want {
+			t.Fatalf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestMutants(t *testing.T) {
+	text := func(name, file, was, is string) mutant.Mutant {
+		return mutant.Mutant{Name: name, Edits: []mutant.Edit{mutant.Text(file, was, is)}}
+	}
+	mutant.Suite{Mutants: []mutant.Mutant{
+		text("IDs that are in two loads are not kept", "audit.go", "t.again = append(t.again, t.granted.add",
+			"_ = append(t.again, t.granted.add"),
+		text("adjacent spans share an ID", "spans.go", "both[0] < both[1]", "both[0] <= both[1]"),
+		text("a span reaches one other at most", "spans.go", "for ; end < len(*s) &&",
+			"for ; end < min(len(*s), i+1) &&"),
+		text("a range that was left out above a mark is unknown", "audit.go",
+			"min(l.First, cmp.Or(l.Above, l.First))", "l.First"),
+		text("a raise is no record", "audit.go", "			t.known.add(s)\n", ""),
+		text("a mark that went back is not noticed", "audit.go", "mark.Shown < t.past", "false"),
+		text("a mark is taken as it is written", "audit.go", "mark.Shown < t.past", "mark.Raw < t.past"),
+		text("a mark that is gone is not noticed", "audit.go", "!hasMark && t.past > 0", "false"),
+		text("an era may begin too low", "audit.go", "if s[0] < last {", "if false {"),
+		text("gaps below the mark are not looked for", "audit.go", "max(mark.Raw, t.past)})", "0})"),
+		text("the first IDs need no record", "audit.go", "max(1, t.begin)", "max(t.known[0][0], t.begin)"),
+		text("a log that is cut must begin with the first ID", "audit.go", "case a.Whole:", "case true:"),
+		text("what was loaded since counts as from before", "audit.go", "at.Sequence <= a.Past", "true"),
+		text("a tag without a record is not judged", "audit.go", "			a.of(tag)\n", ""),
+		text("the first entries must be in order", "audit.go", "t.begin = max(t.begin, end)",
+			"t.begin = max(t.begin, t.known[0][0])"),
+		text("what was lost is not said", "audit.go", "a.Lost += e.Lost", "_ = e.Lost"),
+		text("a claim does not grow", "claims.go", "claim.Until = max(claim.Until, w.Until)", ""),
+		text("a closed claim keeps its end", "claims.go", "claim.Until, claim.closed = w.Until, true",
+			"claim.closed = true"),
+		text("a resumed window does not end the earlier one", "claims.go", "o.Until = min(o.Until, next.From)", ""),
+		text("a window of a live process is resumed", "claims.go", "o.last < next.First &&", "true &&"),
+		text("another worker resumes a window", "claims.go", "o.Instance == next.Instance && ", ""),
+		text("a closed window is resumed", "claims.go", "!o.closed &&", "true &&"),
+		text("a window is compared with the next one only", "claims.go", "range sorted[i+1:]",
+			"range sorted[i+1:min(i+2, len(sorted))]"),
+		text("layouts share their IDs", "claims.go", "c.Layout == o.Layout && ", ""),
+		text("claims of a process conflict", "claims.go", "a.Process == b.Process || ", ""),
+		text("who died while it stopped is taken for alive", "claims.go", "!a.closed && c.entries",
+			"false && c.entries"),
+		text("a live worker is taken for one that died", "claims.go", "c.entries[a.Process] < b.First", "true"),
+	}, Args: []string{"-test.run=^Test(AnAudit|NoTwo|WhatTheLog|Spans|OneLoad)"},
+		Finding: regexp.MustCompile(`_test\.go:\d+: (.*)`),
+	}.Run(t)
 }

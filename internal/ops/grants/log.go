@@ -2,108 +2,122 @@ package grants
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/json"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 )
 
-// maxKept bounds the grants and writes that wait to be written, some 7 MB, and the discards, some 3 MB; more are
-// counted as lost.
+// maxKept bounds the grants and raises that wait to be written, some 7 MB.
 const maxKept = 1 << 16
 
-// interval is the time between two entries of a process.
+// interval is the time between two writes of a process.
 const interval = time.Second
 
-// Config is the settings of a [Log]. All fields must be set, but for Failed.
+// Config is the settings of a [Log]. All fields must be set.
 type Config struct {
 	// Put writes an entry. After an error the same entry is written again: readers ignore the second copy.
-	Put func(ctx context.Context, body []byte) error
-	// Limit returns the maximum size of an entry in bytes.
+	Put func(ctx context.Context, entry []byte) error
+	// Limit returns about how long an entry may be, in bytes.
 	Limit func() int
-	// Head returns the head of the next entry; it may change. ok reports whether entries can be written yet.
-	Head func() (h Head, ok bool)
-	// Failed, if set, is called with the outcome of each attempt to write, nil for a success, and with how many
-	// grants this process could not keep so far.
-	Failed func(err error, lost uint64)
+	// Who returns the writer; ok reports whether entries can be written yet.
+	Who func() (w Who, ok bool)
+	// Wrote is called with the outcome of each attempt to write, nil for a success, and with how many grants and
+	// raises found no room so far.
+	Wrote func(err error, lost uint64)
 	// Late returns how long writing the last entries may take at the stop.
 	Late func() time.Duration
 }
 
-// A Log collects the grants of this process and writes them into the stream, an entry a second at most. It keeps them
-// in memory until they are written, up to a bound. It is safe for concurrent use, and adding never blocks.
+// A Log collects the grants of this process and writes them into the stream. It keeps them in memory until they are
+// written, up to a bound. It is safe for concurrent use, and adding never blocks.
 type Log struct {
 	cfg Config
 
-	mu        sync.Mutex
-	kept      Batch             // except its head
-	lost      uint64            // grants lost since the last entry
-	lostTotal uint64            // grants lost in total
-	recent    map[string][]Load // the last loads of the tags
-
-	// Only the goroutine of Run uses these.
-	unsent []byte // the entry to be written, nil if none
-	entry  uint64 // number of the last entry
+	mu    sync.Mutex
+	queue []*Entry // the last one grows, unless it has its number: then it is being written
+	items int      // in queue
+	lost  uint64
+	n     uint64 // number of the last entry
 }
 
 // New returns a log. It writes while Run runs.
-func New(cfg Config) *Log {
-	if cfg.Failed == nil {
-		cfg.Failed = func(error, uint64) {}
-	}
-	return &Log{cfg: cfg, recent: make(map[string][]Load)}
+func New(cfg Config) *Log { return &Log{cfg: cfg} }
+
+// Load adds a load of a tag in an era of the registry.
+func (l *Log) Load(tag, era string, g Load) {
+	l.add(era, len(tag), func(e *Entry) {
+		if raised := e.Raised[tag]; len(raised) > 1 && raised[len(raised)-1][1] == g.Last+1 { // by this load
+			e.Raised[tag] = raised[:len(raised)-1]
+		} else if len(raised) == 1 && raised[0][1] == g.Last+1 {
+			delete(e.Raised, tag)
+		}
+		all := e.Loads[tag]
+		if n := len(all) - 1; n >= 0 && all[n].Last+1 == g.First && g.Above == 0 && all[n].Strict == g.Strict &&
+			g.Time-all[n].Time < interval.Milliseconds() {
+			all[n].Last = g.Last
+			return
+		}
+		e.Loads[tag] = append(all, g)
+	})
 }
 
-// Load adds a load.
-func (l *Log) Load(g Load) {
-	l.keep(func() { l.kept.Loads = append(l.kept.Loads, g) })
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.rememberLocked(g)
+// Raise adds a write that raised the mark of a tag or may have, before it is known whether it grants a load. Its IDs
+// are in that load, or a hole.
+func (l *Log) Raise(tag string, s Span) {
+	l.add("", len(tag), func(e *Entry) { e.Raised[tag] = append(e.Raised[tag], s) })
 }
-
-// Write adds a write of a mark that granted nothing.
-func (l *Log) Write(w Write) { l.keep(func() { l.kept.Writes = append(l.kept.Writes, w) }) }
 
 // Window adds a window.
-func (l *Log) Window(w Window) { l.keep(func() { l.kept.Windows = append(l.kept.Windows, w) }) }
+func (l *Log) Window(w Window) { l.add("", 0, func(e *Entry) { e.Windows = append(e.Windows, w) }) }
 
-// keep calls add with the lock held if another grant or write can be kept; otherwise it counts one as lost.
-func (l *Log) keep(add func()) {
+// lineSize is about how long a grant is as JSON, without the tag's name.
+const lineSize = 100
+
+// add calls add with the entry that grows, with the lock held, or counts a grant for which there is no room. era is ""
+// if any will do.
+func (l *Log) add(era string, name int, add func(*Entry)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.kept.Loads)+len(l.kept.Windows)+len(l.kept.Writes) >= maxKept {
-		l.loseLocked()
+	var e *Entry
+	if n := len(l.queue); n > 0 {
+		e = l.queue[n-1]
+	}
+	if e == nil || e.N > 0 || e.size >= l.cfg.Limit() || era != "" && e.Era != "" && e.Era != era {
+		e = &Entry{Loads: make(map[string][]Load), Raised: make(map[string][]Span)}
+		l.queue = append(l.queue, e)
+	}
+	if l.items >= maxKept {
+		l.lost++
+		e.Lost++
 		return
 	}
-	add()
-}
-
-// Discard adds IDs of a load that were never issued.
-func (l *Log) Discard(d Discard) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.kept.Discards) >= maxKept { // discards must not take room from grants
-		l.loseLocked()
-		return
+	if era != "" {
+		e.Era = era
 	}
-	l.kept.Discards = append(l.kept.Discards, d)
+	add(e)
+	e.items, e.size, l.items = e.items+1, e.size+lineSize+name, l.items+1
 }
 
-func (l *Log) loseLocked() {
-	l.lost++
-	l.lostTotal++
-}
-
-// Run writes entries until ctx ends, and then the remaining grants and a last entry, if that succeeds in time.
+// Run writes entries until ctx ends, and then the remaining ones, if that succeeds in time.
 func (l *Log) Run(ctx context.Context) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			l.write(ctx, false)
+			l.write(ctx)
 		case <-ctx.Done():
-			l.finish(context.WithoutCancel(ctx))
+			late, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.cfg.Late())
+			defer cancel()
+			for !l.write(late) && late.Err() == nil {
+				select {
+				case <-time.After(50 * time.Millisecond):
+				case <-late.Done():
+				}
+			}
 			return nil
 		}
 	}
@@ -112,100 +126,65 @@ func (l *Log) Run(ctx context.Context) error {
 // putTimeout bounds an attempt to write an entry.
 const putTimeout = 5 * time.Second
 
-// write writes an entry, if there is one to write, and reports whether it did.
-func (l *Log) write(ctx context.Context, end bool) bool {
-	if l.unsent == nil && !l.begin(end) {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(ctx, putTimeout)
-	defer cancel()
-	err := l.cfg.Put(ctx, l.unsent)
-	if err == nil {
-		l.unsent = nil
-	}
-	l.mu.Lock()
-	gone := l.lostTotal
-	l.mu.Unlock()
-	l.cfg.Failed(err, gone)
-	return err == nil
-}
-
-// begin makes an entry of the waiting grants, and reports whether there are any.
-func (l *Log) begin(end bool) bool {
-	head, ok := l.cfg.Head()
-	if !ok {
-		return false
-	}
-	l.mu.Lock()
-	b := l.kept
-	b.Head, b.Lost = head, l.lost
-	if b.isEmpty() && b.Lost == 0 && (!end || l.entry == 0) {
+// write writes what waits, and reports whether nothing is left.
+func (l *Log) write(ctx context.Context) bool {
+	who, ok := l.cfg.Who()
+	for {
+		e, lost := l.next(who, ok)
+		if e == nil {
+			return true
+		}
+		if !ok {
+			return false
+		}
+		body, err := json.Marshal(e)
+		if err != nil {
+			panic(err) // cannot be: strings and numbers
+		}
+		once, cancel := context.WithTimeout(ctx, putTimeout)
+		err = l.cfg.Put(once, body)
+		cancel()
+		l.cfg.Wrote(err, lost)
+		if err != nil {
+			return false
+		}
+		l.mu.Lock()
+		l.queue, l.items = l.queue[1:], l.items-e.items
 		l.mu.Unlock()
-		return false
 	}
-	l.kept, l.lost = Batch{}, 0
-	l.mu.Unlock()
-	l.entry++
-	b.Entry, b.End = l.entry, end
-	others := b.split()
-	var left Batch
-	l.unsent, left = b.encode(l.cfg.Limit())
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.kept.Windows = append(left.Windows, l.kept.Windows...)
-	l.kept.Loads = slices.Concat(left.Loads, others.Loads, l.kept.Loads)
-	l.kept.Writes = slices.Concat(left.Writes, others.Writes, l.kept.Writes)
-	l.kept.Discards = append(left.Discards, l.kept.Discards...)
-	return true
 }
 
-// finish writes the remaining grants, and a last entry.
-func (l *Log) finish(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, l.cfg.Late())
-	defer cancel()
-	for l.isPending() {
-		if !l.write(ctx, false) {
-			select {
-			case <-time.After(50 * time.Millisecond):
-			case <-ctx.Done():
-				return
-			}
+// next returns the next entry to be written, nil if there is none; with numbered it has its number, and grows no more.
+func (l *Log) next(who Who, numbered bool) (*Entry, uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.queue) == 0 {
+		return nil, l.lost
+	}
+	e := l.queue[0]
+	if numbered && e.N == 0 {
+		l.n++
+		e.N, e.Who = l.n, who
+	}
+	return e, l.lost
+}
+
+// Append writes entries for the marks that an operator's command raised. To a reader the command is a process.
+func Append(put func(entry []byte) error, by string, raised map[string][]Span) error {
+	e := Entry{Who: Who{Instance: by, Process: rand.Text()}}
+	for tags := range slices.Chunk(slices.Sorted(maps.Keys(raised)), 1000) {
+		e.N++
+		e.Raised = make(map[string][]Span)
+		for _, tag := range tags {
+			e.Raised[tag] = raised[tag]
+		}
+		body, err := json.Marshal(e)
+		if err == nil {
+			err = put(body)
+		}
+		if err != nil {
+			return err
 		}
 	}
-	l.write(ctx, true)
-}
-
-// isPending reports whether grants or an entry wait to be written.
-func (l *Log) isPending() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.unsent != nil || !l.kept.isEmpty() || l.lost > 0
-}
-
-// Last returns the last few loads of a tag by this process, oldest first.
-func (l *Log) Last(tag string) []Load {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.recent[tag])
-}
-
-// Bounds of the loads remembered per tag, and of the tags.
-const (
-	recentLoads = 8
-	recentTags  = 10_000
-)
-
-// rememberLocked adds a load to the last loads of its tag. The lock is held.
-func (l *Log) rememberLocked(g Load) {
-	last, known := l.recent[g.Tag]
-	for other := range l.recent {
-		if known || len(l.recent) < recentTags {
-			break
-		}
-		delete(l.recent, other)
-	}
-	if len(last) == recentLoads {
-		last = append(last[:0], last[1:]...)
-	}
-	l.recent[g.Tag] = append(last, g)
+	return nil
 }

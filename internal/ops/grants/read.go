@@ -1,133 +1,46 @@
 package grants
 
 import (
-	"bytes"
 	"context"
-	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/natsid/natsid/internal/registry/buckets"
 )
 
 // ErrNone is returned when there is no stream of grants.
 var ErrNone = errors.New("there is no stream of grants: no worker has written one, or it was deleted")
 
-// ErrNoLeader is returned when the replicas of the stream of grants have no leader: a server that answers for the
-// stream then may lack most acknowledged entries.
-var ErrNoLeader = errors.New("the replicas of the stream of grants have no leader, so its content is unknown: " +
-	"see `nats stream info`, and try again")
+// ErrIncomplete is returned when the stream of grants has entries that could not be read.
+var ErrIncomplete = errors.New("JetStream does not deliver the rest of the stream of grants, so nothing is known of " +
+	"it: see `nats stream info`, and try again")
 
-// A stream has no leader for a moment after a server is lost. Open waits for one.
-const (
-	leaderWithin = 10 * time.Second
-	leaderEvery  = 250 * time.Millisecond
-)
+// silence is how long a reader waits for the next entry. An election after the hard loss of a server takes 4 to 7 s.
+const silence = 15 * time.Second
 
-// A request to JetStream whose leader was lost with it is never answered. So each request is given up after
-// answerWithin, and repeated for answersWithin.
-const (
-	answerWithin  = 3 * time.Second
-	answersWithin = 20 * time.Second
-)
-
-// A Reader reads the stream of grants of one namespace.
+// A Reader reads the entries that the stream of grants had when it was opened.
 type Reader struct {
-	stream  jetstream.Stream
-	subject string
-	names   map[string]string
-	within  time.Duration // see readWithin
-	only    []byte        // end of each line of the tag of Only; nil reads all
-	say     func(string)  // see Open
-	// First and Last are the sequence numbers of the first and the last entry; Last is below First if there is none.
-	First, Last uint64
-	// Made is when the stream was created, and Cut means that it has dropped entries since.
-	Made time.Time
-	Cut  bool
+	Made  time.Time // when the stream was created
+	Cut   bool      // its first entries are gone
+	Last  uint64    // sequence number of the last entry
+	first uint64    // and of the first one
+
+	js      jetstream.JetStream
+	streams buckets.Streams
+	bucket  string
+	within  time.Duration // see silence
 }
 
-// Open returns a reader of the present entries of a bucket. Whenever the reader waits before a repeated read, it
-// calls say with the reason, unless say is nil.
-func Open(ctx context.Context, js jetstream.JetStream, bucket string, say func(why string)) (*Reader, error) {
-	if say == nil {
-		say = func(string) {}
-	}
-	s, err := repeated(ctx, say, func(ctx context.Context) (jetstream.Stream, error) {
-		return js.Stream(ctx, "KV_"+bucket)
-	})
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil, ErrNone
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the stream of grants: %w", err)
-	}
-	info, err := led(ctx, s, say)
-	if err != nil {
-		return nil, err
-	}
-	state := info.State
-	r := &Reader{
-		stream: s, subject: "$KV." + bucket + ".>", names: make(map[string]string),
-		First: state.FirstSeq, Last: state.LastSeq, within: readWithin, say: say,
-		Made: info.Created, Cut: state.FirstSeq > max(1, info.Config.FirstSeq),
-	}
-	if state.Msgs == 0 {
-		r.Last = r.First - 1
-	}
-	return r, nil
-}
-
-// Only makes the reader decode only the heads of entries that have no load of a tag.
-func (r *Reader) Only(tag string) { r.only = []byte(" " + tag + "\n") }
-
-// decode reads an entry into b.
-func (r *Reader) decode(body []byte, b *Batch) error {
-	if r.only != nil && !bytes.Contains(body, r.only) {
-		head, _, _ := bytes.Cut(body, []byte{'\n'})
-		body = head
-	}
-	return b.decode(body, r.names)
-}
-
-// repeated repeats a request that is not answered.
-func repeated[T any](
-	ctx context.Context, say func(string), request func(context.Context) (T, error),
-) (answer T, err error) {
-	for late := time.Now().Add(answersWithin); ; {
-		once, cancel := context.WithTimeout(ctx, answerWithin)
-		answer, err = request(once)
-		cancel()
-		lost := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout)
-		if !lost || ctx.Err() != nil || time.Now().After(late) {
-			return answer, err
-		}
-		say("JetStream does not answer")
-	}
-}
-
-// led returns the state of a stream once it has a leader.
-func led(ctx context.Context, s jetstream.Stream, say func(string)) (info *jetstream.StreamInfo, err error) {
-	late := time.Now().Add(leaderWithin)
-	for info = s.CachedInfo(); info.Cluster != nil && info.Cluster.Leader == ""; {
-		if time.Now().After(late) {
-			return nil, ErrNoLeader
-		}
-		select {
-		case <-time.After(leaderEvery):
-		case <-ctx.Done():
-			return nil, ErrNoLeader
-		}
-		say("the stream has no leader")
-		info, err = repeated(ctx, say, func(ctx context.Context) (*jetstream.StreamInfo, error) { return s.Info(ctx) })
-		if ctx.Err() != nil {
-			return nil, ErrNoLeader
-		} else if err != nil {
-			return nil, fmt.Errorf("read the stream of grants: %w", err)
-		}
-	}
-	return info, nil
+// A Scope is what was read.
+type Scope struct {
+	From       time.Time `json:"from,omitzero"` // when the first entry was stored
+	Entries    int64     `json:"entries"`
+	Missing    uint64    `json:"missing"`    // entries between others of one process
+	Unreadable int       `json:"unreadable"` // entries that no natsid of this version wrote
 }
 
 // An At is the place of an entry in the stream.
@@ -136,135 +49,113 @@ type At struct {
 	Time     time.Time // when JetStream stored it
 }
 
-// A server may deliver no entry for silence though it has one: a request for entries can be lost on its way to a new
-// consumer in a cluster. Or the server lags behind the leader, and lacks the entry. Then another consumer is created,
-// until no new entry came for readWithin.
-const (
-	silence    = 2 * time.Second
-	readWithin = 20 * time.Second
-)
-
-// Scan passes the entries with sequence numbers from first to last to f, until f returns false. It passes all that
-// the stream's leader has, or its error means that there are more. f must not keep the batch. bad counts entries that
-// cannot be read.
-func (r *Reader) Scan(ctx context.Context, first, last uint64, f func(At, *Batch) bool) (bad int, err error) {
-	first, last = max(first, r.First), min(last, r.Last)
-	for came := time.Now(); first <= last; {
-		next, some, why, err := r.scan(ctx, first, last, f)
-		if bad += some; err != nil || why == "" {
-			return bad, err
-		}
-		at, _, ok, err := r.Get(ctx, next) // as the leader has it
-		if at.Sequence > first {
-			first, came = at.Sequence, time.Now()
-		}
-		switch {
-		case err != nil && !errors.Is(err, ErrUnreadable):
-			return bad, fmt.Errorf("%w (%s): %w", ErrIncomplete, why, err)
-		case !ok || at.Sequence > last:
-			return bad, nil
-		case time.Since(came) > r.within || ctx.Err() != nil:
-			return bad, fmt.Errorf("%w (%s; entries %d to %d are left)", ErrIncomplete, why, at.Sequence, last)
-		case first > next: // the entries in between were deleted
-			continue
-		}
-		r.say(why)
-		select {
-		case <-time.After(leaderEvery):
-		case <-ctx.Done():
-		}
+// Open returns a reader of the entries that the leader of a bucket's stream has now.
+func Open(ctx context.Context, js jetstream.JetStream, bucket string) (*Reader, error) {
+	streams := buckets.Patient(buckets.OnJetStream(js))
+	info, err := streams.Info(ctx, bucket)
+	if errors.Is(err, buckets.ErrNoBucket) {
+		return nil, ErrNone
 	}
-	return bad, nil
+	var first buckets.Entry
+	if err == nil {
+		first, err = streams.Next(ctx, bucket, "", 1)
+	}
+	if errors.Is(err, buckets.ErrNoKey) {
+		first.Revision, err = info.LastSeq+1, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the stream of grants: %w", err)
+	}
+	return &Reader{
+		Made: info.Created, Cut: first.Revision > max(1, info.FirstSeq), Last: info.LastSeq, first: first.Revision,
+		js: js, streams: streams, bucket: bucket, within: silence,
+	}, nil
 }
 
-// ErrIncomplete is returned when the stream of grants has entries that could not be read.
-var ErrIncomplete = errors.New("the stream of grants was not read to its end, so nothing is known of the rest: " +
-	"see `nats stream info`, and try again")
+// Read passes all entries that were stored at since or later to f, in the order of the stream, or returns an error. It
+// leaves out second copies.
+func (r *Reader) Read(ctx context.Context, since time.Time, f func(At, *Entry)) (s Scope, err error) {
+	last := make(map[string]uint64) // by process, the number of its last entry
+	err = r.scan(ctx, func(at At, body []byte) {
+		if at.Time.Before(since) {
+			return
+		}
+		if s.Entries++; s.From.IsZero() {
+			s.From = at.Time.UTC()
+		}
+		var e Entry
+		if err := json.Unmarshal(body, &e); err != nil || !e.isValid() {
+			s.Unreadable++
+			return
+		}
+		before, known := last[e.Process]
+		if e.N <= before {
+			return
+		}
+		if known || !r.Cut && since.IsZero() {
+			s.Missing += e.N - before - 1
+		}
+		last[e.Process] = e.N
+		f(at, &e)
+	})
+	return s, err
+}
 
-// scan is Scan through one consumer. why is the reason to continue at next; "" if the scan is complete.
-func (r *Reader) scan(ctx context.Context, first, last uint64, f func(At, *Batch) bool) (
-	next uint64, bad int, why string, err error,
-) {
-	cfg := jetstream.ConsumerConfig{
-		FilterSubject: r.subject, AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1,
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: first,
-		InactiveThreshold: 5 * silence, // JetStream keeps 1,000 consumers of a stream by default
+// scan passes all messages to f. A server may deliver nothing though there is more: it lags behind the leader, or a
+// request was lost on the way to a new consumer. So then scan asks the leader, and makes another consumer.
+func (r *Reader) scan(ctx context.Context, f func(At, []byte)) error {
+	for next, heard := r.first, time.Now(); next <= r.Last; {
+		err := r.pull(ctx, &next, func(at At, body []byte) {
+			heard = time.Now()
+			f(at, body)
+		})
+		if err == nil {
+			return nil
+		}
+		if _, none := r.streams.Next(ctx, r.bucket, "", next); errors.Is(none, buckets.ErrNoKey) {
+			return nil // they were deleted
+		}
+		if ctx.Err() != nil || time.Since(heard) > r.within {
+			return fmt.Errorf("%w (entries %d to %d: %w)", ErrIncomplete, next, r.Last, err)
+		}
 	}
-	c, err := repeated(ctx, r.say, func(ctx context.Context) (jetstream.Consumer, error) {
-		cfg.Name = rand.Text()
-		return r.stream.CreateConsumer(ctx, cfg)
+	return nil
+}
+
+// pull is scan through one consumer. It advances next.
+func (r *Reader) pull(ctx context.Context, next *uint64, f func(At, []byte)) error {
+	soon, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	c, err := r.js.CreateConsumer(soon, "KV_"+r.bucket, jetstream.ConsumerConfig{
+		FilterSubject: "$KV." + r.bucket + ".>", AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1,
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: *next,
+		InactiveThreshold: 10 * time.Second, // JetStream keeps 1,000 consumers of a stream by default
 	})
 	if err != nil {
-		return first, 0, "", fmt.Errorf("read the stream of grants: %w", err)
+		<-soon.Done() // no hurry
+		return err
 	}
 	messages, err := c.Messages(jetstream.PullMaxMessages(4000))
 	if err != nil {
-		return first, 0, "", fmt.Errorf("read the stream of grants: %w", err)
+		return err
 	}
 	defer messages.Stop()
-	var b Batch
-	for next, delivered := first, uint64(0); ; {
-		soon, cancel := context.WithTimeout(ctx, silence)
+	for delivered := uint64(1); *next <= r.Last; delivered++ {
+		soon, cancel := context.WithTimeout(ctx, 2*time.Second)
 		m, err := messages.Next(jetstream.NextContext(soon))
 		cancel()
 		if err != nil {
-			return next, bad, "JetStream does not deliver: " + err.Error(), nil
+			return err
 		}
 		meta, err := m.Metadata()
 		if err != nil {
-			return next, bad, "", err
+			return err
 		}
-		if delivered++; meta.Sequence.Consumer != delivered {
-			return next, bad, "some did not arrive", nil
+		if meta.Sequence.Consumer != delivered {
+			return errors.New("some did not arrive")
 		}
-		if meta.Sequence.Stream != next {
-			return next, bad, "the server that was asked lacks some", nil
-		}
-		next++
-		if r.decode(m.Data(), &b) != nil {
-			bad++
-		} else if !f(At{meta.Sequence.Stream, meta.Timestamp}, &b) {
-			return next, bad, "", nil
-		}
-		if next > last {
-			return next, bad, "", nil
-		}
-		if meta.NumPending == 0 {
-			return next, bad, "the server that was asked has no more", nil // it may lag behind the leader
-		}
+		*next = meta.Sequence.Stream + 1
+		f(At{meta.Sequence.Stream, meta.Timestamp}, m.Data())
 	}
-}
-
-// Get returns the entry of a sequence number, or the first one after it; ok is false if there is none.
-func (r *Reader) Get(ctx context.Context, sequence uint64) (at At, b *Batch, ok bool, err error) {
-	m, err := repeated(ctx, r.say, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
-		return r.stream.GetMsg(ctx, sequence, jetstream.WithGetMsgSubject(r.subject))
-	})
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return At{}, nil, false, nil
-	}
-	if err != nil {
-		return At{}, nil, false, fmt.Errorf("read entry %d of the stream of grants: %w", sequence, err)
-	}
-	b = new(Batch)
-	return At{m.Sequence, m.Time}, b, true, r.decode(m.Data, b)
-}
-
-// From returns the sequence number of the first entry that JetStream stored at t or later; it is above Last if there
-// is none.
-func (r *Reader) From(ctx context.Context, t time.Time) (uint64, error) {
-	low, high := r.First, r.Last+1
-	for low < high {
-		middle := low + (high-low)/2
-		at, _, ok, err := r.Get(ctx, middle)
-		if err != nil && !errors.Is(err, ErrUnreadable) {
-			return 0, err
-		}
-		if !ok || !at.Time.Before(t) {
-			high = middle
-		} else {
-			low = at.Sequence + 1
-		}
-	}
-	return low, nil
+	return nil
 }

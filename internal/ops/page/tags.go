@@ -155,17 +155,7 @@ type tagView struct {
 	Trouble error // why the tag could not be read
 	Rows    []tagWorker
 	Total   fleetview.Use
-	Grants  []workerGrant // the last ones of all workers, newest first
 }
-
-// A workerGrant is a range that a worker loaded.
-type workerGrant struct {
-	Worker string
-	subjects.GrantView
-}
-
-// maxGrants is how many grants of a tag are shown.
-const maxGrants = 10
 
 // A tagWorker is the figures of one worker for a tag.
 type tagWorker struct {
@@ -204,20 +194,12 @@ func (p *page) tag(r *http.Request) (any, error) {
 	}
 	v.Total = fleetview.UseOf(v.Name)
 	for _, w := range s.Workers {
-		if !w.Answered {
-			continue
-		}
-		for _, g := range w.Grants {
-			v.Grants = append(v.Grants, workerGrant{w.Name(), g})
-		}
-		if w.Tag == nil {
+		if !w.Answered || w.Tag == nil {
 			continue
 		}
 		v.Rows = append(v.Rows, tagWorker{TagStats: *w.Tag, Answered: true, Bars: bars(w.Tag.Ranges)})
 		v.Total.Add(*w.Tag)
 	}
-	slices.SortStableFunc(v.Grants, func(a, b workerGrant) int { return b.Time.Compare(a.Time) })
-	v.Grants = v.Grants[:min(maxGrants, len(v.Grants))]
 	return v, nil
 }
 

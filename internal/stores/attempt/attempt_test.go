@@ -179,10 +179,10 @@ func TestAWriteThatHasNotLandedIsNotSentAgainInAnotherEra(t *testing.T) {
 	r.Keep("a", l)
 	v := View{Revision: e.revision, Tokens: e.tokens, Mark: e.mark, Limit: 1 << 40, Era: "E"}
 	got, reserved, err := r.Next("a", v, 100)
-	if err != nil || reserved || got.Again() || got.Len() != 50 {
+	if err != nil || reserved || got.sentBefore || got.Len() != 50 {
 		t.Errorf("%v, %v, %v, want another 50", got.Range, reserved, err)
 	}
-	if kept, reserved, err := r.Next("a", v, 100); err != nil || reserved || kept.Again() {
+	if kept, reserved, err := r.Next("a", v, 100); err != nil || reserved || kept.sentBefore {
 		t.Errorf("then %v, %v, %v", kept.Range, reserved, err)
 	}
 }

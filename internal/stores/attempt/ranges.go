@@ -1,31 +1,23 @@
 package attempt
 
 import (
-	"sync"
-	"time"
-
 	"github.com/natsid/natsid/segment"
+	"sync"
 )
 
 // A Load is a range, and the attempt that reserves it by raising the mark from Start or below to End.
 type Load struct {
 	segment.Range
 	Attempt
-	// Write is the write of that attempt, for provenance. The caller sets Written once the write is acknowledged.
-	Write      segment.Write
 	sentBefore bool  // the write was sent before
 	most       int64 // upper bound of the tag's next range; 0 for none
 	kept       int64 // IDs in it from an earlier range; they are lost if its write is refused
 	era        string
 }
 
-// Again reports whether the write was sent before.
-func (l Load) Again() bool { return l.sentBefore }
-
 // A View is the state of a tag as a load has just read it, and the bounds of the load.
 type View struct {
 	Revision uint64
-	Written  time.Time // when the entry was written
 	Tokens   Tokens
 	Mark     int64
 	Lowest   int64  // no ID below it may be used: the highest of floor, least, and a guarded row's max_id and seen
@@ -76,7 +68,7 @@ func (r *Ranges) Next(tag string, v View, n int64) (l Load, reserved bool, err e
 	case outcome == Refused && old.kept > 0:
 		old.most = max(1, old.kept/2)
 	case outcome == Landed && fits && v.Mark >= old.End: //mutant:landed
-		old.sentBefore = true // which revision it wrote is not known: another write may have kept its token
+		old.sentBefore = true
 		return old, true, nil
 	case outcome == Open && fits && old.Start >= v.Mark:
 		old.sentBefore = true
@@ -90,9 +82,6 @@ func (r *Ranges) Next(tag string, v View, n int64) (l Load, reserved bool, err e
 	l = Load{Attempt: New(v.Revision, v.Tokens), most: old.most, kept: kept, era: v.Era}
 	l.Range, err = segment.NextRange(mark, v.Lowest, n, v.Limit) //mutant:next-range
 	l.End = max(l.End, v.Mark)
-	l.Write = segment.Write{
-		How: segment.ByLoad, Before: v.Mark, After: l.End, Read: v.Revision, Replaced: v.Written,
-	}
 	return l, false, err
 }
 

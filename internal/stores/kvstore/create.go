@@ -77,10 +77,7 @@ func (s *Store) tryCreate(ctx context.Context, c *creation) (segment.Tag, uint64
 	if err != nil {
 		return segment.Tag{}, read, err
 	}
-	e, how := was.now(), segment.ByCreate
-	if was.Disabled {
-		how = segment.ByRevive
-	}
+	e := was.now()
 	if was.isMissing() || was.isUnmade() {
 		e.Mark = 1
 	}
@@ -91,7 +88,7 @@ func (s *Store) tryCreate(ctx context.Context, c *creation) (segment.Tag, uint64
 			e.Mark = max(1, t.Rules.Min)
 		}
 	}
-	if _, err = s.put(ctx, t.Name, how, was, e, c); err == nil && hasRow {
+	if _, err = s.put(ctx, t.Name, was, e, c); err == nil && hasRow {
 		err = half(s.cfg.Table.Update(ctx, t.Name, change))
 	}
 	t.Updated = time.Now().UTC()
@@ -158,7 +155,7 @@ func (s *Store) insert(ctx context.Context, t segment.Tag, was state, c *creatio
 	if was.isMissing() {
 		e.Mark, e.Era = 1, ""
 	}
-	was, err := s.put(ctx, t.Name, segment.ByCreate, was, e, c) //mutant:row-again
+	was, err := s.put(ctx, t.Name, was, e, c) //mutant:row-again
 	if err == nil && was.kve.Revision == 0 {
 		err = errOvertaken // it was written, but whether it is the last entry is not known
 	}
@@ -179,24 +176,22 @@ func (s *Store) insert(ctx context.Context, t segment.Tag, was state, c *creatio
 // put replaces the entry of a state by e, as [Store.replace] does, and creates one if there is none: for a tag that was
 // removed, of which a delete marker is left, only if an operator says where it goes on, as other workers may have
 // loaded it.
-func (s *Store) put(ctx context.Context, tag string, how segment.How, was state, e entry, c *creation) (state, error) {
+func (s *Store) put(ctx context.Context, tag string, was state, e entry, c *creation) (state, error) {
 	if !was.isMissing() {
-		return s.replace(ctx, tag, how, was, e)
+		return s.replace(ctx, tag, was, e)
 	}
 	if err := s.refusedFor(tag); err != nil {
 		return was, err
 	}
 	try := attempt.New(0, "")
 	e.Mark, e.Tokens = max(1, e.Mark), try.Tokens()
-	w := segment.Write{How: how, After: e.Mark}
 	create := s.kv.CreateFirst
 	if c.tag.MaxID > 0 {
 		create = s.kv.Create
 	}
 	revision, err := create(ctx, tag, e.encode())
-	w.Written = revision
 	err = s.outcome(ctx, tag, try, written(err))
-	s.wrote(tag, w, err)
+	s.raised(tag, 0, e.Mark, err)
 	switch {
 	case errors.Is(err, buckets.ErrKeyRemoved) && c.revive:
 		err = errRemoved
@@ -208,7 +203,7 @@ func (s *Store) put(ctx context.Context, tag string, how segment.How, was state,
 		c.taken = true
 	}
 	e.raw = e.Mark
-	return state{kve: buckets.Entry{Revision: w.Written, Created: time.Now()}, entry: e}, err
+	return state{kve: buckets.Entry{Revision: revision, Created: time.Now()}, entry: e}, err
 }
 
 // errRemoved is returned for a tag whose entry was deleted.

@@ -72,7 +72,7 @@ func (s *Store) eras(ctx context.Context) (era.Identity, error) {
 
 // change replaces the entry of a tag by what f makes of it, by compare-and-set. When overtaken it reads again and calls
 // f again. The error wraps [segment.ErrUncertain] if the write may have landed; otherwise nothing was changed.
-func (s *Store) change(ctx context.Context, tag string, how segment.How, f func(*entry) error) error {
+func (s *Store) change(ctx context.Context, tag string, f func(*entry) error) error {
 	return wrap(tag, jitter.Race(ctx, isOvertaken, func() (uint64, error) {
 		was, err := s.read(ctx, tag)
 		if err != nil {
@@ -80,7 +80,7 @@ func (s *Store) change(ctx context.Context, tag string, how segment.How, f func(
 		}
 		e := was.now()
 		if err = f(&e); err == nil {
-			_, err = s.replace(ctx, tag, how, was, e)
+			_, err = s.replace(ctx, tag, was, e)
 		}
 		return was.kve.Revision, err
 	}))
@@ -89,18 +89,14 @@ func (s *Store) change(ctx context.Context, tag string, how segment.How, f func(
 // replace replaces the entry of a state by e, and returns the state after it. Its revision is 0 if it is not known.
 //
 // Law: a mark covers all that was ever seen in the row.
-func (s *Store) replace(ctx context.Context, tag string, how segment.How, was state, e entry) (state, error) {
+func (s *Store) replace(ctx context.Context, tag string, was state, e entry) (state, error) {
 	try := attempt.New(was.kve.Revision, was.Tokens)
 	e.Mark, e.Tokens = max(1, e.Mark, e.Seen), try.Tokens()
-	w := segment.Write{
-		How: how, Before: was.raw, After: e.Mark, Read: was.kve.Revision, Replaced: was.kve.Created,
-	}
-	var err error
-	w.Written, err = s.write(ctx, tag, e.encode(), was.kve.Revision)
+	revision, err := s.write(ctx, tag, e.encode(), was.kve.Revision)
 	err = s.outcome(ctx, tag, try, written(err))
-	s.wrote(tag, w, err)
+	s.raised(tag, was.raw, e.Mark, err)
 	e.raw = e.Mark
-	return state{kve: buckets.Entry{Revision: w.Written, Created: time.Now()}, entry: e, row: was.row}, err
+	return state{kve: buckets.Entry{Revision: revision, Created: time.Now()}, entry: e, row: was.row}, err
 }
 
 // write writes an entry in the place of the one with a revision, 0 for none.
@@ -114,10 +110,10 @@ func (s *Store) write(ctx context.Context, tag string, value []byte, last uint64
 	return s.kv.Update(ctx, tag, value, last)
 }
 
-// wrote reports a write that ended with err, unless nothing was written.
-func (s *Store) wrote(tag string, w segment.Write, err error) {
-	if err == nil || errors.Is(err, segment.ErrUncertain) {
-		s.cfg.Wrote(tag, w)
+// raised reports a write that ended with err, unless it did not raise the mark.
+func (s *Store) raised(tag string, from, to int64, err error) {
+	if from < to && (err == nil || errors.Is(err, segment.ErrUncertain)) {
+		s.cfg.Raised(tag, from, to)
 	}
 }
 

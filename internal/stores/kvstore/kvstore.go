@@ -85,8 +85,8 @@ type Config struct {
 	Eras func() era.Identity
 	// RowWentBack, if set, is called once for each loss of commits of the table that is noticed.
 	RowWentBack func(tag, message string)
-	Wrote       segment.Wrote // nil for nobody
-	Clock       segment.Clock // nil is [segment.SystemClock]
+	Raised      segment.Raised // nil for nobody
+	Clock       segment.Clock  // nil is [segment.SystemClock]
 	// Uptime returns the time since some moment, by a clock that cannot be set; nil is the process's.
 	Uptime func() time.Duration
 }
@@ -132,8 +132,8 @@ func On(b Bucket, cfg Config) *Store {
 	if cfg.WentBack == nil {
 		cfg.WentBack = func(string, int64) {}
 	}
-	if cfg.Wrote == nil {
-		cfg.Wrote = func(string, segment.Write) {}
+	if cfg.Raised == nil {
+		cfg.Raised = func(string, int64, int64) {}
 	}
 	if cfg.Clock == nil {
 		cfg.Clock = segment.SystemClock
@@ -177,7 +177,7 @@ func (s *Store) Trouble() error {
 // removed, and a tag created again begins above their IDs.
 func (s *Store) Delete(ctx context.Context, tag string) error {
 	defer s.kept.Drop(tag)
-	return s.change(ctx, tag, segment.ByDelete, func(e *entry) error {
+	return s.change(ctx, tag, func(e *entry) error {
 		e.Disabled = true //mutant:deleted
 		return nil
 	})

@@ -31,7 +31,7 @@ func (s *Store) load(
 ) (l segment.Loaded, err error) {
 	err = jitter.Race(ctx, again, func() (uint64, error) {
 		l, err = s.tryLoad(ctx, tag, floor, strict, wanted)
-		return l.Write.Read, err
+		return l.Read, err
 	})
 	if err != nil {
 		return segment.Loaded{}, wrap(tag, err)
@@ -73,7 +73,7 @@ func (s *Store) tryLoad(
 		return segment.Loaded{}, err
 	}
 	l, reserved, err := s.kept.Next(tag, attempt.View{
-		Revision: was.kve.Revision, Written: was.kve.Created, Tokens: e.Tokens, Mark: e.Mark,
+		Revision: was.kve.Revision, Tokens: e.Tokens, Mark: e.Mark,
 		Lowest: max(least, lowest), Limit: min(limit, s.limit()), Strict: strict, Era: e.Era,
 	}, n)
 	if err != nil {
@@ -81,38 +81,34 @@ func (s *Store) tryLoad(
 	}
 	//mutant:reserve
 	if !reserved {
-		err = s.reserve(ctx, tag, was, &l)
+		err = s.reserve(ctx, tag, was, l)
 	}
 	if err == nil && s.cfg.Table != nil {
 		err = s.advance(ctx, tag, l)
 	}
 	loaded := segment.Loaded{
-		Range: l.Range, Step: e.Step, Least: e.Least, Rules: e.Rules, Era: e.Era, Write: l.Write,
+		Range: l.Range, Step: e.Step, Least: e.Least, Rules: e.Rules, Era: e.Era,
+		Replaced: min(l.Start, was.raw), Read: was.kve.Revision,
 	}
 	return loaded, err //mutant:loaded
 }
 
 // reserve raises the mark to the end of a load. If that fails, the load is kept.
-func (s *Store) reserve(ctx context.Context, tag string, was state, l *attempt.Load) error {
+func (s *Store) reserve(ctx context.Context, tag string, was state, l attempt.Load) error {
 	e := was.now()
 	e.Mark, e.Tokens = l.End, l.Tokens()
-	if !l.Again() {
-		l.Write.Before = was.raw
-	}
 	write := s.write
 	if was.kve.Revision > 0 {
 		write = s.kv.UpdateSoon
 	}
-	revision, err := write(ctx, tag, e.encode(), was.kve.Revision) //mutant:load-write
-	if err == nil {
-		l.Write.Written = revision
-	}
+	_, err := write(ctx, tag, e.encode(), was.kve.Revision) //mutant:load-write
 	switch {
 	case isOvertaken(err):
-		s.kept.Refused(tag, *l)
+		s.kept.Refused(tag, l)
 	case err != nil:
-		s.keep(tag, *l)
+		s.kept.Keep(tag, l)
 	}
+	s.raised(tag, was.raw, l.End, written(err))
 	return err
 }
 
@@ -128,19 +124,11 @@ func (s *Store) advance(ctx context.Context, tag string, l attempt.Load) error {
 	}
 	//mutant:confirmed
 	if err != nil {
-		s.keep(tag, l)
+		s.kept.Keep(tag, l)
 		return err
 	}
 	s.setbacks.acknowledged(tag, l.End)
 	return nil
-}
-
-// keep keeps the range of a load that may have landed.
-func (s *Store) keep(tag string, l attempt.Load) {
-	s.kept.Keep(tag, l)
-	if !l.Again() {
-		s.cfg.Wrote(tag, l.Write)
-	}
 }
 
 // again reports whether a write that ended with err is tried again: another worker's came first, or it has no answer

@@ -56,7 +56,7 @@ func (s *Store) catchUp(ctx context.Context, tag string, t state) error {
 	if t.row.MaxID <= t.Seen || t.row.MaxID < 1 || t.isUnmade() || t.isDamaged() {
 		return nil
 	}
-	_, err := s.replace(ctx, tag, segment.ByPoll, t, t.now()) //mutant:caught-up
+	_, err := s.replace(ctx, tag, t, t.now()) //mutant:caught-up
 	if isOvertaken(err) || errors.Is(err, buckets.ErrInvalidKey) {
 		return nil // another worker was faster, or no tag can have that name
 	}

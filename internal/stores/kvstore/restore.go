@@ -66,11 +66,7 @@ func (s *Store) confirm(ctx context.Context, tag string, was state) (err error) 
 		_, err = s.kv.Create(ctx, tag, entry{Mark: 1}.encode())
 		return err
 	}
-	w := segment.Write{
-		How: segment.ByRestore, Before: was.raw, After: was.raw, Read: was.kve.Revision, Replaced: was.kve.Created,
-	}
-	w.Written, err = s.kv.Update(ctx, tag, was.kve.Value, was.kve.Revision)
-	s.wrote(tag, w, written(err))
+	_, err = s.kv.Update(ctx, tag, was.kve.Value, was.kve.Revision)
 	return err
 }
 
@@ -112,7 +108,7 @@ func (s *Store) restore(ctx context.Context, tag string, f segment.Floor) error 
 		case was.isMissing():
 			err = s.writeAgain(ctx, tag, e)
 		default:
-			_, err = s.replace(ctx, tag, segment.ByRestore, was, e)
+			_, err = s.replace(ctx, tag, was, e)
 		}
 		return was.kve.Revision, err
 	}))
@@ -143,12 +139,11 @@ func (t state) restored(f segment.Floor) (e entry, isDue bool) {
 // writeAgain writes the entry of a tag that the bucket lacks.
 func (s *Store) writeAgain(ctx context.Context, tag string, e entry) (err error) {
 	e.Tokens = attempt.New(0, "").Tokens()
-	w := segment.Write{How: segment.ByRestore, After: e.Mark}
-	w.Written, err = s.kv.CreateFirst(ctx, tag, e.encode())
+	_, err = s.kv.CreateFirst(ctx, tag, e.encode())
 	if errors.Is(err, buckets.ErrKeyRemoved) {
 		return nil
 	}
-	s.wrote(tag, w, written(err))
+	s.raised(tag, 0, e.Mark, written(err))
 	return err
 }
 

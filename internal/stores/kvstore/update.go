@@ -48,12 +48,9 @@ func (s *Store) Update(ctx context.Context, tag string, c segment.Change) (t seg
 		t, err = s.updateRow(ctx, tag, c)
 		return t, wrap(tag, err)
 	}
-	how, inRow := segment.ByUpdate, segment.Change{Step: c.Step, Description: c.Description}
-	if c.Raises() {
-		how = segment.ByRaise
-	}
+	inRow := segment.Change{Step: c.Step, Description: c.Description}
 	toRow := s.cfg.Table != nil && (c.Step != 0 || c.Description != nil)
-	err = s.change(ctx, tag, how, func(e *entry) (err error) {
+	err = s.change(ctx, tag, func(e *entry) (err error) {
 		if e.Disabled {
 			return segment.ErrDisabled
 		}
@@ -116,14 +113,14 @@ func (s *Store) updateRow(ctx context.Context, tag string, c segment.Change) (se
 	t.Updated = time.Now().UTC()
 	if was, err = s.read(ctx, tag); err == nil {
 		t = was.tag(tag)
-		_, _ = s.replace(ctx, tag, segment.ByUpdate, was, was.now())
+		_, _ = s.replace(ctx, tag, was, was.now())
 	}
 	return t, nil
 }
 
 // Raise raises the mark of a tag to a row, and copies the row's step and description.
 func (s *Store) Raise(ctx context.Context, row segment.Row) error {
-	return s.change(ctx, row.Name, segment.ByRestore, func(e *entry) error {
+	return s.change(ctx, row.Name, func(e *entry) error {
 		e.Seen, e.Step, e.Description, e.Claimed = max(e.Seen, row.MaxID), row.Step, row.Description, false
 		return nil
 	})

@@ -127,7 +127,7 @@ func of(i int, name string, q subjects.ViewRequest) fleetview.Worker {
 		}
 	}
 	if q.Tag == "order" {
-		w.Tag, w.Grants = new(stats("order", name, i)), loads(i)
+		w.Tag = new(stats("order", name, i))
 	}
 	if q.Hour {
 		w.Hour = &subjects.HourView{End: At.Truncate(subjects.HourStep).Unix(), Modes: map[string]subjects.HourSeries{
@@ -148,18 +148,6 @@ func stats(tag, worker string, i int) subjects.TagStats {
 			{First: first + 10000, Next: first + 10000, Last: first + 19999},
 		},
 	}
-}
-
-// loads returns the last loads of a tag by worker i, which are those of its statistics.
-func loads(i int) (all []subjects.GrantView) {
-	first := subjects.Decimal(i*20000 + 200001)
-	for n := range 2 {
-		all = append(all, subjects.GrantView{
-			First: first, Last: first + 9999, Time: At.Add(time.Duration(40*n-90+3*i) * time.Second),
-		})
-		first += 10000
-	}
-	return all
 }
 
 // series returns an hour that goes up and down.

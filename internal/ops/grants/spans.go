@@ -1,0 +1,53 @@
+package grants
+
+import (
+	"cmp"
+	"slices"
+)
+
+// spans are disjoint spans of IDs, neither empty nor adjacent, in rising order. Where loads of a tag follow one
+// another, they are one span, however many they are.
+type spans []Span
+
+// add adds a span, and returns the parts of it that were there before.
+func (s *spans) add(n Span) (again []Span) {
+	if n[0] >= n[1] {
+		return nil
+	}
+	i, _ := slices.BinarySearchFunc(*s, n[0], func(o Span, from int64) int { return cmp.Compare(o[1], from) })
+	end, all := i, n
+	for ; end < len(*s) && (*s)[end][0] <= n[1]; end++ {
+		o := (*s)[end]
+		if both := (Span{max(o[0], n[0]), min(o[1], n[1])}); both[0] < both[1] {
+			again = append(again, both)
+		}
+		all = Span{min(all[0], o[0]), max(all[1], o[1])}
+	}
+	*s = slices.Replace(*s, i, end, all)
+	return again
+}
+
+// gaps returns the parts of a span that are in none of s.
+func (s spans) gaps(of Span) (all []Span) {
+	for _, o := range s {
+		if o[0] >= of[1] {
+			break
+		}
+		if of[0] < o[0] {
+			all = append(all, Span{of[0], o[0]})
+		}
+		of[0] = max(of[0], o[1])
+	}
+	if of[0] < of[1] {
+		all = append(all, of)
+	}
+	return all
+}
+
+// end returns the end of the highest span, 0 if there is none.
+func (s spans) end() int64 {
+	if len(s) == 0 {
+		return 0
+	}
+	return s[len(s)-1][1]
+}
