@@ -32,6 +32,8 @@ import (
 //   - A clock that was found right, and was not set since, may fail maxDoubts
 //     comparisons in a row: when the registry's clock is set, heartbeats put
 //     before that still vouch for its old time, and every worker would be refused.
+//     So may the clock of a worker that starts within the window of its state file,
+//     for which a clock that was right vouched, while it agrees with the registry's.
 //   - A step within MaxAhead, or within one tick, needs no comparison: the
 //     generator copes with it. After a step beyond the tolerance nothing is issued
 //     until the clock was compared, so for as long as the registry is out of reach.
@@ -58,10 +60,10 @@ type clock struct {
 
 	born     time.Time // origin of the monotonic time
 	lead     int64     // of the wall clock over the monotonic one, ms, at the last look
-	proven   bool      // found right, and not set since
+	proven   bool      // found right, or in the window of the state file at the start, and not set since
 	doubts   int       // consecutive comparisons that failed though the clock was not set
 	last     reading   // of a clock that was right
-	compared time.Time // when the clock was last found right
+	compared time.Time // when the clock was last found right; zero before the first time
 	others   []int64   // offsets of the other workers, ms
 	due      time.Time // when others is due to be read
 }
@@ -99,10 +101,11 @@ const (
 	maxBehind = 5 * time.Second
 )
 
-// start begins the watch for steps.
-func (c *clock) start() {
+// start begins the watch for steps. isIn reports whether a time is in the window of the state file, Unix ms.
+func (c *clock) start(isIn func(now int64) bool) {
 	c.born = time.Now()
 	c.lead, _ = c.leads()
+	c.proven = isIn(c.lead)
 }
 
 // leads returns by how much the wall clock leads the monotonic one, and the error of that: the time between the two
@@ -182,7 +185,7 @@ func (c *clock) compare(ctx context.Context, fresh bool) (r reading, beats map[i
 	switch {
 	case agreed: //mutant:clock-agrees
 		c.proven, c.doubts, c.compared = true, 0, r.at
-	case c.proven && c.doubts < maxDoubts:
+	case c.proven && c.doubts < maxDoubts && (!c.compared.IsZero() || c.isNear(0, early, late)):
 		c.doubts++
 	default:
 		low, high := c.median()
@@ -249,7 +252,12 @@ func (c *clock) readOthers(ctx context.Context, fresh bool) (map[int]Heartbeat, 
 // agrees reports whether an offset between early and late is within the tolerance of the median.
 func (c *clock) agrees(early, late int64) bool {
 	low, high := c.median()
-	return late >= low-c.tolerance && early <= low+c.tolerance || late >= high-c.tolerance && early <= high+c.tolerance
+	return c.isNear(low, early, late) || c.isNear(high, early, late)
+}
+
+// isNear reports whether an offset between early and late is within the tolerance of m.
+func (c *clock) isNear(m, early, late int64) bool {
+	return late >= m-c.tolerance && early <= m+c.tolerance
 }
 
 // median returns the median of the others' offsets and the registry's own, 0: of an even number of offsets, both in

@@ -218,7 +218,7 @@ func (k *Keeper) whoAt(now int64) (who Who, held bool) {
 // wraps [ErrDeployment] if this worker must not join the registry at its start, or why the number could not be
 // released: such a number stays blocked until its window ends.
 func (k *Keeper) Run(ctx context.Context) error {
-	k.clock.start()
+	k.clock.start(k.file.isIn)
 	if k.unread != nil {
 		k.cfg.Alarm(StateFile, fmt.Sprintf("%v: it is ignored, and another worker number acquired; "+
 			"nothing to do unless it recurs: then check the disk, and whether the data directory is copied", k.unread))

@@ -48,6 +48,8 @@ var mutants = []mutant.Mutant{
 
 	{Name: "a window that has passed is extended", Args: unit("AWindowThatHasPassedIsNotExtended"),
 		Edits: []mutant.Edit{mutant.Delete("ended"), mutant.Delete("ended-meanwhile")}},
+	{Name: "a window that has passed is resumed at once", Args: unit("AWindowThatHasPassedIsNotExtended"),
+		Edits: []mutant.Edit{mutant.Replace("passed", "c.how = Resumed")}},
 	{Name: "a renewal uses a later reading of the clock", Args: unit("ARenewalIsDueOnceAThirdOfTheHorizonIsUsed"),
 		Edits: []mutant.Edit{
 			mutant.Before("renewed-at", "now = c.k.cfg.Now()")}},

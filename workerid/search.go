@@ -143,8 +143,9 @@ func (k *Keeper) lastReported(v view) int64 {
 // If the file has a claim, the previous process crashed. While the record is of that claim the number is still this
 // worker's, and the worker resumes the rest of its own window from the fence on: nothing beyond the fence was ever
 // issued. That process may have been killed between a renewal and the entry of the renewal in the file. If the window
-// has passed, another worker may have had the number since, if the registry was restored. If the file has no claim,
-// the previous process stopped cleanly, and its number is acquired like any other, once its last tick has passed.
+// in the file has passed, another worker may have had the number since, if the registry was restored: also the window
+// of a claim of this process, which ended. If the file has no claim, the previous process stopped cleanly, and its
+// number is acquired like any other, once its last tick has passed.
 func (k *Keeper) resume(ctx context.Context, v view) (c *claim, err error) {
 	w, ok := k.file.number(*k.cfg.Numbers)
 	if !ok {
@@ -154,7 +155,7 @@ func (k *Keeper) resume(ctx context.Context, v view) (c *claim, err error) {
 	switch last := k.file.Claim; {
 	case last != nil && last.wrote(r): //mutant:resume
 		c = k.claimOn(w, max(last.Fence, v.now), v.deployment)
-		if c.how = Resumed; r.Until <= v.now {
+		if c.how = Resumed; last.Until <= v.now { //mutant:passed
 			c.how, c.caution = Acquired, k.cfg.margin()
 		}
 		c, err = k.confirm(ctx, c, v)

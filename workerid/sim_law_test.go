@@ -147,7 +147,8 @@ func (w *world) back() {
 	// A restored registry has an older record; a disk that failed may not be used yet;
 	// a clock that was far off has left traces.
 	held := m.life.keeper.Status()
-	same := ok && st.Until == held.Until && st.Token == w.reg.records[held.Number].Token
+	r := w.reg.records[held.Number]
+	same := ok && st.Until == held.Until && st.Token == r.Token && st.Until <= r.Until
 	right := st.Fence <= killed+3000+unit && st.Until > killed+20_000+4*unit && m.reported() <= killed
 	if m.bare || !m.serves() || !same || !right {
 		return

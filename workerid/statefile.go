@@ -211,6 +211,11 @@ func (s *stateFile) reported() int64 {
 	return s.Claim.Clock
 }
 
+// isIn reports whether a time is in the window of the claim, and not before the last move of the fence, Unix ms.
+func (s *stateFile) isIn(now int64) bool {
+	return !s.absent && s.Claim != nil && s.Claim.Clock <= now && now < s.Claim.Until
+}
+
 func placeOf(dir string) (p place, err error) {
 	if p.Host, err = os.Hostname(); err != nil {
 		return place{}, err

@@ -102,7 +102,7 @@ func (s *stub) next(t *testing.T, dir string) *Keeper {
 		Use: func(*snowflake.Generator) {},
 	})
 	k.early, k.process = 0, "p"
-	k.clock.start()
+	k.clock.start(k.file.isIn)
 	if err := k.file.settle(ofStub(), "me"); err != nil {
 		t.Fatal(err)
 	}
@@ -402,6 +402,38 @@ func TestAClockFailsFourComparisonsBeforeItIsRefusedUnlessItWasSet(t *testing.T)
 			t.Errorf("after a step: %v, %d steps", err, len(steps))
 		}
 	})
+}
+
+// When the registry's clock is set, all heartbeats vouch for its old time, and no worker that was started then, or
+// whose clock was set, puts another.
+func TestAClockInTheWindowOfTheStateFileFailsFourComparisonsBeforeItIsRefused(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		clock, until int64 // of the last move of the fence, and the end of the window, ms from now
+		offset       time.Duration
+		passes       int
+	}{
+		{"in it", -1000, 1000, 0, 3},
+		{"behind it", 1, 1000, 0, 0},
+		{"beyond it", -1000, 0, 0, 0},
+		{"far from the registry's clock", -1000, 1000, 1100 * time.Millisecond, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s, k := newStub(t, "")
+			now := wallClock()
+			for w := range 2 {
+				s.heartbeats[w] = Heartbeat{Instance: "other", Time: now + 2000, At: now}
+			}
+			s.offset = c.offset
+			claim := &stateClaim{Clock: now + c.clock, Until: now + c.until}
+			k.clock.start((&stateFile{state: state{Claim: claim}}).isIn)
+			for i := range 4 {
+				if _, _, err := k.clock.compare(t.Context(), true); errors.Is(err, errClock) != (i >= c.passes) {
+					t.Errorf("%s: comparison %d: %v", c.name, i, err)
+				}
+			}
+		})
+	}
 }
 
 func TestTheMedianIsTheMiddleOrBothInTheMiddle(t *testing.T) {

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/app"
@@ -160,11 +159,7 @@ func TestAnIncidentOfTheMarksStopsNoSnowflakes(t *testing.T) {
 	w.waitReady(t)
 	nc := connectTo(t, s.ClientURL())
 	getIDs(t, nc, "id", "order")
-	js := jetStreamOf(t, s)
-	if err := js.DeleteKeyValue(patient(t), "id_segments"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := js.CreateKeyValue(patient(t), jetstream.KeyValueConfig{Bucket: "id_segments"}); err != nil {
+	if err := jetStreamOf(t, s).DeleteKeyValue(patient(t), "id_segments"); err != nil {
 		t.Fatal(err)
 	}
 	for _, life := range []string{"that runs", "that starts"} {
