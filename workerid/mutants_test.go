@@ -33,7 +33,7 @@ var mutants = []mutant.Mutant{
 	{Name: "the window is adopted with the revision", Args: unit("AnUnacknowledgedWriteIsRepeatedAtItsOwnRevision"),
 		Edits: []mutant.Edit{mutant.Replace("write-again", `c.until.Store(r.Until)
 		err = nil`)}},
-	{Name: "the window grows though the write was not acknowledged", Args: []string{"-sim.from=1541"},
+	{Name: "the window grows though the write was not acknowledged", Args: []string{"-sim.from=1821"},
 		Edits: []mutant.Edit{
 			mutant.Replace("unacknowledged", `if err != nil {
 			if c.until.Store(until); c.gen != nil {
@@ -75,7 +75,7 @@ var mutants = []mutant.Mutant{
 		Edits: []mutant.Edit{mutant.Replace("forget", "_ = c.k.file.forget(&released{Token: c.token, Free: free})")}},
 	{Name: "a lost claim stays in the state file", Args: unit("ALostClaimDoesNotStayInTheStateFile"),
 		Edits: []mutant.Edit{mutant.Delete("forget-lost")}},
-	{Name: "a generator stays open when its number ends", Args: []string{"-sim.from=5151"}, Edits: []mutant.Edit{
+	{Name: "a generator stays open when its number ends", Args: []string{"-sim.from=8491"}, Edits: []mutant.Edit{
 		mutant.Delete("close")}},
 	{Name: "a release with nothing issued lowers until to nothing",
 		Args: []string{"-sim.from=321"}, Edits: []mutant.Edit{
@@ -127,7 +127,7 @@ var mutants = []mutant.Mutant{
 	{Name: "a number is used again before until", Edits: []mutant.Edit{
 		mutant.Replace("free-number", "return !live"),
 		mutant.Replace("acquire-from", "from := v.now")}},
-	{Name: "a lost number's generator stays open", Args: []string{"-sim.from=1101"}, Edits: []mutant.Edit{
+	{Name: "a lost number's generator stays open", Args: []string{"-sim.from=1731"}, Edits: []mutant.Edit{
 		mutant.Delete("close"), mutant.Delete("unuse")}},
 
 	// The state file.
@@ -138,7 +138,7 @@ var mutants = []mutant.Mutant{
 		mutant.Replace("resume-away", "from, until := now, last.Until")}},
 	{Name: "the fence is written, but not waited for", Edits: []mutant.Edit{
 		mutant.Delete("fence-written")}},
-	{Name: "without the registry the window is as long as a horizon", Args: []string{"-sim.from=581"},
+	{Name: "without the registry the window is as long as a horizon", Args: []string{"-sim.from=1191"},
 		Edits: []mutant.Edit{
 			mutant.Replace("resume-away", "from, until := max(last.Fence, now), now+k.cfg.Horizon.Milliseconds()")}},
 	{Name: "a claim in the state file is trusted whatever the record's token",

@@ -243,12 +243,19 @@ func (k *Keeper) confirm(ctx context.Context, c *claim, v view) (*claim, error) 
 //
 // If this worker is not known to be the owner, the record may be absent, or look free, because the registry lost its
 // state or was restored, perhaps while this claim was being written. Then another worker may have the number, and
-// answers for it, or had it until a moment ago. So it is asked once more, and the window begins at a time that no clock
-// within the skew has reached, nor an ID that ran ahead of such a clock. The record is read again before the first ID.
+// answers for it, or had it until a moment ago. So it is asked once more, last of all, and the window begins at a time
+// that no clock within the skew has reached, nor an ID that ran ahead of such a clock. The record is read again before
+// the first ID.
 func (k *Keeper) establish(ctx context.Context, c *claim, now, until int64) error {
 	err := c.write(ctx, now, max(until, now+(k.cfg.Horizon+c.caution).Milliseconds()))
 	if err != nil {
 		return err
+	}
+	//mutant:deployment-won
+	if have, err := k.founder.join(ctx); err != nil {
+		return err
+	} else if have.ID != c.deployment.ID { // all numbers are affected, not this one alone
+		return errors.New("workerid: the registry was made again while a number was acquired; trying again")
 	}
 	//mutant:absent-record
 	if c.caution > 0 {
@@ -261,12 +268,6 @@ func (k *Keeper) establish(ctx context.Context, c *claim, now, until int64) erro
 		}
 		now = seen.elapsed()
 		c.from = max(c.from, now+c.caution.Milliseconds())
-	}
-	//mutant:deployment-won
-	if have, err := k.founder.join(ctx); err != nil {
-		return err
-	} else if have.ID != c.deployment.ID { // all numbers are affected, not this one alone
-		return errors.New("workerid: the registry was made again while a number was acquired; trying again")
 	}
 	return c.open(now)
 }
