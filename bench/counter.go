@@ -14,8 +14,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/natsid/natsid/subjects"
 )
 
 // benchCounter asks for single IDs of a strict tag, beside a counter in JetStream, which promises the same order: on
@@ -99,8 +97,8 @@ func compareCounters(ctx context.Context, dir string, opt options, replicas int)
 			}
 			defer w.stop()
 			if i == r.workers-1 {
-				time.Sleep(3 * time.Second) // until all answer: a change of order asks all
-				body := fmt.Sprintf(`{"tag":"strict","order":%q}`, subjects.OrderStrict)
+				time.Sleep(3 * time.Second) // until all answer
+				body := `{"tag":"strict","strict":true}`
 				if err := w.awaitReply(ctx, conns[0], r.ns+".tag.create", body); err != nil {
 					return err
 				}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/testkit/ledger"
-	"github.com/natsid/natsid/subjects"
 )
 
 // benchStrict has many goroutines call the client for a strict tag and for a loose one, beside their lower bound:
@@ -32,8 +31,8 @@ func benchStrict(ctx context.Context, dir string, opt options) error {
 		return err
 	}
 	defer nc.Close()
-	for tag, order := range map[string]string{"loose": subjects.OrderLoose, "strict": subjects.OrderStrict} {
-		body := fmt.Sprintf(`{"tag":%q,"step":%d,"order":%q}`, tag, opt.step, order)
+	for tag, strict := range map[string]bool{"loose": false, "strict": true} {
+		body := fmt.Sprintf(`{"tag":%q,"step":%d,"strict":%t}`, tag, opt.step, strict)
 		if err := natsid.awaitReply(ctx, nc, "id.tag.create", body); err != nil {
 			return err
 		}

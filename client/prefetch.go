@@ -44,9 +44,7 @@ type span struct {
 // A block is the IDs of one request.
 //
 // They are too old when maxAge has passed by either clock: the monotonic clock stands still while a machine is
-// suspended, and timers with it. The third law depends on that: a tag becomes strict only when no caller holds IDs
-// from the time when it was loose. A wall clock that is set ahead makes a hole, and one that is set back changes
-// nothing.
+// suspended, and timers with it. A wall clock that is set ahead makes a hole, and one that is set back changes nothing.
 type block struct {
 	until  time.Time // when the IDs are too old, by the monotonic clock
 	by     time.Time // the same by the wall clock

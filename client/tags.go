@@ -1,7 +1,6 @@
 package client
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -51,7 +50,6 @@ func (c *Client) EnsureTag(ctx context.Context, t subjects.TagCreate) error {
 
 // agrees returns nil, or the error that names the setting in which a tag differs from the one wanted.
 func (c *Client) agrees(is subjects.TagInfo, want subjects.TagCreate) error {
-	order := cmp.Or(is.Order, subjects.OrderLoose)
 	var differs string
 	switch {
 	case is.Tag != want.Tag:
@@ -68,8 +66,8 @@ func (c *Client) agrees(is subjects.TagInfo, want subjects.TagCreate) error {
 		differs = fmt.Sprintf("min %d and max %d, want %d and %d", is.Min, is.Max, want.Min, want.Max)
 	case want.MaxHole != 0 && want.MaxHole != is.MaxHole:
 		differs = fmt.Sprintf("max_hole %d, want %d", is.MaxHole, want.MaxHole)
-	case want.Order != "" && want.Order != order:
-		differs = fmt.Sprintf("order %s, want %s", order, want.Order)
+	case want.Strict && !is.Strict:
+		return fmt.Errorf("%w: tag %s is loose, want strict: make a tag of another name", ErrTagExists, is.Tag)
 	default:
 		return nil
 	}

@@ -15,7 +15,7 @@ func TestATagIsEnsuredUnlessOneWithOtherSettingsExists(t *testing.T) {
 	c := client.New(natsid().Conn)
 	defer c.Close()
 	ctx := t.Context()
-	want := subjects.TagCreate{Tag: "ensured", Step: 50, Start: 1000, Description: "seats", Order: subjects.OrderLoose}
+	want := subjects.TagCreate{Tag: "ensured", Step: 50, Start: 1000, Description: "seats"}
 	for range 2 {
 		if err := c.EnsureTag(ctx, want); err != nil {
 			t.Error(err)
@@ -29,7 +29,7 @@ func TestATagIsEnsuredUnlessOneWithOtherSettingsExists(t *testing.T) {
 		"step 50, want 60":               func(t *subjects.TagCreate) { t.Step = 60 },
 		"want at least 5000":             func(t *subjects.TagCreate) { t.Start = 5000 },
 		`description "seats", want "no"`: func(t *subjects.TagCreate) { t.Description = "no" },
-		"order loose, want strict":       func(t *subjects.TagCreate) { t.Order = subjects.OrderStrict },
+		"is loose, want strict":          func(t *subjects.TagCreate) { t.Strict = true },
 	} {
 		other := want
 		change(&other)

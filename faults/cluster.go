@@ -179,7 +179,7 @@ func (c *cluster) createTags(conn func() *nats.Conn) {
 	}
 	for _, t := range []subjects.TagCreate{
 		{Tag: longTag, Step: c.longStep()}, {Tag: shortTag, Step: shortStep, MaxHole: hole},
-		{Tag: strictTag, Order: subjects.OrderStrict},
+		{Tag: strictTag, Strict: true},
 	} {
 		t.Start, t.Period, t.Zone = 1, period, zone
 		c.createTag(conn, t)

@@ -11,8 +11,7 @@ import (
 //
 // The IDs of one tag rise: a request to one allocator that begins after another has ended gets higher IDs, and parked
 // requests are served in order of arrival. Between allocators that share a store IDs rise only roughly, since each
-// takes them from ranges of its own, unless the tag is strict: see [Allocator.SetStrict]. All methods are safe for
-// concurrent use.
+// takes them from ranges of its own, unless the tag is strict: see [Rules]. All methods are safe for concurrent use.
 type Allocator struct {
 	tags     *tagSet
 	source   *source

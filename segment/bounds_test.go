@@ -94,7 +94,7 @@ func TestARaiseDoesNotLeaveTheDayOfADailyTag(t *testing.T) {
 		return // refused
 	}
 	clock := func() (time.Time, bool) { return last, true }
-	lowest, _, err := raised.Rules.Window(raised.MaxID, false, clock)
+	lowest, _, err := raised.Rules.Window(raised.MaxID, clock)
 	t.Errorf("without force, the next IDs of 2026-11-30 begin at %d, %v: a date that does not exist", lowest, err)
 }
 

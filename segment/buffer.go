@@ -28,6 +28,7 @@ type buffer struct {
 	changes  uint32        // number of announced changes of the tag
 	discards uint32        // number of times that the IDs in memory were discarded
 	vouched  time.Duration // when a load or an announcement last confirmed that the tag exists
+	news     time.Duration // when an announcement last brought its rules
 }
 
 func newBuffer(s *tagSet, tag string) *buffer {
@@ -127,9 +128,6 @@ func (b *buffer) expire() {
 	l := &b.supply.loader
 	answers := b.supply.waiters.expire(&b.supply.stock, time.Now(), l.failing(), l.notLoaded())
 	b.tendLocked()
-	if b.supply.unused() {
-		b.stopLocked(nil, false) // requests waited while the tag's order was in doubt, so nothing was loaded
-	}
 	b.mu.Unlock()
 	deliver(answers)
 }
@@ -152,11 +150,11 @@ func (b *buffer) plan() plan {
 	p := plan{
 		tag: b.tag, n: b.supply.plan(now), floor: b.supply.stock.floor,
 		made: now, fails: b.supply.loader.fails, changes: b.changes, discards: b.discards, unlisted: b.unlisted,
-		excused: b.supply.loader.excused,
+		excused: b.supply.loader.excused, isStrict: b.supply.isStrict, seal: b.seal,
+		join: locked(&b.mu, b.supply.join), hasWaiters: locked(&b.mu, b.supply.waiters.any),
 	}
-	if b.supply.order != loose {
+	if p.isStrict {
 		p.n = b.supply.waiters.demand()
-		p.join, p.hasWaiters = locked(&b.mu, b.supply.join), locked(&b.mu, b.supply.waiters.any)
 	}
 	return p
 }
@@ -249,7 +247,7 @@ func (b *buffer) more(err error) bool {
 // preload loads a first range and returns when that load has ended. It does nothing if a load has begun before.
 func (b *buffer) preload() {
 	b.mu.Lock()
-	idle := !b.supply.loader.running && !b.supply.closed && b.supply.loader.loads == 0 && b.supply.order == loose
+	idle := !b.supply.loader.running && !b.supply.closed && b.supply.loader.loads == 0 && !b.supply.isStrict
 	if idle {
 		b.supply.loader.running = true
 	}
@@ -259,22 +257,23 @@ func (b *buffer) preload() {
 	}
 }
 
-// see takes over the state of the tag as the store returned it. isNews means that the tag was changed just now: a
-// refusal by a load or listing that began before is ignored. see reports false if the buffer is closed.
-func (b *buffer) see(t Tag, isNews bool) (seen bool) {
+// see takes over the state of the tag as the store returned it: by a listing that began at asOf, or certain of a tag
+// that was changed just now. Then a refusal by a load or listing that began before is ignored, and so are its rules.
+// see reports false if the buffer is closed.
+func (b *buffer) see(t Tag, asOf time.Duration) (seen bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.supply.closed {
 		return false
 	}
-	now := b.set.clock.now()
+	now, isNews := b.set.clock.now(), asOf == certain
 	if isNews {
 		b.changes++
-		b.vouched = now
+		b.vouched, b.news = now, now
 		b.supply.loader.wake()
 	}
 	b.supply.pace.configure(t.Step, b.set.rule)
-	if b.obey(t.Rules) {
+	if b.news < asOf && b.obey(t.Rules) {
 		b.supply.settle(now)
 	}
 	if !isNews && t.Least <= b.supply.stock.least {

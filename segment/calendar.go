@@ -35,7 +35,7 @@ func (b *buffer) turn(now time.Time, isSure bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s, monotonic := &b.supply, b.set.clock.now()
-	if s.closed || s.order != loose {
+	if s.closed || s.isStrict {
 		return
 	}
 	// Asked each second: the speedometer takes the first reading after a request for its time.
@@ -65,7 +65,7 @@ func (b *buffer) obey(r Rules) bool {
 // dropPast takes IDs of a past period out of memory that a load has just added; the lock is held.
 func (b *buffer) dropPast(monotonic time.Duration) {
 	s := &b.supply
-	if s.ruled().Period == "" || s.order != loose {
+	if s.ruled().Period == "" || s.isStrict {
 		return
 	}
 	now, _ := b.set.cfg.Clock()
@@ -93,11 +93,20 @@ func (s *tagSet) withPeriods() (all []*buffer) {
 	return all
 }
 
+// RulesOf returns the rules of a tag as far as its memory shows them: none before the first load, then those of the
+// last load, poll or announced change. It takes no lock and allocates nothing.
+func (a *Allocator) RulesOf(tag string) Rules {
+	if b := a.tags.get(tag); b != nil {
+		return *b.supply.ruled()
+	}
+	return noRules
+}
+
 // MaxHole returns how many IDs of a tag a crash of this worker can turn into holes at most, those of unanswered
 // requests not counted.
 func (a *Allocator) MaxHole(t Tag) int64 {
 	switch {
-	case a.IsStrict(t.Name):
+	case t.Rules.Strict:
 		return 0
 	case t.Rules.MaxHole > 0:
 		return t.Rules.MaxHole

@@ -199,11 +199,8 @@ func TestDaysThroughClocksThatAreApart(t *testing.T) {
 	walls := []*wall{{offset: -2 * time.Second}, {}, {offset: 2 * time.Second}}
 	for _, strict := range []bool{false, true} {
 		t.Run(fmt.Sprintf("strict=%v", strict), func(t *testing.T) {
-			daily := segment.Rules{Period: segment.Daily}
+			daily := segment.Rules{Period: segment.Daily, Strict: strict}
 			withClocks(t, daily, walls, func(t *testing.T, w []*segment.Allocator, m *segmenttest.Memory) {
-				for _, a := range w {
-					a.SetStrict(map[string]bool{"d": strict})
-				}
 				seen, last := make(map[int64]bool), int64(0)
 				for range 3 {
 					midnight := time.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)

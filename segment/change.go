@@ -17,7 +17,7 @@ type Change struct {
 	RaiseBy int64
 	// Force allows a raise by more than [MaxRaise].
 	Force bool
-	// Rules, if set, returns the new rules from the present ones.
+	// Rules, if set, returns the new rules from the present ones, whose order stays.
 	Rules func(Rules) Rules
 }
 
@@ -70,8 +70,10 @@ func (c Change) Apply(t Tag, limit int64) (Tag, error) {
 }
 
 func (c Change) changeRules(t *Tag) error {
-	rules := c.Rules(t.Rules)
-	err := rules.Validate()
+	rules, err := c.Rules(t.Rules).InOrderOf(t.Rules)
+	if err == nil {
+		err = rules.Validate()
+	}
 	if last := t.MaxID - 1; err == nil && rules.Period == "" && last > rules.highest() {
 		err = ruleError("the highest number would be %d, and IDs up to %d are reserved", rules.highest(), last)
 	}
@@ -81,7 +83,7 @@ func (c Change) changeRules(t *Tag) error {
 	return err
 }
 
-// Revive returns the deleted tag t as created again, with the step, description, rules and start of by.
+// Revive returns the deleted tag t as created again, in its order, with the step, description, rules and start of by.
 //
 // Law: the mark never goes down, and becomes the tag's Least: no ID loaded before the tag was deleted is issued
 // afterwards.

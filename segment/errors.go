@@ -15,6 +15,8 @@ var (
 	ErrExists = errors.New("segment: the tag exists")
 	// ErrExhausted is returned when the next range would end beyond int64, or beyond what the store can hold.
 	ErrExhausted = errors.New("segment: the IDs of the tag are used up")
+	// ErrStrict is returned by [Store.Load] for a strict tag: nothing was reserved.
+	ErrStrict = errors.New("segment: the tag is strict")
 	// ErrUndecided is returned while an operator must say where the tag goes on: see [Tag.Undecided].
 	ErrUndecided = errors.New("segment: the store went back, and the numbers of the tag end: an operator must say " +
 		"where it goes on")
@@ -105,7 +107,8 @@ func (e *RaiseError) Unwrap() error { return ErrInvalid }
 // IsFinal reports whether a load failed for a reason that retrying cannot fix, while the store works.
 func IsFinal(err error) bool {
 	return errors.Is(err, ErrUnknownTag) || errors.Is(err, ErrExhausted) || errors.Is(err, ErrBadRow) ||
-		errors.Is(err, ErrRationed) || errors.Is(err, ErrClock) || errors.Is(err, ErrUndecided)
+		errors.Is(err, ErrRationed) || errors.Is(err, ErrClock) || errors.Is(err, ErrUndecided) ||
+		errors.Is(err, ErrStrict)
 }
 
 // isMissing reports whether a tag was never created, and may be created.

@@ -82,13 +82,14 @@ func (f *follower) poll(ctx context.Context, then func([]Tag)) (seen bool, err e
 func (f *follower) apply(l Listing, began time.Duration) {
 	f.tags.names.list(l.Tags, began)
 	for _, t := range l.Tags {
+		f.tags.note(t)
 		b := f.tags.get(t.Name)
 		switch {
 		case b == nil:
 		case t.Disabled:
 			b.stop(ErrDisabled, began) //mutant:listed-deleted
 		default:
-			b.see(t, false) //mutant:listed-least
+			b.see(t, began) //mutant:listed-least
 		}
 		if t.Disabled {
 			f.tags.names.deleted(t.Name)
@@ -119,6 +120,7 @@ func (f *follower) changed(tag string) {
 
 // see takes over the state of a tag that the store has just returned.
 func (f *follower) see(t Tag) {
+	f.tags.note(t)
 	f.invalidate(t.Name)
 	if t.Disabled {
 		defer f.tags.names.deleted(t.Name)
@@ -132,7 +134,7 @@ func (f *follower) see(t Tag) {
 		case t.Disabled:
 			b.stop(ErrDisabled, certain) //mutant:news-deleted
 		default:
-			seen = b.see(t, true) //mutant:news-least
+			seen = b.see(t, certain) //mutant:news-least
 		}
 	}
 }

@@ -251,3 +251,37 @@ func TestAListingOlderThanTheNewsOfATagDoesNotStopIt(t *testing.T) {
 		}
 	})
 }
+
+func TestAListingOlderThanTheNewsOfATagBringsNoOldLimits(t *testing.T) {
+	followed(t, segment.Config{Poll: time.Second}, func(t *testing.T, a *allocator, store *faulty, memory *memory) {
+		limit := func(rate int64) segment.Tag {
+			t.Helper()
+			tag, err := memory.Update(t.Context(), "a", segment.Change{
+				Rules: func(r segment.Rules) segment.Rules { r.Rate = rate; return r },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return tag
+		}
+		limit(5)
+		if r := a.RulesOf("a"); r != (segment.Rules{}) {
+			t.Errorf("before the first load its rules are %+v", r)
+		}
+		if take(t, a, "a", 1); a.RulesOf("a").Rate != 5 {
+			t.Error("the first load brings no limit")
+		}
+		limit(6)
+		time.Sleep(2500 * time.Millisecond)
+		if a.RulesOf("a").Rate != 6 {
+			t.Error("a poll brings no limit")
+		}
+		store.OnPoll(late(500 * time.Millisecond))
+		time.Sleep(700 * time.Millisecond) // a listing with the old limit is under way
+		a.See(limit(7))
+		time.Sleep(600 * time.Millisecond)
+		if rate := a.RulesOf("a").Rate; rate != 7 {
+			t.Errorf("an older listing brings the rate %d back", rate)
+		}
+	})
+}

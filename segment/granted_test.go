@@ -46,7 +46,10 @@ func TestEachLoadIsReportedBeforeAnIDOfItIsIssued(t *testing.T) {
 // helped is a store that fails, though another worker loads strict tags from its own.
 type helped struct{ segment.Store }
 
-func (helped) Load(context.Context, string, int64, int64) (segment.Loaded, error) {
+func (helped) Load(_ context.Context, tag string, _, _ int64) (segment.Loaded, error) {
+	if tag == "strict" {
+		return segment.Loaded{Rules: segment.Rules{Strict: true}}, segment.ErrStrict
+	}
 	return segment.Loaded{}, segmenttest.ErrInjected
 }
 
@@ -59,7 +62,6 @@ func TestWhatAnotherWorkerLoadsEndsNoTrouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := segment.New(segment.Config{Store: helped{new(segmenttest.Memory)}, Deadline: time.Second})
 		defer a.Close()
-		a.SetStrict(map[string]bool{"strict": true})
 		ask := func(tag string) {
 			if err := a.Park(tag, 1, func([]segment.Range, error) {}); err != nil {
 				t.Error(err)

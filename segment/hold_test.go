@@ -169,27 +169,28 @@ func TestARequestIsTurnedAwayOnlyIfMemoryCannotServeIt(t *testing.T) {
 // on.
 func TestATagThatVanishedIsLive(t *testing.T) {
 	inBubble(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty) {
-		a.SetStrict(map[string]bool{"a": true}) // so that nothing of it is in memory
-		take(t, a, "a", 1)
-		floor := a.Floors()["a"]
+		// Strict, so that nothing of it is in memory.
+		create(t, store, segment.Tag{Name: "s", Step: 100, MaxID: 1, Rules: segment.Rules{Strict: true}})
+		take(t, a, "s", 1)
+		floor := a.Floors()["s"]
 		if floor.End != 2 || floor.Step != 100 || !floor.Live {
 			t.Fatalf("its floor is %+v", floor)
 		}
 		for _, why := range []error{segment.ErrUnknownTag, segment.ErrUnknownTag, segmenttest.ErrInjected} {
 			store.OnLoad(func(context.Context, string, loadFunc) (segment.Range, error) { return segment.Range{}, why })
-			if _, err := segmenttest.Take(t.Context(), a, "a", 1); !errors.Is(err, why) {
+			if _, err := segmenttest.Take(t.Context(), a, "s", 1); !errors.Is(err, why) {
 				t.Errorf("%v, want %v", err, why)
 			}
 			time.Sleep(time.Minute) // a refusal is remembered for a while
-			if got := a.Floors()["a"]; got != floor {
+			if got := a.Floors()["s"]; got != floor {
 				t.Errorf("after %v its floor is %+v, want %+v", why, got, floor)
 			}
 		}
 		store.OnLoad(func(context.Context, string, loadFunc) (segment.Range, error) {
 			return segment.Range{}, segment.ErrDisabled
 		})
-		_, _ = segmenttest.Take(t.Context(), a, "a", 1)
-		if got := a.Floors()["a"]; got.Live || got.End != 2 {
+		_, _ = segmenttest.Take(t.Context(), a, "s", 1)
+		if got := a.Floors()["s"]; got.Live || got.End != 2 {
 			t.Errorf("deleted, its floor is %+v", got)
 		}
 	})

@@ -18,9 +18,7 @@ import (
 func strictly(t *testing.T, strict bool) (*segment.Allocator, *segmenttest.Faulty) {
 	t.Helper()
 	store := &segmenttest.Faulty{Store: new(segmenttest.Memory)}
-	if _, err := store.Create(t.Context(), segment.Tag{Name: "a", Step: 100, MaxID: 1}, false); err != nil {
-		t.Fatal(err)
-	}
+	create(t, store, segment.Tag{Name: "a", Step: 100, MaxID: 1, Rules: segment.Rules{Strict: strict}})
 	store.OnLoad(func(_ context.Context, _ string, load func() (segment.Range, error)) (segment.Range, error) {
 		r, err := load()
 		time.Sleep(10 * time.Millisecond) // the acknowledgement's way
@@ -28,7 +26,6 @@ func strictly(t *testing.T, strict bool) (*segment.Allocator, *segmenttest.Fault
 	})
 	a := segment.New(segment.Config{Store: store, Deadline: 1500 * time.Millisecond})
 	t.Cleanup(a.Close)
-	a.SetStrict(map[string]bool{"a": strict})
 	return a, store
 }
 
@@ -55,6 +52,7 @@ func asked(t *testing.T, a *segment.Allocator, n int64) <-chan segment.Range {
 func TestWhatAStrictLoadBringsForNobodyIsAHole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, store := strictly(t, true)
+		<-asked(t, a, 1) // its order is known
 		store.OnLoad(func(_ context.Context, _ string, load func() (segment.Range, error)) (segment.Range, error) {
 			defer time.Sleep(2 * time.Second) // longer than the deadline
 			return load()
@@ -63,8 +61,37 @@ func TestWhatAStrictLoadBringsForNobodyIsAHole(t *testing.T) {
 			t.Fatal(err)
 		}
 		store.OnLoad(nil)
-		if got := <-asked(t, a, 1); got.Start < 8 {
+		if got := <-asked(t, a, 1); got.Start < 9 {
 			t.Errorf("%v from a load that was sent before", got)
+		}
+	})
+}
+
+// The first load of a tag reads its order, and all that arrived before its compare-and-set joins that.
+func TestTheFirstRequestsOfAStrictTagJoinItsFirstLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, store := strictly(t, true)
+		loads := 0
+		store.OnLoad(func(_ context.Context, _ string, load func() (segment.Range, error)) (segment.Range, error) {
+			loads++
+			time.Sleep(10 * time.Millisecond)
+			return load()
+		})
+		first := asked(t, a, 2)
+		time.Sleep(5 * time.Millisecond) // the order is being read
+		second := asked(t, a, 3)
+		if a.IsStrict("a") || a.AnyStrict() {
+			t.Error("its order is known before it was read")
+		}
+		x, y := <-first, <-second
+		if x != (segment.Range{Start: 1, End: 3}) || y != (segment.Range{Start: 3, End: 6}) || loads != 2 {
+			t.Errorf("%v and %v after %d loads, want 1 to 5 after a read and a load", x, y, loads)
+		}
+		if s, _ := a.StatsOf("a"); !s.Strict || s.Left > 0 || s.Errors > 0 || !a.IsStrict("a") || !a.AnyStrict() {
+			t.Errorf("it is not known to be strict: %+v", s)
+		}
+		if f := a.Floors()["a"]; f.Rules == nil || !f.Rules.Strict {
+			t.Errorf("its floor is %+v", f)
 		}
 	})
 }
@@ -74,11 +101,17 @@ func TestNoLoadOfAStrictTagBeginsThatNobodyWaitsFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const tags = 4000 // some 4 s of loads
 		store := &segmenttest.Faulty{Store: new(segmenttest.Memory)}
-		strict := make(map[string]bool)
 		for i := range tags {
-			tag := fmt.Sprint("t", i)
-			create(t, store, segment.Tag{Name: tag, Step: 1, MaxID: 1})
-			strict[tag] = true
+			create(t, store, segment.Tag{
+				Name: fmt.Sprint("t", i), Step: 1, MaxID: 1, Rules: segment.Rules{Strict: true},
+			})
+		}
+		a := segment.New(segment.Config{Store: store, Deadline: 1500 * time.Millisecond})
+		defer a.Close()
+		for i := range tags { // their order is known
+			if _, err := segmenttest.Take(t.Context(), a, fmt.Sprint("t", i), 1); err != nil {
+				t.Fatal(err)
+			}
 		}
 		var answered, late, loads atomic.Int64
 		store.OnLoad(func(ctx context.Context, _ string, load func() (segment.Range, error)) (segment.Range, error) {
@@ -92,11 +125,8 @@ func TestNoLoadOfAStrictTagBeginsThatNobodyWaitsFor(t *testing.T) {
 				return segment.Range{}, ctx.Err()
 			}
 		})
-		a := segment.New(segment.Config{Store: store, Deadline: 1500 * time.Millisecond})
-		defer a.Close()
-		a.SetStrict(strict)
-		for tag := range strict {
-			if err := a.Park(tag, 1, func([]segment.Range, error) { answered.Add(1) }); err != nil {
+		for i := range tags {
+			if err := a.Park(fmt.Sprint("t", i), 1, func([]segment.Range, error) { answered.Add(1) }); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -48,7 +48,7 @@ func (f *follower) recent(tags []Tag, now time.Time) []Tag {
 		return nil
 	}
 	recent := slices.DeleteFunc(slices.Clone(tags), func(t Tag) bool {
-		return t.Disabled || t.Step < 1 || t.MaxID < 1 || now.Sub(t.Updated) > f.cfg.Preload ||
+		return t.Disabled || t.Rules.Strict || t.Step < 1 || t.MaxID < 1 || now.Sub(t.Updated) > f.cfg.Preload ||
 			!f.cfg.Servable(t.Name)
 	})
 	slices.SortFunc(recent, func(x, y Tag) int { return y.Updated.Compare(x.Updated) })

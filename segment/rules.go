@@ -59,6 +59,12 @@ type Rules struct {
 	MaxHole int64  `json:"max_hole,omitempty"`
 	Period  Period `json:"period,omitempty"`
 	Zone    string `json:"zone,omitempty"` // of the period's dates: see [Zone]; "" is UTC
+	// Strict says that the tag is strict: see the third law of this package. It is fixed when the tag is made.
+	Strict bool `json:"strict,omitempty"`
+	// MaxBatch and Rate limit what callers get, in IDs a request and in IDs per second of all workers together; 0 is no
+	// limit. An allocator passes them on, and does not heed them: see [Allocator.RulesOf].
+	MaxBatch int   `json:"max_batch,omitempty"`
+	Rate     int64 `json:"rate,omitempty"`
 }
 
 // A Clock returns the wall time, and reports whether it is sure: compared with the clocks of the others, as the clock
@@ -90,8 +96,9 @@ func (r Rules) Validate() error {
 		return ruleError("period %q, want %s, %s or %s", r.Period, Daily, Monthly, Yearly)
 	case r.Zone != "" && r.Period == "":
 		return ruleError("a time zone is for the dates of a daily, monthly or yearly tag")
-	case r.Min < 0 || r.Max < 0 || r.MaxHole < 0:
-		return ruleError("min %d, max %d, max_hole %d, want at least 0", r.Min, r.Max, r.MaxHole)
+	case r.Min < 0 || r.Max < 0 || r.MaxHole < 0 || r.MaxBatch < 0 || r.Rate < 0:
+		return ruleError("min %d, max %d, max_hole %d, max_batch %d, rate %d, want at least 0", r.Min, r.Max, r.MaxHole,
+			r.MaxBatch, r.Rate)
 	case size > 0 && max(r.Min, r.Max) >= size:
 		return ruleError("min %d, max %d, and a %s tag has numbers up to %d", r.Min, r.Max, r.Period, size-1)
 	case r.highest() < r.lowest():
@@ -99,6 +106,19 @@ func (r Rules) Validate() error {
 	}
 	_, err := Zone(r.Zone)
 	return err
+}
+
+// InOrderOf returns the rules with the order of the tag that has the old ones, or a [RuleError].
+//
+// Law: the order of a tag never changes. Workers and clients may hold IDs of a loose tag, so that it cannot become a
+// strict one.
+func (r Rules) InOrderOf(old Rules) (Rules, error) {
+	if r.Strict && !old.Strict {
+		return r, ruleError("the tag is loose, and its order never changes: make a strict tag of another name, with " +
+			"start above all IDs of this one")
+	}
+	r.Strict = old.Strict
+	return r, nil
 }
 
 // Bounded reports whether the numbers end: at a last number, or with a period.
@@ -125,11 +145,11 @@ func (r Rules) highest() int64 {
 //
 // Only a sure clock begins a period. Where the clock is not sure and shows a later period than the mark, the error is
 // [ErrClock]: another worker may load. It is [ErrExhausted] if the period, or the tag, is used up.
-func (r Rules) Window(mark int64, strict bool, clock Clock) (lowest, limit int64, err error) {
+func (r Rules) Window(mark int64, clock Clock) (lowest, limit int64, err error) {
 	base := r.baseOf(mark)
 	if r.Period != "" {
 		now, isSure := clock()
-		if !strict {
+		if !r.Strict {
 			now = now.Add(turnEarly)
 		}
 		if today := r.baseAt(now); today > base {

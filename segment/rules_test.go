@@ -36,7 +36,6 @@ func TestAWindowIsThatOfThePeriodOfTheClockOrOfTheMark(t *testing.T) {
 		name          string
 		rules         segment.Rules
 		mark          int64
-		strict        bool
 		clock         segment.Clock
 		lowest, limit int64
 		err           error
@@ -50,8 +49,9 @@ func TestAWindowIsThatOfThePeriodOfTheClockOrOfTheMark(t *testing.T) {
 			lowest: 20261125*day + 1, limit: 20261126 * day},
 		{name: "a second before a day, loose", rules: daily, mark: 20261125*day + 777,
 			clock: at(t, "", "2026-11-25 23:59:59"), lowest: 20261126*day + 1, limit: 20261127 * day},
-		{name: "a second before a day, strict", rules: daily, mark: 20261125*day + 777, strict: true,
-			clock: at(t, "", "2026-11-25 23:59:59"), lowest: 20261125*day + 1, limit: 20261126 * day},
+		{name: "a second before a day, strict", rules: segment.Rules{Period: segment.Daily, Strict: true},
+			mark: 20261125*day + 777, clock: at(t, "", "2026-11-25 23:59:59"),
+			lowest: 20261125*day + 1, limit: 20261126 * day},
 		{name: "a day never goes back", rules: daily, mark: 20261126*day + 2, clock: at(t, "", "2026-11-24 12:00:00"),
 			lowest: 20261126*day + 1, limit: 20261127 * day},
 		{name: "a full day", rules: daily, mark: 20261126 * day, clock: at(t, "", "2026-11-25 12:00:00"),
@@ -79,7 +79,7 @@ func TestAWindowIsThatOfThePeriodOfTheClockOrOfTheMark(t *testing.T) {
 			clock:  at(t, "", "2026-12-31 12:00:00"),
 			lowest: 2026*1_000_000_000_000 + 1, limit: 2026*1_000_000_000_000 + 10},
 	} {
-		lowest, limit, err := c.rules.Window(c.mark, c.strict, c.clock)
+		lowest, limit, err := c.rules.Window(c.mark, c.clock)
 		if lowest != c.lowest || limit != c.limit || !errors.Is(err, c.err) {
 			t.Errorf("%s: [%d, %d), %v; want [%d, %d), %v", c.name, lowest, limit, err, c.lowest, c.limit, c.err)
 		}
@@ -96,6 +96,25 @@ func TestRulesThatCannotHoldAreRefused(t *testing.T) {
 		_, typed := errors.AsType[segment.RuleError](r.Validate())
 		if err := r.Validate(); !errors.Is(err, segment.ErrInvalid) || !typed {
 			t.Errorf("%+v: %v, want a reason", r, err)
+		}
+	}
+}
+
+func TestTheOrderOfATagNeverChanges(t *testing.T) {
+	for _, strict := range []bool{true, false} {
+		was := segment.Tag{Name: "a", Step: 10, MaxID: 5, Rules: segment.Rules{Strict: strict}}
+		other := segment.Change{Rules: func(r segment.Rules) segment.Rules {
+			return segment.Rules{Strict: !r.Strict, Rate: 9}
+		}}
+		changed, err := other.Apply(was, segment.MaxID)
+		if changed.Rules.Strict != strict || errors.Is(err, segment.ErrInvalid) == strict {
+			t.Errorf("strict %t: a change makes it %+v, %v", strict, changed, err)
+		}
+		was.Disabled = true
+		by := segment.Tag{Name: "a", Step: 10, Rules: segment.Rules{Strict: !strict}}
+		revived, err := was.Revive(by, segment.MaxID)
+		if revived.Rules.Strict != strict || errors.Is(err, segment.ErrInvalid) == strict {
+			t.Errorf("strict %t: it is revived as %+v, %v", strict, revived, err)
 		}
 	}
 }
@@ -125,7 +144,8 @@ func TestDaysNeverGoBackWhateverTheClocksDo(t *testing.T) {
 				offsets[w] = time.Duration(rnd.Int64N(int64(4*time.Second))) - 2*time.Second
 			}
 			own, strict := now.Add(offsets[w]), rnd.IntN(2) == 0
-			lowest, limit, err := rules.Window(mark, strict, func() (time.Time, bool) { return own, true })
+			rules.Strict = strict
+			lowest, limit, err := rules.Window(mark, func() (time.Time, bool) { return own, true })
 			if err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}

@@ -36,6 +36,9 @@
 // No clock, lease or owner is part of this. A stale read loses its compare-and-set, a lost acknowledgement is a hole,
 // and the callers of a worker that stands still are concurrent with those of others.
 //
+// The order of a tag stands in its entry from its birth, and never changes. The first load of a tag reads it before it
+// reserves anything ([ErrStrict]), so that no ID leaves before the order is known.
+//
 // So a strict tag has nothing in memory: no run is open, nothing is loaded ahead, IDs of a load beyond its
 // requests are holes, and a range kept from a failed load is no answer: see package attempt.
 //
@@ -94,8 +97,6 @@ type Loaded struct {
 	// to Start are a hole. Both are 0 if there was none.
 	Replaced int64
 	Read     uint64
-	// Strict says that the load was one of [Store.LoadStrict]. The allocator sets it.
-	Strict bool
 	// Passed says that another worker loaded the range for this one, and has reported it to [Config.Granted].
 	Passed bool
 }
@@ -151,7 +152,7 @@ type Store interface {
 	// the tag. It returns fewer, at least one, where fewer are left, or where an earlier load that failed has reserved
 	// fewer: another load follows. It also returns the tag's step, for callers whose n is larger. It returns
 	// [ErrUnknownTag], [ErrDisabled], [ErrExhausted] if no ID is left, or another error, after which a later call may
-	// succeed.
+	// succeed. Of a strict tag it reserves nothing: it returns [ErrStrict], with all fields of Loaded but the range.
 	Load(ctx context.Context, tag string, n, floor int64) (Loaded, error)
 
 	// LoadStrict reserves IDs of a tag whose requests are ordered: see the third law above. In each attempt it reads
@@ -161,9 +162,9 @@ type Store interface {
 	LoadStrict(ctx context.Context, tag string, join func() int64, floor int64) (Loaded, error)
 
 	// Create creates a tag whose first ID is t.MaxID and returns it as stored. If revive is set, a disabled tag is
-	// enabled again with t's step and description, and continues above its own mark; otherwise Create returns
-	// [ErrDisabled] for it. It returns [ErrExists] for an enabled tag and [ErrInvalid] for an invalid one. Without
-	// revive it may return [ErrUnknownTag] if the store has lost tags, since this could be one of them.
+	// enabled again in its order, with t's step and description, and continues above its own mark; otherwise Create
+	// returns [ErrDisabled] for it. It returns [ErrExists] for an enabled tag and [ErrInvalid] for an invalid one.
+	// Without revive it may return [ErrUnknownTag] if the store has lost tags, since this could be one of them.
 	//
 	// Of several concurrent calls that create or revive a tag one succeeds, and the tag gets the fields of that call.
 	// After an error of Create, Update or Delete nothing was changed, unless the error wraps [ErrUncertain].

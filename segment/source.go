@@ -40,9 +40,11 @@ type plan struct {
 	unlisted bool          // the last listing lacked the tag
 
 	excused bool // the previous load was excused: see loader
-	// join is set for a strict tag: the load reserves as many IDs as join returns. See [Store.LoadStrict].
-	join func() int64
-	// hasWaiters is set together with join, and reports whether a request waits.
+	// isStrict says that the tag is known to be strict. The load of a strict tag reserves as many IDs as join returns:
+	// see [Store.LoadStrict]. One that finds a tag to be strict calls seal. hasWaiters reports whether a request waits.
+	isStrict   bool
+	join       func() int64
+	seal       func(Loaded)
 	hasWaiters func() bool
 }
 
@@ -126,7 +128,7 @@ func (s *source) load(p plan) (l Loaded, err error) {
 	began := time.Now()
 	err = s.lanes.of(p).drive(s.ctx, p.excused, s.cfg.patience(), func(ctx context.Context) (err error) {
 		start := time.Now()
-		if p.hasWaiters != nil && !p.hasWaiters() {
+		if p.isStrict && !p.hasWaiters() {
 			return errNobody
 		}
 		if err = s.holdup.err(); err != nil {
@@ -135,7 +137,10 @@ func (s *source) load(p plan) (l Loaded, err error) {
 		if l, err = s.loadOrCreate(ctx, p); err == nil {
 			err = p.check(l)
 		}
-		if l.Strict = p.join != nil; err == nil && !l.Passed {
+		if errors.Is(err, errNobody) {
+			return err
+		}
+		if err == nil && !l.Passed {
 			s.cfg.Granted(p.tag, l)
 		}
 		s.cfg.OnLoad(p.tag, time.Since(start), err)
@@ -189,11 +194,22 @@ func (s *source) loadOrCreate(ctx context.Context, p plan) (Loaded, error) {
 	return l, err
 }
 
+// loadOnce calls the store. A tag is loaded as a loose one until a load has found it to be strict.
+//
+// Law: that load has reserved nothing, and the one that follows sends its compare-and-set after all requests that wait
+// then. So the third law holds from the first ID that this worker issues of the tag.
 func (s *source) loadOnce(ctx context.Context, p plan) (Loaded, error) {
-	if p.join != nil {
-		return s.cfg.Store.LoadStrict(ctx, p.tag, p.join, p.floor)
+	if !p.isStrict {
+		l, err := s.cfg.Store.Load(ctx, p.tag, p.n, p.floor)
+		if !errors.Is(err, ErrStrict) {
+			return l, err
+		}
+		p.seal(l)
+		if !p.hasWaiters() {
+			return Loaded{}, errNobody
+		}
 	}
-	return s.cfg.Store.Load(ctx, p.tag, p.n, p.floor)
+	return s.cfg.Store.LoadStrict(ctx, p.tag, p.join, p.floor)
 }
 
 // create creates a tag on first use, unless another worker was faster.

@@ -185,11 +185,10 @@ func TestATagIsFoundWhileOthersAreAddedAndRemoved(t *testing.T) {
 func TestATagWithoutDemandOrWithoutStockDoesNotRunOut(t *testing.T) {
 	inBubble(t, segment.Config{MaxStep: 100}, func(t *testing.T, a *allocator, store *faulty) {
 		for _, tag := range []string{"strict", "loose"} {
-			if _, err := store.Create(t.Context(), segment.Tag{Name: tag, Step: 100, MaxID: 1}, false); err != nil {
-				t.Fatal(err)
-			}
+			create(t, store, segment.Tag{
+				Name: tag, Step: 100, MaxID: 1, Rules: segment.Rules{Strict: tag == "strict"},
+			})
 		}
-		a.SetStrict(map[string]bool{"strict": true})
 		take(t, a, "strict", 1)
 		time.Sleep(time.Second)
 		if s := a.Stats(); !math.IsInf(s.SecondsLeft, 1) {

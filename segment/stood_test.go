@@ -63,9 +63,7 @@ func TestARequestThatAStandstillLeavesTimeForIsServed(t *testing.T) {
 // standStill waits for a load whose answer never comes, reports that, and is stopped in that time.
 func standStill(t *testing.T) {
 	store := &segmenttest.Faulty{Store: new(segmenttest.Memory)}
-	if _, err := store.Create(t.Context(), segment.Tag{Name: "a", Step: 100, MaxID: 1}, false); err != nil {
-		t.Fatal(err)
-	}
+	create(t, store, segment.Tag{Name: "a", Step: 100, MaxID: 1, Rules: segment.Rules{Strict: true}})
 	var loads atomic.Int32
 	waits := make(chan struct{})
 	store.OnLoad(func(ctx context.Context, _ string, load func() (segment.Range, error)) (segment.Range, error) {
@@ -78,7 +76,6 @@ func standStill(t *testing.T) {
 	})
 	a := segment.New(segment.Config{Store: store, Deadline: standDeadline, LoadTimeout: standDeadline * 5 / 8})
 	defer a.Close()
-	a.SetStrict(map[string]bool{"a": true})
 	answer := asked(t, a, 1)
 	<-waits
 	fmt.Println("a load is under way")

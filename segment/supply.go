@@ -34,11 +34,12 @@ type supply struct {
 	loader  loader
 	rule    *stepRule
 	closed  bool // the tag was stopped or the allocator closed: the stock is never opened again
-	order   order
-	rules   atomic.Pointer[Rules] // nil for none; read without the lock, too
-	era     string                // of the last load by this process; see [Floor]
-	isRuled bool                  // such a load has said which rules there are
-	joined  int64                 // of the requests that ever waited, how many the last load of a strict tag may serve
+	// isStrict says that nothing is in memory, and each request is served from a load that it joined: the third law.
+	isStrict bool
+	rules    atomic.Pointer[Rules] // nil for none; read without the lock, too
+	era      string                // of the last load by this process; see [Floor]
+	isRuled  bool                  // such a load has said which rules there are
+	joined   int64                 // of the requests that ever waited, how many the last load of a strict tag may serve
 }
 
 func newSupply(rule *stepRule, now time.Duration) supply {
@@ -70,11 +71,9 @@ func (s *supply) asked() int64 { return s.stock.issued() + s.waiters.demand() }
 func (s *supply) due(now time.Duration) bool {
 	held := s.stock.held()
 	switch {
-	case s.order == doubtful:
-		return false
 	case s.waiters.any():
 		return true
-	case s.closed || s.order == strict || s.loader.quiet(now):
+	case s.closed || s.isStrict || s.loader.quiet(now):
 		return false
 	case held == 0:
 		return true
@@ -172,7 +171,7 @@ func (s *supply) addTo(total *Stats, now time.Duration) (speed float64) {
 func (s *supply) stats(now time.Duration) TagStats {
 	left, speed := s.stock.held(), s.pace.speed.at(now, s.asked())
 	return TagStats{
-		Strict: s.order == strict, Ranges: s.stock.ranges(), Left: left, Issued: s.stock.issued(),
+		Strict: s.isStrict, Ranges: s.stock.ranges(), Left: left, Issued: s.stock.issued(),
 		Speed: speed, SecondsLeft: s.lasts(now, speed),
 		Configured: s.pace.configured, Step: s.ruled().Step(s.pace.step),
 		Recommended: count(math.Ceil(recommendedSpan * s.pace.speed.peak)), Peak: s.pace.speed.peak,
@@ -189,7 +188,7 @@ const idleFor = time.Minute
 // and for a tag that is not requested.
 func (s *supply) lasts(now time.Duration, speed float64) float64 {
 	isIdle := !s.waiters.any() && s.pace.speed.idle(now, s.asked()) >= idleFor
-	if s.order != loose || speed <= 0 || isIdle {
+	if s.isStrict || speed <= 0 || isIdle {
 		return math.Inf(1)
 	}
 	return float64(s.stock.held()) / speed

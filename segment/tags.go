@@ -4,12 +4,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // A tagSet holds the buffers of all tags in memory, and decides which other tags may be loaded.
 //
-// Lock order: ordering, a buffer's lock, then mu, then that of names.
+// Lock order: a buffer's lock, then mu, then that of names.
 type tagSet struct {
 	cfg    *Config
 	index  index // read without a lock, changed under mu
@@ -18,10 +19,9 @@ type tagSet struct {
 	clock  clock
 	rule   stepRule
 
-	ordering sync.Mutex // serializes setOrders
+	anyStrict atomic.Bool // a strict tag was seen
 
 	mu      sync.Mutex
-	orders  orders
 	closed  bool
 	dated   chan struct{}        // closed once a tag has a period
 	periods map[*buffer]struct{} // of daily, monthly and yearly tags
@@ -80,7 +80,6 @@ func (s *tagSet) obtain(tag string) (*buffer, error) {
 	}
 	b := newBuffer(s, strings.Clone(tag)) // the caller's string may be part of a message
 	b.unlisted, b.supply.stock.floor = unlisted, s.names.floor(tag)
-	b.supply.setOrder(s.orders.of(tag))
 	s.index.put(b)
 	return b, nil
 }

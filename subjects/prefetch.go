@@ -11,14 +11,6 @@ const HeaderPrefetch = "Natsid-Prefetch"
 // depend on it: a worker issues no ID twice, however long the first caller holds it.
 const MaxPrefetchAge = time.Hour
 
-// HeldLoose is how long a worker that was cut off may serve a tag from memory without knowing whether it has become
-// strict. StrictAfter is the time from the command until such a tag is strict: the last caller that it served may
-// hold IDs for MaxPrefetchAge.
-const (
-	HeldLoose   = 30 * time.Minute
-	StrictAfter = HeldLoose + MaxPrefetchAge
-)
-
 // CheckPrefetch returns nil, or an [*Error] of code [BadRequest] that names the fault of a value of [HeaderPrefetch].
 func CheckPrefetch(value string) error {
 	age, err := time.ParseDuration(value)

@@ -66,7 +66,7 @@ func (n Namespace) Subjects() []SubjectInfo {
 		ids   = "IDs as runs, one a line: `1001` or `1001-1100`"
 		tag   = "the tag, as the JSON of a TagInfo"
 		raise = "; `\"raise_by\":\"1000\"` instead of max_id; `\"force\":true` to skip more than 2^40 IDs; " +
-			"or the limits alone: `{\"tag\":\"order\",\"max_batch\":100,\"rate\":1000}`"
+			"the limits: `\"max_batch\":100,\"rate\":1000`"
 	)
 	return []SubjectInfo{
 		{n.Segment("<tag>"), count, ids},
@@ -89,8 +89,6 @@ func (n Namespace) Subjects() []SubjectInfo {
 		{n.RegistryOf("<registry>"), "of workers and `natsid resume`", "from one worker of the registry, as JSON"},
 		{n.Relay(string(n) + ".<subject>"), "a request for IDs of a tag, or about tags, of a worker that cannot load",
 			"that of a worker that can"},
-		{n.SettingsChanged(), "published by workers, for workers: the key of a setting of tags that changed", ""},
-		{n.SettingsWorkers(), "published by workers, for workers, while a rate is in force: how many serve tags", ""},
 		{n.Loaders(), "published by workers, for workers: a worker that loads strict tags for others", ""},
 		{n.Loader("<worker>"), "how many IDs of a strict tag a worker loads for another", ""},
 		{n.TagChanged(), "published when a tag was created, changed or deleted: its name", ""},
@@ -147,14 +145,6 @@ func (n Namespace) TagChanged() string { return string(n) + ".tag.changed" }
 // Throttle returns the subject of requests that throttle each tag. Only operators should be allowed to publish on it.
 func (n Namespace) Throttle() string { return string(n) + ".control.throttle" }
 
-// SettingsChanged returns the subject on which workers publish the key of each setting that was changed. Only workers
-// should be allowed to publish on it.
-func (n Namespace) SettingsChanged() string { return string(n) + ".settings.changed" }
-
-// SettingsWorkers returns the subject on which workers publish how many of them serve tags, in decimal, while a rate
-// is in force. Only workers should be allowed to publish on it.
-func (n Namespace) SettingsWorkers() string { return string(n) + ".settings.workers" }
-
 // Loaders returns the subject on which workers publish that they can load strict tags for others, and Loader the
 // subject on which a worker receives such loads. Only workers should be allowed to publish on them.
 func (n Namespace) Loaders() string { return string(n) + ".loader" }
@@ -208,17 +198,13 @@ func (n Namespace) Service() string { return string(n) }
 func (n Namespace) ServiceStats() string { return "$SRV.STATS." + n.Service() }
 
 // ServicePing returns the subject on which every worker answers with metadata: its name, its worker number ("" if it
-// has none), how far it has read settings, and for each mode the state as on /readyz, under [MetaInstance],
-// [MetaNumber], [MetaSettings] and the modes.
+// has none), and for each mode the state as on /readyz, under [MetaInstance], [MetaNumber] and the modes.
 func (n Namespace) ServicePing() string { return "$SRV.PING." + n.Service() }
 
 // Keys of the metadata, and the value of a mode that can issue.
 const (
 	MetaInstance = "instance"
 	MetaNumber   = "number"
-	// MetaSettings is the revision of the bucket of the marks up to which the worker has read the settings; the
-	// strict tags of that revision are in force there.
-	MetaSettings = "settings"
 	Ready        = "ready"
 )
 
@@ -227,7 +213,7 @@ const (
 const SegmentEndpoint = "segment"
 
 // SegmentBucket returns the name of the KV bucket that holds the marks of tags,
-// and their limits and orders.
+// and their rules.
 func (n Namespace) SegmentBucket() string { return string(n) + "_segments" }
 
 // HistoryBucket returns the name of the KV bucket that holds the records of

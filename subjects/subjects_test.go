@@ -58,7 +58,7 @@ var tags = []string{
 	"order", "a.b.c", "A/b=c-d_e", strings.Repeat("x", 128), "0",
 	"", ".", ".a", "a.", "a..b", "a b", "*", ">", "a.*", "a.>", "é", "a\x00", "a\n", "\x7f",
 	strings.Repeat("x", 129), "a,b", "a:b", "$SRV",
-	"_natsid", "_natsid.x", "_natsid.s.tag.order", "_natsid..", "_natsids", "_natsid-x", "x._natsid", "_NATSID.x",
+	"_natsid", "_natsid.x", "_natsid.w.order", "_natsid..", "_natsids", "_natsid-x", "x._natsid", "_NATSID.x",
 }
 
 func FuzzCheckTag(f *testing.F) {

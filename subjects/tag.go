@@ -28,13 +28,6 @@ const (
 	MaxRate       = 1_000_000_000_000 // IDs per second
 )
 
-// The orders of a tag's IDs. Loose is the default: IDs rise roughly, and strictly within one worker. The IDs of a
-// strict tag rise over all workers: if a request is sent after the answer to another has arrived, its IDs are higher.
-const (
-	OrderLoose  = "loose"
-	OrderStrict = "strict"
-)
-
 // TagCreate is the request that creates a tag.
 type TagCreate struct {
 	Tag         string  `json:"tag"`
@@ -52,8 +45,10 @@ type TagCreate struct {
 	// The IDs carry the date: yyyyMMdd × 10^8 + number, yyyyMM × 10^10 + number, or yyyy × 10^12 + number.
 	Period string `json:"period,omitempty"`
 	// Zone is where the day begins: a name of the IANA database, or a difference such as +08:00; "" is UTC.
-	Zone  string `json:"zone,omitempty"`
-	Order string `json:"order,omitempty"` // OrderLoose or OrderStrict; "" leaves it as it is, loose at first
+	Zone string `json:"zone,omitempty"`
+	// Strict makes the IDs rise over all workers: if a request is sent after the answer to another has arrived, its IDs
+	// are higher. Those of a loose tag rise roughly, and strictly within one worker. The order of a tag never changes.
+	Strict bool `json:"strict,omitempty"`
 }
 
 // TagUpdate is the request that changes a tag. Fields that are nil leave their value unchanged. At least one must be
@@ -68,13 +63,9 @@ type TagUpdate struct {
 	// RaiseBy raises max_id by this number, at least 1: so many IDs are skipped.
 	RaiseBy *Decimal `json:"raise_by,omitempty"`
 	// MaxBatch is the most IDs that one request for the tag gets, 0 to 1000000, and Rate the most IDs per second, of
-	// all workers together, 0 to 10^12. 0 means no limit. They exclude all other fields.
+	// all workers together, 0 to 10^12. 0 means no limit.
 	MaxBatch *int   `json:"max_batch,omitempty"`
 	Rate     *int64 `json:"rate,omitempty"`
-	// Order is [OrderLoose] or [OrderStrict]. It excludes all other fields. A tag is strict [StrictAfter] the answer:
-	// for that long clients may hold IDs that they fetched ahead, also from workers that were cut off. The answer is
-	// an error until all workers have confirmed the change.
-	Order *string `json:"order,omitempty"`
 	// Max and MaxHole are as in [TagCreate]; 0 ends a bound.
 	Max     *Decimal `json:"max,omitempty"`
 	MaxHole *Decimal `json:"max_hole,omitempty"`
@@ -112,8 +103,8 @@ type TagInfo struct {
 	MaxBatch    int       `json:"max_batch,omitempty"`  // most IDs a request; 0 is no limit
 	Rate        int64     `json:"rate,omitempty"`       // most IDs per second, of all workers together; 0 is no limit
 	Throttle    int64     `json:"throttle,omitempty"`   // the same of each tag
-	Order       string    `json:"order,omitempty"`      // OrderStrict; "" if the tag is loose
 	// The following are as in [TagCreate].
+	Strict  bool    `json:"strict,omitempty"`
 	Min     Decimal `json:"min,omitempty"`
 	Max     Decimal `json:"max,omitempty"`
 	MaxHole Decimal `json:"max_hole,omitempty"`
@@ -121,8 +112,6 @@ type TagInfo struct {
 	Zone    string  `json:"zone,omitempty"`
 	// Hole is how many IDs a crash of the answering worker can waste at most, those of unanswered requests not counted.
 	Hole Decimal `json:"hole,omitempty"`
-	// StrictFrom is the time from which a tag is strict that was loose, or had been deleted; nil after that time.
-	StrictFrom *time.Time `json:"strict_from,omitempty"`
 	// MarkAhead is how far the mark that guards a table is ahead of the row's
 	// max_id, negative if it is behind; nil without a table or its guard.
 	// MaxID is the higher of the two.
@@ -174,17 +163,7 @@ func (c TagCreate) check() error {
 	if c.Start > 0 && c.Start < c.Min && c.Period == "" {
 		return Errorf(BadRequest, "start %d is below min %d", c.Start, c.Min)
 	}
-	if err := checkDescription(c.Description); err != nil || c.Order == "" {
-		return err
-	}
-	return checkOrder(c.Order)
-}
-
-func checkOrder(text string) error {
-	if text != OrderLoose && text != OrderStrict {
-		return Errorf(BadRequest, "order %s, want %s or %s", excerpt([]byte(text), 24), OrderLoose, OrderStrict)
-	}
-	return nil
+	return checkDescription(c.Description)
 }
 
 func checkDescription(text string) error {
@@ -207,16 +186,9 @@ func (u TagUpdate) Check() error {
 		return err
 	}
 	switch {
-	case !u.ChangesTag() && !u.ChangesLimit() && u.Order == nil:
+	case u.Step == nil && u.Description == nil && u.MaxID == nil && u.RaiseBy == nil && !u.ChangesRules():
 		return Errorf(BadRequest,
-			"nothing to change: give step, description, max_id, raise_by, max, max_hole, max_batch, rate or "+
-				"order")
-	case u.Order != nil && (u.ChangesTag() || u.ChangesLimit() || u.Force):
-		return Errorf(BadRequest, "order and all else are changed in two requests")
-	case u.Order != nil:
-		return checkOrder(*u.Order)
-	case u.ChangesTag() && u.ChangesLimit():
-		return Errorf(BadRequest, "the limits max_batch and rate, and all else, are changed in two requests")
+			"nothing to change: give step, description, max_id, raise_by, max, max_hole, max_batch or rate")
 	case u.Force && u.MaxID == nil && u.RaiseBy == nil:
 		return Errorf(BadRequest, "force is for max_id and raise_by: give one of them, or leave it out")
 	case u.MaxID != nil && u.RaiseBy != nil:
@@ -237,13 +209,8 @@ func (u TagUpdate) Check() error {
 	return nil
 }
 
-// ChangesTag reports whether the request changes the tag itself.
-func (u TagUpdate) ChangesTag() bool {
-	return u.Step != nil || u.Description != nil || u.MaxID != nil || u.RaiseBy != nil || u.ChangesRules()
-}
-
-// ChangesRules reports whether the request changes the bounds of the tag.
-func (u TagUpdate) ChangesRules() bool { return u.Max != nil || u.MaxHole != nil }
+// ChangesRules reports whether the request changes the bounds or the limits of the tag.
+func (u TagUpdate) ChangesRules() bool { return u.Max != nil || u.MaxHole != nil || u.ChangesLimit() }
 
 // ChangesLimit reports whether the request changes the limits of the tag.
 func (u TagUpdate) ChangesLimit() bool { return u.MaxBatch != nil || u.Rate != nil }

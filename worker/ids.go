@@ -80,8 +80,8 @@ func parseCount(m *nats.Msg, limit int) (int, error) {
 	return subjects.ParseCount(m.Data, limit)
 }
 
-// park leaves the request to the allocator, which answers it by the deadline. A tag that was in doubt when the request
-// came may be known to be strict by then.
+// park leaves the request to the allocator, which answers it by the deadline. The first load of a tag shows its order
+// and its limits.
 func (h *segmentHandler) park(r request, m *nats.Msg, tag string, n int) {
 	parked, tag, ahead := r.park(), strings.Clone(tag), isAhead(m)
 	err := h.ids.Park(tag, int64(n), func(ranges []segment.Range, err error) {
@@ -90,6 +90,9 @@ func (h *segmentHandler) park(r request, m *nats.Msg, tag string, n int) {
 		}
 		if err == nil && ahead && h.ids.IsStrict(tag) {
 			err = errStrictPrefetch // so are these
+		}
+		if err == nil {
+			err = h.cfg.Gate.Fits(tag, n)
 		}
 		if err != nil {
 			parked.turnAway(m, n, err)

@@ -15,7 +15,7 @@ func TestACallerCannotMakeTheWorkerPublishForHim(t *testing.T) {
 		cfg.JSPrefix = "JS.hub.API"
 	})
 	got := make(chan *nats.Msg, 100)
-	for _, subject := range []string{"$KV.>", "$JS.API.>", "id.alarm.>", "id.settings.>", "hub.$KV.>",
+	for _, subject := range []string{"$KV.>", "$JS.API.>", "id.alarm.>", "id.loader.>", "hub.$KV.>",
 		"JS.>", "his.>"} {
 		if _, err := r.caller.ChanSubscribe(subject, got); err != nil {
 			t.Fatal(err)
@@ -26,7 +26,7 @@ func TestACallerCannotMakeTheWorkerPublishForHim(t *testing.T) {
 	} {
 		for _, reply := range []string{
 			"$KV.id_segments.order", "$JS.API.STREAM.DELETE.KV_id_segments", "hub.$KV.id_history.7",
-			"JS.hub.API.STREAM.DELETE.KV_id_segments", "id.alarm.repeat", "id.settings.workers",
+			"JS.hub.API.STREAM.DELETE.KV_id_segments", "id.alarm.repeat", "id.loader.w2",
 			"his.inbox.1", // the last one is his
 		} {
 			if err := r.caller.PublishRequest(subject, reply, nil); err != nil {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/natsid/natsid/internal/fleet/policy"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/segmenttest"
 	"github.com/natsid/natsid/worker"
@@ -25,16 +24,15 @@ func unable(_ *segment.Config, cfg *worker.Config) { cfg.CannotLoad = func() err
 // pair starts a worker on a store, and one that cannot load: its loads hang, and it turns away requests.
 func pair(t *testing.T, strict bool, edits ...edit) (able, sick *rig) {
 	t.Helper()
-	url, store := startServer(t), newStore(t)
+	url, store := startServer(t), &segmenttest.Faulty{Store: new(segmenttest.Memory)}
+	tag := segment.Tag{Name: "order", Step: 10, MaxID: 1, Rules: segment.Rules{Strict: strict}}
+	if _, err := store.Create(t.Context(), tag, false); err != nil {
+		t.Fatal(err)
+	}
 	able = start(t, url, 0, store, edits...)
 	sick = start(t, url, 1, &segmenttest.Faulty{Store: store.Store}, unable)
 	sick.store.OnLoad(slowly(hang))
 	sick.turnAway(true)
-	if strict {
-		for _, r := range []*rig{able, sick} {
-			r.strict(map[string]bool{"order": true})
-		}
-	}
 	return able, sick
 }
 
@@ -210,11 +208,10 @@ func TestNoRelayedIDLeavesTheWorkerOnceItsModeIsRefused(t *testing.T) {
 
 // The worker that relays has counted the IDs already.
 func TestALimitCountsARelayedRequestOnce(t *testing.T) {
-	var gate policy.Gate
-	able, sick := pair(t, false, func(_ *segment.Config, cfg *worker.Config) { cfg.Gate = &gate })
-	gate.Set(policy.Rules{"order": {MaxBatch: 1}})
+	able, sick := pair(t, false)
+	able.throttle.Store(1) // at which one request is for the IDs of a minute at most
 	able.eventually("take what its own limit refuses", func() bool {
-		able.ask("id.segment.order", "2")
+		able.ask("id.segment.order", "100")
 		return sick.served() > 0
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -81,36 +80,14 @@ func (a *tagAdmin) create(ctx context.Context, body []byte) (any, error) {
 	}
 	rules := segment.Rules{
 		Min: int64(c.Min), Max: int64(c.Max), MaxHole: int64(c.MaxHole), Period: segment.Period(c.Period), Zone: c.Zone,
+		Strict: c.Strict,
 	}
 	if err := rules.Validate(); err != nil {
 		return nil, err
 	}
-	if c.Order != "" { // strict before the tag is there, so that no worker serves it in another order
-		old, err := a.link.Store.Look(ctx, c.Tag)
-		if err == nil && !old.Disabled {
-			return nil, ofStore(segment.ErrExists)
-		}
-		if err != nil && !errors.Is(err, segment.ErrUnknownTag) {
-			return nil, ofStore(err)
-		}
-		if c.Order == subjects.OrderStrict {
-			from := time.Time{}
-			if old.Disabled {
-				from = strictFrom(ctx)
-			}
-			if err := a.setOrder(ctx, c.Tag, c.Order, from); err != nil {
-				return nil, err
-			}
-		}
-	}
 	t, err := a.link.Store.Create(ctx, segment.Tag{
 		Name: c.Tag, Step: c.Step, MaxID: int64(c.Start), Description: c.Description, Rules: rules,
 	}, true)
-	if err == nil && c.Order == subjects.OrderLoose { // not before: another operator may be creating a strict one
-		if why := a.setOrder(ctx, c.Tag, c.Order, time.Time{}); why != nil {
-			err = fmt.Errorf("%w: the tag was made, and its order was not set: %v", segment.ErrUncertain, why)
-		}
-	}
 	return a.changed(c.Tag, t, err)
 }
 
@@ -118,12 +95,6 @@ func (a *tagAdmin) update(ctx context.Context, body []byte) (any, error) {
 	u, err := subjects.ParseTagUpdate(body)
 	if err != nil {
 		return nil, err
-	}
-	if u.ChangesLimit() {
-		return a.limit(ctx, u)
-	}
-	if u.Order != nil {
-		return a.order(ctx, u)
 	}
 	c := segment.Change{Description: u.Description, Force: u.Force}
 	if u.Step != nil {
@@ -142,6 +113,12 @@ func (a *tagAdmin) update(ctx context.Context, body []byte) (any, error) {
 			}
 			if u.MaxHole != nil {
 				r.MaxHole = int64(*u.MaxHole)
+			}
+			if u.MaxBatch != nil {
+				r.MaxBatch = *u.MaxBatch
+			}
+			if u.Rate != nil {
+				r.Rate = *u.Rate
 			}
 			return r
 		}
@@ -233,7 +210,8 @@ func tagInfo(t segment.Tag) subjects.TagInfo {
 		Tag: t.Name, Step: t.Step, MaxID: subjects.Decimal(t.MaxID),
 		Description: t.Description, Updated: t.Updated, Disabled: t.Disabled,
 		Min: subjects.Decimal(t.Rules.Min), Max: subjects.Decimal(t.Rules.Max), Period: string(t.Rules.Period),
-		Zone: t.Rules.Zone, MaxHole: subjects.Decimal(t.Rules.MaxHole),
+		Zone: t.Rules.Zone, MaxHole: subjects.Decimal(t.Rules.MaxHole), Strict: t.Rules.Strict,
+		MaxBatch: t.Rules.MaxBatch, Rate: t.Rules.Rate,
 	}
 	if t.MarkAhead != nil {
 		info.MarkAhead = new(subjects.Decimal(*t.MarkAhead))

@@ -105,9 +105,10 @@ type Config struct {
 	// State returns the metadata of the worker in `nats micro`: see
 	// [subjects.Namespace.ServicePing]. It must be fast.
 	State func() map[string]string
-	// Gate admits requests for IDs of tags. Settings changes its rules.
-	Gate     *policy.Gate
-	Settings Settings
+	// Gate admits requests for IDs of tags. SetThrottle changes the rate that holds for each tag; its error says that
+	// it may have been changed.
+	Gate        *policy.Gate
+	SetThrottle func(ctx context.Context, rate int64) error
 	// MaxBatch is the most IDs that one request may ask for; at least 1.
 	MaxBatch int
 	// Deadline is how long a request may wait for its answer.

@@ -71,17 +71,16 @@ func newStore(t *testing.T) *segmenttest.Faulty {
 // A rig is a worker, what it depends on, and a caller.
 type rig struct {
 	*testing.T
-	caller  *nats.Conn
-	dials   atomic.Int64 // connections that the worker made
-	store   *segmenttest.Faulty
-	issuer  *snowflake.Issuer
-	worker  *worker.Worker
-	offset  atomic.Int64       // of the worker's clock, in ms
-	number  atomic.Int64       // worker number; negative for none
-	answers chan worker.Answer // the first 1000 that it observed
-	parked  func() int         // segment requests that wait
-	strict  func(map[string]bool)
-	doubt   func()
+	caller   *nats.Conn
+	dials    atomic.Int64 // connections that the worker made
+	store    *segmenttest.Faulty
+	issuer   *snowflake.Issuer
+	worker   *worker.Worker
+	offset   atomic.Int64       // of the worker's clock, in ms
+	number   atomic.Int64       // worker number; negative for none
+	answers  chan worker.Answer // the first 1000 that it observed
+	parked   func() int         // segment requests that wait
+	throttle atomic.Int64
 	// turnAway makes the allocator leave requests to others, and admit ends that.
 	turnAway func(waiting bool)
 	admit    func()
@@ -115,11 +114,6 @@ func over(url string, more ...nats.Option) edit {
 	}
 }
 
-// noSettings changes none, and has no strict tag.
-type noSettings struct{ worker.Settings }
-
-func (noSettings) StrictFrom(string) time.Time { return time.Time{} }
-
 // launch runs a worker with the number.
 func launch(t *testing.T, url string, number int, store *segmenttest.Faulty, edits ...edit) *rig {
 	t.Helper()
@@ -141,9 +135,10 @@ func launch(t *testing.T, url string, number int, store *segmenttest.Faulty, edi
 			return n, n >= 0, map[string]int{"number": n}
 		},
 		Instance: func() string { return "w1" }, State: func() map[string]string { return map[string]string{} },
-		Ask: connect(t, url), Reasons: new(worker.Reasons), Gate: new(policy.Gate), Settings: noSettings{},
-		Overloaded: func(worker.Mode) {},
-		CannotLoad: func() error { return nil }, Registry: func() string { return "r" },
+		Ask: connect(t, url), Reasons: new(worker.Reasons),
+		SetThrottle: func(_ context.Context, rate int64) error { r.throttle.Store(rate); return nil },
+		Overloaded:  func(worker.Mode) {},
+		CannotLoad:  func() error { return nil }, Registry: func() string { return "r" },
 		Observe: func(a worker.Answer) {
 			select {
 			case r.answers <- a:
@@ -168,7 +163,7 @@ func launch(t *testing.T, url string, number int, store *segmenttest.Faulty, edi
 		total, _ := allocator.Busiest(0)
 		return total.Waiting
 	}
-	r.strict, r.doubt = allocator.SetStrict, allocator.Doubt
+	cfg.Gate = policy.NewGate(allocator.RulesOf, r.throttle.Load)
 	r.turnAway, r.admit = allocator.TurnAway, allocator.Admit
 	r.worker = worker.New(cfg)
 	r.run(allocator)

@@ -124,9 +124,9 @@ func TestACallerMayDoNothingButRequestIDs(t *testing.T) {
 	}
 	for _, subject := range []string{
 		"id.tag.create", "id.tag.update", "id.tag.delete", "id.tag.list", "id.tag.changed",
-		"id.alarm.overload", "id.registry.announce", "id.relay.segment.order", "id.settings.changed",
+		"id.alarm.overload", "id.registry.announce", "id.relay.segment.order",
 		"id.control.throttle", "id.worker.1", "$SRV.PING", "$SRV.STATS.id",
-		"$KV.id_segments.order", "$KV.id_history.1", "$KV.id_segments._natsid.s.throttle", "$JS.API.INFO",
+		"$KV.id_segments.order", "$KV.id_history.1", "$KV.id_segments._natsid", "$JS.API.INFO",
 		"$JS.API.STREAM.MSG.GET.KV_id_segments", "$JS.API.DIRECT.GET.KV_id_segments.$KV.id_segments.order",
 		"$JS.API.STREAM.DELETE.KV_id_segments", "$JS.API.CONSUMER.CREATE.KV_id_segments", "_INBOX_desk.x", "_INBOX.x",
 	} {

@@ -56,7 +56,7 @@ func startLossy(t *testing.T) *lossy {
 	for _, url := range l.urls {
 		waitFor(t, "a worker is ready", ok(url))
 	}
-	for _, body := range []string{`{"tag":"loose","step":1}`, `{"tag":"strict","step":1,"order":"strict"}`} {
+	for _, body := range []string{`{"tag":"loose","step":1}`, `{"tag":"strict","step":1,"strict":true}`} {
 		m, err := l.caller.Request("id.tag.create", []byte(body), patience)
 		if err != nil || subjects.ParseError(m.Header) != nil {
 			t.Fatal(m, err)
@@ -211,7 +211,7 @@ func (l *lack) refusesNone(t *testing.T, s *server.Server) {
 	waitFor(t, "the first worker is ready", ok("http://"+good.HTTP+"/readyz"))
 	caller := connectTo(t, s.ClientURL(), nats.UserInfo(l.user.Username, "p"))
 	subjects := []string{"id.segment.order", "id.snowflake", "id.segment.strict"}
-	if _, err := caller.Request("id.tag.create", []byte(`{"tag":"strict","order":"strict"}`), patience); err != nil {
+	if _, err := caller.Request("id.tag.create", []byte(`{"tag":"strict","strict":true}`), patience); err != nil {
 		t.Fatal(err)
 	}
 	bad := configOn(t, "nats://"+l.worker.Username+":p@"+s.Addr().String(), t.TempDir())

@@ -1,8 +1,6 @@
 package tests
 
 import (
-	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/natsid/natsid/e2e"
@@ -10,38 +8,32 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-func TestATagBecomesStrictInAllWorkers(t *testing.T) {
+func TestTheIDsOfAStrictTagRiseOverAllWorkers(t *testing.T) {
 	c := e2e.Start(t, e2e.WithWorkers(3), configured(inNoHurry))
-	subject := subjects.DefaultNamespace.Segment("order")
-	ask := func() (id int64) {
+	waitFor(t, "it is made", func() bool {
+		info, err := natstest.Ask[subjects.TagInfo](patient(t), c.Conn, subjects.DefaultNamespace.TagCreate(),
+			subjects.TagCreate{Tag: "invoice", Strict: true})
+		return err == nil && info.Strict
+	})
+	last := int64(0)
+	for i := range 60 {
 		waitFor(t, "an ID", func() bool {
-			runs, err := request(c.Conn, subject, 1, patience)
+			runs, err := request(c.Conn, subjects.DefaultNamespace.Segment("invoice"), 1, patience)
+			if err == nil && runs[0].First <= last {
+				t.Fatalf("%d after %d", runs[0].First, last)
+			}
 			if err == nil {
-				id = runs[0].First
+				last = runs[0].First
 			}
 			return err == nil
 		})
-		return id
-	}
-	for range 30 { // all have ranges of it
-		ask()
-	}
-	order := subjects.OrderStrict
-	waitFor(t, "it is strict", func() bool {
-		info, err := natstest.Ask[subjects.TagInfo](patient(t), c.Conn, subjects.DefaultNamespace.TagUpdate(),
-			subjects.TagUpdate{Tag: "order", Order: &order})
-		return err == nil && info.Order == subjects.OrderStrict && info.StrictFrom != nil
-	})
-	last := int64(0)
-	for range 60 {
-		id := ask()
-		if id <= last {
-			t.Fatalf("%d after %d", id, last)
+		if i == 30 {
+			c.StopWorker(1)
+			c.StartWorker(1)
 		}
-		last = id
 	}
 	tags, err := c.Client.ListTags(patient(t), subjects.TagList{})
-	if err != nil || !strings.Contains(fmt.Sprint(tags), subjects.OrderStrict) {
+	if err != nil || len(tags) != 1 || !tags[0].Strict {
 		t.Errorf("%+v, %v, want a strict tag in the list", tags, err)
 	}
 }

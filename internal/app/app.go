@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/natsid/natsid/internal/fleet"
 	"github.com/natsid/natsid/internal/fleet/loaders"
 	"github.com/natsid/natsid/internal/fleet/policy"
 	"github.com/natsid/natsid/internal/fleet/relay"
@@ -72,8 +71,7 @@ type program struct {
 	missing  atomic.Pointer[string] // rights that the user of NATS lacks, as they were logged
 	lacked   atomic.Int64           // modes for which it lacks one
 	watch    *relay.Watch           // of loads
-	gate     policy.Gate
-	settings *fleet.Settings
+	gate     *policy.Gate
 	ring     *loaders.Ring
 	views    viewer
 	grants   grantLog
@@ -92,7 +90,7 @@ func newProgram(cfg Config, quit func()) *program {
 	p.links.cfg = &p.cfg
 	p.membership = membership{
 		serving: serving{&p.reasons, p.alarms.raiseAbout}, cfg: &p.cfg, links: &p.links, instance: p.instance,
-		watched: func() *relay.Watch { return p.watch }, orders: func() *fleet.Settings { return p.settings },
+		watched: func() *relay.Watch { return p.watch },
 	}
 	p.storage = storage{
 		cfg: &p.cfg, links: &p.links, membership: &p.membership, raiseAbout: p.alarms.raiseAbout,
@@ -123,8 +121,6 @@ func (p *program) steps() []step {
 		// JetStream is not waited for: see storage.openLate.
 		{name: "buckets", start: p.storage.openBuckets},
 		{name: "allocator, issuer and keeper", start: p.assemble},
-		// Read before any request is served.
-		{name: "limits known by now", start: p.readSettings},
 		// Ends when no step can raise an alarm any more.
 		until("alarms", 2*time.Second, p.alarms.publish),
 		// Ends when no load is under way and no worker number is held.
@@ -134,7 +130,10 @@ func (p *program) steps() []step {
 		during("last hour", soon, p.views.keepHour),
 		during("health, readiness, metrics and the page", soon, p.http.serve),
 		during("comparison of tags with the store", p.cfg.Deadline, p.follow),
-		during("limits of tags", soon, func(ctx context.Context) error { return p.settings.Run(ctx) }),
+		during("who shares rates", soon, func(ctx context.Context) error {
+			p.gate.Share(ctx, p.links.control, p.cfg.Namespace)
+			return nil
+		}),
 		during("settings of the buckets", soon, p.storage.watch),
 		during("buckets that were not open at the start", soon, p.storage.openLate),
 		during("announcement", soon, p.announce),
@@ -166,7 +165,6 @@ const parkedSnowflakes = 4096
 func (p *program) assemble(context.Context) error {
 	cfg := p.cfg
 	now := func() int64 { return cfg.Now().UnixMilli() }
-	p.settings = fleet.New(p.settingsConfig())
 	p.ring = loaders.New(loaders.Config{
 		Namespace: cfg.Namespace, Conn: p.links.control, Marks: p.membership.marksInUse, Loads: p.canLoad,
 		Segments: func() *segment.Allocator { return p.segments },
@@ -175,6 +173,7 @@ func (p *program) assemble(context.Context) error {
 		Probe: p.probe, Find: p.findRelay, Change: p.turnAway, Log: cfg.Log,
 	})
 	p.segments = segment.New(p.segmentConfig())
+	p.gate = policy.NewGate(p.segments.RulesOf, p.membership.member.Throttle)
 	if m := p.membership.member; m != nil {
 		m.Use(p.segments)
 	}
@@ -230,30 +229,12 @@ func (p *program) workerConfig() worker.Config {
 			return who.Number, held, who
 		},
 		Instance: p.instance, State: func() map[string]string { return p.ready.state() },
-		Gate: &p.gate, Settings: p.settings,
+		Gate: p.gate, SetThrottle: p.membership.member.SetThrottle,
 		MaxBatch: cfg.MaxBatch, Deadline: cfg.Deadline,
 		Reasons: &p.reasons, Overloaded: p.alarms.overloaded,
 		CannotLoad: p.watch.Trouble, Registry: p.registryOfLoads,
 		Observe: p.metrics.Answered, Intercept: cfg.Intercept, Log: cfg.Log,
 	}
-}
-
-func (p *program) settingsConfig() fleet.Config {
-	return fleet.Config{
-		Namespace: p.cfg.Namespace, Bucket: p.storage.settings,
-		Conn: p.links.control, Gate: &p.gate, Poll: p.cfg.TagPoll, Live: p.storage.liveWorkers, Log: p.cfg.Log,
-		SetStrict: func(tags map[string]bool) { p.segments.SetStrict(tags) },
-		Doubt:     func() { p.segments.Doubt() },
-	}
-}
-
-// readSettings reads the settings of tags before any request is served, so that no load waits for them. Without
-// JetStream it does not wait.
-func (p *program) readSettings(ctx context.Context) error {
-	if p.storage.late == nil {
-		p.settings.Begin(ctx)
-	}
-	return nil
 }
 
 // creates reports whether --auto-create-tags, if it is on, covers a tag. The pattern "" covers every tag.
@@ -265,7 +246,7 @@ func creates(pattern, tag string) bool {
 func (p *program) segmentConfig() segment.Config {
 	cfg := p.cfg
 	c := segment.Config{
-		Store: loads{p.membership.gate(p.storage.tags), p.watch, p.settings, p.ring, p.runsOut, p.undecided},
+		Store: loads{p.membership.gate(p.storage.tags), p.watch, p.ring, p.runsOut, p.undecided},
 		Clock: p.clock, Deadline: cfg.Deadline,
 		MaxStep:    cfg.MaxStep,
 		AutoCreate: func(tag string) bool { return creates(cfg.AutoCreatePattern, tag) },

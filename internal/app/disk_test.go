@@ -22,7 +22,7 @@ func TestTheNextLifeAfterAJournalThatHungWaitsForItAndServes(t *testing.T) {
 	cfg := joined(t, startServer(t, "127.0.0.1:0").ClientURL())
 	first := launch(t, cfg)
 	c := patient(connect(t, first.where().URL))
-	if _, err := c.CreateTag(t.Context(), subjects.TagCreate{Tag: "strict", Order: subjects.OrderStrict}); err != nil {
+	if _, err := c.CreateTag(t.Context(), subjects.TagCreate{Tag: "strict", Strict: true}); err != nil {
 		t.Fatal(err)
 	}
 	next := func() client.ID { // a load of its own

@@ -46,7 +46,7 @@ func (g *grantLog) load(tag string, l segment.Loaded) {
 	if g.log == nil {
 		return
 	}
-	load := grants.Load{First: l.Start, Last: l.End - 1, Time: time.Now().UnixMilli(), Strict: l.Strict}
+	load := grants.Load{First: l.Start, Last: l.End - 1, Time: time.Now().UnixMilli(), Strict: l.Rules.Strict}
 	if l.Replaced < l.Start {
 		load.Above = l.Replaced
 	}

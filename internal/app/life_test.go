@@ -118,9 +118,9 @@ func TestTheOrderOfTheLife(t *testing.T) {
 	want := []string{
 		"lock of the data directory", "embedded NATS server", "disk of the embedded server", "NATS connections",
 		"messages about registries", "table", "buckets",
-		"allocator, issuer and keeper", "limits known by now", "alarms", "grants", "HTTP",
+		"allocator, issuer and keeper", "alarms", "grants", "HTTP",
 		"answers to workers that ask how this one is", "last hour", "health, readiness, metrics and the page",
-		"comparison of tags with the store", "limits of tags", "settings of the buckets",
+		"comparison of tags with the store", "who shares rates", "settings of the buckets",
 		"buckets that were not open at the start", "announcement",
 		"question which registries there are", "worker number", "watch of the registry",
 		"question whether NATS still answers", "allocator", "requests", "who can load",

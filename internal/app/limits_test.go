@@ -1,9 +1,7 @@
 package app_test
 
 import (
-	"errors"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,26 +24,6 @@ func retried(t *testing.T, f func() error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// between passes on requests of workers with the prefix api to JetStream, except reads of settings of tags
-// while it hides them.
-func between(t *testing.T, nc *nats.Conn) (hides *atomic.Bool) {
-	t.Helper()
-	hides = new(atomic.Bool)
-	if _, err := nc.Subscribe("api.>", func(m *nats.Msg) {
-		subject := strings.TrimPrefix(m.Subject, "api.")
-		if hides.Load() && strings.Contains(subject+string(m.Data), "_natsid.s.") {
-			return
-		}
-		if !strings.HasPrefix(subject, "$KV.") {
-			subject = "$JS.API." + subject
-		}
-		_ = nc.PublishMsg(&nats.Msg{Subject: subject, Reply: m.Reply, Data: m.Data, Header: m.Header})
-	}); err != nil {
-		t.Fatal(err)
-	}
-	return hides
 }
 
 // marks returns the bucket of the marks as any client of NATS sees it.
@@ -96,57 +74,29 @@ func wantLimited(t *testing.T, nc *nats.Conn) {
 	}
 }
 
-func TestNoRangeIsLoadedBeforeTheSettingsWereRead(t *testing.T) {
+func TestLimitsAndTheThrottleOutlastARestart(t *testing.T) {
 	t.Parallel()
-	loaded := func(nc *nats.Conn) (revision uint64) {
-		e, err := marks(t, nc).Get(t.Context(), "order")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return e.Revision()
-	}
 	url := startServer(t, "127.0.0.1:0").ClientURL()
 	nc := connect(t, url)
-	cl := client.New(nc)
-	hides := between(t, connect(t, url))
 	cfg := joined(t, url)
 	cfg.HTTP = "127.0.0.1:0"
+	check := func(address string) {
+		t.Helper()
+		_, body := get(t, "http://"+address+"/readyz")
+		if !strings.Contains(body, "throttled: each tag to 700 IDs/s\n") {
+			t.Errorf("/readyz: %s", body)
+		}
+		wantLimited(t, nc)
+	}
 	first := launch(t, cfg)
 	address := first.where().HTTP
 	limited(t, nc)
-	if _, body := get(t, "http://"+address+"/readyz"); !strings.Contains(body, "throttled: each tag to 700 IDs/s\n") {
-		t.Errorf("/readyz: %s", body)
-	}
+	check(address)
 	first.stop()
 	if err := first.end(); err != nil {
 		t.Fatal(err)
 	}
-	before := loaded(nc)
-
-	hides.Store(true)
-	cfg.JSPrefix = "api"
-	second := launch(t, cfg)
-	retried(t, func() error {
-		_, err := cl.Snowflake().Next(t.Context())
-		return err
-	})
-	for _, n := range []string{"5", "6"} {
-		m, err := nc.Request("id.segment.order", []byte(n), time.Minute)
-		if !errors.Is(err, nats.ErrNoResponders) && (err != nil || subjects.ParseError(m.Header) == nil) {
-			t.Errorf("%s IDs though the settings are not known: %+v, %v", n, m, err)
-		}
-	}
-	if now := loaded(nc); now != before {
-		t.Errorf("a range was loaded: %d, and before %d", now, before)
-	}
-	select {
-	case <-second.ready:
-		t.Error("it is ready")
-	default:
-	}
-	hides.Store(false)
-	second.where()
-	wantLimited(t, nc)
+	check(launch(t, cfg).where().HTTP)
 }
 
 // Whoever copies the bucket of the marks, or goes back to a copy of it, has the settings of that moment with it.
@@ -159,7 +109,7 @@ func TestSettingsAreWhereTheMarksAre(t *testing.T) {
 	cl := client.New(from)
 	limited(t, from)
 	retried(t, func() error {
-		_, err := cl.CreateTag(t.Context(), subjects.TagCreate{Tag: "invoice", Order: subjects.OrderStrict})
+		_, err := cl.CreateTag(t.Context(), subjects.TagCreate{Tag: "invoice", Strict: true})
 		return err
 	})
 	last, _ := ids(t, patient(from))
@@ -169,7 +119,7 @@ func TestSettingsAreWhereTheMarksAre(t *testing.T) {
 	}
 
 	old := marks(t, from)
-	for _, key := range []string{"_natsid", "_natsid.s.order.invoice"} {
+	for _, key := range []string{"_natsid", "invoice"} {
 		if e, err := old.Get(t.Context(), key); err != nil || len(e.Value()) == 0 {
 			t.Errorf("%s: %v, %v", key, e, err)
 		}
@@ -182,7 +132,7 @@ func TestSettingsAreWhereTheMarksAre(t *testing.T) {
 		t.Errorf("%d after %d", id, last)
 	}
 	tags, err := client.New(to).ListTags(t.Context(), subjects.TagList{})
-	if err != nil || len(tags) != 2 || tags[0].Tag != "invoice" || tags[0].Order != subjects.OrderStrict {
+	if err != nil || len(tags) != 2 || tags[0].Tag != "invoice" || !tags[0].Strict {
 		t.Errorf("%+v, %v, want a strict tag and another", tags, err)
 	}
 }

@@ -13,24 +13,15 @@ import (
 // loads is the store of the allocator. A load takes these steps:
 //
 //  1. relay sees how long the load takes, and how it ends.
-//  2. The limits and orders of tags are known: no load begins before.
-//  3. A strict tag is loaded in the process of its loader, so that the compare-and-sets of workers do not race.
-//  4. The registry is sound: [lineage.Member.Gate], before the load and when it ends.
-//  5. The store raises the mark: by a compare-and-set, or in MySQL by an UPDATE.
-//  6. The first range of a tag is used only once the tag is known not to be strict.
+//  2. A strict tag is loaded in the process of its loader, so that the compare-and-sets of workers do not race.
+//  3. The registry is sound: [lineage.Member.Gate], before the load and when it ends.
+//  4. The store raises the mark: by a compare-and-set, or in MySQL by an UPDATE.
 type loads struct {
-	segment.Store // steps 4 and 5
+	segment.Store // steps 3 and 4
 	watch         *relay.Watch
-	settings      orderly
 	loaders       loader
 	runsOut       func(tag, message string) // raises the alarm
 	undecided     func(tag string)          // likewise
-}
-
-// orderly is the part of the settings that a load needs: see [fleet.Settings].
-type orderly interface {
-	Known(ctx context.Context) error
-	CatchUp(ctx context.Context) error
 }
 
 // loader is the part of [loaders.Ring] that a load needs.
@@ -42,13 +33,8 @@ type loader interface {
 // Load implements [segment.Store].
 func (s loads) Load(ctx context.Context, tag string, n, floor int64) (l segment.Loaded, err error) {
 	ended := s.watch.Load()
-	if err = s.settings.Known(ctx); err == nil {
-		l, err = s.Store.Load(ctx, tag, n, floor)
-	}
+	l, err = s.Store.Load(ctx, tag, n, floor)
 	s.watchEnd(tag, l, err)
-	if err == nil && floor == 0 { // the first range of a tag: if the tag is strict, the allocator drops the range
-		err = s.settings.CatchUp(ctx)
-	}
 	ended(err, segment.IsFinal(err))
 	return l, err
 }
@@ -58,9 +44,7 @@ func (s loads) LoadStrict(
 	ctx context.Context, tag string, join func() int64, floor int64,
 ) (l segment.Loaded, err error) {
 	ended := s.watch.Load()
-	if err = s.settings.Known(ctx); err == nil {
-		l, err = s.loaders.LoadStrict(ctx, tag, join, floor, s.Store.LoadStrict)
-	}
+	l, err = s.loaders.LoadStrict(ctx, tag, join, floor, s.Store.LoadStrict)
 	s.watchEnd(tag, l, err)
 	ended(err, segment.IsFinal(err) || l.Passed)
 	return l, err

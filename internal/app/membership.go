@@ -10,7 +10,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/natsid/natsid/internal/fleet"
 	"github.com/natsid/natsid/internal/fleet/relay"
 	"github.com/natsid/natsid/internal/gather"
 	"github.com/natsid/natsid/internal/jitter"
@@ -37,7 +36,6 @@ type membership struct {
 	links    *links
 	instance func() string
 	watched  func() *relay.Watch
-	orders   func() *fleet.Settings
 
 	bus     *natsbus.Bus
 	process string          // random, one per process
@@ -65,19 +63,11 @@ func (m *membership) awaitCheck(late error) {
 	}
 }
 
-// knownWithin bounds the first attempt to read the settings of tags.
-const knownWithin = 1500 * time.Millisecond
-
 // checked ends the refusals of awaitCheck, given how the first check has ended. A worker that cannot load yet joins the
 // others once it knows whether one of them can. Without a right that relays need, it stays out until it can load.
 func (m *membership) checked(ctx context.Context, err error) {
 	close(m.begun)
 	m.reasons.Clear(worker.Unchecked, worker.Snowflake)
-	if err == nil {
-		known, cancel := context.WithTimeout(ctx, knownWithin)
-		err = m.orders().Known(known)
-		cancel()
-	}
 	if err != nil {
 		m.reasons.Set(worker.Unchecked, err, worker.Segment, worker.Tags)
 		m.watched().Suspect()
@@ -92,11 +82,9 @@ func (m *membership) open(tags *kvstore.Store, unused func(context.Context) (boo
 	m.member, err = lineage.Open(lineage.Config{
 		Bucket: tags.Own(), Tags: tags, Kind: string(tags.Kind()), Dir: m.cfg.Data, Name: m.instance,
 		Embedded: m.links.embedded != nil, Poll: m.cfg.TagPoll,
-		Found:    func(ctx context.Context) error { _, err := tags.Check(ctx); return err },
-		Reassert: func(ctx context.Context) error { return m.orders().Reassert(ctx) },
-		Reread:   func(ctx context.Context) error { return m.orders().Reread(ctx) },
-		Links:    func() uint64 { return m.links.control.Stats().Reconnects },
-		Bus:      patientBus{m.bus}, Serving: m.serving, Settled: m.answerFor, Unused: unused,
+		Found: func(ctx context.Context) error { _, err := tags.Check(ctx); return err },
+		Links: func() uint64 { return m.links.control.Stats().Reconnects },
+		Bus:   patientBus{m.bus}, Serving: m.serving, Settled: m.answerFor, Unused: unused,
 		Pin: m.cfg.Registry, Fields: m.fields(), Process: m.process, Log: m.cfg.Log,
 	})
 	return err

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/natsid/natsid/internal/fleet"
 	"github.com/natsid/natsid/internal/ops/monitor"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
@@ -33,7 +32,6 @@ func (r readiness) state() map[string]string {
 	state := map[string]string{
 		subjects.MetaInstance: k.Instance, subjects.MetaNumber: "",
 	}
-	state[subjects.MetaSettings] = strconv.FormatUint(r.settings.Honoured(), 10)
 	if k.Held {
 		state[subjects.MetaNumber] = strconv.Itoa(k.Number)
 	}
@@ -78,9 +76,6 @@ func (r readiness) segmentTrouble() error {
 func (r readiness) loadTrouble() error {
 	if err := r.storage.tags.Trouble(); err != nil {
 		return err
-	}
-	if r.settings.Unread() {
-		return fleet.ErrUnread
 	}
 	if err := r.watch.Trouble(); err != nil {
 		return fmt.Errorf("nothing can be loaded: %w", err)

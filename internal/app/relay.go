@@ -21,9 +21,6 @@ func (p *program) probe(ctx context.Context) error {
 	if m := p.membership.member; m != nil && m.Stopped() != nil {
 		return nil
 	}
-	if err := p.settings.Known(ctx); err != nil {
-		return err
-	}
 	return p.storage.probe(ctx)
 }
 
@@ -44,7 +41,7 @@ func (s *storage) probe(ctx context.Context) error {
 // until its registry was checked again.
 func (p *program) canLoad() bool {
 	return len(p.reasons.Of(worker.Segment)) == 0 && p.segments.Trouble() == nil && p.watch.Trouble() == nil &&
-		!p.settings.Unread() && (p.membership.member == nil || p.membership.member.Checked())
+		(p.membership.member == nil || p.membership.member.Checked())
 }
 
 // findRelay implements [relay.Config.Find].

@@ -29,11 +29,6 @@ func (another) LoadStrict(
 	return segment.Loaded{Range: segment.Range{Start: start, End: start + join()}, Step: 1, Passed: true}, nil
 }
 
-type allKnown struct{}
-
-func (allKnown) Known(context.Context) error   { return nil }
-func (allKnown) CatchUp(context.Context) error { return nil }
-
 func TestWhatAnotherWorkerLoadsShowsNothingOfTheStore(t *testing.T) {
 	unable := make(chan struct{}, 10)
 	watch := relay.New(relay.Config{
@@ -44,7 +39,7 @@ func TestWhatAnotherWorkerLoadsShowsNothingOfTheStore(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { watch.Run(ctx); close(ended) }()
-	store := loads{unreachable{}, watch, allKnown{}, another{}, nil, nil}
+	store := loads{unreachable{}, watch, another{}, nil, nil}
 	if _, err := store.Load(ctx, "short", 1, 0); !errors.Is(err, errCut) {
 		t.Fatal(err)
 	}

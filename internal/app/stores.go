@@ -32,7 +32,6 @@ type storage struct {
 	streams  buckets.Streams
 	registry *kvregistry.Registry
 	tags     *kvstore.Store
-	settings *buckets.Bucket   // the bucket of the marks, which also has the settings of tags
 	late     error             // why the buckets could not be opened at the start; nil if they were
 	table    *mysqlstore.Table // nil without MySQL
 }
@@ -62,7 +61,6 @@ func (s *storage) openBuckets(ctx context.Context) (err error) {
 		store.Table = s.table
 	}
 	s.tags = kvstore.New(s.streams, store)
-	s.settings = s.tags.Own()
 	if err = m.open(s.tags, s.isUnused); err != nil {
 		return err
 	}
@@ -213,16 +211,4 @@ func (s *storage) isUnused(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	return s.registry.Unused(ctx)
-}
-
-// liveWorkers returns the names of the workers that have a heartbeat.
-func (s *storage) liveWorkers(ctx context.Context) (names []string, err error) {
-	if s.registry == nil {
-		return nil, errors.New("the registry is not open")
-	}
-	beats, err := s.registry.Heartbeats(ctx)
-	for _, h := range beats {
-		names = append(names, h.Instance)
-	}
-	return names, err
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/natsid/natsid/subjects"
 )
@@ -22,7 +21,7 @@ type tagCreateCmd struct {
 	Max     int64   `placeholder:"N"`
 	MaxHole int64   `placeholder:"N"`
 	Cycle   bool    `hidden:""`
-	Order   string  `enum:",loose,strict" default:"" placeholder:"ORDER"`
+	Strict  bool
 }
 
 func (*tagCreateCmd) help() help {
@@ -34,7 +33,7 @@ repeats, and no ID of a past day is issued.
 
 Examples:
   natsid tag create order
-  natsid tag create invoice --order strict
+  natsid tag create invoice --strict
   natsid tag create so --daily --zone Asia/Shanghai --max 999999
   natsid tag create ticket --min 100000 --max 999999 --max-hole 100
   natsid tag create order.eu --step 10000 --start 5000001 --desc 'orders of Europe'`,
@@ -54,7 +53,8 @@ Examples:
 			"max":      "The highest number; then requests are refused. 0 for as many as there are.",
 			"max-hole": maxHoleHelp,
 			"cycle":    "Not supported.",
-			"order":    orderHelp,
+			"strict": "Let the IDs rise over all workers: a request that is sent after the answer to another has " +
+				"arrived gets higher ones. The order of a tag never changes.",
 		},
 	}
 }
@@ -73,7 +73,7 @@ func (c *tagCreateCmd) Run(s *session) error {
 		return usage(fmt.Errorf("tag %q: step %d and start %d, want at least 1", c.Tag, c.Step, start))
 	}
 	t := subjects.TagCreate{Tag: string(c.Tag), Step: c.Step, Start: subjects.Decimal(start), Description: c.Desc,
-		Order: c.Order, Min: subjects.Decimal(c.Min), Max: subjects.Decimal(c.Max),
+		Strict: c.Strict, Min: subjects.Decimal(c.Min), Max: subjects.Decimal(c.Max),
 		MaxHole: subjects.Decimal(c.MaxHole), Period: c.period(), Zone: c.Zone}
 	return operate(s, s.namespace().TagCreate(), t, func(out io.Writer, created subjects.TagInfo) {
 		next := fmt.Sprintf("next ID %d", max(created.MaxID, created.Min))
@@ -82,10 +82,6 @@ func (c *tagCreateCmd) Run(s *session) error {
 		}
 		fmt.Fprintf(out, "%s: %s, step %d\n", created.Tag, next, created.Step)
 		printMaxHole(out, created)
-		if created.StrictFrom != nil {
-			fmt.Fprintf(out, "strict from %s on: until then clients may use IDs that they hold\n",
-				created.StrictFrom.Format(time.RFC3339))
-		}
 	})
 }
 

@@ -41,8 +41,7 @@ requests not counted; --max-hole bounds it.
 
 LIMITS are the tag's period and bounds; the limits of "natsid tag update",
 in IDs a request and IDs per second of all workers together; and what "natsid
-throttle" sets. A tag whose IDs rise over all
-workers is strict; one that was loose, from a time on (UTC).
+throttle" sets. A tag whose IDs rise over all workers is strict.
 
 Examples:
   natsid tag list
@@ -125,11 +124,8 @@ func tagRow(t subjects.TagInfo) string {
 // limits returns the limits of a tag as text, "" if there are none.
 func limits(t subjects.TagInfo) string {
 	var all []string
-	switch {
-	case t.StrictFrom != nil:
-		all = append(all, t.Order+" from "+t.StrictFrom.UTC().Format(time.DateTime))
-	case t.Order != "":
-		all = append(all, t.Order)
+	if t.Strict {
+		all = append(all, "strict")
 	}
 	if t.Period != "" {
 		all = append(all, strings.TrimSpace(t.Period+" "+t.Zone))

@@ -87,7 +87,9 @@ func TestTagsAreLimitedAndThrottled(t *testing.T) {
 	if got != (result{0, "so-1: 5/s\nso-2: 5/s\n", ""}) {
 		t.Errorf("%+v", got)
 	}
-	natsid(t, "tag", "update", "order", "--rate=5", "--step=5", nats).want(t, 2, "two requests")
+	answered(t, "tag", "update", "order", "--rate=5", "--step=5", nats).want(t, 0, "")
+	line(t, `order .* 5 .* 5/s +`, "tag", "list", nats)
+	natsid(t, "tag", "update", "so-*", "--rate=5", "--step=5", nats).want(t, 2, "byte 3")
 }
 
 func TestEachTagGoesOnAboveTheBumpOrIsDecided(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"path"
 	"strings"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -27,13 +26,7 @@ type tagUpdateCmd struct {
 	MaxBatch *int   `placeholder:"N"`
 	Rate     *int64 `placeholder:"N"`
 	Yes      bool   `short:"y"`
-
-	Order *string `enum:"loose,strict" placeholder:"ORDER"`
 }
-
-// orderHelp is the help of --order.
-const orderHelp = "loose, or strict: a request that is sent after the answer to another has arrived gets higher IDs, " +
-	"whichever workers answer."
 
 func (*tagUpdateCmd) help() help {
 	return help{
@@ -43,25 +36,18 @@ discards what it has loaded below the new ID: within milliseconds, or, if it is
 cut off from NATS at that moment, at its next load or poll. --max-id also says where
 a tag goes on that is undecided since a resume: above every ID that it ever had.
 
---max-batch and --rate limit what callers get of the tag; 0 ends a limit. They are
-changed by themselves. All workers heed them within a second. A request beyond
---rate is answered 429, and says when to try again. The first limit of all is
-refused while a worker runs that is too old to heed it; from then on such workers
-do not start. Both also take a pattern of tags, as a shell does of files, and
-ask. To slow the callers of each tag down for a time, use "natsid throttle".
-
---order is changed by itself, too. It returns once every worker that is found has
-confirmed that it uses no ID of a strict tag that it had loaded, and names those
-that have not: repeat it then. IDs of a tag that was loose may be held by clients
-that fetch ahead, for up to 90 minutes: it says from when on the tag is strict.
+--max-batch and --rate limit what callers get of the tag; 0 ends a limit. Workers
+heed them at once, or, if they miss the news, at their next load or poll. A request
+beyond --rate is answered 429, and says when to try again. With these two alone, TAG
+may be a pattern, as a shell has of files; then the command asks. To slow the
+callers of each tag down for a time, use "natsid throttle".
 
 Examples:
   natsid tag update order --step 10000 --desc 'orders of Europe'
   natsid tag update order --max-id 5000001     # start above IDs that are in use
   natsid tag update order --raise-by 1000000   # after a restore, if in doubt
   natsid tag update order --max-batch 1000 --rate 50000
-  natsid tag update 'so-*' --rate 100
-  natsid tag update invoice --order strict`,
+  natsid tag update 'so-*' --rate 100`,
 		values: map[string]string{
 			"tag":       "The tag; with --rate and --max-batch also a pattern, such as 'so-*'.",
 			"step":      "How many IDs a worker loads at once, from the next load on.",
@@ -71,7 +57,6 @@ Examples:
 			"max-batch": "The most IDs that one request gets, up to 1000000.",
 			"rate":      "The most IDs per second, of all workers together, up to 1000000000000.",
 			"yes":       "With a pattern: do not ask.",
-			"order":     orderHelp,
 			"max":       "The highest number; 0 for as many as there are.",
 			"max-hole":  maxHoleHelp,
 			"force":     "Skip more than 1099511627776 (2^40) IDs at once, which are lost for good.",
@@ -85,9 +70,10 @@ func (c *tagUpdateCmd) Run(s *session) error {
 		Tag: c.Tag, Step: c.Step, Description: c.Desc,
 		MaxID: (*subjects.Decimal)(c.MaxID), RaiseBy: (*subjects.Decimal)(c.RaiseBy), Force: c.Force,
 		Max: (*subjects.Decimal)(c.Max), MaxHole: (*subjects.Decimal)(c.MaxHole),
-		MaxBatch: c.MaxBatch, Rate: c.Rate, Order: c.Order,
+		MaxBatch: c.MaxBatch, Rate: c.Rate,
 	}
-	isPattern := u.ChangesLimit() && strings.ContainsAny(c.Tag, "*?")
+	isLimit := u == subjects.TagUpdate{Tag: u.Tag, MaxBatch: u.MaxBatch, Rate: u.Rate}
+	isPattern := isLimit && u.ChangesLimit() && strings.ContainsAny(c.Tag, "*?")
 	if isPattern {
 		u.Tag = "any" // to check the rest
 	}
@@ -117,18 +103,13 @@ func (c *tagUpdateCmd) update(s *session, nc *nats.Conn, u subjects.TagUpdate) e
 		return err
 	}
 	return s.print(t, func(out io.Writer) {
-		switch {
-		case t.StrictFrom != nil:
-			fmt.Fprintf(out, "%s: strict from %s on\n", t.Tag, t.StrictFrom.Format(time.RFC3339))
-		case u.Order != nil:
-			fmt.Fprintf(out, "%s: %s\n", t.Tag, *u.Order)
-		case u.ChangesLimit():
+		if u.ChangesLimit() {
 			fmt.Fprintf(out, "%s: %s\n", t.Tag, cmp.Or(limits(t), "no limits"))
-		default:
-			fmt.Fprintf(out, "%s: next unreserved ID %d, step %d\n", t.Tag, t.MaxID, t.Step)
-			if u.MaxHole != nil {
-				printMaxHole(out, t)
-			}
+			return
+		}
+		fmt.Fprintf(out, "%s: next unreserved ID %d, step %d\n", t.Tag, t.MaxID, t.Step)
+		if u.MaxHole != nil {
+			printMaxHole(out, t)
 		}
 	})
 }

@@ -16,7 +16,7 @@ func (*throttleCmd) help() help {
 	return help{
 		summary: "Slow the callers of each tag down, until it is switched off.",
 		detail: `Each tag gives so many IDs per second, of all workers together; what is beyond is
-answered 429, and says when to try again. All workers heed it within a second, also
+answered 429, and says when to try again. All workers heed it within seconds, also
 after a restart, until off. A lower --rate of "natsid tag update" still counts.
 Snowflakes are not throttled.
 

@@ -61,7 +61,10 @@ func (m *Memory) load(
 	if t.Disabled {
 		return segment.Loaded{}, segment.ErrDisabled
 	}
-	lowest, limit, err := t.Rules.Window(max(t.MaxID, floor), strict, clock)
+	if t.Rules.Strict && !strict {
+		return segment.Loaded{Step: t.Step, Least: t.Least, Rules: t.Rules}, segment.ErrStrict
+	}
+	lowest, limit, err := t.Rules.Window(max(t.MaxID, floor), clock)
 	if err != nil {
 		return segment.Loaded{}, err
 	}
@@ -219,16 +222,15 @@ func (f *Faulty) load(
 	if hook == nil || *hook == nil {
 		return load()
 	}
-	var step, least int64
-	r, err := (*hook)(ctx, tag, func() (segment.Range, error) {
-		l, err := load()
-		step, least = l.Step, l.Least
+	var l segment.Loaded
+	r, err := (*hook)(ctx, tag, func() (r segment.Range, err error) {
+		l, err = load()
 		return l.Range, err
 	})
-	if step == 0 {
-		step = r.Len()
+	if l.Range = r; l.Step == 0 {
+		l.Step = r.Len()
 	}
-	return segment.Loaded{Range: r, Step: step, Least: least}, err
+	return l, err
 }
 
 // ErrInjected is an error for the hooks of faulty stores.

@@ -39,6 +39,7 @@ func Run(t *testing.T, open func(t *testing.T) (next func() segment.Store)) {
 		"UpdateNeverLowersAndSaysWhy":      (*suite).updateRefused,
 		"LoadsBesideRaisesRepeatNothing":   (*suite).updateRaces,
 		"PollAndLookShowTagsAsTheyAre":     (*suite).poll,
+		"TheOrderOfATagStays":              (*suite).strictTags,
 		"StrictLoadsReserveWhatJoined":     (*suite).strictLoads,
 		"StrictLoadsOnlyRise":              (*suite).strictRaces,
 		"RulesBoundLoads":                  (*suite).rules,

@@ -20,8 +20,50 @@ func (s *suite) loadStrict(n int64) segment.Loaded {
 	return l
 }
 
+// createStrict creates the strict tag order, of step 10.
+func (s *suite) createStrict() {
+	s.Helper()
+	t := segment.Tag{Name: "order", Step: 10, MaxID: 1, Rules: segment.Rules{Strict: true}}
+	if _, err := s.Create(s.ctx, t, false); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// strictTags checks that the order of a tag is read before anything is reserved, and never changes.
+func (s *suite) strictTags() {
+	s.createStrict()
+	s.create("loose", 10, 1)
+	for _, store := range []segment.Store{s.Store, s.next()} {
+		l, err := store.Load(s.ctx, "order", 5, 0)
+		if s.wantErr(err, segment.ErrStrict); l.Len() > 0 || l.Step != 10 || !l.Rules.Strict {
+			s.Errorf("it is %+v", l)
+		}
+	}
+	if l := s.loadStrict(3); l.Range != (segment.Range{Start: 1, End: 4}) {
+		s.Errorf("loaded %v, want 1 to 3: nothing was reserved before", l)
+	}
+	loosen := func(r segment.Rules) segment.Rules { r.Strict, r.MaxHole = !r.Strict, 5; return r }
+	t, err := s.Update(s.ctx, "order", segment.Change{Rules: loosen})
+	if err != nil || !t.Rules.Strict || t.Rules.MaxHole != 5 {
+		s.Errorf("an update makes it %+v, %v", t, err)
+	}
+	_, err = s.Update(s.ctx, "loose", segment.Change{Rules: loosen})
+	s.wantErr(err, segment.ErrInvalid)
+	for _, tag := range []string{"order", "loose"} {
+		if err := s.Delete(s.ctx, tag); err != nil {
+			s.Fatal(err)
+		}
+	}
+	t, err = s.Create(s.ctx, segment.Tag{Name: "order", Step: 20}, true)
+	if err != nil || !t.Rules.Strict || t.Step != 20 {
+		s.Errorf("revived, it is %+v, %v", t, err)
+	}
+	_, err = s.Create(s.ctx, segment.Tag{Name: "loose", Step: 20, Rules: segment.Rules{Strict: true}}, true)
+	s.wantErr(err, segment.ErrInvalid)
+}
+
 func (s *suite) strictLoads() {
-	s.create("order", 10, 1)
+	s.createStrict()
 	for _, want := range []segment.Range{{Start: 1, End: 2}, {Start: 2, End: 27}} {
 		if l := s.loadStrict(want.Len()); l.Range != want || l.Step != 10 {
 			s.Errorf("loaded %v, want exactly %v and the step 10", l, want)
@@ -39,7 +81,7 @@ func (s *suite) strictLoads() {
 
 // strictRaces checks that a range lies above all that were loaded before its join was last called.
 func (s *suite) strictRaces() {
-	s.create("order", 10, 1)
+	s.createStrict()
 	s.loadStrict(1)
 	var highest atomic.Int64 // end that a load has returned
 	var loaders sync.WaitGroup

@@ -74,6 +74,7 @@ func (w *world) changeAt(m *machine, v verb, name string) {
 	}
 	words := fmt.Sprintf("change %d", c.number)
 	c.asked = segment.Tag{Name: name, Step: 1 + w.rnd.Int64N(30), Description: words}
+	c.asked.Rules.Strict = w.isStrict(name)
 	c.asked.MaxID = w.start(c.tag, 1+w.rnd.Int64N(50))
 	switch {
 	case v == raiseTag && w.one(2):

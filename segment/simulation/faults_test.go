@@ -112,7 +112,7 @@ func (w *world) edit() {
 	switch what := w.rnd.IntN(5); {
 	case !ok:
 		row = segment.Row{Name: name, Step: 1 + w.rnd.Int64N(20), MaxID: 1}
-		if !back { // the tag may have been there before
+		if !back || w.isStrict(name) { // the tag may have been there before; a tag that a row makes is loose
 			return
 		}
 	case what == 0:

@@ -34,7 +34,6 @@ type life struct {
 	ended   chan struct{}
 	duties  map[string]*duty
 	wastes  map[string]*waste
-	doubts  bool  // which tags are strict
 	wire    *wire // nil if it passes no load on
 }
 
@@ -76,11 +75,11 @@ func (m *machine) start() {
 		passesOn = ring.Run
 	}
 	cfg.Granted = l.granted
+	cfg.AutoCreate = func(tag string) bool { return !w.isStrict(tag) }
 	cfg.OnCreate = func(tag string) {
 		w.post("created "+l.name()+" "+tag, func() { w.announce(tag) })
 	}
 	l.alloc = segment.New(cfg)
-	w.ordered(l)
 	ctx, cancel := context.WithCancel(context.Background())
 	l.stop = cancel
 	go func() {

@@ -113,6 +113,12 @@ func inCreate(text, code string) mutant.Edit {
 	return mutant.Text("../../internal/stores/kvstore/create.go", text, code)
 }
 
+// ofOrder is a mutant by which the order of a tag changes.
+func ofOrder(name, text, code string) mutant.Mutant {
+	return mutant.Mutant{Name: name, In: "..", Args: []string{"-test.run=^TestTheOrderOfATagNeverChanges$"},
+		Edits: []mutant.Edit{mutant.Text("../rules.go", text, code)}}
+}
+
 // mutantsOfEras are found without a simulation: in it no registry stops. That of package lineage has members.
 var mutantsOfEras = []mutant.Mutant{
 	inKVStore("a mark of an earlier era is read as it is written", "TestWhoever", mutant.Delete("offset")),
@@ -156,6 +162,10 @@ var mutantsOfEras = []mutant.Mutant{
 		mutant.Replace("first-use", "case isMade && false:")),
 	inKVStore("a tag of first use gets the rules, and keeps what was loaded without", "TestATagOfFirstUse",
 		inRestore("if e.Least = e.Mark; e.Rules.Bounded() {", "if e.Rules.Bounded() {")),
+	inKVStore("an old worker puts the limits of before over those of an entry", "TestARestoreKeepsTheLimits",
+		inRestore("isMade := e.First && e.Rules == segment.Rules{}", "isMade := true")),
+	inKVStore("an old worker puts limits over an entry whose limits ended", "TestARestoreKeepsTheLimits",
+		inRestore("isMade := e.First && e.Rules", "isMade := e.Rules")),
 	inKVStore("a bounded mark stays below a floor", "TestARestore", mutant.Replace("lift", "case false:")),
 	inKVStore("a mark that proves that the bucket went back is lifted", "TestARestore",
 		mutant.Replace("lift", "case e.Mark < f.End:")),
@@ -197,6 +207,9 @@ var mutantsOfMemory = []mutant.Mutant{
 	{Name: "a listing by a member that is behind is taken for all",
 		Args: []string{"-sim.from=331"}, Edits: []mutant.Edit{
 			mutant.Before("behind", "upTo = 0")}},
+	{Name: "a listing brings limits back that were changed since", In: "..",
+		Args: []string{"-test.run=^TestAListingOlderThanTheNewsOfATagBringsNoOldLimits$"}, Edits: []mutant.Edit{
+			mutant.Text("../buffer.go", "b.news < asOf && ", "")}},
 	{Name: "a poll brings no least ID", Edits: []mutant.Edit{
 		mutant.Delete("listed-least")}},
 	{Name: "a request behind one that expired does not expire", Edits: []mutant.Edit{
@@ -214,13 +227,15 @@ var mutantsOfOrder = []mutant.Mutant{
 		mutant.Replace("sealed", "if b.supply.waiters.any() || b.supply.stock.held() < n { return dst, ErrWait }")}},
 	{Name: "what a load of a strict tag leaves is served with the next", Edits: []mutant.Edit{
 		more, mutant.Delete("left-over")}},
-	{Name: "a strict request joins a load that was sent already", Args: []string{"-sim.from=4001"},
+	{Name: "a strict request joins a load that was sent already", Args: []string{"-sim.from=2101"},
 		Edits: []mutant.Edit{
 			more, mutant.Replace("joined", "answers = s.waiters.serveUpTo(s.waiters.ever, &s.stock, nil)")}},
-	{Name: "a tag that becomes strict keeps what is in memory", Edits: []mutant.Edit{
-		mutant.Replace("order-change", "_, _ = was, now")}},
-	{Name: "a worker that doubts serves from memory", Args: []string{"-sim.from=2901"}, Edits: []mutant.Edit{
-		mutant.Replace("seal", "s.order, s.stock.sealed = o, o == strict")}},
+	{Name: "a tag is loose before its first load", Edits: []mutant.Edit{
+		mutant.Delete("order")}},
+	ofOrder("a change of a tag changes its order", "r.Strict = old.Strict", ""),
+	ofOrder("a loose tag is said to be revived as strict", "r.Strict && !old.Strict", "false"),
+	inKVStore("a tag whose row was lost is made again in another order", "TestATagWhoseRowWasRemovedKeepsItsOrder",
+		inCreate("s.raw > 0 && !s.isUnmade() { // it", "false { // it")),
 	{Name: "a kept range answers strict requests", Args: []string{"-sim.from=10001"}, Edits: []mutant.Edit{
 		mutant.Delete("strict-kept")}},
 	{Name: "a kept range answers strict requests though others have loaded since", Edits: []mutant.Edit{

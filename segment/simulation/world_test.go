@@ -150,10 +150,10 @@ func (w *world) broken() bool { return w.breach != nil }
 
 // live injects faults, then repairs the world and checks that all is served again.
 func (w *world) live() {
-	w.found()
 	if w.mayOrder(w.seed) {
 		w.order()
 	}
+	w.found()
 	for _, m := range w.machines {
 		w.after(w.chance(time.Second), m.start)
 	}
@@ -179,7 +179,7 @@ func (w *world) live() {
 func (w *world) found() {
 	for _, name := range w.names[:1+w.rnd.IntN(3)] {
 		row := segment.Row{Name: name, Step: 1 + w.rnd.Int64N(30), MaxID: 1}
-		if w.conf.kind != marksAlone {
+		if w.conf.kind != marksAlone && !w.isStrict(name) {
 			w.db.set(0, row)
 		} else {
 			w.after(0, func() { w.changeAt(w.machines[0], createTag, name) })

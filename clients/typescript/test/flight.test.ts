@@ -180,7 +180,7 @@ test("faults of natsid cost a call time and no error", async () => {
 
 test("a strict tag is not prefetched", async () => {
   const nc = await connect();
-  const create = JSON.stringify({ tag: "strict", order: "strict" });
+  const create = JSON.stringify({ tag: "strict", strict: true });
   const reply = await nc.request("id.tag.create", create, { timeout: long });
   assert.equal(reply.headers?.get("Nats-Service-Error") ?? "", "");
   const strict = natsid(nc).segment("strict");

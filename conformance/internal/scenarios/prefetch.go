@@ -67,7 +67,7 @@ func playAge(s *Stage) {
 func playStrict(s *Stage) {
 	s.connect(object{"namespace": s.natsid()})
 	name := "strict." + s.NS
-	s.create(subjects.TagCreate{Tag: name, Order: subjects.OrderStrict})
+	s.create(subjects.TagCreate{Tag: name, Strict: true})
 	last := int64(0)
 	for range 20 {
 		id := s.mustNext(tag(name))

@@ -114,7 +114,7 @@ func TestWorkersPassOnAsSoonAsTheyCanLoadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		alloc := segment.New(segment.Config{Store: new(segmenttest.Memory), Deadline: deadline})
 		defer alloc.Close()
-		alloc.SetStrict(map[string]bool{"a": true})
+		alloc.See(strictTag)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		sky, none := new(air), ""
@@ -170,7 +170,7 @@ type sky struct {
 // newSky must be called in a bubble, at whose end its rings stop.
 func newSky(t *testing.T) *sky {
 	s := &sky{ctx: t.Context(), alloc: segment.New(segment.Config{Store: new(segmenttest.Memory), Deadline: deadline})}
-	s.alloc.SetStrict(map[string]bool{"a": true})
+	s.alloc.See(strictTag)
 	t.Cleanup(s.alloc.Close)
 	return s
 }
@@ -306,7 +306,7 @@ func TestAWorkerThatCannotLoadPassesOnAndLoadsForNobody(t *testing.T) {
 // on. Where other marks than those of NATS are loaded from, NATS does not matter.
 func TestNoLoadBeginsWhileMarksCannotBeReached(t *testing.T) {
 	store := new(segmenttest.Memory)
-	if _, err := store.Create(t.Context(), segment.Tag{Name: "a", Step: 100, MaxID: 1}, false); err != nil {
+	if _, err := store.Create(t.Context(), strictTag, false); err != nil {
 		t.Fatal(err)
 	}
 	sky, of := &air{deaf: true}, marks
@@ -330,7 +330,7 @@ func TestNoLoadBeginsWhileMarksCannotBeReached(t *testing.T) {
 func TestAnAnswerThatDoesNotComeDoesNotMakeLoadsLookSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(segmenttest.Memory)
-		if _, err := store.Create(t.Context(), segment.Tag{Name: "a", Step: 100, MaxID: 1}, false); err != nil {
+		if _, err := store.Create(t.Context(), strictTag, false); err != nil {
 			t.Fatal(err)
 		}
 		r := New(Config{

@@ -265,7 +265,7 @@ func (r *Ring) take(m *nats.Msg) {
 		return
 	}
 	segments := r.cfg.Segments()
-	if marks == "" || marks != r.cfg.Marks() || !r.cfg.Loads() || !segments.IsStrict(tag) {
+	if marks == "" || marks != r.cfg.Marks() || !r.cfg.Loads() {
 		r.reply(m, tag, nil)
 		return
 	}
@@ -274,6 +274,9 @@ func (r *Ring) take(m *nats.Msg) {
 		defer meets.goOn() // once it is parked
 	}
 	err = segments.Park(tag, n, func(ranges []segment.Range, _ error) {
+		if !segments.IsStrict(tag) {
+			ranges = nil // they may have been loaded before the message came
+		}
 		if len(ranges) == 1 {
 			meets.await() // before the answer: the next message may follow at once
 		}

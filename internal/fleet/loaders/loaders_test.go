@@ -25,6 +25,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, natstest.Left()...) }
 
+var strictTag = segment.Tag{Name: "a", Step: 100, MaxID: 1, Rules: segment.Rules{Strict: true}}
+
 // deadline is that of requests. It is long, since the machine may be busy.
 const deadline = 10 * time.Second
 
@@ -62,7 +64,7 @@ func (c counted) LoadStrict(
 func fleet(t *testing.T, n int) (workers []*worker) {
 	t.Helper()
 	url, store := natstest.Start(t), new(segmenttest.Memory)
-	if _, err := store.Create(t.Context(), segment.Tag{Name: "a", Step: 100, MaxID: 1}, false); err != nil {
+	if _, err := store.Create(t.Context(), strictTag, false); err != nil {
 		t.Fatal(err)
 	}
 	for range n {
@@ -75,7 +77,7 @@ func fleet(t *testing.T, n int) (workers []*worker) {
 		})
 		w.marks.Store(&marks)
 		w.alloc = segment.New(segment.Config{Store: w.Store(counted{store, &w.loads, &w.slow}), Deadline: deadline})
-		w.alloc.SetStrict(map[string]bool{"a": true})
+		w.alloc.See(strictTag)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- w.Run(ctx) }()
@@ -220,7 +222,7 @@ func TestALoadThatIsOutrunIsPassedOnOnceALoaderIsHeard(t *testing.T) {
 	loser := workers[slices.IndexFunc(workers, func(w *worker) bool { return w.loader("a") != "" })]
 	alloc := segment.New(segment.Config{Store: loser.Store(outrun{loser.store}), Deadline: deadline})
 	defer alloc.Close()
-	alloc.SetStrict(map[string]bool{"a": true})
+	alloc.See(strictTag)
 	loser.mu.Lock()
 	clear(loser.heard)
 	loser.mu.Unlock()

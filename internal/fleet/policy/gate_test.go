@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/natsid/natsid/segment"
 )
 
 // throughput returns how many IDs of tags gates together admit in so many seconds, asked every ms.
@@ -21,30 +23,36 @@ func throughput(seconds int, gates []*Gate, batch int, tags ...string) (ids int)
 	return ids
 }
 
-func fleet(workers int, r Rules) (gates []*Gate) {
+// A limits is the rules of tags; that of the tag "" is the throttle.
+type limits map[string]segment.Rules
+
+func (l limits) gate(workers int64) *Gate {
+	g := NewGate(func(tag string) segment.Rules { return l[tag] }, func() int64 { return l[""].Rate })
+	g.workers.Store(workers)
+	return g
+}
+
+func fleet(workers int, l limits) (gates []*Gate) {
 	for range workers {
-		g := new(Gate)
-		g.SetWorkers(workers)
-		g.Set(r)
-		gates = append(gates, g)
+		gates = append(gates, l.gate(int64(workers)))
 	}
 	return gates
 }
 
 func TestTheFleetIssuesARateAndNotMore(t *testing.T) {
 	for _, tc := range []struct {
-		rules   Rules
+		rules   limits
 		workers int
 		batch   int
 		rate    int
 	}{
-		{Rules{"a": {Rate: 100}}, 1, 1, 100},
-		{Rules{"a": {Rate: 100}}, 4, 1, 100},
-		{Rules{"a": {Rate: 100}}, 4, 500, 100},
-		{Rules{"a": {Rate: 100}, "": {Rate: 50}}, 4, 1, 50},
-		{Rules{"a": {Rate: 100}, "": {Rate: 500}}, 4, 1, 100},
-		{Rules{"": {Rate: 50}}, 4, 10, 50},
-		{Rules{"a": {Rate: 1_000_000_000}}, 3, 1_000_000, 1_000_000_000},
+		{limits{"a": {Rate: 100}}, 1, 1, 100},
+		{limits{"a": {Rate: 100}}, 4, 1, 100},
+		{limits{"a": {Rate: 100}}, 4, 500, 100},
+		{limits{"a": {Rate: 100}, "": {Rate: 50}}, 4, 1, 50},
+		{limits{"a": {Rate: 100}, "": {Rate: 500}}, 4, 1, 100},
+		{limits{"": {Rate: 50}}, 4, 10, 50},
+		{limits{"a": {Rate: 1_000_000_000}}, 3, 1_000_000, 1_000_000_000},
 	} {
 		t.Run(fmt.Sprintf("%d workers %+v", tc.workers, tc), func(t *testing.T) {
 			const seconds = 100
@@ -60,7 +68,7 @@ func TestTheFleetIssuesARateAndNotMore(t *testing.T) {
 }
 
 func TestAThrottleOfEachTagLeavesEachItsOwn(t *testing.T) {
-	gates := fleet(2, Rules{"": {Rate: 10}})
+	gates := fleet(2, limits{"": {Rate: 10}})
 	throughput(10, gates, 1, "busy")
 	if err := gates[0].Admit("quiet", 1, 10*time.Second); err != nil {
 		t.Error("one tag used up another's:", err)
@@ -69,9 +77,8 @@ func TestAThrottleOfEachTagLeavesEachItsOwn(t *testing.T) {
 
 func TestTagsWithoutLimitAreFree(t *testing.T) {
 	var none *Gate
-	zero, limited := new(Gate), new(Gate)
-	limited.Set(Rules{"other": {MaxBatch: 1, Rate: 1}})
-	for _, g := range []*Gate{none, zero, limited} {
+	limited := limits{"other": {MaxBatch: 1, Rate: 1}}.gate(1)
+	for _, g := range []*Gate{none, limited} {
 		if got := throughput(1, []*Gate{g}, 1_000_000, "a"); got != 1_000_000_000 {
 			t.Errorf("%d IDs of 1000000000", got)
 		}
@@ -82,20 +89,20 @@ func TestTagsWithoutLimitAreFree(t *testing.T) {
 }
 
 func TestTheLargestBatchIsKept(t *testing.T) {
-	g := new(Gate)
-	g.Set(Rules{"a": {MaxBatch: 100}})
+	g := limits{"a": {MaxBatch: 100}}.gate(1)
 	if err := g.Admit("a", 100, 0); err != nil {
 		t.Error(err)
 	}
 	if e, ok := g.Admit("a", 101, 0).(*BatchError); !ok || e.Max != 100 {
 		t.Errorf("101 of 100: %v", e)
 	}
+	if g.Fits("a", 100) != nil || g.Fits("a", 101) == nil {
+		t.Error("a load that shows the limit shows another one")
+	}
 }
 
 func TestOneRequestShutsATagForAMinuteAtMost(t *testing.T) {
-	g := new(Gate)
-	g.SetWorkers(2)
-	g.Set(Rules{"a": {Rate: 10}, "slow": {Rate: 1}})
+	g := limits{"a": {Rate: 10}, "slow": {Rate: 1}}.gate(2)
 	e, ok := g.Admit("a", 100_000, 0).(*BatchError)
 	if !ok || e.Max != 300 { // 10/2 a second
 		t.Fatalf("100000 at 10/s: %v", e)
@@ -106,15 +113,14 @@ func TestOneRequestShutsATagForAMinuteAtMost(t *testing.T) {
 	if err := g.Admit("a", 1, time.Minute+time.Millisecond); err != nil {
 		t.Error("after a minute:", err)
 	}
-	g.SetWorkers(1000)
+	g.workers.Store(1000)
 	if err := g.Admit("slow", 1, 0); err != nil {
 		t.Error("one ID is always small enough:", err)
 	}
 }
 
 func TestWhoWaitsAsLongAsToldIsAdmitted(t *testing.T) {
-	g, now := new(Gate), time.Duration(0)
-	g.Set(Rules{"a": {Rate: 7}})
+	g, now := limits{"a": {Rate: 7}}.gate(1), time.Duration(0)
 	for range 1000 {
 		n := 1 + rand.IntN(30)
 		e, ok := g.Admit("a", n, now).(*RateError)
@@ -130,15 +136,25 @@ func TestWhoWaitsAsLongAsToldIsAdmitted(t *testing.T) {
 	}
 }
 
-// An attacker cannot get more by making operators change rules.
-func TestNewRulesGiveNoNewBurst(t *testing.T) {
-	g := new(Gate)
+// An attacker cannot get more by making operators change limits.
+func TestNewLimitsGiveNoNewBurst(t *testing.T) {
+	l := limits{"a": {Rate: 100}}
+	g := l.gate(1)
 	got := 0
 	for i := range 1000 {
-		g.Set(Rules{"a": {Rate: 100}, fmt.Sprint(i): {Rate: 1}, "": {Rate: 1000 + int64(i%2)}})
+		l["a"], l[""] = segment.Rules{Rate: 100 + int64(i%2)}, segment.Rules{Rate: 1000 + int64(i%2)}
 		got += throughput(1, []*Gate{g}, 1, "a") // always in the same second
 	}
-	if got > 200+1 {
+	if got > 202+1 {
 		t.Errorf("%d IDs in 1 s at 100/s", got)
+	}
+}
+
+func TestACountRisesAtOnceAndFallsWhenTwoAreLower(t *testing.T) {
+	var c count
+	for i, step := range []struct{ counted, want int64 }{{3, 3}, {5, 5}, {3, 5}, {4, 4}, {1, 4}, {1, 1}, {2, 2}} {
+		if got := c.of(step.counted); got != step.want {
+			t.Errorf("count %d: %d workers after %d answers, want %d", i, got, step.counted, step.want)
+		}
 	}
 }

@@ -1,29 +1,16 @@
 // Package policy decides how many IDs of a tag callers may have; it is internal to natsid and may change.
 //
-// It applies the limits of the tag, and the throttle of each tag.
+// It applies the limits of the tag, which stand in its entry, and the throttle of each tag, which stands in the
+// identity of the registry.
 //
 // It knows nothing of IDs. A request that it refuses has drawn no ID, so its decisions, and the time at which a
-// worker learns of a setting, never make an ID repeat.
+// worker learns of a limit, never make an ID repeat.
 package policy
 
 import (
 	"fmt"
 	"time"
-
-	"github.com/natsid/natsid/subjects"
 )
-
-// A Limit is the limit of one tag. The zero value allows all.
-type Limit struct {
-	MaxBatch int   `json:"max_batch,omitempty"` // IDs a request can get; 0 is no limit
-	Rate     int64 `json:"rate,omitempty"`      // IDs per second of all workers together; 0 is no limit
-}
-
-// Valid reports whether operators can have set the limit.
-func (l Limit) Valid() bool { return l.MaxBatch >= 0 && l.Rate >= 0 && l.Rate <= subjects.MaxRate }
-
-// Rules are the limits in force, by tag. The rate of the tag "", the throttle, holds for each tag.
-type Rules map[string]Limit
 
 // A BatchError refuses a request for more IDs than the tag allows at once.
 type BatchError struct {

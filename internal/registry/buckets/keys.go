@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"time"
 )
@@ -182,26 +181,4 @@ func present(entries []Entry) (all map[string]Entry, removed map[string]bool) {
 func (b *Bucket) AllOwn(ctx context.Context, prefix string) (map[string]Entry, error) {
 	entries, err := on(ctx, b.o, func() ([]Entry, error) { return b.o.all(ctx, prefix) })
 	return standing(entries), err
-}
-
-// Current returns the present entries whose keys begin with prefix, which ends with a dot, without a gap, for keys that
-// are seldom written: each that had a value when it was called is in it, with that value or a later one. upTo is the
-// highest revision of then: no entry with a lower one is missing, not even that of a key which had been removed.
-func (b *Bucket) Current(ctx context.Context, prefix string) (all map[string]Entry, upTo uint64, err error) {
-	entries, err := on(ctx, b.o, func() ([]Entry, error) {
-		now, err := b.o.info(ctx)
-		if err != nil {
-			return nil, err
-		}
-		upTo = now.LastSeq
-		return b.o.complete(ctx, prefix, math.MaxUint64)
-	})
-	return standing(entries), upTo, err
-}
-
-// Since returns the entries, markers included, that begin with prefix and have the revision from or a higher one, in
-// order, as the leader has them: by a request for each and one more, however much else was written. With an error it
-// returns those that it has read before.
-func (b *Bucket) Since(ctx context.Context, prefix string, from uint64) ([]Entry, error) {
-	return on(ctx, b.o, func() ([]Entry, error) { return b.o.since(ctx, prefix, from, math.MaxUint64) })
 }

@@ -74,7 +74,8 @@ func (r *reader) last(ctx context.Context, key string) (Entry, error) {
 	})
 }
 
-// since is [Bucket.Since] with a highest revision, beyond which it asks for nothing.
+// since returns the entries, markers included, that begin with prefix and have a revision from one up to another, in
+// order, as the leader has them: by a request for each and one more, however much else was written.
 func (r *reader) since(ctx context.Context, prefix string, from, upTo uint64) (entries []Entry, err error) {
 	for from <= upTo {
 		e, err := read(ctx, r, r.latency.forRead(), func(ctx context.Context) (Entry, error) {
@@ -84,24 +85,29 @@ func (r *reader) since(ctx context.Context, prefix string, from, upTo uint64) (e
 			break
 		}
 		if err != nil {
-			return entries, err
+			return nil, err
 		}
 		entries, from = append(entries, e), e.Revision+1
 	}
 	return entries, nil
 }
 
-// complete lists the keys that begin with prefix. The member of a cluster that lists may be behind: what it lacks of
-// the entries up to a revision is read from the leader.
+// all lists the keys that begin with prefix. The member of a cluster that lists may be behind: what it lacks of the
+// entries up to the highest revision at the call is read from the leader. So it ends however much is written. A key
+// that is written during it may be missing, or have a value from before.
 //
 // Law: a listing is in the order of revisions, and ends where all that the member has was listed. So what a key had
-// when complete was called, or a later value, is listed, or lies above all that is: read to the end, no key is missing.
-func (r *reader) complete(ctx context.Context, prefix string, upTo uint64) ([]Entry, error) {
+// when all was called, or a later value, is listed, or lies above all that is.
+func (r *reader) all(ctx context.Context, prefix string) ([]Entry, error) {
+	now, err := r.info(ctx)
+	if err != nil {
+		return nil, err
+	}
 	entries, err := r.streams.List(ctx, r.bucket, prefix)
 	if err != nil {
 		return nil, err
 	}
-	highest := uint64(0)
+	upTo, highest := now.LastSeq, uint64(0)
 	for _, e := range entries {
 		highest = max(highest, e.Revision)
 	}
@@ -110,16 +116,6 @@ func (r *reader) complete(ctx context.Context, prefix string, upTo uint64) ([]En
 		return nil, err
 	}
 	return append(entries, more...), nil
-}
-
-// all completes a listing up to the highest revision at the call, so it ends however much is written. A key that is
-// written during it may be missing, or have a value from before.
-func (r *reader) all(ctx context.Context, prefix string) ([]Entry, error) {
-	now, err := r.info(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return r.complete(ctx, prefix, now.LastSeq)
 }
 
 // Listed returns the last entries of all keys of a bucket, markers included, and no older than the call, for who has

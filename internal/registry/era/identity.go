@@ -33,6 +33,8 @@ type Identity struct {
 	Merged  []string          `json:"merged,omitempty"` // other registries whose eras are among these
 	// Incident is the open one; nil if there is none.
 	Incident *Incident `json:"incident,omitempty"`
+	// Throttle is the rate that holds for each tag, in IDs per second of all workers together; 0 for none.
+	Throttle int64 `json:"throttle,omitempty"`
 }
 
 // Offsets are those of eras, by ID. IDs are random.

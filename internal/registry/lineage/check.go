@@ -230,9 +230,6 @@ func (c *checker) note(ctx context.Context, v *view) error {
 	if err := c.own.restore(ctx); err != nil {
 		return err
 	}
-	if err := c.cfg.Reassert(ctx); err != nil {
-		return err
-	}
 	c.own.saveFloors()
 	if c.own.Stop = ""; v.id.Incident.Other != "" {
 		c.own.Stop = c.gate.Stopped().Error()
@@ -280,9 +277,6 @@ func (c *checker) resume(ctx context.Context, v *view) error {
 		return low
 	}
 	if err := c.own.restore(ctx); err != nil {
-		return err
-	}
-	if err := c.cfg.Reread(ctx); err != nil {
 		return err
 	}
 	c.own.join("")

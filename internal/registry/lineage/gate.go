@@ -224,7 +224,7 @@ func (s gatedStore) load(
 		}
 		unknown, ok := errors.AsType[*era.UnknownError](err)
 		if !ok {
-			return segment.Loaded{}, err
+			return l, err
 		}
 		if err := s.member.checks.meetEra(ctx, unknown.Era); err != nil {
 			return segment.Loaded{}, err

@@ -1,6 +1,7 @@
 package lineage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -85,9 +86,6 @@ type Config struct {
 	Found func(ctx context.Context) error
 	// Links returns how often the connection to the bucket was made. After each time the bucket may be an older one.
 	Links func() uint64
-	// Reassert writes the strict orders again that this worker knows and the bucket lacks: each worker calls it before
-	// it has stopped. Reread reads all settings again: each calls it before it resumes.
-	Reassert, Reread func(ctx context.Context) error
 	// Settled is called with the registry while this worker can answer for it, at each check.
 	Settled func(registry string)
 	// Unused reports whether the registry never loaded, nor held a worker number.
@@ -197,6 +195,25 @@ func (w *Member) Prove(ctx context.Context) error {
 		return err
 	}
 	return w.checks.do(ctx, func() error { return w.checks.check(ctx, false) })
+}
+
+// SetThrottle changes the rate that holds for each tag, by a compare-and-set of the identity, and announces it: other
+// workers check, and read it.
+func (w *Member) SetThrottle(ctx context.Context, rate int64) error {
+	return w.checks.do(ctx, func() error {
+		for {
+			v, err := w.registry.read(ctx, false, false)
+			if err != nil || v.missing != nil {
+				return cmp.Or(err, v.missing)
+			}
+			next := v.id
+			next.Throttle = rate
+			if err = w.registry.replace(ctx, &v, next); !errors.Is(err, errNewerRead) {
+				w.peers.announce()
+				return err
+			}
+		}
+	})
 }
 
 // Gate returns the store for an allocator: loads, and tags made on first use, wait for [Member.Ready]. Everything else

@@ -75,6 +75,9 @@ var mutants = []mutant.Mutant{
 		mutant.Text(entryFile, "e.Mark += by", "e.Mark += 0*by")}},
 	{Name: "tags with a last number go on by themselves", Edits: []mutant.Edit{
 		mutant.Text(entryFile, "by > 0 && (e.Rules.Bounded() || e.Mark > limit-by)", "false")}},
+	{Name: "a strict tag that is written again is a loose one", Edits: []mutant.Edit{
+		mutant.Text("../../stores/kvstore/restore.go", "Rules: *f.Rules,",
+			"Rules: func(r segment.Rules) segment.Rules { r.Strict = false; return r }(*f.Rules),")}},
 	{Name: "a floor of a tag with a last number is a proof", Args: from(220), Edits: []mutant.Edit{
 		mutant.Text(floorFile, "|| t.Undecided || t.Rules.Bounded() || f.Rules != nil && f.Rules.Bounded()", "")}},
 }

@@ -25,6 +25,7 @@ type Notice struct {
 	Era      string `json:"era"`
 	Incident string `json:"incident,omitempty"` // that is open
 	Other    string `json:"other,omitempty"`    // registry for which this one is stopped, snowflakes included
+	Throttle int64  `json:"throttle,omitempty"` // see [era.Identity]
 	Revision uint64 `json:"revision,string"`    // the highest that the worker knows
 	Pinned   bool   `json:"pinned,omitempty"`   // an operator chose this registry
 	Unused   bool   `json:"unused,omitempty"`   // it is stopped, and never loaded, nor held a worker number
@@ -119,7 +120,7 @@ func (p *peers) Notice() Notice {
 		known = 0 //mutant:known
 	}
 	n := Notice{
-		Registry: id.Registry, Era: id.Era, Incident: id.Open(), Revision: known,
+		Registry: id.Registry, Era: id.Era, Incident: id.Open(), Throttle: id.Throttle, Revision: known,
 		Pinned: p.cfg.Pin != "" && p.cfg.Pin == id.Registry, Fields: p.cfg.Fields, Instance: p.cfg.Name(),
 		Process: p.cfg.Process,
 	}
@@ -167,7 +168,7 @@ func (p *peers) differs(own era.Identity, n Notice) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.spoken()
-	if n.Era != own.Era || n.Incident != own.Open() {
+	if n.Era != own.Era || n.Incident != own.Open() || n.Throttle != own.Throttle {
 		return true
 	}
 	p.highest = max(p.highest, n.Revision)

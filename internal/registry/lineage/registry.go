@@ -49,6 +49,14 @@ func (r *registry) Identity() era.Identity { return valueOf(&r.last) }
 // raised would be read as a lower one.
 func (r *registry) Eras() era.Identity { return valueOf(&r.begun) }
 
+// Throttle returns the rate that holds for each tag, as last read; 0 for none.
+func (r *registry) Throttle() int64 {
+	if id := r.last.Load(); id != nil {
+		return id.Throttle
+	}
+	return 0
+}
+
 func valueOf(of *atomic.Pointer[era.Identity]) era.Identity {
 	if id := of.Load(); id != nil {
 		return *id

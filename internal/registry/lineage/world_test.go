@@ -109,7 +109,9 @@ const (
 
 var (
 	tagNames = []string{loose, strict, bounded, daily, first}
-	rulesOf  = map[string]segment.Rules{bounded: {Max: 4000}, daily: {Period: segment.Daily}}
+	rulesOf  = map[string]segment.Rules{
+		bounded: {Max: 4000}, daily: {Period: segment.Daily}, strict: {Strict: true},
+	}
 )
 
 const (
@@ -345,8 +347,8 @@ func (p *proc) start() {
 		Bucket: link{p, life}, Tags: store, Bus: link{p, life}, Serving: link{p, life}, Kind: "kv",
 		Name: func() string { return fmt.Sprint(p.name, ".", life) },
 		Poll: time.Minute, Links: func() uint64 { return 0 }, Now: func() time.Time { return at(p.w.now + p.skew) },
-		Found:    func(context.Context) error { return era.ErrNoIdentity },
-		Reassert: nothing, Reread: nothing, Settled: func(string) {},
+		Found:   func(context.Context) error { return era.ErrNoIdentity },
+		Settled: func(string) {},
 		Unused:  func(context.Context) (bool, error) { return false, nil },
 		Process: fmt.Sprint(p.name, ".", life),
 	}
@@ -378,8 +380,6 @@ func (p *proc) newStore(life int) *kvstore.Store {
 	}
 	return kvstore.On(link{p, life}, cfg)
 }
-
-func nothing(context.Context) error { return nil }
 
 func (p *proc) die() {
 	p.w.log("%s is killed", p.name)
@@ -736,12 +736,15 @@ func (p *proc) load(ctx context.Context) {
 		return
 	}
 	w.log("%s loads %s [%d, %d)", p.name, tag, l.Start, l.End)
-	rules := l.Rules
+	rules, known := l.Rules, p.floor[tag].Rules
 	if l.End > p.floor[tag].End {
 		p.floor[tag] = segment.Floor{End: l.End, Step: l.Step, Live: true, Rules: &rules, Era: l.Era}
 	}
 	i := issue{tag, l.Range, p.name, w.epoch}
 	if tag == strict {
+		if known != nil && known.Strict && !l.Rules.Strict {
+			w.fail("strict: %s remembers the tag as strict, and finds it loose", p.name)
+		}
 		if l.Start < sent && !w.isBlind(p) && !w.broken[tag] {
 			w.fail("strict: %s answers %d to a request that was sent after %d", p.name, l.Start, sent-1)
 		}

@@ -183,9 +183,7 @@ func (t *table) worker() {
 		t.publish(number, ns.Workers())
 		t.subscribe("", number, ns.Workers())
 	})
-	const policy = "heed limits, and share rates"
-	t.publish(policy, ns.SettingsChanged(), ns.SettingsWorkers(), ns.ServicePing())
-	t.subscribe("", policy, ns.SettingsChanged(), ns.SettingsWorkers())
+	t.publish("share rates", ns.ServicePing())
 	const loaders = "load strict tags for other workers, and let them"
 	t.publish(loaders, ns.Loaders(), ns.Loader("*"))
 	t.subscribe("", loaders, ns.Loaders(), ns.Loader("*"))

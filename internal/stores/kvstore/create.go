@@ -99,6 +99,12 @@ func (s *Store) tryCreate(ctx context.Context, c *creation) (segment.Tag, uint64
 // was deleted.
 func (s state) created(t segment.Tag, limit int64) (segment.Tag, error) {
 	old := s.tag(t.Name)
+	if s.raw > 0 && !s.isUnmade() { // it was made before
+		var err error
+		if t.Rules, err = t.Rules.InOrderOf(old.Rules); err != nil {
+			return t, err
+		}
+	}
 	switch {
 	case s.Disabled:
 		return old.Revive(t, limit)

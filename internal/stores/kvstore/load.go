@@ -34,9 +34,9 @@ func (s *Store) load(
 		return l.Read, err
 	})
 	if err != nil {
-		return segment.Loaded{}, wrap(tag, err)
+		l.Range = segment.Range{}
 	}
-	return l, nil
+	return l, wrap(tag, err)
 }
 
 func (s *Store) tryLoad(
@@ -54,6 +54,11 @@ func (s *Store) tryLoad(
 	if err != nil {
 		return segment.Loaded{}, err
 	}
+	if was.Rules.Strict && !strict { //mutant:order
+		return segment.Loaded{
+			Step: max(1, was.now().Step), Least: was.Least, Rules: was.Rules, Era: was.Era,
+		}, segment.ErrStrict
+	}
 	s.setbacks.check(tag, was, began)
 	if (segment.Floor{End: floor}).Above(was.entry.tag(tag, was.kve.Created)) > 0 { //mutant:load-low
 		return segment.Loaded{}, s.wentBack(ctx, tag, was, floor)
@@ -68,7 +73,7 @@ func (s *Store) tryLoad(
 	}
 	//mutant:marks-floor
 	least := max(e.Seen, e.Least, floor) // others may have taken IDs of a kept range from the table
-	lowest, limit, err := e.Rules.Window(max(e.Mark, least), strict, s.cfg.Clock)
+	lowest, limit, err := e.Rules.Window(max(e.Mark, least), s.cfg.Clock)
 	if err != nil {
 		return segment.Loaded{}, err
 	}

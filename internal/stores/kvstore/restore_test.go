@@ -106,6 +106,26 @@ func TestARestoreOfAnEntryThatIsThere(t *testing.T) {
 	}
 }
 
+// A worker that was away knows the limits of before, and puts none of them over the entry.
+func TestARestoreKeepsTheLimitsOfAnEntryThatIsThere(t *testing.T) {
+	for name, now := range map[string]segment.Rules{"others": {Rate: 7}, "none": {}} {
+		t.Run(name, func(t *testing.T) {
+			bothKinds(t, func(t *testing.T, s *kvstore.Store, marks *memory) {
+				create(t, s, segment.Tag{Name: "a", Step: 10, MaxID: 101, Rules: segment.Rules{Rate: 5}})
+				update := segment.Change{Rules: func(segment.Rules) segment.Rules { return now }}
+				if _, err := s.Update(t.Context(), "a", update); err != nil {
+					t.Fatal(err)
+				}
+				before := marks.written("a")
+				restore(t, s, floor(900, before.Era, segment.Rules{Rate: 5, MaxBatch: 3}))
+				if got := marks.written("a"); got != before || got.Rules != now {
+					t.Errorf("written is %+v, want %+v", got, before)
+				}
+			})
+		})
+	}
+}
+
 // The first who restores a tag that was made on first use since discards what was loaded of it without the rules.
 func TestATagOfFirstUseGetsItsRulesOnce(t *testing.T) {
 	bothKinds(t, func(t *testing.T, s *kvstore.Store, marks *memory) {

@@ -98,6 +98,16 @@ func TestATagWhoseRowWasRemovedContinuesAboveItsMark(t *testing.T) {
 	}
 }
 
+func TestATagWhoseRowWasRemovedKeepsItsOrder(t *testing.T) {
+	g, table, _ := guarded(t, nil)
+	load(t, g)
+	table.Restore(nil)
+	tag := segment.Tag{Name: "a", Step: 100, Rules: segment.Rules{Strict: true}}
+	if got, err := g.Create(t.Context(), tag, true); !errors.Is(err, segment.ErrInvalid) {
+		t.Errorf("a loose tag is made again as a strict one: %+v, %v", got, err)
+	}
+}
+
 func TestADeletedTagRemembersWhatLeafTook(t *testing.T) {
 	for name, times := range map[string]int{"before it was deleted": 1, "before it was deleted once more": 2} {
 		t.Run(name, func(t *testing.T) {
