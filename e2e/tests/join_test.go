@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -112,7 +111,7 @@ func (a *authority) options(verify bool) *server.Options {
 // run runs natsid in this process until it ends, and returns its exit code and what it printed.
 func run(t *testing.T, ctx context.Context, args ...string) (code int, text string) {
 	t.Helper()
-	var out bytes.Buffer
+	var out natstest.Buffer // a command may log beside what it prints
 	code = cli.Main(ctx, args, &out, &out)
 	return code, out.String()
 }
