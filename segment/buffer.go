@@ -28,7 +28,7 @@ type buffer struct {
 	changes  uint32        // number of announced changes of the tag
 	discards uint32        // number of times that the IDs in memory were discarded
 	vouched  time.Duration // when a load or an announcement last confirmed that the tag exists
-	news     time.Duration // when an announcement last brought its rules
+	news     time.Duration // when an announcement last brought its rules; 0 for never
 }
 
 func newBuffer(s *tagSet, tag string) *buffer {
@@ -273,7 +273,7 @@ func (b *buffer) see(t Tag, asOf time.Duration) (seen bool) {
 		b.supply.loader.wake()
 	}
 	b.supply.pace.configure(t.Step, b.set.rule)
-	if b.news < asOf && b.obey(t.Rules) {
+	if (b.news == 0 || b.news < asOf) && b.obey(t.Rules) {
 		b.supply.settle(now)
 	}
 	if !isNews && t.Least <= b.supply.stock.least {

@@ -139,8 +139,9 @@ func (w *Watch) resolve(ctx context.Context) {
 	isUnable := false
 	for w.isDoubted() && ctx.Err() == nil {
 		next := time.Now().Add(jitter.Around(probeEvery))
-		isUnable = w.probe(ctx) || isUnable
-		w.rest(ctx, time.Until(next))
+		if isUnable = w.probe(ctx) || isUnable; w.isDoubted() {
+			w.rest(ctx, time.Until(next))
+		}
 	}
 	if isUnable && ctx.Err() == nil {
 		w.cfg.Log.Info("this worker can load again")
