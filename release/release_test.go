@@ -330,7 +330,7 @@ func TestTheExampleConfigurationHasEverySetting(t *testing.T) {
 			fmt.Fprintf(&file, "%s: %s\n", m[1], m[2])
 		}
 	}
-	if n := len(line.FindAllString(text, -1)); n < 50 || strings.Contains(text, ": \n") {
+	if n := len(line.FindAllString(text, -1)); n < 40 || strings.Contains(text, ": \n") {
 		t.Errorf("%d settings; some may have neither default nor form:\n%s", n, text)
 	}
 	path := filepath.Join(t.TempDir(), "natsid.yaml")
