@@ -18,7 +18,7 @@ var mutants = slices.Concat(
 
 var mutantsOfMarks = []mutant.Mutant{
 	{Name: "a load is a put, whatever the revision", Edits: []mutant.Edit{
-		mutant.Replace("load-write", "_ = write; revision, err := s.own.Put(ctx, tag, e.encode())")}},
+		mutant.Replace("load-write", "_ = write; _, err := s.own.Put(ctx, tag, e.encode())")}},
 	{Name: "a range is used though its write was not acknowledged", Edits: []mutant.Edit{
 		mutant.Before("loaded", "if !isOvertaken(err) { return loaded, nil }")}},
 	{Name: "a range is used though its write was refused", Edits: []mutant.Edit{
