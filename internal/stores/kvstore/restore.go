@@ -63,7 +63,7 @@ func (s *Store) Low(ctx context.Context, floors map[string]segment.Floor) (need 
 // confirm writes an entry as it was read. Where there is none, it writes one that is read as the same.
 func (s *Store) confirm(ctx context.Context, tag string, was state) (err error) {
 	if was.isMissing() {
-		_, err = s.kv.Create(ctx, tag, entry{Mark: 1}.encode())
+		_, err = s.kv.Create(ctx, tag, entry{Mark: 1, First: true}.encode())
 		return err
 	}
 	_, err = s.kv.Update(ctx, tag, was.kve.Value, was.kve.Revision)
