@@ -28,10 +28,10 @@ stress-test: ## Run all tests N times (10) while other processes keep the CPUs b
 	scripts/stress $(or $(N),10)
 
 faults: ## Inject faults into real processes, and write docs/faults.md and .csv (15 min; Linux)
-	go run ./faults -parallel 4 -for 2m -markdown docs/faults.md
+	go run ./proof/faults -parallel 4 -for 2m -markdown docs/faults.md
 
 upgrade-test: ## Go from OLD, a program or commit, to this version and back, under load (2 min; Linux; rests until v0.1.0-rc2)
-	go run ./faults -parallel 1 -old $(or $(OLD),$(shell tail -n 1 release/last-candidate)) 'upgrade-*'
+	go run ./proof/faults -parallel 1 -old $(or $(OLD),$(shell tail -n 1 deploy/release/last-candidate)) 'upgrade-*'
 
 # It compiles Kubernetes, so that it is no part of `make test`, nor are its modules of `make deps`.
 kube-test: ## Apply the chart to a real Kubernetes without nodes, and roll it (3 min; half an hour the first time; Linux)
@@ -52,18 +52,18 @@ model: ## Check the models of the laws in docs/models with spin: 2 min
 lint: format vet staticcheck ## gofmt, go vet, staticcheck, go.mod tidy, imports, documents, scripts, govulncheck
 	go test .
 	go mod tidy -diff
-	go -C bench vet ./...
-	go -C bench mod tidy -diff
+	go -C proof/bench vet ./...
+	go -C proof/bench mod tidy -diff
 	go -C deploy vet ./...
 	go -C deploy mod tidy -diff
 	go -C deploy/charttest vet ./...
 	go -C deploy/charttest mod tidy -diff
 	go -C client/outside vet ./...
 	go -C client/outside mod tidy -diff
-	go -C browser vet ./...
-	go -C browser mod tidy -diff
-	go -C release vet ./...
-	go -C release mod tidy -diff
+	go -C proof/browser vet ./...
+	go -C proof/browser mod tidy -diff
+	go -C deploy/release vet ./...
+	go -C deploy/release mod tidy -diff
 	@for script in scripts/* .ci/run deploy/package/p*; do sh -n $$script || exit 1; done
 	@if command -v shellcheck >/dev/null; then shellcheck scripts/* .ci/run deploy/package/p*; else echo "lint: no shellcheck here: scripts are checked for their syntax only"; fi
 	@scripts/vulncheck
@@ -88,19 +88,19 @@ fuzz: ## Run each fuzz target for FUZZTIME (1m)
 	done
 
 bench: ## Measure requests, clients, strict tags, overloads and stages, beside bare NATS and others (25 min)
-	go -C bench run .
-	go -C bench run . -for 1s client
-	go -C bench run . -for 400ms -repeats 5 strict
-	go -C bench run . -callers 128 -for 1s -repeats 3 counter
-	go -C bench run . -for 20s overload
-	go -C bench run . -repeats 5 stamp
-	go -C bench run . -repeats 9 -for 1s leaf
+	go -C proof/bench run .
+	go -C proof/bench run . -for 1s client
+	go -C proof/bench run . -for 400ms -repeats 5 strict
+	go -C proof/bench run . -callers 128 -for 1s -repeats 3 counter
+	go -C proof/bench run . -for 20s overload
+	go -C proof/bench run . -repeats 5 stamp
+	go -C proof/bench run . -repeats 9 -for 1s leaf
 
 build: ## Build the static binary ./natsid
 	CGO_ENABLED=0 go build -trimpath -o natsid .
 
 release: ## Build a release into dist: VERSION, by default the tag, signed with KEY, an SSH key
-	go -C release run . -out "$(CURDIR)/dist" $(if $(VERSION),-version "$(VERSION)") $(if $(KEY),-key "$(abspath $(KEY))")
+	go -C deploy/release run . -out "$(CURDIR)/dist" $(if $(VERSION),-version "$(VERSION)") $(if $(KEY),-key "$(abspath $(KEY))")
 
 release-check: ## Build the release of this commit twice, in two folders, and compare it byte for byte
 	scripts/release-check $(VERSION)

@@ -45,7 +45,7 @@ func TestWrongGoIsSeen(t *testing.T) {
 		{"a wide line", "client/b.go", wide, "121 columns"},
 		{"a line as wide as may be", "client/b.go", strings.Replace(wide, " x", "x", 1), ""},
 		{"a tab is four columns", "client/b.go", strings.Replace(wide, "// ", "\t//", 1), "124 columns"},
-		{"another module's lines are its own", "bench/b.go", wide, "121 columns"},
+		{"another module's lines are its own", "proof/bench/b.go", wide, "121 columns"},
 		{"testdata is not ours", "client/testdata/b.go", wide, ""},
 	} {
 		t.Run(tc.law, func(t *testing.T) {

@@ -127,7 +127,7 @@ func TestTheFaultsPageHasTheTextOfItsTemplate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"faults/about.md", "faults/record.md"} {
+	for _, name := range []string{"proof/faults/about.md", "proof/faults/record.md"} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-// The adapter of this client for natsid's conformance suite: JSON-RPC over stdin and stdout, see conformance/README.md.
+// The adapter of this client for natsid's conformance suite: JSON-RPC over stdin and stdout, see proof/conformance/README.md.
 import { createInterface } from "node:readline";
 import { connect } from "@nats-io/transport-node";
 import {

@@ -22,7 +22,7 @@ interface Case {
   reason?: string;
 }
 
-const file = new URL("../../../conformance/vectors/formats.json", import.meta.url);
+const file = new URL("../../../proof/conformance/vectors/formats.json", import.meta.url);
 const cases: Case[] = JSON.parse(readFileSync(file, "utf8")).cases;
 
 const keysOf = (texts: Record<string, string>) =>

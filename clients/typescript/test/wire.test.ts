@@ -12,7 +12,7 @@ type Case = Record<string, any>;
 
 /** Returns the cases that Go's package client has made. */
 function vectors(name: string): Case[] {
-  const file = new URL(`../../../conformance/vectors/${name}.json`, import.meta.url);
+  const file = new URL(`../../../proof/conformance/vectors/${name}.json`, import.meta.url);
   return JSON.parse(readFileSync(file, "utf8")).cases;
 }
 

@@ -1,0 +1,240 @@
+// Command release builds what a release of natsid consists of: archives, packages, an image, the chart, a list of the
+// modules in each binary, the notes, checksums and, with -key, a signature. The same commit gives the same bytes with
+// the same Go, in any folder and at any time. `make release` runs it.
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"debug/buildinfo"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+)
+
+func main() {
+	r := release{source: "../..", targets: targets}
+	flag.StringVar(&r.version, "version", "", "version, as v0.1.0; the default is the tag of the commit")
+	flag.StringVar(&r.out, "out", "../../dist", "directory for the files; it must be empty or absent")
+	flag.StringVar(&r.key, "key", "", "file of the SSH key that signs SHA256SUMS; without it, nothing is signed")
+	flag.Parse()
+	defer func() {
+		if fault := recover(); fault != nil {
+			log.Fatalf("release: %v", fault)
+		}
+	}()
+	began := time.Now()
+	r.identify()
+	r.build()
+	fmt.Printf("natsid %s, commit %.12s, %s, in %v\n", r.version, r.commit, r.out, time.Since(began).Round(time.Second))
+}
+
+// A release is one version of natsid, built from one commit.
+type release struct {
+	source, out, key string
+	targets          []target
+	version          string // v0.1.0
+	commit           string
+	date             time.Time // of the commit, and of everything in the release
+}
+
+// must ends the program with an error: main prints it. There is nothing to undo but the folder of the output.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// got returns a value, or ends the program.
+func got[T any](value T, err error) T {
+	must(err)
+	return value
+}
+
+func (r *release) number() string        { return strings.TrimPrefix(r.version, "v") }
+func (r *release) stem(of string) string { return "natsid-" + r.version + "-" + of } // of the name of a file
+
+// identify reads commit and date, and chooses the version.
+func (r *release) identify() {
+	r.commit = output(r.source, nil, "git", "rev-parse", "HEAD")
+	r.date = got(time.Parse(time.RFC3339, output(r.source, nil, "git", "log", "-1", "--format=%cI"))).UTC()
+	tags := strings.Fields(output(r.source, nil, "git", "tag", "--points-at", "HEAD", "v*"))
+	isChanged := output(r.source, nil, "git", "status", "--porcelain") != ""
+	r.version = got(versionOf(r.version, tags, isChanged))
+	if isChanged {
+		r.commit += "-changed"
+	}
+}
+
+const unreleased = "v0.0.0-dev" // the version of what has no tag
+
+var semver = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
+
+// versionOf returns the version of a commit with these tags: the wanted one, by default the tag. It refuses a version
+// that differs from the tag, and any version of files that were changed since the commit.
+func versionOf(wanted string, tags []string, isChanged bool) (string, error) {
+	if len(tags) > 0 && wanted != "" && !slices.Contains(tags, wanted) {
+		return "", fmt.Errorf("the version is to be %s, but the commit has the tag %s", wanted, tags[0])
+	}
+	version := cmp.Or(append([]string{wanted}, tags...)...)
+	if version != "" && isChanged {
+		return "", fmt.Errorf("%s: files were changed since the commit: commit them first", version)
+	}
+	version = cmp.Or(version, unreleased)
+	if !semver.MatchString(version) {
+		return "", fmt.Errorf("the version is %q, want one like v0.1.0 or v0.1.0-rc1", version)
+	}
+	return version, nil
+}
+
+// output runs a program, with additions to the environment, and returns what it prints.
+func output(dir string, env []string, program string, args ...string) string {
+	cmd := exec.Command(program, args...)
+	cmd.Dir, cmd.Stderr, cmd.Env = dir, os.Stderr, append(os.Environ(), env...)
+	out, err := cmd.Output()
+	if err != nil {
+		panic(fmt.Errorf("%s: %w", cmd, err))
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func (r *release) write(name string, data []byte) {
+	must(os.WriteFile(filepath.Join(r.out, name), data, 0o644))
+}
+
+// build writes all files of the release.
+func (r *release) build() {
+	if old, err := os.ReadDir(r.out); err == nil && len(old) > 0 {
+		panic(fmt.Errorf("%s is not empty: remove its %d files first", r.out, len(old)))
+	}
+	must(os.MkdirAll(r.out, 0o755))
+	stage := got(os.MkdirTemp("", "natsid-release-"))
+	defer os.RemoveAll(stage)
+	texts := r.texts()
+	for _, t := range r.targets {
+		binary := r.compile(t, stage)
+		r.archive(t, binary, texts)
+		r.modules(t, binary)
+		if t.isPackaged() {
+			r.packages(t, binary, texts)
+		}
+	}
+	r.image(stage)
+	r.chart()
+	r.notes()
+	r.sums()
+	r.sign()
+}
+
+// notes writes the section of CHANGELOG.md about the version.
+func (r *release) notes() {
+	name := r.number()
+	if r.version == unreleased {
+		name = "Unreleased"
+	}
+	log := got(os.ReadFile(filepath.Join(r.source, "CHANGELOG.md")))
+	_, section, found := strings.Cut("\n"+string(log), "\n## ["+name+"]")
+	if !found {
+		panic(fmt.Errorf("CHANGELOG.md has no section [%s]", name))
+	}
+	_, section, _ = strings.Cut(section, "\n") // after the heading
+	section, _, _ = strings.Cut(section, "\n## [")
+	r.write(r.stem("notes.md"), []byte(strings.TrimSpace(section)+"\n"))
+}
+
+// sums writes the checksums of all files.
+func (r *release) sums() {
+	var lines strings.Builder
+	for _, f := range got(os.ReadDir(r.out)) { // sorted by name
+		fmt.Fprintf(&lines, "%x  %s\n", sha256.Sum256(got(os.ReadFile(filepath.Join(r.out, f.Name())))), f.Name())
+	}
+	r.write("SHA256SUMS", []byte(lines.String()))
+}
+
+// sign signs the checksums, and with them all files.
+func (r *release) sign() {
+	if r.key == "" {
+		fmt.Println("SHA256SUMS is not signed: no -key is given")
+		return
+	}
+	key := got(filepath.Abs(r.key))
+	output(r.out, nil, "ssh-keygen", "-q", "-Y", "sign", "-f", key, "-n", "natsid-release", "SHA256SUMS")
+}
+
+// A target is a system and an architecture.
+type target struct{ os, arch string }
+
+var targets = []target{
+	{"linux", "amd64"}, {"linux", "arm64"}, {"linux", "armv7"}, {"linux", "riscv64"},
+	{"darwin", "amd64"}, {"darwin", "arm64"}, {"windows", "amd64"}, {"freebsd", "amd64"},
+}
+
+func (t target) name() string   { return t.os + "-" + t.arch }
+func (t target) goarch() string { return strings.TrimSuffix(t.arch, "v7") }
+func (t target) exe() string    { return "natsid" + map[string]string{"windows": ".exe"}[t.os] }
+
+// isPackaged reports whether there are packages and an image for a target: those of Debian and Fedora.
+func (t target) isPackaged() bool { return t.os == "linux" && t.arch != "riscv64" }
+
+// compile builds the binary of a target. The Dockerfile builds with the same flags.
+func (r *release) compile(t target, stage string) (binary string) {
+	binary = filepath.Join(stage, t.name(), t.exe())
+	const in = " -X github.com/natsid/natsid/internal/cli."
+	flags := "-s -w" + in + "builtVersion=" + r.version + in + "builtCommit=" + r.commit +
+		in + "builtDate=" + r.date.Format(time.RFC3339)
+	env := []string{
+		"CGO_ENABLED=0", "GOFLAGS=-mod=readonly", "GOWORK=off", "GOFIPS140=off", "GOOS=" + t.os, "GOARCH=" + t.goarch(),
+		"GOARM=7", "GOAMD64=v1", "GOARM64=v8.0", "GORISCV64=rva20u64",
+	}
+	output(r.source, env, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", binary, ".")
+	return binary
+}
+
+// modules writes which modules are in a binary, by its build info, as SPDX.
+func (r *release) modules(t target, binary string) {
+	data := got(os.ReadFile(binary))
+	info := got(buildinfo.Read(bytes.NewReader(data)))
+	main := spdxPackage(info.Main.Path, r.version)
+	var packages, relations []map[string]any
+	for _, m := range append(info.Deps, &debug.Module{Path: "std", Version: strings.TrimPrefix(info.GoVersion, "go")}) {
+		p := spdxPackage(cmp.Or(m.Replace, m).Path, cmp.Or(m.Replace, m).Version)
+		packages = append(packages, p)
+		relations = append(relations, map[string]any{
+			"spdxElementId": main["SPDXID"], "relationshipType": "DEPENDS_ON", "relatedSpdxElement": p["SPDXID"],
+		})
+	}
+	name := r.stem(t.name())
+	text := got(json.MarshalIndent(map[string]any{
+		"spdxVersion": "SPDX-2.3", "dataLicense": "CC0-1.0", "SPDXID": "SPDXRef-DOCUMENT", "name": name,
+		"documentNamespace": fmt.Sprintf("https://github.com/natsid/natsid/spdx/%x", sha256.Sum256(data)),
+		"creationInfo": map[string]any{
+			"created": r.date.Format(time.RFC3339), "creators": []string{"Tool: natsid-release-" + r.number()},
+		},
+		"documentDescribes": []any{main["SPDXID"]}, "packages": append(packages, main), "relationships": relations,
+	}, "", " "))
+	r.write(name+".spdx.json", append(text, '\n'))
+}
+
+var spdxID = strings.NewReplacer("/", "-", "_", "-", "~", "-")
+
+func spdxPackage(path, version string) map[string]any {
+	const unknown = "NOASSERTION"
+	return map[string]any{
+		"SPDXID": "SPDXRef-" + spdxID.Replace(path), "name": path, "versionInfo": version, "filesAnalyzed": false,
+		"downloadLocation": unknown, "licenseConcluded": unknown, "licenseDeclared": unknown, "copyrightText": unknown,
+		"externalRefs": []map[string]any{{
+			"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl",
+			"referenceLocator": "pkg:golang/" + path + "@" + version,
+		}},
+	}
+}

@@ -1,0 +1,104 @@
+package scenarios
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/natsid/natsid/proof/conformance/internal/rig"
+	"github.com/natsid/natsid/subjects"
+)
+
+var onPrefetch = law("Prefetch",
+	full("prefetch",
+		"calls get IDs from memory, also while nobody answers, and the next range is asked for in time", playPrefetch),
+	full("prefetch-age", "no ID is given out that is older than its age, from before its request was sent", playAge),
+	full("prefetch-strict", "IDs of a strict tag are not held, and rise", playStrict),
+)
+
+func playPrefetch(s *Stage) {
+	s.connect(nil)
+	const n = 200
+	s.Desk.Say(func(r *rig.Request) {
+		if r.Nth == 1 {
+			r.Issue()
+		}
+	})
+	target := prefetch(order, n, time.Minute)
+	var ids []int64
+	for range n {
+		o := s.next(target, 2*time.Second)
+		s.want(o.failure == nil, "%v, after %d of %d held IDs", o, len(ids), n)
+		s.want(s.Desk.Origin(o.id()).Nth == 1, "ID %d is of %v, want it from memory", o.id(), s.Desk.Origin(o.id()))
+		ids = append(ids, o.id())
+		s.want(len(ids) > 1 || s.stats(target).Held == n-1, "%d IDs are held, want %d", s.stats(target).Held, n-1)
+	}
+	s.distinct(ids...)
+	second := s.arrived("order", 2)
+	s.want(second.N == n, "%v, want a range of %d", second, n)
+	s.want(second.Header.Get(subjects.HeaderPrefetch) != "", "%v lacks the header %s", second, subjects.HeaderPrefetch)
+	s.Desk.Say(rig.Issue)
+	second.Issue()
+	ids = append(ids, s.mustNext(target))
+	s.distinct(ids...)
+}
+
+// lateMost is how many IDs of a range a client may give out before it notices their age: it need not read a clock for
+// each, and a timer is late.
+const lateMost = 63
+
+func playAge(s *Stage) {
+	s.connect(nil)
+	const age, late = 400 * time.Millisecond, 150 * time.Millisecond
+	s.Desk.Say(after(late))
+	target := prefetch(order, 10_000, age)
+	tooOld := map[*rig.Request]int{} // IDs by their origin
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
+		o := s.next(target, long)
+		s.want(o.failure == nil, "%v", o)
+		from := s.Desk.Origin(o.id())
+		if old := o.began.Sub(from.At); old > age {
+			tooOld[from]++
+			s.want(tooOld[from] <= lateMost, "%d IDs of a range were given out later than %v after its request had "+
+				"arrived, such as ID %d after %v", tooOld[from], age, o.id(), old)
+		}
+	}
+}
+
+func playStrict(s *Stage) {
+	s.connect(object{"namespace": s.natsid()})
+	name := "strict." + s.NS
+	s.create(subjects.TagCreate{Tag: name, Strict: true})
+	last := int64(0)
+	for range 20 {
+		id := s.mustNext(tag(name))
+		s.want(id > last, "ID %d came after ID %d", id, last)
+		last = id
+	}
+	o := s.next(prefetch(tag(name), 10, time.Second), long)
+	s.want(o.kind == "BadRequest", "%v, want BadRequest", o)
+}
+
+// natsid returns the namespace of the real natsid.
+func (s *Stage) natsid() string {
+	ns, err := s.Natsid()
+	s.check(err)
+	return ns
+}
+
+// create creates a tag of the real natsid.
+func (s *Stage) create(t subjects.TagCreate) {
+	nc, err := rig.Connect(s.NATS)
+	s.check(err)
+	defer nc.Close()
+	body, err := json.Marshal(t)
+	s.check(err)
+	for end := time.Now().Add(long); ; { // a busy worker may not confirm at once that a tag is strict
+		m, err := nc.Request(subjects.Namespace(s.natsid()).TagCreate(), body, slack)
+		s.check(err)
+		e := subjects.ParseError(m.Header)
+		if e == nil || e.Code == subjects.Conflict {
+			return
+		}
+		s.want(e.Code == subjects.Unavailable && time.Now().Before(end), "the tag %s cannot be created: %v", t.Tag, e)
+	}
+}
