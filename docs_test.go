@@ -404,15 +404,15 @@ var commandLineFlags = sync.OnceValues(func() (set, error) {
 		flags[name] = true
 	}
 	for _, command := range []string{
-		"serve", "permissions", "get segment", "get snowflake", "bench segment", "bench snowflake",
+		"connection", "serve", "permissions", "get segment", "get snowflake", "bench segment", "bench snowflake",
 		"tag create", "tag update", "tag delete", "tag list",
 		"throttle", "explain", "audit", "store move", "resume", "stamp", "status", "workers",
-		"health", "decode", "layout",
+		"health", "read", "decode", "layout",
 	} {
 		var help, stderr bytes.Buffer
-		ctx, args := context.Background(), append(strings.Fields(command), "--help")
+		ctx, args := context.Background(), append([]string{"help"}, strings.Fields(command)...)
 		if code := cli.Main(ctx, args, &help, &stderr); code != 0 {
-			return nil, fmt.Errorf("natsid %s --help: exit code %d: %s", command, code, &stderr)
+			return nil, fmt.Errorf("natsid help %s: exit code %d: %s", command, code, &stderr)
 		}
 		for _, m := range regexp.MustCompile(`--(\[no-\])?([a-z][a-z-]+)`).FindAllStringSubmatch(help.String(), -1) {
 			flags[m[2]] = true

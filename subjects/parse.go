@@ -57,12 +57,13 @@ func ParseCount(body []byte, limit int) (int, error) {
 	if ok && n > 0 {
 		return int(n), nil
 	}
-	e := Errorf(BadRequest, "the count is %s, want empty for one ID or a decimal 1..%d without leading zero",
-		excerpt(body, 24), limit)
 	if isCount(digits) {
+		e := Errorf(BadRequest, "the count is %s, and one request may ask for %d at most", excerpt(body, 24), limit)
 		e.MaxBatch = limit
+		return 0, e
 	}
-	return 0, e
+	return 0, Errorf(BadRequest, "the count is %s, want empty for one ID or a decimal 1..%d without leading zero",
+		excerpt(body, 24), limit)
 }
 
 // isCount reports whether digits are a count of at least 1, however large.

@@ -44,6 +44,7 @@ type commandLine struct {
 	Layout   layoutCmd   `cmd:""`
 	Config   configCmd   `cmd:""`
 
+	Help        helpCmd        `cmd:""`
 	Permissions permissionsCmd `cmd:""`
 	TestServer  testServerCmd  `cmd:"" name:"test-server"`
 }
@@ -74,8 +75,9 @@ func (*storeCmd) help() help { return help{summary: "Look after the store of the
 
 // A session is the state of one command.
 type session struct {
-	ctx  context.Context
-	line commandLine
+	ctx        context.Context
+	line       commandLine
+	connection bool // help is asked for the flags that lead to the service
 	output
 	settings
 }
@@ -126,6 +128,7 @@ func newParser(s *session, exit func(int)) *kong.Kong {
 		kong.Writers(s.stdout, s.stderr),
 		kong.Exit(exit),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.Help(s.printHelp),
 		kong.Vars{"default_step": strconv.Itoa(app.DefaultStep)},
 		kong.PostBuild(addSettings),
 		kong.PostBuild(func(k *kong.Kong) error { return addHelp(k.Model.Node) }),
@@ -138,7 +141,7 @@ func newParser(s *session, exit func(int)) *kong.Kong {
 
 func (s *session) run(parser *kong.Kong, args []string) (err error) {
 	if s.call, err = parser.Parse(args); err != nil {
-		return usage(cmp.Or(misspelt(parser.Model.Node, args), err))
+		return usage(cmp.Or(misspelt(parser.Model.Node, args), inWords(err)))
 	}
 	s.json = s.line.JSON
 	s.given = givenTo(s.call, s.call.Selected())

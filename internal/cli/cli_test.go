@@ -179,7 +179,7 @@ func TestARequestThatAWorkerRefusesIsExitCode1WithTheReason(t *testing.T) {
 	t.Parallel()
 	nats := "--nats=" + serve(t, "--no-auto-create-tags", "--max-batch=10").url
 	natsid(t, "get", "segment", "unknown", nats).want(t, 1, "404", "natsid tag create")
-	natsid(t, "get", "snowflake", "-n", "11", nats).want(t, 1, "400", "1..10")
+	natsid(t, "get", "snowflake", "-n", "11", nats).want(t, 1, "400", "10 at most")
 	natsid(t, "tag", "create", "order", "--step=99999999999999", nats).want(t, 1, "400", "step")
 	natsid(t, "get", "snowflake", "--namespace=other", nats).want(t, 3, "namespace", "other.snowflake")
 }
@@ -325,6 +325,7 @@ func TestHelpShowsExamplesThatCanBeCopied(t *testing.T) {
 		{"serve", `natsid --listen 127.0.0.1:4333 --http ""`},
 		{"get segment", "natsid get segment order -n 100"},
 		{"get snowflake", "natsid get snowflake -n 3"},
+		{"help", "natsid help tag create"},
 		{"tag create", "natsid tag create order.eu --step 10000 --start 5000001 --desc 'orders of Europe'"},
 		{"tag list", "natsid tag list --stats"},
 		{"tag update", "natsid tag update order --step 10000 --desc 'orders of Europe'"},
@@ -342,6 +343,10 @@ func TestHelpShowsExamplesThatCanBeCopied(t *testing.T) {
 			got := natsid(t, append(strings.Fields(tc.command), "--help")...)
 			if got.want(t, 0, ""); !strings.Contains(got.out, tc.example) {
 				t.Errorf("no example %q in\n%s", tc.example, got.out)
+			}
+			own, _, found := strings.Cut(got.out, "\nFlags of every command: ")
+			if !found || strings.Contains(own, "--nats=") {
+				t.Errorf("flags of every command are not below all others:\n%s", got.out)
 			}
 			if bare := regexp.MustCompile(`--[a-z-]+=(""|STRING)`).FindString(got.out); bare != "" {
 				t.Errorf("%s does not say what the flag takes", bare)

@@ -45,7 +45,7 @@ func (*getSegmentCmd) help() help {
 // Run implements the command.
 func (c *getSegmentCmd) Run(s *session) error {
 	of := func(cl *client.Client) *client.Handle { return cl.Segment(string(c.Tag)) }
-	if c.Format == "" {
+	if c.Format == "" && len(c.Key) == 0 {
 		return c.get(s, of, nil)
 	}
 	f, err := c.textFlags.parse(string(c.Tag))

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/alecthomas/kong"
 )
@@ -35,4 +37,44 @@ func addHelp(n *kong.Node) error {
 		}
 	}
 	return nil
+}
+
+// printHelp prints the help of a command. Of the flags of every command it names the first, unless they are the topic.
+func (s *session) printHelp(opts kong.HelpOptions, call *kong.Context) error {
+	for _, f := range call.Model.Flags {
+		f.Hidden = !s.connection
+	}
+	if err := kong.DefaultHelpPrinter(opts, call); err != nil || s.connection {
+		return err
+	}
+	_, err := fmt.Fprint(call.Stdout, `
+Flags of every command: --json (for programs), --version, --help, --config, and
+--nats URL, --context NAME, --namespace NAME and others that lead to the service:
+see "natsid help connection".
+`)
+	return err
+}
+
+type helpCmd struct {
+	Topic []string `arg:"" optional:""`
+}
+
+func (*helpCmd) help() help {
+	return help{
+		summary: "Show the help of a command, or the flags that lead to the service.",
+		detail: `Examples:
+  natsid help tag create
+  natsid help connection`,
+		values: map[string]string{"topic": "A command, or connection."},
+	}
+}
+
+// Run implements the command. The parser ends it where it meets --help.
+func (c *helpCmd) Run(s *session) error {
+	topic := c.Topic
+	if s.connection = slices.Equal(topic, []string{"connection"}); s.connection {
+		topic = []string{"help"}
+	}
+	_, err := s.call.Kong.Parse(append(topic, "--help"))
+	return usage(cmp.Or(misspelt(s.call.Model.Node, topic), inWords(err)))
 }

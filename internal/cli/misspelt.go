@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -27,17 +29,40 @@ func misspelt(n *kong.Node, args []string) error {
 			return nil
 		}
 		if child == nil {
+			typed := strings.Join(append(path, word), " ")
 			meant := []string{app.Nearest(word, names)}
 			if n.Name == "get" && meant[0] == "" {
 				meant = []string{"segment", word} // a tag
 			}
-			if meant[0] == "" {
-				return nil
+			for _, leaf := range n.Leaves(true) {
+				if meant[0] == "" && leaf.Name == word { // without its group
+					meant = strings.Fields(leaf.Path())
+				}
 			}
-			return fmt.Errorf("%q is no command: did you mean `%s`?", strings.Join(append(path, word), " "),
+			if meant[0] == "" {
+				return fmt.Errorf("%q is no command: want one of %s", typed, strings.Join(names, ", "))
+			}
+			return fmt.Errorf("%q is no command: did you mean `%s`?", typed,
 				strings.Join(slices.Concat(path, meant, args[i+1:]), " "))
 		}
 		n, path = child, append(path, word)
 	}
 	return nil
+}
+
+// beginsWithHyphen matches what the parser says of a value such as -5. Its advice would be refused, too.
+var beginsWithHyphen = regexp.MustCompile(`^(--[a-z-]+): expected .* got "(-[^"]*)" \(.*\); perhaps try .*`)
+
+// inWords returns an error of the parser with the form of the command, and with what a number must be.
+func inWords(err error) error {
+	e, ok := errors.AsType[*kong.ParseError](err)
+	if !ok {
+		return err
+	}
+	text := beginsWithHyphen.ReplaceAllString(e.Error(),
+		`$1 $2: want a value that does not begin with a hyphen; no number may be below 0`)
+	if n := e.Context.Selected(); n != nil && strings.Contains(text, "expected ") {
+		text += "; usage: natsid " + n.Summary()
+	}
+	return errors.New(text)
 }

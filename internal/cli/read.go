@@ -78,6 +78,9 @@ const keyHelp = "A key that the format names, and its file. Repeatable."
 
 // parse returns the format for the IDs of a tag. No error shows content of a file.
 func (c textFlags) parse(tag string, opts ...format.Option) (*format.Format, error) {
+	if c.Format == "" {
+		return nil, usage(errors.New("--format is missing: an ID is written and read by one, such as {id:6}{check}"))
+	}
 	keys := make(map[string][]byte)
 	for name, path := range c.Key {
 		text, err := os.ReadFile(path)

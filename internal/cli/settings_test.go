@@ -68,7 +68,7 @@ func TestFlagsEnvironmentAndDefaultsAreAsPromised(t *testing.T) {
 }
 
 func TestEachSettingIsInTheHelpOfServe(t *testing.T) {
-	help := strings.Join(strings.Fields(natsid(t, "serve", "--help").out), " ")
+	help := strings.Join(strings.Fields(natsid(t, "help", "serve").out+natsid(t, "help", "connection").out), " ")
 	for _, s := range app.Settings() {
 		flag := "--" + s.Flag
 		if s.Bare {
