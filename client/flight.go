@@ -209,8 +209,9 @@ func (f *flight) refused(err error) {
 	if said, ok := errors.AsType[*subjects.Error](err); ok {
 		e = *said
 	}
+	isStopped := errors.Is(err, ErrUnavailable) && e.RetryAfter > 0
 	switch {
-	case errors.Is(err, ErrNotServed) && f.target.client.failsFast && len(f.open) == 0:
+	case len(f.open) == 0 && (isStopped || errors.Is(err, ErrNotServed) && f.target.client.failsFast):
 		f.end(answer{err: err})
 	case errors.Is(err, ErrNotServed), errors.Is(err, ErrUnavailable):
 		f.retry(err, 0)

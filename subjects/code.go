@@ -53,7 +53,8 @@ var codes = []CodeInfo{
 	{TooMany, "too many requests wait already, or more is asked for than a limit allows",
 		"retry after the time in Natsid-Retry-After-Ms"},
 	{Internal, "a bug in natsid", "report it, with the log of the worker"},
-	{Unavailable, "this worker cannot issue now", "retry once at once, since another worker may; then back off"},
+	{Unavailable, "this worker cannot issue now; with Natsid-Retry-After-Ms none does before an operator acts",
+		"retry once at once, since another worker may; then back off"},
 }
 
 // String returns the code's decimal digits, as in the header.
@@ -70,8 +71,8 @@ type Error struct {
 	// MaxBatch is the largest count that would not have been refused, if a smaller count helps; otherwise 0. It comes
 	// with [BadRequest].
 	MaxBatch int
-	// RetryAfter is 0, or how long to wait before the request is repeated, in whole ms.
-	// It comes with [TooMany].
+	// RetryAfter is 0, or how long to wait before the request is repeated, in whole ms. It comes with [TooMany], and
+	// with [Unavailable] while no worker serves before an operator has acted.
 	RetryAfter time.Duration
 }
 

@@ -23,8 +23,8 @@ var (
 )
 
 // A group is the queue subscriptions of one mode, on the connection of one membership. They stand while there is no
-// reason to be out, and only then: callers reach other workers, or learn from NATS at once that there are none. What
-// was delivered is still answered. Only the goroutine of the membership uses it, but for its report.
+// reason to be out but [Stopped]: callers reach other workers, or learn from NATS at once that there are none. What was
+// delivered is still answered. Only the goroutine of the membership uses it, but for its report.
 type group struct {
 	mode      Mode
 	link      *link
@@ -39,7 +39,7 @@ type group struct {
 	subs     []*nats.Subscription // of the endpoints; nil while the group is down
 	draining []*nats.Subscription // those left before, until their last request is handled
 	known    proof                // that the server knows subs
-	isLogged bool                 // the log says that the group serves
+	isLogged bool                 // the log says that the mode is served
 	lag      lag
 	overload overload
 	credit   credit
@@ -51,7 +51,7 @@ type group struct {
 
 // A report is what others see of a group. It is never changed, but replaced.
 type report struct {
-	outs    []Out         // why the group should be down
+	outs    []Out         // why the mode should not be served
 	trouble error         // why the mode is not served; nil while it is
 	late    time.Duration // the lag
 }
@@ -63,7 +63,7 @@ func (g *group) publish(now time.Duration, trouble error) {
 
 func (g *group) isUp() bool { return g.subs != nil }
 
-// decide returns all reasons why the group should be down: those of the process, and those of this connection. It is
+// decide returns all reasons why the mode should not be served: of the process, and of this connection. It is
 // the one place that does.
 func (g *group) decide() []Out {
 	outs, now := g.link.Reasons.Of(g.mode), time.Now()
@@ -89,15 +89,23 @@ func (g *group) decide() []Out {
 	return outs
 }
 
+// isOut reports whether the group should be down for these reasons. While its mode is stopped, a group of callers
+// stands also without what it lacks: it needs nothing to answer 503.
+func (g *group) isOut(outs []Out) bool {
+	if g.mode == Relay || find(outs, Stopped) < 0 {
+		return len(outs) > 0
+	}
+	return slices.ContainsFunc(outs, func(o Out) bool { return o.Reason != Stopped && o.Reason != g.lack })
+}
+
 // follow joins or leaves the queue group if it is time, and returns why the mode
 // is not served, or nil.
 func (g *group) follow(now time.Duration) error {
 	outs := g.decide()
-	switch {
-	case g.isUp() && len(outs) > 0:
-		g.logLeave(outs)
+	switch isOut := g.isOut(outs); {
+	case g.isUp() && isOut:
 		g.leave()
-	case !g.isUp() && len(outs) == 0:
+	case !g.isUp() && !isOut:
 		if err := g.join(now); err != nil {
 			g.link.Log.Error("cannot serve yet; trying again, while other workers answer", "mode", g.mode, "error", err)
 			return err
@@ -108,6 +116,10 @@ func (g *group) follow(now time.Duration) error {
 	isNotLate := func(r Reason) bool { return r != Overload }
 	switch why := join(outs, isNotLate); {
 	case why != nil:
+		if g.isLogged {
+			g.isLogged = false
+			g.link.Log.Warn("no longer serving", "mode", g.mode, "reason", why)
+		}
 		return why
 	case g.overload.isTrouble(now):
 		return errOverload
@@ -121,16 +133,6 @@ func (g *group) follow(now time.Duration) error {
 		return errNoAnswer
 	}
 	return errNotBegun
-}
-
-// logLeave logs why the worker leaves the group. In an overload it leaves for moments, all of which are one line of the
-// log: see measure.
-func (g *group) logLeave(outs []Out) {
-	if len(outs) == 1 && outs[0].Reason == Overload {
-		return
-	}
-	g.isLogged = false
-	g.link.Log.Warn("no longer serving", "mode", g.mode, "reason", join(outs, anyReason))
 }
 
 // join subscribes to all endpoints, or to none and returns an error.

@@ -30,14 +30,14 @@ func newSegmentHandler(cfg *Config) *segmentHandler {
 func (h *segmentHandler) handle(r request, m *nats.Msg) {
 	tag := h.ns.Tag(m.Subject)
 	n, err := h.parse(tag, m)
-	if err == nil {
-		err = h.cfg.Reasons.Forbidden(Segment)
-	}
 	if err == nil && !r.isRelayed() { // the worker that relays has counted them
 		err = h.cfg.Gate.Admit(tag, n, r.came)
 	}
+	if err == nil {
+		err = h.cfg.Reasons.Forbidden(Segment)
+	}
 	if err != nil {
-		r.refuse(err)
+		r.turnAway(m, n, err)
 		return
 	}
 	h.ranges, err = h.ids.Next(tag, int64(n), h.ranges[:0])
@@ -153,7 +153,7 @@ func (h *snowflakeHandler) handle(r request, m *nats.Msg) {
 		err = h.cfg.Reasons.Forbidden(Snowflake)
 	}
 	if err != nil {
-		r.refuse(err)
+		r.turnAway(m, n, err)
 		return
 	}
 	runs, err := h.ids.NextAt(h.now(r.came), n)
@@ -165,7 +165,7 @@ func (h *snowflakeHandler) handle(r request, m *nats.Msg) {
 		h.body = appendRuns(h.body[:0], runs)
 		r.respond(h.body, n)
 	case errors.Is(err, snowflake.ErrWait):
-		h.park(r.park(), business, n)
+		h.park(r.park(), m, business, n)
 	default:
 		r.refuse(err)
 	}
@@ -182,13 +182,13 @@ func (h *snowflakeHandler) parse(m *nats.Msg) (business int64, n int, err error)
 }
 
 // park leaves the request to the issuer, which answers it by the deadline.
-func (h *snowflakeHandler) park(r request, business int64, n int) {
+func (h *snowflakeHandler) park(r request, m *nats.Msg, business int64, n int) {
 	err := h.ids.Park(n, func(runs snowflake.Runs, err error) {
 		if err == nil {
 			err = h.cfg.Reasons.Forbidden(Snowflake) // the IDs are a hole
 		}
 		if err != nil {
-			r.refuse(err)
+			r.turnAway(m, n, err)
 			return
 		}
 		r.respond(appendRuns(nil, runs.Of(business)), n)

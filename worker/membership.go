@@ -74,7 +74,7 @@ func (w *Worker) newMembership(conn *nats.Conn, replace chan struct{}, before *m
 	tags := m.group(Tags, Disconnected, m.cannotLoad, m.tagEndpoints(w.served))
 	flakes := m.group(Snowflake, Number, m.cannotIssue, m.snowflakeEndpoints(w.served))
 	relays := m.group(Relay, Store, func(bool) error { return l.CannotLoad() },
-		m.relayEndpoints(w.served, slices.Concat(segments.endpoints, tags.endpoints)...))
+		m.relayEndpoints(w.served, slices.Concat(segments.endpoints, tags.endpoints, flakes.endpoints)...))
 	relays.only = segments
 	m.groups = []*group{segments, tags, flakes, relays}
 	m.service = &service{link: l, identity: w.identity, stats: w.stats}

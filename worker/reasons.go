@@ -11,16 +11,18 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A Reason is why a worker takes no requests of a mode.
+// A Reason is why a worker serves no requests of a mode.
 type Reason string
 
-// The reasons, in the order in which they are shown. A worker with one of them is in no queue group of the mode.
+// The reasons, in the order in which they are shown. A worker with one of them is in no queue group of the mode, but
+// for [Stopped].
 const (
 	// Disconnected: there is no connection to NATS, or ranges are loaded on another one that is not back yet.
 	Disconnected Reason = "disconnected"
 	// Unchecked: the registry was not checked since the start.
 	Unchecked Reason = "unchecked"
-	// Stopped: the registry has an incident, which an operator resolves.
+	// Stopped: the registry has an incident, which an operator resolves. The worker stays in the queue group, so that
+	// callers learn that. It passes each request on to a worker that is not stopped; without one it answers 503.
 	Stopped Reason = "stopped"
 	// Rights: the user of NATS lacks a right without which no request is served, or NATS has not said yet.
 	Rights Reason = "rights"
@@ -32,13 +34,19 @@ const (
 	Overload Reason = "overload"
 )
 
+// errStopped is what callers get while the registry is stopped. Its time to wait says that no other worker may serve
+// them, so clients do not ask again for it.
+var errStopped = &subjects.Error{
+	Code: subjects.Unavailable, Text: "stopped: an operator must run natsid resume", RetryAfter: 5 * time.Second,
+}
+
 var shown = []Reason{Disconnected, Unchecked, Stopped, Rights, Number, Store, Overload}
 
 // AllReasons returns all reasons, in the order in which they are shown.
 func AllReasons() []Reason { return slices.Clone(shown) }
 
-// Forbids reports whether no ID of the mode may leave the process: requests that the worker took before are answered
-// with 503. While a worker has only other reasons, it answers those from memory.
+// Forbids reports whether no ID of the mode that this process issued may leave it: requests that the worker took before
+// are answered with 503. While a worker has only other reasons, it answers those from memory.
 func (r Reason) Forbids() bool { return r == Unchecked || r == Stopped }
 
 // An Out is one reason, with its cause.
@@ -48,9 +56,10 @@ type Out struct {
 	Since  time.Time
 }
 
-// Reasons are those why a worker takes no requests, by mode, as far as its process decides: a membership adds those of
-// its connection, see [Worker.Outs]. Reasons stand side by side; whoever sets one clears it. No ID of a mode leaves the
-// process after a Set of a reason that forbids has returned. The zero value has none. It is safe for concurrent use.
+// Reasons are those why a worker serves no requests, by mode, as far as its process decides: a membership adds those of
+// its connection, see [Worker.Outs]. Reasons stand side by side; whoever sets one clears it. After a Set of a reason
+// that forbids has returned, no ID of the mode that this process issued leaves it. The zero value has none. It is safe
+// for concurrent use.
 type Reasons struct {
 	mu      sync.Mutex
 	out     map[Mode][]Out
@@ -110,7 +119,9 @@ func (r *Reasons) change(modes []Mode, f func([]Out) []Out) {
 func (r *Reasons) publish() {
 	causes := map[Mode]error{}
 	for m, outs := range r.out {
-		if why := join(outs, Reason.Forbids); why != nil {
+		if why := join(outs, Reason.Forbids); find(outs, Stopped) >= 0 {
+			causes[m] = errStopped
+		} else if why != nil {
 			causes[m] = subjects.Errorf(subjects.Unavailable, "%v", why)
 		}
 	}

@@ -3,8 +3,8 @@ package worker_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -33,32 +33,84 @@ func (f *refuser) set(on bool) {
 	}
 }
 
-func TestAModeThatIsRefusedIsLeftAndJoinedAgainWhileTheOthersAreServed(t *testing.T) {
-	subjects := map[worker.Mode]string{
-		worker.Segment: "id.segment.order", worker.Snowflake: "id.snowflake", worker.Tags: "id.tag.list",
-	}
-	for mode, subject := range subjects {
+const stopped = "stopped: an operator must run natsid resume"
+
+var subjectOf = map[worker.Mode]string{
+	worker.Segment: "id.segment.order", worker.Snowflake: "id.snowflake", worker.Tags: "id.tag.list",
+}
+
+// Callers learn at once, and that to ask again for it does not help.
+func TestAModeThatIsStoppedAnswersSoWhileTheOthersAreServed(t *testing.T) {
+	for mode, subject := range subjectOf {
 		t.Run(string(mode), func(t *testing.T) {
 			f := &refuser{mode: mode}
 			r := start(t, startServer(t), 0, newStore(t), f.edit)
-			served := func(subject string) bool {
-				_, err := r.try(subject, "")
-				return !errors.Is(err, nats.ErrNoResponders)
-			}
+			r.one("id.segment.order")
 			f.set(true)
-			r.eventually("leave", func() bool { return !served(subject) })
-			for m, other := range subjects {
-				if m != mode && !served(other) {
-					t.Errorf("%s is not served any more", other)
+			r.worker.Wake()
+			for range 50 {
+				if got := r.ask(subject, ""); got.code != "503" || got.text != stopped || got.retryAfter == 0 {
+					t.Fatalf("while it is stopped: %+v", got)
+				}
+				if r.worker.Trouble(mode) == nil {
+					time.Sleep(5 * time.Millisecond) // until it has looked
+				}
+			}
+			if r.worker.Trouble(mode) == nil {
+				t.Error("it has no trouble")
+			}
+			for m, other := range subjectOf {
+				if got := r.ask(other, ""); m != mode && got.code != "" {
+					t.Errorf("%s: %+v", other, got)
 				}
 			}
 			f.set(false)
-			r.eventually("come back", func() bool { return served(subject) })
 			if got := r.ask(subject, ""); got.code != "" {
-				t.Errorf("afterwards: %s %s", got.code, got.text)
+				t.Errorf("afterwards: %+v", got)
 			}
 		})
 	}
+}
+
+// All workers of a registry stop, but one may know first, or alone; another registry at the same subjects may be sound.
+func TestAWorkerThatIsStoppedPassesEachRequestOnToOneThatIsNot(t *testing.T) {
+	for mode, subject := range subjectOf {
+		t.Run(string(mode), func(t *testing.T) {
+			f, url, store := new(refuser), startServer(t), newStore(t)
+			sound := start(t, url, 0, store, func(_ *segment.Config, cfg *worker.Config) {
+				cfg.Registry = func() string { return "another" }
+			})
+			alone := start(t, url, 1, store, f.edit)
+			alone.one("id.segment.order")
+			f.reasons.Set(worker.Stopped, errRefused, worker.Segment, mode)
+			for range 40 {
+				if got := alone.ask(subject, ""); got.code != "" {
+					t.Fatalf("%+v", got)
+				}
+			}
+			if a, s := alone.served(), sound.served(); a < 2 || s == 0 {
+				t.Errorf("%d requests reached the worker that is stopped, and %d the other", a, s)
+			}
+		})
+	}
+}
+
+// It lacks a number then, as where its registry is wiped.
+func TestAWorkerWithoutANumberAnswersThatItIsStopped(t *testing.T) {
+	f := &refuser{mode: worker.Snowflake}
+	r := start(t, startServer(t), 0, newStore(t), f.edit)
+	f.set(true)
+	r.issuer.Use(nil)
+	r.worker.Wake()
+	r.eventually("note both", func() bool { return len(r.worker.Outs(worker.Snowflake)) == 2 })
+	if got := r.ask("id.snowflake", ""); got.text != stopped {
+		t.Errorf("%+v", got)
+	}
+	f.set(false)
+	r.eventually("leave", func() bool {
+		_, err := r.try("id.snowflake", "")
+		return errors.Is(err, nats.ErrNoResponders)
+	})
 }
 
 func TestNoIDLeavesTheWorkerOnceItsModeIsRefused(t *testing.T) {
@@ -78,7 +130,7 @@ func TestNoIDLeavesTheWorkerOnceItsModeIsRefused(t *testing.T) {
 	<-loads // the request is parked
 	f.set(true)
 	close(proceed)
-	if got := <-answers; got.code != "503" || !strings.Contains(got.text, errRefused.Error()) {
+	if got := <-answers; got.code != "503" || got.text != stopped {
 		t.Errorf("a request that was parked before: %+v", got)
 	}
 }

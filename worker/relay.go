@@ -15,7 +15,7 @@ import (
 
 // A worker that cannot load relays: it sends a request that memory cannot serve to a worker that can, by a request of
 // its own, and answers with the answer. Workers that can load are in the queue group of id.relay.>, so NATS itself says
-// whether there is one. A request that was relayed is not relayed again.
+// whether there is one. A request that was relayed is not relayed again. A worker that is stopped relays all requests.
 //
 // # Laws
 //
@@ -26,7 +26,9 @@ import (
 // Third law: a request was sent before it is relayed, so it was sent before the relay arrived, and the load that serves
 // that sends its compare-and-set later. Which worker loads is no part of the law.
 //
-// Both rest on the marks of one registry: a relay names it, and a worker of another one does not take it.
+// Both rest on the marks of one registry: a relay names it, and a worker of another one does not take it. A worker that
+// is stopped names none: it issues nothing of its own, and what it passes on goes where NATS would have delivered it
+// without this worker. So an answer counts also if the stop comes between: its IDs are of a worker that is sound.
 
 // Headers between workers. A relay has the registry of the sender, "" if that is unknown, and how long the sender waits
 // for the answer. A relay that was not taken changed nothing, and is sent again to whomever NATS picks next.
@@ -56,17 +58,24 @@ var (
 // isRelayed reports whether another worker has sent the request.
 func (r *request) isRelayed() bool { return r.at.mode == Relay }
 
-// turnAway refuses a request for n IDs with err, or relays it if the allocator has left it to another worker.
+// turnAway refuses a request for n IDs with err, or relays it if the allocator has left it to another worker, or this
+// one is stopped.
 func (r request) turnAway(m *nats.Msg, n int, err error) {
-	if errors.Is(err, segment.ErrElsewhere) && !r.isRelayed() {
-		r.relay(m, n)
-		return
+	switch isStopped := errors.Is(err, errStopped); {
+	case r.isRelayed():
+		r.refuse(err)
+	case isStopped:
+		r.relay(m, n, "", err)
+	case errors.Is(err, segment.ErrElsewhere):
+		r.relay(m, n, r.at.link.Registry(), ErrNobodyLoads)
+	default:
+		r.refuse(err)
 	}
-	r.refuse(err)
 }
 
-// relay answers a request with the answer of a worker that can load. It does not block.
-func (r request) relay(m *nats.Msg, n int) {
+// relay answers a request with the answer of a worker that can load from a registry, "" for any, or with nobody if
+// there is none. It does not block.
+func (r request) relay(m *nats.Msg, n int, registry string, nobody error) {
 	l := r.at.link
 	if l.relays.Add(1) > mostRelays {
 		l.relays.Add(-1)
@@ -77,21 +86,21 @@ func (r request) relay(m *nats.Msg, n int) {
 		defer l.relays.Add(-1)
 		ctx, cancel := context.WithTimeout(context.Background(), l.Deadline-(clock()-r.came))
 		defer cancel()
-		body, err := l.ask(ctx, m)
-		if err == nil {
-			err = l.Reasons.Forbidden(r.at.mode) // what was answered is a hole
-		}
-		if err != nil {
+		body, err := l.ask(ctx, m, registry)
+		switch {
+		case errors.Is(err, ErrNobodyLoads):
+			r.refuse(nobody)
+		case err != nil:
 			r.refuse(err)
-			return
+		default:
+			r.respond(body, n)
 		}
-		r.respond(body, n)
 	}()
 }
 
 // ask relays a message, and returns the body of the answer.
-func (l *link) ask(ctx context.Context, m *nats.Msg) ([]byte, error) {
-	header := nats.Header{headerRegistry: {l.Registry()}, subjects.HeaderPrefetch: m.Header[subjects.HeaderPrefetch]}
+func (l *link) ask(ctx context.Context, m *nats.Msg, registry string) ([]byte, error) {
+	header := nats.Header{headerRegistry: {registry}, subjects.HeaderPrefetch: m.Header[subjects.HeaderPrefetch]}
 	for try := 1; ; try++ {
 		end, _ := ctx.Deadline()
 		header.Set(headerWithin, strconv.FormatInt(time.Until(end).Milliseconds(), 10))
@@ -120,7 +129,7 @@ func (w *Worker) FindRelay(ctx context.Context) error {
 	if m == nil {
 		return ErrDisconnected
 	}
-	_, err := m.link.ask(ctx, &nats.Msg{Subject: m.link.search()})
+	_, err := m.link.ask(ctx, &nats.Msg{Subject: m.link.search()}, m.link.Registry())
 	return err
 }
 
@@ -129,12 +138,12 @@ func (l *link) search() string { return string(l.Namespace) + ".search" }
 
 // relayEndpoints returns the endpoints of requests that other workers relay, given those of requests of callers.
 func (m *membership) relayEndpoints(before served, of ...*endpoint) (all []*endpoint) {
-	of = append(of, &endpoint{name: "search", subject: m.link.search(), handler: func() handler {
+	of = append(of, &endpoint{mode: Relay, name: "search", subject: m.link.search(), handler: func() handler {
 		return func(r request, _ *nats.Msg) { r.answerUncounted(nil) }
 	}})
 	for _, e := range of {
 		relay := m.endpoint(Relay, e.name, m.link.Namespace.Relay(e.subject), before, func() handler {
-			return m.take(e.handler())
+			return m.take(e.mode, e.handler())
 		})
 		relay.before = before.of("relay of " + e.name)
 		all = append(all, relay)
@@ -142,13 +151,13 @@ func (m *membership) relayEndpoints(before served, of ...*endpoint) (all []*endp
 	return all
 }
 
-// take returns the handler of requests that other workers relay, given that of requests of callers.
-func (m *membership) take(handle handler) handler {
+// take returns the handler of requests of a mode that other workers relay, given that of requests of callers.
+func (m *membership) take(mode Mode, handle handler) handler {
 	l := m.link
 	return func(r request, msg *nats.Msg) {
 		ms, _ := strconv.ParseInt(msg.Header.Get(headerWithin), 10, 32) // 0 if it is malformed
 		registry := msg.Header.Get(headerRegistry)
-		if ms <= 0 || registry != "" && registry != l.Registry() || l.CannotLoad() != nil {
+		if ms <= 0 || registry != "" && registry != l.Registry() || m.cannotTake(mode) {
 			r.refuse(segment.ErrElsewhere)
 			return
 		}
@@ -156,4 +165,15 @@ func (m *membership) take(handle handler) handler {
 		msg.Subject = l.Namespace.Relayed(msg.Subject)
 		handle(r, msg)
 	}
+}
+
+// cannotTake reports whether requests of a mode are to be relayed to other workers than this one.
+func (m *membership) cannotTake(mode Mode) bool {
+	if m.link.Reasons.Forbidden(mode) != nil {
+		return true
+	}
+	if mode == Snowflake {
+		return m.trouble(mode) != nil
+	}
+	return m.link.CannotLoad() != nil
 }

@@ -193,19 +193,6 @@ func TestARelayWithoutAnAnswerIsRefusedByTheDeadlineAndBounded(t *testing.T) {
 	}
 }
 
-func TestNoRelayedIDLeavesTheWorkerOnceItsModeIsRefused(t *testing.T) {
-	f := &refuser{mode: worker.Segment}
-	r := start(t, startServer(t), 0, newStore(t), unable, f.edit)
-	r.turnAway(true)
-	r.answerer(func(m *nats.Msg) {
-		f.set(true)
-		_ = m.Respond([]byte("7\n"))
-	})
-	if got := r.ask("id.segment.order", ""); got.code != "503" || !strings.Contains(got.text, errRefused.Error()) {
-		t.Errorf("the answer is %+v", got)
-	}
-}
-
 // The worker that relays has counted the IDs already.
 func TestALimitCountsARelayedRequestOnce(t *testing.T) {
 	able, sick := pair(t, false)

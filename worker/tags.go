@@ -34,12 +34,12 @@ type serve func(ctx context.Context, body []byte) (any, error)
 // goroutine, since it waits for the store.
 func (a *tagAdmin) handler(serve serve) handler {
 	return func(r request, m *nats.Msg) {
-		if err := a.link.Reasons.Forbidden(Tags); err != nil {
-			r.refuse(err)
-			return
+		err := a.link.Reasons.Forbidden(Tags)
+		if err == nil && a.link.CannotLoad() != nil && !r.isRelayed() {
+			err = segment.ErrElsewhere
 		}
-		if a.link.CannotLoad() != nil && !r.isRelayed() {
-			r.relay(m, 0)
+		if err != nil {
+			r.turnAway(m, 0, err)
 			return
 		}
 		select {

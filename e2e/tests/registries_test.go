@@ -3,6 +3,7 @@ package tests
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -144,6 +145,17 @@ func TestARegistryThatIsPinnedGoesOnWhereAnotherOneIsMet(t *testing.T) {
 	})
 	getIDs(t, connectTo(t, hub), "id", "order")
 	h1.waitReady(t)
+	for _, url := range []string{hub, leaf} { // on the leaf node NATS prefers the stopped one, which passes requests on
+		c := client.New(connectTo(t, url), client.FailFast())
+		for range 20 {
+			if _, err := c.Segment("order").Next(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Snowflake().Next(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	if strings.Contains(h1.log.String(), "the registry is stopped") {
 		t.Error("the registry that is pinned was stopped")
 	}
@@ -167,6 +179,12 @@ func TestAnIncidentOfTheMarksStopsNoSnowflakes(t *testing.T) {
 			text, _ := w.readyz()
 			return strings.Count(text, "the registry is stopped: marks-lost") == 1
 		})
+		began := time.Now()
+		_, err := client.New(nc, client.Timeout(time.Minute)).Segment("order").Next(t.Context())
+		if !errors.Is(err, client.ErrUnavailable) || !strings.Contains(err.Error(),
+			"503: stopped: an operator must run natsid resume") || time.Since(began) > patience/2 {
+			t.Errorf("a segment of a worker %s: %v after %v", life, err, time.Since(began))
+		}
 		if _, err := client.New(nc).Snowflake().Next(patient(t)); err != nil {
 			text, _ := w.readyz()
 			t.Errorf("a snowflake of a worker %s: %v: %s", life, err, text)

@@ -217,7 +217,9 @@ export class Flight {
 
   /** Decides the next step after a refusal. */
   #refused(error: NatsidError): void {
-    if (error instanceof ErrNotServed && this.#target.settings.failFast && this.#open.length === 0) {
+    const isStopped = error instanceof ErrUnavailable && error.refusal?.retryAfter;
+    const isFinal = isStopped || (error instanceof ErrNotServed && this.#target.settings.failFast);
+    if (isFinal && this.#open.length === 0) {
       this.#end({ error });
     } else if (error instanceof ErrNotServed || error instanceof ErrUnavailable) {
       this.#retry(error, 0);

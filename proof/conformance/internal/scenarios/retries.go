@@ -13,7 +13,7 @@ var onRetries = law("Retries",
 	full("retry", "after a 503 another worker is asked at once", playRetry),
 	full("back-off", "while all refuse, pauses grow up to half a second", playBackOff),
 	full("throttled", "after a 429 the handle sends nothing for as long as it says", playThrottled),
-	both("never-again", "after 400, 404 and 500 nothing is asked again", playNever),
+	both("never-again", "after 400, 404, 500 and a 503 that names a time nothing is asked again", playNever),
 	both("no-responders", "without a worker the client asks until one serves or its time is up", playNobody),
 	full("fail-fast", "by choice a call ends at once where no worker serves", playFailFast),
 	both("lost-connection", "calls survive the loss of their connection", playLost),
@@ -93,6 +93,16 @@ func playNever(s *Stage) {
 		}
 		s.quiet()
 	}
+	s.Desk.Say(func(r *rig.Request) {
+		r.Refuse(subjects.Unavailable, "stopped: an operator must run natsid resume", subjects.HeaderRetryAfter, "5000")
+	})
+	for _, call := range []pending{s.beginNext(order, short), s.beginN(order, 5, short)} {
+		o := call.end()
+		s.want(o.kind == "Unavailable", "%v, want Unavailable", o)
+	}
+	s.quiet()
+	s.Desk.Say(rig.Issue)
+	s.mustNext(order)
 }
 
 func playNobody(s *Stage) {
