@@ -46,11 +46,12 @@ func (w *wall) answersLate() time.Duration {
 // onWorkers is a test of workers that share a store.
 type onWorkers func(t *testing.T, w []*segment.Allocator, m *segmenttest.Memory)
 
-// withClocks runs f in fake time with a worker for each clock, all on the daily tag d of a store, at the beginning of
-// 2000-01-01.
+// withClocks runs f in fake time with a worker for each clock, all on the daily tag d of a store. It begins ten minutes
+// before the end of 2000-01-01: a worker looks at the day each second.
 func withClocks(t *testing.T, rules segment.Rules, walls []*wall, f onWorkers) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(24*time.Hour - 10*time.Minute)
 		m := new(segmenttest.Memory)
 		create(t, m, segment.Tag{Name: "d", Step: 100, MaxID: 1, Rules: rules})
 		var workers []*segment.Allocator
@@ -101,8 +102,6 @@ func TestAtMidnightNumbersBeginAgainAndNoCallerWaitsForALoad(t *testing.T) {
 		if id := first(t, w[0]); id != 20000101*numbersADay+1 {
 			t.Fatalf("the first ID is %d", id)
 		}
-		time.Sleep(24*time.Hour - 10*time.Minute)
-		first(t, w[0])
 		time.Sleep(10*time.Minute - 500*time.Millisecond)
 		if id := first(t, w[0]); day(id) != 1 {
 			t.Errorf("half a second before midnight an ID is %d", id)
@@ -118,11 +117,11 @@ func TestAtMidnightNumbersBeginAgainAndNoCallerWaitsForALoad(t *testing.T) {
 
 func TestATagThatIsNotInUseLoadsNothingAtMidnight(t *testing.T) {
 	daily := segment.Rules{Period: segment.Daily}
-	withClocks(t, daily, []*wall{{}}, func(t *testing.T, w []*segment.Allocator, m *segmenttest.Memory) {
+	withClocks(t, daily, []*wall{{offset: -2 * time.Hour}}, func(t *testing.T, w []*segment.Allocator, m *segmenttest.Memory) {
 		first(t, w[0])
 		synctest.Wait()
 		before, _ := m.Look(t.Context(), "d")
-		time.Sleep(25 * time.Hour)
+		time.Sleep(3 * time.Hour)
 		if after, _ := m.Look(t.Context(), "d"); after.MaxID != before.MaxID {
 			t.Errorf("the mark went from %d to %d, and nobody asked", before.MaxID, after.MaxID)
 		}
@@ -136,9 +135,8 @@ func TestARangeThatArrivesAfterMidnightIsNotUsed(t *testing.T) {
 	late := &wall{}
 	daily := segment.Rules{Period: segment.Daily}
 	withClocks(t, daily, []*wall{late}, func(t *testing.T, w []*segment.Allocator, m *segmenttest.Memory) {
-		late.set(12*time.Hour, false)
 		first(t, w[0])
-		late.set(24*time.Hour, false) // the clock is set over midnight, between two requests
+		late.set(12*time.Hour, false) // the clock is set over midnight, between two requests
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if id := first(t, w[0]); day(id) != 2 {
@@ -153,8 +151,7 @@ func TestALoadThatEndsAfterMidnightAnswersNobody(t *testing.T) {
 	withClocks(t, segment.Rules{Period: segment.Daily}, []*wall{w1},
 		func(t *testing.T, w []*segment.Allocator, m *segmenttest.Memory) {
 			first(t, w[0])
-			time.Sleep(12 * time.Hour)
-			w1.set(12*time.Hour-1010*time.Millisecond, false) // the clock jumps: it is 23:59:58.99
+			w1.set(10*time.Minute-1010*time.Millisecond, false) // the clock jumps: it is 23:59:58.99
 			w1.late = 1150 * time.Millisecond
 			if id := take(t, w[0], "d", 1000)[0].Start; day(id) != 2 {
 				t.Errorf("after midnight an ID is %d", id)
@@ -187,7 +184,7 @@ func TestAFullDayIsRefusedUntilTheNext(t *testing.T) {
 			if _, err := segmenttest.Take(t.Context(), w[0], "d", 1); !errors.Is(err, segment.ErrExhausted) {
 				t.Fatalf("beyond the last number: %v", err)
 			}
-			time.Sleep(24 * time.Hour)
+			time.Sleep(10 * time.Minute)
 			if id := first(t, w[0]); id != 20000102*numbersADay+11 {
 				t.Errorf("the next day begins with %d", id)
 			}
@@ -195,34 +192,37 @@ func TestAFullDayIsRefusedUntilTheNext(t *testing.T) {
 }
 
 // Three workers whose clocks are apart by the tolerance serve through three midnights, and one is set back over each.
+// Between them all clocks are set ahead, by most of a day.
 func TestDaysThroughClocksThatAreApart(t *testing.T) {
-	walls := []*wall{{offset: -2 * time.Second}, {}, {offset: 2 * time.Second}}
+	walls := []*wall{{}, {}, {}}
 	for _, strict := range []bool{false, true} {
 		t.Run(fmt.Sprintf("strict=%v", strict), func(t *testing.T) {
 			daily := segment.Rules{Period: segment.Daily, Strict: strict}
 			withClocks(t, daily, walls, func(t *testing.T, w []*segment.Allocator, m *segmenttest.Memory) {
-				seen, last := make(map[int64]bool), int64(0)
+				seen, last, ahead := make(map[int64]bool), int64(0), time.Duration(0)
+				now := func() time.Time { return time.Now().UTC().Add(ahead) }
 				for range 3 {
-					midnight := time.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
-					time.Sleep(time.Until(midnight) - 5*time.Second)
+					ahead += now().Truncate(24 * time.Hour).Add(24*time.Hour - 5*time.Second).Sub(now())
+					for i, apart := range []time.Duration{-2 * time.Second, 0, 2 * time.Second} {
+						walls[i].set(ahead+apart, false)
+					}
 					for i := range 1000 {
 						if i == 520 {
-							walls[2].set(-2*time.Second, false) // back over midnight, as a leap second or NTP sets it
+							walls[2].set(ahead-2*time.Second, false) // back over midnight, as a leap second or NTP sets it
 						}
 						id := first(t, w[i%3])
-						switch now := time.Now().UTC(); {
+						switch {
 						case seen[id]:
 							t.Fatalf("ID %d came twice", id)
 						case strict && id <= last:
 							t.Fatalf("strict ID %d after %d", id, last)
-						case day(id) > int64(now.Add(3*time.Second).Day()) ||
-							day(id) < int64(now.Add(-3*time.Second).Day()):
-							t.Fatalf("at %v an ID is %d", now, id)
+						case day(id) > int64(now().Add(3*time.Second).Day()) ||
+							day(id) < int64(now().Add(-3*time.Second).Day()):
+							t.Fatalf("at %v an ID is %d", now(), id)
 						}
 						seen[id], last = true, max(last, id)
 						time.Sleep(10 * time.Millisecond)
 					}
-					walls[2].set(2*time.Second, false)
 				}
 			})
 		})

@@ -21,7 +21,7 @@ func TestFloorsOfDeletedTagsAreBounded(t *testing.T) {
 	if len(n.floors) != most {
 		t.Fatalf("%d floors, want all %d", len(n.floors), most)
 	}
-	for i := range 2 * most {
+	for i := range most + 1000 {
 		n.keepFloor(tag(i), Floor{End: 7})
 	}
 	if len(n.floors) > most {
@@ -37,7 +37,7 @@ func TestFloorsOfDeletedTagsAreBounded(t *testing.T) {
 func TestFloorsOfAnEarlierLifeAreAllThereUntilTheFirstListing(t *testing.T) {
 	floors := make(map[string]Floor)
 	var live []Tag
-	for i := range 3 * maxFloors {
+	for i := range maxFloors + 20_000 {
 		floors[tag(i)] = Floor{End: 7}
 		live = append(live, Tag{Name: tag(i)})
 	}
@@ -53,7 +53,7 @@ func TestFloorsOfAnEarlierLifeAreAllThereUntilTheFirstListing(t *testing.T) {
 
 func TestRaisesOfTagsThatAreNotInMemoryAreBounded(t *testing.T) {
 	n := newNames()
-	for i := range 2 * maxFloors {
+	for i := range maxFloors + 1000 {
 		n.keepRaise(tag(i), 7)
 	}
 	if len(n.raises) > maxFloors {
