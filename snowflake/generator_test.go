@@ -1,7 +1,6 @@
 package snowflake
 
 import (
-	"sync"
 	"testing"
 	"time"
 )
@@ -99,35 +98,6 @@ func TestBusinessesShareOneSequence(t *testing.T) {
 		}
 		if b.Business = 0; a != b {
 			t.Fatalf("the parts differ in more than the business: %+v, %+v", a, b)
-		}
-	}
-}
-
-func TestManyGoroutinesNeverShareAnID(t *testing.T) {
-	g := newGenerator(t, Leaf, t0, t0+1<<40)
-	const workers, each = 16, 20_000
-	got := make([][]int64, workers)
-	start := time.Now()
-	now := func() int64 { return t0 + 1000 + time.Since(start).Milliseconds() }
-	var wg sync.WaitGroup
-	for w := range workers {
-		wg.Go(func() {
-			for len(got[w]) < each {
-				runs, err := g.NextAt(now(), 1+w%3)
-				if err == nil {
-					got[w] = append(got[w], ids(runs)...)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	seen := make(map[int64]bool, workers*each)
-	for _, ids := range got {
-		for _, id := range ids {
-			if seen[id] {
-				t.Fatalf("ID %d twice", id)
-			}
-			seen[id] = true
 		}
 	}
 }

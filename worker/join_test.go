@@ -1,16 +1,13 @@
 package worker_test
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/micro"
 
 	"github.com/natsid/natsid/internal/testkit/natsproxy"
 	"github.com/natsid/natsid/segment"
@@ -215,49 +212,6 @@ func TestWhatIsDeliveredToAWorkerThatCannotIssueIsAnsweredAtOnce(t *testing.T) {
 			t.Errorf("%+v, want no request parked", a)
 		}
 	}
-}
-
-func TestNATSMicroShowsAllEndpointsInOneQueueGroup(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t))
-	var info micro.Info
-	if err := json.Unmarshal([]byte(r.ask("$SRV.INFO", "").body), &info); err != nil {
-		t.Fatal(err)
-	}
-	var served []string
-	for _, e := range info.Endpoints {
-		served = append(served, e.Subject)
-		if e.QueueGroup != "natsid" {
-			t.Errorf("%s is in queue group %q", e.Subject, e.QueueGroup)
-		}
-	}
-	slices.Sort(served)
-	want := []string{
-		"id.control.throttle", "id.segment.>", "id.snowflake", "id.snowflake.>",
-		"id.tag.create", "id.tag.delete", "id.tag.list", "id.tag.update",
-	}
-	if !slices.Equal(served, want) || info.Name != "id" || info.Version != "1.2.3" || info.Description == "" {
-		t.Errorf("%s %s %q serves %v, want %v", info.Name, info.Version, info.Description, served, want)
-	}
-}
-
-func TestNATSMicroCountsRequestsAndRefusals(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t))
-	for _, body := range []string{"", "", "0", "x"} {
-		r.ask("id.segment.order", body)
-	}
-	// A request is counted a moment after its answer.
-	r.eventually("count them", func() bool {
-		var stats micro.Stats
-		if err := json.Unmarshal([]byte(r.ask("$SRV.STATS.id", "").body), &stats); err != nil {
-			t.Fatal(err)
-		}
-		for _, e := range stats.Endpoints {
-			if e.Subject == "id.segment.>" {
-				return e.NumRequests == 4 && e.NumErrors == 2
-			}
-		}
-		return false
-	})
 }
 
 func TestAWorkerAnswersToTheNumberItHolds(t *testing.T) {

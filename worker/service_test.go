@@ -16,13 +16,29 @@ import (
 // endpoints, and answers the same requests.
 func TestNATSMicroShowsAWorkerAsItShowsServicesOfItsOwn(t *testing.T) {
 	r := start(t, startServer(t), 0, newStore(t))
-	r.ask("id.segment.order", "x") // an error
-	r.eventually("count it", func() bool {
+	for _, body := range []string{"", "", "0", "x"} {
+		r.ask("id.segment.order", body)
+	}
+	// A request is counted a moment after its answer.
+	r.eventually("count them", func() bool {
 		var s micro.Stats
 		err := json.Unmarshal([]byte(r.ask("$SRV.STATS.id", "").body), &s)
-		return err == nil && s.Endpoints[0].NumErrors == 1
+		return err == nil && s.Endpoints[0].Subject == "id.segment.>" && s.Endpoints[0].NumRequests == 4 &&
+			s.Endpoints[0].NumErrors == 2
 	})
 	own := r.scatter("$SRV.INFO.id", 1)[0]
+	var served []string
+	for _, e := range own["endpoints"].([]any) {
+		served = append(served, e.(map[string]any)["subject"].(string))
+	}
+	slices.Sort(served)
+	want := []string{
+		"id.control.throttle", "id.segment.>", "id.snowflake", "id.snowflake.>",
+		"id.tag.create", "id.tag.delete", "id.tag.list", "id.tag.update",
+	}
+	if !slices.Equal(served, want) || own["version"] != "1.2.3" || own["description"] == "" {
+		t.Errorf("%v serves %v, want %v", own, served, want)
+	}
 	beside(r, own)
 	for _, verb := range []string{"$SRV.PING", "$SRV.INFO", "$SRV.STATS"} {
 		for _, subject := range []string{verb, verb + ".id"} {

@@ -187,18 +187,6 @@ func TestThePodOfALostNodeMovesOnceTheNodeIsOutOfService(t *testing.T) {
 	}
 }
 
-func TestWithoutNATSNothingIsInstalled(t *testing.T) {
-	f := newFleet(t, "empty")
-	out, err := shell(".", "helm install natsid "+k.chart("0.1.0")+" -n "+f.namespace).CombinedOutput()
-	if want := "natsid needs a NATS with JetStream: set nats.url"; err == nil || !strings.Contains(string(out), want) {
-		t.Errorf("%v\n%s\nwant a failure that says %q", err, out, want)
-	}
-	list, err := k.AppsV1().StatefulSets(f.namespace).List(t.Context(), metav1.ListOptions{})
-	if err != nil || len(list.Items) > 0 || len(f.pods(t)) > 0 {
-		t.Errorf("there are %d StatefulSets, %v", len(list.Items), err)
-	}
-}
-
 // folder returns one with the chart under the name that it has in a release.
 func folder(t *testing.T) string {
 	t.Helper()

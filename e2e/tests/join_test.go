@@ -14,7 +14,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -124,7 +123,6 @@ func started(t *testing.T, args ...string) []string {
 func TestAStartEndsForWhatWaitingCannotMend(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
-	a.issue("client", &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	if err := os.WriteFile(a.file("damaged"), []byte("-----BEGIN NATS USER JWT-----\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -162,25 +160,6 @@ func TestAStartEndsForWhatWaitingCannotMend(t *testing.T) {
 			}
 		})
 	}
-	t.Run("with the certificates", func(t *testing.T) {
-		t.Parallel()
-		given := []string{
-			url(strict, ""), ca, "--tlscert=" + a.file("client.pem"), "--tlskey=" + a.file("client.key"),
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			if code, text := run(t, ctx, started(t, append(given, "--auto-create-tags")...)...); code != 0 {
-				t.Errorf("natsid ended with %d: %s", code, text)
-			}
-		})
-		defer wg.Wait()
-		defer stop()
-		waitFor(t, "an ID", func() bool {
-			code, _ := run(t, t.Context(), append([]string{"get", "segment", "order"}, given...)...)
-			return code == 0
-		})
-	})
 }
 
 func TestAStartWaitsForAnAuthCallout(t *testing.T) {

@@ -19,7 +19,6 @@ import (
 type lack struct {
 	right  rights.Right // the zero value: it has all
 	worker *server.User
-	user   *server.User // of the account, with all rights
 	log    natstest.Buffer
 	stop   func() error
 }
@@ -32,13 +31,11 @@ func (l *lack) names() bool {
 
 // lacksOfAWorker returns one for each right of a worker, and one with all of them. What only another account needs is
 // tested with those.
-func lacksOfAWorker() (all []*lack, users []*server.User) {
+func lacksOfAWorker() (all []*lack) {
 	add := func(r rights.Right, p *server.Permissions) {
 		account := server.NewAccount(fmt.Sprint("A", len(all))) // a token of a subject
-		all = append(all, &lack{right: r})
-		users = append(users,
-			&server.User{Username: "worker" + account.Name, Password: "p", Permissions: p, Account: account},
-			&server.User{Username: "admin" + account.Name, Password: "p", Account: account})
+		user := &server.User{Username: "worker" + account.Name, Password: "p", Permissions: p, Account: account}
+		all = append(all, &lack{right: r, worker: user})
 	}
 	of := rightsOf(rights.Worker)
 	for i, r := range of.Publish {
@@ -54,24 +51,18 @@ func lacksOfAWorker() (all []*lack, users []*server.User) {
 		}))
 	}
 	add(rights.Right{}, allow(of))
-	return all, users
+	return all
 }
 
 func TestAWorkerNamesEachRightThatIsTakenAway(t *testing.T) {
 	t.Parallel()
 	seen := new(violations)
-	lacks, users := lacksOfAWorker()
-	opts := &server.Options{JetStream: true, Users: users}
-	for _, u := range users {
-		if !slices.Contains(opts.Accounts, u.Account) {
-			opts.Accounts = append(opts.Accounts, u.Account)
-		}
+	lacks, opts := lacksOfAWorker(), &server.Options{JetStream: true}
+	for _, l := range lacks {
+		opts.Users, opts.Accounts = append(opts.Users, l.worker), append(opts.Accounts, l.worker.Account)
 	}
 	s := launch(t, opts)
 	s.SetLoggerV2(seen, false, false, false)
-	for i, l := range lacks {
-		l.worker, l.user = users[2*i], users[2*i+1]
-	}
 	for some := range slices.Chunk(lacks, 16) { // all together would starve the tests beside them
 		for _, l := range some {
 			l.start(t, s)

@@ -1,8 +1,6 @@
 package tests
 
 import (
-	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,7 +13,6 @@ import (
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/registry/rights"
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
-	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -170,67 +167,5 @@ func TestOneWorkerThatCanLoadIsEnough(t *testing.T) {
 	}
 	for _, got := range l.got {
 		got.check(t)
-	}
-}
-
-// A worker whose user lacks a right, as after an upgrade before its rights, must not refuse requests that another one
-// can serve.
-func TestAWorkerThatLacksARightRefusesNothingThatAnotherOneServes(t *testing.T) {
-	t.Parallel()
-	all, users := lacksOfAWorker()
-	opts := &server.Options{JetStream: true}
-	var lacks []*lack
-	for i, l := range all {
-		isAboutLoads := strings.Contains(l.right.Subject, "id_segments") || l.right.Subject == "_INBOX.>"
-		if isAboutLoads { // the others took none either, when all were tried
-			l.worker, l.user = users[2*i], users[2*i+1]
-			opts.Users, lacks = append(opts.Users, l.worker, l.user), append(lacks, l)
-			opts.Accounts = append(opts.Accounts, l.worker.Account)
-		}
-	}
-	s := launch(t, opts)
-	for _, l := range lacks {
-		t.Run(l.right.String(), func(t *testing.T) {
-			t.Parallel()
-			l.refusesNone(t, s)
-		})
-	}
-}
-
-// refusesNone starts a worker with all rights, and then the one that lacks a right.
-func (l *lack) refusesNone(t *testing.T, s *server.Server) {
-	account, err := s.LookupAccount(l.worker.Account.Name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := account.EnableJetStream(nil, nil); err != nil {
-		t.Fatal(err)
-	}
-	good := configOn(t, "nats://"+l.user.Username+":p@"+s.Addr().String(), t.TempDir())
-	startWith(t, good)
-	waitFor(t, "the first worker is ready", ok("http://"+good.HTTP+"/readyz"))
-	caller := connectTo(t, s.ClientURL(), nats.UserInfo(l.user.Username, "p"))
-	subjects := []string{"id.segment.order", "id.snowflake", "id.segment.strict"}
-	if _, err := caller.Request("id.tag.create", []byte(`{"tag":"strict","strict":true}`), patience); err != nil {
-		t.Fatal(err)
-	}
-	bad := configOn(t, "nats://"+l.worker.Username+":p@"+s.Addr().String(), t.TempDir())
-	var log natstest.Buffer
-	bad.Log = slog.New(slog.NewTextHandler(&log, nil))
-	startWith(t, bad)
-	failed := make(map[string]int)
-	asked := 0
-	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); asked++ {
-		m, err := caller.Request(subjects[asked%3], nil, patience)
-		switch {
-		case err != nil:
-			failed[subjects[asked%3]+" "+err.Error()]++
-		case len(m.Data) == 0:
-			failed[fmt.Sprint(subjects[asked%3], " ", m.Header)]++
-		}
-		time.Sleep(3 * time.Millisecond)
-	}
-	if len(failed) > 0 {
-		t.Errorf("without %s, of %d requests failed: %v; the log of the worker:\n%s", l.right, asked, failed, &log)
 	}
 }

@@ -19,8 +19,6 @@ const (
 	patience = time.Minute
 	// slack is what a busy machine may add to a deadline that workers keep.
 	slack = 15 * time.Second
-	// supervisorsWait is stop_grace_period in docker-compose.yml.
-	supervisorsWait = 20 * time.Second
 )
 
 // waitFor waits until a condition holds.

@@ -1,7 +1,6 @@
 package app_test
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -72,31 +71,6 @@ func wantLimited(t *testing.T, nc *nats.Conn) {
 	if e := subjects.ParseError(m.Header); e == nil || e.MaxBatch != 5 {
 		t.Errorf("%v, want the limit that was set", e)
 	}
-}
-
-func TestLimitsAndTheThrottleOutlastARestart(t *testing.T) {
-	t.Parallel()
-	url := startServer(t, "127.0.0.1:0").ClientURL()
-	nc := connect(t, url)
-	cfg := joined(t, url)
-	cfg.HTTP = "127.0.0.1:0"
-	check := func(address string) {
-		t.Helper()
-		_, body := get(t, "http://"+address+"/readyz")
-		if !strings.Contains(body, "throttled: each tag to 700 IDs/s\n") {
-			t.Errorf("/readyz: %s", body)
-		}
-		wantLimited(t, nc)
-	}
-	first := launch(t, cfg)
-	address := first.where().HTTP
-	limited(t, nc)
-	check(address)
-	first.stop()
-	if err := first.end(); err != nil {
-		t.Fatal(err)
-	}
-	check(launch(t, cfg).where().HTTP)
 }
 
 // Whoever copies the bucket of the marks, or goes back to a copy of it, has the settings of that moment with it.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/app"
-	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/workerid"
 )
 
@@ -114,53 +113,6 @@ func TestAStopEndsTheWaitForNATS(t *testing.T) {
 		t.Errorf("stopped while it waited: %v", err)
 	}
 }
-
-func TestAnErrorThatWaitingCannotFixEndsTheStart(t *testing.T) {
-	t.Parallel()
-	srv := startServer(t, "127.0.0.1:0")
-	requirePassword(t, srv, "me", "right")
-	addr := srv.Addr().String()
-	for law, edit := range map[string]func(*app.Config){
-		"a wrong password":                   func(cfg *app.Config) { cfg.NATS = "nats://me:wrong-secret@" + addr },
-		"no password":                        func(cfg *app.Config) { cfg.NATS = "nats://" + addr },
-		"no such file of credentials":        func(cfg *app.Config) { cfg.NATSCreds = "nowhere.creds" },
-		"a malformed URL":                    func(cfg *app.Config) { cfg.NATS = "nats://127.0.0.1:port" },
-		"a password that breaks the URL":     func(cfg *app.Config) { cfg.NATS = "nats://me:wrong-secret%@" + addr },
-		"a password with a slash in the URL": func(cfg *app.Config) { cfg.NATS = "nats://me:wrong-secret/@" + addr },
-	} {
-		t.Run(law, func(t *testing.T) {
-			cfg := joined(t, "nats://me:right@"+addr)
-			edit(&cfg)
-			i := launch(t, cfg)
-			err := i.end()
-			if err == nil || !strings.Contains(err.Error(), "cannot join NATS") {
-				t.Errorf("%v", err)
-			}
-			if text := fmt.Sprint(err) + i.log.String(); strings.Contains(text, "secret") {
-				t.Errorf("the password is shown: %s", text)
-			}
-		})
-	}
-	launch(t, joined(t, "nats://me:right@"+addr)).where()
-}
-
-// requirePassword makes a running server require a user and a password.
-func requirePassword(t *testing.T, srv *natsembed.Server, user, password string) {
-	t.Helper()
-	opts := argument(srv.ReloadOptions)
-	js := srv.JetStreamConfig()
-	opts.ServerName, opts.Host, opts.Port, opts.NoSigs = srv.Name(), "127.0.0.1", -1, true
-	opts.JetStream, opts.StoreDir, opts.SyncAlways = true, filepath.Dir(js.StoreDir), true
-	opts.JetStreamMaxStore = js.MaxStore
-	opts.Username, opts.Password = user, password
-	if err := srv.ReloadOptions(opts); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// argument returns a zero value to call f with: this package may not import
-// nats-server's types.
-func argument[T any](func(*T) error) *T { return new(T) }
 
 func TestAnotherEpochOnTheSameDataIsRefused(t *testing.T) {
 	t.Parallel()

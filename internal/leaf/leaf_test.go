@@ -365,49 +365,6 @@ func TestRequestsAreMerged(t *testing.T) {
 	}
 }
 
-// No caller that was asked to leave finds the address open, and none is cut off.
-func TestAStopLosesNoRequest(t *testing.T) {
-	r := start(t, snowflake.Leaf, patience)
-	r.answer("id.segment.order", from(1))
-	const callers = 8
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	seen := make(map[string]bool)
-	for range callers {
-		transport := &http.Transport{}
-		wg.Go(func() {
-			defer transport.CloseIdleConnections()
-			last := time.Now()
-			for {
-				q, _ := http.NewRequest("POST", r.url+"/api/segment/get/order", nil) // sent once
-				resp, err := transport.RoundTrip(q)
-				if err != nil {
-					stoodStill := time.Since(last) > 300*time.Millisecond // as a caller that leaves a connection idle
-					if !stoodStill && !strings.Contains(err.Error(), "refused") {
-						t.Errorf("a request was lost: %v", err)
-					}
-					return
-				}
-				body, err := io.ReadAll(resp.Body)
-				resp.Body.Close()
-				last = time.Now()
-				mu.Lock()
-				if resp.StatusCode != 200 || err != nil || seen[string(body)] {
-					t.Errorf("%d %s %v", resp.StatusCode, body, err)
-				}
-				if seen[string(body)] = true; len(seen) == 500 {
-					r.stop()
-				}
-				mu.Unlock()
-			}
-		})
-	}
-	wg.Wait()
-	if err := <-r.served; err != nil {
-		t.Error(err)
-	}
-}
-
 func TestAStopAnswersARequestThatWaits(t *testing.T) {
 	r := start(t, snowflake.Leaf, patience)
 	ids, asked, proceed := from(1), make(chan struct{}), make(chan struct{})
