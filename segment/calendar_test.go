@@ -117,7 +117,8 @@ func TestAtMidnightNumbersBeginAgainAndNoCallerWaitsForALoad(t *testing.T) {
 
 func TestATagThatIsNotInUseLoadsNothingAtMidnight(t *testing.T) {
 	daily := segment.Rules{Period: segment.Daily}
-	withClocks(t, daily, []*wall{{offset: -2 * time.Hour}}, func(t *testing.T, w []*segment.Allocator, m *segmenttest.Memory) {
+	walls := []*wall{{offset: -2 * time.Hour}}
+	withClocks(t, daily, walls, func(t *testing.T, w []*segment.Allocator, m *segmenttest.Memory) {
 		first(t, w[0])
 		synctest.Wait()
 		before, _ := m.Look(t.Context(), "d")
@@ -208,7 +209,7 @@ func TestDaysThroughClocksThatAreApart(t *testing.T) {
 					}
 					for i := range 1000 {
 						if i == 520 {
-							walls[2].set(ahead-2*time.Second, false) // back over midnight, as a leap second or NTP sets it
+							walls[2].set(ahead-2*time.Second, false) // back over midnight, as NTP sets it
 						}
 						id := first(t, w[i%3])
 						switch {

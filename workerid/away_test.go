@@ -3,6 +3,8 @@ package workerid_test
 import (
 	"errors"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -91,7 +93,10 @@ func TestWithTheRegistryAwayAtStartNothingElseServes(t *testing.T) {
 func TestADamagedStateFileIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		write(t, dir, []byte(`{"instance":"a","number":7,"cl`))
+		cut := []byte(`{"instance":"a","number":7,"cl`)
+		if err := os.WriteFile(filepath.Join(dir, "worker.json"), cut, 0o600); err != nil {
+			t.Fatal(err)
+		}
 		l := start(t, new(workeridtest.Memory), in(dir))
 		time.Sleep(time.Minute)
 		l.number()

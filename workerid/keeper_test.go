@@ -107,23 +107,6 @@ func TestAskingThatFailsIsReportedAsSuch(t *testing.T) {
 	})
 }
 
-func TestANumberWithoutARecordIsUsedFromTheClockSkewOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		begin := now()
-		l := start(t, new(workeridtest.Memory))
-		var p snowflake.Parts
-		for ; p.Tick == 0; p = l.issue() {
-			time.Sleep(time.Millisecond)
-		}
-		if first := layout.FirstMs(p.Tick) - begin; first < 1000 || first > 1010 {
-			t.Errorf("the first tick begins %d ms after the start, want 1000", first)
-		}
-		if err := l.stop(); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 func TestAnotherLayoutOrEpochIsRefusedAndBothAreShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := new(workeridtest.Memory)

@@ -1,7 +1,6 @@
 package workerid_test
 
 import (
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -107,42 +106,6 @@ func TestWithoutRecordsAnInheritedWindowIsUsed(t *testing.T) {
 				t.Errorf("with the records back: %+v, want IDs of number %d", b.keeper.Status(), w)
 			}
 			b.end()
-		})
-	}
-}
-
-// After kill -9 a worker with coarse ticks is back within a tick and 3 s.
-func TestAfterACrashAWorkerIsBackWithinATickAnd3s(t *testing.T) {
-	for _, unit := range []int64{1, 1000, 10_000, 60_000} {
-		t.Run(fmt.Sprint(unit), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				coarse := func(c *workerid.Config) { c.Layout.Unit, c.Layout.Sequence, c.Horizon = unit, 4, time.Hour }
-				m, dir := new(workeridtest.Memory), t.TempDir()
-				l := start(t, m, coarse, in(dir))
-				time.Sleep(time.Duration(4*unit) * time.Millisecond)
-				for phase := range int64(4) {
-					time.Sleep(20*time.Second + time.Duration(phase*unit/4+17*phase)*time.Millisecond)
-					w, killed := l.number(), now()
-					l.crash(dir)
-					l = start(t, m, coarse, in(dir))
-					for g := l.gen(); g == nil || g.CheckAt(now()) != nil; g = l.gen() {
-						time.Sleep(time.Millisecond)
-					}
-					if took := now() - killed; took > 3000+unit || l.number() != w {
-						t.Errorf("phase %d: number %d is back after %d ms, want %d", phase, l.number(), took, w)
-					}
-				}
-				l.end()
-				stopped := now()
-				l = start(t, m, coarse, in(dir))
-				for g := l.gen(); g == nil || g.CheckAt(now()) != nil; g = l.gen() {
-					time.Sleep(time.Millisecond)
-				}
-				if took := now() - stopped; took > 100+unit {
-					t.Errorf("after a clean stop it is back after %d ms", took)
-				}
-				l.end()
-			})
 		})
 	}
 }

@@ -3,8 +3,6 @@ package workerid_test
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -171,58 +169,6 @@ func TestAWrongClockDoesNotMoveTheFence(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		if moved := fenceIn(t, dir) - fence; moved != 0 {
 			t.Errorf("the fence moved by %d ms", moved)
-		}
-		l.end()
-	})
-}
-
-// A disk that is slow, but within diskTimeout, costs nothing.
-func TestASlowDiskIsNoFault(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := &life{t: t, reg: &workeridtest.Fake{Memory: new(workeridtest.Memory)}, err: make(chan error, 1)}
-		l.keeper = workerid.New(workerid.Config{
-			Registry: l.reg, Layout: layout, Now: l.now, Use: l.use, Alarm: l.alarm,
-		})
-		l.keeper.Simulate(rand.New(rand.NewPCG(1, 1)), 100*time.Millisecond, "", nil, func([]byte) error {
-			time.Sleep(1200 * time.Millisecond)
-			return nil
-		})
-		l.run()
-		time.Sleep(30 * time.Minute)
-		if l.number(); l.issue().Tick == 0 {
-			t.Errorf("%+v", l.keeper.Status())
-		}
-		l.raised()
-		l.end()
-		time.Sleep(time.Minute)
-	})
-}
-
-// Writes that land without an acknowledgement must not block one number after
-// another.
-func TestLostAcknowledgementsBlockOneNumberOnly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var lost atomic.Bool
-		lost.Store(true)
-		l := start(t, new(workeridtest.Memory), func(c *workerid.Config) {
-			c.Horizon = 24 * time.Hour
-			c.Registry.(*workeridtest.Fake).OnCall(func(method string, call func() error) error {
-				err := call()
-				if method == "Write" && lost.Load() {
-					err = workeridtest.ErrInjected
-				}
-				return err
-			})
-		})
-		time.Sleep(time.Hour)
-		lost.Store(false)
-		time.Sleep(10 * time.Second)
-		records, err := l.reg.Records(t.Context())
-		if err != nil || len(records) != 1 {
-			t.Errorf("%d numbers are blocked, %v, want 1", len(records), err)
-		}
-		if l.number(); l.issue().Tick == 0 {
-			t.Errorf("%+v", l.keeper.Status())
 		}
 		l.end()
 	})

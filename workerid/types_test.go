@@ -436,34 +436,6 @@ func TestAClockInTheWindowOfTheStateFileFailsFourComparisonsBeforeItIsRefused(t 
 	}
 }
 
-func TestTheMedianIsTheMiddleOrBothInTheMiddle(t *testing.T) {
-	for _, c := range []struct {
-		others    []int64
-		low, high int64
-	}{
-		{nil, 0, 0}, {[]int64{9}, 0, 9}, {[]int64{9, -9}, 0, 0}, {[]int64{5, 5}, 5, 5}, {[]int64{3, 7, 5}, 3, 5},
-	} {
-		if low, high := (&clock{others: c.others}).median(); low != c.low || high != c.high {
-			t.Errorf("%v: %d, %d, want %d, %d", c.others, low, high, c.low, c.high)
-		}
-	}
-}
-
-func TestASearchAcquiresTheOneNumberThatIsFree(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, k := newStub(t, "")
-		now := wallClock()
-		s.records[0] = Record{Token: "t", Until: now + 60_000, Deployment: ofStub()} // its window has not ended
-		s.heartbeats[1] = Heartbeat{Instance: "other"}                               // its worker is alive
-		s.answers[2] = Who{Instance: "other", Process: "q"}                          // and this one answers
-		s.records[3] = Record{Token: "t", Until: now - 5, Deployment: ofStub()}
-		c, err := k.find(t.Context())
-		if err != nil || c.number != 3 || c.from < now || s.records[3].Token != c.token {
-			t.Errorf("%+v, %v, want number 3", c, err)
-		}
-	})
-}
-
 // The registry may have lost its state while the first write was under way: then
 // the owner answers, or another worker that was as fast.
 func TestANumberIsAskedForAgainAfterItsFirstWrite(t *testing.T) {
@@ -496,24 +468,6 @@ func TestAFailedStateFileLeavesNoPendingClaim(t *testing.T) {
 			t.Error("the claim can be continued")
 		}
 	})
-}
-
-// Also if the process was killed between a renewal and its entry in the state file.
-func TestASearchResumesTheWindowOfTheStateFileFromItsFence(t *testing.T) {
-	for _, renewed := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			dir := t.TempDir()
-			s, k := newStub(t, dir)
-			last := opened(t, k)
-			if renewed && last.write(t.Context(), last.from, last.from+80_000) != nil {
-				t.Fatal("not renewed")
-			}
-			c, err := s.next(t, dir).find(t.Context()) // it was killed
-			if err != nil || c.number != last.number || c.from != last.gen.Until() || c.from != last.from+3001 {
-				t.Errorf("renewed %t: %+v, %v, want number %d from %d", renewed, c, err, last.number, last.gen.Until())
-			}
-		})
-	}
 }
 
 func TestAStateFileKnowsTheLaterWritesOfItsClaimUpToItsFence(t *testing.T) {

@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/stage"
+	"github.com/natsid/natsid/internal/testkit/raced"
 )
 
 var (
-	simulated = flag.Int("sim.n", 100, "schedules to play")
+	simulated = flag.Int("sim.n", raced.Or(25, 100), "schedules to play")
 	from      = flag.Int("sim.from", 1, "seed of the first")
 )
 

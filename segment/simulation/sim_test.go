@@ -13,7 +13,11 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/jitter"
+	"github.com/natsid/natsid/internal/testkit/raced"
 )
+
+// schedules is the default number of simulated schedules; repeated is how many are compared with a second run.
+var schedules, repeated = raced.Or(100, 6_000), raced.Or(10, 200)
 
 var (
 	simN    = flag.Int("sim.n", schedules, "how many schedules to simulate")

@@ -10,9 +10,6 @@ import (
 	"github.com/natsid/natsid/internal/testkit/mutant"
 )
 
-// schedules is the default number of simulated schedules.
-const schedules = 500
-
 const (
 	eraFile   = "../era/identity.go"
 	floorFile = "../../../segment/hold.go"

@@ -7,7 +7,12 @@ import (
 	"os"
 	"testing"
 	"testing/cryptotest"
+
+	"github.com/natsid/natsid/internal/testkit/raced"
 )
+
+// schedules is the default number of simulated schedules.
+var schedules = raced.Or(25, 500)
 
 var (
 	simN    = flag.Int("sim.n", schedules, "how many schedules to simulate")

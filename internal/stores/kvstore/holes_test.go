@@ -17,7 +17,7 @@ import (
 func crowd(ctx context.Context, workers []*segment.Allocator) (got []segment.Range) {
 	var mu sync.Mutex
 	var callers sync.WaitGroup
-	for i := range 1000 {
+	for i := range 300 {
 		callers.Go(func() {
 			for ctx.Err() == nil {
 				time.Sleep(time.Duration(rand.Int64N(int64(time.Second))))

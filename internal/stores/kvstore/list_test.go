@@ -57,7 +57,7 @@ func TestListsAndPollsMissNoTagThatIsLoadedMeanwhile(t *testing.T) {
 			}
 		})
 	}
-	for range 20 {
+	for range 5 {
 		tags, err := s.List(t.Context(), "", len(names))
 		if err != nil || len(tags) != len(names) {
 			t.Errorf("%d of %d tags were listed, %v", len(tags), len(names), err)

@@ -50,7 +50,29 @@ func (s Suite) Run(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	crowd, err := gather(seams, s.Mutants)
+	together := map[string]string{} // the binary of each mutant that is built with others
+	for _, m := range s.Mutants {
+		if _, known := together[m.Name]; !known {
+			s.buildTogether(t, seams, m.In, together)
+		}
+	}
+	for _, m := range s.Mutants {
+		t.Run(strings.ReplaceAll(m.Name, " ", "-"), func(t *testing.T) {
+			t.Parallel()
+			binary := together[m.Name]
+			if binary == "" {
+				binary = buildAlone(t, seams, m)
+			}
+			s.run(t, binary, m)
+		})
+	}
+}
+
+// buildTogether builds the tests of a folder with all mutants that they find and that can be built together, and notes
+// the binary of each; "" for the others.
+func (s Suite) buildTogether(t *testing.T, seams map[string][]seam, in string, binaries map[string]string) {
+	t.Helper()
+	crowd, err := gather(seams, s.Mutants, in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,20 +82,17 @@ func (s Suite) Run(t *testing.T) {
 	}
 	binary := ""
 	if len(crowd.has) > 0 {
-		if binary, err = build(t, ".", sources); err != nil {
+		if binary, err = build(t, cmp.Or(in, "."), sources); err != nil {
 			t.Logf("the mutants do not build together, so each is built by itself: %v", err)
-			crowd.has = nil
 		}
 	}
 	for _, m := range s.Mutants {
-		t.Run(strings.ReplaceAll(m.Name, " ", "-"), func(t *testing.T) {
-			t.Parallel()
+		if m.In == in {
+			binaries[m.Name] = ""
 			if crowd.has[m.Name] {
-				s.run(t, binary, m)
-			} else {
-				s.run(t, buildAlone(t, seams, m), m)
+				binaries[m.Name] = binary
 			}
-		})
+		}
 	}
 }
 

@@ -42,12 +42,11 @@ type copied struct {
 	all    []edited
 }
 
-// gather returns those of the mutants that can be built together, for the tests of the suite's own
-// package.
-func gather(seams map[string][]seam, mutants []Mutant) (*crowd, error) {
+// gather returns those of the mutants that can be built together, for the tests of one folder.
+func gather(seams map[string][]seam, mutants []Mutant, in string) (*crowd, error) {
 	c := &crowd{files: map[string]*file{}, has: map[string]bool{}}
 	for _, m := range mutants {
-		if m.In != "" {
+		if m.In != in {
 			continue
 		}
 		if err := c.add(seams, m); err != nil {
