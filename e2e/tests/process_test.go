@@ -32,6 +32,14 @@ func startProcess(t *testing.T, args ...string) *process {
 // launchProcess runs `natsid args…`, at the longest until the test ends.
 func launchProcess(t *testing.T, args ...string) *process {
 	t.Helper()
+	p := buildProcess(t, args...)
+	p.start(t)
+	return p
+}
+
+// buildProcess returns `natsid args…`, not started.
+func buildProcess(t *testing.T, args ...string) *process {
+	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -40,6 +48,11 @@ func launchProcess(t *testing.T, args ...string) *process {
 	p := &process{cmd: exec.Command(exe, all...), line: make(chan string, 1)}
 	p.cmd.Env = append(os.Environ(), execEnv+"=1")
 	p.cmd.Stderr = io.MultiWriter(t.Output(), &p.log)
+	return p
+}
+
+func (p *process) start(t *testing.T) {
+	t.Helper()
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +66,6 @@ func launchProcess(t *testing.T, args ...string) *process {
 		s.Scan()
 		p.line <- s.Text()
 	}()
-	return p
 }
 
 // waitReady waits until the process says that it is ready.
@@ -101,4 +113,29 @@ func fails(t *testing.T, args ...string) string {
 		t.Errorf("natsid %v succeeded", args)
 	}
 	return string(out)
+}
+
+// systemd, terminals and the pipes of logs end before natsid does. Each is an end in order, or none.
+func TestAWorkerIsEndedByNoSignalWithoutADrain(t *testing.T) {
+	t.Parallel()
+	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM, syscall.SIGINT} {
+		p := startProcess(t, "--listen", "127.0.0.1:0", "--data", t.TempDir())
+		if p.signal(sig); p.cmd.ProcessState.ExitCode() != 0 {
+			t.Errorf("after %v: %v, want exit code 0", sig, p.cmd.ProcessState)
+		}
+	}
+	url, reader, log := natstest.Start(t), (*os.File)(nil), (*os.File)(nil)
+	var err error
+	if reader, log, err = os.Pipe(); err != nil {
+		t.Fatal(err)
+	}
+	p := buildProcess(t, "--nats", url, "--data", t.TempDir(), "--log-level", "debug")
+	p.cmd.Stderr = log
+	p.start(t)
+	log.Close()
+	reader.Close() // each line of the log fails from here on
+	p.waitReady(t)
+	if p.signal(syscall.SIGTERM); p.cmd.ProcessState.ExitCode() != 0 {
+		t.Errorf("without a reader of its log: %v, want exit code 0", p.cmd.ProcessState)
+	}
 }

@@ -114,7 +114,7 @@ func TestLogsSpellDurations(t *testing.T) {
 
 func TestRedactHidesPasswords(t *testing.T) {
 	for urls, want := range map[string]string{
-		"nats://u:se,cret@h:1":  "xxxxx,nats://xxxxx@h:1",
+		"nats://u:se,cret@h:1":  "nats://xxxxx@h:1",
 		"":                      "",
 		"nats://127.0.0.1:4222": "nats://127.0.0.1:4222",
 		"n1:4222,n2":            "n1:4222,n2",

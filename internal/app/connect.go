@@ -203,11 +203,15 @@ func WithoutURL(err error) error {
 	return err
 }
 
-// Redact hides the passwords in a list of URLs.
+// Redact hides the passwords in a list of URLs. What stands before a password's end is hidden with it: a comma in it
+// looks like the end of a URL.
 func Redact(urls string) string {
-	list := strings.Split(urls, ",")
-	for i, u := range list {
-		list[i] = redact(u)
+	var list []string
+	for u := range strings.SplitSeq(urls, ",") {
+		for before := ""; len(list) > 0 && strings.Contains(u, "@") && !strings.Contains(u+before, "://"); {
+			before, list = list[len(list)-1], list[:len(list)-1]
+		}
+		list = append(list, redact(u))
 	}
 	return strings.Join(list, ",")
 }

@@ -3,11 +3,11 @@ package app
 import (
 	"errors"
 	"fmt"
-	"os"
-	"strings"
 	"sync/atomic"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/internal/configfile"
 )
 
 // credentials are the options with this program's credentials, both ways. Files are read for each connection, so a
@@ -121,16 +121,12 @@ type secret struct{ text, file string }
 
 func (s secret) given() bool { return s.text != "" || s.file != "" }
 
-// read returns the text, without the end of its line.
+// read returns the text.
 func (s secret) read() (string, error) {
 	if s.file == "" {
 		return s.text, nil
 	}
-	text, err := os.ReadFile(s.file)
-	if err == nil && len(strings.TrimRight(string(text), "\r\n")) == 0 {
-		err = fmt.Errorf("%s is empty", s.file)
-	}
-	return strings.TrimRight(string(text), "\r\n"), err
+	return configfile.Secret(s.file)
 }
 
 // latest returns a function that reads the text again, for callers that cannot take an error: while the file cannot

@@ -21,6 +21,7 @@ type field struct {
 	set      func(c *Config, text string) error
 	check    func(c *Config) error // nil if every value is valid
 	beside   string                // another setting that the check concerns, "" for none
+	none     bool                  // the empty text is a value: none
 	// show returns the value in force without its secrets, or the origin of the default; nil if the text shows the
 	// value.
 	show func(c *Config) string
@@ -29,6 +30,12 @@ type field struct {
 // checked replaces the check of a field.
 func (f field) checked(limits string, check func(*Config) error) field {
 	f.limits, f.check = limits, check
+	return f
+}
+
+// orNone allows the empty text.
+func (f field) orNone() field {
+	f.none = true
 	return f
 }
 
@@ -178,14 +185,15 @@ func checkData(c *Config) error {
 	return nil
 }
 
-// setAutoCreate reads on, off, or a pattern.
+// setAutoCreate reads on or off, as people and YAML write them, or a pattern.
 func setAutoCreate(c *Config, text string) error {
-	if text == "" {
-		return errors.New("the pattern is empty")
-	}
-	c.AutoCreateTags, c.AutoCreatePattern = true, text
-	if on, err := strconv.ParseBool(text); err == nil {
-		c.AutoCreateTags, c.AutoCreatePattern = on, ""
+	switch strings.ToLower(text) {
+	case "on", "true", "yes", "1":
+		c.AutoCreateTags, c.AutoCreatePattern = true, ""
+	case "off", "false", "no", "0":
+		c.AutoCreateTags, c.AutoCreatePattern = false, ""
+	default:
+		c.AutoCreateTags, c.AutoCreatePattern = true, text
 	}
 	return nil
 }
@@ -218,11 +226,8 @@ func setLogFormat(c *Config, text string) error {
 	return errors.New("want text or json")
 }
 
-// setEpoch sets the epoch of the layout that was set before; "" keeps the layout's own epoch.
+// setEpoch sets the epoch of the layout that was set before.
 func setEpoch(c *Config, text string) (err error) {
-	if text == "" {
-		return nil
-	}
 	c.Layout.Epoch, err = parseEpoch(text)
 	return err
 }
@@ -252,9 +257,6 @@ func checkSite(c *Config) error {
 
 // setNumbers reads the first and the last worker number.
 func setNumbers(c *Config, text string) error {
-	if c.Numbers = nil; text == "" {
-		return nil
-	}
 	first, last, _ := strings.Cut(text, "-")
 	var of workerid.Span
 	var errs [2]error

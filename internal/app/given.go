@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -46,13 +44,28 @@ func Parse(given map[string]Given) (Config, error) {
 		if !ok {
 			continue
 		}
-		if err := s.field.set(&c, g.Text); err != nil {
+		err := s.set(&c, g.Text)
+		if err != nil {
 			g.unread = true
-			faults = append(faults, s.fault(given, fmt.Errorf("%q: %w", g.Text, err)))
+			faults = append(faults, s.fault(given, err))
 		}
 		c.given[s.Flag] = g
 	}
 	return c, errors.Join(faults...)
+}
+
+// set sets the value that a text says. An empty variable or line is what a template makes of a missing value: it must
+// not mean the default, by which a worker would serve beside the fleet that it was to join.
+func (s Setting) set(c *Config, text string) error {
+	switch err := s.field.set(c, text); {
+	case text == "" && s.Flag == "nats":
+		return errors.New("is set, but empty: remove it, or name a server")
+	case text == "" && !s.field.none:
+		return errors.New("is set, but empty: remove it, or give it a value")
+	case err != nil:
+		return fmt.Errorf("%q: %w", text, err)
+	}
+	return nil
 }
 
 // fault returns the fault of a setting, by its place. The fault of a setting that was not given is in the one beside
@@ -94,14 +107,11 @@ func Faults(errs ...error) error {
 	return errors.Join(all...)
 }
 
-// maxFile is far more than all settings need.
-const maxFile = 1 << 20
-
 // ReadFile returns the settings of the configuration file, by flag, and an error that names every fault of its form
 // and of its names by the line. [Parse] and [Config.Validate] check values.
 func ReadFile(config Given) (map[string]Given, error) {
 	name := config.Text
-	text, err := readText(name)
+	text, err := configfile.Read(name)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", config.Place, err)
 	}
@@ -126,19 +136,6 @@ func ReadFile(config Given) (map[string]Given, error) {
 		faults = append(faults, &lineError{f.Line, fmt.Errorf("%s:%d: %s", name, f.Line, f.Text)})
 	}
 	return given, errors.Join(faults...)
-}
-
-func readText(name string) (string, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(text) > maxFile {
-		err = fmt.Errorf("%s is larger than %d bytes: is it the right file?", name, maxFile)
-	}
-	return string(text), err
 }
 
 // flagOf returns the flag of a name, which may be an alias.
@@ -170,36 +167,37 @@ func checkName(name string) string {
 	return " is no setting: did you mean " + best + "?"
 }
 
-// envPrefix begins the names of natsid's variables in the environment.
-const envPrefix = "NATSID_"
-
 // MisspeltEnv returns an error that names each variable of an environment that is probably a misspelt setting. Others
-// that no setting has are allowed: for a Service named natsid, Kubernetes sets NATSID_PORT and NATSID_SERVICE_HOST.
+// that no setting has are allowed: for a Service named natsid, Kubernetes sets NATSID_PORT and NATSID_SERVICE_HOST, and
+// NATS_ begins variables of other programs, so that one of these is misspelt only by one character.
 func MisspeltEnv(environ []string) error {
-	var known []string
-	for _, s := range settings {
-		if name, ours := strings.CutPrefix(s.Env, envPrefix); ours {
-			known = append(known, name)
-		}
-	}
 	var faults []error
 	for _, variable := range environ {
-		full, _, _ := strings.Cut(variable, "=")
-		name, ours := strings.CutPrefix(full, envPrefix)
-		if !ours || slices.Contains(known, name) {
-			continue
+		name, _, _ := strings.Cut(variable, "=")
+		prefix, rest, _ := strings.Cut(name, "_")
+		most := map[string]int{"NATS": 1, "NATSID": mostEdits(rest)}[prefix]
+		var known []string
+		for _, s := range settings {
+			if own, ok := strings.CutPrefix(s.Env, prefix+"_"); ok {
+				known = append(known, own)
+			}
 		}
-		if best := Nearest(name, known); best != "" {
-			faults = append(faults, fmt.Errorf("%s in the environment is no setting: did you mean %s%s?",
-				full, envPrefix, best))
+		if best := nearest(rest, known, most); best != "" && best != rest && most > 0 {
+			faults = append(faults, fmt.Errorf("%s in the environment is no setting: did you mean %s_%s?",
+				name, prefix, best))
 		}
 	}
 	return errors.Join(faults...)
 }
 
 // Nearest returns the name of which the given one is most probably a misspelling, "" if it resembles none.
-func Nearest(name string, names []string) (best string) {
-	distance := 1 + max(2, len(name)/3)
+func Nearest(name string, names []string) (best string) { return nearest(name, names, mostEdits(name)) }
+
+// mostEdits is how many edits away a misspelling may be.
+func mostEdits(name string) int { return max(2, len(name)/3) }
+
+func nearest(name string, names []string, most int) (best string) {
+	distance := 1 + most
 	for _, n := range names {
 		if d := edits(name, n); d < distance {
 			best, distance = n, d

@@ -47,7 +47,7 @@ func addContext(all map[string]Given, name string, c natscontext.Context) (said 
 		theirs := Given{Text: f.text, From: FromContext, Place: f.field + " of context " + name}
 		switch mine, ok := all[f.flag]; {
 		case f.text == "":
-		case !ok || mine.Text == "" && mine.From < FromFlag:
+		case !ok:
 			all[f.flag] = theirs
 		case mine.Text != f.text:
 			said = append(said, gaveWay(theirs.Place, place(f.flag, all)))

@@ -35,10 +35,6 @@ func TestTheHigherSourceDecidesAmongWhatExcludesEachOther(t *testing.T) {
 				"tlsca": {Text: "ca", From: env}},
 			"inbox-prefix=i js-domain=d nats=nats://me nkey=n password=p tlsca=ca user=u",
 			"x.yaml:1: nats takes precedence over url of context", ""},
-		"an empty flag takes a setting away, an empty variable says nothing": {
-			given{"context": ctx, "user": {From: flag}, "nats": {From: env}, "password": {From: flag}},
-			"inbox-prefix=i js-domain=d nats=nats://ctx nkey=n password= tlsca=ca user=",
-			"--password takes precedence over password of context; --user takes precedence", ""},
 		"another way to sign": {
 			given{"context": ctx, "creds": {Text: "c", From: env, Place: "NATS_CREDS"}},
 			"creds=c inbox-prefix=i js-domain=d nats=nats://ctx password=p tlsca=ca user=u",

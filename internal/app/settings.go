@@ -66,11 +66,12 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 		Flag: "data", Env: "NATSID_DATA", Group: groupWorker,
 		Help: "Directory of the embedded server's store and of the state file. " +
 			"Empty keeps no local state, which needs --nats.",
-		field: text(func(c *Config) *string { return &c.Data }, "natsid-data").checked("", checkData),
+		field: text(func(c *Config) *string { return &c.Data }, "natsid-data").checked("", checkData).orNone(),
 	}, {
 		Flag: "http", Env: "NATSID_HTTP", Group: groupWorker,
-		Help:  "Address of /healthz, /readyz, /metrics and, at /, the page. Empty serves none of them.",
-		field: text(func(c *Config) *string { return &c.HTTP }, "127.0.0.1:8080").checked("host:port", checkHTTP),
+		Help: "Address of /healthz, /readyz, /metrics and, at /, the page. Empty serves none of them.",
+		field: text(func(c *Config) *string { return &c.HTTP }, "127.0.0.1:8080").checked("host:port", checkHTTP).
+			orNone(),
 	}, {
 		Flag: "http-token-file", Env: "NATSID_HTTP_TOKEN_FILE", Group: groupWorker, Placeholder: "FILE",
 		Help: "File with the token that the page and /metrics demand: as a bearer token, or as the password of any " +
@@ -94,7 +95,7 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 	}, {
 		Flag: "registry", Env: "NATSID_REGISTRY", Group: groupWorker, Placeholder: "ID",
 		Help: "The registry on which this worker must rest, as `natsid status` shows it: on any other it serves " +
-			"nothing, and where two registries serve the same subjects this one stays. Empty takes the one it finds.",
+			"nothing, and where two registries serve the same subjects this one stays. Without it, the one it finds.",
 		field: text(func(c *Config) *string { return &c.Registry }, "").checked("", checkRegistry),
 	}, {
 		Flag: "mysql", Env: "NATSID_MYSQL", Group: groupSegments, Placeholder: "DSN",
@@ -119,8 +120,8 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 		field: text(func(c *Config) *string { return &c.MySQLKey }, ""),
 	}, {
 		Flag: "auto-create-tags", Env: "NATSID_AUTO_CREATE_TAGS", Group: groupSegments, Placeholder: "PATTERN",
-		Help: "Create tags on first use: all tags, or with =PATTERN those that match. order.* matches order.eu; " +
-			"* does not match a slash. The default is on with the embedded NATS server and off with --nats.",
+		Help: "Create tags on first use: all, with =off none, or with =PATTERN those that match. order.* matches " +
+			"order.eu; * no slash. The default is on with the embedded NATS server, and off with --nats.",
 		Bare:  true,
 		field: field{set: setAutoCreate, check: checkAutoCreate, show: showAutoCreate},
 	}, {

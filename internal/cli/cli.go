@@ -94,8 +94,12 @@ func errorText(err error) string {
 	return text
 }
 
-// passwordInURL matches a URL up to its host. The errors of the parser repeat arguments.
-var passwordInURL = regexp.MustCompile(`(://[^\s:/@]*):\S*@`)
+// What may be a password or a token: in a URL; and in a URL or a DSN among the arguments, which errors of the parser
+// repeat.
+var (
+	inURL      = regexp.MustCompile(`://\S*@`)
+	inArgument = regexp.MustCompile(`[^\s"'=]*:\S*@`)
+)
 
 // Main runs one command line and returns the exit code of [exitCode]. It returns when ctx ends.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
@@ -114,7 +118,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) (code in
 	err := s.run(newParser(s, func(code int) { panic(exit(code)) }), args)
 	code = exitCode(err)
 	if err != nil {
-		fmt.Fprintf(stderr, "natsid: %s\n", passwordInURL.ReplaceAllString(errorText(err), "$1@"))
+		fmt.Fprintf(stderr, "natsid: %s\n", inURL.ReplaceAllString(errorText(err), "://xxxxx@"))
 	}
 	if isA[usageError](err) {
 		fmt.Fprintln(stderr, "Run `natsid --help`, or --help after a command, to see what it takes.")
@@ -141,7 +145,8 @@ func newParser(s *session, exit func(int)) *kong.Kong {
 
 func (s *session) run(parser *kong.Kong, args []string) (err error) {
 	if s.call, err = parser.Parse(args); err != nil {
-		return usage(cmp.Or(misspelt(parser.Model.Node, args), inWords(err)))
+		err = cmp.Or(misspelt(parser.Model.Node, args), inWords(err))
+		return usage(errors.New(inArgument.ReplaceAllString(err.Error(), "xxxxx@")))
 	}
 	s.json = s.line.JSON
 	s.given = givenTo(s.call, s.call.Selected())

@@ -21,7 +21,7 @@ func TestConfigShowsWhatIsInForceAndWhereItComesFrom(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "prod.json"), []byte(context), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("NATSID_DEADLINE", "2s")
+	t.Setenv("NATSID_DEADLINE", "2s\r")
 	t.Setenv("NATSID_HTTP", "")
 	file := configFile(t, "nats: [nats://n1, nats://n2]", "deadline: 3s", "horizon: 4m", "site: 1", "layout: article",
 		"js-api-prefix: JS.hub.API")
@@ -51,9 +51,24 @@ func TestConfigShowsWhatIsInForceAndWhereItComesFrom(t *testing.T) {
 	natsid(t, append(args, "--site=9")...).want(t, 2, "--site 9: want 0 to 3")
 }
 
+func TestASwitchIsReadAsPeopleWriteIt(t *testing.T) {
+	for text, want := range map[string]string{
+		"on": "true", "Yes": "true", "1": "true", "off": "false", "no": "false", "FALSE": "false", "offers": "offers",
+	} {
+		file := configFile(t, "auto-create-tags: "+text)
+		for _, args := range [][]string{{"--auto-create-tags=" + text}, {"--config", file}} {
+			got := natsid(t, append([]string{"config"}, args...)...)
+			if !regexp.MustCompile(`(?m)^auto-create-tags +` + want + ` `).MatchString(got.out) {
+				t.Errorf("%v: %s, want %s", args, got.out, want)
+			}
+		}
+	}
+}
+
 func TestConfigHidesEverySecret(t *testing.T) {
 	for _, secret := range [][]string{
-		{"--nats=nats://me:hunter2@n1"}, {"--nats=nats://hunter2@n1"}, {"--user=hunter2"},
+		{"--nats=nats://me:hunter2@n1"}, {"--nats=nats://n0,nats://me:hunter2,9,hunter2@n1"},
+		{"--nats=nats://n0:1,me:5,hunter2@n1"}, {"--nats=nats://hunter2@n1"}, {"--user=hunter2"},
 		{"--user=me", "--password=hunter2"}, {"--token=hunter2"},
 		{"--mysql=leaf:hunter2@tcp(db)/leaf"},
 	} {

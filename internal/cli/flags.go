@@ -9,6 +9,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/internal/configfile"
 )
 
 // Settings of other commands. All others belong to serve alone.
@@ -105,7 +106,7 @@ func (r reader) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
 	if err != nil {
 		return err
 	}
-	target.Set(reflect.ValueOf(written{fmt.Sprint(token.Value), true}))
+	target.Set(reflect.ValueOf(written{configfile.Clean(fmt.Sprint(token.Value)), true}))
 	return nil
 }
 

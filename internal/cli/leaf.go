@@ -45,6 +45,7 @@ func (c *leafCmd) Run(s *session) error {
 	if err != nil {
 		return err
 	}
+	s.drains(false)
 	l, err := net.Listen("tcp", c.Listen)
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)

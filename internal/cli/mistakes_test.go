@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/natsid/natsid/internal/app"
 )
 
 // A mistake is a command line that people type, and what they must be told: the exit code, and words that name the
@@ -41,12 +43,18 @@ func TestEachMistakeIsToldByCauseAndRemedy(t *testing.T) {
 		{"serve --max-step 0", 2, "want 1 to"},
 		{"serve --horizon quick", 2, "such as 1.5s or 10m"},
 		{"serve --http 8080", 2, "want host:port, or nothing"},
+		{"serve --nats=", 2, "--nats is set, but empty: remove it, or name a server"},
+		{"serve --nats=postgres://u:p@ss@n1", 2, `--nats "postgres://xxxxx@n1": want`},
+		{"serve nats://u:p@ss@n1", 2, "unexpected argument xxxxx@n1"},
+		{"serve nats://token@n1", 2, "unexpected argument xxxxx@n1"},
+		{"serve u:p@ss@tcp(db)/leaf", 2, "unexpected argument xxxxx@tcp(db)/leaf"},
+		{"serve --password wrong", 2, "belongs to --user"},
+		{"serve --mysql postgres://u:p@ss@db", 2, "--mysql is malformed: want user:password@tcp(host:port)/database"},
 		{"serve --mysql db:3306", 2, "want user:password@tcp(host:port)/database"},
 		{"serve --config /nonexistent", 2, "no such file"},
 		{"serve --max-stpe 5", 2, `did you mean "--max-step"?`},
 		{"serve --namespace a_b", 2, "want A-Z a-z 0-9"},
 		{"serve --context nosuch", 2, `there is no context "nosuch"`},
-		{"serve --password x", 2, "belongs to --user"},
 		{"serve --tlscert /nonexistent", 2, "give both"},
 		{"serve --numbers 9-5", 2, "0-1023 at most"},
 		{"decode abc", 2, `got "abc"`},
@@ -119,6 +127,22 @@ func TestEachMistakeAboutAServiceIsToldByCauseAndRemedy(t *testing.T) {
 	}
 }
 
+// An empty text is what a template makes of a missing value. Two workers beside one balancer would both be the first.
+func TestASettingThatIsSetAndEmptyIsRefused(t *testing.T) {
+	for _, s := range app.Settings() {
+		if s.Flag == "data" || s.Flag == "http" {
+			continue
+		}
+		mistake{"config --" + s.Flag + "=", 2, "--" + s.Flag + " is set, but empty: remove it, or "}.check(t)
+		t.Run(s.Env, func(t *testing.T) {
+			t.Setenv(s.Env, "\r")
+			mistake{"config", 2, s.Env + " is set, but empty: remove it, or "}.check(t)
+		})
+	}
+	file := configFile(t, `nats: ""`)
+	mistake{"config --config " + file, 2, file + ":1: nats is set, but empty: remove it, or name a server"}.check(t)
+}
+
 // A misspelt variable is no setting. Kubernetes sets others with the prefix for a Service of natsid's name.
 func TestAMisspeltVariableIsRefused(t *testing.T) {
 	for _, name := range []string{"NATSID_PORT", "NATSID_SERVICE_HOST", "NATSID_PORT_4222_TCP"} {
@@ -127,8 +151,15 @@ func TestAMisspeltVariableIsRefused(t *testing.T) {
 	if r := natsid(t, "config"); r.code != 0 {
 		t.Errorf("with the variables of Kubernetes: %+v", r)
 	}
+	for _, name := range []string{"NATS_PORT", "NATS_SERVICE_HOST", "NATS_TIMEOUT", "NATS_COLOR"} { // of others
+		t.Setenv(name, "10")
+	}
 	t.Setenv("NATSID_HORIZN", "10m")
-	mistake{"config", 2, "NATSID_HORIZN in the environment is no setting: did you mean NATSID_HORIZON?"}.check(t)
+	t.Setenv("NATS_URLS", "")
+	for _, words := range []string{"NATSID_HORIZN in the environment is no setting: did you mean NATSID_HORIZON?",
+		"NATS_URLS in the environment is no setting: did you mean NATS_URL?"} {
+		mistake{"config", 2, words}.check(t)
+	}
 }
 
 // Probes and alerts depend on an address that was given.

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/natsid/natsid/format"
+	"github.com/natsid/natsid/internal/configfile"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -83,11 +83,11 @@ func (c textFlags) parse(tag string, opts ...format.Option) (*format.Format, err
 	}
 	keys := make(map[string][]byte)
 	for name, path := range c.Key {
-		text, err := os.ReadFile(path)
+		text, err := configfile.Secret(path)
 		if err != nil {
 			return nil, fmt.Errorf("read the key %s: %w", name, err)
 		}
-		if keys[name], err = hex.DecodeString(strings.TrimSpace(string(text))); err != nil {
+		if keys[name], err = hex.DecodeString(strings.TrimSpace(text)); err != nil {
 			return nil, fmt.Errorf("read the key %s: %s is not hexadecimal digits", name, path)
 		}
 	}

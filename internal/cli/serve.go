@@ -6,7 +6,9 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/signal"
 	"runtime"
+	"syscall"
 
 	"github.com/natsid/natsid/internal/app"
 )
@@ -36,6 +38,7 @@ func (c *serveCmd) Run(s *session) error {
 	if err != nil {
 		return err
 	}
+	s.drains(cfg.ListenConf != "")
 	cfg.Version, cfg.Log = version(), cfg.NewLog(s.stderr)
 	for _, sentence := range s.said {
 		cfg.Log.Info(sentence)
@@ -50,6 +53,16 @@ func (c *serveCmd) Run(s *session) error {
 	spare := make([]byte, spareHeap)
 	defer runtime.KeepAlive(spare)
 	return app.Run(s.ctx, cfg)
+}
+
+// drains prepares a command that serves for signals which would end it without a drain: a pipe whose reader has ended,
+// as that of a log, makes writes fail alone; and unless nohup is to outlast it, or isRead says that the signal has a
+// meaning of its own, a terminal that is closed ends the command in order.
+func (s *session) drains(isRead bool) {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // ignored, it would be so in programs that this one starts
+	if !isRead && !signal.Ignored(syscall.SIGHUP) {
+		s.ctx, _ = signal.NotifyContext(s.ctx, syscall.SIGHUP)
+	}
 }
 
 // notify reports a state of the worker to systemd as sd_notify(3) does: to the socket that a unit of Type=notify names.

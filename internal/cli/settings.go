@@ -62,8 +62,8 @@ func onCommandLine(call *kong.Context, flag string) bool {
 // addFile adds the configuration file's settings for a command, where neither a flag nor the environment sets them.
 // Settings of other commands are ignored.
 func (s *settings) addFile() {
-	file, ok := s.given["config"]
-	if !ok || file.Text == "" {
+	file := s.given["config"]
+	if file.Text == "" {
 		return
 	}
 	var written map[string]app.Given

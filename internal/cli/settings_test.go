@@ -92,7 +92,6 @@ func TestATextThatCannotBeReadIsNamedWithThePlaceWhereItWasWritten(t *testing.T)
 		"--log-format=maybe":   `--log-format "maybe": want text or json`,
 		"--epoch=soon":         `--epoch "soon": want a date`,
 		"--log-level=loud":     `--log-level "loud"`,
-		"--auto-create-tags=":  `--auto-create-tags "": the pattern is empty`,
 		"--max-step=0":         `--max-step 0: want 1 to `,
 		"--deadline=1ms":       `--deadline 1ms: want 100ms to 1m`,
 		"--auto-create-tags=[": `--auto-create-tags "[" is not a pattern`,

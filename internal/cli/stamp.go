@@ -85,6 +85,7 @@ func (c *stampCmd) Run(s *session) error {
 	if err := c.check(); err != nil {
 		return usage(err)
 	}
+	s.drains(false)
 	l, err := c.listen()
 	if err != nil {
 		return err

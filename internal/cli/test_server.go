@@ -9,9 +9,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"os/signal"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/natsid/natsid/internal/app"
@@ -50,7 +48,8 @@ func (c *testServerCmd) Run(s *session) (err error) {
 	if err != nil {
 		return err
 	}
-	ctx, end := signal.NotifyContext(s.ctx, syscall.SIGHUP) // of a terminal that is closed
+	s.drains(false)
+	ctx, end := context.WithCancel(s.ctx)
 	defer end()
 	endWith(ctx, end)
 	const dirs = "natsid-test-"
@@ -110,8 +109,6 @@ type testServerJSON struct {
 
 // endWith calls end when whoever started this process has ended or closed its standard input.
 func endWith(ctx context.Context, end func()) {
-	// A closed pipe must not end the process before the directory is removed: writes to it fail instead.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	if in, err := os.Stdin.Stat(); err == nil && in.Mode()&(fs.ModeNamedPipe|fs.ModeSocket) != 0 {
 		go func() {
 			_, _ = io.Copy(io.Discard, os.Stdin)

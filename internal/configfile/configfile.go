@@ -1,17 +1,48 @@
-// Package configfile reads a configuration file: a YAML mapping of names to
-// values, each with its line. It does not know which names are valid.
+// Package configfile reads what an operator wrote: the text of a setting, the file of a secret, and a configuration
+// file, a YAML mapping of names to values, each with its line. It does not know which names are valid.
 package configfile
 
 import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"regexp"
 	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
+
+// Clean cuts what editors and env-files add to a text: a byte order mark before it, and line ends, CR and LF, after it.
+func Clean(text string) string { return strings.TrimRight(strings.TrimPrefix(text, "\ufeff"), "\r\n") }
+
+// maxFile is far more than all settings need.
+const maxFile = 1 << 20
+
+// Read returns the text of a file, cleaned.
+func Read(name string) (string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(text) > maxFile {
+		err = fmt.Errorf("%s is larger than %d bytes: is it the right file?", name, maxFile)
+	}
+	return Clean(string(text)), err
+}
+
+// Secret returns the text of a file that holds a secret, cleaned. It is not empty. Errors name the file
+// alone.
+func Secret(name string) (string, error) {
+	text, err := Read(name)
+	if err == nil && strings.TrimSpace(text) == "" {
+		err = fmt.Errorf("%s is empty", name)
+	}
+	return text, err
+}
 
 // An Entry is one name and its value, as text.
 type Entry struct {
@@ -107,6 +138,9 @@ var (
 	anchor = regexp.MustCompile(`unknown anchor '(.*)' referenced`)
 )
 
+// tabbed matches what the YAML parser reports of a tab.
+var tabbed = regexp.MustCompile(`tab character|cannot start any token`)
+
 // syntax returns the fault that the YAML parser reports. It hides the name of an anchor: an
 // unquoted password that begins with * looks like one.
 func syntax(text string, err error) Fault {
@@ -114,10 +148,14 @@ func syntax(text string, err error) Fault {
 		before, _, _ := strings.Cut(text, "*"+m[1])
 		return Fault{1 + strings.Count(before, "\n"), unquoted}
 	}
-	m := atLine.FindStringSubmatch(err.Error())
-	if m == nil {
-		return Fault{1, strings.TrimPrefix(err.Error(), "yaml: ")}
+	line, why := 1, strings.TrimPrefix(err.Error(), "yaml: ")
+	if m := atLine.FindStringSubmatch(err.Error()); m != nil {
+		line, _ = strconv.Atoi(m[1]) // of digits; too many give the largest number
+		why = m[2]
 	}
-	line, _ := strconv.Atoi(m[1]) // of digits; too many give the largest number
-	return Fault{line, m[2]}
+	lines := strings.Split(text, "\n")
+	if line <= len(lines) && tabbed.MatchString(why) && strings.Contains(lines[line-1], "\t") {
+		why = "a tab cannot stand before a name or a value: write blanks"
+	}
+	return Fault{line, why}
 }

@@ -2,6 +2,8 @@ package configfile_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -46,7 +48,9 @@ func TestEachFaultIsNamedWithItsLineAndNoValue(t *testing.T) {
 		"a: &secret x\nb: !secret x\n": "[{1 a: a value that begins with *, & or ! needs quotes} {2 b: a value",
 		"b: &x 1\na: *x":               "[{1 b: a value that begins with *, & or ! needs quotes} {2 a: a value",
 		"a: 1\nb: secret: x":           "[{2 mapping values are not allowed",
-		"a: 1\n\tb: secret":            "[{2 ",
+		"a: 1\n\tb: secret":            "[{2 a tab cannot stand before a name or a value: write blanks}]",
+		"a: 1\n\t\tsecret":             "[{2 a tab cannot stand before",
+		"\ta: secret":                  "[{1 a tab cannot stand before",
 		"a: %secret":                   "[{1 found character",
 		"? [secret]\n: 1":              "[{1 want the name of a setting before the colon}]",
 		"a: 1\n---\nb: secret":         "[{2 a second document begins: want one}]",
@@ -55,6 +59,21 @@ func TestEachFaultIsNamedWithItsLineAndNoValue(t *testing.T) {
 		_, faults := configfile.Parse(text)
 		if got := fmt.Sprint(faults); !strings.HasPrefix(got, want) || strings.Contains(got, "secret") {
 			t.Errorf("%q: faults %v, want %s", text, got, want)
+		}
+	}
+}
+
+func TestASecretIsWhatItsFileSaysWithoutWhatEditorsAdd(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "secret")
+	for text, want := range map[string]string{
+		"s3 cret": "s3 cret", "\ufeffs3 cret\r\n": "s3 cret", " s\n\n": " s", "s\r": "s", "\ufeff \r\n": "", "": "",
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := configfile.Secret(name)
+		if isEmpty := want == ""; err == nil && got != want || isEmpty != (err != nil) {
+			t.Errorf("%q: %q, %v, want %q", text, got, err, want)
 		}
 	}
 }

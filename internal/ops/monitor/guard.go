@@ -3,25 +3,21 @@ package monitor
 import (
 	"crypto/sha256"
 	"crypto/subtle"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"strings"
+
+	"github.com/natsid/natsid/internal/configfile"
 )
 
 // ReadToken returns the token in a file.
 func ReadToken(file string) (string, error) {
-	text, err := os.ReadFile(file)
+	text, err := configfile.Secret(file)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("%w: write a token there, such as `openssl rand -hex 32` prints", err)
 	}
-	token := strings.TrimSpace(string(text))
-	if token == "" {
-		return "", errors.New(file + " is empty: write a token there, such as `openssl rand -hex 32` prints")
-	}
-	return token, nil
+	return strings.TrimSpace(text), nil
 }
 
 // Guard serves next to those who show the token in a file: as a bearer token, or as the password of any user, as

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/natsid/natsid/internal/configfile"
 )
 
 // A Login is the address and the credentials of a database. Files are read again for each new connection, so renewed
@@ -47,8 +49,8 @@ func (l Login) check(cfg *mysql.Config) error {
 // renew sets the credentials of a new connection from the files. While the file of the DSN cannot be read, the user
 // and the password stay as they were.
 func (l Login) renew(_ context.Context, cfg *mysql.Config) error {
-	if text, err := os.ReadFile(l.File); err == nil {
-		if now, err := parse(strings.TrimSpace(string(text))); err == nil {
+	if text, err := configfile.Secret(l.File); err == nil {
+		if now, err := parse(strings.TrimSpace(text)); err == nil {
 			cfg.User, cfg.Passwd = now.User, now.Passwd
 		}
 	}
