@@ -23,8 +23,7 @@ type leafCmd struct {
 func (*leafCmd) help() help {
 	return help{
 		summary: "Answer the HTTP paths of Meituan's Leaf, as a client of the workers.",
-		detail: `It answers /api/segment/get/TAG, /api/snowflake/get/ANY and /decodeSnowflakeId, as
-docs/from-leaf.md has them. Start as many as you like.
+		detail: `It answers the paths that docs/from-leaf.md has. Start as many as you like.
 
 Example:
   natsid leaf --nats nats://n1:4222 --listen 10.0.0.5:8081`,

@@ -1,10 +1,6 @@
 // Package leaf answers the HTTP requests of Meituan's Leaf, so that a service that uses Leaf changes one host name; it
 // is internal to natsid and may change. Paths and answers are those of Leaf's server at commit 86a6441, on Spring Boot
-// 1.5, but an answer without an ID is always an error:
-//
-//	/api/segment/get/{tag}      an ID of a tag; ?n= IDs, as in a reply over NATS
-//	/api/snowflake/get/{any}    a snowflake, likewise
-//	/decodeSnowflakeId          the parts of ?snowflakeId=
+// 1.5, but an answer without an ID is always an error, and ?n= requests IDs as in a reply over NATS.
 package leaf
 
 import (
@@ -14,9 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"mime"
 	"net"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -38,24 +37,18 @@ type Server struct {
 	stopping atomic.Bool
 }
 
-const headTime = 10 * time.Second // to read a request, and to write an answer after the deadline
-
 // Serve serves l until ctx ends. Then it closes l, for half a second asks in answers to leave the open connections, and
 // answers every request that it has taken.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	hs := &http.Server{
-		Handler: s, ReadTimeout: headTime, WriteTimeout: headTime + s.Deadline, IdleTimeout: 5 * time.Minute,
-		MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+		Handler: s, ReadTimeout: 10 * time.Second, WriteTimeout: s.Deadline + 10*time.Second,
+		IdleTimeout: 5 * time.Minute, MaxHeaderBytes: 16 << 10,
+		ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 	}
-	served := make(chan error, 1)
-	go func() { served <- hs.Serve(l) }()
-	select {
-	case err := <-served:
+	defer context.AfterFunc(ctx, func() { _ = l.Close() })() // before anybody is asked to leave and may connect again
+	if err := hs.Serve(l); ctx.Err() == nil {
 		return errors.Join(err, hs.Close())
-	case <-ctx.Done():
 	}
-	_ = l.Close() // before anybody is asked to leave: who does may connect again
-	<-served
 	s.stopping.Store(true)
 	time.Sleep(500 * time.Millisecond)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.Deadline+time.Second)
@@ -67,52 +60,81 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return hs.Close()
 }
 
-// ServeHTTP answers a request of any method, as Leaf does. A slash at the end of a path is ignored.
+// ServeHTTP answers a request of any method, as Leaf does. OPTIONS and HEAD draw no ID, though Leaf draws one for HEAD.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.stopping.Load() {
 		w.Header().Set("Connection", "close")
 	}
-	path := strings.TrimSuffix(r.URL.Path, "/")
+	path := pathOf(r.URL)
 	tag, isSegment := strings.CutPrefix(path, "/api/segment/get/")
 	switch {
 	case isSegment:
-		if err := subjects.CheckTag(tag); err != nil {
-			faultOf(fmt.Errorf("%w: %w", client.ErrUnknownTag, err)).write(w, r) // as Leaf takes it
-			return
-		}
 		s.draw(w, r, s.IDs.Segment(tag))
 	case strings.HasPrefix(path, "/api/snowflake/get/"):
 		s.draw(w, r, s.IDs.Snowflake())
 	case path == "/decodeSnowflakeId":
 		s.decode(w, r)
 	default:
-		fault{404, "", "No message available", nil}.write(w, r)
+		fail(w, r, 404, "", "No message available", nil)
 	}
+}
+
+var ignored, slashes = regexp.MustCompile(`;[^/]*`), regexp.MustCompile(`//+`)
+
+// pathOf returns a path without what Spring ignores: parameters, empty segments, and a slash at the end.
+func pathOf(u *url.URL) string {
+	path, _ := url.PathUnescape(ignored.ReplaceAllString(u.EscapedPath(), "")) // valid, since u was parsed
+	return strings.TrimSuffix(slashes.ReplaceAllString(path, "/"), "/")
+}
+
+const (
+	asText = "text/plain;charset=UTF-8"
+	asJSON = "application/json;charset=UTF-8"
+)
+
+var kinds = map[string]string{
+	"text/plain": asText, "text/*": asText, "*/*": asText, "application/json": asJSON, "application/*": asJSON,
+}
+
+// kindOf returns the type of an ID, a text that is a JSON number too, which the headers Accept prefer.
+func kindOf(accept []string) string {
+	best, most := asText, 0.0
+	for want := range strings.SplitSeq(strings.Join(accept, ","), ",") {
+		kind, params, _ := mime.ParseMediaType(want)
+		q, err := strconv.ParseFloat(cmp.Or(params["q"], "1"), 64)
+		if as, ok := kinds[kind]; ok && err == nil && q > most {
+			best, most = as, q
+		}
+	}
+	return best
 }
 
 // draw answers with IDs of a handle. Calls for one ID share requests.
 func (s *Server) draw(w http.ResponseWriter, r *http.Request, h *client.Handle) {
+	if r.Method == http.MethodOptions || r.Method == http.MethodHead {
+		w.Header().Set("Allow", "GET,HEAD,POST,PUT,PATCH,DELETE,OPTIONS")
+		return
+	}
 	n, err := subjects.ParseCount(countOf(r.URL), subjects.MaxBatchLimit)
-	var id client.ID
-	var runs client.Runs
+	kind, body := asText, []byte(nil)
 	switch {
 	case err != nil:
 	case n == 1:
+		var id client.ID
 		id, err = h.Next(r.Context())
-		runs = client.Runs{{First: int64(id), Last: int64(id)}}
+		kind, body = kindOf(r.Header["Accept"]), strconv.AppendInt(nil, int64(id), 10)
 	default:
+		var runs client.Runs
 		runs, err = h.NextN(r.Context(), n)
+		for _, run := range runs {
+			body = subjects.AppendRun(body, run.First, run.Last)
+		}
 	}
 	if err != nil {
-		faultOf(err).write(w, r)
+		refuse(w, r, err)
 		return
 	}
-	var body []byte
-	for _, run := range runs {
-		body = subjects.AppendRun(body, run.First, run.Last)
-	}
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = w.Write(body) // it fails if the caller is gone
+	write(w, 200, kind, body)
 }
 
 // countOf returns the parameter n, empty if there is none. A query that cannot be parsed is returned unchanged: it is
@@ -129,8 +151,8 @@ func countOf(u *url.URL) []byte {
 func (s *Server) decode(w http.ResponseWriter, r *http.Request) {
 	given := r.URL.Query()["snowflakeId"]
 	if given == nil {
-		fault{400, "org.springframework.web.bind.MissingServletRequestParameterException",
-			"Required String parameter 'snowflakeId' is not present", nil}.write(w, r)
+		fail(w, r, 400, "org.springframework.web.bind.MissingServletRequestParameterException",
+			"Required String parameter 'snowflakeId' is not present", nil)
 		return
 	}
 	id, err := strconv.ParseInt(given[0], 10, 64)
@@ -139,75 +161,58 @@ func (s *Server) decode(w http.ResponseWriter, r *http.Request) {
 		"timestamp": fmt.Sprintf("%d(%s)", p.Time.UnixMilli(), p.Time.Local().Format("2006-01-02 15:04:05.000")),
 		"workerId":  strconv.Itoa(p.Worker), "sequenceId": strconv.FormatInt(p.Sequence, 10),
 	}
-	switch {
-	case err != nil:
-		answer = map[string]string{"errorMsg": fmt.Sprintf("%+.40q is no snowflake: want a decimal number", given[0])}
-	case bad != nil:
+	if err != nil {
+		bad = fmt.Errorf("%+.40q is no snowflake: want a decimal number", given[0])
+	}
+	if bad != nil {
 		answer = map[string]string{"errorMsg": bad.Error()}
 	}
-	writeJSON(w, 200, answer)
+	body, _ := json.Marshal(answer)
+	write(w, 200, asJSON, body)
 }
 
-// A fault is an answer without an ID.
-type fault struct {
-	status    int
-	exception string // name of the Java exception
-	message   string
-	said      *subjects.Error // for the headers that a caller over NATS would get; may be nil
-}
-
-// Leaf's numbers, in the text in which Leaf hides them.
-const (
-	notInitialised = "Result{id=-1, status=EXCEPTION}" // no worker serves
-	unknownTag     = "Result{id=-2, status=EXCEPTION}"
-	notReady       = "Result{id=-3, status=EXCEPTION}" // workers serve, and have no ID now
-)
-
-// faultOf returns the fault for an error of package client.
-func faultOf(err error) fault {
+// refuse answers with Leaf's failure for an error of package client.
+func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	said, refused := errors.AsType[*subjects.Error](err)
-	f := fault{503, "com.sankuai.inf.leaf.server.exception.LeafServerException", notInitialised, said}
+	status, number := 503, -1 // no worker serves
 	switch {
 	case errors.Is(err, client.ErrUnknownTag):
-		f.status, f.message = 500, unknownTag
+		status, number = 500, -2
 	case refused && said.Code == subjects.BadRequest:
-		f = fault{400, "java.lang.IllegalArgumentException", said.Text, said}
+		fail(w, r, 400, "java.lang.IllegalArgumentException", said.Text, said)
+		return
 	case errors.Is(err, client.ErrThrottled), errors.Is(err, client.ErrBusy):
-		f.status, f.message = 429, notReady
+		status, number = 429, -3
 	case errors.Is(err, client.ErrUnavailable):
-		f.message = notReady
+		number = -3 // workers serve, and have no ID now
 	}
-	if !refused { // no worker said anything
-		f.said = subjects.Errorf(subjects.Code(f.status), "%v", err)
-	}
-	return f
+	said = cmp.Or(said, subjects.Errorf(subjects.Code(status), "%v", err)) // unless a worker said something
+	fail(w, r, status, "com.sankuai.inf.leaf.server.exception.LeafServerException",
+		fmt.Sprintf("Result{id=%d, status=EXCEPTION}", number), said) // the text in which Leaf hides its numbers
 }
 
-// write writes the fault as Spring Boot does.
-func (f fault) write(w http.ResponseWriter, r *http.Request) {
-	if f.said != nil {
-		for name, values := range f.said.Headers() {
-			w.Header()[name] = values
-		}
+// fail answers as Spring Boot does, and with the headers that a caller over NATS would get, if said is not nil.
+func fail(w http.ResponseWriter, r *http.Request, status int, exception, message string, said *subjects.Error) {
+	if said != nil {
+		maps.Copy(w.Header(), said.Headers())
 	}
-	if subjects.Code(f.status).Retry() {
-		after := cmp.Or(f.said.RetryAfter, time.Second)
+	if subjects.Code(status).Retry() {
+		after := cmp.Or(said.RetryAfter, time.Second)
 		w.Header().Set("Retry-After", strconv.Itoa(int((after+time.Second-1)/time.Second)))
 	}
-	writeJSON(w, f.status, struct {
+	body, _ := json.Marshal(struct {
 		Timestamp int64  `json:"timestamp"`
 		Status    int    `json:"status"`
 		Error     string `json:"error"`
 		Exception string `json:"exception,omitempty"`
 		Message   string `json:"message"`
 		Path      string `json:"path"`
-	}{time.Now().UnixMilli(), f.status, http.StatusText(f.status), f.exception, f.message, r.URL.Path})
+	}{time.Now().UnixMilli(), status, http.StatusText(status), exception, message, r.URL.Path})
+	write(w, status, asJSON, body)
 }
 
-// writeJSON writes a value that can be encoded.
-func writeJSON(w http.ResponseWriter, status int, v any) {
-	body, _ := json.Marshal(v)
-	w.Header().Set("Content-Type", "application/json;charset=UTF-8")
+func write(w http.ResponseWriter, status int, kind string, body []byte) {
+	w.Header()["Content-Type"] = []string{kind}
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // it fails if the caller is gone
 }

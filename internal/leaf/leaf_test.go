@@ -121,6 +121,10 @@ func (r *rig) ask(method, path string) (a reply, err error) {
 	if err != nil {
 		return a, err
 	}
+	return r.send(q)
+}
+
+func (r *rig) send(q *http.Request) (a reply, err error) {
 	resp, err := r.client.Do(q)
 	if err != nil {
 		return a, err
@@ -149,7 +153,7 @@ func TestIDsArePlainText(t *testing.T) {
 		if want := strconv.Itoa(i + 1); err != nil || a.status != 200 || a.body != want {
 			t.Errorf("%s: %+v %v, want %s", method, a, err, want)
 		}
-		if kind := strings.ToLower(a.header.Get("Content-Type")); kind != "text/plain; charset=utf-8" {
+		if kind := strings.ToLower(a.header.Get("Content-Type")); kind != "text/plain;charset=utf-8" {
 			t.Errorf("%s is of type %s", method, kind)
 		}
 	}
@@ -165,10 +169,63 @@ func TestIDsArePlainText(t *testing.T) {
 		{"/api/segment/get/order?n=10", "6-15"},
 		{"/api/segment/get/order?n=", "16"},
 		{"/api/segment/get/order?other=1", "17"},
+		{"//api/segment///get//order;v=1/", "18"}, // and these
+		{"/api;a=1/segment/get/order;v=%2F;jsessionid=7?n=1", "19"},
 	} {
 		if a := r.get(c.path); a.status != 200 || a.body != c.want {
 			t.Errorf("%s: %+v, want %s", c.path, a, c.want)
 		}
+	}
+}
+
+// Spring's RestTemplate with a Long accepts JSON only.
+func TestAnIDIsOfTheTypeThatTheCallerPrefers(t *testing.T) {
+	r := start(t, snowflake.Leaf, patience)
+	r.answer("id.segment.order", from(1))
+	for accept, want := range map[string]string{
+		"": "text/plain", "*/*": "text/plain", "text/*": "text/plain", "application/*": "application/json",
+		"application/json, application/*+json":              "application/json",
+		"text/plain, application/json, */*":                 "text/plain",
+		"text/html,application/xml;q=0.9,*/*;q=0.8":         "text/plain",
+		"application/json;q=0.5, text/plain;q=0.7":          "text/plain",
+		"application/json;q=high, json, image/*, no type;=": "text/plain",
+	} {
+		q, err := http.NewRequest("GET", r.url+"/api/segment/get/order", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Header.Set("Accept", accept)
+		if accept == "" {
+			q.Header.Del("Accept")
+		}
+		a, err := r.send(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var id int64
+		if err := json.Unmarshal([]byte(a.body), &id); err != nil || id < 1 {
+			t.Errorf("%q: %q is no number", accept, a.body)
+		}
+		if got := a.header.Get("Content-Type"); got != want+";charset=UTF-8" {
+			t.Errorf("%q: an answer of type %s, want %s", accept, got, want)
+		}
+	}
+}
+
+func TestOptionsAndHeadDrawNoID(t *testing.T) {
+	r := start(t, snowflake.Leaf, patience)
+	r.answer("id.segment.order", from(1))
+	r.answer("id.snowflake", from(1))
+	for _, method := range []string{"OPTIONS", "HEAD"} {
+		for _, path := range []string{"/api/segment/get/order", "/api/snowflake/get/any"} {
+			a, err := r.ask(method, path)
+			if err != nil || a.status != 200 || a.body != "" || !strings.Contains(a.header.Get("Allow"), "GET") {
+				t.Errorf("%s %s: %+v %v", method, path, a, err)
+			}
+		}
+	}
+	if a := r.get("/api/segment/get/order"); a.body != "1" || r.given.Load() != 1 {
+		t.Errorf("%s after %d answers with IDs, want the first", a.body, r.given.Load())
 	}
 }
 
@@ -236,15 +293,16 @@ func TestFailuresAreThoseOfLeaf(t *testing.T) {
 		}
 	}
 	const notRead = "the count is %q, want empty for one ID or a decimal 1..%d without leading zero"
+	const tooMany = "the count is %q, and one request may ask for %d at most"
 	for _, c := range []struct {
 		path string
 		want failed
 	}{
 		{"/api/segment/get/none", leafFailure(500, -2)},
-		{"/api/segment/get/a*b", leafFailure(500, -2)},
-		{"/api/segment/get/" + strings.Repeat("x", 129), leafFailure(500, -2)},
-		{"/api/segment/get/order?n=5001", argument(notRead, "5001", 5000)},
-		{"/api/snowflake/get/any?n=5001", argument(notRead, "5001", 5000)},
+		{"/api/segment/get/a*b", argument("byte 1 of the tag is %q, want A-Z a-z 0-9 - _ / = .", "*")},
+		{"/api/segment/get/" + strings.Repeat("x", 129), argument("the tag has 129 bytes, want at most 128")},
+		{"/api/segment/get/order?n=5001", argument(tooMany, "5001", 5000)},
+		{"/api/snowflake/get/any?n=5001", argument(tooMany, "5001", 5000)},
 		{"/api/segment/get/order?n=5;m=1", argument(notRead, "n=5;m=1", 1_000_000)},
 		{"/api/snowflake/get/any?n=5%zz", argument(notRead, "n=5%zz", 1_000_000)},
 		{"/api/segment/get/", failed{Status: 404, Error: "Not Found", Message: "No message available"}},
