@@ -45,7 +45,7 @@ var mutantsOfMarks = []mutant.Mutant{
 			mutant.Replace("kept-lost", "r.Keep(tag, Load{most: l.most})")}},
 	{Name: "a deleted tag is loaded", Edits: []mutant.Edit{
 		mutant.Delete("disabled")}},
-	{Name: "a revived tag has no least ID", Args: []string{"-sim.from=951"}, Edits: []mutant.Edit{
+	{Name: "a revived tag has no least ID", Args: []string{"-sim.from=2621"}, Edits: []mutant.Edit{
 		mutant.Replace("revived", "again.Disabled = false")}},
 	{Name: "a raise may lower the mark", Edits: []mutant.Edit{
 		mutant.Replace("raise", "if raised > limit { return t, &RaiseError{Change: c, Now: t.MaxID, Limit: limit} }"),
@@ -191,12 +191,12 @@ var mutantsOfMemory = []mutant.Mutant{
 		mutant.Delete("floor")}},
 	{Name: "the floor of a tag that was stopped is forgotten", Edits: []mutant.Edit{
 		mutant.Delete("keep-floor")}},
-	{Name: "a load under way brings IDs below the least", Args: []string{"-sim.from=5251"}, Edits: []mutant.Edit{
+	{Name: "a load under way brings IDs below the least", Args: []string{"-sim.from=5771"}, Edits: []mutant.Edit{
 		mutant.Replace("least", "if r.Len() <= 0 { return }")}},
 	{Name: "a raise raises no floor", In: "..",
 		Args:  []string{"-test.run=^TestARaiseThatWasSeenOutlastsAStoreThatLosesIt$"},
 		Edits: []mutant.Edit{mutant.Replace("least-floor", "s.least = least")}},
-	{Name: "a deleted tag in a listing is not stopped", Args: []string{"-sim.from=2451"}, Edits: []mutant.Edit{
+	{Name: "a deleted tag in a listing is not stopped", Args: []string{"-sim.from=3321"}, Edits: []mutant.Edit{
 		mutant.Delete("listed-deleted")}},
 	{Name: "a worker that deletes a tag does not stop it", Edits: []mutant.Edit{
 		mutant.Delete("news-deleted")}},
@@ -205,7 +205,7 @@ var mutantsOfMemory = []mutant.Mutant{
 	{Name: "the floor of a tag that was idle is forgotten", Edits: []mutant.Edit{
 		mutant.Replace("rest-floor", "b.supply.stock.floor = 0; b.stopLocked(nil, false)")}},
 	{Name: "a listing by a member that is behind is taken for all",
-		Args: []string{"-sim.from=331"}, Edits: []mutant.Edit{
+		Args: []string{"-sim.from=991"}, Edits: []mutant.Edit{
 			mutant.Before("behind", "upTo = 0")}},
 	{Name: "a listing brings limits back that were changed since", In: "..",
 		Args: []string{"-test.run=^TestAListingOlderThanTheNewsOfATagBringsNoOldLimits$"}, Edits: []mutant.Edit{
@@ -236,7 +236,7 @@ var mutantsOfOrder = []mutant.Mutant{
 	ofOrder("a loose tag is said to be revived as strict", "r.Strict && !old.Strict", "false"),
 	inKVStore("a tag whose row was lost is made again in another order", "TestATagWhoseRowWasRemovedKeepsItsOrder",
 		inCreate("s.raw > 0 && !s.isUnmade() { // it", "false { // it")),
-	{Name: "a kept range answers strict requests", Args: []string{"-sim.from=10001"}, Edits: []mutant.Edit{
+	{Name: "a kept range answers strict requests", Args: []string{"-sim.from=10211"}, Edits: []mutant.Edit{
 		mutant.Delete("strict-kept")}},
 	{Name: "a kept range answers strict requests though others have loaded since", Edits: []mutant.Edit{
 		mutant.Replace("strict-last", "if fits { mark = old.Start; break }")}},
