@@ -516,7 +516,7 @@ func TestTheUnitLeavesTimeToStop(t *testing.T) {
 
 // Every variable of the drop-in is one that natsid reads.
 func TestTheCredentialsAreSettings(t *testing.T) {
-	help := natsid("serve", "--help")
+	help := natsid("serve", "--help") + natsid("help", "connection")
 	dropIn := string(got(os.ReadFile("../../deploy/systemd/credentials.conf")))
 	pairs := regexp.MustCompile(`(?m)^#LoadCredential=(\S+):/etc/natsid/\S+\n#Environment=(\w+)=%d/(\S+)$`)
 	all := pairs.FindAllStringSubmatch(dropIn, -1)
