@@ -200,13 +200,14 @@ func (g *group) id(ctx context.Context, i int64, patient bool) (ID, error) {
 	if i == g.passOn() && b.passing && g.next != nil {
 		g.pass()
 	}
-	if b.err != nil { // set before the channel was closed
+	n := g.base + i
+	if b.asked < b.n {
+		n = b.taken.Add(1) - 1
+	}
+	if b.err != nil && n >= int64(b.runs.Len()) { // set before the channel was closed; a part may have been answered
 		return 0, b.err
 	}
-	if b.asked < b.n {
-		return b.runs.at(b.taken.Add(1) - 1), nil
-	}
-	return b.runs.at(g.base + i), nil
+	return b.runs.at(n), nil
 }
 
 // waitSlow returns nil when the batch is answered, or the reason why the call gives up.

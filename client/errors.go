@@ -26,6 +26,9 @@ var (
 	ErrBadRequest = errors.New("client: malformed request")
 	// ErrUnknownTag: there is no such tag. Create it.
 	ErrUnknownTag = errors.New("client: no such tag")
+	// ErrUsedUp: fewer numbers than requested are left of the tag, or of its day, month or year. MaxBatch of the
+	// [*subjects.Error] says how many. Raise the tag's maximum, or wait for the next period.
+	ErrUsedUp = errors.New("client: the numbers of the tag are used up")
 	// ErrTagExists: there is such a tag already, for [Client.EnsureTag] one with other settings. Use it, or change it.
 	ErrTagExists = errors.New("client: the tag exists")
 	// ErrNotNatsid: the reply is not one of natsid's, but for example of another program or a JetStream stream on the
@@ -60,6 +63,8 @@ func refusal(err error) error {
 		return &refusedError{ErrUnknownTag, e}
 	case subjects.Conflict:
 		return &refusedError{ErrTagExists, e}
+	case subjects.UsedUp:
+		return &refusedError{ErrUsedUp, e}
 	case subjects.TooMany:
 		return &refusedError{ErrThrottled, e}
 	case subjects.Unavailable:

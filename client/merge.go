@@ -3,6 +3,7 @@ package client
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -133,7 +134,7 @@ func (m *merger) depart(b *batch) bool {
 	m.left, m.size = time.Now(), b.asked
 	m.mu.Unlock()
 	if most := m.target.limit.Load(); most < b.asked {
-		m.split(b, int(b.asked), int(most), func(a answer) { m.land(b, a) })
+		m.split(b, int(b.asked), answer{most: int(most)}, func(a answer) { m.land(b, a) })
 	} else {
 		m.launch(b, int(b.asked), func(a answer) { m.land(b, a) })
 	}
@@ -185,7 +186,7 @@ func (m *merger) tick() {
 // land hands the answer to the calls.
 func (m *merger) land(b *batch, a answer) {
 	if a.most > 0 && int64(a.most) < b.asked {
-		m.split(b, int(b.asked), a.most, func(a answer) { m.land(b, a) })
+		m.split(b, int(b.asked), a, func(a answer) { m.land(b, a) })
 		return
 	}
 	if all := b.answer(a.runs, a.err); all {
@@ -208,17 +209,27 @@ func (m *merger) landed(b *batch) {
 	}
 }
 
-// split sends n calls of a batch, more than one request may be for, in parts, and remembers the limit. A worker with a
-// lower limit may cause another split of a part.
-func (m *merger) split(b *batch, n, most int, done func(answer)) {
-	m.target.limit.Store(min(m.target.limit.Load(), int64(most)))
-	parts := (n + most - 1) / most
+// split sends n calls of a batch in parts of at most why.most, and remembers that limit. A worker with a lower limit
+// may cause another split of a part. Of a tag that has only so many numbers left one part gets them, and the rest asks
+// once more: that limits no later request.
+func (m *merger) split(b *batch, n int, why answer, done func(answer)) {
+	var sizes []int
+	for most, left := why.most, n; left > 0; left -= sizes[len(sizes)-1] {
+		sizes = append(sizes, min(left, most))
+		if errors.Is(why.err, ErrUsedUp) {
+			most = left
+		}
+	}
+	if !errors.Is(why.err, ErrUsedUp) {
+		m.target.limit.Store(int64(why.most)) // above that of another batch it costs one more split
+	}
+	parts := len(sizes)
 	var mu sync.Mutex
 	var all answer
 	var join func(part int, a answer)
 	join = func(part int, a answer) {
 		if 0 < a.most && a.most < part {
-			m.split(b, part, a.most, func(a answer) { join(part, a) })
+			m.split(b, part, a, func(a answer) { join(part, a) })
 			return
 		}
 		mu.Lock()
@@ -230,8 +241,7 @@ func (m *merger) split(b *batch, n, most int, done func(answer)) {
 			done(all)
 		}
 	}
-	for ; n > 0; n -= most {
-		part := min(n, most)
+	for _, part := range sizes {
 		m.launch(b, part, func(a answer) { join(part, a) })
 	}
 }

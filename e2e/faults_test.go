@@ -277,7 +277,7 @@ func TestAnOrderThatIsNoneIsRefusedInWords(t *testing.T) {
 		"stall -2s":            `"-2s" is no time`,
 		"refuse":               "there is stall 2s",
 		"refuse for 1s":        `"for" is no code`,
-		"refuse 418 for 1s":    "no code 418, but [400 404 409 429 500 503]",
+		"refuse 418 for 1s":    "no code 418, but [400 404 409 410 429 500 503]",
 		"refuse 503 for ever":  `"ever" is no time`,
 		"drop replies for 0s":  `"0s" is no time`,
 		"skip":                 "there is stall 2s",

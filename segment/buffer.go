@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"sync"
@@ -226,6 +227,11 @@ func (b *buffer) refusedLocked(err error, now time.Duration) (answers []answer) 
 	if errors.Is(err, ErrDisabled) || lasting && b.supply.stock.held() == 0 {
 		b.set.names.refuse(b.tag, err, now)
 		return b.stopLocked(err, errors.Is(err, ErrDisabled))
+	}
+	if errors.Is(err, ErrExhausted) {
+		e, _ := errors.AsType[*ExhaustedError](err)
+		e = cmp.Or(e, &ExhaustedError{Why: err})
+		return b.supply.waiters.exhausted(&b.supply.stock, e.Left, e.Why)
 	}
 	return b.supply.waiters.refuse(&b.supply.stock, err)
 }

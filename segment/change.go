@@ -62,7 +62,7 @@ func (c Change) Apply(t Tag, limit int64) (Tag, error) {
 		!c.Force && !t.Undecided && raised-t.MaxID > MaxRaise {
 		return t, &RaiseError{Change: c, Now: t.MaxID, Limit: limit}
 	}
-	if err := t.Rules.allow(t.MaxID, raised, t.Undecided, time.Now()); err != nil {
+	if err := t.Rules.fits(raised-1, t.MaxID, time.Now()); err != nil {
 		return t, err
 	}
 	t.MaxID, t.Least, t.Undecided = raised, raised, false
@@ -74,8 +74,8 @@ func (c Change) changeRules(t *Tag) error {
 	if err == nil {
 		err = rules.Validate()
 	}
-	if last := t.MaxID - 1; err == nil && rules.Period == "" && last > rules.highest() {
-		err = ruleError("the highest number would be %d, and IDs up to %d are reserved", rules.highest(), last)
+	if err == nil && rules.Period == "" {
+		err = rules.fits(t.MaxID-1, t.MaxID, time.Now())
 	}
 	if err == nil {
 		t.Rules = rules
@@ -95,7 +95,11 @@ func (t Tag) Revive(by Tag, limit int64) (Tag, error) {
 	revived.Rules = func(Rules) Rules { return by.Rules }
 	again, err := revived.Apply(t, limit)
 	if err == nil {
-		err = again.Rules.checkDate(again.MaxID, time.Now())
+		id := again.MaxID // that one is left
+		if again.Rules.Period != "" {
+			id-- // the next period has IDs
+		}
+		err = again.Rules.fits(id, again.MaxID, time.Now())
 	}
 	again.Least, again.Disabled = again.MaxID, false //mutant:revived
 	return again, err

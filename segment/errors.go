@@ -13,7 +13,8 @@ var (
 	ErrDisabled = fmt.Errorf("%w: it was deleted", ErrUnknownTag)
 	// ErrExists is returned when a tag to be created exists already.
 	ErrExists = errors.New("segment: the tag exists")
-	// ErrExhausted is returned when the next range would end beyond int64, or beyond what the store can hold.
+	// ErrExhausted is returned when the next range would end beyond the numbers of the tag, or beyond what the store
+	// can hold. An [ExhaustedError] says how many are left.
 	ErrExhausted = errors.New("segment: the IDs of the tag are used up")
 	// ErrStrict is returned by [Store.Load] for a strict tag: nothing was reserved.
 	ErrStrict = errors.New("segment: the tag is strict")
@@ -51,7 +52,20 @@ var (
 	ErrNoWrites = fmt.Errorf("%w: it takes no writes", ErrNotApplied)
 	// ErrBadRow is returned when a tag's row has a step or max_id that cannot be served.
 	ErrBadRow = errors.New("segment: the tag's row cannot be served")
+	// ErrZone is returned when this worker lacks the time zone of a daily, monthly or yearly tag. It is an [ErrBadRow].
+	ErrZone = fmt.Errorf("%w by this worker", ErrBadRow)
 )
+
+// An ExhaustedError says how many IDs are left where a request asks for more. It is an [ErrExhausted].
+type ExhaustedError struct {
+	Left int64 // 0 if there is none
+	Why  error
+}
+
+func (e *ExhaustedError) Error() string { return fmt.Sprintf("%v; %d are left", e.Why, e.Left) }
+
+// Unwrap returns Why.
+func (e *ExhaustedError) Unwrap() error { return e.Why }
 
 // A NameError says that the database, whose collation ignores case, found a row whose name differs from the requested
 // tag. It is an [ErrUnknownTag].

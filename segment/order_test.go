@@ -49,6 +49,34 @@ func asked(t *testing.T, a *segment.Allocator, n int64) <-chan segment.Range {
 	return answer
 }
 
+func TestARequestForMoreThanIsLeftUsesUpNothing(t *testing.T) {
+	for _, strict := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			a, store := strictly(t, strict)
+			change := segment.Change{Rules: func(r segment.Rules) segment.Rules { r.Max = 10; return r }}
+			if _, err := store.Update(t.Context(), "a", change); err != nil {
+				t.Fatal(err)
+			}
+			// They wait for one load, in this order.
+			wants := []struct{ n, left int64 }{{3, -1}, {20, 7}, {5, -1}, {3, 2}, {2, -1}, {1, 0}}
+			errs := make([]error, len(wants))
+			for i, w := range wants {
+				_ = a.Park("a", w.n, func(_ []segment.Range, err error) { errs[i] = err })
+			}
+			time.Sleep(time.Second)
+			for i, w := range wants {
+				x, refused := errors.AsType[*segment.ExhaustedError](errs[i])
+				if refused != (w.left >= 0) || refused && x.Left != w.left || !refused && errs[i] != nil {
+					t.Errorf("strict %t: request %d, for %d IDs: %v", strict, i, w.n, errs[i])
+				}
+			}
+			if _, err := segmenttest.Take(t.Context(), a, "a", 1); !errors.Is(err, segment.ErrExhausted) {
+				t.Errorf("strict %t: then one: %v", strict, err)
+			}
+		})
+	}
+}
+
 func TestWhatAStrictLoadBringsForNobodyIsAHole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, store := strictly(t, true)

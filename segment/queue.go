@@ -1,6 +1,9 @@
 package segment
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // A waiter is a parked request.
 type waiter struct {
@@ -110,6 +113,30 @@ func (w *waiters) refuse(s *stock, err error) (answers []answer) {
 		answers = append(answers, answer{done: w.pop().done, err: err})
 	}
 	return answers
+}
+
+// exhausted refuses the requests that ask for more than is left after those before them: left in the store, beside the
+// stock. It serves those for which the stock has enough.
+func (w *waiters) exhausted(s *stock, left int64, why error) (answers []answer) {
+	if answers = w.serve(s, nil); !w.any() {
+		return answers
+	}
+	q := w.queue
+	left += s.restLen
+	q.waiters = slices.DeleteFunc(q.waiters, func(x waiter) bool {
+		if x.n <= left {
+			left -= x.n
+			return false
+		}
+		q.ids -= x.n
+		answers = append(answers, answer{done: x.done, err: &ExhaustedError{Left: left, Why: why}})
+		return true
+	})
+	if len(q.waiters) == 0 {
+		q.expiry.Stop()
+		w.queue = nil
+	}
+	return w.serve(s, answers)
 }
 
 // expire refuses with err the requests whose deadline has passed. A refused request may have asked for more IDs than

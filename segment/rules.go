@@ -2,7 +2,6 @@ package segment
 
 import (
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 )
@@ -144,7 +143,8 @@ func (r Rules) highest() int64 {
 // mark does not: a load whose clock is behind goes on in the period of the mark.
 //
 // Only a sure clock begins a period. Where the clock is not sure and shows a later period than the mark, the error is
-// [ErrClock]: another worker may load. It is [ErrExhausted] if the period, or the tag, is used up.
+// [ErrClock]: another worker may load. It is [ErrZone] where this worker lacks the zone, whatever the mark, and
+// [ErrExhausted] if the period, or the tag, is used up.
 func (r Rules) Window(mark int64, clock Clock) (lowest, limit int64, err error) {
 	base := r.baseOf(mark)
 	if r.Period != "" {
@@ -152,7 +152,11 @@ func (r Rules) Window(mark int64, clock Clock) (lowest, limit int64, err error) 
 		if !r.Strict {
 			now = now.Add(turnEarly)
 		}
-		if today := r.baseAt(now); today > base {
+		today, err := r.baseAt(now)
+		if err != nil {
+			return 0, 0, fmt.Errorf("%w: it lacks the time zone %s", ErrZone, r.Zone)
+		}
+		if today > base {
 			if !isSure {
 				return 0, 0, ErrClock
 			}
@@ -186,47 +190,50 @@ func (r Rules) baseOf(mark int64) int64 {
 }
 
 // baseAt returns the ID of number 0 in the period of a time.
-func (r Rules) baseAt(now time.Time) int64 {
+func (r Rules) baseAt(now time.Time) (int64, error) {
 	zone, err := Zone(r.Zone)
 	if err != nil {
-		zone = time.UTC // impossible: the rules were validated
+		return MaxID, err
 	}
-	return r.Period.Base(now.In(zone))
+	return r.Period.Base(now.In(zone)), nil
 }
 
-// Begins returns the lowest ID of the period of a time; 0 if there is no period.
+// Begins returns the lowest ID of the period of a time; 0 if there is no period, and [MaxID] where this worker lacks
+// its zone: then it has no ID to issue.
 func (r Rules) Begins(now time.Time) int64 {
-	if r.Period == "" {
-		return 0
+	base, err := r.baseAt(now)
+	if r.Period == "" || err != nil {
+		return base
 	}
-	return r.baseAt(now) + r.lowest()
+	return base + r.lowest()
 }
 
-// allow returns why a mark cannot be raised: its period would be one that no clock has begun, or that does not exist.
-// That of an undecided tag may be raised into the period of now.
-func (r Rules) allow(mark, raised int64, undecided bool, now time.Time) error {
-	if !r.Bounded() || r.Period != "" && mark == 1 && !undecided {
+// fits returns why a tag whose mark is given cannot have an ID, nil if it can. That is the highest ID that it has used,
+// below the mark, or one that an operator names.
+//
+// Law: a mark never goes down, so one at which no load can begin is beyond repair. So no ID is above the numbers of the
+// tag. A named one is of no later period than today's or the mark's, a used one of tomorrow's at most, by the clock of
+// another worker, and of none that does not exist.
+func (r Rules) fits(id, mark int64, now time.Time) error {
+	size, base := r.Period.Size(), r.baseOf(id+1)
+	today, err := r.baseAt(now)
+	tomorrow, _ := r.baseAt(now.AddDate(0, 0, 1))
+	latest := max(today, r.baseOf(mark))
+	switch {
+	case err != nil:
+		return err
+	case size == 0 && id > r.highest():
+		return ruleError("ID %d is beyond the numbers of the tag, which end at %d", id, r.highest())
+	case size == 0, base < today && (id < mark || id > size):
 		return nil
-	}
-	base := r.baseOf(mark)
-	if undecided && r.Period != "" {
-		base = max(base, r.baseAt(now))
-	}
-	if end := base + r.highest() + 1; raised > end && r.Period == "" {
-		return ruleError("max_id %d is beyond the numbers of the tag, which end at %d", raised, end-1)
-	} else if raised > end {
-		return ruleError("max_id %d is beyond the %s numbers, which end at %d: they begin again by themselves", raised,
-			r.Period, end-1)
-	}
-	return nil
-}
-
-// checkDate returns why a tag cannot get these rules at a mark: the date of its next ID would be far from now, or would
-// not exist. The mark may be a day ahead, as the clock of another worker was.
-func (r Rules) checkDate(mark int64, now time.Time) error {
-	if tomorrow := r.baseAt(now.AddDate(0, 0, 1)); r.Period != "" && r.baseOf(mark) > tomorrow {
+	case id < mark && base > today && base != tomorrow:
 		return ruleError("the tag has used IDs up to %d, above those of today, which begin at %d: "+
-			"give the %s numbers to a tag of another name", mark-1, r.Begins(now), r.Period)
+			"give the %s numbers to a tag of another name", id, today+r.lowest(), r.Period)
+	case id >= mark && base < today:
+		return ruleError("ID %d has no date: the lowest number of each period is min", id)
+	case id >= mark && (base != latest || id-base > r.highest()):
+		return ruleError("ID %d is beyond the %s numbers, which end at %d: they begin again by themselves", id,
+			r.Period, latest+r.highest())
 	}
 	return nil
 }
@@ -249,7 +256,8 @@ func (r Rules) Step(step int64) int64 {
 var zones sync.Map
 
 // Zone returns the location of a name of the IANA database, such as Asia/Shanghai, or of a difference from UTC, such as
-// +08:00; UTC for "". The error is a [RuleError].
+// +08:00, 14 hours at most; UTC for "". The error is a [RuleError]: also for what only some systems have, such as
+// right/UTC, or have each their own, such as posixrules. The names of the database begin with a capital.
 func Zone(name string) (*time.Location, error) {
 	if zone, ok := zones.Load(name); ok {
 		return zone.(*time.Location), nil
@@ -264,15 +272,17 @@ func Zone(name string) (*time.Location, error) {
 }
 
 func readZone(name string) (*time.Location, error) {
-	if strings.HasPrefix(name, "+") || strings.HasPrefix(name, "-") {
+	switch {
+	case name == "":
+		return time.UTC, nil
+	case name[0] == '+', name[0] == '-':
 		t, err := time.Parse("-07:00", name)
-		if err != nil {
-			return nil, err
-		}
 		_, seconds := t.Zone()
+		if err != nil || max(seconds, -seconds) > 14*60*60 || name[4:] > "59" {
+			return nil, ErrInvalid
+		}
 		return time.FixedZone(name, seconds), nil
-	}
-	if name == "Local" { // of whichever worker loads
+	case name[0] < 'A', name[0] > 'Z', name == "Local", name == "Factory":
 		return nil, ErrInvalid
 	}
 	return time.LoadLocation(name)

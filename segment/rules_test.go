@@ -92,6 +92,10 @@ func TestRulesThatCannotHoldAreRefused(t *testing.T) {
 		{Period: "weekly"}, {Zone: "UTC"},
 		{Period: segment.Daily, Max: 100_000_000}, {Period: segment.Daily, Zone: "Local"},
 		{Period: segment.Daily, Zone: "Mars/Base"}, {Period: segment.Daily, Zone: "+8"},
+		{Period: segment.Daily, Zone: "posixrules"}, {Period: segment.Daily, Zone: "right/UTC"},
+		{Period: segment.Daily, Zone: "posix/Asia/Tokyo"}, {Period: segment.Daily, Zone: "Factory"},
+		{Period: segment.Daily, Zone: "+24:00"}, {Period: segment.Daily, Zone: "-14:01"},
+		{Period: segment.Daily, Zone: "+12:60"}, {Period: segment.Daily, Zone: "+08:00:30"},
 	} {
 		_, typed := errors.AsType[segment.RuleError](r.Validate())
 		if err := r.Validate(); !errors.Is(err, segment.ErrInvalid) || !typed {
@@ -180,7 +184,7 @@ func TestATagGetsNoDatesThatAreFarFromNow(t *testing.T) {
 	daily, yearly := segment.Rules{Period: segment.Daily}, segment.Rules{Period: segment.Yearly}
 	for mark, isRefused := range map[int64]bool{
 		1: false, 5: true, numbersADay: true, daily.Begins(now) - 1: false, daily.Begins(now) + 7: false,
-		daily.Begins(now.AddDate(0, 0, 1)): false, daily.Begins(now.AddDate(0, 0, 3)): true,
+		daily.Begins(now.AddDate(0, 0, 3)):      true,
 		yearly.Begins(now.AddDate(1, 0, 0)) - 2: true, // 99 months
 	} {
 		created := segment.Tag{Name: "d", Step: 10, MaxID: mark, Rules: daily}
@@ -190,6 +194,71 @@ func TestATagGetsNoDatesThatAreFarFromNow(t *testing.T) {
 		_, err := segment.Tag{Name: "d", MaxID: mark}.Revive(segment.Tag{Step: 10, Rules: daily}, 1<<62)
 		if errors.Is(err, segment.ErrInvalid) != (isRefused && mark > numbersADay) {
 			t.Errorf("revived at %d: %v", mark, err)
+		}
+	}
+}
+
+// Each bound holds on each way to a mark: created, raised, and revived with other rules.
+func TestNoTagGetsAMarkBeyondItsNumbers(t *testing.T) {
+	now := time.Now().UTC()
+	today := segment.Daily.Base(now)
+	yesterday, tomorrow := segment.Daily.Base(now.AddDate(0, 0, -1)), segment.Daily.Base(now.AddDate(0, 0, 1))
+	daily, bounded := segment.Rules{Period: segment.Daily, Max: 999}, segment.Rules{Min: 10, Max: 20}
+	apply := func(r segment.Rules, mark int64, c segment.Change) error {
+		c.Force = true
+		_, err := c.Apply(segment.Tag{Name: "d", Step: 10, MaxID: mark, Rules: r}, 1<<62)
+		return err
+	}
+	created := func(r segment.Rules, _, start int64) error {
+		return segment.Tag{Name: "d", Step: 10, MaxID: start, Rules: r}.Validate()
+	}
+	raised := func(r segment.Rules, mark, to int64) error { return apply(r, mark, segment.Change{MaxID: to}) }
+	raisedBy := func(r segment.Rules, mark, by int64) error { return apply(r, mark, segment.Change{RaiseBy: by}) }
+	revived := func(r segment.Rules, mark, start int64) error {
+		was := segment.Tag{Name: "d", Step: 10, MaxID: mark, Disabled: true}
+		_, err := was.Revive(segment.Tag{Step: 10, MaxID: start, Rules: r}, 1<<62)
+		return err
+	}
+	for _, c := range []struct {
+		name     string
+		way      func(r segment.Rules, mark, id int64) error
+		rules    segment.Rules
+		mark, id int64
+		isFine   bool
+	}{
+		{"created below min", created, bounded, 0, 9, false},
+		{"created new, where it says so", created, bounded, 0, 1, true},
+		{"created at min", created, bounded, 0, 10, true},
+		{"created at max", created, bounded, 0, 20, true},
+		{"created above max", created, bounded, 0, 21, false},
+		{"raised up to max", raised, bounded, 10, 21, true},
+		{"raised above max", raised, bounded, 10, 22, false},
+		{"raised by as many as there are", raisedBy, bounded, 10, 11, true},
+		{"raised by more", raisedBy, bounded, 10, 12, false},
+		{"revived where one is left", revived, bounded, 20, 0, true},
+		{"revived where none is left", revived, bounded, 21, 0, false},
+		{"revived at a start above max", revived, bounded, 5, 21, false},
+		{"created without a date", created, daily, 0, 5, false},
+		{"created today", created, daily, 0, today + 999, true},
+		{"created beyond today's numbers", created, daily, 0, today + 1000, false},
+		{"created tomorrow", created, daily, 0, tomorrow + 5, false},
+		{"new, and raised without a date", raised, daily, 1, 500, false},
+		{"new, and raised by some", raisedBy, daily, 1, 500, false},
+		{"new, and raised today", raised, daily, 1, today + 500, true},
+		{"new, and raised beyond 2^53", raised, daily, 1, 10 * today, false},
+		{"of yesterday, and raised today", raised, daily, yesterday + 5, today + 500, true},
+		{"of today, and raised to its end", raised, daily, today + 5, today + 1000, true},
+		{"of today, and raised beyond", raised, daily, today + 5, today + 1001, false},
+		{"of today, and raised to tomorrow", raised, daily, today + 5, tomorrow + 1, false},
+		{"of tomorrow by another clock, and raised", raised, daily, tomorrow + 5, tomorrow + 9, true},
+		{"revived, of a full day", revived, daily, today + 1000, 0, true},
+		{"revived, of tomorrow by another clock", revived, daily, tomorrow + 5, 0, true},
+		{"revived, in two days", revived, daily, segment.Daily.Base(now.AddDate(0, 0, 2)) + 5, 0, false},
+		{"revived, of no day", revived, daily, today/1e10*1e10 + 99e8 + 5, 0, false},
+		{"revived, of a plain tag", revived, daily, 700, 0, true},
+	} {
+		if err := c.way(c.rules, c.mark, c.id); errors.Is(err, segment.ErrInvalid) == c.isFine {
+			t.Errorf("%s: %v", c.name, err)
 		}
 	}
 }

@@ -135,10 +135,13 @@ func (t Tag) Validate() error {
 	if err := t.Rules.Validate(); err != nil {
 		return err
 	}
-	if t.MaxID > 1 && t.MaxID <= t.Rules.Period.Size() {
-		return ruleError("start %d has no date: the lowest number of each period is min", t.MaxID)
+	if t.MaxID <= 1 {
+		return nil
 	}
-	return t.Rules.checkDate(t.MaxID, time.Now())
+	if t.MaxID < t.Rules.lowest() {
+		return ruleError("start %d is below min %d", t.MaxID, t.Rules.Min)
+	}
+	return t.Rules.fits(t.MaxID, 1, time.Now())
 }
 
 // A Store keeps the marks of tags. All methods are safe for concurrent use, also by many processes on one store, and
@@ -157,8 +160,10 @@ type Store interface {
 
 	// LoadStrict reserves IDs of a tag whose requests are ordered: see the third law above. In each attempt it reads
 	// the mark, then calls join, then sends the compare-and-set that raises the mark. It reserves exactly the number
-	// of IDs that join returns, at least 1, or fewer as Load does. Its range begins where no load had begun when join
-	// was last called. It sends nothing if ctx has ended when join returns. It returns the errors of Load.
+	// of IDs that join returns, at least 1, or fewer where an earlier load that failed has. Its range begins where no
+	// load had begun when join was last called. It sends nothing if ctx has ended when join returns. It returns the
+	// errors of Load. Where fewer are left it reserves nothing and returns an [ExhaustedError]: what a strict load
+	// reserves beyond its requests is a hole.
 	LoadStrict(ctx context.Context, tag string, join func() int64, floor int64) (Loaded, error)
 
 	// Create creates a tag whose first ID is t.MaxID and returns it as stored. If revive is set, a disabled tag is

@@ -25,6 +25,7 @@ const (
 	BadRequest  Code = 400
 	NotFound    Code = 404
 	Conflict    Code = 409
+	UsedUp      Code = 410
 	TooMany     Code = 429
 	Internal    Code = 500
 	Unavailable Code = 503
@@ -50,6 +51,8 @@ var codes = []CodeInfo{
 	{NotFound, "there is no such tag, or it was deleted",
 		"check its name; create it, as with `natsid tag create order`"},
 	{Conflict, "the tag to be created exists", "use it, or change it, as with `natsid tag update order`"},
+	{UsedUp, "fewer numbers than requested are left of the tag, or of its day, month or year",
+		"ask for at most Natsid-Max-Batch; without that, raise the tag's maximum, or wait for the next period"},
 	{TooMany, "too many requests wait already, or more is asked for than a limit allows",
 		"retry after the time in Natsid-Retry-After-Ms"},
 	{Internal, "a bug in natsid", "report it, with the log of the worker"},
@@ -69,7 +72,7 @@ type Error struct {
 	Code Code
 	Text string
 	// MaxBatch is the largest count that would not have been refused, if a smaller count helps; otherwise 0. It comes
-	// with [BadRequest].
+	// with [BadRequest], and with [UsedUp] for the moment.
 	MaxBatch int
 	// RetryAfter is 0, or how long to wait before the request is repeated, in whole ms. It comes with [TooMany], and
 	// with [Unavailable] while no worker serves before an operator has acted.

@@ -73,6 +73,7 @@ func ExampleCodes() {
 	// 400 the request is malformed; the text says how
 	// 404 there is no such tag, or it was deleted
 	// 409 the tag to be created exists
+	// 410 fewer numbers than requested are left of the tag, or of its day, month or year
 	// 429 too many requests wait already, or more is asked for than a limit allows
 	// 500 a bug in natsid
 	// 503 this worker cannot issue now

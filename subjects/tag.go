@@ -160,9 +160,6 @@ func (c TagCreate) check() error {
 	if err := CheckTag(c.Tag); err != nil {
 		return err
 	}
-	if c.Start > 0 && c.Start < c.Min && c.Period == "" {
-		return Errorf(BadRequest, "start %d is below min %d", c.Start, c.Min)
-	}
 	return checkDescription(c.Description)
 }
 

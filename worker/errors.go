@@ -37,6 +37,8 @@ var codes = []struct {
 	{segment.ErrDisabled, subjects.NotFound,
 		"the tag was deleted; create it again with `natsid tag create`, it continues above its old IDs"},
 	{segment.ErrUnknownTag, subjects.NotFound, "no such tag: check its name, or create it with `natsid tag create`"},
+	{segment.ErrZone, subjects.Unavailable,
+		"this worker lacks the time zone of the tag: give it a newer natsid, or the file of the zone" + another},
 	{segment.ErrBadRow, subjects.Unavailable, "the tag's row in the table has a step or max_id below 1: fix the row"},
 	{segment.ErrExists, subjects.Conflict, "the tag exists already; change it with `natsid tag update`"},
 	{segment.ErrInvalid, subjects.BadRequest,
@@ -50,9 +52,8 @@ var codes = []struct {
 	{segment.ErrClock, subjects.Unavailable,
 		"a new day, month or year of the tag has begun by this worker's clock, which is not yet compared with others'" +
 			another},
-	{segment.ErrExhausted, subjects.Unavailable,
-		"fewer numbers than requested are left of the tag, or of its day, month or year: ask for fewer, " +
-			"raise its maximum, or wait for the next period"},
+	{segment.ErrExhausted, subjects.UsedUp,
+		"no number is left of the tag, or of its day, month or year: raise its maximum, or wait for the next period"},
 	{segment.ErrElsewhere, subjects.Unavailable, "this worker cannot load IDs at the moment" + another},
 	{errStore, subjects.Unavailable, "the store does not answer: retry, then back off"},
 	{segment.ErrClosed, subjects.Unavailable, "this worker is stopping: retry"},
@@ -82,6 +83,12 @@ func wireError(err error, log *slog.Logger) *subjects.Error {
 	}
 	if n, ok := errors.AsType[*segment.NameError](err); ok {
 		return subjects.Errorf(subjects.NotFound, "no such tag; the table has %+q", n.Found)
+	}
+	if x, ok := errors.AsType[*segment.ExhaustedError](err); ok && x.Left > 0 {
+		e := subjects.Errorf(subjects.UsedUp,
+			"only %d numbers are left of the tag, or of its day, month or year: ask for fewer", x.Left)
+		e.MaxBatch = int(min(x.Left, subjects.MaxBatchLimit))
+		return e
 	}
 	if r, ok := errors.AsType[segment.RuleError](err); ok {
 		return subjects.Errorf(subjects.BadRequest, "%s", string(r))

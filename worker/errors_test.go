@@ -33,7 +33,7 @@ func TestEachErrorOfTheCoresHasItsCode(t *testing.T) {
 		{segment.ErrExists, 409},
 		{segment.ErrInvalid, 400},
 		{segment.ErrTooMany, 429},
-		{segment.ErrExhausted, 503},
+		{segment.ErrExhausted, 410}, {segment.ErrZone, 503},
 		{segment.ErrNotLoaded, 503},
 		{segment.ErrClosed, 503},
 		{&segment.RightError{Right: "INSERT"}, 503},

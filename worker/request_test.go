@@ -162,13 +162,16 @@ func TestUnknownAndDeletedTagsAreNotFound(t *testing.T) {
 	}
 }
 
-func TestAnExhaustedTagIs503AndLosesNothing(t *testing.T) {
+func TestAnExhaustedTagIs410AndLosesNothing(t *testing.T) {
 	r := start(t, startServer(t), 0, newStore(t))
 	const end = 1<<63 - 1
 	if _, err := r.store.Create(t.Context(), segment.Tag{Name: "full", Step: 10, MaxID: end - 15}, false); err != nil {
 		t.Fatal(err)
 	}
-	r.wantRefusal(r.ask("id.segment.full", "16"), "503")
+	got := r.ask("id.segment.full", "16")
+	if r.wantRefusal(got, "410"); got.maxBatch != 15 {
+		t.Errorf("%+v, want that 15 are left", got)
+	}
 	if got := r.one("id.segment.full"); got != end-15 {
 		t.Errorf("then %d, want the first that is left", got)
 	}

@@ -217,6 +217,9 @@ func tagInfo(t segment.Tag) subjects.TagInfo {
 		info.MarkAhead = new(subjects.Decimal(*t.MarkAhead))
 	}
 	// A table that other programs write may have rows that no subject can name.
+	if _, err := segment.Zone(t.Rules.Zone); err != nil {
+		info.Unservable = "the worker that was asked lacks its time zone"
+	}
 	if e, ok := errors.AsType[*subjects.Error](subjects.CheckTag(t.Name)); ok {
 		info.Unservable = e.Text
 	} else if t.Step < 1 || t.MaxID < 1 {

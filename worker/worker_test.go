@@ -211,12 +211,13 @@ type reply struct {
 	body, code, text string
 	retryAfter       time.Duration
 	took             time.Duration
+	maxBatch         int
 }
 
 func read(m *nats.Msg) reply {
 	got := reply{body: string(m.Data)}
 	if e := subjects.ParseError(m.Header); e != nil {
-		got.code, got.text, got.retryAfter = e.Code.String(), e.Text, e.RetryAfter
+		got.code, got.text, got.retryAfter, got.maxBatch = e.Code.String(), e.Text, e.RetryAfter, e.MaxBatch
 	}
 	return got
 }

@@ -55,7 +55,7 @@ const runsOutAt = 90
 
 // watchEnd raises the alarm about a tag at the last percents of its numbers, and when a load finds none.
 func (s loads) watchEnd(tag string, l segment.Loaded, err error) {
-	if errors.Is(err, segment.ErrExhausted) {
+	if x, _ := errors.AsType[*segment.ExhaustedError](err); x == nil && errors.Is(err, segment.ErrExhausted) {
 		s.runsOut(tag, "no number is left to reserve: "+err.Error())
 	}
 	if errors.Is(err, segment.ErrUndecided) {

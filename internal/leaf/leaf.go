@@ -183,6 +183,8 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	case errors.Is(err, client.ErrThrottled), errors.Is(err, client.ErrBusy):
 		status, number = 429, -3
+	case errors.Is(err, client.ErrUsedUp):
+		status, number = 410, -3
 	case errors.Is(err, client.ErrUnavailable):
 		number = -3 // workers serve, and have no ID now
 	}

@@ -68,7 +68,11 @@ func (m *Memory) load(
 	if err != nil {
 		return segment.Loaded{}, err
 	}
-	r, err := segment.NextRange(t.MaxID, max(floor, lowest), wanted(t.Rules.Step(t.Step)), limit)
+	n := wanted(t.Rules.Step(t.Step))
+	r, err := segment.NextRange(t.MaxID, max(floor, lowest), n, limit)
+	if err == nil && strict && r.Len() < n {
+		err = &segment.ExhaustedError{Left: r.Len(), Why: segment.ErrExhausted}
+	}
 	if err != nil {
 		return segment.Loaded{}, err
 	}

@@ -2,6 +2,7 @@ package segmenttest
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -76,6 +77,14 @@ func (s *suite) strictLoads() {
 	s.wantErr(err, context.Canceled)
 	if l := s.loadStrict(1); l.Range != (segment.Range{Start: 27, End: 28}) {
 		s.Errorf("loaded %v, want 27 alone: the load before ended when it would have sent its compare-and-set", l)
+	}
+	s.update("order", segment.Change{Rules: func(r segment.Rules) segment.Rules { r.Max = 30; return r }})
+	_, err = s.LoadStrict(s.ctx, "order", func() int64 { return 4 }, 0)
+	if x, ok := errors.AsType[*segment.ExhaustedError](err); !ok || x.Left != 3 {
+		s.Errorf("4 of the last 3: %v", err)
+	}
+	if l := s.loadStrict(3); l.Range != (segment.Range{Start: 28, End: 31}) {
+		s.Errorf("loaded %v, want the last 3, since the load before served nobody", l)
 	}
 }
 

@@ -3,12 +3,12 @@ import { createInterface } from "node:readline";
 import { connect } from "@nats-io/transport-node";
 import {
   decode, ErrBadRequest, ErrBusy, ErrCanceled, ErrClosed, ErrDeadlineExceeded, ErrNotNatsid, ErrNotServed,
-  ErrThrottled, ErrUnavailable, ErrUnknownTag, natsid, NatsidError,
+  ErrThrottled, ErrUnavailable, ErrUnknownTag, ErrUsedUp, natsid, NatsidError,
 } from "natsid";
 
 const kinds = [
   [ErrNotServed, "NotServed"], [ErrUnavailable, "Unavailable"], [ErrThrottled, "Throttled"],
-  [ErrBadRequest, "BadRequest"], [ErrUnknownTag, "UnknownTag"], [ErrNotNatsid, "NotNatsid"], [ErrBusy, "Busy"],
+  [ErrBadRequest, "BadRequest"], [ErrUnknownTag, "UnknownTag"], [ErrUsedUp, "UsedUp"], [ErrNotNatsid, "NotNatsid"], [ErrBusy, "Busy"],
   [ErrClosed, "Closed"], [ErrDeadlineExceeded, "Deadline"], [ErrCanceled, "Canceled"],
 ];
 

@@ -2,7 +2,7 @@ import type { MsgHdrs } from "@nats-io/nats-core";
 
 /** Why a worker, or this client in its place, refuses a request. */
 export interface Refusal {
-  /** 400, 404, 409, 429, 500 or 503, as in the header Nats-Service-Error-Code. */
+  /** 400, 404, 409, 410, 429, 500 or 503, as in the header Nats-Service-Error-Code. */
   code: number;
   /** The text of the header Nats-Service-Error. */
   text: string;
@@ -50,6 +50,14 @@ export class ErrUnknownTag extends NatsidError {
 }
 
 /**
+ * Fewer numbers than requested are left of the tag, or of its day, month or year (410). `refusal.maxBatch` says how
+ * many. Raise the tag's maximum, or wait for the next period.
+ */
+export class ErrUsedUp extends NatsidError {
+  override name = "ErrUsedUp";
+}
+
+/**
  * The reply is not one of natsid's, but for example of another program or a JetStream stream on the same subject.
  * Stop that from answering.
  */
@@ -94,6 +102,7 @@ export function is<E extends Error>(error: unknown, kind: abstract new (...args:
 const kinds: Record<number, typeof NatsidError> = {
   400: ErrBadRequest,
   404: ErrUnknownTag,
+  410: ErrUsedUp,
   429: ErrThrottled,
   503: ErrUnavailable,
 };

@@ -65,7 +65,7 @@ export class Handle {
    *
    * The call asks again after refusals that another worker may not repeat, after silence, and after a lost connection,
    * until its time is up. Asking again is safe: no two calls return the same ID, and unused IDs are holes. It rejects
-   * with {@link ErrBadRequest}, {@link ErrUnknownTag}, {@link ErrNotNatsid}, {@link ErrBusy}, {@link ErrClosed},
+   * with {@link ErrBadRequest}, {@link ErrUnknownTag}, {@link ErrUsedUp}, {@link ErrNotNatsid}, {@link ErrBusy}, {@link ErrClosed},
    * {@link ErrDeadlineExceeded} or {@link ErrCanceled}.
    */
   next(options?: CallOptions): Promise<bigint> {

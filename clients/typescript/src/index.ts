@@ -14,7 +14,7 @@ import type { Settings } from "./target.js";
 export type { CallOptions } from "./call.js";
 export {
   ErrBadRequest, ErrBusy, ErrCanceled, ErrClosed, ErrDeadlineExceeded, ErrNotNatsid, ErrNotServed, ErrThrottled,
-  ErrUnavailable, ErrUnknownTag, is, NatsidError, type Refusal,
+  ErrUnavailable, ErrUnknownTag, ErrUsedUp, is, NatsidError, type Refusal,
 } from "./errors.js";
 export type { Handle, HandleOptions, PrefetchHandle, PrefetchOptions, Stats } from "./handle.js";
 export { parseID } from "./id.js";

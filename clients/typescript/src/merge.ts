@@ -1,5 +1,5 @@
 import { Call, Deadline, type CallOptions, type Owner } from "./call.js";
-import { ErrBusy, type NatsidError } from "./errors.js";
+import { ErrBusy, ErrUsedUp, type NatsidError } from "./errors.js";
 import { Flight, type Answer, type Launcher } from "./flight.js";
 import type { Run } from "./runs.js";
 import { now, type Target } from "./target.js";
@@ -51,11 +51,11 @@ class Batch implements Owner, Launcher {
     return this.#asked;
   }
 
-  #launch(n: number): void {
+  #launch(n: number, part = this.merger.target.limit): void {
     const { target } = this.merger;
-    for (; n > 0; n -= target.limit) {
+    for (; n > 0; n -= part, part = target.limit) {
       this.#left++;
-      new Flight(target, Math.min(n, target.limit), undefined, this).launch();
+      new Flight(target, Math.min(n, part), undefined, this).launch();
     }
   }
 
@@ -65,29 +65,26 @@ class Batch implements Owner, Launcher {
     const limit = error?.refusal?.maxBatch ?? 0;
     this.#left--;
     if (0 < limit && limit < n) {
-      target.limit = Math.min(target.limit, limit);
-      this.#launch(n);
+      // How many numbers are left of a tag limits no later request.
+      if (!(error instanceof ErrUsedUp)) target.limit = limit; // above that of another batch it costs one more split
+      this.#launch(n, limit);
       return;
     }
     if (runs) this.#runs.push(...runs.runs);
     this.#error ??= error;
     if (this.#left > 0) return;
     this.merger.landed(this);
-    if (this.#error) this.#fail(this.#error);
-    else this.#handOut();
+    this.#handOut();
     this.merger.proceed();
   }
 
-  /** Gives each call that waits an ID, in the order in which the calls began. */
+  /** Gives each call that waits an ID, in the order in which the calls began; the error where there are no more. */
   #handOut(): void {
     let i = 0;
     for (const { first, last } of this.#runs) {
       for (let id = first; id <= last && i < this.calls.length; id++) this.calls[i++]!.resolve(id);
     }
-  }
-
-  #fail(error: NatsidError): void {
-    for (const call of this.calls) call.reject(error);
+    for (const call of this.calls.slice(i)) call.reject(this.#error!);
   }
 }
 

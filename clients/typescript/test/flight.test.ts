@@ -115,10 +115,10 @@ test("a pause of days ends with the calls that wait", async () => {
   assert.ok(performance.now() - began < slack);
 });
 
-test("400, 404, 409 and 500 are not asked again", async () => {
+test("400, 404, 409, 410 and 500 are not asked again", async () => {
   const desk = await Desk.open();
   const ids = await desk.client();
-  for (const code of [400, 404, 409, 500]) {
+  for (const code of [400, 404, 409, 410, 500]) {
     desk.script = (asked) => desk.refuse(asked, code);
     for (const call of [ids.segment("order").next(), ids.segment("order").nextN(2)]) {
       const error = await failure(call) as NatsidError;

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { headers } from "@nats-io/nats-core";
 import {
-  decode, ErrBadRequest, ErrNotNatsid, ErrThrottled, ErrUnavailable, ErrUnknownTag, is, natsid, NatsidError, parseID,
+  decode, ErrBadRequest, ErrNotNatsid, ErrThrottled, ErrUnavailable, ErrUnknownTag, ErrUsedUp, is, natsid, NatsidError, parseID,
 } from "natsid";
 import { connect, Desk, failure, once, rising, server } from "./desk.ts";
 
@@ -149,7 +149,7 @@ test("errors of the vectors have their class, code and text, and are asked again
   const desk = await Desk.open();
   const kinds: Record<string, typeof NatsidError> = {
     BadRequest: ErrBadRequest, UnknownTag: ErrUnknownTag, Throttled: ErrThrottled, Unavailable: ErrUnavailable,
-    Refused: NatsidError,
+    Refused: NatsidError, UsedUp: ErrUsedUp,
   };
   for (const { name, headers: head, body, kind, again, code, text } of vectors("errors")) {
     const ids = await desk.client({ timeout: 300 });

@@ -33,8 +33,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var (
 	modes = []worker.Mode{worker.Segment, worker.Snowflake, worker.Tags}
 	codes = []subjects.Code{
-		subjects.OK, subjects.BadRequest, subjects.NotFound, subjects.Conflict, subjects.TooMany, subjects.Internal,
-		subjects.Unavailable,
+		subjects.OK, subjects.BadRequest, subjects.NotFound, subjects.Conflict, subjects.UsedUp, subjects.TooMany,
+		subjects.Internal, subjects.Unavailable,
 	}
 )
 
@@ -243,7 +243,7 @@ func TestAnswersAreCountedByModeAndCode(t *testing.T) {
 		`natsid_ids_total{mode="segment"}`:                           101,
 		`natsid_ids_total{mode="snowflake"}`:                         0,
 		`natsid_requests_total{code="200",mode="segment"}`:           1 + 2,
-		`natsid_requests_total{code="503",mode="snowflake"}`:         7 + 1,
+		`natsid_requests_total{code="503",mode="snowflake"}`:         8 + 1,
 		`natsid_wait_seconds_count{mode="segment"}`:                  1,
 		`natsid_wait_seconds_sum{mode="segment"}`:                    0.25,
 		`natsid_wait_seconds_bucket{mode="segment",le="0.128"}`:      0,

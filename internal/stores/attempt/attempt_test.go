@@ -1,6 +1,7 @@
 package attempt
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -208,6 +209,27 @@ func TestTheLastRangeIsShort(t *testing.T) {
 	}
 	if l, _, err := r.Next("a", View{Mark: 151, Limit: 151}, 1); err == nil {
 		t.Errorf("%v above the limit", l.Range)
+	}
+}
+
+// What is left may serve a smaller request; so may a range that is kept.
+func TestAStrictLoadReservesNothingWhereFewerAreLeft(t *testing.T) {
+	for _, kept := range []int64{0, 4} {
+		e, r := entry{mark: 142}, new(Ranges)
+		v := View{Mark: 142, Limit: 151, Strict: true}
+		if kept > 0 {
+			l, _, _ := r.Next("a", v, kept)
+			e.load(l)
+			r.Keep("a", l)
+			v.Mark, v.Revision, v.Tokens = e.mark, e.revision, e.tokens
+		}
+		_, _, err := r.Next("a", v, 10)
+		if x, ok := errors.AsType[*segment.ExhaustedError](err); !ok || x.Left != 9 {
+			t.Errorf("10 of 9, of which %d are kept: %v", kept, err)
+		}
+		if l, reserved, err := r.Next("a", v, 9); err != nil || reserved || l.Start != 142 || l.Len() != 9 {
+			t.Errorf("9 of 9, of which %d are kept: %v, %v", kept, l.Range, err)
+		}
 	}
 }
 

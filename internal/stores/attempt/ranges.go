@@ -42,6 +42,9 @@ type View struct {
 // nothing of it is below View.Lowest. Any other range begins at the mark just read or above, and is reserved only when
 // a compare-and-set from the revision just read was acknowledged.
 //
+// Where fewer than n IDs are left for a strict view, nothing is written, since what a strict load reserves beyond its
+// requests is a hole, and a compare-and-set that is not sent reserves nothing.
+//
 // Law of strict views: no range is reserved without another compare-and-set from the revision just read. A kept range
 // is part of the next one only if its own write is the last that the entry had, so that no other load came in
 // between; otherwise it is a hole. A write that is sent once more counts by its own acknowledgement.
@@ -81,6 +84,13 @@ func (r *Ranges) Next(tag string, v View, n int64) (l Load, reserved bool, err e
 	}
 	l = Load{Attempt: New(v.Revision, v.Tokens), most: old.most, kept: kept, era: v.Era}
 	l.Range, err = segment.NextRange(mark, v.Lowest, n, v.Limit) //mutant:next-range
+	//mutant:serves-nobody
+	if err == nil && v.Strict && l.Len() < n {
+		err = &segment.ExhaustedError{Left: l.Len(), Why: segment.ErrExhausted}
+	}
+	if err != nil && old != (Load{}) {
+		r.Keep(tag, old)
+	}
 	l.End = max(l.End, v.Mark)
 	return l, false, err
 }

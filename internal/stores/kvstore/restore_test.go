@@ -148,7 +148,7 @@ func TestATagOfFirstUseGetsItsRulesOnce(t *testing.T) {
 
 func TestADeletedTagIsNotRestored(t *testing.T) {
 	bothKinds(t, func(t *testing.T, s *kvstore.Store, marks *memory) {
-		create(t, s, segment.Tag{Name: "a", Step: 10, MaxID: 101, Rules: segment.Rules{Max: 50}})
+		create(t, s, segment.Tag{Name: "a", Step: 10, MaxID: 31, Rules: segment.Rules{Max: 50}})
 		if err := s.Delete(t.Context(), "a"); err != nil {
 			t.Fatal(err)
 		}

@@ -57,7 +57,7 @@ static int read_runs(const char *p, int len, int64_t n, run *runs) {
 }
 
 static const char *kind_of(int code) {
-	return code == 400 ? "BadRequest" : code == 404 ? "UnknownTag" : code == 429 ? "Throttled"
+	return code == 400 ? "BadRequest" : code == 404 ? "UnknownTag" : code == 410 ? "UsedUp" : code == 429 ? "Throttled"
 	     : code == 503 ? "Unavailable" : "Refused";
 }
 

@@ -124,7 +124,7 @@ var kinds = []struct {
 }{
 	{"NotServed", client.ErrNotServed}, {"Unavailable", client.ErrUnavailable}, {"Throttled", client.ErrThrottled},
 	{"BadRequest", client.ErrBadRequest}, {"UnknownTag", client.ErrUnknownTag}, {"NotNatsid", client.ErrNotNatsid},
-	{"Busy", client.ErrBusy}, {"Closed", client.ErrClosed},
+	{"Busy", client.ErrBusy}, {"Closed", client.ErrClosed}, {"UsedUp", client.ErrUsedUp},
 }
 
 // Kind returns the kind of an error in the contract, and for one of a context the kind of its reason, if it has one.

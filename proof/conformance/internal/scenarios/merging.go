@@ -3,6 +3,7 @@ package scenarios
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/natsid/natsid/proof/conformance/internal/rig"
@@ -15,6 +16,7 @@ var onMerging = law("Merging",
 	full("merging-apart", "calls of other handles, and of nextN, share nothing", playApart),
 	full("merging-alone", "a call alone leaves at once: no timer gathers calls", playAlone),
 	full("merging-parallel", "a request that hangs does not stall other calls", playParallel),
+	full("merging-left", "numbers that are left of a tag go to as many calls, and limit no later request", playLeft),
 	full("merging-limit", "a worker's limit splits a shared request, and is remembered", playLimit),
 	full("busy", "where five full requests wait, further calls fail at once, and nothing is sent", playBusy),
 )
@@ -153,6 +155,30 @@ func playLimit(s *Stage) {
 		}
 		return ""
 	})
+}
+
+func playLeft(s *Stage) {
+	s.connect(nil)
+	s.mustNext(order) // the calls of a burst share requests
+	left := 7
+	s.Desk.Say(func(r *rig.Request) {
+		switch {
+		case left == 0:
+			r.Refuse(subjects.UsedUp, "none is left")
+		case r.N > left:
+			r.Refuse(subjects.UsedUp, "fewer are left", subjects.HeaderMaxBatch, strconv.Itoa(left))
+		default:
+			left -= r.N
+			r.Issue()
+		}
+	})
+	o := s.beginBurst(order, 100, long).end()
+	s.want(len(o.ids) == 7 && o.kinds["UsedUp"] == 93, "%v, want 7 IDs and 93 calls UsedUp", o)
+	s.distinct(o.ids...)
+	s.Desk.Say(func(r *rig.Request) { r.Issue() })
+	before := len(s.Desk.Seen())
+	s.beginBurst(order, 100, long).end()
+	s.want(len(s.Desk.Seen())-before <= 10, "%d requests for 100 calls", len(s.Desk.Seen())-before)
 }
 
 func playBusy(s *Stage) {

@@ -85,7 +85,8 @@ func playNever(s *Stage) {
 	for _, c := range []struct {
 		code subjects.Code
 		kind string
-	}{{subjects.BadRequest, "BadRequest"}, {subjects.NotFound, "UnknownTag"}, {subjects.Internal, "Refused"}} {
+	}{{subjects.BadRequest, "BadRequest"}, {subjects.NotFound, "UnknownTag"}, {subjects.UsedUp, "UsedUp"},
+		{subjects.Internal, "Refused"}} {
 		s.Desk.Say(func(r *rig.Request) { r.Refuse(c.code, "because") })
 		for _, call := range []pending{s.beginNext(order, short), s.beginN(order, 5, short)} {
 			o := call.end()

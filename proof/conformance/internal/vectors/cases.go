@@ -130,6 +130,8 @@ func failureCases() []Failure {
 		failure("400 with a limit", "more than a worker gives at once", "", code, "400", text, "too many",
 			subjects.HeaderMaxBatch, "100"),
 		failure("404", "to ask again cannot help", "", code, "404", text, "there is no tag order"),
+		failure("410", "to ask again cannot help until an operator or the next period does", "", code, "410",
+			text, "no number is left"),
 		failure("429", "the limit lets requests pass later", "", code, "429", text, "too many requests wait"),
 		failure("429 with a wait", "for one handle, no other waits", "", code, "429", text, "the rate is used up",
 			subjects.HeaderRetryAfter, "2000"),
