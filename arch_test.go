@@ -90,7 +90,7 @@ var floors = []floor{
 		"internal/leaf":          {"client", "snowflake", "subjects"},
 		"internal/stage":         {"client", "stamp", "internal/registry/buckets", "internal/jitter", natsGo},
 		"internal/ops/fleetview": {"internal/gather", "subjects", "workerid", natsGo},
-		"internal/ops/grants":    {"internal/registry/buckets", natsGo},
+		"internal/ops/grants":    {"internal/jitter", "internal/registry/buckets", natsGo},
 		"internal/ops/metrics": {"segment", "snowflake", "subjects", "workerid", "worker", "internal/stage",
 			prometheus},
 		"internal/ops/monitor": {"internal/configfile"},

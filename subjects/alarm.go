@@ -71,10 +71,9 @@ var alarms = []AlarmInfo{
 	},
 	{
 		Kind: AlarmGrantsLost,
-		Happened: "the stream of grants is full, was deleted, belongs to another registry or may not be written, " +
-			"so that `natsid explain` and `natsid audit` lack what the message says; IDs are issued as ever",
-		Do: "make room, delete a stream that is another registry's, or give the worker the rights that " +
-			"`natsid permissions` prints; or set `--grants off`",
+		Happened: "the stream of grants is full, may not be written, or has no leader, so that `natsid explain` and " +
+			"`natsid audit` may lack IDs; these are issued as ever",
+		Do: "make room, or give the worker the rights that `natsid permissions` prints; or set `--grants off`",
 	},
 	{
 		Kind: AlarmMarksLost,

@@ -247,19 +247,39 @@ func TestAnAlarmThatRepeatsIsRaisedOnceAMinute(t *testing.T) {
 }
 
 // They come within seconds of one another, and each reports something of its own.
-func TestNoAlarmOfAnIncidentOrOfLostGrantsHoldsAnotherBack(t *testing.T) {
+func TestNoAlarmOfAnIncidentHoldsAnotherBack(t *testing.T) {
 	a := newAlarms(slog.New(slog.DiscardHandler), func(subjects.Alarm) {}, func(k subjects.Alarm) {
 		t.Errorf("%s is held back", k)
 	})
 	for _, cause := range []era.Cause{era.WentBack, era.Lost, era.Second} {
 		serving{raiseAbout: a.raiseAbout}.Alarm(cause, "stopped")
 	}
-	cfg := Config{Namespace: subjects.DefaultNamespace, Log: slog.New(slog.DiscardHandler)}
-	g := grantLog{storage: &storage{cfg: &cfg}, raiseAbout: a.raiseAbout}
-	g.wrote(fmt.Errorf("put: %w", buckets.ErrFull), 3)
-	if len(a.queue) != 5 {
-		t.Errorf("%d alarms, want three and two", len(a.queue))
+	if len(a.queue) != 3 {
+		t.Errorf("%d alarms, want three", len(a.queue))
 	}
+}
+
+// JetStream that is away for a moment has lost nothing.
+func TestGrantsThatAreRefusedOrNotWrittenForAMinuteRaiseAnAlarm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		alarms := 0
+		g := grantLog{raise: func(string) { alarms++ }}
+		for _, tc := range []struct {
+			err    error
+			after  time.Duration
+			alarms int
+		}{
+			{context.DeadlineExceeded, time.Second, 0}, {context.DeadlineExceeded, 59 * time.Second, 0},
+			{nil, time.Hour, 0},
+			{context.DeadlineExceeded, 0, 0}, {context.DeadlineExceeded, 61 * time.Second, 1}, {nil, 0, 1},
+			{fmt.Errorf("put: %w", buckets.ErrFull), 0, 2},
+		} {
+			time.Sleep(tc.after)
+			if g.report(tc.err); alarms != tc.alarms {
+				t.Errorf("%v after %v: %d alarms, want %d", tc.err, tc.after, alarms, tc.alarms)
+			}
+		}
+	})
 }
 
 func TestAlarmsAboutVeryManyThingsAreBounded(t *testing.T) {

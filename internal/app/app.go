@@ -96,7 +96,7 @@ func newProgram(cfg Config, quit func()) *program {
 		cfg: &p.cfg, links: &p.links, membership: &p.membership, raiseAbout: p.alarms.raiseAbout,
 		raised: p.grants.raised, clock: p.clock,
 	}
-	p.grants = grantLog{storage: &p.storage, raiseAbout: p.alarms.raiseAbout}
+	p.grants = grantLog{storage: &p.storage, raise: func(m string) { p.alarms.raise(subjects.AlarmGrantsLost, m) }}
 	p.ready, p.views.program, p.http.program = readiness{p}, p, p
 	return p
 }

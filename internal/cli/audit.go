@@ -1,22 +1,16 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/ops/grants"
-	"github.com/natsid/natsid/internal/registry/buckets"
-	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/internal/stores/kvstore"
 )
 
@@ -33,9 +27,9 @@ func (*auditCmd) help() help {
 proven      exit code 0. Each ID that was loaded since the first entry is in one
             load, and no two processes had one worker number at one time.
 repeated    exit code 1. Two grants share IDs, or times of a worker number.
-not proven  exit code 2. IDs below a mark are in no load, as where a worker died
-            within a second of it, or somebody wrote the mark by hand: it says
-            which; or the end of a worker's window is not written down.
+not proven  exit code 2. IDs below a mark are in no load: a worker died within a
+            second of loading them, somebody wrote the mark by hand, or entries
+            are gone.
 
 Examples:
   natsid audit
@@ -51,124 +45,74 @@ Examples:
 type auditJSON struct {
 	Verdict string `json:"verdict"` // proven, repeated or "not proven"
 	grants.Scope
-	Loads     int64            `json:"loads"`
-	Lost      uint64           `json:"lost"` // grants for which workers had no room
-	Tags      int              `json:"tags"`
-	Numbers   int              `json:"numbers"`
-	Resumed   bool             `json:"resumed"`    // the proof rests on the assumption of `natsid resume`
-	Repeated  []grants.Finding `json:"repeated"`   // the first 100
-	NotProven []grants.Finding `json:"not_proven"` // likewise
-	More      int              `json:"more"`       // findings beyond these
+	Loads    int64            `json:"loads"`
+	Tags     int              `json:"tags"`
+	Numbers  int              `json:"numbers"`
+	Resumed  bool             `json:"resumed"`  // the proof rests on the assumption of `natsid resume`
+	Findings []grants.Finding `json:"findings"` // repetitions before others
 }
-
-// maxShown bounds the findings of a kind that an audit lists.
-const maxShown = 100
 
 // settled is the time after a write of a mark within which a worker records it, if it can.
 const settled = 2500 * time.Millisecond
+
+// sameAge is how long after the marks the stream of grants is created at most, if it has all writes of them.
+const sameAge = 10 * time.Minute
+
+// withGrants calls f with a reader of the stream of grants.
+func (s *session) withGrants(f func(context.Context, jetstream.JetStream, *grants.Reader) error) error {
+	return s.withJetStream(func(ctx context.Context, js jetstream.JetStream) error {
+		r, err := grants.Open(ctx, js, s.namespace().GrantsBucket())
+		if errors.Is(err, grants.ErrNone) {
+			return nobodyError{fmt.Errorf("%w in namespace %s; check --nats and --namespace", err, s.namespace())}
+		}
+		if err != nil {
+			return err
+		}
+		return f(ctx, js, r)
+	})
+}
 
 // Run implements the command. It reads the marks first, and the grants when the last writes of marks are recorded: so
 // an ID below its mark that is in no record was in a load that nobody wrote down.
 func (c *auditCmd) Run(s *session) error {
 	return s.withGrants(func(ctx context.Context, js jetstream.JetStream, before *grants.Reader) error {
-		streams := onJetStream(js)
-		marks, err := kvstore.Inspect(ctx, streams, s.namespace().SegmentBucket())
-		if err != nil && !errors.Is(err, buckets.ErrNoBucket) {
+		r, err := kvstore.Inspect(ctx, onJetStream(js), s.namespace().SegmentBucket())
+		if err != nil {
 			return fmt.Errorf("read the marks: %w", err)
 		}
+		marks := make(map[string]grants.Mark)
+		for tag, p := range r.Marks {
+			if p.Undecided {
+				p.Mark = math.MaxInt64 // nothing is loaded
+			}
+			marks[tag] = grants.Mark{Raw: p.Raw, Shown: p.Mark}
+		}
 		tick(ctx, settled)
-		r, err := grants.Open(ctx, js, s.namespace().GrantsBucket())
+		log, err := grants.Open(ctx, js, s.namespace().GrantsBucket())
 		if err != nil {
 			return err
 		}
-		a := grants.Audit{
-			Tag: string(c.Tag), Eras: erasOf(marks.Identity), Past: before.Last,
-			Whole: c.Since.IsZero() && !r.Cut && r.Made.Sub(marks.Info.Created).Abs() < sameAge,
-		}
-		scope, err := s.readGrants(r, c.Since.Time, a.Add)
-		if err != nil {
+		h := grants.History{Tag: string(c.Tag), Past: before.Last,
+			Whole: c.Since.IsZero() && !log.Cut && log.Made.Sub(r.Info.Created).Abs() < sameAge}
+		out := auditJSON{Verdict: grants.Proven, Resumed: len(r.Identity.Offsets) > 1}
+		if out.Scope, err = log.Read(s.ctx, c.Since.Time, h.Add); err != nil {
 			return err
 		}
-		present, err := presentOf(s.ctx, s, streams, marks, a.Tags())
-		if err != nil {
-			return err
+		out.Findings, out.Tags, out.Numbers = h.Judge(out.Scope, marks)
+		if out.Loads = h.Loads; len(out.Findings) > 0 {
+			out.Verdict = out.Findings[0].Verdict
 		}
-		found, numbers := a.Judge(scope, present)
-		out := auditJSON{Scope: scope, Loads: a.Loads, Lost: a.Lost, Tags: len(a.Tags()), Numbers: numbers,
-			Resumed: a.Resumed, Repeated: []grants.Finding{}, NotProven: []grants.Finding{}}
-		out.add(found)
 		if err := s.print(out, out.print); err != nil {
 			return err
 		}
-		return out.err()
+		switch out.Verdict {
+		case grants.Repeated:
+			return errors.New("IDs were granted twice")
+		case grants.NotProven:
+			return notProvenError{errors.New("it is not proven that no ID was granted twice")}
+		}
+		return nil
 	})
-}
-
-// erasOf returns the eras of a registry in their order: each begins above those before. Of two with one offset it is
-// not known which was first.
-func erasOf(id era.Identity) []string {
-	all := slices.SortedFunc(maps.Keys(id.Offsets), func(a, b string) int {
-		return cmp.Or(cmp.Compare(id.Offsets[a], id.Offsets[b]), strings.Compare(a, b))
-	})
-	return slices.CompactFunc(all, func(a, b string) bool { return id.Offsets[a] == id.Offsets[b] })
-}
-
-// sameAge is how long after the marks the stream of grants is created at most, if it has all writes of them.
-const sameAge = 10 * time.Minute
-
-// presentOf returns the marks, as an audit takes them. A mark that is written while all are listed may be missing in
-// the list: then it is read by itself.
-func presentOf(ctx context.Context, s *session, streams buckets.Streams, r kvstore.Report, tags []string) (
-	all map[string]grants.Mark, err error,
-) {
-	for _, tag := range tags {
-		if _, ok := r.Marks[tag]; !ok && r.Marks != nil {
-			p, ok, err := r.Mark(ctx, streams, s.namespace().SegmentBucket(), tag)
-			if err != nil {
-				return nil, err
-			}
-			if p.Raw = 0; ok { // what was loaded since the list may not be recorded yet
-				r.Marks[tag] = p
-			}
-		}
-	}
-	all = make(map[string]grants.Mark)
-	for tag, p := range r.Marks {
-		if p.Undecided {
-			p.Mark = math.MaxInt64 // nothing is loaded
-		}
-		all[tag] = grants.Mark{Raw: p.Raw, Shown: p.Mark}
-	}
-	return all, nil
-}
-
-// add adds findings to the output, up to maxShown of a kind.
-func (j *auditJSON) add(found []grants.Finding) {
-	j.Verdict = "proven"
-	for _, f := range found {
-		shown := &j.NotProven
-		if f.Repeated {
-			shown, j.Verdict = &j.Repeated, "repeated"
-		} else if j.Verdict == "proven" {
-			j.Verdict = "not proven"
-		}
-		if len(*shown) < maxShown {
-			*shown = append(*shown, f)
-		} else {
-			j.More++
-		}
-	}
-}
-
-// err returns the error with which the command ends after the audit.
-func (j *auditJSON) err() error {
-	switch j.Verdict {
-	case "repeated":
-		return errors.New("IDs were granted twice")
-	case "not proven":
-		return notProvenError{errors.New("it is not proven that no ID was granted twice")}
-	}
-	return nil
 }
 
 func (j *auditJSON) print(out io.Writer) {
@@ -177,20 +121,14 @@ func (j *auditJSON) print(out io.Writer) {
 	}
 	fmt.Fprintf(out, "read        %s; %s of %s, %s\n", numberOf(int(j.Entries), "entry"),
 		numberOf(int(j.Loads), "load"), numberOf(j.Tags, "tag"), numberOf(j.Numbers, "worker number"))
-	for _, f := range j.Repeated {
-		fmt.Fprintf(out, "repeated    %s: %s\n", f.What, f.Message)
-	}
-	for _, f := range j.NotProven {
-		fmt.Fprintf(out, "not proven  %s: %s\n", f.What, f.Message)
-	}
-	if j.More > 0 {
-		fmt.Fprintf(out, "            and %d more\n", j.More)
+	for _, f := range j.Findings {
+		fmt.Fprintf(out, "%-10s  %s: %s\n", f.Verdict, f.What, f.Message)
 	}
 	if j.Resumed {
 		fmt.Fprintf(out, "resumed     so the verdict rests on the assumption of `natsid resume`\n")
 	}
 	fmt.Fprintf(out, "verdict     %s\n", map[string]string{
-		"proven": "proven: no ID was granted twice", "repeated": "repeated: IDs were granted twice",
-		"not proven": "not proven: no ID is known to have been granted twice",
+		grants.Proven: "proven: no ID was granted twice", grants.Repeated: "repeated: IDs were granted twice",
+		grants.NotProven: "not proven: no ID is known to have been granted twice",
 	}[j.Verdict])
 }

@@ -3,11 +3,12 @@ package cli
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
-	"sync"
 
 	"github.com/natsid/natsid/internal/ops/grants"
 	"github.com/natsid/natsid/internal/registry/buckets"
@@ -56,16 +57,22 @@ func (c *storeMoveCmd) Run(s *session) error {
 func (c *storeMoveCmd) move(
 	ctx context.Context, s *session, streams buckets.Streams, r kvstore.Report, table segment.Table,
 ) error {
-	bucket, made := s.namespace().SegmentBucket(), &markWrites{all: make(map[string][]grants.Span)}
+	bucket, log := s.namespace().SegmentBucket(), logOf(s, streams)
 	store := kvstore.New(streams, kvstore.Config{
-		Bucket: bucket, Kind: kvstore.Kind(r.Identity.Kind), Raised: made.add,
+		Bucket: bucket, Kind: kvstore.Kind(r.Identity.Kind),
+		Raised: func(tag string, from, to int64) { log.Load(tag, grants.Raise(from, to)) },
 	})
 	rows, err := table.AllRows(ctx)
 	if err != nil {
 		return fmt.Errorf("read the table: %w", err)
 	}
 	slices.SortFunc(rows, func(a, b segment.Row) int { return cmp.Compare(a.Name, b.Name) })
-	defer func() { writeDown(ctx, s, streams, made.all) }()
+	defer func() {
+		err := log.Flush(ctx)
+		if none := errors.Is(err, buckets.ErrNoAnswer) || errors.Is(err, buckets.ErrNoBucket); err != nil && !none {
+			fmt.Fprintf(s.stderr, "natsid: an audit will not know who wrote these marks: %v\n", err)
+		}
+	}()
 	outcome := movedJSON{Changed: c.Yes, Bucket: bucket, Tags: []movedTag{}}
 	for _, row := range rows {
 		row.MaxID, row.Step = max(1, row.MaxID), max(1, row.Step)
@@ -90,28 +97,18 @@ func (c *storeMoveCmd) move(
 	return s.print(outcome, outcome.print)
 }
 
-// markWrites is the writes of marks that a command made. It is safe for concurrent use.
-type markWrites struct {
-	mu  sync.Mutex
-	all map[string][]grants.Span
-}
-
-func (w *markWrites) add(tag string, from, to int64) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.all[tag] = append(w.all[tag], grants.Span{from, to})
-}
-
-// writeDown records a command's writes of marks, for audits.
-func writeDown(ctx context.Context, s *session, streams buckets.Streams, raised map[string][]grants.Span) {
-	err := grants.Append(func(entry []byte) error {
-		_, err := streams.Publish(ctx, s.namespace().GrantsBucket(), grants.Key, buckets.Write{Value: entry})
+// logOf returns a log of the marks that a command raises, for audits: to a reader the command is a process. Without a
+// stream of grants no worker records writes either.
+func logOf(s *session, streams buckets.Streams) *grants.Log {
+	who := grants.Who{Instance: "natsid " + s.call.Command(), Process: rand.Text()}
+	return grants.New(func(ctx context.Context, e *grants.Entry) error {
+		e.Who = who
+		body, err := json.Marshal(e)
+		if err == nil {
+			_, err = streams.Publish(ctx, s.namespace().GrantsBucket(), grants.Key, buckets.Write{Value: body})
+		}
 		return err
-	}, "natsid "+s.call.Command(), raised)
-	none := errors.Is(err, buckets.ErrNoAnswer) || errors.Is(err, buckets.ErrNoBucket) // no worker records writes
-	if err != nil && !none {
-		fmt.Fprintf(s.stderr, "natsid: an audit will not know who wrote these marks: %v\n", err)
-	}
+	}, func() int { return 64 << 10 })
 }
 
 // movedJSON is the tags that were moved, or would be with --yes.

@@ -12,18 +12,18 @@ import (
 
 // reports are the processes' reports of the marks that they raise, for provenance.
 type reports struct {
-	mu    sync.Mutex
-	audit grants.Audit
-	n     uint64
+	mu  sync.Mutex
+	log grants.History
+	n   uint64
 }
 
-// add adds an entry.
-func (r *reports) add(e grants.Entry) {
+// add adds a load, or a raise.
+func (r *reports) add(tag string, l grants.Load) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.n++
-	r.audit.Whole, r.audit.Past = true, r.n
-	r.audit.Add(grants.At{Sequence: r.n}, &e)
+	r.log.Whole, r.log.Past = true, r.n
+	r.log.Add(&grants.Entry{Sequence: r.n, Loads: map[string][]grants.Load{tag: {l}}})
 }
 
 // granted takes in a load.
@@ -32,12 +32,12 @@ func (l *life) granted(tag string, loaded segment.Loaded) {
 	if loaded.Replaced < loaded.Start {
 		g.Above = loaded.Replaced
 	}
-	l.world.reports.add(grants.Entry{Loads: map[string][]grants.Load{tag: {g}}})
+	l.world.reports.add(tag, g)
 }
 
 // raised takes in a write that raised a mark, or may have.
 func (l *life) raised(tag string, from, to int64) {
-	l.world.reports.add(grants.Entry{Raised: map[string][]grants.Span{tag: {{from, to}}}})
+	l.world.reports.add(tag, grants.Raise(from, to))
 }
 
 // checkReports checks that the reports prove for each tag that no ID was granted twice: no write of a mark is missing.
@@ -56,7 +56,7 @@ func (w *world) checkReports() {
 		}
 		marks[tag] = grants.Mark{Raw: mark.Mark, Shown: mark.Mark}
 	}
-	found, _ := w.reports.audit.Judge(grants.Scope{}, marks)
+	found, _, _ := w.reports.log.Judge(grants.Scope{}, marks)
 	for _, f := range found {
 		w.fail("the audit finds of %s: %s", f.What, f.Message)
 	}

@@ -11,40 +11,29 @@ import (
 // each replaces the one before.
 type Claim struct {
 	Who
-	Window        // the latest, with How and Time of the first
-	First  uint64 // its first entry
-	last   uint64 // its last one
-	closed bool   // Until is the end of the last ID's tick
+	Window           // the latest, with How of the first
+	First  uint64    // its first entry
+	Stored time.Time // when that was stored
+	last   uint64    // its last entry
+	closed bool      // Until is the end of the last ID's tick
 }
 
-// Claims are the claims on all worker numbers, in the order of their first entries.
-type Claims struct {
-	all     []*Claim
-	entries map[string]uint64 // by process, its last entry
-}
-
-// Add takes in the windows of an entry.
-func (c *Claims) Add(at At, e *Entry) {
-	if c.entries == nil {
-		c.entries = make(map[string]uint64)
+// claim takes in a window.
+func (h *History) claim(e *Entry, w Window) {
+	i := slices.IndexFunc(h.claims, func(o *Claim) bool {
+		return o.Process == e.Process && o.Number == w.Number && o.From == w.From
+	})
+	if i < 0 {
+		i = len(h.claims)
+		h.claims = append(h.claims, &Claim{Who: e.Who, Window: w, First: e.Sequence, Stored: e.Stored})
 	}
-	c.entries[e.Process] = at.Sequence
-	for _, w := range e.Windows {
-		i := slices.IndexFunc(c.all, func(o *Claim) bool {
-			return o.Process == e.Process && o.Number == w.Number && o.From == w.From
-		})
-		if i < 0 {
-			i = len(c.all)
-			c.all = append(c.all, &Claim{Who: e.Who, Window: w, First: at.Sequence})
-		}
-		claim := c.all[i]
-		claim.last = at.Sequence
-		switch {
-		case w.How == Closed:
-			claim.Until, claim.closed = w.Until, true
-		case !claim.closed:
-			claim.Until = max(claim.Until, w.Until)
-		}
+	c := h.claims[i]
+	c.last = e.Sequence
+	switch {
+	case w.How == Closed:
+		c.Until, c.closed = w.Until, true
+	case !c.closed:
+		c.Until = max(c.Until, w.Until)
 	}
 }
 
@@ -54,36 +43,34 @@ func (c *Claim) isSame(o *Claim) bool {
 		c.Unit == o.Unit
 }
 
-// Settle ends each claim where the worker's next process resumed it, and returns them all.
+// Claims returns all claims, in the order of their first entries. Each ends where the worker's next process resumed it.
 //
 // Law: what a worker resumes begins at its fence, below which the process before, which is dead, stayed. One that wrote
 // a window of that claim later was not dead.
-func (c *Claims) Settle() []*Claim {
-	for _, next := range c.all {
-		if next.How != Resumed {
-			continue
-		}
-		for _, o := range c.all {
-			if o.isSame(next) && o.Instance == next.Instance && o.Process != next.Process && !o.closed &&
-				o.last < next.First && o.From <= next.From {
+func (h *History) Claims() []*Claim {
+	for _, next := range h.claims {
+		for _, o := range h.claims {
+			if next.How == Resumed && o.isSame(next) && o.Instance == next.Instance && o.Process != next.Process &&
+				!o.closed && o.last < next.First && o.From <= next.From {
 				o.Until = min(o.Until, next.From)
 			}
 		}
 	}
-	return c.all
+	return h.claims
 }
 
-// judge finds claims of two processes that share times, and counts the numbers.
+// judgeClaims finds claims of two processes that share times, and counts the numbers.
 //
-// A process that died while it stopped may have released its number without recording that: then it is not known
-// whether it had the time that another one got.
-func (c *Claims) judge() (all []Finding, numbers int) {
-	sorted := slices.SortedStableFunc(slices.Values(c.Settle()), func(a, b *Claim) int {
+// A process that died within a second of its stop may have released its number without recording that: then it is not
+// known whether it had the time that another one got.
+func (h *History) judgeClaims() (all []Finding, numbers int) {
+	sorted := slices.SortedStableFunc(slices.Values(h.Claims()), func(a, b *Claim) int {
 		return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.From, b.From))
 	})
-	seen := make(map[int]bool)
 	for i, a := range sorted {
-		seen[a.Number] = true
+		if i == 0 || sorted[i-1].Number != a.Number {
+			numbers++
+		}
 		for _, b := range sorted[i+1:] {
 			until := min(a.Until, b.Until)
 			if b.Number != a.Number || b.From >= a.Until {
@@ -92,16 +79,16 @@ func (c *Claims) judge() (all []Finding, numbers int) {
 			if !a.isSame(b) || a.Process == b.Process || b.From >= until {
 				continue
 			}
-			f := Finding{What: fmt.Sprintf("worker number %d", a.Number), First: b.From, Last: until - 1,
-				Repeated: true, Message: fmt.Sprintf("%v, and %v", a, b)}
-			if !a.closed && c.entries[a.Process] < b.First {
-				f.Repeated = false
+			f := Finding{Repeated, fmt.Sprintf("worker number %d", a.Number), b.From, until - 1,
+				fmt.Sprintf("%v, and %v", a, b)}
+			if !a.closed && h.last[a.Process] < b.First {
+				f.Verdict = NotProven
 				f.Message += fmt.Sprintf(": process %s may have died while it released the number", a.Process)
 			}
 			all = append(all, f)
 		}
 	}
-	return all, len(seen)
+	return all, numbers
 }
 
 // String names the process and the time.

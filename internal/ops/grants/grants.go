@@ -2,47 +2,31 @@
 // change.
 //
 // A grant is a load, that is a range of a tag, or a window of a worker number. Each process writes its grants into one
-// stream, as an [Entry] a second: see [Log]. `natsid explain` finds the grant of an ID in it, and `natsid audit` checks
-// that no two grants share an ID: see [Audit]. Both read it by a [Reader].
+// stream, as an [Entry] a second: see [Log]. A [History] is what a [Reader] finds there: `natsid explain` and
+// `natsid audit` ask it.
 //
 // No ID depends on it: nothing reads the stream to issue one. An entry that is lost costs provenance, never uniqueness.
-// What is lost is detected: the entries of a process are numbered, and each write that raises the mark of a tag is
-// recorded, so that an ID below the mark that is in no record was in a load that nobody wrote down.
+// What is lost is detected: each write that raises the mark of a tag is recorded, so that an ID below the mark that is
+// in no record was in a load that nobody wrote down.
 package grants
 
-import (
-	"math"
-	"slices"
-)
+import "time"
 
 // Key is the key of all entries in their bucket.
 const Key = "log"
 
-// An Entry is what one process was given within a second or, while JetStream is away, within minutes.
+// An Entry is what one process was given within a second or, while entries cannot be written, since the one before.
 type Entry struct {
 	Who
-	N       uint64            `json:"n"`               // 1, 2, 3, … of this process
-	Lost    uint64            `json:"lost,omitempty"`  // grants and raises before its end for which there was no room
-	Era     string            `json:"era,omitempty"`   // of the registry; of all loads
+	N       uint64            `json:"n"`               // 1, 2, 3, … of this process; a gap is what found no room
 	Loads   map[string][]Load `json:"loads,omitempty"` // by tag
-	Raised  map[string][]Span `json:"raised,omitempty"`
 	Windows []Window          `json:"windows,omitempty"`
 
-	items, size int // of a log: grants and raises, and about how many bytes
-}
+	Sequence uint64    `json:"-"` // of one that was read: its place in the stream
+	Stored   time.Time `json:"-"` // and when JetStream stored it
 
-// isValid reports whether a natsid of this version may have written the entry.
-func (e *Entry) isValid() bool {
-	ok := e.N > 0 && e.Process != ""
-	for _, all := range e.Loads {
-		ok = ok && len(all) > 0 && !slices.ContainsFunc(all, func(l Load) bool {
-			return l.First < 1 || l.Last < l.First || l.Last == math.MaxInt64 || l.Above < 0
-		})
-	}
-	for _, all := range e.Raised {
-		ok = ok && len(all) > 0 && !slices.ContainsFunc(all, func(s Span) bool { return s[0] < 0 || s[1] <= s[0] })
-	}
-	return ok
+	size   int  // about how many bytes
+	sealed bool // it is being written, and grows no more
 }
 
 // Who is the process that wrote an entry, and of which snowflakes its windows are.
@@ -55,17 +39,17 @@ type Who struct {
 	Unit     int64  `json:"unit,omitempty"`  // ms
 }
 
-// A Load is a range of a tag that a worker loaded, or adjacent ranges that it loaded within a second.
+// A Load is a range of a tag that a worker loaded, or adjacent ranges that it loaded within a second. A raise of a mark
+// that grants nothing is a Load that ends before it begins: Last is First-1.
 type Load struct {
-	First  int64 `json:"f"`
-	Last   int64 `json:"l"`
-	Above  int64 `json:"a,omitempty"` // the replaced mark, if that is below First: the IDs between are a hole
-	Time   int64 `json:"t"`           // of the first range, by the worker's clock, Unix ms
-	Strict bool  `json:"s,omitempty"`
+	Above int64 `json:"a,omitempty"` // if set, the IDs from here to First are a hole
+	First int64 `json:"f"`
+	Last  int64 `json:"l"`
 }
 
-// A Span is the IDs [Span[0], Span[1]).
-type Span [2]int64
+// Raise returns the record of a write that raised a mark or may have, before it is known whether it grants a load. Its
+// IDs are in that load, or a hole.
+func Raise(from, to int64) Load { return Load{Above: max(1, from), First: to, Last: to - 1} }
 
 // A Window is the times [From, Until) that a worker could put into snowflakes under a number, Unix ms.
 type Window struct {
@@ -73,7 +57,6 @@ type Window struct {
 	From   int64  `json:"from"`
 	Until  int64  `json:"until"`
 	How    string `json:"how"` // acquired, resumed, renewed or closed: see workerid.How
-	Time   int64  `json:"t"`   // when it was written, by the worker's clock, Unix ms
 }
 
 // Closed is the How of a window after which the process issued no more IDs under the number in this claim. Resumed is

@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,58 +14,36 @@ import (
 
 // A sink keeps the entries that a log writes, and fails as often as it is told.
 type sink struct {
-	t        *testing.T
-	mu       sync.Mutex
 	entries  []Entry
 	failures int
 	hangs    atomic.Bool
-	unknown  bool // who the writer is
-	lost     uint64
 }
 
-func (s *sink) config() Config {
-	return Config{
-		Limit: func() int { return 1 << 18 }, Late: func() time.Duration { return time.Second },
-		Who: func() (Who, bool) { return Who{Process: "P", Instance: "I"}, !s.unknown },
-		Wrote: func(_ error, lost uint64) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.lost = lost
-		},
-		Put: func(ctx context.Context, body []byte) error {
-			if s.hangs.Load() {
-				<-ctx.Done()
-				return ctx.Err()
-			}
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if s.failures--; s.failures >= 0 {
-				return errors.New("no room")
-			}
-			var e Entry
-			if err := json.Unmarshal(body, &e); err != nil || !e.isValid() {
-				s.t.Errorf("%v of %s", err, body)
-			}
-			s.entries = append(s.entries, e)
-			return nil
-		},
+func (s *sink) put(ctx context.Context, e *Entry) error {
+	if s.hangs.Load() {
+		<-ctx.Done()
+		return ctx.Err()
 	}
+	if s.failures--; s.failures >= 0 {
+		return errors.New("no room")
+	}
+	s.entries = append(s.entries, *e)
+	return nil
 }
+
+func limit() int { return 1 << 18 }
 
 // logged runs a log in virtual time while f adds to it.
 func logged(t *testing.T, s *sink, f func(l *Log)) {
 	t.Helper()
-	s.t = t
 	synctest.Test(t, func(t *testing.T) {
-		l := New(s.config())
+		l := New(s.put, limit)
 		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- l.Run(ctx) }()
+		done := make(chan bool)
+		go func() { l.Run(ctx, func() time.Duration { return time.Second }); close(done) }()
 		f(l)
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		<-done
 	})
 }
 
@@ -73,18 +51,16 @@ func TestLoadsThatFollowOneAnotherAreOneInTheLog(t *testing.T) {
 	var s sink
 	logged(t, &s, func(l *Log) {
 		for i := range int64(1000) {
-			l.Load("a", "E", Load{First: 10*i + 1, Last: 10*i + 10, Time: 5, Strict: true})
+			l.Load("a", Raise(10*i+1, 10*i+11))
+			l.Load("a", ids(10*i+1, 10*i+10))
 		}
-		for _, g := range []Load{
-			{First: 10001, Last: 10010, Time: 1005, Strict: true}, // a second later
-			{First: 10011, Last: 10020, Time: 1006},               // not strict
-			{First: 10031, Last: 10040, Time: 1006},
-			{First: 10041, Last: 10050, Time: 1006, Above: 10031},
-		} {
-			l.Load("a", "E", g)
-		}
+		l.Load("a", ids(10031, 10040))
+		l.Load("a", above(10041, 10051, 10060))
+		time.Sleep(2 * interval)
+		l.Load("a", ids(10061, 10070))
 	})
-	if len(s.entries) != 1 || len(s.entries[0].Loads["a"]) != 5 || s.entries[0].Loads["a"][0].Last != 10000 {
+	if len(s.entries) != 2 || !slices.Equal(s.entries[0].Loads["a"],
+		[]Load{ids(1, 10000), ids(10031, 10040), above(10041, 10051, 10060)}) || s.entries[1].N != 2 {
 		t.Errorf("%+v", s.entries)
 	}
 }
@@ -93,36 +69,26 @@ func TestARaiseThatIsALoadIsWrittenOnce(t *testing.T) {
 	var s sink
 	logged(t, &s, func(l *Log) {
 		for _, n := range []int64{1, 101, 201} {
-			l.Raise("a", Span{n, n + 100})
+			l.Load("a", Raise(n, n+100))
 			if n != 101 { // whose load fails
-				l.Load("a", "E", ids(n, n+99))
+				l.Load("a", ids(n, n+99))
 			}
 		}
 	})
-	if e := s.entries[0]; len(e.Loads["a"]) != 2 || len(e.Raised["a"]) != 1 || e.Raised["a"][0] != (Span{101, 201}) {
-		t.Errorf("%+v", e)
+	if got := s.entries[0].Loads["a"]; !slices.Equal(got, []Load{ids(1, 100), above(101, 201, 300)}) {
+		t.Errorf("%+v", got)
 	}
 }
 
-func TestEntriesAreOfOneEraAndOfBoundedLength(t *testing.T) {
+func TestEntriesAreOfBoundedLength(t *testing.T) {
 	var s sink
 	logged(t, &s, func(l *Log) {
-		l.Load("a", "E1", ids(1, 100))
-		l.Raise("b", Span{1, 2})
-		l.Load("a", "E2", ids(101, 200))
-		l.Load("a", "E2", ids(201, 300))
-	})
-	if len(s.entries) != 2 || s.entries[0].Era != "E1" || s.entries[1].Era != "E2" || s.entries[1].N != 2 {
-		t.Errorf("%+v", s.entries)
-	}
-	var long sink
-	logged(t, &long, func(l *Log) {
 		for range 5000 {
-			l.Load(strings.Repeat("t", 100), "E1", Load{First: 1, Last: 1 << 62, Time: 1 << 62, Above: 1 << 61})
+			l.Load(strings.Repeat("t", 100), above(1<<61, 1<<62, 1<<62))
 		}
 	})
-	for _, e := range long.entries {
-		if body, _ := json.Marshal(e); len(body) > 1<<19 {
+	for _, e := range s.entries {
+		if body, _ := json.Marshal(e); len(body) > 1<<19 || len(s.entries) < 2 {
 			t.Errorf("an entry of %d bytes", len(body))
 		}
 	}
@@ -131,71 +97,48 @@ func TestEntriesAreOfOneEraAndOfBoundedLength(t *testing.T) {
 func TestWhatCannotBeWrittenWaitsWithinABoundAndNobodyElseDoes(t *testing.T) {
 	var s sink
 	s.hangs.Store(true)
+	const room = (maxKept + lineSize) / (lineSize + 1)
 	logged(t, &s, func(l *Log) {
 		began := time.Now()
-		for range maxKept + 7 {
-			l.Raise("a", Span{1, 2})
+		for range room + 7 {
+			l.Load("a", Raise(1, 2))
 			if time.Since(began) > 0 {
 				t.Fatal("adding waits")
 			}
 		}
-		l.Window(Window{Number: 5})
 		time.Sleep(time.Minute)
 		s.hangs.Store(false)
 		time.Sleep(time.Minute)
+		l.Window(Window{Number: 5})
 	})
-	kept, lost := 0, uint64(0)
-	for i, e := range s.entries {
-		kept, lost = kept+len(e.Raised["a"])+len(e.Windows), lost+e.Lost
-		if e.N != uint64(i+1) {
-			t.Errorf("entry %d is number %d", i+1, e.N)
-		}
-	}
-	if kept != maxKept || lost != 8 || s.lost != 8 {
-		t.Errorf("%d kept, %d lost, %d reported", kept, lost, s.lost)
+	last, n := s.entries[len(s.entries)-1], len(s.entries)
+	if len(last.Windows) != 1 || last.N != uint64(n+7) || s.entries[n-2].N != uint64(n-1) {
+		t.Errorf("the last of %d entries is number %d", n, last.N)
 	}
 }
 
 func TestWhatWaitsIsWrittenAtTheStop(t *testing.T) {
 	s := sink{failures: 3}
 	logged(t, &s, func(l *Log) { l.Window(Window{Number: 5}) })
-	if len(s.entries) != 1 || s.entries[0].Who != (Who{Process: "P", Instance: "I"}) {
+	if len(s.entries) != 1 {
 		t.Errorf("%+v", s.entries)
 	}
-	nobody := sink{unknown: true}
-	logged(t, &nobody, func(l *Log) { l.Window(Window{Number: 5}) }) // and ends
+	silent := sink{failures: 1 << 30}
+	logged(t, &silent, func(l *Log) { l.Window(Window{Number: 5}) }) // and ends
 }
 
-func TestMarksThatACommandRaisesAreEntries(t *testing.T) {
-	raised := make(map[string][]Span)
-	for i := range 1001 {
-		raised[strings.Repeat("t", i+1)] = []Span{{1, 2}}
-	}
-	var all []Entry
-	put := func(body []byte) error {
-		var e Entry
-		if err := json.Unmarshal(body, &e); err != nil || !e.isValid() {
-			t.Error(err)
-		}
-		all = append(all, e)
-		return nil
-	}
-	if err := Append(put, "natsid store move", raised); err != nil || len(all) != 2 || len(all[1].Raised) != 1 ||
-		all[1].N != 2 || all[0].Process != all[1].Process {
-		t.Errorf("%d entries, %v", len(all), err)
-	}
-}
-
+// Entries are what strangers may have written.
 func FuzzEntry(f *testing.F) {
-	f.Add([]byte(`{"process":"P","n":1,"loads":{"a":[{"f":1,"l":9,"t":5}]},"raised":{"a":[[1,10]]},"windows":[{}]}`))
+	f.Add([]byte(`{"process":"P","n":1,"loads":{"a":[{"a":1,"f":1,"l":9}]},"windows":[{}]}`))
+	f.Add([]byte(`{"process":"P","n":1,"loads":{"a":[{"f":9223372036854775807,"l":9223372036854775807}]}}`))
 	f.Add([]byte(`{"process":"P","n":1,"loads":{"a":[]}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var e Entry
-		if json.Unmarshal(body, &e) != nil || !e.isValid() {
+		if json.Unmarshal(body, &e) != nil {
 			return
 		}
-		var a Audit
-		a.Add(At{Sequence: 1}, &e)
-		a.Judge(Scope{}, map[string]Mark{"a": {5, 5}})
+		var h History
+		h.Add(&e)
+		h.Judge(Scope{}, map[string]Mark{"a": {5, 5}})
 	})
 }

@@ -37,16 +37,9 @@ type Reader struct {
 
 // A Scope is what was read.
 type Scope struct {
-	From       time.Time `json:"from,omitzero"` // when the first entry was stored
-	Entries    int64     `json:"entries"`
-	Missing    uint64    `json:"missing"`    // entries between others of one process
-	Unreadable int       `json:"unreadable"` // entries that no natsid of this version wrote
-}
-
-// An At is the place of an entry in the stream.
-type At struct {
-	Sequence uint64
-	Time     time.Time // when JetStream stored it
+	From    time.Time `json:"from,omitzero"` // when the first entry was stored
+	Entries int64     `json:"entries"`
+	Missing uint64    `json:"missing"` // entries between others of one process, and grants that found no room
 }
 
 // Open returns a reader of the entries that the leader of a bucket's stream has now.
@@ -73,89 +66,64 @@ func Open(ctx context.Context, js jetstream.JetStream, bucket string) (*Reader, 
 }
 
 // Read passes all entries that were stored at since or later to f, in the order of the stream, or returns an error. It
-// leaves out second copies.
-func (r *Reader) Read(ctx context.Context, since time.Time, f func(At, *Entry)) (s Scope, err error) {
+// leaves out second copies, and what no natsid of this version wrote.
+func (r *Reader) Read(ctx context.Context, since time.Time, f func(*Entry)) (s Scope, err error) {
 	last := make(map[string]uint64) // by process, the number of its last entry
-	err = r.scan(ctx, func(at At, body []byte) {
-		if at.Time.Before(since) {
+	err = r.scan(ctx, func(e *Entry) {
+		before, isKnown := last[e.Process]
+		if e.Stored.Before(since) || e.N <= before {
 			return
 		}
 		if s.Entries++; s.From.IsZero() {
-			s.From = at.Time.UTC()
+			s.From = e.Stored
 		}
-		var e Entry
-		if err := json.Unmarshal(body, &e); err != nil || !e.isValid() {
-			s.Unreadable++
-			return
-		}
-		before, known := last[e.Process]
-		if e.N <= before {
-			return
-		}
-		if known || !r.Cut && since.IsZero() {
+		if isKnown || !r.Cut && since.IsZero() {
 			s.Missing += e.N - before - 1
 		}
 		last[e.Process] = e.N
-		f(at, &e)
+		f(e)
 	})
 	return s, err
 }
 
-// scan passes all messages to f. A server may deliver nothing though there is more: it lags behind the leader, or a
-// request was lost on the way to a new consumer. So then scan asks the leader, and makes another consumer.
-func (r *Reader) scan(ctx context.Context, f func(At, []byte)) error {
-	for next, heard := r.first, time.Now(); next <= r.Last; {
-		err := r.pull(ctx, &next, func(at At, body []byte) {
-			heard = time.Now()
-			f(at, body)
-		})
-		if err == nil {
-			return nil
-		}
-		if _, none := r.streams.Next(ctx, r.bucket, "", next); errors.Is(none, buckets.ErrNoKey) {
-			return nil // they were deleted
-		}
-		if ctx.Err() != nil || time.Since(heard) > r.within {
-			return fmt.Errorf("%w (entries %d to %d: %w)", ErrIncomplete, next, r.Last, err)
-		}
-	}
-	return nil
-}
-
-// pull is scan through one consumer. It advances next.
-func (r *Reader) pull(ctx context.Context, next *uint64, f func(At, []byte)) error {
-	soon, cancel := context.WithTimeout(ctx, 3*time.Second)
-	defer cancel()
-	c, err := r.js.CreateConsumer(soon, "KV_"+r.bucket, jetstream.ConsumerConfig{
-		FilterSubject: "$KV." + r.bucket + ".>", AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1,
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: *next,
+// scan passes all entries to f. The consumer resumes by itself where one did not arrive. A server may deliver nothing
+// though there is more, as it lags behind the leader: so after a silence scan asks the leader.
+func (r *Reader) scan(ctx context.Context, f func(*Entry)) error {
+	next := r.first
+	c, err := r.js.OrderedConsumer(ctx, "KV_"+r.bucket, jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{"$KV." + r.bucket + ".>"}, MaxResetAttempts: 3,
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: next,
 		InactiveThreshold: 10 * time.Second, // JetStream keeps 1,000 consumers of a stream by default
 	})
 	if err != nil {
-		<-soon.Done() // no hurry
 		return err
 	}
-	messages, err := c.Messages(jetstream.PullMaxMessages(4000))
+	messages, err := c.Messages(jetstream.PullMaxMessages(4000), jetstream.PullHeartbeat(time.Second))
 	if err != nil {
 		return err
 	}
 	defer messages.Stop()
-	for delivered := uint64(1); *next <= r.Last; delivered++ {
-		soon, cancel := context.WithTimeout(ctx, 2*time.Second)
+	for next <= r.Last {
+		soon, cancel := context.WithTimeout(ctx, r.within)
 		m, err := messages.Next(jetstream.NextContext(soon))
 		cancel()
 		if err != nil {
-			return err
+			if _, none := r.streams.Next(ctx, r.bucket, "", next); errors.Is(none, buckets.ErrNoKey) {
+				return nil // they were deleted
+			}
+			return fmt.Errorf("%w (entries %d to %d: %w)", ErrIncomplete, next, r.Last, err)
 		}
 		meta, err := m.Metadata()
 		if err != nil {
 			return err
 		}
-		if meta.Sequence.Consumer != delivered {
-			return errors.New("some did not arrive")
+		next = meta.Sequence.Stream + 1
+		e := Entry{}
+		if json.Unmarshal(m.Data(), &e) != nil {
+			e = Entry{}
 		}
-		*next = meta.Sequence.Stream + 1
-		f(At{meta.Sequence.Stream, meta.Timestamp}, m.Data())
+		e.Sequence, e.Stored = meta.Sequence.Stream, meta.Timestamp.UTC()
+		f(&e)
 	}
 	return nil
 }

@@ -5,6 +5,9 @@ import (
 	"slices"
 )
 
+// A Span is the IDs [Span[0], Span[1]).
+type Span [2]int64
+
 // spans are disjoint spans of IDs, neither empty nor adjacent, in rising order. Where loads of a tag follow one
 // another, they are one span, however many they are.
 type spans []Span

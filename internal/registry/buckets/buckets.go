@@ -44,8 +44,6 @@ type Config struct {
 	// Fleeting says that all that the bucket holds is put again within seconds: a JetStream that is a single server
 	// need not have it on disk before it acknowledges it. Alone says that it is one.
 	Fleeting, Alone bool
-	// Owner is the registry that the bucket belongs to, "" for any: one of another is refused.
-	Owner string
 	// Lost, if set, is called when a bucket that was open is gone with all that it held: JetStream was wiped, or the
 	// bucket was deleted. The call that finds out creates it again. Lost must not block.
 	Lost func()

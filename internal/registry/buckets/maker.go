@@ -73,9 +73,6 @@ func (m *maker) make(ctx context.Context, cfg Config, streams Streams) error {
 		Compression: jetstream.NoCompression, // nats-server 2.15 breaks compressed ones when it is killed
 		Metadata:    map[string]string{makerKey: m.founder(ctx, cfg)},
 	}
-	if cfg.Owner != "" {
-		c.Metadata[ownerKey] = cfg.Owner
-	}
 	if cfg.Whole {
 		c.MaxMsgsPerSubject, c.AllowRollup, c.Discard = -1, false, jetstream.DiscardOld
 	}

@@ -43,7 +43,7 @@ func (c Config) Judge(i Info) error {
 		return fmt.Errorf("%w: "+format, append([]any{ErrUnfit}, args...)...)
 	}
 	own := []string{subjectPrefix(c.Name) + ">"}
-	switch owner := i.Metadata[ownerKey]; {
+	switch {
 	case i.Mirror != nil:
 		return unfit("it is a mirror of stream %s and takes no writes; delete it, and let natsid make its bucket",
 			i.Mirror.Name)
@@ -54,9 +54,6 @@ func (c Config) Judge(i Info) error {
 		return unfit("it is sealed and takes no writes; restore it from a copy that is not")
 	case i.SubjectTransform != nil || !slices.Equal(i.Subjects, own):
 		return unfit("its subjects were changed to %s; set %s alone, without a transform", i.Subjects, own[0])
-	case c.Owner != "" && owner != "" && owner != c.Owner:
-		return unfit("it belongs to registry %s, and this one is %s; delete its stream, and natsid makes another, "+
-			"or separate the two", owner, c.Owner)
 	case c.TTL > 0:
 		return nil
 	case i.MaxAge != 0:

@@ -43,11 +43,9 @@ type Info struct {
 	Clustered bool
 }
 
-// The keys of natsid's own in the metadata of a stream.
-const (
-	makerKey = "natsid-maker"    // a random text of the process that made it, or [notFounded]; "" if made by hand
-	ownerKey = "natsid-registry" // the registry that it belongs to
-)
+// makerKey is natsid's own in the metadata of a stream: a random text of the process that made it, or [notFounded]; ""
+// if made by hand.
+const makerKey = "natsid-maker"
 
 // An Entry is what is stored under a key: a value, or the marker of one that was removed.
 type Entry struct {

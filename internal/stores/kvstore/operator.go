@@ -22,7 +22,7 @@ type Report struct {
 	Guards   int   // of them, those that guard a row in MySQL
 	Damaged  []string
 	// Marks are by tag, disabled ones included. They are no older than the call of Inspect; one that was written since
-	// may be missing: see [Report.Mark].
+	// may be missing.
 	Marks map[string]Present
 
 	revision uint64 // of the identity or its marker; 0 if there never was one
@@ -77,21 +77,6 @@ func Inspect(ctx context.Context, streams buckets.Streams, bucket string) (r Rep
 		}
 	}
 	return r, err
-}
-
-// Mark returns the mark of one tag, and changes nothing; ok is false if it has none, or one that is damaged.
-func (r Report) Mark(
-	ctx context.Context, streams buckets.Streams, bucket, tag string,
-) (p Present, ok bool, err error) {
-	kve, err := streams.Last(ctx, bucket, tag)
-	if errors.Is(err, buckets.ErrNoKey) || err == nil && kve.Removed {
-		return Present{}, false, nil
-	}
-	if err != nil {
-		return Present{}, false, err
-	}
-	e, err := decode(bucket, kve)
-	return present(kve, e, r.Identity), err == nil, nil
 }
 
 func (r *Report) readIdentity(ctx context.Context, streams buckets.Streams, bucket string) error {

@@ -13,17 +13,13 @@ import (
 	"github.com/natsid/natsid/internal/testkit/mutant"
 )
 
-// by returns an entry of a process of a worker: "A1" is process A1 of worker A. An era may follow: "A1 E2".
+// by returns an entry of a process of a worker: "A1" is process A1 of worker A.
 func by(process string, grants ...any) Entry {
-	process, era, _ := strings.Cut(process, " ")
-	e := Entry{Who: Who{Process: process, Instance: process[:1], Layout: "leaf"}, N: 1, Era: era,
-		Loads: make(map[string][]Load), Raised: make(map[string][]Span)}
+	e := Entry{Who: Who{Process: process, Instance: process[:1], Layout: "leaf"}, N: 1, Loads: make(map[string][]Load)}
 	for _, g := range grants {
 		switch g := g.(type) {
 		case Load:
 			e.Loads["a"] = append(e.Loads["a"], g)
-		case Span:
-			e.Raised["a"] = append(e.Raised["a"], g)
 		case Window:
 			e.Windows = append(e.Windows, g)
 		case string:
@@ -35,31 +31,22 @@ func by(process string, grants ...any) Entry {
 
 func ids(first, last int64) Load { return Load{First: first, Last: last} }
 
-func strict(first, last int64) Load { return Load{First: first, Last: last, Strict: true} }
-
-func above(mark, first, last int64) Load { return Load{First: first, Last: last, Above: mark} }
+func above(mark, first, last int64) Load { return Load{Above: mark, First: first, Last: last} }
 
 func win(how string, from, until int64) Window {
 	return Window{Number: 5, From: from, Until: until, How: how}
 }
 
-// judged returns the findings of an audit of the entries, where the mark was read after the first past of them.
+// judged returns the findings in a history of the entries, where the mark was read after the first past of them.
 func judged(past int, whole bool, mark Mark, entries ...Entry) (says []string) {
-	a := Audit{Whole: whole, Past: uint64(past), Eras: []string{"E1", "E2"}}
-	for i := range entries {
-		a.Add(At{Sequence: uint64(i + 1), Time: time.Unix(int64(50*i), 0)}, &entries[i])
+	h := History{Whole: whole, Past: uint64(past)}
+	for i, e := range entries {
+		e.Sequence, e.Stored = uint64(i+1), time.Unix(int64(50*i), 0)
+		h.Add(&e)
 	}
-	marks := map[string]Mark{"a": mark}
-	if mark.Raw < 0 {
-		delete(marks, "a")
-	}
-	all, _ := a.Judge(Scope{}, marks)
+	all, _, _ := h.Judge(Scope{}, map[string]Mark{"a": mark})
 	for _, f := range all {
-		kind := "unproven"
-		if f.Repeated {
-			kind = "repeated"
-		}
-		says = append(says, fmt.Sprintf("%s %d-%d", kind, f.First, f.Last))
+		says = append(says, fmt.Sprintf("%s %d-%d", f.Verdict, f.First, f.Last))
 	}
 	return says
 }
@@ -67,9 +54,8 @@ func judged(past int, whole bool, mark Mark, entries ...Entry) (says []string) {
 func at(mark int64) Mark { return Mark{mark, mark} }
 
 func TestAnAuditFindsWhatIsNotSoundAndNothingElse(t *testing.T) {
-	created := by("A1", Span{0, 1})
+	created := by("A1", Raise(0, 1))
 	first := by("A1", ids(1, 100))
-	none := Mark{-1, -1}
 	for _, tc := range []struct {
 		name    string
 		mark    Mark
@@ -85,30 +71,24 @@ func TestAnAuditFindsWhatIsNotSoundAndNothingElse(t *testing.T) {
 		{"ranges overlap by one ID", at(201), []Entry{first, by("B1", ids(100, 200))}, "repeated 100-100"},
 		{"a range spans two others", at(301), []Entry{first, by("A1", ids(201, 300)), by("B1", ids(50, 250))},
 			"repeated 50-100, repeated 201-250"},
-		{"a loose range and a strict one", at(101), []Entry{first, by("B1", strict(91, 100))}, "repeated 91-100"},
-		{"ranges of two eras", at(501), []Entry{by("A1 E1", ids(1, 500)), by("B1 E2", ids(301, 400))},
-			"repeated 301-400, unproven 301-500"},
-		{"a later era begins in a hole", at(301), []Entry{by("A1 E1", ids(1, 100)), by("A1 E1", above(101, 201, 300)),
-			by("B1 E2", ids(101, 200))}, "unproven 101-300"},
-		{"a resume", Mark{1e9 + 201, 1e9 + 201}, []Entry{by("A1 E1", ids(1, 100)),
-			by("A1 E2", above(101, 1e9+101, 1e9+200))}, ""},
-		{"a resume of marks that went back", at(1e9 + 151), []Entry{by("A1 E1", ids(1, 100)),
-			by("A1 E2", above(51, 1e9+51, 1e9+150))}, ""},
-		{"a resume that nobody loaded in yet", Mark{51, 1e9 + 51}, []Entry{by("A1 E1", ids(1, 100))}, ""},
-		{"a load that nobody wrote down", at(301), []Entry{first, by("B1", ids(201, 300))}, "unproven 101-200"},
-		{"the last one", at(151), []Entry{first}, "unproven 101-150"},
-		{"the first one", at(201), []Entry{by("B1", ids(101, 200))}, "unproven 1-100"},
-		{"all of a tag", at(101), []Entry{by("B1", win("acquired", 1, 2))}, "unproven 1-100"},
-		{"a mark written by hand", at(1301), []Entry{first, by("B1", ids(1201, 1300))}, "unproven 101-1200"},
-		{"a mark that an operator raised", at(1301), []Entry{first, by("B1", Span{101, 1201}),
+		{"a resume", Mark{1e9 + 201, 1e9 + 201}, []Entry{by("A1", ids(1, 100)),
+			by("A1", above(101, 1e9+101, 1e9+200))}, ""},
+		{"a resume of marks that went back", at(1e9 + 151), []Entry{by("A1", ids(1, 100)),
+			by("A1", above(51, 1e9+51, 1e9+150))}, ""},
+		{"a resume that nobody loaded in yet", Mark{51, 1e9 + 51}, []Entry{by("A1", ids(1, 100))}, ""},
+		{"a load that nobody wrote down", at(301), []Entry{first, by("B1", ids(201, 300))}, "not proven 101-200"},
+		{"the last one", at(151), []Entry{first}, "not proven 101-150"},
+		{"the first one", at(201), []Entry{by("B1", ids(101, 200))}, "not proven 1-100"},
+		{"all of a tag", at(101), []Entry{by("B1", win("acquired", 1, 2))}, "not proven 1-100"},
+		{"a mark written by hand", at(1301), []Entry{first, by("B1", ids(1201, 1300))}, "not proven 101-1200"},
+		{"a mark that an operator raised", at(1301), []Entry{first, by("B1", Raise(101, 1201)),
 			by("B1", ids(1201, 1300))}, ""},
 		{"a day that begins", at(1301), []Entry{first, by("B1", above(101, 1201, 1300))}, ""},
-		{"a load that failed", at(301), []Entry{first, by("B1", Span{101, 201}), by("A1", ids(201, 300))}, ""},
-		{"and landed", at(301), []Entry{first, by("B1", Span{101, 201}), by("A1", ids(201, 300)),
+		{"a load that failed", at(301), []Entry{first, by("B1", Raise(101, 201)), by("A1", ids(201, 300))}, ""},
+		{"and landed", at(301), []Entry{first, by("B1", Raise(101, 201)), by("A1", ids(201, 300)),
 			by("B1", ids(101, 200))}, ""},
-		{"the mark was put back", at(51), []Entry{first}, "unproven 51-100"},
-		{"the mark is gone", none, []Entry{first}, "unproven 1-100"},
-		{"a tag that was made since the marks were read", none, []Entry{by("B1", win("acquired", 1, 2)), first}, ""},
+		{"the mark was put back", at(51), []Entry{first}, "not proven 51-100"},
+		{"a tag that was made since the marks were read", Mark{}, []Entry{by("B1", win("acquired", 1, 2)), first}, ""},
 		{"what was loaded since the mark was read", at(101), []Entry{first, by("B1", ids(201, 300))}, ""},
 	} {
 		past := len(tc.entries)
@@ -132,7 +112,7 @@ func TestAnAuditBeginsWithTheFirstEntry(t *testing.T) {
 		"a tag goes on":             {[]Entry{first, by("A1", ids(1101, 1200))}, ""},
 		"its first load comes last": {[]Entry{by("A1", ids(1201, 1300)), first, fourth}, ""},
 		"an earlier one is gone":    {[]Entry{first, by("A1", ids(1201, 1300)), fourth}, ""},
-		"a later load is missing":   {[]Entry{first, by("A1"), by("A1", ids(1201, 1300))}, "unproven 1101-1200"},
+		"a later load is missing":   {[]Entry{first, by("A1"), by("A1", ids(1201, 1300))}, "not proven 1101-1200"},
 		"it begins later":           {[]Entry{by("A1"), by("A1"), first, late}, ""},
 	} {
 		end := int64(0)
@@ -182,7 +162,7 @@ func TestNoTwoProcessesHaveANumberAtOnce(t *testing.T) {
 			by("A1", ids(1, 2))}, "repeated 5-29"},
 		{"what was closed is resumed", []Entry{by("A1", win("closed", 0, 20)), by("A2", win("resumed", 5, 30))},
 			"repeated 5-19"},
-		{"killed while it released the number", []Entry{killed, by("B1", win("acquired", 10, 40))}, "unproven 10-29"},
+		{"killed while it released the number", []Entry{killed, by("B1", win("acquired", 10, 40))}, "not proven 10-29"},
 		{"a window in a window", []Entry{acquired, by("B1", win("acquired", 5, 9)), by("C1", win("acquired", 20, 25)),
 			by("A1", ids(1, 2))}, "repeated 5-8, repeated 20-24"},
 	} {
@@ -195,15 +175,41 @@ func TestNoTwoProcessesHaveANumberAtOnce(t *testing.T) {
 }
 
 func TestWhatTheLogLacksIsNotProven(t *testing.T) {
-	for name, s := range map[string]Scope{"missing": {Missing: 1}, "unreadable": {Unreadable: 1}} {
-		if all, _ := new(Audit).Judge(s, nil); len(all) != 1 || all[0].Repeated {
-			t.Errorf("%s: %+v", name, all)
+	if all, _, _ := new(History).Judge(Scope{Missing: 1}, nil); len(all) != 1 || all[0].Verdict != NotProven {
+		t.Errorf("%+v", all)
+	}
+}
+
+// What an audit finds of a time, explain shows: two claims that contain it.
+func TestTheClaimsOfATimeAreTwoWhereItIsNotProven(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(5, 6))
+	found := 0
+	for range 20000 {
+		var h History
+		for i := range 2 + rnd.IntN(6) {
+			from := rnd.Int64N(40)
+			how := []string{"acquired", Resumed, "renewed", Closed}[rnd.IntN(4)]
+			e := by([]string{"A1", "A2", "A3", "B1"}[rnd.IntN(4)], win(how, from, from+1+rnd.Int64N(20)))
+			e.Sequence = uint64(i + 1)
+			h.Add(&e)
+		}
+		all, _, _ := h.Judge(Scope{}, nil)
+		found += len(all)
+		for ms := range int64(60) {
+			had := make(map[string]bool) // by process
+			for _, c := range h.Claims() {
+				if c.From <= ms && ms < c.Until {
+					had[c.Process] = true
+				}
+			}
+			isFound := slices.ContainsFunc(all, func(f Finding) bool { return f.First <= ms && ms <= f.Last })
+			if isFound != (len(had) > 1) {
+				t.Fatalf("%d processes had %d, and the audit finds it: %v, in %+v", len(had), ms, isFound, h.claims)
+			}
 		}
 	}
-	var a Audit
-	a.Add(At{}, &Entry{Who: Who{Process: "A1"}, N: 1, Lost: 1})
-	if all, _ := a.Judge(Scope{}, nil); len(all) != 1 || all[0].What != "the log" {
-		t.Errorf("lost: %+v", all)
+	if found == 0 {
+		t.Error("nothing was found")
 	}
 }
 
@@ -257,7 +263,7 @@ func TestOneLoadThatIsLeftOutOrDoubledIsFound(t *testing.T) {
 		}
 		n := rnd.IntN(len(entries))
 		l := entries[n].Loads["a"][0]
-		want := fmt.Sprintf("unproven %d-%d", l.Above, l.Last)
+		want := fmt.Sprintf("not proven %d-%d", l.Above, l.Last)
 		if i%2 == 0 {
 			entries = append(entries, by("D1", ids(l.First, l.Last)))
 			want = fmt.Sprintf("repeated %d-%d", l.First, l.Last)
@@ -276,29 +282,25 @@ func TestMutants(t *testing.T) {
 		return mutant.Mutant{Name: name, Edits: []mutant.Edit{mutant.Text(file, was, is)}}
 	}
 	mutant.Suite{Mutants: []mutant.Mutant{
-		text("IDs that are in two loads are not kept", "audit.go", "t.again = append(t.again, t.granted.add",
+		text("IDs that are in two loads are not kept", "history.go", "t.again = append(t.again, t.granted.add",
 			"_ = append(t.again, t.granted.add"),
 		text("adjacent spans share an ID", "spans.go", "both[0] < both[1]", "both[0] <= both[1]"),
 		text("a span reaches one other at most", "spans.go", "for ; end < len(*s) &&",
 			"for ; end < min(len(*s), i+1) &&"),
-		text("a range that was left out above a mark is unknown", "audit.go",
-			"min(l.First, cmp.Or(l.Above, l.First))", "l.First"),
-		text("a raise is no record", "audit.go", "			t.known.add(s)\n", ""),
-		text("a mark that went back is not noticed", "audit.go", "mark.Shown < t.past", "false"),
-		text("a mark is taken as it is written", "audit.go", "mark.Shown < t.past", "mark.Raw < t.past"),
-		text("a mark that is gone is not noticed", "audit.go", "!hasMark && t.past > 0", "false"),
-		text("an era may begin too low", "audit.go", "if s[0] < last {", "if false {"),
-		text("gaps below the mark are not looked for", "audit.go", "max(mark.Raw, t.past)})", "0})"),
-		text("the first IDs need no record", "audit.go", "max(1, t.begin)", "max(t.known[0][0], t.begin)"),
-		text("a log that is cut must begin with the first ID", "audit.go", "case a.Whole:", "case true:"),
-		text("what was loaded since counts as from before", "audit.go", "at.Sequence <= a.Past", "true"),
-		text("a tag without a record is not judged", "audit.go", "			a.of(tag)\n", ""),
-		text("the first entries must be in order", "audit.go", "t.begin = max(t.begin, end)",
-			"t.begin = max(t.begin, t.known[0][0])"),
-		text("what was lost is not said", "audit.go", "a.Lost += e.Lost", "_ = e.Lost"),
-		text("a claim does not grow", "claims.go", "claim.Until = max(claim.Until, w.Until)", ""),
-		text("a closed claim keeps its end", "claims.go", "claim.Until, claim.closed = w.Until, true",
-			"claim.closed = true"),
+		text("a range that was left out above a mark is unknown", "history.go", "cmp.Or(l.Above, l.First)", "l.First"),
+		text("a raise grants its IDs", "history.go", "t.granted.add(Span{l.First,",
+			"t.granted.add(Span{cmp.Or(l.Above, l.First),"),
+		text("a mark that went back is not noticed", "history.go", "mark.Shown < t.past", "false"),
+		text("a mark is taken as it is written", "history.go", "mark.Shown < t.past", "mark.Raw < t.past"),
+		text("gaps below the mark are not looked for", "history.go", "max(mark.Raw, t.past)})", "0})"),
+		text("the first IDs need no record", "history.go", "max(1, t.begin)", "max(t.known[0][0], t.begin)"),
+		text("a log that is cut must begin with the first ID", "history.go", "if !h.Whole &&", "if false &&"),
+		text("what was loaded since counts as from before", "history.go", "e.Sequence <= h.Past", "true"),
+		text("a tag without a record is not judged", "history.go", "			h.of(tag, time.Time{})\n", ""),
+		text("the first entries must be in order", "history.go", "e.Stored.Sub(t.began) < settling", "t.begin == 0"),
+		text("what is missing is not said", "history.go", "s.Missing > 0", "false"),
+		text("a claim does not grow", "claims.go", "c.Until = max(c.Until, w.Until)", ""),
+		text("a closed claim keeps its end", "claims.go", "c.Until, c.closed = w.Until, true", "c.closed = true"),
 		text("a resumed window does not end the earlier one", "claims.go", "o.Until = min(o.Until, next.From)", ""),
 		text("a window of a live process is resumed", "claims.go", "o.last < next.First &&", "true &&"),
 		text("another worker resumes a window", "claims.go", "o.Instance == next.Instance && ", ""),
@@ -307,10 +309,9 @@ func TestMutants(t *testing.T) {
 			"range sorted[i+1:min(i+2, len(sorted))]"),
 		text("layouts share their IDs", "claims.go", "c.Layout == o.Layout && ", ""),
 		text("claims of a process conflict", "claims.go", "a.Process == b.Process || ", ""),
-		text("who died while it stopped is taken for alive", "claims.go", "!a.closed && c.entries",
-			"false && c.entries"),
-		text("a live worker is taken for one that died", "claims.go", "c.entries[a.Process] < b.First", "true"),
-	}, Args: []string{"-test.run=^Test(AnAudit|NoTwo|WhatTheLog|Spans|OneLoad)"},
+		text("who died while it stopped is taken for alive", "claims.go", "!a.closed && h.last", "false && h.last"),
+		text("a live worker is taken for one that died", "claims.go", "h.last[a.Process] < b.First", "true"),
+	}, Args: []string{"-test.run=^Test(AHistory|AnAudit|NoTwo|WhatTheLog|Spans|OneLoad|TheClaims)"},
 		Finding: regexp.MustCompile(`_test\.go:\d+: (.*)`),
 	}.Run(t)
 }

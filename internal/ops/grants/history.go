@@ -1,0 +1,163 @@
+package grants
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// A History is what workers wrote down in the entries that were added to it. It keeps the spans in which a tag was
+// loaded without a hole, 16 bytes each, and the claims on worker numbers. The fields down to Past are set before.
+type History struct {
+	Tag   string // if set, loads of other tags are left out
+	ID    int64  // Found is the loads that contain it
+	Whole bool   // no record is older than the first entry: each tag must begin with its first ID
+	Past  uint64 // entries up to this one were stored before the marks were read
+
+	Loads  int64
+	Found  []Grant
+	tags   map[string]*ledger
+	claims []*Claim
+	last   map[string]uint64 // by process, its last entry
+}
+
+// A Grant is a load or a claim that contains an ID.
+type Grant struct {
+	Tag      string    `json:"tag,omitempty"` // of a load
+	Stored   time.Time `json:"stored"`        // when JetStream stored its entry, mostly within a second
+	Instance string    `json:"instance"`
+	Process  string    `json:"process"`
+	First    int64     `json:"first,string"` // of the range; of a window the first time, Unix ms
+	Last     int64     `json:"last,string"`
+	Number   *int      `json:"number,omitempty"` // of a window
+	How      string    `json:"how,omitempty"`    // origin of a window
+	Entry    uint64    `json:"entry"`            // in the stream
+}
+
+// A ledger is what is recorded of a tag.
+type ledger struct {
+	granted spans
+	known   spans // granted, or a hole
+	again   []Span
+	began   time.Time // of its first entry
+	begin   int64     // IDs below it may be in entries that are gone
+	past    int64     // end of the loads of entries up to History.Past
+}
+
+// settling is by how much entries of several workers may be out of order, but for those that waited while they could
+// not be written: so long after the first entry of a tag, entries may follow on ones that are gone.
+const settling = time.Minute
+
+// Add takes in an entry.
+func (h *History) Add(e *Entry) {
+	if h.last == nil {
+		h.last = make(map[string]uint64)
+	}
+	h.last[e.Process] = e.Sequence
+	for _, w := range e.Windows {
+		h.claim(e, w)
+	}
+	for tag, all := range e.Loads {
+		if h.Tag != "" && h.Tag != tag {
+			continue
+		}
+		t := h.of(tag, e.Stored)
+		for _, l := range all {
+			t.again = append(t.again, t.granted.add(Span{l.First, l.Last + 1})...)
+			t.known.add(Span{cmp.Or(l.Above, l.First), l.Last + 1})
+			if l.First <= l.Last {
+				h.Loads++
+			}
+			if l.First <= h.ID && h.ID <= l.Last {
+				h.Found = append(h.Found, Grant{Tag: tag, Stored: e.Stored, Instance: e.Instance,
+					Process: e.Process, First: l.First, Last: l.Last, Entry: e.Sequence})
+			}
+			if !h.Whole && e.Stored.Sub(t.began) < settling {
+				t.begin = max(t.begin, l.Last+1)
+			}
+		}
+		if e.Sequence <= h.Past {
+			t.past = t.granted.end()
+		}
+	}
+}
+
+// of returns the ledger of a tag.
+func (h *History) of(tag string, now time.Time) *ledger {
+	if h.tags == nil {
+		h.tags = make(map[string]*ledger)
+	}
+	if h.tags[tag] == nil {
+		h.tags[tag] = &ledger{began: now}
+	}
+	return h.tags[tag]
+}
+
+// A Mark is the present mark of a tag, which was read before the entries.
+type Mark struct {
+	Raw   int64 // as it is written
+	Shown int64 // in the present era: nothing is loaded below it
+}
+
+// A Finding is IDs of a tag, or times of a worker number, that were granted twice, or for which that is not known.
+type Finding struct {
+	Verdict string `json:"verdict"` // Repeated or NotProven
+	What    string `json:"what"`    // "tag order", "worker number 17" or "the log"
+	First   int64  `json:"first,string,omitempty"`
+	Last    int64  `json:"last,string,omitempty"` // Unix ms of a worker number
+	Message string `json:"message"`
+}
+
+// The verdicts.
+const (
+	Proven    = "proven" // no finding
+	Repeated  = "repeated"
+	NotProven = "not proven"
+)
+
+// Judge returns for which IDs it is not proven that they were granted once, given the present marks, and how many tags
+// and worker numbers there are. What repeated comes first.
+//
+// Law: each write that raises the mark of a tag is recorded, as a load or a hole. So if each ID below the mark is in a
+// record, no load is unrecorded; and then no ID was granted twice if no two loads share one. No two claims on a worker
+// number may share a time.
+func (h *History) Judge(s Scope, marks map[string]Mark) (all []Finding, tags, numbers int) {
+	all = []Finding{}
+	if s.Missing > 0 {
+		all = append(all, Finding{Verdict: NotProven, What: "the log",
+			Message: fmt.Sprintf("%d entries are missing between others of their processes", s.Missing)})
+	}
+	for tag := range marks {
+		if h.Whole && (h.Tag == "" || h.Tag == tag) {
+			h.of(tag, time.Time{})
+		}
+	}
+	for _, tag := range slices.Sorted(maps.Keys(h.tags)) {
+		all = append(all, h.tags[tag].judge(tag, marks[tag])...)
+	}
+	found, numbers := h.judgeClaims()
+	all = append(all, found...)
+	slices.SortStableFunc(all, func(a, b Finding) int { return cmp.Compare(b.Verdict, a.Verdict) })
+	return all, len(h.tags), numbers
+}
+
+// judge is Judge for one tag. Its mark is zero if it may have been raised for the first time since marks were read.
+func (t *ledger) judge(tag string, mark Mark) (all []Finding) {
+	find := func(verdict string, s Span, format string, args ...any) {
+		all = append(all, Finding{verdict, "tag " + tag, s[0], s[1] - 1, fmt.Sprintf(format, args...)})
+	}
+	for _, s := range t.again {
+		find(Repeated, s, "IDs %d-%d are in two loads: `natsid explain %d --tag %s` names them",
+			s[0], s[1]-1, s[0], tag)
+	}
+	if 0 < mark.Shown && mark.Shown < t.past {
+		find(NotProven, Span{mark.Shown, t.past}, "the mark is %d, and IDs up to %d were loaded", mark.Shown, t.past-1)
+	}
+	for _, s := range t.known.gaps(Span{max(1, t.begin), max(mark.Raw, t.past)}) {
+		find(NotProven, s, "IDs %d-%d are in no record: a worker died within a second of loading them, somebody wrote "+
+			"the mark by hand, or entries are gone", s[0], s[1]-1)
+	}
+	return all
+}
