@@ -67,8 +67,6 @@ type Config struct {
 	AutoStep int64
 	// Now reads the wall clock of snowflakes and worker numbers; nil is [time.Now].
 	Now func() time.Time
-	// Alone, if set, reports whether NATS has no client beside this program: see [natsbus.Bus].
-	Alone func() bool
 	// Intercept, if set, is called with each request, and reports whether it is to be handled: see [worker.Config].
 	Intercept func(*nats.Msg) bool
 	// Version is the version that this program reports.

@@ -51,6 +51,12 @@ func (l *links) connect(ctx context.Context) (err error) {
 	return nil
 }
 
+// dialOnce makes a connection for a moment.
+func (l *links) dialOnce(opts ...nats.Option) (*nats.Conn, error) {
+	all := append(options(*l.cfg, l.embedded), nats.Name("natsid start"), nats.Timeout(servingTimeout))
+	return Join(*l.cfg, append(all, opts...))
+}
+
 // disconnect closes the control connection.
 func (l *links) disconnect() error {
 	l.control.Close()

@@ -43,10 +43,14 @@ type membership struct {
 	begun   chan struct{}   // closed when the first check of the marks is over
 }
 
-// makeBus creates the bus, which carries messages about registries.
-func (m *membership) makeBus(context.Context) error {
+// makeBus creates the bus, which carries messages about registries, and asks who else is there.
+func (m *membership) makeBus(ctx context.Context) error {
 	m.bus, m.process = natsbus.New(m.links.control, m.cfg.Namespace), rand.Text()
-	m.bus.Alone = m.cfg.Alone
+	ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond) // silence says nothing
+	defer cancel()
+	if err := m.bus.Call(ctx, m.links.dialOnce); err != nil {
+		m.cfg.Log.Debug("it is not known yet which other workers there are", "error", err)
+	}
 	return nil
 }
 
@@ -84,7 +88,7 @@ func (m *membership) open(tags *kvstore.Store, unused func(context.Context) (boo
 		Embedded: m.links.embedded != nil, Poll: m.cfg.TagPoll,
 		Found: func(ctx context.Context) error { _, err := tags.Check(ctx); return err },
 		Links: func() uint64 { return m.links.control.Stats().Reconnects },
-		Bus:   patientBus{m.bus}, Serving: m.serving, Settled: m.answerFor, Unused: unused,
+		Bus:   patientBus{m}, Serving: m.serving, Settled: m.answerFor, Unused: unused,
 		Pin: m.cfg.Registry, Fields: m.fields(), Process: m.process, Log: m.cfg.Log,
 	})
 	return err
@@ -153,13 +157,8 @@ func (m *membership) mayFound(ctx context.Context) error {
 	return err
 }
 
-// askTimeout bounds a question to all registries. A subscriber to all subjects may never answer.
-const askTimeout = 400 * time.Millisecond
-
 // notices asks one worker of each registry for its notice.
 func (m *membership) notices(ctx context.Context) ([]lineage.Notice, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
 	all, err := lineage.AskFunc(m.bus.Ask).Notices(ctx, lineage.Notice{
 		Process: m.process, Instance: m.instance(), Fields: m.fields(),
 	})
@@ -198,17 +197,23 @@ func (m *membership) ask(ctx context.Context) error {
 }
 
 // A patientBus asks again where nobody listens. Where NATS was restarted, the others may be back a moment later, or ask
-// themselves at this moment, so a worker that has joined asks three times. One that has not knows nothing of the
-// registry, and asks until ctx ends.
-type patientBus struct{ *natsbus.Bus }
+// themselves at this moment, so a worker that has joined asks three times. One that has not may know less than they of
+// the registry, and asks until ctx ends, if there are others that have not stopped.
+type patientBus struct{ m *membership }
+
+// Announce implements [lineage.Bus].
+func (b patientBus) Announce(notice []byte) error { return b.m.bus.Announce(notice) }
 
 // Ask implements [lineage.Bus].
 func (b patientBus) Ask(
 	ctx context.Context, registry string, question []byte, hear func(answer []byte) (enough bool),
 ) error {
 	for tries := 1; ; tries++ {
-		err := b.Bus.Ask(ctx, registry, question, hear)
-		if registry == "" || !errors.Is(err, gather.ErrNobody) || tries >= 3 && b.HasJoined() {
+		err := b.m.bus.Ask(ctx, registry, question, hear)
+		if registry == "" || !errors.Is(err, gather.ErrNobody) {
+			return err
+		}
+		if b.m.bus.HasJoined() && tries >= 3 || tries == 1 && !b.m.bus.HasJoined() && !b.m.member.Expects(ctx) {
 			return err
 		}
 		if jitter.Sleep(ctx, jitter.Around(50*time.Millisecond)) != nil { // not at the same moments as the others
@@ -250,7 +255,7 @@ func (m *membership) watch(ctx context.Context) error {
 	}
 	logs := m.links.control.Opts.ReconnectedCB
 	m.links.control.SetReconnectHandler(func(nc *nats.Conn) {
-		m.member.Doubt()
+		m.member.Reconnected()
 		m.watched().Suspect()
 		logs(nc)
 	})

@@ -203,8 +203,6 @@ func (r *resumption) check(c lineage.Case) (isIdle bool, err error) {
 
 // findOther returns the registry that is to be stopped, "" if none answers.
 func (r *resumption) findOther(ctx context.Context) (other string) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
 	all, _ := r.ask.Notices(ctx, lineage.Notice{Process: rand.Text()}) // an error counts as none
 	for _, n := range all {
 		if r.Keep != "" && n.Registry != r.Keep {

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -121,30 +120,10 @@ func (c *Cluster) config(i int) app.Config {
 	// All workers read one clock, so a number never used before can be used at once.
 	cfg.MaxClockSkew = time.Millisecond
 	c.cfg.Configure(i, &cfg)
-	if cfg.NATS == c.URL && c.conn == nil { // no other worker was started yet
-		cfg.Alone = c.isOnly
-	}
 	if w := c.workers[i]; w != nil && w.where.HTTP != "" {
 		cfg.HTTP = w.where.HTTP // a port that was free at the first start
 	}
 	return cfg
-}
-
-// isOnly reports whether the server has no connection but those of one worker: each has one of each name.
-func (c *Cluster) isOnly() bool {
-	all, err := c.server.Connz(nil)
-	if err != nil || all.Total != len(all.Conns) {
-		return false
-	}
-	left := []string{"natsid control", "natsid"}
-	for _, conn := range all.Conns {
-		at := slices.Index(left, conn.Name)
-		if at < 0 {
-			return false
-		}
-		left = slices.Delete(left, at, at+1)
-	}
-	return true
 }
 
 // StopWorker stops worker i cleanly: it answers the requests it has taken, and releases its worker number. It does

@@ -117,8 +117,10 @@ func (ask AskFunc) ask(ctx context.Context, registry string, c call, hear func(r
 	})
 }
 
-// Notices returns the notices of one worker of each registry that answers until ctx ends.
+// Notices returns the notices of one worker of each registry that answers at once.
 func (ask AskFunc) Notices(ctx context.Context, from Notice) (all []Notice, err error) {
+	ctx, cancel := context.WithTimeout(ctx, noticesTimeout)
+	defer cancel()
 	seen := make(map[string]bool)
 	err = ask.ask(ctx, "", call{Op: opNotice, From: from}, func(r reply) bool {
 		if !seen[r.Notice.Registry] {

@@ -163,6 +163,25 @@ func (w *Member) Use(loaded Memory) {
 // Remembers reports whether this process remembers a registry: then a bucket that is missing is not the first one.
 func (w *Member) Remembers() bool { return w.own.remembers() }
 
+// Expects reports whether other workers may be about to come back: their own keys do not say that they stopped. Whoever
+// makes a check calls it.
+func (w *Member) Expects(ctx context.Context) bool {
+	all, err := w.cfg.Bucket.AllOwn(ctx, ownPrefix)
+	for key, e := range all {
+		if o, _ := decodeOwn(e.Value); key != ownPrefix+w.own.Key && !o.Ended { // a damaged one says nothing
+			return true
+		}
+	}
+	return err != nil
+}
+
+// Reconnected says that the connection to the bucket was made again: the bucket may be an older one, and others may
+// have called meanwhile, so this worker says that it is there.
+func (w *Member) Reconnected() {
+	w.Doubt()
+	w.announce()
+}
+
 // Ready returns nil if a range may be loaded now: the registry was checked within the last 3 s, and is sound. Otherwise
 // it checks, together with other calls, or returns why no range may be loaded.
 func (w *Member) Ready(ctx context.Context) error {

@@ -82,8 +82,8 @@ const (
 	// NATS is far away.
 	askTimeout   = 2 * time.Second
 	greetTimeout = 2 * time.Second
-	// startTimeout bounds a question to all registries. Someone may listen to all subjects and never answer.
-	startTimeout = 400 * time.Millisecond
+	// noticesTimeout bounds a question to all registries. Someone may listen to all subjects and never answer.
+	noticesTimeout = 400 * time.Millisecond
 )
 
 // A peers is what this worker hears of other workers and says to them. It is safe for concurrent use.
@@ -184,9 +184,7 @@ func (p *peers) spoken() {
 
 // all returns the notices of one worker of each registry that answers at once.
 func (p *peers) all(ctx context.Context) ([]Notice, error) {
-	limited, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	return AskFunc(p.cfg.Bus.Ask).Notices(limited, p.Notice())
+	return AskFunc(p.cfg.Bus.Ask).Notices(ctx, p.Notice())
 }
 
 // ask asks one worker of a registry for its notice.
@@ -201,7 +199,7 @@ func (p *peers) ask(ctx context.Context, registry string) (Notice, error) {
 // then nobody knows more.
 //
 // Law: a worker that begins while NATS does may be the first of all to reach it. So the bus of one that has not settled
-// yet waits for others before it says that nobody is there.
+// yet waits for others that have not stopped before it says that nobody is there: see [Member.Expects].
 func (p *peers) greet(ctx context.Context, registry string, links uint64, isMade bool) error {
 	if p.greeted == never && isMade {
 		p.greeted = links

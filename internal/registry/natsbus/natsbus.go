@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,16 +20,14 @@ import (
 
 // A Bus is a connection to the workers of a namespace. It is safe for concurrent use.
 type Bus struct {
-	// Alone, if set, reports whether NATS has no client beside this program. It is set before the first use.
-	//
-	// Law: a worker that has joined, as its server knows, answers whoever connects later and asks. So if it then sees
-	// that nobody else is connected, nobody has to be asked about other registries: a question would be heard by none.
-	Alone func() bool
-
 	nc *nats.Conn
 	ns subjects.Namespace
 
 	slots chan struct{} // bounds the questions that are answered at once
+	// since are this worker's ears since it called and nobody was there, and links how often it had reconnected then;
+	// nil if anybody may have been.
+	since []*nats.Subscription
+	links uint64
 
 	mu       sync.Mutex
 	registry string // that this worker answers for; "" before Join
@@ -40,6 +39,59 @@ type Bus struct {
 // New returns a bus on nc, which should fail at once while it is disconnected.
 func New(nc *nats.Conn, ns subjects.Namespace) *Bus {
 	return &Bus{nc: nc, ns: ns, slots: make(chan struct{}, 16)}
+}
+
+// Call asks, on a connection of its own that dial makes, whether any other worker is there. Where NATS says that nobody
+// is, further questions about other registries need not be asked: [Bus.Ask] knows the answer until somebody comes.
+// Call it once, before the first use.
+//
+// Law: this worker listens before it asks, on a connection without echo, so its own ears are no answer, and of two that
+// call at one moment one hears the other. "No responders" alone is a no: who listens and is silent may be a worker. Who
+// comes later calls; who comes back announces its registry; this worker hears both from then on, on the connection that
+// it keeps.
+func (b *Bus) Call(ctx context.Context, dial func(...nats.Option) (*nats.Conn, error)) error {
+	nc, err := dial(nats.NoEcho(), nats.PermissionErrOnSubscribe(true))
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	first, err := b.ears(nc)
+	if err != nil {
+		return err
+	}
+	err = gather.All(ctx, nc, b.ns.RegistryAsk(), nil, func(*nats.Msg) (enough bool) { return true })
+	if !errors.Is(err, gather.ErrNobody) {
+		return err
+	}
+	b.links = b.nc.Stats().Reconnects
+	ears, err := b.ears(b.nc)
+	if err = errors.Join(err, b.nc.FlushWithContext(ctx), nc.FlushWithContext(ctx)); err == nil && areSilent(first) {
+		b.since = ears
+	}
+	return err
+}
+
+// ears hear the next question about registries and the next announcement.
+func (b *Bus) ears(nc *nats.Conn) (ears []*nats.Subscription, err error) {
+	for _, subject := range []string{b.ns.RegistryAsk(), b.ns.RegistryAnnounce()} {
+		ear, err := nc.SubscribeSync(subject)
+		if err == nil {
+			err = ear.AutoUnsubscribe(1)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("natsbus: %s: %w", subject, err)
+		}
+		ears = append(ears, ear)
+	}
+	return ears, nil
+}
+
+// areSilent reports whether ears have heard nothing, and would have. They stay so if they have not.
+func areSilent(ears []*nats.Subscription) bool {
+	return !slices.ContainsFunc(ears, func(ear *nats.Subscription) bool {
+		_, err := ear.NextMsg(time.Nanosecond)
+		return !errors.Is(err, nats.ErrTimeout)
+	})
 }
 
 // Listen passes announcements to hear, from now on.
@@ -149,9 +201,10 @@ func (b *Bus) Ask(
 	return gather.All(ctx, b.nc, b.ns.RegistryOf(registry), question, each)
 }
 
-// isAlone reports whether this worker has joined, and nobody else is there.
+// isAlone reports whether nobody was there when this worker called, and nobody has come since.
 func (b *Bus) isAlone(ctx context.Context) bool {
-	return b.Alone != nil && b.HasJoined() && b.nc.FlushWithContext(ctx) == nil && b.Alone()
+	return b.since != nil && b.nc.FlushWithContext(ctx) == nil && areSilent(b.since) &&
+		b.nc.Stats().Reconnects == b.links
 }
 
 // askOthers asks another worker of this worker's registry: it leaves that queue group meanwhile. Otherwise NATS would

@@ -3,6 +3,10 @@ package natsbus_test
 import (
 	"context"
 	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -100,49 +104,151 @@ func TestAWorkerThatBeginsReachesThoseWhoAskThemselves(t *testing.T) {
 	}
 }
 
-// A worker that has joined and is alone hears at once that there is no other registry. One who is not alone asks.
+// called returns a worker that has called, and then joined a registry.
+func called(t *testing.T, url string) *natsbus.Bus {
+	nc, err := nats.Connect(url)
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	t.Cleanup(nc.Close)
+	b := natsbus.New(nc, subjects.DefaultNamespace)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	err = b.Call(ctx, dialing(url))
+	if err = errors.Join(err, b.Join("R1", func(context.Context, []byte) []byte { return nil })); err != nil {
+		t.Error(err)
+	}
+	return b
+}
+
+func dialing(url string) func(...nats.Option) (*nats.Conn, error) {
+	return func(opts ...nats.Option) (*nats.Conn, error) { return nats.Connect(url, opts...) }
+}
+
+// saysNobody reports whether a worker knows that there is no other registry. Nobody answers in these tests, so one who
+// asks hears silence.
+func saysNobody(t *testing.T, b *natsbus.Bus) bool {
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	return errors.Is(b.Ask(ctx, "", nil, func([]byte) bool { return false }), gather.ErrNobody)
+}
+
+// A worker that called, and is alone, asks nobody, until somebody else calls or announces a registry.
 func TestAWorkerThatIsAloneAsksNobody(t *testing.T) {
-	srv, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", StoreDir: t.TempDir()})
+	for who, come := range map[string]func(url string) error{
+		"one that calls": func(url string) error { called(t, url); return nil },
+		"one that comes back": func(url string) error {
+			nc := natstest.Connect(t, url)
+			return errors.Join(natsbus.New(nc, subjects.DefaultNamespace).Announce([]byte("R2")), nc.Flush())
+		},
+	} {
+		t.Run(who, func(t *testing.T) {
+			url := natstest.Start(t)
+			b := called(t, url)
+			for range 2 {
+				if !saysNobody(t, b) {
+					t.Error("a worker that is alone asks")
+				}
+			}
+			if err := come(url); err != nil {
+				t.Fatal(err)
+			}
+			if saysNobody(t, b) {
+				t.Error("it counts as alone beside another one")
+			}
+		})
+	}
+}
+
+// Who listens and is silent may be a worker.
+func TestSilenceIsNoNo(t *testing.T) {
+	url := natstest.Start(t)
+	nc := natstest.Connect(t, url)
+	_, err := nc.SubscribeSync("id.>")
+	if err = errors.Join(err, nc.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	if saysNobody(t, called(t, url)) {
+		t.Error("a worker counts as alone beside one that is silent")
+	}
+}
+
+func TestAWorkerThatMayNotListenDoesNotCountAsAlone(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "nats.conf")
+	conf := `authorization { default_permissions: { subscribe: { deny: "id.registry.announce" } }
+		users: [ { user: a, password: a } ] }`
+	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	srv, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", File: file, StoreDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(srv.WaitForShutdown)
 	t.Cleanup(srv.Shutdown)
-	nc := natstest.Connect(t, srv.ClientURL())
-	bus, looks := natsbus.New(nc, subjects.DefaultNamespace), 0
-	bus.Alone = func() bool {
-		looks++
-		return srv.NumClients() == 1
+	if saysNobody(t, called(t, strings.Replace(srv.ClientURL(), "://", "://a:a@", 1))) {
+		t.Error("it counts as alone, and would not hear who comes back")
 	}
-	ask := func() (heard string, err error) {
+}
+
+// Of workers that call at one moment, none counts itself alone.
+func TestOfTwoThatCallAtOneMomentNoneIsAlone(t *testing.T) {
+	url := natstest.Start(t)
+	for range 4 {
+		var both [2]*natsbus.Bus
+		var calling sync.WaitGroup
+		for i := range both {
+			calling.Go(func() { both[i] = called(t, url) })
+		}
+		calling.Wait()
+		if saysNobody(t, both[0]) || saysNobody(t, both[1]) {
+			t.Fatal("one counts as alone beside another one")
+		}
+	}
+}
+
+// A valve is a connection that writes nothing while the lock is held.
+type valve struct {
+	net.Conn
+	sync.RWMutex
+}
+
+func (v *valve) Dial(network, address string) (_ net.Conn, err error) {
+	v.Conn, err = net.Dial(network, address)
+	return v, err
+}
+
+func (v *valve) Write(b []byte) (int, error) {
+	v.RLock()
+	defer v.RUnlock()
+	return v.Conn.Write(b)
+}
+
+// One who calls after the answer to another one, and before that one's ears are in place, is heard.
+func TestAWorkerHearsWhoCallsWhileItsOwnCallEnds(t *testing.T) {
+	url, v := natstest.Start(t), &valve{}
+	nc, err := nats.Connect(url, nats.SetCustomDialer(v))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	b := natsbus.New(nc, subjects.DefaultNamespace)
+	v.Lock()
+	var calling sync.WaitGroup
+	calling.Go(func() {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		err = bus.Ask(ctx, "", nil, func(answer []byte) bool {
-			heard = string(answer)
-			return true
-		})
-		if ctx.Err() != nil {
-			t.Error("no answer, and no error, for a minute")
+		if err := b.Call(ctx, dialing(url)); err != nil {
+			t.Error(err)
 		}
-		return heard, err
-	}
-	if _, err := ask(); !errors.Is(err, gather.ErrNobody) || looks > 0 {
-		t.Errorf("%v, and %d looks who is connected: one who has not joined must ask", err, looks)
-	}
-	if err := bus.Join("R1", func(context.Context, []byte) []byte { return nil }); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := ask(); !errors.Is(err, gather.ErrNobody) {
-		t.Errorf("alone: %v, want %v", err, gather.ErrNobody)
-	}
-	other := natstest.Connect(t, srv.ClientURL())
-	err = natsbus.New(other, subjects.DefaultNamespace).Join("R2",
-		func(context.Context, []byte) []byte { return []byte("R2") })
-	if err = errors.Join(err, other.Flush()); err != nil {
-		t.Fatal(err)
-	}
-	if heard, err := ask(); heard != "R2" || err != nil {
-		t.Errorf("beside another registry: %q, %v", heard, err)
+	})
+	time.Sleep(100 * time.Millisecond) // its question is answered
+	called(t, url)
+	v.Unlock()
+	calling.Wait()
+	if saysNobody(t, b) {
+		t.Error("it counts as alone beside another one")
 	}
 }
 
