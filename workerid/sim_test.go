@@ -17,7 +17,7 @@ import (
 )
 
 // schedules is the default number of simulated schedules; repeated is how many are compared with a second run.
-var schedules, repeated = raced.Or(100, 6_000), raced.Or(10, 200)
+var schedules, repeated = raced.Or(100, 3_000), raced.Or(10, 100)
 
 var (
 	simN    = flag.Int("sim.n", schedules, "how many schedules to simulate")
