@@ -40,13 +40,18 @@ type group struct {
 	draining []*nats.Subscription // those left before, until their last request is handled
 	known    proof                // that the server knows subs
 	isLogged bool                 // the log says that the mode is served
+	strain
+
+	report atomic.Pointer[report]
+}
+
+// A strain is how late a group answers, and what follows from that.
+type strain struct {
 	lag      lag
 	overload overload
 	credit   credit
-	leaveAt  time.Duration
-	joinAt   time.Duration
-
-	report atomic.Pointer[report]
+	leaveAt  time.Duration // the lag at which the group leaves
+	joinAt   time.Duration // the lag below which it joins again
 }
 
 // A report is what others see of a group. It is never changed, but replaced.

@@ -90,7 +90,8 @@ func TestAPauseThatIsOverMakesNobodyLeaveHoweverMuchIsAnsweredLater(t *testing.T
 	e := &endpoint{}
 	g := &group{
 		link: &link{Config: Config{Log: slog.New(slog.DiscardHandler)}}, ping: &pinger{shortest: ms},
-		endpoints: []*endpoint{e}, subs: []*nats.Subscription{}, leaveAt: leaveAt, joinAt: joinAt,
+		endpoints: []*endpoint{e}, subs: []*nats.Subscription{},
+		strain: strain{leaveAt: leaveAt, joinAt: joinAt},
 	}
 	g.lag.mark(0, 1, 0)
 	e.counts.arrived.Add(few)
@@ -178,7 +179,8 @@ func joinWithCredit(t *testing.T) creditedGroup {
 	g := &group{
 		link:      &link{Config: Config{Log: slog.New(slog.DiscardHandler)}, conn: conn},
 		ping:      newPinger(conn),
-		endpoints: []*endpoint{e}, credit: credit{rate: rate{perSecond: 1000}}, overload: overload{times: 1},
+		endpoints: []*endpoint{e},
+		strain:    strain{credit: credit{rate: rate{perSecond: 1000}}, overload: overload{times: 1}},
 	}
 	if err := g.join(0); err != nil {
 		t.Fatal(err)

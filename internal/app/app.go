@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"path"
-	"sync/atomic"
 	"time"
 
 	"github.com/natsid/natsid/internal/fleet/loaders"
@@ -62,19 +61,27 @@ type program struct {
 	membership membership
 	http       httpDoor
 
+	cores
+	fleet
+	reasons worker.Reasons // why modes are in no queue group
+	lack    lack
+	views   viewer
+	grants  grantLog
+}
+
+// The cores hold IDs, and the worker serves them.
+type cores struct {
 	segments *segment.Allocator
 	issuer   *snowflake.Issuer
 	keeper   *workerid.Keeper
 	worker   *worker.Worker
-	ready    readiness
-	reasons  worker.Reasons         // why modes are in no queue group
-	missing  atomic.Pointer[string] // rights that the user of NATS lacks, as they were logged
-	lacked   atomic.Int64           // modes for which it lacks one
-	watch    *relay.Watch           // of loads
-	gate     *policy.Gate
-	ring     *loaders.Ring
-	views    viewer
-	grants   grantLog
+}
+
+// A fleet is what this worker agrees on with others.
+type fleet struct {
+	watch *relay.Watch // of loads
+	gate  *policy.Gate
+	ring  *loaders.Ring
 }
 
 // maxNewTags bounds the tags a minute that this worker makes on first use: a caller that misuses tags as keys fills the
@@ -97,7 +104,7 @@ func newProgram(cfg Config, quit func()) *program {
 		raised: p.grants.raised, clock: p.clock,
 	}
 	p.grants = grantLog{storage: &p.storage, raise: func(m string) { p.alarms.raise(subjects.AlarmGrantsLost, m) }}
-	p.ready, p.views.program, p.http.program = readiness{p}, p, p
+	p.views.program, p.http.program = p, p
 	return p
 }
 
@@ -192,7 +199,7 @@ func (p *program) assemble(context.Context) error {
 	p.alarms.conn, p.alarms.namespace, p.alarms.instance = p.links.control, cfg.Namespace, p.instance
 	p.metrics.Watch(metrics.Sources{
 		Segments: p.segments, Snowflakes: p.issuer, Keeper: p.keeper,
-		Layout: cfg.Layout, Lag: p.worker.Lag, Outs: p.worker.Outs, Ready: p.ready.modes, Version: cfg.Version,
+		Layout: cfg.Layout, Lag: p.worker.Lag, Outs: p.worker.Outs, Ready: p.modes, Version: cfg.Version,
 		Second: p.membership.hasSecond,
 	})
 	return nil
@@ -228,7 +235,7 @@ func (p *program) workerConfig() worker.Config {
 			who, held := p.keeper.Who()
 			return who.Number, held, who
 		},
-		Instance: p.instance, State: func() map[string]string { return p.ready.state() },
+		Instance: p.instance, State: p.state,
 		Gate: p.gate, SetThrottle: p.membership.member.SetThrottle,
 		MaxBatch: cfg.MaxBatch, Deadline: cfg.Deadline,
 		Reasons: &p.reasons, Overloaded: p.alarms.overloaded,

@@ -60,7 +60,7 @@ func (d *httpDoor) serve(ctx context.Context) error {
 
 // handler serves health and readiness to all callers, and other paths as --http-token-file says.
 func (d *httpDoor) handler() http.Handler {
-	open := monitor.Handler(d.ready.modes, d.notes, d.metrics.Handler())
+	open := monitor.Handler(d.modes, d.notes, d.metrics.Handler())
 	mux := http.NewServeMux()
 	mux.Handle("/healthz", open)
 	mux.Handle("/readyz", open)

@@ -47,7 +47,7 @@ func TestAWorkerAtRestIsWokenByItsNumberAndByRefusals(t *testing.T) {
 	select {
 	case <-ready:
 	case <-time.After(time.Minute):
-		t.Fatalf("not ready: %v", p.ready.modes())
+		t.Fatalf("not ready: %v", p.modes())
 	}
 	eventually := func(what string, mode worker.Mode, serves bool) {
 		t.Helper()

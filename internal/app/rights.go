@@ -3,12 +3,19 @@ package app
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/internal/registry/rights"
 	"github.com/natsid/natsid/worker"
 )
+
+// A lack is of rights of the user of NATS.
+type lack struct {
+	text  atomic.Pointer[string] // as it was logged
+	modes atomic.Int64           // how many it concerns
+}
 
 // lacks returns why modes cannot be served: the rights that the user of NATS lacks for them. It logs each change of the
 // rights that this worker lacks, also those without which it serves.
@@ -23,7 +30,7 @@ func (p *program) lacks(ctx context.Context, nc *nats.Conn) (map[worker.Mode]err
 		NoGrants: p.cfg.Grants == 0, MakesBuckets: p.storage.late != nil,
 	}).Missing(held)
 	text := missing.String()
-	switch before := p.missing.Swap(&text); {
+	switch before := p.lack.text.Swap(&text); {
 	case before != nil && *before == text, before == nil && text == "":
 	case text != "":
 		p.cfg.Log.Warn("this user of NATS lacks rights: give it those of `natsid permissions worker`", "may not", text)
@@ -37,7 +44,7 @@ func (p *program) lacks(ctx context.Context, nc *nats.Conn) (map[worker.Mode]err
 				"`natsid permissions worker` prints what a worker needs", text)
 		}
 	}
-	if p.lacked.Swap(int64(len(lacks))) > int64(len(lacks)) { // NATS does not make up for what it refused
+	if p.lack.modes.Swap(int64(len(lacks))) > int64(len(lacks)) { // NATS does not make up for what it refused
 		_ = p.links.control.ForceReconnect() // it fails only on a closed connection
 	}
 	return lacks, nil

@@ -53,7 +53,7 @@ var viewed = []worker.Mode{worker.Segment, worker.Snowflake}
 
 // view returns the state of this worker. It does not block.
 func (v *viewer) view(q subjects.ViewRequest) subjects.WorkerView {
-	k, state, d, busiest := v.keeper.Status(), v.ready.state(), workerid.DeploymentOf(v.cfg.Layout), 0
+	k, state, d, busiest := v.keeper.Status(), v.state(), workerid.DeploymentOf(v.cfg.Layout), 0
 	var stages []subjects.StageView
 	if q.Busiest {
 		busiest, stages = subjects.MaxBusiest, v.stages.Now(v.cfg.Now())
