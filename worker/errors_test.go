@@ -70,13 +70,6 @@ func TestARangeThatIsMissingIsNoChange(t *testing.T) {
 	}
 }
 
-func TestADeletedTagDiffersFromOneThatNeverWas(t *testing.T) {
-	deleted, never := wireError(segment.ErrDisabled, nil).Text, wireError(segment.ErrUnknownTag, nil).Text
-	if deleted == never || !strings.Contains(deleted, "deleted") {
-		t.Errorf("deleted: %q, never was: %q", deleted, never)
-	}
-}
-
 func TestTheCauseBehindACodeIsInTheLog(t *testing.T) {
 	for _, err := range []error{errSecret, ofStore(errSecret)} {
 		var log bytes.Buffer

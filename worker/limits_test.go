@@ -91,39 +91,3 @@ func TestWhatALimitRefusesDrawsNoID(t *testing.T) {
 		t.Errorf("the next ID is %d after %d and %d IDs", next, first, drawn)
 	}
 }
-
-func TestAThrottleHoldsEachTagUntilItEnds(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t))
-	r.ask("id.tag.create", `{"tag":"other"}`)
-	refuse := func(body string, want bool) {
-		t.Helper()
-		if got := r.ask("id.control.throttle", body); got.body != body {
-			t.Errorf("%s: %+v", body, got)
-		}
-		for _, subject := range []string{"id.segment.order", "id.segment.other"} {
-			codes := map[string]bool{}
-			for range 3 {
-				codes[r.ask(subject, "50").code] = true
-			}
-			if codes["429"] != want {
-				t.Errorf("%s: %v after %s", subject, codes, body)
-			}
-		}
-	}
-	refuse(`{"rate":1}`, true)
-	if list := r.ask("id.tag.list", ""); strings.Count(list.body, `"throttle":1`) != 2 {
-		t.Errorf("the list does not show it: %s", list.body)
-	}
-	refuse(`{"rate":0}`, false)
-	for _, body := range []string{``, `{}`, `{"rate":-1}`, `{"rate":1000000000001}`, `[]`, `{"tag":"order","rate":5}`} {
-		r.wantRefusal(r.ask("id.control.throttle", body), "400")
-	}
-}
-
-func TestLimitsOfATagThatIsNotThereAreRefused(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t))
-	r.wantRefusal(r.ask("id.tag.update", `{"tag":"none","rate":1}`), "404")
-	r.ask("id.tag.delete", `{"tag":"order"}`)
-	r.wantRefusal(r.ask("id.tag.update", `{"tag":"order","rate":1}`), "404")
-	r.wantRefusal(r.ask("id.tag.update", `{"tag":"order","max_batch":1000001}`), "400")
-}

@@ -2,7 +2,6 @@ package worker_test
 
 import (
 	"encoding/json"
-	"errors"
 	"testing"
 	"time"
 
@@ -37,28 +36,4 @@ func (r *rig) request(subject string) *nats.Msg {
 		r.Fatal(err)
 	}
 	return m
-}
-
-func TestRulesThatCannotHoldAreRefusedWithAReason(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t))
-	for _, body := range []string{
-		`{"tag":"x","min":5,"max":4}`, `{"tag":"x","min":-1}`, `{"tag":"x","start":4,"min":5}`,
-		`{"tag":"x","max_hole":-1}`, `{"tag":"x","period":"weekly"}`, `{"tag":"x","zone":"Asia/Shanghai"}`,
-		`{"tag":"x","period":"daily","zone":"Local"}`,
-		`{"tag":"x","period":"daily","zone":"Mars/B\u00e4se"}`, `{"tag":"x","period":"daily","max":100000000}`,
-	} {
-		r.wantRefusal(r.ask("id.tag.create", body), "400")
-	}
-	if _, err := r.store.Look(t.Context(), "x"); !errors.Is(err, segment.ErrUnknownTag) {
-		t.Errorf("the tag: %v", err)
-	}
-	if got := r.ask("id.tag.create", `{"tag":"x","max":100}`); got.code != "" {
-		t.Fatalf("%+v", got)
-	}
-	r.request("id.segment.x")
-	for _, body := range []string{
-		`{"tag":"x","max":-1}`, `{"tag":"x","max":10,"step":5,"max_batch":7}`, `{"tag":"x","max":1}`,
-	} {
-		r.wantRefusal(r.ask("id.tag.update", body), "400")
-	}
 }

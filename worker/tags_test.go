@@ -192,8 +192,11 @@ func TestBadTagRequestsAreRefusedWithAReason(t *testing.T) {
 			`{"tag":"order","max_id":"9223372036854775808"}`, `{"tag":"order","max_id":1.5}`,
 			`{"tag":"order","raise_by":0}`, `{"tag":"order","raise_by":"-5"}`,
 			`{"tag":"order","raise_by":"9223372036854775807"}`,
-			`{"tag":"order","max_id":5000,"raise_by":5}`,
+			`{"tag":"order","max_id":5000,"raise_by":5}`, `{"tag":"order","max_batch":1000001}`,
 			`{"tag":"order","description":"` + strings.Repeat("a", 257) + `"}`,
+		},
+		"id.control.throttle": {
+			"", "{}", `{"rate":-1}`, `{"rate":1000000000001}`, "[]", `{"tag":"order","rate":5}`,
 		},
 		"id.tag.delete": {"", "x", "{}", "order", `{"tag":"a..b"}`, `{"tag":"order","step":1}`},
 		"id.tag.list":   {"x", "[]", `{"limit":1001}`, `{"limit":-1}`, `{"limit":"5"}`, `{"aft":"a"}`, `{"limit":5}x`},

@@ -1,30 +1,11 @@
 package app_test
 
 import (
-	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"strings"
 	"testing"
 )
-
-func TestHealthReadinessAndMetricsAreServed(t *testing.T) {
-	t.Parallel()
-	cfg := settings(t)
-	cfg.HTTP = "127.0.0.1:0"
-	w := launch(t, cfg).where()
-	ids(t, patient(connect(t, w.URL)))
-	for path, want := range map[string]string{
-		"/healthz": "ok\n",
-		"/readyz":  "segment: ready\nsnowflake: ready\n",
-		"/metrics": fmt.Sprintf("natsid_worker_number %d\n", w.Number),
-	} {
-		if code, body := get(t, "http://"+w.HTTP+path); code != 200 || !strings.Contains(body, want) {
-			t.Errorf("%s: %d %s", path, code, body)
-		}
-	}
-}
 
 func get(t *testing.T, url string) (int, string) {
 	t.Helper()

@@ -14,20 +14,6 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-func TestAWholeServiceNeedsNothingButADirectory(t *testing.T) {
-	t.Parallel()
-	i := launch(t, settings(t))
-	w := i.where()
-	if !w.Embedded || w.HTTP != "" || w.Instance == "" {
-		t.Errorf("it reports %+v", w)
-	}
-	ids(t, patient(connect(t, w.URL)))
-	i.stop()
-	if err := i.end(); err != nil {
-		t.Errorf("a clean stop: %v", err)
-	}
-}
-
 func TestARestartContinuesAboveAllIDsUnderTheSameNumber(t *testing.T) {
 	t.Parallel()
 	cfg := settings(t)
