@@ -20,8 +20,6 @@ import (
 	"github.com/natsid/natsid/internal/cli"
 	"github.com/natsid/natsid/internal/testbed"
 	"github.com/natsid/natsid/internal/testkit/natstest"
-	"github.com/natsid/natsid/snowflake"
-	"github.com/natsid/natsid/subjects"
 )
 
 // execEnv makes the test binary run as natsid, for faults that need a process of
@@ -43,67 +41,6 @@ func TestMain(m *testing.M) {
 // configured changes the settings of workers, counted from 0, before each of their starts.
 func configured(configure func(worker int, cfg *app.Config)) e2e.Option {
 	return func(c *testbed.Config) { c.Configure = configure }
-}
-
-// modes are the two kinds of IDs, as requests for n of them.
-var modes = map[string]func(ctx context.Context, c *e2e.Cluster, n int) ([]subjects.Run, error){
-	"segment": func(ctx context.Context, c *e2e.Cluster, n int) ([]subjects.Run, error) {
-		return c.Client.Segment("order").NextN(ctx, n)
-	},
-	"snowflake": func(ctx context.Context, c *e2e.Cluster, n int) ([]subjects.Run, error) {
-		return c.Client.Snowflake().NextN(ctx, n)
-	},
-}
-
-func TestThreeWorkersShareTheLoadAndEveryIDIsDifferent(t *testing.T) {
-	t.Parallel()
-	c := e2e.Start(t, e2e.WithWorkers(3), configured(inNoHurry))
-	for mode, ask := range modes {
-		t.Run(mode, func(t *testing.T) {
-			const want, callers = 300_000, 8
-			var got ledger
-			var wg sync.WaitGroup
-			for range callers {
-				wg.Go(func() {
-					for got.len() < want {
-						runs, err := ask(patient(t), c, 1+rand.IntN(300))
-						if err != nil {
-							t.Error(err)
-							return
-						}
-						got.add(runs...)
-					}
-				})
-			}
-			wg.Wait()
-			got.check(t)
-			if mode == "snowflake" {
-				wantNumbers(t, &got, c.WorkerNumber(0), c.WorkerNumber(1), c.WorkerNumber(2))
-			}
-		})
-	}
-}
-
-// wantNumbers checks that the snowflakes are those of the given worker
-// numbers, all different, and that each took part.
-func wantNumbers(t *testing.T, l *ledger, numbers ...int) {
-	t.Helper()
-	share := make(map[int]int64)
-	for _, r := range l.runs {
-		p, err := snowflake.Leaf.Decode(r.First)
-		if err != nil {
-			t.Fatal(err)
-		}
-		share[p.Worker] += r.Len()
-	}
-	for _, w := range numbers {
-		if share[w] < l.n/10 {
-			t.Errorf("worker number %d issued %d of %d IDs", w, share[w], l.n)
-		}
-	}
-	if len(share) != len(numbers) {
-		t.Errorf("IDs of worker numbers %v, want those of %v", share, numbers)
-	}
 }
 
 // A load requests IDs, single and in batches, until it is stopped. It sends each
