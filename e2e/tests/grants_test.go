@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 )
@@ -138,9 +139,15 @@ func TestAnOrdinaryLifeIsProven(t *testing.T) {
 		return startProcess(t, "--nats", url, "--name", name, "--data", dirs[name], "--max-clock-skew", "1ms",
 			"--auto-create-tags")
 	}
+	var snowflakes []string
 	use := func(what string) string {
 		t.Helper()
 		waitServed(t, nc)
+		id, err := client.New(nc).Snowflake().Next(patient(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		snowflakes = append(snowflakes, id.String())
 		for range 3 {
 			getIDs(t, nc, "id", "order")
 		}
@@ -178,6 +185,12 @@ func TestAnOrdinaryLifeIsProven(t *testing.T) {
 	b.signal(syscall.SIGTERM)
 	start("a")
 	use("a resume and a kill")
+	for _, id := range snowflakes { // whose number a later process may have resumed
+		if code, text := run(t, patient(t), "explain", id, "--nats="+url); code != 0 ||
+			strings.Count(text, "window ") != 1 {
+			t.Errorf("explain %s: exit code %d, %s", id, code, text)
+		}
+	}
 }
 
 func TestAMarkThatSomebodyWroteByHandIsNotProven(t *testing.T) {

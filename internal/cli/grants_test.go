@@ -103,7 +103,7 @@ func TestAnIDIsExplainedAndAPlantedOverlapIsFound(t *testing.T) {
 	thief := grants.Entry{Who: who, N: 1}
 	thief.Loads = map[string][]grants.Load{"order": {{First: 1200, Last: 1250}}}
 	thief.Instance, thief.Process = "us-1", "THIEF"
-	thief.Windows = []grants.Window{{Number: window.Number, From: window.From + 1, Until: window.From + 9}}
+	thief.Windows = []grants.Window{{Number: window.Number, From: window.From + 1, Until: window.Until}}
 	plant(t, s.url, thief)
 	got := answered(t, "audit", nats)
 	if got.code != 1 || !strings.Contains(got.out, "may have died while it released the number") {
@@ -127,8 +127,10 @@ func TestAnIDIsExplainedAndAPlantedOverlapIsFound(t *testing.T) {
 			t.Errorf("no %q in\n%s", w, got.out)
 		}
 	}
-	if got := answered(t, "explain", "1234", "--tag=order", nats); !strings.Contains(got.out, "2 grants contain it") {
-		t.Errorf("%+v", got)
+	for _, id := range []string{"1234", snowflake} {
+		if got := answered(t, "explain", id, nats); !strings.Contains(got.out, "2 grants contain it") {
+			t.Errorf("%+v", got)
+		}
 	}
 	thief.N, thief.Windows = 5, nil
 	thief.Loads = map[string][]grants.Load{"alive": {{First: 90000000, Last: 90000001}}}

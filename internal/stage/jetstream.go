@@ -54,6 +54,10 @@ func (t *Stream) State(ctx context.Context) (TargetState, error) {
 	}
 	header, held, err := t.Header(ctx, s.Last)
 	s.Header, s.Expired = header, !held
+	if err == nil && !held { // what expires does so in order
+		info, err = infoOf(ctx, t.js, t.name)
+		s.Removed = err == nil && info.State.FirstSeq <= s.Last
+	}
 	return s, err
 }
 

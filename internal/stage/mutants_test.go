@@ -33,6 +33,8 @@ var mutants = []mutant.Mutant{
 		mutant.Before("hint", `if !t.Expired {
 			h.Position.Seq = 0
 		}`)}},
+	{Name: "a hint counts though the last copy was removed", Args: []string{"-test.run=^TestTheLastCopy"},
+		Edits: []mutant.Edit{mutant.Before("hint", "t.Removed = false")}},
 	{Name: "what no filter selects is never passed", Edits: []mutant.Edit{mutant.Delete("pass")}},
 	{Name: "what is ahead is passed, whether it is to be read or not", Edits: []mutant.Edit{
 		mutant.Replace("end", `if err != nil || src.Last == at.Seq {

@@ -133,7 +133,7 @@ func (s *Stage) position(ctx context.Context, t TargetState, src SourceState) (P
 	}
 	h, err := s.hint(ctx)
 	//mutant:hint
-	isCurrent := err == nil && h.Last == t.Last && h.Created.Equal(t.Created)
+	isCurrent := err == nil && h.Last == t.Last && h.Created.Equal(t.Created) && (h.Repaired || !t.Removed)
 	switch {
 	case t.Last == 0 && isCurrent && h.Position.isOf(s.cfg.SourceName, src):
 		return h.Position, nil
@@ -144,6 +144,8 @@ func (s *Stage) position(ctx context.Context, t TargetState, src SourceState) (P
 	case foreign != nil && !isCurrent:
 		return copied, stop("message %d of the target is not from a stage: %v: nothing else may publish to it; "+
 			"`natsid stamp --repair` lets stages continue", t.Last, foreign)
+	case t.Removed && !isCurrent:
+		return copied, stop("the target's last message, %d, was removed: see `natsid stamp --repair`", t.Last)
 	case t.Expired && !isCurrent:
 		return copied, stop("the target's last message, %d, was removed, or has expired, and no hint says how far "+
 			"the source was copied (one is for message %d): see `natsid stamp --repair`", t.Last, h.Last)

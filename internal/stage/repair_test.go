@@ -58,8 +58,8 @@ func TestARepairContinuesAfterForeignMessages(t *testing.T) {
 	}{
 		"one":             {10, 1, true, nil, "not from a stage", 1, 0},
 		"without a hint":  {10, 3, false, nil, "not from a stage", 3, 0},
-		"a removed one":   {10, 1, true, []uint64{11}, "has expired", 0, 1},
-		"removed ones":    {10, 3, false, []uint64{11, 13}, "has expired", 1, 2},
+		"a removed one":   {10, 1, true, []uint64{11}, "was removed", 0, 1},
+		"removed ones":    {10, 3, false, []uint64{11, 13}, "was removed", 1, 2},
 		"removed copies":  {10, 2, true, []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, "has expired", 0, 2},
 		"in a new target": {0, 2, false, nil, "not from a stage", 2, 0},
 		"many":            {10, 1500, false, nil, "not from a stage", 1500, 0},
@@ -99,6 +99,24 @@ func TestARepairContinuesAfterForeignMessages(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The hint says that its original was copied.
+func TestTheLastCopyThatIsRemovedIsMissedAndCopiedAgain(t *testing.T) {
+	p := newPair(t, 10)
+	must(t, p.stage().Run(t.Context()))
+	p.remove(10)
+	p.stops("message, 10, was removed")
+	r, err := p.stage().Status(t.Context())
+	if err != nil || r.Position.Seq != 9 || r.Behind != 1 || r.Gone != 1 {
+		t.Fatalf("the status is %+v, %v", r, err)
+	}
+	h, err := p.to().Hint(t.Context())
+	must(t, err)
+	must(t, p.to().SetHint(t.Context(), r.Hint))
+	must(t, p.to().SetHint(t.Context(), h)) // it comes late
+	must(t, p.stage().Run(t.Context()))
+	p.verify(10)
 }
 
 // Otherwise all would be stamped again.

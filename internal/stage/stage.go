@@ -19,8 +19,8 @@
 // has acknowledged the dead letter. Unselected messages are passed only if the last selected message is not after the
 // position, and no message after the position had left the source before: see look.
 //
-// If the last message is not a copy, or is gone without a hint, only people know that no copy is gone: then they may
-// have a hint written for it, see Status.
+// If the last message is not a copy, was removed, or is gone without a hint, only people know that no copy is gone:
+// then they may have a hint written for it, see Status.
 //
 // What a stage passes it passes on the word of one leader, which has all messages of the source: see infoOf. What
 // stops a stage for good is asked three times, over a longer time than a deposed leader answers: see sure.
@@ -89,6 +89,7 @@ type TargetState struct {
 	Last    uint64      // the last sequence; 0 means that no message was ever written
 	Header  nats.Header // of the message with that sequence
 	Expired bool        // that message has expired
+	Removed bool        // that message was removed, and has not expired: earlier ones are there
 }
 
 // A Target is the stream that is written to.
@@ -117,12 +118,19 @@ type Hint struct {
 	Last     uint64    `json:"last"`
 	Created  time.Time `json:"created"` // of the target
 	Position Position  `json:"position"`
+	// Repaired says that people know of the messages that were removed at the target's end. If the last one was, only
+	// such a hint counts: another one may be of a copy that is gone.
+	Repaired bool `json:"repaired,omitempty"`
 }
 
-// isNewer reports whether a hint is for later messages than another one, or for messages of another source.
+// isNewer reports whether a hint is for later messages than another one, or for messages of another source. For the
+// same message a repair is newer.
 func (h Hint) isNewer(old Hint) bool {
 	p, q := h.Position, old.Position
 	by := cmp.Or(h.Created.Compare(old.Created), cmp.Compare(h.Last, old.Last))
+	if by == 0 && h.Repaired != old.Repaired {
+		return h.Repaired
+	}
 	return by > 0 || by == 0 && (p.Stream != q.Stream || !p.Created.Equal(q.Created) || p.Seq > q.Seq)
 }
 

@@ -23,8 +23,9 @@ func (s *Stage) Status(ctx context.Context) (r Status, err error) {
 	if err = cmp.Or(err, unknown, unread); err != nil {
 		return r, err
 	}
-	counts := h.Created.Equal(t.Created) && h.Position.isOf(s.cfg.SourceName, src)
-	r.Last, r.Created = t.Last, t.Created
+	counts := h.Created.Equal(t.Created) && h.Position.isOf(s.cfg.SourceName, src) &&
+		(h.Repaired || !t.Removed || h.Last < t.Last)
+	r.Last, r.Created, r.Repaired = t.Last, t.Created, true
 	seq, isCopy := t.Last, false
 	for seq >= max(t.First, 1) && !isCopy && !(counts && h.Last == seq) {
 		header, held, err := s.cfg.Target.Header(ctx, seq)
