@@ -2,14 +2,15 @@
 import { createInterface } from "node:readline";
 import { connect } from "@nats-io/transport-node";
 import {
-  decode, ErrBadRequest, ErrBusy, ErrCanceled, ErrClosed, ErrDeadlineExceeded, ErrNotNatsid, ErrNotServed,
-  ErrThrottled, ErrUnavailable, ErrUnknownTag, ErrUsedUp, natsid, NatsidError,
+  AbortError, BadRequestError, BusyError, ClosedError, decode, natsid, NatsidError, NotNatsidError, NotServedError,
+  ThrottledError, TimeoutError, UnavailableError, UnknownTagError, UsedUpError,
 } from "natsid";
 
 const kinds = [
-  [ErrNotServed, "NotServed"], [ErrUnavailable, "Unavailable"], [ErrThrottled, "Throttled"],
-  [ErrBadRequest, "BadRequest"], [ErrUnknownTag, "UnknownTag"], [ErrUsedUp, "UsedUp"], [ErrNotNatsid, "NotNatsid"], [ErrBusy, "Busy"],
-  [ErrClosed, "Closed"], [ErrDeadlineExceeded, "Deadline"], [ErrCanceled, "Canceled"],
+  [NotServedError, "NotServed"], [UnavailableError, "Unavailable"], [ThrottledError, "Throttled"],
+  [BadRequestError, "BadRequest"], [RangeError, "BadRequest"], [UnknownTagError, "UnknownTag"],
+  [UsedUpError, "UsedUp"], [NotNatsidError, "NotNatsid"], [BusyError, "Busy"],
+  [ClosedError, "Closed"], [TimeoutError, "Deadline"], [AbortError, "Canceled"],
 ];
 
 function kindOf(error) {
@@ -23,7 +24,7 @@ const calls = new Map(); // AbortControllers of calls under way, by the ID of th
 
 /** Returns the handle of a target: one for equal targets. */
 function handle(target) {
-  if (!client) throw new ErrClosed("natsid: there is no connection yet");
+  if (!client) throw new ClosedError("natsid: there is no connection yet");
   const key = JSON.stringify(target);
   let found = handles.get(key);
   if (!found) {
@@ -95,6 +96,7 @@ const methods = {
 
 function errorOf(error) {
   const data = { kind: kindOf(error) };
+  if (error instanceof RangeError) Object.assign(data, { code: 400, text: error.message.replace("natsid: ", "") });
   if (error.refusal) Object.assign(data, { code: error.refusal.code, text: error.refusal.text });
   if (["Deadline", "Canceled"].includes(data.kind) && error.cause instanceof NatsidError) {
     data.reason = kindOf(error.cause);

@@ -3,7 +3,7 @@
 import { createServer } from "node:http";
 import { json } from "node:stream/consumers";
 import { connect } from "@nats-io/transport-node";
-import { ErrDeadlineExceeded, natsid } from "natsid";
+import { TimeoutError, natsid } from "natsid";
 
 const [servers = "nats://127.0.0.1:4222", port = "8000"] = process.argv.slice(2);
 const nc = await connect({
@@ -17,7 +17,7 @@ const server = createServer(async (request, response) => {
     const id = await order.next({ timeout: 2000 });
     response.end(`${JSON.stringify({ id: String(id), item })}\n`); // JSON has no bigint: an ID is a string in it
   } catch (error) {
-    response.statusCode = error instanceof ErrDeadlineExceeded ? 503 : 500;
+    response.statusCode = error instanceof TimeoutError ? 503 : 500;
     response.end(`${JSON.stringify({ error: error.message })}\n`);
   }
 });

@@ -3,9 +3,9 @@ import { after, type Timer } from "./timer.js";
 
 /** How a call may end early. */
 export interface CallOptions {
-  /** Ends the call with {@link ErrCanceled}, or with {@link ErrDeadlineExceeded} if it is of `AbortSignal.timeout`. */
+  /** Ends the call with {@link AbortError}, or with {@link TimeoutError} if it is of `AbortSignal.timeout`. */
   signal?: AbortSignal | undefined;
-  /** Ends the call with {@link ErrDeadlineExceeded} after so many ms. The default is that of the client. */
+  /** Ends the call with {@link TimeoutError} after so many ms. The default is that of the client. */
   timeout?: number | undefined;
 }
 

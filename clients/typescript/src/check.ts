@@ -1,7 +1,14 @@
-import { badRequest, type NatsidError } from "./errors.js";
 import { bytes, duration, excerpt } from "./text.js";
 
 // What this client refuses before it is sent, with the texts that Go's package client has.
+
+function malformed(text: string): never {
+  throw new RangeError(`natsid: ${text}`);
+}
+
+function mustBeText(what: string, given: unknown): void {
+  if (typeof given !== "string") throw new TypeError(`natsid: the ${what} is of type ${typeof given}, want a string`);
+}
 
 const maxTag = 128;
 const reserved = "_natsid";
@@ -9,56 +16,56 @@ const reserved = "_natsid";
 /** The longest time for which IDs may be held, in ms. */
 const maxPrefetchAge = 3_600_000;
 
-/** Returns undefined, or the fault of a tag. */
-export function checkTag(tag: string): NatsidError | undefined {
+/** Throws the fault of a tag. */
+export function checkTag(tag: string): void {
+  mustBeText("tag", tag);
   if (tag === "") {
-    return badRequest(
+    malformed(
       "the tag is empty: give it as <namespace>.segment.<tag>, or in the JSON of a request about tags",
     );
   }
   if (tag === reserved || tag.startsWith(`${reserved}.`)) {
-    return badRequest(
+    malformed(
       `the tag is ${reserved} or begins with ${reserved}., which are keys of natsid's own: choose another`,
     );
   }
   const text = bytes(tag);
-  if (text.length > maxTag) return badRequest(`the tag has ${text.length} bytes, want at most ${maxTag}`);
+  if (text.length > maxTag) malformed(`the tag has ${text.length} bytes, want at most ${maxTag}`);
   for (let i = 0; i < text.length; i++) {
     if (!/[\w\-/=.]/.test(String.fromCharCode(text[i]!))) {
       const at = excerpt(text.subarray(i, i + 1), 1);
-      return badRequest(`byte ${i} of the tag is ${at}, want A-Z a-z 0-9 - _ / = .`);
+      malformed(`byte ${i} of the tag is ${at}, want A-Z a-z 0-9 - _ / = .`);
     }
     if (tag[i] === "." && (i === 0 || i === tag.length - 1 || tag[i - 1] === ".")) {
-      return badRequest(`byte ${i} of the tag is a dot, which must not be first, last, or next to a dot`);
+      malformed(`byte ${i} of the tag is a dot, which must not be first, last, or next to a dot`);
     }
   }
-  return undefined;
 }
 
-/** Returns undefined, or the fault of a namespace. */
-export function checkNamespace(ns: string): NatsidError | undefined {
+/** Throws the fault of a namespace. */
+export function checkNamespace(ns: string): void {
+  mustBeText("namespace", ns);
   const { length } = bytes(ns);
   if (length < 1 || length > 32) {
-    return badRequest(`namespace ${JSON.stringify(ns)}: want 1 to 32 bytes, have ${length}`);
+    malformed(`namespace ${JSON.stringify(ns)}: want 1 to 32 bytes, have ${length}`);
   }
   const at = /[^\w-]/.exec(ns);
-  if (!at) return undefined;
-  return badRequest(`namespace ${JSON.stringify(ns)}: byte ${at.index} is '${at[0]}', want A-Z a-z 0-9 - _`);
+  if (at) malformed(`namespace ${JSON.stringify(ns)}: byte ${at.index} is '${at[0]}', want A-Z a-z 0-9 - _`);
 }
 
-/** Returns undefined, or the fault of a count of IDs. The limit above is the worker's to say. */
-export function checkCount(n: number): NatsidError | undefined {
+/** Throws the fault of a count of IDs. The limit above is the worker's to say. */
+export function checkCount(n: number): void {
   if (!Number.isSafeInteger(n)) {
     const text = excerpt(bytes(String(n)), 24);
-    return badRequest(`the count is ${text}, want empty for one ID or a decimal 1..100000 without leading zero`);
+    malformed(`the count is ${text}, want empty for one ID or a decimal 1..100000 without leading zero`);
   }
-  return n >= 1 ? undefined : badRequest(`${n} IDs: want at least 1`);
+  if (n < 1) malformed(`${n} IDs: want at least 1`);
 }
 
-/** Returns undefined, or the fault of a range to be held: so many IDs, for so many ms. */
-export function checkPrefetch({ n, maxAge }: { n: number; maxAge: number }): NatsidError | undefined {
-  if (Number.isSafeInteger(n) && n >= 1 && maxAge > 0 && maxAge <= maxPrefetchAge) return undefined;
-  return badRequest(
+/** Throws the fault of a range to be held: so many IDs, for so many ms. */
+export function checkPrefetch({ n, maxAge }: { n: number; maxAge: number }): void {
+  if (Number.isSafeInteger(n) && n >= 1 && maxAge > 0 && maxAge <= maxPrefetchAge) return;
+  malformed(
     `prefetch ${n}, ${duration(maxAge)}: want at least 1, and an age up to ${duration(maxPrefetchAge)}`,
   );
 }

@@ -1,4 +1,4 @@
-import type { MsgHdrs } from "@nats-io/nats-core";
+import type { Msg } from "@nats-io/nats-core";
 
 /** Why a worker, or this client in its place, refuses a request. */
 export interface Refusal {
@@ -12,136 +12,139 @@ export interface Refusal {
   retryAfter?: number;
 }
 
-/** The base of the errors of this package. {@link is} finds one of their classes among the causes of an error, too. */
+const brand = Symbol.for("natsid.error");
+
+/**
+ * The base of the errors of this package. Malformed arguments are a RangeError or a TypeError, and nothing is sent.
+ * An error of another copy of the package is an instance of the class of its name, too.
+ */
 export class NatsidError extends Error {
-  override name = "NatsidError";
-  /** The refusal, where a worker or this client refused the request. */
+  /** @internal */
+  static readonly kind: string = "NatsidError";
+  /** The refusal, where a worker refused the request. */
   readonly refusal: Refusal | undefined;
 
   constructor(message: string, options?: ErrorOptions & { refusal?: Refusal }) {
     super(message, options);
+    this.name = new.target.kind;
     this.refusal = options?.refusal;
+    Object.defineProperty(this, brand, { value: true });
+  }
+
+  static override [Symbol.hasInstance](error: unknown): boolean {
+    if (!(Object(error) === error && brand in (error as object))) return false;
+    return this.kind === "NatsidError" || this.kind === (error as Error).name;
   }
 }
 
 /** No worker serves the subject. Start natsid on this NATS, in this namespace. */
-export class ErrNotServed extends NatsidError {
-  override name = "ErrNotServed";
+export class NotServedError extends NatsidError {
+  static override readonly kind: string = "NotServedError";
 }
 
 /** Workers cannot issue now (503). Ask again later; the log of the workers says why. */
-export class ErrUnavailable extends NatsidError {
-  override name = "ErrUnavailable";
+export class UnavailableError extends NatsidError {
+  static override readonly kind: string = "UnavailableError";
 }
 
 /** Too many requests (429). Back off. */
-export class ErrThrottled extends NatsidError {
-  override name = "ErrThrottled";
+export class ThrottledError extends NatsidError {
+  static override readonly kind: string = "ThrottledError";
 }
 
-/** The request is malformed (400). Fix it; to ask again cannot help. */
-export class ErrBadRequest extends NatsidError {
-  override name = "ErrBadRequest";
+/** A worker calls the request malformed (400). Fix it; to ask again cannot help. */
+export class BadRequestError extends NatsidError {
+  static override readonly kind: string = "BadRequestError";
 }
 
-/** There is no such tag (404). Create it, as with `natsid tag create`. */
-export class ErrUnknownTag extends NatsidError {
-  override name = "ErrUnknownTag";
+/** There is no such tag (404). Create it. */
+export class UnknownTagError extends NatsidError {
+  static override readonly kind: string = "UnknownTagError";
+}
+
+/** There is such a tag already, with other settings (409). Use it, or change it. */
+export class TagExistsError extends NatsidError {
+  static override readonly kind: string = "TagExistsError";
 }
 
 /**
  * Fewer numbers than requested are left of the tag, or of its day, month or year (410). `refusal.maxBatch` says how
  * many. Raise the tag's maximum, or wait for the next period.
  */
-export class ErrUsedUp extends NatsidError {
-  override name = "ErrUsedUp";
+export class UsedUpError extends NatsidError {
+  static override readonly kind: string = "UsedUpError";
 }
 
 /**
  * The reply is not one of natsid's, but for example of another program or a JetStream stream on the same subject.
  * Stop that from answering.
  */
-export class ErrNotNatsid extends NatsidError {
-  override name = "ErrNotNatsid";
+export class NotNatsidError extends NatsidError {
+  static override readonly kind: string = "NotNatsidError";
 }
 
 /** Too many calls of this handle wait already. Nothing was sent. Slow down, or find out why natsid does not answer. */
-export class ErrBusy extends NatsidError {
-  override name = "ErrBusy";
+export class BusyError extends NatsidError {
+  static override readonly kind: string = "BusyError";
 }
 
 /** The client or its connection is closed. */
-export class ErrClosed extends NatsidError {
-  override name = "ErrClosed";
+export class ClosedError extends NatsidError {
+  static override readonly kind: string = "ClosedError";
 }
 
 /**
  * The time of the call was up, by its timeout or by an `AbortSignal.timeout`. The cause is the reason why there was no
- * ID until then, such as {@link ErrNotServed}, if there is one. Its name is that of the platform, "TimeoutError".
+ * ID until then, such as {@link NotServedError}, if there is one.
  */
-export class ErrDeadlineExceeded extends NatsidError {
-  override name = "TimeoutError";
+export class TimeoutError extends NatsidError {
+  static override readonly kind: string = "TimeoutError";
 }
 
 /**
  * The signal of the call was aborted. The cause is the reason why there was no ID until then, if there is one, else
- * the reason of the signal. Its name is that of the platform, "AbortError".
+ * the reason of the signal.
  */
-export class ErrCanceled extends NatsidError {
-  override name = "AbortError";
-}
-
-/** Reports whether an error, or one of its causes, is of a class: `is(error, ErrThrottled)`. */
-export function is<E extends Error>(error: unknown, kind: abstract new (...args: never[]) => E): error is Error {
-  for (let e = error; e instanceof Error; e = e.cause) {
-    if (e instanceof kind) return true;
-  }
-  return false;
+export class AbortError extends NatsidError {
+  static override readonly kind: string = "AbortError";
 }
 
 const kinds: Record<number, typeof NatsidError> = {
-  400: ErrBadRequest,
-  404: ErrUnknownTag,
-  410: ErrUsedUp,
-  429: ErrThrottled,
-  503: ErrUnavailable,
+  400: BadRequestError,
+  404: UnknownTagError,
+  409: TagExistsError,
+  410: UsedUpError,
+  429: ThrottledError,
+  503: UnavailableError,
 };
 
-/** @internal Returns the error of a refusal. */
-export function refused(refusal: Refusal): NatsidError {
+function refused(refusal: Refusal): NatsidError {
   const kind = kinds[refusal.code] ?? NatsidError;
   return new kind(`natsid: refused: ${refusal.code}: ${refusal.text}`, { refusal });
-}
-
-/** @internal Returns the error of a request that this client refuses before it is sent. */
-export function badRequest(text: string): NatsidError {
-  return refused({ code: 400, text });
 }
 
 const decimal = /^(?:0|[1-9]\d{0,9})$/;
 const most = 2 ** 31 - 1;
 
-/** @internal Returns the refusal in the headers of a reply, or undefined if they have no code. */
-export function parseRefusal(headers: MsgHdrs): Refusal | undefined {
-  const code = headers.get("Nats-Service-Error-Code");
+/** @internal Returns why a reply to a request on a subject is no answer, if it says so. */
+export function refusalIn({ headers, data }: Msg, subject: string): NatsidError | undefined {
+  if (headers?.code === 503 && data.length === 0) {
+    return new NotServedError(`natsid: no worker on ${subject}; does natsid run on this NATS, in this namespace?`);
+  }
+  const code = headers?.get("Nats-Service-Error-Code");
   if (!code) return undefined;
-  const text = headers.get("Nats-Service-Error");
-  if (!/^[+-]?\d{1,15}$/.test(code)) return { code: 500, text: `code ${JSON.stringify(code)}: ${text}` };
+  const text = headers!.get("Nats-Service-Error");
+  if (!/^[+-]?\d{1,15}$/.test(code)) return refused({ code: 500, text: `code ${JSON.stringify(code)}: ${text}` });
   const refusal: Refusal = { code: Number(code), text };
-  const maxBatch = positive(headers.get("Natsid-Max-Batch"));
-  const retryAfter = positive(headers.get("Natsid-Retry-After-Ms"));
+  const maxBatch = positive(headers!.get("Natsid-Max-Batch"));
+  const retryAfter = positive(headers!.get("Natsid-Retry-After-Ms"));
   if (maxBatch) refusal.maxBatch = maxBatch;
   if (retryAfter) refusal.retryAfter = retryAfter;
-  return refusal;
+  return refused(refusal);
 }
 
 /** Returns the number that a header spells; 0 if it is absent or malformed. */
 function positive(text: string): number {
   const n = decimal.test(text) ? Number(text) : 0;
   return n <= most ? n : 0;
-}
-
-/** @internal Returns the error of a subject that has no responders. */
-export function notServed(subject: string): NatsidError {
-  return new ErrNotServed(`natsid: no worker on ${subject}; does natsid run on this NATS, in this namespace?`);
 }

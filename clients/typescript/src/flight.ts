@@ -1,5 +1,5 @@
 import type { Msg, MsgHdrs } from "@nats-io/nats-core";
-import { ErrNotServed, ErrThrottled, ErrUnavailable, NatsidError, notServed, parseRefusal, refused } from "./errors.js";
+import { NatsidError, NotServedError, refusalIn, ThrottledError, UnavailableError } from "./errors.js";
 import { parseRuns, type Runs } from "./runs.js";
 import { now, type Target } from "./target.js";
 import { after, type Timer } from "./timer.js";
@@ -189,19 +189,10 @@ export class Flight {
       this.#end({ error: error! });
       return;
     }
-    const refusal = this.#refusalIn(msg);
-    if (trip.spent && refusal instanceof ErrNotServed) this.#target.refund();
+    const refusal = refusalIn(msg, this.#target.subject);
+    if (trip.spent && refusal instanceof NotServedError) this.#target.refund();
     if (refusal) this.#refused(refusal);
     else this.#end(this.#read(msg, trip));
-  }
-
-  /** Returns why a message holds no IDs, if it says so. */
-  #refusalIn(msg: Msg): NatsidError | undefined {
-    const { headers } = msg;
-    if (!headers) return undefined;
-    if (headers.code === 503 && msg.data.length === 0) return notServed(this.#target.subject);
-    const refusal = parseRefusal(headers);
-    return refusal && refused(refusal);
   }
 
   #read(msg: Msg, { sent, wall }: Trip): Answer {
@@ -217,13 +208,13 @@ export class Flight {
 
   /** Decides the next step after a refusal. */
   #refused(error: NatsidError): void {
-    const isStopped = error instanceof ErrUnavailable && error.refusal?.retryAfter;
-    const isFinal = isStopped || (error instanceof ErrNotServed && this.#target.settings.failFast);
+    const isStopped = error instanceof UnavailableError && error.refusal?.retryAfter;
+    const isFinal = isStopped || (error instanceof NotServedError && this.#target.settings.failFast);
     if (isFinal && this.#open.length === 0) {
       this.#end({ error });
-    } else if (error instanceof ErrNotServed || error instanceof ErrUnavailable) {
+    } else if (error instanceof NotServedError || error instanceof UnavailableError) {
       this.#retry(error, 0);
-    } else if (error instanceof ErrThrottled) {
+    } else if (error instanceof ThrottledError) {
       this.#target.holdFor(error.refusal?.retryAfter ?? 0);
       this.#retry(error, pauseFirst);
     } else {

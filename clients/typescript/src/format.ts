@@ -1,4 +1,4 @@
-import { ErrBadRequest, NatsidError } from "./errors.js";
+import { NatsidError } from "./errors.js";
 import { maxID, parseID } from "./id.js";
 import { decode, type Layout, layoutOf } from "./layout.js";
 import type { Key, Mask } from "./mask.js"; // browsers have no node:crypto, and no keys
@@ -18,14 +18,9 @@ export interface FormatOptions {
   keys?: Readonly<Record<string, Key>>;
 }
 
-/** A format cannot write an ID: it is above its highest number, or has no such date. */
-export class ErrRange extends NatsidError {
-  override name = "ErrRange";
-}
-
 /** A text is not of a format. */
 export class ReadError extends NatsidError {
-  override name = "ReadError";
+  static override readonly kind: string = "ReadError";
   /** The byte of the text, from 0. */
   readonly at: number;
   /** What is wrong there. */
@@ -85,7 +80,7 @@ const dates = ["year", "month", "day"] as const;
 const lastYear = 9006n;
 
 /**
- * Reads a format, such as `SO-{date:yyyyMMdd}-{id:6}-{check}`. Throws {@link ErrBadRequest}, which names the place and
+ * Reads a format, such as `SO-{date:yyyyMMdd}-{id:6}-{check}`. Throws a RangeError, which names the place and
  * the reason of a fault. Formats are those of natsid's Go package format, with the same texts and errors.
  */
 export function parseFormat(text: string, options: FormatOptions = {}): Format {
@@ -124,11 +119,11 @@ export class Format {
     return this.#text;
   }
 
-  /** Returns the text of an ID. Throws {@link ErrRange}. */
+  /** Returns the text of an ID. Throws a RangeError, as for an ID above its highest number. */
   format(id: bigint | string): string {
     if (typeof id === "string") id = parseID(id);
     const v = this.#split(id);
-    if (typeof v === "string") throw new ErrRange(`format: the format cannot write the ID ${id}: ${v}`);
+    if (typeof v === "string") throw new RangeError(`format: the format cannot write the ID ${id}: ${v}`);
     v.number = this.#mask?.hide(v.number!, this.#tweak(id)) ?? v.number!;
     let [text, interim] = ["", 0];
     for (const p of this.#parts) {
@@ -289,7 +284,7 @@ class Parser {
     this.#tag = tag;
     this.#keys = keys;
     const length = bytes(text).length;
-    if (length > 128) throw new ErrBadRequest(`format: ${length} bytes, want at most 128`);
+    if (length > 128) throw new RangeError(`format: ${length} bytes, want at most 128`);
     while (this.#at < text.length) {
       const m = piece.exec(text.slice(this.#at));
       if (!m) this.#fail(text[this.#at] === "{" ? wantPart : "want printable ASCII, and }} for a brace");
@@ -300,7 +295,7 @@ class Parser {
   }
 
   #fail(fault: string, at = this.#at): never {
-    throw new ErrBadRequest(`format: byte ${at} of ${excerpt(bytes(this.text), Infinity)}: ${fault}`);
+    throw new RangeError(`format: byte ${at} of ${excerpt(bytes(this.text), Infinity)}: ${fault}`);
   }
 
   #piece([whole, width, widthToo, radix, pattern, key, widthOfMask]: string[]): void {

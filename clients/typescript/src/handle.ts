@@ -1,7 +1,6 @@
 import { headers } from "@nats-io/nats-core";
 import { Call, type CallOptions } from "./call.js";
 import { checkCount, checkPrefetch } from "./check.js";
-import type { NatsidError } from "./errors.js";
 import { Flight } from "./flight.js";
 import { Merger } from "./merge.js";
 import { Stock } from "./prefetch.js";
@@ -50,14 +49,12 @@ export const defaultMaxBatch = 10_000;
 export class Handle {
   readonly #target: Target;
   readonly #merger: Merger;
-  readonly #fault: NatsidError | undefined;
 
   /** @internal */
-  constructor(settings: Settings, subject: string, fault: NatsidError | undefined, options?: HandleOptions) {
+  constructor(settings: Settings, subject: string, options?: HandleOptions) {
     const most = options?.maxBatch ?? defaultMaxBatch;
     this.#target = new Target(settings, subject, most >= 1 ? Math.floor(most) : defaultMaxBatch);
     this.#merger = new Merger(this.#target);
-    this.#fault = fault;
   }
 
   /**
@@ -65,11 +62,11 @@ export class Handle {
    *
    * The call asks again after refusals that another worker may not repeat, after silence, and after a lost connection,
    * until its time is up. Asking again is safe: no two calls return the same ID, and unused IDs are holes. It rejects
-   * with {@link ErrBadRequest}, {@link ErrUnknownTag}, {@link ErrUsedUp}, {@link ErrNotNatsid}, {@link ErrBusy}, {@link ErrClosed},
-   * {@link ErrDeadlineExceeded} or {@link ErrCanceled}.
+   * with {@link UnknownTagError}, {@link UsedUpError}, {@link BadRequestError}, {@link NotNatsidError},
+   * {@link BusyError}, {@link ClosedError}, {@link TimeoutError}, {@link AbortError}, or {@link UnavailableError} while workers wait for an
+   * operator.
    */
   next(options?: CallOptions): Promise<bigint> {
-    if (this.#fault) return Promise.reject(this.#fault);
     return this.#merger.join(options);
   }
 
@@ -83,10 +80,9 @@ export class Handle {
   }
 
   /** Returns n IDs, which are requested for this call alone: at most the limit of the workers, 100,000 by default. */
-  nextN(n: number, options?: CallOptions): Promise<Runs> {
-    const fault = this.#fault ?? checkCount(n);
-    if (fault) return Promise.reject(fault);
-    if (options?.signal?.aborted) return Promise.reject(this.#target.gaveUp(options.signal));
+  async nextN(n: number, options?: CallOptions): Promise<Runs> {
+    checkCount(n);
+    if (options?.signal?.aborted) throw this.#target.gaveUp(options.signal, true);
     const { settings } = this.#target;
     const timeout = options?.timeout ?? settings.timeout;
     const call = new Call<Runs>(this.#target, { gaveUp() {} }, { signal: options?.signal, timeout });
@@ -106,11 +102,12 @@ export class Handle {
    *
    * Age is checked by a timer, at each call of next and at one of takeSync in 64. A suspended machine is noticed within
    * 64 calls or five seconds. IDs of a strict tag are not held: workers refuse that, and calls reject with {@link
-   * ErrBadRequest}.
+   * BadRequestError}.
    */
   prefetch({ n, maxAge }: PrefetchOptions): PrefetchHandle {
+    checkPrefetch({ n, maxAge });
     const { settings, subject, most } = this.#target;
-    return new PrefetchHandle(settings, subject, this.#fault, { maxBatch: most }, { n, maxAge });
+    return new PrefetchHandle(settings, subject, { maxBatch: most }, { n, maxAge });
   }
 
   /** Returns the counts of the handle. */
@@ -128,38 +125,28 @@ export class Handle {
 
 /** A handle that holds IDs for future calls. */
 export class PrefetchHandle extends Handle {
-  readonly #fault: NatsidError | undefined;
-  readonly #stock: Stock | undefined;
+  readonly #stock: Stock;
 
   /** @internal */
-  constructor(
-    settings: Settings,
-    subject: string,
-    fault: NatsidError | undefined,
-    options: HandleOptions,
-    prefetch: PrefetchOptions,
-  ) {
-    fault ??= checkPrefetch(prefetch);
-    super(settings, subject, fault, options);
-    this.#fault = fault;
-    if (!fault) this.#stock = this.stock(prefetch);
+  constructor(settings: Settings, subject: string, options: HandleOptions, prefetch: PrefetchOptions) {
+    super(settings, subject, options);
+    this.#stock = this.stock(prefetch);
   }
 
   /** Returns one ID that is held, or waits for the next range. */
   override next(options?: CallOptions): Promise<bigint> {
-    return this.#stock ? this.#stock.next(options) : Promise.reject(this.#fault);
+    return this.#stock.next(options);
   }
 
   /**
-   * Returns one ID that is held; undefined if there is none, and then requests a range in the background. Throws {@link
-   * ErrBadRequest} if the tag, n or maxAge is malformed; errors of workers are those of {@link next}.
+   * Returns one ID that is held; undefined if there is none, and then requests a range in the background. Errors of
+   * workers are those of {@link next}.
    */
   takeSync(): bigint | undefined {
-    if (this.#stock) return this.#stock.take();
-    throw this.#fault;
+    return this.#stock.take();
   }
 
   override stats(): Stats {
-    return { ...super.stats(), held: this.#stock?.held() ?? 0 };
+    return { ...super.stats(), held: this.#stock.held() };
   }
 }

@@ -1,5 +1,5 @@
 import { createInbox, type Msg, type NatsConnection, type Subscription } from "@nats-io/nats-core";
-import { ErrClosed, NatsidError } from "./errors.js";
+import { ClosedError, NatsidError } from "./errors.js";
 
 /** The state of a connection, as its events tell it. */
 export interface Link {
@@ -65,9 +65,9 @@ export class Inbox {
 
   /** Returns the error after which no reply can arrive, if there is one. */
   check(): NatsidError | undefined {
-    if (this.#closed) return new ErrClosed("natsid: the client is closed");
-    if (this.#nc.isClosed()) return new ErrClosed("natsid: the connection to NATS is closed");
-    if (this.#nc.isDraining()) return new ErrClosed("natsid: the connection to NATS is draining");
+    if (this.#closed) return new ClosedError("natsid: the client is closed");
+    if (this.#nc.isClosed()) return new ClosedError("natsid: the connection to NATS is closed");
+    if (this.#nc.isDraining()) return new ClosedError("natsid: the connection to NATS is draining");
     return undefined;
   }
 
@@ -89,7 +89,7 @@ export class Inbox {
     const sub = this.#nc.subscribe(`${this.#prefix}*`, { callback: (error, msg) => this.#receive(error, msg) });
     this.#sub = sub;
     void sub.closed.then(() => {
-      if (this.#sub === sub) this.#fail(this.check() ?? new ErrClosed("natsid: the connection to NATS is closed"));
+      if (this.#sub === sub) this.#fail(this.check() ?? new ClosedError("natsid: the connection to NATS is closed"));
     });
   }
 

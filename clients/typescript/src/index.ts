@@ -5,21 +5,25 @@
  * @module
  */
 import type { NatsConnection } from "@nats-io/nats-core";
+import type { CallOptions } from "./call.js";
 import { checkNamespace, checkTag } from "./check.js";
-import { badRequest, ErrNotNatsid, type NatsidError } from "./errors.js";
+import { NotNatsidError } from "./errors.js";
 import { Handle, type HandleOptions } from "./handle.js";
 import { Inbox } from "./inbox.js";
+import { ensureTag, type TagSettings } from "./tags.js";
 import type { Settings } from "./target.js";
 
 export type { CallOptions } from "./call.js";
 export {
-  ErrBadRequest, ErrBusy, ErrCanceled, ErrClosed, ErrDeadlineExceeded, ErrNotNatsid, ErrNotServed, ErrThrottled,
-  ErrUnavailable, ErrUnknownTag, ErrUsedUp, is, NatsidError, type Refusal,
+  AbortError, BadRequestError, BusyError, ClosedError, NatsidError, NotNatsidError, NotServedError, type Refusal,
+  TagExistsError, ThrottledError, TimeoutError, UnavailableError, UnknownTagError,
+  UsedUpError,
 } from "./errors.js";
 export type { Handle, HandleOptions, PrefetchHandle, PrefetchOptions, Stats } from "./handle.js";
 export { parseID } from "./id.js";
 export { decode, type Layout, type Parts } from "./layout.js";
 export type { Run, Runs } from "./runs.js";
+export type { TagSettings } from "./tags.js";
 
 /** How a client differs from the default. */
 export interface Options {
@@ -28,11 +32,11 @@ export interface Options {
   /** Bounds calls that have no timeout of their own, in ms. The default is 5000. */
   timeout?: number | undefined;
   /**
-   * Has calls fail with {@link ErrNotServed} at once where no worker serves them, instead of asking again until their
+   * Has calls fail with {@link NotServedError} at once where no worker serves them, instead of asking again until their
    * time is up. That may be so for a moment, as while the only worker restarts.
    */
   failFast?: boolean | undefined;
-  /** Receives messages for an operator: the first {@link ErrNotNatsid}. The default is console.warn. */
+  /** Receives messages for an operator: the first {@link NotNatsidError}. The default is console.warn. */
   log?: ((message: string) => void) | undefined;
 }
 
@@ -49,13 +53,12 @@ const handlesMost = 10_000;
 export class Client {
   readonly #settings: Settings;
   readonly #namespace: string;
-  readonly #fault: NatsidError | undefined;
   readonly #handles = new Map<string, Handle>();
 
   /** @internal */
   constructor(nc: NatsConnection, options: Options) {
     this.#namespace = options.namespace ?? "id";
-    this.#fault = checkNamespace(this.#namespace);
+    checkNamespace(this.#namespace);
     this.#settings = {
       nc,
       inbox: new Inbox(nc),
@@ -67,22 +70,23 @@ export class Client {
 
   /**
    * Returns the handle of a tag. Without options it is the same for all callers, who share its requests; with options
-   * each call returns a new handle. If the tag is malformed, the calls of the handle reject with {@link ErrBadRequest}.
+   * each call returns a new handle. Throws a RangeError if the tag is malformed.
    */
   segment(tag: string, options?: HandleOptions): Handle {
-    return this.#handle(`segment.${tag}`, checkTag(tag), options);
+    checkTag(tag);
+    return this.#handle(`segment.${tag}`, options);
   }
 
   /** Returns the handle of snowflakes. It is shared as that of a tag is; a business is no option that separates it. */
   snowflake({ business, ...options }: SnowflakeOptions = {}): Handle {
     const kind = business === undefined ? "snowflake" : `snowflake.${business}`;
     const isWrong = business !== undefined && !/^(0|[1-9]\d*)$/.test(String(business));
-    const fault = isWrong ? badRequest(`the business is "${business}", want a decimal from 0 on`) : undefined;
-    return this.#handle(kind, fault, Object.keys(options).length > 0 ? options : undefined);
+    if (isWrong) throw new RangeError(`natsid: the business is "${business}", want a decimal from 0 on`);
+    return this.#handle(kind, Object.keys(options).length > 0 ? options : undefined);
   }
 
   /**
-   * Ends the client's subscription to replies. Calls, under way or later, reject with {@link ErrClosed}, but prefetched
+   * Ends the client's subscription to replies. Calls, under way or later, reject with {@link ClosedError}, but prefetched
    * IDs are given out until they are used up or too old. The connection stays open. A caller that closes the connection
    * need not close the client.
    */
@@ -90,14 +94,22 @@ export class Client {
     this.#settings.inbox.close();
   }
 
-  #handle(kind: string, fault: NatsidError | undefined, options: HandleOptions | undefined): Handle {
+  /**
+   * Creates a tag, also one that was deleted, unless there is one with the same settings: so a service may call it at
+   * each start, and again after an error. Rejects with {@link TagExistsError} if a setting differs, and changes nothing.
+   */
+  async ensureTag(tag: string, settings: TagSettings = {}, options: CallOptions = {}): Promise<void> {
+    checkTag(tag);
+    await ensureTag(this.#settings, this.#namespace, tag, settings, options);
+  }
+
+  #handle(kind: string, options: HandleOptions | undefined): Handle {
     const subject = `${this.#namespace}.${kind}`;
-    fault = this.#fault ?? fault;
-    if (fault || options) return new Handle(this.#settings, subject, fault, options);
+    if (options) return new Handle(this.#settings, subject, options);
     let handle = this.#handles.get(subject);
     if (!handle) {
       if (this.#handles.size === handlesMost) this.#handles.clear(); // callers keep the handles that they hold
-      handle = new Handle(this.#settings, subject, undefined);
+      handle = new Handle(this.#settings, subject);
       this.#handles.set(subject, handle);
     }
     return handle;
@@ -112,7 +124,7 @@ function foreign(log: (message: string) => void): Settings["notNatsid"] {
     const text = `the reply is not natsid's: ${fault.message}; ${cause}`;
     if (!isLogged) log(`natsid: ${text}`);
     isLogged = true;
-    return new ErrNotNatsid(`natsid: ${text}`, { cause: fault });
+    return new NotNatsidError(`natsid: ${text}`, { cause: fault });
   };
 }
 
@@ -123,5 +135,8 @@ function foreign(log: (message: string) => void): Settings["notNatsid"] {
  * 1000, maxPingOut: 1, maxReconnectAttempts: -1, reconnectTimeWait: 100`.
  */
 export function natsid(nc: NatsConnection, options: Options = {}): Client {
+  if (typeof nc?.publish !== "function") {
+    throw new TypeError(`natsid: want a connection to NATS, as connect() returns once it is awaited, not ${nc}`);
+  }
   return new Client(nc, options);
 }

@@ -1,4 +1,3 @@
-import { ErrBadRequest } from "./errors.js";
 import { parseID } from "./id.js";
 import { bytes, duration, excerpt, parseDuration } from "./text.js";
 
@@ -45,7 +44,7 @@ const presets: Record<string, Layout> = {
 
 /**
  * Splits a snowflake. The layout is that of the workers, `natsid --layout`: leaf, js53, article, widths in bits such as
- * "41+10+12" or "39+2+7+4+7@10ms", or a {@link Layout}, for another epoch. Throws {@link ErrBadRequest} if the
+ * "41+10+12" or "39+2+7+4+7@10ms", or a {@link Layout}, for another epoch. Throws a RangeError if the
  * layout is malformed, or the ID is not one of the layout.
  */
 export function decode(id: bigint | string, layout: string | Layout = "leaf"): Parts {
@@ -68,13 +67,13 @@ export function decode(id: bigint | string, layout: string | Layout = "leaf"): P
   };
 }
 
-/** @internal Returns a layout with its defaults. Throws {@link ErrBadRequest}. */
+/** @internal Returns a layout with its defaults. Throws a RangeError. */
 export function layoutOf(layout: string | Layout): Required<Layout> {
   return valid(typeof layout === "string" ? parseLayout(layout) : layout);
 }
 
 function fail(fault: string): never {
-  throw new ErrBadRequest(`snowflake: ${fault}`);
+  throw new RangeError(`snowflake: ${fault}`);
 }
 
 function mask(bits: number): bigint {

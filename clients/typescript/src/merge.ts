@@ -1,5 +1,5 @@
 import { Call, Deadline, type CallOptions, type Owner } from "./call.js";
-import { ErrBusy, ErrUsedUp, type NatsidError } from "./errors.js";
+import { BusyError, type NatsidError, UsedUpError } from "./errors.js";
 import { Flight, type Answer, type Launcher } from "./flight.js";
 import type { Run } from "./runs.js";
 import { now, type Target } from "./target.js";
@@ -66,7 +66,7 @@ class Batch implements Owner, Launcher {
     this.#left--;
     if (0 < limit && limit < n) {
       // How many numbers are left of a tag limits no later request.
-      if (!(error instanceof ErrUsedUp)) target.limit = limit; // above that of another batch it costs one more split
+      if (!(error instanceof UsedUpError)) target.limit = limit; // above that of another batch it costs one more split
       this.#launch(n, limit);
       return;
     }
@@ -111,10 +111,10 @@ export class Merger {
 
   /** Begins a call for one ID. */
   join(options: CallOptions | undefined): Promise<bigint> {
-    if (options?.signal?.aborted) return Promise.reject(this.target.gaveUp(options.signal));
+    if (options?.signal?.aborted) return Promise.reject(this.target.gaveUp(options.signal, true));
     if (this.waiting >= waitingMost * this.target.most) {
       return Promise.reject(
-        new ErrBusy(`natsid: too many calls wait already: ${this.waiting} on ${this.target.subject}`),
+        new BusyError(`natsid: too many calls wait already: ${this.waiting} on ${this.target.subject}`),
       );
     }
     const batch = this.#gathering;

@@ -82,7 +82,7 @@ export class Stock implements Owner, Launcher {
 
   /** Returns an ID that is held, or waits for the next range. */
   next(options: CallOptions | undefined): Promise<bigint> {
-    if (options?.signal?.aborted) return Promise.reject(this.#target.gaveUp(options.signal));
+    if (options?.signal?.aborted) return Promise.reject(this.#target.gaveUp(options.signal, true));
     if (now() >= this.#until) this.#open = 0;
     const id = this.take();
     if (id !== undefined) return Promise.resolve(id);

@@ -1,5 +1,5 @@
 import type { NatsConnection } from "@nats-io/nats-core";
-import { ErrCanceled, ErrDeadlineExceeded, type NatsidError } from "./errors.js";
+import { AbortError, TimeoutError, type NatsidError } from "./errors.js";
 import type { Inbox } from "./inbox.js";
 
 /**
@@ -134,13 +134,15 @@ export class Target {
   }
 
   /** Returns the error of a call that ends without an answer: its time is up, or its signal was aborted. */
-  gaveUp(signal?: AbortSignal): NatsidError {
+  gaveUp(signal?: AbortSignal, isUnsent = false): NatsidError {
     const reason: unknown = signal?.aborted ? signal.reason : undefined;
     const timeUp = !signal?.aborted || (reason instanceof Error && reason.name === "TimeoutError");
     const what = timeUp ? "the time of the call is up" : "the call was canceled";
-    const text = this.trouble
+    const text = isUnsent
+      ? `natsid: nothing was sent on ${this.subject}: ${what} before`
+      : this.trouble
       ? `natsid: no ID from ${this.subject}: ${what}; the reason: ${this.trouble.message}`
       : `natsid: no answer on ${this.subject} yet; ask again: ${what}`;
-    return new (timeUp ? ErrDeadlineExceeded : ErrCanceled)(text, { cause: this.trouble ?? reason });
+    return new (timeUp ? TimeoutError : AbortError)(text, { cause: (isUnsent ? undefined : this.trouble) ?? reason });
   }
 }

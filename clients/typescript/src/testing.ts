@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { type NatsConnection, wsconnect } from "@nats-io/nats-core";
+import { wsconnect } from "@nats-io/nats-core";
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
@@ -39,10 +39,9 @@ export class TestServer implements AsyncDisposable {
   readonly version: string;
   readonly #child: ChildProcess;
   readonly #subject: string;
-  readonly #nc: NatsConnection;
 
   /** @internal */
-  constructor(child: ChildProcess, where: Where, nc: NatsConnection) {
+  constructor(child: ChildProcess, where: Where) {
     this.nats = where.nats;
     this.websocket = where.websocket;
     this.http = where.http;
@@ -50,7 +49,6 @@ export class TestServer implements AsyncDisposable {
     this.version = where.version;
     this.#subject = where.control;
     this.#child = child;
-    this.#nc = nc;
   }
 
   /** Lets requests for IDs wait for so many ms, or until resume, before the worker gets them. */
@@ -86,15 +84,19 @@ export class TestServer implements AsyncDisposable {
   /** Plays a fault in the words of `natsid test-server --help`. Rejects with the server's sentence if there is none. */
   async order(words: string, ms?: number): Promise<void> {
     const order = ms === undefined ? words : `${words} for ${ms}ms`;
-    const { headers } = await this.#nc.request(this.#subject, order, { timeout: 30_000 });
-    const fault = headers?.get("Nats-Service-Error");
-    if (fault) throw new Error(`natsid/testing: ${fault}`);
+    const nc = await wsconnect({ servers: this.websocket }); // one that is kept is lost while a debugger holds the process
+    try {
+      const { headers } = await nc.request(this.#subject, order, { timeout: 30_000 });
+      const fault = headers?.get("Nats-Service-Error");
+      if (fault) throw new Error(`natsid/testing: ${fault}`);
+    } finally {
+      await nc.close();
+    }
   }
 
   /** Ends the server. It ends with this process, too. */
   async stop(): Promise<void> {
     if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
-    await this.#nc.close();
     this.#child.stdin!.end();
     await once(this.#child, "exit");
   }
@@ -117,7 +119,7 @@ export async function start(options: TestServerOptions = {}): Promise<TestServer
   try {
     const child = spawn(program, args, { stdio: ["pipe", "pipe", "inherit"] });
     const where: Where = JSON.parse(await firstLine(child));
-    return new TestServer(child, where, await wsconnect({ servers: where.websocket }));
+    return new TestServer(child, where);
   } catch (cause) {
     if ((cause as NodeJS.ErrnoException).code !== "ENOENT") throw cause;
     throw new Error(

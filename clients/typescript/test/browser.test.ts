@@ -75,5 +75,5 @@ test("a page draws IDs over a WebSocket", { skip }, async (t) => {
   assert.ok(what.requests <= 2, `${what.requests} requests for 500 calls at once`);
   assert.equal(what.year, new Date().getUTCFullYear());
   assert.match(what.refused, /0 IDs: want at least 1/);
-  assert.deepEqual([what.waited, what.aborted, what.closed], [true, "TimeoutError", "ErrClosed"]);
+  assert.deepEqual([what.waited, what.aborted, what.closed], [true, "TimeoutError", "ClosedError"]);
 });

@@ -7,7 +7,8 @@ import { fileURLToPath } from "node:url";
 import type { NatsConnection } from "@nats-io/nats-core";
 import { connect as dial } from "@nats-io/transport-node";
 import {
-  type CallOptions, type Client, ErrCanceled, ErrClosed, ErrDeadlineExceeded, type Handle, natsid,
+  AbortError, type CallOptions, type Client, ClosedError, type Handle, natsid, NatsidError, NotServedError,
+  TimeoutError,
 } from "natsid";
 import { start } from "natsid/testing";
 import { connect, Desk, failure, long, once, server, slack, sleep, until } from "./desk.ts";
@@ -25,7 +26,8 @@ test("a call ends with its signal, and never otherwise", async () => {
   for (const [name, call] of Object.entries(calls)) {
     const before = desk.asked.length;
     const done = await failure(call(order, { signal: AbortSignal.abort() }));
-    assert.ok(done instanceof ErrCanceled && done.name === "AbortError", name);
+    assert.ok(done instanceof AbortError && done.name === "AbortError", name);
+    assert.match(done.message, /nothing was sent on desk\d+\.segment\.order: the call was canceled before/);
     await sleep(10);
     assert.equal(desk.asked.length, before, `${name}: a request for a call that had ended`);
 
@@ -35,13 +37,70 @@ test("a call ends with its signal, and never otherwise", async () => {
     const began = performance.now();
     stop.abort(new Error("the user left"));
     const error = await failure(waits);
-    assert.ok(error instanceof ErrCanceled, name);
+    assert.ok(error instanceof AbortError, name);
     assert.match(String(error.cause), /the user left/);
     assert.ok(performance.now() - began < slack);
 
     const late = await failure(call(order, { signal: AbortSignal.timeout(50) }));
-    assert.ok(late instanceof ErrDeadlineExceeded && late.name === "TimeoutError", name);
+    assert.ok(late instanceof TimeoutError && late.name === "TimeoutError", name);
   }
+});
+
+test("a call that gathers beside requests under way ends with its signal", async () => {
+  const desk = await Desk.open();
+  const ids = await desk.client();
+  const order = ids.segment("order");
+  desk.hold();
+  const under = Array.from({ length: 6 }, () => failure(order.next()));
+  await until("a request", () => desk.asked.length > 0);
+  const stop = new AbortController();
+  const waits = failure(order.next({ signal: stop.signal }));
+  const began = performance.now();
+  stop.abort();
+  assert.ok((await waits) instanceof AbortError && performance.now() - began < slack);
+  assert.equal((await failure(order.next({ signal: AbortSignal.timeout(50) }))).name, "TimeoutError");
+  ids.close();
+  await Promise.all(under);
+});
+
+test("ensureTag ends with its signal and its timeout, in each of its requests", async () => {
+  const nc = await connect();
+  const answers = [undefined, "[]"];
+  for (const list of answers) {
+    const namespace = `silent${answers.indexOf(list)}`;
+    nc.subscribe(`${namespace}.tag.>`, {
+      callback: (_, msg) => {
+        if (list && msg.subject.endsWith("list")) msg.respond(list);
+      },
+    });
+    const ids = natsid(nc, { namespace });
+    const stop = new AbortController();
+    setTimeout(() => stop.abort(), 50);
+    assert.ok((await failure(ids.ensureTag("order", {}, { signal: stop.signal }))) instanceof AbortError, list);
+    assert.ok((await failure(ids.ensureTag("order", {}, { timeout: 50 }))) instanceof TimeoutError, list);
+    const unsent = await failure(ids.ensureTag("order", {}, { signal: AbortSignal.abort() }));
+    assert.match(unsent.message, /nothing was sent on silent\d\.tag\.list/);
+  }
+});
+
+test("an error of another copy of the package is of its class", async () => {
+  const copy: typeof import("natsid") = await import(`${new URL("../dist/errors.js", import.meta.url)}?copy`);
+  const theirs = new copy.NotServedError("theirs");
+  assert.ok(copy.NotServedError !== NotServedError && theirs instanceof NotServedError && theirs instanceof NatsidError);
+  assert.ok(!(theirs instanceof ClosedError) && !(new Error("other") instanceof NatsidError));
+  for (const other of [undefined, null, "text", { name: "NotServedError" }]) {
+    assert.ok(!((other as unknown) instanceof NotServedError));
+  }
+});
+
+test("the server for tests plays a fault after the process was held for seconds", async () => {
+  const own = await start();
+  await own.resume();
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 6500); // as at a breakpoint
+  const began = performance.now();
+  await own.resume();
+  assert.ok(performance.now() - began < slack);
+  await own.stop();
 });
 
 test("a call ends after its timeout, or that of its client", async () => {
@@ -56,7 +115,7 @@ test("a call ends after its timeout, or that of its client", async () => {
         sleep(100).then(() => failure(call(order, own === undefined ? undefined : { timeout: own }))),
       ]);
       const took = performance.now() - began;
-      assert.ok(error instanceof ErrDeadlineExceeded, name);
+      assert.ok(error instanceof TimeoutError, name);
       assert.match(error.message, /no answer on desk\d+\.segment\.order yet; ask again/);
       assert.ok(took >= want + 95 && took < want + slack, `${name}: ${took} ms, want ${want}`);
     }
@@ -99,14 +158,14 @@ test("when all is closed calls say so", async () => {
       const began = performance.now();
       end(client, nc);
       for (const error of await Promise.all(errors)) {
-        assert.ok(error instanceof ErrClosed, `${name}, ${state}: ${error}`);
+        assert.ok(error instanceof ClosedError, `${name}, ${state}: ${error}`);
         assert.match(error.message, name === "client closed" ? /the client is/ : /the connection to NATS is/);
       }
       assert.ok(performance.now() - began < slack);
       for (const later of [order, client.segment("new"), client.snowflake(), order.prefetch({ n: 3, maxAge: 1000 })]) {
-        assert.ok((await failure(later.next())) instanceof ErrClosed, `${name}, ${state}: a later call`);
+        assert.ok((await failure(later.next())) instanceof ClosedError, `${name}, ${state}: a later call`);
       }
-      assert.ok((await failure(order.nextN(2))) instanceof ErrClosed);
+      assert.ok((await failure(order.nextN(2))) instanceof ClosedError);
     }
   }
 });
@@ -122,7 +181,7 @@ test("held IDs are given out by a closed client", async () => {
   while (held.stats().held > 0) ids.push(await held.next());
   assert.ok(ids.length >= 100);
   once(ids, ids.length);
-  assert.ok((await failure(held.next())) instanceof ErrClosed);
+  assert.ok((await failure(held.next())) instanceof ClosedError);
   assert.equal(held.takeSync(), undefined);
 });
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
-  ErrBadRequest, ErrDeadlineExceeded, ErrNotServed, ErrThrottled, ErrUnavailable, is, type NatsidError, natsid,
+  BadRequestError, TimeoutError, NotServedError, ThrottledError, UnavailableError, type NatsidError, natsid,
 } from "natsid";
 import { connect, Desk, failure, long, server, slack, sleep, until } from "./desk.ts";
 
@@ -46,7 +46,7 @@ test("copies are a tenth of the requests, but for the first 200", async () => {
   const order = ids.segment("order");
   desk.script = () => true; // takes requests and answers none
   const calls = Array.from({ length: 100 }, () => failure(order.nextN(1)));
-  assert.ok((await Promise.all(calls)).every((error) => error instanceof ErrDeadlineExceeded));
+  assert.ok((await Promise.all(calls)).every((error) => error instanceof TimeoutError));
   const { requests, hedges } = order.stats();
   assert.equal(requests, 100);
   const most = 200 + requests / 10 + 4 * 3 + 4;
@@ -56,12 +56,12 @@ test("copies are a tenth of the requests, but for the first 200", async () => {
 test("refused copies are sent ever more seldom", async () => {
   const desk = await Desk.open();
   const ids = await desk.client();
-  for (const [code, kind] of [[503, ErrUnavailable], [429, ErrThrottled]] as const) {
+  for (const [code, kind] of [[503, UnavailableError], [429, ThrottledError]] as const) {
     desk.script = (asked) => desk.refuse(asked, code);
     const before = desk.asked.length;
     const began = performance.now();
     const error = await failure(ids.segment("order").next({ timeout: 1500 }));
-    assert.ok(error instanceof ErrDeadlineExceeded && is(error, kind), `${error}`);
+    assert.ok(error instanceof TimeoutError && error.cause instanceof kind, `${error}`);
     assert.match(error.message, /because/);
     // Pauses of 0, 10, 20, 40, 80 and 160 ms at least, and then 250 ms.
     const most = 7 + (performance.now() - began) / 250;
@@ -109,7 +109,7 @@ test("a pause of days ends with the calls that wait", async () => {
   const order = (await desk.client()).segment("order");
   desk.script = (asked) => desk.refuse(asked, 429, { "Natsid-Retry-After-Ms": "2147483647" });
   const error = await failure(order.next({ timeout: 300 }));
-  assert.ok(is(error, ErrThrottled), `${error}`);
+  assert.ok(error.cause instanceof ThrottledError, `${error}`);
   const began = performance.now();
   await until("its request has ended", () => order.stats().failures === 1);
   assert.ok(performance.now() - began < slack);
@@ -143,12 +143,12 @@ test("without a worker calls wait for one, or fail at once with failFast", async
   const nc = await connect();
   const waiting = natsid(nc, { namespace: "empty" });
   const error = await failure(waiting.segment("order").next({ timeout: 300 }));
-  assert.ok(error instanceof ErrDeadlineExceeded && is(error, ErrNotServed), `${error}`);
+  assert.ok(error instanceof TimeoutError && error.cause instanceof NotServedError, `${error}`);
   assert.match(error.message, /no worker on empty\.segment\.order; does natsid run on this NATS, in this namespace\?/);
   const hasty = natsid(nc, { namespace: "empty", failFast: true, timeout: long });
   const order = hasty.segment("order");
   for (const call of [order.next(), order.nextN(5), order.prefetch({ n: 5, maxAge: 1000 }).next()]) {
-    assert.ok((await failure(call)) instanceof ErrNotServed);
+    assert.ok((await failure(call)) instanceof NotServedError);
   }
 });
 
@@ -186,5 +186,5 @@ test("a strict tag is not prefetched", async () => {
   const strict = natsid(nc).segment("strict");
   assert.ok(await strict.next() < await strict.next());
   const error = await failure(strict.prefetch({ n: 10, maxAge: 1000 }).next());
-  assert.ok(error instanceof ErrBadRequest, `${error}`);
+  assert.ok(error instanceof BadRequestError, `${error}`);
 });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ErrBusy, ErrCanceled, ErrUnavailable, type Handle, is } from "natsid";
+import { BusyError, AbortError, UnavailableError, type Handle } from "natsid";
 import { Desk, failure, once, sleep, until } from "./desk.ts";
 
 /** Begins calls at once. */
@@ -93,7 +93,7 @@ test("a call that gives up before its request is sent leaves no hole", async () 
   const call = new AbortController();
   const [stay, gone] = [begin(order, 5), begin(order, 3, call.signal)];
   call.abort();
-  for (const promise of gone) assert.ok((await failure(promise)) instanceof ErrCanceled);
+  for (const promise of gone) assert.ok((await failure(promise)) instanceof AbortError);
   desk.issueHeld();
   once([...(await Promise.all(first)), ...(await Promise.all(stay))], 9);
   assert.equal(order.stats().ids, 9);
@@ -128,7 +128,7 @@ test("more calls than five full requests fail at once, and calls that gave up ta
   const rest = begin(order, 6);
   const before = desk.asked.length;
   const error = await failure(order.next());
-  assert.ok(error instanceof ErrBusy, `${error}`);
+  assert.ok(error instanceof BusyError, `${error}`);
   assert.equal(desk.asked.length, before);
   desk.issueHeld();
   once([...(await Promise.all(first)), ...(await Promise.all(rest))], 10);
@@ -161,7 +161,7 @@ test("where a request of a batch fails, its calls do, and later calls do not", a
   const order = (await desk.client({ failFast: true })).segment("order");
   desk.script = (asked) => desk.refuse(asked, 404);
   const errors = await Promise.all(begin(order, 50).map(failure));
-  assert.ok(errors.every((error) => error.name === "ErrUnknownTag"));
+  assert.ok(errors.every((error) => error.name === "UnknownTagError"));
   assert.equal(order.stats().requests, 1);
   desk.script = undefined;
   assert.equal(await order.next(), 1n);
@@ -208,5 +208,5 @@ test("the causes of an error are found", async () => {
   desk.script = (asked) => desk.refuse(asked, 503);
   const error = await failure(order.next());
   assert.equal(error.name, "TimeoutError");
-  assert.ok(is(error, ErrUnavailable) && !is(error, ErrBusy) && !is("no error", Error));
+  assert.ok(error.cause instanceof UnavailableError && !(error.cause instanceof BusyError));
 });

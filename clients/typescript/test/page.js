@@ -1,6 +1,6 @@
 // Runs in the browser of browser.test.ts, and posts what it found.
 import { wsconnect } from "@nats-io/nats-core";
-import { decode, ErrBadRequest, ErrDeadlineExceeded, natsid } from "natsid";
+import { decode, natsid, TimeoutError } from "natsid";
 
 const websocket = new URLSearchParams(location.search).get("nats");
 
@@ -15,9 +15,9 @@ async function draw() {
   found.held = [];
   for (let i = 0; i < 300; i++) found.held.push(String(held.takeSync() ?? (await held.next())));
   found.year = decode(await ids.snowflake().next()).time.getUTCFullYear();
-  found.refused = await order.nextN(0).catch((error) => error instanceof ErrBadRequest && error.message);
+  found.refused = await order.nextN(0).catch((error) => error instanceof RangeError && error.message);
   const nobody = natsid(nc, { namespace: "nobody" }).segment("page");
-  found.waited = await nobody.next({ timeout: 200 }).catch((error) => error instanceof ErrDeadlineExceeded);
+  found.waited = await nobody.next({ timeout: 200 }).catch((error) => error instanceof TimeoutError);
   found.aborted = await nobody.next({ signal: AbortSignal.timeout(100) }).catch((error) => error.name);
   await nc.close();
   found.closed = await order.next().catch((error) => error.name);

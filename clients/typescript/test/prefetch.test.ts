@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ErrBadRequest, ErrDeadlineExceeded, ErrUnknownTag, natsid, type PrefetchHandle } from "natsid";
+import { BadRequestError, TimeoutError, UnknownTagError, natsid, type PrefetchHandle } from "natsid";
 import { connect, Desk, failure, long, once, rising, sleep, until } from "./desk.ts";
 
 async function draw(held: PrefetchHandle, calls: number): Promise<bigint[]> {
@@ -19,7 +19,7 @@ test("the next range is there before the one in use is used up", async () => {
   desk.hold(); // while natsid is away, calls get what is held
   ids.push(...(await draw(held, 1400)));
   once(ids, 2000);
-  assert.ok((await failure(held.next({ timeout: 10 }))) instanceof ErrDeadlineExceeded);
+  assert.ok((await failure(held.next({ timeout: 10 }))) instanceof TimeoutError);
   desk.issueHeld();
 });
 
@@ -168,7 +168,7 @@ test("a range in use is followed before it is too old", async () => {
 
 test("a refusal of a range is what its calls get, and they are not repeated", async () => {
   const desk = await Desk.open();
-  for (const [code, kind] of [[404, ErrUnknownTag], [400, ErrBadRequest]] as const) {
+  for (const [code, kind] of [[404, UnknownTagError], [400, BadRequestError]] as const) {
     const held = (await desk.client()).segment("order").prefetch({ n: 10, maxAge: long });
     desk.script = (asked) => desk.refuse(asked, code);
     const errors = await Promise.all([1, 2, 3].map(() => failure(held.next())));
@@ -188,7 +188,7 @@ test("a call that no range reaches in time ends", async () => {
     setTimeout(() => desk.issue(asked), 10); // what comes is too old already
     return true;
   };
-  assert.ok((await failure(held.next())) instanceof ErrDeadlineExceeded);
+  assert.ok((await failure(held.next())) instanceof TimeoutError);
 });
 
 test("held IDs of natsid are given once, also beside other calls", async () => {

@@ -3,7 +3,8 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { headers } from "@nats-io/nats-core";
 import {
-  decode, ErrBadRequest, ErrNotNatsid, ErrThrottled, ErrUnavailable, ErrUnknownTag, ErrUsedUp, is, natsid, NatsidError, parseID,
+  BadRequestError, decode, natsid, NatsidError, NotNatsidError, parseID, TagExistsError, ThrottledError,
+  UnavailableError, UnknownTagError, UsedUpError,
 } from "natsid";
 import { connect, Desk, failure, once, rising, server } from "./desk.ts";
 
@@ -77,11 +78,8 @@ test("tags of the vectors are sent or refused as Go does", async () => {
   for (const { name, tag, subject, refusal } of vectors("tags")) {
     const before = desk.asked.length;
     for (const call of [() => ids.segment(tag).next(), () => ids.segment(tag).nextN(2)]) {
-      if (refusal) {
-        const error = await failure(call());
-        assert.ok(error instanceof ErrBadRequest, name);
-        assert.deepEqual(error.refusal, refusal, name);
-      } else await call();
+      if (refusal) assert.throws(call, new RangeError(`natsid: ${refusal.text}`), name);
+      else await call();
     }
     const sent = desk.asked.slice(before).map(({ msg }) => msg.subject.replace(desk.namespace, "id"));
     assert.deepEqual([...new Set(sent)], refusal ? [] : [subject], name);
@@ -94,9 +92,7 @@ test("counts of the vectors are sent or refused as Go does", async () => {
   for (const { name, n, body, refusal } of vectors("counts")) {
     const before = desk.asked.length;
     if (refusal) {
-      const error = await failure(order.nextN(n));
-      assert.ok(error instanceof ErrBadRequest, name);
-      assert.deepEqual(error.refusal, refusal, name);
+      await assert.rejects(order.nextN(n), new RangeError(`natsid: ${refusal.text}`), name);
       assert.equal(desk.asked.length, before, name);
     } else {
       await order.nextN(n);
@@ -108,16 +104,11 @@ test("counts of the vectors are sent or refused as Go does", async () => {
 test("sizes and ages of the vectors are sent or refused as Go does", async () => {
   for (const { name, n, maxAgeMs, header, refusal } of vectors("ages")) {
     const desk = await Desk.open();
-    const held = (await desk.client()).segment("order").prefetch({ n, maxAge: maxAgeMs });
-    if (refusal) {
-      const error = await failure(held.next());
-      assert.ok(error instanceof ErrBadRequest, name);
-      assert.deepEqual(error.refusal, refusal, name);
-      assert.throws(() => held.takeSync(), ErrBadRequest, name);
-      assert.ok((await failure(held.nextN(2))) instanceof ErrBadRequest, name);
-      assert.equal(desk.asked.length, 0, name);
-    } else {
-      await held.next();
+    const order = (await desk.client()).segment("order");
+    const hold = () => order.prefetch({ n, maxAge: maxAgeMs });
+    if (refusal) assert.throws(hold, new RangeError(`natsid: ${refusal.text}`), name);
+    else {
+      await hold().next();
       assert.equal(desk.asked[0]!.msg.headers!.get("Natsid-Prefetch"), header, name);
     }
   }
@@ -138,7 +129,7 @@ test("replies of the vectors are read or rejected as Go does", async () => {
       assert.deepEqual(read, runs, name);
     } else {
       const error = await failure(call);
-      assert.ok(error instanceof ErrNotNatsid, `${name}: ${error}`);
+      assert.ok(error instanceof NotNatsidError, `${name}: ${error}`);
       assert.match(error.message, /does a JetStream stream or another program listen on desk\d+\.segment\.order\?/);
     }
   }
@@ -148,8 +139,8 @@ test("replies of the vectors are read or rejected as Go does", async () => {
 test("errors of the vectors have their class, code and text, and are asked again as Go does", async () => {
   const desk = await Desk.open();
   const kinds: Record<string, typeof NatsidError> = {
-    BadRequest: ErrBadRequest, UnknownTag: ErrUnknownTag, Throttled: ErrThrottled, Unavailable: ErrUnavailable,
-    Refused: NatsidError, UsedUp: ErrUsedUp,
+    BadRequest: BadRequestError, UnknownTag: UnknownTagError, Throttled: ThrottledError, Unavailable: UnavailableError,
+    Refused: NatsidError, UsedUp: UsedUpError,
   };
   for (const { name, headers: head, body, kind, again, code, text } of vectors("errors")) {
     const ids = await desk.client({ timeout: 300 });
@@ -166,8 +157,8 @@ test("errors of the vectors have their class, code and text, and are asked again
     let error = await failure(call);
     const isUp = error.name === "TimeoutError";
     assert.equal(isUp, again, `${name}: ${error}`);
-    assert.ok(is(error, kinds[kind]!), `${name}: ${error}`);
     if (isUp) error = error.cause as Error;
+    assert.ok(error instanceof kinds[kind]!, `${name}: ${error}`);
     assert.equal((error as NatsidError).refusal?.code, code, name);
     assert.equal((error as NatsidError).refusal?.text, text ?? "", name);
     if (!again) assert.equal(ids.segment("order").stats().retries, 0, name);
@@ -178,7 +169,7 @@ test("layouts of the vectors are decoded or refused as Go does", () => {
   for (const { name, layout, id, parts, error } of vectors("layouts")) {
     if (error) {
       assert.throws(() => decode(id, layout), (e: Error) => {
-        assert.ok(e instanceof ErrBadRequest);
+        assert.ok(e instanceof RangeError);
         assert.equal(e.message.replace(/^natsid:/, "client:"), error, name);
         return true;
       });
@@ -194,7 +185,7 @@ test("layouts of the vectors are decoded or refused as Go does", () => {
   assert.equal(decode(1n << 22n, { time: 41, machine: 10, sequence: 12, epoch }).time.getTime(), epoch + 1);
   for (const wrong of [{ unit: 0 }, { epoch: -1 }, { site: 22 }, { time: 0 }, { time: 62, machine: 1, sequence: 0 }]) {
     const layout = { time: 30, machine: 10, sequence: 12, ...wrong };
-    assert.throws(() => decode(1n, layout), ErrBadRequest, JSON.stringify(wrong));
+    assert.throws(() => decode(1n, layout), RangeError, JSON.stringify(wrong));
   }
 });
 
@@ -202,7 +193,7 @@ test("an ID has one spelling", () => {
   assert.equal(parseID("9223372036854775807"), 2n ** 63n - 1n);
   assert.equal(parseID("0"), 0n);
   for (const wrong of ["", " 1", "1n", "01", "-1", "+1", "1.0", "1e3", "0x10", "9223372036854775808", "٣"]) {
-    assert.throws(() => parseID(wrong), ErrBadRequest, wrong);
+    assert.throws(() => parseID(wrong), RangeError, wrong);
   }
 });
 
@@ -221,21 +212,25 @@ test("business, namespace and tag are refused before anything is sent", async ()
   const before = nc.stats().outMsgs;
   const ids = natsid(nc);
   for (const business of [-1, 1.5, NaN, Infinity]) {
-    assert.ok((await failure(ids.snowflake({ business }).next())) instanceof ErrBadRequest, `${business}`);
+    assert.throws(() => ids.snowflake({ business }), RangeError, `${business}`);
   }
   for (const namespace of ["", "a b", "a.b", "ä", "a".repeat(33)]) {
-    const other = natsid(nc, { namespace });
-    assert.ok((await failure(other.segment("order").next())) instanceof ErrBadRequest, namespace);
-    assert.ok((await failure(other.snowflake().nextN(3))) instanceof ErrBadRequest, namespace);
+    assert.throws(() => natsid(nc, { namespace }), RangeError, namespace);
   }
+  // deno-lint-ignore no-explicit-any
+  for (const wrong of [undefined, null, {}, connect()] as any[]) {
+    assert.throws(() => natsid(wrong), /^TypeError: natsid: want a connection to NATS, as connect\(\) returns once/);
+  }
+  // deno-lint-ignore no-explicit-any
+  assert.throws(() => ids.segment(7 as any), new TypeError("natsid: the tag is of type number, want a string"));
   assert.equal(nc.stats().outMsgs, before);
   const none = await failure(natsid(await connect()).snowflake({ business: 1 }).next());
-  assert.ok(none instanceof ErrBadRequest, "the layout of the workers has no business");
+  assert.ok(none instanceof BadRequestError, "the layout of the workers has no business");
 });
 
 test("a worker's refusal of a count says the limit", async () => {
   const error = await failure(natsid(await connect()).segment("order").nextN(100_001));
-  assert.ok(error instanceof ErrBadRequest);
+  assert.ok(error instanceof BadRequestError);
   assert.equal(error.refusal?.maxBatch, 100_000);
 });
 
@@ -247,4 +242,26 @@ test("IDs above 2^53 arrive exactly", async () => {
   const b = await ids.segment("large").next();
   rising([2n ** 53n, a, b]);
   assert.ok(b - a < 10n, "it was rounded");
+});
+
+test("a tag is created unless there is one that agrees", async () => {
+  const ids = natsid(await connect());
+  const settings = { start: 500n, step: 7, period: "daily", zone: "Asia/Shanghai", maxHole: 100 } as const;
+  for (let i = 0; i < 2; i++) await ids.ensureTag("ensured", { step: 7, start: 500n, description: "tea" });
+  for (let i = 0; i < 2; i++) await ids.ensureTag("dated", { ...settings, start: 0 });
+  assert.equal(await ids.segment("ensured").next(), 500n);
+  await ids.ensureTag("ensured");
+  await ids.ensureTag("ensured", { start: 501, strict: false });
+  for (const [differs, text] of [
+    [{ step: 8 }, /its step is "7", not "8"/], [{ start: 10_000 }, /its next ID is "\d+", not "10000"/], [{ strict: true }, /its strict/],
+    [{ maxHole: 5 }, /its max_hole is "", not "5"/], [{ period: "daily" }, /its period/],
+  ] as const) {
+    const error = await failure(ids.ensureTag("ensured", differs));
+    assert.ok(error instanceof TagExistsError && text.test(error.message), `${error}`);
+  }
+  assert.ok((await failure(ids.ensureTag("dated", { period: "daily" }))) instanceof TagExistsError, "its zone is UTC");
+  await assert.rejects(ids.ensureTag("a b"), RangeError);
+  assert.ok((await failure(ids.ensureTag("wrong", { step: -1 }))) instanceof BadRequestError);
+  const nobody = natsid(await connect(), { namespace: "nobody" });
+  assert.equal((await failure(nobody.ensureTag("order"))).name, "NotServedError");
 });
