@@ -253,11 +253,22 @@ func TestASkipRaisesTheNextIDOfEachTag(t *testing.T) {
 	if got := next(t, ids); got <= 1_000_000 {
 		t.Errorf("the ID after a skip of a million is %d", got)
 	}
+	if _, _, err := ask(t, ids, "id.tag.create", `{"tag":"full","max":9}`, patient); err != nil {
+		t.Fatal(err)
+	}
+	before := next(t, ids)
+	_, refused, err := ask(t, ids, "natsid.test", "skip 1000", patient)
+	if refused == nil || !strings.Contains(refused.Text, "tag full: ") || next(t, ids) < before+1000 {
+		t.Errorf("a skip past a tag that ends: %v, %v; want an error, and all others raised", refused, err)
+	}
+	if _, _, err := ask(t, ids, "id.tag.delete", `{"tag":"full"}`, patient); err != nil {
+		t.Fatal(err)
+	}
 	ids.Skip(1 << 53)
 	if got := next(t, ids); got <= 1<<53 {
 		t.Errorf("the ID after a skip of 2^53 is %d", got)
 	}
-	_, refused, err := ask(t, ids, "natsid.test", "skip 9223372036854775807", patient)
+	_, refused, err = ask(t, ids, "natsid.test", "skip 9223372036854775807", patient)
 	if refused == nil || refused.Code != 400 || !strings.Contains(refused.Text, "the store holds at most") {
 		t.Errorf("a skip above all IDs: %v, %v", refused, err)
 	}

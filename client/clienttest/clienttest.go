@@ -13,18 +13,30 @@ import (
 // mostIDs is how many IDs one call gets at most, as from workers by default.
 const mostIDs = 100_000
 
-// A Source is a [client.Source] from memory. Its IDs are 1, 2, 3 and so on, in the order of calls. It is safe for
-// concurrent use.
+// A Source is a [client.Source] from memory. Its IDs rise by 1, in the order of calls. It is safe for concurrent use.
 type Source struct {
 	mu      sync.Mutex
 	last    int64 // ID that was given
 	failure error
 }
 
+// Tags gives each tag a source of its own, as [client.Client.Segment] gives it a handle. The zero value is ready. It is
+// safe for concurrent use.
+type Tags struct{ sources sync.Map }
+
+// Segment returns the source of a tag. That of a new one begins with 1.
+func (t *Tags) Segment(tag string) *Source {
+	s, _ := t.sources.LoadOrStore(tag, New())
+	return s.(*Source)
+}
+
 var _ client.Source = (*Source)(nil)
 
-// New returns a source that has given no ID.
-func New() *Source { return new(Source) }
+// New returns a source whose first ID is 1.
+func New() *Source { return From(1) }
+
+// From returns a source that begins with an ID: From(1<<53) finds code that stores IDs in too few bits.
+func From(first client.ID) *Source { return &Source{last: int64(first) - 1} }
 
 // Fail makes calls fail with an error that wraps err, such as [client.ErrUnavailable], until Fail(nil). A failed call
 // uses up no ID.

@@ -89,7 +89,7 @@ func TestLeafsPathsAreAnsweredByAClientOfTheWorkers(t *testing.T) {
 		t.Errorf("decoded: %d %s", code, body)
 	}
 	code, body = getFrom(t, url+"/api/segment/get/order?n=5001")
-	if code != 400 || !strings.Contains(body, "1..5000") {
+	if code != 400 || !strings.Contains(body, "one request may ask for 5000 at most") {
 		t.Errorf("too many: %d %s", code, body)
 	}
 	got := stop()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/natsid/natsid/client"
@@ -56,13 +57,14 @@ func (c *Cluster) Restart() error {
 const skipWithin = 10 * time.Second
 
 // Skip raises the next ID of each tag by at least n. Where several workers serve, all but one follow a moment later. It
-// returns an error if there is no tag, or if one would exceed the highest ID.
+// returns an error if there is no tag, or that of each tag that refuses, as at its last number; it raises all others.
 func (c *Cluster) Skip(n int64) error {
 	ctx, cancel := context.WithTimeout(context.Background(), skipWithin)
 	defer cancel()
 	ids := client.New(c.conn, client.Namespace(string(c.cfg.Namespace)))
 	defer ids.Close()
 	skip := subjects.TagUpdate{RaiseBy: new(subjects.Decimal(n)), Force: true}
+	var refused []string
 	for list := (subjects.TagList{}); ; {
 		page, err := ids.ListTags(ctx, list)
 		if err != nil {
@@ -74,13 +76,15 @@ func (c *Cluster) Skip(n int64) error {
 			}
 			skip.Tag = tag.Tag
 			if err := c.update(ctx, skip); err != nil {
-				return fmt.Errorf("tag %s: %w", tag.Tag, err)
+				refused = append(refused, fmt.Sprintf("tag %s: %v", tag.Tag, err))
 			}
 		}
 		switch {
 		case len(page) > 0: // there may be more
 		case skip.Tag == "":
 			return subjects.Errorf(subjects.NotFound, "skip: there is no tag yet; request an ID, then skip")
+		case refused != nil:
+			return subjects.Errorf(subjects.BadRequest, "skip: %s", strings.Join(refused, "; "))
 		default:
 			return nil
 		}
