@@ -61,7 +61,7 @@ func (c *checker) check(ctx context.Context, thorough bool) error {
 		return err
 	}
 	if c.gate.Stopped() == nil { // before this worker answers for the registry: see natsbus
-		if err := c.peers.greet(ctx, c.own.Registry, a.links, v.stream.Mine); err != nil {
+		if err := c.peers.greet(ctx, c.own.Registry, a.links); err != nil {
 			return err
 		}
 	}

@@ -195,15 +195,11 @@ func (p *peers) ask(ctx context.Context, registry string) (Notice, error) {
 
 // greet asks one settled worker of the registry, once for each connection, whether it knows a later state of the
 // bucket. A worker that has just begun remembers none, so it could load first from a bucket that went back. Workers
-// announce the highest revision each second, so any of them knows. isMade says that this process has made the bucket:
-// then nobody knows more.
+// announce the highest revision each second, so any of them knows.
 //
 // Law: a worker that begins while NATS does may be the first of all to reach it. So the bus of one that has not settled
 // yet waits for others that have not stopped before it says that nobody is there: see [Member.Expects].
-func (p *peers) greet(ctx context.Context, registry string, links uint64, isMade bool) error {
-	if p.greeted == never && isMade {
-		p.greeted = links
-	}
+func (p *peers) greet(ctx context.Context, registry string, links uint64) error {
 	if p.greeted == links {
 		return nil
 	}
