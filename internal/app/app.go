@@ -181,9 +181,7 @@ func (p *program) assemble(context.Context) error {
 	})
 	p.segments = segment.New(p.segmentConfig())
 	p.gate = policy.NewGate(p.segments.RulesOf, p.membership.member.Throttle)
-	if m := p.membership.member; m != nil {
-		m.Use(p.segments)
-	}
+	p.membership.member.Use(p.segments)
 	p.membership.awaitCheck(p.storage.late)
 	p.issuer = snowflake.NewIssuer(cfg.Deadline, parkedSnowflakes, now)
 	p.keeper = workerid.New(workerid.Config{
@@ -253,7 +251,7 @@ func creates(pattern, tag string) bool {
 func (p *program) segmentConfig() segment.Config {
 	cfg := p.cfg
 	c := segment.Config{
-		Store: loads{p.membership.gate(p.storage.tags), p.watch, p.ring, p.runsOut, p.undecided},
+		Store: loads{p.membership.member.Gate(p.storage.tags), p.watch, p.ring, p.runsOut, p.undecided},
 		Clock: p.clock, Deadline: cfg.Deadline,
 		MaxStep:    cfg.MaxStep,
 		AutoCreate: func(tag string) bool { return creates(cfg.AutoCreatePattern, tag) },

@@ -17,7 +17,6 @@ import (
 	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/internal/registry/natsbus"
 	"github.com/natsid/natsid/internal/stores/kvstore"
-	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/worker"
 	"github.com/natsid/natsid/workerid"
@@ -39,7 +38,7 @@ type membership struct {
 
 	bus     *natsbus.Bus
 	process string          // random, one per process
-	member  *lineage.Member // nil if segments need no marks
+	member  *lineage.Member // set when the buckets are opened
 	begun   chan struct{}   // closed when the first check of the marks is over
 }
 
@@ -59,10 +58,7 @@ func (m *membership) makeBus(ctx context.Context) error {
 // and a worker issues snowflakes in the rest of its window.
 func (m *membership) awaitCheck(late error) {
 	m.begun = make(chan struct{})
-	switch {
-	case m.member == nil:
-		close(m.begun)
-	case late == nil:
+	if late == nil {
 		m.reasons.Set(worker.Unchecked, errFirstCheck, stoppable...)
 	}
 }
@@ -145,7 +141,7 @@ func (m *membership) answerFor(registry string) {
 // mayFound is called before a bucket of marks gets an identity: it returns an error if another bucket is or was in
 // use.
 func (m *membership) mayFound(ctx context.Context) error {
-	if m.member != nil && m.member.Remembers() {
+	if m.member.Remembers() {
 		return fmt.Errorf("the data directory %s remembers another bucket of marks, which is gone", m.cfg.Data)
 	}
 	all, err := m.notices(ctx)
@@ -222,34 +218,8 @@ func (b patientBus) Ask(
 	}
 }
 
-// wentBack is called when a write shows that the marks went back.
-func (m *membership) wentBack(why string, need int64) {
-	if m.member != nil { // nil during the first write of the start
-		m.member.WentBack(why, need)
-	}
-}
-
-// eras returns the identity by which entries are read.
-func (m *membership) eras() (id era.Identity) {
-	if m.member != nil {
-		id = m.member.Eras()
-	}
-	return id
-}
-
-// gate returns the store from which ranges are loaded.
-func (m *membership) gate(tags segment.Store) segment.Store {
-	if m.member == nil {
-		return tags
-	}
-	return m.member.Gate(tags)
-}
-
 // watch checks the registry until ctx ends, and then records there that this worker stopped cleanly.
 func (m *membership) watch(ctx context.Context) error {
-	if m.member == nil {
-		return nil
-	}
 	if err := m.bus.Listen(m.member.Hear); err != nil {
 		return err
 	}
@@ -270,17 +240,9 @@ func (m *membership) watch(ctx context.Context) error {
 	return nil
 }
 
-// identity returns the identity of the registry, the zero one if segments need no marks.
-func (m *membership) identity() (id era.Identity) {
-	if m.member != nil {
-		id = m.member.Identity()
-	}
-	return id
-}
-
 // hasSecond reports whether this registry is stopped since workers of another one serve the same subjects.
 func (m *membership) hasSecond() bool {
-	in := m.identity().Incident
+	in := m.member.Identity().Incident
 	return in != nil && in.Other != ""
 }
 
@@ -289,5 +251,5 @@ func (m *membership) marksInUse() string {
 	if m.reasons.Forbidden(worker.Segment) != nil {
 		return ""
 	}
-	return m.identity().Registry
+	return m.member.Identity().Registry
 }

@@ -9,16 +9,11 @@ import (
 )
 
 // registryOfLoads returns the registry that loads use, "" if it is not known yet.
-func (p *program) registryOfLoads() string {
-	if m := p.membership.member; m != nil {
-		return m.Identity().Registry
-	}
-	return p.keeper.Status().Registry
-}
+func (p *program) registryOfLoads() string { return p.membership.member.Identity().Registry }
 
 // probe returns nil once this worker can load, or while its registry is stopped, which is no fault of the store.
 func (p *program) probe(ctx context.Context) error {
-	if m := p.membership.member; m != nil && m.Stopped() != nil {
+	if p.membership.member.Stopped() != nil {
 		return nil
 	}
 	return p.storage.probe(ctx)
@@ -31,17 +26,14 @@ func (s *storage) probe(ctx context.Context) error {
 			return err
 		}
 	}
-	if m := s.membership.member; m != nil {
-		return m.Prove(ctx)
-	}
-	return nil
+	return s.membership.member.Prove(ctx)
 }
 
 // canLoad reports whether this worker can load ranges, as far as it knows. A worker that was disconnected cannot
 // until its registry was checked again.
 func (p *program) canLoad() bool {
 	return len(p.reasons.Of(worker.Segment)) == 0 && p.segments.Trouble() == nil && p.watch.Trouble() == nil &&
-		(p.membership.member == nil || p.membership.member.Checked())
+		p.membership.member.Checked()
 }
 
 // findRelay implements [relay.Config.Find].

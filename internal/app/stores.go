@@ -52,7 +52,9 @@ func (s *storage) openBuckets(ctx context.Context) (err error) {
 	})
 	store := kvstore.Config{
 		Bucket: ns.SegmentBucket(), Replicas: n, MayFound: m.mayFound, Clock: s.clock, Log: cfg.Log,
-		Lost: func() { m.member.Doubt() }, WentBack: m.wentBack, Eras: m.eras, Raised: s.raised,
+		Lost:     func() { m.member.Doubt() },
+		WentBack: func(why string, need int64) { m.member.WentBack(why, need) },
+		Eras:     func() era.Identity { return m.member.Eras() }, Raised: s.raised,
 		RowWentBack: func(tag, message string) {
 			s.raiseAbout(subjects.AlarmTableWentBack, tag, "tag "+tag+": "+message)
 		},
