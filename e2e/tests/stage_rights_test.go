@@ -91,7 +91,7 @@ func TestAStageNeedsWhatPermissionsPrints(t *testing.T) {
 		literal, _, _ := strings.Cut(strings.TrimSuffix(right.Subject, ">"), "*")
 		named := strings.Contains(text, "this user of NATS may not ") && strings.Contains(text, literal)
 		switch {
-		case right.Why == "end reading", right.Why == "show which stages run", right.Subject == "id.worker.stage",
+		case right.Why == "end reading", right.Subject == "id.worker.stage",
 			right.Subject == "id.snowflake", right.Subject == "id.snowflake.>",
 			strings.Contains(right.Subject, "id_stamp"), strings.Contains(right.Subject, "STREAM.UPDATE"),
 			right.Subject == "$JS.API.INFO":

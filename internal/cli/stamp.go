@@ -62,7 +62,7 @@ Examples:
 				"A stream must take it. Each is there at least once. Without it, such a message stops the stage.",
 			"since": "Begin with messages of this time, such as 2026-01-31T12:00:00Z, or of this long ago, such as " +
 				"90m. It has effect only where nothing was copied yet.",
-			"status": "Show how far the source is copied, and which stage copies it.",
+			"status": "Show how far the source is copied.",
 			"repair": "After other messages came into the target, or some were removed: show where stages would " +
 				"continue, and let them if you agree.",
 			"yes":  "With --repair: do not ask.",
@@ -116,7 +116,7 @@ func (c *stampCmd) Run(s *session) error {
 		}
 	}
 	cfg := stage.Config{
-		Source:     stage.SourceOn(js, c.From, processName(), c.To, c.Filter...),
+		Source:     stage.SourceOn(js, c.From, c.Filter...),
 		SourceName: c.From, Target: to, Fits: to.Fits, Stamp: stamp.New(handle).Msgs,
 		Subject: c.mapped, Existing: c.Existing, Since: c.Since.Time, Once: c.Once, Log: log,
 	}
@@ -128,7 +128,7 @@ func (c *stampCmd) Run(s *session) error {
 	}
 	st := stage.New(cfg)
 	if c.Status || c.Repair {
-		return c.status(s, js, to, st)
+		return c.status(s, to, st)
 	}
 	end := c.watch(s, nc, l, log, st.Progress)
 	err = st.Run(s.ctx)

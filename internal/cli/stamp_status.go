@@ -1,11 +1,8 @@
 package cli
 
 import (
-	"cmp"
 	"fmt"
 	"io"
-
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/stage"
 )
@@ -14,24 +11,18 @@ import (
 type stampStatusJSON struct {
 	Position uint64 `json:"position"` // the last message of the source that was copied or passed
 	Behind   uint64 `json:"behind"`   // messages of the source that were not
-	Copier   string `json:"copier"`   // host and process of the stage that copies; "" if none does
 	Foreign  uint64 `json:"foreign"`  // messages at the target's end that are not from a stage
 	Gone     uint64 `json:"gone"`     // messages at the target's end that it does not hold
 }
 
-// status prints how far a source is copied, and by which stage. With --repair it lets stages continue after messages
+// status prints how far a source is copied. With --repair it lets stages continue after messages
 // that are no copies, or are gone, if a user agrees.
-func (c *stampCmd) status(s *session, js jetstream.JetStream, to *stage.Stream, st *stage.Stage) error {
+func (c *stampCmd) status(s *session, to *stage.Stream, st *stage.Stage) error {
 	r, err := st.Status(s.ctx)
 	if err != nil {
 		return err
 	}
-	copier, err := stage.Copier(s.ctx, js, c.From, c.To)
-	if err != nil {
-		return err
-	}
-	text := fmt.Sprintf("%s to %s: message %d, %d behind, copied by %s", c.From, c.To, r.Position.Seq, r.Behind,
-		cmp.Or(copier, "no stage"))
+	text := fmt.Sprintf("%s to %s: message %d, %d behind", c.From, c.To, r.Position.Seq, r.Behind)
 	if r.Foreign+r.Gone > 0 {
 		text += fmt.Sprintf("\n%s ends with %d messages that are not from a stage, and %d that are gone",
 			c.To, r.Foreign, r.Gone)
@@ -45,7 +36,7 @@ func (c *stampCmd) status(s *session, js jetstream.JetStream, to *stage.Stream, 
 			}
 		}
 	}
-	return s.print(stampStatusJSON{r.Position.Seq, r.Behind, copier, r.Foreign, r.Gone}, func(w io.Writer) {
+	return s.print(stampStatusJSON{r.Position.Seq, r.Behind, r.Foreign, r.Gone}, func(w io.Writer) {
 		fmt.Fprintln(w, text)
 	})
 }

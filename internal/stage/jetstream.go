@@ -90,40 +90,13 @@ func fit(c jetstream.StreamConfig) error {
 		why = "acknowledges nothing"
 	case c.SubjectDeleteMarkerTTL > 0:
 		why = "has delete markers, which the server writes to it"
-	case !c.AllowAtomicPublish && tooOld(c):
-		return stop("the server of stream %s is too old for atomic batches%s: natsid stamp needs nats-server 2.12 "+
-			"or later", c.Name, versionOf(c))
 	case !c.AllowAtomicPublish:
-		return stop("stream %s does not take atomic batches: allow them with "+
-			"`nats stream edit %s --allow-batch`, or let --create do that", c.Name, c.Name)
+		return stop("stream %s does not take atomic batches: allow them with `nats stream edit %s --allow-batch`, or "+
+			"let --create do that, on nats-server 2.12 or later", c.Name, c.Name)
 	default:
 		return nil
 	}
 	return stop("stream %s cannot be a target: it %s; copy to a stream of its own, which --create makes", c.Name, why)
-}
-
-// levelOfBatches is the first level of JetStream's API, as shown in a stream's metadata, that has atomic batches: the
-// level of nats-server 2.12.
-const levelOfBatches = 2
-
-// tooOld reports whether the server of a stream lacks atomic batches. A server before 2.11 shows no level.
-func tooOld(c jetstream.StreamConfig) bool {
-	level, err := strconv.Atoi(c.Metadata["_nats.level"])
-	return err != nil || level < levelOfBatches
-}
-
-// before212 reports whether a version is one of nats-server before 2.12.
-func before212(version string) bool {
-	var major, minor int
-	n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor)
-	return n == 2 && (major < 2 || major == 2 && minor < 12)
-}
-
-func versionOf(c jetstream.StreamConfig) string {
-	if v := c.Metadata["_nats.ver"]; v != "" {
-		return " (" + v + ")"
-	}
-	return ""
 }
 
 // Copied returns the subjects of the copies of a stream's messages, each as subject returns it; all if the stream does
@@ -153,10 +126,6 @@ func (t *Stream) Create(ctx context.Context, subjects []string) error {
 	defer cancel()
 	stream, err := t.js.Stream(ctx, t.name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		if v := t.nc.ConnectedServerVersion(); before212(v) {
-			return stop("stream %s cannot be made: nats-server %s is too old for atomic batches, and natsid stamp "+
-				"needs 2.12 or later", t.name, v)
-		}
 		_, err = t.js.CreateStream(ctx, jetstream.StreamConfig{
 			Name: t.name, Subjects: subjects, AllowAtomicPublish: true, Description: "stamped by natsid",
 		})
@@ -179,8 +148,8 @@ func (t *Stream) Create(ctx context.Context, subjects []string) error {
 		return err
 	}
 	c := stream.CachedInfo().Config
-	if c.AllowAtomicPublish || tooOld(c) {
-		return nil // State returns the error for a server that is too old
+	if c.AllowAtomicPublish {
+		return nil
 	}
 	c.AllowAtomicPublish = true
 	_, err = t.js.UpdateStream(ctx, c)

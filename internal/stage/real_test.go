@@ -80,7 +80,7 @@ func (p *pair) publish(from, to int) {
 func (p *pair) stage(change ...func(*stage.Config)) *stage.Stage {
 	to := p.to()
 	cfg := stage.Config{
-		Source: stage.SourceOn(p.js, p.source, "", p.target), SourceName: p.source,
+		Source: stage.SourceOn(p.js, p.source), SourceName: p.source,
 		Target: to,
 		Fits:   to.Fits, Stamp: stamp.New(p.ids.Segment(p.t.Name())).Msgs,
 		Subject:  func(s string) string { return "stamped." + s },

@@ -121,7 +121,7 @@ func TestAReaderEndsWhereAMessageIsLostOnItsWay(t *testing.T) {
 			defer conn.Close()
 			js, err := jetstream.New(conn)
 			must(t, err)
-			r, err := stage.SourceOn(js, p.source, "", "").Open(t.Context(), 0)
+			r, err := stage.SourceOn(js, p.source).Open(t.Context(), 0)
 			must(t, err)
 			defer r.Close()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -15,31 +15,13 @@ import (
 type onSource struct {
 	js      jetstream.JetStream
 	name    string
-	copier  map[string]string // metadata of the consumers, see Copier
 	filters []string
 }
 
-// SourceOn returns the stream of that name as the source of a stage, which copies it to a target. Only messages are
-// read whose subject matches one of filters, patterns that do not overlap; without filters all messages are read.
-func SourceOn(js jetstream.JetStream, name, copier, target string, filters ...string) Source {
-	return &onSource{js, name, map[string]string{"natsid_stage": copier, "natsid_target": target}, filters}
-}
-
-// Copier returns the stage that copies a stream to a target; "" if none does. One that was killed counts for up to a
-// minute, unless another one copies since.
-func Copier(ctx context.Context, js jetstream.JetStream, source, target string) (name string, err error) {
-	stream, err := js.Stream(ctx, source)
-	if err != nil {
-		return "", err
-	}
-	var since time.Time
-	consumers := stream.ListConsumers(ctx)
-	for c := range consumers.Info() {
-		if m := c.Config.Metadata; m["natsid_target"] == target && c.Created.After(since) {
-			name, since = m["natsid_stage"], c.Created
-		}
-	}
-	return name, consumers.Err()
+// SourceOn returns the stream of that name as the source of a stage. Only messages are read whose subject matches one
+// of filters, patterns that do not overlap; without filters all messages are read.
+func SourceOn(js jetstream.JetStream, name string, filters ...string) Source {
+	return &onSource{js, name, filters}
 }
 
 // State implements [Source].
@@ -115,7 +97,7 @@ func (s *onSource) Open(ctx context.Context, after uint64) (Reader, error) {
 	consumer, err := s.js.CreateConsumer(ctx, s.name, jetstream.ConsumerConfig{
 		Name: name, FilterSubjects: s.filters, AckPolicy: jetstream.AckNonePolicy,
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1,
-		MemoryStorage: true, Replicas: 1, InactiveThreshold: time.Minute, Metadata: s.copier,
+		MemoryStorage: true, Replicas: 1, InactiveThreshold: time.Minute,
 	})
 	if err == nil {
 		err = s.heard(ctx, consumer.CachedInfo().Name)

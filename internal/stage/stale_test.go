@@ -218,7 +218,7 @@ func TestAQuestionWithoutAnAnswerEnds(t *testing.T) {
 	defer cancel()
 	answered := make(chan error, 1)
 	go func() {
-		_, err := stage.SourceOn(js, "S", "", "").TimeOf(context.WithoutCancel(ctx), 1)
+		_, err := stage.SourceOn(js, "S").TimeOf(context.WithoutCancel(ctx), 1)
 		answered <- err
 	}()
 	select {

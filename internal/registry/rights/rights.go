@@ -247,7 +247,6 @@ func (t *table) stage() {
 	read := "read " + p.From
 	t.publish(read, t.api.Stream("STREAM.INFO", p.From), t.api.Stream("STREAM.MSG.GET", p.From),
 		t.api.Stream("CONSUMER.CREATE", p.From)+".>", t.api.Stream("CONSUMER.MSG.NEXT", p.From)+".*")
-	t.publish("show which stages run", t.api.Stream("CONSUMER.LIST", p.From))
 	t.publish("end reading", t.api.Stream("CONSUMER.DELETE", p.From)+".*")
 	t.publish("find the position", t.api.Stream("STREAM.INFO", p.To), t.api.Stream("STREAM.MSG.GET", p.To))
 	if p.Creates {
