@@ -125,7 +125,11 @@ func TestARelayIsNotRelayedAgain(t *testing.T) {
 	if _, err := able.caller.Subscribe("id.relay.segment.order", func(*nats.Msg) { relays.Add(1) }); err != nil {
 		t.Fatal(err)
 	}
+	if err := able.caller.Flush(); err != nil {
+		t.Fatal(err)
+	}
 	able.wantRefusal(sick.ask("id.segment.order", ""), "503")
+	able.eventually("see all four relays", func() bool { return relays.Load() >= 4 })
 	if err := able.caller.Flush(); err != nil || relays.Load() != 4 {
 		t.Errorf("it was relayed %d times, %v, want 4", relays.Load(), err)
 	}
