@@ -201,9 +201,6 @@ func (w *Worker) current() *membership {
 	return nil
 }
 
-// IsConnected reports whether the worker has a connection to serve on.
-func (w *Worker) IsConnected() bool { return w.current() != nil }
-
 // Trouble returns why callers of a mode are not served here, or why nothing shows
 // that they are; nil while they are.
 func (w *Worker) Trouble(mode Mode) error {

@@ -4,17 +4,9 @@ package durable
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 )
-
-// Replace replaces the file at path, or creates it, readable by its owner alone. When it returns nil, the data and
-// its name are on disk. After an error the file is the old one or the new one, whole. It may leave path.new behind,
-// which the next call overwrites. Only one caller at a time may replace a file.
-func Replace(path string, data []byte) error {
-	return replace(path, func(*os.File) ([]byte, error) { return data, nil })
-}
 
 // An Identity distinguishes a file from its copies. Fields are 0 where there is none.
 type Identity struct {
@@ -45,15 +37,11 @@ func identify(f *os.File) (Identity, error) {
 	return Identity{Inode(info), birth(f)}, nil
 }
 
-// ReplaceWith is Replace for data that names the new file's identity, as [Identify] will return it.
-func ReplaceWith(path string, data func(Identity) []byte) error {
-	return replace(path, func(f *os.File) ([]byte, error) {
-		i, err := identify(f)
-		return data(i), err
-	})
-}
-
-func replace(path string, data func(*os.File) ([]byte, error)) error {
+// Replace replaces the file at path, or creates it, readable by its owner alone. The data may name the new file's
+// identity, as [Identify] will return it. When it returns nil, the data and its name are on disk. After an error the
+// file is the old one or the new one, whole. It may leave path.new behind, which the next call overwrites. Only one
+// caller at a time may replace a file.
+func Replace(path string, data func(Identity) []byte) error {
 	defer begin(path)()
 	temp := path + ".new"
 	if err := write(temp, data); err != nil {
@@ -65,22 +53,14 @@ func replace(path string, data func(*os.File) ([]byte, error)) error {
 	return syncDir(filepath.Dir(path))
 }
 
-func write(path string, data func(*os.File) ([]byte, error)) error {
+func write(path string, data func(Identity) []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
-	text, err := data(f)
+	own, err := identify(f)
 	if err == nil {
-		_, err = f.Write(text)
+		_, err = f.Write(data(own))
 	}
 	return errors.Join(err, f.Sync(), f.Close())
-}
-
-// Remove removes the file at path, durably. It is no error if there is none.
-func Remove(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return syncDir(filepath.Dir(path))
 }

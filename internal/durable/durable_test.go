@@ -21,7 +21,9 @@ func content(t *testing.T, path string) string {
 func eachWay(t *testing.T, test func(t *testing.T, path string, replace func(text string) error)) {
 	path := filepath.Join(t.TempDir(), "a.json")
 	t.Run("once", func(t *testing.T) {
-		test(t, path, func(text string) error { return durable.Replace(path, []byte(text)) })
+		test(t, path, func(text string) error {
+			return durable.Replace(path, func(durable.Identity) []byte { return []byte(text) })
+		})
 	})
 	again := &durable.File{Path: path + ".again"}
 	t.Run("again and again", func(t *testing.T) {
@@ -76,7 +78,7 @@ func TestTheIdentityGivenIsThatOfTheFileInItsPlaceAndNotOfACopy(t *testing.T) {
 	replace := func() {
 		t.Helper()
 		data := func(own durable.Identity) []byte { given = own; return []byte("{}") }
-		if err := durable.ReplaceWith(path, data); err != nil {
+		if err := durable.Replace(path, data); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -113,20 +115,5 @@ func TestAnUnknownBirthTellsNothing(t *testing.T) {
 		if a.Is(b) != want || b.Is(a) != want {
 			t.Errorf("%v and %v are of one file: %t", a, b, !want)
 		}
-	}
-}
-
-func TestRemovingAFileTwiceIsNoError(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "a.json")
-	if err := durable.Replace(path, nil); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if err := durable.Remove(path); err != nil {
-			t.Error(err)
-		}
-	}
-	if _, err := os.Stat(path); !os.IsNotExist(err) {
-		t.Errorf("the file is still there: %v", err)
 	}
 }

@@ -3,4 +3,6 @@
 package durable
 
 // Replace is the Replace of this package.
-func (f *File) Replace(data []byte) error { return Replace(f.Path, data) }
+func (f *File) Replace(data []byte) error {
+	return Replace(f.Path, func(Identity) []byte { return data })
+}

@@ -179,7 +179,7 @@ func (f *folder) replace(name string, data func(durable.Identity) []byte) error 
 		return errDiskHangs
 	}
 	done := make(chan error, 1)
-	go func() { done <- durable.ReplaceWith(filepath.Join(f.dir, name), data) }()
+	go func() { done <- durable.Replace(filepath.Join(f.dir, name), data) }()
 	select {
 	case err := <-done:
 		return err
