@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -58,12 +57,12 @@ Examples:
 
 // Run implements the command.
 func (c *resumeCmd) Run(s *session) error {
-	r := &resumption{resumeCmd: c, s: s, isSaid: c.Bump != nil, limit: math.MaxInt64}
-	if !r.isSaid {
-		c.Bump = new(int64(1_000_000_000))
+	r := &resumption{resumeCmd: c, s: s, bump: 1_000_000_000, limit: math.MaxInt64}
+	if c.Bump != nil {
+		r.bump = *c.Bump
 	}
-	if *c.Bump < 0 || *c.Bump > era.MostOffset {
-		return usage(fmt.Errorf("--bump %d: want 0 to %d", *c.Bump, int64(era.MostOffset)))
+	if r.bump < 0 || r.bump > era.MostOffset {
+		return usage(fmt.Errorf("--bump %d: want 0 to %d", r.bump, int64(era.MostOffset)))
 	}
 	return s.withJetStream(func(ctx context.Context, js jetstream.JetStream) error {
 		report, err := inspect(ctx, onJetStream(js), s.namespace())
@@ -95,19 +94,15 @@ func (c *resumeCmd) Run(s *session) error {
 // A resumption is one run of the command.
 type resumption struct {
 	*resumeCmd
-	s       *session
-	store   *kvstore.Store
-	limit   int64 // the highest mark that the store can hold
-	ask     lineage.AskFunc
-	o       lineage.Operator
-	seen    *lineage.Case // last; nil before
-	first   era.Identity  // as it was seen first
-	isSaid  bool          // the bump is an operator's word
-	agreed  string        // what a person agreed to
-	state   string        // of the registry after an error; "" if it is not resumed
-	other   string        // the registry that is stopped; "" if none answers
-	isOut   bool          // it is
-	itsEras era.Offsets
+	s      *session
+	store  *kvstore.Store
+	limit  int64 // the highest mark that the store can hold
+	ask    lineage.AskFunc
+	o      lineage.Operator
+	bump   int64
+	seen   *lineage.Case // last; nil before
+	first  era.Identity  // as it was seen first
+	agreed string        // the incident that a person agreed to end
 }
 
 // run takes steps until the registry is resumed, or need not be.
@@ -120,10 +115,10 @@ func (r *resumption) run() (err error) {
 			break
 		}
 	}
-	if err == nil || isA[usageError](err) {
+	if err == nil || isA[usageError](err) || errors.Is(err, lineage.ErrUnknown) {
 		return err
 	}
-	return fmt.Errorf("%s: %w", cmp.Or(r.state, "the registry is not resumed"), err)
+	return fmt.Errorf("the registry is not resumed: %w", err)
 }
 
 // step looks at the registry, and does what is next. It returns [lineage.ErrChanged] to be called again.
@@ -141,38 +136,38 @@ func (r *resumption) step(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if r.o.Wait(c) > 0 && !isIdle {
+	if wait := r.o.Wait(c); wait > 0 && !isIdle {
 		fmt.Fprintln(r.s.stderr, "Waiting until each worker has checked the registry.")
-		r.other = r.findOther(ctx)
-		tick(ctx, r.o.Wait(c))
+		tick(ctx, wait)
 		return cmp.Or(ctx.Err(), lineage.ErrChanged)
 	}
-	plan, err := r.plan(ctx, c, isIdle)
-	switch {
+	other := r.other(ctx)
+	plan, err := r.plan(ctx, c, isIdle, other)
+	switch agreed := cmp.Or(c.Identity.Open(), "none"); {
 	case err != nil:
 		return err
 	case isIdle, r.DryRun:
 		return r.s.print(plan, plan.print)
-	case r.agreed != plan.facts():
+	case r.agreed != agreed:
 		plan.print(r.s.stderr)
-		r.agreed = plan.facts()
+		r.agreed = agreed
 		return cmp.Or(r.s.agree(r.Yes, "Resume?"), lineage.ErrChanged)
-	case r.other != "" && !r.isOut:
-		if r.itsEras, err = r.ask.Stop(ctx, r.other, r.Keep); err != nil {
-			return fmt.Errorf("registry %s is not stopped: %w", r.other, err)
+	case other != "":
+		eras, err := r.ask.Stop(ctx, other, r.Keep)
+		if err != nil {
+			return fmt.Errorf("registry %s is not stopped: %w", other, err)
 		}
-		r.isOut = true
-		fmt.Fprintf(r.s.stderr, "Registry %s is stopped. Waiting until its workers use no earlier loads.\n", r.other)
+		fmt.Fprintf(r.s.stderr, "Registry %s is stopped. Waiting until its workers use no earlier loads.\n", other)
 		tick(ctx, lineage.Draining)
-		return cmp.Or(ctx.Err(), lineage.ErrChanged)
-	}
-	if err := r.o.Resume(ctx, &c, *r.Bump, plan.Need, r.other, r.itsEras); err != nil {
-		if ctx.Err() != nil {
-			r.state = "it is not known whether the registry is resumed, so run the command again"
+		if plan, err = r.plan(ctx, c, false, other); err != nil {
+			return err
 		}
+		c.Identity = c.Identity.Merge(other, eras)
+	}
+	if err := r.o.Resume(ctx, &c, r.bump, plan.Need); err != nil {
 		return err
 	}
-	plan.Outcome = "resumed"
+	plan.Offset, plan.Outcome = c.Identity.Offset(), "resumed"
 	return r.s.print(plan, plan.print)
 }
 
@@ -189,27 +184,28 @@ func (r *resumption) check(c lineage.Case) (isIdle bool, err error) {
 	case in == nil && id.Era != r.first.Era && id.Offsets.Has(r.first.Offsets): // another operator was faster
 		return true, nil
 	case in != nil || c.Missing != nil || r.Restored || r.Keep != "":
-		if !r.Yes && !r.DryRun && !isTerminal(os.Stdin) {
-			err = errNoTerminal
-		}
-	case r.isSaid:
+		return false, nil
+	case r.Bump == nil:
+		return true, nil
+	default:
 		err = errors.New("the registry is not stopped, so nothing is raised: no worker has noticed another state; if " +
 			"a backup was restored, say so with --restored")
-	default:
-		return true, nil
 	}
 	return false, usage(err)
 }
 
-// findOther returns the registry that is to be stopped, "" if none answers.
-func (r *resumption) findOther(ctx context.Context) (other string) {
+// other returns the registry that is to be stopped for the one that is kept, "" if none answers.
+func (r *resumption) other(ctx context.Context) string {
+	if r.Keep == "" {
+		return ""
+	}
 	all, _ := r.ask.Notices(ctx, lineage.Notice{Process: rand.Text()}) // an error counts as none
 	for _, n := range all {
-		if r.Keep != "" && n.Registry != r.Keep {
-			other = cmp.Or(n.Registry, other)
+		if n.Registry != "" && n.Registry != r.Keep {
+			return n.Registry
 		}
 	}
-	return other
+	return ""
 }
 
 // resumeJSON is a resume, or with --dry-run its plan.
@@ -219,7 +215,6 @@ type resumeJSON struct {
 	Cause     string       `json:"cause,omitempty"`
 	Found     []era.Prover `json:"found"`         // by workers
 	Stopped   []string     `json:"stopped"`       // workers that have stopped for it
-	Waiting   []string     `json:"waiting"`       // workers that have not, heard within an hour of the last one
 	Bump      int64        `json:"bump,string"`   // how far tags may have moved beyond what workers know
 	Need      int64        `json:"need,string"`   // by how much marks are too low, as workers know
 	Offset    int64        `json:"offset,string"` // of the era
@@ -233,27 +228,16 @@ type resumeJSON struct {
 //
 // Law: need is by how much any tag is below what workers of either registry have loaded of it, at least; the offset of
 // the new era is higher than each known one by need and bump: see [era.Identity.Resume].
-func (r *resumption) plan(ctx context.Context, c lineage.Case, isIdle bool) (j resumeJSON, err error) {
+func (r *resumption) plan(ctx context.Context, c lineage.Case, isIdle bool, other string) (j resumeJSON, err error) {
 	id, in := c.Identity, cmp.Or(c.Identity.Incident, &era.Incident{})
 	j = resumeJSON{
-		Registry: id.Registry, Incident: in.ID, Cause: string(in.Cause), Found: in.Provers, Need: c.Need,
-		DryRun: r.DryRun,
-	}
-	for _, w := range c.Workers { // the latest first
-		if w.Joined && !slices.Contains(j.Stopped, w.Name) {
-			j.Stopped = append(j.Stopped, w.Name)
-		}
-	}
-	for _, w := range c.Workers {
-		isNew := !slices.Contains(j.Stopped, w.Name) && !slices.Contains(j.Waiting, w.Name)
-		if isNew && !w.Ended && c.Workers[0].Last.Sub(w.Last) < time.Hour {
-			j.Waiting = append(j.Waiting, w.Name)
-		}
+		Registry: id.Registry, Incident: in.ID, Cause: string(in.Cause), Found: in.Provers, Stopped: c.Stopped,
+		Need: c.Need, DryRun: r.DryRun,
 	}
 	tags, err := r.store.List(ctx, "", math.MaxInt)
 	there := make(map[string]int64)
-	if err == nil && r.other != "" {
-		there, err = r.ask.Marks(ctx, r.other)
+	if err == nil && other != "" {
+		there, err = r.ask.Marks(ctx, other)
 	}
 	if err != nil {
 		return j, err
@@ -268,54 +252,49 @@ func (r *resumption) plan(ctx context.Context, c lineage.Case, isIdle bool) (j r
 	switch {
 	case isIdle:
 		j.Outcome = inOrder
-	case !r.isSaid && r.Keep != "" && r.other == "":
+	case r.Bump == nil && r.Keep != "" && other == "":
 		err = errors.New("no worker of another registry answers: connect one, or give --bump N, N above all that " +
 			"it may have loaded of a tag")
-	case !r.isSaid && (c.Missing != nil || in.Cause == era.Lost) && j.Need == 0:
+	case r.Bump == nil && (c.Missing != nil || in.Cause == era.Lost) && j.Need == 0:
 		err = errors.New("the marks are lost, and no worker knows how far tags were: give --bump N, N above every ID " +
 			"that was ever used")
 	default:
-		j.Bump, id = *r.Bump, id.Merge(cmp.Or(r.other, id.Registry), r.itsEras)
+		j.Bump = r.bump
 		id, err = id.Resume(j.Bump, j.Need, time.Time{})
 	}
 	j.Offset = id.Offset()
 	by := j.Offset - c.Identity.Offset()
 	for _, t := range tags {
-		to, wide := t.MaxID+by, 0
-		for _, bits := range []int{31, 32, 53} {
-			if t.MaxID>>bits == 0 && to>>bits > 0 {
-				wide = bits
-			}
-		}
+		width := slices.IndexFunc(widths, func(bits int) bool { return t.MaxID>>bits == 0 && (t.MaxID+by)>>bits > 0 })
 		switch {
 		case t.Disabled:
 		case t.Undecided || by > 0 && (t.Rules.Bounded() || t.MaxID > r.limit-by):
 			j.Undecided = append(j.Undecided, t.Name)
-		case wide > 0:
-			j.Wide = append(j.Wide, fmt.Sprintf("%s: %d -> %d, beyond 2^%d", t.Name, t.MaxID, to, wide))
+		case width >= 0:
+			j.Wide = append(j.Wide, fmt.Sprintf("%s: %d -> %d, beyond 2^%d", t.Name, t.MaxID, t.MaxID+by, widths[width]))
 		}
 	}
 	return j, usage(err)
 }
 
-// facts returns what a person agrees to: all but numbers that rise while workers load.
-func (j resumeJSON) facts() string { return fmt.Sprint(j.Incident, j.Cause, j.Undecided, len(j.Wide)) }
+// widths are the bits of types in which callers may keep IDs, the widest first.
+var widths = []int{53, 32, 31}
 
 // print prints a resume. Nothing in it depends on a clock.
 func (j resumeJSON) print(out io.Writer) {
-	all := func(names []string) string { return cmp.Or(strings.Join(names, ", "), "none") }
 	if j.Outcome == "" {
 		fmt.Fprintf(out, "cause %s, incident %s\n", cmp.Or(j.Cause, "-"), cmp.Or(j.Incident, "-"))
 		for _, p := range j.Found {
 			fmt.Fprintf(out, "  worker %s: %s\n", p.Name, p.Why)
 		}
-		fmt.Fprintf(out, `Stopped: %s. Heard within an hour of the last one, and not stopped: %s.
+		fmt.Fprintf(out, `Workers that have stopped: %s.
 The new era has offset %d: the highest that is known, and the %d that marks are too low, and the bump.
 The bump of %d covers %v of one tag at 10,000 IDs/s.
 No ID repeats if since the state found no tag was loaded, raised or created further than the bump. Resumes since then
 that nobody remembers who has checked count with their bumps.
 A new tag begins at %d, but for "natsid tag create TAG --start 1".
-`, all(j.Stopped), all(j.Waiting), j.Offset, j.Need, j.Bump, time.Duration(j.Bump/10_000)*time.Second, j.Offset+1)
+`, cmp.Or(strings.Join(j.Stopped, ", "), "none"), j.Offset, j.Need, j.Bump,
+			time.Duration(j.Bump/10_000)*time.Second, j.Offset+1)
 		for _, tag := range j.Wide {
 			fmt.Fprintf(out, "  %s\n", tag)
 		}

@@ -242,7 +242,7 @@ func (s gatedStore) Create(ctx context.Context, t segment.Tag, revive bool) (seg
 }
 
 // Poll implements [segment.Store]: the entries are read by the era that a check has found. A mark below what this
-// worker loaded makes the worker check again: only a write proves that the bucket went back.
+// worker loaded is read again, and written as it is: only a write proves that the bucket went back.
 func (s gatedStore) Poll(ctx context.Context, see func(segment.Listing)) error {
 	if err := s.member.Ready(ctx); err != nil {
 		return err
@@ -256,10 +256,6 @@ func (s gatedStore) Poll(ctx context.Context, see func(segment.Listing)) error {
 		see(l)
 	})
 	if err != nil || !isLow {
-		return err
-	}
-	s.member.Doubt()
-	if err := s.member.Ready(ctx); err != nil {
 		return err
 	}
 	return s.member.checks.proveLow(ctx)

@@ -311,11 +311,11 @@ func TestAnOperatorWaitsUntilEachWorkerHasChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	for until := w.now + Joining; w.now < until; w.now += time.Second {
-		if o.Resume(context.Background(), &c, 1, 0, "", nil) == nil {
+		if o.Resume(context.Background(), &c, 1, 0) == nil {
 			t.Fatal("it went on at once")
 		}
 	}
-	if err := o.Resume(context.Background(), &c, 1, 0, "", nil); err != nil {
+	if err := o.Resume(context.Background(), &c, 1, 0); err != nil {
 		t.Error(err)
 	}
 }

@@ -39,26 +39,22 @@ type Case struct {
 	Missing  error     // why there is no identity to use
 	Unfit    error     // settings under which entries can vanish: nothing is resumed while they stand
 	Seen     time.Time // when this operator first read the incident, or that it is missing
-	Workers  []Worker
-	Need     int64 // by how much marks are below what workers have loaded that joined the incident
+	Stopped  []string  // workers that have joined the incident
+	Need     int64     // by how much marks are below what workers have loaded that joined the incident
 
 	created  time.Time
 	revision uint64
 }
 
-// A Worker is one that has an own key in the bucket.
-type Worker struct {
-	Name   string
-	Last   time.Time // write of its own key, by its clock
-	Joined bool      // it has stopped for the open incident
-	Ended  bool      // it stopped cleanly
-}
-
 // repeatAfter is the pause after a write whose answer is lost. It is a variable for simulations.
 var repeatAfter = time.Second
 
-// ErrChanged is returned when a worker or another operator has changed the identity: look again.
-var ErrChanged = errors.New("lineage: a worker or another operator has changed the identity; look again")
+var (
+	// ErrChanged is returned when a worker or another operator has changed the identity: look again.
+	ErrChanged = errors.New("lineage: a worker or another operator has changed the identity; look again")
+	// ErrUnknown is returned by [Operator.Resume] if no answer says whether the era has begun.
+	ErrUnknown = errors.New("lineage: it is not known whether the registry is resumed, so run the command again")
+)
 
 // Look reads the registry. before is what this operator saw last, nil at first.
 func (o *Operator) Look(ctx context.Context, before *Case) (c Case, err error) {
@@ -86,16 +82,13 @@ func (o *Operator) Look(ctx context.Context, before *Case) (c Case, err error) {
 	}
 	for _, e := range entries {
 		k, err := decodeOwn(e.Value)
-		if err != nil || k.Name == "" {
-			continue
-		}
-		joined := k.Incident != "" && k.Incident == c.Identity.Open()
-		if joined {
+		if err == nil && k.Incident != "" && k.Incident == c.Identity.Open() {
 			c.Need = max(c.Need, k.Need)
+			c.Stopped = append(c.Stopped, k.Name)
 		}
-		c.Workers = append(c.Workers, Worker{k.Name, k.Time, joined, k.Ended})
 	}
-	slices.SortFunc(c.Workers, func(a, b Worker) int { return b.Last.Compare(a.Last) })
+	slices.Sort(c.Stopped)
+	c.Stopped = slices.Compact(c.Stopped)
 	return c, nil
 }
 
@@ -103,12 +96,12 @@ func (o *Operator) Look(ctx context.Context, before *Case) (c Case, err error) {
 func (o *Operator) Wait(c Case) time.Duration { return max(0, Joining-o.Now().Sub(c.Seen)) }
 
 // Resume begins a new era, and with it ends the incident of a case, if one is open. by is how far any tag can have been
-// loaded beyond what is known, and other a registry that is merged into this one, "" for none, with its eras. Workers
-// serve again within seconds. The error is [ErrChanged] if the identity is another one than the case has, and nothing
-// was written.
+// loaded beyond what is known, and need by how much marks are too low. Workers serve again within seconds. The error is
+// [ErrChanged] if the identity is another one than the case has, and nothing was written.
 //
-// Where the answer of NATS is lost, the identity is read until it says whether the era has begun, or ctx ends.
-func (o *Operator) Resume(ctx context.Context, c *Case, by, need int64, other string, eras era.Offsets) error {
+// Where the answer of NATS is lost, the identity is read until it says whether the era has begun. The error is
+// [ErrUnknown] if ctx ends before.
+func (o *Operator) Resume(ctx context.Context, c *Case, by, need int64) error {
 	if c.Unfit != nil {
 		return fmt.Errorf("correct the settings of the bucket first: %w", c.Unfit)
 	}
@@ -126,9 +119,6 @@ func (o *Operator) Resume(ctx context.Context, c *Case, by, need int64, other st
 	if c.Missing != nil {
 		next = era.Blank(o.Kind, c.created)
 	}
-	if other != "" {
-		next = next.Merge(other, eras)
-	}
 	if next, err = next.Resume(by, max(need, c.Need), c.created); err != nil {
 		return err
 	}
@@ -145,7 +135,7 @@ func (o *Operator) Resume(ctx context.Context, c *Case, by, need int64, other st
 			return ErrChanged
 		}
 		if jitter.Sleep(ctx, repeatAfter) != nil {
-			return err
+			return fmt.Errorf("%w: %w", ErrUnknown, err)
 		}
 	}
 	c.Identity, c.Missing = next, nil

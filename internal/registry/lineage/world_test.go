@@ -914,8 +914,8 @@ func (o *command) try(ctx context.Context) (err error) {
 		}
 		o.w.log("%s reads incident %.4s", o.name, c.Identity.Open())
 		o.joined, o.epoch = map[string]bool{}, o.w.epoch
-		for _, k := range c.Workers {
-			o.joined[k.Name] = o.joined[k.Name] || k.Joined
+		for _, name := range c.Stopped {
+			o.joined[name] = true
 		}
 		if o.next == 0 {
 			o.o.Rouse(c)
@@ -925,7 +925,7 @@ func (o *command) try(ctx context.Context) (err error) {
 	case 2:
 		before := o.w.resuming
 		o.w.resuming = o
-		if err = o.o.Resume(ctx, o.c, o.by(), 0, "", nil); err != nil && o.w.resuming == o {
+		if err = o.o.Resume(ctx, o.c, o.by(), 0); err != nil && o.w.resuming == o {
 			o.w.resuming = before
 		}
 	}
