@@ -56,7 +56,6 @@ type Store struct {
 	kept     attempt.Ranges                // of loads whose acknowledgement was lost
 	listed   atomic.Pointer[[]segment.Tag] // for the pages of a list after the first; nil if none is cached
 	setbacks setbacks
-	behind   behind
 	turns    turns
 	atOnce   int // tags that are brought in line
 }

@@ -38,7 +38,7 @@ func (s *Store) Poll(ctx context.Context, see func(segment.Listing)) error {
 	if s.cfg.Table == nil {
 		return nil
 	}
-	return s.behind.catchUp(ctx, s.atOnce, names, func(ctx context.Context, tag string) error {
+	return each(ctx, s.atOnce, names, func(ctx context.Context, tag string) error {
 		s.setbacks.check(tag, all[tag], began)
 		return s.catchUp(ctx, tag, all[tag])
 	})

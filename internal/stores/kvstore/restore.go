@@ -90,7 +90,7 @@ func (s *Store) Restore(ctx context.Context, floors map[string]segment.Floor) er
 		return err
 	}
 	slices.Sort(due)
-	return new(behind).catchUp(ctx, s.atOnce, due, func(ctx context.Context, tag string) error {
+	return each(ctx, s.atOnce, due, func(ctx context.Context, tag string) error {
 		return s.restore(ctx, tag, floors[tag])
 	})
 }
