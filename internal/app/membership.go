@@ -80,7 +80,8 @@ func (m *membership) checked(ctx context.Context, err error) {
 // open opens the worker's memory of its registry, before the bucket of the marks is opened.
 func (m *membership) open(tags *kvstore.Store, unused func(context.Context) (bool, error)) (err error) {
 	m.member, err = lineage.Open(lineage.Config{
-		Bucket: tags.Own(), Tags: tags, Kind: string(tags.Kind()), Dir: m.cfg.Data, Name: m.instance,
+		Bucket: tags.Own(), Tags: tags, Kind: string(tags.Kind()), Rows: tags.Kind() == kvstore.Guarded,
+		Dir: m.cfg.Data, Name: m.instance,
 		Embedded: m.links.embedded != nil, Poll: m.cfg.TagPoll,
 		Found: func(ctx context.Context) error { _, err := tags.Check(ctx); return err },
 		Links: func() uint64 { return m.links.control.Stats().Reconnects },

@@ -230,6 +230,7 @@ type resumeJSON struct {
 // the new era is higher than each known one by need and bump: see [era.Identity.Resume].
 func (r *resumption) plan(ctx context.Context, c lineage.Case, isIdle bool, other string) (j resumeJSON, err error) {
 	id, in := c.Identity, cmp.Or(c.Identity.Incident, &era.Incident{})
+	hasRows := id.Kind == string(kvstore.Guarded) // then each tag has a row, and its era is all that is to be known
 	j = resumeJSON{
 		Registry: id.Registry, Incident: in.ID, Cause: string(in.Cause), Found: in.Provers, Stopped: c.Stopped,
 		Need: c.Need, DryRun: r.DryRun,
@@ -255,7 +256,7 @@ func (r *resumption) plan(ctx context.Context, c lineage.Case, isIdle bool, othe
 	case r.Bump == nil && r.Keep != "" && other == "":
 		err = errors.New("no worker of another registry answers: connect one, or give --bump N, N above all that " +
 			"it may have loaded of a tag")
-	case r.Bump == nil && (c.Missing != nil || in.Cause == era.Lost) && j.Need == 0:
+	case r.Bump == nil && j.Need == 0 && (c.Missing != nil || in.Cause == era.Lost && !(hasRows && len(in.Eras) > 0)):
 		err = errors.New("the marks are lost, and no worker knows how far tags were: give --bump N, N above every ID " +
 			"that was ever used")
 	default:

@@ -47,6 +47,31 @@ func TestMarksThatAreLostRaiseNoTagByAnOffsetTwice(t *testing.T) {
 	}
 }
 
+// A tag that nobody remembers has a row. Others of columns as narrow as its own need not make room for it.
+func TestMarksThatAreLostBesideATableRaiseNoTagByWhatAnotherOneIs(t *testing.T) {
+	w := newWorld(1, options{noFaults: true, table: true}, nil)
+	w.quiet, w.depth, w.tight = true, 3, true
+	a := w.procs[0]
+	w.rows[loose], w.rows["other"] = 1_900_000_000, 500
+	w.sound(t, a)
+	l, err := a.store.Load(context.Background(), loose, 1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.floor[loose] = segment.Floor{End: l.End, Step: 1, Live: true, Rules: new(l.Rules), Era: l.Era}
+	w.wipe()
+	w.resumed(t, a)
+	w.sound(t, a)
+	if offset := a.member.Eras().Offset(); offset > 100 {
+		t.Errorf("the offset is %d", offset)
+	}
+	for tag, floor := range map[string]int64{loose: l.End, "other": 500} {
+		if l, err := a.store.Load(context.Background(), tag, 1, 0); err != nil || l.Start < floor || l.Start > floor+100 {
+			t.Errorf("tag %s: it loads from %d, %v", tag, l.Start, err)
+		}
+	}
+}
+
 // Nobody knew of the worker, so the bump was too low. Others would repeat what it has loaded until it loads again.
 func TestAWorkerThatReturnsStopsAnEraThatBeganBelowItsFloors(t *testing.T) {
 	w := newWorld(1, options{noFaults: true}, nil)

@@ -75,6 +75,7 @@ type Config struct {
 	Bus     Bus
 	Serving Serving
 	Kind    string        // of the marks: see [era.Identity]
+	Rows    bool          // a table has a row for each tag
 	Dir     string        // the data directory; "" remembers nothing across processes
 	Name    func() string // of the worker, for people
 	// Embedded says that the bucket lies in Dir, too. A restored copy then brings both back, and only the journal's own

@@ -253,12 +253,13 @@ func (k *own) saveFloors() { k.journal.writeFloors(k.loaded.Floors()) }
 
 // beyond returns by how much a tag that no worker knows may have been above the highest offset that this one knows,
 // where the marks are lost: as far as the tag that it loaded highest, of those without a last number. 0 if it loaded
-// none.
+// none. Where a table has a row for each tag, it shows that; then only a tag counts of which no entry can be written.
 //
-// Law: a resume begins above that offset by what is needed. So in the new era 1 is above the highest ID.
+// Law: a resume begins above that offset by what is needed. So in the new era 1, or with a table the row, is above the
+// highest ID.
 func (k *own) beyond() (need int64) {
 	for _, floor := range k.loaded.Floors() {
-		if floor.Rules == nil || !floor.Rules.Bounded() {
+		if floor.Rules == nil || !floor.Rules.Bounded() && !k.cfg.Rows {
 			need = max(need, floor.End)
 		}
 	}

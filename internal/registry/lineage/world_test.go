@@ -345,6 +345,7 @@ func (p *proc) start() {
 	store := p.newStore(life)
 	cfg := Config{
 		Bucket: link{p, life}, Tags: store, Bus: link{p, life}, Serving: link{p, life}, Kind: "kv",
+		Rows: p.w.rows != nil,
 		Name: func() string { return fmt.Sprint(p.name, ".", life) },
 		Poll: time.Minute, Links: func() uint64 { return 0 }, Now: func() time.Time { return at(p.w.now + p.skew) },
 		Found:   func(context.Context) error { return era.ErrNoIdentity },
