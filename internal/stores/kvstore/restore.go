@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/jitter"
-	"github.com/natsid/natsid/internal/registry/buckets"
-	"github.com/natsid/natsid/internal/stores/attempt"
 	"github.com/natsid/natsid/segment"
 )
 
@@ -102,13 +100,11 @@ func (s *Store) restore(ctx context.Context, tag string, f segment.Floor) error 
 		if err != nil {
 			return 0, err
 		}
-		e, isDue := was.restored(f)
-		switch {
-		case !isDue:
-		case was.isMissing():
-			err = s.writeAgain(ctx, tag, e)
-		default:
-			_, err = s.replace(ctx, tag, was, e)
+		if e, isDue := was.restored(f); isDue {
+			_, err = s.put(ctx, tag, was, e, new(creation))
+		}
+		if errors.Is(err, segment.ErrUnknownTag) { // it was deleted, and stays so
+			err = nil
 		}
 		return was.kve.Revision, err
 	}))
@@ -134,17 +130,6 @@ func (t state) restored(f segment.Floor) (e entry, isDue bool) {
 		return e, false
 	}
 	return e, true
-}
-
-// writeAgain writes the entry of a tag that the bucket lacks.
-func (s *Store) writeAgain(ctx context.Context, tag string, e entry) (err error) {
-	e.Tokens = attempt.New(0, "").Tokens()
-	_, err = s.kv.CreateFirst(ctx, tag, e.encode())
-	if errors.Is(err, buckets.ErrKeyRemoved) {
-		return nil
-	}
-	s.raised(tag, 0, e.Mark, written(err))
-	return err
 }
 
 // turns are the undecided tags that were met, so that they go on by themselves in a later period. The zero value is

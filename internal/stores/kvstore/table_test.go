@@ -279,9 +279,10 @@ func TestChangesOfOneTagByTwoWorkersAtOnceBothLast(t *testing.T) {
 			t.Error(err)
 		}
 	}}
-	got, err := beside(slow, marks).Update(t.Context(), "order", segment.Change{Description: &description})
+	_, err := beside(slow, marks).Update(t.Context(), "order", segment.Change{Description: &description})
+	got, _ := one.Look(t.Context(), "order")
 	if row, _ := table.Row(t.Context(), "order"); err != nil || got.Step != 500 || row.Step != 500 ||
-		row.Description != description {
+		got.Description != description || row.Description != description {
 		t.Errorf("%+v, %v, row %+v: want the acknowledged step 500, and the description", got, err, row)
 	}
 }

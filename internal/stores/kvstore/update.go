@@ -40,14 +40,10 @@ func half(err error) error {
 // Update implements [segment.Store]. It is one compare-and-set, as a load is: a load that read the mark before is
 // overtaken and starts over.
 //
-// With a table, step and description are the row's. A raise, and other rules, are made in the mark first: from then on
+// With a table, step and description are the row's; the mark has copies. All is changed in the mark first: from then on
 // no load of natsid begins below it. If the write to the row then fails, the next poll lifts the row. Values that the
 // row cannot hold are refused before the mark is changed.
 func (s *Store) Update(ctx context.Context, tag string, c segment.Change) (t segment.Tag, err error) {
-	if s.cfg.Table != nil && !c.Raises() && c.Rules == nil {
-		t, err = s.updateRow(ctx, tag, c)
-		return t, wrap(tag, err)
-	}
 	inRow := segment.Change{Step: c.Step, Description: c.Description}
 	toRow := s.cfg.Table != nil && (c.Step != 0 || c.Description != nil)
 	err = s.change(ctx, tag, func(e *entry) (err error) {
@@ -91,31 +87,6 @@ func (s *Store) mayDecide(ctx context.Context, was entry, t segment.Tag) error {
 		err = segment.RuleError("the registry is stopped: run `natsid resume`, then say where the tag goes on")
 	}
 	return err
-}
-
-// updateRow changes step and description in the row, and returns the tag as read after the change. The copies in the
-// mark follow at once or, if that fails, at the next load.
-func (s *Store) updateRow(ctx context.Context, tag string, c segment.Change) (segment.Tag, error) {
-	was, err := s.read(ctx, tag)
-	if err == nil && was.Disabled {
-		err = segment.ErrDisabled
-	}
-	if err != nil {
-		return segment.Tag{}, err
-	}
-	t, err := c.Apply(was.tag(tag), s.limit())
-	if err == nil {
-		err = uncertain(s.cfg.Table.Update(ctx, tag, c))
-	}
-	if err != nil {
-		return t, err
-	}
-	t.Updated = time.Now().UTC()
-	if was, err = s.read(ctx, tag); err == nil {
-		t = was.tag(tag)
-		_, _ = s.replace(ctx, tag, was, was.now())
-	}
-	return t, nil
 }
 
 // Raise raises the mark of a tag to a row, and copies the row's step and description.
