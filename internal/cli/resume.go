@@ -266,13 +266,14 @@ func (r *resumption) plan(ctx context.Context, c lineage.Case, isIdle bool, othe
 	j.Offset = id.Offset()
 	by := j.Offset - c.Identity.Offset()
 	for _, t := range tags {
-		width := slices.IndexFunc(widths, func(bits int) bool { return t.MaxID>>bits == 0 && (t.MaxID+by)>>bits > 0 })
+		to := t.MaxID + by
+		width := slices.IndexFunc(widths, func(bits int) bool { return t.MaxID>>bits == 0 && to>>bits > 0 })
 		switch {
 		case t.Disabled:
 		case t.Undecided || by > 0 && (t.Rules.Bounded() || t.MaxID > r.limit-by):
 			j.Undecided = append(j.Undecided, t.Name)
 		case width >= 0:
-			j.Wide = append(j.Wide, fmt.Sprintf("%s: %d -> %d, beyond 2^%d", t.Name, t.MaxID, t.MaxID+by, widths[width]))
+			j.Wide = append(j.Wide, fmt.Sprintf("%s: %d -> %d, beyond 2^%d", t.Name, t.MaxID, to, widths[width]))
 		}
 	}
 	return j, usage(err)

@@ -66,7 +66,8 @@ func TestMarksThatAreLostBesideATableRaiseNoTagByWhatAnotherOneIs(t *testing.T) 
 		t.Errorf("the offset is %d", offset)
 	}
 	for tag, floor := range map[string]int64{loose: l.End, "other": 500} {
-		if l, err := a.store.Load(context.Background(), tag, 1, 0); err != nil || l.Start < floor || l.Start > floor+100 {
+		l, err := a.store.Load(context.Background(), tag, 1, 0)
+		if err != nil || l.Start < floor || l.Start > floor+100 {
 			t.Errorf("tag %s: it loads from %d, %v", tag, l.Start, err)
 		}
 	}

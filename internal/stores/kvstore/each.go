@@ -23,8 +23,8 @@ const (
 	mostNamed = 10
 )
 
-// each calls f for all tags, some at once, until ctx ends or the table takes no writes at all. The error names some tags
-// for which it failed. It begins at a random tag: so rows that another session has locked starve no others for long.
+// each calls f for all tags, some at once, until ctx ends or the table takes no writes at all. The error names some
+// tags for which it failed. It begins at a random tag: so rows that another session has locked starve no others.
 func each(ctx context.Context, atOnce int, tags []string, f func(context.Context, string) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
