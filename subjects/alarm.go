@@ -42,6 +42,16 @@ type AlarmInfo struct {
 // Alarms returns every kind, with an operator's remedy. The slice is the caller's.
 func Alarms() []AlarmInfo { return slices.Clone(alarms) }
 
+// Remedy returns what an operator does about an alarm of the kind; "" for an unknown one.
+func (a Alarm) Remedy() string {
+	for _, info := range alarms {
+		if info.Kind == a {
+			return info.Do
+		}
+	}
+	return ""
+}
+
 var alarms = []AlarmInfo{
 	{
 		Kind: AlarmBucketUnfit,

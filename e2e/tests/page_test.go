@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -65,7 +66,12 @@ func TestThePageOfAnyWorkerShowsAllWorkersAndTheirAlarms(t *testing.T) {
 		}
 	}
 	for _, page := range pages {
-		waitFor(t, "the alarm is shown", shows(page+"/", "#tag-fills-up"))
+		waitFor(t, "the alarm is shown", shows(page+"/", "#tag-fills-up", "Wrong now:", "tag full: 100%"))
+	}
+	_, status := get(pages[0] + "/")
+	registry := regexp.MustCompile(`Registry <code>(\w+)`).FindStringSubmatch(status)
+	if out := command(t, "resume", "--nats", s.ClientURL()); registry == nil || !strings.Contains(out, registry[1]) {
+		t.Errorf("the page shows the registry %v, and natsid resume: %s", registry, out)
 	}
 	if err := stops[1](); err != nil {
 		t.Error(err)

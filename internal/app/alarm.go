@@ -116,7 +116,7 @@ func (a *alarms) releaseHeld() {
 
 // report logs and counts an event, and queues it.
 func (a *alarms) report(event subjects.AlarmEvent) {
-	attrs := []any{"kind", event.Kind, "message", event.Message, "do", remedy(event.Kind)}
+	attrs := []any{"kind", event.Kind, "message", event.Message, "do", event.Kind.Remedy()}
 	if event.HeldBack > 0 {
 		attrs = append(attrs, "held_back", event.HeldBack)
 	}
@@ -134,16 +134,6 @@ func (a *alarms) report(event subjects.AlarmEvent) {
 		default:
 		}
 	}
-}
-
-// remedy returns an operator's remedy for a kind of alarm.
-func remedy(kind subjects.Alarm) string {
-	for _, a := range subjects.Alarms() {
-		if a.Kind == kind {
-			return a.Do
-		}
-	}
-	return ""
 }
 
 func (a *alarms) unpublished(e subjects.AlarmEvent, why any) {

@@ -11,7 +11,6 @@ import (
 	"github.com/natsid/natsid/internal/ops/monitor"
 	"github.com/natsid/natsid/internal/ops/page"
 	"github.com/natsid/natsid/segment"
-	"github.com/natsid/natsid/subjects"
 )
 
 // An httpDoor serves health, readiness, metrics and the page.
@@ -101,11 +100,9 @@ func (p *program) page() http.Handler {
 			Conn: p.links.control, Namespace: p.cfg.Namespace, Registry: p.storage.registry,
 			Patience: 800 * time.Millisecond, Quiet: 50 * time.Millisecond, Now: p.cfg.Now, Self: p.views.view,
 		}),
-		Tags:   func(ctx context.Context) ([]segment.Tag, error) { return p.storage.tags.List(ctx, "", maxTags) },
-		Look:   func(ctx context.Context, tag string) (segment.Tag, error) { return p.storage.tags.Look(ctx, tag) },
-		Info:   p.worker.TagInfo,
-		Stages: func() []subjects.StageView { return p.views.stages.Now(p.cfg.Now()) },
-		Notes:  p.notes, Namespace: p.cfg.Namespace, Instance: p.instance, Now: p.cfg.Now,
+		Tags:  func(ctx context.Context) ([]segment.Tag, error) { return p.storage.tags.List(ctx, "", maxTags) },
+		Info:  p.worker.TagInfo,
+		Notes: p.notes, Namespace: p.cfg.Namespace, Instance: p.instance, Now: p.cfg.Now,
 	})
 }
 

@@ -135,23 +135,13 @@ type tagTrouble struct {
 func statusOf(v fleetview.Overview, busiest []fleetview.Use) (j statusJSON) {
 	for _, r := range v.Rows {
 		j.Workers = append(j.Workers, workerJSON{r.Name(), r.Statistics.Number, r.Version, r.State, r.Why})
-		if r.Class == fleetview.Bad {
-			j.wrong("%s: %s", r.Name(), r.State)
-		}
-	}
-	if v.Registry != nil {
-		j.wrong("the worker numbers cannot be read: %v", v.Registry)
 	}
 	for _, r := range v.Registries {
 		j.Registries = append(j.Registries, registryJSON{r.Registry, r.Era, r.Layout, r.Pinned, r.Workers})
 	}
-	if n := len(v.Registries); n > 1 {
-		j.wrong("the workers are of %d registries, or know different eras of one", n)
-	}
-	for _, stage := range v.Stages {
-		if j.Stages = append(j.Stages, stage); stage.Role == "retrying" {
-			j.wrong("stage %s: retrying: %s", stage.Name, stage.Why)
-		}
+	j.Stages = v.Stages
+	for _, f := range v.Faults() {
+		j.wrong("%s", f.What)
 	}
 	for _, u := range busiest {
 		if u.Failing {
@@ -165,9 +155,6 @@ func statusOf(v fleetview.Overview, busiest []fleetview.Use) (j statusJSON) {
 func (j *statusJSON) wrong(format string, args ...any) {
 	j.Wrong = append(j.Wrong, fmt.Sprintf(format, args...))
 }
-
-// nearlyFull is how much of a tag's numbers may be used before the tag is in trouble.
-const nearlyFull = 0.9
 
 // addStore adds the store, and tags that are full or nearly so, or that cannot be served: as their marks show, and as
 // workers list them, which know the width of a column.
@@ -197,10 +184,9 @@ func (j *statusJSON) addStore(r kvstore.Report, err error, listed []subjects.Tag
 		full = append(full, tagTrouble{tag, why})
 	}
 	for tag, p := range r.Marks {
-		switch used[tag] = p.Rules.Used(p.Mark); {
-		case p.Disabled, refused[tag] != "":
-		case used[tag] >= nearlyFull && p.Mark >= p.Rules.Begins(time.Now()):
-			full = append(full, tagTrouble{tag, fmt.Sprintf("%.0f%% of its numbers are used", 100*used[tag])})
+		part, why := fleetview.Full(p.Rules, p.Mark, time.Now())
+		if used[tag] = part; !p.Disabled && refused[tag] == "" && why != "" {
+			full = append(full, tagTrouble{tag, why})
 		}
 	}
 	slices.SortFunc(full, func(a, b tagTrouble) int {

@@ -48,6 +48,7 @@ func TestStatusNamesAWorkerThatDoesNotAnswer(t *testing.T) {
 	}
 	eventually(t, "it is shown", func() bool {
 		got := natsid(t, "status", "--nats="+s.url)
-		return got.code == 1 && strings.Contains(got.out, "lost    77") && strings.Contains(got.err, "lost: no answer")
+		return got.code == 1 && strings.Contains(got.out, "lost    77") &&
+			strings.Contains(got.err, "no answer from lost")
 	})
 }

@@ -35,6 +35,11 @@
 		const range = document.createRange();
 		range.selectNodeContents(n);
 		for (const b of range.getClientRects()) boxes.push({b, n});
+		for (const {0: word, index} of n.data.matchAll(/\w{2,16}/g)) {
+			range.setStart(n, index);
+			range.setEnd(n, index + word.length);
+			if (new Set([...range.getClientRects()].map(b => b.top)).size > 1) faults.push("a word is broken: " + word);
+		}
 	}
 	for (const e of all("body *")) {
 		const content = getComputedStyle(e, "::before").content;

@@ -2,6 +2,7 @@ package fleetview_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -267,8 +268,8 @@ func TestAWorkerThatIsCutOffShowsItselfAndForgetsNobody(t *testing.T) {
 			!s.Alone {
 			t.Errorf("cut off: %v answered, %v did not, alone %v", names(s, true), names(s, false), s.Alone)
 		}
-		if why := strings.Join(s.Overview().Rows[0].Why, " "); !strings.Contains(why, "More is not known") {
-			t.Errorf("of a worker that it cannot ask it says: %s", why)
+		if all := fmt.Sprint(s.Overview().Faults()); !strings.Contains(all, "no answer from b, nor from any other") {
+			t.Errorf("of a worker that it cannot ask it says: %s", all)
 		}
 	}
 	b.err = nil

@@ -31,10 +31,12 @@ type Overview struct {
 	Known                bool    // the rates of some worker are known
 	Waiting, Ready       int
 	Versions             int   // number of different versions
+	Alone                bool  // no other worker answers
 	Registry             error // why the worker numbers are older than the snapshot
 	Registries           []Registered
 	Stages               []subjects.StageView // if they were asked for
 	Errors               map[string]int64     // requests answered with an error since the workers started, by code
+	Alarms               []RaisedAlarm        // open ones first, then the latest first
 }
 
 // Registered is the workers of one era of a registry that have its layout.
@@ -46,10 +48,10 @@ type Registered struct {
 
 // Overview returns the workers in the order of the snapshot, and their sums.
 func (s Snapshot) Overview() Overview {
-	v := Overview{Registry: s.Numbers.Trouble, Errors: make(map[string]int64)}
+	v := Overview{Alone: s.Alone, Registry: s.Numbers.Trouble, Errors: make(map[string]int64)}
 	versions, registries := make(map[string]bool), make(map[[2]string]*Registered)
 	for _, w := range s.Workers {
-		row := rowOf(w, s.At, s.Alone)
+		row := rowOf(w, s.At)
 		v.Rows = append(v.Rows, row)
 		if !w.Answered {
 			continue
@@ -64,6 +66,9 @@ func (s Snapshot) Overview() Overview {
 			registries[at].Workers++
 		}
 		v.Stages = append(v.Stages, w.Stages...)
+		for _, a := range w.Alarms {
+			v.raise(a, row, s.At)
+		}
 		for _, m := range w.Modes {
 			for code, n := range m.Codes {
 				v.Errors[code] += n
@@ -85,6 +90,12 @@ func (s Snapshot) Overview() Overview {
 	slices.SortFunc(v.Registries, func(a, b Registered) int {
 		return cmp.Or(cmp.Compare(b.Workers, a.Workers), cmp.Compare(a.Registry+a.Era, b.Registry+b.Era))
 	})
+	slices.SortStableFunc(v.Alarms, func(a, b RaisedAlarm) int {
+		if a.Over != b.Over {
+			return map[bool]int{true: 1, false: -1}[a.Over]
+		}
+		return b.Last.Compare(a.Last)
+	})
 	// Each worker hears all stages.
 	slices.SortFunc(v.Stages, orderOfStages)
 	v.Stages = slices.CompactFunc(v.Stages, func(a, b subjects.StageView) bool { return orderOfStages(a, b) == 0 })
@@ -97,7 +108,7 @@ const (
 	Bad  = "bad"
 )
 
-func rowOf(w Worker, now time.Time, alone bool) Row {
+func rowOf(w Worker, now time.Time) Row {
 	row := Row{Worker: w, State: "serving", Class: Good, Known: w.Rates != nil}
 	for _, mode := range []string{"segment", "snowflake"} {
 		m := w.Modes[mode]
@@ -120,7 +131,7 @@ func rowOf(w Worker, now time.Time, alone bool) Row {
 		}
 		row.Window = 0
 	case !w.Answered:
-		row.State, row.Class, row.Why = "no answer", Bad, []string{silence(w, now, alone)}
+		row.State, row.Class, row.Why = "no answer", Bad, []string{silence(w, now)}
 	case w.Statistics.Number == nil:
 		row.State, row.Class = "no number", Bad
 	case len(row.Why) > 0:
@@ -137,15 +148,9 @@ func rowOf(w Worker, now time.Time, alone bool) Row {
 }
 
 // silence describes a worker that does not answer.
-func silence(w Worker, now time.Time, alone bool) string {
-	last := "It last answered " + Span(now.Sub(w.Seen).Truncate(time.Second)) + " ago"
-	switch {
-	case w.Seen.IsZero() && alone:
-		return "It has a heartbeat. More is not known."
-	case alone:
-		return last + ": the figures are those of then. More is not known."
-	case w.Seen.IsZero():
-		return "It has a heartbeat and does not answer: it was killed, hangs, or is cut off."
+func silence(w Worker, now time.Time) string {
+	if w.Seen.IsZero() {
+		return "It has a heartbeat and does not answer."
 	}
-	return last + ", and did not stop cleanly: the figures are those of then."
+	return "It last answered " + Span(now.Sub(w.Seen).Truncate(time.Second)) + " ago: the figures are those of then."
 }

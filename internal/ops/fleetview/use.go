@@ -20,7 +20,7 @@ type Use struct {
 	SecondsLeft                     subjects.Fraction // of the worker that runs out first
 	Waiting                         int
 	Waits, Errors                   int64
-	Failing                         bool // the last load of some worker failed
+	Failing                         bool // the last load failed of some worker that is asked for the tag
 
 	taken, size float64 // IDs of the current ranges
 }
@@ -37,7 +37,7 @@ func (u *Use) Add(t subjects.TagStats) {
 	u.Left, u.Waiting = u.Left+t.Left, u.Waiting+t.Waiting
 	u.Waits, u.Errors = u.Waits+t.Waits, u.Errors+t.Errors
 	u.SecondsLeft = min(u.SecondsLeft, t.SecondsLeft)
-	u.Failing = u.Failing || t.Failing
+	u.Failing = u.Failing || t.Failing && (t.IDsPerSecond > 0 || t.Waiting > 0)
 	if len(t.Ranges) > 0 { // the first is the current one
 		r := t.Ranges[0]
 		u.taken += float64(r.Next - r.First)

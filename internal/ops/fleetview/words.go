@@ -5,6 +5,7 @@ import (
 	"math"
 	"reflect"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/natsid/natsid/subjects"
@@ -101,4 +102,13 @@ func Clock(t, now time.Time) string {
 		return t.Format("15:04:05")
 	}
 	return t.Format("2006-01-02 15:04")
+}
+
+// Names writes the first names of a list, and the number of the others.
+func Names(all []string) string {
+	const most = 10
+	if len(all) <= most {
+		return strings.Join(all, ", ")
+	}
+	return strings.Join(all[:most], ", ") + " and " + Count(len(all)-most) + " others"
 }

@@ -66,7 +66,7 @@ func rate(v float64) string { return fleetview.PerSecond(v) }
 
 func inSeconds(v float64) string { return fleetview.Span(time.Duration(v * float64(time.Second))) }
 
-func (p *page) charts(r *http.Request) (any, error) {
+func (p *page) charts(r *http.Request, _ fleetview.Snapshot) (any, error) {
 	s, err := p.cfg.Fleet.Look(r.Context(), subjects.ViewRequest{Hour: true})
 	if err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 	"embed"
 	"html/template"
 	"net/http"
-	"sync"
+	"slices"
 	"time"
 
 	"github.com/natsid/natsid/internal/ops/fleetview"
@@ -26,11 +26,9 @@ type Config struct {
 	Fleet interface {
 		Look(context.Context, subjects.ViewRequest) (fleetview.Snapshot, error)
 	}
-	Tags      func(context.Context) ([]segment.Tag, error)               // in the order of names
-	Look      func(ctx context.Context, tag string) (segment.Tag, error) // one of them
-	Info      func(segment.Tag) subjects.TagInfo                         // with its limits
-	Stages    func() []subjects.StageView                                // that run `natsid stamp`
-	Notes     func() []string                                            // notes for operators
+	Tags      func(context.Context) ([]segment.Tag, error) // in the order of names
+	Info      func(segment.Tag) subjects.TagInfo           // with its limits
+	Notes     func() []string                              // notes for operators
 	Namespace subjects.Namespace
 	Instance  func() string // the name of this worker
 	Now       func() time.Time
@@ -42,32 +40,30 @@ var assets embed.FS
 // A page serves the views.
 type page struct {
 	cfg  Config
-	tags *shared[[]segment.Tag]
-
-	mu    sync.Mutex
-	looks map[string]*shared[segment.Tag] // by name: tags that people look at
+	tags *shared[listing]
 }
 
 // A view returns the data of its template. Data that cannot be read is marked there; after an error the page shows
 // only that.
-type view func(*page, *http.Request) (any, error)
+type view func(*page, *http.Request, fleetview.Snapshot) (any, error)
 
 // views are the views in the order of the navigation; views without a title are linked from others.
 var views = []struct {
 	path, title, file string
 	view              view
 }{
-	{"/", "Workers", "workers.html", (*page).workers},
+	{"/", "Workers", "workers.html", workers},
 	{"/tags", "Tags", "tags.html", (*page).tagList},
 	{"/tag", "", "tag.html", (*page).tag},
 	{"/charts", "Last hour", "charts.html", (*page).charts},
 }
 
+func workers(_ *page, _ *http.Request, s fleetview.Snapshot) (any, error) { return s.Overview(), nil }
+
 // New returns the page. It starts nothing.
 func New(cfg Config) http.Handler {
-	p := &page{
-		cfg: cfg, tags: share(cfg.Now, cfg.Tags), looks: make(map[string]*shared[segment.Tag]),
-	}
+	p := &page{cfg: cfg}
+	p.tags = share(cfg.Now, p.list)
 	mux := http.NewServeMux()
 	for _, v := range views {
 		t := template.Must(template.New("page.html").Funcs(words).ParseFS(assets, "assets/page.html", "assets/"+v.file))
@@ -111,17 +107,36 @@ type frame struct {
 	At          time.Time
 	Workers     []fleetview.Worker
 	Answered    int
-	Silent      []string // names of workers that do not answer
-	Alone       bool     // no other worker answers
 	Notes       []string
-	Natsid      string // how commands begin
-	Trouble     error  // why there is no view
+	Natsid      string            // how commands begin
+	Wrong       []fleetview.Fault // the worst first, and how many there are
+	WrongCount  int
+	Trouble     error // why there is no view
 	View        any
 }
 
 type link struct {
 	Path, Title string
 	Here        bool
+}
+
+// maxWrong bounds how much that is wrong is named on one page.
+const maxWrong = 20
+
+// wrong returns what is wrong now, the worst first: tags before single workers, since no worker issues their IDs.
+func (p *page) wrong(ctx context.Context, s fleetview.Snapshot) []fleetview.Fault {
+	v := s.Overview()
+	fleet, tags := v.Faults(), p.tagFaults(ctx, s)
+	all := slices.Concat(tags, fleet)
+	if v.Ready == 0 || len(v.Registries) > 1 {
+		all = slices.Concat(fleet, tags)
+	}
+	for _, a := range v.Alarms {
+		if !a.Over {
+			all = append(all, a.Fault())
+		}
+	}
+	return all
 }
 
 // patience bounds the wait for a view.
@@ -144,15 +159,13 @@ func (p *page) show(w http.ResponseWriter, r *http.Request, path string, t *temp
 			f.Nav = append(f.Nav, link{v.path, v.title, v.path == path || v.path == "/tags" && path == "/tag"})
 		}
 	}
-	all, err := p.cfg.Fleet.Look(ctx, subjects.ViewRequest{})
-	f.At, f.Workers, f.Answered, f.Alone = all.At.UTC(), all.Workers, all.Answered(), all.Alone
-	for _, w := range all.Workers {
-		if !w.Answered {
-			f.Silent = append(f.Silent, w.Name())
-		}
-	}
+	all, err := p.cfg.Fleet.Look(ctx, subjects.ViewRequest{Busiest: true})
+	f.At, f.Workers, f.Answered = all.At.UTC(), all.Workers, all.Answered()
 	if err == nil {
-		f.View, err = v(p, r)
+		f.Wrong = p.wrong(ctx, all)
+		f.WrongCount = len(f.Wrong)
+		f.Wrong = f.Wrong[:min(f.WrongCount, maxWrong)]
+		f.View, err = v(p, r, all)
 	}
 	code := http.StatusOK
 	if f.Trouble = err; err != nil {

@@ -16,17 +16,73 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
+// A listing is the tags of the store.
+type listing struct {
+	tags   []segment.Tag  // in the order of names
+	at     map[string]int // where each is among them
+	faults []tagFault     // full ones first
+}
+
+// A tagFault is a tag that cannot be served, or whose numbers are used up or nearly so.
+type tagFault struct {
+	tag  segment.Tag
+	used float64
+	fleetview.Fault
+}
+
+// list reads the tags.
+func (p *page) list(ctx context.Context) (l listing, err error) {
+	l.tags, err = p.cfg.Tags(ctx)
+	l.at = make(map[string]int, len(l.tags))
+	for i, t := range l.tags {
+		l.at[t.Name] = i
+		used, why := fleetview.Full(t.Rules, t.MaxID, p.cfg.Now())
+		raise := "run `natsid tag update --max N " + operand(t.Name) + "`"
+		f := tagFault{t, used, fleetview.Fault{What: why, Do: raise}}
+		if why := p.cfg.Info(t).Unservable; why != "" {
+			f.used, f.Fault = 1, fleetview.Fault{What: why}
+		}
+		if f.What != "" && !t.Disabled && subjects.CheckTag(t.Name) == nil { // a row may have a name that is none
+			f.What = "tag " + t.Name + ": " + f.What
+			l.faults = append(l.faults, f)
+		}
+	}
+	slices.SortStableFunc(l.faults, func(a, b tagFault) int { return cmp.Compare(b.used, a.used) })
+	return l, err
+}
+
+// tagFaults returns what is wrong with tags: full ones first, then those that are asked for and cannot be loaded.
+func (p *page) tagFaults(ctx context.Context, s fleetview.Snapshot) (all []fleetview.Fault) {
+	l, _, err := p.tags.get(ctx)
+	for _, f := range l.faults {
+		all = append(all, f.Fault)
+	}
+	for _, u := range s.Busiest() {
+		if u.Failing {
+			all = append(all, fleetview.Fault{
+				What: "tag " + u.Tag + ": loads fail, and its IDs last for " + fleetview.Seconds(u.SecondsLeft),
+				Do:   "see the log of its workers, and `natsid tag list --stats`",
+			})
+		}
+	}
+	if err != nil && !errors.Is(err, errLate) {
+		what := "the tags cannot be read: " + fleetview.Why(err)
+		all = append(all, fleetview.Fault{What: what, Do: "run `natsid status`"})
+	}
+	return all
+}
+
 // A tagRow is a tag in the list; Busy is set if it is among the busiest of some worker.
 type tagRow struct {
 	subjects.TagInfo
 	Busy *fleetview.Use
+	Full bool // its numbers are used up, or nearly so
 }
 
 // tagsView is a page of tags.
 type tagsView struct {
 	Query      string
-	By         string // name, speed, or left: what the tags last for; the last two are of the busiest
-	InTrouble  bool   // only tags of which loads fail, or requests wait
+	By         string // name, or speed or trouble, of few tags
 	Rows       []tagRow
 	First      int // number of the first row, from 1
 	Last       int
@@ -35,80 +91,83 @@ type tagsView struct {
 	Marks      bool   // some row has a mark beside it
 	At         time.Time
 	Trouble    error // why the list is out of date
+	Memory     bool  // the tags are those in the memory of workers
 }
 
-func (p *page) tagList(r *http.Request) (any, error) {
-	s, err := p.cfg.Fleet.Look(r.Context(), subjects.ViewRequest{Busiest: true})
-	if err != nil {
-		return nil, err
+func (p *page) tagList(r *http.Request, s fleetview.Snapshot) (any, error) {
+	v := tagsView{Query: strings.TrimSpace(r.FormValue("q")), By: "name"}
+	if by := r.FormValue("by"); by == "speed" || by == "trouble" {
+		v.By = by
 	}
-	busy := make(map[string]*fleetview.Use)
-	busiest := s.Busiest()
-	v := tagsView{Query: strings.TrimSpace(r.FormValue("q")), By: "name", InTrouble: r.FormValue("in") == "trouble"}
-	switch by := r.FormValue("by"); {
-	case by == "left" || v.InTrouble:
-		v.By = "left"
+	l, at, trouble := p.tags.get(r.Context())
+	v.All, v.At, v.Trouble, v.Memory = len(l.tags), at, trouble, trouble != nil && at.IsZero()
+	busy, full, busiest := make(map[string]*fleetview.Use), make(map[string]bool), s.Busiest()
+	if v.Memory {
 		slices.SortStableFunc(busiest, func(x, y fleetview.Use) int {
 			return cmp.Compare(x.SecondsLeft, y.SecondsLeft)
 		})
-	case by == "speed":
-		v.By = by
-	}
-	if v.InTrouble {
-		busiest = slices.DeleteFunc(busiest, func(b fleetview.Use) bool { return !b.Failing && b.Waiting == 0 })
 	}
 	for i := range busiest {
 		busy[busiest[i].Tag] = &busiest[i]
 	}
-	tags, at, trouble := p.tags.get(r.Context())
-	v.All, v.At, v.Trouble = len(tags), at, trouble
-	found := matching(tags, v.Query)
-	if v.By != "name" {
-		found = only(tags, busiest, v.Query)
+	for _, f := range l.faults {
+		full[f.tag.Name] = true
 	}
-	v.Found = len(found)
-	found, v.First, v.Prev, v.Next = paged(found, r, v.link)
-	v.Last = v.First + len(found) - 1
-	for _, t := range found {
-		row := tagRow{p.cfg.Info(t), busy[t.Name]}
+	for _, t := range v.paged(matching(v.chosen(l, busiest, full), v.Query), r) {
+		row := tagRow{p.cfg.Info(t), busy[t.Name], full[t.Name]}
+		if v.Memory {
+			row.Unservable = "" // what the store has is not known
+		}
 		v.Marks = v.Marks || row.MarkAhead != nil
 		v.Rows = append(v.Rows, row)
 	}
 	return v, nil
 }
 
-// paged returns the rows of a list that are on the requested page, the place of the first row, counted from 1, and the
-// links to the pages before and after; "" for none.
-func paged[T any](all []T, r *http.Request, link func(number int) string) (rows []T, first int, prev, next string) {
+// chosen returns the tags of the view, whatever their names, in its order.
+func (v *tagsView) chosen(l listing, busiest []fleetview.Use, full map[string]bool) (found []segment.Tag) {
+	switch {
+	case v.Memory:
+		for _, u := range busiest {
+			found = append(found, segment.Tag{Name: u.Tag, Step: u.Step})
+		}
+		v.All = len(found)
+		return found
+	case v.By == "name":
+		return l.tags
+	case v.By == "trouble":
+		for _, f := range l.faults {
+			found = append(found, f.tag)
+		}
+	}
+	for _, u := range busiest {
+		i, ok := l.at[u.Tag]
+		inTrouble := !full[u.Tag] && (u.Failing || u.Waiting > 0)
+		if ok && (inTrouble || v.By != "trouble" && u.IDsPerSecond > 0) {
+			found = append(found, l.tags[i])
+		}
+	}
+	return found
+}
+
+// paged returns the tags that are on the requested page, and notes where they are.
+func (v *tagsView) paged(all []segment.Tag, r *http.Request) []segment.Tag {
 	const size = 50
 	number, _ := strconv.Atoi(r.FormValue("p"))
 	number = max(0, min(number, (len(all)-1)/size))
 	from, to := number*size, min(number*size+size, len(all))
-	if number > 0 {
-		prev = link(number - 1)
+	if v.Found, v.First, v.Last = len(all), from+1, to; number > 0 {
+		v.Prev = v.link(number - 1)
 	}
 	if to < len(all) {
-		next = link(number + 1)
+		v.Next = v.link(number + 1)
 	}
-	return all[from:to], from + 1, prev, next
+	return all[from:to]
 }
 
 // link returns the address of another page of the same list.
-func (v tagsView) link(number int) string {
-	q := url.Values{}
-	if v.Query != "" {
-		q.Set("q", v.Query)
-	}
-	if v.By != "name" {
-		q.Set("by", v.By)
-	}
-	if v.InTrouble {
-		q.Set("in", "trouble")
-	}
-	if number > 0 {
-		q.Set("p", strconv.Itoa(number))
-	}
-	return "/tags?" + q.Encode()
+func (v *tagsView) link(number int) string {
+	return "/tags?" + url.Values{"q": {v.Query}, "by": {v.By}, "p": {strconv.Itoa(number)}}.Encode()
 }
 
 // matching returns the tags whose names contain a text, whatever its case.
@@ -125,67 +184,30 @@ func matching(tags []segment.Tag, text string) (found []segment.Tag) {
 	return found
 }
 
-// only returns the tags that are among the busiest and match a text, in the order of the busiest.
-func only(tags []segment.Tag, busiest []fleetview.Use, text string) (found []segment.Tag) {
-	at := make(map[string]int, len(busiest))
-	for i, b := range busiest {
-		if b.IDsPerSecond > 0 || b.Failing || b.Waiting > 0 {
-			at[b.Tag] = i
-		}
-	}
-	order := make([]*segment.Tag, len(busiest))
-	for i := range tags {
-		if place, ok := at[tags[i].Name]; ok {
-			order[place] = &tags[i]
-		}
-	}
-	for _, t := range order {
-		if t != nil {
-			found = append(found, *t)
-		}
-	}
-	return matching(found, text)
-}
-
 // A tagView is one tag, with the figures of each worker.
 type tagView struct {
 	Name    string
 	Info    subjects.TagInfo
 	Exists  bool
-	Trouble error // why the tag could not be read
-	Rows    []tagWorker
+	At      time.Time // of Info
+	Trouble error     // why it is out of date
+	Rows    []subjects.TagStats
 	Total   fleetview.Use
-}
-
-// A tagWorker is the figures of one worker for a tag.
-type tagWorker struct {
-	subjects.TagStats
-	Answered bool
-	Bars     []rangeBar
-}
-
-// A rangeBar is a range drawn to scale, from 0 to 100 with the worker's others.
-type rangeBar struct {
-	subjects.TagRange
-	X, Used, Width float64
 }
 
 // maxName is the length limit of names, in bytes: rows of a table may have longer names than a subject can have.
 const maxName = 1024
 
-func (p *page) tag(r *http.Request) (any, error) {
+func (p *page) tag(r *http.Request, _ fleetview.Snapshot) (any, error) {
 	v := tagView{Name: r.FormValue("name")}
 	if len(v.Name) > maxName {
 		return v, nil
 	}
-	t, err := p.look(r.Context(), v.Name)
-	switch {
-	case err == nil:
-		v.Exists, v.Info = true, p.cfg.Info(t)
-	case !errors.Is(err, segment.ErrUnknownTag):
-		v.Trouble = err
-	}
-	if !v.Exists && v.Trouble == nil {
+	l, at, err := p.tags.get(r.Context())
+	i, exists := l.at[v.Name]
+	if v.At, v.Trouble, v.Exists = at, err, exists; exists {
+		v.Info = p.cfg.Info(l.tags[i])
+	} else if err == nil {
 		return v, nil
 	}
 	s, err := p.cfg.Fleet.Look(r.Context(), subjects.ViewRequest{Tag: v.Name})
@@ -194,46 +216,10 @@ func (p *page) tag(r *http.Request) (any, error) {
 	}
 	v.Total = fleetview.UseOf(v.Name)
 	for _, w := range s.Workers {
-		if !w.Answered || w.Tag == nil {
-			continue
+		if w.Answered && w.Tag != nil {
+			v.Rows = append(v.Rows, *w.Tag)
+			v.Total.Add(*w.Tag)
 		}
-		v.Rows = append(v.Rows, tagWorker{TagStats: *w.Tag, Answered: true, Bars: bars(w.Tag.Ranges)})
-		v.Total.Add(*w.Tag)
 	}
 	return v, nil
-}
-
-// maxLooks bounds how many viewed tags are cached.
-const maxLooks = 64
-
-// look returns a tag as read a moment ago.
-func (p *page) look(ctx context.Context, name string) (segment.Tag, error) {
-	p.mu.Lock()
-	s := p.looks[name]
-	if s == nil {
-		if len(p.looks) >= maxLooks {
-			clear(p.looks)
-		}
-		s = share(p.cfg.Now, func(ctx context.Context) (segment.Tag, error) { return p.cfg.Look(ctx, name) })
-		p.looks[name] = s
-	}
-	p.mu.Unlock()
-	t, _, err := s.get(ctx)
-	return t, err
-}
-
-// bars draws ranges one after the other.
-func bars(ranges []subjects.TagRange) (all []rangeBar) {
-	var length float64
-	for _, r := range ranges {
-		length += float64(r.Last-r.First) + 1
-	}
-	x := 0.0
-	for _, r := range ranges {
-		width := (float64(r.Last-r.First) + 1) / length * 100
-		used := width * float64(r.Next-r.First) / (float64(r.Last-r.First) + 1)
-		all = append(all, rangeBar{r, x, used, width})
-		x += width
-	}
-	return all
 }

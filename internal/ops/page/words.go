@@ -3,7 +3,6 @@ package page
 import (
 	"errors"
 	"html/template"
-	"strconv"
 	"strings"
 	"time"
 
@@ -14,21 +13,12 @@ import (
 // words are the functions that templates call.
 var words = template.FuncMap{
 	"count": fleetview.Count, "rate": fleetview.PerSecond, "span": fleetview.Span, "clock": fleetview.Clock,
-	"seconds": fleetview.Seconds, "ago": ago, "runbook": runbook, "bar": bar,
+	"seconds": fleetview.Seconds, "ago": ago, "runbook": runbook,
 	"speed": func(v subjects.Fraction) string { return fleetview.PerSecond(float64(v)) },
-	"names": names, "operand": operand,
+	"names": fleetview.Names, "operand": operand, "why": fleetview.Why, "typed": typed,
 	"late": func(err error) bool { return errors.Is(err, errLate) },
 	"iso":  func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 	"ms":   func(ms int64) string { return fleetview.Signed(time.Duration(ms) * time.Millisecond) },
-}
-
-// names writes the first names of a list, and the number of the others.
-func names(all []string) string {
-	const most = 10
-	if len(all) <= most {
-		return strings.Join(all, ", ")
-	}
-	return strings.Join(all[:most], ", ") + " and " + fleetview.Count(len(all)-most) + " others"
 }
 
 // operand writes a tag as the last operand of a command: a tag that begins with a hyphen must not be taken for a
@@ -40,24 +30,26 @@ func operand(tag string) string {
 	return tag
 }
 
+// typed writes a sentence with the commands in its backquotes, of which natsid is the beginning.
+func typed(natsid, text string) template.HTML {
+	var b strings.Builder
+	for i, part := range strings.Split(text, "`") {
+		if part = template.HTMLEscapeString(part); i%2 == 1 {
+			part = "<code>" + strings.Replace(part, "natsid", natsid, 1) + "</code>"
+		}
+		b.WriteString(part)
+	}
+	return template.HTML(b.String())
+}
+
 // ago writes how long ago a time was, and on hover the time.
 func ago(t, now time.Time) template.HTML {
 	if t.IsZero() {
 		return "–"
 	}
-	passed := now.Sub(t)
 	text := "just now"
-	switch unit := max(passed, -passed); {
-	case passed < -time.Second:
-		text = "in " + fleetview.Span(unit.Truncate(time.Second))
-	case unit >= 48*time.Hour:
-		text = strconv.Itoa(int(unit.Hours()/24)) + " days ago"
-	case unit >= 2*time.Hour:
-		text = strconv.Itoa(int(unit.Hours())) + " h ago"
-	case unit >= 2*time.Minute:
-		text = strconv.Itoa(int(unit.Minutes())) + " min ago"
-	case unit >= time.Second:
-		text = strconv.Itoa(int(unit.Seconds())) + " s ago"
+	if passed := now.Sub(t).Truncate(time.Second); passed >= time.Second {
+		text = fleetview.Span(passed) + " ago"
 	}
 	t = t.UTC()
 	return template.HTML(`<time datetime="` + t.Format(time.RFC3339) + `" title="` + t.Format("2006-01-02 15:04:05") +
@@ -68,6 +60,3 @@ func ago(t, now time.Time) template.HTML {
 func runbook(kind subjects.Alarm) string {
 	return "https://github.com/natsid/natsid/blob/main/docs/operations.md#" + string(kind)
 }
-
-// bar writes a coordinate of a drawing.
-func bar(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) }

@@ -24,23 +24,9 @@ var At = time.Date(2026, 11, 20, 9, 30, 12, 0, time.UTC)
 // that was killed.
 func Config() page.Config {
 	return page.Config{
-		Fleet: fleet{},
-		Tags:  func(context.Context) ([]segment.Tag, error) { return tags, nil },
-		Look: func(_ context.Context, name string) (segment.Tag, error) {
-			for _, t := range tags {
-				if t.Name == name {
-					return t, nil
-				}
-			}
-			return segment.Tag{}, segment.ErrUnknownTag
-		},
-		Info: info,
-		Stages: func() []subjects.StageView {
-			return []subjects.StageView{
-				{Name: "oslo/4211", From: "ORDERS", To: "ORDERS_STAMPED", Role: "copying", Position: 48210, Behind: 12},
-				{Name: "rome/977", From: "ORDERS", To: "ORDERS_STAMPED", Role: "standby", Position: 48198, Behind: 24},
-			}
-		},
+		Fleet:     fleet{},
+		Tags:      func(context.Context) ([]segment.Tag, error) { return tags, nil },
+		Info:      info,
 		Notes:     func() []string { return []string{"throttled: each tag to 500 IDs/s"} },
 		Namespace: subjects.DefaultNamespace,
 		Instance:  func() string { return "alpha" }, Now: func() time.Time { return At },
@@ -54,7 +40,7 @@ var tags = []segment.Tag{
 	{Name: "order", Step: 10000, MaxID: 250001, Updated: At.Add(-3 * time.Second), Description: "orders of the shop"},
 	{Name: "payment/eu", Step: 1000, MaxID: 3001, Updated: At.AddDate(0, 0, -2)},
 	{Name: "reorder", Step: 1000, MaxID: 1, Updated: At.AddDate(-1, 0, 0), Disabled: true},
-	{Name: "seat", Step: 100, MaxID: 901, Updated: At.Add(-10 * time.Minute)},
+	{Name: "seat", Step: 100, MaxID: 901, Updated: At.Add(-10 * time.Minute), Rules: segment.Rules{Max: 1000}},
 }
 
 func info(t segment.Tag) subjects.TagInfo {
@@ -107,21 +93,29 @@ func of(i int, name string, q subjects.ViewRequest) fleetview.Worker {
 		"snowflake": {State: subjects.Ready, LagSeconds: subjects.Fraction(i) / 1000},
 	}
 	w.Statistics = subjects.WorkerStats{Instance: name, Number: &number, At: At, Tags: 4}
+	if name == "alpha" || name == "beta" {
+		w.Alarms = []subjects.OpenAlarm{{Kind: subjects.AlarmClockStep, Since: At.Add(-12 * time.Minute),
+			Last: At.Add(-12 * time.Minute), Message: "the clock was set back by 0.2 s"}}
+	}
 	switch name {
 	case "gamma":
 		w.OffsetMs = 2100
-		w.Alarms = []subjects.OpenAlarm{
+		w.Alarms = append(w.Alarms, []subjects.OpenAlarm{
 			{Kind: subjects.AlarmClockSkew, Since: At.Add(-7 * time.Minute), Last: At.Add(-time.Minute),
 				Message: "the clock is 2.1 s ahead of the other workers; no snowflakes are issued until it is right"},
 			{Kind: subjects.AlarmTableWentBack, Since: At.Add(-9 * time.Minute), Last: At.Add(-9 * time.Minute),
 				Message: "tag order: the mark went back " + Hostile},
-		}
+		}...)
 		w.Modes["snowflake"] = subjects.ModeView{State: "not ready: the clock is 2.1 s ahead of the other workers"}
 	case "delta":
 		w.Seen = At.Add(-41 * time.Second)
 		return w
 	}
 	if q.Busiest {
+		w.Stages = []subjects.StageView{
+			{Name: "oslo/4211", From: "ORDERS", To: "ORDERS_STAMPED", Role: "copying", Position: 48210, Behind: 12},
+			{Name: "rome/977", From: "ORDERS", To: "ORDERS_STAMPED", Role: "standby", Position: 48198, Behind: 24},
+		}
 		for _, tag := range []string{"order", "event", "seat"} {
 			w.Statistics.Busiest = append(w.Statistics.Busiest, stats(tag, name, i))
 		}

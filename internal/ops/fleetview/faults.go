@@ -1,0 +1,122 @@
+package fleetview
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/natsid/natsid/subjects"
+)
+
+// A Fault is what is wrong, and what an operator does about it, with commands in backquotes.
+type Fault struct{ What, Do string }
+
+// Faults returns what is wrong with the fleet, without its tags and alarms; the worst first.
+func (v Overview) Faults() (all []Fault) {
+	add := func(do, what string, args ...any) { all = append(all, Fault{fmt.Sprintf(what, args...), do}) }
+	if n := len(v.Registries); n > 1 {
+		add("run `natsid resume --keep REGISTRY` for the one that shall serve",
+			"the workers are of %d registries, or know different eras of one", n)
+	}
+	var silent, bad []string
+	for _, r := range v.Rows {
+		if !r.Answered {
+			silent = append(silent, r.Name())
+		} else if r.Class == Bad {
+			bad = append(bad, r.Name()+": "+r.State)
+		}
+	}
+	switch {
+	case silent != nil && v.Alone:
+		add("if they are well, this one is cut off from NATS or lacks rights: see `natsid permissions worker`",
+			"no answer from %s, nor from any other worker", Names(silent))
+	case silent != nil:
+		add("run `natsid workers`, which says until when a number is blocked", "no answer from %s", Names(silent))
+	}
+	for _, what := range bad {
+		add("run `natsid status`, which says why", "%s", what)
+	}
+	if v.Registry != nil {
+		add("run `natsid status`", "the worker numbers cannot be read: %s", Why(v.Registry))
+	}
+	for _, t := range v.Stages {
+		if t.Role == "retrying" {
+			add("run `natsid stamp --status --from "+t.From+" --to "+t.To+"`", "stage %s: retrying: %s", t.Name, t.Why)
+		}
+	}
+	return all
+}
+
+// nearlyFull is how much of a tag's numbers may be used before the tag is in trouble.
+const nearlyFull = 0.9
+
+// Rules are the bounds of a tag's numbers, as a tag has them.
+type Rules interface {
+	Used(mark int64) float64    // 0 to 1
+	Begins(now time.Time) int64 // the lowest ID of the present period
+}
+
+// Full returns which part of a tag's numbers is used up to its mark, and what that means for an operator: "" if enough
+// are left, or a new period has begun.
+func Full(r Rules, mark int64, now time.Time) (used float64, why string) {
+	if used = r.Used(mark); used < nearlyFull || mark < r.Begins(now) {
+		return used, ""
+	}
+	return used, fmt.Sprintf("%.0f%% of its numbers are used", 100*used)
+}
+
+// A RaisedAlarm is an alarm that some workers raised in the last 15 minutes with the same message.
+type RaisedAlarm struct {
+	subjects.OpenAlarm
+	Workers []string
+	Over    bool // its condition has ended on all of them
+}
+
+// lasting are the kinds whose condition does not end while their workers serve.
+var lasting = []subjects.Alarm{
+	subjects.AlarmGrantsLost, subjects.AlarmStateFile, subjects.AlarmTableWentBack, subjects.AlarmTagFillsUp,
+	subjects.AlarmTagUndecided, subjects.AlarmTimeEnds,
+}
+
+// raisedAgain is how soon an alarm is raised again while its condition lasts.
+const raisedAgain = time.Minute
+
+// raise adds an alarm of a worker. It is over if the worker serves, and has not raised it again.
+func (v *Overview) raise(a subjects.OpenAlarm, of Row, now time.Time) {
+	over := of.Class == Good && now.Sub(a.Last) > raisedAgain && !slices.Contains(lasting, a.Kind)
+	i := slices.IndexFunc(v.Alarms, func(r RaisedAlarm) bool { return r.Kind == a.Kind && r.Message == a.Message })
+	if i < 0 {
+		v.Alarms = append(v.Alarms, RaisedAlarm{a, []string{of.Name()}, over})
+		return
+	}
+	r := &v.Alarms[i]
+	r.Workers, r.Over = append(r.Workers, of.Name()), r.Over && over
+	if r.Since.After(a.Since) {
+		r.Since = a.Since
+	}
+	if r.Last.Before(a.Last) {
+		r.Last = a.Last
+	}
+}
+
+// Open returns how many alarms are not over.
+func (v Overview) Open() (n int) {
+	for _, a := range v.Alarms {
+		if !a.Over {
+			n++
+		}
+	}
+	return n
+}
+
+// Fault returns an open alarm with the first remedy of its kind.
+func (r RaisedAlarm) Fault() Fault {
+	do, _, _ := strings.Cut(r.Kind.Remedy(), ";")
+	return Fault{string(r.Kind) + " on " + Names(r.Workers) + ": " + r.Message, do}
+}
+
+// Why returns the text of an error for a person.
+func Why(err error) string {
+	return strings.ReplaceAll(err.Error(), "context deadline exceeded", "no answer in time")
+}
