@@ -123,6 +123,15 @@ var unwell = []struct {
 	{"loads that fail while a tag runs out", map[string]string{
 		`natsid_segment_load_seconds_count{job="natsid",instance="w1",outcome="error"}`: "0+10x30",
 	}, []string{"NatsidLoadsFail", "NatsidTagRunsOut"}},
+	{"loads of a busy tag that fail while it runs out", map[string]string{
+		`natsid_segment_seconds_left{job="natsid",instance="w1"}`:              "30x30",
+		`natsid_tag_seconds_left{job="natsid",instance="w1",tag="order"}`:      "30x30",
+		`natsid_tag_load_errors_total{job="natsid",instance="w1",tag="order"}`: "0+10x30",
+		`natsid_tag_seconds_left{job="natsid",instance="w1",tag="seat"}`:       "900x30",
+		`natsid_tag_load_errors_total{job="natsid",instance="w1",tag="seat"}`:  "0+10x30",
+
+		`natsid_segment_load_seconds_count{job="natsid",instance="w1",outcome="error"}`: "0+20x30",
+	}, []string{"NatsidLoadsFail", "NatsidTagRunsOut"}},
 	{"a worker that relays", map[string]string{
 		`natsid_out_of_group{job="natsid",instance="w1",mode="relay",reason="store"}`: "1x30",
 	}, []string{"NatsidLoadsFail"}},
