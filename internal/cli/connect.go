@@ -8,12 +8,14 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/stores/mysqlstore"
 	"github.com/natsid/natsid/subjects"
@@ -99,7 +101,8 @@ func operate[T any](s *session, subject string, body any, text func(out io.Write
 	return withConn(s, func(nc *nats.Conn) (T, error) { return request[T](s, nc, subject, body) }, text)
 }
 
-// request sends a request of an operator once: repeated, it could find what it did itself.
+// request sends a request of an operator once: repeated, it could find what it did itself. Only where workers are busy,
+// and so changed nothing, it is sent again.
 func request[T any](s *session, nc *nats.Conn, subject string, body any) (answer T, err error) {
 	data, err := json.Marshal(body)
 	if err != nil {
@@ -108,6 +111,9 @@ func request[T any](s *session, nc *nats.Conn, subject string, body any) (answer
 	ctx, cancel := context.WithTimeout(s.ctx, client.DefaultTimeout)
 	defer cancel()
 	m, err := nc.RequestWithContext(ctx, subject, data)
+	for err == nil && isBusy(m) && jitter.Sleep(ctx, jitter.Around(100*time.Millisecond)) == nil {
+		m, err = nc.RequestWithContext(ctx, subject, data)
+	}
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return answer, nobodyError{fmt.Errorf("no worker answers on %s: check --nats and --namespace", subject)}
@@ -126,6 +132,11 @@ func request[T any](s *session, nc *nats.Conn, subject string, body any) (answer
 			stored.Stream, subject)
 	}
 	return answer, nil
+}
+
+func isBusy(m *nats.Msg) bool {
+	e := subjects.ParseError(m.Header)
+	return e != nil && e.Code == subjects.TooMany
 }
 
 // clientOn returns a client of the command's namespace. It logs nothing, since commands print errors.

@@ -5,29 +5,33 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/natsid/natsid/subjects"
 )
 
 type tagCreateCmd struct {
-	Tag     tagName `arg:""`
-	Step    int64   `default:"${default_step}"`
-	Start   *int64  `placeholder:"ID"`
-	Desc    string  `placeholder:"TEXT"`
-	Daily   bool    `xor:"period"`
-	Monthly bool    `xor:"period"`
-	Yearly  bool    `xor:"period"`
-	Zone    string  `placeholder:"ZONE"`
-	Min     int64   `placeholder:"N"`
-	Max     int64   `placeholder:"N"`
-	MaxHole int64   `placeholder:"N"`
-	Cycle   bool    `hidden:""`
+	Tags    []tagName `arg:"" name:"tag"`
+	Step    int64     `default:"${default_step}"`
+	Start   *int64    `placeholder:"ID"`
+	Desc    string    `placeholder:"TEXT"`
+	Daily   bool      `xor:"period"`
+	Monthly bool      `xor:"period"`
+	Yearly  bool      `xor:"period"`
+	Zone    string    `placeholder:"ZONE"`
+	Min     int64     `placeholder:"N"`
+	Max     int64     `placeholder:"N"`
+	MaxHole int64     `placeholder:"N"`
+	Cycle   bool      `hidden:""`
 	Strict  bool
 }
 
 func (*tagCreateCmd) help() help {
 	return help{
-		summary: "Create a tag, or revive a deleted one.",
-		detail: `The numbers of a daily, monthly or yearly tag begin again with each period. Its IDs
+		summary: "Create tags, or revive deleted ones.",
+		detail: `Of several tags, all alike, those before the one that fails are made.
+
+The numbers of a daily, monthly or yearly tag begin again with each period. Its IDs
 carry the date, such as 2026112500000042 for number 42 of a day, so that none
 repeats, and no ID of a past day is issued.
 
@@ -36,7 +40,8 @@ Examples:
   natsid tag create invoice --strict
   natsid tag create so --daily --zone Asia/Shanghai --max 999999
   natsid tag create ticket --min 100000 --max 999999 --max-hole 100
-  natsid tag create order.eu --step 10000 --start 5000001 --desc 'orders of Europe'`,
+  natsid tag create order.eu --step 10000 --start 5000001 --desc 'orders of Europe'
+  xargs natsid tag create <names.txt`,
 		values: map[string]string{
 			"tag": tagForm,
 			"step": "How many IDs a worker loads at once. With 600 times the peak of IDs per second " +
@@ -70,12 +75,35 @@ func (c *tagCreateCmd) Run(s *session) error {
 		start = *c.Start
 	}
 	if c.Step < 1 || c.Start != nil && start < 1 {
-		return usage(fmt.Errorf("tag %q: step %d and start %d, want at least 1", c.Tag, c.Step, start))
+		return usage(fmt.Errorf("step %d and start %d, want at least 1", c.Step, start))
 	}
-	t := subjects.TagCreate{Tag: string(c.Tag), Step: c.Step, Start: subjects.Decimal(start), Description: c.Desc,
+	t := subjects.TagCreate{Step: c.Step, Start: subjects.Decimal(start), Description: c.Desc,
 		Strict: c.Strict, Min: subjects.Decimal(c.Min), Max: subjects.Decimal(c.Max),
 		MaxHole: subjects.Decimal(c.MaxHole), Period: c.period(), Zone: c.Zone}
-	return operate(s, s.namespace().TagCreate(), t, func(out io.Writer, created subjects.TagInfo) {
+	nc, err := s.connect()
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	for i, tag := range c.Tags {
+		t.Tag = string(tag)
+		if err := create(s, nc, t); err != nil && len(c.Tags) > 1 {
+			return fmt.Errorf("%w; tag %s and those after it are not made, the %d before it are: repeat with the rest",
+				err, tag, i)
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// create creates a tag, and prints it.
+func create(s *session, nc *nats.Conn, t subjects.TagCreate) error {
+	created, err := request[subjects.TagInfo](s, nc, s.namespace().TagCreate(), t)
+	if err != nil {
+		return err
+	}
+	return s.print(created, func(out io.Writer) {
 		next := fmt.Sprintf("next ID %d", max(created.MaxID, created.Min))
 		if created.Period != "" {
 			next = created.Period + " numbers"

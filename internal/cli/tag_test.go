@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -24,6 +25,94 @@ func TestTagsAreCreatedAndListed(t *testing.T) {
 		t.Errorf("listed\n%s", list.out)
 	}
 	if got := answered(t, "get", "segment", "order.eu", nats); got.out != "9007199254740993\n" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Each pair of flags either makes a tag that gives the ID which the flags say, or is refused with a reason.
+func TestEachPairOfFlagsMakesATag(t *testing.T) {
+	t.Parallel()
+	nats := "--nats=" + serve(t).url
+	flags := []string{"--step=7", "--start=6", "--desc=text", "--daily", "--monthly", "--yearly", "--zone=Asia/Tokyo",
+		"--min=5", "--max=9", "--max-hole=3", "--strict"}
+	isPeriod := regexp.MustCompile("ly$").MatchString
+	for i, one := range flags {
+		for j, other := range flags[i+1:] {
+			tag, both := fmt.Sprintf("t%d-%d", i, i+1+j), one+" "+other
+			made := answered(t, "tag", "create", tag, one, other, nats)
+			switch hasPeriod := isPeriod(one) || isPeriod(other); {
+			case isPeriod(one) && isPeriod(other):
+				made.want(t, 2, "can't be used together")
+				continue
+			case strings.Contains(both, "--zone") && !hasPeriod:
+				made.want(t, 1, "400", "time zone")
+				continue
+			case strings.Contains(both, "--start") && hasPeriod:
+				made.want(t, 1, "400", "has no date")
+				continue
+			}
+			want := "1\n"
+			switch {
+			case strings.Contains(both, "--start"):
+				want = "6\n"
+			case strings.Contains(both, "--min"):
+				want = "5\n"
+			}
+			got := answered(t, "get", "segment", tag, nats)
+			if made.code != 0 || got.code != 0 || !strings.HasSuffix(got.out, want) || len(got.out) > 17 {
+				t.Errorf("%s: %+v, %+v, want an ID that ends with %q", both, made, got, want)
+			}
+		}
+	}
+}
+
+func TestWhatATagCannotHaveIsRefusedAtOnce(t *testing.T) {
+	t.Parallel()
+	nats := "--nats=" + serve(t).url
+	for _, row := range []struct {
+		command string
+		code    int
+		words   string
+	}{
+		{"tag create full --max=10 --start=20", 1, "beyond the numbers of the tag, which end at 10"},
+		{"tag create b --max=10", 0, ""},
+		{"tag update b --max-id=12 --force", 1, "which end at 10"},
+		{"tag update b --raise-by=11", 1, "which end at 10"},
+		{"tag create d --daily", 0, ""},
+		{"tag update d --max-id=20261128000000500 --force", 1, "beyond the daily numbers"},
+		{"tag update d --max-id=500", 1, "has no date"},
+		{"tag create z --daily --zone=+12:60", 1, "want a name such as Asia/Shanghai"},
+		{"tag create s --strict --max=10", 0, ""},
+		{"get segment s -n 20", 1, "410: only 10 numbers are left"},
+		{"get segment s", 0, "1\n"},
+		{"get segment s -n 10", 1, "410: only 9 numbers are left"},
+		{"get segment s -n 9", 0, "2-10\n"},
+		{"get segment s", 1, "410: no number is left"},
+		{"tag delete s", 0, ""},
+		{"tag create s --strict --max=10", 1, "which end at 10"},
+		{"tag create s --strict --max=20", 0, "next ID 11"},
+		{"get segment s", 0, "11\n"},
+	} {
+		got := answered(t, append(strings.Fields(row.command), nats)...)
+		if got.code != row.code || !strings.Contains(got.out+got.err, row.words) {
+			t.Errorf("%s: %+v, want %d, %q", row.command, got, row.code, row.words)
+		}
+		if strings.Contains(got.err, "in time") {
+			t.Errorf("%s was repeated until its time was up: %s", row.command, got.err)
+		}
+	}
+}
+
+func TestTagsOfOneCommandAreMadeInOrder(t *testing.T) {
+	t.Parallel()
+	nats := "--nats=" + serve(t).url
+	got := answered(t, "tag", "create", "a", "b", "--step=5", nats)
+	if got != (result{0, "a: next ID 1, step 5\nb: next ID 1, step 5\n", ""}) {
+		t.Errorf("%+v", got)
+	}
+	got = answered(t, "tag", "create", "c", "b", "d", nats)
+	if got.code != 1 || got.out != "c: next ID 1, step 1000\n" || !strings.Contains(got.err, "the tag exists already") ||
+		!strings.Contains(got.err, "tag b and those after it are not made, the 1 before it are") {
 		t.Errorf("%+v", got)
 	}
 }
