@@ -121,3 +121,17 @@ func TestGroupsOfAnySizeAreWokenOneAfterTheOther(t *testing.T) {
 		})
 	}
 }
+
+func TestAFlightThatHasEndedAnswersNobodyAgain(t *testing.T) {
+	f := &flight{
+		ended: true, open: []trip{{token: 1}}, target: &target{client: new(Client)}, timer: time.NewTimer(time.Hour),
+		wanted: func() bool { return false }, done: func(answer) { t.Error("its calls are answered again") },
+	}
+	defer func() {
+		if recover() != nil {
+			t.Error("it does more than nothing")
+		}
+	}()
+	f.tick()
+	f.receive(1, nil, errUnwanted)
+}

@@ -31,6 +31,9 @@ type parser struct {
 }
 
 // Parse reads a format. The error names the place and the reason of a fault. Formats are at most 128 bytes.
+//
+// In a radix above 36 the texts of different IDs may differ in case alone, so that a column which ignores case, as
+// those of MySQL do by default, takes them as equal.
 func Parse(text string, opts ...Option) (*Format, error) {
 	p := parser{Format: &Format{text: text, sum: func(int64, int64) int64 { return 0 }}}
 	for _, o := range opts {

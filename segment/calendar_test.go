@@ -115,21 +115,46 @@ func TestAtMidnightNumbersBeginAgainAndNoCallerWaitsForALoad(t *testing.T) {
 	})
 }
 
+// A tag that was requested in the last hour of a day is in use.
 func TestATagThatIsNotInUseLoadsNothingAtMidnight(t *testing.T) {
 	daily := segment.Rules{Period: segment.Daily}
-	walls := []*wall{{offset: -2 * time.Hour}}
-	withClocks(t, daily, walls, func(t *testing.T, w []*segment.Allocator, m *segmenttest.Memory) {
-		first(t, w[0])
-		synctest.Wait()
-		before, _ := m.Look(t.Context(), "d")
-		time.Sleep(3 * time.Hour)
-		if after, _ := m.Look(t.Context(), "d"); after.MaxID != before.MaxID {
-			t.Errorf("the mark went from %d to %d, and nobody asked", before.MaxID, after.MaxID)
-		}
-		if id := first(t, w[0]); id != 20000102*numbersADay+1 {
-			t.Errorf("the next day begins with %d", id)
-		}
-	})
+	for idle, inUse := range map[time.Duration]bool{62 * time.Minute: false, 58 * time.Minute: true} {
+		walls := []*wall{{offset: 10*time.Minute - idle}}
+		withClocks(t, daily, walls, func(t *testing.T, w []*segment.Allocator, m *segmenttest.Memory) {
+			first(t, w[0])
+			synctest.Wait()
+			before, _ := m.Look(t.Context(), "d")
+			time.Sleep(idle + time.Minute)
+			if after, _ := m.Look(t.Context(), "d"); (after.MaxID != before.MaxID) != inUse {
+				t.Errorf("requested %v before: the mark went from %d to %d", idle, before.MaxID, after.MaxID)
+			}
+			if id := first(t, w[0]); id != 20000102*numbersADay+1 {
+				t.Errorf("the next day begins with %d", id)
+			}
+		})
+	}
+}
+
+// Whatever else a worker is in the middle of, it gives out no ID of a past day.
+func TestNoStateOfAWorkerServesAPastDay(t *testing.T) {
+	for name, enter := range map[string]func(a *segment.Allocator, w *wall){
+		"loads":             func(*segment.Allocator, *wall) {},
+		"its loads fail":    func(a *segment.Allocator, _ *wall) { a.Hold(errors.New("stopped")) },
+		"others load":       func(a *segment.Allocator, _ *wall) { a.TurnAway(true) },
+		"its clock is lost": func(_ *segment.Allocator, w *wall) { w.set(0, true) },
+		"was told to poll":  func(a *segment.Allocator, _ *wall) { a.Refresh(); a.Changed("d") },
+	} {
+		own := new(wall)
+		withClocks(t, segment.Rules{Period: segment.Daily}, []*wall{own},
+			func(t *testing.T, w []*segment.Allocator, m *segmenttest.Memory) {
+				first(t, w[0])
+				enter(w[0], own)
+				time.Sleep(10*time.Minute + time.Millisecond)
+				if got, err := w[0].Next("d", 1, nil); err == nil && day(got[0].Start) == 1 {
+					t.Errorf("%s: after midnight an ID is %d", name, got[0].Start)
+				}
+			})
+	}
 }
 
 func TestARangeThatArrivesAfterMidnightIsNotUsed(t *testing.T) {

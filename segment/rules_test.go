@@ -66,6 +66,8 @@ func TestAWindowIsThatOfThePeriodOfTheClockOrOfTheMark(t *testing.T) {
 			clock: unsure(at(t, "", "2026-11-24 12:00:00")), lowest: 20261125*day + 1, limit: 20261126 * day},
 		{name: "a day in China", rules: segment.Rules{Period: segment.Daily, Zone: "Asia/Shanghai"}, mark: 1,
 			clock: at(t, "", "2026-11-25 17:00:00"), lowest: 20261126*day + 1, limit: 20261127 * day},
+		{name: "a day in a zone that this worker lacks", rules: segment.Rules{Period: segment.Daily, Zone: "Mars/Base"},
+			mark: 20261125*day + 777, clock: at(t, "", "2026-11-25 12:00:00"), err: segment.ErrZone},
 		{name: "a day of 25 hours", rules: segment.Rules{Period: segment.Daily, Zone: "Europe/Berlin"}, mark: 1,
 			clock: at(t, "", "2026-10-25 22:59:58"), lowest: 20261025*day + 1, limit: 20261026 * day},
 		{name: "after a day of 25 hours", rules: segment.Rules{Period: segment.Daily, Zone: "Europe/Berlin"}, mark: 1,
@@ -101,6 +103,17 @@ func TestRulesThatCannotHoldAreRefused(t *testing.T) {
 		if err := r.Validate(); !errors.Is(err, segment.ErrInvalid) || !typed {
 			t.Errorf("%+v: %v, want a reason", r, err)
 		}
+	}
+}
+
+// Of a tag in a zone that this worker lacks, an ID in memory would be of an unknown day.
+func TestAZoneThatThisWorkerLacksHasNoIDs(t *testing.T) {
+	lacked := segment.Rules{Period: segment.Daily, Zone: "Mars/Base"}
+	if got := lacked.Begins(time.Now()); got != segment.MaxID {
+		t.Errorf("its period begins at %d", got)
+	}
+	if !segment.IsFinal(segment.ErrZone) {
+		t.Error("a load is repeated, though only another worker can make it")
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/natsid/natsid/snowflake"
 )
@@ -18,6 +19,7 @@ func isRefused(err error) bool {
 type founder struct {
 	registry Registry
 	layout   snowflake.Layout
+	now      func() int64
 	// mayFound is called before and after this worker creates the deployment.
 	mayFound func(ctx context.Context) error
 	joined   Deployment // the last one that this process joined; zero before
@@ -86,7 +88,11 @@ func (f *founder) first(ctx context.Context) (Deployment, error) {
 		return Deployment{}, err
 	}
 	d := DeploymentOf(f.layout)
-	if len(records) == 0 {
+	switch {
+	case len(records) == 0 && f.now() < f.layout.Epoch: // it would be recorded for good
+		return d, fmt.Errorf("%w, and none is made: the clock shows %s, before the epoch: correct one",
+			ErrNoDeployment, time.UnixMilli(f.now()).UTC().Format(time.RFC3339))
+	case len(records) == 0:
 		d.ID, f.founding = newToken(), true
 		return d, f.askOthers(ctx)
 	}

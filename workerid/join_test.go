@@ -188,6 +188,7 @@ func TestAnEpochInTheFutureBlocksNoNumberAfterACleanStop(t *testing.T) {
 		m := new(workeridtest.Memory)
 		epoch := now() + 365*86400_000
 		future := func(c *workerid.Config) { c.Layout.Epoch, c.Layout.Worker = epoch, 1 }
+		deploy(m, future) // no worker whose clock is right makes one
 		for range 5 {
 			l := start(t, m, future)
 			w := l.number()
@@ -240,5 +241,24 @@ func TestAllNumbersAreUsedAgainAfterTheirRecordsAreLost(t *testing.T) {
 			}
 			l.end()
 		}
+	})
+}
+
+// It would be recorded for good, and the right one refused.
+func TestAnEpochInTheFutureIsNotRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := new(workeridtest.Memory)
+		wrong := start(t, m, func(c *workerid.Config) { c.Layout.Epoch = c.Now() + 3600_000 })
+		time.Sleep(10 * time.Second)
+		_, err := wrong.reg.Deployment(t.Context())
+		s := wrong.keeper.Status()
+		if !errors.Is(err, workerid.ErrNoDeployment) || s.Held || !errors.Is(s.Trouble, workerid.ErrNoDeployment) {
+			t.Errorf("recorded is %v, and the worker %+v", err, s)
+		}
+		wrong.end()
+		right := start(t, m)
+		time.Sleep(10 * time.Second)
+		right.number()
+		right.end()
 	})
 }

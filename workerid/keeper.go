@@ -169,7 +169,7 @@ func New(cfg Config) *Keeper {
 	k := &Keeper{
 		cfg: cfg, process: newToken(), file: file, unread: unread, watch: watchEvery,
 		life: newLife(cfg.Instance, cfg.Use, cfg.Log), alarms: newAlarms(cfg.Alarm),
-		founder: founder{registry: cfg.Registry, layout: cfg.Layout, mayFound: cfg.MayFound},
+		founder: founder{registry: cfg.Registry, layout: cfg.Layout, now: cfg.Now, mayFound: cfg.MayFound},
 	}
 	k.clock = &clock{
 		now: cfg.Now, registry: cfg.Registry, self: cfg.Instance, onStep: k.stepped,

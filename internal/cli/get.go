@@ -37,7 +37,8 @@ func (*getSegmentCmd) help() help {
   natsid get segment so --format 'SO-{mask:k1:9}' --key k1=k1.key`,
 		values: map[string]string{
 			"tag": tagForm, "n": countHelp, "key": keyHelp,
-			"format": "Print each ID as this format writes it, one a line: see natsid read --help.",
+			"format": "Print each ID as this format writes it, one a line: see natsid read --help. In a radix above " +
+				"36 IDs may differ in case alone.",
 		},
 	}
 }

@@ -81,7 +81,8 @@ const lastYear = 9006n;
 
 /**
  * Reads a format, such as `SO-{date:yyyyMMdd}-{id:6}-{check}`. Throws a RangeError, which names the place and
- * the reason of a fault. Formats are those of natsid's Go package format, with the same texts and errors.
+ * the reason of a fault. Formats are those of natsid's Go package format, with the same texts and errors: in a radix
+ * above 36 the texts of different IDs may differ in case alone, so that a column which ignores case takes them as equal.
  */
 export function parseFormat(text: string, options: FormatOptions = {}): Format {
   return new Format(text, options);

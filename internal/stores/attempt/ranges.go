@@ -84,7 +84,6 @@ func (r *Ranges) Next(tag string, v View, n int64) (l Load, reserved bool, err e
 	}
 	l = Load{Attempt: New(v.Revision, v.Tokens), most: old.most, kept: kept, era: v.Era}
 	l.Range, err = segment.NextRange(mark, v.Lowest, n, v.Limit) //mutant:next-range
-	//mutant:serves-nobody
 	if err == nil && v.Strict && l.Len() < n {
 		err = &segment.ExhaustedError{Left: l.Len(), Why: segment.ErrExhausted}
 	}

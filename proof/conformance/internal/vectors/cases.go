@@ -288,6 +288,7 @@ func formatCases() []Text {
 		text("write", "base32", "no I, L, O and U", "{id:8:crockford}-{check}", "1099511627775"),
 		text("write", "the example of the check digit", "5724 is Damm's own", "{id:3}{check}", "572"),
 		text("write", "a leap day", "it exists", "{date:dd.MM.yyyy} {id}", "2024022900000001"),
+		text("write", "29 February 2100", "it does not exist", "{date:yyyyMMdd}-{id}", "2100022900000001"),
 		text("write", "the last year of two digits", "they are of 2000 to 2099", "{date:yy}-{id}", "2099000000000001"),
 		flake("leaf", text("write", "the time of a snowflake", "it is in UTC",
 			"{date:yyyy-MM-dd HH:mm:ss.SSS} {id:13:crockford}{check}", "2124263042718941184")),
