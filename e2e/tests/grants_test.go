@@ -26,7 +26,7 @@ type grantsWorker struct {
 }
 
 // startGrants starts a worker in whose JetStream there is, before, what prepare makes.
-func startGrants(t *testing.T, prepare func(jetstream.JetStream)) *grantsWorker {
+func startGrants(t *testing.T, prepare func(jetstream.JetStream), changes ...func(*app.Config)) *grantsWorker {
 	t.Helper()
 	w := &grantsWorker{t: t, s: launch(t, &server.Options{JetStream: true})}
 	w.url = w.s.ClientURL()
@@ -39,6 +39,9 @@ func startGrants(t *testing.T, prepare func(jetstream.JetStream)) *grantsWorker 
 	cfg.NATS, cfg.Data, cfg.HTTP, cfg.MaxClockSkew = w.url, t.TempDir(), "", time.Millisecond
 	cfg.AutoCreateTags = true
 	cfg.Log = slog.New(slog.NewTextHandler(&w.log, nil))
+	for _, change := range changes {
+		change(&cfg)
+	}
 	startWith(t, cfg)
 	return w
 }
@@ -69,6 +72,20 @@ func (w *grantsWorker) audited() {
 }
 
 const grantsStream = "KV_id_grants"
+
+// Its clock is days off, so that it joins no registry of worker numbers, and serves tags all the same.
+func TestAWorkerWithoutANumberWritesDownItsLoads(t *testing.T) {
+	t.Parallel()
+	w := startGrants(t, func(jetstream.JetStream) {}, func(c *app.Config) {
+		c.Now = func() time.Time { return time.Now().Add(72 * time.Hour) }
+	})
+	nc := connectTo(t, w.url)
+	waitFor(t, "a segment ID", func() bool {
+		_, err := nc.Request("id.segment.order", nil, patience)
+		return err == nil
+	})
+	w.audited()
+}
 
 func TestAFullStreamOfGrantsRaisesAnAlarm(t *testing.T) {
 	t.Parallel()
