@@ -36,7 +36,6 @@ type Present struct {
 	Disabled  bool
 	Step      int64
 	Rules     segment.Rules
-	Revision  uint64
 	Written   time.Time
 }
 
@@ -46,7 +45,7 @@ func present(kve buckets.Entry, e entry, id era.Identity) Present {
 	err := e.in(id, math.MaxInt64)
 	return Present{
 		Mark: max(raw, e.Mark), Raw: raw, Undecided: e.undecided || err != nil, Disabled: e.Disabled, Step: e.Step,
-		Rules: e.Rules, Revision: kve.Revision, Written: kve.Created,
+		Rules: e.Rules, Written: kve.Created,
 	}
 }
 
