@@ -1,26 +1,9 @@
 package app_test
 
 import (
-	"io"
 	"net"
-	"net/http"
 	"testing"
 )
-
-func get(t *testing.T, url string) (int, string) {
-	t.Helper()
-	defer http.DefaultClient.CloseIdleConnections()
-	resp, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, string(body)
-}
 
 func TestIDsAreServedThoughTheHTTPPortIsInUse(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
