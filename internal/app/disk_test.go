@@ -18,6 +18,9 @@ import (
 // The journal hangs in the kernel, because the new file is a pipe without a reader, while the worker writes its own key
 // on. The next life must recognize that key, and must not begin while the write may still land.
 func TestTheNextLifeAfterAJournalThatHungWaitsForItAndServes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for three checks: not with -short")
+	}
 	t.Parallel()
 	cfg := joined(t, startServer(t, "127.0.0.1:0").ClientURL())
 	first := launch(t, cfg)

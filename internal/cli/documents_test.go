@@ -37,12 +37,8 @@ var notTyped = map[string]string{
 	"-args -sim.seed":            "a developer's",
 	"-run TestMutants":           "a developer's",
 	"go run ./proof":             "a developer's",
-	"127.0.0.1:3306":             "needs a database at a fixed address; e2e/tests loses commits of one",
-	"-n 150":                     "the same",
-	"mysql> UPDATE":              "the same",
-	"$ node ids.mjs":             "clients/typescript has its own examples",
+	"$ node ids.mjs":             "clients/typescript types it",
 	"true client: refused":       "client has its own examples",
-	"w2         blocked":         "half a minute after a kill",
 }
 
 // A block of a document is commands as they are typed, each with what it prints.
@@ -118,9 +114,7 @@ esac
 
 // Each block of the documents is typed as it stands, in the order of its document, and prints what stands there.
 func TestDocumentsAreTypedAsTheyStand(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it starts processes: not with -short")
-	}
+	notWithShort(t)
 	paths, _ := filepath.Glob("../../docs/*.md")
 	unused := make(map[string]bool)
 	for part := range notTyped {
@@ -151,6 +145,12 @@ func TestDocumentsAreTypedAsTheyStand(t *testing.T) {
 		if is {
 			t.Errorf("no block has %q: delete it from the list", part)
 		}
+	}
+}
+
+func notWithShort(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts processes: not with -short")
 	}
 }
 
@@ -233,6 +233,7 @@ func pathWithNATS(t *testing.T) string {
 
 // The commands that the guide has for backup and restore are typed in its order.
 func TestTheBackupOfTheGuideIsRestored(t *testing.T) {
+	notWithShort(t)
 	t.Parallel()
 	dir, url, path := t.TempDir(), startServer(t).ClientURL(), pathWithNATS(t)
 	block, nats := readRecipe(t, "../../docs/operations.md").block(t, "nats stream backup"), "--nats="+url

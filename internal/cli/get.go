@@ -34,7 +34,7 @@ func (*getSegmentCmd) help() help {
   natsid get segment order          1001
   natsid get segment order -n 100   1002-1101
   natsid get segment so --format 'SO-{date:yyyyMMdd}-{id:6}-{check}'
-  natsid get segment so --format 'SO-{mask:k1:9}' --key k1=k1.key`,
+  natsid get segment order --format 'NO-{mask:k1:9}' --key k1=k1.key`,
 		values: map[string]string{
 			"tag": tagForm, "n": countHelp, "key": keyHelp,
 			"format": "Print each ID as this format writes it, one a line: see natsid read --help. In a radix above " +

@@ -32,7 +32,7 @@ hides volume and order under a key, in a file of 64 hexadecimal digits, such as 
 
 Examples:
   natsid read --format 'SO-{date:yyyyMMdd}-{id:6}-{check}' SO-20261125-000042-4
-  natsid read --format 'SO-{mask:k1:9}' --tag so --key k1=k1.key SO-620441183`,
+  natsid read --format 'NO-{mask:k1:9}' --tag order --key k1=k1.key NO-620441183`,
 		values: map[string]string{
 			"text":    "The text, as natsid get segment --format prints it.",
 			"format":  "The format of the text.",
