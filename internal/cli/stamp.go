@@ -143,9 +143,10 @@ func (c *stampCmd) Run(s *session) error {
 	return s.print(stampJSON{p.Copied, p.DeadLetters, p.Position, p.Behind}, func(out io.Writer) {
 		letters := ""
 		if p.DeadLetters > 0 {
-			letters = fmt.Sprintf(", %d made dead letters", p.DeadLetters)
+			letters = fmt.Sprintf(", %s made", numberOf(int(p.DeadLetters), "dead letter"))
 		}
-		fmt.Fprintf(out, "%d messages copied%s, up to message %d of %s\n", p.Copied, letters, p.Position, c.From)
+		copied := numberOf(int(p.Copied), "message")
+		fmt.Fprintf(out, "%s copied%s, up to message %d of %s\n", copied, letters, p.Position, c.From)
 	})
 }
 

@@ -24,8 +24,8 @@ func (c *stampCmd) status(s *session, to *stage.Stream, st *stage.Stage) error {
 	}
 	text := fmt.Sprintf("%s to %s: message %d, %d behind", c.From, c.To, r.Position.Seq, r.Behind)
 	if r.Foreign+r.Gone > 0 {
-		text += fmt.Sprintf("\n%s ends with %d messages that are not from a stage, and %d that are gone",
-			c.To, r.Foreign, r.Gone)
+		text += fmt.Sprintf("\n%s ends with %s not from a stage, and %s gone",
+			c.To, numberOf(int(r.Foreign), "message"), numberOf(int(r.Gone), "message"))
 		if c.Repair {
 			fmt.Fprintf(s.stderr, "%s\nIf a copy is gone, its original is copied again, with another ID.\n", text)
 			if err := s.agree(c.Yes, "Is no copy gone, and shall stages continue?"); err != nil {

@@ -132,7 +132,7 @@ func TestARepairAsksBeforeStagesContinue(t *testing.T) {
 	publish(t, js, &nats.Msg{Subject: "orders.new", Data: []byte("1")})
 	natsid(t, copies...).want(t, 1, "natsid stamp --repair")
 	natsid(t, append(args, "--repair")...).want(t, 2, "message 1, 1 behind",
-		"STAMPED ends with 1 messages that are not from a stage, and 1 that are gone", "give --yes")
+		"STAMPED ends with 1 message not from a stage, and 1 message gone", "give --yes")
 	natsid(t, copies...).want(t, 1, "natsid stamp --repair")
 	got := answered(t, append(args, "--repair", "--yes", "--json")...)
 	if want := `{"position":1,"behind":1,"foreign":1,"gone":1}` + "\n"; got.out != want {
@@ -203,7 +203,7 @@ func TestAStageSaysHowItIsUntilItIsStopped(t *testing.T) {
 	second.want(t, 1, "--http "+at, "address already in use")
 	stop()
 	<-done
-	if want := "1 messages copied, up to message 1 of ORDERS\n"; code != 0 || out.String() != want {
+	if want := "1 message copied, up to message 1 of ORDERS\n"; code != 0 || out.String() != want {
 		t.Errorf("it ends with %d and %q, want 0 and %q: %s", code, out.String(), want, errs.String())
 	}
 	hints := messages(t, js, "KV_id_stamp")
