@@ -14,6 +14,7 @@ import (
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/subjects"
 )
 
 type storeMoveCmd struct{ Yes bool }
@@ -67,6 +68,9 @@ func (c *storeMoveCmd) move(
 		return fmt.Errorf("read the table: %w", err)
 	}
 	slices.SortFunc(rows, func(a, b segment.Row) int { return cmp.Compare(a.Name, b.Name) })
+	if err := movable(rows); err != nil {
+		return err
+	}
 	defer func() {
 		err := log.Flush(ctx)
 		if none := errors.Is(err, buckets.ErrNoAnswer) || errors.Is(err, buckets.ErrNoBucket); err != nil && !none {
@@ -75,7 +79,6 @@ func (c *storeMoveCmd) move(
 	}()
 	outcome := movedJSON{Changed: c.Yes, Bucket: bucket, Tags: []movedTag{}}
 	for _, row := range rows {
-		row.MaxID, row.Step = max(1, row.MaxID), max(1, row.Step)
 		mark := r.Marks[row.Name]
 		if mark.Mark >= row.MaxID && mark.Step == row.Step {
 			outcome.Kept++
@@ -85,7 +88,7 @@ func (c *storeMoveCmd) move(
 		if !c.Yes {
 			continue
 		}
-		if err := store.Raise(ctx, row); err != nil && !errors.Is(err, buckets.ErrInvalidKey) {
+		if err := store.Raise(ctx, row); err != nil {
 			return fmt.Errorf("tag %s: %w; run the command again, it leaves out completed tags", row.Name, err)
 		}
 	}
@@ -95,6 +98,25 @@ func (c *storeMoveCmd) move(
 		}
 	}
 	return s.print(outcome, outcome.print)
+}
+
+// movable returns an error that names each row which no tag can be made of, before anything is written.
+func movable(rows []segment.Row) error {
+	var faults []error
+	for _, row := range rows {
+		if e, ok := errors.AsType[*subjects.Error](subjects.CheckTag(row.Name)); ok {
+			faults = append(faults, fmt.Errorf("column biz_tag, row %q: %s", row.Name, e.Text))
+		}
+		if row.MaxID < 1 || row.Step < 1 {
+			faults = append(faults, fmt.Errorf("columns max_id and step, row %q: %d and %d, want at least 1",
+				row.Name, row.MaxID, row.Step))
+		}
+	}
+	if faults == nil {
+		return nil
+	}
+	return fmt.Errorf("nothing was moved: correct or delete these rows of leaf_alloc, of which no tag can be made:\n%w",
+		errors.Join(faults...))
 }
 
 // logOf returns a log of the marks that a command raises, for audits: to a reader the command is a process. Without a

@@ -228,6 +228,21 @@ func TestTagsGoBackToMySQLAndReturn(t *testing.T) {
 	if id, err := strconv.ParseInt(strings.TrimSpace(got.out), 10, 64); err != nil || id < tags["order"] {
 		t.Errorf("the next ID is %+v, want at least %d", got, tags["order"])
 	}
+	odd := "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('a b', 1, 10), ('x..y', 1, 1), ('low', 1, 0)"
+	if _, err := db.DB().ExecContext(t.Context(), odd); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range []string{"store move", "store move --yes"} { // the plan refuses before the first write
+		got := natsid(t, append(strings.Fields(args), dsn, nats)...)
+		got.want(t, 1, "nothing was moved", `column biz_tag, row "a b": `, `row "x..y": `, `step, row "low": 1 and 0`)
+		if got := answered(t, "status", "--json", nats); !strings.Contains(got.out, `"kind":"mysql"`) {
+			t.Errorf("after %s: %s, want no change", args, got.out)
+		}
+	}
+	odd = "DELETE FROM leaf_alloc WHERE biz_tag IN ('a b', 'x..y', 'low')"
+	if _, err := db.DB().ExecContext(t.Context(), odd); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct{ args, kind, want string }{
 		{"store move", "mysql", "To write: 0 tags; in order: 2."},
 		{"store move --yes", "kv", "id_segments: of kind kv"},

@@ -39,6 +39,16 @@ func lacking(err error) error {
 // set does not have.
 func doesNotFit(err error) bool { return isNumber(err, 1264, 1406, 1366) }
 
+// forbidden returns a [segment.RuleError] for a row that the owner of the table forbids, nil for other errors: by a
+// column of theirs without a default or that may not be null, a constraint, or the check of a view.
+func forbidden(err error) error {
+	e, ok := errors.AsType[*mysql.MySQLError](err)
+	if !ok || !slices.Contains([]uint16{1364, 1048, 3819, 4025, 1369}, e.Number) {
+		return nil
+	}
+	return segment.RuleError("table leaf_alloc refuses the row, and nothing was changed: " + e.Message)
+}
+
 // refusals are the numbers of errors with which a server refuses a statement that it has not executed, or has rolled
 // back.
 var refusals = []uint16{
@@ -66,6 +76,8 @@ func classified(err error) error {
 		kind = segment.ErrExists
 	case doesNotFit(err):
 		kind = segment.ErrInvalid
+	case forbidden(err) != nil:
+		kind = forbidden(err)
 	case isNumber(err, noWrites...) || neverSent(err):
 		kind = segment.ErrNoWrites
 	case !isNumber(err, refusals...):

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"fmt"
 	"math"
+	"regexp"
 	"strings"
 )
 
@@ -31,63 +32,84 @@ var limits = map[string]int64{
 	"int": math.MaxInt32, "int unsigned": math.MaxUint32,
 }
 
-// openSchema creates the table if there is none, and returns its schema.
+// forms are the columns that natsid uses, with the types that each may have. desc stands for description.
+var forms = []struct {
+	name, want string
+	isOptional bool
+	types      *regexp.Regexp
+}{
+	{"biz_tag", "varchar(128)", false, texts},
+	{"max_id", "bigint or int", false, regexp.MustCompile(`^(big)?int( unsigned)?$`)},
+	{"step", "int", false, regexp.MustCompile(`int( unsigned)?$`)},
+	{"update_time", "timestamp or datetime", false, regexp.MustCompile(`^(timestamp|datetime)$`)},
+	{"description", "varchar(256)", true, texts},
+	{"desc", "varchar(256)", true, texts},
+}
+
+var texts = regexp.MustCompile(`^(var)?(char|binary)$|text$`)
+
+// openSchema creates the table if there is none, and returns its schema, or the first fault of a column.
 func openSchema(ctx context.Context, db *sql.DB, database string) (schema, error) {
-	types, err := columns(ctx, db, database)
-	if err == nil && len(types) == 0 {
-		types, err = create(ctx, db, database)
+	all, err := columns(ctx, db, database)
+	if err == nil && len(all) == 0 {
+		all, err = create(ctx, db, database)
 	}
 	if err != nil {
 		return schema{}, fmt.Errorf("mysqlstore: %w", err)
 	}
-	for _, name := range []string{"biz_tag", "max_id", "step", "update_time"} {
-		if types[name] == "" {
-			return schema{}, fmt.Errorf("%w: table leaf_alloc has no column %s", ErrRefused, name)
+	s := schema{limit: limits[all["max_id"].kind]}
+	for _, f := range forms {
+		c, is := all[f.name]
+		switch {
+		case !is && !f.isOptional:
+			return s, fmt.Errorf("%w: table leaf_alloc has no column %s: add it, as %s", ErrRefused, f.name, f.want)
+		case is && !f.types.MatchString(c.kind):
+			return s, fmt.Errorf("%w: column %s of leaf_alloc is %s: make it %s", ErrRefused, f.name, c.kind, f.want)
+		case is && f.isOptional && s.description == "":
+			s.description = "`" + f.name + "`"
 		}
 	}
-	s := schema{limit: limits[types["max_id"]]}
-	if s.limit == 0 {
-		return schema{}, fmt.Errorf("%w: column max_id of leaf_alloc is %s, want bigint or int",
-			ErrRefused, types["max_id"])
-	}
-	for _, name := range []string{"description", "desc"} {
-		if types[name] != "" {
-			s.description = "`" + name + "`"
-			break
+	for name, c := range all { // others in the key would let a tag have two rows
+		if key := c.key; name == "biz_tag" && key != "PRI" && key != "UNI" || name != "biz_tag" && key == "PRI" {
+			return s, fmt.Errorf("%w: two rows of leaf_alloc can have the same biz_tag: make it the primary key, alone",
+				ErrRefused)
 		}
 	}
 	return s, nil
 }
 
+// A column is the type of a column, without a display width, and its part in an index: PRI, UNI, MUL or "".
+type column struct{ kind, key string }
+
 // create creates the table, unless another worker was faster, and returns its columns.
-func create(ctx context.Context, db *sql.DB, database string) (map[string]string, error) {
+func create(ctx context.Context, db *sql.DB, database string) (map[string]column, error) {
 	if _, err := db.ExecContext(ctx, createTable); err != nil && !isNumber(err, tableExists) {
 		return nil, err
 	}
 	return columns(ctx, db, database)
 }
 
-// columns returns the types of leaf_alloc's columns, by name, without display widths; none if there is no such table.
-func columns(ctx context.Context, db *sql.DB, database string) (map[string]string, error) {
-	rows, err := db.QueryContext(ctx, "SELECT column_name, column_type FROM information_schema.columns "+
+// columns returns leaf_alloc's columns, by name; none if there is no such table.
+func columns(ctx context.Context, db *sql.DB, database string) (map[string]column, error) {
+	rows, err := db.QueryContext(ctx, "SELECT column_name, column_type, column_key FROM information_schema.columns "+
 		"WHERE table_schema = ? AND table_name = 'leaf_alloc'", database)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	types := make(map[string]string)
+	all := make(map[string]column)
 	for rows.Next() {
-		var name, kind string
-		if err := rows.Scan(&name, &kind); err != nil {
+		var name, kind, key string
+		if err := rows.Scan(&name, &kind, &key); err != nil {
 			return nil, err
 		}
 		word, rest, _ := strings.Cut(strings.ToLower(kind), "(")
 		if strings.Contains(rest, "unsigned") {
 			word += " unsigned"
 		}
-		types[strings.ToLower(name)] = word
+		all[strings.ToLower(name)] = column{word, key}
 	}
-	return types, rows.Err()
+	return all, rows.Err()
 }
 
 // selectRow returns a query for rows, to be completed by a condition. One odd row must not hide the others: a value

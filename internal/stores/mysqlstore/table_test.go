@@ -368,3 +368,57 @@ func TestWhatAColumnCannotHoldIsInvalidAndChangesNothing(t *testing.T) {
 		t.Errorf("%+v, %v, want it as it was created", got, err)
 	}
 }
+
+const tagKey = "biz_tag varchar(128) PRIMARY KEY"
+
+func TestATableThatNatsidCannotServeIsRefusedAtTheStartByItsColumn(t *testing.T) {
+	srv := mysqltest.Start(t)
+	const rest = ", max_id bigint, step int, update_time timestamp"
+	for columns, words := range map[string]string{
+		"biz_tag varchar(128)" + rest: "can have the same biz_tag: make it the primary key",
+
+		"biz_tag varchar(128), site int" + rest + ", PRIMARY KEY (biz_tag, site)": "can have the same biz_tag",
+
+		"biz_tag int PRIMARY KEY" + rest: "column biz_tag of leaf_alloc is int: make it varchar",
+
+		tagKey + ", max_id decimal(30), step int, update_time timestamp": "is decimal: make it bigint or int",
+		tagKey + ", max_id bigint, step text, update_time timestamp":     "step of leaf_alloc is text: make it int",
+		tagKey + ", max_id bigint, step int, update_time bigint":         "is bigint: make it timestamp or datetime",
+		tagKey + ", max_id bigint, step int":                             "no column update_time: add it, as timestamp",
+
+		tagKey + rest + ", `desc` int": "desc of leaf_alloc is int: make it varchar(256)",
+
+		"biz_tag char(64) UNIQUE, max_id int unsigned, step bigint, update_time datetime(6), description text": "",
+	} {
+		exec(t, srv.DB(), "DROP TABLE IF EXISTS leaf_alloc")
+		exec(t, srv.DB(), "CREATE TABLE leaf_alloc ("+columns+")")
+		table, err := mysqlstore.Login{DSN: srv.DSN()}.Open(t.Context())
+		if words != "" && (!errors.Is(err, mysqlstore.ErrRefused) || !strings.Contains(fmt.Sprint(err), words)) ||
+			words == "" && err != nil {
+			t.Errorf("%s: %v, want %q", columns, err, words)
+		}
+		if err == nil {
+			table.Close()
+		}
+	}
+}
+
+// Each is a refusal, after which nothing was changed, in the database's own words.
+func TestARowThatTheOwnerOfTheTableForbidsIsRefused(t *testing.T) {
+	srv := mysqltest.Start(t)
+	for owners, words := range map[string]string{
+		", owner int NOT NULL":     "'owner'", // 1364
+		", CHECK (step < 100)":     "CONSTRAINT",
+		", CHECK (max_id < 10000)": "CONSTRAINT",
+	} {
+		exec(t, srv.DB(), "DROP TABLE IF EXISTS leaf_alloc")
+		exec(t, srv.DB(), "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, "+
+			"max_id bigint NOT NULL, step int NOT NULL, description text, update_time timestamp"+owners+")")
+		g := beside(open(t, srv.DSN()), marksOf(t))
+		_, err := g.Create(t.Context(), segment.Tag{Name: "order", Step: 1000, MaxID: 10_000}, false)
+		if rule, ok := errors.AsType[segment.RuleError](err); !ok || errors.Is(err, segment.ErrUncertain) ||
+			!strings.Contains(string(rule), words) {
+			t.Errorf("%s: %v, want a RuleError with %s", owners, err, words)
+		}
+	}
+}
