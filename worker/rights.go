@@ -18,6 +18,7 @@ type rights struct {
 	ask     func(context.Context, *nats.Conn) (map[Mode]error, error)
 	conn    *nats.Conn
 	refused chan struct{} // has room for one word that the server refused something
+	full    atomic.Bool   // the server refused a subscription: some of this connection are missing, nobody says which
 	lacks   atomic.Pointer[map[Mode]error]
 }
 
@@ -27,6 +28,8 @@ const (
 	// rightsEvery is about how often a user that lacks a right is asked about: nothing says when it is given.
 	rightsEvery = 10 * time.Second
 )
+
+var errFull = errors.New("worker: NATS refuses subscriptions: raise max_subscriptions of its server or of the account")
 
 var errRightsUnknown = errors.New("worker: NATS has not said yet what this user may do")
 
@@ -39,7 +42,7 @@ func newRights(l *link, before *rights) *rights {
 	}
 	next := l.conn.ErrorHandler()
 	l.conn.SetErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
-		if errors.Is(err, nats.ErrPermissionViolation) {
+		if r.isFull() || errors.Is(err, nats.ErrPermissionViolation) {
 			signal(r.refused)
 		}
 		if next != nil {
@@ -59,8 +62,19 @@ func gains(before, now map[Mode]error) bool {
 	return false
 }
 
+// isFull reports whether the server refused a subscription. It is known once a later ping is answered.
+func (r *rights) isFull() bool {
+	if errors.Is(r.conn.LastError(), nats.ErrMaxSubscriptionsExceeded) {
+		r.full.Store(true)
+	}
+	return r.full.Load()
+}
+
 // refusal returns why no group of a mode may stand, or nil.
 func (r *rights) refusal(mode Mode) error {
+	if r.isFull() {
+		return errFull
+	}
 	lacks := r.lacks.Load()
 	if lacks == nil {
 		return errRightsUnknown
@@ -68,8 +82,8 @@ func (r *rights) refusal(mode Mode) error {
 	return (*lacks)[mode]
 }
 
-// run follows the rights until ctx ends. It calls changed after each answer; given says that a mode lacks no right any
-// more: what the server refused before is to be subscribed to again.
+// run follows the rights until ctx ends. It calls changed after each answer; given says that a mode may lack no right
+// any more: what the server refused before is to be subscribed to again.
 func (r *rights) run(ctx context.Context, changed func(given bool)) {
 	for ctx.Err() == nil {
 		limited, cancel := context.WithTimeout(ctx, rightsTimeout)
@@ -87,12 +101,16 @@ func (r *rights) run(ctx context.Context, changed func(given bool)) {
 			changed(gains(*before, lacks))
 		}
 		var again <-chan time.Time
-		if len(*r.lacks.Load()) > 0 {
+		if len(*r.lacks.Load()) > 0 || r.isFull() {
 			again = time.After(jitter.Around(rightsEvery))
 		}
 		select {
 		case <-again:
+			if r.isFull() {
+				changed(true)
+			}
 		case <-r.refused:
+			changed(false)
 			_ = jitter.Sleep(ctx, time.Second/4) // so that a flood of refusals costs little
 		case <-ctx.Done():
 		}

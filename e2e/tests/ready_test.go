@@ -3,6 +3,8 @@ package tests
 import (
 	"errors"
 	"fmt"
+	"io"
+	nethttp "net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -260,5 +262,29 @@ func TestWorkersWithoutANumberAreListedWithTheReason(t *testing.T) {
 				return true
 			})
 		})
+	}
+}
+
+// The server says once, and to nobody's question, that it takes no more subscriptions of a connection.
+func TestAWorkerWithoutItsSubscriptionsIsNotReadyAndSaysWhy(t *testing.T) {
+	t.Parallel()
+	const why = "NATS refuses subscriptions: raise max_subscriptions"
+	for _, most := range []int{1, 6, 20} {
+		url := natstest.StartWith(t, fmt.Sprintf("max_subscriptions: %d", most))
+		http := freePort(t)
+		launchProcess(t, "--nats", url, "--data", t.TempDir(), "--http", http)
+		page, late := "", time.Now().Add(patience)
+		for ; strings.Count(page, why) < 2 && time.Now().Before(late); time.Sleep(20 * time.Millisecond) {
+			if r, err := nethttp.Get("http://" + http + "/readyz"); err == nil {
+				body, _ := io.ReadAll(r.Body)
+				if r.Body.Close(); r.StatusCode == nethttp.StatusOK {
+					t.Fatalf("with %d subscriptions: ready", most)
+				}
+				page = string(body)
+			}
+		}
+		if strings.Count(page, why) < 2 {
+			t.Errorf("with %d subscriptions: %s, want %s", most, page, why)
+		}
 	}
 }

@@ -162,3 +162,23 @@ func TestAnOlderHintDoesNotReplaceANewerOne(t *testing.T) {
 		t.Errorf("the first hint after a deletion is %v, %v", got, err)
 	}
 }
+
+func TestASourceIsReadInPullsThatItsServerAllows(t *testing.T) {
+	js := natstest.JetStream(t, natstest.StartWith(t, "jetstream { limits { max_request_batch: 10 } }"))
+	_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "FROM", Subjects: []string{"from.>"}})
+	must(t, err)
+	for range 25 {
+		_, err := js.Publish(t.Context(), "from.new", nil)
+		must(t, err)
+	}
+	r, err := stage.SourceOn(js, "FROM", "me", "TO").Open(t.Context(), 0)
+	must(t, err)
+	defer r.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for seq := range uint64(25) {
+		if m, err := r.Next(ctx); err != nil || m.Seq != seq+1 {
+			t.Fatalf("message %d: %v, want %d", m.Seq, err, seq+1)
+		}
+	}
+}

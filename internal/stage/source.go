@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -104,7 +105,8 @@ func (s *onSource) Open(ctx context.Context, after uint64) (Reader, error) {
 	}
 	if err == nil {
 		atOnce := max(2*batchBytes, 2*int(r.conn.MaxPayload()))
-		r.messages, err = consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(2*batchMessages, atOnce))
+		most := cmp.Or(min(consumer.CachedInfo().Config.MaxRequestBatch, 2*batchMessages), 2*batchMessages)
+		r.messages, err = consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(most, atOnce))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("stream %s cannot be read: %w", s.name, err)

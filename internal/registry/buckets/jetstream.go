@@ -35,10 +35,13 @@ func OnJetStream(js jetstream.JetStream) Streams {
 
 // An answer is what JetStream's interface answers to a request of this package.
 type answer struct {
-	Error   *jetstream.APIError    `json:"error"`
-	Config  jetstream.StreamConfig `json:"config"`
-	Created time.Time              `json:"created"`
-	Now     time.Time              `json:"ts"`
+	Error  *jetstream.APIError `json:"error"`
+	Config struct {
+		jetstream.StreamConfig
+		MaxBatch int `json:"max_batch"` // of a consumer; 0 is any
+	} `json:"config"`
+	Created time.Time `json:"created"`
+	Now     time.Time `json:"ts"`
 	State   struct {
 		Last uint64 `json:"last_seq"`
 	} `json:"state"`
@@ -95,7 +98,7 @@ func (o onJetStream) Info(ctx context.Context, bucket string) (Info, error) {
 		a, err := o.request(ctx, o.api.Info(bucket), nil)
 		if err == nil && isByLeader(a.Cluster) {
 			clustered := a.Cluster != nil && a.Cluster.RaftGroup != ""
-			return Info{a.Config, a.Created, a.Now, a.State.Last, clustered}, nil
+			return Info{a.Config.StreamConfig, a.Created, a.Now, a.State.Last, clustered}, nil
 		}
 		if err == nil {
 			err = jitter.Sleep(ctx, 20*time.Millisecond)

@@ -1,19 +1,23 @@
 package buckets
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/natsid/natsid/internal/jitter"
 )
 
 const (
-	// batch is how many entries a listing asks for at once. It has room for as many: others would be lost.
-	batch = 4096
+	// mostAtOnce is how many entries a listing asks for at once, unless the consumer allows fewer.
+	mostAtOnce = 4096
 	// quiet is how long nothing may arrive, at least, before a listing is begun again. It doubles each time.
 	quiet = time.Second
 )
@@ -25,8 +29,12 @@ var errQuiet = errors.New("buckets: the listing stands still")
 // consumer sends unasked would not cross accounts, nor end where the last one expires before its turn.
 func (o onJetStream) List(ctx context.Context, bucket, prefix string) (entries []Entry, err error) {
 	for patience := quiet; ; patience *= 2 {
+		began := time.Now()
 		if entries, err = o.listOnce(ctx, bucket, prefix, patience); !errors.Is(err, errQuiet) {
 			return entries, err
+		}
+		if ended := jitter.Sleep(ctx, patience-time.Since(began)); ended != nil { // each beginning makes a consumer
+			return nil, fmt.Errorf("%w (%w)", ended, err)
 		}
 	}
 }
@@ -40,7 +48,7 @@ func (o onJetStream) listOnce(
 	consumer, began := rand.Text(), time.Now()
 	limited, cancel := context.WithTimeout(ctx, 2*patience) // a request can be lost with the server that had it
 	defer cancel()
-	_, err = o.request(limited, o.api.List(bucket, consumer, prefix+">"), map[string]any{
+	made, err := o.request(limited, o.api.List(bucket, consumer, prefix+">"), map[string]any{
 		"stream_name": streamName(bucket),
 		"config": jetstream.ConsumerConfig{
 			Name: consumer, FilterSubject: subjectPrefix(bucket) + prefix + ">", AckPolicy: jetstream.AckNonePolicy,
@@ -48,20 +56,21 @@ func (o onJetStream) listOnce(
 		},
 	})
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		err = errQuiet
+		err = fmt.Errorf("%w: %w", errQuiet, err)
 	}
 	if err != nil {
 		return nil, err
 	}
 	// Where JetStream is late with its answer, it is late with the entries: a listing that is begun again adds to that.
 	l := listing{prefix: len(subjectPrefix(bucket)), patience: max(patience, 4*time.Since(began))}
-	l.messages = make(chan *nats.Msg, batch+1) // and the end
+	l.batch = cmp.Or(min(made.Config.MaxBatch, mostAtOnce), mostAtOnce)
+	l.messages = make(chan *nats.Msg, l.batch+1) // and the end: others would be lost
 	sub, err := o.js.Conn().ChanSubscribe(o.js.Conn().NewInbox(), l.messages)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = sub.Unsubscribe() }() // it fails if the connection is closed
-	body, err := json.Marshal(map[string]any{"batch": batch, "no_wait": true})
+	body, err := json.Marshal(map[string]any{"batch": l.batch, "no_wait": true})
 	if err != nil {
 		return nil, err
 	}
@@ -81,6 +90,7 @@ func (o onJetStream) listOnce(
 type listing struct {
 	prefix   int           // the length of what all subjects begin with
 	patience time.Duration // how long to wait for the next entry
+	batch    int           // how many entries are asked for at once
 	messages chan *nats.Msg
 	entries  []Entry
 }
@@ -89,7 +99,7 @@ type listing struct {
 func (l *listing) read(ctx context.Context) (ended bool, err error) {
 	timer := time.NewTimer(l.patience)
 	defer timer.Stop()
-	for range batch {
+	for range l.batch {
 		var m *nats.Msg
 		select {
 		case m = <-l.messages:
@@ -99,11 +109,12 @@ func (l *listing) read(ctx context.Context) (ended bool, err error) {
 		case <-ctx.Done():
 			return false, ctx.Err()
 		}
-		if status := m.Header.Get("Status"); status != "" {
-			if status == noMessages || status == noMessagesOld {
-				return true, nil
-			}
-			return false, errQuiet
+		switch status := m.Header.Get("Status"); status {
+		case "":
+		case noMessages, noMessagesOld:
+			return true, nil
+		default:
+			return false, fmt.Errorf("%w: %s %s", errQuiet, status, m.Header.Get("Description"))
 		}
 		meta, err := m.Metadata()
 		if err != nil {

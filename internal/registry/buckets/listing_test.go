@@ -101,6 +101,53 @@ func TestAListingThatStandsStillIsBegunAgain(t *testing.T) {
 	}
 }
 
+// Each entry is there though the server allows small batches, and each beginning of a listing makes one consumer.
+func TestAListingAsksForNoMoreThanItsConsumerAllowsAndPausesAfterEachRefusal(t *testing.T) {
+	nc := natstest.Connect(t, natstest.StartWith(t, "jetstream { limits { max_request_batch: 10 } }"))
+	var made, refusing atomic.Int64
+	if _, err := nc.Subscribe("odd.>", func(m *nats.Msg) {
+		call := strings.TrimPrefix(m.Subject, "odd.")
+		if strings.HasPrefix(call, "CONSUMER.CREATE.") {
+			made.Add(1)
+		}
+		if strings.HasPrefix(call, "CONSUMER.MSG.NEXT.") && refusing.Load() > 0 {
+			refused := nats.NewMsg(m.Reply)
+			refused.Header = nats.Header{"Status": {"409"}, "Description": {"Exceeded Something"}}
+			_ = nc.PublishMsg(refused)
+			return
+		}
+		if !strings.HasPrefix(call, "$KV.") {
+			call = "$JS.API." + call
+		}
+		_ = nc.PublishRequest(call, m.Reply, m.Data)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	js, err := jetstream.NewWithAPIPrefix(nc, "odd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := buckets.New(buckets.OnJetStream(js), buckets.Config{Name: "b"})
+	open(t, b)
+	for i := range 25 {
+		if _, err := b.Put(t.Context(), fmt.Sprintf("k%d", i), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if all, err := b.All(t.Context()); err != nil || len(all) != 25 || made.Load() != 1 {
+		t.Errorf("%d entries, %v, by %d consumers, want 25 by one", len(all), err, made.Load())
+	}
+	refusing.Store(1)
+	ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
+	defer cancel()
+	if _, err := b.All(ctx); err == nil || !strings.Contains(err.Error(), "409 Exceeded Something") {
+		t.Errorf("%v, want the status", err)
+	}
+	if n := made.Load() - 1; n > 2 {
+		t.Errorf("%d consumers were made in 2.5 s", n)
+	}
+}
+
 // A fleet that starts makes keys between the moment when a listing begins and the one when it is read. None is lost:
 // the client would log it.
 func TestAListingHasRoomForKeysThatAreMadeMeanwhile(t *testing.T) {

@@ -3,6 +3,7 @@ package buckets
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/nats-io/nats.go"
@@ -62,5 +63,12 @@ func await[T any](ctx context.Context, l *lost, f func(context.Context) (T, erro
 	if err != nil && errors.Is(context.Cause(ctx), errLost) {
 		err = errLost
 	}
+	if isSilence(err) && errors.Is(l.nc.LastError(), nats.ErrMaxSubscriptionsExceeded) {
+		err = fmt.Errorf("%w (%w)", errNoSubscription, err)
+	}
 	return v, translate(err)
 }
+
+// errNoSubscription is why an answer does not arrive where NATS has refused to subscribe to it, as it says once.
+var errNoSubscription = named{"NATS refuses subscriptions: raise max_subscriptions of its server or of the account",
+	nats.ErrMaxSubscriptionsExceeded}

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/natsid/natsid/internal/jitter"
 )
 
@@ -33,7 +35,7 @@ type attempt struct {
 }
 
 func (o *opening) failed(why error) error {
-	if errors.Is(why, context.DeadlineExceeded) {
+	if errors.Is(why, context.DeadlineExceeded) && !errors.Is(why, nats.ErrMaxSubscriptionsExceeded) {
 		why = fmt.Errorf("no answer: JetStream has no leader, or is too far away: %w", why)
 	}
 	return fmt.Errorf("bucket %s cannot be opened: %w", o.bucket, why)

@@ -96,7 +96,8 @@ func repeat[T any](
 // isSilence reports whether an error says that nobody has answered, and another request may be.
 func isSilence(err error) bool {
 	for _, silence := range []error{
-		context.DeadlineExceeded, errLost, nats.ErrTimeout, nats.ErrReconnectBufExceeded, nats.ErrDisconnected,
+		context.DeadlineExceeded, errLost, errQuiet,
+		nats.ErrTimeout, nats.ErrReconnectBufExceeded, nats.ErrDisconnected,
 	} {
 		if errors.Is(err, silence) {
 			return true

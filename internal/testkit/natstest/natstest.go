@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -23,7 +25,17 @@ import (
 // its URL. The server ends with the test.
 func Start(tb testing.TB) (url string) {
 	tb.Helper()
-	srv, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", StoreDir: tb.TempDir()})
+	return StartWith(tb, "")
+}
+
+// StartWith is Start for a server with a configuration.
+func StartWith(tb testing.TB, conf string) (url string) {
+	tb.Helper()
+	file := filepath.Join(tb.TempDir(), "nats.conf")
+	if err := os.WriteFile(file, []byte("listen: 127.0.0.1:-1\n"+conf), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	srv, err := natsembed.Start(natsembed.Config{File: file, StoreDir: tb.TempDir()})
 	if err != nil {
 		tb.Fatal(err)
 	}
