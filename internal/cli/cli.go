@@ -114,6 +114,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) (code in
 			code = int(e)
 		}
 	}()
+	stdout, stderr = plain{stdout}, plain{stderr}
 	s := &session{ctx: ctx, output: output{stdout: stdout, stderr: stderr}}
 	err := s.run(newParser(s, func(code int) { panic(exit(code)) }), args)
 	code = exitCode(err)

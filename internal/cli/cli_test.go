@@ -357,3 +357,23 @@ func TestHelpShowsExamplesThatCanBeCopied(t *testing.T) {
 		})
 	}
 }
+
+// A stranger's name must not move the cursor of an operator, nor set the title of the window.
+func TestWhatAStrangerWroteReachesNoTerminalAsACommand(t *testing.T) {
+	const name = "w\x1b]0;owned\x07\u009b2J\u202e1"
+	s := serve(t, "--name="+name)
+	nats := "--nats=" + s.url
+	natsid(t, "tag", "create", "order", "--desc=\x1b[2J", nats).want(t, 0)
+	natsid(t, "audit", "--nats="+name).want(t, 1)
+	for _, command := range []string{"workers", "workers --json", "status", "tag list", "tag list --json"} {
+		got := natsid(t, append(strings.Fields(command), nats)...)
+		for _, text := range []string{got.out, got.err} {
+			if strings.ContainsAny(text, "\x1b\x07\u009b\u202e") {
+				t.Errorf("%s: %q", command, text)
+			}
+		}
+		if strings.HasPrefix(command, "workers") && !strings.Contains(got.out, "owned") {
+			t.Errorf("%s: %+v, want the name", command, got)
+		}
+	}
+}

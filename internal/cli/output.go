@@ -11,6 +11,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/subjects"
@@ -43,6 +44,21 @@ func Outputs() []Output {
 		{"test-server", testServerJSON{}},
 		{"permissions", rightsJSON{}}, {"config", []valueJSON{}}, {"--version", versionJSON{}},
 	}
+}
+
+// plain prints what a terminal shows and does not obey: names of workers and tags, descriptions and alarms are what
+// others wrote. Everything that a command prints goes through it.
+type plain struct{ io.Writer }
+
+// Write implements [io.Writer].
+func (p plain) Write(text []byte) (int, error) {
+	_, err := p.Writer.Write(bytes.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.Is(unicode.Bidi_Control, r) {
+			return '\uFFFD'
+		}
+		return r
+	}, text))
+	return len(text), err
 }
 
 // output is where a command prints.
