@@ -14,6 +14,7 @@ import (
 	"log"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"runtime/debug"
@@ -33,6 +34,7 @@ func main() {
 			log.Fatalf("release: %v", fault)
 		}
 	}()
+	signal.Notify(make(chan os.Signal, 1), os.Interrupt) // it ends the program that runs, and by that this one
 	began := time.Now()
 	r.identify()
 	r.build()
@@ -112,15 +114,25 @@ func (r *release) write(name string, data []byte) {
 	must(os.WriteFile(filepath.Join(r.out, name), data, 0o644))
 }
 
-// build writes all files of the release.
+// build writes all files of the release, or none. What can fail without them is tried first: it takes minutes.
 func (r *release) build() {
 	if old, err := os.ReadDir(r.out); err == nil && len(old) > 0 {
 		panic(fmt.Errorf("%s is not empty: remove its %d files first", r.out, len(old)))
 	}
-	must(os.MkdirAll(r.out, 0o755))
 	stage := got(os.MkdirTemp("", "natsid-release-"))
 	defer os.RemoveAll(stage)
-	texts := r.texts()
+	notes, texts := r.section(), r.texts()
+	if r.key != "" {
+		must(os.WriteFile(filepath.Join(stage, "probe"), nil, 0o600))
+		r.sign(stage, "probe")
+	}
+	must(os.MkdirAll(r.out, 0o755))
+	isDone := false
+	defer func() {
+		if !isDone {
+			os.RemoveAll(r.out)
+		}
+	}()
 	for _, t := range r.targets {
 		binary := r.compile(t, stage)
 		r.archive(t, binary, texts)
@@ -131,13 +143,14 @@ func (r *release) build() {
 	}
 	r.image(stage)
 	r.chart()
-	r.notes()
+	r.write(r.stem("notes.md"), notes)
 	r.sums()
-	r.sign()
+	r.sign(r.out, "SHA256SUMS")
+	isDone = true
 }
 
-// notes writes the section of CHANGELOG.md about the version.
-func (r *release) notes() {
+// section returns the section of CHANGELOG.md about the version.
+func (r *release) section() []byte {
 	name := r.number()
 	if r.version == unreleased {
 		name = "Unreleased"
@@ -149,7 +162,7 @@ func (r *release) notes() {
 	}
 	_, section, _ = strings.Cut(section, "\n") // after the heading
 	section, _, _ = strings.Cut(section, "\n## [")
-	r.write(r.stem("notes.md"), []byte(strings.TrimSpace(section)+"\n"))
+	return []byte(strings.TrimSpace(section) + "\n")
 }
 
 // sums writes the checksums of all files.
@@ -161,14 +174,14 @@ func (r *release) sums() {
 	r.write("SHA256SUMS", []byte(lines.String()))
 }
 
-// sign signs the checksums, and with them all files.
-func (r *release) sign() {
+// sign signs a file, if there is a key: the checksums, and with them all files.
+func (r *release) sign(dir, name string) {
 	if r.key == "" {
-		fmt.Println("SHA256SUMS is not signed: no -key is given")
+		fmt.Println(name, "is not signed: no -key is given")
 		return
 	}
 	key := got(filepath.Abs(r.key))
-	output(r.out, nil, "ssh-keygen", "-q", "-Y", "sign", "-f", key, "-n", "natsid-release", "SHA256SUMS")
+	output(dir, nil, "ssh-keygen", "-q", "-Y", "sign", "-f", key, "-n", "natsid-release", name)
 }
 
 // A target is a system and an architecture.

@@ -283,15 +283,35 @@ func TestAVersionInstalledByGoSaysWhichItIs(t *testing.T) {
 
 func TestTheNotesAreTheSectionOfTheVersion(t *testing.T) {
 	on(t, "linux")
-	if notes := string(read(t, built(), built().stem("notes.md"))); notes != "What is new.\n" {
-		t.Errorf("the notes are %q", notes)
+	r := built()
+	if notes := string(read(t, r, r.stem("notes.md"))); notes != "What is new.\n" {
+		t.Errorf("notes %q", notes)
 	}
-	defer func() {
-		if fault := recover(); !strings.Contains(fmt.Sprint(fault), "no section [9.9.9]") {
-			t.Errorf("a version without a section: %v", fault)
+}
+
+// What fails late is not found in the folder by the next attempt.
+func TestAReleaseThatCannotBeMadeLeavesNothing(t *testing.T) {
+	on(t, "linux")
+	for fault, change := range map[string]func(*release){
+		"no section [9.9.9]": func(r *release) { r.version = "v9.9.9" },
+		"ssh-keygen":         func(r *release) { r.key = "nosuch" },
+		"go build":           func(r *release) { r.targets = []target{{"linux", "nosuch"}} },
+	} {
+		r := *built()
+		r.out = filepath.Join(t.TempDir(), "dist")
+		change(&r)
+		func() {
+			defer func() {
+				if got := recover(); !strings.Contains(fmt.Sprint(got), fault) {
+					t.Errorf("it fails with %v, want %s", got, fault)
+				}
+			}()
+			r.build()
+		}()
+		if _, err := os.Stat(r.out); !os.IsNotExist(err) {
+			t.Errorf("%s: it leaves %s, %v", fault, r.out, err)
 		}
-	}()
-	(&release{source: "../..", version: "v9.9.9"}).notes()
+	}
 }
 
 func TestTheListOfModulesNamesEachWithItsVersion(t *testing.T) {
