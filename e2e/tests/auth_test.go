@@ -178,7 +178,7 @@ func TestEachWayToAuthenticate(t *testing.T) {
 				{"--server=nats://127.0.0.1:1,nats://me:right@" + addr, inbox},
 				{"--context=" + ctx},
 				{at, "--nkey=" + file(t, "user.nk", key.seed)},
-				{"--context=" + ctx, "--user=", "--password=", "--nkey=" + file(t, "user.nk", key.seed)},
+				{"--context=" + ctx, "--nkey=" + file(t, "user.nk", key.seed)},
 			},
 			wrong: map[string][]string{
 				"refuses this user & none is given":          {at},
