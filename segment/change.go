@@ -21,7 +21,8 @@ type Change struct {
 	Rules func(Rules) Rules
 }
 
-// MaxRaise is the most by which a mark is raised without [Change.Force], so that no typing error uses up a tag.
+// MaxRaise is the most by which a mark is raised without [Change.Force], so that no typing error uses up a tag for
+// good. A new tag may start anywhere.
 const MaxRaise = 1 << 40
 
 // Raises reports whether the change raises the mark.
@@ -57,10 +58,14 @@ func (c Change) Apply(t Tag, limit int64) (Tag, error) {
 	if c.RaiseBy != 0 {
 		raised = t.MaxID + min(c.RaiseBy, math.MaxInt64-t.MaxID)
 	}
-	//mutant:raise
-	if raised < t.MaxID || raised > limit || c.RaiseBy > limit-t.MaxID ||
-		!c.Force && !t.Undecided && raised-t.MaxID > MaxRaise {
-		return t, &RaiseError{Change: c, Now: t.MaxID, Limit: limit}
+	switch {
+	case raised < t.MaxID: //mutant:raise
+		return t, ruleError("max_id is %d and only rises: give at least that, or raise_by", t.MaxID)
+	case raised > limit || c.RaiseBy > limit-t.MaxID:
+		return t, ruleError("max_id is %d, and the store holds at most %d: raise it by less", t.MaxID, limit)
+	case !c.Force && !t.Undecided && raised-t.MaxID > MaxRaise:
+		return t, ruleError("max_id is %d; this would skip more than %d IDs for good: raise it by less, or, if you "+
+			"mean it, update the tag with force", t.MaxID, int64(MaxRaise))
 	}
 	if err := t.Rules.fits(raised-1, t.MaxID, time.Now()); err != nil {
 		return t, err

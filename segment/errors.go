@@ -89,35 +89,6 @@ func (e *RightError) Error() string {
 // Unwrap returns [ErrNotApplied].
 func (e *RightError) Unwrap() error { return ErrNotApplied }
 
-// A RaiseError says that a mark cannot be raised as requested, because it would go down, above what the store can hold,
-// or by more than [MaxRaise] without [Change.Force]. It is an [ErrInvalid].
-type RaiseError struct {
-	Change
-	Now   int64 // the present mark
-	Limit int64 // the highest mark that the store can hold
-}
-
-// Falls reports whether the mark would go down.
-func (e *RaiseError) Falls() bool { return e.MaxID != 0 && e.MaxID < e.Now }
-
-// TooHigh reports whether the mark would exceed what the store can hold.
-func (e *RaiseError) TooHigh() bool { return e.MaxID > e.Limit || e.RaiseBy > e.Limit-e.Now }
-
-func (e *RaiseError) Error() string {
-	switch {
-	case e.Falls():
-		return fmt.Sprintf("segment: max_id %d is below the present %d, and max_id only rises", e.MaxID, e.Now)
-	case e.TooHigh():
-		return fmt.Sprintf("segment: max_id is %d; raised as requested it would exceed %d, the most that the store "+
-			"holds", e.Now, e.Limit)
-	}
-	return fmt.Sprintf("segment: max_id is %d; raised as requested it would skip more than %d IDs",
-		e.Now, int64(MaxRaise))
-}
-
-// Unwrap returns [ErrInvalid].
-func (e *RaiseError) Unwrap() error { return ErrInvalid }
-
 // IsFinal reports whether a load failed for a reason that retrying cannot fix, while the store works.
 func IsFinal(err error) bool {
 	return errors.Is(err, ErrUnknownTag) || errors.Is(err, ErrExhausted) || errors.Is(err, ErrBadRow) ||

@@ -32,13 +32,7 @@ func (f *follower) preload(ctx context.Context, tags []Tag) {
 			b.preload()
 		}
 	})
-	loaded := 0
-	for _, t := range recent {
-		if f.tags.get(t.Name) != nil {
-			loaded++
-		}
-	}
-	f.cfg.Log.Info("preloaded recently used tags", "tags", loaded, "of", len(recent),
+	f.cfg.Log.Info("preloaded recently used tags", "tags", len(recent),
 		"took", time.Since(began).Round(time.Millisecond))
 }
 

@@ -175,8 +175,8 @@ type Store interface {
 	// After an error of Create, Update or Delete nothing was changed, unless the error wraps [ErrUncertain].
 	Create(ctx context.Context, t Tag, revive bool) (Tag, error)
 
-	// Update changes a tag and returns it as stored. It returns [ErrUnknownTag], [ErrDisabled], [ErrInvalid] or a
-	// [*RaiseError]. Repeating it does no harm, except that RaiseBy raises twice.
+	// Update changes a tag and returns it as stored. It returns [ErrUnknownTag], [ErrDisabled] or
+	// [ErrInvalid]. Repeating it does no harm, except that RaiseBy raises twice.
 	Update(ctx context.Context, tag string, c Change) (Tag, error)
 
 	// Delete disables a tag and keeps its mark. It returns [ErrUnknownTag] if the tag does not exist, and nil if it was

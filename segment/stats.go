@@ -39,12 +39,10 @@ type TagStats struct {
 	Configured, Step int64
 	// Recommended is the step at which a range lasts 10 min at the highest speed measured; 0 if no speed was.
 	Recommended int64
-	Peak        float64 // highest speed over a second or more, IDs/s
-	// Lasted is how long the last used-up range lasted; 0 if none was used up.
-	Lasted   time.Duration
-	Loads    int64         // loads that succeeded
-	LoadTime time.Duration // of the last successful load, including the wait for its place
-	Errors   int64         // loads that failed
+	Peak        float64       // highest speed over a second or more, IDs/s
+	Loads       int64         // loads that succeeded
+	LoadTime    time.Duration // of the last successful load, including the wait for its place
+	Errors      int64         // loads that failed
 	// LastError is why the last load failed, nil if it succeeded or the store refused the tag.
 	LastError error
 	Waits     int64 // requests that had to wait for a load

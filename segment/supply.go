@@ -175,8 +175,7 @@ func (s *supply) stats(now time.Duration) TagStats {
 		Speed: speed, SecondsLeft: s.lasts(now, speed),
 		Configured: s.pace.configured, Step: s.ruled().Step(s.pace.step),
 		Recommended: count(math.Ceil(recommendedSpan * s.pace.speed.peak)), Peak: s.pace.speed.peak,
-		Lasted: s.pace.last.lasted,
-		Loads:  s.loader.loads, LoadTime: s.loader.took, Errors: s.loader.errs, LastError: s.loader.lastErr,
+		Loads: s.loader.loads, LoadTime: s.loader.took, Errors: s.loader.errs, LastError: s.loader.lastErr,
 		Waits: s.waiters.ever, Waiting: s.waiters.len(),
 	}
 }

@@ -76,7 +76,7 @@ func ExampleCodes() {
 	// 410 fewer numbers than requested are left of the tag, or of its day, month or year
 	// 429 too many requests wait already, or more is asked for than a limit allows
 	// 500 a bug in natsid
-	// 503 this worker cannot issue now
+	// 503 this worker cannot issue now; with Natsid-Retry-After-Ms none does before an operator acts
 }
 
 // A program that forwards alarms subscribes to each kind, or to id.alarm.*.

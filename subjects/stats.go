@@ -47,14 +47,13 @@ type TagStats struct {
 	// RecommendedStep is 600 times Peak: with it a range lasts at least 10 minutes. It is 0 before a peak was
 	// measured.
 	RecommendedStep int64      `json:"recommended_step"`
-	LastRange       Fraction   `json:"last_range_seconds"` // how long the last range lasted; 0 if none was used up
-	Loads           int64      `json:"loads"`              // loads that succeeded
-	LoadSeconds     Fraction   `json:"load_seconds"`       // duration of the last load
-	Errors          int64      `json:"errors"`             // loads that failed
-	Failing         bool       `json:"failing"`            // the last load failed; see the worker's log
-	Waits           int64      `json:"waits"`              // requests that had to wait for a load
-	Waiting         int        `json:"waiting"`            // requests that wait now
-	Ranges          []TagRange `json:"ranges"`             // in memory, in the order of use; the first MaxRanges
+	Loads           int64      `json:"loads"`        // loads that succeeded
+	LoadSeconds     Fraction   `json:"load_seconds"` // duration of the last load
+	Errors          int64      `json:"errors"`       // loads that failed
+	Failing         bool       `json:"failing"`      // the last load failed; see the worker's log
+	Waits           int64      `json:"waits"`        // requests that had to wait for a load
+	Waiting         int        `json:"waiting"`      // requests that wait now
+	Ranges          []TagRange `json:"ranges"`       // in memory, in the order of use; the first MaxRanges
 }
 
 // A TagRange is one range of a tag in a worker's memory: loaded as First to

@@ -17,11 +17,6 @@ const MaxDescription = 256
 // MaxTags is the most tags that one reply lists.
 const MaxTags = 1000
 
-// MaxRaise is the most IDs that one update skips without TagUpdate.Force, and
-// that a deleted tag skips when it is created again. A max_id never goes down,
-// so a typing error could use up a tag for good. A new tag may start anywhere.
-const MaxRaise = 1 << 40
-
 // Bounds of a tag's limits.
 const (
 	MaxBatchLimit = 1_000_000         // IDs a request
@@ -69,7 +64,7 @@ type TagUpdate struct {
 	// Max and MaxHole are as in [TagCreate]; 0 ends a bound.
 	Max     *Decimal `json:"max,omitempty"`
 	MaxHole *Decimal `json:"max_hole,omitempty"`
-	// Force allows to skip more than MaxRaise IDs at once. It is for MaxID and RaiseBy.
+	// Force allows to skip more than 2^40 IDs at once. It is for MaxID and RaiseBy.
 	Force bool `json:"force,omitempty"`
 }
 

@@ -93,9 +93,6 @@ func wireError(err error, log *slog.Logger) *subjects.Error {
 	if r, ok := errors.AsType[segment.RuleError](err); ok {
 		return subjects.Errorf(subjects.BadRequest, "%s", string(r))
 	}
-	if r, ok := errors.AsType[*segment.RaiseError](err); ok {
-		return raiseError(r)
-	}
 	if r, ok := errors.AsType[*segment.RightError](err); ok && !errors.Is(err, segment.ErrUncertain) {
 		log.Error("the user of the database lacks a right; requests that need it are answered 503", "error", err)
 		return subjects.Errorf(subjects.Unavailable,
@@ -112,18 +109,4 @@ func wireError(err error, log *slog.Logger) *subjects.Error {
 	}
 	log.Error("a request failed for an unknown reason and was answered 500: report this as a bug", "error", err)
 	return subjects.Errorf(subjects.Internal, "internal error; see the log of the worker")
-}
-
-// raiseError says why a mark cannot be raised as requested.
-func raiseError(r *segment.RaiseError) *subjects.Error {
-	switch {
-	case r.Falls():
-		return subjects.Errorf(subjects.BadRequest,
-			"max_id is %d and only rises: give at least that, or raise_by", r.Now)
-	case r.TooHigh():
-		return subjects.Errorf(subjects.BadRequest,
-			"max_id is %d, and the store holds at most %d: raise it by less", r.Now, r.Limit)
-	}
-	return subjects.Errorf(subjects.BadRequest, "max_id is %d; this would skip more than %d IDs for good: "+
-		"raise it by less, or, if you mean it, update the tag with force", r.Now, int64(subjects.MaxRaise))
 }

@@ -87,7 +87,7 @@ func tagStats(instance string, t segment.TagStats) subjects.TagStats {
 	s := subjects.TagStats{
 		Tag: t.Tag, Worker: instance, IDsPerSecond: subjects.Fraction(t.Speed), Peak: subjects.Fraction(t.Peak),
 		Left: t.Left, SecondsLeft: subjects.Fraction(t.SecondsLeft),
-		Step: t.Configured, NextStep: t.Step, RecommendedStep: t.Recommended, LastRange: seconds(t.Lasted),
+		Step: t.Configured, NextStep: t.Step, RecommendedStep: t.Recommended,
 		Loads: t.Loads, LoadSeconds: seconds(t.LoadTime), Errors: t.Errors, Failing: t.LastError != nil,
 		Waits: t.Waits, Waiting: t.Waiting,
 	}

@@ -136,7 +136,7 @@ func stats(tag, worker string, i int) subjects.TagStats {
 	first := subjects.Decimal(i*20000 + 200001)
 	return subjects.TagStats{
 		Tag: tag, Worker: worker, IDsPerSecond: subjects.Fraction(1300 / (len(tag) + i)), Peak: 400, Left: 12400,
-		SecondsLeft: subjects.Fraction(90 - i), Step: 10000, NextStep: 20000, RecommendedStep: 240000, LastRange: 77,
+		SecondsLeft: subjects.Fraction(90 - i), Step: 10000, NextStep: 20000, RecommendedStep: 240000,
 		Loads: 21, LoadSeconds: 0.0042, Waits: 1, Ranges: []subjects.TagRange{
 			{First: first, Next: first + subjects.Decimal(1100*i) + 7600, Last: first + 9999, Current: true},
 			{First: first + 10000, Next: first + 10000, Last: first + 19999},
