@@ -145,7 +145,7 @@ var alarms = []AlarmInfo{
 	{
 		Kind: AlarmTagFillsUp,
 		Happened: "90 % of the numbers of a tag are reserved, up to its maximum, or to " +
-			"the end of its day, month or year; or all are, and its requests are refused",
+			"the end of its day, month or year; or all are, and its requests get 410",
 		Do: "raise the maximum with `natsid tag update TAG --max N`; where a day has " +
 			"too few numbers, find out with `natsid tag list --stats` who takes more than planned",
 	},
