@@ -22,7 +22,7 @@ func TestTextsArePrintedAndReadBack(t *testing.T) {
 	}
 	natsid(t, "read", text[:9]+"9"+text[9:], of).want(t, 1, "byte")
 	natsid(t, "read", text+"x", of).want(t, 1, "byte 11", "is no text of SO-{id:6}-{check}")
-	natsid(t, "read", text).want(t, 2, "want an {id}")
+	natsid(t, "read", text).want(t, 2, "--format is missing")
 	natsid(t, "read", text, "--format={id}{id:3}").want(t, 2, "format")
 	got = answered(t, "get", "segment", "so", of, "-n2", "--json", nats)
 	if strings.Count(got.out, `"SO-0000`) != 2 {
