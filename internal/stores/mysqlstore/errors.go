@@ -35,15 +35,17 @@ func lacking(err error) error {
 	return fmt.Errorf("%w: %w", &segment.RightError{Right: right}, err)
 }
 
-// doesNotFit reports whether a column cannot hold a value: out of range, too long, or of characters that its character
-// set does not have.
-func doesNotFit(err error) bool { return isNumber(err, 1264, 1406, 1366) }
+// unholdable are the error numbers of a row that the table cannot hold.
+var unholdable = []uint16{
+	1264, 1406, 1366, // out of range, too long, of characters that the column does not have
+	1364, 1048, // without a value for a column of the owner's
+	3819, 4025, 1369, // against a constraint, in MySQL and in MariaDB, or the check of a view
+}
 
-// forbidden returns a [segment.RuleError] for a row that the owner of the table forbids, nil for other errors: by a
-// column of theirs without a default or that may not be null, a constraint, or the check of a view.
+// forbidden returns a [segment.RuleError] for a row that the table cannot hold, nil for other errors.
 func forbidden(err error) error {
 	e, ok := errors.AsType[*mysql.MySQLError](err)
-	if !ok || !slices.Contains([]uint16{1364, 1048, 3819, 4025, 1369}, e.Number) {
+	if !ok || !slices.Contains(unholdable, e.Number) {
 		return nil
 	}
 	return segment.RuleError("table leaf_alloc refuses the row, and nothing was changed: " + e.Message)
@@ -74,8 +76,6 @@ func classified(err error) error {
 		return denied
 	case isNumber(err, duplicateKey):
 		kind = segment.ErrExists
-	case doesNotFit(err):
-		kind = segment.ErrInvalid
 	case forbidden(err) != nil:
 		kind = forbidden(err)
 	case isNumber(err, noWrites...) || neverSent(err):

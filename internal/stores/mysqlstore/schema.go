@@ -39,7 +39,7 @@ var forms = []struct {
 	types      *regexp.Regexp
 }{
 	{"biz_tag", "varchar(128)", false, texts},
-	{"max_id", "bigint or int", false, regexp.MustCompile(`^(big)?int( unsigned)?$`)},
+	{"max_id", "bigint or int", false, regexp.MustCompile(`^(big)?int( unsigned)?$`)}, // of limits
 	{"step", "int", false, regexp.MustCompile(`int( unsigned)?$`)},
 	{"update_time", "timestamp or datetime", false, regexp.MustCompile(`^(timestamp|datetime)$`)},
 	{"description", "varchar(256)", true, texts},
@@ -51,8 +51,10 @@ var texts = regexp.MustCompile(`^(var)?(char|binary)$|text$`)
 // openSchema creates the table if there is none, and returns its schema, or the first fault of a column.
 func openSchema(ctx context.Context, db *sql.DB, database string) (schema, error) {
 	all, err := columns(ctx, db, database)
-	if err == nil && len(all) == 0 {
-		all, err = create(ctx, db, database)
+	if err == nil && len(all) == 0 { // another worker may be faster
+		if _, err = db.ExecContext(ctx, createTable); err == nil || isNumber(err, tableExists) {
+			all, err = columns(ctx, db, database)
+		}
 	}
 	if err != nil {
 		return schema{}, fmt.Errorf("mysqlstore: %w", err)
@@ -80,14 +82,6 @@ func openSchema(ctx context.Context, db *sql.DB, database string) (schema, error
 
 // A column is the type of a column, without a display width, and its part in an index: PRI, UNI, MUL or "".
 type column struct{ kind, key string }
-
-// create creates the table, unless another worker was faster, and returns its columns.
-func create(ctx context.Context, db *sql.DB, database string) (map[string]column, error) {
-	if _, err := db.ExecContext(ctx, createTable); err != nil && !isNumber(err, tableExists) {
-		return nil, err
-	}
-	return columns(ctx, db, database)
-}
 
 // columns returns leaf_alloc's columns, by name; none if there is no such table.
 func columns(ctx context.Context, db *sql.DB, database string) (map[string]column, error) {
