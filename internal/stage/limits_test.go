@@ -171,7 +171,7 @@ func TestASourceIsReadInPullsThatItsServerAllows(t *testing.T) {
 		_, err := js.Publish(t.Context(), "from.new", nil)
 		must(t, err)
 	}
-	r, err := stage.SourceOn(js, "FROM", "me", "TO").Open(t.Context(), 0)
+	r, err := stage.SourceOn(js, "FROM").Open(t.Context(), 0)
 	must(t, err)
 	defer r.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
