@@ -64,6 +64,7 @@ func TestARequestForMoreThanIsLeftUsesUpNothing(t *testing.T) {
 				_ = a.Park("a", w.n, func(_ []segment.Range, err error) { errs[i] = err })
 			}
 			time.Sleep(time.Second)
+			synctest.Wait()
 			for i, w := range wants {
 				x, refused := errors.AsType[*segment.ExhaustedError](errs[i])
 				if refused != (w.left >= 0) || refused && x.Left != w.left || !refused && errs[i] != nil {
