@@ -33,7 +33,8 @@ import (
 //     comparisons in a row: when the registry's clock is set, heartbeats put
 //     before that still vouch for its old time, and every worker would be refused.
 //     So may the clock of a worker that starts within the window of its state file,
-//     for which a clock that was right vouched, while it agrees with the registry's.
+//     which its former life wrote by a clock that was found right. That clock must
+//     agree with the registry's.
 //   - A step within MaxAhead, or within one tick, needs no comparison: the
 //     generator copes with it. After a step beyond the tolerance nothing is issued
 //     until the clock was compared, so for as long as the registry is out of reach.

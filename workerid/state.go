@@ -31,8 +31,8 @@ type stateClaim struct {
 	// Fence is a time that no issued tick reaches: it is on disk before anything beyond its old value is issued. Unix
 	// ms, not beyond Until.
 	Fence int64 `json:"fence"`
-	// Clock is the latest reading of the clock at which the fence was moved, but
-	// no later than the reach of a fence before Until, Unix ms.
+	// Clock is what the wall clock showed at the last move of the fence, at most Until minus the reach of a fence. Unix
+	// ms.
 	Clock int64 `json:"clock"`
 }
 

@@ -16,9 +16,9 @@ type reader struct {
 	latency latency
 }
 
-// read calls ask, and notes how long the answer took. A reader that insists calls ask once more beside that if there
-// was no answer for after, then after twice that, and so on. The first answer counts, one that refuses too. Only the
-// first ask says how long answers take. ask must change nothing.
+// read calls ask, and notes how long the answer took. A reader that insists hedges: without an answer for after, it
+// calls ask again, then after twice that, and so on. The first response wins, refusals too. Only the first ask says how
+// long answers take. ask must be idempotent.
 //
 // What the leader of a stream has not answered when it steps down is lost, as is what it was asked before the next one
 // leads: nobody says so. The next one mostly leads within 0.1 s, and a read would wait for all the time that it has.

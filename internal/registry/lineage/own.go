@@ -36,8 +36,8 @@ type ownEntry struct {
 	Need     int64 `json:"need,omitempty,string"`
 	Ended    bool  `json:"ended,omitempty"`    // the owner stopped cleanly
 	Volatile bool  `json:"volatile,omitempty"` // the owner has no data directory
-	// Taken are the tokens that former owners wrote last, so that one who lives after all recognizes its own; and those
-	// that the owner's journal named when it failed. An empty one means nothing.
+	// Taken are the tokens that former owners wrote last: a former owner that was only paused recognizes its own there.
+	// It also has those that the owner's journal named when it failed. An empty one means nothing.
 	Taken []string `json:"taken,omitempty"`
 }
 
