@@ -37,10 +37,10 @@ func (h *History) claim(e *Entry, w Window) {
 	}
 }
 
-// isSame reports whether two claims are on one number of one kind of snowflakes: others have other IDs.
+// isSame reports whether two claims are on one number of one kind of snowflakes: others have other IDs. Those of
+// another registry have the same.
 func (c *Claim) isSame(o *Claim) bool {
-	return c.Number == o.Number && c.Registry == o.Registry && c.Layout == o.Layout && c.Epoch == o.Epoch &&
-		c.Unit == o.Unit
+	return c.Number == o.Number && c.Layout == o.Layout && c.Epoch == o.Epoch && c.Unit == o.Unit
 }
 
 // Claims returns all claims, in the order of their first entries. Each ends where the worker's next process resumed it.

@@ -143,7 +143,7 @@ func (h *History) Judge(s Scope, marks map[string]Mark) (all []Finding, tags, nu
 	return all, len(h.tags), numbers
 }
 
-// judge is Judge for one tag. Its mark is zero if it may have been raised for the first time since marks were read.
+// judge is Judge for one tag. Its mark is zero if none was there when the marks were read.
 func (t *ledger) judge(tag string, mark Mark) (all []Finding) {
 	find := func(verdict string, s Span, format string, args ...any) {
 		all = append(all, Finding{verdict, "tag " + tag, s[0], s[1] - 1, fmt.Sprintf(format, args...)})
@@ -152,8 +152,9 @@ func (t *ledger) judge(tag string, mark Mark) (all []Finding) {
 		find(Repeated, s, "IDs %d-%d are in two loads: `natsid explain %d --tag %s` names them",
 			s[0], s[1]-1, s[0], tag)
 	}
-	if 0 < mark.Shown && mark.Shown < t.past {
-		find(NotProven, Span{mark.Shown, t.past}, "the mark is %d, and IDs up to %d were loaded", mark.Shown, t.past-1)
+	if mark.Shown < t.past {
+		find(NotProven, Span{max(1, mark.Shown), t.past}, "the mark is %d, and IDs up to %d were loaded", mark.Shown,
+			t.past-1)
 	}
 	for _, s := range t.known.gaps(Span{max(1, t.begin), max(mark.Raw, t.past)}) {
 		find(NotProven, s, "IDs %d-%d are in no record: a worker died within a second of loading them, somebody wrote "+

@@ -24,6 +24,8 @@ func by(process string, grants ...any) Entry {
 			e.Windows = append(e.Windows, g)
 		case string:
 			e.Layout = g
+		case Who:
+			e.Registry = g.Registry
 		}
 	}
 	return e
@@ -88,6 +90,7 @@ func TestAnAuditFindsWhatIsNotSoundAndNothingElse(t *testing.T) {
 		{"and landed", at(301), []Entry{first, by("B1", Raise(101, 201)), by("A1", ids(201, 300)),
 			by("B1", ids(101, 200))}, ""},
 		{"the mark was put back", at(51), []Entry{first}, "not proven 51-100"},
+		{"the mark was deleted", Mark{}, []Entry{first}, "not proven 1-100"},
 		{"a tag that was made since the marks were read", Mark{}, []Entry{by("B1", win("acquired", 1, 2)), first}, ""},
 		{"what was loaded since the mark was read", at(101), []Entry{first, by("B1", ids(201, 300))}, ""},
 	} {
@@ -148,6 +151,8 @@ func TestNoTwoProcessesHaveANumberAtOnce(t *testing.T) {
 			by("A3", win("closed", 8, 9)), by("B1", win("acquired", 9, 40))}, ""},
 		{"others of another layout", []Entry{acquired, by("B1", "js53", win("acquired", 5, 40)),
 			by("A1", ids(1, 2))}, ""},
+		{"others of another registry", []Entry{acquired, by("B1", Who{Registry: "R2"}, win("acquired", 20, 50)),
+			by("A1", ids(1, 2))}, "repeated 20-29"},
 		{"two live workers", []Entry{acquired, by("B1", win("acquired", 20, 50)), by("A1", ids(1, 2))},
 			"repeated 20-29"},
 		{"one that stopped late", []Entry{acquired, by("B1", win("acquired", 20, 50)),

@@ -1,6 +1,7 @@
 package grants
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -37,7 +38,7 @@ func (l *Log) Load(tag string, g Load) {
 	l.add(len(tag), func(e *Entry) {
 		all := e.Loads[tag]
 		n := len(all) - 1
-		if n >= 0 && all[n].First == g.Last+1 && all[n].Last < all[n].First { // the raise by this load
+		if n >= 0 && all[n] == Raise(cmp.Or(g.Above, g.First), g.Last+1) { // the raise by this load
 			all, n = all[:n], n-1
 		}
 		if n >= 0 && all[n].Last+1 == g.First && g.Above == 0 {

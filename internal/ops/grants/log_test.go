@@ -80,6 +80,18 @@ func TestARaiseThatIsALoadIsWrittenOnce(t *testing.T) {
 	}
 }
 
+// As after a lost answer: the load was found by its token, and replaces no mark any more.
+func TestTheHoleOfARaiseIsKept(t *testing.T) {
+	var s sink
+	logged(t, &s, func(l *Log) {
+		l.Load("a", Raise(101, 1201))
+		l.Load("a", ids(1101, 1200))
+	})
+	if got := s.entries[0].Loads["a"]; !slices.Equal(got, []Load{Raise(101, 1201), ids(1101, 1200)}) {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestEntriesAreOfBoundedLength(t *testing.T) {
 	var s sink
 	logged(t, &s, func(l *Log) {
