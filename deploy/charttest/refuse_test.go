@@ -30,6 +30,7 @@ func TestBadValuesAreRefused(t *testing.T) {
 		{"a secret among the settings", "settings: {mysql: 'leaf:password@tcp(db)/leaf'}", "'mysql'"},
 		{"a password among the settings", "settings: {password: p}", "'password'"},
 		{"a setting beyond its range", "settings: {max-batch: 1000001}", "/settings/max-batch"},
+		{"a setting that is set and empty", "settings: {epoch: ''}", "/settings/epoch"},
 		{"a number without unit", "settings: {deadline: 2}", "/settings/deadline"},
 		{"a secret in plain", "nats: {auth: {password: p}}", "/nats/auth/password"},
 		{"a Secret without key", "nats: {auth: {creds: {secret: worker}}}", "'key'"},
