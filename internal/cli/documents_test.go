@@ -102,7 +102,11 @@ case "$1" in
 ''|-*)
 	[ "$1" = --version ] && exec env TEST_AS_NATSID=1 "$NATSID" "$@"
 	case "$*" in *--nats*) ;; *) # the first worker, again if it runs
-		[ -e "$HOME/pids" ] && kill -9 $(cat "$HOME/pids") && sleep 0.2 && rm "$HOME/pids" ;;
+		if pids=$(cat "$HOME/pids"); then
+			kill -9 $pids
+			for i in $(seq 60); do kill -0 $pids || break; sleep 0.05; done
+			rm "$HOME/pids"
+		fi 2>/dev/null ;;
 	esac
 	out=$(mktemp "$HOME/out-XXXX")
 	env -u NATS_URL TEST_AS_NATSID=1 "$NATSID" "$@" >"$out" 2>/dev/null & echo $! >>"$HOME/pids"
@@ -187,7 +191,9 @@ func typeAll(t *testing.T, all []typedBlock) {
 		"NATSID_LISTEN=" + there[1], "NATSID_HTTP=" + there[3], "NATSID_MAX_CLOCK_SKEW=1ms", "NATSID_LOG_LEVEL=error",
 		"NATSID_NAME=vm-KAMWSS",
 	}
-	cmd := exec.CommandContext(t.Context(), "bash", "-c", strings.NewReplacer(there...).Replace(script))
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-c", strings.NewReplacer(there...).Replace(script))
 	cmd.Dir, cmd.Env = home, append(os.Environ(), env...)
 	cmd.WaitDelay = time.Second
 	out, _ := cmd.CombinedOutput() // a refused command is part of some blocks
@@ -207,12 +213,13 @@ func typeAll(t *testing.T, all []typedBlock) {
 	}
 }
 
-// stopAll ends the workers of a shell.
+// stopAll ends the workers of a shell, and deletes its directory: they may write there until they have ended.
 func stopAll(t *testing.T, home string) {
 	pids, _ := os.ReadFile(filepath.Join(home, "pids"))
 	for pid := range strings.FieldsSeq(string(pids)) {
 		_ = exec.Command("kill", "-9", pid).Run()
 	}
+	eventually(t, "the workers have ended", func() bool { return os.RemoveAll(home) == nil })
 }
 
 // pathWithNATS returns a PATH on which the nats command is.
