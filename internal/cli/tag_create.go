@@ -88,8 +88,8 @@ func (c *tagCreateCmd) Run(s *session) error {
 	for i, tag := range c.Tags {
 		t.Tag = string(tag)
 		if err := create(s, nc, t); err != nil && len(c.Tags) > 1 {
-			return fmt.Errorf("%w; tag %s and those after it are not made, the %d before it are: repeat with the rest",
-				err, tag, i)
+			return fmt.Errorf("%w; the %d before tag %s are made, those after it are not: repeat with the rest",
+				err, i, tag)
 		} else if err != nil {
 			return err
 		}

@@ -112,7 +112,7 @@ func TestTagsOfOneCommandAreMadeInOrder(t *testing.T) {
 	}
 	got = answered(t, "tag", "create", "c", "b", "d", nats)
 	if got.code != 1 || !matchLines(got.out+got.err, "c: next ID 1, step 1000",
-		".*exists already.*; tag b and those after it are not made, the 1 before it are: repeat with the rest") {
+		".*exists already.*; the 1 before tag b are made, those after it are not: repeat with the rest") {
 		t.Errorf("%+v", got)
 	}
 }
