@@ -41,7 +41,7 @@ var forms = []struct {
 	{"biz_tag", "varchar(128)", false, texts},
 	{"max_id", "bigint or int", false, regexp.MustCompile(`^(big)?int( unsigned)?$`)}, // of limits
 	{"step", "int", false, regexp.MustCompile(`int( unsigned)?$`)},
-	{"update_time", "timestamp or datetime", false, regexp.MustCompile(`^(timestamp|datetime)$`)},
+	{"update_time", "timestamp or datetime", false, regexp.MustCompile(`^(timestamp|datetime)\b`)},
 	{"description", "varchar(256)", true, texts},
 	{"desc", "varchar(256)", true, texts},
 }
@@ -71,11 +71,15 @@ func openSchema(ctx context.Context, db *sql.DB, database string) (schema, error
 			s.description = "`" + f.name + "`"
 		}
 	}
-	for name, c := range all { // others in the key would let a tag have two rows
-		if key := c.key; name == "biz_tag" && key != "PRI" && key != "UNI" || name != "biz_tag" && key == "PRI" {
-			return s, fmt.Errorf("%w: two rows of leaf_alloc can have the same biz_tag: make it the primary key, alone",
-				ErrRefused)
+	inKey := 0 // columns of the primary key: others in it would let a tag have two rows
+	for _, c := range all {
+		if c.key == "PRI" {
+			inKey++
 		}
+	}
+	if key := all["biz_tag"].key; key != "UNI" && (key != "PRI" || inKey > 1) {
+		return s, fmt.Errorf("%w: two rows of leaf_alloc can have the same biz_tag: make it the primary key, alone",
+			ErrRefused)
 	}
 	return s, nil
 }

@@ -388,6 +388,8 @@ func TestATableThatNatsidCannotServeIsRefusedAtTheStartByItsColumn(t *testing.T)
 
 		tagKey + rest + ", `desc` int": "desc of leaf_alloc is int: make it varchar(256)",
 
+		"id int AUTO_INCREMENT PRIMARY KEY, biz_tag varchar(128) UNIQUE" + rest: "",
+
 		"biz_tag char(64) UNIQUE, max_id int unsigned, step bigint, update_time datetime(6), description text": "",
 	} {
 		exec(t, srv.DB(), "DROP TABLE IF EXISTS leaf_alloc")
