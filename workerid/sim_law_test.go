@@ -116,6 +116,11 @@ func (w *world) serves() {
 	if w.bystander { // each number that is free costs the silence, and what is new to its worker a wait
 		bound += 15 * time.Second
 	}
+	var ahead time.Duration
+	for _, l := range w.layouts { // no deployment is made before its epoch
+		ahead = max(ahead, time.Until(time.UnixMilli(l.Epoch)))
+	}
+	bound += ahead
 	for end := time.Now().Add(bound); w.still(); time.Sleep(time.Second/2 + chance(w.rnd, time.Millisecond)) {
 		w.mu.Lock()
 		have := 0

@@ -35,6 +35,9 @@ func TestMain(m *testing.M) {
 		fmt.Println("skipped: end-to-end tests take minutes, and -short is set")
 		return
 	}
+	if signal.Ignored(syscall.SIGHUP) { // as under nohup; processes that tests start would ignore it, too
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
 	goleak.VerifyTestMain(m, natstest.Left()...)
 }
 
