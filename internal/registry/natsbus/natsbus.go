@@ -46,9 +46,9 @@ func New(nc *nats.Conn, ns subjects.Namespace) *Bus {
 // Call it once, before the first use.
 //
 // Law: this worker listens before it asks, on a connection without echo, so its own ears are no answer, and of two that
-// call at one moment one hears the other. "No responders" alone is a no: who listens and is silent may be a worker. Who
-// comes later calls; who comes back announces its registry; this worker hears both from then on, on the connection that
-// it keeps.
+// call one server at one moment one hears the other. On two servers neither may; then the announcements tell, within
+// seconds. "No responders" alone is a no: who listens and is silent may be a worker. Who comes later calls; who comes
+// back announces its registry; this worker hears both from then on, on the connection that it keeps.
 func (b *Bus) Call(ctx context.Context, dial func(...nats.Option) (*nats.Conn, error)) error {
 	nc, err := dial(nats.NoEcho(), nats.PermissionErrOnSubscribe(true))
 	if err != nil {
