@@ -45,6 +45,8 @@ func (h *segmentHandler) handle(r request, m *nats.Msg) {
 	case err == nil:
 		h.body = appendRanges(h.body[:0], h.ranges)
 		r.respond(h.body, n)
+	case errors.Is(err, segment.ErrWait) && r.isRelayed() && m.Header.Get(headerHeld) != "":
+		r.refuse(segment.ErrElsewhere)
 	case errors.Is(err, segment.ErrWait):
 		h.park(r, m, tag, n)
 	default:
@@ -94,11 +96,16 @@ func (h *segmentHandler) park(r request, m *nats.Msg, tag string, n int) {
 		if err == nil {
 			err = h.cfg.Gate.Fits(tag, n)
 		}
-		if err != nil {
+		switch {
+		case errors.Is(err, segment.ErrExhausted) && !r.isRelayed() && !h.ids.IsStrict(tag):
+			header := relayTo(h.cfg.Registry())
+			header.Set(headerHeld, "1")
+			parked.relay(m, n, header, err)
+		case err != nil:
 			parked.turnAway(m, n, err)
-			return
+		default:
+			parked.respond(appendRanges(nil, ranges), n)
 		}
-		parked.respond(appendRanges(nil, ranges), n)
 	})
 	if err != nil {
 		r.turnAway(m, n, err)

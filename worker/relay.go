@@ -16,6 +16,7 @@ import (
 // A worker that cannot load relays: it sends a request that memory cannot serve to a worker that can, by a request of
 // its own, and answers with the answer. Workers that can load are in the queue group of id.relay.>, so NATS itself says
 // whether there is one. A request that was relayed is not relayed again. A worker that is stopped relays all requests.
+// Where too few numbers of a loose tag are left to reserve, others may have some in memory, and are asked for those.
 //
 // # Laws
 //
@@ -36,6 +37,7 @@ const (
 	headerRegistry = "Natsid-Registry"
 	headerWithin   = "Natsid-Within-Ms"
 	headerNotTaken = "Natsid-Not-Taken"
+	headerHeld     = "Natsid-Held" // only what is in memory is asked for
 )
 
 const (
@@ -44,6 +46,8 @@ const (
 	// relayTries is how often a relay is sent that is not taken: those that NATS picks may just have lost their store,
 	// or be this worker itself, until its server knows that it has left.
 	relayTries = 4
+	// heldTries is the same of a relay for what is in memory, perhaps of one worker of several. It is refused at once.
+	heldTries = 16
 )
 
 var (
@@ -65,17 +69,20 @@ func (r request) turnAway(m *nats.Msg, n int, err error) {
 	case r.isRelayed():
 		r.refuse(err)
 	case isStopped:
-		r.relay(m, n, "", err)
+		r.relay(m, n, relayTo(""), err)
 	case errors.Is(err, segment.ErrElsewhere):
-		r.relay(m, n, r.at.link.Registry(), ErrNobodyLoads)
+		r.relay(m, n, relayTo(r.at.link.Registry()), ErrNobodyLoads)
 	default:
 		r.refuse(err)
 	}
 }
 
-// relay answers a request with the answer of a worker that can load from a registry, "" for any, or with nobody if
-// there is none. It does not block.
-func (r request) relay(m *nats.Msg, n int, registry string, nobody error) {
+// relayTo returns the header of a relay to workers of a registry, "" for any.
+func relayTo(registry string) nats.Header { return nats.Header{headerRegistry: {registry}} }
+
+// relay answers a request with the answer of a worker that takes it with the header, or with nobody if there is none.
+// It does not block.
+func (r request) relay(m *nats.Msg, n int, header nats.Header, nobody error) {
 	l := r.at.link
 	if l.relays.Add(1) > mostRelays {
 		l.relays.Add(-1)
@@ -86,7 +93,7 @@ func (r request) relay(m *nats.Msg, n int, registry string, nobody error) {
 		defer l.relays.Add(-1)
 		ctx, cancel := context.WithTimeout(context.Background(), l.Deadline-(clock()-r.came))
 		defer cancel()
-		body, err := l.ask(ctx, m, registry)
+		body, err := l.ask(ctx, m, header)
 		switch {
 		case errors.Is(err, ErrNobodyLoads):
 			r.refuse(nobody)
@@ -99,8 +106,12 @@ func (r request) relay(m *nats.Msg, n int, registry string, nobody error) {
 }
 
 // ask relays a message, and returns the body of the answer.
-func (l *link) ask(ctx context.Context, m *nats.Msg, registry string) ([]byte, error) {
-	header := nats.Header{headerRegistry: {registry}, subjects.HeaderPrefetch: m.Header[subjects.HeaderPrefetch]}
+func (l *link) ask(ctx context.Context, m *nats.Msg, header nats.Header) ([]byte, error) {
+	header[subjects.HeaderPrefetch] = m.Header[subjects.HeaderPrefetch]
+	tries, pause := relayTries, 10*time.Millisecond
+	if header.Get(headerHeld) != "" {
+		tries, pause = heldTries, 0
+	}
 	for try := 1; ; try++ {
 		end, _ := ctx.Deadline()
 		header.Set(headerWithin, strconv.FormatInt(time.Until(end).Milliseconds(), 10))
@@ -116,7 +127,7 @@ func (l *link) ask(ctx context.Context, m *nats.Msg, registry string) ([]byte, e
 				return nil, e
 			}
 			return answer.Data, nil
-		case try == relayTries || jitter.Sleep(ctx, jitter.Around(10*time.Millisecond)) != nil:
+		case try == tries || jitter.Sleep(ctx, jitter.Around(pause)) != nil:
 			return nil, ErrNobodyLoads
 		}
 	}
@@ -129,7 +140,7 @@ func (w *Worker) FindRelay(ctx context.Context) error {
 	if m == nil {
 		return ErrDisconnected
 	}
-	_, err := m.link.ask(ctx, &nats.Msg{Subject: m.link.search()}, m.link.Registry())
+	_, err := m.link.ask(ctx, &nats.Msg{Subject: m.link.search()}, relayTo(m.link.Registry()))
 	return err
 }
 

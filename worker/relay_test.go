@@ -102,6 +102,25 @@ func TestWhereNobodyCanLoadARequestIsRefusedAtOnce(t *testing.T) {
 	}
 }
 
+// A worker that reserves the last numbers of a loose tag issues them, whoever is asked; 410 means that all are used up.
+func TestNumbersThatAnotherWorkerHoldsAreIssuedBeforeATagIsUsedUp(t *testing.T) {
+	url, store := startServer(t), newStore(t)
+	r := start(t, url, 0, store)
+	start(t, url, 1, store)
+	tag := segment.Tag{Name: "few", Step: 1000, MaxID: 1, Rules: segment.Rules{Max: 30}}
+	if _, err := store.Create(t.Context(), tag, false); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[int64]bool{}
+	for range 30 {
+		seen[r.one("id.segment.few")] = true
+	}
+	if len(seen) != 30 {
+		t.Errorf("%d IDs, want all 30", len(seen))
+	}
+	r.wantRefusal(r.ask("id.segment.few", ""), "410")
+}
+
 func TestAWorkerOfAnotherRegistryTakesNoRelay(t *testing.T) {
 	able, sick := pair(t, false, func(_ *segment.Config, cfg *worker.Config) {
 		cfg.Registry = func() string { return "another" }
