@@ -92,9 +92,9 @@ func newHandle(c *Client, subject string, fault error, opts []HandleOption) *Han
 // ctx ends. A ctx without a deadline ends after the client's [Timeout]. A call may return up to 20 ms after ctx has
 // ended. IDs for which no call waits any longer are holes.
 //
-// The error is [ErrBadRequest], [ErrUnknownTag], [ErrNotNatsid], [ErrBusy], [ErrClosed], [ErrUnavailable] while workers
-// wait for an operator, or that of ctx, which then wraps the reason why there was no ID, such as [ErrNotServed],
-// [ErrUnavailable] or [ErrThrottled].
+// The error is [ErrBadRequest], [ErrUnknownTag], [ErrUsedUp], [ErrNotNatsid], [ErrBusy], [ErrClosed], [ErrUnavailable]
+// while workers wait for an operator, or that of ctx, which then wraps the reason why there was no ID, such as
+// [ErrNotServed], [ErrUnavailable] or [ErrThrottled].
 func (h *Handle) Next(ctx context.Context) (ID, error) {
 	if k := h.stock; k != nil {
 		s, i := k.place()
