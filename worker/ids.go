@@ -46,7 +46,7 @@ func (h *segmentHandler) handle(r request, m *nats.Msg) {
 		h.body = appendRanges(h.body[:0], h.ranges)
 		r.respond(h.body, n)
 	case errors.Is(err, segment.ErrWait) && r.isRelayed() && m.Header.Get(headerHeld) != "":
-		r.refuse(segment.ErrElsewhere)
+		r.answerUncounted(nats.Header{headerNotTaken: {"1"}}) // no sign of trouble
 	case errors.Is(err, segment.ErrWait):
 		h.park(r, m, tag, n)
 	default:

@@ -119,6 +119,11 @@ func TestNumbersThatAnotherWorkerHoldsAreIssuedBeforeATagIsUsedUp(t *testing.T) 
 		t.Errorf("%d IDs, want all 30", len(seen))
 	}
 	r.wantRefusal(r.ask("id.segment.few", ""), "410")
+	for len(r.answers) > 0 {
+		if a := <-r.answers; a.Mode == worker.Relay && a.Code != 200 {
+			t.Errorf("a relay is counted as answered with %v", a.Code)
+		}
+	}
 }
 
 func TestAWorkerOfAnotherRegistryTakesNoRelay(t *testing.T) {

@@ -61,9 +61,9 @@ func (r *request) refuse(err error) {
 	r.close(e.Code, 0)
 }
 
-// answerUncounted answers a message that is no request for IDs.
-func (r *request) answerUncounted(body []byte) {
-	r.at.link.sent(r.at.link.conn.Publish(r.reply, body))
+// answerUncounted answers a message that is no request for IDs, or none that counts, with a header.
+func (r *request) answerUncounted(header nats.Header) {
+	r.at.link.sent(r.at.link.conn.PublishMsg(&nats.Msg{Subject: r.reply, Header: header}))
 	r.at.counts.none.Add(1)
 	r.at.counts.answered.Add(1)
 }
