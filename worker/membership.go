@@ -22,6 +22,7 @@ type link struct {
 	own  string // what natsid's own subjects begin with
 
 	relays atomic.Int64 // requests that wait for the answer of another worker
+	spent  spent
 }
 
 // A membership is one connection on which a worker serves, from the first subscription to the last answer:

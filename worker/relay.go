@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -83,6 +84,20 @@ func relayTo(registry string) nats.Header { return nats.Header{headerRegistry: {
 // relay answers a request with the answer of a worker that takes it with the header, or with nobody if there is none.
 // It does not block.
 func (r request) relay(m *nats.Msg, n int, header nats.Header, nobody error) {
+	r.relayOr(m, n, header, func() error { return nobody })
+}
+
+// relayForHeld is relay to a worker that has IDs of a tag in memory.
+func (r request) relayForHeld(m *nats.Msg, n int, tag string, why error) {
+	header := relayTo(r.at.link.Registry())
+	header.Set(headerHeld, "1")
+	r.relayOr(m, n, header, func() error {
+		r.at.link.spent.note(tag)
+		return why
+	})
+}
+
+func (r request) relayOr(m *nats.Msg, n int, header nats.Header, nobody func() error) {
 	l := r.at.link
 	if l.relays.Add(1) > mostRelays {
 		l.relays.Add(-1)
@@ -96,13 +111,35 @@ func (r request) relay(m *nats.Msg, n int, header nats.Header, nobody error) {
 		body, err := l.ask(ctx, m, header)
 		switch {
 		case errors.Is(err, ErrNobodyLoads):
-			r.refuse(nobody)
+			r.refuse(nobody())
 		case err != nil:
 			r.refuse(err)
 		default:
 			r.respond(body, n)
 		}
 	}()
+}
+
+// A spent remembers for 0.1 s for which tags nobody had IDs in memory, so that requests of a full tag cost the other
+// workers little. It is safe for concurrent use.
+type spent struct {
+	mu   sync.Mutex
+	tags map[string]time.Duration // until when
+}
+
+func (s *spent) has(tag string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return clock() < s.tags[tag]
+}
+
+func (s *spent) note(tag string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.tags == nil || len(s.tags) > 1000 {
+		s.tags = make(map[string]time.Duration)
+	}
+	s.tags[tag] = clock() + 100*time.Millisecond
 }
 
 // ask relays a message, and returns the body of the answer.
