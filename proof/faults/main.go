@@ -5,11 +5,11 @@
 // them off, sets their clocks and fills their disks, all under load. It records
 // every ID of every reply: none may be issued twice.
 //
-//	go run ./faults                            all faults, each on a cluster of its own
-//	go run ./faults worker-kill 'mysql-*'      some of them
-//	go run ./faults -for 10m -seed 7 random    a random sequence of faults on one cluster
-//	go run ./faults -old v0.1.0 'upgrade-*'    from an earlier version to this one, and back
-//	go run ./faults -stamp-messages 1500000 -parallel 1 'stamp-*'    10 million messages are stamped and checked
+//	go run ./proof/faults                            all faults, each on a cluster of its own
+//	go run ./proof/faults worker-kill 'mysql-*'      some of them
+//	go run ./proof/faults -for 10m -seed 7 random    a random sequence of faults on one cluster
+//	go run ./proof/faults -old v0.1.0 'upgrade-*'    from an earlier version to this one, and back
+//	go run ./proof/faults -stamp-messages 1500000 -parallel 1 'stamp-*'    10 million messages are stamped and checked
 //
 // It builds natsid and nats-server from the module of the current folder, natsid
 // with a wall clock that can be set without that of the machine. It needs Linux,

@@ -183,7 +183,7 @@ func writeMarkdown(opt options, bins binaries, results []result) error {
 	}
 	defer f.Close()
 	err = page.Execute(f, map[string]any{
-		"Command":  strings.Join(append([]string{"go run ./faults"}, os.Args[1:]...), " "),
+		"Command":  strings.Join(append([]string{"go run ./proof/faults"}, os.Args[1:]...), " "),
 		"When":     time.Now().UTC().Format(time.DateOnly),
 		"Versions": versions(bins, results),
 		"Totals":   totals(results), "Broken": broken(results),
