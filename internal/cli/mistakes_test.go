@@ -119,7 +119,6 @@ func TestEachMistakeAboutAServiceIsToldByCauseAndRemedy(t *testing.T) {
 		{"tag create so --daily --zone Shanghai", 1, "a name such as Asia/Shanghai"},
 		{"tag create so --min 20 --max 10", 1, "min 20 is above max 10"},
 		{"tag update order --max-id 9223372036854775807", 1, "raise it by less"},
-		{"explain 99", 3, "no worker has written one"},
 		{"resume --keep x", 2, "this NATS reaches registry"},
 		{"serve --data " + s.data, 1, s.data},
 	} {
