@@ -98,8 +98,10 @@ func (h *segmentHandler) park(r request, m *nats.Msg, tag string, n int) {
 		}
 		switch {
 		case errors.Is(err, segment.ErrExhausted) && !r.isRelayed() && !h.ids.IsStrict(tag) &&
-			!parked.at.link.spent.has(tag):
-			parked.relayForHeld(m, n, tag, err)
+			!parked.at.link.spent.has(tag, n):
+			header := relayTo(h.cfg.Registry())
+			header.Set(headerHeld, "1")
+			parked.relay(m, n, header, err)
 		case err != nil:
 			parked.turnAway(m, n, err)
 		default:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -84,20 +85,6 @@ func relayTo(registry string) nats.Header { return nats.Header{headerRegistry: {
 // relay answers a request with the answer of a worker that takes it with the header, or with nobody if there is none.
 // It does not block.
 func (r request) relay(m *nats.Msg, n int, header nats.Header, nobody error) {
-	r.relayOr(m, n, header, func() error { return nobody })
-}
-
-// relayForHeld is relay to a worker that has IDs of a tag in memory.
-func (r request) relayForHeld(m *nats.Msg, n int, tag string, why error) {
-	header := relayTo(r.at.link.Registry())
-	header.Set(headerHeld, "1")
-	r.relayOr(m, n, header, func() error {
-		r.at.link.spent.note(tag)
-		return why
-	})
-}
-
-func (r request) relayOr(m *nats.Msg, n int, header nats.Header, nobody func() error) {
 	l := r.at.link
 	if l.relays.Add(1) > mostRelays {
 		l.relays.Add(-1)
@@ -111,7 +98,10 @@ func (r request) relayOr(m *nats.Msg, n int, header nats.Header, nobody func() e
 		body, err := l.ask(ctx, m, header)
 		switch {
 		case errors.Is(err, ErrNobodyLoads):
-			r.refuse(nobody())
+			if header.Get(headerHeld) != "" {
+				l.spent.note(l.Namespace.Tag(m.Subject), n)
+			}
+			r.refuse(nobody)
 		case err != nil:
 			r.refuse(err)
 		default:
@@ -120,26 +110,37 @@ func (r request) relayOr(m *nats.Msg, n int, header nats.Header, nobody func() e
 	}()
 }
 
-// A spent remembers for 0.1 s for which tags nobody had IDs in memory, so that requests of a full tag cost the other
+// A spent remembers for 0.1 s how many IDs of a tag nobody had in memory, so that requests of a full tag cost the other
 // workers little. It is safe for concurrent use.
 type spent struct {
 	mu   sync.Mutex
-	tags map[string]time.Duration // until when
+	tags map[string]lack
 }
 
-func (s *spent) has(tag string) bool {
+// A lack is that nobody has n IDs, until a time.
+type lack struct {
+	n     int
+	until time.Duration
+}
+
+// has reports whether nobody had n IDs a moment ago.
+func (s *spent) has(tag string, n int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return clock() < s.tags[tag]
+	l := s.tags[tag]
+	return clock() < l.until && n >= l.n
 }
 
-func (s *spent) note(tag string) {
+func (s *spent) note(tag string, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.tags == nil || len(s.tags) > 1000 {
-		s.tags = make(map[string]time.Duration)
+		s.tags = make(map[string]lack)
 	}
-	s.tags[tag] = clock() + 100*time.Millisecond
+	if old := s.tags[tag]; old.n <= n && clock() < old.until {
+		return // that says more
+	}
+	s.tags[strings.Clone(tag)] = lack{n, clock() + 100*time.Millisecond}
 }
 
 // ask relays a message, and returns the body of the answer.

@@ -111,6 +111,9 @@ func TestNumbersThatAnotherWorkerHoldsAreIssuedBeforeATagIsUsedUp(t *testing.T) 
 	if _, err := store.Create(t.Context(), tag, false); err != nil {
 		t.Fatal(err)
 	}
+	for range 8 { // of both workers; it says nothing of fewer
+		r.wantRefusal(r.ask("id.segment.few", "31"), "410")
+	}
 	seen := map[int64]bool{}
 	for range 30 {
 		seen[r.one("id.segment.few")] = true
