@@ -85,7 +85,7 @@ func (m *membership) open(tags *kvstore.Store, unused func(context.Context) (boo
 		Embedded: m.links.embedded != nil, Poll: m.cfg.TagPoll,
 		Found: func(ctx context.Context) error { _, err := tags.Check(ctx); return err },
 		Links: func() uint64 { return m.links.control.Stats().Reconnects },
-		Bus:   patientBus{m}, Serving: m.serving, Settled: m.answerFor, Unused: unused,
+		Bus:   m.bus, Serving: m.serving, Settled: m.answerFor, Unused: unused,
 		Pin: m.cfg.Registry, Fields: m.fields(), Process: m.process, Log: m.cfg.Log,
 	})
 	return err
@@ -191,32 +191,6 @@ func (m *membership) ask(ctx context.Context) error {
 		return nil
 	}
 	return err
-}
-
-// A patientBus asks again where nobody listens. Where NATS was restarted, the others may be back a moment later, or ask
-// themselves at this moment, so a worker that has joined asks three times. One that has not may know less than they of
-// the registry, and asks until ctx ends, if there are others that have not stopped.
-type patientBus struct{ m *membership }
-
-// Announce implements [lineage.Bus].
-func (b patientBus) Announce(notice []byte) error { return b.m.bus.Announce(notice) }
-
-// Ask implements [lineage.Bus].
-func (b patientBus) Ask(
-	ctx context.Context, registry string, question []byte, hear func(answer []byte) (enough bool),
-) error {
-	for tries := 1; ; tries++ {
-		err := b.m.bus.Ask(ctx, registry, question, hear)
-		if registry == "" || !errors.Is(err, gather.ErrNobody) {
-			return err
-		}
-		if b.m.bus.HasJoined() && tries >= 3 || tries == 1 && !b.m.bus.HasJoined() && !b.m.member.Expects(ctx) {
-			return err
-		}
-		if jitter.Sleep(ctx, jitter.Around(50*time.Millisecond)) != nil { // not at the same moments as the others
-			return err
-		}
-	}
 }
 
 // watch checks the registry until ctx ends, and then records there that this worker stopped cleanly.

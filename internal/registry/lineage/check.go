@@ -60,11 +60,6 @@ func (c *checker) check(ctx context.Context, thorough bool) error {
 	if err != nil {
 		return err
 	}
-	if c.gate.Stopped() == nil { // before this worker answers for the registry: see natsbus
-		if err := c.peers.greet(ctx, c.own.Registry, a.links); err != nil {
-			return err
-		}
-	}
 	c.cfg.Settled(v.id.Registry)
 	c.last = v
 	inIncident := c.own.Incident != ""

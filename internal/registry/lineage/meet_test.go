@@ -33,31 +33,6 @@ func TestARegistryThatWasNeverUsedStopsAloneForAnotherOne(t *testing.T) {
 	}
 }
 
-// A worker that finds nobody goes on at once, unless another one has not stopped.
-func TestAWorkerExpectsThoseWhoDidNotStop(t *testing.T) {
-	w := newWorld(1, options{noFaults: true}, nil)
-	w.quiet, w.depth = true, 3
-	a, b := w.procs[0], w.procs[1]
-	w.sound(t, a)
-	if a.member.Expects(context.Background()) {
-		t.Error("it expects itself")
-	}
-	w.sound(t, b)
-	if !a.member.Expects(context.Background()) {
-		t.Error("it does not expect one that has not stopped")
-	}
-	if err := b.member.Stop(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-	if a.member.Expects(context.Background()) {
-		t.Error("it expects one that has stopped")
-	}
-	w.put(ownPrefix+"damaged", nil)
-	if !a.member.Expects(context.Background()) {
-		t.Error("it does not expect one whose key is damaged")
-	}
-}
-
 // The operator keeps another registry: this one stops, snowflakes included, in whichever incident it is. It is harmless
 // once it is merged into the other one, until it is resumed itself.
 func TestARegistryIsStoppedForTheOneThatIsKept(t *testing.T) {

@@ -138,7 +138,7 @@ func open(cfg Config, of files) (*Member, error) {
 	}
 	g := &gate{cfg: &cfg, wake: make(chan struct{}, 1), sound: attempt{links: never}}
 	r := &registry{cfg: &cfg}
-	p := &peers{cfg: &cfg, registry: r, gate: g, greeted: never, others: make(map[string]*other)}
+	p := &peers{cfg: &cfg, registry: r, gate: g, others: make(map[string]*other)}
 	k := &own{cfg: &cfg, journal: j, memory: m}
 	if !m.isFresh() {
 		r.begun.Store(&era.Identity{Registry: m.Registry, Era: m.Era, Offsets: m.Eras})
@@ -163,18 +163,6 @@ func (w *Member) Use(loaded Memory) {
 
 // Remembers reports whether this process remembers a registry: then a bucket that is missing is not the first one.
 func (w *Member) Remembers() bool { return w.own.remembers() }
-
-// Expects reports whether other workers may be about to come back: their own keys do not say that they stopped. Whoever
-// makes a check calls it.
-func (w *Member) Expects(ctx context.Context) bool {
-	all, err := w.cfg.Bucket.AllOwn(ctx, ownPrefix)
-	for key, e := range all {
-		if o, _ := decodeOwn(e.Value); key != ownPrefix+w.own.Key && !o.Ended { // a damaged one says nothing
-			return true
-		}
-	}
-	return err != nil
-}
 
 // Reconnected says that the connection to the bucket was made again: the bucket may be an older one, and others may
 // have called meanwhile, so this worker says that it is there.

@@ -78,10 +78,8 @@ const (
 	announceSpread = 3 * time.Second
 	// forgetAfter is how long a registry that is not heard counts as connected: one announcement can be lost.
 	forgetAfter = 2*(announceAfter+announceSpread) + time.Second
-	// askTimeout bounds a question to other registries, and greetTimeout one to this worker's own at its start, unless
-	// NATS is far away.
-	askTimeout   = 2 * time.Second
-	greetTimeout = 2 * time.Second
+	// askTimeout bounds a question to another registry.
+	askTimeout = 2 * time.Second
 	// noticesTimeout bounds a question to all registries. Someone may listen to all subjects and never answer.
 	noticesTimeout = 400 * time.Millisecond
 )
@@ -93,7 +91,6 @@ type peers struct {
 	cfg      *Config
 	registry *registry
 	gate     *gate
-	greeted  uint64 // connections made until another worker was last asked, or never; of whoever makes a check
 
 	mu      sync.Mutex
 	others  map[string]*other // by registry
@@ -191,31 +188,6 @@ func (p *peers) all(ctx context.Context) ([]Notice, error) {
 func (p *peers) ask(ctx context.Context, registry string) (Notice, error) {
 	r, err := AskFunc(p.cfg.Bus.Ask).one(ctx, registry, call{Op: opNotice, From: p.Notice()})
 	return r.Notice, err
-}
-
-// greet asks one settled worker of the registry, once for each connection, whether it knows a later state of the
-// bucket. A worker that has just begun remembers none, so it could load first from a bucket that went back. Workers
-// announce the highest revision each second, so any of them knows.
-//
-// Law: a worker that begins while NATS does may be the first of all to reach it. So the bus of one that has not settled
-// yet waits for others that have not stopped before it says that nobody is there: see [Member.Expects].
-func (p *peers) greet(ctx context.Context, registry string, links uint64) error {
-	if p.greeted == links {
-		return nil
-	}
-	limited, cancel := context.WithTimeout(ctx, p.cfg.Bucket.Enough(2, greetTimeout))
-	defer cancel()
-	n, err := p.ask(limited, registry)
-	switch {
-	case err == nil:
-		p.hear(n)
-	case ctx.Err() == nil:
-		p.cfg.Log.Debug("no other worker was asked about the registry", "error", err)
-	}
-	if ctx.Err() == nil {
-		p.greeted = links
-	}
-	return ctx.Err()
 }
 
 // announce sends this worker's notice to all workers.

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -18,7 +17,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A Bus is a connection to the workers of a namespace. It is safe for concurrent use.
+// A Bus is a connection to the workers of a namespace. It is safe for concurrent use, but for Join.
 type Bus struct {
 	nc *nats.Conn
 	ns subjects.Namespace
@@ -29,11 +28,8 @@ type Bus struct {
 	since []*nats.Subscription
 	links uint64
 
-	mu       sync.Mutex
-	registry string // that this worker answers for; "" before Join
-	answer   func(ctx context.Context, question []byte) []byte
-	queue    map[string]string             // by the subjects on which this worker answers
-	joined   map[string]*nats.Subscription // likewise; absent while this worker asks there
+	registry string               // that this worker answers for; "" before Join
+	joined   []*nats.Subscription // on which it does
 }
 
 // New returns a bus on nc, which should fail at once while it is disconnected.
@@ -105,57 +101,32 @@ func (b *Bus) Listen(hear func(notice []byte)) error {
 
 // Join makes this worker one that answers for a registry, and for no other. It may do so already.
 func (b *Bus) Join(registry string, answer func(ctx context.Context, question []byte) []byte) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	if registry == b.registry {
 		return nil
 	}
 	for _, sub := range b.joined {
 		_ = sub.Unsubscribe() // fails only on a connection that is gone, and the subscription with it
 	}
-	b.answer, b.joined = answer, make(map[string]*nats.Subscription)
-	b.registry, b.queue = registry, map[string]string{
+	b.joined = nil
+	for subject, queue := range map[string]string{
 		b.ns.RegistryAsk():        subjects.QueueGroup + "-" + registry,
 		b.ns.RegistryOf(registry): subjects.QueueGroup,
-		b.amongJoined(registry):   subjects.QueueGroup,
-	}
-	for subject := range b.queue {
-		if err := b.join(subject); err != nil {
-			return err
+	} {
+		sub, err := b.nc.QueueSubscribe(subject, queue, func(m *nats.Msg) { b.respond(m, answer) })
+		if err != nil {
+			return fmt.Errorf("natsbus: %s: %w", subject, err)
 		}
+		b.joined = append(b.joined, sub)
 	}
+	b.registry = registry
 	return nil
-}
-
-// join makes this worker answer on a subject of its registry, unless it does. The lock is held.
-func (b *Bus) join(subject string) error {
-	if b.joined[subject] != nil {
-		return nil
-	}
-	sub, err := b.nc.QueueSubscribe(subject, b.queue[subject], b.respond)
-	if err != nil {
-		return fmt.Errorf("natsbus: %s: %w", subject, err)
-	}
-	b.joined[subject] = sub
-	return nil
-}
-
-// amongJoined returns the subject on which those who answer for a registry ask one another. It is like that of another
-// registry, so it needs no right of its own.
-func (b *Bus) amongJoined(registry string) string { return b.ns.RegistryOf("joined-" + registry) }
-
-// HasJoined reports whether this worker has ever answered for a registry.
-func (b *Bus) HasJoined() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.registry != ""
 }
 
 // answerTimeout bounds an answer: as long as who asks waits for the longest of them.
 const answerTimeout = 5 * time.Second
 
 // respond answers a question on a goroutine of its own, since it reads the registry. Who asks too much is not answered.
-func (b *Bus) respond(m *nats.Msg) {
+func (b *Bus) respond(m *nats.Msg, answer func(ctx context.Context, question []byte) []byte) {
 	if m.Reply == "" {
 		return
 	}
@@ -164,9 +135,6 @@ func (b *Bus) respond(m *nats.Msg) {
 	default:
 		return
 	}
-	b.mu.Lock()
-	answer := b.answer
-	b.mu.Unlock()
 	go func() {
 		defer func() { <-b.slots }()
 		ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
@@ -186,48 +154,17 @@ func (b *Bus) Announce(notice []byte) error { return b.nc.Publish(b.ns.RegistryA
 func (b *Bus) Ask(
 	ctx context.Context, registry string, question []byte, hear func(answer []byte) (enough bool),
 ) error {
-	each := func(m *nats.Msg) bool { return hear(m.Data) }
-	b.mu.Lock()
-	isOwn := registry != "" && registry == b.registry
-	b.mu.Unlock()
-	switch {
-	case registry == "" && b.isAlone(ctx):
-		return gather.ErrNobody
-	case registry == "":
-		return gather.All(ctx, b.nc, b.ns.RegistryAsk(), question, each)
-	case isOwn:
-		return b.askOthers(ctx, registry, question, each)
+	subject := b.ns.RegistryOf(registry)
+	if registry == "" {
+		if subject = b.ns.RegistryAsk(); b.isAlone(ctx) {
+			return gather.ErrNobody
+		}
 	}
-	return gather.All(ctx, b.nc, b.ns.RegistryOf(registry), question, each)
+	return gather.All(ctx, b.nc, subject, question, func(m *nats.Msg) bool { return hear(m.Data) })
 }
 
 // isAlone reports whether nobody was there when this worker called, and nobody has come since.
 func (b *Bus) isAlone(ctx context.Context) bool {
 	return b.since != nil && b.nc.FlushWithContext(ctx) == nil && areSilent(b.since) &&
 		b.nc.Stats().Reconnects == b.links
-}
-
-// askOthers asks another worker of this worker's registry: it leaves that queue group meanwhile. Otherwise NATS would
-// hand it one of n questions of n workers, or all if the others are on other servers, and a lone worker would wait for
-// nobody's answer.
-//
-// Law: a worker that has not joined, or one of another registry, may rest on an answer, or on silence. So the group
-// that is left is one in which only those ask who have joined.
-func (b *Bus) askOthers(
-	ctx context.Context, registry string, question []byte, each func(*nats.Msg) (enough bool),
-) error {
-	subject := b.amongJoined(registry)
-	b.mu.Lock()
-	if sub := b.joined[subject]; sub != nil {
-		_ = sub.Unsubscribe()
-		delete(b.joined, subject)
-	}
-	b.mu.Unlock()
-	err := gather.All(ctx, b.nc, subject, question, each)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if registry != b.registry { // it has joined another one meanwhile
-		return err
-	}
-	return errors.Join(err, b.join(subject))
 }

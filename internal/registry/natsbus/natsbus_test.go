@@ -20,90 +20,6 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A worker of a registry that asks its own registry gets the answer of another worker each time, and learns at once
-// that there is none.
-func TestAWorkerThatAsksItsOwnRegistryHearsAnotherWorker(t *testing.T) {
-	url := natstest.Start(t)
-	var conns []*nats.Conn
-	join := func(name string) *natsbus.Bus {
-		nc := natstest.Connect(t, url)
-		b := natsbus.New(nc, subjects.DefaultNamespace)
-		err := b.Join("R1", func(context.Context, []byte) []byte { return []byte(name) })
-		if err == nil {
-			err = nc.Flush() // the server has taken the subscription
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		conns = append(conns, nc)
-		return b
-	}
-	ask := func(b *natsbus.Bus) (name string, err error) {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		err = b.Ask(ctx, "R1", nil, func(answer []byte) bool {
-			name = string(answer)
-			return true
-		})
-		for _, nc := range conns {
-			err = errors.Join(err, nc.Flush()) // who asked has joined again
-		}
-		if ctx.Err() != nil {
-			t.Fatal("no answer, and no error, for 5 s")
-		}
-		return name, err
-	}
-	a := join("a")
-	if name, err := ask(a); !errors.Is(err, gather.ErrNobody) {
-		t.Errorf("a lone worker got the answer %q and the error %v, want %v", name, err, gather.ErrNobody)
-	}
-	b := join("b")
-	for range 20 {
-		if name, err := ask(a); name != "b" || err != nil {
-			t.Fatalf("worker a got the answer of %q and the error %v, want that of b", name, err)
-		}
-		if name, err := ask(b); name != "a" || err != nil {
-			t.Fatalf("worker b got the answer of %q and the error %v, want that of a", name, err)
-		}
-	}
-}
-
-// A worker that has not joined rests on what the others say, so it reaches them while they ask one another.
-func TestAWorkerThatBeginsReachesThoseWhoAskThemselves(t *testing.T) {
-	url := natstest.Start(t)
-	a, fresh := natstest.Connect(t, url), natstest.Connect(t, url)
-	bus := natsbus.New(a, subjects.DefaultNamespace)
-	if err := bus.Join("R1", func(context.Context, []byte) []byte { return []byte("a") }); err != nil {
-		t.Fatal(err)
-	}
-	// A subscriber that never answers keeps the question under way.
-	silent, err := natstest.Connect(t, url).SubscribeSync("id.registry.>")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer silent.Unsubscribe() //nolint:errcheck // the connection ends with the test
-	ctx, cancel := context.WithCancel(t.Context())
-	var asking sync.WaitGroup
-	for _, registry := range []string{"", "R1"} {
-		asking.Go(func() { _ = bus.Ask(ctx, registry, nil, func([]byte) bool { return false }) })
-	}
-	defer asking.Wait()
-	defer cancel()
-	time.Sleep(50 * time.Millisecond)
-	for _, registry := range []string{"", "R1"} {
-		heard := ""
-		limited, end := context.WithTimeout(t.Context(), 2*time.Second)
-		err := natsbus.New(fresh, subjects.DefaultNamespace).Ask(limited, registry, nil, func(answer []byte) bool {
-			heard = string(answer)
-			return true
-		})
-		end()
-		if err != nil || heard != "a" {
-			t.Errorf("a worker that asks %q heard %q, %v; want the one that asks itself", registry, heard, err)
-		}
-	}
-}
-
 // called returns a worker that has called, and then joined a registry.
 func called(t *testing.T, url string) *natsbus.Bus {
 	nc, err := nats.Connect(url)
@@ -291,5 +207,10 @@ func TestRegistriesThatAskAtOneMomentHearEachOther(t *testing.T) {
 	asking.Wait()
 	if heard != [2]string{"R2", "R1"} {
 		t.Errorf("they heard %q of each other", heard)
+	}
+	one := ""
+	err := buses[0].Ask(t.Context(), "R2", nil, func(answer []byte) bool { one = string(answer); return true })
+	if one != "R2" || err != nil {
+		t.Errorf("a question to registry R2 got the answer of %q, %v", one, err)
 	}
 }
