@@ -33,7 +33,7 @@ var alarmEntry = regexp.MustCompile(`(?m)^### ([a-z-]+)\n\n\*Event:\* .*\n\n\*Do
 // parts returns what documents take from the code, by name.
 func parts() map[string]string {
 	all := map[string]string{
-		"settings": settingsTable(), "outputs": outputsTable(),
+		"settings": settingsTable(), "outputs": outputsTable(), "exit codes": exitsTable(),
 		"subjects": subjectsTable(), "codes": codesTable(), "imports": house(),
 		"alarms": alarmsTable(), "metrics": metricsTable(metrics.Series()),
 		"stage metrics": metricsTable(metrics.StageSeries()),
@@ -112,6 +112,14 @@ func sentence(clause string) string {
 		return clause + "."
 	}
 	return strings.ToUpper(clause[:1]) + clause[1:] + "."
+}
+
+func exitsTable() string {
+	rows := [][]string{{"exit code", "meaning"}}
+	for _, e := range cli.Exits() {
+		rows = append(rows, []string{strconv.Itoa(e.Code), e.Meaning})
+	}
+	return table(rows...)
 }
 
 func settingsTable() string {

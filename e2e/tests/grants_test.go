@@ -230,7 +230,7 @@ func TestAMarkThatSomebodyWroteByHandIsNotProven(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, text := run(t, patient(t), "audit", "--nats="+w.url)
-	if code != 2 || !strings.Contains(text, "-777777 are in no record") {
+	if code != 4 || !strings.Contains(text, "-777777 are in no record") {
 		t.Errorf("exit code %d, %s", code, text)
 	}
 }

@@ -27,7 +27,7 @@ func (*auditCmd) help() help {
 proven      exit code 0. Each ID that was loaded since the first entry is in one
             load, and no two processes had one worker number at one time.
 repeated    exit code 1. Two grants share IDs, or times of a worker number.
-not proven  exit code 2. IDs below a mark are in no load: a worker died within a
+not proven  exit code 4. IDs below a mark are in no load: a worker died within a
             second of loading them, somebody wrote the mark by hand, or entries
             are gone.
 
@@ -63,7 +63,7 @@ func (s *session) withGrants(f func(context.Context, jetstream.JetStream, *grant
 	return s.withJetStream(func(ctx context.Context, js jetstream.JetStream) error {
 		r, err := grants.Open(ctx, js, s.namespace().GrantsBucket())
 		if errors.Is(err, grants.ErrNone) {
-			return nobodyError{fmt.Errorf("%w in namespace %s; check --nats and --namespace", err, s.namespace())}
+			return fmt.Errorf("%w in namespace %s; check --nats and --namespace", err, s.namespace())
 		}
 		if err != nil {
 			return err
@@ -109,7 +109,7 @@ func (c *auditCmd) Run(s *session) error {
 		case grants.Repeated:
 			return errors.New("IDs were granted twice")
 		case grants.NotProven:
-			return notProvenError{errors.New("it is not proven that no ID was granted twice")}
+			return errNotProven
 		}
 		return nil
 	})

@@ -86,7 +86,7 @@ func TestServeAndCommandsTakeTheirSettingsFromTheFile(t *testing.T) {
 	s := serve(t, "--config", file)
 	s.says(t, "(joined, from "+file+":1: nats), ", "filed.segment.order")
 	answered(t, "get", "segment", "order", "--config", file).want(t, 0, "")
-	natsid(t, "get", "segment", "other", "--config", file).want(t, 1, "404")
-	natsid(t, "get", "segment", "order", "-n", "11", "--config", file).want(t, 1, "400")
-	natsid(t, "get", "segment", "order", "--config", file, "--nats", nowhere(t)).want(t, 3, "cannot reach")
+	natsid(t, "get", "segment", "other", "--config", file).want(t, 3, "404")
+	natsid(t, "get", "segment", "order", "-n", "11", "--config", file).want(t, 3, "400")
+	natsid(t, "get", "segment", "order", "--config", file, "--nats", nowhere(t)).want(t, 1, "cannot reach")
 }

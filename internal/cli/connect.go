@@ -57,8 +57,8 @@ func (s *session) dial(refused func(*buckets.RightError), more ...nats.Option) (
 	if _, refused := errors.AsType[*app.JoinError](err); err == nil || refused {
 		return nc, err
 	}
-	return nil, nobodyError{fmt.Errorf(
-		"cannot reach NATS at %s: %w; start natsid, or name another server with --nats URL", app.Redact(cfg.NATS), err)}
+	return nil, fmt.Errorf(
+		"cannot reach NATS at %s: %w; start natsid, or name another server with --nats URL", app.Redact(cfg.NATS), err)
 }
 
 // canDoWithout reports whether a command succeeds without the right to publish to a subject: JetStream drops
@@ -116,7 +116,7 @@ func request[T any](s *session, nc *nats.Conn, subject string, body any) (answer
 	}
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return answer, nobodyError{fmt.Errorf("no worker answers on %s: check --nats and --namespace", subject)}
+		return answer, fmt.Errorf("no worker answers on %s: check --nats and --namespace", subject)
 	case err != nil:
 		return answer, fmt.Errorf("no answer on %s; look whether it was done before you ask again: %w", subject, err)
 	}

@@ -1,44 +1,42 @@
 package cli
 
 import (
-	"context"
 	"errors"
 
-	"github.com/nats-io/nats.go"
-
-	"github.com/natsid/natsid/client"
-	"github.com/natsid/natsid/internal/app"
-	"github.com/natsid/natsid/internal/gather"
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/subjects"
 )
 
-// Exit codes.
-const (
-	exitDone    = 0 // the command did its work
-	exitRefused = 1 // the command was refused, or failed
-	exitUsage   = 2 // the command was called incorrectly
-	exitUnknown = 2 // an audit found no fault, and no proof: its output gives the reason
-	exitNobody  = 3 // no worker serves: NATS is not reached, or no worker answers there
-)
+// An Exit is an exit code.
+type Exit struct {
+	Code    int
+	Meaning string
+}
+
+// Exits returns the exit codes. The help and docs/reference.md show them.
+func Exits() []Exit {
+	return []Exit{
+		{0, "done"},
+		{1, "failed: NATS or the workers do not answer, a user is unknown, or a fault was found"},
+		{2, "called incorrectly: a flag, an argument, a variable, or the configuration file"},
+		{3, "refused by the service: a worker answers with a code, or NATS denies a right"},
+		{4, "not proven: `natsid audit` found no fault, and no proof"},
+	}
+}
 
 // exitCode returns the exit code of a command that ended with err.
 func exitCode(err error) int {
 	switch {
 	case err == nil:
-		return exitDone
+		return 0
 	case isA[usageError](err):
-		return exitUsage
-	case isA[notProvenError](err):
-		return exitUnknown
-	case isA[*subjects.Error](err), isA[*app.JoinError](err), isA[*buckets.RightError](err):
-		return exitRefused // a worker answered, with any outcome
-	case isA[nobodyError](err), errors.Is(err, client.ErrNotServed), errors.Is(err, gather.ErrNobody),
-		errors.Is(err, nats.ErrNoResponders), errors.Is(err, nats.ErrTimeout),
-		errors.Is(err, context.DeadlineExceeded):
-		return exitNobody
+		return 2
+	case isA[*subjects.Error](err), isA[*buckets.RightError](err):
+		return 3
+	case errors.Is(err, errNotProven):
+		return 4
 	}
-	return exitRefused
+	return 1
 }
 
 func isA[E error](err error) bool {
@@ -58,12 +56,5 @@ func usage(err error) error {
 	return usageError{err}
 }
 
-// notProvenError marks the error of an audit that found no proof.
-type notProvenError struct{ error }
-
-func (e notProvenError) Unwrap() error { return e.error }
-
-// nobodyError marks an error which means that no worker serves.
-type nobodyError struct{ error }
-
-func (e nobodyError) Unwrap() error { return e.error }
+// errNotProven is returned by an audit that finds no fault, and no proof.
+var errNotProven = errors.New("it is not proven that no ID was granted twice")

@@ -190,7 +190,7 @@ func TestCommandsThatReadGrantsEndWhereJetStreamIsSilent(t *testing.T) {
 		t.Run(strings.Fields(c)[0], func(t *testing.T) {
 			t.Parallel()
 			args := append(strings.Fields(c), "--nats="+srv.ClientURL(), "--js-prefix=silent")
-			if got := natsid(t, args...); got.code != 3 || !strings.Contains(got.err, "JetStream does not answer") {
+			if got := natsid(t, args...); got.code != 1 || !strings.Contains(got.err, "JetStream does not answer") {
 				t.Errorf("%+v", got)
 			}
 		})
@@ -202,10 +202,10 @@ func TestWithGrantsOffNothingIsWrittenDown(t *testing.T) {
 	s := serve(t, "--grants=off")
 	nats := "--nats=" + s.url
 	answered(t, "get", "segment", "order", nats).want(t, 0, "")
-	natsid(t, "audit", nats).want(t, 3, "there is no stream of grants")
-	natsid(t, "explain", "5", "--tag=order", nats).want(t, 3, "there is no stream of grants")
+	natsid(t, "audit", nats).want(t, 1, "there is no stream of grants")
+	natsid(t, "explain", "5", "--tag=order", nats).want(t, 1, "there is no stream of grants")
 	s.stop()
-	if e := natsid(t, "audit", nats); e.code != 3 {
+	if e := natsid(t, "audit", nats); e.code != 1 {
 		t.Errorf("%+v", e)
 	}
 }

@@ -17,8 +17,8 @@ type healthCmd struct{}
 func (*healthCmd) help() help {
 	return help{
 		summary: "Ask a worker on this machine whether it is ready, for images without a shell.",
-		detail: `It prints what /readyz says, and its exit code is 0 if all modes are ready, 1 if one
-is not, and 3 if nobody answers within 5 s at the address of --http: that of the
+		detail: `It prints what /readyz says, and its exit code is 0 if all modes are ready, and 1 if
+one is not, or nobody answers within 5 s at the address of --http: that of the
 worker, which a container has in NATSID_HTTP. It asks a "natsid stamp" as well.
 
 A worker that is not ready mostly waits for NATS, and needs no restart: do not use
@@ -50,8 +50,8 @@ func (*healthCmd) Run(s *session) error {
 	defer cancel()
 	h, err := askReady(ctx, addr)
 	if err != nil {
-		return nobodyError{fmt.Errorf("nobody answers on http://%s/readyz: %w; name the address of the worker with "+
-			"--http ADDR", addr, err)}
+		return fmt.Errorf("nobody answers on http://%s/readyz: %w; name the address of the worker with --http ADDR",
+			addr, err)
 	}
 	err = s.print(h, func(out io.Writer) {
 		if h.Ready { // otherwise the error says so

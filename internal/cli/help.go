@@ -47,6 +47,12 @@ func (s *session) printHelp(opts kong.HelpOptions, call *kong.Context) error {
 	if err := kong.DefaultHelpPrinter(opts, call); err != nil || s.connection {
 		return err
 	}
+	if call.Selected() == nil {
+		fmt.Fprint(call.Stdout, "\nExit codes:\n")
+		for _, e := range Exits() {
+			fmt.Fprintf(call.Stdout, "  %d  %s\n", e.Code, e.Meaning)
+		}
+	}
 	_, err := fmt.Fprint(call.Stdout, `
 Flags of every command: --json (for programs), --version, --help, --config, and
 --nats URL, --context NAME, --namespace NAME and others that lead to the service:

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/leaf"
 	"github.com/natsid/natsid/internal/registry/buckets"
 )
@@ -78,7 +79,7 @@ func (s *session) joinForGood(log *slog.Logger) (*nats.Conn, error) {
 	}
 	refused := func(missing *buckets.RightError) { log.Error("NATS refuses a request", "error", missing) }
 	nc, err := s.dial(refused, opts...)
-	if isA[nobodyError](err) {
+	if err != nil && !isA[*app.JoinError](err) && !isA[usageError](err) {
 		log.Warn("NATS is away", "error", err)
 		nc, err = s.dial(refused, append(opts, nats.RetryOnFailedConnect(true))...)
 	}

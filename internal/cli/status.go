@@ -24,7 +24,7 @@ type statusCmd struct{}
 func (*statusCmd) help() help {
 	return help{
 		summary: "Show the fleet: workers, registries, store, stages, and tags in trouble.",
-		detail: `Its exit code is 1 while anything is wrong, and 3 if no worker answers.
+		detail: `Its exit code is 1 while anything is wrong, or if no worker answers.
 
 A registry is where marks and worker numbers are durable. There must be one behind
 the subjects of a namespace: where two answer, both stop until
@@ -68,8 +68,7 @@ func (s *session) status(ctx context.Context, js jetstream.JetStream) error {
 	return nil
 }
 
-var errNoWorker = nobodyError{errors.New(
-	"no worker answers: start one, or name another server, namespace or user")}
+var errNoWorker = errors.New("no worker answers: start one, or name another server, namespace or user")
 
 // look returns the workers as they answer now, with their busiest tags.
 func (s *session) look(ctx context.Context, js jetstream.JetStream) (fleetview.Snapshot, error) {

@@ -78,8 +78,8 @@ func inspect(ctx context.Context, streams buckets.Streams, ns subjects.Namespace
 	r, err := kvstore.Inspect(ctx, streams, bucket)
 	switch {
 	case errors.Is(err, buckets.ErrNoBucket):
-		err = nobodyError{fmt.Errorf("there is no bucket %s: no worker has kept marks in namespace %s; "+
-			"check --nats and --namespace", bucket, ns)}
+		err = fmt.Errorf("no bucket %s: no worker has kept marks in namespace %s; check --nats and --namespace",
+			bucket, ns)
 	case err != nil:
 		err = fmt.Errorf("read bucket %s: %w", bucket, err)
 	}

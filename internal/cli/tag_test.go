@@ -17,7 +17,7 @@ func TestTagsAreCreatedAndListed(t *testing.T) {
 	if got.out != "order.eu: next ID 9007199254740993, step 50\n" {
 		t.Errorf("%+v", got)
 	}
-	natsid(t, "tag", "create", "order", nats).want(t, 1, "exists")
+	natsid(t, "tag", "create", "order", nats).want(t, 3, "exists")
 	list := answered(t, "tag", "list", nats)
 	if list.want(t, 0, ""); !matchLines(list.out, `TAG +MAX_ID +STEP +HOLE +UPDATED +LIMITS +DESCRIPTION`,
 		`order +1 +1000 +11000000 +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  - *`,
@@ -45,10 +45,10 @@ func TestEachPairOfFlagsMakesATag(t *testing.T) {
 				made.want(t, 2, "can't be used together")
 				continue
 			case strings.Contains(both, "--zone") && !hasPeriod:
-				made.want(t, 1, "400", "time zone")
+				made.want(t, 3, "400", "time zone")
 				continue
 			case strings.Contains(both, "--start") && hasPeriod:
-				made.want(t, 1, "400", "has no date")
+				made.want(t, 3, "400", "has no date")
 				continue
 			}
 			want := "1\n"
@@ -74,22 +74,22 @@ func TestWhatATagCannotHaveIsRefusedAtOnce(t *testing.T) {
 		code    int
 		words   string
 	}{
-		{"tag create full --max=10 --start=20", 1, "beyond the numbers of the tag, which end at 10"},
+		{"tag create full --max=10 --start=20", 3, "beyond the numbers of the tag, which end at 10"},
 		{"tag create b --max=10", 0, ""},
-		{"tag update b --max-id=12 --force", 1, "which end at 10"},
-		{"tag update b --raise-by=11", 1, "which end at 10"},
+		{"tag update b --max-id=12 --force", 3, "which end at 10"},
+		{"tag update b --raise-by=11", 3, "which end at 10"},
 		{"tag create d --daily", 0, ""},
-		{"tag update d --max-id=20261128000000500 --force", 1, "beyond the daily numbers"},
-		{"tag update d --max-id=500", 1, "has no date"},
-		{"tag create z --daily --zone=+12:60", 1, "want a name such as Asia/Shanghai"},
+		{"tag update d --max-id=20261128000000500 --force", 3, "beyond the daily numbers"},
+		{"tag update d --max-id=500", 3, "has no date"},
+		{"tag create z --daily --zone=+12:60", 3, "want a name such as Asia/Shanghai"},
 		{"tag create s --strict --max=10", 0, ""},
-		{"get segment s -n 20", 1, "410: only 10 numbers are left"},
+		{"get segment s -n 20", 3, "410: only 10 numbers are left"},
 		{"get segment s", 0, "1\n"},
-		{"get segment s -n 10", 1, "410: only 9 numbers are left"},
+		{"get segment s -n 10", 3, "410: only 9 numbers are left"},
 		{"get segment s -n 9", 0, "2-10\n"},
-		{"get segment s", 1, "410: no number is left"},
+		{"get segment s", 3, "410: no number is left"},
 		{"tag delete s", 0, ""},
-		{"tag create s --strict --max=10", 1, "which end at 10"},
+		{"tag create s --strict --max=10", 3, "which end at 10"},
 		{"tag create s --strict --max=20", 0, "next ID 11"},
 		{"get segment s", 0, "11\n"},
 	} {
@@ -111,7 +111,7 @@ func TestTagsOfOneCommandAreMadeInOrder(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	got = answered(t, "tag", "create", "c", "b", "d", nats)
-	if got.code != 1 || !matchLines(got.out+got.err, "c: next ID 1, step 1000",
+	if got.code != 3 || !matchLines(got.out+got.err, "c: next ID 1, step 1000",
 		".*exists already.*; the 1 before tag b are made, those after it are not: repeat with the rest") {
 		t.Errorf("%+v", got)
 	}
@@ -128,7 +128,7 @@ func TestTagsAreChangedAndDeleted(t *testing.T) {
 	if got := answered(t, "get", "segment", "order", nats); got.out != "5001\n" {
 		t.Errorf("%+v", got)
 	}
-	natsid(t, "tag", "update", "order", "--max-id=5000", nats).want(t, 1, "400", "only rises")
+	natsid(t, "tag", "update", "order", "--max-id=5000", nats).want(t, 3, "400", "only rises")
 	answered(t, "tag", "update", "order", "--raise-by=1000000000000", "--desc=", nats).want(t, 0, "")
 	list := answered(t, "tag", "list", nats)
 	if list.want(t, 0, ""); !matchLines(list.out, `TAG .*`, `order +1000000005\d\d\d +50 .*\d  - *`) {
@@ -138,9 +138,9 @@ func TestTagsAreChangedAndDeleted(t *testing.T) {
 	if !strings.HasPrefix(got.out, "order: deleted; created again, it continues from 1000000005") {
 		t.Errorf("%+v", got)
 	}
-	natsid(t, "get", "segment", "order", nats).want(t, 1, "natsid: refused: 404: ", "deleted", "natsid tag create")
-	natsid(t, "tag", "update", "order", "--step=5", nats).want(t, 1, "404", "deleted")
-	natsid(t, "tag", "delete", "unknown", nats).want(t, 1, "404", "no such tag")
+	natsid(t, "get", "segment", "order", nats).want(t, 3, "natsid: refused: 404: ", "deleted", "natsid tag create")
+	natsid(t, "tag", "update", "order", "--step=5", nats).want(t, 3, "404", "deleted")
+	natsid(t, "tag", "delete", "unknown", nats).want(t, 3, "404", "no such tag")
 }
 
 func TestTagsAreLimitedAndThrottled(t *testing.T) {
@@ -158,7 +158,7 @@ func TestTagsAreLimitedAndThrottled(t *testing.T) {
 	if got != (result{0, "order: 50 a request, 100/s\n", ""}) {
 		t.Errorf("%+v", got)
 	}
-	natsid(t, "get", "segment", "order", "-n", "51", nats).want(t, 1, "400", "limited to 50 IDs a request")
+	natsid(t, "get", "segment", "order", "-n", "51", nats).want(t, 3, "400", "limited to 50 IDs a request")
 	says(answered(t, "throttle", "1000", nats), "Each tag is throttled to 1000 IDs/s.\n")
 	says(answered(t, "tag", "list", nats), "50 a request, 100/s, throttled to 1000/s")
 	says(answered(t, "throttle", "off", nats), "No tag is throttled.\n")
@@ -214,12 +214,12 @@ func TestEachTagGoesOnAboveTheBumpOrIsDecided(t *testing.T) {
 	if got := answered(t, "tag", "create", "one", "--start=1", nats); !strings.Contains(got.out, "next ID 1, ") {
 		t.Errorf("%+v", got)
 	}
-	natsid(t, "tag", "create", "new-ticket", "--max=9999", nats).want(t, 1, "400", "start 1")
+	natsid(t, "tag", "create", "new-ticket", "--max=9999", nats).want(t, 3, "400", "start 1")
 	answered(t, "tag", "create", "new-ticket", "--max=9999", "--start=1", nats).want(t, 0)
 	if got := answered(t, "tag", "create", "deleted", nats); !strings.Contains(got.out, "next ID 100000") {
 		t.Errorf("%+v", got)
 	}
-	natsid(t, "get", "segment", "ticket", nats).want(t, 1, "503", "an operator must say where it goes on")
+	natsid(t, "get", "segment", "ticket", nats).want(t, 3, "503", "an operator must say where it goes on")
 	shown := regexp.MustCompile(`ticket.*(undecided|--max-id)`)
 	for _, command := range []string{"status", "tag list", "resume"} {
 		got := natsid(t, append(strings.Fields(command), nats)...)
@@ -227,7 +227,7 @@ func TestEachTagGoesOnAboveTheBumpOrIsDecided(t *testing.T) {
 			t.Errorf("%s: %+v, want the tag that is undecided", command, got)
 		}
 	}
-	natsid(t, "tag", "update", "ticket", "--max-id=2", nats).want(t, 1, "only rises")
+	natsid(t, "tag", "update", "ticket", "--max-id=2", nats).want(t, 3, "only rises")
 	answered(t, "tag", "update", "ticket", "--max-id=5000", nats).want(t, 0)
 	if got := answered(t, "get", "segment", "ticket", nats); got.out != "5000\n" {
 		t.Errorf("%+v", got)
@@ -246,7 +246,7 @@ func TestOnlyTagsOfThePatternAreCreatedOnFirstUse(t *testing.T) {
 			nats := "--nats=" + serve(t, args...).url
 			answered(t, "get", "segment", "tmp.a.b", nats).want(t, 0, "")
 			for _, tag := range []string{"order", "tmp", "tmp.a/b", "xtmp.a"} {
-				natsid(t, "get", "segment", tag, nats).want(t, 1, "404", "natsid tag create")
+				natsid(t, "get", "segment", tag, nats).want(t, 3, "404", "natsid tag create")
 			}
 		})
 	}

@@ -24,7 +24,7 @@ func (s *session) listBusiest(ctx context.Context, js jetstream.JetStream) error
 	}
 	all := snapshot.Statistics()
 	if len(all) == 0 {
-		return cmp.Or(s.missing(), error(errNoWorker))
+		return cmp.Or(s.missing(), errNoWorker)
 	}
 	return s.print(all, func(out io.Writer) { printBusiest(out, all) })
 }

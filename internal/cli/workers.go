@@ -104,8 +104,7 @@ func checkBuckets(ctx context.Context, js jetstream.JetStream, ns subjects.Names
 	for _, bucket := range []string{ns.HistoryBucket(), ns.WorkerBucket()} {
 		_, err := streams.Info(ctx, bucket)
 		if errors.Is(err, buckets.ErrNoBucket) {
-			return nobodyError{fmt.Errorf(
-				"no natsid has run on this NATS in namespace %s; check --nats and --namespace", ns)}
+			return fmt.Errorf("no natsid has run on this NATS in namespace %s; check --nats and --namespace", ns)
 		}
 		if err != nil {
 			return fmt.Errorf("bucket %s: %w", bucket, err)
