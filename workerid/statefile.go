@@ -60,10 +60,11 @@ func openState(dir string, unit int64, now func() int64) (*stateFile, error) {
 	if dir == "" {
 		return &stateFile{absent: true}, nil
 	}
-	file := &durable.File{Path: filepath.Join(dir, "worker.json")}
 	s := &stateFile{
-		path: file.Path, now: now, write: file.Replace,
-		writing: make(chan struct{}, 1), reach: reachOf(unit),
+		path: filepath.Join(dir, "worker.json"), now: now, writing: make(chan struct{}, 1), reach: reachOf(unit),
+	}
+	s.write = func(data []byte) error {
+		return durable.Replace(s.path, func(durable.Identity) []byte { return data })
 	}
 	if err := s.open(dir); err != nil {
 		return s, fmt.Errorf("workerid: state file %s: %w", s.path, err)

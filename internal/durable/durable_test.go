@@ -1,6 +1,7 @@
 package durable_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -17,72 +18,52 @@ func content(t *testing.T, path string) string {
 	return string(data)
 }
 
-// eachWay tests both ways to replace a file.
-func eachWay(t *testing.T, test func(t *testing.T, path string, replace func(text string) error)) {
-	path := filepath.Join(t.TempDir(), "a.json")
-	t.Run("once", func(t *testing.T) {
-		test(t, path, func(text string) error {
-			return durable.Replace(path, func(durable.Identity) []byte { return []byte(text) })
-		})
-	})
-	again := &durable.File{Path: path + ".again"}
-	t.Run("again and again", func(t *testing.T) {
-		test(t, again.Path, func(text string) error { return again.Replace([]byte(text)) })
-	})
+func replace(path, text string) error {
+	return durable.Replace(path, func(durable.Identity) []byte { return []byte(text) })
 }
 
 func TestAFileIsReplacedWholeWhateverAnInterruptedWriteLeft(t *testing.T) {
-	eachWay(t, func(t *testing.T, path string, replace func(string) error) {
-		for _, text := range []string{"a long first text", "short", "long again", "", "the last one"} {
-			if err := os.WriteFile(path+".new", []byte("what an interrupted write left, and long"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if err := replace(text); err != nil {
-				t.Fatal(err)
-			}
-			if got := content(t, path); got != text {
-				t.Errorf("the file holds %q, want %q", got, text)
-			}
+	path := filepath.Join(t.TempDir(), "a.json")
+	for _, text := range []string{"a long first text", "short", "long again", "", "the last one"} {
+		if err := os.WriteFile(path+".new", []byte("what an interrupted write left, and long"), 0o600); err != nil {
+			t.Fatal(err)
 		}
-		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("the file has mode %v, %v", info.Mode(), err)
+		if err := replace(path, text); err != nil {
+			t.Fatal(err)
 		}
-	})
+		if got := content(t, path); got != text {
+			t.Errorf("the file holds %q, want %q", got, text)
+		}
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file has mode %v, %v", info.Mode(), err)
+	}
 }
 
 func TestAWriteThatFailsLeavesTheOldFile(t *testing.T) {
-	eachWay(t, func(t *testing.T, path string, replace func(string) error) {
-		for _, text := range []string{"older", "old"} {
-			if err := replace(text); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := os.RemoveAll(path + ".new"); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Mkdir(path+".new", 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := replace("new"); err == nil {
-			t.Error("no error, though path.new is a directory")
-		}
-		if got := content(t, path); got != "old" {
-			t.Errorf("the file holds %q", got)
-		}
-	})
+	path := filepath.Join(t.TempDir(), "a.json")
+	if err := errors.Join(replace(path, "old"), os.Mkdir(path+".new", 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if err := replace(path, "new"); err == nil {
+		t.Error("no error, though path.new is a directory")
+	}
+	if got := content(t, path); got != "old" {
+		t.Errorf("the file holds %q", got)
+	}
 }
 
 func TestTheIdentityGivenIsThatOfTheFileInItsPlaceAndNotOfACopy(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.json")
 	var given durable.Identity
-	replace := func() {
+	again := func() {
 		t.Helper()
 		data := func(own durable.Identity) []byte { given = own; return []byte("{}") }
 		if err := durable.Replace(path, data); err != nil {
 			t.Fatal(err)
 		}
 	}
-	replace()
+	again()
 	if now, err := durable.Identify(path); err != nil || now != given {
 		t.Errorf("%v, %v, and %v was given", now, err, given)
 	}
@@ -100,7 +81,7 @@ func TestTheIdentityGivenIsThatOfTheFileInItsPlaceAndNotOfACopy(t *testing.T) {
 	}
 	first := given
 	for range 5 { // a file system gives an inode to another file soon
-		replace()
+		again()
 		if now, err := durable.Identify(path); err != nil || !now.Is(given) || now.Is(first) {
 			t.Errorf("the next file has %v, %v; it was given %v, and the first one %v", now, err, given, first)
 		}
