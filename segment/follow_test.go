@@ -146,7 +146,7 @@ func TestDiscardedIDsAreNoTraffic(t *testing.T) {
 			synctest.Wait()
 			time.Sleep(time.Second)
 		}
-		if s, _ := a.StatsOf("a"); s.Step != 100 || s.Peak > 2 {
+		if s, _ := a.StatsOf("a"); s.Step != 100 || s.Recommended > 1200 {
 			t.Errorf("%+v, want the step, and the speed of one ID a second", s)
 		}
 	})

@@ -14,12 +14,11 @@ const quietTime = time.Second
 
 // A loader records the loads of one tag. At most one is under way.
 type loader struct {
-	running    bool          // a goroutine loads, or is about to
-	loads      int64         // loads that succeeded
-	errs       int64         // loads that failed
-	fails      int           // failed loads in a row, without the excused one
-	excused    bool          // since the last success, one load gave way or stood still
-	took       time.Duration // duration of the last load that succeeded
+	running    bool  // a goroutine loads, or is about to
+	loads      int64 // loads that succeeded
+	errs       int64 // loads that failed
+	fails      int   // failed loads in a row, without the excused one
+	excused    bool  // since the last success, one load gave way or stood still
 	slowest    latency.Slowest
 	quietUntil time.Duration // no load before then unless a request waits
 	lastErr    error         // error of the last load, if a retry may succeed
@@ -30,7 +29,6 @@ type loader struct {
 func (l *loader) succeeded(took time.Duration) {
 	l.loads++
 	l.fails, l.excused, l.retry, l.quietUntil, l.lastErr = 0, false, nil, 0, nil
-	l.took = took
 	l.slowest.Note(took)
 }
 

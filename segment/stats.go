@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"time"
 )
 
 // Stats is the sum of the figures of all tags in an allocator's memory, see [TagStats].
@@ -37,12 +36,10 @@ type TagStats struct {
 	// Configured is the tag's own step as of the last load, Step the step of the next load; both are 0 before the
 	// first.
 	Configured, Step int64
-	// Recommended is the step at which a range lasts 10 min at the highest speed measured; 0 if no speed was.
+	// Recommended is the step at which a range lasts 10 min at the highest speed over a second; 0 if none was measured.
 	Recommended int64
-	Peak        float64       // highest speed over a second or more, IDs/s
-	Loads       int64         // loads that succeeded
-	LoadTime    time.Duration // of the last successful load, including the wait for its place
-	Errors      int64         // loads that failed
+	Loads       int64 // loads that succeeded
+	Errors      int64 // loads that failed
 	// LastError is why the last load failed, nil if it succeeded or the store refused the tag.
 	LastError error
 	Waits     int64 // requests that had to wait for a load

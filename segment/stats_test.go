@@ -27,7 +27,7 @@ func TestStatsOfATagShowWhatItHolds(t *testing.T) {
 		if !ok || s.Tag != "a" || !slices.Equal(s.Ranges, want) || s.Left != 185 {
 			t.Errorf("%+v, want ranges %+v", s, want)
 		}
-		if s.Configured != 100 || s.Step != 100 || s.Loads != 2 || s.LoadTime != 30*time.Millisecond || s.Waits != 1 ||
+		if s.Configured != 100 || s.Step != 100 || s.Loads != 2 || s.Waits != 1 ||
 			s.Errors != 0 {
 			t.Errorf("%+v", s)
 		}
@@ -64,9 +64,8 @@ func TestStatsOfATagShowItsSpeedAndPeak(t *testing.T) {
 		steady(t, a, "a", 100*time.Millisecond, 2*time.Hour) // ranges last long by now
 		steady(t, a, "a", time.Millisecond, 5*time.Second)
 		steady(t, a, "a", 100*time.Millisecond, time.Hour)
-		if s, _ = a.StatsOf("a"); s.Peak < 950 || s.Peak > 1050 || s.Recommended != int64(math.Ceil(600*s.Peak)) {
-			t.Errorf("after 5 s of 1000 IDs/s: peak %v, recommended %d, want about 1000 and 600,000", s.Peak,
-				s.Recommended)
+		if s, _ = a.StatsOf("a"); s.Recommended < 570_000 || s.Recommended > 630_000 {
+			t.Errorf("after 5 s of 1000 IDs/s: recommended %d, want about 600,000", s.Recommended)
 		}
 		time.Sleep(time.Hour)
 		if s, _ = a.StatsOf("a"); s.Speed > 1 || s.SecondsLeft < 3600 {

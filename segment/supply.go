@@ -174,8 +174,8 @@ func (s *supply) stats(now time.Duration) TagStats {
 		Strict: s.isStrict, Ranges: s.stock.ranges(), Left: left, Issued: s.stock.issued(),
 		Speed: speed, SecondsLeft: s.lasts(now, speed),
 		Configured: s.pace.configured, Step: s.ruled().Step(s.pace.step),
-		Recommended: count(math.Ceil(recommendedSpan * s.pace.speed.peak)), Peak: s.pace.speed.peak,
-		Loads: s.loader.loads, LoadTime: s.loader.took, Errors: s.loader.errs, LastError: s.loader.lastErr,
+		Recommended: count(math.Ceil(recommendedSpan * s.pace.speed.peak)),
+		Loads:       s.loader.loads, Errors: s.loader.errs, LastError: s.loader.lastErr,
 		Waits: s.waiters.ever, Waiting: s.waiters.len(),
 	}
 }

@@ -37,23 +37,21 @@ type TagStats struct {
 	Tag          string   `json:"tag"`
 	Worker       string   `json:"worker"` // name of the worker
 	IDsPerSecond Fraction `json:"ids_per_second"`
-	Peak         Fraction `json:"peak_ids_per_second"` // the highest over a second or more
-	Left         int64    `json:"left"`                // IDs in memory
+	Left         int64    `json:"left"` // IDs in memory
 	// SecondsLeft is how long Left lasts at IDsPerSecond, and so how long the store may be out of reach. It is null
 	// if no IDs are requested.
 	SecondsLeft Fraction `json:"seconds_left"`
 	Step        int64    `json:"step"`      // configured for the tag, as of the last load; 0 before the first
 	NextStep    int64    `json:"next_step"` // least number of IDs that the next load reserves
-	// RecommendedStep is 600 times Peak: with it a range lasts at least 10 minutes. It is 0 before a peak was
-	// measured.
+	// RecommendedStep makes a range last at least 10 minutes at the highest speed over a second or more. It is 0 before
+	// a speed was measured.
 	RecommendedStep int64      `json:"recommended_step"`
-	Loads           int64      `json:"loads"`        // loads that succeeded
-	LoadSeconds     Fraction   `json:"load_seconds"` // duration of the last load
-	Errors          int64      `json:"errors"`       // loads that failed
-	Failing         bool       `json:"failing"`      // the last load failed; see the worker's log
-	Waits           int64      `json:"waits"`        // requests that had to wait for a load
-	Waiting         int        `json:"waiting"`      // requests that wait now
-	Ranges          []TagRange `json:"ranges"`       // in memory, in the order of use; the first MaxRanges
+	Loads           int64      `json:"loads"`   // loads that succeeded
+	Errors          int64      `json:"errors"`  // loads that failed
+	Failing         bool       `json:"failing"` // the last load failed; see the worker's log
+	Waits           int64      `json:"waits"`   // requests that had to wait for a load
+	Waiting         int        `json:"waiting"` // requests that wait now
+	Ranges          []TagRange `json:"ranges"`  // in memory, in the order of use; the first MaxRanges
 }
 
 // A TagRange is one range of a tag in a worker's memory: loaded as First to

@@ -85,10 +85,10 @@ func (s *statistics) worker() subjects.WorkerStats {
 
 func tagStats(instance string, t segment.TagStats) subjects.TagStats {
 	s := subjects.TagStats{
-		Tag: t.Tag, Worker: instance, IDsPerSecond: subjects.Fraction(t.Speed), Peak: subjects.Fraction(t.Peak),
+		Tag: t.Tag, Worker: instance, IDsPerSecond: subjects.Fraction(t.Speed),
 		Left: t.Left, SecondsLeft: subjects.Fraction(t.SecondsLeft),
 		Step: t.Configured, NextStep: t.Step, RecommendedStep: t.Recommended,
-		Loads: t.Loads, LoadSeconds: seconds(t.LoadTime), Errors: t.Errors, Failing: t.LastError != nil,
+		Loads: t.Loads, Errors: t.Errors, Failing: t.LastError != nil,
 		Waits: t.Waits, Waiting: t.Waiting,
 	}
 	for _, r := range t.Ranges[:min(len(t.Ranges), subjects.MaxRanges)] {
@@ -99,5 +99,3 @@ func tagStats(instance string, t segment.TagStats) subjects.TagStats {
 	}
 	return s
 }
-
-func seconds(d time.Duration) subjects.Fraction { return subjects.Fraction(d.Seconds()) }
