@@ -40,11 +40,11 @@ type membership struct {
 	link *link
 	ping *pinger
 
-	rights   *rights
-	identity *identity
-	groups   []*group // of all modes
-	service  *service
-	subs     []*nats.Subscription // to changes of tags, and questions of `nats micro`
+	rights  *rights
+	holder  *holder
+	groups  []*group // of all modes
+	service *service
+	subs    []*nats.Subscription // to changes of tags, and questions of `nats micro`
 
 	began  time.Time
 	looked time.Duration
@@ -70,7 +70,7 @@ func (w *Worker) newMembership(conn *nats.Conn, replace chan struct{}, before *m
 		known = before.rights
 	}
 	m.rights = newRights(l, known)
-	m.identity = &identity{link: l, ping: m.ping}
+	m.holder = &holder{link: l, ping: m.ping}
 	segments := m.group(Segment, Disconnected, m.cannotLoad, m.segmentEndpoints(w.served))
 	tags := m.group(Tags, Disconnected, m.cannotLoad, m.tagEndpoints(w.served))
 	flakes := m.group(Snowflake, Number, m.cannotIssue, m.snowflakeEndpoints(w.served))
@@ -118,7 +118,7 @@ func (m *membership) cannotIssue(up bool) error {
 		return err
 	}
 	// The generator in use may be younger than the last look at the number.
-	return m.identity.follow()
+	return m.holder.follow()
 }
 
 // trouble returns why callers of a mode are not served on this connection, nil while they are. It is safe for
@@ -236,7 +236,7 @@ func (m *membership) pinged(p pong) {
 // follow makes the subscriptions follow what can be served.
 func (m *membership) follow() {
 	now := clock()
-	_ = m.identity.follow() // logged; snowflakes are not served without it
+	_ = m.holder.follow() // logged; snowflakes are not served without it
 	troubles := make([]error, len(m.groups))
 	for i, g := range m.groups {
 		g.measure(now)
@@ -250,7 +250,7 @@ func (m *membership) follow() {
 
 // pingIfNeeded pings if a group waits for the server, or its lag is measured.
 func (m *membership) pingIfNeeded(now time.Duration) {
-	needed, marked := m.ping.owes(m.identity.known), []*group{}
+	needed, marked := m.ping.owes(m.holder.known), []*group{}
 	for _, g := range m.groups {
 		needed = needed || m.ping.owes(g.known)
 		if m.isDue && (g.lag.isBusy || g.overload.on) && len(g.lag.marks) < maxPings {
@@ -287,7 +287,7 @@ func (m *membership) stop() {
 	for _, g := range m.groups {
 		g.leave()
 	}
-	m.settle(m.identity.subscriptions(), m.link.Deadline+2*time.Second)
+	m.settle(m.holder.subscriptions(), m.link.Deadline+2*time.Second)
 	closeGently(m.link.conn, m.closed, m.link.Log)
 }
 

@@ -64,7 +64,7 @@ func openState(dir string, unit int64, now func() int64) (*stateFile, error) {
 		path: filepath.Join(dir, "worker.json"), now: now, writing: make(chan struct{}, 1), reach: reachOf(unit),
 	}
 	s.write = func(data []byte) error {
-		return durable.Replace(s.path, func(durable.Identity) []byte { return data })
+		return durable.Replace(s.path, func(durable.FileID) []byte { return data })
 	}
 	if err := s.open(dir); err != nil {
 		return s, fmt.Errorf("workerid: state file %s: %w", s.path, err)

@@ -55,11 +55,11 @@ type program struct {
 	metrics *metrics.Metrics
 	alarms  *alarms
 
-	data       dataDir
-	links      links
-	storage    storage
-	membership membership
-	http       httpDoor
+	data     dataDir
+	links    links
+	storage  storage
+	registry registry
+	http     httpDoor
 
 	cores
 	fleet
@@ -95,12 +95,12 @@ func newProgram(cfg Config, quit func()) *program {
 	}
 	p.data.path = cfg.Data
 	p.links.cfg = &p.cfg
-	p.membership = membership{
+	p.registry = registry{
 		serving: serving{&p.reasons, p.alarms.raiseAbout}, cfg: &p.cfg, links: &p.links, instance: p.instance,
 		watched: func() *relay.Watch { return p.watch },
 	}
 	p.storage = storage{
-		cfg: &p.cfg, links: &p.links, membership: &p.membership, raiseAbout: p.alarms.raiseAbout,
+		cfg: &p.cfg, links: &p.links, registry: &p.registry, raiseAbout: p.alarms.raiseAbout,
 		raised: p.grants.raised, clock: p.clock,
 	}
 	p.grants = grantLog{storage: &p.storage, raise: func(m string) { p.alarms.raise(subjects.AlarmGrantsLost, m) }}
@@ -122,7 +122,7 @@ func (p *program) steps() []step {
 		during("disk of the embedded server", 10*time.Second, p.links.tendServer),
 		// Waits for NATS. The control connection closes after the last write.
 		{name: "NATS connections", start: p.links.connect, stop: p.links.disconnect, within: soon},
-		{name: "messages about registries", start: p.membership.makeBus},
+		{name: "messages about registries", start: p.registry.makeBus},
 		// Waits for MySQL. It closes when no load is under way.
 		{name: "table", start: p.storage.openTable, stop: p.storage.closeTable, within: soon},
 		// JetStream is not waited for: see storage.openLate.
@@ -144,12 +144,12 @@ func (p *program) steps() []step {
 		during("buckets that were not open at the start", soon, p.storage.openLate),
 		during("announcement", soon, p.announce),
 		// Before any request is served: another registry may serve the same subjects.
-		{name: "question which registries there are", start: p.membership.ask},
+		{name: "question which registries there are", start: p.registry.ask},
 		// Releases the worker number on the control connection, once no ID can be
 		// issued under it: all requests have been answered.
 		until("worker number", 5*time.Second, p.keepNumber),
 		// Records in the marks, over the control connection, that this worker has made its last load.
-		until("watch of the registry", 5*time.Second, p.membership.watch),
+		until("watch of the registry", 5*time.Second, p.registry.watch),
 		// Measured while requests are answered: if NATS is silent, the two steps above hurry.
 		during("question whether NATS still answers", answered+3*time.Second, p.links.askNATS),
 		// Refuses requests that still wait, and waits for the loads under way.
@@ -172,22 +172,22 @@ func (p *program) assemble(context.Context) error {
 	cfg := p.cfg
 	now := func() int64 { return cfg.Now().UnixMilli() }
 	p.ring = loaders.New(loaders.Config{
-		Namespace: cfg.Namespace, Conn: p.links.control, Marks: p.membership.marksInUse, Loads: p.canLoad,
+		Namespace: cfg.Namespace, Conn: p.links.control, Marks: p.registry.marksInUse, Loads: p.canLoad,
 		Segments: func() *segment.Allocator { return p.segments },
 	})
 	p.watch = relay.New(relay.Config{
 		Probe: p.probe, Find: p.findRelay, Change: p.turnAway, Log: cfg.Log,
 	})
 	p.segments = segment.New(p.segmentConfig())
-	p.gate = policy.NewGate(p.segments.RulesOf, p.membership.member.Throttle)
-	p.membership.member.Use(p.segments)
-	p.membership.awaitCheck(p.storage.late)
+	p.gate = policy.NewGate(p.segments.RulesOf, p.registry.member.Throttle)
+	p.registry.member.Use(p.segments)
+	p.registry.awaitCheck(p.storage.late)
 	p.issuer = snowflake.NewIssuer(cfg.Deadline, parkedSnowflakes, now)
 	p.keeper = workerid.New(workerid.Config{
-		Registry: p.storage.registry, Layout: cfg.Layout, Numbers: cfg.numbers(),
+		Registry: p.storage.numbers, Layout: cfg.Layout, Numbers: cfg.numbers(),
 		Instance: cfg.Name, StateDir: cfg.Data,
 		Horizon: cfg.Horizon, MaxClockSkew: cfg.MaxClockSkew, MaxAhead: snowflake.DefaultMaxAhead,
-		MayFound: p.membership.mayMake, Now: now, Use: p.use, Log: cfg.Log,
+		MayFound: p.registry.mayMake, Now: now, Use: p.use, Log: cfg.Log,
 		AtStop: p.links.atStop, Granted: p.grants.window,
 		Alarm: func(kind workerid.Alarm, message string) { p.alarms.raise(subjects.Alarm(kind), message) },
 	})
@@ -197,7 +197,7 @@ func (p *program) assemble(context.Context) error {
 	p.metrics.Watch(metrics.Sources{
 		Segments: p.segments, Snowflakes: p.issuer, Keeper: p.keeper,
 		Layout: cfg.Layout, Lag: p.worker.Lag, Outs: p.worker.Outs, Ready: p.modes, Version: cfg.Version,
-		Second: p.membership.hasSecond,
+		Second: p.registry.hasSecond,
 	})
 	return nil
 }
@@ -215,7 +215,7 @@ func (p *program) instance() string {
 	return p.keeper.Status().Instance
 }
 
-// use makes g the generator in use, and makes the worker check its membership at once: a worker that is idle must
+// use makes g the generator in use, and makes the worker check its groups at once: a worker that is idle must
 // answer for a number from the moment when it may issue under it.
 func (p *program) use(g *snowflake.Generator) {
 	p.issuer.Use(g)
@@ -233,7 +233,7 @@ func (p *program) workerConfig() worker.Config {
 			return who.Number, held, who
 		},
 		Instance: p.instance, State: p.state,
-		Gate: p.gate, SetThrottle: p.membership.member.SetThrottle,
+		Gate: p.gate, SetThrottle: p.registry.member.SetThrottle,
 		MaxBatch: cfg.MaxBatch, Deadline: cfg.Deadline,
 		Reasons: &p.reasons, Overloaded: p.alarms.overloaded,
 		CannotLoad: p.watch.Trouble, Registry: p.registryOfLoads,
@@ -250,7 +250,7 @@ func creates(pattern, tag string) bool {
 func (p *program) segmentConfig() segment.Config {
 	cfg := p.cfg
 	c := segment.Config{
-		Store: loads{p.membership.member.Gate(p.storage.tags), p.watch, p.ring, p.runsOut, p.undecided},
+		Store: loads{p.registry.member.Gate(p.storage.tags), p.watch, p.ring, p.runsOut, p.undecided},
 		Clock: p.clock, Deadline: cfg.Deadline,
 		MaxStep:    cfg.MaxStep,
 		AutoCreate: func(tag string) bool { return creates(cfg.AutoCreatePattern, tag) },
@@ -286,7 +286,7 @@ func (p *program) serve(ctx context.Context) error {
 // follow keeps the tags in memory like those in the store.
 func (p *program) follow(ctx context.Context) error {
 	select {
-	case <-p.membership.begun: // preloads would fail before that
+	case <-p.registry.begun: // preloads would fail before that
 		p.segments.Follow(ctx)
 	case <-ctx.Done():
 	}
@@ -299,7 +299,7 @@ func (p *program) keepNumber(ctx context.Context) error {
 	defer p.quit()
 	if p.storage.late == nil { // an unused registry gives way where another one serves
 		select {
-		case <-p.membership.begun:
+		case <-p.registry.begun:
 		case <-ctx.Done():
 		}
 	}

@@ -97,7 +97,7 @@ const maxTags = 1_000_000
 func (p *program) page() http.Handler {
 	return page.New(page.Config{
 		Fleet: fleetview.New(fleetview.Config{
-			Conn: p.links.control, Namespace: p.cfg.Namespace, Registry: p.storage.registry,
+			Conn: p.links.control, Namespace: p.cfg.Namespace, Registry: p.storage.numbers,
 			Patience: 800 * time.Millisecond, Quiet: 50 * time.Millisecond, Now: p.cfg.Now, Self: p.views.view,
 		}),
 		Tags:  func(ctx context.Context) ([]segment.Tag, error) { return p.storage.tags.List(ctx, "", maxTags) },

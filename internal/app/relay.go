@@ -9,11 +9,11 @@ import (
 )
 
 // registryOfLoads returns the registry that loads use, "" if it is not known yet.
-func (p *program) registryOfLoads() string { return p.membership.member.Identity().Registry }
+func (p *program) registryOfLoads() string { return p.registry.member.Identity().Registry }
 
 // probe returns nil once this worker can load, or while its registry is stopped, which is no fault of the store.
 func (p *program) probe(ctx context.Context) error {
-	if p.membership.member.Stopped() != nil {
+	if p.registry.member.Stopped() != nil {
 		return nil
 	}
 	return p.storage.probe(ctx)
@@ -26,14 +26,14 @@ func (s *storage) probe(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.membership.member.Prove(ctx)
+	return s.registry.member.Prove(ctx)
 }
 
 // canLoad reports whether this worker can load ranges, as far as it knows. A worker that was disconnected cannot
 // until its registry was checked again.
 func (p *program) canLoad() bool {
 	return len(p.reasons.Of(worker.Segment)) == 0 && p.segments.Trouble() == nil && p.watch.Trouble() == nil &&
-		p.membership.member.Checked()
+		p.registry.member.Checked()
 }
 
 // findRelay implements [relay.Config.Find].

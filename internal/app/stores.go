@@ -23,30 +23,30 @@ import (
 type storage struct {
 	cfg        *Config
 	links      *links
-	membership *membership
+	registry   *registry
 	raiseAbout func(kind subjects.Alarm, about, message string) // see alarms
 	raised     segment.Raised                                   // records a write of a mark
 	clock      segment.Clock
 
-	js       jetstream.JetStream
-	streams  buckets.Streams
-	registry *kvregistry.Registry
-	tags     *kvstore.Store
-	late     error             // why the buckets could not be opened at the start; nil if they were
-	table    *mysqlstore.Table // nil without MySQL
+	js      jetstream.JetStream
+	streams buckets.Streams
+	numbers *kvregistry.Registry
+	tags    *kvstore.Store
+	late    error             // why the buckets could not be opened at the start; nil if they were
+	table   *mysqlstore.Table // nil without MySQL
 }
 
 // openBuckets tries once to open the buckets in JetStream. Without JetStream the other steps still start, and
 // [storage.openLate] continues: until then requests for segment IDs are answered 503, and a worker that was killed
 // issues snowflakes in the rest of its window.
 func (s *storage) openBuckets(ctx context.Context) (err error) {
-	cfg, ns, m := *s.cfg, s.cfg.Namespace, s.membership
+	cfg, ns, m := *s.cfg, s.cfg.Namespace, s.registry
 	if s.js, err = JetStream(s.links.control, cfg); err != nil {
 		return err
 	}
 	s.streams = buckets.OnJetStream(s.js)
 	n := s.replicas()
-	s.registry = kvregistry.New(s.js, kvregistry.Config{
+	s.numbers = kvregistry.New(s.js, kvregistry.Config{
 		History: ns.HistoryBucket(), Workers: ns.WorkerBucket(),
 		Replicas: n, Single: s.links.embedded != nil, WorkerSubject: ns.Worker, Log: cfg.Log,
 	})
@@ -108,7 +108,7 @@ func (s *storage) watch(ctx context.Context) error {
 			return nil
 		}
 		attempt, cancel := context.WithTimeout(ctx, openTimeout)
-		err := s.registry.Check(attempt)
+		err := s.numbers.Check(attempt)
 		cancel()
 		switch unfit := errors.Is(err, buckets.ErrUnfit); {
 		case unfit && !reported:
@@ -143,10 +143,10 @@ func (s *storage) open(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	var mismatches [2]string
-	var marksErr, registryErr error
+	var marksErr, numbersErr error
 	mismatches[0], marksErr = s.tags.Open(ctx)
-	mismatches[1], registryErr = s.registry.Open(ctx)
-	if err := errors.Join(marksErr, registryErr); err != nil {
+	mismatches[1], numbersErr = s.numbers.Open(ctx)
+	if err := errors.Join(marksErr, numbersErr); err != nil {
 		return err
 	}
 	for _, m := range mismatches {
@@ -212,5 +212,5 @@ func (s *storage) isUnused(ctx context.Context) (bool, error) {
 	if err != nil || len(tags) > 0 {
 		return false, err
 	}
-	return s.registry.Unused(ctx)
+	return s.numbers.Unused(ctx)
 }

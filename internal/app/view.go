@@ -39,7 +39,7 @@ func (v *viewer) view(q subjects.ViewRequest) subjects.WorkerView {
 	}
 	w := subjects.WorkerView{
 		Version: v.cfg.Version, Started: v.started, OffsetMs: k.Offset.Milliseconds(),
-		Registry: v.registryOfLoads(), Era: v.membership.member.Eras().Era, Pinned: v.cfg.Registry != "",
+		Registry: v.registryOfLoads(), Era: v.registry.member.Eras().Era, Pinned: v.cfg.Registry != "",
 		Layout: d.Layout, Alarms: v.alarms.nowOpen(),
 		Modes: make(map[string]subjects.ModeView), Statistics: v.worker.Stats(busiest), Stages: stages,
 	}

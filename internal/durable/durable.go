@@ -8,40 +8,40 @@ import (
 	"path/filepath"
 )
 
-// An Identity distinguishes a file from its copies. Fields are 0 where there is none.
-type Identity struct {
+// A FileID distinguishes a file from its copies. Fields are 0 where there is none.
+type FileID struct {
 	Inode uint64 // the file system reuses it after this file is removed
 	Birth int64  // when the file was made, in ns; no program can set it
 }
 
 // Is reports whether two identities are of one file, as far as both are known.
-func (i Identity) Is(other Identity) bool {
+func (i FileID) Is(other FileID) bool {
 	return i.Inode == other.Inode && (i.Birth == other.Birth || i.Birth == 0 || other.Birth == 0)
 }
 
-// Identify returns the identity of a file.
-func Identify(path string) (Identity, error) {
+// FileIDOf returns the FileID of a file.
+func FileIDOf(path string) (FileID, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return Identity{}, err
+		return FileID{}, err
 	}
-	i, err := identify(f)
+	i, err := fileIDOf(f)
 	return i, errors.Join(err, f.Close())
 }
 
-func identify(f *os.File) (Identity, error) {
+func fileIDOf(f *os.File) (FileID, error) {
 	info, err := f.Stat()
 	if err != nil {
-		return Identity{}, err
+		return FileID{}, err
 	}
-	return Identity{Inode(info), birth(f)}, nil
+	return FileID{Inode(info), birth(f)}, nil
 }
 
 // Replace replaces the file at path, or creates it, readable by its owner alone. The data may name the new file's
-// identity, as [Identify] will return it. When it returns nil, the data and its name are on disk. After an error the
+// FileID, as [FileIDOf] will return it. When it returns nil, the data and its name are on disk. After an error the
 // file is the old one or the new one, whole. It may leave path.new behind, which the next call overwrites. Only one
 // caller at a time may replace a file.
-func Replace(path string, data func(Identity) []byte) error {
+func Replace(path string, data func(FileID) []byte) error {
 	defer begin(path)()
 	temp := path + ".new"
 	if err := write(temp, data); err != nil {
@@ -53,12 +53,12 @@ func Replace(path string, data func(Identity) []byte) error {
 	return syncDir(filepath.Dir(path))
 }
 
-func write(path string, data func(Identity) []byte) error {
+func write(path string, data func(FileID) []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
-	own, err := identify(f)
+	own, err := fileIDOf(f)
 	if err == nil {
 		_, err = f.Write(data(own))
 	}

@@ -19,7 +19,7 @@ func content(t *testing.T, path string) string {
 }
 
 func replace(path, text string) error {
-	return durable.Replace(path, func(durable.Identity) []byte { return []byte(text) })
+	return durable.Replace(path, func(durable.FileID) []byte { return []byte(text) })
 }
 
 func TestAFileIsReplacedWholeWhateverAnInterruptedWriteLeft(t *testing.T) {
@@ -53,27 +53,27 @@ func TestAWriteThatFailsLeavesTheOldFile(t *testing.T) {
 	}
 }
 
-func TestTheIdentityGivenIsThatOfTheFileInItsPlaceAndNotOfACopy(t *testing.T) {
+func TestTheFileIDGivenIsThatOfTheFileInItsPlaceAndNotOfACopy(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.json")
-	var given durable.Identity
+	var given durable.FileID
 	again := func() {
 		t.Helper()
-		data := func(own durable.Identity) []byte { given = own; return []byte("{}") }
+		data := func(own durable.FileID) []byte { given = own; return []byte("{}") }
 		if err := durable.Replace(path, data); err != nil {
 			t.Fatal(err)
 		}
 	}
 	again()
-	if now, err := durable.Identify(path); err != nil || now != given {
+	if now, err := durable.FileIDOf(path); err != nil || now != given {
 		t.Errorf("%v, %v, and %v was given", now, err, given)
 	}
-	if given == (durable.Identity{}) {
+	if given == (durable.FileID{}) {
 		t.Skip("files have no identity here")
 	}
 	if err := os.WriteFile(path+".copy", []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if now, err := durable.Identify(path + ".copy"); err != nil || now.Is(given) {
+	if now, err := durable.FileIDOf(path + ".copy"); err != nil || now.Is(given) {
 		t.Errorf("a copy has %v, %v, and %v was given", now, err, given)
 	}
 	if given.Birth == 0 {
@@ -82,15 +82,15 @@ func TestTheIdentityGivenIsThatOfTheFileInItsPlaceAndNotOfACopy(t *testing.T) {
 	first := given
 	for range 5 { // a file system gives an inode to another file soon
 		again()
-		if now, err := durable.Identify(path); err != nil || !now.Is(given) || now.Is(first) {
+		if now, err := durable.FileIDOf(path); err != nil || !now.Is(given) || now.Is(first) {
 			t.Errorf("the next file has %v, %v; it was given %v, and the first one %v", now, err, given, first)
 		}
 	}
 }
 
 func TestAnUnknownBirthTellsNothing(t *testing.T) {
-	a := durable.Identity{Inode: 1, Birth: 2}
-	for b, want := range map[durable.Identity]bool{
+	a := durable.FileID{Inode: 1, Birth: 2}
+	for b, want := range map[durable.FileID]bool{
 		a: true, {Inode: 1}: true, {Inode: 1, Birth: 3}: false, {Inode: 2, Birth: 2}: false, {Inode: 2}: false,
 	} {
 		if a.Is(b) != want || b.Is(a) != want {

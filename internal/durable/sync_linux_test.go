@@ -47,5 +47,5 @@ func TestAFileThatIsNotSyncedGetsNoName(t *testing.T) {
 }
 
 func replace(path, text string) error {
-	return Replace(path, func(Identity) []byte { return []byte(text) })
+	return Replace(path, func(FileID) []byte { return []byte(text) })
 }

@@ -102,7 +102,7 @@ func (c *checker) follow(ctx context.Context, v *view, proof *finding, wrote err
 	case in == nil && k.isFresh():
 		return c.begin(ctx, v)
 	case in == nil && k.Era != v.id.Era: //mutant:new-era
-		return c.resume(ctx, v) // the new era explains what else is found
+		return c.enter(ctx, v) // the new era explains what else is found
 	case proof != nil:
 		return proof
 	case in != nil:
@@ -126,7 +126,7 @@ func (c *checker) followStop(ctx context.Context, v *view) error {
 	case v.id.Incident != nil:
 		return c.join(ctx, v)
 	case v.id.Ended[joined] != "", v.id.Registry != c.own.Registry: // the latter: of one that was merged
-		return c.resume(ctx, v)
+		return c.enter(ctx, v)
 	}
 	//mutant:gone
 	return &finding{cause: era.WentBack, why: "the open incident is gone from the identity, and no resume ended it"}
@@ -254,12 +254,12 @@ func (c *checker) stay(ctx context.Context, v *view) error {
 	return nil
 }
 
-// resume enters the present era, also where the worker was away when it began.
+// enter enters the present era, also where the worker was away when it began.
 //
 // Law: all that this worker loaded lies below the marks as the era shows them, or a resume did not know of it. So a
 // mark that is below a floor is a finding. What the bucket lacks is written again, once more: a restore may have come
 // between.
-func (c *checker) resume(ctx context.Context, v *view) error {
+func (c *checker) enter(ctx context.Context, v *view) error {
 	if c.gate.Stopped() == nil {
 		c.gate.stop((&finding{cause: era.WentBack, why: "it was resumed while this worker was away"}).reason())
 	}

@@ -31,7 +31,7 @@ type gate struct {
 
 	mu     sync.Mutex
 	why    error    // nothing is loaded or issued; nil if the registry is not known to be stopped
-	sound  attempt  // the last check that found the registry sound, without a doubt since it began
+	sound  ongoing  // the last check that found the registry sound, without a doubt since it began
 	stops  int      // how often this worker was stopped
 	doubts int      // calls of Doubt
 	proof  *finding // by an acknowledged write, until an incident names it
@@ -48,8 +48,8 @@ const (
 	never = ^uint64(0)
 )
 
-// An attempt is a check under way.
-type attempt struct {
+// An ongoing is a check under way.
+type ongoing struct {
 	began    time.Time
 	links    uint64   // connections made until the check began
 	doubts   int      // until the check began
@@ -98,16 +98,16 @@ func (g *gate) counts(p pass) error {
 }
 
 // begin begins a check. The first ones on a connection are thorough, until one of them has found the registry sound.
-func (g *gate) begin(thorough bool) attempt {
+func (g *gate) begin(thorough bool) ongoing {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	links := g.cfg.Links()
-	return attempt{g.cfg.Now(), links, g.doubts, g.proof, thorough || links != g.sound.links}
+	return ongoing{g.cfg.Now(), links, g.doubts, g.proof, thorough || links != g.sound.links}
 }
 
 // end ends a check that did what it had to. It ends a stop, unless this worker is in an incident or has a proof of one.
 // It returns why the registry is stopped, nil if it is not.
-func (g *gate) end(a attempt, inIncident bool) error {
+func (g *gate) end(a ongoing, inIncident bool) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.why != nil && !inIncident && g.proof == nil {

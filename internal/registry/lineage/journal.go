@@ -75,8 +75,8 @@ type journal struct {
 
 // files are those of a data directory.
 type files interface {
-	read(name string) (data []byte, own durable.Identity, err error)
-	replace(name string, data func(own durable.Identity) []byte) error
+	read(name string) (data []byte, own durable.FileID, err error)
+	replace(name string, data func(own durable.FileID) []byte) error
 }
 
 const (
@@ -118,13 +118,13 @@ func openJournal(of files) (j *journal, m memory, err error) {
 		return j, m, fmt.Errorf("%w: %s is of version %d, and this natsid knows %d: start the natsid that wrote it",
 			ErrJournal, journalName, f.Version, Version)
 	}
-	f.memory.copied = !now.Is(durable.Identity{Inode: f.Inode, Birth: f.Birth})
+	f.memory.copied = !now.Is(durable.FileID{Inode: f.Inode, Birth: f.Birth})
 	return j, f.memory, nil
 }
 
 // write puts the memory on disk, and reports whether it is there.
 func (j *journal) write(m memory) bool {
-	j.fault = j.replace(journalName, func(own durable.Identity) []byte {
+	j.fault = j.replace(journalName, func(own durable.FileID) []byte {
 		return append(encode(journalFile{Version, own.Inode, own.Birth, m}), '\n')
 	})
 	return j.fault == nil
@@ -132,10 +132,10 @@ func (j *journal) write(m memory) bool {
 
 // writeFloors puts floors on disk. What a crash or a fault loses of them, the offset of an era covers.
 func (j *journal) writeFloors(floors map[string]segment.Floor) {
-	_ = j.replace(floorsName, func(durable.Identity) []byte { return encode(floors) })
+	_ = j.replace(floorsName, func(durable.FileID) []byte { return encode(floors) })
 }
 
-func (j *journal) replace(name string, data func(durable.Identity) []byte) error {
+func (j *journal) replace(name string, data func(durable.FileID) []byte) error {
 	if j.files == nil {
 		return nil
 	}
@@ -165,16 +165,16 @@ var errDiskHangs = errors.New("the disk does not answer")
 // diskTimeout bounds a write: requests wait for it.
 const diskTimeout = time.Second
 
-func (f *folder) read(name string) (data []byte, own durable.Identity, err error) {
+func (f *folder) read(name string) (data []byte, own durable.FileID, err error) {
 	path := filepath.Join(f.dir, name)
 	if data, err = os.ReadFile(path); err == nil {
-		own, err = durable.Identify(path)
+		own, err = durable.FileIDOf(path)
 	}
 	return data, own, err
 }
 
 // replace writes a file. One that hangs is the last one: it could end after a later one.
-func (f *folder) replace(name string, data func(durable.Identity) []byte) error {
+func (f *folder) replace(name string, data func(durable.FileID) []byte) error {
 	if f.late != nil {
 		return errDiskHangs
 	}

@@ -136,7 +136,7 @@ func open(cfg Config, of files) (*Member, error) {
 		m.leaveKey()
 		m.copied = false
 	}
-	g := &gate{cfg: &cfg, wake: make(chan struct{}, 1), sound: attempt{links: never}}
+	g := &gate{cfg: &cfg, wake: make(chan struct{}, 1), sound: ongoing{links: never}}
 	r := &registry{cfg: &cfg}
 	p := &peers{cfg: &cfg, registry: r, gate: g, others: make(map[string]*other)}
 	k := &own{cfg: &cfg, journal: j, memory: m}

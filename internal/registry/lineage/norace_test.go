@@ -35,7 +35,7 @@ var mutants = []mutant.Mutant{
 	{Name: "what the workers who join need counts for nothing", Edits: []mutant.Edit{mutant.Delete("join-need")}},
 	{Name: "a prover overwrites what the proof rests on", Edits: []mutant.Edit{mutant.Delete("proof-key")}},
 	{Name: "an incident that is gone ends", Edits: []mutant.Edit{
-		mutant.Replace("gone", `return c.resume(ctx, v)`)}},
+		mutant.Replace("gone", `return c.enter(ctx, v)`)}},
 	{Name: "an incident that lacks what its prover knew is the same", Edits: []mutant.Edit{
 		mutant.Replace("facts-gone", "case v.missing != nil: return f")}},
 	{Name: "a prover joins an incident that it had joined before", Edits: []mutant.Edit{

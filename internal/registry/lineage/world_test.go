@@ -823,15 +823,15 @@ type disk struct {
 	hangs bool
 }
 
-func (d *disk) read(name string) ([]byte, durable.Identity, error) {
+func (d *disk) read(name string) ([]byte, durable.FileID, error) {
 	data, ok := d.data[name]
 	if !ok {
-		return nil, durable.Identity{}, os.ErrNotExist
+		return nil, durable.FileID{}, os.ErrNotExist
 	}
-	return data, durable.Identity{Inode: 1}, nil
+	return data, durable.FileID{Inode: 1}, nil
 }
 
-func (d *disk) replace(name string, data func(durable.Identity) []byte) error {
+func (d *disk) replace(name string, data func(durable.FileID) []byte) error {
 	if d.data == nil {
 		d.data = map[string][]byte{}
 	}
@@ -840,11 +840,11 @@ func (d *disk) replace(name string, data func(durable.Identity) []byte) error {
 	}
 	if d.left--; d.left == 0 || d.left < 0 && !d.w.quiet && !d.w.opts.noFaults && d.w.one(60) {
 		if d.hangs = true; d.w.one(2) {
-			d.data[name] = data(durable.Identity{Inode: 1})
+			d.data[name] = data(durable.FileID{Inode: 1})
 		}
 		return errDiskHangs
 	}
-	d.data[name] = data(durable.Identity{Inode: 1})
+	d.data[name] = data(durable.FileID{Inode: 1})
 	if name == journalName {
 		d.past = append(d.past, d.data[name])
 	}

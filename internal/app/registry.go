@@ -27,9 +27,9 @@ var errFirstCheck = errors.New("this worker has not checked its registry yet")
 // stoppable are the modes that a registry can stop. Every incident stops segments and tags.
 var stoppable = []worker.Mode{worker.Segment, worker.Snowflake, worker.Tags}
 
-// membership is this worker's part in its registry: whether it may load and issue there, and its messages with other
+// registry is this worker's part in its registry: whether it may load and issue there, and its messages with other
 // workers about registries.
-type membership struct {
+type registry struct {
 	serving
 	cfg      *Config
 	links    *links
@@ -43,7 +43,7 @@ type membership struct {
 }
 
 // makeBus creates the bus, which carries messages about registries, and asks who else is there.
-func (m *membership) makeBus(ctx context.Context) error {
+func (m *registry) makeBus(ctx context.Context) error {
 	m.bus, m.process = natsbus.New(m.links.control, m.cfg.Namespace), rand.Text()
 	ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond) // silence says nothing
 	defer cancel()
@@ -56,7 +56,7 @@ func (m *membership) makeBus(ctx context.Context) error {
 // awaitCheck refuses the modes that a registry can stop until the first check is over. late is why the buckets could
 // not be opened, nil if they were. Without JetStream no request waits: requests for segments are answered 503 at once,
 // and a worker issues snowflakes in the rest of its window.
-func (m *membership) awaitCheck(late error) {
+func (m *registry) awaitCheck(late error) {
 	m.begun = make(chan struct{})
 	if late == nil {
 		m.reasons.Set(worker.Unchecked, errFirstCheck, stoppable...)
@@ -65,7 +65,7 @@ func (m *membership) awaitCheck(late error) {
 
 // checked ends the refusals of awaitCheck, given how the first check has ended. A worker that cannot load yet joins the
 // others once it knows whether one of them can. Without a right that relays need, it stays out until it can load.
-func (m *membership) checked(ctx context.Context, err error) {
+func (m *registry) checked(ctx context.Context, err error) {
 	close(m.begun)
 	m.reasons.Clear(worker.Unchecked, worker.Snowflake)
 	if err != nil {
@@ -78,7 +78,7 @@ func (m *membership) checked(ctx context.Context, err error) {
 }
 
 // open opens the worker's memory of its registry, before the bucket of the marks is opened.
-func (m *membership) open(tags *kvstore.Store, unused func(context.Context) (bool, error)) (err error) {
+func (m *registry) open(tags *kvstore.Store, unused func(context.Context) (bool, error)) (err error) {
 	m.member, err = lineage.Open(lineage.Config{
 		Bucket: tags.Own(), Tags: tags, Kind: string(tags.Kind()), Rows: tags.Kind() == kvstore.Guarded,
 		Dir: m.cfg.Data, Name: m.instance,
@@ -91,7 +91,7 @@ func (m *membership) open(tags *kvstore.Store, unused func(context.Context) (boo
 	return err
 }
 
-func (m *membership) fields() lineage.Fields {
+func (m *registry) fields() lineage.Fields {
 	d := workerid.DeploymentOf(m.cfg.Layout)
 	return lineage.Fields{Layout: d.Layout, Epoch: d.Epoch, Unit: d.Unit}
 }
@@ -132,7 +132,7 @@ func (s serving) JournalAlarm(message string) {
 }
 
 // answerFor makes this worker answer for its registry.
-func (m *membership) answerFor(registry string) {
+func (m *registry) answerFor(registry string) {
 	if err := m.bus.Join(registry, m.member.Answer); err != nil {
 		m.cfg.Log.Error("cannot listen for questions about the registry, so a second one may not be noticed; "+
 			"allow this worker to subscribe to the subjects of registries", "error", err)
@@ -141,7 +141,7 @@ func (m *membership) answerFor(registry string) {
 
 // mayFound is called before a bucket of marks gets an identity: it returns an error if another bucket is or was in
 // use.
-func (m *membership) mayFound(ctx context.Context) error {
+func (m *registry) mayFound(ctx context.Context) error {
 	if m.member.Remembers() {
 		return fmt.Errorf("the data directory %s remembers another bucket of marks, which is gone", m.cfg.Data)
 	}
@@ -155,7 +155,7 @@ func (m *membership) mayFound(ctx context.Context) error {
 }
 
 // notices asks one worker of each registry for its notice.
-func (m *membership) notices(ctx context.Context) ([]lineage.Notice, error) {
+func (m *registry) notices(ctx context.Context) ([]lineage.Notice, error) {
 	all, err := lineage.AskFunc(m.bus.Ask).Notices(ctx, lineage.Notice{
 		Process: m.process, Instance: m.instance(), Fields: m.fields(),
 	})
@@ -169,7 +169,7 @@ func (m *membership) notices(ctx context.Context) ([]lineage.Notice, error) {
 var ErrOther = errors.New("another worker of this namespace makes other snowflakes")
 
 // mayMake returns an error if a live worker of the namespace makes snowflakes of other fields.
-func (m *membership) mayMake(ctx context.Context) error {
+func (m *registry) mayMake(ctx context.Context) error {
 	all, err := m.notices(ctx)
 	own := m.fields()
 	for _, n := range all {
@@ -184,7 +184,7 @@ func (m *membership) mayMake(ctx context.Context) error {
 }
 
 // ask ends the start if another worker makes snowflakes of other fields.
-func (m *membership) ask(ctx context.Context) error {
+func (m *registry) ask(ctx context.Context) error {
 	err := m.mayMake(ctx)
 	if err != nil && !errors.Is(err, ErrOther) {
 		m.cfg.Log.Warn("the question which registries there are was not asked", "error", err)
@@ -194,7 +194,7 @@ func (m *membership) ask(ctx context.Context) error {
 }
 
 // watch checks the registry until ctx ends, and then records there that this worker stopped cleanly.
-func (m *membership) watch(ctx context.Context) error {
+func (m *registry) watch(ctx context.Context) error {
 	if err := m.bus.Listen(m.member.Hear); err != nil {
 		return err
 	}
@@ -216,13 +216,13 @@ func (m *membership) watch(ctx context.Context) error {
 }
 
 // hasSecond reports whether this registry is stopped since workers of another one serve the same subjects.
-func (m *membership) hasSecond() bool {
+func (m *registry) hasSecond() bool {
 	in := m.member.Identity().Incident
 	return in != nil && in.Other != ""
 }
 
 // marksInUse names the marks that this worker issues from, also if another worker loads; "" while it must not issue.
-func (m *membership) marksInUse() string {
+func (m *registry) marksInUse() string {
 	if m.reasons.Forbidden(worker.Segment) != nil {
 		return ""
 	}

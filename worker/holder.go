@@ -7,13 +7,13 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// An identity answers, on the subject of the worker number that is held, which
+// A holder answers, on the subject of the worker number that is held, which
 // worker holds it: so no other worker acquires the number, whatever the
 // registry says. Only the goroutine of [Worker.Run] uses it.
 //
 // A worker that stops still answers until its connection is drained: until its
 // last ID is issued.
-type identity struct {
+type holder struct {
 	link   *link
 	ping   *pinger
 	sub    *nats.Subscription // nil while there is no number
@@ -23,52 +23,52 @@ type identity struct {
 
 // follow subscribes to the subject of the number that is held now. It returns an
 // error until the server has taken that, if a number is held.
-func (i *identity) follow() error {
-	number, held, _ := i.link.Number()
-	if i.sub != nil && (!held || number != i.number) {
+func (h *holder) follow() error {
+	number, held, _ := h.link.Number()
+	if h.sub != nil && (!held || number != h.number) {
 		// It fails only on a connection that is gone, and the subscription with it.
-		_ = i.sub.Unsubscribe()
-		i.sub, i.known = nil, 0
+		_ = h.sub.Unsubscribe()
+		h.sub, h.known = nil, 0
 	}
 	if !held {
 		return nil
 	}
-	if i.sub == nil {
-		if err := i.subscribe(number); err != nil {
+	if h.sub == nil {
+		if err := h.subscribe(number); err != nil {
 			return err
 		}
 	}
-	if !i.ping.has(i.known) {
+	if !h.ping.has(h.known) {
 		return errNotBegun
 	}
 	return nil
 }
 
 // subscribe subscribes to the subject of a number.
-func (i *identity) subscribe(number int) (err error) {
-	subject := i.link.Namespace.Worker(number)
-	if i.sub, err = i.link.conn.Subscribe(subject, i.answer); err != nil {
-		i.link.Log.Error("cannot listen for questions about the worker number, so other workers may find no holder; "+
+func (h *holder) subscribe(number int) (err error) {
+	subject := h.link.Namespace.Worker(number)
+	if h.sub, err = h.link.conn.Subscribe(subject, h.answer); err != nil {
+		h.link.Log.Error("cannot listen for questions about the worker number, so other workers may find no holder; "+
 			"trying again", "number", number, "error", err)
 		return fmt.Errorf("worker: cannot answer for worker number %d: %w", number, err)
 	}
-	i.number, i.known = number, i.ping.ask()
+	h.number, h.known = number, h.ping.ask()
 	return nil
 }
 
-func (i *identity) answer(m *nats.Msg) {
-	_, _, who := i.link.Number()
+func (h *holder) answer(m *nats.Msg) {
+	_, _, who := h.link.Number()
 	body, err := json.Marshal(who)
 	if err != nil {
-		i.link.Log.Error("cannot answer which worker holds the worker number: report this as a bug", "error", err)
+		h.link.Log.Error("cannot answer which worker holds the worker number: report this as a bug", "error", err)
 		return
 	}
-	i.link.sent(m.Respond(body))
+	h.link.sent(m.Respond(body))
 }
 
 // subscriptions returns how many subscriptions it has.
-func (i *identity) subscriptions() int {
-	if i.sub == nil {
+func (h *holder) subscriptions() int {
+	if h.sub == nil {
 		return 0
 	}
 	return 1
