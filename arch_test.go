@@ -97,8 +97,7 @@ var floors = []floor{
 		"internal/ops/page":    {"subjects", "snowflake", "segment", "workerid", "internal/ops/fleetview"},
 	}},
 	{"stores and fleet", "where tags are kept, and what workers agree on", map[string][]string{
-		"internal/stores/attempt": {"segment"},
-		"internal/stores/kvstore": {"segment", "internal/stores/attempt", "internal/registry/era",
+		"internal/stores/kvstore": {"segment", "internal/registry/era",
 			"internal/registry/lineage", "internal/registry/buckets", "internal/jitter", backoff},
 		"internal/stores/mysqlstore": {"segment", "internal/configfile", mysqlDriver},
 		"internal/fleet/policy": {"segment", "subjects", "internal/ratelimit", "internal/gather", "internal/jitter",

@@ -40,7 +40,7 @@
 // reserves anything ([ErrStrict]), so that no ID leaves before the order is known.
 //
 // So a strict tag has nothing in memory: no run is open, nothing is loaded ahead, IDs of a load beyond its
-// requests are holes, and a range kept from a failed load is no answer: see package attempt.
+// requests are holes, and a range kept from a failed load is no answer.
 //
 // The law rests on marks that lose no acknowledged write, as the second does.
 //

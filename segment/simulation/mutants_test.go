@@ -24,15 +24,15 @@ var mutantsOfMarks = []mutant.Mutant{
 	{Name: "a range is used though its write was refused", Edits: []mutant.Edit{
 		mutant.Before("loaded", "if isOvertaken(err) { return loaded, nil }")}},
 	{Name: "a mark that equals the end of a range proves that the write landed", Edits: []mutant.Edit{
-		mutant.Replace("landed", `case old.End > 0 && fits && v.Mark == old.End:
+		mutant.Replace("landed", `case old.End > 0 && fits && v.mark == old.End:
 			return old, true, nil`)}},
 	{Name: "a kept range is used below the lowest ID allowed", Edits: []mutant.Edit{
-		mutant.Replace("fits", "outcome, fits := old.Outcome(v.Revision, v.Tokens), true")}},
+		mutant.Replace("fits", "outcome, fits := old.outcome(v.revision, v.tokens), true")}},
 	{Name: "a kept range is not forgotten when it is used, and used below the floor", Edits: []mutant.Edit{
 		mutant.Delete("kept-once"),
-		mutant.Replace("fits", "outcome, fits := old.Outcome(v.Revision, v.Tokens), true")}},
+		mutant.Replace("fits", "outcome, fits := old.outcome(v.revision, v.tokens), true")}},
 	{Name: "the mark is ignored", Edits: []mutant.Edit{
-		mutant.Replace("next-range", "_ = mark; l.Range, err = segment.NextRange(max(v.Lowest, 1), 0, n, v.Limit)")}},
+		mutant.Replace("next-range", "_ = mark; l.Range, err = segment.NextRange(max(v.lowest, 1), 0, n, v.limit)")}},
 	{Name: "the floor is ignored", Edits: []mutant.Edit{
 		mutant.Delete("load-low"), mutant.Before("marks-floor", "floor = 0"),
 		mutant.Replace("check", `if l.Len() < 1 { return fmt.Errorf("no IDs") }`)}},
@@ -40,9 +40,9 @@ var mutantsOfMarks = []mutant.Mutant{
 		mutant.Delete("keep")}},
 	{Name: "the range after a lost one is as long as ever", Edits: []mutant.Edit{
 		mutant.Delete("halve")}},
-	{Name: "a range that is lost to a strict load does not halve the next", In: "../../internal/stores/attempt",
+	{Name: "a range that is lost to a strict load does not halve the next", In: "../../internal/stores/kvstore",
 		Args: []string{"-test.run=^TestARangeThatIsLostToAStrictLoadHalvesTheNext$"}, Edits: []mutant.Edit{
-			mutant.Replace("kept-lost", "r.Keep(tag, Load{most: l.most})")}},
+			mutant.Replace("kept-lost", "r.keep(tag, reservation{most: l.most})")}},
 	{Name: "a deleted tag is loaded", Edits: []mutant.Edit{
 		mutant.Delete("disabled")}},
 	{Name: "a revived tag has no least ID", Args: []string{"-sim.from=2621"}, Edits: []mutant.Edit{
@@ -73,7 +73,7 @@ var mutantsOfRules = []mutant.Mutant{
 		Edits: []mutant.Edit{mutant.Text("../rules.go", "AddDate(0, 0, 1)", "AddDate(0, 0, 2)")}},
 	{Name: "a strict load that serves nobody is written", In: "..", Args: []string{"-test.run=^TestARequestForMore"},
 		Edits: []mutant.Edit{mutant.Text("../segmenttest/memory.go", "err == nil && strict && r", "false && r"),
-			mutant.Text("../../internal/stores/attempt/ranges.go", "err == nil && v.Strict && l", "false && l")}},
+			mutant.Text("../../internal/stores/kvstore/kept.go", "err == nil && v.strict && l", "false && l")}},
 	{Name: "a load ignores the bound on holes", In: "..", Args: []string{"-test.run=^TestABoundOnHoles"},
 		Edits: []mutant.Edit{mutant.Text("../rules.go", "min(step, max(1, r.MaxHole/2))", "step")}},
 }
@@ -187,9 +187,9 @@ var mutantsOfEras = []mutant.Mutant{
 			"_, _ = s.kv.Update(ctx, tag, was.kve.Value, was.kve.Revision)")),
 	inKVStore("a confirmation writes the mark in the present era", "TestALowMark|TestALoadBelow",
 		inRestore("was.kve.Value, was.kve.Revision", "was.entry.encode(), was.kve.Revision")),
-	{Name: "a range that was kept in another era is used", In: "../../internal/stores/attempt",
+	{Name: "a range that was kept in another era is used", In: "../../internal/stores/kvstore",
 		Args: []string{"-test.run=^TestAReservedRange|^TestAWriteThatHasNotLandedIsNot"}, Edits: []mutant.Edit{
-			mutant.Replace("fits", "outcome, fits := old.Outcome(v.Revision, v.Tokens), old.Start >= v.Lowest")}},
+			mutant.Replace("fits", "outcome, fits := old.outcome(v.revision, v.tokens), old.Start >= v.lowest")}},
 	{Name: "a load that another worker passed says that a tag has no rules", In: "..",
 		Args: []string{"-test.run=^TestAFloorOfWhat"}, Edits: []mutant.Edit{
 			mutant.Text("../buffer.go", "	if !l.Passed {\n\t\tb.supply.era", "\tif true {\n\t\tb.supply.era")}},
@@ -268,7 +268,7 @@ func TestMutants(t *testing.T) {
 	mutant.Suite{
 		Mutants: mutants,
 		Folders: []string{
-			"..", "../../internal/stores/attempt", "../../internal/stores/kvstore", "../../internal/registry/buckets",
+			"..", "../../internal/stores/kvstore", "../../internal/registry/buckets",
 			"../../internal/fleet/loaders",
 		},
 		Args: []string{"-test.run=^TestSimulation$", "-test.timeout=4m", fmt.Sprint("-sim.n=", 2*schedules)},

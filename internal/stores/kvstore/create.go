@@ -8,7 +8,6 @@ import (
 
 	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/internal/registry/buckets"
-	"github.com/natsid/natsid/internal/stores/attempt"
 	"github.com/natsid/natsid/segment"
 )
 
@@ -189,8 +188,8 @@ func (s *Store) put(ctx context.Context, tag string, was state, e entry, c *crea
 	if err := s.refusedFor(tag); err != nil {
 		return was, err
 	}
-	try := attempt.New(0, "")
-	e.Mark, e.Tokens = max(1, e.Mark), try.Tokens()
+	try := newCAS(0, "")
+	e.Mark, e.Tokens = max(1, e.Mark), try.tokens()
 	create := s.kv.CreateFirst
 	if c.tag.MaxID > 0 {
 		create = s.kv.Create

@@ -10,7 +10,6 @@ import (
 	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/registry/era"
-	"github.com/natsid/natsid/internal/stores/attempt"
 	"github.com/natsid/natsid/segment"
 )
 
@@ -21,7 +20,7 @@ func (s *Store) read(ctx context.Context, tag string) (t state, err error) {
 		return t, err
 	}
 	if t.Disabled {
-		s.kept.Drop(tag)
+		s.kept.drop(tag)
 	}
 	exists := !t.isMissing()
 	if s.cfg.Table != nil {
@@ -90,8 +89,8 @@ func (s *Store) change(ctx context.Context, tag string, f func(*entry) error) er
 //
 // Law: a mark covers all that was ever seen in the row.
 func (s *Store) replace(ctx context.Context, tag string, was state, e entry) (state, error) {
-	try := attempt.New(was.kve.Revision, was.Tokens)
-	e.Mark, e.Tokens = max(1, e.Mark, e.Seen), try.Tokens()
+	try := newCAS(was.kve.Revision, was.Tokens)
+	e.Mark, e.Tokens = max(1, e.Mark, e.Seen), try.tokens()
 	revision, err := s.write(ctx, tag, e.encode(), was.kve.Revision)
 	err = s.outcome(ctx, tag, try, written(err))
 	s.raised(tag, was.raw, e.Mark, err)
@@ -119,7 +118,7 @@ func (s *Store) raised(tag string, from, to int64, err error) {
 
 // outcome returns what became of a write that ended with err. Where that is not known, the entry is read again: it
 // bears the write's token if the write has landed.
-func (s *Store) outcome(ctx context.Context, tag string, try attempt.Attempt, err error) error {
+func (s *Store) outcome(ctx context.Context, tag string, try cas, err error) error {
 	if !errors.Is(err, segment.ErrUncertain) {
 		return err
 	}
@@ -127,10 +126,10 @@ func (s *Store) outcome(ctx context.Context, tag string, try attempt.Attempt, er
 	if again != nil {
 		return err
 	}
-	switch try.Outcome(now.kve.Revision, now.Tokens) {
-	case attempt.Landed:
+	switch try.outcome(now.kve.Revision, now.Tokens) {
+	case landed:
 		return nil
-	case attempt.Refused:
+	case refused:
 		return buckets.ErrRevision
 	}
 	return err

@@ -8,7 +8,6 @@ import (
 
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/registry/era"
-	"github.com/natsid/natsid/internal/stores/attempt"
 	"github.com/natsid/natsid/segment"
 )
 
@@ -22,8 +21,8 @@ type entry struct {
 	Claimed     bool   `json:"claimed,omitempty"` // by a call that makes the tag's row
 	Least       int64  `json:"least,omitempty"`   // no ID below it is issued, not even one already loaded
 	// Tokens are those of the latest writes. An entry that an operator put has none.
-	Tokens attempt.Tokens `json:"tokens,omitempty"`
-	Rules  segment.Rules  `json:"rules,omitzero"`
+	Tokens tokens        `json:"tokens,omitempty"`
+	Rules  segment.Rules `json:"rules,omitzero"`
 	// Era is the one in which Mark was written, "" for none: see package era.
 	Era   string `json:"era,omitempty"`
 	First bool   `json:"first,omitempty"` // made on first use, and not changed by an operator since

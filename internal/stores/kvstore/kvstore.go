@@ -15,7 +15,7 @@
 //
 // After an error in step 2 or 3 the next load uses the same range, if it is still this worker's: the entry of the mark
 // bears the token of step 2, and the row has not passed a. So failing loads do not raise the mark without bound: see
-// package attempt.
+// keeper.
 //
 // The mark also holds seen, the highest max_id that was ever read. A row below it has gone back, which raises an alarm
 // once. Every poll raises the marks to the max_id of the rows, so marks also cover IDs that Leaf nodes took, up to a
@@ -37,7 +37,6 @@ import (
 
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/registry/era"
-	"github.com/natsid/natsid/internal/stores/attempt"
 	"github.com/natsid/natsid/segment"
 )
 
@@ -53,7 +52,7 @@ type Store struct {
 	kv       Bucket
 	own      *buckets.Bucket               // nil in simulations
 	checked  atomic.Pointer[error]         // what Check found of the kind; nil before the first
-	kept     attempt.Ranges                // of loads whose acknowledgement was lost
+	kept     keeper                        // of loads whose acknowledgement was lost
 	listed   atomic.Pointer[[]segment.Tag] // for the pages of a list after the first; nil if none is cached
 	setbacks setbacks
 	turns    turns
@@ -175,7 +174,7 @@ func (s *Store) Trouble() error {
 // Law: every call also raises the mark to the row's max_id: Leaf nodes may load from a deleted tag until its row is
 // removed, and a tag created again begins above their IDs.
 func (s *Store) Delete(ctx context.Context, tag string) error {
-	defer s.kept.Drop(tag)
+	defer s.kept.drop(tag)
 	return s.change(ctx, tag, func(e *entry) error {
 		e.Disabled = true //mutant:deleted
 		return nil

@@ -6,7 +6,6 @@ import (
 
 	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/internal/registry/buckets"
-	"github.com/natsid/natsid/internal/stores/attempt"
 	"github.com/natsid/natsid/segment"
 )
 
@@ -25,7 +24,7 @@ func (s *Store) LoadStrict(
 // load loads as many IDs as wanted returns, which is called with the step before each compare-and-set.
 //
 // Law: where that has no answer soon, what it may have reserved is kept, and the entry is read again. That read decides
-// what became of it, by its token, as it would in the tag's next load: see [attempt.Ranges].
+// what became of it, by its token, as it would in the tag's next load: see [keeper].
 func (s *Store) load(
 	ctx context.Context, tag string, floor int64, strict bool, wanted func(step int64) int64,
 ) (l segment.Loaded, err error) {
@@ -77,9 +76,9 @@ func (s *Store) tryLoad(
 	if err != nil {
 		return segment.Loaded{}, err
 	}
-	l, reserved, err := s.kept.Next(tag, attempt.View{
-		Revision: was.kve.Revision, Tokens: e.Tokens, Mark: e.Mark,
-		Lowest: max(least, lowest), Limit: min(limit, s.limit()), Strict: strict, Era: e.Era,
+	l, reserved, err := s.kept.next(tag, view{
+		revision: was.kve.Revision, tokens: e.Tokens, mark: e.Mark,
+		lowest: max(least, lowest), limit: min(limit, s.limit()), strict: strict, era: e.Era,
 	}, n)
 	if err != nil {
 		return segment.Loaded{}, err
@@ -99,9 +98,9 @@ func (s *Store) tryLoad(
 }
 
 // reserve raises the mark to the end of a load. If that fails, the load is kept.
-func (s *Store) reserve(ctx context.Context, tag string, was state, l attempt.Load) error {
+func (s *Store) reserve(ctx context.Context, tag string, was state, l reservation) error {
 	e := was.now()
-	e.Mark, e.Tokens = l.End, l.Tokens()
+	e.Mark, e.Tokens = l.End, l.tokens()
 	write := s.write
 	if was.kve.Revision > 0 {
 		write = s.kv.UpdateSoon
@@ -109,9 +108,9 @@ func (s *Store) reserve(ctx context.Context, tag string, was state, l attempt.Lo
 	_, err := write(ctx, tag, e.encode(), was.kve.Revision) //mutant:load-write
 	switch {
 	case isOvertaken(err):
-		s.kept.Refused(tag, l)
+		s.kept.lost(tag, l)
 	case err != nil:
-		s.kept.Keep(tag, l)
+		s.kept.keep(tag, l)
 	}
 	s.raised(tag, was.raw, l.End, written(err))
 	return err
@@ -121,7 +120,7 @@ func (s *Store) reserve(ctx context.Context, tag string, was state, l attempt.Lo
 // may still be carried out. So the range is used later only if the row is then at its start or below, and only after
 // another statement on that condition was acknowledged: of all statements that raise the row from there one succeeds.
 // A row at the range's end proves nothing, since a Leaf node may have raised it.
-func (s *Store) advance(ctx context.Context, tag string, l attempt.Load) error {
+func (s *Store) advance(ctx context.Context, tag string, l reservation) error {
 	done, err := s.cfg.Table.Advance(ctx, tag, l.Start, l.End) //mutant:advance
 	//mutant:advanced
 	if err == nil && !done {
@@ -129,7 +128,7 @@ func (s *Store) advance(ctx context.Context, tag string, l attempt.Load) error {
 	}
 	//mutant:confirmed
 	if err != nil {
-		s.kept.Keep(tag, l)
+		s.kept.keep(tag, l)
 		return err
 	}
 	s.setbacks.acknowledged(tag, l.End)

@@ -27,7 +27,7 @@ func (s *Store) Poll(ctx context.Context, see func(segment.Listing)) error {
 	for _, name := range names {
 		t := all[name]
 		if t.Disabled {
-			s.kept.Drop(name)
+			s.kept.drop(name)
 		}
 		if !t.isUnmade() && (!t.isDamaged() || t.row != nil) {
 			tags = append(tags, t.tag(name))

@@ -1,0 +1,150 @@
+package kvstore
+
+import (
+	"sync"
+
+	"github.com/natsid/natsid/segment"
+)
+
+// A reservation is a range, and the compare-and-set that reserves it by raising the mark from Start or below to End.
+type reservation struct {
+	segment.Range
+	cas
+	sentBefore bool  // the write was sent before
+	most       int64 // upper bound of the tag's next range; 0 for none
+	kept       int64 // IDs in it from an earlier range; they are lost if its write is refused
+	era        string
+}
+
+// A view is the state of a tag as a load has just read it, and the bounds of the load.
+type view struct {
+	revision uint64
+	tokens   tokens
+	mark     int64
+	lowest   int64  // no ID below it may be used: the highest of floor, least, and a guarded row's max_id and seen
+	limit    int64  // no range may end above it
+	strict   bool   // a range reserved earlier is no answer: see [segment.Store.LoadStrict]
+	era      string // of the registry; a range of another one is a hole
+}
+
+// A keeper keeps, for each tag, the range that the last load reserved, or may have reserved, and that no request got.
+// The zero value is empty and ready to use. It is safe for concurrent use.
+//
+// It bounds holes: however long loads fail, they cost no more IDs than one load asked for.
+//
+//   - A range whose write was acknowledged, or whose token a later read shows, is used by the next load, even if that
+//     load asks for more IDs: the others are loaded after it. A write that has not landed yet is sent once more,
+//     unchanged. Neither moves the mark any further.
+//   - Where a range is lost, because too many others wrote since, or Leaf may have used it, or it cannot answer strict
+//     requests, the tag's next range has at most half as many IDs, until a load succeeds: the losses sum up to
+//     1/2 + 1/4 + … of the IDs that one load asked for.
+//
+// Law: a range is returned as reserved only if its write has landed, the mark just read is not below its end, and
+// nothing of it is below view.lowest. Any other range begins at the mark just read or above, and is reserved only when
+// a compare-and-set from the revision just read was acknowledged.
+//
+// Where fewer than n IDs are left for a strict view, nothing is written, since what a strict load reserves beyond its
+// requests is a hole, and a compare-and-set that is not sent reserves nothing.
+//
+// Law of strict views: no range is reserved without another compare-and-set from the revision just read. A kept range
+// is part of the next one only if its own write is the last that the entry had, so that no other load came in
+// between; otherwise it is a hole. A write that is sent once more counts by its own acknowledgement.
+type keeper struct {
+	mu    sync.Mutex
+	loads map[string]reservation // by tag
+}
+
+// next returns the range for the next load of n IDs of a tag. Unless it is reserved already, the caller writes
+// its End and tokens from the revision of v. The caller gives a failed load back: by [keeper.lost] if that
+// write was refused, and by [keeper.keep] after any other error. The next read of the entry decides whether the write
+// landed.
+func (r *keeper) next(tag string, v view, n int64) (l reservation, reserved bool, err error) {
+	old := r.take(tag)
+	outcome, fits := old.outcome(v.revision, v.tokens), old.Start >= v.lowest && old.era == v.era //mutant:fits
+	mark, kept := v.mark, int64(0)
+	switch {
+	case v.strict && outcome == landed: //mutant:strict-kept
+		if fits && v.mark == old.End && v.tokens.newest() == old.token { //mutant:strict-last
+			mark, kept = old.Start, old.Len()
+			break
+		}
+		old.most = max(1, old.Len()/2)
+	case outcome == refused && old.kept > 0:
+		old.most = max(1, old.kept/2)
+	case outcome == landed && fits && v.mark >= old.End: //mutant:landed
+		old.sentBefore = true
+		return old, true, nil
+	case outcome == open && fits && old.Start >= v.mark:
+		old.sentBefore = true
+		return old, false, nil
+	case outcome != none && outcome != refused: // a hole, or it may become one
+		old.most = max(1, old.Len()/2) //mutant:halve
+	}
+	if old.most > 0 {
+		n = min(n, old.most)
+	}
+	l = reservation{cas: newCAS(v.revision, v.tokens), most: old.most, kept: kept, era: v.era}
+	l.Range, err = segment.NextRange(mark, v.lowest, n, v.limit) //mutant:next-range
+	if err == nil && v.strict && l.Len() < n {
+		err = &segment.ExhaustedError{Left: l.Len(), Why: segment.ErrExhausted}
+	}
+	if err != nil && old != (reservation{}) {
+		r.keep(tag, old)
+	}
+	l.End = max(l.End, v.mark)
+	return l, false, err
+}
+
+// maxKept bounds the number of tags with a kept load; beyond it the load of any other tag is dropped, which costs a
+// hole.
+const maxKept = 100_000
+
+// keep keeps the range of a load that failed.
+func (r *keeper) keep(tag string, l reservation) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.loads == nil {
+		r.loads = make(map[string]reservation)
+	}
+	for other := range r.loads {
+		if len(r.loads) < maxKept {
+			break
+		}
+		delete(r.loads, other)
+	}
+	r.loads[tag] = l //mutant:keep
+}
+
+// lost takes back a load whose write was refused because another write came first. That other write may have been
+// the same one, sent before; then the range is kept. Otherwise the IDs in it from an earlier range are lost.
+func (r *keeper) lost(tag string, l reservation) {
+	switch {
+	case l.sentBefore:
+		r.keep(tag, l)
+	case l.kept > 0:
+		r.keep(tag, reservation{most: max(1, l.kept/2)}) //mutant:kept-lost
+	case l.most > 0:
+		r.keep(tag, reservation{most: l.most})
+	}
+}
+
+// drop drops the kept range of a tag that was deleted: an old read, which shows the tag as not deleted, must not use
+// the range without another write. The range is a hole.
+func (r *keeper) drop(tag string) {
+	l := r.take(tag)
+	if l.Len() > 0 {
+		l.most = max(1, l.Len()/2)
+	}
+	if l.most > 0 {
+		r.keep(tag, reservation{most: l.most})
+	}
+}
+
+// take removes and returns the kept load of a tag: no two loads get it.
+func (r *keeper) take(tag string) reservation {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := r.loads[tag]
+	delete(r.loads, tag) //mutant:kept-once
+	return l
+}
