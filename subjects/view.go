@@ -33,6 +33,7 @@ func (n Namespace) GrantsBucket() string { return string(n) + "_grants" }
 type ViewRequest struct {
 	Busiest bool   `json:"busiest,omitempty"` // its busiest tags, and the stages that it hears
 	Tag     string `json:"tag,omitempty"`     // this tag
+	Hour    bool   `json:"hour,omitempty"`    // its last hour
 }
 
 // WorkerView is the state of one worker. Counts are since the process started.
@@ -50,6 +51,7 @@ type WorkerView struct {
 	Modes      map[string]ModeView `json:"modes"`            // segment and snowflake
 	Statistics WorkerStats         `json:"statistics"`
 	Tag        *TagStats           `json:"tag"`              // the requested tag; null if not in memory
+	Hour       *HourView           `json:"hour"`             // if requested
 	Stages     []StageView         `json:"stages,omitempty"` // if requested
 }
 
@@ -71,4 +73,26 @@ type ModeView struct {
 	IDs        int64    `json:"ids"`         // issued
 
 	Codes map[string]int64 `json:"codes,omitempty"` // answered with an error, by its code
+}
+
+// HourStep is the interval between the points of an hour, and HourPoints the maximum number of points.
+const (
+	HourStep   = 10 * time.Second
+	HourPoints = 360
+)
+
+// HourView is the last hour of a worker, for each mode, in points that are [HourStep] apart.
+type HourView struct {
+	End   int64                 `json:"end"` // time of the last point, Unix s, a multiple of HourStep
+	Modes map[string]HourSeries `json:"modes"`
+}
+
+// HourSeries are the points of a mode; the last point covers the step before End. All slices are equally long.
+type HourSeries struct {
+	Requests []int64 `json:"requests"`  // answered
+	Refused  []int64 `json:"refused"`   // answered with an error
+	IDs      []int64 `json:"ids"`       // issued
+	MedianUs []int64 `json:"median_us"` // upper bound of the duration of half of the answers
+	SlowUs   []int64 `json:"slow_us"`   // upper bound of the duration of 99 of 100 answers
+	LagMs    []int64 `json:"lag_ms"`    // at the end of the step
 }

@@ -134,6 +134,7 @@ func (p *program) steps() []step {
 		until("grants", 2*time.Second, p.grants.run),
 		{name: "HTTP", start: p.http.listen},
 		{name: "answers to workers that ask how this one is", start: p.views.answer},
+		during("last hour", soon, p.views.keepHour),
 		during("health, readiness, metrics and the page", soon, p.http.serve),
 		during("comparison of tags with the store", p.cfg.Deadline, p.follow),
 		during("who shares rates", soon, func(ctx context.Context) error {

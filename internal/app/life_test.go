@@ -119,7 +119,7 @@ func TestTheOrderOfTheLife(t *testing.T) {
 		"lock of the data directory", "embedded NATS server", "disk of the embedded server", "NATS connections",
 		"messages about registries", "table", "buckets",
 		"allocator, issuer and keeper", "alarms", "grants", "HTTP",
-		"answers to workers that ask how this one is", "health, readiness, metrics and the page",
+		"answers to workers that ask how this one is", "last hour", "health, readiness, metrics and the page",
 		"comparison of tags with the store", "who shares rates", "settings of the buckets",
 		"buckets that were not open at the start", "announcement",
 		"question which registries there are", "worker number", "watch of the registry",

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/ops/fleetview"
+	"github.com/natsid/natsid/internal/ops/metrics"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/worker"
 	"github.com/natsid/natsid/workerid"
@@ -14,6 +15,7 @@ import (
 type viewer struct {
 	*program
 	started time.Time
+	hour    fleetview.Hour
 	stages  fleetview.Stages
 }
 
@@ -25,6 +27,25 @@ func (v *viewer) answer(context.Context) error {
 	}
 	_, err := fleetview.Answer(v.links.control, v.cfg.Namespace, v.cfg.Log, v.view)
 	return err
+}
+
+// keepHour records the last hour of this worker, until ctx ends.
+func (v *viewer) keepHour(ctx context.Context) error {
+	before := make(map[worker.Mode]metrics.Totals)
+	v.hour.Run(ctx, v.cfg.Now, func() map[string]fleetview.Point {
+		points := make(map[string]fleetview.Point)
+		for _, mode := range viewed {
+			now := v.metrics.Totals(mode)
+			t := now.Since(before[mode])
+			before[mode] = now
+			points[string(mode)] = fleetview.Point{
+				Requests: t.Requests, Refused: t.Refused, IDs: t.IDs,
+				Median: t.Within(0.5), Slow: t.Within(0.99), Lag: v.worker.Lag(mode),
+			}
+		}
+		return points
+	})
+	return nil
 }
 
 // viewed are the modes that issue IDs.
@@ -53,11 +74,14 @@ func (v *viewer) view(q subjects.ViewRequest) subjects.WorkerView {
 		w.Modes[string(mode)] = subjects.ModeView{
 			State: state[string(mode)], LagSeconds: subjects.Fraction(v.worker.Lag(mode).Seconds()),
 			Requests: t.Requests, Refused: t.Refused, IDs: t.IDs, Waiting: waiting[mode],
-			Codes: t.Refusals,
+			Codes: v.metrics.Refusals(mode),
 		}
 	}
 	if q.Tag != "" {
 		w.Tag = v.worker.StatsOf(q.Tag)
+	}
+	if q.Hour {
+		w.Hour = v.hour.View()
 	}
 	return w
 }

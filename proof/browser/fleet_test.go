@@ -69,7 +69,7 @@ func TestALargeFleetOnARealStoreIsThereSoon(t *testing.T) {
 
 	ctx := browse(t)
 	do(t, ctx, "an empty page", chromedp.Navigate(base+"/healthz"))
-	for _, path := range []string{"/", "/tags", "/tags?q=99", "/tag?name=tag000001"} {
+	for _, path := range []string{"/", "/tags", "/tags?q=99", "/tag?name=tag000001", "/charts"} {
 		var cost struct{ Bytes, Paint float64 }
 		do(t, ctx, path, chromedp.Navigate(base+path), shows("200 of 200 answered"), painted(&cost))
 		t.Logf("%s: %.0f bytes, first painted after %.0f ms", path, cost.Bytes, cost.Paint)

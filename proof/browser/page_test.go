@@ -195,6 +195,7 @@ func TestThePageInABrowser(t *testing.T) {
 	do(t, ctx, "a search", chromedp.SendKeys("#q", "<script>\n"), shows("1 to 1 of 1 found among 100,007 tags"))
 	do(t, ctx, "a tag that would run", chromedp.Click("#tags tbody a"), shows("Tag "+frozen.Hostile))
 	do(t, ctx, "a tag's own view", chromedp.Navigate(srv.URL+"/tag?name=order"), shows("Ranges in memory"))
+	do(t, ctx, "the last hour", chromedp.Navigate(srv.URL+"/charts"), shows("IDs a second"))
 	do(t, ctx, "the first view again", chromedp.Navigate(srv.URL), shows("answered"))
 	srv.CloseClientConnections()
 	srv.Listener.Close()

@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "make the pictures again of views that l
 
 // views are the views of the page. Those with a name have pictures, of the width of pictured.
 var views = []struct{ name, path string }{
-	{"workers", "/"}, {"", "/tags"}, {"tag", "/tag?name=order"},
+	{"workers", "/"}, {"", "/tags"}, {"tag", "/tag?name=order"}, {"charts", "/charts"},
 }
 
 const pictured = 1280
@@ -58,8 +58,8 @@ func TestEachViewIsReadableAndLooksAsInItsPicture(t *testing.T) {
 			}
 		}
 	}
-	if files, _ := filepath.Glob("pictures/*"); len(files) != 4 {
-		t.Errorf("%d pictures, want 4: delete the others", len(files))
+	if files, _ := filepath.Glob("pictures/*"); len(files) != 6 {
+		t.Errorf("%d pictures, want 6: delete the others", len(files))
 	}
 }
 

@@ -18,6 +18,8 @@ import (
 const (
 	fresh = 1900 * time.Millisecond
 	stale = 10 * time.Second
+	// freshHour is longer than the step between the points of an hour.
+	freshHour = 9 * time.Second
 )
 
 // goneFor is how long a worker is shown that did not stop cleanly and has no heartbeat. It is also dropped when its
@@ -135,7 +137,7 @@ func (f *Fleet) Look(ctx context.Context, q subjects.ViewRequest) (Snapshot, err
 		a = &answer{begun: make(chan struct{})}
 		f.answers[q] = a
 	}
-	if age := now.Sub(a.snapshot.At); !a.asking && (age > fresh || age < 0) {
+	if age := now.Sub(a.snapshot.At); !a.asking && (age > freshFor(q) || age < 0) {
 		a.asking = true
 		go f.ask(q, a)
 	}
@@ -148,6 +150,13 @@ func (f *Fleet) Look(ctx context.Context, q subjects.ViewRequest) (Snapshot, err
 	case <-ctx.Done():
 		return Snapshot{}, ctx.Err()
 	}
+}
+
+func freshFor(q subjects.ViewRequest) time.Duration {
+	if q.Hour {
+		return freshHour
+	}
+	return fresh
 }
 
 // ask asks all workers, and keeps their answers.
@@ -313,7 +322,7 @@ func (n Numbers) gone(live map[string]bool, now time.Time) map[string]goneWorker
 
 // answered returns w updated with an answer of this moment.
 func (w Worker) answered(v subjects.WorkerView, now time.Time) Worker {
-	v.Tag, v.Statistics.Busiest, v.Stages = nil, nil, nil // these belong to one question
+	v.Tag, v.Hour, v.Statistics.Busiest, v.Stages = nil, nil, nil, nil // these belong to one question
 	passed := now.Sub(w.Seen).Seconds()
 	if w.Seen.IsZero() || !v.Started.Equal(w.Started) {
 		return Worker{WorkerView: v, Answered: true, Seen: now}

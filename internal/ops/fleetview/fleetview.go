@@ -51,6 +51,8 @@ func encode(v subjects.WorkerView, most int) []byte {
 		switch busiest := len(v.Statistics.Busiest); {
 		case len(body) <= most:
 			return body
+		case v.Hour != nil:
+			v.Hour = nil
 		case len(v.Stages) > 0:
 			v.Stages = v.Stages[:len(v.Stages)/2]
 		case busiest > 0:

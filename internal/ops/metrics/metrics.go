@@ -124,27 +124,6 @@ func (m *Metrics) Loaded(_ string, took time.Duration, err error) {
 	m.loads.WithLabelValues(outcome).Observe(took.Seconds())
 }
 
-// Totals are counts of one mode since the process started.
-type Totals struct {
-	Requests, Refused, IDs int64
-	Refusals               map[string]int64 // by code
-}
-
-// Totals returns the counts of a mode at present.
-func (m *Metrics) Totals(mode worker.Mode) Totals {
-	r := m.of(mode)
-	t := Totals{IDs: r.ids.Load(), Refusals: make(map[string]int64)}
-	for code, a := range r.codes {
-		n := int64(a.count())
-		t.Requests += n
-		if code != subjects.OK && n > 0 {
-			t.Refused += n
-			t.Refusals[code.String()] = n
-		}
-	}
-	return t
-}
-
 // Handler serves the metrics.
 func (m *Metrics) Handler() http.Handler { return handler(m.registry) }
 

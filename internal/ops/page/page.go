@@ -55,6 +55,7 @@ var views = []struct {
 	{"/", "Workers", "workers.html", workers},
 	{"/tags", "Tags", "tags.html", (*page).tagList},
 	{"/tag", "", "tag.html", (*page).tag},
+	{"/charts", "Last hour", "charts.html", (*page).charts},
 }
 
 func workers(_ *page, _ *http.Request, s fleetview.Snapshot) (any, error) { return s.Overview(), nil }

@@ -56,7 +56,7 @@ func expect(t *testing.T, cfg page.Config, path string, texts ...string) {
 
 var tags = regexp.MustCompile(`</?(b|code|a|time)( [^>]*)?>`)
 
-var all = []string{"/", "/tags", "/tag?name=order"}
+var all = []string{"/", "/tags", "/tag?name=order", "/charts"}
 
 func TestEachViewShowsTheFleet(t *testing.T) {
 	cfg := frozen.Config()
@@ -78,6 +78,7 @@ func TestEachViewShowsTheFleet(t *testing.T) {
 		"/tags?by=trouble":     {"1 to 1 of 1 found among 7 tags", "/tag?name=seat", "full or nearly so"},
 		"/tag?name=order":      {"Tag order", "current", "661", "37,200", "tag update --step 240000 order"},
 		"/tag?name=none":       {"There is no such tag"},
+		"/charts":              {"The last hour", "polyline", "IDs a second in the last hour; segment: now"},
 	} {
 		expect(t, cfg, path, texts...)
 	}
@@ -136,6 +137,21 @@ func (c changed) Look(ctx context.Context, q subjects.ViewRequest) (fleetview.Sn
 	s, err := c.Fleet.Look(ctx, q)
 	c.change(&s)
 	return s, err
+}
+
+func TestAClockThatIsWrongDoesNotSpoilTheCharts(t *testing.T) {
+	cfg := frozen.Config()
+	_, want := get(t, cfg, "/charts")
+	for _, wrong := range []int64{3 * 3600, -3 * 3600} {
+		cfg.Fleet = changed{frozen.Config(), func(s *fleetview.Snapshot) {
+			if h := s.Workers[0].Hour; h != nil {
+				h.End += wrong
+			}
+		}}
+		if _, got := get(t, cfg, "/charts"); got != want {
+			t.Errorf("a clock that is wrong by %d s changes the charts: %s", wrong, got)
+		}
+	}
 }
 
 func TestOfManyThatDoNotAnswerSomeAreNamed(t *testing.T) {

@@ -4,6 +4,7 @@ package frozen
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/natsid/natsid/internal/ops/fleetview"
@@ -122,6 +123,11 @@ func of(i int, name string, q subjects.ViewRequest) fleetview.Worker {
 	if q.Tag == "order" {
 		w.Tag = new(stats("order", name, i))
 	}
+	if q.Hour {
+		w.Hour = &subjects.HourView{End: At.Truncate(subjects.HourStep).Unix(), Modes: map[string]subjects.HourSeries{
+			"segment": series(i, 3500), "snowflake": series(i+3, 950),
+		}}
+	}
 	return w
 }
 
@@ -136,4 +142,18 @@ func stats(tag, worker string, i int) subjects.TagStats {
 			{First: first + 10000, Next: first + 10000, Last: first + 19999},
 		},
 	}
+}
+
+// series returns an hour that goes up and down.
+func series(phase, most int) (s subjects.HourSeries) {
+	for i := range subjects.HourPoints {
+		v := (1 + math.Sin(float64(i)/40+float64(phase))) / 2
+		n := int64(v * float64(most) * 10)
+		s.Requests, s.IDs = append(s.Requests, n), append(s.IDs, n*5)
+		s.Refused = append(s.Refused, int64(i%90)/89*n/20)
+		late := int64((i + 40*phase) % 150 / 140) // for some points of 150
+		s.MedianUs, s.SlowUs = append(s.MedianUs, int64(8<<(phase%3))), append(s.SlowUs, 256<<(int64(phase%2)+late))
+		s.LagMs = append(s.LagMs, late*int64(phase+1))
+	}
+	return s
 }
