@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/natsid/natsid/subjects"
 )
 
 // sealed is more than the number of calls that join a group; the count of a batch that has left is higher.
@@ -40,7 +42,7 @@ type batch struct {
 	ended   bool          // late is closed
 	timer   *time.Timer   // closes late
 	since   time.Time     // when it turned slow
-	runs    Runs
+	runs    subjects.Runs
 	err     error
 
 	first group
@@ -140,7 +142,7 @@ func (b *batch) wakePatient() {
 
 // answer hands the answer to the calls, and reports whether all have been woken. If not, each group wakes the next,
 // and the last group calls merger.landed.
-func (b *batch) answer(runs Runs, err error) (all bool) {
+func (b *batch) answer(runs subjects.Runs, err error) (all bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.runs, b.err, b.came = runs, err, time.Now()
@@ -186,7 +188,7 @@ func (g *group) wakes(ctx context.Context) (woken <-chan struct{}, patient bool)
 }
 
 // id returns the ID of call number i of the group, which was woken.
-func (g *group) id(ctx context.Context, i int64, patient bool) (ID, error) {
+func (g *group) id(ctx context.Context, i int64, patient bool) (subjects.ID, error) {
 	b := g.batch
 	if b.state.Load() == slow {
 		if patient {
@@ -207,7 +209,7 @@ func (g *group) id(ctx context.Context, i int64, patient bool) (ID, error) {
 	if b.err != nil && n >= int64(b.runs.Len()) { // set before the channel was closed; a part may have been answered
 		return 0, b.err
 	}
-	return b.runs.at(n), nil
+	return idAt(b.runs, n), nil
 }
 
 // waitSlow returns nil when the batch is answered, or the reason why the call gives up.

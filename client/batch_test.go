@@ -107,14 +107,14 @@ func TestGroupsOfAnySizeAreWokenOneAfterTheOther(t *testing.T) {
 			}
 			m.gathering.Store(&m.newBatch(0).first)
 			b.n, b.asked = int64(len(calls)), int64(len(calls))
-			b.answer(Runs{{First: 1, Last: b.n}}, nil)
+			b.answer(subjects.Runs{{First: 1, Last: subjects.ID(b.n)}}, nil)
 			for n, c := range calls {
 				select {
 				case <-c.g.woken:
 				default:
 					t.Fatalf("a first group of %d: call %d is not woken", room, n)
 				}
-				if id, err := c.g.id(t.Context(), c.i, false); id != ID(n+1) || err != nil {
+				if id, err := c.g.id(t.Context(), c.i, false); id != subjects.ID(n+1) || err != nil {
 					t.Fatalf("a first group of %d: call %d gets %d, %v", room, n, id, err)
 				}
 			}

@@ -117,7 +117,7 @@ func until(t *testing.T, what string, is func() bool) {
 
 // A result is the result of a call.
 type result struct {
-	id  client.ID
+	id  subjects.ID
 	err error
 }
 
@@ -149,9 +149,9 @@ func gather(ctx context.Context, t *testing.T, d *desk, h *client.Handle, calls 
 }
 
 // collect returns the IDs of calls, none of which may fail.
-func collect(t *testing.T, results <-chan result, calls int) []client.ID {
+func collect(t *testing.T, results <-chan result, calls int) []subjects.ID {
 	t.Helper()
-	var ids []client.ID
+	var ids []subjects.ID
 	for range calls {
 		r := <-results
 		if r.err != nil {
@@ -163,9 +163,9 @@ func collect(t *testing.T, results <-chan result, calls int) []client.ID {
 }
 
 // once fails the test if an ID is there twice.
-func once(t *testing.T, ids ...[]client.ID) {
+func once(t *testing.T, ids ...[]subjects.ID) {
 	t.Helper()
-	seen := make(map[client.ID]bool)
+	seen := make(map[subjects.ID]bool)
 	for _, list := range ids {
 		for _, id := range list {
 			if seen[id] || id <= 0 {

@@ -199,7 +199,7 @@ func ExampleClient_Snowflake() {
 	if err != nil {
 		fmt.Println(err)
 	}
-	p, err := snowflake.Leaf.Decode(int64(id))
+	p, err := snowflake.Leaf.Decode(id)
 	fmt.Println(time.Since(p.Time) < time.Minute, err)
 	// Output: true <nil>
 }
@@ -214,8 +214,8 @@ func ExampleBusiness() {
 // An ID is a string in JSON, since JavaScript rounds large numbers.
 func ExampleID_MarshalJSON() {
 	type order struct {
-		ID    client.ID `json:"id"`
-		Total int       `json:"total"`
+		ID    subjects.ID `json:"id"`
+		Total int         `json:"total"`
 	}
 	body, err := json.Marshal(order{ID: 2124263042718941185, Total: 100})
 	fmt.Println(string(body), err)
@@ -230,15 +230,15 @@ func ExampleID_MarshalJSON() {
 
 // A column of type BIGINT holds IDs.
 func ExampleID_Value() {
-	var id client.ID = 2124263042718941185
+	var id subjects.ID = 2124263042718941185
 	column, err := id.Value() // as db.Exec("INSERT INTO orders (id) VALUES (?)", id) calls it
 	fmt.Printf("%T %v %v\n", column, column, err)
 
-	var back client.ID
+	var back subjects.ID
 	err = back.Scan(column) // as row.Scan(&back) calls it
 	fmt.Println(back, err)
 
-	var parent sql.Null[client.ID] // of a column that may be NULL
+	var parent sql.Null[subjects.ID] // of a column that may be NULL
 	err = parent.Scan(nil)
 	fmt.Println(parent.Valid, err)
 	// Output:

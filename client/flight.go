@@ -40,7 +40,7 @@ type flight struct {
 
 // An answer is the outcome of a flight.
 type answer struct {
-	runs Runs
+	runs subjects.Runs
 	sent time.Time // when the answered copy was sent
 	wall time.Time // the same by the wall clock
 	err  error

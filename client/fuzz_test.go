@@ -21,7 +21,7 @@ func FuzzReply(f *testing.F) {
 		if err != nil {
 			return
 		}
-		seen := make(map[ID]bool, n)
+		seen := make(map[subjects.ID]bool, n)
 		for id := range runs.All() {
 			if id < 1 || seen[id] {
 				t.Fatalf("%q to a request for %d IDs: %d is none, or came twice", body, n, id)

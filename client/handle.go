@@ -95,11 +95,11 @@ func newHandle(c *Client, subject string, fault error, opts []HandleOption) *Han
 // The error is [ErrBadRequest], [ErrUnknownTag], [ErrUsedUp], [ErrNotNatsid], [ErrBusy], [ErrClosed], [ErrUnavailable]
 // while workers wait for an operator, or that of ctx, which then wraps the reason why there was no ID, such as
 // [ErrNotServed], [ErrUnavailable] or [ErrThrottled].
-func (h *Handle) Next(ctx context.Context) (ID, error) {
+func (h *Handle) Next(ctx context.Context) (subjects.ID, error) {
 	if k := h.stock; k != nil {
 		s, i := k.place()
 		if s.isPlain(i) {
-			return ID(s.first + i), nil
+			return s.first + subjects.ID(i), nil
 		}
 		return k.next(ctx, s, i)
 	}
@@ -127,7 +127,7 @@ func (h *Handle) join(ctx context.Context) (*group, int64, error) {
 
 // NextN returns n IDs, which are requested for this call alone. n is at least 1, and at most the limit of the
 // workers: 100,000 by default. Errors are those of [Handle.Next].
-func (h *Handle) NextN(ctx context.Context, n int) (runs Runs, err error) {
+func (h *Handle) NextN(ctx context.Context, n int) (runs subjects.Runs, err error) {
 	end := h.target.client.begin(ctx, Call{Subject: h.target.subject, IDs: n})
 	defer func() { end(err) }()
 	if h.fault != nil {
@@ -161,8 +161,8 @@ func (h *Handle) NextN(ctx context.Context, n int) (runs Runs, err error) {
 // A Source gives IDs, as a [Handle] does. A program that takes a Source can be tested with one from memory: see the
 // package clienttest.
 type Source interface {
-	Next(ctx context.Context) (ID, error)
-	NextN(ctx context.Context, n int) (Runs, error)
+	Next(ctx context.Context) (subjects.ID, error)
+	NextN(ctx context.Context, n int) (subjects.Runs, error)
 }
 
 var _ Source = (*Handle)(nil)

@@ -35,7 +35,7 @@ type stock struct {
 // A span is a run of IDs, or a part of one.
 type span struct {
 	taken  atomic.Int64 // number of places taken by calls; size or more: none is left
-	first  int64
+	first  subjects.ID
 	size   int64
 	refill int64 // the place at which the next request is sent; -1 means none
 	block  *block
@@ -82,9 +82,9 @@ func (k *stock) place() (*span, int64) {
 func (s *span) isPlain(place int64) bool { return place < s.size && place&(lookEvery-1) != 0 }
 
 // next returns the ID at a place that a call has taken, or waits for another ID if that place is not usable.
-func (k *stock) next(ctx context.Context, s *span, i int64) (id ID, err error) {
+func (k *stock) next(ctx context.Context, s *span, i int64) (id subjects.ID, err error) {
 	if i < s.size && k.look(s, i) {
-		return ID(s.first + i), nil
+		return s.first + subjects.ID(i), nil
 	}
 	end := k.target.client.begin(ctx, Call{Subject: k.target.subject, IDs: 1})
 	defer func() { end(err) }()
@@ -95,7 +95,7 @@ func (k *stock) next(ctx context.Context, s *span, i int64) (id ID, err error) {
 			return 0, err
 		}
 		if s, i = k.place(); i < s.size && k.look(s, i) {
-			return ID(s.first + i), nil
+			return s.first + subjects.ID(i), nil
 		}
 	}
 }

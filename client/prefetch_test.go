@@ -15,9 +15,9 @@ import (
 )
 
 // draw returns IDs of a handle, none of which may fail.
-func draw(t *testing.T, next func(context.Context) (client.ID, error), calls int) []client.ID {
+func draw(t *testing.T, next func(context.Context) (subjects.ID, error), calls int) []subjects.ID {
 	t.Helper()
-	var ids []client.ID
+	var ids []subjects.ID
 	for range calls {
 		id, err := next(t.Context())
 		if err != nil {
@@ -112,11 +112,11 @@ func TestNoIDIsGivenTwice(t *testing.T) {
 	} {
 		h := c.Segment("order", tc.opt)
 		var mu sync.Mutex
-		var all [][]client.ID
+		var all [][]subjects.ID
 		var wg sync.WaitGroup
 		for range 16 {
 			wg.Go(func() {
-				ids := make([]client.ID, 0, tc.calls)
+				ids := make([]subjects.ID, 0, tc.calls)
 				for range tc.calls {
 					id, err := h.Next(t.Context())
 					if err != nil {

@@ -1,6 +1,10 @@
 package format_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/natsid/natsid/subjects"
+)
 
 // TestReadFindsEachMistake plays every mistake of one character, and of two neighbours, in some texts. That no other
 // text has one follows from [TestQuasigroupsAreTotallyAntiSymmetric].
@@ -10,7 +14,7 @@ func TestReadFindsEachMistake(t *testing.T) {
 		{"{id:6:crockford}{check}", "0123456789ABCDEFGHJKMNPQRSTVWXYZ"},
 	} {
 		f := parse(t, tc.spec)
-		for n := int64(0); n < 1_000_000; n += 7919 {
+		for n := subjects.ID(0); n < 1_000_000; n += 7919 {
 			text, err := f.Append(nil, n)
 			if err != nil {
 				t.Fatal(err)

@@ -34,6 +34,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/subjects"
 )
 
 // ErrRange is returned when a format cannot write an ID: it is above [Format.Max], or has no such date.
@@ -72,22 +73,22 @@ func Lenient() Option { return func(f *Format) { f.lenient = true } }
 func (f *Format) String() string { return f.text }
 
 // Max returns the highest number of {id}, of a daily tag the highest of a day; [math.MaxInt64] without a bound.
-func (f *Format) Max() int64 { return f.max }
+func (f *Format) Max() subjects.ID { return subjects.ID(f.max) }
 
 // Format returns the text of an ID, or an [ErrRange].
-func (f *Format) Format(id int64) (string, error) {
+func (f *Format) Format(id subjects.ID) (string, error) {
 	text, err := f.Append(nil, id)
 	return string(text), err
 }
 
 // Append appends the text of an ID to dst; with an [ErrRange] it returns dst as it was.
-func (f *Format) Append(dst []byte, id int64) ([]byte, error) {
-	v, reason := f.split(id)
+func (f *Format) Append(dst []byte, id subjects.ID) ([]byte, error) {
+	v, reason := f.split(int64(id))
 	if reason != "" {
 		return dst, fmt.Errorf("%w %d: %s", ErrRange, id, reason)
 	}
 	if f.mask != nil {
-		v[number] = f.mask.hide(v[number], f.tweak(id))
+		v[number] = f.mask.hide(v[number], f.tweak(int64(id)))
 	}
 	for _, p := range f.parts {
 		dst = append(dst, p.text...)
@@ -104,7 +105,7 @@ func (f *Format) Append(dst []byte, id int64) ([]byte, error) {
 func (f *Format) split(id int64) (v values, reason string) {
 	v[number] = id
 	if f.layout != nil {
-		p, err := f.layout.Decode(id)
+		p, err := f.layout.Decode(subjects.ID(id))
 		if err != nil {
 			return v, err.Error()
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/natsid/natsid/format"
 	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/subjects"
 )
 
 func parse(t testing.TB, text string, opts ...format.Option) *format.Format {
@@ -30,11 +31,11 @@ const wrongCheck = "wrong check digit: it is not that of the other digits"
 const aFlake = 2124263042718941184
 
 func TestAnIDIsWrittenAndReadBack(t *testing.T) {
-	business := int64(1)<<44 | 5<<7 | 3 // tick 2^24, 4.7 h after the epoch of snowflake.Article
+	business := subjects.ID(1)<<44 | 5<<7 | 3 // tick 2^24, 4.7 h after the epoch of snowflake.Article
 	for _, tc := range []struct {
 		format string
 		opts   []format.Option
-		id     int64
+		id     subjects.ID
 		want   string
 	}{
 		{"{id}", nil, 0, "0"},
@@ -82,7 +83,7 @@ func TestAnIDThatAFormatCannotWriteIsRefused(t *testing.T) {
 	for _, tc := range []struct {
 		format string
 		opts   []format.Option
-		id     int64
+		id     subjects.ID
 		want   string
 	}{
 		{"{id}", nil, -1, "the number is -1"},
@@ -264,7 +265,7 @@ func TestLenientReadsWhatPeopleMistake(t *testing.T) {
 		want := strings.IndexByte(digits, strings.NewReplacer("O", "0", "I", "1", "L", "1").Replace(
 			strings.ToUpper(string([]byte{byte(c)})))[0])
 		if got, err := one.Read(string([]byte{byte(c)})); c < 128 && (err == nil) != (want >= 0) ||
-			err == nil && got != int64(want) {
+			err == nil && got != subjects.ID(want) {
 			t.Errorf("%q: got %d, %v, want %d", rune(c), got, err, want)
 		}
 	}
@@ -275,7 +276,7 @@ func TestMaxIsTheHighestNumber(t *testing.T) {
 	for _, tc := range []struct {
 		format string
 		opts   []format.Option
-		max    int64
+		max    subjects.ID
 	}{
 		{"{id}", nil, math.MaxInt64},
 		{"SO-{id:6}", nil, math.MaxInt64},
@@ -319,7 +320,7 @@ func TestAppendDoesNotAllocate(t *testing.T) {
 
 type written struct {
 	f  *format.Format
-	id int64
+	id subjects.ID
 }
 
 func benchmarked(t testing.TB) []written {

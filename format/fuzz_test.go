@@ -6,6 +6,7 @@ import (
 
 	"github.com/natsid/natsid/format"
 	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/subjects"
 )
 
 var seeds = []string{
@@ -38,7 +39,8 @@ func FuzzParse(f *testing.F) {
 		f.Add(seed, byte(0), int64(42))
 		f.Add(seed, byte(4), int64(1)<<44)
 	}
-	f.Fuzz(func(t *testing.T, text string, kind byte, id int64) {
+	f.Fuzz(func(t *testing.T, text string, kind byte, n int64) {
+		id := subjects.ID(n)
 		f, err := format.Parse(text, options(kind)...)
 		if err != nil {
 			return

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/natsid/natsid/format"
+	"github.com/natsid/natsid/subjects"
 )
 
 // k1 is a key that is always the same, for the tag so.
@@ -21,7 +22,7 @@ func k1() format.Option {
 func TestAMaskedIDIsWrittenAndReadBack(t *testing.T) {
 	for _, tc := range []struct {
 		format string
-		id     int64
+		id     subjects.ID
 		want   string
 	}{
 		{"SO-{mask:k1:9}", 42, "SO-091337155"},

@@ -3,6 +3,8 @@ package format
 import (
 	"fmt"
 	"strings"
+
+	"github.com/natsid/natsid/subjects"
 )
 
 // A ReadError says at which byte a text is not of a format, and why.
@@ -21,7 +23,7 @@ func fault(at int, reason string, args ...any) error {
 }
 
 // Read returns the ID whose text this is, or a [*ReadError].
-func (f *Format) Read(text string) (id int64, err error) {
+func (f *Format) Read(text string) (subjects.ID, error) {
 	r := reader{Format: f, text: text}
 	for _, p := range f.parts {
 		if err := r.part(p); err != nil {
@@ -31,7 +33,7 @@ func (f *Format) Read(text string) (id int64, err error) {
 	if r.at < len(text) { //mutant:end
 		return 0, fault(r.at, "want the end of the text")
 	}
-	id = f.join(r.v)
+	id := f.join(r.v)
 	own, reason := f.split(id)
 	if reason != "" {
 		return 0, fault(r.places[f.finest], "%s", reason)
@@ -44,7 +46,7 @@ func (f *Format) Read(text string) (id int64, err error) {
 	if f.mask != nil {
 		id += f.mask.show(r.v[number], f.tweak(id)) - r.v[number]
 	}
-	return id, nil
+	return subjects.ID(id), nil
 }
 
 // A reader is at a byte of a text.

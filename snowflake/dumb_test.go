@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/natsid/natsid/subjects"
 )
 
 // dumb is a second generator, written from the comment of Generator without a
@@ -81,7 +83,7 @@ func (d *dumb) close() int64 {
 
 // next issues n IDs at now, where random is the draw of a random start. If dry,
 // it only reports whether it would.
-func (d *dumb) next(now, n, random int64, dry bool) (ids []int64, err error) {
+func (d *dumb) next(now, n, random int64, dry bool) (ids []subjects.ID, err error) {
 	if d.closed {
 		return nil, ErrClosed
 	}
@@ -145,7 +147,7 @@ func (d *dumb) next(now, n, random int64, dry bool) (ids []int64, err error) {
 			return nil, fmt.Errorf("the dumb one repeats %d", id)
 		}
 		d.issued[id] = true
-		ids = append(ids, id)
+		ids = append(ids, subjects.ID(id))
 	}
 	d.cur, d.entered = d.step(last, 1), entered
 	return ids, nil

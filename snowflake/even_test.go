@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/natsid/natsid/internal/testkit/raced"
+	"github.com/natsid/natsid/subjects"
 )
 
 // TestIDsAreEvenModuloAnyShardCount checks, for rates from 1 ID/s to 1M IDs/s and
@@ -49,7 +50,7 @@ func TestIDsAreEvenModuloAnyShardCount(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			g := newGenerator(t, c.layout, t0, 1<<60)
 			rnd := rand.New(rand.NewPCG(1, 2))
-			moduli := []int64{3, 7}
+			moduli := []subjects.ID{3, 7}
 			if c.layout == Leaf {
 				moduli = append(moduli, 10, 100)
 			}
@@ -100,9 +101,9 @@ func TestEachStartIsRandom(t *testing.T) {
 }
 
 // nth returns the ID at index i of a batch.
-func nth(r Runs, i int) int64 {
+func nth(r Runs, i int) subjects.ID {
 	for first, last := range r.All() {
-		if id := first + int64(i); id <= last {
+		if id := first + subjects.ID(i); id <= last {
 			return id
 		}
 		i -= int(last - first + 1)

@@ -6,6 +6,8 @@ import (
 	"math"
 	"sync/atomic"
 	"time"
+
+	"github.com/natsid/natsid/subjects"
 )
 
 // DefaultMaxAhead is how far an ID's time may be ahead of the clock by default:
@@ -244,13 +246,13 @@ func (r Runs) Of(business int64) Runs {
 
 // All yields the IDs in rising order as runs of consecutive IDs, first and last
 // included. A run lies within one tick.
-func (r Runs) All() iter.Seq2[int64, int64] {
-	return func(yield func(first, last int64) bool) {
+func (r Runs) All() iter.Seq2[subjects.ID, subjects.ID] {
+	return func(yield func(first, last subjects.ID) bool) {
 		for at, end := r.start, r.start+r.n; at < end; {
 			tick := at >> r.layout.Sequence
 			stop := min(end, (tick+1)<<r.layout.Sequence)
 			first := r.layout.id(tick, r.worker, r.business, at-tick<<r.layout.Sequence)
-			if !yield(first, first+stop-at-1) {
+			if !yield(first, first+subjects.ID(stop-at-1)) {
 				return
 			}
 			at = stop

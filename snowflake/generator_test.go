@@ -3,6 +3,8 @@ package snowflake
 import (
 	"testing"
 	"time"
+
+	"github.com/natsid/natsid/subjects"
 )
 
 const (
@@ -20,7 +22,7 @@ func newGenerator(tb testing.TB, l Layout, from, until int64) *Generator {
 }
 
 // ids returns every ID of a batch.
-func ids(r Runs) (all []int64) {
+func ids(r Runs) (all []subjects.ID) {
 	for first, last := range r.All() {
 		for id := first; id <= last; id++ {
 			all = append(all, id)
@@ -104,7 +106,7 @@ func TestBusinessesShareOneSequence(t *testing.T) {
 
 func TestIssuingAllocatesNothing(t *testing.T) {
 	g := newGenerator(t, Leaf, t0, 1<<60)
-	now, sum := int64(t0), int64(0)
+	now, sum := int64(t0), subjects.ID(0)
 	i := NewIssuer(time.Second, 1, func() int64 { return now })
 	i.Use(g)
 	issue := func(next func(n int) (Runs, error), n int) func() {
@@ -129,7 +131,7 @@ func TestIssuingAllocatesNothing(t *testing.T) {
 	}
 }
 
-func sumOf(r Runs) (sum int64) {
+func sumOf(r Runs) (sum subjects.ID) {
 	for first, last := range r.Of(0).All() {
 		sum += first + last
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/natsid/natsid/internal/testkit/mutant"
 	"github.com/natsid/natsid/internal/testkit/steps"
 	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/subjects"
 )
 
 // TestEveryInterleaving runs two goroutines that issue, close and extend through
@@ -72,7 +73,7 @@ type play struct {
 	g        *snowflake.Generator
 	programs [][]call
 	faults   []error
-	issued   map[int64]bool // positions
+	issued   map[subjects.ID]bool // positions
 	lastTick int64
 	latest   int64 // end of the window that any call has asked for
 	begun    int64 // the same, by calls that have begun
@@ -86,7 +87,7 @@ func newPlay(programs [][]call) *play {
 	if err != nil {
 		panic(err) // cannot happen
 	}
-	return &play{g: g, programs: programs, issued: make(map[int64]bool), latest: 14, begun: 14}
+	return &play{g: g, programs: programs, issued: make(map[subjects.ID]bool), latest: 14, begun: 14}
 }
 
 func (p *play) threads() (threads []func(), check func() error) {
@@ -105,7 +106,7 @@ func (p *play) threads() (threads []func(), check func() error) {
 // issue issues n IDs at the time now.
 func issue(now int64, n int) call {
 	return func(p *play, _ int) error {
-		closed, last := p.closed, int64(-1)
+		closed, last := p.closed, subjects.ID(-1)
 		runs, err := p.g.NextAt(now, n)
 		if closed && !errors.Is(err, snowflake.ErrClosed) {
 			return fmt.Errorf("after Close, NextAt returns %v", err)
@@ -134,7 +135,7 @@ func issue(now int64, n int) call {
 }
 
 // note notes an ID that was issued.
-func (p *play) note(id int64) error {
+func (p *play) note(id subjects.ID) error {
 	parts, err := p.g.Layout().Decode(id)
 	if err != nil {
 		return err

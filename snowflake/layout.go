@@ -34,6 +34,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/natsid/natsid/subjects"
 )
 
 // A Layout is the split of the 63 bits of an ID, and the length of a tick. It is a plain value, and comparable.
@@ -144,8 +146,8 @@ func (l Layout) TickFrom(ms int64) int64 { return l.TickAt(ms + l.Unit - 1) }
 func (l Layout) maxTick() int64 { return 1<<l.Time - 1 }
 
 // id composes an ID of parts that fit their fields.
-func (l Layout) id(tick, worker, business, sequence int64) int64 {
-	return ((tick<<(l.Site+l.Worker)|worker)<<l.Business|business)<<l.Sequence | sequence
+func (l Layout) id(tick, worker, business, sequence int64) subjects.ID {
+	return subjects.ID(((tick<<(l.Site+l.Worker)|worker)<<l.Business|business)<<l.Sequence | sequence)
 }
 
 // Parts are the fields of an ID, as [Layout.Decode] returns them.
@@ -161,8 +163,8 @@ type Parts struct {
 
 // Decode splits an ID into its parts. It returns an error for a number that is
 // not an ID of this layout: a negative one, or one with bits above the time field.
-func (l Layout) Decode(id int64) (Parts, error) {
-	tick := id >> (l.Bits() - l.Time)
+func (l Layout) Decode(id subjects.ID) (Parts, error) {
+	tick := int64(id >> (l.Bits() - l.Time))
 	if id < 0 || tick > l.maxTick() {
 		return Parts{}, fmt.Errorf("snowflake: %d is not an ID of layout %s", id, l)
 	}
@@ -173,7 +175,7 @@ func (l Layout) Decode(id int64) (Parts, error) {
 		Worker:   worker,
 		Site:     worker >> l.Worker,
 		Machine:  worker & (1<<l.Worker - 1),
-		Business: id >> l.Sequence & l.MaxBusiness(),
-		Sequence: id & (1<<l.Sequence - 1),
+		Business: int64(id>>l.Sequence) & l.MaxBusiness(),
+		Sequence: int64(id & (1<<l.Sequence - 1)),
 	}, nil
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/natsid/natsid/subjects"
 )
 
 func TestLeafLayoutIsLeafs(t *testing.T) {
@@ -24,7 +26,7 @@ func TestLeafLayoutIsLeafs(t *testing.T) {
 	}
 	// Leaf: (timestamp - twepoch) << 22 | workerId << 12 | sequence.
 	const ms, worker, sequence = 1700000000123, 1023, 4095
-	id := int64((ms-1288834974657)<<22 | worker<<12 | sequence)
+	id := subjects.ID((ms-1288834974657)<<22 | worker<<12 | sequence)
 	got, err := Leaf.Decode(id)
 	want := Parts{
 		Time: time.UnixMilli(ms).UTC(), Tick: ms - LeafEpoch, Worker: worker, Machine: worker, Sequence: sequence,
@@ -57,7 +59,7 @@ func TestLayoutsThatCannotBeAreRefused(t *testing.T) {
 
 func TestDecodeRefusesWhatIsNoID(t *testing.T) {
 	short := Layout{Time: 20, Worker: 4, Sequence: 4, Unit: 1}
-	for _, id := range []int64{-1, math.MinInt64, 1 << 28, math.MaxInt64} {
+	for _, id := range []subjects.ID{-1, math.MinInt64, 1 << 28, math.MaxInt64} {
 		if p, err := short.Decode(id); err == nil {
 			t.Errorf("Decode(%d) = %+v", id, p)
 		}
@@ -93,7 +95,7 @@ func TestTheArticlesIDIsPutTogetherAsInTheArticle(t *testing.T) {
 		Time: time.UnixMilli(Article.Epoch + tick).UTC(), Tick: tick,
 		Worker: site*128 + machine, Site: site, Machine: machine, Business: business, Sequence: sequence,
 	}
-	id := int64(tick<<20 | site<<18 | machine<<11 | business<<7 | sequence)
+	id := subjects.ID(tick<<20 | site<<18 | machine<<11 | business<<7 | sequence)
 	if got, err := Article.Decode(id); err != nil || got != want {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
 	}
@@ -147,7 +149,7 @@ func TestSitesNumberTheirOwnMachines(t *testing.T) {
 }
 
 // firstID returns the first ID of a batch, -1 if it is empty.
-func firstID(r Runs) int64 {
+func firstID(r Runs) subjects.ID {
 	for first := range r.All() {
 		return first
 	}
@@ -327,7 +329,7 @@ func FuzzParseLayout(f *testing.F) {
 }
 
 // written returns the ID as the digits of its fields, in base 2, side by side.
-func written(t *testing.T, l Layout, tick, site, machine, business, sequence int64) int64 {
+func written(t *testing.T, l Layout, tick, site, machine, business, sequence int64) subjects.ID {
 	var digits string
 	for _, f := range []struct {
 		bits  int
@@ -341,7 +343,7 @@ func written(t *testing.T, l Layout, tick, site, machine, business, sequence int
 	if err != nil || len(digits) != l.Bits() {
 		t.Fatalf("%+v: %s: %v", l, digits, err)
 	}
-	return id
+	return subjects.ID(id)
 }
 
 func FuzzDecode(f *testing.F) {
@@ -409,7 +411,9 @@ func TestNewIDsAreAboveOldOnesForAsLongAsAnOldIDIsEarlierInTheNewLayout(t *testi
 			t.Fatal(err)
 		}
 		const moment = 1_800_000_000_000
-		id := func(l Layout, ms, rest int64) int64 { return l.TickAt(ms)<<(l.Bits()-l.Time) | rest }
+		id := func(l Layout, ms, rest int64) subjects.ID {
+			return subjects.ID(l.TickAt(ms)<<(l.Bits()-l.Time) | rest)
+		}
 		parts, err := next.Decode(id(old, moment, r.Int64N(1<<below)))
 		gap := moment - parts.Time.UnixMilli() - 2*unit // both times are of whole ticks
 		if err != nil || gap <= 0 || gap > 1e12 {

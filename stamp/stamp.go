@@ -21,6 +21,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/subjects"
 )
 
 // Header holds the ID of a message, as a decimal.
@@ -35,17 +36,17 @@ var (
 )
 
 // ID returns the ID of a message, 1 to 2^63-1. The error is [ErrNone] or [ErrMalformed].
-func ID(m *nats.Msg) (client.ID, error) { return IDIn(m.Header) }
+func ID(m *nats.Msg) (subjects.ID, error) { return IDIn(m.Header) }
 
 // IDIn returns the ID of a message with these headers, such as those of a [jetstream.Msg]. Its errors are those of
 // [ID].
-func IDIn(h nats.Header) (client.ID, error) {
+func IDIn(h nats.Header) (subjects.ID, error) {
 	values := h[Header]
 	switch len(values) {
 	case 0:
 		return 0, ErrNone
 	case 1:
-		id, err := client.ParseID(values[0])
+		id, err := subjects.ParseID(values[0])
 		if err != nil || id == 0 {
 			return 0, fmt.Errorf("%w: %.40q", ErrMalformed, values[0])
 		}
@@ -67,7 +68,7 @@ func New(ids *client.Handle) *Stamper { return &Stamper{ids} }
 
 // Msg gives a message an ID, unless it has one, and returns the ID. The error is [ErrMalformed], or one of
 // [client.Handle.Next]; then the message is unchanged.
-func (s *Stamper) Msg(ctx context.Context, m *nats.Msg) (client.ID, error) {
+func (s *Stamper) Msg(ctx context.Context, m *nats.Msg) (subjects.ID, error) {
 	id, err := ID(m)
 	if !errors.Is(err, ErrNone) {
 		return id, err
@@ -79,7 +80,7 @@ func (s *Stamper) Msg(ctx context.Context, m *nats.Msg) (client.ID, error) {
 	return id, nil
 }
 
-func set(m *nats.Msg, id client.ID) {
+func set(m *nats.Msg, id subjects.ID) {
 	if m.Header == nil {
 		m.Header = make(nats.Header, 1)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/natsid/natsid/internal/testkit/exampletb"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/stamp"
+	"github.com/natsid/natsid/subjects"
 )
 
 var (
@@ -84,7 +85,7 @@ func TestABatchIsStampedInItsOrderByOneRequest(t *testing.T) {
 	if got := h.Stats().Requests; got != 1 {
 		t.Errorf("%d requests, want 1", got)
 	}
-	var last client.ID
+	var last subjects.ID
 	for i, m := range msgs {
 		id, err := stamp.ID(m)
 		switch {
@@ -102,7 +103,7 @@ func TestABatchIsStampedInItsOrderByOneRequest(t *testing.T) {
 
 func TestManyMessagesGetAsManyIDs(t *testing.T) {
 	const n = 25_001
-	msgs, seen := make([]*nats.Msg, n), make(map[client.ID]bool, n)
+	msgs, seen := make([]*nats.Msg, n), make(map[subjects.ID]bool, n)
 	for i := range msgs {
 		msgs[i] = with()
 	}

@@ -3,44 +3,69 @@ package subjects
 import (
 	"bytes"
 	"fmt"
+	"iter"
+	"math"
 	"strconv"
 )
 
 // A Run is consecutive IDs, from First to Last, both included. A valid run has
 // 0 <= First <= Last.
 type Run struct {
-	First, Last int64
+	First, Last ID
 }
 
 // Len returns the number of IDs in the run. It overflows for 0 to 2^63-1 only.
-func (r Run) Len() int64 { return r.Last - r.First + 1 }
+func (r Run) Len() int64 { return int64(r.Last - r.First + 1) }
 
 // String returns the run as on the wire: "1001-1100", or "1001" for one ID.
-func (r Run) String() string { return string(r.append(nil)) }
+func (r Run) String() string { return string(AppendRun(nil, r.First, r.Last)) }
 
-func (r Run) append(dst []byte) []byte {
-	dst = strconv.AppendInt(dst, r.First, 10)
-	if r.Last == r.First {
-		return dst
+// Runs are the IDs of one call, as disjoint runs.
+type Runs []Run
+
+// All returns the IDs one after the other, in the order of the runs.
+func (r Runs) All() iter.Seq[ID] {
+	return func(yield func(ID) bool) {
+		for _, run := range r {
+			for id := run.First; ; id++ {
+				if !yield(id) {
+					return
+				}
+				if id == run.Last { // before id can overflow
+					break
+				}
+			}
+		}
 	}
-	dst = append(dst, '-')
-	return strconv.AppendInt(dst, r.Last, 10)
+}
+
+// Len returns the number of IDs.
+func (r Runs) Len() int {
+	var n int64
+	for _, run := range r {
+		n += run.Len()
+	}
+	return int(n)
 }
 
 // AppendRun appends the run first..last to dst, the body of a reply so far: one
 // run a line, with no newline after the last.
-func AppendRun(dst []byte, first, last int64) []byte {
+func AppendRun(dst []byte, first, last ID) []byte {
 	if len(dst) > 0 {
 		dst = append(dst, '\n')
 	}
-	return Run{first, last}.append(dst)
+	dst = strconv.AppendInt(dst, int64(first), 10)
+	if last == first {
+		return dst
+	}
+	return strconv.AppendInt(append(dst, '-'), int64(last), 10)
 }
 
 // ParseRuns reads the body of a reply. It rejects every body that [AppendRun] does not write, such as an empty body,
 // a sign, a leading zero, a run that ends before it begins, or a newline at the end: so a client notices a reply that
 // is not natsid's.
-func ParseRuns(body []byte) ([]Run, error) {
-	runs := make([]Run, 0, bytes.Count(body, []byte{'\n'})+1)
+func ParseRuns(body []byte) (Runs, error) {
+	runs := make(Runs, 0, bytes.Count(body, []byte{'\n'})+1)
 	for line := range bytes.SplitSeq(body, []byte{'\n'}) {
 		run, ok := parseRun(line)
 		if !ok {
@@ -54,12 +79,16 @@ func ParseRuns(body []byte) ([]Run, error) {
 
 func parseRun(line []byte) (Run, bool) {
 	head, tail, isRange := bytes.Cut(line, []byte{'-'})
-	first, ok := parseDecimal(head, maxID)
+	first, ok := parseID(head)
 	if !ok || !isRange {
 		return Run{first, first}, ok
 	}
-	last, ok := parseDecimal(tail, maxID)
+	last, ok := parseID(tail)
 	return Run{first, last}, ok && first < last
 }
 
-const maxID = 1<<63 - 1
+// parseID reads the one spelling of an ID, or of 0.
+func parseID(text []byte) (ID, bool) {
+	n, ok := parseDecimal(text, math.MaxInt64)
+	return ID(n), ok
+}

@@ -58,10 +58,10 @@ type TagStats struct {
 // Last, both included. Next is the next ID to issue, and Last + 1 once the range
 // is used up.
 type TagRange struct {
-	First   Decimal `json:"first"`
-	Next    Decimal `json:"next"`
-	Last    Decimal `json:"last"`
-	Current bool    `json:"current"` // IDs are taken from this one
+	First   ID   `json:"first"`
+	Next    ID   `json:"next"`
+	Last    ID   `json:"last"`
+	Current bool `json:"current"` // IDs are taken from this one
 }
 
 // A Fraction is a number that JSON carries with three decimals; +Inf is null.

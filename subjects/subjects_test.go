@@ -205,7 +205,7 @@ func TestABatchThatFitsDoesSoWhateverItsRuns(t *testing.T) {
 		for _, run := range []int64{1, 2, 3} {
 			n, body := int64(BatchThatFits(size)), []byte(nil)
 			for left := n; left > 0; left -= run {
-				body = AppendRun(body, math.MaxInt64-min(run, left)+1, math.MaxInt64)
+				body = AppendRun(body, math.MaxInt64-ID(min(run, left))+1, math.MaxInt64)
 			}
 			if len(body) > size || n < int64(size)/20 {
 				t.Errorf("%d IDs in runs of %d take %d bytes of %d", n, run, len(body), size)

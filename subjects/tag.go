@@ -5,8 +5,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"strconv"
-	"strings"
 	"time"
 )
 
@@ -25,17 +23,17 @@ const (
 
 // TagCreate is the request that creates a tag.
 type TagCreate struct {
-	Tag         string  `json:"tag"`
-	Step        int64   `json:"step,omitempty"`  // IDs that a load reserves at least; 0 means 1000
-	Start       Decimal `json:"start,omitempty"` // the first ID; 0 means the lowest that is surely free
-	Description string  `json:"description,omitempty"`
+	Tag         string `json:"tag"`
+	Step        int64  `json:"step,omitempty"`  // IDs that a load reserves at least; 0 means 1000
+	Start       ID     `json:"start,omitempty"` // the first ID; 0 means the lowest that is surely free
+	Description string `json:"description,omitempty"`
 	// Min is the lowest number, 0 for 1, and Max the highest, 0 for no bound. They are those of each period, if the
 	// tag has one.
-	Min Decimal `json:"min,omitempty"`
-	Max Decimal `json:"max,omitempty"`
+	Min ID `json:"min,omitempty"`
+	Max ID `json:"max,omitempty"`
 	// MaxHole bounds how many IDs a crash of one worker can waste, those of unanswered requests not counted; 0 for no
 	// bound.
-	MaxHole Decimal `json:"max_hole,omitempty"`
+	MaxHole ID `json:"max_hole,omitempty"`
 	// Period is daily, monthly or yearly if the numbers begin again with each day, month or year; "" if they do not.
 	// The IDs carry the date: yyyyMMdd × 10^8 + number, yyyyMM × 10^10 + number, or yyyy × 10^12 + number.
 	Period string `json:"period,omitempty"`
@@ -54,16 +52,16 @@ type TagUpdate struct {
 	Description *string `json:"description,omitempty"`
 	// MaxID is the lowest ID that may be issued from now on. It must not be
 	// below the present one: max_id only rises.
-	MaxID *Decimal `json:"max_id,omitempty"`
+	MaxID *ID `json:"max_id,omitempty"`
 	// RaiseBy raises max_id by this number, at least 1: so many IDs are skipped.
-	RaiseBy *Decimal `json:"raise_by,omitempty"`
+	RaiseBy *ID `json:"raise_by,omitempty"`
 	// MaxBatch is the most IDs that one request for the tag gets, 0 to 1000000, and Rate the most IDs per second, of
 	// all workers together, 0 to 10^12. 0 means no limit.
 	MaxBatch *int   `json:"max_batch,omitempty"`
 	Rate     *int64 `json:"rate,omitempty"`
 	// Max and MaxHole are as in [TagCreate]; 0 ends a bound.
-	Max     *Decimal `json:"max,omitempty"`
-	MaxHole *Decimal `json:"max_hole,omitempty"`
+	Max     *ID `json:"max,omitempty"`
+	MaxHole *ID `json:"max_hole,omitempty"`
 	// Force allows to skip more than 2^40 IDs at once. It is for MaxID and RaiseBy.
 	Force bool `json:"force,omitempty"`
 }
@@ -90,7 +88,7 @@ type TagList struct {
 type TagInfo struct {
 	Tag         string    `json:"tag"`
 	Step        int64     `json:"step"`
-	MaxID       Decimal   `json:"max_id"` // the lowest ID that no worker has loaded
+	MaxID       ID        `json:"max_id"` // the lowest ID that no worker has loaded
 	Description string    `json:"description"`
 	Updated     time.Time `json:"updated"`              // of the last load or change
 	Disabled    bool      `json:"disabled"`             // the tag was deleted
@@ -99,37 +97,18 @@ type TagInfo struct {
 	Rate        int64     `json:"rate,omitempty"`       // most IDs per second, of all workers together; 0 is no limit
 	Throttle    int64     `json:"throttle,omitempty"`   // the same of each tag
 	// The following are as in [TagCreate].
-	Strict  bool    `json:"strict,omitempty"`
-	Min     Decimal `json:"min,omitempty"`
-	Max     Decimal `json:"max,omitempty"`
-	MaxHole Decimal `json:"max_hole,omitempty"`
-	Period  string  `json:"period,omitempty"`
-	Zone    string  `json:"zone,omitempty"`
+	Strict  bool   `json:"strict,omitempty"`
+	Min     ID     `json:"min,omitempty"`
+	Max     ID     `json:"max,omitempty"`
+	MaxHole ID     `json:"max_hole,omitempty"`
+	Period  string `json:"period,omitempty"`
+	Zone    string `json:"zone,omitempty"`
 	// Hole is how many IDs a crash of the answering worker can waste at most, those of unanswered requests not counted.
-	Hole Decimal `json:"hole,omitempty"`
+	Hole ID `json:"hole,omitempty"`
 	// MarkAhead is how far the mark that guards a table is ahead of the row's
 	// max_id, negative if it is behind; nil without a table or its guard.
 	// MaxID is the higher of the two.
-	MarkAhead *Decimal `json:"mark_ahead,omitempty"`
-}
-
-// A Decimal is an integer that JSON carries as a string, because JavaScript
-// rounds large numbers. A JSON number is accepted as well.
-type Decimal int64
-
-// MarshalJSON writes the decimal as a string.
-func (d Decimal) MarshalJSON() ([]byte, error) {
-	return strconv.AppendQuote(nil, strconv.FormatInt(int64(d), 10)), nil
-}
-
-// UnmarshalJSON reads a string of digits, or a number without fraction.
-func (d *Decimal) UnmarshalJSON(data []byte) error {
-	n, err := strconv.ParseInt(strings.Trim(string(data), `"`), 10, 64)
-	if err != nil {
-		return err
-	}
-	*d = Decimal(n)
-	return nil
+	MarkAhead *int64 `json:"mark_ahead,omitempty,string"`
 }
 
 // Examples of the bodies of requests, for error texts and documents.

@@ -115,7 +115,7 @@ func (h *segmentHandler) park(r request, m *nats.Msg, tag string, n int) {
 
 func appendRanges(body []byte, ranges []segment.Range) []byte {
 	for _, rg := range ranges {
-		body = subjects.AppendRun(body, rg.Start, rg.End-1)
+		body = subjects.AppendRun(body, subjects.ID(rg.Start), subjects.ID(rg.End-1))
 	}
 	return body
 }

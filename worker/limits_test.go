@@ -74,7 +74,7 @@ func TestWhatALimitRefusesDrawsNoID(t *testing.T) {
 	if e := subjects.ParseError(m.Header); e.MaxBatch != 20 {
 		t.Errorf("%+v does not say how many are allowed", e)
 	}
-	drawn := int64(0)
+	drawn := subjects.ID(0)
 	for refused := 0; refused < 5; {
 		got := r.ask("id.segment.order", "20")
 		if got.code == "" {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/segmenttest"
+	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/worker"
 )
 
@@ -49,7 +50,7 @@ func (r *rig) served() (n int) {
 func TestAWorkerThatCannotLoadAnswersWithWhatAnotherOneLoads(t *testing.T) {
 	for _, strict := range []bool{false, true} {
 		able, sick := pair(t, strict)
-		seen, last := map[int64]bool{}, int64(0)
+		seen, last := map[subjects.ID]bool{}, subjects.ID(0)
 		for range 60 {
 			id := able.one("id.segment.order")
 			if seen[id] || strict && id <= last {
@@ -114,7 +115,7 @@ func TestNumbersThatAnotherWorkerHoldsAreIssuedBeforeATagIsUsedUp(t *testing.T) 
 	for range 8 { // of both workers; it says nothing of fewer
 		r.wantRefusal(r.ask("id.segment.few", "31"), "410")
 	}
-	seen := map[int64]bool{}
+	seen := map[subjects.ID]bool{}
 	for range 30 {
 		seen[r.one("id.segment.few")] = true
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/worker"
 )
 
@@ -27,7 +28,7 @@ func TestSegmentRepliesAreWhatTheWireSays(t *testing.T) {
 func TestABatchOfManyRangesIsExactlyAsLongAsRequested(t *testing.T) {
 	url, store := startServer(t), newStore(t)
 	r := start(t, url, 0, store)
-	next := int64(1)
+	next := subjects.ID(1)
 	var others []segment.Range // what another worker loads: a hole for this one
 	for range 20 {
 		l, err := store.Load(t.Context(), "order", 0, 0)
@@ -40,7 +41,7 @@ func TestABatchOfManyRangesIsExactlyAsLongAsRequested(t *testing.T) {
 				t.Fatalf("%v after %d", run, next)
 			}
 			for _, o := range others {
-				if run.First < o.End && o.Start <= run.Last {
+				if int64(run.First) < o.End && o.Start <= int64(run.Last) {
 					t.Fatalf("%v is of %v, which the other worker has", run, o)
 				}
 			}

@@ -23,7 +23,7 @@ func TestATagKeepsItsRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, answer := segment.Daily.Base(time.Now().In(zone))+1, r.request("id.segment.so")
+	first, answer := subjects.ID(segment.Daily.Base(time.Now().In(zone))+1), r.request("id.segment.so")
 	if runs, err := subjects.ParseRuns(answer.Data); err != nil || runs[0].First != first || len(answer.Header) > 0 {
 		t.Errorf("the first ID is %s with %v, want %d", answer.Data, answer.Header, first)
 	}

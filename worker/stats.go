@@ -93,7 +93,7 @@ func tagStats(instance string, t segment.TagStats) subjects.TagStats {
 	}
 	for _, r := range t.Ranges[:min(len(t.Ranges), subjects.MaxRanges)] {
 		s.Ranges = append(s.Ranges, subjects.TagRange{
-			First: subjects.Decimal(r.First), Next: subjects.Decimal(r.Next), Last: subjects.Decimal(r.Last),
+			First: subjects.ID(r.First), Next: subjects.ID(r.Next), Last: subjects.ID(r.Last),
 			Current: r.Current,
 		})
 	}

@@ -207,14 +207,11 @@ func (a *tagAdmin) find(ctx context.Context, l subjects.TagList) ([]segment.Tag,
 
 func tagInfo(t segment.Tag) subjects.TagInfo {
 	info := subjects.TagInfo{
-		Tag: t.Name, Step: t.Step, MaxID: subjects.Decimal(t.MaxID),
+		Tag: t.Name, Step: t.Step, MaxID: subjects.ID(t.MaxID),
 		Description: t.Description, Updated: t.Updated, Disabled: t.Disabled,
-		Min: subjects.Decimal(t.Rules.Min), Max: subjects.Decimal(t.Rules.Max), Period: string(t.Rules.Period),
-		Zone: t.Rules.Zone, MaxHole: subjects.Decimal(t.Rules.MaxHole), Strict: t.Rules.Strict,
-		MaxBatch: t.Rules.MaxBatch, Rate: t.Rules.Rate,
-	}
-	if t.MarkAhead != nil {
-		info.MarkAhead = new(subjects.Decimal(*t.MarkAhead))
+		Min: subjects.ID(t.Rules.Min), Max: subjects.ID(t.Rules.Max), Period: string(t.Rules.Period),
+		Zone: t.Rules.Zone, MaxHole: subjects.ID(t.Rules.MaxHole), Strict: t.Rules.Strict,
+		MaxBatch: t.Rules.MaxBatch, Rate: t.Rules.Rate, MarkAhead: t.MarkAhead,
 	}
 	// A table that other programs write may have rows that no subject can name.
 	if _, err := segment.Zone(t.Rules.Zone); err != nil {

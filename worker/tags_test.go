@@ -246,7 +246,7 @@ func TestATagIsChangedAndEachRefusalSaysWhy(t *testing.T) {
 		`{"tag":"order","step":9,"force":true}`:                    {"400", "force is for max_id and raise_by"},
 		`{"tag":"unknown","step":5}`:                               {"404", "no such tag", "natsid tag create"},
 		`{"tag":"order","step":0}`:                                 {"400", "step 0, want at least 1"},
-		`{"tag":"order","raise_by":-3}`:                            {"400", "raise_by -3", "only rises"},
+		`{"tag":"order","raise_by":-3}`:                            {"400", "-3", "is not an ID"},
 		`{"tag":"order","max_id":9007199254900000,"raise_by":"1"}`: {"400", "exclude each other"},
 		`{"tag":"order"}`:                                          {"400", "nothing to change"},
 		`{"tag":"order","maxid":"5"}`:                              {"400", "maxid", `"max_id":"5000001"`},
@@ -355,13 +355,13 @@ func TestAMessageMakesAWorkerLookTheTagUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := r.one("id.segment.big"); got >= raised.MaxID {
+	if got := r.one("id.segment.big"); int64(got) >= raised.MaxID {
 		t.Fatalf("%d before the message", got)
 	}
 	if err := r.caller.Publish("id.tag.changed", []byte("big")); err != nil {
 		t.Fatal(err)
 	}
-	r.eventually("discard what is below", func() bool { return r.one("id.segment.big") >= raised.MaxID })
+	r.eventually("discard what is below", func() bool { return int64(r.one("id.segment.big")) >= raised.MaxID })
 }
 
 // unsure is a store whose changes are made, but whose answers are lost.

@@ -267,7 +267,7 @@ func (r *rig) ids(got reply, n int64) []subjects.Run {
 }
 
 // one requests one ID and returns it.
-func (r *rig) one(subject string) int64 {
+func (r *rig) one(subject string) subjects.ID {
 	r.Helper()
 	return r.ids(r.ask(subject, ""), 1)[0].First
 }

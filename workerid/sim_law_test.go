@@ -61,7 +61,7 @@ func (l *process) note(g *held, runs snowflake.Runs) {
 				bits.OnesCount64(c.sequences&sequences), p.Tick, p.Worker, l.name)
 		}
 		c.sequences |= sequences
-		l.noteRaw(first, last)
+		l.noteRaw(int64(first), int64(last))
 	}
 }
 

@@ -16,7 +16,7 @@ const mostIDs = 100_000
 // A Source is a [client.Source] from memory. Its IDs rise by 1, in the order of calls. It is safe for concurrent use.
 type Source struct {
 	mu      sync.Mutex
-	last    int64 // ID that was given
+	last    subjects.ID // ID that was given
 	failure error
 }
 
@@ -36,7 +36,7 @@ var _ client.Source = (*Source)(nil)
 func New() *Source { return From(1) }
 
 // From returns a source that begins with an ID: From(1<<53) finds code that stores IDs in too few bits.
-func From(first client.ID) *Source { return &Source{last: int64(first) - 1} }
+func From(first subjects.ID) *Source { return &Source{last: first - 1} }
 
 // Fail makes calls fail with an error that wraps err, such as [client.ErrUnavailable], until Fail(nil). A failed call
 // uses up no ID.
@@ -47,14 +47,14 @@ func (s *Source) Fail(err error) {
 }
 
 // Next returns one ID. The error is that of [Source.Fail], or of ctx if it has ended.
-func (s *Source) Next(ctx context.Context) (client.ID, error) {
+func (s *Source) Next(ctx context.Context) (subjects.ID, error) {
 	run, err := s.take(ctx, 1)
-	return client.ID(run.First), err
+	return run.First, err
 }
 
 // NextN returns n IDs, 1 to 100,000; for another n the error is [client.ErrBadRequest]. Other errors are those of
 // [Source.Next].
-func (s *Source) NextN(ctx context.Context, n int) (client.Runs, error) {
+func (s *Source) NextN(ctx context.Context, n int) (subjects.Runs, error) {
 	if n < 1 || n > mostIDs {
 		refusal := &subjects.Error{Code: subjects.BadRequest, Text: fmt.Sprintf("%d IDs: want 1 to %d", n, mostIDs)}
 		if n > mostIDs {
@@ -62,15 +62,15 @@ func (s *Source) NextN(ctx context.Context, n int) (client.Runs, error) {
 		}
 		return nil, fmt.Errorf("%w: %w", client.ErrBadRequest, refusal)
 	}
-	run, err := s.take(ctx, int64(n))
+	run, err := s.take(ctx, subjects.ID(n))
 	if err != nil {
 		return nil, err
 	}
-	return client.Runs{run}, nil
+	return subjects.Runs{run}, nil
 }
 
 // take returns the next n IDs.
-func (s *Source) take(ctx context.Context, n int64) (subjects.Run, error) {
+func (s *Source) take(ctx context.Context, n subjects.ID) (subjects.Run, error) {
 	if err := ctx.Err(); err != nil {
 		return subjects.Run{}, fmt.Errorf("clienttest: %w", err)
 	}

@@ -40,11 +40,11 @@ func Example() {
 func TestIDsRiseAndNoneRepeats(t *testing.T) {
 	ids := clienttest.New()
 	var mu sync.Mutex
-	seen := make(map[client.ID]bool)
+	seen := make(map[subjects.ID]bool)
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			var last client.ID
+			var last subjects.ID
 			for range 200 {
 				one, err := ids.Next(t.Context())
 				runs, errN := ids.NextN(t.Context(), 3)
@@ -53,7 +53,7 @@ func TestIDsRiseAndNoneRepeats(t *testing.T) {
 					return
 				}
 				mu.Lock()
-				for _, id := range []client.ID{one, client.ID(runs[0].First), client.ID(runs[0].Last)} {
+				for _, id := range []subjects.ID{one, subjects.ID(runs[0].First), subjects.ID(runs[0].Last)} {
 					if id <= last || seen[id] {
 						t.Errorf("ID %d after %d", id, last)
 					}
@@ -71,7 +71,7 @@ func TestASourceBeginsWhereItIsToldAndTagsHaveOneEach(t *testing.T) {
 	order, user := tags.Segment("order"), tags.Segment("user")
 	user.Fail(client.ErrUnknownTag)
 	for i, s := range []*clienttest.Source{clienttest.From(1 << 53), order, order, tags.Segment("order")} {
-		if id, err := s.Next(t.Context()); err != nil || id != []client.ID{1 << 53, 1, 2, 3}[i] {
+		if id, err := s.Next(t.Context()); err != nil || id != []subjects.ID{1 << 53, 1, 2, 3}[i] {
 			t.Errorf("%d: %d, %v", i, id, err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/subjects"
 )
 
 // A Shop numbers its orders densely, and the lines on them by snowflakes.
@@ -21,8 +22,8 @@ type Shop struct {
 
 // An Order is what a shop sells in one go.
 type Order struct {
-	ID    client.ID   `json:"id"`
-	Lines []client.ID `json:"lines"`
+	ID    subjects.ID   `json:"id"`
+	Lines []subjects.ID `json:"lines"`
 }
 
 // New returns a shop that requests its numbers over a connection.

@@ -12,8 +12,8 @@ import (
 
 	"example.com/shop"
 
-	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/e2e"
+	"github.com/natsid/natsid/subjects"
 )
 
 // Two workers serve the shop, and one of them stops meanwhile.
@@ -44,7 +44,7 @@ func TestNoOrderFailsAndNoNumberRepeats(t *testing.T) {
 	wg.Wait()
 	close(sold)
 
-	numbers, want := map[client.ID]bool{}, 0
+	numbers, want := map[subjects.ID]bool{}, 0
 	for o := range sold {
 		want += 1 + lines
 		for _, id := range append(o.Lines, o.ID) {

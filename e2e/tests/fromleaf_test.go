@@ -13,6 +13,7 @@ import (
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
 	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/workerid"
 )
 
@@ -126,7 +127,7 @@ func TestCallersOfLeafMoveByAChangeOfHostName(t *testing.T) {
 	}
 	code, body := get(leaf + "/api/snowflake/get/any")
 	id, _ := strconv.ParseInt(body, 10, 64)
-	p, err := snowflake.Leaf.Decode(id)
+	p, err := snowflake.Leaf.Decode(subjects.ID(id))
 	if code != 200 || err != nil || p.Worker < 512 {
 		t.Errorf("snowflake: %d %s, %+v %v", code, body, p, err)
 	}

@@ -99,7 +99,7 @@ func useTags(t *testing.T, nc *nats.Conn) {
 	if _, err := c.CreateTag(ctx, subjects.TagCreate{Tag: "seat", Step: 10, Start: 101}); err != nil {
 		t.Fatal(err)
 	}
-	for want := int64(101); want < 131; want++ { // three ranges
+	for want := subjects.ID(101); want < 131; want++ { // three ranges
 		// Once: a client could ask again, which leaves a hole.
 		if got, err := request(nc, "id.segment.seat", 1, patience); err != nil || got[0].First != want {
 			t.Fatalf("%v, %v, want %d", got, err, want)

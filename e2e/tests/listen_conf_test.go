@@ -21,6 +21,7 @@ import (
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/testkit/freeport"
 	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/subjects"
 )
 
 // A hosted is a natsid whose embedded server has a configuration.
@@ -69,7 +70,7 @@ func (h *hosted) connect(url string, opts ...nats.Option) (*nats.Conn, error) {
 }
 
 // gets requests an ID on a connection.
-func (h *hosted) gets(url string, opts ...nats.Option) (id int64) {
+func (h *hosted) gets(url string, opts ...nats.Option) (id subjects.ID) {
 	h.t.Helper()
 	nc, err := h.connect(url, opts...)
 	if err != nil {
@@ -229,7 +230,7 @@ func TestUsersChangeNoMarkAndNoNumber(t *testing.T) {
 	t.Parallel()
 	h := newHosted(t)
 	h.cfg.NATSUser, h.cfg.NATSPassword = "natsid", "right"
-	var last int64
+	var last subjects.ID
 	number := -1
 	users := file(t, "nats.conf", `authorization { users: [ { user: natsid, password: right } ] }`)
 	for _, conf := range []string{"", users, ""} {

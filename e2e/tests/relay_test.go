@@ -102,7 +102,7 @@ func (l *lossy) ask(n int) (refused, late int64) {
 					if got.add(runs...); err != nil {
 						failed.Add(1)
 					} else if tag == "strict" {
-						l.rises(before, runs[0].First)
+						l.rises(before, int64(runs[0].First))
 					}
 					if time.Since(began) > time.Second {
 						slow.Add(1)

@@ -79,7 +79,7 @@ func serveOn(t *testing.T, srv *server.Server) (log *natstest.Buffer, stop func(
 }
 
 // getIDs requests one ID of a tag and one snowflake.
-func getIDs(t *testing.T, nc *nats.Conn, ns subjects.Namespace, tag string) (id client.ID) {
+func getIDs(t *testing.T, nc *nats.Conn, ns subjects.Namespace, tag string) (id subjects.ID) {
 	t.Helper()
 	c := client.New(nc, client.Namespace(string(ns)))
 	id, err := c.Segment(tag).Next(patient(t))

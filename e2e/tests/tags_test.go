@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/e2e"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
@@ -59,7 +58,7 @@ func TestAChangedTagIsChangedOnAllWorkersAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		waitFor(t, "the tag is unknown to no worker", all(func(_ int64, err error) bool { return err == nil }))
-		raise := subjects.TagUpdate{Tag: "order", RaiseBy: new(subjects.Decimal(1_000_000))}
+		raise := subjects.TagUpdate{Tag: "order", RaiseBy: new(subjects.ID(1_000_000))}
 		ns := subjects.DefaultNamespace
 		raised, err := natstest.Ask[subjects.TagInfo](ctx, c.Conn, ns.TagUpdate(), raise)
 		if err != nil {
@@ -88,7 +87,7 @@ func TestAStartPreloadsRecentlyUsedTagsUnlessDisabled(t *testing.T) {
 	if _, err := c.Client.Segment("order").Next(ctx); err != nil {
 		t.Fatal(err)
 	}
-	mark := func() subjects.Decimal {
+	mark := func() subjects.ID {
 		t.Helper()
 		page, err := c.Client.ListTags(ctx, subjects.TagList{})
 		if err != nil || len(page) != 1 {
@@ -108,7 +107,7 @@ func TestAStartPreloadsRecentlyUsedTagsUnlessDisabled(t *testing.T) {
 	c.StartWorker(0)
 	waitFor(t, "the preload", func() bool { return mark() == before+app.DefaultStep })
 	id, err := c.Client.Segment("order").Next(ctx)
-	if err != nil || id != client.ID(before) || mark() != before+app.DefaultStep {
+	if err != nil || id != subjects.ID(before) || mark() != before+app.DefaultStep {
 		t.Errorf("its first ID is %d, %v, want %d, from the range that was loaded", id, err, before)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/internal/testkit/freeport"
 	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/subjects"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, natstest.Left()...) }
@@ -155,7 +156,7 @@ func patient(nc *nats.Conn, opts ...client.Option) *client.Client {
 }
 
 // ids asks for one ID of each mode.
-func ids(t *testing.T, c *client.Client) (segment, flake client.ID) {
+func ids(t *testing.T, c *client.Client) (segment, flake subjects.ID) {
 	t.Helper()
 	segment, err := c.Segment("order").Next(t.Context())
 	if err != nil {

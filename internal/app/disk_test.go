@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/subjects"
 )
@@ -28,7 +27,7 @@ func TestTheNextLifeAfterAJournalThatHungWaitsForItAndServes(t *testing.T) {
 	if _, err := c.CreateTag(t.Context(), subjects.TagCreate{Tag: "strict", Strict: true}); err != nil {
 		t.Fatal(err)
 	}
-	next := func() client.ID { // a load of its own
+	next := func() subjects.ID { // a load of its own
 		t.Helper()
 		id, err := c.Segment("strict").Next(t.Context())
 		if err != nil {

@@ -9,15 +9,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/workerid"
 )
 
 func TestARestartContinuesAboveAllIDsUnderTheSameNumber(t *testing.T) {
 	t.Parallel()
 	cfg := settings(t)
-	var segment, flake client.ID
+	var segment, flake subjects.ID
 	number, before := -1, ""
 	for life := range 4 {
 		i := launch(t, cfg)

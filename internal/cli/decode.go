@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/subjects"
 )
 
 // decodeCmd has the flags --layout and --epoch, too.
@@ -29,7 +30,7 @@ func (c *decodeCmd) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	p, err := l.Decode(c.ID)
+	p, err := l.Decode(subjects.ID(c.ID))
 	if err != nil {
 		return fmt.Errorf("%w; give the layout of the workers with --layout", err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/natsid/natsid/internal/ops/grants"
 	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/subjects"
 )
 
 type explainCmd struct {
@@ -33,7 +34,7 @@ Examples:
 
 // explainedJSON is the explanation of an ID.
 type explainedJSON struct {
-	ID     int64          `json:"id,string"`
+	ID     subjects.ID    `json:"id"`
 	Parts  *partsJSON     `json:"parts,omitempty"` // of a snowflake
 	Grants []grants.Grant `json:"grants"`          // more than one only if IDs may have repeated
 }
@@ -45,7 +46,7 @@ func (c *explainCmd) Run(s *session) error {
 		if _, err := r.Read(s.ctx, time.Time{}, h.Add); err != nil {
 			return err
 		}
-		out := explainedJSON{ID: c.ID, Grants: h.Found}
+		out := explainedJSON{ID: subjects.ID(c.ID), Grants: h.Found}
 		if c.Tag == "" {
 			out.windows(h.Claims())
 		}

@@ -93,14 +93,14 @@ func (c count) get(s *session, of func(*client.Client) *client.Handle, f *format
 		var got idsJSON
 		runs, err := of(s.clientOn(nc)).NextN(ctx, c.N)
 		for _, r := range runs {
-			got.Runs = append(got.Runs, runJSON{subjects.Decimal(r.First), subjects.Decimal(r.Last)})
+			got.Runs = append(got.Runs, runJSON(r))
 		}
 		for id := range runs.All() {
 			if f == nil || err != nil {
 				break
 			}
 			var text string
-			text, err = f.Format(int64(id))
+			text, err = f.Format(id)
 			got.Texts = append(got.Texts, text)
 		}
 		return got, err
@@ -110,7 +110,7 @@ func (c count) get(s *session, of func(*client.Client) *client.Handle, f *format
 			return
 		}
 		for _, r := range got.Runs {
-			fmt.Fprintln(out, subjects.Run{First: int64(r.First), Last: int64(r.Last)})
+			fmt.Fprintln(out, subjects.Run(r))
 		}
 	})
 }
@@ -122,6 +122,6 @@ type idsJSON struct {
 }
 
 type runJSON struct {
-	First subjects.Decimal `json:"first"`
-	Last  subjects.Decimal `json:"last"`
+	First subjects.ID `json:"first"`
+	Last  subjects.ID `json:"last"`
 }

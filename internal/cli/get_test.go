@@ -17,7 +17,7 @@ import (
 func TestGetPrintsRunsExactlyAsOnTheWire(t *testing.T) {
 	t.Parallel()
 	nats := "--nats=" + serve(t).url
-	last := int64(0)
+	last := subjects.ID(0)
 	for _, tc := range []struct {
 		args []string
 		n    int64
@@ -46,7 +46,7 @@ func TestGetPrintsRunsExactlyAsOnTheWire(t *testing.T) {
 		if got.want(t, 0, ""); err != nil || sum != int64(n)+1 {
 			t.Errorf("%d snowflakes: %q, %v", n+1, got.out, err)
 		}
-		decoded := natsid(t, "decode", strconv.FormatInt(runs[0].First, 10))
+		decoded := natsid(t, "decode", runs[0].First.String())
 		if decoded.want(t, 0, ""); !strings.Contains(decoded.out, time.Now().UTC().Format("2006-01-02")) {
 			t.Errorf("it decodes to %s", decoded.out)
 		}

@@ -93,12 +93,12 @@ func width(count, of int64) int { return bits.Len64(uint64((count+of-1)/of - 1))
 
 // layoutJSON is a layout. A field without bits is absent.
 type layoutJSON struct {
-	Layout  string           `json:"layout"`
-	UnitMs  int64            `json:"unit_ms"` // the length of a tick
-	Epoch   time.Time        `json:"epoch"`
-	Ends    time.Time        `json:"ends"`
-	Largest subjects.Decimal `json:"largest"` // largest ID
-	Fields  []layoutField    `json:"fields"`
+	Layout  string        `json:"layout"`
+	UnitMs  int64         `json:"unit_ms"` // the length of a tick
+	Epoch   time.Time     `json:"epoch"`
+	Ends    time.Time     `json:"ends"`
+	Largest subjects.ID   `json:"largest"` // largest ID
+	Fields  []layoutField `json:"fields"`
 }
 
 // layoutField is a field's capacity in a unit, such as years, beside the need; 0 without a plan.
@@ -113,7 +113,7 @@ type layoutField struct {
 func (c *layoutCmd) describe(l snowflake.Layout) layoutJSON {
 	d := layoutJSON{
 		Layout: l.String(), UnitMs: l.Unit, Epoch: time.UnixMilli(l.Epoch).UTC(), Ends: l.Ends(),
-		Largest: subjects.Decimal(int64(1)<<l.Bits() - 1),
+		Largest: subjects.ID(int64(1)<<l.Bits() - 1),
 	}
 	tick := float64(l.Unit) / 1000
 	for _, f := range []layoutField{

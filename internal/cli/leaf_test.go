@@ -15,6 +15,7 @@ import (
 	"github.com/natsid/natsid/internal/testkit/freeport"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/subjects"
 )
 
 // startLeaf starts natsid leaf, and returns its URL once it answers, and the function that stops it.
@@ -80,7 +81,7 @@ func TestLeafsPathsAreAnsweredByAClientOfTheWorkers(t *testing.T) {
 		last = id
 	}
 	code, body := getFrom(t, url+"/api/snowflake/get/any")
-	id, err := strconv.ParseInt(body, 10, 64)
+	id, err := subjects.ParseID(body)
 	if p, no := layout.Decode(id); code != 200 || err != nil || no != nil || p.Worker != 7 {
 		t.Errorf("snowflake: %d %s, %+v", code, body, p)
 	}

@@ -60,12 +60,12 @@ func (c *readCmd) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.print(idJSON{subjects.Decimal(id)}, func(out io.Writer) { fmt.Fprintln(out, id) })
+	return s.print(idJSON{id}, func(out io.Writer) { fmt.Fprintln(out, id) })
 }
 
 // idJSON is the output of a command that prints one ID.
 type idJSON struct {
-	ID subjects.Decimal `json:"id"`
+	ID subjects.ID `json:"id"`
 }
 
 // textFlags are the flags of commands that write or read texts.

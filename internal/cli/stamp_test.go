@@ -16,10 +16,10 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/cli"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/stamp"
+	"github.com/natsid/natsid/subjects"
 )
 
 func TestStampCopiesAStreamWithIDs(t *testing.T) {
@@ -49,7 +49,7 @@ func TestStampCopiesAStreamWithIDs(t *testing.T) {
 	if want := `{"copied":0,"dead_letters":0,"position":5,"behind":0}` + "\n"; got != want {
 		t.Errorf("it prints %s, want %s", got, want)
 	}
-	before := client.ID(0)
+	before := subjects.ID(0)
 	for seq, m := range messages(t, js, "STAMPED") {
 		id, err := stamp.IDIn(m.Header)
 		if err != nil || id <= before || m.Subject != "stamped.new" || string(m.Data) != fmt.Sprint(seq) {

@@ -77,9 +77,9 @@ func (c *tagCreateCmd) Run(s *session) error {
 	if c.Step < 1 || c.Start != nil && start < 1 {
 		return usage(fmt.Errorf("step %d and start %d, want at least 1", c.Step, start))
 	}
-	t := subjects.TagCreate{Step: c.Step, Start: subjects.Decimal(start), Description: c.Desc,
-		Strict: c.Strict, Min: subjects.Decimal(c.Min), Max: subjects.Decimal(c.Max),
-		MaxHole: subjects.Decimal(c.MaxHole), Period: c.period(), Zone: c.Zone}
+	t := subjects.TagCreate{Step: c.Step, Start: subjects.ID(start), Description: c.Desc,
+		Strict: c.Strict, Min: subjects.ID(c.Min), Max: subjects.ID(c.Max),
+		MaxHole: subjects.ID(c.MaxHole), Period: c.period(), Zone: c.Zone}
 	nc, err := s.connect()
 	if err != nil {
 		return err

@@ -102,11 +102,11 @@ func (s *session) withMarks(
 		return nil, cmp.Or(failed, err)
 	}
 	for i, t := range all {
-		all[i].MaxID = max(t.MaxID, subjects.Decimal(r.Marks[t.Tag].Mark))
+		all[i].MaxID = max(t.MaxID, subjects.ID(r.Marks[t.Tag].Mark))
 		delete(r.Marks, t.Tag)
 	}
 	for tag, p := range r.Marks {
-		t := subjects.TagInfo{Tag: tag, MaxID: subjects.Decimal(p.Mark), Updated: p.Written, Disabled: p.Disabled}
+		t := subjects.TagInfo{Tag: tag, MaxID: subjects.ID(p.Mark), Updated: p.Written, Disabled: p.Disabled}
 		if p.Undecided {
 			t.Unservable = "undecided since a resume"
 		}

@@ -68,8 +68,8 @@ Examples:
 func (c *tagUpdateCmd) Run(s *session) error {
 	u := subjects.TagUpdate{
 		Tag: c.Tag, Step: c.Step, Description: c.Desc,
-		MaxID: (*subjects.Decimal)(c.MaxID), RaiseBy: (*subjects.Decimal)(c.RaiseBy), Force: c.Force,
-		Max: (*subjects.Decimal)(c.Max), MaxHole: (*subjects.Decimal)(c.MaxHole),
+		MaxID: (*subjects.ID)(c.MaxID), RaiseBy: (*subjects.ID)(c.RaiseBy), Force: c.Force,
+		Max: (*subjects.ID)(c.Max), MaxHole: (*subjects.ID)(c.MaxHole),
 		MaxBatch: c.MaxBatch, Rate: c.Rate,
 	}
 	isLimit := u == subjects.TagUpdate{Tag: u.Tag, MaxBatch: u.MaxBatch, Rate: u.Rate}

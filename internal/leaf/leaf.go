@@ -120,11 +120,11 @@ func (s *Server) draw(w http.ResponseWriter, r *http.Request, h *client.Handle) 
 	switch {
 	case err != nil:
 	case n == 1:
-		var id client.ID
+		var id subjects.ID
 		id, err = h.Next(r.Context())
 		kind, body = kindOf(r.Header["Accept"]), strconv.AppendInt(nil, int64(id), 10)
 	default:
-		var runs client.Runs
+		var runs subjects.Runs
 		runs, err = h.NextN(r.Context(), n)
 		for _, run := range runs {
 			body = subjects.AppendRun(body, run.First, run.Last)
@@ -156,7 +156,7 @@ func (s *Server) decode(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	id, err := strconv.ParseInt(given[0], 10, 64)
-	p, bad := s.Layout.Decode(id)
+	p, bad := s.Layout.Decode(subjects.ID(id))
 	answer := map[string]string{
 		"timestamp": fmt.Sprintf("%d(%s)", p.Time.UnixMilli(), p.Time.Local().Format("2006-01-02 15:04:05.000")),
 		"workerId":  strconv.Itoa(p.Worker), "sequenceId": strconv.FormatInt(p.Sequence, 10),

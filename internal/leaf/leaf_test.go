@@ -94,14 +94,14 @@ func (r *rig) answer(subject string, ids func(count []byte) ([]byte, error)) {
 }
 
 // from returns IDs that begin with first.
-func from(first int64) func([]byte) ([]byte, error) {
+func from(first subjects.ID) func([]byte) ([]byte, error) {
 	return func(count []byte) ([]byte, error) {
 		n, err := subjects.ParseCount(count, 5000)
 		if err != nil {
 			return nil, err
 		}
-		first += int64(n)
-		return subjects.AppendRun(nil, first-int64(n), first-1), nil
+		first += subjects.ID(n)
+		return subjects.AppendRun(nil, first-subjects.ID(n), first-1), nil
 	}
 }
 
@@ -363,7 +363,7 @@ func TestDecodingShowsThePartsOfTheLayoutInUse(t *testing.T) {
 		r := start(t, c.layout, patience)
 		a := r.get("/decodeSnowflakeId?snowflakeId=" + c.id)
 		if c.want == nil {
-			id, _ := strconv.ParseInt(c.id, 10, 64)
+			id, _ := subjects.ParseID(c.id)
 			p, err := c.layout.Decode(id)
 			if err != nil {
 				t.Fatal(err)

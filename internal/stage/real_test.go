@@ -19,6 +19,7 @@ import (
 	"github.com/natsid/natsid/internal/testkit/exampletb"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/stamp"
+	"github.com/natsid/natsid/subjects"
 )
 
 var (
@@ -112,7 +113,7 @@ func (p *pair) verify(n int) {
 	must(p.t, err)
 	all, err := c.Fetch(n, jetstream.FetchMaxWait(30*time.Second))
 	must(p.t, err)
-	ids := make(map[client.ID]bool)
+	ids := make(map[subjects.ID]bool)
 	for m := range all.Messages() {
 		i, h := len(ids), m.Headers()
 		id, err := stamp.IDIn(h)

@@ -13,9 +13,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/stage"
 	"github.com/natsid/natsid/stamp"
+	"github.com/natsid/natsid/subjects"
 )
 
 // A world is a source and a target in virtual time. Writes are lost, late or doubled, and
@@ -420,7 +420,7 @@ func (w *world) stamp(_ context.Context, msgs []*nats.Msg) error {
 	defer w.mu.Unlock()
 	for _, m := range msgs {
 		w.lastID++
-		m.Header.Set(stamp.Header, client.ID(w.lastID).String())
+		m.Header.Set(stamp.Header, subjects.ID(w.lastID).String())
 	}
 	return nil
 }

@@ -63,7 +63,7 @@ func (c *Cluster) Skip(n int64) error {
 	defer cancel()
 	ids := client.New(c.conn, client.Namespace(string(c.cfg.Namespace)))
 	defer ids.Close()
-	skip := subjects.TagUpdate{RaiseBy: new(subjects.Decimal(n)), Force: true}
+	skip := subjects.TagUpdate{RaiseBy: new(subjects.ID(n)), Force: true}
 	var refused []string
 	for list := (subjects.TagList{}); ; {
 		page, err := ids.ListTags(ctx, list)

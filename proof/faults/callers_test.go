@@ -34,7 +34,7 @@ func sized(i int64, m *nats.Msg) *nats.Msg {
 	if len(m.Data) > 0 {
 		_, _ = fmt.Sscan(string(m.Data), &n)
 	}
-	return &nats.Msg{Data: subjects.AppendRun(nil, (i+1)*1000, (i+1)*1000+n-1)}
+	return &nats.Msg{Data: subjects.AppendRun(nil, subjects.ID((i+1)*1000), subjects.ID((i+1)*1000+n-1))}
 }
 
 func TestIDsOfCallsThroughTheClientAreLookedAtForRepeats(t *testing.T) {

@@ -173,7 +173,7 @@ func (c *cluster) longStep() int64 {
 
 // createTags creates the tags of the load.
 func (c *cluster) createTags(conn func() *nats.Conn) {
-	period, zone, hole := "", "", subjects.Decimal(0)
+	period, zone, hole := "", "", subjects.ID(0)
 	if c.fleet.daily { // each worker loads the short tag several times a second: also while their days differ
 		period, zone, hole = "daily", c.load.days.plan(time.Now()), 10
 	}

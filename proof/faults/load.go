@@ -79,7 +79,7 @@ type load struct {
 	quit       time.Duration // when the last request was sent, since start
 	links      []*link
 	ledgers    [kinds]*ledger.Ledger
-	asked      map[int64]bool // IDs that askFor got; only the trial's goroutine uses it
+	asked      map[subjects.ID]bool // IDs that askFor got; only the trial's goroutine uses it
 	askedTwice int64
 	unnoticed  bool                  // slow answers count as failures
 	early      [kinds]*ledger.Ledger // IDs issued before a fault settled
@@ -126,7 +126,7 @@ func (f failure) String() string { return fmt.Sprintf("%v %s", f.kind, f.outcome
 func newLoad(dir string, urls []string) (*load, error) {
 	l := &load{
 		pending: make(map[uint64]request), begun: make(map[uint64]begun),
-		asked: make(map[int64]bool), alarms: make(map[string]subjects.AlarmEvent),
+		asked: make(map[subjects.ID]bool), alarms: make(map[string]subjects.AlarmEvent),
 	}
 	for k := range l.ledgers {
 		l.ledgers[k], l.early[k] = ledger.New(dir), ledger.New(dir)
@@ -308,13 +308,14 @@ func (l *load) add(body []byte, k kind, began begun) (n int64, err error) {
 		return 0, err
 	}
 	for _, run := range runs {
-		if err := l.keep(k, run.First, run.Last); err != nil {
+		first, last := int64(run.First), int64(run.Last)
+		if err := l.keep(k, first, last); err != nil {
 			return n, err
 		}
 		if k == strict {
-			l.inOrder(began, run.First, run.Last)
+			l.inOrder(began, first, last)
 		}
-		l.days.saw(k, l.start.Add(began.at), time.Now(), run.First)
+		l.days.saw(k, l.start.Add(began.at), time.Now(), first)
 		n += run.Len()
 	}
 	return n, nil

@@ -90,7 +90,7 @@ var unbounded = fault{gap: time.Minute, recovery: time.Minute}
 
 // ids answers the i-th request with IDs that no other has.
 func ids(i int64, m *nats.Msg) *nats.Msg {
-	first, n := (i+1)*1000, int64(1)
+	first, n := subjects.ID(i+1)*1000, subjects.ID(1)
 	if len(m.Data) > 0 {
 		n = 100
 	}

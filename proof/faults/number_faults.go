@@ -184,7 +184,7 @@ func (k *link) askMany(ctx context.Context, tag string, issued *ledger.Ledger, u
 		}
 		runs, _ := subjects.ParseRuns(m.Data)
 		for _, run := range runs {
-			_ = issued.Add(run.First, run.Last) // Close returns the error
+			_ = issued.Add(int64(run.First), int64(run.Last)) // Close returns the error
 		}
 	}
 }

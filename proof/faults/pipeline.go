@@ -19,8 +19,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/testkit/process"
+	"github.com/natsid/natsid/subjects"
 )
 
 // The streams of a pipeline.
@@ -264,7 +264,7 @@ func (c *checker) next(m jetstream.Msg) error {
 		return wrong("message %d of the target is not message %s of the source: %s with headers %v", c.seq, number,
 			data, h)
 	}
-	id, err := client.ParseID(h.Get("Natsid-Id"))
+	id, err := subjects.ParseID(h.Get("Natsid-Id"))
 	if err != nil || id <= 0 {
 		return wrong("message %d of the target has no ID: headers %v", c.seq, h)
 	}

@@ -45,11 +45,8 @@ var tags = []segment.Tag{
 
 func info(t segment.Tag) subjects.TagInfo {
 	i := subjects.TagInfo{
-		Tag: t.Name, Step: t.Step, MaxID: subjects.Decimal(t.MaxID), Description: t.Description, Updated: t.Updated,
-		Disabled: t.Disabled,
-	}
-	if t.MarkAhead != nil {
-		i.MarkAhead = new(subjects.Decimal(*t.MarkAhead))
+		Tag: t.Name, Step: t.Step, MaxID: subjects.ID(t.MaxID), Description: t.Description, Updated: t.Updated,
+		Disabled: t.Disabled, MarkAhead: t.MarkAhead,
 	}
 	if err := subjects.CheckTag(t.Name); err != nil {
 		i.Unservable = err.Error()
@@ -133,12 +130,12 @@ func of(i int, name string, q subjects.ViewRequest) fleetview.Worker {
 
 // stats returns what worker i has of a tag.
 func stats(tag, worker string, i int) subjects.TagStats {
-	first := subjects.Decimal(i*20000 + 200001)
+	first := subjects.ID(i*20000 + 200001)
 	return subjects.TagStats{
 		Tag: tag, Worker: worker, IDsPerSecond: subjects.Fraction(1300 / (len(tag) + i)), Left: 12400,
 		SecondsLeft: subjects.Fraction(90 - i), Step: 10000, NextStep: 20000, RecommendedStep: 240000,
 		Loads: 21, Waits: 1, Ranges: []subjects.TagRange{
-			{First: first, Next: first + subjects.Decimal(1100*i) + 7600, Last: first + 9999, Current: true},
+			{First: first, Next: first + subjects.ID(1100*i) + 7600, Last: first + 9999, Current: true},
 			{First: first + 10000, Next: first + 10000, Last: first + 19999},
 		},
 	}

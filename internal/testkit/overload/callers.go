@@ -169,7 +169,7 @@ func (c *callers) judge(a answer) outcome {
 	runs, err := subjects.ParseRuns(a.body)
 	for _, run := range runs {
 		if err == nil {
-			err = c.trial.Ledger.Add(run.First, run.Last)
+			err = c.trial.Ledger.Add(int64(run.First), int64(run.Last))
 		}
 	}
 	if err != nil {

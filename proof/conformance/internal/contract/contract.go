@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/subjects"
 )
 
 // The profiles of adapters.
@@ -189,6 +189,6 @@ func isInt(value any) bool {
 
 func isID(value any) bool {
 	text, ok := value.(string)
-	id, err := client.ParseID(text)
+	id, err := subjects.ParseID(text)
 	return ok && err == nil && id > 0
 }

@@ -159,7 +159,7 @@ func (a *adapter) call(r rpc, f func(context.Context, *client.Handle, params) (a
 
 func next(ctx context.Context, h *client.Handle, _ params) (any, error) {
 	id, err := h.Next(ctx)
-	return map[string]client.ID{"id": id}, err
+	return map[string]subjects.ID{"id": id}, err
 }
 
 func nextN(ctx context.Context, h *client.Handle, p params) (any, error) {
@@ -168,9 +168,9 @@ func nextN(ctx context.Context, h *client.Handle, p params) (any, error) {
 		return nil, err
 	}
 	got, err := h.NextN(ctx, n)
-	runs := make([][2]client.ID, 0, len(got))
+	runs := make([][2]subjects.ID, 0, len(got))
 	for _, r := range got {
-		runs = append(runs, [2]client.ID{client.ID(r.First), client.ID(r.Last)})
+		runs = append(runs, [2]subjects.ID{subjects.ID(r.First), subjects.ID(r.Last)})
 	}
 	return map[string]any{"runs": runs}, err
 }
@@ -191,7 +191,7 @@ const maxCount = 100_000
 func burst(ctx context.Context, h *client.Handle, p params) (any, error) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	ids, kinds := []client.ID{}, map[string]int{}
+	ids, kinds := []subjects.ID{}, map[string]int{}
 	for range p.Calls {
 		wg.Go(func() {
 			id, err := h.Next(ctx)
@@ -267,11 +267,11 @@ func Decode(layout, text string) (Parts, error) {
 	if err != nil {
 		return Parts{}, err
 	}
-	id, err := client.ParseID(text)
+	id, err := subjects.ParseID(text)
 	if err != nil {
 		return Parts{}, err
 	}
-	p, err := l.Decode(int64(id))
+	p, err := l.Decode(id)
 	return Parts{p.Time.UnixMilli(), p.Tick, p.Worker, p.Site, p.Machine, p.Business, p.Sequence}, err
 }
 

@@ -20,7 +20,7 @@ type Desk struct {
 
 	mu     sync.Mutex
 	sub    *nats.Subscription
-	last   int64 // ID that was issued
+	last   subjects.ID // ID that was issued
 	policy Policy
 	seen   []*Request
 	news   chan struct{} // closed when a request arrives
@@ -133,7 +133,7 @@ func (d *Desk) News() <-chan struct{} {
 }
 
 // Origin returns the request in whose answer an ID was, or nil.
-func (d *Desk) Origin(id int64) *Request {
+func (d *Desk) Origin(id subjects.ID) *Request {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, r := range d.seen {
@@ -150,7 +150,7 @@ func (d *Desk) Origin(id int64) *Request {
 func (d *Desk) take(r *Request, n int) subjects.Run {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	run := subjects.Run{First: d.last + 1, Last: d.last + int64(n)}
+	run := subjects.Run{First: d.last + 1, Last: d.last + subjects.ID(n)}
 	d.last = run.Last
 	r.runs = append(r.runs, run)
 	return run

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/proof/conformance/internal/rig"
+	"github.com/natsid/natsid/subjects"
 )
 
 var onDeadlines = law("Deadlines",
@@ -84,7 +85,7 @@ func playCancel(s *Stage) {
 	for _, r := range s.Desk.Seen() {
 		r.Issue()
 	}
-	var ids []int64
+	var ids []subjects.ID
 	for i, c := range calls {
 		if i%2 == 1 {
 			o := c.end()

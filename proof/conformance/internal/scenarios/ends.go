@@ -45,7 +45,7 @@ func playClose(s *Stage) {
 	s.connect(nil)
 	const n = 10
 	held := prefetch(order, n, time.Minute)
-	ids := []int64{s.mustNext(held)}
+	ids := []subjects.ID{s.mustNext(held)}
 	calls := s.underWay()
 	holds := int(s.stats(held).Held) // or more, if another range is on its way
 	s.want(holds >= n-1, "the handle holds %d IDs, want %d at least", holds, n-1)

@@ -44,7 +44,7 @@ func playFresh(s *Stage) {
 		calls = append(calls, s.beginNext(order, long))
 		time.Sleep(time.Millisecond)
 	}
-	var ids []int64
+	var ids []subjects.ID
 	for _, c := range calls {
 		o := c.end()
 		s.want(o.failure == nil, "%v", o)

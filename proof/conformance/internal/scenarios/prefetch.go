@@ -24,7 +24,7 @@ func playPrefetch(s *Stage) {
 		}
 	})
 	target := prefetch(order, n, time.Minute)
-	var ids []int64
+	var ids []subjects.ID
 	for range n {
 		o := s.next(target, 2*time.Second)
 		s.want(o.failure == nil, "%v, after %d of %d held IDs", o, len(ids), n)
@@ -68,7 +68,7 @@ func playStrict(s *Stage) {
 	s.connect(object{"namespace": s.natsid()})
 	name := "strict." + s.NS
 	s.create(subjects.TagCreate{Tag: name, Strict: true})
-	last := int64(0)
+	last := subjects.ID(0)
 	for range 20 {
 		id := s.mustNext(tag(name))
 		s.want(id > last, "ID %d came after ID %d", id, last)

@@ -9,12 +9,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
-	"strconv"
 	"time"
 
 	"github.com/natsid/natsid/proof/conformance/internal/adapter"
 	"github.com/natsid/natsid/proof/conformance/internal/contract"
 	"github.com/natsid/natsid/proof/conformance/internal/rig"
+	"github.com/natsid/natsid/subjects"
 )
 
 // A Scenario is one scene, which checks one law.
@@ -104,8 +104,8 @@ func (s *Stage) isFull() bool { return s.Profile == contract.Full }
 // An Outcome is the end of a call.
 type outcome struct {
 	method       string
-	ids          []int64 // of next and burst, in any order
-	runs         [][2]int64
+	ids          []subjects.ID // of next and burst, in any order
+	runs         [][2]subjects.ID
 	kinds        map[string]int // of burst
 	kind, reason string         // "" after success
 	failure      *adapter.Failure
@@ -122,7 +122,7 @@ func (o outcome) String() string {
 }
 
 // id returns the only ID.
-func (o outcome) id() int64 { return o.ids[0] }
+func (o outcome) id() subjects.ID { return o.ids[0] }
 
 func (o outcome) took() time.Duration { return o.ended.Sub(o.began) }
 
@@ -171,14 +171,14 @@ func (s *Stage) read(o *outcome) {
 		o.ids = append(o.ids, number(text))
 	}
 	for _, run := range result.Runs {
-		o.runs = append(o.runs, [2]int64{number(run[0]), number(run[1])})
+		o.runs = append(o.runs, [2]subjects.ID{number(run[0]), number(run[1])})
 	}
 	o.kinds = result.Kinds
 }
 
 // number returns an ID that the contract has allowed.
-func number(text string) int64 {
-	n, _ := strconv.ParseInt(text, 10, 64)
+func number(text string) subjects.ID {
+	n, _ := subjects.ParseID(text)
 	return n
 }
 
@@ -229,7 +229,7 @@ func (s *Stage) nextN(target object, n any, limit time.Duration) outcome {
 }
 
 // mustNext returns the ID of a call that has to succeed.
-func (s *Stage) mustNext(target object) int64 {
+func (s *Stage) mustNext(target object) subjects.ID {
 	o := s.persist(func() outcome { return s.next(target, long) })
 	s.want(o.failure == nil, "%v", o)
 	return o.id()
@@ -290,8 +290,8 @@ func (s *Stage) stats(target object) (c counts) {
 }
 
 // distinct ends the scenario if an ID was given twice, or is from no answer.
-func (s *Stage) distinct(ids ...int64) {
-	seen := map[int64]bool{}
+func (s *Stage) distinct(ids ...subjects.ID) {
+	seen := map[subjects.ID]bool{}
 	for _, id := range ids {
 		s.want(!seen[id], "ID %d was given twice", id)
 		s.want(s.Desk.Origin(id) != nil, "ID %d was given, and the desk never issued it", id)

@@ -63,8 +63,8 @@ func playIDs(s *Stage) {
 	s.connect(object{"namespace": s.natsid()})
 	target := tag(s.NS)
 	s.create(subjects.TagCreate{Tag: s.NS, Start: 1<<53 - 100}) // above 2^53 a double rounds
-	seen := map[int64]bool{}
-	add := func(id int64) {
+	seen := map[subjects.ID]bool{}
+	add := func(id subjects.ID) {
 		s.want(!seen[id], "ID %d was given twice", id)
 		seen[id] = true
 	}
@@ -165,9 +165,9 @@ func playReplies(s *Stage) {
 			s.want(o.kind == "NotNatsid", "%s: %v, want NotNatsid: %s", c.Name, o, c.Why)
 			continue
 		}
-		var want [][2]int64
+		var want [][2]subjects.ID
 		for _, run := range c.Runs {
-			want = append(want, [2]int64{number(run[0]), number(run[1])})
+			want = append(want, [2]subjects.ID{number(run[0]), number(run[1])})
 		}
 		s.want(slices.Equal(o.runs, want), "%s: %v, want %v: %s", c.Name, o, want, c.Why)
 	}

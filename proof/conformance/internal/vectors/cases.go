@@ -110,7 +110,7 @@ func replyCases() []Reply {
 // scattered returns a reply with n IDs, no two of which are consecutive.
 func scattered(n int) string {
 	var body []byte
-	for i := range int64(n) {
+	for i := range subjects.ID(n) {
 		body = subjects.AppendRun(body, 2*i+1, 2*i+1)
 	}
 	return string(body)

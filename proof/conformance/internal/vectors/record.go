@@ -116,7 +116,7 @@ func (r *recorder) replies(files map[string][]byte) error {
 		_, err := r.draw("order", patience, func(ctx context.Context) error {
 			runs, err := r.ids.Segment("order").NextN(ctx, c.N)
 			for _, run := range runs {
-				c.Runs = append(c.Runs, [2]string{strconv.FormatInt(run.First, 10), strconv.FormatInt(run.Last, 10)})
+				c.Runs = append(c.Runs, [2]string{run.First.String(), run.Last.String()})
 			}
 			return err
 		})
@@ -241,7 +241,7 @@ func (c *Text) play() error {
 		return err
 	case err != nil:
 	case c.Do == "parse":
-		c.Max = strconv.FormatInt(f.Max(), 10)
+		c.Max = f.Max().String()
 	case c.Do == "write":
 		err = c.write(f)
 	default:
@@ -258,7 +258,7 @@ func (c *Text) write(f *format.Format) error {
 	if err != nil {
 		return err
 	}
-	c.Text, err = f.Format(id)
+	c.Text, err = f.Format(subjects.ID(id))
 	return err
 }
 
@@ -269,7 +269,7 @@ func (c *Text) read(f *format.Format) error {
 		return nil
 	}
 	if err == nil {
-		c.ID = strconv.FormatInt(id, 10)
+		c.ID = id.String()
 	}
 	return err
 }

@@ -1,4 +1,4 @@
-package client
+package subjects
 
 import (
 	"database/sql/driver"
@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// An ID is the result of a call: 1 to 2^63-1. The zero value is no ID.
+// An ID is what natsid issues: 1 to 2^63-1. The zero value is no ID. In requests about tags it is also a number of IDs.
 //
 // It prints as a decimal. JSON carries it as a string, because JavaScript rounds
 // numbers above 2^53, and SQL as a BIGINT. A column that may be NULL is a
@@ -17,12 +17,12 @@ type ID int64
 
 // ParseID returns the ID that a text spells.
 func ParseID(text string) (ID, error) {
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 0 || strconv.FormatInt(n, 10) != text {
-		return 0, fmt.Errorf("client: %.40q is not an ID: want a decimal of 0 to 2^63-1 "+
+	id, ok := parseID([]byte(text))
+	if !ok {
+		return 0, fmt.Errorf("subjects: %.40q is not an ID: want a decimal of 0 to 2^63-1 "+
 			"without sign, space or leading zero", text)
 	}
-	return ID(n), nil
+	return id, nil
 }
 
 // String returns the ID as a decimal.
@@ -70,8 +70,8 @@ func (id *ID) Scan(column any) error {
 		return id.UnmarshalText([]byte(v))
 	case nil:
 		*id = 0
-		return errors.New("client: NULL is not an ID: scan a column that may be NULL into a sql.Null[client.ID]")
+		return errors.New("subjects: NULL is not an ID: scan a column that may be NULL into a sql.Null[subjects.ID]")
 	}
 	*id = 0
-	return fmt.Errorf("client: a column of type %T is not an ID: keep IDs as BIGINT", column)
+	return fmt.Errorf("subjects: a column of type %T is not an ID: keep IDs as BIGINT", column)
 }

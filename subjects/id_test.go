@@ -1,4 +1,4 @@
-package client_test
+package subjects_test
 
 import (
 	"database/sql"
@@ -7,12 +7,12 @@ import (
 	"math"
 	"testing"
 
-	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
+	"github.com/natsid/natsid/subjects"
 )
 
 // Two IDs that a float64 cannot hold, as most snowflakes, and the ends.
-var someIDs = []client.ID{0, 1, 1<<53 + 1, 2124263042718941185, math.MaxInt64}
+var someIDs = []subjects.ID{0, 1, 1<<53 + 1, 2124263042718941185, math.MaxInt64}
 
 func TestAnIDPrintsAsADecimalAndComesBackFromIt(t *testing.T) {
 	for _, id := range someIDs {
@@ -20,7 +20,7 @@ func TestAnIDPrintsAsADecimalAndComesBackFromIt(t *testing.T) {
 		if fmt.Sprint(id) != text || fmt.Sprintf("%d", id) != text {
 			t.Errorf("%s prints as %v and %d", text, id, id)
 		}
-		if back, err := client.ParseID(text); back != id || err != nil {
+		if back, err := subjects.ParseID(text); back != id || err != nil {
 			t.Errorf("%s comes back as %d, %v", text, back, err)
 		}
 	}
@@ -28,17 +28,19 @@ func TestAnIDPrintsAsADecimalAndComesBackFromIt(t *testing.T) {
 
 // A document is a user's type with IDs.
 type document struct {
-	ID      client.ID            `json:"id"`
-	Quoted  client.ID            `json:"quoted,string"`
-	Parent  *client.ID           `json:"parent"`
-	None    client.ID            `json:"none,omitzero"`
-	Several []client.ID          `json:"several"`
-	ByID    map[client.ID]string `json:"by_id"`
+	ID      subjects.ID            `json:"id"`
+	Quoted  subjects.ID            `json:"quoted,string"`
+	Parent  *subjects.ID           `json:"parent"`
+	None    subjects.ID            `json:"none,omitzero"`
+	Several []subjects.ID          `json:"several"`
+	ByID    map[subjects.ID]string `json:"by_id"`
 }
 
 func TestAnIDIsAStringInJSONAndComesBackFromIt(t *testing.T) {
 	for _, id := range someIDs {
-		in := document{ID: id, Quoted: id, Parent: &id, Several: []client.ID{id}, ByID: map[client.ID]string{id: "x"}}
+		in := document{
+			ID: id, Quoted: id, Parent: &id, Several: []subjects.ID{id}, ByID: map[subjects.ID]string{id: "x"},
+		}
 		data, err := json.Marshal(in)
 		const form = `{"id":"%[1]d","quoted":"%[1]d","parent":"%[1]d","several":["%[1]d"],"by_id":{"%[1]d":"x"}}`
 		want := fmt.Sprintf(form, int64(id))
@@ -57,12 +59,12 @@ func TestAnIDIsAStringInJSONAndComesBackFromIt(t *testing.T) {
 
 func TestAnIDComesBackFromANumberInJSON(t *testing.T) {
 	for _, id := range someIDs {
-		var out struct{ ID client.ID }
+		var out struct{ ID subjects.ID }
 		if err := json.Unmarshal(fmt.Appendf(nil, `{"id": %d }`, int64(id)), &out); err != nil || out.ID != id {
 			t.Errorf("%d comes back as %d, %v", int64(id), out.ID, err)
 		}
 	}
-	out := struct{ ID client.ID }{7}
+	out := struct{ ID subjects.ID }{7}
 	if err := json.Unmarshal([]byte(`{"id":null}`), &out); err != nil || out.ID != 7 {
 		t.Errorf("null is %d, %v, want what was there", out.ID, err)
 	}
@@ -74,28 +76,28 @@ func TestWhatIsNoIDIsAnError(t *testing.T) {
 		"", "x", " 7", "7 ", "+7", "-7", "007", "7.0", "7e3", "0x7", "7_0", "9223372036854775808",
 		"2124263042718941200000000000000000000000000000000000000000000000000000000000000000", "７",
 	} {
-		if id, err := client.ParseID(text); err == nil || len(err.Error()) > 200 {
+		if id, err := subjects.ParseID(text); err == nil || len(err.Error()) > 200 {
 			t.Errorf("%q is %d, %v", text, id, err)
 		}
 		for _, data := range []string{text, `"` + text + `"`} {
-			id := client.ID(7)
+			id := subjects.ID(7)
 			if err := id.UnmarshalJSON([]byte(data)); err == nil || id != 0 {
 				t.Errorf("%s is %d, %v in JSON", data, id, err)
 			}
 		}
-		id := client.ID(7)
+		id := subjects.ID(7)
 		if err := id.UnmarshalText([]byte(text)); err == nil || id != 0 {
 			t.Errorf("%q is %d, %v as a text", text, id, err)
 		}
 	}
 	for _, data := range []string{`true`, `[7]`, `{"id":7}`, `"`, `"7`, `7"`, `"null"`} {
-		id := client.ID(7)
+		id := subjects.ID(7)
 		if err := id.UnmarshalJSON([]byte(data)); err == nil || id != 0 {
 			t.Errorf("%s is %d, %v in JSON", data, id, err)
 		}
 	}
 	for _, column := range []any{nil, true, 7.0, "x", []byte(nil), int64(-7)} {
-		id := client.ID(7)
+		id := subjects.ID(7)
 		if err := id.Scan(column); err == nil || id != 0 {
 			t.Errorf("%#v is %d, %v in SQL", column, id, err)
 		}
@@ -108,11 +110,11 @@ func FuzzAnIDHasOneSpelling(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		id, err := client.ParseID(text)
+		id, err := subjects.ParseID(text)
 		if err == nil && (id < 0 || id.String() != text) {
 			t.Errorf("%q is read as %d", text, id)
 		}
-		var out client.ID
+		var out subjects.ID
 		jsonErr := out.UnmarshalJSON([]byte(`"` + text + `"`))
 		if out != id || (jsonErr == nil) != (err == nil) {
 			t.Errorf("%q is %d, %v in JSON, want %d, %v", text, out, jsonErr, id, err)
@@ -130,8 +132,8 @@ func TestAnIDIsABigintInSQLAndComesBackFromIt(t *testing.T) {
 	}
 	exec("CREATE TABLE orders (id BIGINT PRIMARY KEY, parent BIGINT NULL, spelled VARCHAR(20) NOT NULL)")
 	for _, id := range someIDs {
-		exec("INSERT INTO orders VALUES (?, ?, ?)", id, sql.Null[client.ID]{}, id)
-		exec("UPDATE orders SET parent = ? WHERE id = ?", sql.Null[client.ID]{V: id, Valid: true}, id)
+		exec("INSERT INTO orders VALUES (?, ?, ?)", id, sql.Null[subjects.ID]{}, id)
+		exec("UPDATE orders SET parent = ? WHERE id = ?", sql.Null[subjects.ID]{V: id, Valid: true}, id)
 		// With arguments a statement is prepared, and numbers arrive in binary.
 		for _, q := range []struct {
 			query string
@@ -140,15 +142,15 @@ func TestAnIDIsABigintInSQLAndComesBackFromIt(t *testing.T) {
 			{"SELECT id, parent, spelled FROM orders WHERE id = ?", []any{id}},
 			{fmt.Sprintf("SELECT id, parent, spelled FROM orders WHERE id = %d", id), nil},
 		} {
-			var got, spelled client.ID
-			var parent sql.Null[client.ID]
+			var got, spelled subjects.ID
+			var parent sql.Null[subjects.ID]
 			err := db.QueryRowContext(t.Context(), q.query, q.args...).Scan(&got, &parent, &spelled)
 			if err != nil || got != id || parent.V != id || !parent.Valid || spelled != id {
 				t.Errorf("%s: %d comes back as %d, %v, %d, %v", q.query, id, got, parent, spelled, err)
 			}
 		}
 		exec("UPDATE orders SET parent = NULL WHERE id = ?", id)
-		var parent sql.Null[client.ID]
+		var parent sql.Null[subjects.ID]
 		row := db.QueryRowContext(t.Context(), "SELECT parent FROM orders WHERE id = ?", id)
 		if err := row.Scan(&parent); err != nil || parent.Valid {
 			t.Errorf("NULL comes back as %v, %v", parent, err)
