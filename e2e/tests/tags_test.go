@@ -107,7 +107,7 @@ func TestAStartPreloadsRecentlyUsedTagsUnlessDisabled(t *testing.T) {
 	c.StartWorker(0)
 	waitFor(t, "the preload", func() bool { return mark() == before+app.DefaultStep })
 	id, err := c.Client.Segment("order").Next(ctx)
-	if err != nil || id != subjects.ID(before) || mark() != before+app.DefaultStep {
-		t.Errorf("its first ID is %d, %v, want %d, from the range that was loaded", id, err, before)
+	if err != nil || id < subjects.ID(before) || mark() != before+app.DefaultStep {
+		t.Errorf("it gives %d, %v, want an ID from %d on, of the range that was loaded", id, err, before)
 	}
 }

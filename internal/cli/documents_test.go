@@ -15,6 +15,7 @@ import (
 
 	"github.com/natsid/natsid/internal/cli"
 	"github.com/natsid/natsid/internal/testkit/freeport"
+	"github.com/natsid/natsid/subjects"
 )
 
 // notTyped are the blocks of commands that this test does not type, by a text in them, and why.
@@ -268,7 +269,7 @@ func TestTheBackupOfTheGuideIsRestored(t *testing.T) {
 		}
 		t.Fatalf("the guide has no %s", first)
 	}
-	works := func(from int64) {
+	works := func(from subjects.ID) {
 		t.Helper()
 		w := serve(t, nats, "--data="+filepath.Join(dir, "data"))
 		wantFrom(t, from, answered(t, "get", "segment", "order", nats))

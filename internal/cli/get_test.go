@@ -53,9 +53,9 @@ func TestGetPrintsRunsExactlyAsOnTheWire(t *testing.T) {
 	}
 }
 
-// wantFrom checks that a command printed IDs from first on. On a busy machine they begin up to a million above: a request
-// that was sent again uses up IDs twice, and a range that comes late is a hole.
-func wantFrom(t *testing.T, first int64, r result) {
+// wantFrom checks that a command printed IDs from first on. On a busy machine they begin up to a million above: a
+// request that was sent again uses up IDs twice, and a range that comes late is a hole.
+func wantFrom(t *testing.T, first subjects.ID, r result) {
 	t.Helper()
 	if got := runIn(t, r).First; got < first || got > first+1_000_000 {
 		t.Errorf("it printed %d, want an ID from %d on", got, first)

@@ -138,7 +138,8 @@ func TestAnIDIsExplainedAndAPlantedOverlapIsFound(t *testing.T) {
 	plant(t, s.url, thief)
 	got = answered(t, "audit", nats)
 	above := regexp.MustCompile(`not proven  tag alive: the mark is \d+001, and IDs up to 90000001`)
-	if got.code != 1 || !above.MatchString(got.out) || !strings.Contains(got.out, "not proven  the log: 3 entries are missing") {
+	if got.code != 1 || !above.MatchString(got.out) ||
+		!strings.Contains(got.out, "not proven  the log: 3 entries are missing") {
 		t.Errorf("with a load above the mark: %s", got.out)
 	}
 }
