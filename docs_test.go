@@ -23,7 +23,7 @@ import (
 // A document longer than this has more than one reader, or says something
 // twice. Lines and words are counted as wc does.
 var (
-	maxLines = map[string]int{"README.md": 150, "CONTRIBUTING.md": 60}
+	maxLines = map[string]int{"README.md": 155, "CONTRIBUTING.md": 60}
 	maxWords = map[string]int{
 		"docs/architecture.md": 1200, "docs/operations.md": 5200, "docs/uniqueness.md": 2650, "README.md": 1000,
 		"docs/client-laws.md": 800, "docs/speed.md": 700, "docs/from-sequences.md": 350, "docs/from-leaf.md": 1260,
@@ -156,7 +156,7 @@ func TestAWrongDocumentIsSeen(t *testing.T) {
 		{"a long list of short items", "docs/a.md", strings.Repeat("- word\n", 200), ""},
 		{"a long table cell", "docs/a.md", "| a | " + long + " |", "has 121 words"},
 		{"code is no paragraph", "docs/a.md", "```\n" + long + "\n```", ""},
-		{"too many lines", "README.md", strings.Repeat("\n", 151), "151 lines"},
+		{"too many lines", "README.md", strings.Repeat("\n", 156), "156 lines"},
 		{"too many words in all", "docs/a.md", strings.Repeat("word\n\n", maxAll), "README and docs have 26102 words"},
 		{"too many words", "docs/architecture.md", strings.Repeat("word\n\n", 1201), "1201 words"},
 
