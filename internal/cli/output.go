@@ -14,6 +14,7 @@ import (
 	"unicode"
 
 	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -29,9 +30,9 @@ func Outputs() []Output {
 		{"serve", app.Where{}},
 		{"get segment", idsJSON{}}, {"get snowflake", idsJSON{}},
 		{"read", idJSON{}},
-		{"throttle", subjects.Throttle{}},
+		{"throttle", wire.Throttle{}},
 		{"tag create", subjects.TagInfo{}}, {"tag update", subjects.TagInfo{}}, {"tag delete", subjects.TagInfo{}},
-		{"tag list", []subjects.TagInfo{}}, {"tag list --stats", []subjects.WorkerStats{}},
+		{"tag list", []subjects.TagInfo{}}, {"tag list --stats", []wire.WorkerStats{}},
 		{"store move", movedJSON{}},
 		{"resume", resumeJSON{}},
 		{"explain", explainedJSON{}}, {"audit", auditJSON{}},

@@ -18,6 +18,7 @@ import (
 	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/internal/registry/natsbus"
 	"github.com/natsid/natsid/internal/stores/kvstore"
+	"github.com/natsid/natsid/internal/wire"
 )
 
 type resumeCmd struct {
@@ -70,7 +71,7 @@ func (c *resumeCmd) Run(s *session) error {
 			return err
 		}
 		cfg := kvstore.Config{
-			Bucket: s.namespace().SegmentBucket(), Kind: kindOf(report),
+			Bucket: wire.SegmentBucket(s.namespace()), Kind: kindOf(report),
 			Eras: func() era.Identity { return r.seen.Identity.Knowing(nil) },
 		}
 		if cfg.Kind == kvstore.Guarded {

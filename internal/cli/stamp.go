@@ -10,6 +10,7 @@ import (
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/stage"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/stamp"
 )
 
@@ -109,7 +110,7 @@ func (c *stampCmd) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	to := stage.TargetOn(js, c.To, s.namespace().StampBucket())
+	to := stage.TargetOn(js, c.To, wire.StampBucket(s.namespace()))
 	if c.Create {
 		if err := c.create(s, to, log); err != nil {
 			return err

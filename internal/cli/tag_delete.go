@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -26,7 +27,7 @@ Example:
 
 // Run implements the command.
 func (c *tagDeleteCmd) Run(s *session) error {
-	deleted := subjects.TagDelete{Tag: string(c.Tag)}
+	deleted := wire.TagDelete{Tag: string(c.Tag)}
 	return operate(s, s.namespace().TagDelete(), deleted, func(out io.Writer, t subjects.TagInfo) {
 		fmt.Fprintf(out, "%s: deleted; created again, it continues from %d\n", t.Tag, t.MaxID)
 	})

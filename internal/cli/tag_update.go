@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -66,13 +67,13 @@ Examples:
 
 // Run implements the command.
 func (c *tagUpdateCmd) Run(s *session) error {
-	u := subjects.TagUpdate{
+	u := wire.TagUpdate{
 		Tag: c.Tag, Step: c.Step, Description: c.Desc,
 		MaxID: (*subjects.ID)(c.MaxID), RaiseBy: (*subjects.ID)(c.RaiseBy), Force: c.Force,
 		Max: (*subjects.ID)(c.Max), MaxHole: (*subjects.ID)(c.MaxHole),
 		MaxBatch: c.MaxBatch, Rate: c.Rate,
 	}
-	isLimit := u == subjects.TagUpdate{Tag: u.Tag, MaxBatch: u.MaxBatch, Rate: u.Rate}
+	isLimit := u == wire.TagUpdate{Tag: u.Tag, MaxBatch: u.MaxBatch, Rate: u.Rate}
 	isPattern := isLimit && u.ChangesLimit() && strings.ContainsAny(c.Tag, "*?")
 	if isPattern {
 		u.Tag = "any" // to check the rest
@@ -97,7 +98,7 @@ func (c *tagUpdateCmd) Run(s *session) error {
 }
 
 // update changes a tag, and prints it.
-func (c *tagUpdateCmd) update(s *session, nc *nats.Conn, u subjects.TagUpdate) error {
+func (c *tagUpdateCmd) update(s *session, nc *nats.Conn, u wire.TagUpdate) error {
 	t, err := request[subjects.TagInfo](s, nc, s.namespace().TagUpdate(), u)
 	if err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/ops/fleetview"
-	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/internal/wire"
 )
 
 // useHead names the columns of a tag's step and of [useColumns].
@@ -30,7 +30,7 @@ func (s *session) listBusiest(ctx context.Context, js jetstream.JetStream) error
 }
 
 // printBusiest prints which workers answered, and the sums of their figures.
-func printBusiest(out io.Writer, workers []subjects.WorkerStats) {
+func printBusiest(out io.Writer, workers []wire.WorkerStats) {
 	var names []string
 	for _, w := range workers {
 		names = append(names,
@@ -40,7 +40,7 @@ func printBusiest(out io.Writer, workers []subjects.WorkerStats) {
 	if len(workers) != 1 {
 		of = "each of " + of
 	}
-	fmt.Fprintf(out, "The %d busiest tags of %s: %s.\n", subjects.MaxBusiest, of, strings.Join(names, ", "))
+	fmt.Fprintf(out, "The %d busiest tags of %s: %s.\n", wire.MaxBusiest, of, strings.Join(names, ", "))
 	fmt.Fprintln(out, "TAG\tWORKERS\t"+useHead)
 	for _, u := range fleetview.Busiest(workers) {
 		fmt.Fprintf(out, "%s\t%d/%d\t%d\t%s\n", u.Tag, u.Workers, len(workers), u.Step, useColumns(u))
@@ -63,4 +63,4 @@ func useColumns(u fleetview.Use) string {
 		fleetview.Seconds(u.SecondsLeft), used, u.Waits, u.Errors, trouble)
 }
 
-func rate(f subjects.Fraction) string { return fleetview.PerSecond(float64(f)) }
+func rate(f wire.Fraction) string { return fleetview.PerSecond(float64(f)) }

@@ -2,10 +2,9 @@ package cli
 
 import (
 	"fmt"
+	"github.com/natsid/natsid/internal/wire"
 	"io"
 	"strconv"
-
-	"github.com/natsid/natsid/subjects"
 )
 
 type throttleCmd struct {
@@ -37,9 +36,9 @@ func (r *throttleRate) UnmarshalText(text []byte) error {
 		return nil
 	}
 	n, err := strconv.ParseInt(string(text), 10, 64)
-	if err != nil || n < 1 || n > subjects.MaxRate {
+	if err != nil || n < 1 || n > wire.MaxRate {
 		return fmt.Errorf("%q: want a number of IDs per second, 1 to %d, or off; of one tag, natsid tag update --rate",
-			text, int64(subjects.MaxRate))
+			text, int64(wire.MaxRate))
 	}
 	*r = throttleRate(n)
 	return nil
@@ -47,8 +46,8 @@ func (r *throttleRate) UnmarshalText(text []byte) error {
 
 // Run implements the command.
 func (c *throttleCmd) Run(s *session) error {
-	t := subjects.Throttle{Rate: (*int64)(&c.Rate)}
-	return operate(s, s.namespace().Throttle(), t, func(out io.Writer, now subjects.Throttle) {
+	t := wire.Throttle{Rate: (*int64)(&c.Rate)}
+	return operate(s, wire.ThrottleSubject(s.namespace()), t, func(out io.Writer, now wire.Throttle) {
 		if *now.Rate == 0 {
 			fmt.Fprintln(out, "No tag is throttled.")
 			return

@@ -23,6 +23,7 @@ import (
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/leaf"
 	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
 )
@@ -97,7 +98,7 @@ func (r *rig) answer(subject string, ids func(count []byte) ([]byte, error)) {
 // from returns IDs that begin with first.
 func from(first subjects.ID) func([]byte) ([]byte, error) {
 	return func(count []byte) ([]byte, error) {
-		n, err := subjects.ParseCount(count, 5000)
+		n, err := wire.ParseCount(count, 5000)
 		if err != nil {
 			return nil, err
 		}
