@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/natsid/natsid/internal/wire"
+
+	"github.com/natsid/natsid/subjects"
 )
 
 // An endpoint is a subject on which one worker of the queue group answers each
@@ -100,7 +101,7 @@ func (s served) of(name string) *tally {
 
 func (m *membership) segmentEndpoints(before served) []*endpoint {
 	return []*endpoint{
-		m.endpoint(Segment, wire.SegmentEndpoint, wire.Segments(m.link.Namespace), before,
+		m.endpoint(Segment, subjects.SegmentEndpoint, m.link.Namespace.Segments(), before,
 			func() handler { return newSegmentHandler(&m.link.Config).handle }),
 	}
 }
@@ -115,7 +116,7 @@ func (m *membership) tagEndpoints(before served) []*endpoint {
 		tags("tag-update", ns.TagUpdate(), admin.update),
 		tags("tag-delete", ns.TagDelete(), admin.remove),
 		tags(listEndpoint, ns.TagList(), admin.list),
-		tags("throttle", wire.ThrottleSubject(ns), admin.throttle),
+		tags("throttle", ns.Throttle(), admin.throttle),
 	}
 }
 
@@ -124,7 +125,7 @@ func (m *membership) snowflakeEndpoints(before served) []*endpoint {
 	handler := func() handler { return newSnowflakeHandler(&m.link.Config).handle }
 	return []*endpoint{
 		m.endpoint(Snowflake, "snowflake", m.link.Namespace.Snowflake(), before, handler),
-		m.endpoint(Snowflake, "business", wire.Snowflakes(m.link.Namespace), before, handler),
+		m.endpoint(Snowflake, "business", m.link.Namespace.Snowflakes(), before, handler),
 	}
 }
 

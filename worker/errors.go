@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
@@ -49,7 +48,7 @@ var codes = []struct {
 	{segment.ErrTooMany, subjects.TooMany, "too many requests wait for this tag: back off"},
 	{segment.ErrUndecided, subjects.Unavailable,
 		"the registry was resumed, and the numbers of the tag end: an operator must say where it goes on, " +
-			"with `natsid tag update --max-id`"},
+			"with `natsid tag update --next-id`"},
 	{segment.ErrClock, subjects.Unavailable,
 		"a new day, month or year of the tag has begun by this worker's clock, which is not yet compared with others'" +
 			another},
@@ -88,7 +87,7 @@ func wireError(err error, log *slog.Logger) *subjects.Error {
 	if x, ok := errors.AsType[*segment.ExhaustedError](err); ok && x.Left > 0 {
 		e := subjects.Errorf(subjects.UsedUp,
 			"only %d numbers are left of the tag, or of its day, month or year: ask for fewer", x.Left)
-		e.MaxBatch = int(min(x.Left, wire.MaxBatchLimit))
+		e.MaxBatch = int(min(x.Left, subjects.MaxBatchLimit))
 		return e
 	}
 	if r, ok := errors.AsType[segment.RuleError](err); ok {

@@ -11,7 +11,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/internal/jitter"
-	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 )
@@ -100,7 +99,7 @@ func (r request) relay(m *nats.Msg, n int, header nats.Header, nobody error) {
 		switch {
 		case errors.Is(err, ErrNobodyLoads):
 			if header.Get(headerHeld) != "" {
-				l.spent.note(wire.Tag(l.Namespace, m.Subject), n)
+				l.spent.note(l.Namespace.Tag(m.Subject), n)
 			}
 			r.refuse(nobody)
 		case err != nil:
@@ -155,7 +154,7 @@ func (l *link) ask(ctx context.Context, m *nats.Msg, header nats.Header) ([]byte
 		end, _ := ctx.Deadline()
 		header.Set(headerWithin, strconv.FormatInt(time.Until(end).Milliseconds(), 10))
 		answer, err := l.conn.RequestMsgWithContext(ctx,
-			&nats.Msg{Subject: wire.Relay(l.Namespace, m.Subject), Header: header, Data: m.Data})
+			&nats.Msg{Subject: l.Namespace.Relay(m.Subject), Header: header, Data: m.Data})
 		switch {
 		case errors.Is(err, nats.ErrNoResponders):
 			return nil, ErrNobodyLoads
@@ -192,7 +191,7 @@ func (m *membership) relayEndpoints(before served, of ...*endpoint) (all []*endp
 		return func(r request, _ *nats.Msg) { r.answerUncounted(nil) }
 	}})
 	for _, e := range of {
-		relay := m.endpoint(Relay, e.name, wire.Relay(m.link.Namespace, e.subject), before, func() handler {
+		relay := m.endpoint(Relay, e.name, m.link.Namespace.Relay(e.subject), before, func() handler {
 			return m.take(e.mode, e.handler())
 		})
 		relay.before = before.of("relay of " + e.name)
@@ -212,7 +211,7 @@ func (m *membership) take(mode Mode, handle handler) handler {
 			return
 		}
 		r.within = min(l.Deadline, time.Duration(ms)*time.Millisecond)
-		msg.Subject = wire.Relayed(l.Namespace, msg.Subject)
+		msg.Subject = l.Namespace.Relayed(msg.Subject)
 		handle(r, msg)
 	}
 }

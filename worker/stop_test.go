@@ -16,7 +16,6 @@ import (
 
 	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/internal/testkit/natstest"
-	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/worker"
@@ -43,7 +42,7 @@ func TestAWorkerThatStopsAnswersEveryRequestDelivered(t *testing.T) {
 		}
 		close(leaves.answers)
 		for a := range leaves.answers {
-			if a.Code != wire.OK {
+			if a.Code != subjects.OK {
 				t.Errorf("round %d: answered %+v", round, a)
 			}
 		}

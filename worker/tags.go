@@ -9,7 +9,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 )
@@ -75,7 +74,7 @@ func (a *tagAdmin) answer(r request, m *nats.Msg, serve serve) {
 }
 
 func (a *tagAdmin) create(ctx context.Context, body []byte) (any, error) {
-	c, err := wire.ParseTagCreate(body)
+	c, err := subjects.ParseTagCreate(body)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +92,7 @@ func (a *tagAdmin) create(ctx context.Context, body []byte) (any, error) {
 }
 
 func (a *tagAdmin) update(ctx context.Context, body []byte) (any, error) {
-	u, err := wire.ParseTagUpdate(body)
+	u, err := subjects.ParseTagUpdate(body)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +128,7 @@ func (a *tagAdmin) update(ctx context.Context, body []byte) (any, error) {
 }
 
 func (a *tagAdmin) remove(ctx context.Context, body []byte) (any, error) {
-	d, err := wire.ParseTagDelete(body)
+	d, err := subjects.ParseTagDelete(body)
 	if err != nil {
 		return nil, err
 	}
@@ -170,14 +169,14 @@ func isRefusal(err error) bool {
 // announce publishes to every worker, this one included, that a tag may have
 // changed.
 func (a *tagAdmin) announce(tag string) {
-	if err := a.link.conn.Publish(wire.TagChanged(a.link.Namespace), []byte(tag)); err != nil {
+	if err := a.link.conn.Publish(a.link.Namespace.TagChanged(), []byte(tag)); err != nil {
 		a.link.Log.Warn("a changed tag could not be announced; other workers see the change at their next load or poll",
 			"tag", tag, "error", err)
 	}
 }
 
 func (a *tagAdmin) list(ctx context.Context, body []byte) (any, error) {
-	l, err := wire.ParseTagList(body)
+	l, err := subjects.ParseTagList(body)
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +223,7 @@ func tagInfo(t segment.Tag) subjects.TagInfo {
 		info.Unservable = "step and max_id must be at least 1"
 	} else if t.Undecided {
 		info.Unservable = "undecided since the last resume: say where it goes on, above all its IDs, with " +
-			"`natsid tag update --max-id`"
+			"`natsid tag update --next-id`"
 	}
 	return info
 }

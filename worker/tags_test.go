@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/worker"
@@ -139,7 +138,7 @@ func TestTagsAreListedPageByPageInOrder(t *testing.T) {
 
 func TestAPageThatWouldBeTooLargeForNATSIsCutShort(t *testing.T) {
 	r := start(t, startServer(t), 0, newStore(t))
-	const tags = wire.MaxTags
+	const tags = subjects.MaxTags
 	for i := range tags {
 		name := fmt.Sprintf("p%03d%s", i, strings.Repeat("x", subjects.MaxTag-4))
 		tag := segment.Tag{Name: name, Step: 10, MaxID: 1, Description: longest}
@@ -158,7 +157,7 @@ func TestAPageThatWouldBeTooLargeForNATSIsCutShort(t *testing.T) {
 			break
 		}
 		for _, info := range page {
-			if info.Tag <= after || len(info.Description) != wire.MaxDescription {
+			if info.Tag <= after || len(info.Description) != subjects.MaxDescription {
 				t.Fatalf("%+v after %s", info, after)
 			}
 			after = info.Tag

@@ -160,7 +160,11 @@ func TestAnOrdinaryLifeIsProven(t *testing.T) {
 	use := func(what string) string {
 		t.Helper()
 		waitServed(t, nc)
-		snowflakes = append(snowflakes, next(t, client.New(nc).Snowflake()).String())
+		id, err := client.New(nc).Snowflake().Next(patient(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		snowflakes = append(snowflakes, id.String())
 		for range 3 {
 			getIDs(t, nc, "id", "order")
 		}

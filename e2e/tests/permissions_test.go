@@ -15,7 +15,6 @@ import (
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/registry/rights"
-	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -126,7 +125,7 @@ func TestThreeWorkersACallerAndAnOperatorNeedWhatPermissionsPrints(t *testing.T)
 		"{ user: admin, password: p }\n] }\n")
 	seen := new(violations)
 	s.SetLoggerV2(seen, false, false, false)
-	heard, err := connectTo(t, urlOf(s, "admin")).SubscribeSync(wire.RegistryAnnounce(subjects.DefaultNamespace))
+	heard, err := connectTo(t, urlOf(s, "admin")).SubscribeSync(subjects.DefaultNamespace.RegistryAnnounce())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,9 +176,9 @@ func TestThreeWorkersACallerAndAnOperatorNeedWhatPermissionsPrints(t *testing.T)
 func operate(t *testing.T, url string, flags ...string) {
 	t.Helper()
 	for _, command := range []string{
-		"tag create seat", "tag update seat --step 20", "tag list", "tag list --stats",
-		"throttle 1000", "throttle off", "tag update seat* --rate 5 -y",
-		"tag delete seat", "workers", "status",
+		"tag create seat", "tag update seat --step 20", "tag list", "tag stats",
+		"throttle 1000 -y", "throttle off -y", "tag update seat* --rate 5 -y",
+		"tag delete seat -y", "workers", "status",
 	} {
 		waitFor(t, command, func() bool {
 			code, text := run(t, patient(t), append(append(strings.Fields(command), "--nats="+url), flags...)...)
@@ -190,7 +189,7 @@ func operate(t *testing.T, url string, flags ...string) {
 		})
 	}
 	nc := connectTo(t, url)
-	if _, err := nc.SubscribeSync(wire.AlarmSubjects(subjects.DefaultNamespace)); err != nil {
+	if _, err := nc.SubscribeSync(subjects.DefaultNamespace.Alarms()); err != nil {
 		t.Error(err)
 	}
 	if err := nc.FlushTimeout(patience); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 
 	"github.com/natsid/natsid/internal/ops/grants"
 	"github.com/natsid/natsid/internal/stores/kvstore"
-	"github.com/natsid/natsid/internal/wire"
 )
 
 type auditCmd struct {
@@ -62,7 +60,7 @@ const sameAge = 10 * time.Minute
 // withGrants calls f with a reader of the stream of grants.
 func (s *session) withGrants(f func(context.Context, jetstream.JetStream, *grants.Reader) error) error {
 	return s.withJetStream(func(ctx context.Context, js jetstream.JetStream) error {
-		r, err := grants.Open(ctx, js, wire.GrantsBucket(s.namespace()))
+		r, err := grants.Open(ctx, js, s.namespace().GrantsBucket())
 		if errors.Is(err, grants.ErrNone) {
 			return fmt.Errorf("%w in namespace %s; check --nats and --namespace", err, s.namespace())
 		}
@@ -77,7 +75,7 @@ func (s *session) withGrants(f func(context.Context, jetstream.JetStream, *grant
 // an ID below its mark that is in no record was in a load that nobody wrote down.
 func (c *auditCmd) Run(s *session) error {
 	return s.withGrants(func(ctx context.Context, js jetstream.JetStream, before *grants.Reader) error {
-		r, err := kvstore.Inspect(ctx, onJetStream(js), wire.SegmentBucket(s.namespace()))
+		r, err := kvstore.Inspect(ctx, onJetStream(js), s.namespace().SegmentBucket())
 		if err != nil {
 			return fmt.Errorf("read the marks: %w", err)
 		}
@@ -89,7 +87,7 @@ func (c *auditCmd) Run(s *session) error {
 			marks[tag] = grants.Mark{Raw: p.Raw, Shown: p.Mark}
 		}
 		tick(ctx, settled)
-		log, err := grants.Open(ctx, js, wire.GrantsBucket(s.namespace()))
+		log, err := grants.Open(ctx, js, s.namespace().GrantsBucket())
 		if err != nil {
 			return err
 		}
@@ -116,19 +114,19 @@ func (c *auditCmd) Run(s *session) error {
 	})
 }
 
-func (j *auditJSON) print(out io.Writer) {
+func (j *auditJSON) print(out *sheet) {
 	if !j.From.IsZero() {
-		fmt.Fprintf(out, "from        %s\n", j.From.Format(millis))
+		out.row("from", exact(j.From))
 	}
-	fmt.Fprintf(out, "read        %s; %s of %s, %s\n", numberOf(int(j.Entries), "entry"),
-		numberOf(int(j.Loads), "load"), numberOf(j.Tags, "tag"), numberOf(j.Numbers, "worker number"))
+	out.row("read", fmt.Sprintf("%s; %s of %s, %s", numberOf(int(j.Entries), "entry"),
+		numberOf(int(j.Loads), "load"), numberOf(j.Tags, "tag"), numberOf(j.Numbers, "worker number")))
 	for _, f := range j.Findings {
-		fmt.Fprintf(out, "%-10s  %s: %s\n", f.Verdict, f.What, f.Message)
+		out.row(f.Verdict, f.What+": "+f.Message)
 	}
 	if j.Resumed {
-		fmt.Fprintf(out, "resumed     so the verdict rests on the assumption of `natsid resume`\n")
+		out.row("resumed", "so the verdict rests on the assumption of `natsid resume`")
 	}
-	fmt.Fprintf(out, "verdict     %s\n", map[string]string{
+	out.row("verdict", map[string]string{
 		grants.Proven: "proven: no ID was granted twice", grants.Repeated: "repeated: IDs were granted twice",
 		grants.NotProven: "not proven: no ID is known to have been granted twice",
 	}[j.Verdict])

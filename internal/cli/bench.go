@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
 	"math/bits"
 	"strings"
 	"sync"
@@ -41,27 +39,19 @@ Latencies are those of calls that succeeded. Ctrl-C ends the measurement with th
 figures so far.
 `
 
-var benchValues = map[string]string{
-	"callers":  "How many callers, each with one call under way.",
-	"duration": "How long natsid is measured. Bare requests take as long again.",
-	"merge":    "Call through the Go client: calls share requests, and faults are retried.",
-}
-
 type benchSegmentCmd struct {
 	Tag tagName `arg:""`
 	benchFlags
 }
 
 func (*benchSegmentCmd) help() help {
-	values := maps.Clone(benchValues)
-	values["tag"] = "The tag. Its IDs are used up, so give one that nobody needs."
 	return help{
 		summary: "Measure how fast IDs of a tag come.",
 		detail: benchDetail + `
 Examples:
   natsid bench segment bench
   natsid bench segment bench --merge -c 1000 --json`,
-		values: values,
+		values: map[string]string{"tag": "The tag. Its IDs are used up, so give one that nobody needs."},
 	}
 }
 
@@ -76,7 +66,6 @@ func (*benchSnowflakeCmd) help() help {
 		detail: benchDetail + `
 Example:
   natsid bench snowflake -c 1 -d 30s`,
-		values: benchValues,
 	}
 }
 
@@ -130,12 +119,14 @@ func (f *benchFlags) run(s *session, tag string) error {
 		return fmt.Errorf("no call got an ID: %w", *last)
 	}
 	report := benchJSON{ids.figures(), bare.figures()}
-	return s.print(report, func(table io.Writer) {
-		fmt.Fprintln(table, "\tIDS/S\tP50\tP99\tP99.9\tERRORS")
-		report.benchFigures.row(table, "natsid")
-		report.Bare.row(table, "bare request")
+	return s.print(report, func(out *sheet) {
+		out.head("REQUEST\tIDS/S\tP50\tP99\tP99.9\tERRORS")
+		for i, f := range []benchFigures{report.benchFigures, report.Bare} {
+			of := []string{"natsid", "bare"}[i]
+			out.row(of, fleetview.PerSecond(f.PerSecond), short(f.P50), short(f.P99), short(f.P999), f.Errors)
+		}
 		if last != nil {
-			fmt.Fprintf(table, "the last error: %v\n", *last)
+			out.line("the last error: %s", (*last).Error())
 		}
 	})
 }
@@ -233,11 +224,6 @@ func (m *measured) figures() benchFigures {
 		float64(n) / m.took.Seconds(), m.quantile(0.5).Seconds(), m.quantile(0.99).Seconds(),
 		m.quantile(0.999).Seconds(), n, m.errors.Load(),
 	}
-}
-
-func (f benchFigures) row(table io.Writer, name string) {
-	fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%d\n",
-		name, fleetview.PerSecond(f.PerSecond), short(f.P50), short(f.P99), short(f.P999), f.Errors)
 }
 
 // short returns a number of seconds as a duration with three digits, in ASCII.

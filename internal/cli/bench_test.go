@@ -10,9 +10,9 @@ import (
 func TestBenchMeasuresNatsidBesideBareRequests(t *testing.T) {
 	t.Parallel()
 	nats := "--nats=" + serve(t).url
-	form := regexp.MustCompile(`^ +IDS/S +P50 +P99 +P99.9 +ERRORS
+	form := regexp.MustCompile(`^REQUEST +IDS/S +P50 +P99 +P99.9 +ERRORS
 natsid +\d\S*( +\d\S*s){3} +\d+
-bare request +\d\S*( +\d\S*s){3} +\d+
+bare +\d\S*( +\d\S*s){3} +\d+
 (the last error: .*\n)?$`)
 	if got := answered(t, "bench", "segment", "order", "-c4", "-d50ms", nats); !form.MatchString(got.out) {
 		t.Errorf("%+v", got)
@@ -46,5 +46,5 @@ type figures struct {
 func TestBenchOfAnUnknownTagSaysHowToCreateIt(t *testing.T) {
 	t.Parallel()
 	nats := "--nats=" + serve(t, "--no-auto-create-tags").url
-	answered(t, "bench", "segment", "order", nats).want(t, 3, "404", "natsid tag create")
+	natsid(t, "bench", "segment", "order", nats).want(t, 3, "404", "natsid tag create")
 }

@@ -63,6 +63,7 @@ type tagCmd struct {
 	Update tagUpdateCmd `cmd:""`
 	Delete tagDeleteCmd `cmd:""`
 	List   tagListCmd   `cmd:""`
+	Stats  tagStatsCmd  `cmd:""`
 }
 
 func (*tagCmd) help() help { return help{summary: "Manage tags."} }
@@ -146,7 +147,7 @@ func newParser(s *session, exit func(int)) *kong.Kong {
 
 func (s *session) run(parser *kong.Kong, args []string) (err error) {
 	if s.call, err = parser.Parse(args); err != nil {
-		err = cmp.Or(misspelt(parser.Model.Node, args), inWords(err))
+		err = cmp.Or(misspelt(parser.Model.Node, args, err), inWords(err))
 		return usage(errors.New(inArgument.ReplaceAllString(err.Error(), "xxxxx@")))
 	}
 	s.json = s.line.JSON

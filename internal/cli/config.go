@@ -3,8 +3,6 @@ package cli
 import (
 	"cmp"
 	"fmt"
-	"io"
-	"strconv"
 
 	"github.com/natsid/natsid/internal/app"
 )
@@ -41,7 +39,15 @@ func (*configCmd) Run(s *session) error {
 	for _, v := range cfg.Values() {
 		values = append(values, valueJSON{v.Flag, v.Text, v.From.String(), v.Place})
 	}
-	return s.print(values, func(out io.Writer) { printValues(out, values) })
+	return s.print(values, func(out *sheet) {
+		out.head("SETTING\tVALUE\tFROM")
+		for _, v := range values {
+			if v.Value == "" && v.From != app.FromDefault.String() {
+				v.Value = `""`
+			}
+			out.row(v.Setting, v.Value, cmp.Or(v.Place, v.From))
+		}
+	})
 }
 
 // valueJSON is a setting in force.
@@ -50,18 +56,4 @@ type valueJSON struct {
 	Value   string `json:"value"`   // in its written form, secrets hidden
 	From    string `json:"from"`    // flag, environment, file, context or default
 	Place   string `json:"place,omitempty"`
-}
-
-func printValues(table io.Writer, values []valueJSON) {
-	fmt.Fprintln(table, "SETTING\tVALUE\tFROM")
-	for _, v := range values {
-		value := v.Value
-		if value == "" {
-			value = "-"
-			if v.From != app.FromDefault.String() {
-				value = strconv.Quote("")
-			}
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\n", v.Setting, value, cmp.Or(v.Place, v.From))
-	}
 }

@@ -84,7 +84,7 @@ func TestServeAndCommandsTakeTheirSettingsFromTheFile(t *testing.T) {
 	file := configFile(t, "nats:", "  - "+url, "namespace: filed", "auto-create-tags: order*",
 		"max-batch: 10")
 	s := serve(t, "--config", file)
-	s.says(t, "(joined, from "+file+":1: nats), ", "filed.segment.order")
+	s.says(t, "joined, from "+file+":1: nats; ", "filed.segment.order")
 	answered(t, "get", "segment", "order", "--config", file).want(t, 0, "")
 	natsid(t, "get", "segment", "other", "--config", file).want(t, 3, "404")
 	natsid(t, "get", "segment", "order", "-n", "11", "--config", file).want(t, 3, "400")

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"strings"
 	"time"
@@ -18,7 +17,6 @@ import (
 	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/stores/mysqlstore"
-	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -66,9 +64,9 @@ func (s *session) dial(refused func(*buckets.RightError), more ...nats.Option) (
 // consumers by itself, a bucket need not refuse purges, a stage needs its hints only where all copies expire and need
 // not be shown on a page, and no ID depends on grants.
 func canDoWithout(ns subjects.Namespace, subject string) bool {
-	hints, grants := wire.StampBucket(ns), "$KV."+wire.GrantsBucket(ns)
+	hints, grants := ns.StampBucket(), "$KV."+ns.GrantsBucket()
 	consumer := strings.Contains(subject, ".CONSUMER.")
-	return subject == wire.Stage(ns) ||
+	return subject == ns.Stage() ||
 		strings.Contains(subject, ".CONSUMER.DELETE.") || strings.Contains(subject, ".STREAM.UPDATE.KV_") ||
 		strings.HasSuffix(subject, ".INFO") || strings.Contains(subject, grants) && !consumer ||
 		strings.Contains(subject, "KV_"+hints) || strings.Contains(subject, "$KV."+hints)
@@ -83,23 +81,14 @@ func (s *session) jetStream(nc *nats.Conn) (jetstream.JetStream, error) {
 	return app.JetStream(nc, cfg)
 }
 
-// withConn prints what f returns from NATS, as text prints it for people.
-func withConn[T any](s *session, f func(*nats.Conn) (T, error), text func(out io.Writer, answer T)) error {
+// withNATS calls f with a connection.
+func (s *session) withNATS(f func(*nats.Conn) error) error {
 	nc, err := s.connect()
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
-	answer, err := f(nc)
-	if err != nil {
-		return err
-	}
-	return s.print(answer, func(out io.Writer) { text(out, answer) })
-}
-
-// operate sends a request of an operator, and prints the answer, as text prints it for people.
-func operate[T any](s *session, subject string, body any, text func(out io.Writer, answer T)) error {
-	return withConn(s, func(nc *nats.Conn) (T, error) { return request[T](s, nc, subject, body) }, text)
+	return f(nc)
 }
 
 // request sends a request of an operator once: repeated, it could find what it did itself. Only where workers are busy,
@@ -164,9 +153,6 @@ func (s *session) openTable(ctx context.Context) (*mysqlstore.Table, error) {
 }
 
 var errNoMySQL = usage(errors.New("--mysql is missing: where the table is"))
-
-// tagForm is the help of an argument that names a tag.
-const tagForm = "The tag: 1 to 128 characters of A-Z a-z 0-9 - _ / = and single dots inside."
 
 // A tagName is a tag on the command line.
 type tagName string

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/natsid/natsid/snowflake"
@@ -59,17 +58,15 @@ func partsOf(l snowflake.Layout, p snowflake.Parts) partsJSON {
 	return out
 }
 
-// millis is the form of a time in milliseconds.
-const millis = "2006-01-02 15:04:05.000 MST"
-
-func (p partsJSON) print(out io.Writer) {
-	fmt.Fprintf(out, "time      %s\n", p.Time.Format(millis))
+func (p partsJSON) print(out *sheet) {
+	out.row("time", exact(p.Time))
 	if p.Site != nil {
-		fmt.Fprintf(out, "site      %d\nmachine   %d\n", *p.Site, *p.Machine)
+		out.row("site", p.Site)
+		out.row("machine", p.Machine)
 	}
-	fmt.Fprintf(out, "worker    %d\n", p.Worker)
+	out.row("worker", p.Worker)
 	if p.Business != nil {
-		fmt.Fprintf(out, "business  %d\n", *p.Business)
+		out.row("business", *p.Business)
 	}
-	fmt.Fprintf(out, "sequence  %d\n", p.Sequence)
+	out.row("sequence", p.Sequence)
 }

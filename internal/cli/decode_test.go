@@ -12,21 +12,21 @@ func TestDecodeShowsTheFieldsOfASnowflake(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"2124263042718941184"}, "time      2026-11-21 22:05:50.940 UTC\nworker    12\nsequence  0\n"},
-		{[]string{"4194324557"}, "time      2010-11-04 01:42:55.657 UTC\nworker    5\nsequence  77\n"},
-		{[]string{"0"}, "time      2010-11-04 01:42:54.657 UTC\nworker    0\nsequence  0\n"},
-		{[]string{"9223372036854775807"}, "time      2080-07-10 17:30:30.208 UTC\nworker    1023\nsequence  4095\n"},
-		{[]string{"4194324557", "--epoch=0"}, "time      1970-01-01 00:00:01.000 UTC\nworker    5\nsequence  77\n"},
+		{[]string{"2124263042718941184"}, "time      2026-11-21T22:05:50.940Z\nworker    12\nsequence  0\n"},
+		{[]string{"4194324557"}, "time      2010-11-04T01:42:55.657Z\nworker    5\nsequence  77\n"},
+		{[]string{"0"}, "time      2010-11-04T01:42:54.657Z\nworker    0\nsequence  0\n"},
+		{[]string{"9223372036854775807"}, "time      2080-07-10T17:30:30.208Z\nworker    1023\nsequence  4095\n"},
+		{[]string{"4194324557", "--epoch=0"}, "time      1970-01-01T00:00:01.000Z\nworker    5\nsequence  77\n"},
 		{[]string{"4194324557", "--epoch=2018-09-22"},
-			"time      2018-09-22 00:00:01.000 UTC\nworker    5\nsequence  77\n"},
+			"time      2018-09-22T00:00:01.000Z\nworker    5\nsequence  77\n"},
 		{[]string{"4194324557", "--epoch=2018-09-22T00:00:00.5+08:00"},
-			"time      2018-09-21 16:00:01.500 UTC\nworker    5\nsequence  77\n"},
+			"time      2018-09-21T16:00:01.500Z\nworker    5\nsequence  77\n"},
 		{[]string{"9007199254740991", "--layout=js53"},
-			"time      2080-07-10 17:30:30.208 UTC\nworker    63\nsequence  63\n"},
-		{[]string{"270162187289683973", "--layout=article"}, "time      2026-11-20 16:32:19.282 UTC\n" +
+			"time      2080-07-10T17:30:30.208Z\nworker    63\nsequence  63\n"},
+		{[]string{"270162187289683973", "--layout=article"}, "time      2026-11-20T16:32:19.282Z\n" +
 			"site      1\nmachine   29\nworker    157\nbusiness  0\nsequence  5\n"},
 		{[]string{"4194325325", "--layout=39+0+10+4+8@10ms", "--epoch=0"},
-			"time      1970-01-01 00:00:10.000 UTC\nworker    5\nbusiness  3\nsequence  77\n"},
+			"time      1970-01-01T00:00:10.000Z\nworker    5\nbusiness  3\nsequence  77\n"},
 	} {
 		if got := natsid(t, append([]string{"decode"}, tc.args...)...); got != (result{0, tc.want, ""}) {
 			t.Errorf("%q: %+v, want\n%s", tc.args, got, tc.want)
@@ -35,13 +35,13 @@ func TestDecodeShowsTheFieldsOfASnowflake(t *testing.T) {
 	natsid(t, "decode", "9223372036854775807", "--layout=article").
 		want(t, 1, "not an ID of layout 39+2+7+4+7", "--layout")
 	t.Setenv("NATSID_EPOCH", "0")
-	if got := natsid(t, "decode", "4194324557"); !strings.Contains(got.out, "1970-01-01 00:00:01.000") {
+	if got := natsid(t, "decode", "4194324557"); !strings.Contains(got.out, "1970-01-01T00:00:01.000") {
 		t.Errorf("the epoch of the environment: %+v", got)
 	}
 	t.Setenv("NATSID_LAYOUT", "31+2+9+12@1s")
 	natsid(t, "decode", "4194324557").want(t, 2, "31+2+9+12@1s")
 	t.Setenv("NATSID_LAYOUT", "31+0+10+0+12@1s")
-	if got := natsid(t, "decode", "4194324557"); !strings.Contains(got.out, "1970-01-01 00:16:40.000") {
+	if got := natsid(t, "decode", "4194324557"); !strings.Contains(got.out, "1970-01-01T00:16:40.000") {
 		t.Errorf("the layout of the environment: %+v", got)
 	}
 }

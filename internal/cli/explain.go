@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -86,22 +85,21 @@ func (j *explainedJSON) windows(claims []*grants.Claim) {
 	}
 }
 
-func (j *explainedJSON) print(out io.Writer) {
-	if p := j.Parts; p != nil {
-		fmt.Fprintf(out, "snowflake of %s, worker number %d, sequence %d\n",
-			p.Time.Format(millis), p.Worker, p.Sequence)
+func (j *explainedJSON) print(out *sheet) {
+	if j.Parts != nil {
+		j.Parts.print(out)
 	}
 	for _, g := range j.Grants {
-		fmt.Fprintf(out, "recorded  %s, in entry %d\n", g.Stored.Format(millis), g.Entry)
-		fmt.Fprintf(out, "worker    %s, process %s\n", g.Instance, g.Process)
+		out.row("recorded", fmt.Sprintf("%s, in entry %d", exact(g.Stored), g.Entry))
+		out.row("worker", g.Instance+", process "+g.Process)
 		if g.Number != nil {
-			fmt.Fprintf(out, "window    %s to %s, %s\n", time.UnixMilli(g.First).UTC().Format(millis),
-				time.UnixMilli(g.Last+1).UTC().Format(millis), g.How)
+			from, until := exact(time.UnixMilli(g.First)), exact(time.UnixMilli(g.Last+1))
+			out.row("window", from+" to "+until+", "+g.How)
 		} else {
-			fmt.Fprintf(out, "load      %d-%d of tag %s\n", g.First, g.Last, g.Tag)
+			out.row("load", fmt.Sprintf("%d-%d of tag %s", g.First, g.Last, g.Tag))
 		}
 	}
 	if n := len(j.Grants); n > 1 {
-		fmt.Fprintf(out, "warning   %d grants contain it: add --tag TAG, or run `natsid audit`\n", n)
+		out.row("warning", fmt.Sprintf("%d grants contain it: add --tag TAG, or run `natsid audit`", n))
 	}
 }

@@ -3,8 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -36,7 +34,6 @@ func (*getSegmentCmd) help() help {
   natsid get segment so --format 'SO-{date:yyyyMMdd}-{id:6}-{check}'
   natsid get segment order --format 'NO-{mask:k1:9}' --key k1=k1.key`,
 		values: map[string]string{
-			"tag": tagForm, "n": countHelp, "key": keyHelp,
 			"format": "Print each ID as this format writes it, one a line: see natsid read --help. In a radix above " +
 				"36 IDs may differ in case alone.",
 		},
@@ -56,28 +53,34 @@ func (c *getSegmentCmd) Run(s *session) error {
 	return c.get(s, of, f)
 }
 
-type getSnowflakeCmd struct{ count }
+type getSnowflakeCmd struct {
+	Business int64 `placeholder:"N"`
+	count
+}
 
 func (*getSnowflakeCmd) help() help {
 	return help{
 		summary: "Get snowflakes.",
-		detail: `Example:
-  natsid get snowflake -n 3`,
-		values: map[string]string{"n": countHelp},
+		detail: `Examples:
+  natsid get snowflake -n 3
+  natsid get snowflake --business 2`,
+		values: map[string]string{
+			"business": "The business, where the layout has a field for it. 0 if absent.",
+		},
 	}
 }
 
 // Run implements the command.
 func (c *getSnowflakeCmd) Run(s *session) error {
-	return c.get(s, func(cl *client.Client) *client.Handle { return cl.Snowflake() }, nil)
+	return c.get(s, func(cl *client.Client) *client.Handle {
+		return cl.Snowflake(client.Business(c.Business))
+	}, nil)
 }
 
 // count is the flag of commands that get IDs.
 type count struct {
 	N int `short:"n" default:"1"`
 }
-
-const countHelp = "How many IDs. More than one are printed as runs, first-last, one a line."
 
 // getWithin is how long a person at a terminal waits for a worker that can issue.
 const getWithin = 2 * time.Second
@@ -87,31 +90,37 @@ func (c count) get(s *session, of func(*client.Client) *client.Handle, f *format
 	if c.N < 1 {
 		return usage(fmt.Errorf("-n %d: want at least 1", c.N))
 	}
-	return withConn(s, func(nc *nats.Conn) (idsJSON, error) {
+	return s.withNATS(func(nc *nats.Conn) error {
 		ctx, cancel := context.WithTimeout(s.ctx, getWithin)
 		defer cancel()
 		var got idsJSON
 		runs, err := of(s.clientOn(nc)).NextN(ctx, c.N)
+		if err != nil {
+			return err
+		}
 		for _, r := range runs {
 			got.Runs = append(got.Runs, runJSON(r))
 		}
 		for id := range runs.All() {
-			if f == nil || err != nil {
+			if f == nil {
 				break
 			}
-			var text string
-			text, err = f.Format(id)
+			text, err := f.Format(id)
+			if err != nil {
+				return err
+			}
 			got.Texts = append(got.Texts, text)
 		}
-		return got, err
-	}, func(out io.Writer, got idsJSON) {
-		if f != nil {
-			fmt.Fprintln(out, strings.Join(got.Texts, "\n"))
-			return
-		}
-		for _, r := range got.Runs {
-			fmt.Fprintln(out, subjects.Run(r))
-		}
+		return s.print(got, func(out *sheet) {
+			for _, text := range got.Texts {
+				fmt.Fprintln(out, text)
+			}
+			for _, r := range runs {
+				if f == nil {
+					fmt.Fprintln(out, r)
+				}
+			}
+		})
 	})
 }
 

@@ -2,7 +2,6 @@ package cli_test
 
 import (
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -81,8 +80,8 @@ func TestAnIDIsExplainedAndAPlantedOverlapIsFound(t *testing.T) {
 		{[]string{"explain", "1234", "--tag=order"}, []string{"worker    eu-1, process " + who.Process, "of tag order",
 			time.Now().UTC().Format("2006-01-02")}},
 		{[]string{"explain", "1234"}, []string{"of tag order", "worker    eu-1"}},
-		{[]string{"explain", snowflake}, []string{"worker    eu-1", "acquired", "snowflake of "}},
-		{[]string{"audit"}, []string{"of 1 tag, 1 worker number", "verdict     proven: no ID was granted twice"}},
+		{[]string{"explain", snowflake}, []string{"worker    eu-1", "acquired", "sequence  "}},
+		{[]string{"audit"}, []string{"of 1 tag, 1 worker number", "verdict  proven: no ID was granted twice"}},
 		{[]string{"audit", "--tag=order", "--since=1h"}, []string{"proven: no ID was granted twice"}},
 		{[]string{"audit", "--json"}, []string{`"verdict":"proven"`, `"tags":1,"numbers":1`}},
 	} {
@@ -106,10 +105,6 @@ func TestAnIDIsExplainedAndAPlantedOverlapIsFound(t *testing.T) {
 	thief.Instance, thief.Process = "us-1", "THIEF"
 	thief.Windows = []grants.Window{{Number: window.Number, From: window.From + 1, Until: window.Until}}
 	plant(t, s.url, thief)
-	got := answered(t, "audit", nats)
-	if got.code != 1 || !strings.Contains(got.out, "may have died while it released the number") {
-		t.Errorf("while the worker may have stopped: %+v", got)
-	}
 	n := len(entries(t, s.url))
 	answered(t, "get", "segment", "alive", nats).want(t, 0, "")
 	for ; n == len(entries(t, s.url)); time.Sleep(50 * time.Millisecond) {
@@ -117,12 +112,12 @@ func TestAnIDIsExplainedAndAPlantedOverlapIsFound(t *testing.T) {
 			t.Fatal("the load is not written down")
 		}
 	}
-	got = answered(t, "audit", nats)
-	if got.code != 1 || !strings.Contains(got.out, "verdict     repeated") ||
+	got := answered(t, "audit", nats)
+	if got.code != 1 || !strings.Contains(got.out, "verdict   repeated") ||
 		!strings.Contains(got.err, "IDs were granted twice") {
 		t.Errorf("with an overlap: %+v", got)
 	}
-	for _, w := range []string{"repeated    tag order: IDs 1200-1250", "repeated    worker number ",
+	for _, w := range []string{"repeated  tag order: IDs 1200-1250", "repeated  worker number ",
 		"us-1, process THIEF", "eu-1, process " + who.Process} {
 		if !strings.Contains(got.out, w) {
 			t.Errorf("no %q in\n%s", w, got.out)
@@ -132,15 +127,6 @@ func TestAnIDIsExplainedAndAPlantedOverlapIsFound(t *testing.T) {
 		if got := answered(t, "explain", id, nats); !strings.Contains(got.out, "2 grants contain it") {
 			t.Errorf("%+v", got)
 		}
-	}
-	thief.N, thief.Windows = 5, nil
-	thief.Loads = map[string][]grants.Load{"alive": {{First: 90000000, Last: 90000001}}}
-	plant(t, s.url, thief)
-	got = answered(t, "audit", nats)
-	above := regexp.MustCompile(`not proven  tag alive: the mark is \d+001, and IDs up to 90000001`)
-	if got.code != 1 || !above.MatchString(got.out) ||
-		!strings.Contains(got.out, "not proven  the log: 3 entries are missing") {
-		t.Errorf("with a load above the mark: %s", got.out)
 	}
 }
 
@@ -155,7 +141,7 @@ func TestARaisedMarkIsWrittenDown(t *testing.T) {
 	}
 	answered(t, "tag", "update", "order", "--step=200", nats).want(t, 0, "")
 	answered(t, "tag", "update", "order", "--raise-by=5000", nats).want(t, 0, "")
-	answered(t, "tag", "delete", "order", nats).want(t, 0, "")
+	answered(t, "tag", "delete", "order", "-y", nats).want(t, 0, "")
 	answered(t, "tag", "create", "order", nats).want(t, 0, "")
 	answered(t, "get", "segment", "order", nats).want(t, 0, "")
 	s.stop() // it writes down all

@@ -53,7 +53,7 @@ func (*healthCmd) Run(s *session) error {
 		return fmt.Errorf("nobody answers on http://%s/readyz: %w; name the address of the worker with --http ADDR",
 			addr, err)
 	}
-	err = s.print(h, func(out io.Writer) {
+	err = s.print(h, func(out *sheet) {
 		if h.Ready { // otherwise the error says so
 			fmt.Fprintln(out, strings.Join(h.Says, "\n"))
 		}

@@ -12,7 +12,23 @@ import (
 type help struct {
 	summary string            // one line
 	detail  string            // below it; indented lines are kept as they are
-	values  map[string]string // its arguments and flags, by name
+	values  map[string]string // its arguments and flags, by name, but for [sharedHelp]
+}
+
+// sharedHelp is the help of arguments and flags of several commands, by name.
+var sharedHelp = map[string]string{
+	"yes": "Do not ask.", "dry-run": "Show what would be done, and change nothing.",
+	"n":   "How many IDs. More than one are printed as runs, first-last, one a line.",
+	"key": "A key that the format names, and its file. Repeatable.",
+	"tag": "The tag: 1 to 128 characters of A-Z a-z 0-9 - _ / = and single dots inside.",
+	"max-hole": "The most numbers that a crash of one worker can waste, those of unanswered requests not " +
+		"counted; 0 for no bound. Workers then load fewer at once, and more often.",
+	"callers":  "How many callers, each with one call under way.",
+	"duration": "How long natsid is measured. Bare requests take as long again.",
+	"merge":    "Call through the Go client: calls share requests, and faults are retried.",
+	"from":     "The stream to copy. It must have limits retention.",
+	"to":       "The stream to copy to. Nothing else may publish to it.",
+	"filter":   "Copy the messages on these subjects only, such as 'orders.*.paid'. May be repeated.",
 }
 
 // A helper is a command, or a group of commands.
@@ -24,7 +40,7 @@ func addHelp(n *kong.Node) error {
 	h := n.Target.Addr().Interface().(helper).help()
 	n.Help, n.Detail = h.summary, h.detail
 	for _, v := range n.Values() {
-		if text, ok := h.values[v.Name]; ok {
+		if text := cmp.Or(h.values[v.Name], sharedHelp[v.Name]); text != "" {
 			v.Help, v.OrigHelp = text, text
 		}
 		if v.Help == "" {
@@ -82,5 +98,5 @@ func (c *helpCmd) Run(s *session) error {
 		topic = []string{"help"}
 	}
 	_, err := s.call.Kong.Parse(append(topic, "--help"))
-	return usage(cmp.Or(misspelt(s.call.Model.Node, topic), inWords(err)))
+	return usage(cmp.Or(misspelt(s.call.Model.Node, topic, err), inWords(err)))
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"math/bits"
 	"strconv"
@@ -58,7 +57,7 @@ func (c *layoutCmd) Run(s *session) error {
 		return err
 	}
 	d := c.describe(l)
-	return s.print(d, func(out io.Writer) { d.print(out, l) })
+	return s.print(d, func(out *sheet) { d.print(out, l) })
 }
 
 const year = 365.25 * 24 * time.Hour
@@ -130,21 +129,19 @@ func (c *layoutCmd) describe(l snowflake.Layout) layoutJSON {
 	return d
 }
 
-func (d layoutJSON) print(table io.Writer, l snowflake.Layout) {
-	fmt.Fprintln(table, "FIELD\tBITS\tNEED\tCAPACITY")
+func (d layoutJSON) print(out *sheet, l snowflake.Layout) {
+	out.head("FIELD\tBITS\tNEED\tCAPACITY")
 	for _, f := range d.Fields {
-		need := "-"
+		need := ""
 		if f.Need > 0 {
 			need = strconv.FormatInt(f.Need, 10)
 		}
-		fmt.Fprintf(table, "%s\t%d\t%s\t%s %s\n", f.Field, f.Bits, need,
-			strconv.FormatFloat(math.Round(10*f.Capacity)/10, 'f', -1, 64), f.Unit)
+		out.row(f.Field, f.Bits, need, strconv.FormatFloat(math.Round(10*f.Capacity)/10, 'f', -1, 64)+" "+f.Unit)
 	}
-	fmt.Fprintf(table, "\n%d bits, ticks of %v, ends %s\n",
-		l.Bits(), time.Duration(l.Unit)*time.Millisecond, l.Ends().Format(time.DateTime+" MST"))
-	fmt.Fprintf(table, "natsid --layout %s --epoch %s", l, d.Epoch.Format(time.RFC3339Nano))
+	out.line("\n%d bits, ticks of %v, ends %s", l.Bits(), time.Duration(l.Unit)*time.Millisecond, cell(d.Ends))
+	site := ""
 	if l.Site > 0 {
-		fmt.Fprintf(table, " --site N    N is 0 to %d", l.Sites()-1)
+		site = fmt.Sprintf(" --site N    N is 0 to %d", l.Sites()-1)
 	}
-	fmt.Fprintln(table)
+	fmt.Fprintf(out, "natsid --layout %s --epoch %s%s\n", l, d.Epoch.Format(time.RFC3339Nano), site)
 }

@@ -15,7 +15,7 @@ machine   7     100     128 machines a site
 business  4     10      16 businesses
 sequence  7     100000  128000 IDs/s a machine
 
-59 bits, ticks of 1ms, ends 2036-02-22 13:56:53 UTC
+59 bits, ticks of 1ms, ends 2036-02-22T13:56:53Z
 natsid --layout 39+2+7+4+7 --epoch 2018-09-21T16:00:00Z --site N    N is 0 to 3
 `
 	for _, epoch := range []string{"2018-09-22T00:00:00+08:00", "1537545600000"} {
@@ -30,12 +30,12 @@ func TestALayoutIsPlannedOrDescribed(t *testing.T) {
 	for args, want := range map[string][]string{
 		"": {"time      41    -     69.7 years\n", "53 bits, ticks of 1ms"},
 		"--layout leaf": {
-			"machine   10    -     1024 machines a site\n", "63 bits", "ends 2080-07-10 17:30:30 UTC",
+			"machine   10    -     1024 machines a site\n", "63 bits", "ends 2080-07-10T17:30:30Z",
 			"--epoch 2010-11-04T01:42:54.657Z\n",
 		},
 		"--layout article":                     {"N is 0 to 3"},
-		"--layout 61+1+1":                      {"73067755.8 years", "ends 73071266-12-30 21:31:08 UTC"},
-		"--layout 1+1+1@1s --epoch 1970-01-01": {"ticks of 1s, ends 1970-01-01 00:00:02 UTC"},
+		"--layout 61+1+1":                      {"73067755.8 years", "ends 73071266-12-30T21:31:08Z"},
+		"--layout 1+1+1@1s --epoch 1970-01-01": {"ticks of 1s, ends 1970-01-01T00:00:02Z"},
 		"--years 1 --machines 1 --peak 1": {
 			"natsid --layout 35+1+1 --epoch 20",
 		},

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"runtime"
@@ -58,7 +57,7 @@ func (c *leafCmd) Run(s *session) error {
 	}
 	defer nc.Close()
 	where := leafJSON{"http://" + l.Addr().String()}
-	_ = s.print(where, func(out io.Writer) { fmt.Fprintln(out, "Leaf's paths are on", where.URL) })
+	_ = s.print(where, func(out *sheet) { out.line("Leaf's paths are on %s", where.URL) })
 	if !l.Addr().(*net.TCPAddr).IP.IsLoopback() {
 		log.Warn("every program that reaches Leaf's paths can take IDs: they have neither users nor TLS")
 	}

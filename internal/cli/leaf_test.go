@@ -102,47 +102,6 @@ func TestLeafsPathsAreAnsweredByAClientOfTheWorkers(t *testing.T) {
 	}
 }
 
-// SIGTERM ends the context. Each caller sends once, and ends when it finds the address closed.
-func TestAStopDuringLoadLosesNoRequestOnLeafsPaths(t *testing.T) {
-	t.Parallel()
-	worker := serve(t)
-	url, stop := startLeaf(t, "--nats="+worker.url, "--deadline=1m")
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	seen := map[string]bool{}
-	for i := range 16 {
-		path := []string{"/api/segment/get/order", "/api/snowflake/get/any"}[i%2]
-		wg.Go(func() {
-			transport := &http.Transport{}
-			defer transport.CloseIdleConnections()
-			last := time.Now()
-			for {
-				q, _ := http.NewRequest(http.MethodPost, url+path, nil)
-				resp, err := transport.RoundTrip(q)
-				if err != nil {
-					stoodStill := time.Since(last) > 300*time.Millisecond // as a caller that leaves a connection idle
-					if !stoodStill && !strings.Contains(err.Error(), "refused") {
-						t.Errorf("a request was lost: %v", err)
-					}
-					return
-				}
-				body, err := io.ReadAll(resp.Body)
-				resp.Body.Close()
-				last = time.Now()
-				mu.Lock()
-				if key := path + string(body); resp.StatusCode != 200 || err != nil || seen[key] {
-					t.Errorf("%d %s %v", resp.StatusCode, body, err)
-				} else if seen[key] = true; len(seen) == 1000 {
-					go stop()
-				}
-				mu.Unlock()
-			}
-		})
-	}
-	wg.Wait()
-	stop().want(t, 0)
-}
-
 func TestLeafsPathsAre503WithinTheDeadlineWhileNobodyServes(t *testing.T) {
 	t.Parallel()
 	address := nowhere(t)

@@ -13,8 +13,12 @@ import (
 )
 
 // misspelt returns an error that names the probable command line if args begin with a word that is no command of n, or
-// nil.
-func misspelt(n *kong.Node, args []string) error {
+// if refused is the error of the parser about such a word after flags; or nil.
+func misspelt(n *kong.Node, args []string, refused error) error {
+	if e, ok := errors.AsType[*kong.ParseError](refused); ok && e.Context.Selected() == n.DefaultCmd {
+		isIt := func(arg string) bool { return arg == "serve" || refused.Error() == "unexpected argument "+arg }
+		args = args[max(0, slices.IndexFunc(args, isIt)):]
+	}
 	path := []string{"natsid"}
 	for i, word := range args {
 		var names []string

@@ -12,7 +12,7 @@ import (
 // A mistake is a command line that people type, and what they must be told: the exit code, and words that name the
 // cause or the remedy.
 type mistake struct {
-	line  string // fields, separated by blanks; an underscore within one stands for a blank
+	line  string // fields, separated by blanks; an underscore within one stands for a blank, '' for none
 	code  int
 	words string
 }
@@ -21,16 +21,39 @@ func (m mistake) check(t *testing.T, global ...string) {
 	t.Helper()
 	args := strings.Fields(m.line)
 	for i := range args {
-		args[i] = strings.ReplaceAll(args[i], "_", " ")
+		args[i] = strings.NewReplacer("_", " ", "''", "").Replace(args[i])
 	}
-	run := natsid
-	if m.code == 3 { // an answer
-		run = answered
-	}
-	r := run(t, append(global, args...)...)
+	r := natsid(t, append(global, args...)...)
 	if r.code != m.code || !strings.Contains(r.err, m.words) {
 		t.Errorf("natsid %s: exit code %d, %s; want %d and %q", m.line, r.code, r.err, m.code, m.words)
 	}
+}
+
+// misuses are command lines that are refused before anything is asked, with a mention of --help.
+const misuses = `bogus | --bogus | get | tag | get segment a b | get segment order -n -1 | get segment order -n x
+get snowflake -n 0 | get snowflake extra | get snowflake --namespace a.b | get snowflake --namespace ''
+bench | bench segment | bench segment a_b | bench snowflake order | bench snowflake -c 0
+bench snowflake -d 0s | bench snowflake -d soon | tag create | tag create order --step many
+tag create order --step 0 | tag update | tag update a_b --step 5 | tag update order --step 0
+tag update order --next-id 5 --raise-by 5 | tag update order --raise-by=-5 | tag update order --next-id many
+tag delete | tag delete a..b | serve --tag-poll 10ms | serve --auto-create-tags=a[b
+serve --auto-create-tags= | decode | decode -1 | decode 9223372036854775808 | decode 5 --epoch -1
+decode 5 --epoch=-1 | decode 5 --epoch soon | decode 5 --epoch 3001-01-01 | decode 5 --layout 39+10+4+8
+layout 5 | layout --layout 41+10+13 | layout --layout '' | layout --epoch soon | layout --years 10
+layout --years 10 --machines 5 --peak 1 --layout leaf | layout --years 10 --machines=-5 --peak 1
+layout --years 10 --machines 5 --peak 1 --epoch soon | layout --years 10 --machines 5 --peak 1 --epoch=-1
+layout --years 10 --machines 5 --peak 1 --unit 1500us | serve --replicas 9 | serve --deadline 1ms
+serve --deadline soon | serve --epoch -1 | serve --layout lief | serve --site 1
+serve --layout article --site 4 | serve --max-batch 0 | serve --log-level loud | serve --log-format xml
+serve --listen nonsense | serve --listen 127.0.0.1:65536 | serve --listen :4222 | serve --http nonsense
+serve --http 127.0.0.1:http | serve --listen-conf=nats.conf --nats=nats://n1 | serve --data '' | --data ''`
+
+func TestACommandCalledWronglyIsExitCode2(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for line := range strings.SplitSeq(strings.ReplaceAll(misuses, "\n", " | "), " | ") {
+		mistake{line, 2, "--help"}.check(t)
+	}
+	mistake{"tag update order --desc " + strings.Repeat("a", 257), 2, "--help"}.check(t)
 }
 
 func TestEachMistakeIsToldByCauseAndRemedy(t *testing.T) {
@@ -73,23 +96,26 @@ func TestEachMistakeIsToldByCauseAndRemedy(t *testing.T) {
 		{"store move --mysql db", 2, "want user:password@tcp(host:port)/database"},
 		{"store move", 2, "--mysql is missing"},
 		{"permissions worke", 2, `"worker","caller","operator","stage"`},
-		{"stamp", 2, "want either --tag or --snowflake"},
+		{"stamp", 2, "missing flags: --from=STREAM, --to=STREAM"},
+		{"stamp --from A --to B", 2, "want either --tag or --snowflake"},
 		{"resume --bump many", 2, "--bump"},
 		{"health --http 127.0.0.1:1", 1, "name the address of the worker with --http ADDR"},
 		{"tag list --nats nats://127.0.0.1:1", 1, "start natsid, or name another server with --nats URL"},
 		{"hepl", 2, "did you mean `natsid help`?"},
+		{"--nats nats://n1 hepl", 2, "did you mean `natsid help`?"},
+		{"--nats nats://n1 serve tag", 2, "unexpected argument tag"},
 		{"help tag creat", 2, "did you mean `natsid tag create`?"},
 		{"list", 2, "did you mean `natsid tag list`?"},
 		{"create order --strict", 2, "did you mean `natsid tag create order --strict`?"},
-		{"tag rm order", 2, "want one of create, update, delete, list"},
+		{"tag rm order", 2, "want one of create, update, delete, list, stats"},
 		{"get segment order extra", 2, "usage: natsid get segment <tag> [flags]"},
-		{"stamp A B", 2, "usage: natsid stamp [flags]"},
+		{"stamp A B", 2, "want one of run, status, repair"},
 		{"tag create order --start -5", 2, "no number may be below 0"},
 		{"tag create order --start=-5", 2, "want at least 1"},
 		{"tag create order --max-hole -1", 2, "no number may be below 0"},
 		{"tag create order --cycle", 2, "with --daily, numbers begin again"},
 		{"tag create order --daily --monthly", 2, "--daily and --monthly can't be used together"},
-		{"tag update order --max-id 0", 2, "want at least 1"},
+		{"tag update order --next-id 0", 2, "want at least 1"},
 		{"get segment order -n many", 2, `got "many"`},
 		{"get segment order --format {idd}", 2, "want {id}, {id:WIDTH}"},
 		{"get segment order --format {mask:k1:9}", 2, "there is no key named k1"},
@@ -112,17 +138,20 @@ func TestEachMistakeAboutAServiceIsToldByCauseAndRemedy(t *testing.T) {
 	for _, m := range []mistake{
 		{"tag create order", 0, ""},
 		{"tag create order", 3, "the tag exists already; change it with `natsid tag update`"},
-		{"tag delete nosuch", 3, "no such tag: check its name"},
+		{"tag delete nosuch -y", 3, "no such tag: check its name"},
 		{"tag update nosuch --step 5", 3, "no such tag: check its name"},
 		{"tag update odrer --rate 1000", 3, "no such tag: check its name"},
-		{"tag update odr* --rate 1000", 1, "no tag matches odr*: check the pattern"},
+		{"tag update odr* --rate 1000", 1, "no tag matches odr*: check the name or pattern"},
+		{"tag delete nosuch", 1, "no tag matches nosuch"},
+		{"tag delete order", 2, "give --yes"},
+		{"throttle 5", 2, "give --yes"},
 		{"get segment nosuch", 3, "create it with `natsid tag create`"},
 		{"get segment order -n 100001", 3, "one request may ask for 100000 at most"},
 		{"get snowflake -n 100001", 3, "one request may ask for 100000 at most"},
 		{"tag create so --zone Asia/Shanghai", 3, "for the dates of a daily, monthly or yearly tag"},
 		{"tag create so --daily --zone Shanghai", 3, "a name such as Asia/Shanghai"},
 		{"tag create so --min 20 --max 10", 3, "min 20 is above max 10"},
-		{"tag update order --max-id 9223372036854775807", 3, "raise it by less"},
+		{"tag update order --next-id 9223372036854775807", 3, "raise it by less"},
 		{"resume --keep x", 2, "this NATS reaches registry"},
 		{"serve --data " + s.data, 1, s.data},
 	} {

@@ -1,20 +1,19 @@
 package cli
 
 import (
-	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"os"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 	"unicode"
 
 	"github.com/natsid/natsid/internal/app"
-	"github.com/natsid/natsid/internal/wire"
+	"github.com/natsid/natsid/internal/ops/fleetview"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -30,15 +29,15 @@ func Outputs() []Output {
 		{"serve", app.Where{}},
 		{"get segment", idsJSON{}}, {"get snowflake", idsJSON{}},
 		{"read", idJSON{}},
-		{"throttle", wire.Throttle{}},
+		{"throttle", subjects.Throttle{}},
 		{"tag create", subjects.TagInfo{}}, {"tag update", subjects.TagInfo{}}, {"tag delete", subjects.TagInfo{}},
-		{"tag list", []subjects.TagInfo{}}, {"tag list --stats", []wire.WorkerStats{}},
+		{"tag list", []subjects.TagInfo{}}, {"tag stats", []subjects.WorkerStats{}},
 		{"store move", movedJSON{}},
 		{"resume", resumeJSON{}},
 		{"explain", explainedJSON{}}, {"audit", auditJSON{}},
 		{"status", statusJSON{}}, {"workers", []numberRow{}},
 		{"health", healthJSON{}},
-		{"stamp", stampJSON{}}, {"stamp --repair", stampStatusJSON{}}, {"stamp --status", stampStatusJSON{}},
+		{"stamp run", stampJSON{}}, {"stamp status", stampStatusJSON{}}, {"stamp repair", stampStatusJSON{}},
 		{"bench segment", benchJSON{}}, {"bench snowflake", benchJSON{}},
 		{"leaf", leafJSON{}},
 		{"decode", partsJSON{}}, {"layout", layoutJSON{}},
@@ -47,8 +46,7 @@ func Outputs() []Output {
 	}
 }
 
-// plain prints what a terminal shows and does not obey: names of workers and tags, descriptions and alarms are what
-// others wrote. Everything that a command prints goes through it.
+// plain prints what a terminal shows and does not obey. Everything that a command prints goes through it.
 type plain struct{ io.Writer }
 
 // Write implements [io.Writer].
@@ -68,25 +66,106 @@ type output struct {
 	json           bool // the outcome is printed as JSON, for programs
 }
 
-// print prints the outcome of a command: value as JSON on one line with --json, otherwise the output of text. Both go
-// to standard output; messages go to standard error. Tabs in the text make columns, aligned over adjacent lines.
-func (o *output) print(value any, text func(out io.Writer)) error {
-	var all bytes.Buffer // so that one write reports whether all was written
+// print prints the outcome of a command: value as JSON on one line with --json, otherwise the text. Both go to standard
+// output; messages go to standard error.
+func (o *output) print(value any, text func(*sheet)) error {
+	all := new(bytes.Buffer) // so that one write reports whether all was written
 	if o.json {
-		out := json.NewEncoder(&all)
+		out := json.NewEncoder(all)
 		out.SetEscapeHTML(false)
 		if err := out.Encode(value); err != nil {
 			return err
 		}
 	} else {
-		out := tabwriter.NewWriter(&all, 0, 0, 2, ' ', 0)
-		text(out)
-		if err := out.Flush(); err != nil {
-			return err
-		}
+		all = typeset(text)
 	}
 	_, err := o.stdout.Write(all.Bytes())
 	return err
+}
+
+// A sheet is a text for people: tables, facts and sentences. Names of workers and tags, descriptions and alarms are
+// what others wrote: no text makes a line or a column of its own.
+type sheet struct {
+	*tabwriter.Writer
+	begun bool
+}
+
+func typeset(text func(*sheet)) *bytes.Buffer {
+	all := new(bytes.Buffer)
+	s := &sheet{Writer: tabwriter.NewWriter(all, 0, 0, 2, ' ', 0)}
+	text(s)
+	_ = s.Flush() // cannot fail
+	return all
+}
+
+// head begins a table: its columns, in capitals, with tabs between them.
+func (s *sheet) head(columns string) {
+	if s.begun {
+		fmt.Fprintln(s)
+	}
+	s.begun = true
+	fmt.Fprintln(s, columns)
+}
+
+// row prints a row of a table, or a fact: its name and its value.
+func (s *sheet) row(cells ...any) {
+	all := make([]string, len(cells))
+	for i, c := range cells {
+		all[i] = cell(c)
+	}
+	s.begun = true
+	fmt.Fprintln(s, strings.Join(all, "\t"))
+}
+
+// line prints a sentence.
+func (s *sheet) line(format string, args ...any) {
+	for i, a := range args {
+		if text, ok := a.(string); ok {
+			args[i] = clean(text)
+		}
+	}
+	s.begun = true
+	fmt.Fprintf(s, format+"\n", args...)
+}
+
+// cell returns a value as each table and fact has it: a time as RFC 3339 in UTC, a duration as 3m20s, none as a dash.
+func cell(value any) (text string) {
+	switch v := value.(type) {
+	case time.Time:
+		text = stamped(v, time.RFC3339)
+	case time.Duration:
+		text = fleetview.Span(v)
+	case *int:
+		if v != nil {
+			text = strconv.Itoa(*v)
+		}
+	default:
+		text = clean(fmt.Sprint(v))
+	}
+	return cmp.Or(text, "-")
+}
+
+// exact returns a time with its milliseconds.
+func exact(t time.Time) string { return stamped(t, "2006-01-02T15:04:05.000Z07:00") }
+
+func stamped(t time.Time, form string) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(form)
+}
+
+// clean returns what somebody wrote on one line, without what a terminal obeys.
+func clean(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case !unicode.IsPrint(r):
+			return '\uFFFD'
+		}
+		return r
+	}, text)
 }
 
 // numberOf returns a number of things: "1 tag", "2 tags", "2 entries", "2 processes".
@@ -101,44 +180,4 @@ func numberOf(n int, thing string) string {
 		return fmt.Sprintf("%d %ses", n, thing)
 	}
 	return fmt.Sprintf("%d %ss", n, thing)
-}
-
-func instant(t time.Time) string {
-	if t.IsZero() {
-		return "-"
-	}
-	return t.UTC().Format(time.DateTime)
-}
-
-// asks asks a question, and reports whether the answer is yes.
-func (o *output) asks(question string) bool {
-	fmt.Fprintf(o.stderr, "%s [y/N] ", question)
-	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n') // no answer means no
-	a := strings.ToLower(strings.TrimSpace(answer))
-	return a == "y" || a == "yes"
-}
-
-// agree returns an error unless the answer to a question is yes, or was given before, by --yes.
-func (o *output) agree(yes bool, question string) error {
-	switch {
-	case yes:
-		return nil
-	case !isTerminal(os.Stdin):
-		return errNoTerminal
-	case !o.asks(question):
-		return errors.New("nothing was changed")
-	}
-	return nil
-}
-
-var errNoTerminal = usage(errors.New("there is no terminal to ask on; give --yes"))
-
-// isTerminal reports whether f is a terminal.
-func isTerminal(f *os.File) bool {
-	info, err := f.Stat()
-	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
-		return false
-	}
-	null, err := os.Stat(os.DevNull)
-	return err != nil || !os.SameFile(info, null)
 }

@@ -83,7 +83,7 @@ func (c *permissionsCmd) Run(s *session) error {
 			From: c.From, To: c.To, Into: c.Into, DeadLetter: c.DeadLetter, Creates: c.Create,
 		},
 	})
-	return s.print(rightsJSON{role, all}, func(out io.Writer) {
+	return s.print(rightsJSON{role, all}, func(out *sheet) {
 		if c.Format == "nsc" {
 			printForNSC(out, role, all)
 			return

@@ -4,7 +4,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/natsid/natsid/format"
@@ -36,7 +35,6 @@ Examples:
 		values: map[string]string{
 			"text":    "The text, as natsid get segment --format prints it.",
 			"format":  "The format of the text.",
-			"key":     keyHelp,
 			"tag":     "The tag of which the ID is; a mask depends on it.",
 			"lenient": "In Crockford's base32, read o as 0, i and l as 1, and lower case.",
 		},
@@ -60,7 +58,7 @@ func (c *readCmd) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.print(idJSON{id}, func(out io.Writer) { fmt.Fprintln(out, id) })
+	return s.print(idJSON{id}, func(out *sheet) { out.line("%d", id) })
 }
 
 // idJSON is the output of a command that prints one ID.
@@ -73,8 +71,6 @@ type textFlags struct {
 	Format string            `placeholder:"FORMAT"`
 	Key    map[string]string `placeholder:"NAME=FILE" mapsep:"none"`
 }
-
-const keyHelp = "A key that the format names, and its file. Repeatable."
 
 // parse returns the format for the IDs of a tag. No error shows content of a file.
 func (c textFlags) parse(tag string, opts ...format.Option) (*format.Format, error) {

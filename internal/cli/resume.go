@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strings"
@@ -18,15 +17,13 @@ import (
 	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/internal/registry/natsbus"
 	"github.com/natsid/natsid/internal/stores/kvstore"
-	"github.com/natsid/natsid/internal/wire"
 )
 
 type resumeCmd struct {
 	Restored bool
 	Bump     *int64 `placeholder:"N"`
 	Keep     string `placeholder:"REGISTRY"`
-	Yes      bool   `short:"y"`
-	DryRun   bool
+	consent
 }
 
 func (*resumeCmd) help() help {
@@ -50,8 +47,6 @@ Examples:
 			"restored": "Say that a backup was restored, though no worker has noticed.",
 			"bump":     "No tag was loaded, raised or created N further since the state found. 1000000000 if absent.",
 			"keep":     "Of two registries, the one that serves: the one of the NATS that this command reaches.",
-			"yes":      "Do not ask.",
-			"dry-run":  "Show what would be done.",
 		},
 	}
 }
@@ -71,7 +66,7 @@ func (c *resumeCmd) Run(s *session) error {
 			return err
 		}
 		cfg := kvstore.Config{
-			Bucket: wire.SegmentBucket(s.namespace()), Kind: kindOf(report),
+			Bucket: s.namespace().SegmentBucket(), Kind: kindOf(report),
 			Eras: func() era.Identity { return r.seen.Identity.Knowing(nil) },
 		}
 		if cfg.Kind == kvstore.Guarded {
@@ -150,7 +145,7 @@ func (r *resumption) step(ctx context.Context) error {
 	case isIdle, r.DryRun:
 		return r.s.print(plan, plan.print)
 	case r.agreed != agreed:
-		plan.print(r.s.stderr)
+		_, _ = r.s.stderr.Write(typeset(plan.print).Bytes())
 		r.agreed = agreed
 		return cmp.Or(r.s.agree(r.Yes, "Resume?"), lineage.ErrChanged)
 	case other != "":
@@ -284,11 +279,11 @@ func (r *resumption) plan(ctx context.Context, c lineage.Case, isIdle bool, othe
 var widths = []int{53, 32, 31}
 
 // print prints a resume. Nothing in it depends on a clock.
-func (j resumeJSON) print(out io.Writer) {
+func (j resumeJSON) print(out *sheet) {
 	if j.Outcome == "" {
-		fmt.Fprintf(out, "cause %s, incident %s\n", cmp.Or(j.Cause, "-"), cmp.Or(j.Incident, "-"))
+		out.line("cause %s, incident %s", cmp.Or(j.Cause, "-"), cmp.Or(j.Incident, "-"))
 		for _, p := range j.Found {
-			fmt.Fprintf(out, "  worker %s: %s\n", p.Name, p.Why)
+			out.line("  worker %s: %s", p.Name, p.Why)
 		}
 		fmt.Fprintf(out, `Workers that have stopped: %s.
 The new era has offset %d: the highest that is known, and the %d that marks are too low, and the bump.
@@ -296,7 +291,7 @@ The bump of %d covers %v of one tag at 10,000 IDs/s.
 No ID repeats if since the state found no tag was loaded, raised or created further than the bump. Resumes since then
 that nobody remembers who has checked count with their bumps.
 A new tag begins at %d, but for "natsid tag create TAG --start 1".
-`, cmp.Or(strings.Join(j.Stopped, ", "), "none"), j.Offset, j.Need, j.Bump,
+`, clean(cmp.Or(strings.Join(j.Stopped, ", "), "none")), j.Offset, j.Need, j.Bump,
 			time.Duration(j.Bump/10_000)*time.Second, j.Offset+1)
 		for _, tag := range j.Wide {
 			fmt.Fprintf(out, "  %s\n", tag)
@@ -307,7 +302,7 @@ A new tag begins at %d, but for "natsid tag create TAG --start 1".
 			"on, above every ID of them, those that clients hold included. A daily one goes on by itself the next day.")
 	}
 	for _, tag := range j.Undecided {
-		fmt.Fprintf(out, "  natsid tag update %s --max-id N\n", tag)
+		fmt.Fprintf(out, "  natsid tag update %s --next-id N\n", tag)
 	}
 	if j.Outcome != "" {
 		fmt.Fprintf(out, "registry %s: %s\n", j.Registry, j.Outcome)

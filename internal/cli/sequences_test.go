@@ -92,7 +92,7 @@ func TestSequencesOfPostgresContinueInTags(t *testing.T) {
 		t.Errorf("%d sequences refused, want down, round, hidden and secret alone: %s", refused, out)
 	}
 	psql("postgres", "SELECT setval('sales.orders_id_seq', 51000)")
-	again, raise := psql("reader", doc.block(t, "pg_sequence")), doc.block(t, "--max-id 51002")
+	again, raise := psql("reader", doc.block(t, "pg_sequence")), doc.block(t, "--next-id 51002")
 	_, tags = shell(t, raise, url)
 	if tags["sales.orders_id_seq"] != 51002 || !strings.Contains(again, "orders_id_seq' --start '51002'") {
 		t.Errorf("after the old writers the tags are %v: %s", tags, again)

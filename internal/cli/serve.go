@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"os"
@@ -45,9 +44,8 @@ func (c *serveCmd) Run(s *session) error {
 	}
 	defer context.AfterFunc(s.ctx, func() { notify("STOPPING=1") })()
 	cfg.Ready = func(w app.Where) {
-		_ = s.print(w, func(out io.Writer) { // a failed print must not stop the service
-			fmt.Fprintln(out, readyLine(cfg, w, s.given["nats"]))
-		})
+		// A failed print must not stop the service.
+		_ = s.print(w, func(out *sheet) { ready(out, cfg, w, s.given["nats"]) })
 		notify("READY=1")
 	}
 	spare := make([]byte, spareHeap)
@@ -81,9 +79,12 @@ func notify(state string) {
 // about 1 MB: the garbage of requests alone would be collected several times a second, at a tenth of the CPU time.
 const spareHeap = 16 << 20
 
-// readyLine returns the addresses of the service, and a command to try it.
-func readyLine(cfg app.Config, w app.Where, nats app.Given) string {
-	how := "joined"
+// ready prints the addresses of the service, and a command to try it.
+func ready(out *sheet, cfg app.Config, w app.Where, nats app.Given) {
+	page, how, server := "", "joined", ""
+	if w.HTTP != "" {
+		page = ", http://" + w.HTTP + "/readyz"
+	}
 	switch {
 	case w.Embedded:
 		how = "embedded server, data in " + cfg.Data
@@ -92,13 +93,9 @@ func readyLine(cfg app.Config, w app.Where, nats app.Given) string {
 	case nats.From == app.FromFile, nats.From == app.FromContext:
 		how = "joined, from " + nats.Place
 	}
-	line := fmt.Sprintf("natsid is ready on %s (%s), worker number %d", w.URL, how, w.Number)
-	if w.HTTP != "" {
-		line += ", http://" + w.HTTP + "/readyz"
-	}
-	server := ""
 	if w.Embedded && w.URL != defaultURL {
 		server = " --server " + w.URL
 	}
-	return line + fmt.Sprintf("; try: nats%s request %s ''", server, cfg.Namespace.Segment("order"))
+	out.line("natsid is ready on %s, worker number %d%s", w.URL, w.Number, page)
+	out.line("%s; try: nats%s request %s ''", how, server, cfg.Namespace.Segment("order"))
 }

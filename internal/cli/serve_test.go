@@ -28,14 +28,14 @@ func TestTheFlagOverridesTheEnvironment(t *testing.T) {
 
 func TestTheReadyLineSaysWhereAndHow(t *testing.T) {
 	own := serve(t)
-	own.says(t, fmt.Sprintf("(embedded server, data in %s), worker number ", own.data),
+	own.says(t, fmt.Sprintf("\nembedded server, data in %s; try:", own.data), ", worker number ",
 		"try: nats --server "+own.url+" request id.segment.order ''\n")
 	url := startServer(t).ClientURL()
 	flag := serve(t, "--nats="+url, "--namespace=flag")
-	flag.says(t, url+" (joined), worker number ", "nats request flag.segment.order ''")
+	flag.says(t, url+", worker number ", "\njoined; try: nats request flag.segment.order ''")
 	t.Setenv("NATS_URL", url)
 	env := serve(t, "--http=127.0.0.1:0")
-	env.says(t, url+" (joined, from NATS_URL in the environment), worker number ")
+	env.says(t, url, "\njoined, from NATS_URL in the environment; ")
 	if !regexp.MustCompile(`http://127\.0\.0\.1:\d+/readyz`).MatchString(env.line) {
 		t.Errorf("%q, want the address of /readyz", env.line)
 	}
@@ -90,12 +90,12 @@ func TestAServerThatIsOpenSaysSo(t *testing.T) {
 	}
 }
 
-func TestServePrintsOneLineAndStopsCleanly(t *testing.T) {
+func TestServePrintsTwoLinesAndStopsCleanly(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "--log-level=debug", "--log-format=json")
 	answered(t, "get", "snowflake", "--nats", s.url).want(t, 0)
 	got := s.stop()
-	if got.code != 0 || got.out != s.line || strings.Count(got.out, "\n") != 1 {
+	if got.code != 0 || got.out != s.line || strings.Count(got.out, "\n") != 2 {
 		t.Errorf("exit code %d, standard output %q", got.code, got.out)
 	}
 	for line := range strings.Lines(got.err) {

@@ -2,41 +2,52 @@ package cli
 
 import (
 	"fmt"
-	"io"
 	"log/slog"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/stage"
-	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/stamp"
 )
 
 type stampCmd struct {
-	From      string
-	To        string
-	Tag       tagName
-	Snowflake bool
-	Filter    []string `sep:"none"`
-	Subject   string   `default:">"`
-	Into      string   `default:"stamped.>"`
-	Create    bool
-	Existing  stage.Existing `default:"stop" enum:"stop,keep,dead-letter"`
-
-	DeadLetter string `name:"dead-letter"`
-	Since      since
-	Once       bool
-	Status     bool
-	Repair     bool
-	Yes        bool   `short:"y"`
-	HTTP       string `name:"http" placeholder:"HOST:PORT"`
+	Run    stampRunCmd    `cmd:"" default:"withargs"`
+	Status stampStatusCmd `cmd:""`
+	Repair stampRepairCmd `cmd:""`
 }
 
 func (*stampCmd) help() help {
+	return help{summary: "Copy streams to others, each message with an ID."}
+}
+
+// pipeline is the flags of all commands about stages.
+type pipeline struct {
+	From   string   `required:"" placeholder:"STREAM"`
+	To     string   `required:"" placeholder:"STREAM"`
+	Filter []string `sep:"none" placeholder:"SUBJECT"`
+}
+
+type stampRunCmd struct {
+	pipeline
+	Tag       tagName `xor:"ids"`
+	Snowflake bool    `xor:"ids"`
+	Subject   string  `default:">"`
+	Into      string  `default:"stamped.>"`
+	Create    bool
+	Existing  stage.Existing `default:"stop" enum:"stop,keep,dead-letter"`
+
+	DeadLetter string `name:"dead-letter" placeholder:"SUBJECT"`
+	Since      since
+	Once       bool
+	HTTP       string `name:"http" placeholder:"HOST:PORT"`
+}
+
+func (*stampRunCmd) help() help {
 	return help{
-		summary: "Copy a stream to another, each message with an ID, exactly once.",
+		summary: "Copy a stream to another, each message with an ID, exactly once; the default of stamp.",
 		detail: `Each message is published with its headers, but for those of NATS, with its
 ID in Natsid-Id, and with Natsid-Source: its stream, when that was made, its
 sequence, and its time. The position is the target's last message. So every message of the source
@@ -47,12 +58,8 @@ Examples:
   natsid stamp --from ORDERS --to ORDERS_STAMPED --tag order --create
   natsid stamp --from ORDERS --to ORDERS_STAMPED --snowflake --once
   natsid stamp --from EVENTS --to IDS --tag event --subject 'events.>' --into 'ids.>'
-  natsid stamp --from ORDERS --to ORDERS_STAMPED --status`,
+  natsid stamp status --from ORDERS --to ORDERS_STAMPED`,
 		values: map[string]string{
-			"from":      "The stream to copy. It must have limits retention.",
-			"to":        "The stream to copy to. Nothing else may publish to it.",
-			"tag":       tagForm,
-			"filter":    "Copy the messages on these subjects only, such as 'orders.*.paid'. May be repeated.",
 			"snowflake": "Use snowflakes as IDs, instead of those of a tag.",
 			"subject":   "The subjects of the source: one that ends with >, or > alone.",
 			"into":      "What the copies' subjects begin with, in place of --subject.",
@@ -63,10 +70,6 @@ Examples:
 				"A stream must take it. Each is there at least once. Without it, such a message stops the stage.",
 			"since": "Begin with messages of this time, such as 2026-01-31T12:00:00Z, or of this long ago, such as " +
 				"90m. It has effect only where nothing was copied yet.",
-			"status": "Show how far the source is copied.",
-			"repair": "After other messages came into the target, or some were removed: show where stages would " +
-				"continue, and let them if you agree.",
-			"yes":  "With --repair: do not ask.",
 			"once": "Stop when all that the source holds is copied.",
 			"http": "Serve /healthz, /readyz and /metrics here.",
 		},
@@ -82,7 +85,7 @@ type stampJSON struct {
 }
 
 // Run implements the command.
-func (c *stampCmd) Run(s *session) error {
+func (c *stampRunCmd) Run(s *session) error {
 	if err := c.check(); err != nil {
 		return usage(err)
 	}
@@ -110,17 +113,14 @@ func (c *stampCmd) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	to := stage.TargetOn(js, c.To, wire.StampBucket(s.namespace()))
+	cfg, to := c.stage(s, js)
 	if c.Create {
 		if err := c.create(s, to, log); err != nil {
 			return err
 		}
 	}
-	cfg := stage.Config{
-		Source:     stage.SourceOn(js, c.From, c.Filter...),
-		SourceName: c.From, Target: to, Fits: to.Fits, Stamp: stamp.New(handle).Msgs,
-		Subject: c.mapped, Existing: c.Existing, Since: c.Since.Time, Once: c.Once, Log: log,
-	}
+	cfg.Stamp, cfg.Subject, cfg.Existing = stamp.New(handle).Msgs, c.mapped, c.Existing
+	cfg.Since, cfg.Once, cfg.Log = c.Since.Time, c.Once, log
 	if nc.ConnectedClusterName() != "" || js.Options().Domain != "" {
 		cfg.Settle = 10 * time.Second // a leader of nats-server without followers steps down within 20 s
 	}
@@ -128,9 +128,6 @@ func (c *stampCmd) Run(s *session) error {
 		cfg.DeadLetters = stage.DeadLettersOn(js, c.DeadLetter, c.From, c.To)
 	}
 	st := stage.New(cfg)
-	if c.Status || c.Repair {
-		return c.status(s, to, st)
-	}
 	end := c.watch(s, nc, l, log, st.Progress)
 	err = st.Run(s.ctx)
 	end()
@@ -141,18 +138,26 @@ func (c *stampCmd) Run(s *session) error {
 		return err
 	}
 	p := st.Progress()
-	return s.print(stampJSON{p.Copied, p.DeadLetters, p.Position, p.Behind}, func(out io.Writer) {
+	return s.print(stampJSON{p.Copied, p.DeadLetters, p.Position, p.Behind}, func(out *sheet) {
 		letters := ""
 		if p.DeadLetters > 0 {
 			letters = fmt.Sprintf(", %s made", numberOf(int(p.DeadLetters), "dead letter"))
 		}
 		copied := numberOf(int(p.Copied), "message")
-		fmt.Fprintf(out, "%s copied%s, up to message %d of %s\n", copied, letters, p.Position, c.From)
+		out.line("%s copied%s, up to message %d of %s", copied, letters, p.Position, c.From)
 	})
 }
 
+// stage returns what is known of a stage by its streams alone.
+func (p *pipeline) stage(s *session, js jetstream.JetStream) (stage.Config, *stage.Stream) {
+	to := stage.TargetOn(js, p.To, s.namespace().StampBucket())
+	return stage.Config{
+		Source: stage.SourceOn(js, p.From, p.Filter...), SourceName: p.From, Target: to, Fits: to.Fits,
+	}, to
+}
+
 // create creates the target, and retries while JetStream is out of reach.
-func (c *stampCmd) create(s *session, to *stage.Stream, log *slog.Logger) error {
+func (c *stampRunCmd) create(s *session, to *stage.Stream, log *slog.Logger) error {
 	for {
 		subjects, err := to.Copied(s.ctx, c.From, c.mapped, c.Into)
 		if err == nil {

@@ -9,36 +9,40 @@ import (
 	"github.com/natsid/natsid/internal/stage"
 )
 
-func (c *stampCmd) check() error {
-	if (c.Tag != "") == c.Snowflake && !c.Repair && !c.Status {
-		return errors.New("want either --tag or --snowflake")
-	}
+func (c *stampRunCmd) check() error {
 	for flag, pattern := range map[string]string{"subject": c.Subject, "into": c.Into} {
 		prefix, ok := strings.CutSuffix(pattern, ">")
 		if !ok || strings.ContainsAny(prefix, "*> \t\r\n") || prefix != "" && !strings.HasSuffix(prefix, ".") {
 			return fmt.Errorf("--%s %q: want a subject that ends with >, without other wildcards", flag, pattern)
 		}
 	}
-	if c.From == "" || c.To == "" {
-		return errors.New("want --from and --to, the streams")
-	}
-	for i, f := range c.Filter {
-		if !isPattern(f) {
-			return fmt.Errorf("--filter %q: want a subject, such as orders.*.paid or orders.>", f)
-		}
-		for _, other := range c.Filter[:i] {
-			if stage.Overlap(f, other) {
-				return fmt.Errorf("--filter %q and --filter %q match some subjects both: leave one out", other, f)
-			}
-		}
+	if err := c.pipeline.check(); err != nil {
+		return err
 	}
 	switch {
-	case c.From == c.To:
-		return fmt.Errorf("--to %s is --from: copy to another stream", c.To)
+	case c.Tag == "" && !c.Snowflake:
+		return errors.New("want either --tag or --snowflake")
 	case c.DeadLetter != "" && (!isPattern(c.DeadLetter) || strings.ContainsAny(c.DeadLetter, "*>")):
 		return fmt.Errorf("--dead-letter %q: want a subject without wildcards", c.DeadLetter)
 	case c.Existing == stage.BuryID && c.DeadLetter == "":
 		return errors.New("--existing=dead-letter: want --dead-letter, the subject of dead letters")
+	}
+	return nil
+}
+
+func (p *pipeline) check() error {
+	if p.From == p.To {
+		return fmt.Errorf("--to %s is --from: copy to another stream", p.To)
+	}
+	for i, f := range p.Filter {
+		if !isPattern(f) {
+			return fmt.Errorf("--filter %q: want a subject, such as orders.*.paid or orders.>", f)
+		}
+		for _, other := range p.Filter[:i] {
+			if stage.Overlap(f, other) {
+				return fmt.Errorf("--filter %q and --filter %q match some subjects both: leave one out", other, f)
+			}
+		}
 	}
 	return nil
 }
@@ -73,7 +77,7 @@ func (t *since) UnmarshalText(text []byte) error {
 }
 
 // mapped returns the subject of a copy; "" if the subject is not one of --subject.
-func (c *stampCmd) mapped(subject string) string {
+func (c *stampRunCmd) mapped(subject string) string {
 	rest, ok := strings.CutPrefix(subject, strings.TrimSuffix(c.Subject, ">"))
 	if !ok {
 		return ""

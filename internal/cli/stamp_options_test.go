@@ -132,28 +132,3 @@ func TestStampTakesAPartAndKeepsWhatCannotBeCopied(t *testing.T) {
 			"e ORDERS 5 has-id orders.de.new", "xxxxxxxxx ORDERS 6 too-large orders.fr.new")
 	}
 }
-
-// A stage that reads a part of a source is not misled by messages of the other part that expire.
-func TestStampPassesWhatIsForOthers(t *testing.T) {
-	t.Parallel()
-	s := &stamping{t: t, url: serve(t).url}
-	s.js = withOrders(t, s.url)
-	source := asked(t, func(ctx context.Context) (jetstream.Stream, error) { return s.js.Stream(ctx, "ORDERS") })
-	purge := func() {
-		asked(t, func(ctx context.Context) (any, error) { return nil, source.Purge(ctx) })
-	}
-	copied := []string{}
-	for i := range 3 {
-		s.publish("orders.mine", fmt.Sprint(i))
-		copied = append(copied, fmt.Sprint(i))
-		for range 5 {
-			s.publish("orders.others", "")
-		}
-		s.run("MINE", "--tag=mine", "--filter=orders.mine").want(t, 0)
-		s.holds("MINE", withID, copied...)
-		purge()
-	}
-	s.publish("orders.mine", "unread")
-	purge()
-	s.run("MINE", "--tag=mine", "--filter=orders.mine").want(t, 1, "messages 19 to 19 of stream ORDERS have left it")
-}

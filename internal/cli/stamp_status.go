@@ -1,13 +1,41 @@
 package cli
 
 import (
-	"fmt"
-	"io"
+	"context"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/stage"
 )
 
-// stampStatusJSON is the output of `natsid stamp --status` and `natsid stamp --repair`.
+type stampStatusCmd struct{ pipeline }
+
+func (*stampStatusCmd) help() help {
+	return help{
+		summary: "Show how far a source is copied.",
+		detail: `Example:
+  natsid stamp status --from ORDERS --to ORDERS_STAMPED`,
+	}
+}
+
+type stampRepairCmd struct {
+	pipeline
+	consent
+}
+
+func (*stampRepairCmd) help() help {
+	return help{
+		summary: "Let stages continue after messages that are no copies, or are gone.",
+		detail: `After other messages came into the target, or some were removed, stages stop. This
+shows where they would continue, and lets them if you agree. If a copy is gone, its
+original is copied again, with another ID.
+
+Example:
+  natsid stamp repair --from ORDERS --to ORDERS_STAMPED`,
+	}
+}
+
+// stampStatusJSON is how far a source is copied.
 type stampStatusJSON struct {
 	Position uint64 `json:"position"` // the last message of the source that was copied or passed
 	Behind   uint64 `json:"behind"`   // messages of the source that were not
@@ -15,28 +43,46 @@ type stampStatusJSON struct {
 	Gone     uint64 `json:"gone"`     // messages at the target's end that it does not hold
 }
 
-// status prints how far a source is copied. With --repair it lets stages continue after messages
-// that are no copies, or are gone, if a user agrees.
-func (c *stampCmd) status(s *session, to *stage.Stream, st *stage.Stage) error {
-	r, err := st.Status(s.ctx)
-	if err != nil {
-		return err
+func (j stampStatusJSON) print(out *sheet) {
+	out.row("position", j.Position)
+	out.row("behind", j.Behind)
+	if j.Foreign+j.Gone > 0 {
+		out.row("foreign", j.Foreign)
+		out.row("gone", j.Gone)
 	}
-	text := fmt.Sprintf("%s to %s: message %d, %d behind", c.From, c.To, r.Position.Seq, r.Behind)
-	if r.Foreign+r.Gone > 0 {
-		text += fmt.Sprintf("\n%s ends with %s not from a stage, and %s gone",
-			c.To, numberOf(int(r.Foreign), "message"), numberOf(int(r.Gone), "message"))
-		if c.Repair {
-			fmt.Fprintf(s.stderr, "%s\nIf a copy is gone, its original is copied again, with another ID.\n", text)
-			if err := s.agree(c.Yes, "Is no copy gone, and shall stages continue?"); err != nil {
-				return err
-			}
-			if err := to.SetHint(s.ctx, r.Hint); err != nil {
-				return err
-			}
+}
+
+// Run implements the command.
+func (c *stampStatusCmd) Run(s *session) error {
+	return c.look(s, func(_ *stage.Stream, _ stage.Hint, j stampStatusJSON) error { return s.print(j, j.print) })
+}
+
+// Run implements the command.
+func (c *stampRepairCmd) Run(s *session) error {
+	return c.look(s, func(to *stage.Stream, hint stage.Hint, j stampStatusJSON) error {
+		if j.Foreign+j.Gone == 0 {
+			return s.print(j, j.print)
 		}
+		return s.change(c.consent, "Is no copy gone, and shall stages continue?", j, j.print, func() error {
+			if err := to.SetHint(s.ctx, hint); err != nil {
+				return err
+			}
+			return s.print(j, j.print)
+		})
+	})
+}
+
+// look calls f with how far the source is copied.
+func (p *pipeline) look(s *session, f func(*stage.Stream, stage.Hint, stampStatusJSON) error) error {
+	if err := p.check(); err != nil {
+		return usage(err)
 	}
-	return s.print(stampStatusJSON{r.Position.Seq, r.Behind, r.Foreign, r.Gone}, func(w io.Writer) {
-		fmt.Fprintln(w, text)
+	return s.withJetStream(func(ctx context.Context, js jetstream.JetStream) error {
+		cfg, to := p.stage(s, js)
+		r, err := stage.New(cfg).Status(ctx)
+		if err != nil {
+			return err
+		}
+		return f(to, r.Hint, stampStatusJSON{r.Position.Seq, r.Behind, r.Foreign, r.Gone})
 	})
 }

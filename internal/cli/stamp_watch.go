@@ -16,13 +16,12 @@ import (
 	"github.com/natsid/natsid/internal/ops/metrics"
 	"github.com/natsid/natsid/internal/ops/monitor"
 	"github.com/natsid/natsid/internal/stage"
-	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
 // watch shows the progress of a stage in the log, on the page of the workers, and on l if that is not nil, until the
 // function that it returns is called.
-func (c *stampCmd) watch(
+func (c *stampRunCmd) watch(
 	s *session, nc *nats.Conn, l net.Listener, log *slog.Logger, progress func() stage.Progress,
 ) (end func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.ctx))
@@ -41,24 +40,24 @@ func (c *stampCmd) watch(
 }
 
 // tellPage lets workers show the stage until ctx ends.
-func (c *stampCmd) tellPage(
+func (c *stampRunCmd) tellPage(
 	ctx context.Context, nc *nats.Conn, ns subjects.Namespace, progress func() stage.Progress,
 ) {
 	say := func(role string) {
 		p := progress()
-		body, err := json.Marshal(wire.StageView{
+		body, err := json.Marshal(subjects.StageView{
 			Name: processName(), From: c.From, To: c.To, Role: role,
 			Position: p.Position, Behind: p.Behind, Why: p.Why,
 		})
 		if err != nil {
 			panic(err) // cannot be: texts and numbers
 		}
-		_ = nc.Publish(wire.Stage(ns), body) // it fails while there is no connection, and nothing is copied either
+		_ = nc.Publish(ns.Stage(), body) // it fails while there is no connection, and nothing is copied either
 	}
-	for more := true; more; more = tick(ctx, wire.StageEvery) {
+	for more := true; more; more = tick(ctx, subjects.StageEvery) {
 		say(string(progress().Role))
 	}
-	say(wire.StageStopped)
+	say(subjects.StageStopped)
 }
 
 // processName names this process for people.
@@ -68,7 +67,7 @@ func processName() string {
 }
 
 // listen opens the address of --http; nil if there is none.
-func (c *stampCmd) listen() (net.Listener, error) {
+func (c *stampRunCmd) listen() (net.Listener, error) {
 	if c.HTTP == "" {
 		return nil, nil
 	}
@@ -80,7 +79,7 @@ func (c *stampCmd) listen() (net.Listener, error) {
 }
 
 // pages are the paths that --http serves.
-func (c *stampCmd) pages(progress func() stage.Progress) http.Handler {
+func (c *stampRunCmd) pages(progress func() stage.Progress) http.Handler {
 	ready := func() map[string]error { return map[string]error{"stamp": progress().Ready(time.Now())} }
 	notes := func() []string {
 		p := progress()

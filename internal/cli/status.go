@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,7 +13,6 @@ import (
 
 	"github.com/natsid/natsid/internal/ops/fleetview"
 	"github.com/natsid/natsid/internal/stores/kvstore"
-	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/workerid"
 )
@@ -81,7 +78,7 @@ func (s *session) look(ctx context.Context, js jetstream.JetStream) (fleetview.S
 	return fleetview.New(fleetview.Config{
 		Conn: js.Conn(), Namespace: s.namespace(), Registry: registry, Now: time.Now,
 		Patience: 4 * time.Second, Quiet: 500 * time.Millisecond,
-	}).Look(ctx, wire.ViewRequest{Busiest: true})
+	}).Look(ctx, subjects.ViewRequest{Busiest: true})
 }
 
 // unread is worker numbers that cannot be read.
@@ -93,12 +90,12 @@ func (u unread) Heartbeats(context.Context) (map[int]workerid.Heartbeat, error) 
 
 // statusJSON is the fleet.
 type statusJSON struct {
-	Workers    []workerJSON     `json:"workers"`
-	Registries []registryJSON   `json:"registries"`
-	Store      storeJSON        `json:"store"`
-	Stages     []wire.StageView `json:"stages"`
-	Tags       []tagTrouble     `json:"tags"`  // full ones first
-	Wrong      []string         `json:"wrong"` // what an operator must attend to
+	Workers    []workerJSON         `json:"workers"`
+	Registries []registryJSON       `json:"registries"`
+	Store      storeJSON            `json:"store"`
+	Stages     []subjects.StageView `json:"stages"`
+	Tags       []tagTrouble         `json:"tags"`  // full ones first
+	Wrong      []string             `json:"wrong"` // what an operator must attend to
 }
 
 // workerJSON is a worker that answers, or should.
@@ -153,7 +150,7 @@ func statusOf(v fleetview.Overview, busiest []fleetview.Use) (j statusJSON) {
 }
 
 func (j *statusJSON) wrong(format string, args ...any) {
-	j.Wrong = append(j.Wrong, fmt.Sprintf(format, args...))
+	j.Wrong = append(j.Wrong, clean(fmt.Sprintf(format, args...)))
 }
 
 // addStore adds the store, and tags that are full or nearly so, or that cannot be served: as their marks show, and as
@@ -170,7 +167,7 @@ func (j *statusJSON) addStore(r kvstore.Report, err error, listed []subjects.Tag
 	refused := make(map[string]string) // why, by tag
 	for tag, p := range r.Marks {
 		if p.Undecided && !p.Disabled && r.Trouble == nil {
-			refused[tag] = "undecided since a resume: `natsid tag update " + tag + " --max-id N`"
+			refused[tag] = "undecided since a resume: `natsid tag update " + tag + " --next-id N`"
 		}
 	}
 	for _, t := range listed {
@@ -198,32 +195,27 @@ func (j *statusJSON) addStore(r kvstore.Report, err error, listed []subjects.Tag
 	j.Tags = append(full, j.Tags...)
 }
 
-func (j statusJSON) print(out io.Writer) {
-	fmt.Fprintln(out, "WORKER\tNUMBER\tVERSION\tSTATE\tREASON")
+func (j statusJSON) print(out *sheet) {
+	out.head("WORKER\tNUMBER\tVERSION\tSTATE\tREASON")
 	for _, w := range j.Workers {
-		number := "-"
-		if w.Number != nil {
-			number = strconv.Itoa(*w.Number)
-		}
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n",
-			w.Instance, number, cmp.Or(w.Version, "-"), w.State, strings.Join(w.Why, "; "))
+		out.row(w.Instance, w.Number, w.Version, w.State, strings.Join(w.Why, "; "))
 	}
-	fmt.Fprintln(out, "\nREGISTRY\tERA\tLAYOUT\tPINNED\tWORKERS")
+	out.head("REGISTRY\tERA\tLAYOUT\tPINNED\tWORKERS")
 	for _, r := range j.Registries {
-		fmt.Fprintf(out, "%s\t%s\t%s\t%v\t%d\n", r.Registry, cmp.Or(r.Era, "-"), r.Layout, r.Pinned, r.Workers)
+		out.row(r.Registry, r.Era, r.Layout, r.Pinned, r.Workers)
 	}
-	fmt.Fprintf(out, "\nSTORE\tREGISTRY\tTAGS\tSTATE\n%s\t%s\t%d\t%s\n",
-		cmp.Or(j.Store.Kind, "-"), cmp.Or(j.Store.Registry, "-"), j.Store.Tags, j.Store.State)
+	out.head("STORE\tREGISTRY\tTAGS\tSTATE")
+	out.row(j.Store.Kind, j.Store.Registry, j.Store.Tags, j.Store.State)
 	if len(j.Stages) > 0 {
-		fmt.Fprintln(out, "\nSTAGE\tFROM\tTO\tSTATE\tBEHIND\tREASON")
+		out.head("STAGE\tFROM\tTO\tSTATE\tBEHIND\tREASON")
 	}
 	for _, t := range j.Stages {
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%d\t%s\n", t.Name, t.From, t.To, t.Role, t.Behind, t.Why)
+		out.row(t.Name, t.From, t.To, t.Role, t.Behind, t.Why)
 	}
 	if len(j.Tags) > 0 {
-		fmt.Fprintln(out, "\nTAG\tTROUBLE")
+		out.head("TAG\tTROUBLE")
 	}
 	for _, t := range j.Tags {
-		fmt.Fprintf(out, "%s\t%s\n", t.Tag, t.Why)
+		out.row(t.Tag, t.Why)
 	}
 }

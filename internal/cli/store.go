@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/stores/kvstore"
-	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -48,18 +48,15 @@ func onJetStream(js jetstream.JetStream) buckets.Streams {
 
 // withJetStream calls f with JetStream, and with a context for a command that must end soon.
 func (s *session) withJetStream(f func(context.Context, jetstream.JetStream) error) error {
-	nc, err := s.connect()
-	if err != nil {
-		return err
-	}
-	defer nc.Close()
-	js, err := s.jetStream(nc)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := s.soon()
-	defer cancel()
-	return f(ctx, js)
+	return s.withNATS(func(nc *nats.Conn) error {
+		js, err := s.jetStream(nc)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := s.soon()
+		defer cancel()
+		return f(ctx, js)
+	})
 }
 
 // kindOf returns the kind in the identity, or the kind that the marks suggest.
@@ -75,7 +72,7 @@ func kindOf(r kvstore.Report) kvstore.Kind {
 
 // inspect returns the content of the bucket of the marks, which must exist.
 func inspect(ctx context.Context, streams buckets.Streams, ns subjects.Namespace) (kvstore.Report, error) {
-	bucket := wire.SegmentBucket(ns)
+	bucket := ns.SegmentBucket()
 	r, err := kvstore.Inspect(ctx, streams, bucket)
 	switch {
 	case errors.Is(err, buckets.ErrNoBucket):
@@ -85,16 +82,4 @@ func inspect(ctx context.Context, streams buckets.Streams, ns subjects.Namespace
 		err = fmt.Errorf("read bucket %s: %w", bucket, err)
 	}
 	return r, err
-}
-
-// withStore calls f with the content of the bucket of the marks, which must exist.
-func (s *session) withStore(f func(context.Context, buckets.Streams, kvstore.Report) error) error {
-	return s.withJetStream(func(ctx context.Context, js jetstream.JetStream) error {
-		streams := onJetStream(js)
-		r, err := inspect(ctx, streams, s.namespace())
-		if err != nil {
-			return err
-		}
-		return f(s.ctx, streams, r)
-	})
 }

@@ -7,18 +7,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/ops/grants"
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/stores/kvstore"
-	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 )
 
-type storeMoveCmd struct{ Yes bool }
+type storeMoveCmd struct{ consent }
 
 func (*storeMoveCmd) help() help {
 	return help{
@@ -27,11 +27,10 @@ func (*storeMoveCmd) help() help {
 nodes before. Workers with --mysql refuse segments within --tag-poll, and those
 without it start. docs/operations.md has the whole sequence, and the way back.
 
-Without --yes the command shows what it would do. It can be repeated.
+The command can be repeated.
 
 Example:
-  natsid store move --mysql 'user:password@tcp(db:3306)/leaf' --yes`,
-		values: map[string]string{"yes": "Do it."},
+  natsid store move --mysql 'user:password@tcp(db:3306)/leaf'`,
 	}
 }
 
@@ -42,11 +41,16 @@ func (c *storeMoveCmd) Run(s *session) error {
 		return err
 	}
 	defer table.Close()
-	return s.withStore(func(ctx context.Context, streams buckets.Streams, r kvstore.Report) error {
+	return s.withJetStream(func(ctx context.Context, js jetstream.JetStream) error {
+		streams := onJetStream(js)
+		r, err := inspect(ctx, streams, s.namespace())
+		if err != nil {
+			return err
+		}
 		if err := errors.Join(r.Unfit, r.Trouble); err != nil {
 			return fmt.Errorf("%w; run `natsid status`", err)
 		}
-		return c.move(ctx, s, streams, r, table)
+		return c.move(s.ctx, s, streams, r, table)
 	})
 }
 
@@ -59,46 +63,65 @@ func (c *storeMoveCmd) Run(s *session) error {
 func (c *storeMoveCmd) move(
 	ctx context.Context, s *session, streams buckets.Streams, r kvstore.Report, table segment.Table,
 ) error {
-	bucket, log := wire.SegmentBucket(s.namespace()), logOf(s, streams)
+	bucket, log := s.namespace().SegmentBucket(), logOf(s, streams)
 	store := kvstore.New(streams, kvstore.Config{
 		Bucket: bucket, Kind: kvstore.Kind(r.Identity.Kind),
 		Raised: func(tag string, from, to int64) { log.Load(tag, grants.Raise(from, to)) },
 	})
-	rows, err := table.AllRows(ctx)
+	plan := movedJSON{Changed: !c.DryRun, Bucket: bucket}
+	rows, err := plan.read(ctx, table, r)
 	if err != nil {
-		return fmt.Errorf("read the table: %w", err)
-	}
-	slices.SortFunc(rows, func(a, b segment.Row) int { return cmp.Compare(a.Name, b.Name) })
-	if err := movable(rows); err != nil {
 		return err
 	}
-	defer func() {
-		err := log.Flush(ctx)
-		if none := errors.Is(err, buckets.ErrNoAnswer) || errors.Is(err, buckets.ErrNoBucket); err != nil && !none {
-			fmt.Fprintf(s.stderr, "natsid: an audit will not know who wrote these marks: %v\n", err)
+	return s.change(c.consent, "Move all tags to JetStream?", plan, plan.print, func() error {
+		defer func() {
+			err := log.Flush(ctx)
+			if none := errors.Is(err, buckets.ErrNoAnswer) || errors.Is(err, buckets.ErrNoBucket); err != nil && !none {
+				fmt.Fprintf(s.stderr, "natsid: an audit will not know who wrote these marks: %v\n", err)
+			}
+		}()
+		if !c.Yes { // a person took time
+			if rows, err = plan.read(ctx, table, r); err != nil {
+				return err
+			}
 		}
-	}()
-	outcome := movedJSON{Changed: c.Yes, Bucket: bucket, Tags: []movedTag{}}
-	for _, row := range rows {
+		for _, row := range rows {
+			if err := store.Raise(ctx, row); err != nil {
+				return fmt.Errorf("tag %s: %w; run the command again, it leaves out completed tags", row.Name, err)
+			}
+		}
+		if kvstore.Kind(r.Identity.Kind) != kvstore.Alone {
+			if err := kvstore.MakeAlone(ctx, streams, bucket, r); err != nil {
+				return fmt.Errorf("change the kind of bucket %s: %w", bucket, err)
+			}
+		}
+		return s.print(plan, func(out *sheet) {
+			written := numberOf(len(plan.Tags), "tag")
+			out.line("%s: of kind kv; %s written, %d in order before", bucket, written, plan.Kept)
+		})
+	})
+}
+
+// read plans which marks are raised, and returns their rows. Marks only rise, so that those of r are low enough.
+func (j *movedJSON) read(ctx context.Context, table segment.Table, r kvstore.Report) ([]segment.Row, error) {
+	rows, err := table.AllRows(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the table: %w", err)
+	}
+	if err := movable(rows); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(rows, func(a, b segment.Row) int { return cmp.Compare(a.Name, b.Name) })
+	j.Kept, j.Tags = 0, []movedTag{}
+	return slices.DeleteFunc(rows, func(row segment.Row) bool {
 		mark := r.Marks[row.Name]
 		if mark.Mark >= row.MaxID && mark.Step == row.Step {
-			outcome.Kept++
-			continue
+			j.Kept++
+			return true
 		}
-		outcome.Tags = append(outcome.Tags, movedTag{row.Name, mark.Mark, max(mark.Mark, row.MaxID)})
-		if !c.Yes {
-			continue
-		}
-		if err := store.Raise(ctx, row); err != nil {
-			return fmt.Errorf("tag %s: %w; run the command again, it leaves out completed tags", row.Name, err)
-		}
-	}
-	if c.Yes && kvstore.Kind(r.Identity.Kind) != kvstore.Alone {
-		if err := kvstore.MakeAlone(ctx, streams, bucket, r); err != nil {
-			return fmt.Errorf("change the kind of bucket %s: %w", bucket, err)
-		}
-	}
-	return s.print(outcome, outcome.print)
+		j.Tags = append(j.Tags, movedTag{row.Name, mark.Mark, max(mark.Mark, row.MaxID)})
+		return false
+	}), nil
 }
 
 // movable returns an error that names each row which no tag can be made of, before anything is written.
@@ -128,15 +151,15 @@ func logOf(s *session, streams buckets.Streams) *grants.Log {
 		e.Who = who
 		body, err := json.Marshal(e)
 		if err == nil {
-			_, err = streams.Publish(ctx, wire.GrantsBucket(s.namespace()), grants.Key, buckets.Write{Value: body})
+			_, err = streams.Publish(ctx, s.namespace().GrantsBucket(), grants.Key, buckets.Write{Value: body})
 		}
 		return err
 	}, func() int { return 64 << 10 })
 }
 
-// movedJSON is the tags that were moved, or would be with --yes.
+// movedJSON is the tags that were moved, or with --dry-run would be.
 type movedJSON struct {
-	Changed bool       `json:"changed"` // false without --yes
+	Changed bool       `json:"changed"` // false with --dry-run
 	Bucket  string     `json:"bucket"`
 	Kept    int        `json:"kept"` // tags that needed no change
 	Tags    []movedTag `json:"tags"`
@@ -149,23 +172,10 @@ type movedTag struct {
 	To   int64  `json:"to,string"`
 }
 
-func (j movedJSON) print(out io.Writer) {
-	if j.Changed {
-		fmt.Fprintf(out, "%s: of kind kv; %s written, %d in order before\n",
-			j.Bucket, numberOf(len(j.Tags), "tag"), j.Kept)
-		return
+func (j movedJSON) print(out *sheet) {
+	out.head("TAG\tFROM\tTO")
+	for _, t := range j.Tags {
+		out.row(t.Name, t.From, t.To)
 	}
-	for i, t := range j.Tags {
-		if i == 20 {
-			fmt.Fprintf(out, "... and %d more\n", len(j.Tags)-i)
-			break
-		}
-		from := fmt.Sprintf("%d ->", t.From)
-		if t.From == 0 {
-			from = "new, from"
-		}
-		fmt.Fprintf(out, "%s: %s %d\n", t.Name, from, t.To)
-	}
-	fmt.Fprintf(out, "To write: %s; in order: %d.\nNothing was changed. Run it again with --yes.\n",
-		numberOf(len(j.Tags), "tag"), j.Kept)
+	out.line("%s to write, %d in order", numberOf(len(j.Tags), "tag"), j.Kept)
 }

@@ -175,10 +175,10 @@ func TestTagsGoBackToMySQLAndReturn(t *testing.T) {
 	dsn, nats := "--mysql="+db.DSN(), "--nats="+s.url
 	const text = `it's "ours" \ é`
 	for _, tag := range []string{"order", "behind", "gone"} {
-		answered(t, "tag", "create", tag, "--step=10", "--start=500", "--desc="+text, nats).want(t, 0)
-		answered(t, "get", "segment", tag, nats).want(t, 0)
+		natsid(t, "tag", "create", tag, "--step=10", "--start=500", "--desc="+text, nats).want(t, 0)
+		natsid(t, "get", "segment", tag, nats).want(t, 0)
 	}
-	answered(t, "tag", "delete", "gone", nats).want(t, 0)
+	natsid(t, "tag", "delete", "gone", "-y", nats).want(t, 0)
 	statements, tags := shell(t, doc.block(t, "INSERT"), s.url)
 	statements = leafTable + "INSERT INTO leaf_alloc (biz_tag, step, max_id) VALUES ('behind', 10, 7);\n" + statements
 	for statement := range strings.Lines(statements) {
@@ -232,7 +232,7 @@ func TestTagsGoBackToMySQLAndReturn(t *testing.T) {
 	if _, err := db.DB().ExecContext(t.Context(), odd); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range []string{"store move", "store move --yes"} { // the plan refuses before the first write
+	for _, args := range []string{"store move --dry-run", "store move --yes"} { // refused before the first write
 		got := natsid(t, append(strings.Fields(args), dsn, nats)...)
 		got.want(t, 1, "nothing was moved", `column biz_tag, row "a b": `, `row "x..y": `, `step, row "low": 1 and 0`)
 		if got := answered(t, "status", "--json", nats); !strings.Contains(got.out, `"kind":"mysql"`) {
@@ -244,10 +244,11 @@ func TestTagsGoBackToMySQLAndReturn(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ args, kind, want string }{
-		{"store move", "mysql", "To write: 0 tags; in order: 2."},
+		{"store move", "mysql", "give --yes"},
+		{"store move --dry-run", "mysql", "0 tags to write, 2 in order"},
 		{"store move --yes", "kv", "id_segments: of kind kv"},
 	} {
-		if got := natsid(t, append(strings.Fields(c.args), dsn, nats)...); !strings.Contains(got.out, c.want) {
+		if got := natsid(t, append(strings.Fields(c.args), dsn, nats)...); !strings.Contains(got.out+got.err, c.want) {
 			t.Errorf("%s: %+v, want %q", c.args, got, c.want)
 		}
 		if got := answered(t, "status", "--json", nats); !strings.Contains(got.out, `"kind":"`+c.kind) {

@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/nats-io/nats.go"
 
@@ -43,7 +42,6 @@ Examples:
   natsid tag create order.eu --step 10000 --start 5000001 --desc 'orders of Europe'
   xargs natsid tag create <names.txt`,
 		values: map[string]string{
-			"tag": tagForm,
 			"step": "How many IDs a worker loads at once. With 600 times the peak of IDs per second " +
 				"a worker can do without the store for ten minutes.",
 			"start": "The first ID, above all in use elsewhere. Without it a tag begins at 1, or after a resume " +
@@ -54,10 +52,9 @@ Examples:
 			"yearly":  "Let them begin again with each year.",
 			"zone": "Where the day begins: a name such as Asia/Shanghai, or a difference such as +08:00; " +
 				"UTC if absent.",
-			"min":      "The lowest number; with --daily, of each day. 1 if absent.",
-			"max":      "The highest number; then requests are refused. 0 for as many as there are.",
-			"max-hole": maxHoleHelp,
-			"cycle":    "Not supported.",
+			"min":   "The lowest number; with --daily, of each day. 1 if absent.",
+			"max":   "The highest number; then requests are refused. 0 for as many as there are.",
+			"cycle": "Not supported.",
 			"strict": "Let the IDs rise over all workers: a request that is sent after the answer to another has " +
 				"arrived gets higher ones. The order of a tag never changes.",
 		},
@@ -80,36 +77,17 @@ func (c *tagCreateCmd) Run(s *session) error {
 	t := subjects.TagCreate{Step: c.Step, Start: subjects.ID(start), Description: c.Desc,
 		Strict: c.Strict, Min: subjects.ID(c.Min), Max: subjects.ID(c.Max),
 		MaxHole: subjects.ID(c.MaxHole), Period: c.period(), Zone: c.Zone}
-	nc, err := s.connect()
-	if err != nil {
-		return err
-	}
-	defer nc.Close()
-	for i, tag := range c.Tags {
-		t.Tag = string(tag)
-		if err := create(s, nc, t); err != nil && len(c.Tags) > 1 {
-			return fmt.Errorf("%w; the %d before tag %s are made, those after it are not: repeat with the rest",
-				err, i, tag)
-		} else if err != nil {
-			return err
+	return s.withNATS(func(nc *nats.Conn) error {
+		for i, tag := range c.Tags {
+			t.Tag = string(tag)
+			if err := s.tell(nc, s.namespace().TagCreate(), t); err != nil && len(c.Tags) > 1 {
+				return fmt.Errorf("%w; the %d before tag %s are made, those after it are not: repeat with the rest",
+					err, i, tag)
+			} else if err != nil {
+				return err
+			}
 		}
-	}
-	return nil
-}
-
-// create creates a tag, and prints it.
-func create(s *session, nc *nats.Conn, t subjects.TagCreate) error {
-	created, err := request[subjects.TagInfo](s, nc, s.namespace().TagCreate(), t)
-	if err != nil {
-		return err
-	}
-	return s.print(created, func(out io.Writer) {
-		next := fmt.Sprintf("next ID %d", max(created.MaxID, created.Min))
-		if created.Period != "" {
-			next = created.Period + " numbers"
-		}
-		fmt.Fprintf(out, "%s: %s, step %d\n", created.Tag, next, created.Step)
-		printMaxHole(out, created)
+		return nil
 	})
 }
 
@@ -123,16 +101,4 @@ func (c *tagCreateCmd) period() string {
 		return "yearly"
 	}
 	return ""
-}
-
-const maxHoleHelp = "The most numbers that a crash of one worker can waste, those of unanswered requests not " +
-	"counted; 0 for no bound. Workers then load fewer at once, and more often."
-
-// printMaxHole says what a bound on holes costs.
-func printMaxHole(out io.Writer, t subjects.TagInfo) {
-	if n := int64(t.MaxHole); n > 0 {
-		loads := max(1, n/2)
-		fmt.Fprintf(out, "a crash of a worker wastes at most %d numbers; it loads once for each %d, so at 1000 IDs/s "+
-			"%.3g times a second\n", n, loads, 1000/float64(loads))
-	}
 }

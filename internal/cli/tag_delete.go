@@ -1,15 +1,14 @@
 package cli
 
 import (
-	"fmt"
-	"io"
+	"github.com/nats-io/nats.go"
 
-	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
 type tagDeleteCmd struct {
 	Tag tagName `arg:""`
+	consent
 }
 
 func (*tagDeleteCmd) help() help {
@@ -19,16 +18,15 @@ func (*tagDeleteCmd) help() help {
 "natsid tag create" continues from there. With --mysql the row stays as it is,
 and Leaf nodes continue to use it.
 
-Example:
-  natsid tag delete order`,
-		values: map[string]string{"tag": "The tag."},
+Examples:
+  natsid tag delete order
+  natsid tag delete order --yes`,
 	}
 }
 
 // Run implements the command.
 func (c *tagDeleteCmd) Run(s *session) error {
-	deleted := wire.TagDelete{Tag: string(c.Tag)}
-	return operate(s, s.namespace().TagDelete(), deleted, func(out io.Writer, t subjects.TagInfo) {
-		fmt.Fprintf(out, "%s: deleted; created again, it continues from %d\n", t.Tag, t.MaxID)
+	return s.changeTags(c.consent, string(c.Tag), "Delete", func(nc *nats.Conn, tag string) error {
+		return s.tell(nc, s.namespace().TagDelete(), subjects.TagDelete{Tag: tag})
 	})
 }

@@ -4,61 +4,37 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
+	"path"
 	"slices"
 	"strings"
-	"time"
-	"unicode"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/subjects"
 )
 
-type tagListCmd struct {
-	Stats bool
-}
+type tagListCmd struct{}
 
 func (*tagListCmd) help() help {
 	return help{
 		summary: "List the tags.",
-		detail: `With --stats each worker is asked for its 20 busiest tags. A tag's IDS/S, LEFT
-(IDs in memory), WAITS (requests that waited for a load) and ERRORS (loads that
-failed) are sums over the workers that named it; WORKERS is how many did, of how
-many that answered.
-
-STEP is the tag's own step; LOADS BY is the largest step of any worker's next
-load. RECOMMENDED is the step with which a load lasts a worker 10 minutes at its
-peak: give it to --step. LASTS is for how long the worker that runs out first has
-IDs at its present speed, and so how long the store may be away. USED is how much
-of the current ranges is used. ! marks tags whose last load failed.
+		detail: `NEXT ID is the first ID that no worker has loaded. HOLE is how many IDs a crash of
+one worker can waste at most, those of unanswered requests not counted; --max-hole
+bounds it. LIMITS are the tag's period and bounds; the limits of "natsid tag
+update", in IDs a request and IDs per second of all workers together; and what
+"natsid throttle" sets. A tag whose IDs rise over all workers is strict.
 
 With --json the marks in JetStream are part of the list, also without a worker.
 
-HOLE is how many IDs a crash of one worker can waste at most, those of unanswered
-requests not counted; --max-hole bounds it.
-
-LIMITS are the tag's period and bounds; the limits of "natsid tag update",
-in IDs a request and IDs per second of all workers together; and what "natsid
-throttle" sets. A tag whose IDs rise over all workers is strict.
-
-Examples:
-  natsid tag list
-  natsid tag list --stats`,
-		values: map[string]string{
-			"stats": "How the busiest tags are used, summed over all workers.",
-		},
+Example:
+  natsid tag list`,
 	}
 }
 
 // Run implements the command.
-func (c *tagListCmd) Run(s *session) error {
-	if c.Stats {
-		return s.withJetStream(s.listBusiest)
-	}
-	return s.withJetStream(s.listTags)
-}
+func (*tagListCmd) Run(s *session) error { return s.withJetStream(s.listTags) }
 
 func (s *session) listTags(_ context.Context, js jetstream.JetStream) error {
 	all, err := allTags(s.ctx, s.clientOn(js.Conn()))
@@ -68,10 +44,69 @@ func (s *session) listTags(_ context.Context, js jetstream.JetStream) error {
 	if err != nil {
 		return err
 	}
-	return s.print(all, func(table io.Writer) {
-		fmt.Fprintln(table, "TAG\tMAX_ID\tSTEP\tHOLE\tUPDATED\tLIMITS\tDESCRIPTION")
-		for _, t := range all {
-			fmt.Fprintln(table, tagRow(t))
+	return s.print(all, func(out *sheet) { printTags(out, all) })
+}
+
+func printTags(out *sheet, all []subjects.TagInfo) {
+	out.head("TAG\tNEXT ID\tSTEP\tHOLE\tUPDATED\tLIMITS\tDESCRIPTION")
+	for _, t := range all {
+		description := t.Description
+		if t.Unservable != "" {
+			description = "(cannot be served: " + t.Unservable + ") " + description
+		}
+		if t.Disabled {
+			description = "(deleted) " + description
+		}
+		out.row(t.Tag, t.MaxID, t.Step, t.Hole, t.Updated, limits(t), description)
+	}
+}
+
+// changeTags calls do with the tag of that name, or with each that matches a pattern, if a person agrees.
+func (s *session) changeTags(c consent, pattern, verb string, do func(nc *nats.Conn, tag string) error) error {
+	return s.withNATS(func(nc *nats.Conn) error {
+		if c.Yes && !c.DryRun && !strings.ContainsAny(pattern, "*?") {
+			return do(nc, pattern)
+		}
+		all, err := allTags(s.ctx, s.clientOn(nc))
+		all = slices.DeleteFunc(all, func(t subjects.TagInfo) bool {
+			matches, _ := path.Match(pattern, t.Tag) // a malformed pattern matches none
+			return !matches || t.Disabled
+		})
+		if err == nil && len(all) == 0 {
+			err = fmt.Errorf("no tag matches %s: check the name or pattern", pattern)
+		}
+		if err != nil {
+			return err
+		}
+		question := fmt.Sprintf("%s %s?", verb, numberOf(len(all), "tag"))
+		return s.change(c, question, all, func(out *sheet) { printTags(out, all) }, func() error {
+			for i := 0; i < len(all) && err == nil; i++ {
+				err = do(nc, all[i].Tag)
+			}
+			return err
+		})
+	})
+}
+
+// tell asks for a change of a tag, and prints the tag.
+func (s *session) tell(nc *nats.Conn, subject string, change any) error {
+	t, err := request[subjects.TagInfo](s, nc, subject, change)
+	if err != nil {
+		return err
+	}
+	return s.print(t, func(out *sheet) {
+		next := fmt.Sprintf("next ID %d, ", max(t.MaxID, t.Min))
+		if t.Period != "" {
+			next = "" // which the date gives
+		}
+		if t.Disabled {
+			next = "deleted, " + next
+		}
+		out.line("%s: %sstep %d, limits %s", t.Tag, next, t.Step, cmp.Or(limits(t), "off"))
+		if n := int64(t.MaxHole); n > 0 {
+			loads := max(1, n/2)
+			out.line("a crash of a worker wastes at most %d numbers; it loads once for each %d, so at 1000 IDs/s %.3g "+
+				"times a second", n, loads, 1000/float64(loads))
 		}
 	})
 }
@@ -116,11 +151,6 @@ func (s *session) withMarks(
 	return all, nil
 }
 
-func tagRow(t subjects.TagInfo) string {
-	return fmt.Sprintf("%s\t%d\t%d\t%d\t%s\t%s\t%s", t.Tag, t.MaxID, t.Step, t.Hole,
-		t.Updated.Format(time.DateTime), cmp.Or(limits(t), "-"), describe(t))
-}
-
 // limits returns the limits of a tag as text, "" if there are none.
 func limits(t subjects.TagInfo) string {
 	var all []string
@@ -146,22 +176,4 @@ func limits(t subjects.TagInfo) string {
 		all = append(all, fmt.Sprintf("throttled to %d/s", t.Throttle))
 	}
 	return strings.Join(all, ", ")
-}
-
-// describe returns a tag's description on one line, safe for a terminal.
-func describe(t subjects.TagInfo) string {
-	text := strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, t.Description)
-	text = strings.Join(strings.Fields(text), " ")
-	if t.Unservable != "" {
-		text = strings.TrimSpace("(cannot be served: " + t.Unservable + ") " + text)
-	}
-	if t.Disabled {
-		text = strings.TrimSpace("(deleted) " + text)
-	}
-	return text
 }

@@ -2,13 +2,16 @@ package cli
 
 import (
 	"fmt"
-	"github.com/natsid/natsid/internal/wire"
-	"io"
 	"strconv"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/subjects"
 )
 
 type throttleCmd struct {
 	Rate throttleRate `arg:""`
+	consent
 }
 
 func (*throttleCmd) help() help {
@@ -36,9 +39,9 @@ func (r *throttleRate) UnmarshalText(text []byte) error {
 		return nil
 	}
 	n, err := strconv.ParseInt(string(text), 10, 64)
-	if err != nil || n < 1 || n > wire.MaxRate {
+	if err != nil || n < 1 || n > subjects.MaxRate {
 		return fmt.Errorf("%q: want a number of IDs per second, 1 to %d, or off; of one tag, natsid tag update --rate",
-			text, int64(wire.MaxRate))
+			text, int64(subjects.MaxRate))
 	}
 	*r = throttleRate(n)
 	return nil
@@ -46,12 +49,23 @@ func (r *throttleRate) UnmarshalText(text []byte) error {
 
 // Run implements the command.
 func (c *throttleCmd) Run(s *session) error {
-	t := wire.Throttle{Rate: (*int64)(&c.Rate)}
-	return operate(s, wire.ThrottleSubject(s.namespace()), t, func(out io.Writer, now wire.Throttle) {
-		if *now.Rate == 0 {
-			fmt.Fprintln(out, "No tag is throttled.")
-			return
-		}
-		fmt.Fprintf(out, "Each tag is throttled to %d IDs/s.\n", *now.Rate)
+	t := subjects.Throttle{Rate: (*int64)(&c.Rate)}
+	text := func(out *sheet) { out.row("throttle", c.Rate) }
+	return s.change(c.consent, "Change this for each tag?", t, text, func() error {
+		return s.withNATS(func(nc *nats.Conn) error {
+			now, err := request[subjects.Throttle](s, nc, s.namespace().Throttle(), t)
+			if err != nil {
+				return err
+			}
+			return s.print(now, text)
+		})
 	})
+}
+
+// String returns what [throttleRate.UnmarshalText] reads, with its unit.
+func (r throttleRate) String() string {
+	if r == 0 {
+		return "off"
+	}
+	return fmt.Sprintf("%d IDs/s", r)
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -25,12 +24,12 @@ type versionFlag bool
 func (versionFlag) BeforeReset(call *kong.Context, k *kong.Kong, s *session) error {
 	s.json = onCommandLine(call, "json")
 	v := built()
-	err := s.print(v, func(out io.Writer) {
+	err := s.print(v, func(out *sheet) {
 		from := "commit unknown"
 		if v.Commit != "" {
 			from = fmt.Sprintf("commit %.12s of %s", v.Commit, v.Date)
 		}
-		fmt.Fprintf(out, "natsid %s (%s; %s, nats.go %s, nats-server %s, %s/%s)\n",
+		out.line("natsid %s (%s; %s, nats.go %s, nats-server %s, %s/%s)",
 			v.Version, from, v.Go, v.NATSGo, v.NATSServer, v.OS, v.Arch)
 	})
 	if err == nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"time"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/natsid/natsid/internal/ops/fleetview"
 	"github.com/natsid/natsid/internal/registry/buckets"
-	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/kvregistry"
 	"github.com/natsid/natsid/subjects"
 )
@@ -84,7 +82,16 @@ func (s *session) listNumbers(ctx context.Context, js jetstream.JetStream) error
 		}
 		rows = append(rows, row)
 	}
-	return s.print(rows, func(out io.Writer) { printNumbers(out, rows) })
+	return s.print(rows, func(out *sheet) {
+		out.head("NUMBER\tINSTANCE\tSTATE\tSINCE\tOFFSET\tREPORTED\tUNTIL")
+		for _, r := range rows {
+			offset := ""
+			if r.OffsetMs != nil {
+				offset = fleetview.Signed(time.Duration(*r.OffsetMs) * time.Millisecond)
+			}
+			out.row(r.Number, r.Instance, r.State, r.Since, offset, r.Reported, r.Until)
+		}
+	})
 }
 
 // numbers returns the registry of worker numbers, whose buckets must exist: it would make them, with settings that are
@@ -95,14 +102,14 @@ func (s *session) numbers(ctx context.Context, js jetstream.JetStream) (*kvregis
 		return nil, err
 	}
 	return kvregistry.New(js, kvregistry.Config{
-		History: wire.HistoryBucket(ns), Workers: wire.WorkerBucket(ns),
-		WorkerSubject: func(w int) string { return wire.Worker(ns, w) },
+		History: ns.HistoryBucket(), Workers: ns.WorkerBucket(),
+		WorkerSubject: ns.Worker,
 	}), nil
 }
 
 func checkBuckets(ctx context.Context, js jetstream.JetStream, ns subjects.Namespace) error {
 	streams := onJetStream(js)
-	for _, bucket := range []string{wire.HistoryBucket(ns), wire.WorkerBucket(ns)} {
+	for _, bucket := range []string{ns.HistoryBucket(), ns.WorkerBucket()} {
 		_, err := streams.Info(ctx, bucket)
 		if errors.Is(err, buckets.ErrNoBucket) {
 			return fmt.Errorf("no natsid has run on this NATS in namespace %s; check --nats and --namespace", ns)
@@ -112,16 +119,4 @@ func checkBuckets(ctx context.Context, js jetstream.JetStream, ns subjects.Names
 		}
 	}
 	return nil
-}
-
-func printNumbers(out io.Writer, rows []numberRow) {
-	fmt.Fprintln(out, "NUMBER\tINSTANCE\tSTATE\tSINCE\tOFFSET\tREPORTED\tUNTIL")
-	for _, r := range rows {
-		offset := "-"
-		if r.OffsetMs != nil {
-			offset = fleetview.Signed(time.Duration(*r.OffsetMs) * time.Millisecond)
-		}
-		fmt.Fprintf(out, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			r.Number, r.Instance, r.State, instant(r.Since), offset, instant(r.Reported), instant(r.Until))
-	}
 }

@@ -22,7 +22,6 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/client"
-	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
 )
@@ -116,7 +115,7 @@ func (s *Server) draw(w http.ResponseWriter, r *http.Request, h *client.Handle) 
 		w.Header().Set("Allow", "GET,HEAD,POST,PUT,PATCH,DELETE,OPTIONS")
 		return
 	}
-	n, err := wire.ParseCount(countOf(r.URL), wire.MaxBatchLimit)
+	n, err := subjects.ParseCount(countOf(r.URL), subjects.MaxBatchLimit)
 	kind, body := asText, []byte(nil)
 	switch {
 	case err != nil:

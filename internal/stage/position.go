@@ -143,12 +143,12 @@ func (s *Stage) position(ctx context.Context, t TargetState, src SourceState) (P
 		return copied, err
 	case foreign != nil && !isCurrent:
 		return copied, stop("message %d of the target is not from a stage: %v: nothing else may publish to it; "+
-			"`natsid stamp --repair` lets stages continue", t.Last, foreign)
+			"`natsid stamp repair` lets stages continue", t.Last, foreign)
 	case t.Removed && !isCurrent:
-		return copied, stop("the target's last message, %d, was removed: see `natsid stamp --repair`", t.Last)
+		return copied, stop("the target's last message, %d, was removed: see `natsid stamp repair`", t.Last)
 	case t.Expired && !isCurrent:
 		return copied, stop("the target's last message, %d, was removed, or has expired, and no hint says how far "+
-			"the source was copied (one is for message %d): see `natsid stamp --repair`", t.Last, h.Last)
+			"the source was copied (one is for message %d): see `natsid stamp repair`", t.Last, h.Last)
 	case foreign != nil || t.Expired || isCurrent && h.Position.Seq > copied.Seq && h.Position.isOf(copied.Stream, src):
 		copied = h.Position
 	}

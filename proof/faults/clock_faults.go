@@ -3,9 +3,10 @@
 package main
 
 import (
-	"github.com/natsid/natsid/internal/wire"
 	"strings"
 	"time"
+
+	"github.com/natsid/natsid/subjects"
 )
 
 // clockFaults set the wall clock of one worker.
@@ -20,7 +21,7 @@ func clockFaults() (list []fault) {
 		fleet: threeWorkers, inject: setClock(2 * time.Second), lasts: 200 * time.Millisecond,
 		losses: []loss{untilItLeft}, single: true,
 		alarms: alarms{
-			wire.AlarmClockStep: {1, 2}, wire.AlarmClockSkew: {0, 1}, wire.AlarmClockBehind: {0, 1},
+			subjects.AlarmClockStep: {1, 2}, subjects.AlarmClockSkew: {0, 1}, subjects.AlarmClockBehind: {0, 1},
 		},
 	})
 }
@@ -38,7 +39,7 @@ func clockFault(d time.Duration) fault {
 	if !isTolerated(d) {
 		f.losses = []loss{untilItLeft}
 		// Once per event, until the clock is found to be right.
-		f.alarms = alarms{wire.AlarmClockStep: {1, 1}, wire.AlarmClockSkew: {1, 1}}
+		f.alarms = alarms{subjects.AlarmClockStep: {1, 1}, subjects.AlarmClockSkew: {1, 1}}
 	}
 	return f
 }
@@ -51,7 +52,7 @@ func clockRestartFault(d time.Duration) fault {
 		losses: []loss{lostInFlight}, single: true, area: onWorker,
 	}
 	if !isTolerated(d) {
-		f.alarms = alarms{wire.AlarmClockStep: {0, 1}, wire.AlarmClockSkew: {1, 1}}
+		f.alarms = alarms{subjects.AlarmClockStep: {0, 1}, subjects.AlarmClockSkew: {1, 1}}
 	}
 	return f
 }

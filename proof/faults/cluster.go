@@ -21,7 +21,6 @@ import (
 	"github.com/natsid/natsid/internal/testkit/natsconf"
 	"github.com/natsid/natsid/internal/testkit/natsproxy"
 	"github.com/natsid/natsid/internal/testkit/process"
-	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -333,9 +332,7 @@ func (c *cluster) current(stream string) bool {
 // waitForReplicas waits until every server has a current replica of every bucket, as an operator does before stopping
 // the next server.
 func (c *cluster) waitForReplicas() {
-	for _, bucket := range []string{
-		wire.SegmentBucket(namespace), wire.HistoryBucket(namespace), wire.WorkerBucket(namespace),
-	} {
+	for _, bucket := range []string{namespace.SegmentBucket(), namespace.HistoryBucket(), namespace.WorkerBucket()} {
 		c.waitFor(startWithin, bucket+" has three current replicas", func() bool { return c.current("KV_" + bucket) })
 	}
 }
@@ -382,12 +379,12 @@ func (c *cluster) placeMarks() {
 		return
 	}
 	c.waitFor(startWithin, c.fleet.marksOn+" leads the marks", func() bool {
-		leader, _ := c.leader(wire.SegmentBucket(namespace))
+		leader, _ := c.leader(namespace.SegmentBucket())
 		if leader.name != c.fleet.marksOn {
-			c.handOver(wire.SegmentBucket(namespace), c.fleet.marksOn)
+			c.handOver(namespace.SegmentBucket(), c.fleet.marksOn)
 			return false
 		}
-		return c.current("KV_" + wire.SegmentBucket(namespace))
+		return c.current("KV_" + namespace.SegmentBucket())
 	})
 }
 

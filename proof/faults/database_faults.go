@@ -3,8 +3,9 @@
 package main
 
 import (
-	"github.com/natsid/natsid/internal/wire"
 	"time"
+
+	"github.com/natsid/natsid/subjects"
 )
 
 // databaseFaults strike MariaDB, or the link between it and the workers.
@@ -26,7 +27,7 @@ func databaseFaults() []fault {
 			fleet:   loadingOnMySQL, inject: restoreDatabase,
 			losses: []loss{storeAway},
 			// Each worker reports each tag that went back once a minute.
-			alarms: alarms{wire.AlarmTableWentBack: {1, loadingOnMySQL.workers * len(tags)}},
+			alarms: alarms{subjects.AlarmTableWentBack: {1, loadingOnMySQL.workers * len(tags)}},
 		},
 		{
 			name: "mysql-read-only", summary: "MariaDB refuses writes for 5 s, as a replica does",
@@ -52,7 +53,7 @@ func databaseFaults() []fault {
 			losses: []loss{natsAway, untilResumed, whileAway, untilRenumbered},
 			gap:    15 * time.Second, watch: 8 * time.Second,
 			alarms: alarms{
-				wire.AlarmNumberLost: {3, 3}, wire.AlarmMarksLost: {1, 3}, wire.AlarmBucketUnfit: {0, 3},
+				subjects.AlarmNumberLost: {3, 3}, subjects.AlarmMarksLost: {1, 3}, subjects.AlarmBucketUnfit: {0, 3},
 			},
 		},
 	}

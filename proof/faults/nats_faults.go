@@ -3,11 +3,12 @@
 package main
 
 import (
-	"github.com/natsid/natsid/internal/wire"
 	"os"
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/natsid/natsid/subjects"
 )
 
 // Permitted costs of NATS faults.
@@ -134,21 +135,21 @@ func allServersFaults() []fault {
 			losses: []loss{natsAway, untilResumed, whileAway, untilRenumbered},
 			gap:    15 * time.Second, watch: 8 * time.Second,
 			alarms: alarms{
-				wire.AlarmNumberLost: {3, 3}, wire.AlarmMarksLost: {1, 3}, wire.AlarmBucketUnfit: {0, 3},
+				subjects.AlarmNumberLost: {3, 3}, subjects.AlarmMarksLost: {1, 3}, subjects.AlarmBucketUnfit: {0, 3},
 			},
 		},
 	}
 }
 
 func theLeader(t *trial) *server {
-	leader, _ := t.leader(wire.SegmentBucket(namespace))
+	leader, _ := t.leader(namespace.SegmentBucket())
 	return leader
 }
 
 func theFirst(t *trial) *server { return t.servers[0] }
 
 func aFollower(t *trial) *server {
-	_, followers := t.leader(wire.SegmentBucket(namespace))
+	_, followers := t.leader(namespace.SegmentBucket())
 	return followers[0]
 }
 
@@ -220,7 +221,7 @@ func wipe(flags ...string) func(*trial) func() {
 		heal := wipeServers(t)
 		t.sleep(time.Second)
 		heal()
-		t.mustStop(stopsLater, wire.AlarmMarksLost)
+		t.mustStop(stopsLater, subjects.AlarmMarksLost)
 		t.resume(flags...)
 		return nil
 	}

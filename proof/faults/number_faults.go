@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/testkit/ledger"
-	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -38,7 +37,7 @@ func numberFaults() []fault {
 			inject: throughMidnight, lasts: 4 * time.Second,
 			losses: []loss{untilItLeft}, single: true,
 			alarms: alarms{
-				wire.AlarmClockStep: {1, 1}, wire.AlarmClockSkew: {0, 1}, wire.AlarmClockBehind: {0, 1},
+				subjects.AlarmClockStep: {1, 1}, subjects.AlarmClockSkew: {0, 1}, subjects.AlarmClockBehind: {0, 1},
 			},
 		},
 		{
@@ -193,9 +192,9 @@ func (k *link) askMany(ctx context.Context, tag string, issued *ledger.Ledger, u
 // reserved returns how many IDs of a tag that began at 1 were loaded, and how many of them workers hold.
 func (t *trial) reserved(tag string) (all, left int64) {
 	var tags []subjects.TagInfo
-	var workers []wire.WorkerStats
-	for flag, into := range map[string]any{"--json": &tags, "--stats": &workers} {
-		out, err := t.natsid("tag", "list", "--json", flag)
+	var workers []subjects.WorkerStats
+	for command, into := range map[string]any{"list": &tags, "stats": &workers} {
+		out, err := t.natsid("tag", command, "--json")
 		t.must(err)
 		t.must(json.Unmarshal([]byte(out), into))
 	}

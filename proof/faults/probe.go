@@ -13,7 +13,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/natsid/natsid/internal/wire"
 )
 
 // A probe writes to JetStream beside the load like a worker that loads ranges: one compare-and-set after the other,
@@ -80,14 +79,14 @@ func (c *cluster) startProbe(urls []string) {
 	c.waitFor(startWithin, "there is a bucket of marks", func() bool {
 		ctx, cancel := context.WithTimeout(c.ctx, callerWaits)
 		defer cancel()
-		s, err := js.Stream(ctx, "KV_"+wire.SegmentBucket(namespace))
+		s, err := js.Stream(ctx, "KV_"+namespace.SegmentBucket())
 		if err == nil {
 			marks = s.CachedInfo().Config
 		}
 		return err == nil
 	})
 	if len(urls) > 1 {
-		leader, _ := c.leader(wire.SegmentBucket(namespace))
+		leader, _ := c.leader(namespace.SegmentBucket())
 		urls = nearest(urls, slices.Index(c.servers, leader))
 	}
 	p, err := newProbe(c.load, urls)
@@ -106,7 +105,7 @@ func (c *cluster) startProbe(urls []string) {
 
 // leadProbeAsMarks makes the server that leads the marks lead the probe's bucket, and reports whether it does.
 func (c *cluster) leadProbeAsMarks() bool {
-	marks, ok1 := c.replicas("KV_" + wire.SegmentBucket(namespace))
+	marks, ok1 := c.replicas("KV_" + namespace.SegmentBucket())
 	own, ok2 := c.replicas("KV_" + probeBucket)
 	if !ok1 || !ok2 || marks.Leader == "" || own.Leader == "" {
 		return false
@@ -205,7 +204,7 @@ func (p *probe) askLeader() error {
 	ctx, cancel := p.patience()
 	defer cancel()
 	const never = 1 << 62 // a revision
-	_, err := p.js.Publish(ctx, "$KV."+wire.SegmentBucket(namespace)+"."+probeMark, nil,
+	_, err := p.js.Publish(ctx, "$KV."+namespace.SegmentBucket()+"."+probeMark, nil,
 		jetstream.WithExpectLastSequencePerSubject(never), jetstream.WithRetryAttempts(0))
 	var refused *jetstream.APIError
 	if errors.As(err, &refused) && refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -56,7 +55,7 @@ func (w *worker) state() string {
 }
 
 // raised reports whether a worker has raised an alarm of the kind.
-func (c *cluster) raised(kind wire.Alarm) bool {
+func (c *cluster) raised(kind subjects.Alarm) bool {
 	c.load.mu.Lock()
 	defer c.load.mu.Unlock()
 	for _, a := range c.load.alarms {

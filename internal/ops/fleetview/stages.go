@@ -10,7 +10,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -24,12 +23,12 @@ type Stages struct {
 type stageKey struct{ name, from, to string }
 
 type heardStage struct {
-	wire.StageView
+	subjects.StageView
 	at time.Time
 }
 
 const (
-	forgetStage = 3 * wire.StageEvery
+	forgetStage = 3 * subjects.StageEvery
 	// Anybody with a stage's rights may invent names and long texts.
 	maxStages  = 1000
 	maxMessage = 8 << 10 // bytes
@@ -37,19 +36,19 @@ const (
 
 // Listen hears stages on a connection, which must be closed at the end.
 func (s *Stages) Listen(nc *nats.Conn, ns subjects.Namespace, now func() time.Time) error {
-	_, err := nc.Subscribe(wire.Stage(ns), func(m *nats.Msg) {
-		var v wire.StageView
+	_, err := nc.Subscribe(ns.Stage(), func(m *nats.Msg) {
+		var v subjects.StageView
 		if len(m.Data) <= maxMessage && json.Unmarshal(m.Data, &v) == nil && v.Name != "" {
 			s.hear(v, now())
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("fleetview: %s: %w", wire.Stage(ns), err)
+		return fmt.Errorf("fleetview: %s: %w", ns.Stage(), err)
 	}
 	return nil
 }
 
-func (s *Stages) hear(v wire.StageView, now time.Time) {
+func (s *Stages) hear(v subjects.StageView, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forget(now)
@@ -57,7 +56,7 @@ func (s *Stages) hear(v wire.StageView, now time.Time) {
 		s.last = make(map[stageKey]heardStage)
 	}
 	key := stageKey{v.Name, v.From, v.To}
-	if v.Role == wire.StageStopped {
+	if v.Role == subjects.StageStopped {
 		delete(s.last, key)
 		return
 	}
@@ -76,7 +75,7 @@ func (s *Stages) forget(now time.Time) {
 }
 
 // Now returns the stages by what they copy, and then by name.
-func (s *Stages) Now(now time.Time) (all []wire.StageView) {
+func (s *Stages) Now(now time.Time) (all []subjects.StageView) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forget(now)
@@ -87,6 +86,6 @@ func (s *Stages) Now(now time.Time) (all []wire.StageView) {
 	return all
 }
 
-func orderOfStages(a, b wire.StageView) int {
+func orderOfStages(a, b subjects.StageView) int {
 	return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To), cmp.Compare(a.Name, b.Name))
 }

@@ -2,12 +2,13 @@ package fleetview
 
 import (
 	"fmt"
-	"github.com/natsid/natsid/internal/wire"
 	"math"
 	"reflect"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/natsid/natsid/subjects"
 )
 
 // Count writes a whole number, or the number that a pointer points to, with commas: 1,234,567.
@@ -43,45 +44,38 @@ func PerSecond(v float64) string {
 }
 
 // Seconds writes a number of seconds; an infinity is a dash.
-func Seconds(f wire.Fraction) string {
+func Seconds(f subjects.Fraction) string {
 	if math.IsInf(float64(f), 0) || math.IsNaN(float64(f)) || float64(f) > 1e9 {
 		return "–"
 	}
 	return Span(time.Duration(float64(f) * float64(time.Second)))
 }
 
-// Span writes a duration in its two largest units.
+// Span writes a duration in its two largest units: 3m20s.
 func Span(d time.Duration) string {
 	switch {
 	case d < 0:
 		return "-" + Span(-d)
-	case d == 0:
-		return "0"
 	case d < time.Millisecond:
-		return fmt.Sprintf("%d µs", d.Microseconds())
+		return d.Truncate(time.Microsecond).String()
 	case d < time.Second:
-		return fmt.Sprintf("%d ms", d.Milliseconds())
+		return d.Truncate(time.Millisecond).String()
 	case d < 10*time.Second:
-		return fmt.Sprintf("%.1f s", d.Seconds())
-	case d < time.Minute:
-		return fmt.Sprintf("%d s", int(d.Seconds()))
+		return d.Truncate(100 * time.Millisecond).String()
 	case d < time.Hour:
-		return fmt.Sprintf("%d min %d s", int(d.Minutes()), int(d.Seconds())%60)
+		return d.Truncate(time.Second).String()
 	case d < 48*time.Hour:
-		return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
+		return strings.TrimSuffix(d.Truncate(time.Minute).String(), "0s")
 	}
-	return fmt.Sprintf("%d days", int(d.Hours()/24))
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
 // Signed writes a clock's offset.
 func Signed(d time.Duration) string {
-	switch {
-	case d > 0:
+	if d > 0 {
 		return "+" + Span(d)
-	case d < 0:
-		return "-" + Span(-d)
 	}
-	return "0 ms"
+	return Span(d)
 }
 
 // Moment returns the time that is ms after 1970, and the zero time for 0, which means none.

@@ -93,7 +93,7 @@ func (h *History) judgeClaims() (all []Finding, numbers int) {
 
 // String names the process and the time.
 func (c *Claim) String() string {
-	const form = "2006-01-02 15:04:05.000"
+	const form = "2006-01-02T15:04:05.000Z"
 	return fmt.Sprintf("worker %s, process %s, had it from %s to %s", c.Instance, c.Process,
 		time.UnixMilli(c.From).UTC().Format(form), time.UnixMilli(c.Until).UTC().Format(form))
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/natsid/natsid/internal/ops/fleetview"
 	"github.com/natsid/natsid/internal/ops/page"
 	"github.com/natsid/natsid/internal/testkit/frozen"
-	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/subjects"
 )
 
 // get returns the answer of a page.
@@ -61,10 +61,10 @@ var all = []string{"/", "/tags", "/tag?name=order", "/charts"}
 func TestEachViewShowsTheFleet(t *testing.T) {
 	cfg := frozen.Config()
 	for path, texts := range map[string][]string{
-		"/": {"3 of 4 answered", "answer from delta: run natsid workers", "4 min 12 s", "snowflake: not ready",
+		"/": {"3 of 4 answered", "answer from delta: run natsid workers", "4m12s", "snowflake: not ready",
 			"Wrong now: tag seat: 90% of its numbers are used: run natsid tag update --max N seat",
 			"All that is wrong: 5",
-			"clock-skew", "began ", "over, ", "alpha, beta: ", "7 min 0 s ago", "docs/operations.md#table-went-back",
+			"clock-skew", "began ", "over, ", "alpha, beta: ", "7m0s ago", "docs/operations.md#table-went-back",
 			"throttled: each tag to 500 IDs/s",
 			"Requests answered with an error since these workers started: 9 with ",
 			"docs/operations.md#down", "5N7LAQLGLLR4UQACIRT2BJPGKX",
@@ -133,7 +133,7 @@ type changed struct {
 	change func(*fleetview.Snapshot)
 }
 
-func (c changed) Look(ctx context.Context, q wire.ViewRequest) (fleetview.Snapshot, error) {
+func (c changed) Look(ctx context.Context, q subjects.ViewRequest) (fleetview.Snapshot, error) {
 	s, err := c.Fleet.Look(ctx, q)
 	c.change(&s)
 	return s, err
@@ -233,7 +233,7 @@ func TestWithoutTheStoreTagsAreShownFromMemory(t *testing.T) {
 
 type looks func() (fleetview.Snapshot, error)
 
-func (l looks) Look(context.Context, wire.ViewRequest) (fleetview.Snapshot, error) { return l() }
+func (l looks) Look(context.Context, subjects.ViewRequest) (fleetview.Snapshot, error) { return l() }
 
 // A tag is in trouble by what its callers meet: full ones are, idle ones whose load once failed are not.
 func TestFullTagsAreInTroubleAndIdleOnesAreNot(t *testing.T) {
@@ -247,7 +247,7 @@ func TestFullTagsAreInTroubleAndIdleOnesAreNot(t *testing.T) {
 		}, nil
 	}
 	cfg.Fleet = changed{cfg, func(s *fleetview.Snapshot) {
-		s.Workers[0].Statistics.Busiest = []wire.TagStats{
+		s.Workers[0].Statistics.Busiest = []subjects.TagStats{
 			{Tag: "idle", Failing: true}, {Tag: "busy", Failing: true, IDsPerSecond: 1},
 		}
 		s.Workers = s.Workers[:1]

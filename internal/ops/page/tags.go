@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/ops/fleetview"
-	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 )
@@ -62,7 +61,7 @@ func (p *page) tagFaults(ctx context.Context, s fleetview.Snapshot) (all []fleet
 		if u.Failing {
 			all = append(all, fleetview.Fault{
 				What: "tag " + u.Tag + ": loads fail, and its IDs last for " + fleetview.Seconds(u.SecondsLeft),
-				Do:   "see the log of its workers, and `natsid tag list --stats`",
+				Do:   "see the log of its workers, and `natsid tag stats`",
 			})
 		}
 	}
@@ -192,7 +191,7 @@ type tagView struct {
 	Exists  bool
 	At      time.Time // of Info
 	Trouble error     // why it is out of date
-	Rows    []wire.TagStats
+	Rows    []subjects.TagStats
 	Total   fleetview.Use
 }
 
@@ -211,7 +210,7 @@ func (p *page) tag(r *http.Request, _ fleetview.Snapshot) (any, error) {
 	} else if err == nil {
 		return v, nil
 	}
-	s, err := p.cfg.Fleet.Look(r.Context(), wire.ViewRequest{Tag: v.Name})
+	s, err := p.cfg.Fleet.Look(r.Context(), subjects.ViewRequest{Tag: v.Name})
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package wire
+package subjects
 
 import (
 	"slices"
@@ -147,13 +147,13 @@ var alarms = []AlarmInfo{
 		Happened: "90 % of the numbers of a tag are reserved, up to its maximum, or to " +
 			"the end of its day, month or year; or all are, and its requests get 410",
 		Do: "raise the maximum with `natsid tag update TAG --max N`; where a day has " +
-			"too few numbers, find out with `natsid tag list --stats` who takes more than planned",
+			"too few numbers, find out with `natsid tag stats` who takes more than planned",
 	},
 	{
 		Kind: AlarmTagUndecided,
 		Happened: "the registry was resumed, and nobody knows how far a tag was loaded whose numbers end; " +
 			"no ID of it is served until an operator says where it goes on",
-		Do: "run `natsid tag update TAG --max-id N`, N above every ID of the tag that was loaded",
+		Do: "run `natsid tag update TAG --next-id N`, N above every ID of the tag that was loaded",
 	},
 	{
 		Kind:     AlarmTimeEnds,
@@ -163,7 +163,7 @@ var alarms = []AlarmInfo{
 }
 
 // An AlarmEvent is an alarm as it is published, in JSON, on
-// [AlarmSubject]. One event may be published more than once, always with
+// [Namespace.Alarm]. One event may be published more than once, always with
 // the same time.
 type AlarmEvent struct {
 	Kind     Alarm     `json:"kind"`

@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// consent is the flags of the commands that destroy something, or change several tags.
+type consent struct {
+	Yes    bool `short:"y"`
+	DryRun bool
+}
+
+// change calls do if a person agrees to a plan, who sees it on standard error. With --yes nobody is asked; with
+// --dry-run the plan is the outcome.
+func (o *output) change(c consent, question string, plan any, text func(*sheet), do func() error) error {
+	if c.DryRun {
+		return o.print(plan, text)
+	}
+	if !c.Yes {
+		_, _ = o.stderr.Write(typeset(text).Bytes())
+	}
+	if err := o.agree(c.Yes, question); err != nil {
+		return err
+	}
+	return do()
+}
+
+// agree returns an error unless the answer to a question is yes, or was given before, by --yes.
+func (o *output) agree(yes bool, question string) error {
+	switch {
+	case yes:
+		return nil
+	case !isTerminal(os.Stdin):
+		return usage(errors.New("there is no terminal to ask on; give --yes"))
+	}
+	fmt.Fprintf(o.stderr, "%s [y/N] ", question)
+	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n') // no answer means no
+	if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
+		return errors.New("nothing was changed")
+	}
+	return nil
+}
+
+// isTerminal reports whether f is a terminal.
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	null, err := os.Stat(os.DevNull)
+	return err != nil || !os.SameFile(info, null)
+}
