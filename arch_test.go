@@ -153,6 +153,7 @@ var floors = []floor{
 		"internal/testkit/overload":  {"internal/testkit/ledger", "subjects", natsGo},
 		"internal/testkit/process":   {},
 		"internal/testkit/raced":     {},
+		"internal/testkit/schedules": {"internal/testkit/raced"},
 		"internal/testkit/steps":     {},
 		"internal/testkit/tcpproxy":  {},
 	}},

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/natsid/natsid/internal/testkit/mutant"
+	"github.com/natsid/natsid/internal/testkit/schedules"
 )
 
 // stepped is the generator with package steps in the place of sync/atomic, and
@@ -201,7 +202,7 @@ func TestMutants(t *testing.T) {
 	mutant.Suite{
 		Mutants: mutants,
 		Folders: []string{".", "../snowflake"},
-		Args:    []string{"-test.run=^TestSimulation$", "-test.timeout=4m", fmt.Sprint("-sim.n=", 5*schedules)},
-		Finding: regexp.MustCompile(`(?m)^\s*\w+_test.go:\d+: (.*)$`),
+		Args:    []string{"-test.run=^TestSimulation$", "-test.timeout=4m", fmt.Sprint("-sim.n=", 5*schedules.Usual)},
+		Finding: regexp.MustCompile(`(?m)^\s*\w+\.go:\d+: (.*)$`),
 	}.Run(t)
 }

@@ -39,7 +39,7 @@ func (l *process) note(g *held, runs snowflake.Runs) {
 	w := l.world
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.story.ids += uint64(runs.Len())
+	w.story.IDs += uint64(runs.Len())
 	g.issued = true
 	for first, last := range runs.All() {
 		p, err := g.Layout().Decode(first)

@@ -69,7 +69,7 @@ func (m *machine) start() {
 		machine: m, rnd: next(), ofDisk: next(), ofWork: next(), ofAnswer: next(), done: make(chan struct{}),
 	}
 	m.life = l
-	w.story.lives++
+	w.story.Lives++
 	cfg := w.conf
 	cfg.Layout = w.layouts[m.layout]
 	numbers := workerid.NumbersOf(cfg.Layout, m.site)

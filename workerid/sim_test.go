@@ -1,32 +1,14 @@
 package workerid_test
 
 import (
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"regexp"
-	"runtime"
-	"runtime/debug"
-	"strings"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/natsid/natsid/internal/testkit/raced"
+	"github.com/natsid/natsid/internal/testkit/schedules"
 )
-
-// schedules is the default number of simulated schedules; repeated is how many are compared with a second run.
-var schedules, repeated = raced.Or(100, 3_000), raced.Or(10, 100)
-
-var (
-	simN    = flag.Int("sim.n", schedules, "how many schedules to simulate")
-	simSeed = flag.Uint64("sim.seed", 0, "simulate this one schedule and print its story; 0 for many")
-	simFrom = flag.Uint64("sim.from", 1, "seed of the first of many schedules")
-)
-
-// few is how many schedules -short simulates.
-const few = 150
 
 // TestSimulation runs fleets of workers, with the real keeper and generator,
 // through random schedules of faults in virtual time. It checks the law after
@@ -58,88 +40,27 @@ const few = 150
 // A seed makes the same schedule each time. A schedule that fails is run again
 // and prints its story.
 func TestSimulation(t *testing.T) {
-	if *simSeed != 0 {
-		story := &story{out: t.Output()}
-		if err := simulate(t, *simSeed, story); err != nil {
-			t.Errorf("seed %d: %v", *simSeed, err)
-		}
-		return
-	}
-	if testing.Short() {
-		*simN = min(*simN, few)
-	}
-	// Heaps are small, and would be collected all the time.
-	defer debug.SetGCPercent(debug.SetGCPercent(800))
-	began := time.Now()
-	var next, ids, lives atomic.Uint64
-	next.Store(*simFrom)
-	end := *simFrom + uint64(*simN)
-	t.Run("schedules", func(t *testing.T) {
-		for range runtime.GOMAXPROCS(0) {
-			t.Run("", func(t *testing.T) {
-				t.Parallel()
-				for seed := next.Add(1) - 1; seed < end && !t.Failed(); seed = next.Add(1) - 1 {
-					s := new(story)
-					if err := simulate(t, seed, s); err != nil {
-						next.Store(end)
-						again := simulate(t, seed, &story{out: t.Output()})
-						t.Errorf("seed %d: %v (in a second run: %v)\n"+
-							"to replay it: go test ./workerid -run TestSimulation -args -sim.seed=%d",
-							seed, err, again, seed)
-					}
-					ids.Add(s.ids)
-					lives.Add(s.lives)
-				}
-			})
-		}
-	})
-	t.Logf("%d schedules, %d lives of workers, %d IDs in %v",
-		*simN, lives.Load(), ids.Load(), time.Since(began).Round(time.Millisecond))
+	simulation.Play(t, 150, "workerid")
 }
 
-// A schedule must be the same each time, or a failure could not be replayed.
-// Given -sim.n or -sim.from it compares those schedules instead of the first ones.
 func TestASeedMakesTheSameScheduleEachTime(t *testing.T) {
-	n := *simN
-	switch {
-	case testing.Short():
-		n = few / 10
-	case n == schedules:
-		n = repeated
-	}
-	for seed := *simFrom; seed < *simFrom+uint64(n); seed++ {
-		var a, b strings.Builder
-		errA := simulate(t, seed, &story{out: &a})
-		errB := simulate(t, seed, &story{out: &b})
-		if a.String() != b.String() || fmt.Sprint(errA) != fmt.Sprint(errB) {
-			t.Fatalf("seed %d: two stories:\n%s\n\n%s", seed, a.String(), b.String())
-		}
-	}
+	simulation.Repeat(t, func(uint64) bool { return false })
 }
 
-// A story is the log of a schedule.
-type story struct {
-	out        interface{ Write([]byte) (int, error) } // nil: not printed
-	ids, lives uint64
-}
-
-func simulate(t *testing.T, seed uint64, s *story) (err error) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(seed, s)
-		w.run()
-		err = w.breach
-	})
-	return err
-}
+var simulation = schedules.Simulation(func(seed uint64, s *schedules.Story) error {
+	w := newWorld(seed, s)
+	w.run()
+	return w.breach
+})
 
 // token matches tokens and IDs of registries: the keeper does not take them from
 // the seed.
 var token = regexp.MustCompile(`\b[A-Z2-7]{26}\b`)
 
 func (w *world) log(format string, args ...any) {
-	if w.story.out != nil {
+	if w.story.Out != nil {
 		what := token.ReplaceAllString(fmt.Sprintf(format, args...), "(token)")
-		fmt.Fprintf(w.story.out, "%12.6f  %s\n", time.Since(w.begin).Seconds(), what)
+		fmt.Fprintf(w.story.Out, "%12.6f  %s\n", time.Since(w.begin).Seconds(), what)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/natsid/natsid/internal/testkit/schedules"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/workerid"
 )
@@ -14,7 +15,7 @@ import (
 // A world is a registry, the machines that workers run on, and the faults of
 // both.
 type world struct {
-	story *story
+	story *schedules.Story
 	rnd   *rand.Rand
 	begin time.Time
 	conf  workerid.Config // of all workers, but for the layout of some
@@ -102,7 +103,7 @@ func (h *held) end() int64 {
 
 func (h *held) closed() bool { return errors.Is(h.CheckAt(h.From()), snowflake.ErrClosed) }
 
-func newWorld(seed uint64, s *story) *world {
+func newWorld(seed uint64, s *schedules.Story) *world {
 	r := rand.New(rand.NewPCG(seed, 4))
 	w := &world{
 		story: s, rnd: r, begin: time.Now(),

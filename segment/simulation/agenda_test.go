@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing/synctest"
 	"time"
+
+	"github.com/natsid/natsid/internal/testkit/schedules"
 )
 
 // An agenda decides what happens next. Each part of a schedule is an entry: a request, the arrival of a call at
@@ -20,7 +22,7 @@ import (
 type agenda struct {
 	rnd     *rand.Rand
 	begin   time.Time
-	story   *story
+	story   *schedules.Story
 	entries entries
 	count   uint64
 
@@ -41,7 +43,7 @@ type entry struct {
 	run   func()
 }
 
-func newAgenda(seed uint64, s *story) *agenda {
+func newAgenda(seed uint64, s *schedules.Story) *agenda {
 	return &agenda{
 		rnd: rand.New(rand.NewPCG(seed, 11)), begin: time.Now(), story: s, wake: make(chan struct{}, 1),
 	}
@@ -117,8 +119,8 @@ func (a *agenda) one(n int) bool { return a.rnd.IntN(n) == 0 }
 func pick[T any](a *agenda, items ...T) T { return items[a.rnd.IntN(len(items))] }
 
 func (a *agenda) log(format string, args ...any) {
-	if a.story.out != nil {
-		fmt.Fprintf(a.story.out, "%12.6f  %s\n", time.Since(a.begin).Seconds(), fmt.Sprintf(format, args...))
+	if a.story.Out != nil {
+		fmt.Fprintf(a.story.Out, "%12.6f  %s\n", time.Since(a.begin).Seconds(), fmt.Sprintf(format, args...))
 	}
 }
 

@@ -63,7 +63,7 @@ func (m *machine) start() {
 	l := &life{world: w, machine: m, number: m.lives, ended: make(chan struct{}), duties: map[string]*duty{},
 		wastes: map[string]*waste{}}
 	m.life = l
-	w.story.lives++
+	w.story.Lives++
 	w.log("%s starts", l.name())
 	l.open()
 	cfg := w.conf.config
@@ -291,7 +291,7 @@ func (r *request) answer(ranges []segment.Range, err error) {
 
 // issue adds issued IDs to the ledger.
 func (w *world) issue(t *tag, s span) {
-	w.story.ids += uint64(s.Len())
+	w.story.IDs += uint64(s.Len())
 	if clash, repeats := t.ledger.add(s); repeats {
 		w.fail("tag %s: %s issues %d-%d, and %s had issued %d-%d at %v", t.name, s.by, s.Start, s.End-1,
 			clash.by, clash.Start, clash.End-1, clash.at)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/natsid/natsid/internal/testkit/mutant"
+	"github.com/natsid/natsid/internal/testkit/schedules"
 )
 
 // mutants break the law, each in one way.
@@ -271,8 +272,8 @@ func TestMutants(t *testing.T) {
 			"..", "../../internal/stores/kvstore", "../../internal/registry/buckets",
 			"../../internal/fleet/loaders",
 		},
-		Args: []string{"-test.run=^TestSimulation$", "-test.timeout=4m", fmt.Sprint("-sim.n=", 2*schedules)},
+		Args: []string{"-test.run=^TestSimulation$", "-test.timeout=4m", fmt.Sprint("-sim.n=", 2*schedules.Usual)},
 		// A number begins what is logged of all schedules.
-		Finding: regexp.MustCompile(`(?m)^\s*\w+_test.go:\d+: (\D.*)$`),
+		Finding: regexp.MustCompile(`(?m)^\s*\w+\.go:\d+: (\D.*)$`),
 	}.Run(t)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/registry/era"
+	"github.com/natsid/natsid/internal/testkit/schedules"
 	"github.com/natsid/natsid/segment"
 )
 
@@ -90,7 +91,7 @@ type raise struct {
 	at    time.Duration
 }
 
-func newWorld(seed uint64, s *story) *world {
+func newWorld(seed uint64, s *schedules.Story) *world {
 	w := &world{agenda: newAgenda(seed, s), seed: seed, tags: map[string]*tag{}, waiting: map[int]*request{}}
 	w.rare = pick(w.agenda, 12, 40, 120)
 	w.span = time.Duration(10+w.rnd.IntN(25)) * time.Second
