@@ -15,3 +15,10 @@ func (w *Worker) WakesAt() int64 { return w.now.Load().groups[0].endpoints[0].co
 
 // IsConnected reports whether the worker serves on a connection.
 func (w *Worker) IsConnected() bool { return w.current() != nil }
+
+// TakeRelays leaves room for n relays on the present connection, until give is called.
+func (w *Worker) TakeRelays(n int64) (give func()) {
+	l := w.now.Load().link
+	l.relays.Add(mostRelays - n)
+	return func() { l.relays.Add(n - mostRelays) }
+}

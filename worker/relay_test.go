@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -194,40 +193,32 @@ func TestARelayNamesTheRegistryAndTheTimeThatRemains(t *testing.T) {
 
 func TestARelayWithoutAnAnswerIsRefusedByTheDeadlineAndBounded(t *testing.T) {
 	t.Parallel()
+	const room, asked = 10, 30
 	r := start(t, startServer(t), 0, newStore(t), unable, func(s *segment.Config, cfg *worker.Config) {
 		s.Deadline, cfg.Deadline = 5*time.Second, 5*time.Second // in which a busy machine sends all
 	})
 	r.turnAway(true)
 	r.answerer(func(*nats.Msg) {})
+	defer r.worker.TakeRelays(room)()
 	codes := make(map[string]int)
-	var mu sync.Mutex
-	all := make(chan struct{}, 5000)
 	inbox := r.caller.NewInbox()
-	if _, err := r.caller.Subscribe(inbox, func(m *nats.Msg) {
-		if m.Header.Get("Status") == "503" { // nobody: a busy worker leaves its group for a moment
-			time.AfterFunc(50*time.Millisecond, func() { _ = r.caller.PublishRequest("id.segment.order", inbox, nil) })
-			return
-		}
-		mu.Lock()
-		codes[read(m).code]++
-		mu.Unlock()
-		all <- struct{}{}
-	}); err != nil {
+	answers, err := r.caller.SubscribeSync(inbox)
+	if err != nil {
 		t.Fatal(err)
 	}
-	for range 4100 {
+	for range asked {
 		if err := r.caller.PublishRequest("id.segment.order", inbox, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for range 4100 {
-		select {
-		case <-all:
-		case <-time.After(slack):
-			t.Fatalf("after %v only %v have an answer", slack, codes)
+	for range asked {
+		m, err := answers.NextMsg(slack)
+		if err != nil {
+			t.Fatalf("%v, %v have an answer", err, codes)
 		}
+		codes[read(m).code]++
 	}
-	if codes["429"] == 0 || codes["503"] == 0 || codes["429"]+codes["503"] != 4100 {
+	if codes["503"] != room || codes["429"] != asked-room {
 		t.Errorf("answers by code: %v", codes)
 	}
 }
