@@ -14,6 +14,7 @@ import (
 
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/ops/fleetview"
+	"github.com/natsid/natsid/internal/registry/resume"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -33,7 +34,7 @@ func Outputs() []Output {
 		{"tag create", subjects.TagInfo{}}, {"tag update", subjects.TagInfo{}}, {"tag delete", subjects.TagInfo{}},
 		{"tag list", []subjects.TagInfo{}}, {"tag stats", []subjects.WorkerStats{}},
 		{"store move", movedJSON{}},
-		{"resume", resumeJSON{}},
+		{"resume", resume.Plan{}},
 		{"explain", explainedJSON{}}, {"audit", auditJSON{}},
 		{"status", statusJSON{}}, {"workers", []numberRow{}},
 		{"health", healthJSON{}},

@@ -60,7 +60,6 @@ func TestAStoreWithoutIdentityIsShownAndResumed(t *testing.T) {
 	if got := natsid(t, "status", nats); !strings.Contains(got.out, "no identity") {
 		t.Errorf("shown %+v", got)
 	}
-	natsid(t, "resume", "--yes", nats).want(t, 2, "above every ID that was ever used")
 	if got := natsid(t, "resume", "--yes", "--bump=70000", nats); got.code != 0 {
 		t.Fatalf("%+v", got)
 	}
@@ -70,25 +69,6 @@ func TestAStoreWithoutIdentityIsShownAndResumed(t *testing.T) {
 		t.Fatalf("shown %+v", got)
 	}
 	wantMark(t, "order", 75_000, nats)
-	natsid(t, "resume", "--yes", "--keep="+registry[1], nats).want(t, 2, "no worker of another registry answers")
-	if got := natsid(t, "resume", "--yes", "--keep="+registry[1], "--bump=1000", nats); got.code != 0 {
-		t.Fatalf("%+v", got)
-	}
-	wantMark(t, "order", 76_000, nats)
-}
-
-func TestAResumeKeepsTheFactsOfAnIncidentThatIsProven(t *testing.T) {
-	t.Parallel()
-	url := startServer(t).ClientURL()
-	kv := marks(t, url)
-	id := era.Found("kv", time.Now())
-	id.Incident = &era.Incident{ID: "I", Cause: era.WentBack, Need: 500, Eras: era.Offsets{"lost": 7_000_000}}
-	put(t, kv, era.Key, string(id.Encode()))
-	natsid(t, "status", "--nats="+url) // no worker answers
-	if got := natsid(t, "resume", "--restored", "--bump=10", "--yes", "--nats="+url); got.code != 0 {
-		t.Fatalf("%+v", got)
-	}
-	wantMark(t, "order", 5000+7_000_000+500+10, "--nats="+url)
 }
 
 // The leader of a stream takes what it was asked last with it when it is killed, and nobody says so.

@@ -72,7 +72,7 @@ var mutants = []mutant.Mutant{
 		mutant.Text(entryFile, "e.Mark += by", "e.Mark += 0*by")}},
 	{Name: "tags with a last number go on by themselves", Edits: []mutant.Edit{
 		mutant.Text(entryFile, "by > 0 && (e.Rules.Bounded() || e.Mark > limit-by)", "false")}},
-	{Name: "a proof makes a missing tag a loose one", Args: from(4290), Edits: []mutant.Edit{
+	{Name: "a proof makes a missing tag a loose one", Args: from(700), Edits: []mutant.Edit{
 		mutant.Text("../../stores/kvstore/restore.go", "entry{Mark: 1, First: true}", "entry{Mark: 1}")}},
 	{Name: "a strict tag that is written again is a loose one", Edits: []mutant.Edit{
 		mutant.Text("../../stores/kvstore/restore.go", "Rules: *f.Rules,",

@@ -1,0 +1,249 @@
+// Package resume resumes a registry that its workers have stopped, as an operator says; it is internal to natsid and
+// may change. It waits until each worker has checked, and writes once a person has agreed to a [Plan].
+package resume
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/natsid/natsid/internal/jitter"
+	"github.com/natsid/natsid/internal/registry/era"
+	"github.com/natsid/natsid/internal/registry/lineage"
+	"github.com/natsid/natsid/segment"
+)
+
+// Words are what an operator says.
+type Words struct {
+	Restored bool   // a backup was restored, though no worker has noticed
+	Bump     *int64 // no tag was loaded, raised or created further since the state found; nil is usualBump
+	Keep     string // of two registries, the one that serves; "" for none
+	DryRun   bool
+}
+
+// usualBump covers a day of one tag at 10,000 IDs/s.
+const usualBump = 1_000_000_000
+
+// A WordsError is returned for words that do not fit what is found.
+type WordsError struct{ error }
+
+// A Resumption is one run of an operator's command. All fields must be set.
+type Resumption struct {
+	Words
+	Operator lineage.Operator
+	Ask      lineage.AskFunc
+	// Tags lists the tags, as the bucket has them in the era of Eras.
+	Tags    func(ctx context.Context, after string, limit int) ([]segment.Tag, error)
+	Limit   int64 // the highest mark that the store can hold
+	HasRows bool  // in a table, one for each tag
+	// Soon returns the context of a step.
+	Soon  func() (context.Context, context.CancelFunc)
+	Say   func(what string)
+	Agree func(Plan) error // nil once a person agrees
+
+	seen   *lineage.Case // last; nil before
+	first  era.Identity  // as it was seen first
+	agreed string        // the incident that a person agreed to end
+}
+
+// Eras returns the identity by which entries are read.
+func (r *Resumption) Eras() era.Identity { return r.seen.Identity.Knowing(nil) }
+
+// Run takes steps until the registry is resumed, or need not be. It returns what it did, or with DryRun would do.
+func (r *Resumption) Run() (p Plan, err error) {
+	if r.Bump != nil && (*r.Bump < 0 || *r.Bump > era.MostOffset) {
+		return p, WordsError{fmt.Errorf("--bump %d: want 0 to %d", *r.Bump, int64(era.MostOffset))}
+	}
+	for range 14 {
+		ctx, cancel := r.Soon()
+		p, err = r.step(ctx)
+		cancel()
+		if !errors.Is(err, lineage.ErrChanged) {
+			break
+		}
+	}
+	if err == nil || errors.As(err, new(WordsError)) || errors.Is(err, lineage.ErrUnknown) {
+		return p, err
+	}
+	return p, fmt.Errorf("the registry is not resumed: %w", err)
+}
+
+// step looks at the registry, and does what is next. It returns [lineage.ErrChanged] to be called again.
+func (r *Resumption) step(ctx context.Context) (p Plan, err error) {
+	c, err := r.Operator.Look(ctx, r.seen)
+	if err != nil {
+		return p, err
+	}
+	if r.seen == nil {
+		r.first = c.Identity
+		r.Operator.Rouse(c)
+	}
+	r.seen = &c
+	isIdle, err := r.check(c)
+	if err != nil {
+		return p, err
+	}
+	if wait := r.Operator.Wait(c); wait > 0 && !isIdle {
+		r.Say("Waiting until each worker has checked the registry.")
+		return p, cmp.Or(jitter.Sleep(ctx, wait), lineage.ErrChanged)
+	}
+	other := r.other(ctx)
+	p, err = r.plan(ctx, c, isIdle, other)
+	switch agreed := cmp.Or(c.Identity.Open(), "none"); {
+	case err != nil || isIdle || r.DryRun:
+		return p, err
+	case r.agreed != agreed:
+		r.agreed = agreed
+		return p, cmp.Or(r.Agree(p), lineage.ErrChanged)
+	case other != "":
+		eras, err := r.Ask.Stop(ctx, other, r.Keep)
+		if err != nil {
+			return p, fmt.Errorf("registry %s is not stopped: %w", other, err)
+		}
+		r.Say("Registry " + other + " is stopped. Waiting until its workers use no earlier loads.")
+		if err = jitter.Sleep(ctx, lineage.Draining); err == nil {
+			p, err = r.plan(ctx, c, false, other)
+		}
+		if err != nil {
+			return p, err
+		}
+		c.Identity = c.Identity.Merge(other, eras)
+	}
+	if err := r.Operator.Resume(ctx, &c, p.Bump, p.Need); err != nil {
+		return p, err
+	}
+	p.Offset, p.Outcome = c.Identity.Offset(), "resumed"
+	return p, nil
+}
+
+// check returns an error for words that do not fit what was found. isIdle says that there is nothing to resume.
+func (r *Resumption) check(c lineage.Case) (isIdle bool, err error) {
+	id, in := c.Identity, c.Identity.Incident
+	switch {
+	case r.Keep != "" && r.Keep != id.Registry:
+		err = fmt.Errorf("--keep %s: this NATS reaches registry %s; reach the other one with --nats, or --js-domain",
+			r.Keep, id.Registry)
+	case in != nil && in.Other != "" && r.Keep == "":
+		err = fmt.Errorf("registries %s and %s serve the same subjects: say which one serves with --keep",
+			id.Registry, in.Other)
+	case in == nil && id.Era != r.first.Era && id.Offsets.Has(r.first.Offsets): // another operator was faster
+		return true, nil
+	case in != nil || c.Missing != nil || r.Restored || r.Keep != "":
+		return false, nil
+	case r.Bump == nil:
+		return true, nil
+	default:
+		err = errors.New("the registry is not stopped, so nothing is raised: no worker has noticed another state; if " +
+			"a backup was restored, say so with --restored")
+	}
+	return false, WordsError{err}
+}
+
+// other returns the registry that is to be stopped for the one that is kept, "" if none answers.
+func (r *Resumption) other(ctx context.Context) string {
+	if r.Keep == "" {
+		return ""
+	}
+	all, _ := r.Ask.Notices(ctx, lineage.Notice{Process: rand.Text()}) // an error counts as none
+	for _, n := range all {
+		if n.Registry != "" && n.Registry != r.Keep {
+			return n.Registry
+		}
+	}
+	return ""
+}
+
+// plan reads the tags of both registries, and returns what a resume would do.
+func (r *Resumption) plan(ctx context.Context, c lineage.Case, isIdle bool, other string) (p Plan, err error) {
+	tags, err := r.Tags(ctx, "", math.MaxInt)
+	var there map[string]int64
+	if err == nil && other != "" {
+		there, err = r.Ask.Marks(ctx, other)
+	}
+	if err != nil {
+		return p, err
+	}
+	return r.planOf(c, tags, there, isIdle, other)
+}
+
+// A Plan is what a resume did, or would do. It crosses into scripts as JSON.
+type Plan struct {
+	Registry  string       `json:"registry"`
+	Incident  string       `json:"incident,omitempty"`
+	Cause     string       `json:"cause,omitempty"`
+	Found     []era.Prover `json:"found"`         // by workers
+	Stopped   []string     `json:"stopped"`       // workers that have stopped for it
+	Bump      int64        `json:"bump,string"`   // how far tags may have moved beyond what workers know
+	Need      int64        `json:"need,string"`   // by how much marks are too low, as workers know
+	Offset    int64        `json:"offset,string"` // of the era
+	Wide      []string     `json:"wide"`          // tags whose next ID outgrows a width
+	Undecided []string     `json:"undecided"`     // tags about which an operator must decide
+	DryRun    bool         `json:"dry_run"`
+	Outcome   string       `json:"outcome,omitempty"` // InOrder or "resumed"; absent with DryRun
+}
+
+// InOrder is the outcome where nothing is to be resumed.
+const InOrder = "in order"
+
+// planOf returns what a resume would do, given the tags here, and the marks in the registry that is to be stopped.
+//
+// Law: need is by how much any tag is below what workers of either registry have loaded of it, at least; the offset of
+// the new era is higher than each known one by need and bump: see [era.Identity.Resume].
+func (r *Resumption) planOf(
+	c lineage.Case, tags []segment.Tag, there map[string]int64, isIdle bool, other string,
+) (p Plan, err error) {
+	id, in := c.Identity, cmp.Or(c.Identity.Incident, &era.Incident{})
+	p = Plan{
+		Registry: id.Registry, Incident: in.ID, Cause: string(in.Cause), Found: in.Provers, Stopped: c.Stopped,
+		Need: c.Need, DryRun: r.DryRun,
+	}
+	here := make(map[string]bool)
+	for _, t := range tags {
+		here[t.Name] = true
+		p.Need = max(p.Need, there[t.Name]-t.MaxID)
+	}
+	for tag, mark := range there {
+		if !here[tag] { // here such a tag begins at the offset
+			p.Need = max(p.Need, mark-id.Offset()-1)
+		}
+	}
+	knowsRows := r.HasRows && len(in.Eras) > 0 // then each tag has a row, and its era is all that is to be known
+	switch {
+	case isIdle:
+		p.Outcome = InOrder
+	case r.Bump == nil && r.Keep != "" && other == "":
+		err = errors.New("no worker of another registry answers: connect one, or give --bump N, N above all that " +
+			"it may have loaded of a tag")
+	case r.Bump == nil && p.Need == 0 && (c.Missing != nil || in.Cause == era.Lost && !knowsRows):
+		err = errors.New("the marks are lost, and no worker knows how far tags were: give --bump N, N above every ID " +
+			"that was ever used")
+	default:
+		p.Bump = *cmp.Or(r.Bump, new(int64(usualBump)))
+		id, err = id.Resume(p.Bump, p.Need, time.Time{})
+	}
+	if err != nil {
+		return p, WordsError{err}
+	}
+	p.Offset = id.Offset()
+	by := p.Offset - c.Identity.Offset()
+	for _, t := range tags {
+		to := t.MaxID + by
+		width := slices.IndexFunc(widths, func(bits int) bool { return t.MaxID>>bits == 0 && to>>bits > 0 })
+		switch {
+		case t.Disabled:
+		case t.Undecided || by > 0 && (t.Rules.Bounded() || t.MaxID > r.Limit-by):
+			p.Undecided = append(p.Undecided, t.Name)
+		case width >= 0:
+			p.Wide = append(p.Wide, fmt.Sprintf("%s: %d -> %d, beyond 2^%d", t.Name, t.MaxID, to, widths[width]))
+		}
+	}
+	return p, nil
+}
+
+// widths are the bits of types in which callers may keep IDs, the widest first.
+var widths = []int{53, 32, 31}
