@@ -116,10 +116,10 @@ var alarms = []AlarmInfo{
 	},
 	{
 		Kind: AlarmRegistryConflict,
-		Happened: "the registry's deployment, which fixes the layout of snowflakes, is missing, damaged or another " +
-			"one, or the record of a worker number is damaged; this worker issues no snowflakes, " +
+		Happened: "the registry's deployment, which fixes layout and epoch of snowflakes, is missing, damaged or " +
+			"another one, or the record of a worker number is damaged; this worker issues no snowflakes, " +
 			"or leaves that number alone",
-		Do: "read the message: stop the workers of the other layout, or put the named entry back; " +
+		Do: "read the message: stop the workers of the other layout or epoch, or put the named entry back; " +
 			"to change a layout, see the operations guide",
 	},
 	{

@@ -11,9 +11,7 @@ import (
 
 // What is merely read may be what a deposed leader shows.
 func TestEntriesAreReadByTheEraInWhichTheWorkerIs(t *testing.T) {
-	w := newWorld(1, options{noFaults: true}, nil)
-	w.quiet, w.depth = true, 3
-	a := w.procs[0]
+	w, a, _, _ := calm(1)
 	w.sound(t, a)
 	backup, old := w.save(), a.member.Identity()
 	w.sound(t, a)
@@ -75,9 +73,7 @@ func TestMarksThatAreLostBesideATableRaiseNoTagByWhatAnotherOneIs(t *testing.T) 
 
 // Nobody knew of the worker, so the bump was too low. Others would repeat what it has loaded until it loads again.
 func TestAWorkerThatReturnsStopsAnEraThatBeganBelowItsFloors(t *testing.T) {
-	w := newWorld(1, options{noFaults: true}, nil)
-	w.quiet, w.depth = true, 3
-	a, b := w.procs[0], w.procs[1]
+	w, a, b, _ := calm(1)
 	w.sound(t, a, b)
 	backup := w.save()
 	w.sound(t, b)

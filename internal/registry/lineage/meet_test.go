@@ -11,9 +11,7 @@ import (
 // A registry that was never used stops at once, not at its next check: until that it would serve. All of its workers
 // say so, and no other registry stops for it.
 func TestARegistryThatWasNeverUsedStopsAloneForAnotherOne(t *testing.T) {
-	w := newWorld(1, options{noFaults: true}, nil)
-	w.quiet, w.depth = true, 3
-	a, b := w.procs[0], w.procs[1]
+	w, a, b, _ := calm(1)
 	w.sound(t, a, b)
 	a.member.checks.cfg.Unused = func(context.Context) (bool, error) { return true, nil }
 	if err := a.member.checks.conflict(context.Background(), "other"); err != nil || a.member.Stopped() == nil {

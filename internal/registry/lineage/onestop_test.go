@@ -10,6 +10,23 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
+// calm returns a world in which nothing fails and one acts at a time, and three of its workers.
+func calm(seed uint64) (w *world, a, b, c *proc) {
+	w = newWorld(seed, options{noFaults: true}, nil)
+	w.quiet, w.depth = true, 3
+	return w, w.procs[0], w.procs[1], w.procs[2]
+}
+
+// stopped lets workers check until each knows of a restore.
+func (w *world) stopped(workers ...*proc) {
+	for range 3 {
+		for _, p := range workers {
+			w.now += time.Second
+			_ = p.check(context.Background(), true)
+		}
+	}
+}
+
 // sound lets workers check until each finds the registry sound.
 func (w *world) sound(t *testing.T, workers ...*proc) {
 	t.Helper()
@@ -30,12 +47,7 @@ func (w *world) sound(t *testing.T, workers ...*proc) {
 // resumed lets workers stop, and an operator resume.
 func (w *world) resumed(t *testing.T, workers ...*proc) {
 	t.Helper()
-	for _, p := range workers {
-		for range 3 {
-			w.now += time.Second
-			_ = p.check(context.Background(), true)
-		}
-	}
+	w.stopped(workers...)
 	o := w.newOp(0)
 	if w.tight {
 		o.bump = tight
@@ -51,9 +63,7 @@ func (w *world) resumed(t *testing.T, workers ...*proc) {
 // The chain of a restored registry lacks the eras since the backup. Who returns from one of them, of which a prover
 // knew, opens no incident.
 func TestOneStopForEachRestore(t *testing.T) {
-	w := newWorld(1, options{noFaults: true}, nil)
-	w.quiet, w.depth = true, 3 // one acts at a time
-	a, b, c := w.procs[0], w.procs[1], w.procs[2]
+	w, a, b, c := calm(1)
 	w.sound(t, a, b, c)
 	backup := w.save()
 	w.sound(t, a, b, c)
@@ -72,19 +82,12 @@ func TestOneStopForEachRestore(t *testing.T) {
 
 // Two workers that were stopped when the same backup was restored again prove one set-back.
 func TestOneStopWhereSeveralProve(t *testing.T) {
-	w := newWorld(1, options{noFaults: true}, nil)
-	w.quiet, w.depth = true, 3
-	a, b, c := w.procs[0], w.procs[1], w.procs[2]
+	w, a, b, c := calm(1)
 	w.sound(t, a, b, c)
 	backup := w.save()
 	w.sound(t, a, b, c)
 	w.bring(*backup)
-	for range 3 {
-		for _, p := range []*proc{a, b, c} {
-			w.now += time.Second
-			_ = p.check(context.Background(), true)
-		}
-	}
+	w.stopped(a, b, c)
 	w.bring(*backup)
 	w.resumed(t, a, b, c)
 	w.sound(t, a, b, c)
@@ -95,9 +98,7 @@ func TestOneStopWhereSeveralProve(t *testing.T) {
 
 // The journal then knows higher revisions than the registry has, and the era that began with them.
 func TestNoStopWhereACrashInterruptsARenewal(t *testing.T) {
-	w := newWorld(1, options{noFaults: true}, nil)
-	w.quiet, w.depth = true, 3
-	a, b := w.procs[0], w.procs[1]
+	w, a, b, _ := calm(1)
 	w.sound(t, a, b)
 	backup := w.save()
 	for range 20 {
@@ -122,9 +123,7 @@ func TestNoStopWhereACrashInterruptsARenewal(t *testing.T) {
 // The journal then names a write that is no longer the last one, whichever write the disk did not take.
 func TestNoStopWhereTheDiskHung(t *testing.T) {
 	for writes := 0; ; writes++ {
-		w := newWorld(uint64(writes), options{noFaults: true}, nil)
-		w.quiet, w.depth = true, 3
-		a := w.procs[0]
+		w, a, _, _ := calm(uint64(writes))
 		w.sound(t, a)
 		a.disk.left = 1 + writes
 		w.sound(t, a, a, a, a)
@@ -154,9 +153,7 @@ func (b onAnnounce) Announce([]byte) error { b.f(); return nil }
 // The identity is restored between a prover's write of it and that of the prover's own key. So the open incident is the
 // one that it has joined, and lacks the era that it knows.
 func TestAStopDoesNotLoseWhatItsProverKnows(t *testing.T) {
-	w := newWorld(1, options{noFaults: true}, nil)
-	w.quiet, w.depth = true, 3
-	a, b, c := w.procs[0], w.procs[1], w.procs[2]
+	w, a, b, c := calm(1)
 	w.sound(t, a, b, c)
 	backup := w.save()
 	w.sound(t, a, b, c)
@@ -180,9 +177,7 @@ func TestAStopDoesNotLoseWhatItsProverKnows(t *testing.T) {
 
 // Whatever its journal says of why it was stopped.
 func TestALifeThatBeginsInAnIncidentIsStopped(t *testing.T) {
-	w := newWorld(1, options{noFaults: true}, nil)
-	w.quiet, w.depth = true, 3
-	a, b := w.procs[0], w.procs[1]
+	w, a, b, _ := calm(1)
 	w.sound(t, a, b)
 	b.member.WentBack("told", 0)
 	_ = b.check(context.Background(), false)
@@ -221,9 +216,7 @@ func (silentTags) Low(context.Context, map[string]segment.Floor) (int64, string,
 
 // It knows the identity of the new era by then, and revisions of the former one only.
 func TestNoStopWhereAWorkerAnnouncesWhileItsRenewalHangs(t *testing.T) {
-	w := newWorld(1, options{noFaults: true}, nil)
-	w.quiet, w.depth = true, 3
-	a, b, c := w.procs[0], w.procs[1], w.procs[2]
+	w, a, b, c := calm(1)
 	w.procs[3].die()
 	w.sound(t, a, b, c)
 	backup := w.save()
@@ -251,19 +244,12 @@ func TestNoStopWhereAWorkerAnnouncesWhileItsRenewalHangs(t *testing.T) {
 
 // A backup that was made while the registry was stopped has the incident open that has ended since.
 func TestOneMoreStopWhereABackupOfAStopIsRestored(t *testing.T) {
-	w := newWorld(1, options{noFaults: true}, nil)
-	w.quiet, w.depth = true, 3
-	a, b := w.procs[0], w.procs[1]
+	w, a, b, _ := calm(1)
 	w.sound(t, a, b)
 	backup := w.save()
 	w.sound(t, a, b)
 	w.bring(*backup)
-	for range 3 {
-		for _, p := range []*proc{a, b} {
-			w.now += time.Second
-			_ = p.check(context.Background(), true)
-		}
-	}
+	w.stopped(a, b)
 	stopped := w.save()
 	w.resumed(t, a, b)
 	w.sound(t, a, b)
