@@ -17,15 +17,16 @@ import (
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/cli"
 	"github.com/natsid/natsid/internal/ops/metrics"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
 // A document longer than this has more than one reader, or says something
 // twice. Lines and words are counted as wc does.
 var (
-	maxLines = map[string]int{"README.md": 150, "CONTRIBUTING.md": 60}
+	maxLines = map[string]int{"README.md": 155, "CONTRIBUTING.md": 60}
 	maxWords = map[string]int{
-		"docs/architecture.md": 1200, "docs/operations.md": 5200, "docs/uniqueness.md": 2650, "README.md": 1000,
+		"docs/architecture.md": 1450, "docs/operations.md": 5200, "docs/uniqueness.md": 2650, "README.md": 1000,
 		"docs/client-laws.md": 800, "docs/speed.md": 700, "docs/from-sequences.md": 350, "docs/from-leaf.md": 1260,
 	}
 )
@@ -89,7 +90,7 @@ func TestEveryAlarmHasAnAlertAndEveryAlertARunbookEntry(t *testing.T) {
 			t.Errorf("the alert %s has the severity %q, want critical or warning", a.Alert, s)
 		}
 	}
-	for _, a := range subjects.Alarms() {
+	for _, a := range wire.Alarms() {
 		if !led[string(a.Kind)] {
 			t.Errorf("deploy/alerts.yml has no alert for the alarm %s", a.Kind)
 		}
@@ -156,9 +157,9 @@ func TestAWrongDocumentIsSeen(t *testing.T) {
 		{"a long list of short items", "docs/a.md", strings.Repeat("- word\n", 200), ""},
 		{"a long table cell", "docs/a.md", "| a | " + long + " |", "has 121 words"},
 		{"code is no paragraph", "docs/a.md", "```\n" + long + "\n```", ""},
-		{"too many lines", "README.md", strings.Repeat("\n", 151), "151 lines"},
+		{"too many lines", "README.md", strings.Repeat("\n", 156), "156 lines"},
 		{"too many words in all", "docs/a.md", strings.Repeat("word\n\n", maxAll), "README and docs have 26102 words"},
-		{"too many words", "docs/architecture.md", strings.Repeat("word\n\n", 1201), "1201 words"},
+		{"too many words", "docs/architecture.md", strings.Repeat("word\n\n", 1451), "1451 words"},
 
 		{"a link to a file", "docs/a.md", "[b](../main.go)", ""},
 		{"a link to no file", "docs/a.md", "[b](main.go)", "docs/main.go"},
@@ -387,7 +388,7 @@ func namings(t *testing.T) []naming {
 	for _, s := range app.Settings() {
 		variables[s.Env] = true
 	}
-	for _, a := range subjects.Alarms() {
+	for _, a := range wire.Alarms() {
 		kinds[string(a.Kind)] = true
 	}
 	for _, c := range subjects.Codes() {

@@ -14,11 +14,13 @@ import (
 	"testing"
 	"time"
 
+	yamlv3 "go.yaml.in/yaml/v3"
+
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/cli"
 	"github.com/natsid/natsid/internal/ops/metrics"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
-	yamlv3 "go.yaml.in/yaml/v3"
 )
 
 var update = flag.Bool("update", false, "rewrite what documents take from the code")
@@ -34,11 +36,13 @@ var alarmEntry = regexp.MustCompile(`(?m)^### ([a-z-]+)\n\n\*Event:\* .*\n\n\*Do
 func parts() map[string]string {
 	all := map[string]string{
 		"settings": settingsTable(), "outputs": outputsTable(), "exit codes": exitsTable(),
-		"subjects": subjectsTable(), "codes": codesTable(), "imports": house(),
+		"subjects":       subjectsTable(wire.Subjects(subjects.DefaultNamespace)),
+		"inner subjects": subjectsTable(wire.Inner(subjects.DefaultNamespace)),
+		"codes":          codesTable(), "imports": house(),
 		"alarms": alarmsTable(), "metrics": metricsTable(metrics.Series()),
 		"stage metrics": metricsTable(metrics.StageSeries()),
 	}
-	for _, a := range subjects.Alarms() {
+	for _, a := range wire.Alarms() {
 		all["alarm "+string(a.Kind)] = fmt.Sprintf("### %s\n\n*Event:* %s\n\n*Do:* %s\n",
 			a.Kind, sentence(a.Happened), sentence(a.Do))
 	}
@@ -159,7 +163,7 @@ func outputsTable() string {
 // shape returns the names of the fields of a type's JSON. What stands elsewhere in the reference is named.
 func shape(t reflect.Type) string {
 	for name, known := range map[string]any{
-		"Tag": subjects.TagInfo{}, "statistics": subjects.WorkerStats{},
+		"Tag": subjects.TagInfo{}, "statistics": wire.WorkerStats{},
 	} {
 		switch t {
 		case reflect.TypeOf(known):
@@ -193,9 +197,9 @@ func names(t reflect.Type) string {
 	return "{" + strings.Join(all, ",") + "}"
 }
 
-func subjectsTable() string {
+func subjectsTable(infos []wire.SubjectInfo) string {
 	rows := [][]string{{"subject", "body", "reply"}}
-	for _, s := range subjects.DefaultNamespace.Subjects() {
+	for _, s := range infos {
 		rows = append(rows, []string{literal(s.Subject), s.Body, s.Reply})
 	}
 	return table(rows...)
@@ -212,7 +216,7 @@ func codesTable() string {
 // alarmsTable links each kind to its entry in the runbook, which explains it.
 func alarmsTable() string {
 	var kinds []string
-	for _, a := range subjects.Alarms() {
+	for _, a := range wire.Alarms() {
 		kinds = append(kinds, fmt.Sprintf("[%s](operations.md#%[1]s)", a.Kind))
 	}
 	return strings.Join(kinds, ",\n") + "\n"

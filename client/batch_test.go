@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestNoCallJoinsABatchThatHasLeft(t *testing.T) {
 	nc := natstest.Connect(t, natstest.Start(t))
 	issue := func(m *nats.Msg) { _ = m.Respond([]byte("1")) }
-	if _, err := nc.QueueSubscribe("id.segment.order", subjects.QueueGroup, issue); err != nil {
+	if _, err := nc.QueueSubscribe("id.segment.order", wire.QueueGroup, issue); err != nil {
 		t.Fatal(err)
 	}
 	c := New(nc)

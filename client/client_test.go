@@ -16,6 +16,7 @@ import (
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -27,7 +28,7 @@ func connect(t *testing.T) *nats.Conn { return natstest.Connect(t, natstest.Star
 // respond puts a responder into the workers' queue group, for one test.
 func respond(t *testing.T, nc *nats.Conn, subject string, f func(*nats.Msg)) {
 	t.Helper()
-	sub, err := nc.QueueSubscribe(subject, subjects.QueueGroup, f)
+	sub, err := nc.QueueSubscribe(subject, wire.QueueGroup, f)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -138,10 +138,10 @@ func start(ctx context.Context, h *client.Handle, calls int) <-chan result {
 func gather(ctx context.Context, t *testing.T, d *desk, h *client.Handle, calls int) (first, gathered <-chan result) {
 	t.Helper()
 	d.say(hold)
-	all, before := make(chan result, 4), len(d.requests())
-	for i := range 4 {
+	all, before := make(chan result, 4), h.Stats().Requests
+	for i := range int64(4) {
 		go func() { all <- <-start(ctx, h, 1) }()
-		until(t, "a request for each call arrives", func() bool { return len(d.requests()) > before+i })
+		until(t, "a request for each call is sent", func() bool { return h.Stats().Requests > before+i })
 	}
 	gathered = start(ctx, h, calls)
 	until(t, "all calls wait", func() bool { return h.Gathered() == int64(calls) })

@@ -7,7 +7,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/internal/testkit/natstest"
-	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/internal/wire"
 )
 
 // While one of three workers hangs, half as many copies as requests are needed: a third
@@ -50,7 +50,7 @@ func TestANewHandleHasCopiesForTwoOfThreeWorkersThatHang(t *testing.T) {
 // What was sent to a server that hangs reached nobody, and may be sent again.
 func TestCopiesOnAConnectionThatWasLostAreNotCounted(t *testing.T) {
 	nc := natstest.Connect(t, natstest.Start(t))
-	if _, err := nc.QueueSubscribe("id.snowflake", subjects.QueueGroup, func(*nats.Msg) {}); err != nil {
+	if _, err := nc.QueueSubscribe("id.snowflake", wire.QueueGroup, func(*nats.Msg) {}); err != nil {
 		t.Fatal(err)
 	}
 	c := New(nc)
@@ -73,7 +73,7 @@ func TestCopiesOnAConnectionThatWasLostAreNotCounted(t *testing.T) {
 
 func TestALargeRequestIsCopiedEarlyOnlyIfItsConnectionWasLost(t *testing.T) {
 	nc := natstest.Connect(t, natstest.Start(t))
-	if _, err := nc.QueueSubscribe("id.snowflake", subjects.QueueGroup, func(*nats.Msg) {}); err != nil {
+	if _, err := nc.QueueSubscribe("id.snowflake", wire.QueueGroup, func(*nats.Msg) {}); err != nil {
 		t.Fatal(err)
 	}
 	c := New(nc)

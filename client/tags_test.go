@@ -8,6 +8,7 @@ import (
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -45,7 +46,7 @@ func TestATagIsEnsuredUnlessOneWithOtherSettingsExists(t *testing.T) {
 	if _, err := c.CreateTag(ctx, want); !errors.Is(err, client.ErrTagExists) {
 		t.Errorf("%v, want ErrTagExists", err)
 	}
-	deleted := subjects.TagDelete{Tag: "ensured"}
+	deleted := wire.TagDelete{Tag: "ensured"}
 	if _, err := natstest.Ask[any](ctx, natsid().Conn, subjects.DefaultNamespace.TagDelete(), deleted); err != nil {
 		t.Error(err)
 	}

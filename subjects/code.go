@@ -17,6 +17,15 @@ const (
 	HeaderRetryAfter = "Natsid-Retry-After-Ms"
 )
 
+// HeaderPrefetch marks a request whose IDs are held for later use: its value is the maximum time that they are held,
+// measured from before the request was sent, as a Go duration: "2s".
+const HeaderPrefetch = "Natsid-Prefetch"
+
+// MaxPrefetchAge is the longest time for which a caller may hold IDs: no ID is put to use later than that after a
+// worker issued it. Those who raise a tag, or read the time in a snowflake, may rely on that. Uniqueness does not
+// depend on it: a worker issues no ID twice, however long the first caller holds it.
+const MaxPrefetchAge = time.Hour
+
 // A Code is the reason why a request got no ID. [Codes] explains each. Codes are part of the wire contract.
 type Code int
 
@@ -30,9 +39,6 @@ const (
 	Internal    Code = 500
 	Unavailable Code = 503
 )
-
-// OK counts a request that was served, in metrics. It never crosses the wire.
-const OK Code = 200
 
 // A CodeInfo explains one code to a caller. Meaning and Do are clauses without
 // a capital at the start or a period at the end.

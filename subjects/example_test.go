@@ -12,12 +12,10 @@ func ExampleNamespace() {
 	fmt.Println(ns.Segment("order"))
 	fmt.Println(ns.Snowflake())
 	fmt.Println(ns.SnowflakeOf("7"))
-	fmt.Println(ns.Worker(49))
 	// Output:
 	// id.segment.order
 	// id.snowflake
 	// id.snowflake.7
-	// id.worker.49
 }
 
 func ExampleNamespace_Check() {
@@ -77,29 +75,4 @@ func ExampleCodes() {
 	// 429 too many requests wait already, or more is asked for than a limit allows
 	// 500 a bug in natsid
 	// 503 this worker cannot issue now; with Natsid-Retry-After-Ms none does before an operator acts
-}
-
-// A program that forwards alarms subscribes to each kind, or to id.alarm.*.
-func ExampleAlarms() {
-	for _, a := range subjects.Alarms() {
-		fmt.Println(subjects.DefaultNamespace.Alarm(a.Kind))
-	}
-	// Output:
-	// id.alarm.bucket-unfit
-	// id.alarm.clock-behind
-	// id.alarm.clock-skew
-	// id.alarm.clock-step
-	// id.alarm.grants-lost
-	// id.alarm.marks-lost
-	// id.alarm.marks-went-back
-	// id.alarm.number-lost
-	// id.alarm.numbers-exhausted
-	// id.alarm.overload
-	// id.alarm.registry-conflict
-	// id.alarm.second-registry
-	// id.alarm.state-file
-	// id.alarm.table-went-back
-	// id.alarm.tag-fills-up
-	// id.alarm.tag-undecided
-	// id.alarm.time-ends
 }

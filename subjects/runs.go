@@ -69,8 +69,7 @@ func ParseRuns(body []byte) (Runs, error) {
 	for line := range bytes.SplitSeq(body, []byte{'\n'}) {
 		run, ok := parseRun(line)
 		if !ok {
-			return nil, fmt.Errorf("subjects: line %d of the reply is %s, not a run of IDs",
-				len(runs)+1, excerpt(line, 24))
+			return nil, fmt.Errorf("subjects: line %d of the reply is %+.24q, not a run of IDs", len(runs)+1, line)
 		}
 		runs = append(runs, run)
 	}
@@ -91,4 +90,16 @@ func parseRun(line []byte) (Run, bool) {
 func parseID(text []byte) (ID, bool) {
 	n, ok := parseDecimal(text, math.MaxInt64)
 	return ID(n), ok
+}
+
+// parseDecimal reads digits as a decimal 0..limit in canonical form.
+func parseDecimal(digits []byte, limit int64) (int64, bool) {
+	if len(digits) == 0 || digits[0] < '0' || digits[0] > '9' || digits[0] == '0' && len(digits) > 1 {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(string(digits), 10, 64)
+	if err != nil || n > limit {
+		return 0, false
+	}
+	return n, true
 }

@@ -1,24 +1,8 @@
 package subjects
 
 import (
-	"bytes"
-	"cmp"
-	"encoding/json"
-	"errors"
+	"strings"
 	"time"
-)
-
-// MaxDescription is the length limit of a tag's description, in bytes: Leaf's
-// varchar(256).
-const MaxDescription = 256
-
-// MaxTags is the most tags that one reply lists.
-const MaxTags = 1000
-
-// Bounds of a tag's limits.
-const (
-	MaxBatchLimit = 1_000_000         // IDs a request
-	MaxRate       = 1_000_000_000_000 // IDs per second
 )
 
 // TagCreate is the request that creates a tag.
@@ -42,34 +26,6 @@ type TagCreate struct {
 	// Strict makes the IDs rise over all workers: if a request is sent after the answer to another has arrived, its IDs
 	// are higher. Those of a loose tag rise roughly, and strictly within one worker. The order of a tag never changes.
 	Strict bool `json:"strict,omitempty"`
-}
-
-// TagUpdate is the request that changes a tag. Fields that are nil leave their value unchanged. At least one must be
-// set, and MaxID and RaiseBy exclude each other.
-type TagUpdate struct {
-	Tag         string  `json:"tag"`
-	Step        *int64  `json:"step,omitempty"` // at least 1
-	Description *string `json:"description,omitempty"`
-	// MaxID is the lowest ID that may be issued from now on. It must not be
-	// below the present one: max_id only rises.
-	MaxID *ID `json:"max_id,omitempty"`
-	// RaiseBy raises max_id by this number, at least 1: so many IDs are skipped.
-	RaiseBy *ID `json:"raise_by,omitempty"`
-	// MaxBatch is the most IDs that one request for the tag gets, 0 to 1000000, and Rate the most IDs per second, of
-	// all workers together, 0 to 10^12. 0 means no limit.
-	MaxBatch *int   `json:"max_batch,omitempty"`
-	Rate     *int64 `json:"rate,omitempty"`
-	// Max and MaxHole are as in [TagCreate]; 0 ends a bound.
-	Max     *ID `json:"max,omitempty"`
-	MaxHole *ID `json:"max_hole,omitempty"`
-	// Force allows to skip more than 2^40 IDs at once. It is for MaxID and RaiseBy.
-	Force bool `json:"force,omitempty"`
-}
-
-// TagDelete is the request that deletes a tag. A deleted tag is not served, and
-// keeps its max_id: created again, it continues above its old IDs.
-type TagDelete struct {
-	Tag string `json:"tag"`
 }
 
 // TagList is the request for a page of tags. The zero value requests the first
@@ -111,125 +67,35 @@ type TagInfo struct {
 	MarkAhead *int64 `json:"mark_ahead,omitempty,string"`
 }
 
-// Examples of the bodies of requests, for error texts and documents.
-const (
-	exampleCreate = `{"tag":"order","step":1000,"start":"1","description":"..."}`
-	exampleUpdate = `{"tag":"order","step":2000,"description":"...","max_id":"5000001"}`
-	exampleDelete = `{"tag":"order"}`
-	exampleList   = `{"after":"order","limit":100}`
-)
+// MaxTag is the length limit of a tag, in bytes: Leaf's varchar(128).
+const MaxTag = 128
 
-// ParseTagCreate reads the body of a request that creates a tag, and sets the
-// defaults of fields that it leaves out. The error is an [*Error] of code
-// [BadRequest].
-func ParseTagCreate(body []byte) (TagCreate, error) {
-	c, err := parse(body, exampleCreate, TagCreate.check)
-	if err == nil {
-		c.Step = cmp.Or(c.Step, 1000)
+// reserved is the prefix of natsid's own keys in the bucket of the marks.
+const reserved = "_natsid"
+
+// CheckTag returns nil, or an [*Error] of code [BadRequest] that names the fault of the tag. A tag is 1 to 128 bytes
+// of A-Z a-z 0-9 - _ / = . with no dot first, last, or next to a dot: so it can end a subject, be a KV key, and be a
+// biz_tag of Leaf. It is not _natsid, and does not begin with "_natsid.": such keys are natsid's own.
+func CheckTag(tag string) error {
+	if tag == "" {
+		return Errorf(BadRequest, "the tag is empty: give it as <namespace>.segment.<tag>, "+
+			"or in the JSON of a request about tags")
 	}
-	return c, err
-}
-
-func (c TagCreate) check() error {
-	if err := CheckTag(c.Tag); err != nil {
-		return err
+	if tag == reserved || strings.HasPrefix(tag, reserved+".") {
+		return Errorf(BadRequest, "the tag is %s or begins with %s., which are keys of natsid's own: choose another",
+			reserved, reserved)
 	}
-	return checkDescription(c.Description)
-}
-
-func checkDescription(text string) error {
-	if len(text) > MaxDescription {
-		return Errorf(BadRequest, "the description has %d bytes, want at most %d", len(text), MaxDescription)
+	if len(tag) > MaxTag {
+		return Errorf(BadRequest, "the tag has %d bytes, want at most %d", len(tag), MaxTag)
 	}
-	return nil
-}
-
-// ParseTagUpdate reads the body of a request that changes a tag. The error is
-// an [*Error] of code [BadRequest].
-func ParseTagUpdate(body []byte) (TagUpdate, error) {
-	example := exampleUpdate + `, or "raise_by":"1000" for max_id, or "max_batch":100,"rate":1000`
-	return parse(body, example, TagUpdate.Check)
-}
-
-// Check returns nil, or an [*Error] of code [BadRequest] that names the fault of the request.
-func (u TagUpdate) Check() error {
-	if err := CheckTag(u.Tag); err != nil {
-		return err
-	}
-	switch {
-	case u.Step == nil && u.Description == nil && u.MaxID == nil && u.RaiseBy == nil && !u.ChangesRules():
-		return Errorf(BadRequest,
-			"nothing to change: give step, description, max_id, raise_by, max, max_hole, max_batch or rate")
-	case u.Force && u.MaxID == nil && u.RaiseBy == nil:
-		return Errorf(BadRequest, "force is for max_id and raise_by: give one of them, or leave it out")
-	case u.MaxID != nil && u.RaiseBy != nil:
-		return Errorf(BadRequest, "max_id and raise_by exclude each other: give one")
-	case u.Step != nil && *u.Step < 1:
-		return Errorf(BadRequest, "step %d, want at least 1", *u.Step)
-	case u.MaxID != nil && *u.MaxID < 1:
-		return Errorf(BadRequest, "max_id %d, want at least 1", *u.MaxID)
-	case u.RaiseBy != nil && *u.RaiseBy < 1:
-		return Errorf(BadRequest, "raise_by %d, want at least 1: max_id only rises", *u.RaiseBy)
-	case u.MaxBatch != nil && (*u.MaxBatch < 0 || *u.MaxBatch > MaxBatchLimit):
-		return Errorf(BadRequest, "max_batch %d, want 1..%d, or 0 for no limit", *u.MaxBatch, MaxBatchLimit)
-	case u.Rate != nil && (*u.Rate < 0 || *u.Rate > MaxRate):
-		return Errorf(BadRequest, "rate %d, want 1..%d, or 0 for no limit", *u.Rate, int64(MaxRate))
-	case u.Description != nil:
-		return checkDescription(*u.Description)
+	for i := range len(tag) {
+		switch c := tag[i]; {
+		case isAlnum(c), c == '-', c == '_', c == '/', c == '=':
+		case c != '.':
+			return Errorf(BadRequest, "byte %d of the tag is %+q, want A-Z a-z 0-9 - _ / = .", i, tag[i:i+1])
+		case i == 0, i == len(tag)-1, tag[i-1] == '.':
+			return Errorf(BadRequest, "byte %d of the tag is a dot, which must not be first, last, or next to a dot", i)
+		}
 	}
 	return nil
-}
-
-// ChangesRules reports whether the request changes the bounds or the limits of the tag.
-func (u TagUpdate) ChangesRules() bool { return u.Max != nil || u.MaxHole != nil || u.ChangesLimit() }
-
-// ChangesLimit reports whether the request changes the limits of the tag.
-func (u TagUpdate) ChangesLimit() bool { return u.MaxBatch != nil || u.Rate != nil }
-
-// ParseTagDelete reads the body of a request that deletes a tag. The error is
-// an [*Error] of code [BadRequest].
-func ParseTagDelete(body []byte) (TagDelete, error) {
-	return parse(body, exampleDelete, func(d TagDelete) error { return CheckTag(d.Tag) })
-}
-
-// ParseTagList reads the body of a request for a page of tags, and sets the
-// defaults of fields that it leaves out. The error is an [*Error] of code
-// [BadRequest].
-func ParseTagList(body []byte) (l TagList, err error) {
-	if len(body) > 0 {
-		l, err = parse(body, exampleList, TagList.check)
-	}
-	if err == nil {
-		l.Limit = cmp.Or(l.Limit, MaxTags)
-	}
-	return l, err
-}
-
-func (l TagList) check() error {
-	switch {
-	case l.Tag != "" && (l.After != "" || l.Limit != 0):
-		return Errorf(BadRequest, "tag excludes after and limit: give it alone")
-	case l.Tag != "":
-		return CheckTag(l.Tag)
-	case l.Limit < 0 || l.Limit > MaxTags:
-		return Errorf(BadRequest, "limit %d, want 1..%d", l.Limit, MaxTags)
-	}
-	return nil
-}
-
-// parse reads one JSON object without fields that T does not have, and checks it. With an error it returns the zero T.
-func parse[T any](body []byte, example string, check func(T) error) (v T, err error) {
-	dec := json.NewDecoder(bytes.NewReader(body))
-	dec.DisallowUnknownFields()
-	if err = dec.Decode(&v); err == nil && dec.More() {
-		err = errors.New("more data follows the object")
-	}
-	if err != nil {
-		return *new(T), Errorf(BadRequest, "the body is not a request (%s); want JSON such as %s",
-			excerpt([]byte(err.Error()), 100), example)
-	}
-	if err = check(v); err != nil {
-		return *new(T), err
-	}
-	return v, nil
 }

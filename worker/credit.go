@@ -7,8 +7,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-
-	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/internal/wire"
 )
 
 // A worker that comes back to its queue group while the others are away gets what all
@@ -93,7 +92,7 @@ func (c *credit) grant(now time.Duration, conn *nats.Conn, o *overload) {
 // subscribe subscribes to an endpoint.
 func (g *group) subscribe(e *endpoint) (sub *nats.Subscription, err error) {
 	if e.granted = g.credit.granted; e.granted == 0 {
-		sub, err = g.link.conn.QueueSubscribe(e.subject, subjects.QueueGroup, e.receive())
+		sub, err = g.link.conn.QueueSubscribe(e.subject, wire.QueueGroup, e.receive())
 	} else {
 		sub, err = g.subscribeFor(e, e.granted)
 	}
@@ -110,7 +109,7 @@ func (g *group) subscribeFor(e *endpoint, granted int) (sub *nats.Subscription, 
 	cork, handle, came := corkOf(g.link.conn), e.receive(), 0
 	var opened atomic.Pointer[nats.Subscription]
 	cork.together(g.link.conn, func() {
-		sub, err = g.link.conn.QueueSubscribe(e.subject, subjects.QueueGroup, func(m *nats.Msg) {
+		sub, err = g.link.conn.QueueSubscribe(e.subject, wire.QueueGroup, func(m *nats.Msg) {
 			if came++; came >= granted-1 {
 				if s := opened.Swap(nil); s != nil {
 					cork.together(g.link.conn, func() { end(s) })

@@ -6,8 +6,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-
-	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/internal/wire"
 )
 
 // An endpoint is a subject on which one worker of the queue group answers each
@@ -101,7 +100,7 @@ func (s served) of(name string) *tally {
 
 func (m *membership) segmentEndpoints(before served) []*endpoint {
 	return []*endpoint{
-		m.endpoint(Segment, subjects.SegmentEndpoint, m.link.Namespace.Segments(), before,
+		m.endpoint(Segment, wire.SegmentEndpoint, wire.Segments(m.link.Namespace), before,
 			func() handler { return newSegmentHandler(&m.link.Config).handle }),
 	}
 }
@@ -116,7 +115,7 @@ func (m *membership) tagEndpoints(before served) []*endpoint {
 		tags("tag-update", ns.TagUpdate(), admin.update),
 		tags("tag-delete", ns.TagDelete(), admin.remove),
 		tags(listEndpoint, ns.TagList(), admin.list),
-		tags("throttle", ns.Throttle(), admin.throttle),
+		tags("throttle", wire.ThrottleSubject(ns), admin.throttle),
 	}
 }
 
@@ -125,7 +124,7 @@ func (m *membership) snowflakeEndpoints(before served) []*endpoint {
 	handler := func() handler { return newSnowflakeHandler(&m.link.Config).handle }
 	return []*endpoint{
 		m.endpoint(Snowflake, "snowflake", m.link.Namespace.Snowflake(), before, handler),
-		m.endpoint(Snowflake, "business", m.link.Namespace.Snowflakes(), before, handler),
+		m.endpoint(Snowflake, "business", wire.Snowflakes(m.link.Namespace), before, handler),
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
@@ -87,7 +88,7 @@ func wireError(err error, log *slog.Logger) *subjects.Error {
 	if x, ok := errors.AsType[*segment.ExhaustedError](err); ok && x.Left > 0 {
 		e := subjects.Errorf(subjects.UsedUp,
 			"only %d numbers are left of the tag, or of its day, month or year: ask for fewer", x.Left)
-		e.MaxBatch = int(min(x.Left, subjects.MaxBatchLimit))
+		e.MaxBatch = int(min(x.Left, wire.MaxBatchLimit))
 		return e
 	}
 	if r, ok := errors.AsType[segment.RuleError](err); ok {

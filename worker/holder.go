@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/nats-io/nats.go"
+	"github.com/natsid/natsid/internal/wire"
 )
 
 // A holder answers, on the subject of the worker number that is held, which
@@ -46,7 +47,7 @@ func (h *holder) follow() error {
 
 // subscribe subscribes to the subject of a number.
 func (h *holder) subscribe(number int) (err error) {
-	subject := h.link.Namespace.Worker(number)
+	subject := wire.Worker(h.link.Namespace, number)
 	if h.sub, err = h.link.conn.Subscribe(subject, h.answer); err != nil {
 		h.link.Log.Error("cannot listen for questions about the worker number, so other workers may find no holder; "+
 			"trying again", "number", number, "error", err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
@@ -28,7 +29,7 @@ func newSegmentHandler(cfg *Config) *segmentHandler {
 }
 
 func (h *segmentHandler) handle(r request, m *nats.Msg) {
-	tag := h.ns.Tag(m.Subject)
+	tag := wire.Tag(h.ns, m.Subject)
 	n, err := h.parse(tag, m)
 	if err == nil && !r.isRelayed() { // the worker that relays has counted them
 		err = h.cfg.Gate.Admit(tag, n, r.came)
@@ -75,11 +76,11 @@ var errStrictPrefetch = subjects.Errorf(subjects.BadRequest,
 // parseCount returns how many IDs a request asks for.
 func parseCount(m *nats.Msg, limit int) (int, error) {
 	for _, age := range m.Header[subjects.HeaderPrefetch] {
-		if err := subjects.CheckPrefetch(age); err != nil {
+		if err := wire.CheckPrefetch(age); err != nil {
 			return 0, err
 		}
 	}
-	return subjects.ParseCount(m.Data, limit)
+	return wire.ParseCount(m.Data, limit)
 }
 
 // park leaves the request to the allocator, which answers it by the deadline. The first load of a tag shows its order
@@ -180,8 +181,8 @@ func (h *snowflakeHandler) handle(r request, m *nats.Msg) {
 }
 
 func (h *snowflakeHandler) parse(m *nats.Msg) (business int64, n int, err error) {
-	if text := h.ns.Business(m.Subject); text != "" {
-		if business, err = subjects.ParseBusiness(text, h.maxBusiness); err != nil {
+	if text := wire.Business(h.ns, m.Subject); text != "" {
+		if business, err = wire.ParseBusiness(text, h.maxBusiness); err != nil {
 			return 0, 0, err
 		}
 	}

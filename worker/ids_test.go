@@ -6,6 +6,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
 )
@@ -19,7 +20,7 @@ func TestReadingARequestAllocatesNothing(t *testing.T) {
 			subjects.HeaderPrefetch: {"2s"},
 		}}
 		got := testing.AllocsPerRun(1000, func() {
-			_, err := segments.parse(segments.ns.Tag(one.Subject), one)
+			_, err := segments.parse(wire.Tag(segments.ns, one.Subject), one)
 			_, _, err2 := flakes.parse(flake)
 			if err != nil || err2 != nil {
 				t.Fatal(err, err2)

@@ -5,13 +5,14 @@ import (
 	"fmt"
 
 	"github.com/natsid/natsid/internal/fleet/policy"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 )
 
 // throttle throttles each tag, or ends that.
 func (a *tagAdmin) throttle(ctx context.Context, body []byte) (any, error) {
-	t, err := subjects.ParseThrottle(body)
+	t, err := wire.ParseThrottle(body)
 	if err != nil {
 		return nil, err
 	}

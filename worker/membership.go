@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -217,7 +218,7 @@ func (m *membership) serve(ctx context.Context) error {
 
 // listen subscribes to changes of tags, and to questions of `nats micro`.
 func (m *membership) listen() error {
-	changes, err := m.link.conn.Subscribe(m.link.Namespace.TagChanged(), m.tagChanged)
+	changes, err := m.link.conn.Subscribe(wire.TagChanged(m.link.Namespace), m.tagChanged)
 	if err != nil {
 		return err
 	}

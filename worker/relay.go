@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/internal/jitter"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 )
@@ -99,7 +100,7 @@ func (r request) relay(m *nats.Msg, n int, header nats.Header, nobody error) {
 		switch {
 		case errors.Is(err, ErrNobodyLoads):
 			if header.Get(headerHeld) != "" {
-				l.spent.note(l.Namespace.Tag(m.Subject), n)
+				l.spent.note(wire.Tag(l.Namespace, m.Subject), n)
 			}
 			r.refuse(nobody)
 		case err != nil:
@@ -154,7 +155,7 @@ func (l *link) ask(ctx context.Context, m *nats.Msg, header nats.Header) ([]byte
 		end, _ := ctx.Deadline()
 		header.Set(headerWithin, strconv.FormatInt(time.Until(end).Milliseconds(), 10))
 		answer, err := l.conn.RequestMsgWithContext(ctx,
-			&nats.Msg{Subject: l.Namespace.Relay(m.Subject), Header: header, Data: m.Data})
+			&nats.Msg{Subject: wire.Relay(l.Namespace, m.Subject), Header: header, Data: m.Data})
 		switch {
 		case errors.Is(err, nats.ErrNoResponders):
 			return nil, ErrNobodyLoads
@@ -191,7 +192,7 @@ func (m *membership) relayEndpoints(before served, of ...*endpoint) (all []*endp
 		return func(r request, _ *nats.Msg) { r.answerUncounted(nil) }
 	}})
 	for _, e := range of {
-		relay := m.endpoint(Relay, e.name, m.link.Namespace.Relay(e.subject), before, func() handler {
+		relay := m.endpoint(Relay, e.name, wire.Relay(m.link.Namespace, e.subject), before, func() handler {
 			return m.take(e.mode, e.handler())
 		})
 		relay.before = before.of("relay of " + e.name)
@@ -211,7 +212,7 @@ func (m *membership) take(mode Mode, handle handler) handler {
 			return
 		}
 		r.within = min(l.Deadline, time.Duration(ms)*time.Millisecond)
-		msg.Subject = l.Namespace.Relayed(msg.Subject)
+		msg.Subject = wire.Relayed(l.Namespace, msg.Subject)
 		handle(r, msg)
 	}
 }

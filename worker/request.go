@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 )
@@ -40,13 +41,13 @@ func (r *request) respond(body []byte, n int) {
 		e := subjects.Errorf(subjects.BadRequest,
 			"the reply would have %d bytes, more than this NATS server accepts: ask for fewer", len(body))
 		if n > 0 {
-			e.MaxBatch = subjects.BatchThatFits(int(r.at.link.conn.MaxPayload()))
+			e.MaxBatch = wire.BatchThatFits(int(r.at.link.conn.MaxPayload()))
 		}
 		r.refuse(e)
 		return
 	}
 	r.at.link.sent(err)
-	r.close(subjects.OK, n)
+	r.close(wire.OK, n)
 }
 
 // refuse answers with the code for err, and no ID.

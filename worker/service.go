@@ -9,8 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
-
-	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/internal/wire"
 )
 
 // A service shows the worker in `nats micro`: it answers on $SRV.PING, $SRV.INFO and $SRV.STATS, in the words of
@@ -76,7 +75,7 @@ func (s *service) info() micro.Info {
 	}
 	for _, e := range s.endpoints {
 		info.Endpoints = append(info.Endpoints, micro.EndpointInfo{
-			Name: e.name, Subject: e.subject, QueueGroup: subjects.QueueGroup,
+			Name: e.name, Subject: e.subject, QueueGroup: wire.QueueGroup,
 		})
 	}
 	return info
@@ -85,7 +84,7 @@ func (s *service) info() micro.Info {
 // statsThatFit returns the statistics in JSON: with fewer tags, and then with fewer endpoints, where the NATS server
 // does not accept so much.
 func (s *service) statsThatFit() (body []byte, err error) {
-	stats, tags := s.statsOf(subjects.MaxBusiest), subjects.MaxBusiest
+	stats, tags := s.statsOf(wire.MaxBusiest), wire.MaxBusiest
 	for {
 		body, err = json.Marshal(stats)
 		n := len(stats.Endpoints)
@@ -106,8 +105,8 @@ func (s *service) statsOf(tags int) micro.Stats {
 	stats := micro.Stats{ServiceIdentity: s.who(), Type: micro.StatsResponseType, Started: s.began}
 	for _, e := range s.endpoints {
 		one := e.stats()
-		one.Name, one.Subject, one.QueueGroup = e.name, e.subject, subjects.QueueGroup
-		if e.name == subjects.SegmentEndpoint {
+		one.Name, one.Subject, one.QueueGroup = e.name, e.subject, wire.QueueGroup
+		if e.name == wire.SegmentEndpoint {
 			one.Data = s.stats.json(tags)
 		}
 		stats.Endpoints = append(stats.Endpoints, one)

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 )
@@ -24,7 +25,7 @@ type statistics struct {
 	cfg *Config
 
 	mu     sync.Mutex
-	latest subjects.WorkerStats
+	latest wire.WorkerStats
 	until  time.Time // when latest is too old; zero before the first
 }
 
@@ -39,7 +40,7 @@ func (s *statistics) json(tags int) json.RawMessage {
 }
 
 // with returns the statistics, with those of so many tags.
-func (s *statistics) with(tags int) subjects.WorkerStats {
+func (s *statistics) with(tags int) wire.WorkerStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if time.Now().After(s.until) {
@@ -53,12 +54,12 @@ func (s *statistics) with(tags int) subjects.WorkerStats {
 
 // Stats returns the statistics of the worker's tags together, and of so many of the busiest. It is safe for concurrent
 // use.
-func (w *Worker) Stats(tags int) subjects.WorkerStats { return w.stats.with(tags) }
+func (w *Worker) Stats(tags int) wire.WorkerStats { return w.stats.with(tags) }
 
 // StatsOf returns the statistics of a tag, nil if nothing of it is in memory. It is safe for concurrent use.
-func (w *Worker) StatsOf(tag string) *subjects.TagStats { return w.cfg.statsOf(tag) }
+func (w *Worker) StatsOf(tag string) *wire.TagStats { return w.cfg.statsOf(tag) }
 
-func (cfg *Config) statsOf(tag string) *subjects.TagStats {
+func (cfg *Config) statsOf(tag string) *wire.TagStats {
 	s, ok := cfg.Segments.StatsOf(tag)
 	if !ok {
 		return nil
@@ -66,13 +67,13 @@ func (cfg *Config) statsOf(tag string) *subjects.TagStats {
 	return new(tagStats(cfg.Instance(), s))
 }
 
-func (s *statistics) worker() subjects.WorkerStats {
-	total, busiest := s.cfg.Segments.Busiest(subjects.MaxBusiest)
-	w := subjects.WorkerStats{
+func (s *statistics) worker() wire.WorkerStats {
+	total, busiest := s.cfg.Segments.Busiest(wire.MaxBusiest)
+	w := wire.WorkerStats{
 		Instance: s.cfg.Instance(), At: time.Now().UTC(), Tags: total.Tags,
-		IDsPerSecond: subjects.Fraction(total.Speed), SecondsLeft: subjects.Fraction(total.SecondsLeft),
+		IDsPerSecond: wire.Fraction(total.Speed), SecondsLeft: wire.Fraction(total.SecondsLeft),
 		Waiting: total.Waiting, Waits: total.Waits, Loads: total.Loads, Errors: total.Errors,
-		Busiest: make([]subjects.TagStats, len(busiest)),
+		Busiest: make([]wire.TagStats, len(busiest)),
 	}
 	if number, held, _ := s.cfg.Number(); held {
 		w.Number = &number
@@ -83,16 +84,16 @@ func (s *statistics) worker() subjects.WorkerStats {
 	return w
 }
 
-func tagStats(instance string, t segment.TagStats) subjects.TagStats {
-	s := subjects.TagStats{
-		Tag: t.Tag, Worker: instance, IDsPerSecond: subjects.Fraction(t.Speed),
-		Left: t.Left, SecondsLeft: subjects.Fraction(t.SecondsLeft),
+func tagStats(instance string, t segment.TagStats) wire.TagStats {
+	s := wire.TagStats{
+		Tag: t.Tag, Worker: instance, IDsPerSecond: wire.Fraction(t.Speed),
+		Left: t.Left, SecondsLeft: wire.Fraction(t.SecondsLeft),
 		Step: t.Configured, NextStep: t.Step, RecommendedStep: t.Recommended,
 		Loads: t.Loads, Errors: t.Errors, Failing: t.LastError != nil,
 		Waits: t.Waits, Waiting: t.Waiting,
 	}
-	for _, r := range t.Ranges[:min(len(t.Ranges), subjects.MaxRanges)] {
-		s.Ranges = append(s.Ranges, subjects.TagRange{
+	for _, r := range t.Ranges[:min(len(t.Ranges), wire.MaxRanges)] {
+		s.Ranges = append(s.Ranges, wire.TagRange{
 			First: subjects.ID(r.First), Next: subjects.ID(r.Next), Last: subjects.ID(r.Last),
 			Current: r.Current,
 		})

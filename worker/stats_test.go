@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/micro"
 
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/segmenttest"
 	"github.com/natsid/natsid/subjects"
@@ -16,15 +17,15 @@ import (
 )
 
 // statistics returns what $SRV.STATS shows of the worker's tags.
-func (r *rig) statistics() (w subjects.WorkerStats, size int) {
+func (r *rig) statistics() (w wire.WorkerStats, size int) {
 	r.Helper()
-	got := r.ask(subjects.DefaultNamespace.ServiceStats(), "")
+	got := r.ask(wire.ServiceStats(subjects.DefaultNamespace), "")
 	var answer micro.Stats
 	if err := json.Unmarshal([]byte(got.body), &answer); err != nil {
 		r.Fatal(err)
 	}
 	for _, e := range answer.Endpoints {
-		if e.Name == subjects.SegmentEndpoint {
+		if e.Name == wire.SegmentEndpoint {
 			if err := json.Unmarshal(e.Data, &w); err != nil {
 				r.Fatal(err)
 			}
@@ -53,14 +54,14 @@ func TestAWorkerShowsItsTagsAndTheBusiest(t *testing.T) {
 	if len(got.Ranges) == 0 || got.Ranges[0].Next != 16 {
 		t.Errorf("%+v", got)
 	}
-	body := r.ask(subjects.DefaultNamespace.ServiceStats(), "").body
+	body := r.ask(wire.ServiceStats(subjects.DefaultNamespace), "").body
 	if !strings.Contains(body, `"next":"16"`) || !strings.Contains(body, `"waits":1`) {
 		t.Errorf("IDs are strings, counts are numbers: %s", body)
 	}
 }
 
 // longest is the description that takes most bytes: six each in JSON.
-var longest = strings.Repeat("\x01", subjects.MaxDescription)
+var longest = strings.Repeat("\x01", wire.MaxDescription)
 
 // crowd returns a store with many tags, whose names are as long as possible.
 func crowd(t *testing.T, n int) (*segmenttest.Faulty, []string) {
@@ -83,13 +84,13 @@ func TestStatisticsStaySmallHoweverManyTagsThereAre(t *testing.T) {
 	for _, name := range names {
 		r.ask("id.segment."+name, "")
 	}
-	var w subjects.WorkerStats
+	var w wire.WorkerStats
 	var size int
 	r.eventually("show all tags", func() bool { w, size = r.statistics(); return w.Tags == tags })
 	t.Logf("%d bytes", size)
-	if len(w.Busiest) != subjects.MaxBusiest || size > 64<<10 {
+	if len(w.Busiest) != wire.MaxBusiest || size > 64<<10 {
 		t.Errorf("%d of %d tags in %d bytes, want %d in 64 KiB at most",
-			len(w.Busiest), w.Tags, size, subjects.MaxBusiest)
+			len(w.Busiest), w.Tags, size, wire.MaxBusiest)
 	}
 }
 
@@ -103,7 +104,7 @@ func TestTakingStatisticsDelaysNoRequest(t *testing.T) {
 		}
 	})
 	defer close(release)
-	if err := r.caller.PublishRequest(subjects.DefaultNamespace.ServiceStats(), "nobody", nil); err != nil {
+	if err := r.caller.PublishRequest(wire.ServiceStats(subjects.DefaultNamespace), "nobody", nil); err != nil {
 		t.Fatal(err)
 	}
 	<-taking

@@ -16,6 +16,7 @@ import (
 
 	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/worker"
@@ -42,7 +43,7 @@ func TestAWorkerThatStopsAnswersEveryRequestDelivered(t *testing.T) {
 		}
 		close(leaves.answers)
 		for a := range leaves.answers {
-			if a.Code != subjects.OK {
+			if a.Code != wire.OK {
 				t.Errorf("round %d: answered %+v", round, a)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 )
@@ -74,7 +75,7 @@ func (a *tagAdmin) answer(r request, m *nats.Msg, serve serve) {
 }
 
 func (a *tagAdmin) create(ctx context.Context, body []byte) (any, error) {
-	c, err := subjects.ParseTagCreate(body)
+	c, err := wire.ParseTagCreate(body)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +93,7 @@ func (a *tagAdmin) create(ctx context.Context, body []byte) (any, error) {
 }
 
 func (a *tagAdmin) update(ctx context.Context, body []byte) (any, error) {
-	u, err := subjects.ParseTagUpdate(body)
+	u, err := wire.ParseTagUpdate(body)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +129,7 @@ func (a *tagAdmin) update(ctx context.Context, body []byte) (any, error) {
 }
 
 func (a *tagAdmin) remove(ctx context.Context, body []byte) (any, error) {
-	d, err := subjects.ParseTagDelete(body)
+	d, err := wire.ParseTagDelete(body)
 	if err != nil {
 		return nil, err
 	}
@@ -169,14 +170,14 @@ func isRefusal(err error) bool {
 // announce publishes to every worker, this one included, that a tag may have
 // changed.
 func (a *tagAdmin) announce(tag string) {
-	if err := a.link.conn.Publish(a.link.Namespace.TagChanged(), []byte(tag)); err != nil {
+	if err := a.link.conn.Publish(wire.TagChanged(a.link.Namespace), []byte(tag)); err != nil {
 		a.link.Log.Warn("a changed tag could not be announced; other workers see the change at their next load or poll",
 			"tag", tag, "error", err)
 	}
 }
 
 func (a *tagAdmin) list(ctx context.Context, body []byte) (any, error) {
-	l, err := subjects.ParseTagList(body)
+	l, err := wire.ParseTagList(body)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/worker"
@@ -138,7 +139,7 @@ func TestTagsAreListedPageByPageInOrder(t *testing.T) {
 
 func TestAPageThatWouldBeTooLargeForNATSIsCutShort(t *testing.T) {
 	r := start(t, startServer(t), 0, newStore(t))
-	const tags = subjects.MaxTags
+	const tags = wire.MaxTags
 	for i := range tags {
 		name := fmt.Sprintf("p%03d%s", i, strings.Repeat("x", subjects.MaxTag-4))
 		tag := segment.Tag{Name: name, Step: 10, MaxID: 1, Description: longest}
@@ -157,7 +158,7 @@ func TestAPageThatWouldBeTooLargeForNATSIsCutShort(t *testing.T) {
 			break
 		}
 		for _, info := range page {
-			if info.Tag <= after || len(info.Description) != subjects.MaxDescription {
+			if info.Tag <= after || len(info.Description) != wire.MaxDescription {
 				t.Fatalf("%+v after %s", info, after)
 			}
 			after = info.Tag

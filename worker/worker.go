@@ -58,6 +58,7 @@ import (
 
 	"github.com/natsid/natsid/internal/fleet/policy"
 	"github.com/natsid/natsid/internal/jitter"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
@@ -103,7 +104,7 @@ type Config struct {
 	// Instance returns the worker's name, which identifies it in statistics.
 	Instance func() string
 	// State returns the metadata of the worker in `nats micro`: see
-	// [subjects.Namespace.ServicePing]. It must be fast.
+	// [wire.ServicePing]. It must be fast.
 	State func() map[string]string
 	// Gate admits requests for IDs of tags. SetThrottle changes the rate that holds for each tag; its error says that
 	// it may have been changed.
@@ -185,7 +186,7 @@ func New(cfg Config) *Worker {
 	cfg.fill()
 	w := &Worker{cfg: cfg, served: served{}}
 	w.stats = &statistics{cfg: &w.cfg}
-	w.identity = newIdentity(cfg.Namespace.Service(), cfg.Version)
+	w.identity = newIdentity(wire.Service(cfg.Namespace), cfg.Version)
 	cfg.Reasons.wakes(w.Wake)
 	return w
 }

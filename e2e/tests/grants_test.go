@@ -160,11 +160,7 @@ func TestAnOrdinaryLifeIsProven(t *testing.T) {
 	use := func(what string) string {
 		t.Helper()
 		waitServed(t, nc)
-		id, err := client.New(nc).Snowflake().Next(patient(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		snowflakes = append(snowflakes, id.String())
+		snowflakes = append(snowflakes, next(t, client.New(nc).Snowflake()).String())
 		for range 3 {
 			getIDs(t, nc, "id", "order")
 		}

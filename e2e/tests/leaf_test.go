@@ -19,6 +19,7 @@ import (
 	"github.com/natsid/natsid/e2e"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -105,7 +106,7 @@ func useTags(t *testing.T, nc *nats.Conn) {
 			t.Fatalf("%v, %v, want %d", got, err, want)
 		}
 	}
-	deleted := subjects.TagDelete{Tag: "seat"}
+	deleted := wire.TagDelete{Tag: "seat"}
 	if _, err := natstest.Ask[any](ctx, nc, subjects.DefaultNamespace.TagDelete(), deleted); err != nil {
 		t.Error(err)
 	}

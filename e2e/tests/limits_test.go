@@ -11,6 +11,7 @@ import (
 
 	"github.com/natsid/natsid/e2e"
 	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -62,8 +63,8 @@ func (d *drain) in(wait time.Duration) (ids int64, took time.Duration) {
 func throttle(t *testing.T, c *e2e.Cluster, rate int64) {
 	t.Helper()
 	waitFor(t, "the throttle is taken", func() bool {
-		req := subjects.Throttle{Rate: &rate}
-		_, err := natstest.Ask[any](patient(t), c.Conn, subjects.DefaultNamespace.Throttle(), req)
+		req := wire.Throttle{Rate: &rate}
+		_, err := natstest.Ask[any](patient(t), c.Conn, wire.ThrottleSubject(subjects.DefaultNamespace), req)
 		return err == nil
 	})
 }

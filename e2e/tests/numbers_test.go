@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/kvregistry"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/workerid"
@@ -19,7 +20,8 @@ import (
 func registryOn(js jetstream.JetStream) *kvregistry.Registry {
 	ns := subjects.Namespace("id")
 	return kvregistry.New(js, kvregistry.Config{
-		History: ns.HistoryBucket(), Workers: ns.WorkerBucket(), WorkerSubject: ns.Worker,
+		History: wire.HistoryBucket(ns), Workers: wire.WorkerBucket(ns),
+		WorkerSubject: func(w int) string { return wire.Worker(ns, w) },
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/worker"
@@ -33,9 +34,9 @@ func TestAWorkerMakesDoWithASmallMaxPayload(t *testing.T) {
 	c, tags := client.New(nc), map[string]bool{}
 	for i := range 30 {
 		tag := fmt.Sprintf("tag-%02d-%s", i, strings.Repeat("x", subjects.MaxTag-7))
-		desc := strings.Repeat("\x01", subjects.MaxDescription/10) // each is six bytes in JSON
+		desc := strings.Repeat("\x01", wire.MaxDescription/10) // each is six bytes in JSON
 		if i == 7 {
-			desc = strings.Repeat("\x01", subjects.MaxDescription)[:100]
+			desc = strings.Repeat("\x01", wire.MaxDescription)[:100]
 		}
 		tags[tag] = true
 		if _, err := c.CreateTag(patient(t), subjects.TagCreate{Tag: tag, Step: 10, Description: desc}); err != nil {
@@ -59,8 +60,8 @@ func TestAWorkerMakesDoWithASmallMaxPayload(t *testing.T) {
 	if seen != len(tags) {
 		t.Errorf("%d tags are listed, want %d", seen, len(tags))
 	}
-	view, err := natstest.Ask[subjects.WorkerView](patient(t), nc, subjects.DefaultNamespace.View(),
-		subjects.ViewRequest{Busiest: true})
+	view, err := natstest.Ask[wire.WorkerView](patient(t), nc, wire.View(subjects.DefaultNamespace),
+		wire.ViewRequest{Busiest: true})
 	if err != nil || view.Statistics.Tags != len(tags) {
 		t.Errorf("the view of the worker is %v, %v", view, err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/registry/rights"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -125,7 +126,7 @@ func TestThreeWorkersACallerAndAnOperatorNeedWhatPermissionsPrints(t *testing.T)
 		"{ user: admin, password: p }\n] }\n")
 	seen := new(violations)
 	s.SetLoggerV2(seen, false, false, false)
-	heard, err := connectTo(t, urlOf(s, "admin")).SubscribeSync(subjects.DefaultNamespace.RegistryAnnounce())
+	heard, err := connectTo(t, urlOf(s, "admin")).SubscribeSync(wire.RegistryAnnounce(subjects.DefaultNamespace))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +190,7 @@ func operate(t *testing.T, url string, flags ...string) {
 		})
 	}
 	nc := connectTo(t, url)
-	if _, err := nc.SubscribeSync(subjects.DefaultNamespace.Alarms()); err != nil {
+	if _, err := nc.SubscribeSync(wire.AlarmSubjects(subjects.DefaultNamespace)); err != nil {
 		t.Error(err)
 	}
 	if err := nc.FlushTimeout(patience); err != nil {

@@ -47,9 +47,20 @@ func usersWith(edit func(*server.Permissions)) []*server.User {
 	}
 }
 
-// change gives the worker the rights of a worker, changed by edit, while it is connected.
+// change gives the worker the rights of a worker, changed by edit, while it is connected. A server that reloads while
+// somebody connects races with itself.
 func (g *guarded) change(t *testing.T, edit func(*server.Permissions)) {
 	t.Helper()
+	before := uint64(0)
+	waitFor(t, "nobody connects", func() bool {
+		time.Sleep(300 * time.Millisecond)
+		v, err := g.server.Varz(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { before = v.TotalConnections }()
+		return before == v.TotalConnections
+	})
 	g.opts.Users = usersWith(edit)
 	if err := g.server.ReloadOptions(g.opts.Clone()); err != nil {
 		t.Fatal(err)

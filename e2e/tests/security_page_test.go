@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -82,13 +83,20 @@ func serveOn(t *testing.T, srv *server.Server) (log *natstest.Buffer, stop func(
 func getIDs(t *testing.T, nc *nats.Conn, ns subjects.Namespace, tag string) (id subjects.ID) {
 	t.Helper()
 	c := client.New(nc, client.Namespace(string(ns)))
-	id, err := c.Segment(tag).Next(patient(t))
-	if err != nil {
-		t.Errorf("%s: %v", ns.Segment(tag), err)
-	}
-	if _, err := c.Snowflake().Next(patient(t)); err != nil {
-		t.Errorf("%s: %v", ns.Snowflake(), err)
-	}
+	next(t, c.Snowflake())
+	return next(t, c.Segment(tag))
+}
+
+// next requests an ID until a worker has one: each learns some time later that its registry is not stopped any more.
+func next(t *testing.T, h *client.Handle) (id subjects.ID) {
+	t.Helper()
+	waitFor(t, "an ID", func() bool {
+		var err error
+		if id, err = h.Next(patient(t)); err != nil && !errors.Is(err, client.ErrUnavailable) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
 	return id
 }
 

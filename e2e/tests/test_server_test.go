@@ -170,8 +170,8 @@ func TestTheTestServerEndsWithItsParent(t *testing.T) {
 			ids := client.New(s.connect(t, s.NATS))
 			defer ids.Close()
 			time.Sleep(300 * time.Millisecond) // longer than it takes to see an end
-			if id, err := ids.Segment("order").Next(t.Context()); id != 1 || err != nil {
-				t.Fatalf("%d, %v, want ID 1", id, err)
+			if id, err := ids.Segment("order").Next(t.Context()); id < 1 || id > 100 || err != nil {
+				t.Fatalf("%d, %v, want an ID", id, err)
 			}
 			_ = s.cmd.Process.Kill()
 			_ = s.cmd.Wait()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/internal/loglimit"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/worker"
 )
@@ -27,32 +28,32 @@ const alarmedOf = 10
 // alarms reports events that an operator must look at: in the log, in the metrics, and as messages on NATS.
 type alarms struct {
 	log   *slog.Logger
-	count func(subjects.Alarm)     // called for each alarm raised
-	held  func(subjects.Alarm)     // called for each alarm held back
-	queue chan subjects.AlarmEvent // alarms not published yet
+	count func(wire.Alarm)     // called for each alarm raised
+	held  func(wire.Alarm)     // called for each alarm held back
+	queue chan wire.AlarmEvent // alarms not published yet
 
 	// Used by publish, and set before it runs.
 	conn      *nats.Conn
 	namespace subjects.Namespace
 	instance  func() string
 
-	limits map[subjects.Alarm]*loglimit.Limiter[string, subjects.AlarmEvent] // by object
+	limits map[wire.Alarm]*loglimit.Limiter[string, wire.AlarmEvent] // by object
 
 	mu   sync.Mutex
-	open map[subjects.Alarm]subjects.OpenAlarm // also those that are over, until the next of the kind
+	open map[wire.Alarm]wire.OpenAlarm // also those that are over, until the next of the kind
 }
 
 // openFor is how long an alarm counts as open after it was last raised: as long as its alert fires.
 const openFor = 15 * time.Minute
 
-func newAlarms(log *slog.Logger, count, held func(subjects.Alarm)) *alarms {
+func newAlarms(log *slog.Logger, count, held func(wire.Alarm)) *alarms {
 	a := &alarms{
-		log: log, count: count, held: held, queue: make(chan subjects.AlarmEvent, unpublishedAlarms),
-		limits: make(map[subjects.Alarm]*loglimit.Limiter[string, subjects.AlarmEvent]),
-		open:   make(map[subjects.Alarm]subjects.OpenAlarm),
+		log: log, count: count, held: held, queue: make(chan wire.AlarmEvent, unpublishedAlarms),
+		limits: make(map[wire.Alarm]*loglimit.Limiter[string, wire.AlarmEvent]),
+		open:   make(map[wire.Alarm]wire.OpenAlarm),
 	}
-	for _, info := range subjects.Alarms() {
-		a.limits[info.Kind] = loglimit.NewLimiter[string](alarmedOf, func(last subjects.AlarmEvent, left int) {
+	for _, info := range wire.Alarms() {
+		a.limits[info.Kind] = loglimit.NewLimiter[string](alarmedOf, func(last wire.AlarmEvent, left int) {
 			last.HeldBack = left
 			a.report(last)
 		})
@@ -62,12 +63,12 @@ func newAlarms(log *slog.Logger, count, held func(subjects.Alarm)) *alarms {
 
 // raise reports an event. It does not block, and may be called at any time, with any lock held: it queues the
 // message, and drops the oldest one if too many wait.
-func (a *alarms) raise(kind subjects.Alarm, message string) { a.raiseAbout(kind, "", message) }
+func (a *alarms) raise(kind wire.Alarm, message string) { a.raiseAbout(kind, "", message) }
 
 // raiseAbout is raise for a kind that may concern many objects at once, such as tags: alarms about one object do not
 // hold back those about another.
-func (a *alarms) raiseAbout(kind subjects.Alarm, about, message string) {
-	event := subjects.AlarmEvent{Kind: kind, Message: message, Time: time.Now().UTC()}
+func (a *alarms) raiseAbout(kind wire.Alarm, about, message string) {
+	event := wire.AlarmEvent{Kind: kind, Message: message, Time: time.Now().UTC()}
 	a.keepOpen(event)
 	if a.limits[kind].Hold(about, event) {
 		a.held(kind)
@@ -77,45 +78,45 @@ func (a *alarms) raiseAbout(kind subjects.Alarm, about, message string) {
 }
 
 // keepOpen notes that an alarm was raised, held back or not.
-func (a *alarms) keepOpen(e subjects.AlarmEvent) {
+func (a *alarms) keepOpen(e wire.AlarmEvent) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	since := e.Time
 	if before, ok := a.open[e.Kind]; ok && e.Time.Sub(before.Last) < openFor {
 		since = before.Since
 	}
-	a.open[e.Kind] = subjects.OpenAlarm{Kind: e.Kind, Since: since, Last: e.Time, Message: e.Message}
+	a.open[e.Kind] = wire.OpenAlarm{Kind: e.Kind, Since: since, Last: e.Time, Message: e.Message}
 }
 
 // nowOpen returns the open alarms, the latest first.
-func (a *alarms) nowOpen() []subjects.OpenAlarm {
+func (a *alarms) nowOpen() []wire.OpenAlarm {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	var all []subjects.OpenAlarm
+	var all []wire.OpenAlarm
 	for _, o := range a.open {
 		if time.Since(o.Last) < openFor {
 			all = append(all, o)
 		}
 	}
-	slices.SortFunc(all, func(x, y subjects.OpenAlarm) int { return y.Last.Compare(x.Last) })
+	slices.SortFunc(all, func(x, y wire.OpenAlarm) int { return y.Last.Compare(x.Last) })
 	return all
 }
 
 // overloaded raises the alarm for a mode that gets more requests than it can answer.
 func (a *alarms) overloaded(mode worker.Mode) {
-	a.raise(subjects.AlarmOverload, fmt.Sprintf(
+	a.raise(wire.AlarmOverload, fmt.Sprintf(
 		"requests of the mode %s arrive faster than this worker answers them, for a second or longer", mode))
 }
 
 // releaseHeld reports the alarms that are held back.
 func (a *alarms) releaseHeld() {
 	for _, limit := range a.limits {
-		limit.Flush(func(a, b subjects.AlarmEvent) int { return a.Time.Compare(b.Time) })
+		limit.Flush(func(a, b wire.AlarmEvent) int { return a.Time.Compare(b.Time) })
 	}
 }
 
 // report logs and counts an event, and queues it.
-func (a *alarms) report(event subjects.AlarmEvent) {
+func (a *alarms) report(event wire.AlarmEvent) {
 	attrs := []any{"kind", event.Kind, "message", event.Message, "do", event.Kind.Remedy()}
 	if event.HeldBack > 0 {
 		attrs = append(attrs, "held_back", event.HeldBack)
@@ -136,7 +137,7 @@ func (a *alarms) report(event subjects.AlarmEvent) {
 	}
 }
 
-func (a *alarms) unpublished(e subjects.AlarmEvent, why any) {
+func (a *alarms) unpublished(e wire.AlarmEvent, why any) {
 	a.log.Warn("an alarm was not published on NATS; its line in this log remains",
 		"kind", e.Kind, "message", e.Message, "reason", why)
 }
@@ -162,7 +163,7 @@ func (a *alarms) publish(ctx context.Context) error {
 
 // publishOne publishes an alarm until a flush shows that the server has it, or ctx ends: a message on a connection
 // that hangs is lost. Subscribers may receive it more than once, with the same time.
-func (a *alarms) publishOne(ctx context.Context, e subjects.AlarmEvent) {
+func (a *alarms) publishOne(ctx context.Context, e wire.AlarmEvent) {
 	e.Instance = a.instance()
 	body, err := json.Marshal(e)
 	if err != nil {
@@ -180,8 +181,8 @@ func (a *alarms) publishOne(ctx context.Context, e subjects.AlarmEvent) {
 	}
 }
 
-func (a *alarms) tryPublish(ctx context.Context, kind subjects.Alarm, body []byte) error {
-	if err := a.conn.Publish(a.namespace.Alarm(kind), body); err != nil {
+func (a *alarms) tryPublish(ctx context.Context, kind wire.Alarm, body []byte) error {
+	if err := a.conn.Publish(wire.AlarmSubject(a.namespace, kind), body); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)

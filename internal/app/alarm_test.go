@@ -23,6 +23,7 @@ import (
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/kvregistry"
 	"github.com/natsid/natsid/subjects"
 )
@@ -32,11 +33,11 @@ type alarming struct {
 	*alarms
 	out       *natstest.Buffer // the log
 	metrics   http.Handler
-	heard     chan subjects.AlarmEvent // by a subscriber
-	down      atomic.Bool              // connecting fails
-	hangs     atomic.Bool              // nothing that is sent arrives
-	swallowed atomic.Bool              // an alarm was sent, and did not arrive
-	stop      func()                   // returns once publish has
+	heard     chan wire.AlarmEvent // by a subscriber
+	down      atomic.Bool          // connecting fails
+	hangs     atomic.Bool          // nothing that is sent arrives
+	swallowed atomic.Bool          // an alarm was sent, and did not arrive
+	stop      func()               // returns once publish has
 }
 
 // A swallower is a connection that hangs while hangs is set.
@@ -66,7 +67,7 @@ func (a *alarming) Dial(network, address string) (net.Conn, error) {
 
 func startAlarming(t *testing.T) *alarming {
 	url := natstest.Start(t)
-	a := &alarming{out: new(natstest.Buffer), heard: make(chan subjects.AlarmEvent, 100)}
+	a := &alarming{out: new(natstest.Buffer), heard: make(chan wire.AlarmEvent, 100)}
 	opts := append(kvregistry.Options(), nats.SetCustomDialer(a), nats.ReconnectWait(10*time.Millisecond))
 	control := natstest.Connect(t, url, opts...)
 	m := metrics.New()
@@ -76,7 +77,7 @@ func startAlarming(t *testing.T) *alarming {
 	a.instance = func() string { return "me" }
 	other := natstest.Connect(t, url)
 	_, err := other.Subscribe("id.alarm.>", func(m *nats.Msg) {
-		var e subjects.AlarmEvent
+		var e wire.AlarmEvent
 		if err := json.Unmarshal(m.Data, &e); err != nil || m.Subject != "id.alarm."+string(e.Kind) {
 			t.Errorf("%s: %s, %v", m.Subject, m.Data, err)
 		}
@@ -106,7 +107,7 @@ func (a *alarming) disconnect(t *testing.T) {
 }
 
 // hears waits until the subscriber has received an alarm.
-func (a *alarming) hears(t *testing.T, message string) subjects.AlarmEvent {
+func (a *alarming) hears(t *testing.T, message string) wire.AlarmEvent {
 	t.Helper()
 	for timeout := time.After(time.Minute); ; {
 		select {
@@ -122,16 +123,16 @@ func (a *alarming) hears(t *testing.T, message string) subjects.AlarmEvent {
 
 // raiseNo raises an alarm that no other one holds back.
 func (a *alarming) raiseNo(i int) {
-	kinds := subjects.Alarms()
+	kinds := wire.Alarms()
 	a.raiseAbout(kinds[i%len(kinds)].Kind, fmt.Sprint(i), fmt.Sprint("no. ", i))
 }
 
 func TestAnAlarmIsLoggedCountedAndPublished(t *testing.T) {
 	a := startAlarming(t)
 	before := time.Now()
-	a.raise(subjects.AlarmNumberLost, "seven")
+	a.raise(wire.AlarmNumberLost, "seven")
 	e := a.hears(t, "seven")
-	if e.Kind != subjects.AlarmNumberLost || e.Instance != "me" {
+	if e.Kind != wire.AlarmNumberLost || e.Instance != "me" {
 		t.Errorf("%+v", e)
 	}
 	if e.Time.Before(before.Truncate(0)) || time.Since(e.Time) > time.Minute {
@@ -173,7 +174,7 @@ func TestAnAlarmIsPublishedUntilTheServerHasIt(t *testing.T) {
 	t.Parallel()
 	a := startAlarming(t)
 	a.hangs.Store(true)
-	a.raise(subjects.AlarmTimeEnds, "soon")
+	a.raise(wire.AlarmTimeEnds, "soon")
 	for end := time.Now().Add(time.Minute); !a.swallowed.Load(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the alarm is not sent")
@@ -188,7 +189,7 @@ func TestAnAlarmIsPublishedUntilTheServerHasIt(t *testing.T) {
 func TestAlarmsOfTheStopArePublishedIfThatIsQuick(t *testing.T) {
 	t.Parallel()
 	a := startAlarming(t)
-	a.raise(subjects.AlarmStateFile, "last")
+	a.raise(wire.AlarmStateFile, "last")
 	a.stop()
 	a.hears(t, "last")
 
@@ -211,12 +212,12 @@ func TestAnAlarmThatRepeatsIsRaisedOnceAMinute(t *testing.T) {
 		m := metrics.New()
 		a := newAlarms(slog.New(slog.NewTextHandler(&log, nil)), m.Alarmed, m.AlarmHeldBack)
 		for i := range 400 { // for a minute
-			a.raise(subjects.AlarmClockStep, fmt.Sprint("no. ", i))
+			a.raise(wire.AlarmClockStep, fmt.Sprint("no. ", i))
 			time.Sleep(150 * time.Millisecond)
 		}
 		time.Sleep(time.Second)
-		a.raise(subjects.AlarmClockSkew, "another kind")
-		var events []subjects.AlarmEvent
+		a.raise(wire.AlarmClockSkew, "another kind")
+		var events []wire.AlarmEvent
 		for len(a.queue) > 0 {
 			events = append(events, <-a.queue)
 		}
@@ -231,13 +232,13 @@ func TestAnAlarmThatRepeatsIsRaisedOnceAMinute(t *testing.T) {
 			t.Error("what was held back is not counted")
 		}
 		time.Sleep(10 * time.Minute)
-		a.raise(subjects.AlarmClockStep, "later")
+		a.raise(wire.AlarmClockStep, "later")
 		if e := <-a.queue; e.Message != "later" || e.HeldBack != 0 {
 			t.Errorf("%+v, want one that is not held back", e)
 		}
 		open := a.nowOpen()
-		if len(open) != 2 || open[0].Kind != subjects.AlarmClockStep || open[0].Since != events[0].Time ||
-			open[0].Message != "later" || open[1].Kind != subjects.AlarmClockSkew {
+		if len(open) != 2 || open[0].Kind != wire.AlarmClockStep || open[0].Since != events[0].Time ||
+			open[0].Message != "later" || open[1].Kind != wire.AlarmClockSkew {
 			t.Errorf("open are %+v", open)
 		}
 		if time.Sleep(openFor); len(a.nowOpen()) > 0 {
@@ -248,7 +249,7 @@ func TestAnAlarmThatRepeatsIsRaisedOnceAMinute(t *testing.T) {
 
 // They come within seconds of one another, and each reports something of its own.
 func TestNoAlarmOfAnIncidentHoldsAnotherBack(t *testing.T) {
-	a := newAlarms(slog.New(slog.DiscardHandler), func(subjects.Alarm) {}, func(k subjects.Alarm) {
+	a := newAlarms(slog.New(slog.DiscardHandler), func(wire.Alarm) {}, func(k wire.Alarm) {
 		t.Errorf("%s is held back", k)
 	})
 	for _, cause := range []era.Cause{era.WentBack, era.Lost, era.Second} {
@@ -287,7 +288,7 @@ func TestAlarmsAboutVeryManyThingsAreBounded(t *testing.T) {
 	m := metrics.New()
 	a := newAlarms(slog.New(slog.NewTextHandler(&log, nil)), m.Alarmed, m.AlarmHeldBack)
 	for i := range 10_000 {
-		a.raiseAbout(subjects.AlarmTableWentBack, fmt.Sprint(i), "a tag")
+		a.raiseAbout(wire.AlarmTableWentBack, fmt.Sprint(i), "a tag")
 	}
 	if n := strings.Count(log.String(), "msg=alarm"); n != alarmedOf+1 {
 		t.Errorf("%d alarms", n)

@@ -13,6 +13,7 @@ import (
 	"github.com/natsid/natsid/internal/fleet/relay"
 	"github.com/natsid/natsid/internal/loglimit"
 	"github.com/natsid/natsid/internal/ops/metrics"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
@@ -103,7 +104,7 @@ func newProgram(cfg Config, quit func()) *program {
 		cfg: &p.cfg, links: &p.links, registry: &p.registry, raiseAbout: p.alarms.raiseAbout,
 		raised: p.grants.raised, clock: p.clock,
 	}
-	p.grants = grantLog{storage: &p.storage, raise: func(m string) { p.alarms.raise(subjects.AlarmGrantsLost, m) }}
+	p.grants = grantLog{storage: &p.storage, raise: func(m string) { p.alarms.raise(wire.AlarmGrantsLost, m) }}
 	p.views.program, p.http.program = p, p
 	return p
 }
@@ -190,7 +191,7 @@ func (p *program) assemble(context.Context) error {
 		Horizon: cfg.Horizon, MaxClockSkew: cfg.MaxClockSkew, MaxAhead: snowflake.DefaultMaxAhead,
 		MayFound: p.registry.mayMake, Now: now, Use: p.use, Log: cfg.Log,
 		AtStop: p.links.atStop, Granted: p.grants.window,
-		Alarm: func(kind workerid.Alarm, message string) { p.alarms.raise(subjects.Alarm(kind), message) },
+		Alarm: func(kind workerid.Alarm, message string) { p.alarms.raise(wire.Alarm(kind), message) },
 	})
 	p.grants.open(p.keeper)
 	p.worker = worker.New(p.workerConfig())
@@ -269,12 +270,12 @@ func (p *program) segmentConfig() segment.Config {
 
 // undecided raises the alarm about a tag about which an operator must decide.
 func (p *program) undecided(tag string) {
-	p.alarms.raiseAbout(subjects.AlarmTagUndecided, tag,
+	p.alarms.raiseAbout(wire.AlarmTagUndecided, tag,
 		"tag "+tag+" is not served until an operator says where it goes on")
 }
 
 func (p *program) runsOut(tag, message string) {
-	p.alarms.raiseAbout(subjects.AlarmTagFillsUp, tag, "tag "+tag+": "+message)
+	p.alarms.raiseAbout(wire.AlarmTagFillsUp, tag, "tag "+tag+": "+message)
 }
 
 // serve answers requests until ctx ends.

@@ -19,6 +19,7 @@ import (
 	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/kvregistry"
 	"github.com/natsid/natsid/worker"
 )
@@ -93,7 +94,7 @@ func (l *links) atStop(usual time.Duration) time.Duration {
 // announceTag announces a tag that was created on first use. A worker that misses the announcement finds the tag at
 // its first request.
 func (l *links) announceTag(tag string) {
-	if err := l.control.Publish(l.cfg.Namespace.TagChanged(), []byte(tag)); err != nil {
+	if err := l.control.Publish(wire.TagChanged(l.cfg.Namespace), []byte(tag)); err != nil {
 		l.cfg.Log.Debug("a new tag was not announced to the other workers", "tag", tag, "error", err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/natsid/natsid/internal/ops/grants"
 	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/workerid"
 )
@@ -34,7 +35,7 @@ func (g *grantLog) open(keeper *workerid.Keeper) {
 		return
 	}
 	g.bucket = buckets.New(g.storage.streams, buckets.Config{
-		Name: cfg.Namespace.GrantsBucket(), Description: "natsid: which worker was given which IDs",
+		Name: wire.GrantsBucket(cfg.Namespace), Description: "natsid: which worker was given which IDs",
 		TTL: cfg.Grants, MaxBytes: grantsSize, Whole: true, Replicas: g.storage.replicas(), Log: cfg.Log,
 	})
 	g.log = grants.New(g.put, func() int { return min(256<<10, int(g.storage.links.control.MaxPayload())/2) })

@@ -10,6 +10,7 @@ import (
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -48,8 +49,8 @@ func limited(t *testing.T, nc *nats.Conn) {
 		return err
 	})
 	for subject, body := range map[string]any{
-		ns.TagUpdate(): subjects.TagUpdate{Tag: "order", MaxBatch: new(5)},
-		ns.Throttle():  subjects.Throttle{Rate: new(int64(700))},
+		ns.TagUpdate():           wire.TagUpdate{Tag: "order", MaxBatch: new(5)},
+		wire.ThrottleSubject(ns): wire.Throttle{Rate: new(int64(700))},
 	} {
 		retried(t, func() error {
 			_, err := natstest.Ask[any](t.Context(), nc, subject, body)

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/ops/monitor"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/snowflake"
-	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/worker"
 )
 
@@ -27,10 +27,10 @@ func (p *program) modes() map[string]error {
 func (p *program) state() map[string]string {
 	k := p.keeper.Status()
 	state := map[string]string{
-		subjects.MetaInstance: k.Instance, subjects.MetaNumber: "",
+		wire.MetaInstance: k.Instance, wire.MetaNumber: "",
 	}
 	if k.Held {
-		state[subjects.MetaNumber] = strconv.Itoa(k.Number)
+		state[wire.MetaNumber] = strconv.Itoa(k.Number)
 	}
 	for mode, why := range p.modes() {
 		state[mode] = monitor.State(why)

@@ -17,7 +17,7 @@ import (
 	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/internal/registry/natsbus"
 	"github.com/natsid/natsid/internal/stores/kvstore"
-	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/worker"
 	"github.com/natsid/natsid/workerid"
 )
@@ -99,7 +99,7 @@ func (m *registry) fields() lineage.Fields {
 // serving is what a registry stops.
 type serving struct {
 	reasons    *worker.Reasons
-	raiseAbout func(kind subjects.Alarm, about, message string) // see alarms
+	raiseAbout func(kind wire.Alarm, about, message string) // see alarms
 }
 
 var _ lineage.Serving = serving{}
@@ -119,16 +119,16 @@ func (s serving) Allow() { s.reasons.Clear(worker.Stopped, stoppable...) }
 
 // Alarm raises the alarm that the registry was stopped.
 func (s serving) Alarm(cause era.Cause, message string) {
-	kinds := map[era.Cause]subjects.Alarm{
-		era.WentBack: subjects.AlarmMarksWentBack, era.Lost: subjects.AlarmMarksLost,
-		era.Exposed: subjects.AlarmBucketUnfit, era.Second: subjects.AlarmSecondRegistry,
+	kinds := map[era.Cause]wire.Alarm{
+		era.WentBack: wire.AlarmMarksWentBack, era.Lost: wire.AlarmMarksLost,
+		era.Exposed: wire.AlarmBucketUnfit, era.Second: wire.AlarmSecondRegistry,
 	}
 	s.raiseAbout(kinds[cause], string(cause), message)
 }
 
 // JournalAlarm implements [lineage.Serving].
 func (s serving) JournalAlarm(message string) {
-	s.raiseAbout(subjects.AlarmStateFile, "lineage", message)
+	s.raiseAbout(wire.AlarmStateFile, "lineage", message)
 }
 
 // answerFor makes this worker answer for its registry.

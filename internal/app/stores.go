@@ -13,9 +13,9 @@ import (
 	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/internal/stores/mysqlstore"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/kvregistry"
 	"github.com/natsid/natsid/segment"
-	"github.com/natsid/natsid/subjects"
 )
 
 // storage is the durable state: the buckets in JetStream, and the table that the marks guard. Its fields are set by the
@@ -24,8 +24,8 @@ type storage struct {
 	cfg        *Config
 	links      *links
 	registry   *registry
-	raiseAbout func(kind subjects.Alarm, about, message string) // see alarms
-	raised     segment.Raised                                   // records a write of a mark
+	raiseAbout func(kind wire.Alarm, about, message string) // see alarms
+	raised     segment.Raised                               // records a write of a mark
 	clock      segment.Clock
 
 	js      jetstream.JetStream
@@ -47,16 +47,17 @@ func (s *storage) openBuckets(ctx context.Context) (err error) {
 	s.streams = buckets.OnJetStream(s.js)
 	n := s.replicas()
 	s.numbers = kvregistry.New(s.js, kvregistry.Config{
-		History: ns.HistoryBucket(), Workers: ns.WorkerBucket(),
-		Replicas: n, Single: s.links.embedded != nil, WorkerSubject: ns.Worker, Log: cfg.Log,
+		History: wire.HistoryBucket(ns), Workers: wire.WorkerBucket(ns),
+		Replicas: n, Single: s.links.embedded != nil, Log: cfg.Log,
+		WorkerSubject: func(w int) string { return wire.Worker(ns, w) },
 	})
 	store := kvstore.Config{
-		Bucket: ns.SegmentBucket(), Replicas: n, MayFound: m.mayFound, Clock: s.clock, Log: cfg.Log,
+		Bucket: wire.SegmentBucket(ns), Replicas: n, MayFound: m.mayFound, Clock: s.clock, Log: cfg.Log,
 		Lost:     func() { m.member.Doubt() },
 		WentBack: func(why string, need int64) { m.member.WentBack(why, need) },
 		Eras:     func() era.Identity { return m.member.Eras() }, Raised: s.raised,
 		RowWentBack: func(tag, message string) {
-			s.raiseAbout(subjects.AlarmTableWentBack, tag, "tag "+tag+": "+message)
+			s.raiseAbout(wire.AlarmTableWentBack, tag, "tag "+tag+": "+message)
 		},
 	}
 	if s.table != nil {
@@ -112,7 +113,7 @@ func (s *storage) watch(ctx context.Context) error {
 		cancel()
 		switch unfit := errors.Is(err, buckets.ErrUnfit); {
 		case unfit && !reported:
-			s.raiseAbout(subjects.AlarmBucketUnfit, "worker numbers", err.Error()+
+			s.raiseAbout(wire.AlarmBucketUnfit, "worker numbers", err.Error()+
 				"; the worker numbers are not renewed until then, and snowflakes end with the present window")
 			reported = true
 		case err == nil && reported:

@@ -11,6 +11,7 @@ import (
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -96,7 +97,7 @@ func TestAStartAfterOneThatEndedBeforeItFoundedTheMarksServes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ended := buckets.New(buckets.OnJetStream(js), buckets.Config{Name: cfg.Namespace.SegmentBucket()})
+	ended := buckets.New(buckets.OnJetStream(js), buckets.Config{Name: wire.SegmentBucket(cfg.Namespace)})
 	if _, err := ended.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}

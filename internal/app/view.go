@@ -6,7 +6,7 @@ import (
 
 	"github.com/natsid/natsid/internal/ops/fleetview"
 	"github.com/natsid/natsid/internal/ops/metrics"
-	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/worker"
 	"github.com/natsid/natsid/workerid"
 )
@@ -52,17 +52,17 @@ func (v *viewer) keepHour(ctx context.Context) error {
 var viewed = []worker.Mode{worker.Segment, worker.Snowflake}
 
 // view returns the state of this worker. It does not block.
-func (v *viewer) view(q subjects.ViewRequest) subjects.WorkerView {
+func (v *viewer) view(q wire.ViewRequest) wire.WorkerView {
 	k, state, d, busiest := v.keeper.Status(), v.state(), workerid.DeploymentOf(v.cfg.Layout), 0
-	var stages []subjects.StageView
+	var stages []wire.StageView
 	if q.Busiest {
-		busiest, stages = subjects.MaxBusiest, v.stages.Now(v.cfg.Now())
+		busiest, stages = wire.MaxBusiest, v.stages.Now(v.cfg.Now())
 	}
-	w := subjects.WorkerView{
+	w := wire.WorkerView{
 		Version: v.cfg.Version, Started: v.started, OffsetMs: k.Offset.Milliseconds(),
 		Registry: v.registryOfLoads(), Era: v.registry.member.Eras().Era, Pinned: v.cfg.Registry != "",
 		Layout: d.Layout, Alarms: v.alarms.nowOpen(),
-		Modes: make(map[string]subjects.ModeView), Statistics: v.worker.Stats(busiest), Stages: stages,
+		Modes: make(map[string]wire.ModeView), Statistics: v.worker.Stats(busiest), Stages: stages,
 	}
 	w.Statistics.Instance = k.Instance // also before any request is served
 	if k.Held {
@@ -71,8 +71,8 @@ func (v *viewer) view(q subjects.ViewRequest) subjects.WorkerView {
 	waiting := map[worker.Mode]int{worker.Segment: w.Statistics.Waiting, worker.Snowflake: v.issuer.Waiting()}
 	for _, mode := range viewed {
 		t := v.metrics.Totals(mode)
-		w.Modes[string(mode)] = subjects.ModeView{
-			State: state[string(mode)], LagSeconds: subjects.Fraction(v.worker.Lag(mode).Seconds()),
+		w.Modes[string(mode)] = wire.ModeView{
+			State: state[string(mode)], LagSeconds: wire.Fraction(v.worker.Lag(mode).Seconds()),
 			Requests: t.Requests, Refused: t.Refused, IDs: t.IDs, Waiting: waiting[mode],
 			Codes: v.metrics.Refusals(mode),
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/natsid/natsid/internal/ops/grants"
 	"github.com/natsid/natsid/internal/stores/kvstore"
+	"github.com/natsid/natsid/internal/wire"
 )
 
 type auditCmd struct {
@@ -60,7 +61,7 @@ const sameAge = 10 * time.Minute
 // withGrants calls f with a reader of the stream of grants.
 func (s *session) withGrants(f func(context.Context, jetstream.JetStream, *grants.Reader) error) error {
 	return s.withJetStream(func(ctx context.Context, js jetstream.JetStream) error {
-		r, err := grants.Open(ctx, js, s.namespace().GrantsBucket())
+		r, err := grants.Open(ctx, js, wire.GrantsBucket(s.namespace()))
 		if errors.Is(err, grants.ErrNone) {
 			return fmt.Errorf("%w in namespace %s; check --nats and --namespace", err, s.namespace())
 		}
@@ -75,7 +76,7 @@ func (s *session) withGrants(f func(context.Context, jetstream.JetStream, *grant
 // an ID below its mark that is in no record was in a load that nobody wrote down.
 func (c *auditCmd) Run(s *session) error {
 	return s.withGrants(func(ctx context.Context, js jetstream.JetStream, before *grants.Reader) error {
-		r, err := kvstore.Inspect(ctx, onJetStream(js), s.namespace().SegmentBucket())
+		r, err := kvstore.Inspect(ctx, onJetStream(js), wire.SegmentBucket(s.namespace()))
 		if err != nil {
 			return fmt.Errorf("read the marks: %w", err)
 		}
@@ -87,7 +88,7 @@ func (c *auditCmd) Run(s *session) error {
 			marks[tag] = grants.Mark{Raw: p.Raw, Shown: p.Mark}
 		}
 		tick(ctx, settled)
-		log, err := grants.Open(ctx, js, s.namespace().GrantsBucket())
+		log, err := grants.Open(ctx, js, wire.GrantsBucket(s.namespace()))
 		if err != nil {
 			return err
 		}

@@ -46,5 +46,5 @@ type figures struct {
 func TestBenchOfAnUnknownTagSaysHowToCreateIt(t *testing.T) {
 	t.Parallel()
 	nats := "--nats=" + serve(t, "--no-auto-create-tags").url
-	natsid(t, "bench", "segment", "order", nats).want(t, 3, "404", "natsid tag create")
+	answered(t, "bench", "segment", "order", nats).want(t, 3, "404", "natsid tag create")
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/stores/mysqlstore"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -64,9 +65,9 @@ func (s *session) dial(refused func(*buckets.RightError), more ...nats.Option) (
 // consumers by itself, a bucket need not refuse purges, a stage needs its hints only where all copies expire and need
 // not be shown on a page, and no ID depends on grants.
 func canDoWithout(ns subjects.Namespace, subject string) bool {
-	hints, grants := ns.StampBucket(), "$KV."+ns.GrantsBucket()
+	hints, grants := wire.StampBucket(ns), "$KV."+wire.GrantsBucket(ns)
 	consumer := strings.Contains(subject, ".CONSUMER.")
-	return subject == ns.Stage() ||
+	return subject == wire.Stage(ns) ||
 		strings.Contains(subject, ".CONSUMER.DELETE.") || strings.Contains(subject, ".STREAM.UPDATE.KV_") ||
 		strings.HasSuffix(subject, ".INFO") || strings.Contains(subject, grants) && !consumer ||
 		strings.Contains(subject, "KV_"+hints) || strings.Contains(subject, "$KV."+hints)

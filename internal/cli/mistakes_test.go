@@ -23,7 +23,11 @@ func (m mistake) check(t *testing.T, global ...string) {
 	for i := range args {
 		args[i] = strings.NewReplacer("_", " ", "''", "").Replace(args[i])
 	}
-	r := natsid(t, append(global, args...)...)
+	run := natsid
+	if m.code == 3 { // an answer
+		run = answered
+	}
+	r := run(t, append(global, args...)...)
 	if r.code != m.code || !strings.Contains(r.err, m.words) {
 		t.Errorf("natsid %s: exit code %d, %s; want %d and %q", m.line, r.code, r.err, m.code, m.words)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/ops/fleetview"
 	"github.com/natsid/natsid/internal/registry/resume"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -30,9 +31,9 @@ func Outputs() []Output {
 		{"serve", app.Where{}},
 		{"get segment", idsJSON{}}, {"get snowflake", idsJSON{}},
 		{"read", idJSON{}},
-		{"throttle", subjects.Throttle{}},
+		{"throttle", wire.Throttle{}},
 		{"tag create", subjects.TagInfo{}}, {"tag update", subjects.TagInfo{}}, {"tag delete", subjects.TagInfo{}},
-		{"tag list", []subjects.TagInfo{}}, {"tag stats", []subjects.WorkerStats{}},
+		{"tag list", []subjects.TagInfo{}}, {"tag stats", []wire.WorkerStats{}},
 		{"store move", movedJSON{}},
 		{"resume", resume.Plan{}},
 		{"explain", explainedJSON{}}, {"audit", auditJSON{}},

@@ -15,6 +15,7 @@ import (
 	"github.com/natsid/natsid/internal/registry/natsbus"
 	"github.com/natsid/natsid/internal/registry/resume"
 	"github.com/natsid/natsid/internal/stores/kvstore"
+	"github.com/natsid/natsid/internal/wire"
 )
 
 type resumeCmd struct {
@@ -64,7 +65,7 @@ func (c *resumeCmd) Run(s *session) error {
 				return s.agree(c.Yes, "Resume?")
 			},
 		}
-		cfg := kvstore.Config{Bucket: s.namespace().SegmentBucket(), Kind: kindOf(report), Eras: r.Eras}
+		cfg := kvstore.Config{Bucket: wire.SegmentBucket(s.namespace()), Kind: kindOf(report), Eras: r.Eras}
 		if r.HasRows = cfg.Kind == kvstore.Guarded; r.HasRows {
 			table, err := s.openTable(ctx)
 			if err == nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/stage"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/stamp"
 )
 
@@ -150,7 +151,7 @@ func (c *stampRunCmd) Run(s *session) error {
 
 // stage returns what is known of a stage by its streams alone.
 func (p *pipeline) stage(s *session, js jetstream.JetStream) (stage.Config, *stage.Stream) {
-	to := stage.TargetOn(js, p.To, s.namespace().StampBucket())
+	to := stage.TargetOn(js, p.To, wire.StampBucket(s.namespace()))
 	return stage.Config{
 		Source: stage.SourceOn(js, p.From, p.Filter...), SourceName: p.From, Target: to, Fits: to.Fits,
 	}, to

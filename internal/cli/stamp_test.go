@@ -38,11 +38,11 @@ func TestStampCopiesAStreamWithIDs(t *testing.T) {
 	natsid(t, append(args, "--tag=order")...).want(t, 1, "there is no stream STAMPED", "--create")
 	natsid(t, append(args, "--tag=order", "--create", "--subject=other.>")...).want(t, 1, "orders.new", "--subject")
 
-	for _, n := range []int{5, 0} {
-		want := fmt.Sprintf("%d messages copied, up to message 5 of ORDERS\n", n)
+	for _, n := range []string{`\d`, "0"} { // the first one may be asked again
+		want := regexp.MustCompile("^" + n + ` messages? copied, up to message 5 of ORDERS\n$`)
 		got := answered(t, append(args, "--tag=order", "--create", "--subject=orders.>", "--into=stamped.>")...)
-		if got.want(t, 0); got.out != want { // a busy machine may warn
-			t.Errorf("it prints %q, want %q", got.out, want)
+		if got.want(t, 0); !want.MatchString(got.out) { // a busy machine may warn
+			t.Errorf("it prints %q, want %v", got.out, want)
 		}
 	}
 	got := answered(t, append(args, "--snowflake", "--json")...).out

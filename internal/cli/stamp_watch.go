@@ -16,6 +16,7 @@ import (
 	"github.com/natsid/natsid/internal/ops/metrics"
 	"github.com/natsid/natsid/internal/ops/monitor"
 	"github.com/natsid/natsid/internal/stage"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -45,19 +46,19 @@ func (c *stampRunCmd) tellPage(
 ) {
 	say := func(role string) {
 		p := progress()
-		body, err := json.Marshal(subjects.StageView{
+		body, err := json.Marshal(wire.StageView{
 			Name: processName(), From: c.From, To: c.To, Role: role,
 			Position: p.Position, Behind: p.Behind, Why: p.Why,
 		})
 		if err != nil {
 			panic(err) // cannot be: texts and numbers
 		}
-		_ = nc.Publish(ns.Stage(), body) // it fails while there is no connection, and nothing is copied either
+		_ = nc.Publish(wire.Stage(ns), body) // it fails while there is no connection, and nothing is copied either
 	}
-	for more := true; more; more = tick(ctx, subjects.StageEvery) {
+	for more := true; more; more = tick(ctx, wire.StageEvery) {
 		say(string(progress().Role))
 	}
-	say(subjects.StageStopped)
+	say(wire.StageStopped)
 }
 
 // processName names this process for people.

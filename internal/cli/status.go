@@ -13,6 +13,7 @@ import (
 
 	"github.com/natsid/natsid/internal/ops/fleetview"
 	"github.com/natsid/natsid/internal/stores/kvstore"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/workerid"
 )
@@ -78,7 +79,7 @@ func (s *session) look(ctx context.Context, js jetstream.JetStream) (fleetview.S
 	return fleetview.New(fleetview.Config{
 		Conn: js.Conn(), Namespace: s.namespace(), Registry: registry, Now: time.Now,
 		Patience: 4 * time.Second, Quiet: 500 * time.Millisecond,
-	}).Look(ctx, subjects.ViewRequest{Busiest: true})
+	}).Look(ctx, wire.ViewRequest{Busiest: true})
 }
 
 // unread is worker numbers that cannot be read.
@@ -90,12 +91,12 @@ func (u unread) Heartbeats(context.Context) (map[int]workerid.Heartbeat, error) 
 
 // statusJSON is the fleet.
 type statusJSON struct {
-	Workers    []workerJSON         `json:"workers"`
-	Registries []registryJSON       `json:"registries"`
-	Store      storeJSON            `json:"store"`
-	Stages     []subjects.StageView `json:"stages"`
-	Tags       []tagTrouble         `json:"tags"`  // full ones first
-	Wrong      []string             `json:"wrong"` // what an operator must attend to
+	Workers    []workerJSON     `json:"workers"`
+	Registries []registryJSON   `json:"registries"`
+	Store      storeJSON        `json:"store"`
+	Stages     []wire.StageView `json:"stages"`
+	Tags       []tagTrouble     `json:"tags"`  // full ones first
+	Wrong      []string         `json:"wrong"` // what an operator must attend to
 }
 
 // workerJSON is a worker that answers, or should.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/stores/kvstore"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -72,7 +73,7 @@ func kindOf(r kvstore.Report) kvstore.Kind {
 
 // inspect returns the content of the bucket of the marks, which must exist.
 func inspect(ctx context.Context, streams buckets.Streams, ns subjects.Namespace) (kvstore.Report, error) {
-	bucket := ns.SegmentBucket()
+	bucket := wire.SegmentBucket(ns)
 	r, err := kvstore.Inspect(ctx, streams, bucket)
 	switch {
 	case errors.Is(err, buckets.ErrNoBucket):

@@ -14,6 +14,7 @@ import (
 	"github.com/natsid/natsid/internal/ops/grants"
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/stores/kvstore"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 )
@@ -63,7 +64,7 @@ func (c *storeMoveCmd) Run(s *session) error {
 func (c *storeMoveCmd) move(
 	ctx context.Context, s *session, streams buckets.Streams, r kvstore.Report, table segment.Table,
 ) error {
-	bucket, log := s.namespace().SegmentBucket(), logOf(s, streams)
+	bucket, log := wire.SegmentBucket(s.namespace()), logOf(s, streams)
 	store := kvstore.New(streams, kvstore.Config{
 		Bucket: bucket, Kind: kvstore.Kind(r.Identity.Kind),
 		Raised: func(tag string, from, to int64) { log.Load(tag, grants.Raise(from, to)) },
@@ -151,7 +152,7 @@ func logOf(s *session, streams buckets.Streams) *grants.Log {
 		e.Who = who
 		body, err := json.Marshal(e)
 		if err == nil {
-			_, err = streams.Publish(ctx, s.namespace().GrantsBucket(), grants.Key, buckets.Write{Value: body})
+			_, err = streams.Publish(ctx, wire.GrantsBucket(s.namespace()), grants.Key, buckets.Write{Value: body})
 		}
 		return err
 	}, func() int { return 64 << 10 })

@@ -3,7 +3,7 @@ package cli
 import (
 	"github.com/nats-io/nats.go"
 
-	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/internal/wire"
 )
 
 type tagDeleteCmd struct {
@@ -27,6 +27,6 @@ Examples:
 // Run implements the command.
 func (c *tagDeleteCmd) Run(s *session) error {
 	return s.changeTags(c.consent, string(c.Tag), "Delete", func(nc *nats.Conn, tag string) error {
-		return s.tell(nc, s.namespace().TagDelete(), subjects.TagDelete{Tag: tag})
+		return s.tell(nc, s.namespace().TagDelete(), wire.TagDelete{Tag: tag})
 	})
 }

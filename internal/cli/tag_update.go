@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -62,7 +63,7 @@ Examples:
 
 // Run implements the command.
 func (c *tagUpdateCmd) Run(s *session) error {
-	u := subjects.TagUpdate{
+	u := wire.TagUpdate{
 		Tag: c.Tag, Step: c.Step, Description: c.Desc,
 		MaxID: (*subjects.ID)(c.NextID), RaiseBy: (*subjects.ID)(c.RaiseBy), Force: c.Force,
 		Max: (*subjects.ID)(c.Max), MaxHole: (*subjects.ID)(c.MaxHole),

@@ -6,7 +6,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/internal/wire"
 )
 
 type throttleCmd struct {
@@ -39,9 +39,9 @@ func (r *throttleRate) UnmarshalText(text []byte) error {
 		return nil
 	}
 	n, err := strconv.ParseInt(string(text), 10, 64)
-	if err != nil || n < 1 || n > subjects.MaxRate {
+	if err != nil || n < 1 || n > wire.MaxRate {
 		return fmt.Errorf("%q: want a number of IDs per second, 1 to %d, or off; of one tag, natsid tag update --rate",
-			text, int64(subjects.MaxRate))
+			text, int64(wire.MaxRate))
 	}
 	*r = throttleRate(n)
 	return nil
@@ -49,11 +49,11 @@ func (r *throttleRate) UnmarshalText(text []byte) error {
 
 // Run implements the command.
 func (c *throttleCmd) Run(s *session) error {
-	t := subjects.Throttle{Rate: (*int64)(&c.Rate)}
+	t := wire.Throttle{Rate: (*int64)(&c.Rate)}
 	text := func(out *sheet) { out.row("throttle", c.Rate) }
 	return s.change(c.consent, "Change this for each tag?", t, text, func() error {
 		return s.withNATS(func(nc *nats.Conn) error {
-			now, err := request[subjects.Throttle](s, nc, s.namespace().Throttle(), t)
+			now, err := request[wire.Throttle](s, nc, wire.ThrottleSubject(s.namespace()), t)
 			if err != nil {
 				return err
 			}

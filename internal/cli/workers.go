@@ -12,6 +12,7 @@ import (
 
 	"github.com/natsid/natsid/internal/ops/fleetview"
 	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/kvregistry"
 	"github.com/natsid/natsid/subjects"
 )
@@ -102,14 +103,14 @@ func (s *session) numbers(ctx context.Context, js jetstream.JetStream) (*kvregis
 		return nil, err
 	}
 	return kvregistry.New(js, kvregistry.Config{
-		History: ns.HistoryBucket(), Workers: ns.WorkerBucket(),
-		WorkerSubject: ns.Worker,
+		History: wire.HistoryBucket(ns), Workers: wire.WorkerBucket(ns),
+		WorkerSubject: func(w int) string { return wire.Worker(ns, w) },
 	}), nil
 }
 
 func checkBuckets(ctx context.Context, js jetstream.JetStream, ns subjects.Namespace) error {
 	streams := onJetStream(js)
-	for _, bucket := range []string{ns.HistoryBucket(), ns.WorkerBucket()} {
+	for _, bucket := range []string{wire.HistoryBucket(ns), wire.WorkerBucket(ns)} {
 		_, err := streams.Info(ctx, bucket)
 		if errors.Is(err, buckets.ErrNoBucket) {
 			return fmt.Errorf("no natsid has run on this NATS in namespace %s; check --nats and --namespace", ns)

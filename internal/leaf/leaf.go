@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
 )
@@ -115,7 +116,7 @@ func (s *Server) draw(w http.ResponseWriter, r *http.Request, h *client.Handle) 
 		w.Header().Set("Allow", "GET,HEAD,POST,PUT,PATCH,DELETE,OPTIONS")
 		return
 	}
-	n, err := subjects.ParseCount(countOf(r.URL), subjects.MaxBatchLimit)
+	n, err := wire.ParseCount(countOf(r.URL), wire.MaxBatchLimit)
 	kind, body := asText, []byte(nil)
 	switch {
 	case err != nil:

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -63,7 +64,7 @@ func (c *Cluster) Skip(n int64) error {
 	defer cancel()
 	ids := client.New(c.conn, client.Namespace(string(c.cfg.Namespace)))
 	defer ids.Close()
-	skip := subjects.TagUpdate{RaiseBy: new(subjects.ID(n)), Force: true}
+	skip := wire.TagUpdate{RaiseBy: new(subjects.ID(n)), Force: true}
 	var refused []string
 	for list := (subjects.TagList{}); ; {
 		page, err := ids.ListTags(ctx, list)
@@ -92,7 +93,7 @@ func (c *Cluster) Skip(n int64) error {
 }
 
 // update changes a tag.
-func (c *Cluster) update(ctx context.Context, u subjects.TagUpdate) error {
+func (c *Cluster) update(ctx context.Context, u wire.TagUpdate) error {
 	body, err := json.Marshal(u)
 	if err != nil {
 		return err

@@ -20,6 +20,7 @@ import (
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/ops/fleetview"
 	"github.com/natsid/natsid/internal/testkit/frozen"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -180,7 +181,7 @@ func answerAsOthers(t *testing.T, nc *nats.Conn) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	for i := range otherWorkers {
-		view := func(q subjects.ViewRequest) subjects.WorkerView {
+		view := func(q wire.ViewRequest) wire.WorkerView {
 			s, _ := frozen.Config().Fleet.Look(context.Background(), q)
 			v := s.Workers[0].WorkerView
 			v.Statistics.Instance, v.Statistics.Number = fmt.Sprintf("other-%03d", i), &i

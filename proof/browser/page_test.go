@@ -20,8 +20,8 @@ import (
 	"github.com/natsid/natsid/internal/ops/fleetview"
 	"github.com/natsid/natsid/internal/ops/page"
 	"github.com/natsid/natsid/internal/testkit/frozen"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
-	"github.com/natsid/natsid/subjects"
 )
 
 // patience bounds each wait: a busy machine is slow.
@@ -99,7 +99,7 @@ type fleet struct {
 	at   time.Duration
 }
 
-func (f *fleet) Look(ctx context.Context, q subjects.ViewRequest) (fleetview.Snapshot, error) {
+func (f *fleet) Look(ctx context.Context, q wire.ViewRequest) (fleetview.Snapshot, error) {
 	s, err := frozen.Config().Fleet.Look(ctx, q)
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -5,13 +5,12 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"github.com/natsid/natsid/internal/wire"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/natsid/natsid/subjects"
 )
 
 // auditWithin bounds an audit. An audit that JetStream does not answer ends by itself before that, with the reason.
@@ -61,7 +60,7 @@ func (t *trial) auditAt(url string) (grants int64) {
 		return 0
 	}
 	t.logf("audit: %s; %d loads and %d worker numbers; %d entries missing", a.Verdict, a.Loads, a.Numbers, a.Missing)
-	_, wentBack := t.fault.alarms[subjects.AlarmMarksWentBack]
+	_, wentBack := t.fault.alarms[wire.AlarmMarksWentBack]
 	for _, x := range a.Findings {
 		if x.Verdict != "repeated" || wentBack && strings.HasPrefix(x.What, "tag ") {
 			t.logf("%s: %s: %s", x.Verdict, x.What, x.Message)

@@ -3,9 +3,8 @@
 package main
 
 import (
+	"github.com/natsid/natsid/internal/wire"
 	"time"
-
-	"github.com/natsid/natsid/subjects"
 )
 
 // A cause is an event other than the fault's start and end that makes a loss possible: the trial records when it
@@ -21,7 +20,7 @@ var (
 	aLostNumber = cause{
 		name: "up to " + renumbered.String() + " after a worker's alarm `number-lost`",
 		lasted: func(t *trial, _ kind) (all []span) {
-			for _, at := range t.load.raisedAt(subjects.AlarmNumberLost) {
+			for _, at := range t.load.raisedAt(wire.AlarmNumberLost) {
 				all = append(all, span{at, at + renumbered})
 			}
 			return all
@@ -35,7 +34,7 @@ const renumbered = 5 * time.Second
 var tags = map[kind]string{long: longTag, short: shortTag, strict: strictTag}
 
 // raisedAt returns when alarms of a kind were raised, since the start of the load.
-func (l *load) raisedAt(kind subjects.Alarm) (at []time.Duration) {
+func (l *load) raisedAt(kind wire.Alarm) (at []time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, a := range l.alarms {

@@ -3,10 +3,9 @@
 package main
 
 import (
+	"github.com/natsid/natsid/internal/wire"
 	"strings"
 	"time"
-
-	"github.com/natsid/natsid/subjects"
 )
 
 // clockFaults set the wall clock of one worker.
@@ -21,7 +20,7 @@ func clockFaults() (list []fault) {
 		fleet: threeWorkers, inject: setClock(2 * time.Second), lasts: 200 * time.Millisecond,
 		losses: []loss{untilItLeft}, single: true,
 		alarms: alarms{
-			subjects.AlarmClockStep: {1, 2}, subjects.AlarmClockSkew: {0, 1}, subjects.AlarmClockBehind: {0, 1},
+			wire.AlarmClockStep: {1, 2}, wire.AlarmClockSkew: {0, 1}, wire.AlarmClockBehind: {0, 1},
 		},
 	})
 }
@@ -39,7 +38,7 @@ func clockFault(d time.Duration) fault {
 	if !isTolerated(d) {
 		f.losses = []loss{untilItLeft}
 		// Once per event, until the clock is found to be right.
-		f.alarms = alarms{subjects.AlarmClockStep: {1, 1}, subjects.AlarmClockSkew: {1, 1}}
+		f.alarms = alarms{wire.AlarmClockStep: {1, 1}, wire.AlarmClockSkew: {1, 1}}
 	}
 	return f
 }
@@ -52,7 +51,7 @@ func clockRestartFault(d time.Duration) fault {
 		losses: []loss{lostInFlight}, single: true, area: onWorker,
 	}
 	if !isTolerated(d) {
-		f.alarms = alarms{subjects.AlarmClockStep: {0, 1}, subjects.AlarmClockSkew: {1, 1}}
+		f.alarms = alarms{wire.AlarmClockStep: {0, 1}, wire.AlarmClockSkew: {1, 1}}
 	}
 	return f
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/natsid/natsid/internal/testkit/natsconf"
 	"github.com/natsid/natsid/internal/testkit/natsproxy"
 	"github.com/natsid/natsid/internal/testkit/process"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -332,7 +333,9 @@ func (c *cluster) current(stream string) bool {
 // waitForReplicas waits until every server has a current replica of every bucket, as an operator does before stopping
 // the next server.
 func (c *cluster) waitForReplicas() {
-	for _, bucket := range []string{namespace.SegmentBucket(), namespace.HistoryBucket(), namespace.WorkerBucket()} {
+	for _, bucket := range []string{
+		wire.SegmentBucket(namespace), wire.HistoryBucket(namespace), wire.WorkerBucket(namespace),
+	} {
 		c.waitFor(startWithin, bucket+" has three current replicas", func() bool { return c.current("KV_" + bucket) })
 	}
 }
@@ -379,12 +382,12 @@ func (c *cluster) placeMarks() {
 		return
 	}
 	c.waitFor(startWithin, c.fleet.marksOn+" leads the marks", func() bool {
-		leader, _ := c.leader(namespace.SegmentBucket())
+		leader, _ := c.leader(wire.SegmentBucket(namespace))
 		if leader.name != c.fleet.marksOn {
-			c.handOver(namespace.SegmentBucket(), c.fleet.marksOn)
+			c.handOver(wire.SegmentBucket(namespace), c.fleet.marksOn)
 			return false
 		}
-		return c.current("KV_" + namespace.SegmentBucket())
+		return c.current("KV_" + wire.SegmentBucket(namespace))
 	})
 }
 

@@ -3,9 +3,8 @@
 package main
 
 import (
+	"github.com/natsid/natsid/internal/wire"
 	"time"
-
-	"github.com/natsid/natsid/subjects"
 )
 
 // databaseFaults strike MariaDB, or the link between it and the workers.
@@ -27,7 +26,7 @@ func databaseFaults() []fault {
 			fleet:   loadingOnMySQL, inject: restoreDatabase,
 			losses: []loss{storeAway},
 			// Each worker reports each tag that went back once a minute.
-			alarms: alarms{subjects.AlarmTableWentBack: {1, loadingOnMySQL.workers * len(tags)}},
+			alarms: alarms{wire.AlarmTableWentBack: {1, loadingOnMySQL.workers * len(tags)}},
 		},
 		{
 			name: "mysql-read-only", summary: "MariaDB refuses writes for 5 s, as a replica does",
@@ -53,7 +52,7 @@ func databaseFaults() []fault {
 			losses: []loss{natsAway, untilResumed, whileAway, untilRenumbered},
 			gap:    15 * time.Second, watch: 8 * time.Second,
 			alarms: alarms{
-				subjects.AlarmNumberLost: {3, 3}, subjects.AlarmMarksLost: {1, 3}, subjects.AlarmBucketUnfit: {0, 3},
+				wire.AlarmNumberLost: {3, 3}, wire.AlarmMarksLost: {1, 3}, wire.AlarmBucketUnfit: {0, 3},
 			},
 		},
 	}

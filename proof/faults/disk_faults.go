@@ -3,9 +3,8 @@
 package main
 
 import (
+	"github.com/natsid/natsid/internal/wire"
 	"time"
-
-	"github.com/natsid/natsid/subjects"
 )
 
 // diskFaults fill a disk to the last byte.
@@ -21,7 +20,7 @@ func diskFaults() []fault {
 				kinds: []kind{snowflake}, outcomes: []string{"503"}, afterStart: 5 * time.Second, most: 60,
 			}},
 			// One for worker.json, and one for lineage.json if that is written during the fault.
-			alarms: alarms{subjects.AlarmStateFile: {1, 2}}, single: true,
+			alarms: alarms{wire.AlarmStateFile: {1, 2}}, single: true,
 		},
 		{
 			name: "disk-full-nats",

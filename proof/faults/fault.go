@@ -4,10 +4,9 @@ package main
 
 import (
 	"fmt"
+	"github.com/natsid/natsid/internal/wire"
 	"slices"
 	"time"
-
-	"github.com/natsid/natsid/subjects"
 )
 
 // A fault is a failure that is caused on a cluster under load, and its permitted cost. No fault may make an ID
@@ -77,7 +76,7 @@ const (
 )
 
 // alarms bounds the number of alarms of each kind: minimum and maximum.
-type alarms map[subjects.Alarm]times
+type alarms map[wire.Alarm]times
 
 type times [2]int
 

@@ -4,11 +4,10 @@ package main
 
 import (
 	"fmt"
+	"github.com/natsid/natsid/internal/wire"
 	"maps"
 	"slices"
 	"time"
-
-	"github.com/natsid/natsid/subjects"
 )
 
 // figures counts the outcomes of the load, and ends the load.
@@ -18,7 +17,7 @@ func (t *trial) figures() (r result) {
 	defer l.mu.Unlock()
 	r = result{
 		took: l.quit, stalled: l.stalled, ids: l.ids.Load(), gaps: l.gaps, repeats: l.askedTwice,
-		failures: make(map[string]int64), alarms: make(map[subjects.Alarm]int),
+		failures: make(map[string]int64), alarms: make(map[wire.Alarm]int),
 		calls: t.callers.begun, failedCalls: make(map[string]int64), longest: t.callers.longest.took,
 	}
 	for _, n := range l.sent {
@@ -95,7 +94,7 @@ func (t *trial) judge(r result) {
 // judgeAlarms records the kinds of alarm that were raised too often or too rarely.
 func (t *trial) judgeAlarms(r result) {
 	kinds := maps.Clone(r.alarms)
-	delete(kinds, subjects.AlarmGrantsLost) // not a promise: it reports a gap for audits
+	delete(kinds, wire.AlarmGrantsLost) // not a promise: it reports a gap for audits
 	most := make(alarms)
 	maps.Copy(most, t.fault.alarms)
 	for kind, n := range t.explained {

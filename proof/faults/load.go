@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/internal/testkit/ledger"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -98,9 +99,9 @@ type load struct {
 	refused  []span // requests for the strict tag that ended with 503, until then
 	lastOK   [kinds]time.Time
 	gaps     [kinds]time.Duration
-	stalled  time.Duration                  // the longest that this process stood still
-	alarms   map[string]subjects.AlarmEvent // each event once
-	fault    error                          // of the load itself: its figures are void
+	stalled  time.Duration              // the longest that this process stood still
+	alarms   map[string]wire.AlarmEvent // each event once
+	fault    error                      // of the load itself: its figures are void
 }
 
 // A request is a request that waits for its answer.
@@ -126,7 +127,7 @@ func (f failure) String() string { return fmt.Sprintf("%v %s", f.kind, f.outcome
 func newLoad(dir string, urls []string) (*load, error) {
 	l := &load{
 		pending: make(map[uint64]request), begun: make(map[uint64]begun),
-		asked: make(map[subjects.ID]bool), alarms: make(map[string]subjects.AlarmEvent),
+		asked: make(map[subjects.ID]bool), alarms: make(map[string]wire.AlarmEvent),
 	}
 	for k := range l.ledgers {
 		l.ledgers[k], l.early[k] = ledger.New(dir), ledger.New(dir)
@@ -425,7 +426,7 @@ func (l *load) finish() {
 }
 
 func (l *load) alarmed(m *nats.Msg) {
-	var e subjects.AlarmEvent
+	var e wire.AlarmEvent
 	if err := json.Unmarshal(m.Data, &e); err != nil {
 		l.invalidate(fmt.Errorf("an alarm on %s: %w", m.Subject, err))
 		return

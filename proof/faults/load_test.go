@@ -13,6 +13,7 @@ import (
 
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/internal/testkit/process"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -243,9 +244,9 @@ func TestALossAllowsAFailureOnlyWhereTheFaultMayCostIt(t *testing.T) {
 
 func TestALossWithACauseIsAllowedWhileThatLasts(t *testing.T) {
 	s := newTrial(t, fault{})
-	s.load = &load{start: time.Now(), alarms: make(map[string]subjects.AlarmEvent)}
+	s.load = &load{start: time.Now(), alarms: make(map[string]wire.AlarmEvent)}
 	s.from, s.till = 10*time.Second, 11*time.Second
-	s.load.alarms["w1"] = subjects.AlarmEvent{Kind: subjects.AlarmNumberLost, Time: s.load.start.Add(time.Minute)}
+	s.load.alarms["w1"] = wire.AlarmEvent{Kind: wire.AlarmNumberLost, Time: s.load.start.Add(time.Minute)}
 	for _, tc := range []struct {
 		law  string
 		loss loss
@@ -265,10 +266,10 @@ func TestALossWithACauseIsAllowedWhileThatLasts(t *testing.T) {
 }
 
 func TestAnAlarmIsExpectedOnlyWhereTheTrialMetItsCause(t *testing.T) {
-	r := result{alarms: map[subjects.Alarm]int{subjects.AlarmMarksLost: 2}}
+	r := result{alarms: map[wire.Alarm]int{wire.AlarmMarksLost: 2}}
 	for most, want := range map[int]int{0: 1, 1: 1, 2: 0, 3: 0} {
-		s := newTrial(t, fault{alarms: alarms{subjects.AlarmMarksWentBack: {0, 9}}})
-		s.explained = map[subjects.Alarm]int{subjects.AlarmMarksLost: most}
+		s := newTrial(t, fault{alarms: alarms{wire.AlarmMarksWentBack: {0, 9}}})
+		s.explained = map[wire.Alarm]int{wire.AlarmMarksLost: most}
 		if s.judgeAlarms(r); len(s.violations) != want {
 			t.Errorf("two where %d are explained: %q", most, s.violations)
 		}

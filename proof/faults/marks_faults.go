@@ -14,6 +14,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -31,7 +32,7 @@ func marksFaults() []fault {
 				"comes back with its store from before all that",
 			fleet: fleet{servers: 1, workers: 3, flags: pollOften}, inject: restoreMarks,
 			losses: []loss{natsAway, untilRestarted, whileAway},
-			alarms: alarms{subjects.AlarmMarksWentBack: {2, 6}, subjects.AlarmNumberLost: {0, 3}},
+			alarms: alarms{wire.AlarmMarksWentBack: {2, 6}, wire.AlarmNumberLost: {0, 3}},
 			brief:  true,
 		},
 		{
@@ -41,7 +42,7 @@ func marksFaults() []fault {
 			fleet: fleet{servers: 3, workers: 3, flags: pollOften}, inject: killResumes,
 			losses: []loss{untilRestarted, whileAway, storeAwayLong}, gap: 15 * time.Second,
 			watch: 8 * time.Second, recovery: 15 * time.Second,
-			alarms: alarms{subjects.AlarmMarksWentBack: {1, 1}},
+			alarms: alarms{wire.AlarmMarksWentBack: {1, 1}},
 		},
 		{
 			name: "marks-unfit",
@@ -49,7 +50,7 @@ func marksFaults() []fault {
 				"operator can resume before the age is removed",
 			fleet: fleet{servers: 1, workers: 3, flags: append(pollOften, "--auto-create-tags")}, inject: ageMarks,
 			losses: []loss{untilResumed, whileAway},
-			alarms: alarms{subjects.AlarmBucketUnfit: {1, 3}, subjects.AlarmMarksLost: {0, 3}},
+			alarms: alarms{wire.AlarmBucketUnfit: {1, 3}, wire.AlarmMarksLost: {0, 3}},
 		},
 	}
 }
@@ -71,10 +72,10 @@ func (t *trial) restoreMarks(copied *backup) {
 	t.useMore()
 	t.sleep(lookback)
 	t.logf("the marks are those of 5 s ago")
-	if t.restore(namespace.SegmentBucket(), copied) > 0 {
+	if t.restore(wire.SegmentBucket(namespace), copied) > 0 {
 		// A worker was faster, and others may have seen its bucket, which is not the original one. Each reports that
 		// at most once a minute. If no worker was faster, none may report it.
-		t.explained = map[subjects.Alarm]int{subjects.AlarmMarksLost: t.fleet.workers}
+		t.explained = map[wire.Alarm]int{wire.AlarmMarksLost: t.fleet.workers}
 	}
 }
 
@@ -82,12 +83,12 @@ func (t *trial) restoreMarks(copied *backup) {
 func restoreMarks(t *trial) func() {
 	v, paused := t.servers[0], t.workers[0]
 	t.useRare()
-	store, copied := t.copyStore(v), t.backUp(namespace.SegmentBucket())
+	store, copied := t.copyStore(v), t.backUp(wire.SegmentBucket(namespace))
 	t.must(paused.Signal(syscall.SIGSTOP))
 	t.logf("SIGSTOP of %s", paused.name)
 	t.restoreMarks(copied)
 	t.addWorker(t.urls()).start() // it has no range of any tag
-	t.mustStop(stopsWithin, subjects.AlarmMarksWentBack, paused)
+	t.mustStop(stopsWithin, wire.AlarmMarksWentBack, paused)
 	t.resume()
 	t.useMore()
 	t.logf("SIGCONT of %s", paused.name)
@@ -106,7 +107,7 @@ func restoreMarks(t *trial) func() {
 	for _, w := range t.workers[1:] {
 		w.start()
 	}
-	t.mustStop(stopsWithin, subjects.AlarmMarksWentBack)
+	t.mustStop(stopsWithin, wire.AlarmMarksWentBack)
 	t.resume()
 	t.useMore()
 	return nil
@@ -117,8 +118,8 @@ func killResumes(t *trial) func() {
 	const atOnce = 8
 	const takes = 6 * time.Second // a whole run, about
 	t.useRare()
-	t.restoreMarks(t.backUp(namespace.SegmentBucket()))
-	t.mustStop(stopsLater, subjects.AlarmMarksWentBack)
+	t.restoreMarks(t.backUp(wire.SegmentBucket(namespace)))
+	t.mustStop(stopsLater, wire.AlarmMarksWentBack)
 	var whole atomic.Int64
 	for _, v := range slices.Concat(t.servers, t.servers) {
 		var runs sync.WaitGroup
@@ -151,11 +152,11 @@ func killResumes(t *trial) func() {
 }
 
 func ageMarks(t *trial) func() {
-	bucket := namespace.SegmentBucket()
+	bucket := wire.SegmentBucket(namespace)
 	t.logf("the marks get a maximum age of 2 s")
 	t.askFor(rareTag, 1)
 	t.must(t.edit(bucket, func(c *jetstream.StreamConfig) { c.MaxAge, c.Duplicates = 2*time.Second, 2*time.Second }))
-	t.mustStop(stopsWithin, subjects.AlarmBucketUnfit)
+	t.mustStop(stopsWithin, wire.AlarmBucketUnfit)
 	t.sleep(4 * time.Second) // all entries have expired
 	t.useMore()
 	if _, err := t.natsid("resume", "--yes"); err == nil {

@@ -3,12 +3,11 @@
 package main
 
 import (
+	"github.com/natsid/natsid/internal/wire"
 	"os"
 	"slices"
 	"syscall"
 	"time"
-
-	"github.com/natsid/natsid/subjects"
 )
 
 // Permitted costs of NATS faults.
@@ -135,21 +134,21 @@ func allServersFaults() []fault {
 			losses: []loss{natsAway, untilResumed, whileAway, untilRenumbered},
 			gap:    15 * time.Second, watch: 8 * time.Second,
 			alarms: alarms{
-				subjects.AlarmNumberLost: {3, 3}, subjects.AlarmMarksLost: {1, 3}, subjects.AlarmBucketUnfit: {0, 3},
+				wire.AlarmNumberLost: {3, 3}, wire.AlarmMarksLost: {1, 3}, wire.AlarmBucketUnfit: {0, 3},
 			},
 		},
 	}
 }
 
 func theLeader(t *trial) *server {
-	leader, _ := t.leader(namespace.SegmentBucket())
+	leader, _ := t.leader(wire.SegmentBucket(namespace))
 	return leader
 }
 
 func theFirst(t *trial) *server { return t.servers[0] }
 
 func aFollower(t *trial) *server {
-	_, followers := t.leader(namespace.SegmentBucket())
+	_, followers := t.leader(wire.SegmentBucket(namespace))
 	return followers[0]
 }
 
@@ -221,7 +220,7 @@ func wipe(flags ...string) func(*trial) func() {
 		heal := wipeServers(t)
 		t.sleep(time.Second)
 		heal()
-		t.mustStop(stopsLater, subjects.AlarmMarksLost)
+		t.mustStop(stopsLater, wire.AlarmMarksLost)
 		t.resume(flags...)
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/testkit/ledger"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -37,7 +38,7 @@ func numberFaults() []fault {
 			inject: throughMidnight, lasts: 4 * time.Second,
 			losses: []loss{untilItLeft}, single: true,
 			alarms: alarms{
-				subjects.AlarmClockStep: {1, 1}, subjects.AlarmClockSkew: {0, 1}, subjects.AlarmClockBehind: {0, 1},
+				wire.AlarmClockStep: {1, 1}, wire.AlarmClockSkew: {0, 1}, wire.AlarmClockBehind: {0, 1},
 			},
 		},
 		{
@@ -192,7 +193,7 @@ func (k *link) askMany(ctx context.Context, tag string, issued *ledger.Ledger, u
 // reserved returns how many IDs of a tag that began at 1 were loaded, and how many of them workers hold.
 func (t *trial) reserved(tag string) (all, left int64) {
 	var tags []subjects.TagInfo
-	var workers []subjects.WorkerStats
+	var workers []wire.WorkerStats
 	for command, into := range map[string]any{"list": &tags, "stats": &workers} {
 		out, err := t.natsid("tag", command, "--json")
 		t.must(err)

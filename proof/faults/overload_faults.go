@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/testkit/overload"
-	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/internal/wire"
 )
 
 // overloadFaults offer workers more requests than they can answer. Workers have so little CPU time that callers and
@@ -33,7 +33,7 @@ func overloadFaults() (faults []fault) {
 				overload.Factor, of.workers, overloadFor, overload.Rest),
 			fleet:  fleet{servers: of.servers, workers: of.workers, quota: time.Millisecond},
 			inject: overloadWorkers(of.what, of.never),
-			losses: of.losses, alarms: alarms{subjects.AlarmOverload: {1, 2 * of.workers}}, alone: true,
+			losses: of.losses, alarms: alarms{wire.AlarmOverload: {1, 2 * of.workers}}, alone: true,
 		})
 	}
 	return faults

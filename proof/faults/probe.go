@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/natsid/natsid/internal/wire"
 )
 
 // A probe writes to JetStream beside the load like a worker that loads ranges: one compare-and-set after the other,
@@ -79,14 +80,14 @@ func (c *cluster) startProbe(urls []string) {
 	c.waitFor(startWithin, "there is a bucket of marks", func() bool {
 		ctx, cancel := context.WithTimeout(c.ctx, callerWaits)
 		defer cancel()
-		s, err := js.Stream(ctx, "KV_"+namespace.SegmentBucket())
+		s, err := js.Stream(ctx, "KV_"+wire.SegmentBucket(namespace))
 		if err == nil {
 			marks = s.CachedInfo().Config
 		}
 		return err == nil
 	})
 	if len(urls) > 1 {
-		leader, _ := c.leader(namespace.SegmentBucket())
+		leader, _ := c.leader(wire.SegmentBucket(namespace))
 		urls = nearest(urls, slices.Index(c.servers, leader))
 	}
 	p, err := newProbe(c.load, urls)
@@ -105,7 +106,7 @@ func (c *cluster) startProbe(urls []string) {
 
 // leadProbeAsMarks makes the server that leads the marks lead the probe's bucket, and reports whether it does.
 func (c *cluster) leadProbeAsMarks() bool {
-	marks, ok1 := c.replicas("KV_" + namespace.SegmentBucket())
+	marks, ok1 := c.replicas("KV_" + wire.SegmentBucket(namespace))
 	own, ok2 := c.replicas("KV_" + probeBucket)
 	if !ok1 || !ok2 || marks.Leader == "" || own.Leader == "" {
 		return false
@@ -204,7 +205,7 @@ func (p *probe) askLeader() error {
 	ctx, cancel := p.patience()
 	defer cancel()
 	const never = 1 << 62 // a revision
-	_, err := p.js.Publish(ctx, "$KV."+namespace.SegmentBucket()+"."+probeMark, nil,
+	_, err := p.js.Publish(ctx, "$KV."+wire.SegmentBucket(namespace)+"."+probeMark, nil,
 		jetstream.WithExpectLastSequencePerSubject(never), jetstream.WithRetryAttempts(0))
 	var refused *jetstream.APIError
 	if errors.As(err, &refused) && refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {

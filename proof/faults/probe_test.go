@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/internal/wire"
 )
 
 // startProbe returns a probe, the load that it is beside, and JetStream as others reach it.
@@ -74,7 +75,7 @@ func TestTheProbeAsksTheLeaderOfTheMarksAndWritesNothingThere(t *testing.T) {
 	if err := p.ask(); err == nil {
 		t.Error("nobody leads the marks, and the probe got an answer")
 	}
-	marks, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: namespace.SegmentBucket()})
+	marks, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: wire.SegmentBucket(namespace)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -55,7 +56,7 @@ func (w *worker) state() string {
 }
 
 // raised reports whether a worker has raised an alarm of the kind.
-func (c *cluster) raised(kind subjects.Alarm) bool {
+func (c *cluster) raised(kind wire.Alarm) bool {
 	c.load.mu.Lock()
 	defer c.load.mu.Unlock()
 	for _, a := range c.load.alarms {

@@ -3,9 +3,8 @@
 package main
 
 import (
+	"github.com/natsid/natsid/internal/wire"
 	"time"
-
-	"github.com/natsid/natsid/subjects"
 )
 
 // Two registries, and registries that are wiped.
@@ -34,7 +33,7 @@ func registryFaults() []fault {
 			summary: "a leaf node has a JetStream of its own, and a worker starts there, behind the subjects of the " +
 				"hub's workers: its registry was never used, and stops alone",
 			fleet: atHub, inject: startOnLeaf,
-			alarms: alarms{subjects.AlarmSecondRegistry: {1, 1}, subjects.AlarmBucketUnfit: {0, 1}},
+			alarms: alarms{wire.AlarmSecondRegistry: {1, 1}, wire.AlarmBucketUnfit: {0, 1}},
 			brief:  true,
 		},
 		{
@@ -43,7 +42,7 @@ func registryFaults() []fault {
 				"both stop, and from 10 s later on nothing repeats; an operator keeps the hub's registry",
 			fleet: alone, inject: joinLeaf,
 			settle: 10 * time.Second, losses: []loss{untilDecided}, watch: 8 * time.Second,
-			alarms: alarms{subjects.AlarmSecondRegistry: {2, 9}},
+			alarms: alarms{wire.AlarmSecondRegistry: {2, 9}},
 		},
 		{
 			name: "layout-changed",
@@ -51,20 +50,20 @@ func registryFaults() []fault {
 				"they are refused",
 			fleet: narrow, inject: changeLayout(deleteHistory),
 			losses: []loss{untilRenumberedAtOnce}, gap: 10 * time.Second, recovery: 15 * time.Second,
-			alarms: alarms{subjects.AlarmNumberLost: {0, 2}}, watch: 8 * time.Second, brief: true,
+			alarms: alarms{wire.AlarmNumberLost: {0, 2}}, watch: 8 * time.Second, brief: true,
 		},
 		{
 			name: "deployment-deleted", summary: "the same with only the key `deployment` deleted",
 			fleet: narrow, inject: changeLayout(deleteDeployment),
 			losses: []loss{untilRenumberedAtOnce}, gap: 10 * time.Second, recovery: 15 * time.Second,
-			alarms: alarms{subjects.AlarmNumberLost: {0, 2}}, watch: 8 * time.Second,
+			alarms: alarms{wire.AlarmNumberLost: {0, 2}}, watch: 8 * time.Second,
 		},
 		{
 			name: "history-wiped", summary: "`id_history` is deleted under four workers that have all four numbers",
 			fleet:  fleet{servers: 1, workers: 4, flags: []string{"--layout", "41+0+2+0+12"}},
 			inject: func(t *trial) func() { deleteHistory(t); return nil }, lasts: 4 * time.Second,
 			losses: []loss{untilRenumberedAtOnce}, gap: 5 * time.Second,
-			alarms: alarms{subjects.AlarmNumberLost: {0, 4}, subjects.AlarmNumbersExhausted: {0, 4}},
+			alarms: alarms{wire.AlarmNumberLost: {0, 4}, wire.AlarmNumbersExhausted: {0, 4}},
 		},
 	}
 }
@@ -80,7 +79,7 @@ func startOnLeaf(t *trial) func() {
 func joinLeaf(t *trial) func() {
 	t.logf("the link between leaf node and hub comes up")
 	t.leafLink.Refuse(false)
-	t.mustStop(stopsWithin, subjects.AlarmSecondRegistry)
+	t.mustStop(stopsWithin, wire.AlarmSecondRegistry)
 	t.excuse(t.workers[len(t.workers)-1])
 	t.resume("--keep", t.registry())
 	return nil
@@ -104,14 +103,14 @@ func changeLayout(remove func(*trial)) func(*trial) func() {
 
 func deleteHistory(t *trial) {
 	t.logf("id_history is deleted")
-	t.deleteBucket(namespace.HistoryBucket())
+	t.deleteBucket(wire.HistoryBucket(namespace))
 }
 
 func deleteDeployment(t *trial) {
 	t.logf("the key deployment is deleted")
 	ctx, cancel := t.within()
 	defer cancel()
-	kv, err := t.js().KeyValue(ctx, namespace.HistoryBucket())
+	kv, err := t.js().KeyValue(ctx, wire.HistoryBucket(namespace))
 	t.must(err)
 	t.must(kv.Delete(ctx, "deployment"))
 }

@@ -6,14 +6,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"github.com/natsid/natsid/internal/wire"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/natsid/natsid/subjects"
 )
 
 // Permitted costs of a stop of the registry, which an operator ends with `natsid resume`.
@@ -40,7 +39,7 @@ const (
 
 // mustStop waits until an alarm names the cause and each worker reports that the registry is stopped, and requests IDs
 // that no worker may issue then. Paused workers are not asked.
-func (t *trial) mustStop(within time.Duration, cause subjects.Alarm, paused ...*worker) {
+func (t *trial) mustStop(within time.Duration, cause wire.Alarm, paused ...*worker) {
 	began := time.Now()
 	err := t.wait(within, "all workers are stopped: "+string(cause), func() bool {
 		return t.raised(cause) && !slices.ContainsFunc(t.workers, func(w *worker) bool {
@@ -55,7 +54,7 @@ func (t *trial) mustStop(within time.Duration, cause subjects.Alarm, paused ...*
 	}
 	t.logf("all workers have stopped after %v", time.Since(began).Round(time.Millisecond))
 	subjectsOf := []string{long.subject(), short.subject(), strict.subject()}
-	if cause == subjects.AlarmSecondRegistry {
+	if cause == wire.AlarmSecondRegistry {
 		subjectsOf = append(subjectsOf, snowflake.subject())
 	}
 	for _, subject := range subjectsOf {

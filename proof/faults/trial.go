@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/testkit/overload"
-	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/internal/wire"
 )
 
 // A trial is one fault on a cluster of its own, under load.
@@ -30,7 +30,7 @@ type trial struct {
 	wrong      atomic.Bool // a target holds wrong messages
 	note       string      // what the trial measured beside the load
 	// explained is how many alarms, beside those of the fault, the trial's events explain.
-	explained map[subjects.Alarm]int
+	explained map[wire.Alarm]int
 }
 
 // A result is the result of a trial.
@@ -56,7 +56,7 @@ type result struct {
 	longest     time.Duration // the slowest, with or without IDs
 
 	recovered time.Duration
-	alarms    map[subjects.Alarm]int
+	alarms    map[wire.Alarm]int
 	note      string
 	grants    int64             // grants audited
 	overload  *overload.Figures // nil if there was none

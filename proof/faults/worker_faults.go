@@ -3,18 +3,17 @@
 package main
 
 import (
+	"github.com/natsid/natsid/internal/wire"
 	"os"
 	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
-
-	"github.com/natsid/natsid/subjects"
 )
 
 // workerFaults strike a worker's process or its data directory.
 func workerFaults() []fault {
-	stateFile := alarms{subjects.AlarmStateFile: {1, 1}}
+	stateFile := alarms{wire.AlarmStateFile: {1, 1}}
 	return []fault{
 		{
 			name: "worker-kill", summary: "SIGKILL of a worker, restarted after 3 s: it resumes its number",
@@ -66,7 +65,7 @@ func workerFaults() []fault {
 			// The scene waits for 5 s. A worker without a number retries after 2, 4, 8 and 16 s, half as long again
 			// at most; the number that it acquires is used a second later.
 			losses: []loss{untilDetected, afterResume}, recovery: 35 * time.Second,
-			alarms: alarms{subjects.AlarmNumberLost: {1, 1}, subjects.AlarmNumbersExhausted: {0, 3}}, single: true,
+			alarms: alarms{wire.AlarmNumberLost: {1, 1}, wire.AlarmNumbersExhausted: {0, 3}}, single: true,
 		},
 		{
 			name:    "worker-copied",

@@ -249,7 +249,7 @@ test("a tag is created unless there is one that agrees", async () => {
   const settings = { start: 500n, step: 7, period: "daily", zone: "Asia/Shanghai", maxHole: 100 } as const;
   for (let i = 0; i < 2; i++) await ids.ensureTag("ensured", { step: 7, start: 500n, description: "tea" });
   for (let i = 0; i < 2; i++) await ids.ensureTag("dated", { ...settings, start: 0 });
-  assert.equal(await ids.segment("ensured").next(), 500n);
+  rising([499n, await ids.segment("ensured").next(), 600n]);
   await ids.ensureTag("ensured");
   await ids.ensureTag("ensured", { start: 501, strict: false });
   for (const [differs, text] of [

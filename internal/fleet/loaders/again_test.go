@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/internal/jitter"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/segmenttest"
 	"github.com/natsid/natsid/subjects"
@@ -33,7 +34,7 @@ type air struct {
 func (a *air) Subscribe(subject string, f nats.MsgHandler) (*nats.Subscription, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if subject == subjects.DefaultNamespace.Loaders() {
+	if subject == wire.Loaders(subjects.DefaultNamespace) {
 		a.hear = append(a.hear, f)
 	}
 	return nil, nil

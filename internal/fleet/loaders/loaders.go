@@ -44,6 +44,7 @@ import (
 
 	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/internal/latency"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 )
@@ -126,12 +127,12 @@ func New(cfg Config) *Ring {
 
 // Run takes messages of other workers, and announces this worker while it knows of a strict tag, until ctx ends.
 func (r *Ring) Run(ctx context.Context) error {
-	own, err := r.cfg.Conn.Subscribe(r.cfg.Namespace.Loader(r.name), r.take)
+	own, err := r.cfg.Conn.Subscribe(wire.Loader(r.cfg.Namespace, r.name), r.take)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = own.Unsubscribe() }() // it fails only on a closed connection
-	others, err := r.cfg.Conn.Subscribe(r.cfg.Namespace.Loaders(), r.hear)
+	others, err := r.cfg.Conn.Subscribe(wire.Loaders(r.cfg.Namespace), r.hear)
 	if err != nil {
 		return err
 	}
@@ -141,7 +142,7 @@ func (r *Ring) Run(ctx context.Context) error {
 		connected := r.cfg.Conn.IsConnected()
 		if marks := r.cfg.Marks(); marks != "" && connected && r.cfg.Loads() && r.cfg.Segments().AnyStrict() {
 			// Publish fails only without a connection; then no worker could send messages.
-			_ = r.cfg.Conn.Publish(r.cfg.Namespace.Loaders(), []byte(r.name+" "+marks))
+			_ = r.cfg.Conn.Publish(wire.Loaders(r.cfg.Namespace), []byte(r.name+" "+marks))
 			pause = r.pause()
 		}
 		r.forget(time.Now(), connected)
@@ -425,7 +426,7 @@ func (r *Ring) pass(ctx context.Context, loader, tag string, join func() int64) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.patience(ctx))
 	defer cancel()
-	m, err := r.cfg.Conn.RequestWithContext(ctx, r.cfg.Namespace.Loader(loader),
+	m, err := r.cfg.Conn.RequestWithContext(ctx, wire.Loader(r.cfg.Namespace, loader),
 		[]byte(strconv.FormatInt(n, 10)+" "+marks+" "+tag))
 	if err != nil {
 		if r.cfg.Conn.IsConnected() {

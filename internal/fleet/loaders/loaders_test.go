@@ -18,6 +18,7 @@ import (
 
 	"github.com/natsid/natsid/internal/testkit/ledger"
 	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/segmenttest"
 	"github.com/natsid/natsid/subjects"
@@ -178,7 +179,7 @@ func TestAWorkerLoadsForItselfWhereNobodyAnswers(t *testing.T) {
 	if w.loads.Load() != before+1 {
 		t.Error("it did not load for itself")
 	}
-	silent, err := w.conn.SubscribeSync(w.cfg.Namespace.Loader(other.name))
+	silent, err := w.conn.SubscribeSync(wire.Loader(w.cfg.Namespace, other.name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,7 +281,7 @@ func TestWhatWasPassedOnIsNotPassedOnAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.conn.PublishRequest(w.cfg.Namespace.Loader(w.name), inbox, []byte("7 M1 a")); err != nil {
+	if err := w.conn.PublishRequest(wire.Loader(w.cfg.Namespace, w.name), inbox, []byte("7 M1 a")); err != nil {
 		t.Fatal(err)
 	}
 	for end := time.Now().Add(deadline); w.loads.Load() == 0 && time.Now().Before(end); {
@@ -310,7 +311,7 @@ func TestWhatWasPassedOnIsNotPassedOnAgain(t *testing.T) {
 func TestMalformedMessagesGetNoID(t *testing.T) {
 	w := fleet(t, 1)[0]
 	for err := nats.ErrNoResponders; errors.Is(err, nats.ErrNoResponders); { // until it listens
-		_, err = w.conn.Request(w.cfg.Namespace.Loader(w.name), []byte("0 M1 a"), deadline)
+		_, err = w.conn.Request(wire.Loader(w.cfg.Namespace, w.name), []byte("0 M1 a"), deadline)
 	}
 	tooMany := strconv.Itoa(segment.MaxStep) + "0 M1 a"
 	// A tag that is not strict has IDs in memory, which may be older than the message.
@@ -321,7 +322,7 @@ func TestMalformedMessagesGetNoID(t *testing.T) {
 	for _, body := range []string{
 		"", "7", "7 a", "7 M2 a", "x M1 a", "0 M1 a", "-1 M1 a", "7 M1 b", "7 M1 a b", "7  a", tooMany,
 	} {
-		m, err := w.conn.Request(w.cfg.Namespace.Loader(w.name), []byte(body), 50*time.Millisecond)
+		m, err := w.conn.Request(wire.Loader(w.cfg.Namespace, w.name), []byte(body), 50*time.Millisecond)
 		if err == nil && string(m.Data) != nothing || err != nil && !errors.Is(err, nats.ErrTimeout) {
 			t.Errorf("%q: %v, %v", body, m, err)
 		}
@@ -373,7 +374,7 @@ func TestAnAnswerOfOtherMarksOrBelowTheFloorIsNotTaken(t *testing.T) {
 	}
 	other, then := w.loader("a"), marks
 	var of string
-	forged, err := w.conn.Subscribe(w.cfg.Namespace.Loader(other), func(m *nats.Msg) {
+	forged, err := w.conn.Subscribe(wire.Loader(w.cfg.Namespace, other), func(m *nats.Msg) {
 		w.marks.Store(new(then))
 		_ = m.Respond([]byte(`{"marks":"` + of + `","start":"900","end":"901","step":1}`))
 	})
@@ -406,7 +407,7 @@ func TestRequestsJoinALoadThatIsPassedOnOnlyBeforeItIsSent(t *testing.T) {
 		w.hear(&nats.Msg{Data: fmt.Appendf(nil, "other%d M1", i)})
 	}
 	joined := 0
-	sent, err := w.conn.Subscribe(w.cfg.Namespace.Loader(w.loader("a")), func(m *nats.Msg) {
+	sent, err := w.conn.Subscribe(wire.Loader(w.cfg.Namespace, w.loader("a")), func(m *nats.Msg) {
 		n := 0
 		if _, err := fmt.Sscan(string(m.Data), &n); err != nil || n != 3 || joined != 1 {
 			t.Errorf("%q was sent after %d joins, want 3 IDs after 1", m.Data, joined)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/natsid/natsid/internal/wire"
 )
 
 func TestALoadWaitsForTheNextMessagesOfThoseItServedLast(t *testing.T) {
@@ -70,7 +71,7 @@ func TestALoaderAwaitsWhomItServed(t *testing.T) {
 	ask := func(n string) {
 		t.Helper()
 		for {
-			_, err := w.conn.Request(w.cfg.Namespace.Loader(w.name), []byte(n+" M1 a"), deadline)
+			_, err := w.conn.Request(wire.Loader(w.cfg.Namespace, w.name), []byte(n+" M1 a"), deadline)
 			if err == nil {
 				return
 			}

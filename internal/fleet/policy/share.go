@@ -10,6 +10,7 @@ import (
 
 	"github.com/natsid/natsid/internal/gather"
 	"github.com/natsid/natsid/internal/jitter"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -50,9 +51,9 @@ func serving(ctx context.Context, conn *nats.Conn, ns subjects.Namespace) (n int
 	ctx, cancel := context.WithTimeout(ctx, countFor)
 	defer cancel()
 	// It fails where nobody is connected: then the number stays.
-	_ = gather.All(ctx, conn, ns.ServicePing(), nil, func(m *nats.Msg) (enough bool) {
+	_ = gather.All(ctx, conn, wire.ServicePing(ns), nil, func(m *nats.Msg) (enough bool) {
 		var ping micro.Ping
-		if json.Unmarshal(m.Data, &ping) == nil && ping.Metadata[subjects.SegmentEndpoint] == subjects.Ready {
+		if json.Unmarshal(m.Data, &ping) == nil && ping.Metadata[wire.SegmentEndpoint] == wire.Ready {
 			n++
 		}
 		return false

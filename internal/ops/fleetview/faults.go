@@ -2,11 +2,10 @@ package fleetview
 
 import (
 	"fmt"
+	"github.com/natsid/natsid/internal/wire"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/natsid/natsid/subjects"
 )
 
 // A Fault is what is wrong, and what an operator does about it, with commands in backquotes.
@@ -68,22 +67,22 @@ func Full(r Rules, mark int64, now time.Time) (used float64, why string) {
 
 // A RaisedAlarm is an alarm that some workers raised in the last 15 minutes with the same message.
 type RaisedAlarm struct {
-	subjects.OpenAlarm
+	wire.OpenAlarm
 	Workers []string
 	Over    bool // its condition has ended on all of them
 }
 
 // lasting are the kinds whose condition does not end while their workers serve.
-var lasting = []subjects.Alarm{
-	subjects.AlarmGrantsLost, subjects.AlarmStateFile, subjects.AlarmTableWentBack, subjects.AlarmTagFillsUp,
-	subjects.AlarmTagUndecided, subjects.AlarmTimeEnds,
+var lasting = []wire.Alarm{
+	wire.AlarmGrantsLost, wire.AlarmStateFile, wire.AlarmTableWentBack, wire.AlarmTagFillsUp,
+	wire.AlarmTagUndecided, wire.AlarmTimeEnds,
 }
 
 // raisedAgain is how soon an alarm is raised again while its condition lasts.
 const raisedAgain = time.Minute
 
 // raise adds an alarm of a worker. It is over if the worker serves, and has not raised it again.
-func (v *Overview) raise(a subjects.OpenAlarm, of Row, now time.Time) {
+func (v *Overview) raise(a wire.OpenAlarm, of Row, now time.Time) {
 	over := of.Class == Good && now.Sub(a.Last) > raisedAgain && !slices.Contains(lasting, a.Kind)
 	i := slices.IndexFunc(v.Alarms, func(r RaisedAlarm) bool { return r.Kind == a.Kind && r.Message == a.Message })
 	if i < 0 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/workerid"
 )
@@ -56,7 +57,7 @@ type Config struct {
 	Now       func() time.Time
 	// Self returns the state of this process's worker, also where NATS is out of reach; nil if this process is no
 	// worker.
-	Self func(subjects.ViewRequest) subjects.WorkerView
+	Self func(wire.ViewRequest) wire.WorkerView
 }
 
 // A Fleet is all workers, as they last answered. It asks them when it is looked at. It is safe for concurrent use.
@@ -65,7 +66,7 @@ type Fleet struct {
 
 	asking  chan struct{} // a place for each question under way
 	mu      sync.Mutex
-	answers map[subjects.ViewRequest]*answer
+	answers map[wire.ViewRequest]*answer
 	met     map[string]Worker // by name: the last answer of each worker
 }
 
@@ -90,7 +91,7 @@ func (s Snapshot) Answered() (n int) {
 // A Worker is one worker. One that does not answer has the state of its last answer; one that never answered has only
 // a name.
 type Worker struct {
-	subjects.WorkerView
+	wire.WorkerView
 	Answered bool
 	Seen     time.Time       // when it last answered; zero means never
 	Gone     time.Time       // when the number of a worker that did not stop cleanly is free; zero for others
@@ -121,12 +122,12 @@ type answer struct {
 func New(cfg Config) *Fleet {
 	return &Fleet{
 		cfg: cfg, asking: make(chan struct{}, maxAsking),
-		answers: make(map[subjects.ViewRequest]*answer), met: make(map[string]Worker),
+		answers: make(map[wire.ViewRequest]*answer), met: make(map[string]Worker),
 	}
 }
 
 // Look returns the recent answers of the workers to a question, and asks again if they are too old.
-func (f *Fleet) Look(ctx context.Context, q subjects.ViewRequest) (Snapshot, error) {
+func (f *Fleet) Look(ctx context.Context, q wire.ViewRequest) (Snapshot, error) {
 	f.mu.Lock()
 	now := f.cfg.Now()
 	a := f.answers[q]
@@ -152,7 +153,7 @@ func (f *Fleet) Look(ctx context.Context, q subjects.ViewRequest) (Snapshot, err
 	}
 }
 
-func freshFor(q subjects.ViewRequest) time.Duration {
+func freshFor(q wire.ViewRequest) time.Duration {
 	if q.Hour {
 		return freshHour
 	}
@@ -160,7 +161,7 @@ func freshFor(q subjects.ViewRequest) time.Duration {
 }
 
 // ask asks all workers, and keeps their answers.
-func (f *Fleet) ask(q subjects.ViewRequest, a *answer) {
+func (f *Fleet) ask(q wire.ViewRequest, a *answer) {
 	f.asking <- struct{}{}
 	defer func() { <-f.asking }()
 	ctx, cancel := context.WithTimeout(context.Background(), f.cfg.Patience)
@@ -180,10 +181,10 @@ func (f *Fleet) ask(q subjects.ViewRequest, a *answer) {
 			expected[h.Instance] = true
 		}
 	}
-	heard := make(map[string]subjects.WorkerView)
+	heard := make(map[string]wire.WorkerView)
 	enough, stop := context.WithCancel(ctx)
 	defer stop()
-	hear := func(v subjects.WorkerView) {
+	hear := func(v wire.WorkerView) {
 		heard[v.Statistics.Instance] = v
 		if delete(expected, v.Statistics.Instance); len(expected) == 0 {
 			time.AfterFunc(f.cfg.Quiet, stop)
@@ -224,7 +225,7 @@ func (f *Fleet) numbers(ctx context.Context, last Numbers) (n Numbers) {
 }
 
 // keep stores the answers as a snapshot. self is the name of this worker, "" if this process is none.
-func (f *Fleet) keep(a *answer, self string, heard map[string]subjects.WorkerView, n Numbers) {
+func (f *Fleet) keep(a *answer, self string, heard map[string]wire.WorkerView, n Numbers) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.cfg.Now()
@@ -252,7 +253,7 @@ func (f *Fleet) keep(a *answer, self string, heard map[string]subjects.WorkerVie
 }
 
 // meet takes in which workers answered, and which should have.
-func (f *Fleet) meet(heard map[string]subjects.WorkerView, n Numbers, now time.Time) {
+func (f *Fleet) meet(heard map[string]wire.WorkerView, n Numbers, now time.Time) {
 	live := make(map[string]bool)
 	for _, h := range n.Heartbeats {
 		live[h.Instance] = true
@@ -291,7 +292,7 @@ func (f *Fleet) meet(heard map[string]subjects.WorkerView, n Numbers, now time.T
 }
 
 // unheard records that at most this worker answered, and drops no worker.
-func (f *Fleet) unheard(heard map[string]subjects.WorkerView, now time.Time) {
+func (f *Fleet) unheard(heard map[string]wire.WorkerView, now time.Time) {
 	for name, w := range f.met {
 		w.Answered = false
 		f.met[name] = w
@@ -321,7 +322,7 @@ func (n Numbers) gone(live map[string]bool, now time.Time) map[string]goneWorker
 }
 
 // answered returns w updated with an answer of this moment.
-func (w Worker) answered(v subjects.WorkerView, now time.Time) Worker {
+func (w Worker) answered(v wire.WorkerView, now time.Time) Worker {
 	v.Tag, v.Hour, v.Statistics.Busiest, v.Stages = nil, nil, nil, nil // these belong to one question
 	passed := now.Sub(w.Seen).Seconds()
 	if w.Seen.IsZero() || !v.Started.Equal(w.Started) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/natsid/natsid/internal/ops/fleetview"
 	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/workerid"
 )
@@ -74,15 +75,15 @@ func (b *bed) join(t *testing.T, name string, number int) (requests *atomic.Int6
 	requests = new(atomic.Int64)
 	nc := natstest.Connect(t, b.url)
 	log := slog.New(slog.DiscardHandler)
-	sub, err := fleetview.Answer(nc, ns, log, func(q subjects.ViewRequest) subjects.WorkerView {
+	sub, err := fleetview.Answer(nc, ns, log, func(q wire.ViewRequest) wire.WorkerView {
 		b.asked.Add(1)
-		v := subjects.WorkerView{Modes: map[string]subjects.ModeView{"segment": {Requests: requests.Load()}}}
+		v := wire.WorkerView{Modes: map[string]wire.ModeView{"segment": {Requests: requests.Load()}}}
 		v.Statistics.Instance, v.Statistics.Number = name, &number
 		if q.Tag != "" {
-			v.Tag = &subjects.TagStats{Tag: q.Tag, Worker: name}
+			v.Tag = &wire.TagStats{Tag: q.Tag, Worker: name}
 		}
 		if q.Busiest {
-			v.Statistics.Busiest = []subjects.TagStats{{Tag: "order", IDsPerSecond: 5}, {Tag: name, IDsPerSecond: 7}}
+			v.Statistics.Busiest = []wire.TagStats{{Tag: "order", IDsPerSecond: 5}, {Tag: name, IDsPerSecond: 7}}
 		}
 		return v
 	})
@@ -105,7 +106,7 @@ func (b *bed) stop(number int) {
 }
 
 // look looks until the snapshot is of now.
-func (b *bed) look(t *testing.T, q subjects.ViewRequest) fleetview.Snapshot {
+func (b *bed) look(t *testing.T, q wire.ViewRequest) fleetview.Snapshot {
 	t.Helper()
 	for {
 		s, err := b.fleet.Look(t.Context(), q)
@@ -135,18 +136,18 @@ func TestManyWhoLookAskOnceAndNobodyWhoDoesNot(t *testing.T) {
 	var looks sync.WaitGroup
 	for range 50 {
 		looks.Go(func() {
-			if s, err := b.fleet.Look(t.Context(), subjects.ViewRequest{}); err != nil || s.Answered() != 2 {
+			if s, err := b.fleet.Look(t.Context(), wire.ViewRequest{}); err != nil || s.Answered() != 2 {
 				t.Errorf("%v, %v", s, err)
 			}
 		})
 	}
 	looks.Wait()
 	b.pass(time.Second)
-	if _, err := b.fleet.Look(t.Context(), subjects.ViewRequest{}); err != nil || b.asked.Load() != 2 {
+	if _, err := b.fleet.Look(t.Context(), wire.ViewRequest{}); err != nil || b.asked.Load() != 2 {
 		t.Errorf("%v, %d questions within 2 s, want one to each worker", err, b.asked.Load())
 	}
 	b.pass(time.Second)
-	if b.look(t, subjects.ViewRequest{}); b.asked.Load() != 4 {
+	if b.look(t, wire.ViewRequest{}); b.asked.Load() != 4 {
 		t.Errorf("%d questions after 2 s, want another one to each worker", b.asked.Load())
 	}
 	b.pass(time.Hour)
@@ -160,13 +161,13 @@ func TestAWorkerThatDoesNotAnswerIsMissingUntilItHasStopped(t *testing.T) {
 	b := newBed(t)
 	b.join(t, "a", 1)
 	_, leave := b.join(t, "b", 2)
-	if s := b.look(t, subjects.ViewRequest{}); s.Answered() != 2 {
+	if s := b.look(t, wire.ViewRequest{}); s.Answered() != 2 {
 		t.Fatalf("%v answered", names(s, true))
 	}
 	leave()
 	for range 10 {
 		b.pass(5 * time.Second)
-		s := b.look(t, subjects.ViewRequest{})
+		s := b.look(t, wire.ViewRequest{})
 		if !slices.Equal(names(s, true), []string{"a"}) || !slices.Equal(names(s, false), []string{"b"}) {
 			t.Fatalf("%v answered, %v did not", names(s, true), names(s, false))
 		}
@@ -176,7 +177,7 @@ func TestAWorkerThatDoesNotAnswerIsMissingUntilItHasStopped(t *testing.T) {
 	}
 	b.stop(2) // its heartbeat
 	b.pass(5 * time.Second)
-	if s := b.look(t, subjects.ViewRequest{}); len(s.Workers) != 1 {
+	if s := b.look(t, wire.ViewRequest{}); len(s.Workers) != 1 {
 		t.Errorf("after its heartbeat ended: %v", names(s, false))
 	}
 }
@@ -201,7 +202,7 @@ func TestAWorkerThatDidNotStopCleanlyIsGoneUntilItsNumberIsFree(t *testing.T) {
 	b.pass(2 * time.Second)
 	want := func(all ...string) {
 		t.Helper()
-		s := b.look(t, subjects.ViewRequest{})
+		s := b.look(t, wire.ViewRequest{})
 		if got := names(s, false); !slices.Equal(got, all) || s.Answered() != 2 {
 			t.Errorf("%d answered, %q did not, want %q", s.Answered(), got, all)
 		}
@@ -223,7 +224,7 @@ func TestAWorkerThatOnlyHasAHeartbeatIsMissing(t *testing.T) {
 	b := newBed(t)
 	b.join(t, "a", 1)
 	b.beats[7] = workerid.Heartbeat{Instance: "old"}
-	if s := b.look(t, subjects.ViewRequest{}); !slices.Equal(names(s, false), []string{"old"}) {
+	if s := b.look(t, wire.ViewRequest{}); !slices.Equal(names(s, false), []string{"old"}) {
 		t.Errorf("%v did not answer", names(s, false))
 	}
 }
@@ -232,16 +233,16 @@ func TestWithoutTheRegistryWorkersAreMissedForAWhile(t *testing.T) {
 	b := newBed(t)
 	b.join(t, "a", 1)
 	_, leave := b.join(t, "b", 2)
-	b.look(t, subjects.ViewRequest{})
+	b.look(t, wire.ViewRequest{})
 	b.err = context.DeadlineExceeded
 	leave()
 	b.stop(2)
 	b.pass(20 * time.Second)
-	if s := b.look(t, subjects.ViewRequest{}); s.Numbers.Trouble == nil || len(names(s, false)) != 1 {
+	if s := b.look(t, wire.ViewRequest{}); s.Numbers.Trouble == nil || len(names(s, false)) != 1 {
 		t.Errorf("after 20 s: %v, %v", s.Numbers.Trouble, names(s, false))
 	}
 	b.pass(20 * time.Second)
-	if s := b.look(t, subjects.ViewRequest{}); len(names(s, false)) != 0 || s.Answered() != 1 {
+	if s := b.look(t, wire.ViewRequest{}); len(names(s, false)) != 0 || s.Answered() != 1 {
 		t.Errorf("after 40 s: %v", names(s, false))
 	}
 }
@@ -249,13 +250,13 @@ func TestWithoutTheRegistryWorkersAreMissedForAWhile(t *testing.T) {
 func TestAWorkerThatIsCutOffShowsItselfAndForgetsNobody(t *testing.T) {
 	b := newBed(t)
 	cfg := b.config(t)
-	cfg.Self = func(subjects.ViewRequest) (v subjects.WorkerView) {
+	cfg.Self = func(wire.ViewRequest) (v wire.WorkerView) {
 		v.Statistics.Instance = "self"
 		return v
 	}
 	b.fleet = fleetview.New(cfg)
 	_, leave := b.join(t, "b", 2)
-	if s := b.look(t, subjects.ViewRequest{}); s.Answered() != 2 || s.Alone {
+	if s := b.look(t, wire.ViewRequest{}); s.Answered() != 2 || s.Alone {
 		t.Fatalf("%v answered, alone %v", names(s, true), s.Alone)
 	}
 	leave()
@@ -263,7 +264,7 @@ func TestAWorkerThatIsCutOffShowsItselfAndForgetsNobody(t *testing.T) {
 	b.err = nats.ErrDisconnected
 	for range 3 {
 		b.pass(10 * time.Minute)
-		s := b.look(t, subjects.ViewRequest{})
+		s := b.look(t, wire.ViewRequest{})
 		if !slices.Equal(names(s, true), []string{"self"}) || !slices.Equal(names(s, false), []string{"b"}) ||
 			!s.Alone {
 			t.Errorf("cut off: %v answered, %v did not, alone %v", names(s, true), names(s, false), s.Alone)
@@ -274,7 +275,7 @@ func TestAWorkerThatIsCutOffShowsItselfAndForgetsNobody(t *testing.T) {
 	}
 	b.err = nil
 	b.pass(10 * time.Minute)
-	if s := b.look(t, subjects.ViewRequest{}); len(s.Workers) != 1 || s.Alone {
+	if s := b.look(t, wire.ViewRequest{}); len(s.Workers) != 1 || s.Alone {
 		t.Errorf("no longer cut off: %v did not answer, alone %v", names(s, false), s.Alone)
 	}
 }
@@ -283,15 +284,15 @@ func TestRatesAreOfTheLastSeconds(t *testing.T) {
 	b := newBed(t)
 	requests, _ := b.join(t, "a", 1)
 	requests.Store(1000)
-	if s := b.look(t, subjects.ViewRequest{}); s.Workers[0].Rates != nil {
+	if s := b.look(t, wire.ViewRequest{}); s.Workers[0].Rates != nil {
 		t.Errorf("at the first look: %v", s.Workers[0].Rates)
 	}
 	b.pass(2 * time.Second)
 	requests.Add(50)
-	if s := b.look(t, subjects.ViewRequest{}); s.Workers[0].Rates["segment"].Requests != 25 {
+	if s := b.look(t, wire.ViewRequest{}); s.Workers[0].Rates["segment"].Requests != 25 {
 		t.Errorf("after 50 requests in 2 s: %v", s.Workers[0].Rates)
 	}
-	if s := b.look(t, subjects.ViewRequest{Busiest: true}); s.Workers[0].Rates["segment"].Requests != 25 {
+	if s := b.look(t, wire.ViewRequest{Busiest: true}); s.Workers[0].Rates["segment"].Requests != 25 {
 		t.Errorf("to another question at the same time: %v", s.Workers[0].Rates)
 	}
 }
@@ -300,7 +301,7 @@ func TestAnAnswerHasWhatWasAskedForAndNoMore(t *testing.T) {
 	b := newBed(t)
 	b.join(t, "a", 1)
 	b.join(t, "b", 2)
-	s := b.look(t, subjects.ViewRequest{Busiest: true})
+	s := b.look(t, wire.ViewRequest{Busiest: true})
 	want := []fleetview.Use{
 		{Tag: "order", Workers: 2, IDsPerSecond: 10}, {Tag: "a", Workers: 1, IDsPerSecond: 7},
 		{Tag: "b", Workers: 1, IDsPerSecond: 7},
@@ -308,13 +309,13 @@ func TestAnAnswerHasWhatWasAskedForAndNoMore(t *testing.T) {
 	if got := s.Busiest(); !slices.Equal(got, want) {
 		t.Errorf("the busiest are %+v", got)
 	}
-	s = b.look(t, subjects.ViewRequest{Tag: "order"})
+	s = b.look(t, wire.ViewRequest{Tag: "order"})
 	for _, w := range s.Workers {
 		if w.Tag == nil || w.Tag.Tag != "order" || w.Statistics.Busiest != nil {
 			t.Errorf("asked for a tag: %+v", w)
 		}
 	}
-	for _, w := range b.look(t, subjects.ViewRequest{}).Workers {
+	for _, w := range b.look(t, wire.ViewRequest{}).Workers {
 		if w.Tag != nil || w.Statistics.Busiest != nil {
 			t.Errorf("asked for nothing: %+v", w)
 		}
@@ -328,12 +329,12 @@ func TestNoAnswerGoesWhereOnlyWorkersMayWrite(t *testing.T) {
 	for _, reply := range []string{"id.tag.changed", "$KV.id_segments.order", "other.$KV.id_segments.order"} {
 		heard, err := nc.SubscribeSync(reply)
 		if err == nil {
-			err = nc.PublishRequest(ns.View(), reply, []byte("{}"))
+			err = nc.PublishRequest(wire.View(ns), reply, []byte("{}"))
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := nc.Request(ns.View(), []byte("{}"), 10*time.Second); err != nil { // answered after the other one
+		if _, err := nc.Request(wire.View(ns), []byte("{}"), 10*time.Second); err != nil { // the last answer
 			t.Fatal(err)
 		}
 		if n, _, _ := heard.Pending(); n != 0 {

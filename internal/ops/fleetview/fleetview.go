@@ -16,16 +16,17 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/internal/gather"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
 // Answer answers questions about this worker on a connection, with the result of view, until the subscription ends
 // with the connection. view must not block.
 func Answer(
-	nc *nats.Conn, ns subjects.Namespace, log *slog.Logger, view func(subjects.ViewRequest) subjects.WorkerView,
+	nc *nats.Conn, ns subjects.Namespace, log *slog.Logger, view func(wire.ViewRequest) wire.WorkerView,
 ) (*nats.Subscription, error) {
-	return nc.Subscribe(ns.View(), func(m *nats.Msg) {
-		var asked subjects.ViewRequest
+	return nc.Subscribe(wire.View(ns), func(m *nats.Msg) {
+		var asked wire.ViewRequest
 		if !isInbox(ns, m.Reply) || json.Unmarshal(m.Data, &asked) != nil {
 			return
 		}
@@ -42,7 +43,7 @@ func isInbox(ns subjects.Namespace, reply string) bool {
 }
 
 // encode returns a view in JSON. It drops parts that make the view too large for a message.
-func encode(v subjects.WorkerView, most int) []byte {
+func encode(v wire.WorkerView, most int) []byte {
 	for {
 		body, err := json.Marshal(v)
 		if err != nil {
@@ -65,15 +66,15 @@ func encode(v subjects.WorkerView, most int) []byte {
 
 // ask sends a question to all workers, and calls heard with each answer until ctx ends.
 func ask(
-	ctx context.Context, nc *nats.Conn, ns subjects.Namespace, q subjects.ViewRequest, heard func(subjects.WorkerView),
+	ctx context.Context, nc *nats.Conn, ns subjects.Namespace, q wire.ViewRequest, heard func(wire.WorkerView),
 ) {
 	body, err := json.Marshal(q)
 	if err != nil {
 		panic(err) // cannot be: texts and flags
 	}
 	// Without a connection or a worker there are no answers; the snapshot shows that.
-	_ = gather.All(ctx, nc, ns.View(), body, func(m *nats.Msg) (enough bool) {
-		var v subjects.WorkerView
+	_ = gather.All(ctx, nc, wire.View(ns), body, func(m *nats.Msg) (enough bool) {
+		var v wire.WorkerView
 		if json.Unmarshal(m.Data, &v) == nil && v.Statistics.Instance != "" {
 			heard(v)
 		}

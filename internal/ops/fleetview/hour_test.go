@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/natsid/natsid/internal/ops/fleetview"
-	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/internal/wire"
 )
 
 func TestAnHourHasTheLastPointsAndHolesWhereTimeWasLost(t *testing.T) {
@@ -34,19 +34,19 @@ func TestAnHourHasTheLastPointsAndHolesWhereTimeWasLost(t *testing.T) {
 		}
 	}
 	before := h.View()
-	for i := range int64(2 * subjects.HourPoints) {
+	for i := range int64(2 * wire.HourPoints) {
 		add(1060+10*i, i)
 	}
 	got := h.View().Modes["segment"]
 	n := len(got.Requests)
-	if n != subjects.HourPoints || len(got.LagMs) != n || got.Requests[n-1] != 2*subjects.HourPoints-1 {
+	if n != wire.HourPoints || len(got.LagMs) != n || got.Requests[n-1] != 2*wire.HourPoints-1 {
 		t.Errorf("%d points, the last is %d", n, got.Requests[n-1])
 	}
 	if !slices.Equal(before.Modes["segment"].Requests, []int64{1, 2, 0, 0, 3, 4}) {
 		t.Errorf("a view changed after it was taken: %v", before.Modes["segment"].Requests)
 	}
 	add(1_000_000, 7)
-	if got := h.View().Modes["segment"].Requests; len(got) != subjects.HourPoints || got[0] != 0 {
+	if got := h.View().Modes["segment"].Requests; len(got) != wire.HourPoints || got[0] != 0 {
 		t.Errorf("after a day's pause: %v", got)
 	}
 }

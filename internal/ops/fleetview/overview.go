@@ -2,10 +2,9 @@ package fleetview
 
 import (
 	"cmp"
+	"github.com/natsid/natsid/internal/wire"
 	"slices"
 	"time"
-
-	"github.com/natsid/natsid/subjects"
 )
 
 // A Row is a worker in the form for people.
@@ -19,8 +18,8 @@ type Row struct {
 	IDs      float64
 	Known    bool // the rates are known
 	Waiting  int
-	Lag      subjects.Fraction
-	Runbook  subjects.Alarm // the entry of the runbook for the state; "" if it is good
+	Lag      wire.Fraction
+	Runbook  wire.Alarm // the entry of the runbook for the state; "" if it is good
 }
 
 // An Overview is the fleet in the form for people.
@@ -34,9 +33,9 @@ type Overview struct {
 	Alone                bool  // no other worker answers
 	Registry             error // why the worker numbers are older than the snapshot
 	Registries           []Registered
-	Stages               []subjects.StageView // if they were asked for
-	Errors               map[string]int64     // requests answered with an error since the workers started, by code
-	Alarms               []RaisedAlarm        // open ones first, then the latest first
+	Stages               []wire.StageView // if they were asked for
+	Errors               map[string]int64 // requests answered with an error since the workers started, by code
+	Alarms               []RaisedAlarm    // open ones first, then the latest first
 }
 
 // Registered is the workers of one era of a registry that have its layout.
@@ -98,7 +97,7 @@ func (s Snapshot) Overview() Overview {
 	})
 	// Each worker hears all stages.
 	slices.SortFunc(v.Stages, orderOfStages)
-	v.Stages = slices.CompactFunc(v.Stages, func(a, b subjects.StageView) bool { return orderOfStages(a, b) == 0 })
+	v.Stages = slices.CompactFunc(v.Stages, func(a, b wire.StageView) bool { return orderOfStages(a, b) == 0 })
 	return v
 }
 
@@ -116,7 +115,7 @@ func rowOf(w Worker, now time.Time) Row {
 		row.IDs += w.Rates[mode].IDs
 		row.Waiting += m.Waiting
 		row.Lag = max(row.Lag, m.LagSeconds)
-		if m.State != subjects.Ready && m.State != "" {
+		if m.State != wire.Ready && m.State != "" {
 			row.Why = append(row.Why, mode+": "+m.State)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -23,12 +24,12 @@ type Stages struct {
 type stageKey struct{ name, from, to string }
 
 type heardStage struct {
-	subjects.StageView
+	wire.StageView
 	at time.Time
 }
 
 const (
-	forgetStage = 3 * subjects.StageEvery
+	forgetStage = 3 * wire.StageEvery
 	// Anybody with a stage's rights may invent names and long texts.
 	maxStages  = 1000
 	maxMessage = 8 << 10 // bytes
@@ -36,19 +37,19 @@ const (
 
 // Listen hears stages on a connection, which must be closed at the end.
 func (s *Stages) Listen(nc *nats.Conn, ns subjects.Namespace, now func() time.Time) error {
-	_, err := nc.Subscribe(ns.Stage(), func(m *nats.Msg) {
-		var v subjects.StageView
+	_, err := nc.Subscribe(wire.Stage(ns), func(m *nats.Msg) {
+		var v wire.StageView
 		if len(m.Data) <= maxMessage && json.Unmarshal(m.Data, &v) == nil && v.Name != "" {
 			s.hear(v, now())
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("fleetview: %s: %w", ns.Stage(), err)
+		return fmt.Errorf("fleetview: %s: %w", wire.Stage(ns), err)
 	}
 	return nil
 }
 
-func (s *Stages) hear(v subjects.StageView, now time.Time) {
+func (s *Stages) hear(v wire.StageView, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forget(now)
@@ -56,7 +57,7 @@ func (s *Stages) hear(v subjects.StageView, now time.Time) {
 		s.last = make(map[stageKey]heardStage)
 	}
 	key := stageKey{v.Name, v.From, v.To}
-	if v.Role == subjects.StageStopped {
+	if v.Role == wire.StageStopped {
 		delete(s.last, key)
 		return
 	}
@@ -75,7 +76,7 @@ func (s *Stages) forget(now time.Time) {
 }
 
 // Now returns the stages by what they copy, and then by name.
-func (s *Stages) Now(now time.Time) (all []subjects.StageView) {
+func (s *Stages) Now(now time.Time) (all []wire.StageView) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forget(now)
@@ -86,6 +87,6 @@ func (s *Stages) Now(now time.Time) (all []subjects.StageView) {
 	return all
 }
 
-func orderOfStages(a, b subjects.StageView) int {
+func orderOfStages(a, b wire.StageView) int {
 	return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To), cmp.Compare(a.Name, b.Name))
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/natsid/natsid/internal/ops/fleetview"
 	"github.com/natsid/natsid/internal/testkit/natstest"
-	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/internal/wire"
 )
 
 func TestStagesAreShownWhileTheySayHowTheyAre(t *testing.T) {
@@ -22,11 +22,11 @@ func TestStagesAreShownWhileTheySayHowTheyAre(t *testing.T) {
 	if err := stages.Listen(nc, ns, now); err != nil {
 		t.Fatal(err)
 	}
-	say := func(v subjects.StageView) {
+	say := func(v wire.StageView) {
 		t.Helper()
 		body, err := json.Marshal(v)
 		if err == nil {
-			err = nc.Publish(ns.Stage(), body)
+			err = nc.Publish(wire.Stage(ns), body)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -46,22 +46,22 @@ func TestStagesAreShownWhileTheySayHowTheyAre(t *testing.T) {
 			}
 		}
 	}
-	say(subjects.StageView{Name: "oslo/2", From: "ORDERS", To: "B", Position: 7})
-	say(subjects.StageView{Name: "oslo/1", From: "ORDERS", To: "A", Position: 5})
-	say(subjects.StageView{From: "nobody"})
-	say(subjects.StageView{Name: "long", Why: strings.Repeat("x", 10_000)})
+	say(wire.StageView{Name: "oslo/2", From: "ORDERS", To: "B", Position: 7})
+	say(wire.StageView{Name: "oslo/1", From: "ORDERS", To: "A", Position: 5})
+	say(wire.StageView{From: "nobody"})
+	say(wire.StageView{Name: "long", Why: strings.Repeat("x", 10_000)})
 	eventually("oslo/1 ORDERS-A 5;oslo/2 ORDERS-B 7;")
 	passed.Store(15)
-	say(subjects.StageView{Name: "oslo/1", From: "ORDERS", To: "A", Position: 6})
+	say(wire.StageView{Name: "oslo/1", From: "ORDERS", To: "A", Position: 6})
 	eventually("oslo/1 ORDERS-A 6;oslo/2 ORDERS-B 7;")
 	passed.Store(16)
 	if got, want := shown(), "oslo/1 ORDERS-A 6;"; got != want {
 		t.Errorf("%q is shown, want %q: one has been silent", got, want)
 	}
-	say(subjects.StageView{Name: "oslo/1", From: "ORDERS", To: "A", Role: subjects.StageStopped})
+	say(wire.StageView{Name: "oslo/1", From: "ORDERS", To: "A", Role: wire.StageStopped})
 	eventually("")
 	for i := range 1100 {
-		say(subjects.StageView{Name: fmt.Sprint("made up ", i)})
+		say(wire.StageView{Name: fmt.Sprint("made up ", i)})
 	}
 	if err := nc.Flush(); err != nil {
 		t.Fatal(err)

@@ -2,11 +2,10 @@ package fleetview
 
 import (
 	"cmp"
+	"github.com/natsid/natsid/internal/wire"
 	"math"
 	"slices"
 	"strings"
-
-	"github.com/natsid/natsid/subjects"
 )
 
 // A Use is how a tag is used: the sums over the workers that have it.
@@ -15,9 +14,9 @@ type Use struct {
 	Workers int
 	// Step, NextStep and RecommendedStep are the largest of any worker.
 	Step, NextStep, RecommendedStep int64
-	IDsPerSecond                    subjects.Fraction
-	Left                            int64             // IDs in memory
-	SecondsLeft                     subjects.Fraction // of the worker that runs out first
+	IDsPerSecond                    wire.Fraction
+	Left                            int64         // IDs in memory
+	SecondsLeft                     wire.Fraction // of the worker that runs out first
 	Waiting                         int
 	Waits, Errors                   int64
 	Failing                         bool // the last load failed of some worker that is asked for the tag
@@ -26,10 +25,10 @@ type Use struct {
 }
 
 // UseOf returns the use of a tag by no worker.
-func UseOf(tag string) Use { return Use{Tag: tag, SecondsLeft: subjects.Fraction(math.Inf(1))} }
+func UseOf(tag string) Use { return Use{Tag: tag, SecondsLeft: wire.Fraction(math.Inf(1))} }
 
 // Add adds the figures of a worker.
-func (u *Use) Add(t subjects.TagStats) {
+func (u *Use) Add(t wire.TagStats) {
 	u.Workers++
 	u.Step, u.NextStep = max(u.Step, t.Step), max(u.NextStep, t.NextStep)
 	u.RecommendedStep = max(u.RecommendedStep, t.RecommendedStep)
@@ -49,7 +48,7 @@ func (u *Use) Add(t subjects.TagStats) {
 func (u *Use) Taken() (part float64, ok bool) { return u.taken / u.size, u.size > 0 }
 
 // Busiest returns the busiest tags of all workers together, the busiest first.
-func Busiest(workers []subjects.WorkerStats) (all []Use) {
+func Busiest(workers []wire.WorkerStats) (all []Use) {
 	at := make(map[string]int)
 	for _, w := range workers {
 		for _, t := range w.Busiest {
@@ -69,7 +68,7 @@ func Busiest(workers []subjects.WorkerStats) (all []Use) {
 }
 
 // Statistics returns the statistics of the workers that answered.
-func (s Snapshot) Statistics() (all []subjects.WorkerStats) {
+func (s Snapshot) Statistics() (all []wire.WorkerStats) {
 	for _, w := range s.Workers {
 		if w.Answered {
 			all = append(all, w.Statistics)

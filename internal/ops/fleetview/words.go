@@ -2,13 +2,12 @@ package fleetview
 
 import (
 	"fmt"
+	"github.com/natsid/natsid/internal/wire"
 	"math"
 	"reflect"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/natsid/natsid/subjects"
 )
 
 // Count writes a whole number, or the number that a pointer points to, with commas: 1,234,567.
@@ -44,7 +43,7 @@ func PerSecond(v float64) string {
 }
 
 // Seconds writes a number of seconds; an infinity is a dash.
-func Seconds(f subjects.Fraction) string {
+func Seconds(f wire.Fraction) string {
 	if math.IsInf(float64(f), 0) || math.IsNaN(float64(f)) || float64(f) > 1e9 {
 		return "–"
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/ops/metrics"
-	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/worker"
 )
 
@@ -13,6 +13,6 @@ func BenchmarkAnswered(b *testing.B) {
 	m := metrics.New()
 	b.ReportAllocs()
 	for i := range b.N {
-		m.Answered(worker.Answer{Mode: worker.Segment, Code: subjects.OK, IDs: 1, Took: time.Duration(i)})
+		m.Answered(worker.Answer{Mode: worker.Segment, Code: wire.OK, IDs: 1, Took: time.Duration(i)})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/worker"
@@ -45,7 +46,7 @@ func New() *Metrics {
 		heldBack: alarmsHeldBack.counters(),
 	}
 	m.addModes()
-	for _, a := range subjects.Alarms() {
+	for _, a := range wire.Alarms() {
 		m.alarms.WithLabelValues(string(a.Kind))
 		m.heldBack.WithLabelValues(string(a.Kind))
 	}
@@ -63,13 +64,13 @@ func (m *Metrics) addModes() {
 		label := string(mode)
 		r := m.of(mode)
 		r.waits, r.codes = waits.WithLabelValues(label), make(map[subjects.Code]*times)
-		for _, c := range append(subjects.Codes(), subjects.CodeInfo{Code: subjects.OK}) {
+		for _, c := range append(subjects.Codes(), subjects.CodeInfo{Code: wire.OK}) {
 			code := c.Code.String()
-			t := &times{desc: requestSeconds.desc(label, code), always: c.Code == subjects.OK}
+			t := &times{desc: requestSeconds.desc(label, code), always: c.Code == wire.OK}
 			m.registry.MustRegister(t, requestsTotal.read(func() float64 { return float64(t.count()) }, label, code))
 			r.codes[c.Code] = t
 		}
-		r.ok = r.codes[subjects.OK]
+		r.ok = r.codes[wire.OK]
 		m.registry.MustRegister(idsTotal.read(func() float64 { return float64(r.ids.Load()) }, label))
 	}
 	m.registry.MustRegister(waits)
@@ -93,7 +94,7 @@ func (m *Metrics) of(mode worker.Mode) *requests {
 func (m *Metrics) Answered(a worker.Answer) {
 	r := m.of(a.Mode)
 	took := r.ok
-	if a.Code != subjects.OK {
+	if a.Code != wire.OK {
 		took = r.codes[a.Code]
 	}
 	if took != nil {
@@ -106,10 +107,10 @@ func (m *Metrics) Answered(a worker.Answer) {
 }
 
 // Alarmed counts an alarm.
-func (m *Metrics) Alarmed(kind subjects.Alarm) { m.alarms.WithLabelValues(string(kind)).Inc() }
+func (m *Metrics) Alarmed(kind wire.Alarm) { m.alarms.WithLabelValues(string(kind)).Inc() }
 
 // AlarmHeldBack counts an alarm that was not raised, since a similar one was raised just before.
-func (m *Metrics) AlarmHeldBack(kind subjects.Alarm) { m.heldBack.WithLabelValues(string(kind)).Inc() }
+func (m *Metrics) AlarmHeldBack(kind wire.Alarm) { m.heldBack.WithLabelValues(string(kind)).Inc() }
 
 // Loaded counts a load of a range. A load of a tag that does not exist is not counted as an error: anyone may request
 // such a tag.

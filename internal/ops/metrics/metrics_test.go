@@ -19,6 +19,7 @@ import (
 
 	"github.com/natsid/natsid/internal/ops/metrics"
 	"github.com/natsid/natsid/internal/stage"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/segmenttest"
 	"github.com/natsid/natsid/snowflake"
@@ -33,7 +34,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var (
 	modes = []worker.Mode{worker.Segment, worker.Snowflake, worker.Tags}
 	codes = []subjects.Code{
-		subjects.OK, subjects.BadRequest, subjects.NotFound, subjects.Conflict, subjects.UsedUp, subjects.TooMany,
+		wire.OK, subjects.BadRequest, subjects.NotFound, subjects.Conflict, subjects.UsedUp, subjects.TooMany,
 		subjects.Internal, subjects.Unavailable,
 	}
 )
@@ -125,7 +126,7 @@ func TestTheTableOfSeriesIsWhatIsExposed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, mode := range modes { // a histogram is there with its first value
-		m.Answered(worker.Answer{Mode: mode, Code: subjects.OK, Parked: true})
+		m.Answered(worker.Answer{Mode: mode, Code: wire.OK, Parked: true})
 	}
 	check(t, m, metrics.Series())
 	stamping := metrics.StageSource{From: "A", To: "B", Version: "1.2.3", Progress: stage.New(stage.Config{}).Progress}
@@ -201,8 +202,8 @@ func TestEventsThatHaveNotHappenedAreZeroNotAbsent(t *testing.T) {
 	})
 }
 
-// kinds are the kinds in operators' alerts: see [subjects.Alarm].
-var kinds = []subjects.Alarm{
+// kinds are the kinds in operators' alerts: see [wire.Alarm].
+var kinds = []wire.Alarm{
 	"bucket-unfit", "clock-behind", "clock-skew", "clock-step", "marks-lost", "marks-went-back", "number-lost",
 	"numbers-exhausted", "overload", "registry-conflict", "second-registry", "state-file",
 	"table-went-back", "time-ends",
@@ -227,9 +228,9 @@ func TestAnswersAreCountedByModeAndCode(t *testing.T) {
 			}
 		}
 	}
-	m.Answered(worker.Answer{Mode: worker.Segment, Code: subjects.OK, IDs: 100})
+	m.Answered(worker.Answer{Mode: worker.Segment, Code: wire.OK, IDs: 100})
 	m.Answered(worker.Answer{
-		Mode: worker.Segment, Code: subjects.OK, IDs: 1, Parked: true, Took: 250 * time.Millisecond,
+		Mode: worker.Segment, Code: wire.OK, IDs: 1, Parked: true, Took: 250 * time.Millisecond,
 	})
 	m.Answered(worker.Answer{
 		Mode: worker.Snowflake, Code: subjects.Unavailable, Parked: true, Took: 1500 * time.Millisecond,
@@ -261,8 +262,8 @@ func TestEveryRequestIsTimedByModeAndCode(t *testing.T) {
 	m := metrics.New()
 	const ms = time.Millisecond
 	for _, took := range []time.Duration{-1, 0, 1023, 1024, 3 * ms, 1500 * ms, time.Minute} {
-		m.Answered(worker.Answer{Mode: worker.Segment, Code: subjects.OK, Took: took})
-		m.Answered(worker.Answer{Mode: worker.Segment, Code: subjects.OK, Took: took, Parked: true})
+		m.Answered(worker.Answer{Mode: worker.Segment, Code: wire.OK, Took: took})
+		m.Answered(worker.Answer{Mode: worker.Segment, Code: wire.OK, Took: took, Parked: true})
 	}
 	m.Answered(worker.Answer{Mode: worker.Segment, Code: subjects.Unavailable, Took: 3 * ms})
 	got := scrape(t, m)
@@ -288,7 +289,7 @@ func TestEveryRequestIsTimedByModeAndCode(t *testing.T) {
 
 func TestCountingAnAnswerAllocatesNothing(t *testing.T) {
 	m := metrics.New()
-	a := worker.Answer{Mode: worker.Snowflake, Code: subjects.OK, IDs: 1, Took: time.Microsecond}
+	a := worker.Answer{Mode: worker.Snowflake, Code: wire.OK, IDs: 1, Took: time.Microsecond}
 	if n := testing.AllocsPerRun(100, func() { m.Answered(a) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}

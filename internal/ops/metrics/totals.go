@@ -3,7 +3,7 @@ package metrics
 import (
 	"time"
 
-	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/worker"
 )
 
@@ -25,7 +25,7 @@ func (m *Metrics) Totals(mode worker.Mode) (t Totals) {
 			answered += took
 		}
 		t.Requests += answered
-		if code != subjects.OK {
+		if code != wire.OK {
 			t.Refused += answered
 		}
 	}
@@ -36,7 +36,7 @@ func (m *Metrics) Totals(mode worker.Mode) (t Totals) {
 func (m *Metrics) Refusals(mode worker.Mode) map[string]int64 {
 	all := make(map[string]int64)
 	for code, a := range m.of(mode).codes {
-		if n := int64(a.count()); n > 0 && code != subjects.OK {
+		if n := int64(a.count()); n > 0 && code != wire.OK {
 			all[code.String()] = n
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/ops/fleetview"
-	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/internal/wire"
 )
 
 // A chart is the course of one figure in the last hour, over all workers.
@@ -42,38 +42,38 @@ type chartsView struct {
 // figures are the figures of the charts: at each point, the sum over all workers or the highest value.
 var figures = []struct {
 	title, note string
-	of          func(subjects.HourSeries) []int64
+	of          func(wire.HourSeries) []int64
 	worst       bool
 	scale       float64 // factor from the stored unit
 	word        func(float64) string
 }{
-	{"IDs a second", "of all workers", func(s subjects.HourSeries) []int64 { return s.IDs }, false, perSecond, rate},
-	{"Requests a second", "of all workers", func(s subjects.HourSeries) []int64 { return s.Requests }, false, perSecond,
+	{"IDs a second", "of all workers", func(s wire.HourSeries) []int64 { return s.IDs }, false, perSecond, rate},
+	{"Requests a second", "of all workers", func(s wire.HourSeries) []int64 { return s.Requests }, false, perSecond,
 		rate},
 	{"Refused requests a second", "answered with an error, of all workers",
-		func(s subjects.HourSeries) []int64 { return s.Refused }, false, perSecond, rate},
+		func(s wire.HourSeries) []int64 { return s.Refused }, false, perSecond, rate},
 	{"Time of half of the answers", "at most, of the slowest worker",
-		func(s subjects.HourSeries) []int64 { return s.MedianUs }, true, 1e-6, inSeconds},
+		func(s wire.HourSeries) []int64 { return s.MedianUs }, true, 1e-6, inSeconds},
 	{"Time of 99 in 100 answers", "at most, of the slowest worker",
-		func(s subjects.HourSeries) []int64 { return s.SlowUs }, true, 1e-6, inSeconds},
+		func(s wire.HourSeries) []int64 { return s.SlowUs }, true, 1e-6, inSeconds},
 	{"Lag", "how long requests wait for their turn, of the latest worker",
-		func(s subjects.HourSeries) []int64 { return s.LagMs }, true, 1e-3, inSeconds},
+		func(s wire.HourSeries) []int64 { return s.LagMs }, true, 1e-3, inSeconds},
 }
 
-const perSecond = 1 / float64(subjects.HourStep/time.Second)
+const perSecond = 1 / float64(wire.HourStep/time.Second)
 
 func rate(v float64) string { return fleetview.PerSecond(v) }
 
 func inSeconds(v float64) string { return fleetview.Span(time.Duration(v * float64(time.Second))) }
 
 func (p *page) charts(r *http.Request, _ fleetview.Snapshot) (any, error) {
-	s, err := p.cfg.Fleet.Look(r.Context(), subjects.ViewRequest{Hour: true})
+	s, err := p.cfg.Fleet.Look(r.Context(), wire.ViewRequest{Hour: true})
 	if err != nil {
 		return nil, err
 	}
 	v := chartsView{}
 	var ends []int64
-	var hours []*subjects.HourView
+	var hours []*wire.HourView
 	for _, w := range s.Workers {
 		if !w.Answered || w.Hour == nil {
 			v.Without = append(v.Without, w.Name())
@@ -118,17 +118,17 @@ var modes = []string{"segment", "snowflake"}
 
 // gather returns the points of the hour that ended at a time, over all workers; NaN where there are none.
 func gather(
-	hours []*subjects.HourView, end int64, mode string, of func(subjects.HourSeries) []int64, worst bool,
+	hours []*wire.HourView, end int64, mode string, of func(wire.HourSeries) []int64, worst bool,
 ) []float64 {
-	all := slices.Repeat([]float64{math.NaN()}, subjects.HourPoints)
+	all := slices.Repeat([]float64{math.NaN()}, wire.HourPoints)
 	for _, h := range hours {
 		points := of(h.Modes[mode])
-		late := int((end - h.End) / int64(subjects.HourStep/time.Second))
+		late := int((end - h.End) / int64(wire.HourStep/time.Second))
 		if max(late, -late) > maxLate {
 			late = 0 // its clock is wrong: its last point is of about now
 		}
 		for i, v := range points {
-			at := subjects.HourPoints - len(points) - late + i
+			at := wire.HourPoints - len(points) - late + i
 			switch {
 			case at < 0 || at >= len(all):
 			case math.IsNaN(all[at]):

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/ops/fleetview"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 )
@@ -24,7 +25,7 @@ import (
 // Config is the sources of the page. All fields must be set.
 type Config struct {
 	Fleet interface {
-		Look(context.Context, subjects.ViewRequest) (fleetview.Snapshot, error)
+		Look(context.Context, wire.ViewRequest) (fleetview.Snapshot, error)
 	}
 	Tags      func(context.Context) ([]segment.Tag, error) // in the order of names
 	Info      func(segment.Tag) subjects.TagInfo           // with its limits
@@ -159,7 +160,7 @@ func (p *page) show(w http.ResponseWriter, r *http.Request, path string, t *temp
 			f.Nav = append(f.Nav, link{v.path, v.title, v.path == path || v.path == "/tags" && path == "/tag"})
 		}
 	}
-	all, err := p.cfg.Fleet.Look(ctx, subjects.ViewRequest{Busiest: true})
+	all, err := p.cfg.Fleet.Look(ctx, wire.ViewRequest{Busiest: true})
 	f.At, f.Workers, f.Answered = all.At.UTC(), all.Workers, all.Answered()
 	if err == nil {
 		f.Wrong = p.wrong(ctx, all)

@@ -19,8 +19,8 @@ import (
 	"github.com/natsid/natsid/internal/ops/fleetview"
 	"github.com/natsid/natsid/internal/ops/page"
 	"github.com/natsid/natsid/internal/testkit/frozen"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
-	"github.com/natsid/natsid/subjects"
 )
 
 // get returns the answer of a page.
@@ -133,7 +133,7 @@ type changed struct {
 	change func(*fleetview.Snapshot)
 }
 
-func (c changed) Look(ctx context.Context, q subjects.ViewRequest) (fleetview.Snapshot, error) {
+func (c changed) Look(ctx context.Context, q wire.ViewRequest) (fleetview.Snapshot, error) {
 	s, err := c.Fleet.Look(ctx, q)
 	c.change(&s)
 	return s, err
@@ -233,7 +233,7 @@ func TestWithoutTheStoreTagsAreShownFromMemory(t *testing.T) {
 
 type looks func() (fleetview.Snapshot, error)
 
-func (l looks) Look(context.Context, subjects.ViewRequest) (fleetview.Snapshot, error) { return l() }
+func (l looks) Look(context.Context, wire.ViewRequest) (fleetview.Snapshot, error) { return l() }
 
 // A tag is in trouble by what its callers meet: full ones are, idle ones whose load once failed are not.
 func TestFullTagsAreInTroubleAndIdleOnesAreNot(t *testing.T) {
@@ -247,7 +247,7 @@ func TestFullTagsAreInTroubleAndIdleOnesAreNot(t *testing.T) {
 		}, nil
 	}
 	cfg.Fleet = changed{cfg, func(s *fleetview.Snapshot) {
-		s.Workers[0].Statistics.Busiest = []subjects.TagStats{
+		s.Workers[0].Statistics.Busiest = []wire.TagStats{
 			{Tag: "idle", Failing: true}, {Tag: "busy", Failing: true, IDsPerSecond: 1},
 		}
 		s.Workers = s.Workers[:1]

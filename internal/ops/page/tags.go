@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/ops/fleetview"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 )
@@ -191,7 +192,7 @@ type tagView struct {
 	Exists  bool
 	At      time.Time // of Info
 	Trouble error     // why it is out of date
-	Rows    []subjects.TagStats
+	Rows    []wire.TagStats
 	Total   fleetview.Use
 }
 
@@ -210,7 +211,7 @@ func (p *page) tag(r *http.Request, _ fleetview.Snapshot) (any, error) {
 	} else if err == nil {
 		return v, nil
 	}
-	s, err := p.cfg.Fleet.Look(r.Context(), subjects.ViewRequest{Tag: v.Name})
+	s, err := p.cfg.Fleet.Look(r.Context(), wire.ViewRequest{Tag: v.Name})
 	if err != nil {
 		return nil, err
 	}

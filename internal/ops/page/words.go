@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/ops/fleetview"
-	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/internal/wire"
 )
 
 // words are the functions that templates call.
 var words = template.FuncMap{
 	"count": fleetview.Count, "rate": fleetview.PerSecond, "span": fleetview.Span, "clock": fleetview.Clock,
 	"seconds": fleetview.Seconds, "ago": ago, "runbook": runbook,
-	"speed": func(v subjects.Fraction) string { return fleetview.PerSecond(float64(v)) },
+	"speed": func(v wire.Fraction) string { return fleetview.PerSecond(float64(v)) },
 	"names": fleetview.Names, "operand": operand, "why": fleetview.Why, "typed": typed,
 	"late": func(err error) bool { return errors.Is(err, errLate) },
 	"iso":  func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
@@ -57,6 +57,6 @@ func ago(t, now time.Time) template.HTML {
 }
 
 // runbook returns the address of the runbook's entry for a kind of alarm.
-func runbook(kind subjects.Alarm) string {
+func runbook(kind wire.Alarm) string {
 	return "https://github.com/natsid/natsid/blob/main/docs/operations.md#" + string(kind)
 }

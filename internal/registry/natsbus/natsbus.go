@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/internal/gather"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -55,7 +56,7 @@ func (b *Bus) Call(ctx context.Context, dial func(...nats.Option) (*nats.Conn, e
 	if err != nil {
 		return err
 	}
-	err = gather.All(ctx, nc, b.ns.RegistryAsk(), nil, func(*nats.Msg) (enough bool) { return true })
+	err = gather.All(ctx, nc, wire.RegistryAsk(b.ns), nil, func(*nats.Msg) (enough bool) { return true })
 	if !errors.Is(err, gather.ErrNobody) {
 		return err
 	}
@@ -69,7 +70,7 @@ func (b *Bus) Call(ctx context.Context, dial func(...nats.Option) (*nats.Conn, e
 
 // ears hear the next question about registries and the next announcement.
 func (b *Bus) ears(nc *nats.Conn) (ears []*nats.Subscription, err error) {
-	for _, subject := range []string{b.ns.RegistryAsk(), b.ns.RegistryAnnounce()} {
+	for _, subject := range []string{wire.RegistryAsk(b.ns), wire.RegistryAnnounce(b.ns)} {
 		ear, err := nc.SubscribeSync(subject)
 		if err == nil {
 			err = ear.AutoUnsubscribe(1)
@@ -92,9 +93,9 @@ func areSilent(ears []*nats.Subscription) bool {
 
 // Listen passes announcements to hear, from now on.
 func (b *Bus) Listen(hear func(notice []byte)) error {
-	_, err := b.nc.Subscribe(b.ns.RegistryAnnounce(), func(m *nats.Msg) { hear(m.Data) })
+	_, err := b.nc.Subscribe(wire.RegistryAnnounce(b.ns), func(m *nats.Msg) { hear(m.Data) })
 	if err != nil {
-		return fmt.Errorf("natsbus: %s: %w", b.ns.RegistryAnnounce(), err)
+		return fmt.Errorf("natsbus: %s: %w", wire.RegistryAnnounce(b.ns), err)
 	}
 	return nil
 }
@@ -109,8 +110,8 @@ func (b *Bus) Join(registry string, answer func(ctx context.Context, question []
 	}
 	b.joined = nil
 	for subject, queue := range map[string]string{
-		b.ns.RegistryAsk():        subjects.QueueGroup + "-" + registry,
-		b.ns.RegistryOf(registry): subjects.QueueGroup,
+		wire.RegistryAsk(b.ns):          wire.QueueGroup + "-" + registry,
+		wire.RegistryOf(b.ns, registry): wire.QueueGroup,
 	} {
 		sub, err := b.nc.QueueSubscribe(subject, queue, func(m *nats.Msg) { b.respond(m, answer) })
 		if err != nil {
@@ -146,7 +147,7 @@ func (b *Bus) respond(m *nats.Msg, answer func(ctx context.Context, question []b
 }
 
 // Announce sends a notice to all workers.
-func (b *Bus) Announce(notice []byte) error { return b.nc.Publish(b.ns.RegistryAnnounce(), notice) }
+func (b *Bus) Announce(notice []byte) error { return b.nc.Publish(wire.RegistryAnnounce(b.ns), notice) }
 
 // Ask asks one worker of a registry, or with "" one of each, and calls hear with each answer until that reports that it
 // is enough or ctx ends. It returns [gather.ErrNobody] if NATS says at once that nobody listens. A worker that asks for
@@ -154,9 +155,9 @@ func (b *Bus) Announce(notice []byte) error { return b.nc.Publish(b.ns.RegistryA
 func (b *Bus) Ask(
 	ctx context.Context, registry string, question []byte, hear func(answer []byte) (enough bool),
 ) error {
-	subject := b.ns.RegistryOf(registry)
+	subject := wire.RegistryOf(b.ns, registry)
 	if registry == "" {
-		if subject = b.ns.RegistryAsk(); b.isAlone(ctx) {
+		if subject = wire.RegistryAsk(b.ns); b.isAlone(ctx) {
 			return gather.ErrNobody
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -158,11 +159,11 @@ func (t *table) worker() {
 	ns := t.ns
 	t.publish("learn what it may do", UserInfo)
 	serve := func(mode string, on ...string) {
-		t.needed(mode, func() { t.subscribe(subjects.QueueGroup, "serve requests", on...) })
+		t.needed(mode, func() { t.subscribe(wire.QueueGroup, "serve requests", on...) })
 	}
-	serve("segment", ns.Segments())
-	serve(snowflake, ns.Snowflake(), ns.Snowflakes())
-	serve("tags", ns.TagCreate(), ns.TagUpdate(), ns.TagDelete(), ns.TagList(), ns.Throttle())
+	serve("segment", wire.Segments(ns))
+	serve(snowflake, ns.Snowflake(), wire.Snowflakes(ns))
+	serve("tags", ns.TagCreate(), ns.TagUpdate(), ns.TagDelete(), ns.TagList(), wire.ThrottleSubject(ns))
 	own := inbox(t.d.InboxPrefix)
 	t.needed(all, func() { t.publish(answers, own) })
 	inboxes := []string{own}
@@ -176,23 +177,23 @@ func (t *table) worker() {
 	t.publish(answers+" of other accounts, which import natsid", serviceReplies)
 	t.needed(all, t.replies)
 	const relays = "relay requests to workers that can load, and take them"
-	t.publish(relays, ns.Relays())
-	t.needed(relay, func() { t.subscribe(subjects.QueueGroup, relays, ns.Relays()) })
+	t.publish(relays, wire.Relays(ns))
+	t.needed(relay, func() { t.subscribe(wire.QueueGroup, relays, wire.Relays(ns)) })
 	const number = "say who holds a worker number, and ask for it"
 	t.needed(snowflake, func() {
-		t.publish(number, ns.Workers())
-		t.subscribe("", number, ns.Workers())
+		t.publish(number, wire.Workers(ns))
+		t.subscribe("", number, wire.Workers(ns))
 	})
-	t.publish("share rates", ns.ServicePing())
+	t.publish("share rates", wire.ServicePing(ns))
 	const loaders = "load strict tags for other workers, and let them"
-	t.publish(loaders, ns.Loaders(), ns.Loader("*"))
-	t.subscribe("", loaders, ns.Loaders(), ns.Loader("*"))
-	t.publish("announce a changed tag", ns.TagChanged())
-	t.subscribe("", "hear of a changed tag", ns.TagChanged())
+	t.publish(loaders, wire.Loaders(ns), wire.Loader(ns, "*"))
+	t.subscribe("", loaders, wire.Loaders(ns), wire.Loader(ns, "*"))
+	t.publish("announce a changed tag", wire.TagChanged(ns))
+	t.subscribe("", "hear of a changed tag", wire.TagChanged(ns))
 	const registry = "compare the registry with other workers"
-	t.publish(registry, ns.Registries())
-	t.subscribe("", registry, ns.Registries())
-	t.publish("raise alarms", ns.Alarms())
+	t.publish(registry, wire.Registries(ns))
+	t.subscribe("", registry, wire.Registries(ns))
+	t.publish("raise alarms", wire.AlarmSubjects(ns))
 	t.subscribe("", "say how it is, to other workers and `nats micro`", "$SRV.>")
 	for _, b := range t.buckets() {
 		t.needed(b.serve, func() { t.use(b) })
@@ -216,7 +217,7 @@ func (t *table) use(b bucket) {
 
 // writeGrants gives a worker the right to write down which IDs it may issue.
 func (t *table) writeGrants() {
-	b := t.ns.GrantsBucket()
+	b := wire.GrantsBucket(t.ns)
 	const write = "write down what was granted"
 	t.publish(write, t.api.Info(b), t.api.Write(b, ">"))
 	if t.d.MakesBuckets {
@@ -226,15 +227,15 @@ func (t *table) writeGrants() {
 
 // readGrants gives an operator the right to read that.
 func (t *table) readGrants() {
-	b := t.ns.GrantsBucket()
+	b := wire.GrantsBucket(t.ns)
 	const read = "read what was granted"
 	t.publish(read, t.api.Info(b), t.api.Get(b), t.api.List(b, "*", ">"), t.api.Next(b, "*"))
 }
 
 // caller: who requests IDs.
 func (t *table) caller() {
-	t.publish("request IDs of tags", t.ns.Segments())
-	t.publish("request snowflakes", t.ns.Snowflake(), t.ns.Snowflakes())
+	t.publish("request IDs of tags", wire.Segments(t.ns))
+	t.publish("request snowflakes", t.ns.Snowflake(), wire.Snowflakes(t.ns))
 	t.replies()
 }
 
@@ -243,7 +244,7 @@ func (t *table) stage() {
 	t.caller()
 	p := t.d.Stamps
 	t.publish("write copies", p.Into)
-	t.publish("be shown on the page of the workers", t.ns.Stage())
+	t.publish("be shown on the page of the workers", wire.Stage(t.ns))
 	read := "read " + p.From
 	t.publish(read, t.api.Stream("STREAM.INFO", p.From), t.api.Stream("STREAM.MSG.GET", p.From),
 		t.api.Stream("CONSUMER.CREATE", p.From)+".>", t.api.Stream("CONSUMER.MSG.NEXT", p.From)+".*")
@@ -258,7 +259,7 @@ func (t *table) stage() {
 		t.publish("name the stream in the way of "+p.To, t.api.Names())
 	}
 	const hint = "keep a hint of the position"
-	hints := t.ns.StampBucket()
+	hints := wire.StampBucket(t.ns)
 	t.publish(hint, t.api.Info(hints), t.api.Direct(hints, p.To), t.api.Write(hints, p.To))
 	if t.d.MakesBuckets {
 		t.publish("make the bucket with hints", t.api.Account(), t.api.Create(hints))
@@ -269,14 +270,14 @@ func (t *table) stage() {
 func (t *table) operator() {
 	ns := t.ns
 	t.publish("change and list tags", ns.TagCreate(), ns.TagUpdate(), ns.TagDelete(), ns.TagList())
-	t.publish("throttle tags", ns.Throttle())
-	t.publish("ask workers how they are", ns.View())
-	t.publish("choose a registry", ns.RegistryAsk(), ns.RegistryOf("*"))
+	t.publish("throttle tags", wire.ThrottleSubject(ns))
+	t.publish("ask workers how they are", wire.View(ns))
+	t.publish("choose a registry", wire.RegistryAsk(ns), wire.RegistryOf(ns, "*"))
 	t.replies()
-	t.subscribe("", "hear alarms", ns.Alarms())
+	t.subscribe("", "hear alarms", wire.AlarmSubjects(ns))
 	for _, b := range t.buckets() {
 		t.look(b.name, b.holds)
-		if b.name == ns.SegmentBucket() {
+		if b.name == wire.SegmentBucket(ns) {
 			t.publish("read "+b.holds, t.api.Get(b.name))
 		}
 	}
@@ -284,11 +285,11 @@ func (t *table) operator() {
 	if !t.d.Repairs {
 		return
 	}
-	t.publish("repair the marks", t.api.Write(ns.SegmentBucket(), ">"))
+	t.publish("repair the marks", t.api.Write(wire.SegmentBucket(ns), ">"))
 	if !t.d.NoGrants {
-		t.publish("write down what was repaired", t.api.Write(ns.GrantsBucket(), ">"))
+		t.publish("write down what was repaired", t.api.Write(wire.GrantsBucket(ns), ">"))
 	}
-	t.publish("say that the registry is stopped or resumed", ns.RegistryAnnounce())
+	t.publish("say that the registry is stopped or resumed", wire.RegistryAnnounce(ns))
 }
 
 // A bucket is one in which natsid keeps what it must not lose, or heartbeats.
@@ -301,9 +302,9 @@ type bucket struct {
 
 func (t *table) buckets() []bucket {
 	return []bucket{
-		{t.ns.SegmentBucket(), "the marks", true, tags},
-		{t.ns.HistoryBucket(), "the records of worker numbers", true, snowflake},
-		{t.ns.WorkerBucket(), "the heartbeats", false, snowflake},
+		{wire.SegmentBucket(t.ns), "the marks", true, tags},
+		{wire.HistoryBucket(t.ns), "the records of worker numbers", true, snowflake},
+		{wire.WorkerBucket(t.ns), "the heartbeats", false, snowflake},
 	}
 }
 

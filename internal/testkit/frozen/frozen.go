@@ -9,6 +9,7 @@ import (
 
 	"github.com/natsid/natsid/internal/ops/fleetview"
 	"github.com/natsid/natsid/internal/ops/page"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/workerid"
@@ -62,7 +63,7 @@ func info(t segment.Tag) subjects.TagInfo {
 type fleet struct{}
 
 // Look implements the Fleet of [page.Config].
-func (fleet) Look(_ context.Context, q subjects.ViewRequest) (fleetview.Snapshot, error) {
+func (fleet) Look(_ context.Context, q wire.ViewRequest) (fleetview.Snapshot, error) {
 	s := fleetview.Snapshot{At: At, Numbers: fleetview.Numbers{
 		Records: make(map[int]workerid.Record), Heartbeats: make(map[int]workerid.Heartbeat),
 	}}
@@ -78,38 +79,38 @@ func (fleet) Look(_ context.Context, q subjects.ViewRequest) (fleetview.Snapshot
 }
 
 // of returns a worker of the fleet.
-func of(i int, name string, q subjects.ViewRequest) fleetview.Worker {
+func of(i int, name string, q wire.ViewRequest) fleetview.Worker {
 	number := i * 197
 	w := fleetview.Worker{Answered: name != "delta", Seen: At, Rates: map[string]fleetview.Rate{
 		"segment": {Requests: 410.4, IDs: 2150.4}, "snowflake": {Requests: 95, IDs: 95},
 	}}
 	w.Registry = "5N7LAQLGLLR4UQACIRT2BJPGKX"
 	w.Version, w.Started, w.Until = "0.1.0", At.Add(-time.Hour), At.Add(time.Duration(252+i)*time.Second)
-	w.Modes = map[string]subjects.ModeView{
-		"segment":   {State: subjects.Ready, Codes: map[string]int64{"404": 3, "429": int64(12 * i)}},
-		"snowflake": {State: subjects.Ready, LagSeconds: subjects.Fraction(i) / 1000},
+	w.Modes = map[string]wire.ModeView{
+		"segment":   {State: wire.Ready, Codes: map[string]int64{"404": 3, "429": int64(12 * i)}},
+		"snowflake": {State: wire.Ready, LagSeconds: wire.Fraction(i) / 1000},
 	}
-	w.Statistics = subjects.WorkerStats{Instance: name, Number: &number, At: At, Tags: 4}
+	w.Statistics = wire.WorkerStats{Instance: name, Number: &number, At: At, Tags: 4}
 	if name == "alpha" || name == "beta" {
-		w.Alarms = []subjects.OpenAlarm{{Kind: subjects.AlarmClockStep, Since: At.Add(-12 * time.Minute),
+		w.Alarms = []wire.OpenAlarm{{Kind: wire.AlarmClockStep, Since: At.Add(-12 * time.Minute),
 			Last: At.Add(-12 * time.Minute), Message: "the clock was set back by 0.2 s"}}
 	}
 	switch name {
 	case "gamma":
 		w.OffsetMs = 2100
-		w.Alarms = append(w.Alarms, []subjects.OpenAlarm{
-			{Kind: subjects.AlarmClockSkew, Since: At.Add(-7 * time.Minute), Last: At.Add(-time.Minute),
+		w.Alarms = append(w.Alarms, []wire.OpenAlarm{
+			{Kind: wire.AlarmClockSkew, Since: At.Add(-7 * time.Minute), Last: At.Add(-time.Minute),
 				Message: "the clock is 2.1 s ahead of the other workers; no snowflakes are issued until it is right"},
-			{Kind: subjects.AlarmTableWentBack, Since: At.Add(-9 * time.Minute), Last: At.Add(-9 * time.Minute),
+			{Kind: wire.AlarmTableWentBack, Since: At.Add(-9 * time.Minute), Last: At.Add(-9 * time.Minute),
 				Message: "tag order: the mark went back " + Hostile},
 		}...)
-		w.Modes["snowflake"] = subjects.ModeView{State: "not ready: the clock is 2.1 s ahead of the other workers"}
+		w.Modes["snowflake"] = wire.ModeView{State: "not ready: the clock is 2.1 s ahead of the other workers"}
 	case "delta":
 		w.Seen = At.Add(-41 * time.Second)
 		return w
 	}
 	if q.Busiest {
-		w.Stages = []subjects.StageView{
+		w.Stages = []wire.StageView{
 			{Name: "oslo/4211", From: "ORDERS", To: "ORDERS_STAMPED", Role: "copying", Position: 48210, Behind: 12},
 			{Name: "rome/977", From: "ORDERS", To: "ORDERS_STAMPED", Role: "standby", Position: 48198, Behind: 24},
 		}
@@ -121,7 +122,7 @@ func of(i int, name string, q subjects.ViewRequest) fleetview.Worker {
 		w.Tag = new(stats("order", name, i))
 	}
 	if q.Hour {
-		w.Hour = &subjects.HourView{End: At.Truncate(subjects.HourStep).Unix(), Modes: map[string]subjects.HourSeries{
+		w.Hour = &wire.HourView{End: At.Truncate(wire.HourStep).Unix(), Modes: map[string]wire.HourSeries{
 			"segment": series(i, 3500), "snowflake": series(i+3, 950),
 		}}
 	}
@@ -129,12 +130,12 @@ func of(i int, name string, q subjects.ViewRequest) fleetview.Worker {
 }
 
 // stats returns what worker i has of a tag.
-func stats(tag, worker string, i int) subjects.TagStats {
+func stats(tag, worker string, i int) wire.TagStats {
 	first := subjects.ID(i*20000 + 200001)
-	return subjects.TagStats{
-		Tag: tag, Worker: worker, IDsPerSecond: subjects.Fraction(1300 / (len(tag) + i)), Left: 12400,
-		SecondsLeft: subjects.Fraction(90 - i), Step: 10000, NextStep: 20000, RecommendedStep: 240000,
-		Loads: 21, Waits: 1, Ranges: []subjects.TagRange{
+	return wire.TagStats{
+		Tag: tag, Worker: worker, IDsPerSecond: wire.Fraction(1300 / (len(tag) + i)), Left: 12400,
+		SecondsLeft: wire.Fraction(90 - i), Step: 10000, NextStep: 20000, RecommendedStep: 240000,
+		Loads: 21, Waits: 1, Ranges: []wire.TagRange{
 			{First: first, Next: first + subjects.ID(1100*i) + 7600, Last: first + 9999, Current: true},
 			{First: first + 10000, Next: first + 10000, Last: first + 19999},
 		},
@@ -142,8 +143,8 @@ func stats(tag, worker string, i int) subjects.TagStats {
 }
 
 // series returns an hour that goes up and down.
-func series(phase, most int) (s subjects.HourSeries) {
-	for i := range subjects.HourPoints {
+func series(phase, most int) (s wire.HourSeries) {
+	for i := range wire.HourPoints {
 		v := (1 + math.Sin(float64(i)/40+float64(phase))) / 2
 		n := int64(v * float64(most) * 10)
 		s.Requests, s.IDs = append(s.Requests, n), append(s.IDs, n*5)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
 )
@@ -182,7 +183,7 @@ func Count(value json.RawMessage) (n int, err error) {
 	}
 	text := string(value)
 	_ = json.Unmarshal(value, &text) // if it is a text
-	return subjects.ParseCount([]byte(text), maxCount)
+	return wire.ParseCount([]byte(text), maxCount)
 }
 
 // maxCount is the limit of workers unless they are configured otherwise.

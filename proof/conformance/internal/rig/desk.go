@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -59,7 +60,7 @@ func (d *Desk) Open() (err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.sub == nil {
-		if d.sub, err = d.nc.QueueSubscribe(string(d.ns)+".>", subjects.QueueGroup, d.receive); err != nil {
+		if d.sub, err = d.nc.QueueSubscribe(string(d.ns)+".>", wire.QueueGroup, d.receive); err != nil {
 			return err
 		}
 	}

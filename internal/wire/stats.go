@@ -1,13 +1,15 @@
-package subjects
+package wire
 
 import (
 	"math"
 	"strconv"
 	"time"
+
+	"github.com/natsid/natsid/subjects"
 )
 
 // MaxBusiest is how many tags [WorkerStats] shows at most, the busiest first.
-// [TagList] pages through all of them.
+// [subjects.TagList] pages through all of them.
 const MaxBusiest = 20
 
 // MaxRanges is how many ranges [TagStats] shows at most. A tag has more than two
@@ -15,7 +17,7 @@ const MaxBusiest = 20
 const MaxRanges = 8
 
 // WorkerStats is the statistics of one worker: of all its tags together, and of its busiest tags. It is the data of
-// the endpoint [SegmentEndpoint] in a reply on [Namespace.ServiceStats]. Sums are over the tags in the worker's
+// the endpoint [SegmentEndpoint] in a reply on [ServiceStats]. Sums are over the tags in the worker's
 // memory, each since it was loaded there. In JSON, IDs are strings; counts and durations are numbers.
 type WorkerStats struct {
 	Instance     string     `json:"instance"` // name of the worker
@@ -58,10 +60,10 @@ type TagStats struct {
 // Last, both included. Next is the next ID to issue, and Last + 1 once the range
 // is used up.
 type TagRange struct {
-	First   ID   `json:"first"`
-	Next    ID   `json:"next"`
-	Last    ID   `json:"last"`
-	Current bool `json:"current"` // IDs are taken from this one
+	First   subjects.ID `json:"first"`
+	Next    subjects.ID `json:"next"`
+	Last    subjects.ID `json:"last"`
+	Current bool        `json:"current"` // IDs are taken from this one
 }
 
 // A Fraction is a number that JSON carries with three decimals; +Inf is null.

@@ -1,13 +1,6 @@
-package subjects
+package wire
 
 import "time"
-
-// View returns the subject on which every worker publishes its state for other workers and `natsid status`: see
-// [ViewRequest]. Users that may publish on the subjects of worker numbers may publish on it.
-func (n Namespace) View() string { return n.worker("view") }
-
-// Stage returns the subject on which each `natsid stamp` publishes a [StageView] every [StageEvery], for the page.
-func (n Namespace) Stage() string { return n.worker("stage") }
 
 // StageEvery is the time between two messages of a stage about itself.
 const StageEvery = 5 * time.Second
@@ -25,9 +18,6 @@ type StageView struct {
 	Behind   uint64 `json:"behind"`        // messages of the source not copied yet, as last known
 	Why      string `json:"why,omitempty"` // reason of the last retry, until a message was copied since
 }
-
-// GrantsBucket returns the name of the bucket whose stream records which worker was given which IDs.
-func (n Namespace) GrantsBucket() string { return string(n) + "_grants" }
 
 // ViewRequest selects optional parts of a WorkerView.
 type ViewRequest struct {

@@ -1,4 +1,4 @@
-package subjects
+package wire
 
 import (
 	"slices"
@@ -163,7 +163,7 @@ var alarms = []AlarmInfo{
 }
 
 // An AlarmEvent is an alarm as it is published, in JSON, on
-// [Namespace.Alarm]. One event may be published more than once, always with
+// [AlarmSubject]. One event may be published more than once, always with
 // the same time.
 type AlarmEvent struct {
 	Kind     Alarm     `json:"kind"`

@@ -1,0 +1,189 @@
+// Package wire is what natsid's own programs say to one another, besides package subjects, which users may rely on:
+// subjects between workers, bodies of requests about tags, statistics and alarms. [Subjects] and [Inner] list all
+// subjects, [Alarms] all kinds of alarm.
+package wire
+
+import (
+	"strconv"
+
+	"github.com/natsid/natsid/subjects"
+)
+
+// OK counts a request that was served, in metrics. It never crosses the wire.
+const OK subjects.Code = 200
+
+// QueueGroup is the queue group of all workers: exactly one of them answers
+// each request.
+const QueueGroup = "natsid"
+
+// A SubjectInfo explains one subject. Names in <> are placeholders.
+type SubjectInfo struct {
+	Subject string
+	Body    string // of the request, or of a published message
+	Reply   string // of the request; "" for a published message
+}
+
+// Subjects returns the public subjects, on which requests are served. The slice is the caller's.
+func Subjects(n subjects.Namespace) []SubjectInfo {
+	const (
+		count = "empty for one ID, or a count"
+		ids   = "IDs as runs, one a line: `1001` or `1001-1100`"
+		tag   = "the [Tag](#json)"
+		raise = "; `\"raise_by\":\"1000\"` instead of max_id; `\"force\":true` to skip more than 2^40 IDs; " +
+			"the limits: `\"max_batch\":100,\"rate\":1000`"
+	)
+	return []SubjectInfo{
+		{n.Segment("<tag>"), count, ids},
+		{n.Snowflake() + "[.<business>]", count, ids},
+		{n.TagCreate(), "`" + exampleCreate + "`, each optional but tag", tag},
+		{n.TagUpdate(), "`" + exampleUpdate + "`, each optional but tag" + raise, tag},
+		{n.TagDelete(), "`" + exampleDelete + "`", tag},
+		{n.TagList(), "empty, or `" + exampleList + "`, each optional; or `\"tag\":\"order\"` for one tag",
+			"an array of Tags, in order"},
+	}
+}
+
+// Inner returns the other subjects, which natsid's own programs use. The slice is the caller's.
+func Inner(n subjects.Namespace) []SubjectInfo {
+	return []SubjectInfo{
+		{AlarmSubject(n, "<kind>"), "published: an operator must look", ""},
+		{ThrottleSubject(n), "`" + exampleThrottle + "`; 0 ends the throttle", "the same"},
+		{ServiceStats(n), "empty", "from every worker: statistics of its tags, as `data` of endpoint segment"},
+		{ServicePing(n), "empty", "from every worker: its name, number and readiness, as metadata"},
+		{worker(n, "<number>"), "empty", "which worker holds the number"},
+		{View(n), "to all workers, for the page and `natsid status`", "each one's state"},
+		{Stage(n), "published by each `natsid stamp` every 5 s, for the page", ""},
+		{RegistryAnnounce(n), "published by workers every few seconds, and at a stop: their registry", ""},
+		{RegistryAsk(n), "of workers and `natsid resume`", "from one worker of each registry"},
+		{RegistryOf(n, "<registry>"), "of workers and `natsid resume`", "from one worker of the registry"},
+		{Relay(n, string(n)+".<subject>"), "a request for IDs of a tag, or about tags, of a worker that cannot load",
+			"that of a worker that can"},
+		{Loaders(n) + "[.<worker>]", "of workers: who loads strict tags for others; such a load", "a range"},
+		{TagChanged(n), "published: the name of a tag that was created, changed or deleted", ""},
+	}
+}
+
+// Segments returns the pattern that matches the subjects of all tags, well
+// formed or not.
+func Segments(n subjects.Namespace) string { return string(n) + ".segment.>" }
+
+// Tag returns the tag in a subject that matches [Segments].
+func Tag(n subjects.Namespace, subject string) string { return subject[len(n)+len(".segment."):] }
+
+// Snowflakes returns the pattern that matches the subjects of all businesses,
+// well formed or not, but not [subjects.Namespace.Snowflake].
+func Snowflakes(n subjects.Namespace) string { return n.Snowflake() + ".>" }
+
+// Business returns the business in a subject that matches
+// [Snowflakes], and "" for [subjects.Namespace.Snowflake].
+func Business(n subjects.Namespace, subject string) string {
+	if bare := len(n) + len(".snowflake"); len(subject) > bare {
+		return subject[bare+1:]
+	}
+	return ""
+}
+
+// TagChanged returns the subject on which workers publish the name of each tag
+// that was created, changed or deleted through natsid.
+func TagChanged(n subjects.Namespace) string { return string(n) + ".tag.changed" }
+
+// ThrottleSubject returns the subject of requests that throttle each tag. Only operators should be allowed to publish
+// on it.
+func ThrottleSubject(n subjects.Namespace) string { return string(n) + ".control.throttle" }
+
+// Loaders returns the subject on which workers publish that they can load strict tags for others, and Loader the
+// subject on which a worker receives such loads. Only workers should be allowed to publish on them.
+func Loaders(n subjects.Namespace) string { return string(n) + ".loader" }
+
+// Loader is described with [Loaders].
+func Loader(n subjects.Namespace, name string) string { return Loaders(n) + "." + name }
+
+// Worker returns the subject on which the holder of worker number w identifies
+// itself.
+func Worker(n subjects.Namespace, w int) string { return worker(n, strconv.Itoa(w)) }
+
+func worker(n subjects.Namespace, w string) string { return string(n) + ".worker." + w }
+
+// Workers returns the pattern that matches the subjects of all worker numbers, and those of probes.
+func Workers(n subjects.Namespace) string { return worker(n, "*") }
+
+// AlarmSubjects returns the pattern that matches the subjects of all alarms.
+func AlarmSubjects(n subjects.Namespace) string { return AlarmSubject(n, "*") }
+
+// AlarmSubject returns the subject on which alarms of a kind are published.
+func AlarmSubject(n subjects.Namespace, kind Alarm) string {
+	return string(n) + ".alarm." + string(kind)
+}
+
+// RegistryAnnounce returns the subject on which workers announce their registry. Only workers should be allowed to
+// publish on it.
+func RegistryAnnounce(n subjects.Namespace) string { return string(n) + ".registry.announce" }
+
+// RegistryAsk returns the subject of the question which registries exist. One worker of each answers.
+func RegistryAsk(n subjects.Namespace) string { return string(n) + ".registry.ask" }
+
+// RegistryOf returns the subject of calls to one worker of a registry.
+func RegistryOf(n subjects.Namespace, id string) string { return string(n) + ".registry.of." + id }
+
+// Registries returns the pattern that matches all subjects about registries.
+func Registries(n subjects.Namespace) string { return string(n) + ".registry.>" }
+
+// Relay returns the subject on which a worker that cannot load sends a request on a subject of the namespace to one
+// that can, and Relayed returns the subject of the request. Only workers should be allowed to publish on it.
+func Relay(n subjects.Namespace, subject string) string {
+	return string(n) + ".relay" + subject[len(n):]
+}
+
+// Relayed is described with [Relay].
+func Relayed(n subjects.Namespace, relay string) string {
+	return string(n) + relay[len(n)+len(".relay"):]
+}
+
+// Relays returns the pattern that matches the subjects of all relays.
+func Relays(n subjects.Namespace) string { return string(n) + ".relay.>" }
+
+// Service returns the name of the NATS service that each worker is.
+func Service(n subjects.Namespace) string { return string(n) }
+
+// ServiceStats returns the subject on which every worker answers with the
+// statistics of its tags: see [WorkerStats].
+func ServiceStats(n subjects.Namespace) string { return "$SRV.STATS." + Service(n) }
+
+// ServicePing returns the subject on which every worker answers with metadata: its name, its worker number ("" if it
+// has none), and for each mode the state as on /readyz, under [MetaInstance], [MetaNumber] and the modes.
+func ServicePing(n subjects.Namespace) string { return "$SRV.PING." + Service(n) }
+
+// Keys of the metadata, and the value of a mode that can issue.
+const (
+	MetaInstance = "instance"
+	MetaNumber   = "number"
+	Ready        = "ready"
+)
+
+// SegmentEndpoint is the endpoint of [Service] whose data in
+// statistics is a [WorkerStats].
+const SegmentEndpoint = "segment"
+
+// SegmentBucket returns the name of the KV bucket that holds the marks of tags,
+// and their rules.
+func SegmentBucket(n subjects.Namespace) string { return string(n) + "_segments" }
+
+// HistoryBucket returns the name of the KV bucket that holds the records of
+// worker numbers, permanently.
+func HistoryBucket(n subjects.Namespace) string { return string(n) + "_history" }
+
+// StampBucket returns the name of the KV bucket with hints of how far `natsid stamp` has copied streams.
+func StampBucket(n subjects.Namespace) string { return string(n) + "_stamp" }
+
+// WorkerBucket returns the name of the KV bucket of the workers' heartbeats.
+func WorkerBucket(n subjects.Namespace) string { return string(n) + "_workers" }
+
+// View returns the subject on which every worker publishes its state for other workers and `natsid status`: see
+// [ViewRequest]. Users that may publish on the subjects of worker numbers may publish on it.
+func View(n subjects.Namespace) string { return worker(n, "view") }
+
+// Stage returns the subject on which each `natsid stamp` publishes a [StageView] every [StageEvery], for the page.
+func Stage(n subjects.Namespace) string { return worker(n, "stage") }
+
+// GrantsBucket returns the name of the bucket whose stream records which worker was given which IDs.
+func GrantsBucket(n subjects.Namespace) string { return string(n) + "_grants" }
