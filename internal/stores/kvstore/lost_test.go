@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,32 +15,6 @@ import (
 	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/segment"
 )
-
-func TestRevisionsOfARecreatedBucketDoNotRepeat(t *testing.T) {
-	js, bucket := connect(t), bucketName()
-	s := open(t, js, bucket)
-	tag := segment.Tag{Name: "order", Step: 10, MaxID: 1}
-	create(t, s, tag)
-	kv, _ := js.KeyValue(t.Context(), bucket)
-	old, err := kv.Get(t.Context(), "order")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := js.DeleteKeyValue(t.Context(), bucket); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := open(t, js, bucket).Create(t.Context(), tag, false); err != nil {
-		t.Fatal(err)
-	}
-	fresh, err := kv.Get(t.Context(), "order")
-	if err != nil || fresh.Revision() <= old.Revision() {
-		t.Errorf("revision %d, then %d in the new bucket", old.Revision(), fresh.Revision())
-	}
-	_, err = kv.Update(t.Context(), "order", old.Value(), old.Revision())
-	if !errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
-		t.Errorf("a write with the old revision: %v, want a mismatch", err)
-	}
-}
 
 func TestABucketLostInUseIsReportedOnceAndCreatedAgain(t *testing.T) {
 	js, bucket := connect(t), bucketName()
@@ -170,89 +143,76 @@ func TestARemovedTagIsCreatedAgainOnlyByItsOperator(t *testing.T) {
 	}
 }
 
-// doomed is a JetStream whose bucket is lost right before the first write.
-type doomed struct {
+// losing is a JetStream with a hook for when settings are read, and for when an entry is written.
+type losing struct {
 	buckets.Streams
-	js   jetstream.JetStream
-	gone atomic.Bool
+	look  func()
+	write func(key string)
 }
 
-func (d *doomed) Publish(ctx context.Context, bucket, key string, w buckets.Write) (uint64, error) {
-	if key != buckets.Own && !d.gone.Swap(true) {
-		if err := d.js.DeleteStream(ctx, "KV_"+bucket); err != nil {
-			return 0, err
+func (l *losing) Info(ctx context.Context, bucket string) (buckets.Info, error) {
+	l.look()
+	return l.Streams.Info(ctx, bucket)
+}
+
+func (l *losing) Publish(ctx context.Context, bucket, key string, w buckets.Write) (uint64, error) {
+	l.write(key)
+	return l.Streams.Publish(ctx, bucket, key, w)
+}
+
+// loses returns a JetStream whose bucket is lost when a key is written for which is holds.
+func loses(js jetstream.JetStream, is func(key string) bool, lose func()) *losing {
+	once := sync.OnceFunc(lose)
+	return &losing{buckets.OnJetStream(js), func() {}, func(key string) {
+		if is(key) {
+			once()
 		}
+	}}
+}
+
+func remove(t *testing.T, js jetstream.JetStream, bucket string) {
+	t.Helper()
+	if err := js.DeleteStream(t.Context(), "KV_"+bucket); err != nil {
+		t.Error(err)
 	}
-	return d.Streams.Publish(ctx, bucket, key, w)
 }
 
 func TestATagIsNotCreatedOnFirstUseInABucketLostAtThatMoment(t *testing.T) {
-	js := connect(t)
-	s := openOn(t, &doomed{Streams: buckets.OnJetStream(js), js: js}, bucketName())
+	js, bucket := connect(t), bucketName()
+	isTag := func(key string) bool { return key != buckets.Own }
+	s := openOn(t, loses(js, isTag, func() { remove(t, js, bucket) }), bucket)
 	made, err := s.Create(t.Context(), segment.Tag{Name: "order", Step: 10}, false)
 	if !errors.Is(err, segment.ErrUnknownTag) {
 		t.Errorf("%+v, %v: others may have loaded it in the bucket that was lost", made, err)
 	}
 }
 
-// replaced is a JetStream whose bucket is lost, and made again by another worker, right before a step of founding: the
-// second time that its settings are read, or its identity is written.
-type replaced struct {
-	buckets.Streams
-	step  string
-	lose  func()
-	infos int
-	once  sync.Once
-}
-
-func (r *replaced) Info(ctx context.Context, bucket string) (buckets.Info, error) {
-	if r.infos++; r.step == "look" && r.infos == 3 { // missing, made, and now
-		r.once.Do(r.lose)
-	}
-	return r.Streams.Info(ctx, bucket)
-}
-
-func (r *replaced) Publish(ctx context.Context, bucket, key string, w buckets.Write) (uint64, error) {
-	if r.step == "write" && key == buckets.Own {
-		r.once.Do(r.lose)
-	}
-	return r.Streams.Publish(ctx, bucket, key, w)
-}
-
+// A bucket is lost, and made again by another worker, right before a step of founding: the second time that its
+// settings are read, or its identity is written.
 func TestNoIdentityIsWrittenIntoABucketMadeAgainMeanwhile(t *testing.T) {
 	js := connect(t)
 	for _, step := range []string{"look", "write"} {
 		bucket := bucketName()
 		other := open(t, js, bucket) // which sees the bucket lost twice
-		if err := js.DeleteStream(t.Context(), "KV_"+bucket); err != nil {
-			t.Fatal(err)
-		}
-		s := kvstore.New(&replaced{Streams: buckets.OnJetStream(js), step: step, lose: func() {
-			if err := js.DeleteStream(t.Context(), "KV_"+bucket); err != nil {
-				t.Error(err)
-			}
+		remove(t, js, bucket)
+		isIdentity := func(key string) bool { return step == "write" && key == buckets.Own }
+		lose := sync.OnceFunc(func() {
+			remove(t, js, bucket)
 			if _, err := other.Check(t.Context()); !errors.Is(err, era.ErrNoIdentity) {
 				t.Errorf("%v, want ErrNoIdentity", err)
 			}
-		}}, kvstore.Config{Bucket: bucket})
+		})
+		l, infos := loses(js, isIdentity, lose), 0
+		l.look = func() {
+			if infos++; step == "look" && infos == 3 { // missing, made, and now
+				lose()
+			}
+		}
+		s := kvstore.New(l, kvstore.Config{Bucket: bucket})
 		if _, err := s.Check(t.Context()); !errors.Is(err, era.ErrNoIdentity) {
 			t.Errorf("lost before the %s: %v, want ErrNoIdentity", step, err)
 		}
 	}
-}
-
-// meanwhile is a JetStream whose bucket is lost, and made again by another worker, right before a tag is created.
-type meanwhile struct {
-	buckets.Streams
-	lose func()
-	once sync.Once
-}
-
-func (m *meanwhile) Publish(ctx context.Context, bucket, key string, w buckets.Write) (uint64, error) {
-	if key == "order" {
-		m.once.Do(m.lose)
-	}
-	return m.Streams.Publish(ctx, bucket, key, w)
 }
 
 // A bucket is lost, made again and resumed while a tag is created: its entry lands in the bucket that was made again.
@@ -264,16 +224,15 @@ func TestATagCreatedWhileTheBucketIsMadeAgainBeginsAboveTheOffset(t *testing.T) 
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := openOn(t, &meanwhile{Streams: buckets.OnJetStream(js), lose: func() {
-			if err := js.DeleteStream(t.Context(), "KV_"+bucket); err != nil {
-				t.Error(err)
-			}
+		isOrder := func(key string) bool { return key == "order" }
+		s := openOn(t, loses(js, isOrder, func() {
+			remove(t, js, bucket)
 			if _, err := other.Check(t.Context()); !errors.Is(err, era.ErrNoIdentity) {
 				t.Errorf("%v, want ErrNoIdentity", err)
 			}
 			put(t, buckets.OnJetStream(js), bucket, era.Found("kv", time.Now()))
 			resume(t, buckets.OnJetStream(js), bucket, 1000)
-		}}, bucket)
+		}), bucket)
 		if _, err := s.Create(t.Context(), segment.Tag{Name: "order", Step: 10, MaxID: start}, true); err != nil {
 			t.Fatal(err)
 		}
