@@ -14,30 +14,32 @@ import (
 // Errors of calls, beside the error of their context. Where a worker refused, errors.As finds its [*subjects.Error]
 // too: the text names the reason.
 var (
-	// ErrNotServed: no worker serves the subject. Start natsid on this NATS, in
-	// this namespace.
+	// ErrNotServed: no worker serves the subject, as where natsid runs on another NATS or in another namespace. Start
+	// it on this one.
 	ErrNotServed = errors.New("client: no worker serves this")
-	// ErrUnavailable: workers cannot issue now. Ask again later; the log of the
-	// workers says why.
+	// ErrUnavailable: workers cannot issue now, as while JetStream has no leader, or before an operator resumes a
+	// registry that is stopped. Ask again later; the log of the workers says why.
 	ErrUnavailable = errors.New("client: workers cannot issue now")
-	// ErrThrottled: too many requests. Back off.
+	// ErrThrottled: too many requests, as beyond the rate of the tag. Back off.
 	ErrThrottled = errors.New("client: too many requests")
-	// ErrBadRequest: the request is malformed. Fix it; to ask again cannot help.
+	// ErrBadRequest: the request is malformed, as for a tag with a space. Fix it; to ask again cannot help.
 	ErrBadRequest = errors.New("client: malformed request")
-	// ErrUnknownTag: there is no such tag. Create it.
+	// ErrUnknownTag: there is no such tag, as where it was deleted, or its name is misspelt. Create it.
 	ErrUnknownTag = errors.New("client: no such tag")
-	// ErrUsedUp: fewer numbers than requested are left of the tag, or of its day, month or year. MaxBatch of the
-	// [*subjects.Error] says how many. Raise the tag's maximum, or wait for the next period.
+	// ErrUsedUp: fewer numbers than requested are left of the tag, or of its day, month or year, as after the last of
+	// 999999 tickets. MaxBatch of the [*subjects.Error] says how many. Raise the tag's maximum, or wait for the next
+	// period.
 	ErrUsedUp = errors.New("client: the numbers of the tag are used up")
-	// ErrTagExists: there is such a tag already, for [Client.EnsureTag] one with other settings. Use it, or change it.
+	// ErrTagExists: there is such a tag already, for [Client.EnsureTag] one with other settings, as a step of 1000
+	// where 5000 is wanted. Use it, or change it.
 	ErrTagExists = errors.New("client: the tag exists")
 	// ErrNotNatsid: the reply is not one of natsid's, but for example of another program or a JetStream stream on the
 	// same subject. Stop that from answering.
 	ErrNotNatsid = errors.New("client: the reply is not natsid's")
-	// ErrBusy: too many calls of this handle wait already. Nothing was sent. Slow
-	// down, or find out why natsid does not answer.
+	// ErrBusy: too many calls of this handle wait already, as while NATS is away. Nothing was sent. Slow down, or find
+	// out why natsid does not answer.
 	ErrBusy = errors.New("client: too many calls wait already")
-	// ErrClosed: the client or its connection is closed.
+	// ErrClosed: the client or its connection is closed, as in a handler that outlives its server.
 	ErrClosed = errors.New("client: closed")
 )
 

@@ -45,13 +45,13 @@ func ExampleParseRuns() {
 func ExampleParseError() {
 	err := subjects.ParseError(map[string][]string{
 		subjects.HeaderErrorCode:  {"429"},
-		subjects.HeaderError:      {"too many requests wait for this tag: back off"},
+		subjects.HeaderError:      {"too many requests wait for this tag"},
 		subjects.HeaderRetryAfter: {"150"},
 	})
 	fmt.Println(err)
 	fmt.Println("retry:", err.Code.Retry(), "after", err.RetryAfter)
 	// Output:
-	// 429: too many requests wait for this tag: back off
+	// 429: too many requests wait for this tag
 	// retry: true after 150ms
 }
 

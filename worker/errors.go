@@ -24,51 +24,43 @@ func ofStore(err error) error {
 }
 
 // codes maps the cores' errors to codes and texts for callers; the first row that
-// matches counts. The texts say how callers go on, and name no internals.
+// matches counts. The texts state facts and name no internals: what to do
+// belongs to who speaks to a person, by the code.
 var codes = []struct {
 	err  error
 	code subjects.Code
 	text string
 }{
 	// This row comes before the causes of a failed load: whether a tag was made on first use is no caller's affair.
-	{segment.ErrNotLoaded, subjects.Unavailable, "the store did not deliver a range in time: retry, then back off"},
-	{segment.ErrUncertain, subjects.Unavailable,
-		"the change may have been made, in whole or in part: look at the tag with `natsid tag list`, " +
-			"then repeat or correct the change"},
-	{segment.ErrDisabled, subjects.NotFound,
-		"the tag was deleted; create it again with `natsid tag create`, it continues above its old IDs"},
-	{segment.ErrUnknownTag, subjects.NotFound, "no such tag: check its name, or create it with `natsid tag create`"},
-	{segment.ErrZone, subjects.Unavailable,
-		"this worker lacks the time zone of the tag: give it a newer natsid, or the file of the zone" + another},
-	{segment.ErrBadRow, subjects.Unavailable, "the tag's row in the table has a step or max_id below 1: fix the row"},
-	{segment.ErrExists, subjects.Conflict, "the tag exists already; change it with `natsid tag update`"},
+	{segment.ErrNotLoaded, subjects.Unavailable, "the store did not deliver a range in time"},
+	{segment.ErrUncertain, subjects.Unavailable, "the change may have been made, in whole or in part"},
+	{segment.ErrDisabled, subjects.NotFound, "the tag was deleted"},
+	{segment.ErrUnknownTag, subjects.NotFound, "no such tag"},
+	{segment.ErrZone, subjects.Unavailable, "this worker lacks the time zone of the tag"},
+	{segment.ErrBadRow, subjects.Unavailable, "the tag's row in the table has a step or max_id below 1"},
+	{segment.ErrExists, subjects.Conflict, "the tag exists"},
 	{segment.ErrInvalid, subjects.BadRequest,
 		"step must be 1..1099511627776 and start at least 1; " +
 			"the store must be able to hold both, and the length and characters of the description"},
-	{segment.ErrRationed, subjects.TooMany, "this worker made too many tags just now: retry later"},
-	{segment.ErrTooMany, subjects.TooMany, "too many requests wait for this tag: back off"},
+	{segment.ErrRationed, subjects.TooMany, "this worker made too many tags just now"},
+	{segment.ErrTooMany, subjects.TooMany, "too many requests wait for this tag"},
 	{segment.ErrUndecided, subjects.Unavailable,
-		"the registry was resumed, and the numbers of the tag end: an operator must say where it goes on, " +
-			"with `natsid tag update --next-id`"},
+		"the registry was resumed, and where the tag goes on is undecided"},
 	{segment.ErrClock, subjects.Unavailable,
-		"a new day, month or year of the tag has begun by this worker's clock, which is not yet compared with others'" +
-			another},
-	{segment.ErrExhausted, subjects.UsedUp,
-		"no number is left of the tag, or of its day, month or year: raise its maximum, or wait for the next period"},
-	{segment.ErrElsewhere, subjects.Unavailable, "this worker cannot load IDs at the moment" + another},
-	{errStore, subjects.Unavailable, "the store does not answer: retry, then back off"},
-	{segment.ErrClosed, subjects.Unavailable, "this worker is stopping: retry"},
-	{snowflake.ErrTooMany, subjects.TooMany, "too many requests wait for the clock: back off"},
-	{snowflake.ErrExpired, subjects.Unavailable, "this worker was too slow to answer in time" + another},
-	{snowflake.ErrNoNumber, subjects.Unavailable, "this worker has no worker number" + another},
-	{snowflake.ErrClosed, subjects.Unavailable, "this worker has given up its worker number" + another},
-	{snowflake.ErrFence, subjects.Unavailable, "this worker may not issue at this time" + another},
-	{snowflake.ErrWindow, subjects.Unavailable, "this worker may not issue at this time" + another},
-	{snowflake.ErrEpoch, subjects.Unavailable, "this worker's clock is before the epoch" + another},
-	{snowflake.ErrTimeEnds, subjects.Unavailable, "the time field of the layout is full: a new layout is needed"},
+		"a new day, month or year of the tag has begun by this worker's clock, which is not yet compared with others'"},
+	{segment.ErrExhausted, subjects.UsedUp, "no number is left of the tag, or of its day, month or year"},
+	{segment.ErrElsewhere, subjects.Unavailable, "this worker cannot load IDs at the moment"},
+	{errStore, subjects.Unavailable, "the store does not answer"},
+	{segment.ErrClosed, subjects.Unavailable, "this worker is stopping"},
+	{snowflake.ErrTooMany, subjects.TooMany, "too many requests wait for the clock"},
+	{snowflake.ErrExpired, subjects.Unavailable, "this worker was too slow to answer in time"},
+	{snowflake.ErrNoNumber, subjects.Unavailable, "this worker has no worker number"},
+	{snowflake.ErrClosed, subjects.Unavailable, "this worker has given up its worker number"},
+	{snowflake.ErrFence, subjects.Unavailable, "this worker may not issue at this time"},
+	{snowflake.ErrWindow, subjects.Unavailable, "this worker may not issue at this time"},
+	{snowflake.ErrEpoch, subjects.Unavailable, "this worker's clock is before the epoch"},
+	{snowflake.ErrTimeEnds, subjects.Unavailable, "the time field of the layout is full"},
 }
-
-const another = ": retry, another worker may serve you"
 
 // wireError returns err as it crosses the wire. An error that no row matches is
 // a bug, and logged.
@@ -80,14 +72,14 @@ func wireError(err error, log *slog.Logger) *subjects.Error {
 		return e
 	}
 	if b, ok := errors.AsType[*snowflake.BehindError](err); ok {
-		return subjects.Errorf(subjects.Unavailable, "this worker's clock is %v behind its last ID"+another, b.By)
+		return subjects.Errorf(subjects.Unavailable, "this worker's clock is %v behind its last ID", b.By)
 	}
 	if n, ok := errors.AsType[*segment.NameError](err); ok {
 		return subjects.Errorf(subjects.NotFound, "no such tag; the table has %+q", n.Found)
 	}
 	if x, ok := errors.AsType[*segment.ExhaustedError](err); ok && x.Left > 0 {
 		e := subjects.Errorf(subjects.UsedUp,
-			"only %d numbers are left of the tag, or of its day, month or year: ask for fewer", x.Left)
+			"only %d numbers are left of the tag, or of its day, month or year", x.Left)
 		e.MaxBatch = int(min(x.Left, wire.MaxBatchLimit))
 		return e
 	}
@@ -97,7 +89,7 @@ func wireError(err error, log *slog.Logger) *subjects.Error {
 	if r, ok := errors.AsType[*segment.RightError](err); ok && !errors.Is(err, segment.ErrUncertain) {
 		log.Error("the user of the database lacks a right; requests that need it are answered 503", "error", err)
 		return subjects.Errorf(subjects.Unavailable,
-			"the workers' user of the database may not %s: grant it %s on leaf_alloc", r.Right, r.Right)
+			"the workers' user of the database lacks the right %s on leaf_alloc", r.Right)
 	}
 	for _, row := range codes {
 		if !errors.Is(err, row.err) {

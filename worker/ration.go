@@ -18,7 +18,7 @@ func FirstUses(perMinute int64) func() error {
 			return nil
 		}
 		e := subjects.Errorf(subjects.TooMany,
-			"this worker makes at most %d new tags a minute on first use: retry later", perMinute)
+			"this worker makes at most %d new tags a minute on first use", perMinute)
 		e.RetryAfter = wholeMillis(wait)
 		return e
 	}

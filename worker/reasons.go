@@ -37,7 +37,7 @@ const (
 // errStopped is what callers get while the registry is stopped. Its time to wait says that no other worker may serve
 // them, so clients do not ask again for it.
 var errStopped = &subjects.Error{
-	Code: subjects.Unavailable, Text: "stopped: an operator must run natsid resume", RetryAfter: 5 * time.Second,
+	Code: subjects.Unavailable, Text: "the registry is stopped", RetryAfter: 5 * time.Second,
 }
 
 var shown = []Reason{Disconnected, Unchecked, Stopped, Rights, Number, Store, Overload}

@@ -33,7 +33,7 @@ func (f *refuser) set(on bool) {
 	}
 }
 
-const stopped = "stopped: an operator must run natsid resume"
+const stopped = "the registry is stopped"
 
 var subjectOf = map[worker.Mode]string{
 	worker.Segment: "id.segment.order", worker.Snowflake: "id.snowflake", worker.Tags: "id.tag.list",

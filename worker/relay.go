@@ -55,11 +55,11 @@ const (
 
 var (
 	// ErrNobodyLoads is returned, and sent to callers, if no worker can load.
-	ErrNobodyLoads = subjects.Errorf(subjects.Unavailable, "no worker can load IDs at the moment: retry, then back off")
+	ErrNobodyLoads = subjects.Errorf(subjects.Unavailable, "no worker can load IDs at the moment")
 
-	errManyRelays = subjects.Errorf(subjects.TooMany, "too many requests wait for another worker: back off")
+	errManyRelays = subjects.Errorf(subjects.TooMany, "too many requests wait for another worker")
 	errNoAnswerOf = subjects.Errorf(subjects.Unavailable,
-		"another worker did not answer in time: retry, then back off; before a change of a tag look at the tag")
+		"another worker did not answer in time, and may have done what was asked")
 )
 
 // isRelayed reports whether another worker has sent the request.

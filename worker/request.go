@@ -39,7 +39,7 @@ func (r *request) respond(body []byte, n int) {
 	err := r.at.link.conn.Publish(r.reply, body)
 	if errors.Is(err, nats.ErrMaxPayload) {
 		e := subjects.Errorf(subjects.BadRequest,
-			"the reply would have %d bytes, more than this NATS server accepts: ask for fewer", len(body))
+			"the reply would have %d bytes, more than this NATS server accepts", len(body))
 		if n > 0 {
 			e.MaxBatch = wire.BatchThatFits(int(r.at.link.conn.MaxPayload()))
 		}

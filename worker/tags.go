@@ -47,7 +47,7 @@ func (a *tagAdmin) handler(serve serve) handler {
 		case a.slots <- struct{}{}:
 		default:
 			r.refuse(subjects.Errorf(subjects.TooMany,
-				"%d requests about tags are under way already: retry later", adminLimit))
+				"%d requests about tags are under way already", adminLimit))
 			return
 		}
 		go func() {
@@ -223,8 +223,7 @@ func tagInfo(t segment.Tag) subjects.TagInfo {
 	} else if t.Step < 1 || t.MaxID < 1 {
 		info.Unservable = "step and max_id must be at least 1"
 	} else if t.Undecided {
-		info.Unservable = "undecided since the last resume: say where it goes on, above all its IDs, with " +
-			"`natsid tag update --next-id`"
+		info.Unservable = "undecided since a resume"
 	}
 	return info
 }

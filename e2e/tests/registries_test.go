@@ -211,7 +211,7 @@ func TestAnIncidentOfTheMarksStopsNoSnowflakes(t *testing.T) {
 		began := time.Now()
 		_, err := client.New(nc, client.Timeout(time.Minute)).Segment("order").Next(t.Context())
 		if !errors.Is(err, client.ErrUnavailable) || !strings.Contains(err.Error(),
-			"503: stopped: an operator must run natsid resume") || time.Since(began) > patience/2 {
+			"503: the registry is stopped") || time.Since(began) > patience/2 {
 			t.Errorf("a segment of a worker %s: %v after %v", life, err, time.Since(began))
 		}
 		if _, err := client.New(nc).Snowflake().Next(patient(t)); err != nil {

@@ -60,7 +60,7 @@ func TestATagThatMySQLRefusesNamesTheRight(t *testing.T) {
 	startWith(t, cfg)
 	waitFor(t, "a worker is ready", ok("http://"+cfg.HTTP+"/readyz"))
 	nats := "--nats=" + s.ClientURL()
-	const right = "grant it INSERT on leaf_alloc"
+	const right = "the right INSERT on leaf_alloc"
 	if code, text := run(t, patient(t), "tag", "create", "order", nats); code != 3 || !strings.Contains(text, right) {
 		t.Errorf("ended with %d, and does not say %q: %s", code, right, text)
 	}

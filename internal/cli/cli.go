@@ -83,14 +83,19 @@ type session struct {
 	settings
 }
 
-// errorText returns the text of an error for a person: without the prefix that is for programs, and with a refusal as
-// the worker sent it, which names commands instead of calls of the package client.
+// errorText returns the text of an error for a person: without the prefix that is for programs, and with the command
+// that helps against a refusal of its code.
 func errorText(err error) string {
 	text := strings.TrimPrefix(err.Error(), "client: ")
-	if e, ok := errors.AsType[*subjects.Error](err); ok {
-		if before, _, refused := strings.Cut(text, "refused: "); refused {
-			return before + "refused: " + e.Error()
-		}
+	e, ok := errors.AsType[*subjects.Error](err)
+	switch {
+	case !ok:
+	case e.Code == subjects.NotFound:
+		text += ": check its name, or create it with `natsid tag create`"
+	case e.Code == subjects.Conflict:
+		text += "; `natsid tag update` changes it"
+	case e.Code == subjects.Unavailable && e.RetryAfter > 0:
+		text += "; run `natsid resume`"
 	}
 	return text
 }

@@ -58,7 +58,7 @@ func answered(t *testing.T, args ...string) (r result) {
 	maybeCreated := false
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		r = natsid(t, args...)
-		if maybeCreated && strings.Contains(r.err, "the tag exists already") {
+		if maybeCreated && strings.Contains(r.err, "the tag exists") {
 			return result{}
 		}
 		if r.code == 0 || !unanswered.MatchString(r.err) || time.Now().After(end) {

@@ -141,7 +141,7 @@ func TestEachMistakeAboutAServiceIsToldByCauseAndRemedy(t *testing.T) {
 	s := serve(t, "--auto-create-tags=false")
 	for _, m := range []mistake{
 		{"tag create order", 0, ""},
-		{"tag create order", 3, "the tag exists already; change it with `natsid tag update`"},
+		{"tag create order", 3, "409: the tag exists; `natsid tag update` changes it"},
 		{"tag delete nosuch -y", 3, "no such tag: check its name"},
 		{"tag update nosuch --step 5", 3, "no such tag: check its name"},
 		{"tag update odrer --rate 1000", 3, "no such tag: check its name"},

@@ -25,7 +25,7 @@ func (e *BatchError) Error() string {
 		return fmt.Sprintf("this tag is limited to %d IDs/s, and one request to the IDs of %d s on one worker: "+
 			"ask for at most %d IDs", e.Rate, int(longest.Seconds()), e.Max)
 	}
-	return fmt.Sprintf("this tag is limited to %d IDs a request: ask for fewer", e.Max)
+	return fmt.Sprintf("this tag is limited to %d IDs a request", e.Max)
 }
 
 // A RateError refuses a request since its tag has used up its rate for now.
@@ -35,5 +35,5 @@ type RateError struct {
 }
 
 func (e *RateError) Error() string {
-	return fmt.Sprintf("this tag is limited to %d IDs/s: back off", e.Rate)
+	return fmt.Sprintf("this tag is limited to %d IDs/s", e.Rate)
 }

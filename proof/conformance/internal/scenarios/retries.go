@@ -95,7 +95,7 @@ func playNever(s *Stage) {
 		s.quiet()
 	}
 	s.Desk.Say(func(r *rig.Request) {
-		r.Refuse(subjects.Unavailable, "stopped: an operator must run natsid resume", subjects.HeaderRetryAfter, "5000")
+		r.Refuse(subjects.Unavailable, "the registry is stopped", subjects.HeaderRetryAfter, "5000")
 	})
 	for _, call := range []pending{s.beginNext(order, short), s.beginN(order, 5, short)} {
 		o := call.end()
