@@ -1,8 +1,8 @@
 package app
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -22,7 +22,7 @@ type grantLog struct {
 	keeper  *workerid.Keeper     // set by open
 	bucket  *buckets.Bucket      // likewise
 	log     *grants.Log          // nil with --grants off
-	failing time.Time            // since when entries cannot be written, for run; zero if they can
+	failing time.Time            // since when entries cannot be written, for report; zero if they can
 }
 
 // grantsSize is the size at which the stream forgets the oldest. `nats stream edit` changes it.
@@ -38,7 +38,7 @@ func (g *grantLog) open(keeper *workerid.Keeper) {
 		Name: wire.GrantsBucket(cfg.Namespace), Description: "natsid: which worker was given which IDs",
 		TTL: cfg.Grants, MaxBytes: grantsSize, Whole: true, Replicas: g.storage.replicas(), Log: cfg.Log,
 	})
-	g.log = grants.New(g.put, func() int { return min(256<<10, int(g.storage.links.control.MaxPayload())/2) })
+	g.log = grants.New(g.who, g.write)
 }
 
 // load adds a load.
@@ -68,31 +68,27 @@ func (g *grantLog) run(ctx context.Context) error {
 	return nil
 }
 
-// put writes an entry.
-func (g *grantLog) put(ctx context.Context, e *grants.Entry) error {
-	who, _ := g.keeper.Who()
-	e.Who = grants.Who{Instance: who.Instance, Process: who.Process, Registry: who.Registry,
-		Layout: who.Layout, Epoch: who.Epoch, Unit: who.Unit}
-	body, err := json.Marshal(e)
-	if err == nil {
-		_, err = g.bucket.Put(ctx, grants.Key, body)
-	}
+func (g *grantLog) who() grants.Who {
+	w, _ := g.keeper.Who()
+	return grants.Who{Instance: w.Instance, Process: w.Process, Registry: w.Registry,
+		Layout: w.Layout, Epoch: w.Epoch, Unit: w.Unit}
+}
+
+func (g *grantLog) write(ctx context.Context, body []byte) error {
+	_, err := g.bucket.Put(ctx, grants.Key, body)
 	g.report(err)
 	return err
 }
 
 // report raises an alarm while entries are refused, or cannot be written for a minute.
 func (g *grantLog) report(err error) {
-	switch {
-	case err == nil:
+	if err == nil {
 		g.failing = time.Time{}
 		return
-	case g.failing.IsZero():
-		g.failing = time.Now()
 	}
-	_, right := errors.AsType[*buckets.RightError](err)
-	isRefused := errors.Is(err, buckets.ErrUnfit) || errors.Is(err, buckets.ErrFull) || right
+	g.failing = cmp.Or(g.failing, time.Now())
+	isRefused := errors.Is(err, buckets.ErrUnfit) || errors.Is(err, buckets.ErrFull) || isA[*buckets.RightError](err)
 	if isRefused || time.Since(g.failing) > time.Minute {
-		g.raise(fmt.Sprintf("grants are not written, and the next 8 MB kept in memory: %v", err))
+		g.raise(fmt.Sprintf("grants are not written, and the next 100,000 kept in memory: %v", err))
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -148,14 +147,10 @@ func movable(rows []segment.Row) error {
 // stream of grants no worker records writes either.
 func logOf(s *session, streams buckets.Streams) *grants.Log {
 	who := grants.Who{Instance: "natsid " + s.call.Command(), Process: rand.Text()}
-	return grants.New(func(ctx context.Context, e *grants.Entry) error {
-		e.Who = who
-		body, err := json.Marshal(e)
-		if err == nil {
-			_, err = streams.Publish(ctx, wire.GrantsBucket(s.namespace()), grants.Key, buckets.Write{Value: body})
-		}
+	return grants.New(func() grants.Who { return who }, func(ctx context.Context, body []byte) error {
+		_, err := streams.Publish(ctx, wire.GrantsBucket(s.namespace()), grants.Key, buckets.Write{Value: body})
 		return err
-	}, func() int { return 64 << 10 })
+	})
 }
 
 // movedJSON is the tags that were moved, or with --dry-run would be.

@@ -25,7 +25,7 @@ type Entry struct {
 	Sequence uint64    `json:"-"` // of one that was read: its place in the stream
 	Stored   time.Time `json:"-"` // and when JetStream stored it
 
-	size   int  // about how many bytes
+	grants int  // how many
 	sealed bool // it is being written, and grows no more
 }
 

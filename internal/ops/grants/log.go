@@ -3,41 +3,43 @@ package grants
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"sync"
 	"time"
 
 	"github.com/natsid/natsid/internal/jitter"
 )
 
-// maxKept bounds what waits to be written, in bytes.
-const maxKept = 8 << 20
-
-// interval is the time between two writes of a process.
-const interval = time.Second
+const (
+	interval = time.Second     // between two writes of a process
+	timeout  = 5 * time.Second // of an attempt to write an entry
+	maxKept  = 100_000         // grants that wait to be written
+	maxEntry = 64              // grants in an entry: less than 64 kB, whatever the tags are
+)
 
 // A Log collects the grants of this process and writes them into the stream. It keeps them in memory until they are
 // written, up to a bound. It is safe for concurrent use, and adding never blocks. A nil log drops all.
 type Log struct {
-	put   func(ctx context.Context, e *Entry) error
-	limit func() int
+	who   func() Who
+	write func(ctx context.Context, body []byte) error
 
 	mu    sync.Mutex
 	queue []*Entry // the last one grows, unless it is sealed
-	size  int      // of queue
+	kept  int      // grants in queue
 	n     uint64   // number of the last entry
 }
 
-// New returns a log, which writes while Run runs. put writes an entry; after an error it gets the same entry again, and
-// readers ignore the second copy. limit returns about how long an entry may be, in bytes.
-func New(put func(ctx context.Context, e *Entry) error, limit func() int) *Log {
-	return &Log{put: put, limit: limit}
+// New returns a log, which writes while Run runs. write writes an entry; after an error it gets the same one again, and
+// readers ignore the second copy.
+func New(who func() Who, write func(ctx context.Context, body []byte) error) *Log {
+	return &Log{who: who, write: write}
 }
 
 // Load adds a load of a tag, or a raise of its mark.
 func (l *Log) Load(tag string, g Load) {
-	l.add(len(tag), func(e *Entry) {
+	l.add(func(e *Entry) int {
 		all := e.Loads[tag]
-		n := len(all) - 1
+		before, n := len(all), len(all)-1
 		if n >= 0 && all[n] == Raise(cmp.Or(g.Above, g.First), g.Last+1) { // the raise by this load
 			all, n = all[:n], n-1
 		}
@@ -47,34 +49,34 @@ func (l *Log) Load(tag string, g Load) {
 			all = append(all, g)
 		}
 		e.Loads[tag] = all
+		return len(all) - before
 	})
 }
 
 // Window adds a window.
-func (l *Log) Window(w Window) { l.add(0, func(e *Entry) { e.Windows = append(e.Windows, w) }) }
-
-// lineSize is about how long a grant is as JSON, without the tag's name.
-const lineSize = 100
+func (l *Log) Window(w Window) {
+	l.add(func(e *Entry) int { e.Windows = append(e.Windows, w); return 1 })
+}
 
 // add calls add with the entry that grows, with the lock held, or drops a grant for which there is no room: the next
-// entry's number shows that.
-func (l *Log) add(name int, add func(*Entry)) {
+// entry's number shows that. add returns by how many grants the entry has grown.
+func (l *Log) add(add func(*Entry) int) {
 	if l == nil {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.size >= maxKept {
+	if l.kept >= maxKept {
 		l.n++
 		return
 	}
-	if n := len(l.queue); n == 0 || l.queue[n-1].sealed || l.queue[n-1].size >= l.limit() {
+	if n := len(l.queue); n == 0 || l.queue[n-1].sealed || l.queue[n-1].grants >= maxEntry {
 		l.n++
 		l.queue = append(l.queue, &Entry{N: l.n, Loads: make(map[string][]Load)})
 	}
 	e := l.queue[len(l.queue)-1]
-	add(e)
-	e.size, l.size = e.size+lineSize+name, l.size+lineSize+name
+	n := add(e)
+	e.grants, l.kept = e.grants+n, l.kept+n
 }
 
 // Run writes entries until ctx ends, and then the remaining ones, for late at most.
@@ -88,20 +90,21 @@ func (l *Log) Run(ctx context.Context, late func() time.Duration) {
 	}
 }
 
-// putTimeout bounds an attempt to write an entry.
-const putTimeout = 5 * time.Second
-
 // Flush writes what waits, until an error occurs. It must not be called concurrently.
 func (l *Log) Flush(ctx context.Context) error {
 	for e := l.next(); e != nil; e = l.next() {
-		once, cancel := context.WithTimeout(ctx, putTimeout)
-		err := l.put(once, e)
+		once, cancel := context.WithTimeout(ctx, timeout)
+		e.Who = l.who()
+		body, err := json.Marshal(e)
+		if err == nil {
+			err = l.write(once, body)
+		}
 		cancel()
 		if err != nil {
 			return err
 		}
 		l.mu.Lock()
-		l.queue, l.size = l.queue[1:], l.size-e.size
+		l.queue, l.kept = l.queue[1:], l.kept-e.grants
 		l.mu.Unlock()
 	}
 	return nil
