@@ -1,10 +1,12 @@
 package worker_test
 
 import (
+	"strconv"
 	"testing"
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/worker"
 )
@@ -41,5 +43,17 @@ func TestACallerCannotMakeTheWorkerPublishForHim(t *testing.T) {
 		if m := <-got; m.Subject != "his.inbox.1" {
 			t.Errorf("the worker published to %s for a caller", m.Subject)
 		}
+	}
+}
+
+func TestABatchWhoseReplyIsTooLargeIsRefusedWithOneThatFits(t *testing.T) {
+	large := func(_ *segment.Config, cfg *worker.Config) { cfg.MaxBatch = 100_000 }
+	r := start(t, natstest.StartWith(t, "max_payload: 600"), 0, newStore(t), large)
+	refused := r.ask("id.snowflake", "90000") // in runs of 4096
+	if r.wantRefusal(refused, "400"); refused.maxBatch == 0 {
+		t.Fatalf("%+v, want a batch that fits", refused)
+	}
+	if got := r.ask("id.snowflake", strconv.Itoa(refused.maxBatch)); got.code != "" {
+		t.Errorf("%d IDs: %+v", refused.maxBatch, got)
 	}
 }

@@ -36,7 +36,7 @@ func (s *service) listen() (subs []*nats.Subscription, err error) {
 			return json.Marshal(micro.Ping{ServiceIdentity: s.who(), Type: micro.PingResponseType})
 		},
 		micro.InfoVerb:  func() ([]byte, error) { return json.Marshal(s.info()) },
-		micro.StatsVerb: s.statsThatFit,
+		micro.StatsVerb: func() ([]byte, error) { return json.Marshal(s.statsOf()) },
 	} {
 		of := "$SRV." + verb.String()
 		name := of + "." + s.identity.Name
@@ -81,33 +81,14 @@ func (s *service) info() micro.Info {
 	return info
 }
 
-// statsThatFit returns the statistics in JSON: with fewer tags, and then with fewer endpoints, where the NATS server
-// does not accept so much.
-func (s *service) statsThatFit() (body []byte, err error) {
-	stats, tags := s.statsOf(wire.MaxBusiest), wire.MaxBusiest
-	for {
-		body, err = json.Marshal(stats)
-		n := len(stats.Endpoints)
-		switch {
-		case err != nil, len(body) <= int(s.link.conn.MaxPayload()), n == 1:
-			return body, err
-		case tags > 0:
-			tags /= 2
-			stats = s.statsOf(tags)
-		default:
-			stats.Endpoints = stats.Endpoints[:n-1]
-		}
-	}
-}
-
-// statsOf returns the statistics, with those of so many tags.
-func (s *service) statsOf(tags int) micro.Stats {
+// statsOf returns the statistics, with those of the busiest tags.
+func (s *service) statsOf() micro.Stats {
 	stats := micro.Stats{ServiceIdentity: s.who(), Type: micro.StatsResponseType, Started: s.began}
 	for _, e := range s.endpoints {
 		one := e.stats()
 		one.Name, one.Subject, one.QueueGroup = e.name, e.subject, wire.QueueGroup
 		if e.name == wire.SegmentEndpoint {
-			one.Data = s.stats.json(tags)
+			one.Data, _ = json.Marshal(s.stats.with(wire.MaxBusiest)) // texts and numbers
 		}
 		stats.Endpoints = append(stats.Endpoints, one)
 	}

@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"encoding/json"
 	"sync"
 	"time"
 
@@ -27,16 +26,6 @@ type statistics struct {
 	mu     sync.Mutex
 	latest wire.WorkerStats
 	until  time.Time // when latest is too old; zero before the first
-}
-
-// json returns the statistics, with those of so many tags.
-func (s *statistics) json(tags int) json.RawMessage {
-	body, err := json.Marshal(s.with(tags))
-	if err != nil {
-		s.cfg.Log.Error("the statistics of the tags cannot be encoded; $SRV.STATS shows none", "error", err)
-		return nil
-	}
-	return body
 }
 
 // with returns the statistics, with those of so many tags.

@@ -185,13 +185,7 @@ func (a *tagAdmin) list(ctx context.Context, body []byte) (any, error) {
 	if err != nil {
 		return nil, ofStore(err)
 	}
-	page := newPage(a.link.conn)
-	for _, t := range tags {
-		if !page.add(a.link.tagInfo(t)) {
-			break
-		}
-	}
-	return page.infos, nil
+	return a.link.pageOf(tags, a.link.conn), nil
 }
 
 // find returns the tags that a listing is about.

@@ -42,25 +42,17 @@ func isInbox(ns subjects.Namespace, reply string) bool {
 	return reply != "" && !strings.HasPrefix(reply, string(ns)+".") && !strings.Contains("."+reply, ".$")
 }
 
-// encode returns a view in JSON. It drops parts that make the view too large for a message.
+// encode returns a view in JSON, with as many stages as fit in a message.
 func encode(v wire.WorkerView, most int) []byte {
 	for {
 		body, err := json.Marshal(v)
 		if err != nil {
 			panic(err) // cannot be: texts, numbers and times
 		}
-		switch busiest := len(v.Statistics.Busiest); {
-		case len(body) <= most:
+		if len(body) <= most || len(v.Stages) == 0 {
 			return body
-		case v.Hour != nil:
-			v.Hour = nil
-		case len(v.Stages) > 0:
-			v.Stages = v.Stages[:len(v.Stages)/2]
-		case busiest > 0:
-			v.Statistics.Busiest = v.Statistics.Busiest[:busiest/2]
-		default:
-			return body // the connection refuses it
 		}
+		v.Stages = v.Stages[:len(v.Stages)/2]
 	}
 }
 

@@ -14,7 +14,7 @@ const (
 	interval = time.Second     // between two writes of a process
 	timeout  = 5 * time.Second // of an attempt to write an entry
 	maxKept  = 100_000         // grants that wait to be written
-	maxEntry = 64              // grants in an entry: less than 64 kB, whatever the tags are
+	maxEntry = 200             // grants in an entry, which has less than 50 kB then
 )
 
 // A Log collects the grants of this process and writes them into the stream. It keeps them in memory until they are
