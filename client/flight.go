@@ -94,6 +94,7 @@ func (f *flight) launch() {
 		f.after(sendNow, min(wait, pauseLongest))
 		return
 	}
+	f.target.note(nil)
 	f.send(false)
 }
 
@@ -303,6 +304,7 @@ func (f *flight) askAgain() {
 		f.after(askAgain, busyPause)
 		return
 	}
+	f.target.note(nil)
 	if spent := len(f.open) > 0; !spent || f.target.spend() {
 		f.target.counts.hedges.Add(1)
 		if f.send(spent) {

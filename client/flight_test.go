@@ -33,6 +33,55 @@ func TestAPauseOfDaysEndsWithTheCallsThatWait(t *testing.T) {
 	until(t, "its request has ended", func() bool { return h.Stats().Failures == 1 })
 }
 
+// A call that meets silence was not refused: the refusal was that of an earlier call, or of an earlier copy.
+func TestSilenceIsNotExplainedByAnEarlierRefusal(t *testing.T) {
+	t.Parallel()
+	nc := connect(t)
+	d, h := openDesk(t, nc), client.New(nc).Segment("order")
+	for _, tc := range []struct {
+		law             string
+		h               *client.Handle
+		refused, copies int // of the copies, how many are refused, the first of them; the call ends with the last one
+		want            bool
+	}{
+		{"the retry may be answered yet", h, 1, 2, true},
+		{"the refusal was of another call", h, 0, 1, false},
+		{"the retry is not answered", client.New(nc).Segment("order"), 1, 3, false},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		before := len(d.requests())
+		d.say(func(number, _ int, m *nats.Msg) bool {
+			if number -= before; number == tc.copies {
+				cancel()
+			}
+			if number > tc.refused {
+				return false
+			}
+			refuseWith(t, m, subjects.Unavailable, "X-None", "")
+			return true
+		})
+		_, err := tc.h.Next(ctx)
+		isRefused := errors.Is(err, client.ErrUnavailable)
+		if !errors.Is(err, context.Canceled) || isRefused != tc.want {
+			t.Errorf("%s: %v", tc.law, err)
+		}
+		cancel()
+	}
+}
+
+func TestALostConnectionIsTheReason(t *testing.T) {
+	t.Parallel()
+	nc, err := nats.Connect("nats://127.0.0.1:1", nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	_, err = client.New(nc, client.Timeout(50*time.Millisecond)).Segment("order").Next(t.Context())
+	if !errors.Is(err, nats.ErrDisconnected) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+}
+
 // Workers refuse by 1.5 s, and a call has 5 s.
 func TestALargeRequestIsCopiedAsASmallOneOnceAnAnswerIsLost(t *testing.T) {
 	t.Parallel()

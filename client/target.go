@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/nats-io/nats.go"
 )
 
 // A target is what the requests of a handle ask: a subject, with its measurements and limits. It is safe for concurrent
@@ -22,7 +24,7 @@ type target struct {
 	spread time.Duration // smoothed deviation from it
 	hold   time.Time     // no request is sent before it: a worker demanded so
 	spare  spare
-	// trouble is the reason why the latest copy got no IDs; nil if it got some, or before the first answer.
+	// trouble is why the latest copy was refused; nil if it was not, or was sent where no answer came in time.
 	trouble error
 }
 
@@ -163,6 +165,9 @@ func (t *target) gaveUp(err error) error {
 	t.mu.Lock()
 	trouble := t.trouble
 	t.mu.Unlock()
+	if !t.client.nc.IsConnected() {
+		trouble = nats.ErrDisconnected
+	}
 	if trouble == nil {
 		return fmt.Errorf("client: no answer on %s yet; ask again: %w", t.subject, err)
 	}

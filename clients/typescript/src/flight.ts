@@ -106,6 +106,7 @@ export class Flight {
       this.#after(this.#sendNow, pauseBusy);
     } else {
       if (this.#copies > 0) this.#target.counts.retries++;
+      else this.#target.trouble = undefined;
       if (this.#send(this.#copies > 0)) this.#after(this.#askAgain, this.#silence());
     }
   }
@@ -117,6 +118,7 @@ export class Flight {
       return;
     }
     this.#dropLost();
+    this.#target.trouble = undefined;
     const isOpen = this.#open.length > 0;
     const mayBeCopied = this.n <= hedgedMost || now() - this.#began >= lostAfter;
     if (isOpen && !(mayBeCopied && this.#target.spend())) {

@@ -60,7 +60,7 @@ export class Target {
   readonly counts = { ids: 0, requests: 0, hedges: 0, retries: 0, failures: 0 };
   /** Smoothed response time in ms; 0 before the first answer. */
   usual = 0;
-  /** Why the latest copy got no IDs; undefined if it got some, or before the first answer. */
+  /** Why the latest copy was refused; undefined if it was not, or was sent where no answer came in time. */
   trouble: NatsidError | undefined;
   #spread = 0;
   #holdUntil = 0;
@@ -138,11 +138,15 @@ export class Target {
     const reason: unknown = signal?.aborted ? signal.reason : undefined;
     const timeUp = !signal?.aborted || (reason instanceof Error && reason.name === "TimeoutError");
     const what = timeUp ? "the time of the call is up" : "the call was canceled";
+    const { connected } = this.settings.inbox.link;
+    const trouble = isUnsent || !connected ? undefined : this.trouble;
     const text = isUnsent
       ? `natsid: nothing was sent on ${this.subject}: ${what} before`
-      : this.trouble
-      ? `natsid: no ID from ${this.subject}: ${what}; the reason: ${this.trouble.message}`
+      : !connected
+      ? `natsid: no ID from ${this.subject}: ${what}; the reason: the connection to NATS is lost`
+      : trouble
+      ? `natsid: no ID from ${this.subject}: ${what}; the reason: ${trouble.message}`
       : `natsid: no answer on ${this.subject} yet; ask again: ${what}`;
-    return new (timeUp ? TimeoutError : AbortError)(text, { cause: (isUnsent ? undefined : this.trouble) ?? reason });
+    return new (timeUp ? TimeoutError : AbortError)(text, { cause: trouble ?? reason });
   }
 }

@@ -3,6 +3,7 @@ import { test } from "node:test";
 import {
   BadRequestError, TimeoutError, NotServedError, ThrottledError, UnavailableError, type NatsidError, natsid,
 } from "natsid";
+import { start } from "natsid/testing";
 import { connect, Desk, failure, long, server, slack, sleep, until } from "./desk.ts";
 
 test("after silence a copy is sent, the first answer counts, and those of others are never used", async () => {
@@ -38,6 +39,32 @@ test("a copy is not sent because this process was busy", async () => {
     hedges += order.stats().hedges;
   }
   assert.ok(hedges < 3, `${hedges} copies of 6 requests`); // natsid may be slow where the machine is busy
+});
+
+test("silence is not explained by an earlier refusal", async () => {
+  const desk = await Desk.open();
+  const [one, other] = [(await desk.client()).segment("order"), (await desk.client()).segment("order")];
+  // Of the copies of a call some are refused, the first of them, and the call ends with the last one.
+  for (const [order, refused, copies, isRefused] of [[one, 1, 2, true], [one, 0, 1, false], [other, 1, 3, false]] as const) {
+    const before = desk.asked.length;
+    const abort = new AbortController();
+    desk.script = (asked, number) => {
+      if (number - before === copies) abort.abort();
+      return number - before > refused || desk.refuse(asked, 503);
+    };
+    const { cause } = await failure(order.next({ signal: abort.signal }));
+    assert.equal(cause instanceof UnavailableError, isRefused, `${refused} of ${copies}: ${cause}`);
+  }
+});
+
+test("a lost connection is the reason", async () => {
+  const own = await start();
+  const nc = await connect({ servers: own.nats, maxReconnectAttempts: -1 });
+  const order = natsid(nc).segment("order");
+  await order.next();
+  await own.stop();
+  for await (const { type } of nc.status()) if (type === "reconnecting") break;
+  assert.match((await failure(order.next({ timeout: 50 }))).message, /the connection to NATS is lost/);
 });
 
 test("copies are a tenth of the requests, but for the first 200", async () => {
