@@ -21,8 +21,8 @@ func usedBy(r rights.Right) string {
 		{"id.segment.", "get segment order"},
 		{"id.snowflake.>", ""}, {"id.snowflake", "get snowflake"},
 		{"id.tag.create", "tag create seat"}, {"id.tag.update", "tag update order --step 5"},
-		{"id.tag.delete", "tag delete order"}, {"id.tag.list", "tag list"},
-		{"id.control.throttle", "throttle 5"},
+		{"id.tag.delete", "tag delete order -y"}, {"id.tag.list", "tag list"},
+		{"id.control.throttle", "throttle 5 -y"},
 		{"id.worker.view", "status"},
 		{"id.registry.", ""}, {"id.alarm.", ""}, // with two registries, alarms
 		{"_INBOX.", "tag list"},

@@ -98,7 +98,7 @@ func TestAStageNeedsWhatPermissionsPrints(t *testing.T) {
 			if code != 0 {
 				t.Errorf("without %s, which it does not need, it ended with %d: %s", right, code, text)
 			}
-		case code != 1 || !named:
+		case code != 3 || !named:
 			t.Errorf("it ended with %d, and does not name %s: %s", code, right, text)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/internal/ops/grants"
 	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/internal/wire"
@@ -87,7 +88,7 @@ func (c *auditCmd) Run(s *session) error {
 			}
 			marks[tag] = grants.Mark{Raw: p.Raw, Shown: p.Mark}
 		}
-		tick(ctx, settled)
+		_ = jitter.Sleep(ctx, settled)
 		log, err := grants.Open(ctx, js, wire.GrantsBucket(s.namespace()))
 		if err != nil {
 			return err

@@ -155,20 +155,15 @@ func (s *session) openTable(ctx context.Context) (*mysqlstore.Table, error) {
 
 var errNoMySQL = usage(errors.New("--mysql is missing: where the table is"))
 
-// A tagName is a tag on the command line.
+// A tagName is a tag on the command line. A malformed one is refused before NATS is contacted: with a space or an empty
+// token it could not even be sent.
 type tagName string
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
 func (t *tagName) UnmarshalText(text []byte) error {
 	*t = tagName(text)
-	return checkTag(string(text))
-}
-
-// checkTag rejects a malformed tag before NATS is contacted: a tag with a space or an empty token could not even be
-// sent.
-func checkTag(tag string) error {
-	if e, ok := errors.AsType[*subjects.Error](subjects.CheckTag(tag)); ok {
-		return usage(fmt.Errorf("tag %q: %s", tag, e.Text))
+	if e, ok := errors.AsType[*subjects.Error](subjects.CheckTag(string(text))); ok {
+		return usage(fmt.Errorf("tag %q: %s", text, e.Text))
 	}
 	return nil
 }

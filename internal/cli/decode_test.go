@@ -49,9 +49,10 @@ func TestDecodeShowsTheFieldsOfASnowflake(t *testing.T) {
 func TestServeIssuesInTheLayoutItWasGiven(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "--layout=31+2+5+4+8@1s", "--epoch=2026-01-01", "--site=0")
-	id := strings.TrimSpace(answered(t, "get", "snowflake", "--nats", s.url).out)
+	id := strings.TrimSpace(answered(t, "get", "snowflake", "--business=9", "--nats", s.url).out)
 	got := natsid(t, "decode", id, "--layout=31+2+5+4+8@1s", "--epoch=2026-01-01")
-	if got.want(t, 0, ""); !strings.Contains(got.out, time.Now().UTC().Format("2006-01-02")) {
+	if got.want(t, 0, ""); !strings.Contains(got.out, time.Now().UTC().Format("2006-01-02")) ||
+		!strings.Contains(got.out, "business  9\n") {
 		t.Errorf("it decodes to %s", got.out)
 	}
 	other := natsid(t, "--nats="+s.url, "--http=", "--data="+filepath.Join(t.TempDir(), "data"))

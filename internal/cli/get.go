@@ -54,7 +54,7 @@ func (c *getSegmentCmd) Run(s *session) error {
 }
 
 type getSnowflakeCmd struct {
-	Business int64 `placeholder:"N"`
+	Business *int64 `placeholder:"N"`
 	count
 }
 
@@ -73,7 +73,10 @@ func (*getSnowflakeCmd) help() help {
 // Run implements the command.
 func (c *getSnowflakeCmd) Run(s *session) error {
 	return c.get(s, func(cl *client.Client) *client.Handle {
-		return cl.Snowflake(client.Business(c.Business))
+		if c.Business == nil {
+			return cl.Snowflake()
+		}
+		return cl.Snowflake(client.Business(*c.Business))
 	}, nil)
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/internal/stage"
 	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/stamp"
@@ -168,6 +169,6 @@ func (c *stampRunCmd) create(s *session, to *stage.Stream, log *slog.Logger) err
 			return err
 		}
 		log.Warn("the target cannot be made yet", "error", err)
-		tick(s.ctx, time.Second)
+		_ = jitter.Sleep(s.ctx, time.Second)
 	}
 }

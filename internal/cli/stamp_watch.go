@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/internal/ops/metrics"
 	"github.com/natsid/natsid/internal/ops/monitor"
 	"github.com/natsid/natsid/internal/stage"
@@ -55,7 +56,7 @@ func (c *stampRunCmd) tellPage(
 		}
 		_ = nc.Publish(wire.Stage(ns), body) // it fails while there is no connection, and nothing is copied either
 	}
-	for more := true; more; more = tick(ctx, wire.StageEvery) {
+	for ok := true; ok; ok = jitter.Sleep(ctx, wire.StageEvery) == nil {
 		say(string(progress().Role))
 	}
 	say(wire.StageStopped)
@@ -97,7 +98,7 @@ const logEvery = 10 * time.Second
 // logProgress logs the progress of a stage until ctx ends.
 func logProgress(ctx context.Context, log *slog.Logger, progress func() stage.Progress) {
 	last, at := progress(), time.Now()
-	for tick(ctx, logEvery) {
+	for jitter.Sleep(ctx, logEvery) == nil {
 		p := progress()
 		if p == last {
 			continue
@@ -105,15 +106,5 @@ func logProgress(ctx context.Context, log *slog.Logger, progress func() stage.Pr
 		perSecond := int(float64(p.Copied-last.Copied) / time.Since(at).Seconds())
 		log.Info(string(p.Role), "position", p.Position, "behind", p.Behind, "per_second", perSecond)
 		last, at = p, time.Now()
-	}
-}
-
-// tick waits for d, and reports whether ctx has not ended.
-func tick(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

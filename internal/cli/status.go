@@ -91,12 +91,12 @@ func (u unread) Heartbeats(context.Context) (map[int]workerid.Heartbeat, error) 
 
 // statusJSON is the fleet.
 type statusJSON struct {
-	Workers    []workerJSON     `json:"workers"`
-	Registries []registryJSON   `json:"registries"`
-	Store      storeJSON        `json:"store"`
-	Stages     []wire.StageView `json:"stages"`
-	Tags       []tagTrouble     `json:"tags"`  // full ones first
-	Wrong      []string         `json:"wrong"` // what an operator must attend to
+	Workers    []workerJSON           `json:"workers"`
+	Registries []fleetview.Registered `json:"registries"`
+	Store      storeJSON              `json:"store"`
+	Stages     []wire.StageView       `json:"stages"`
+	Tags       []tagTrouble           `json:"tags"`  // full ones first
+	Wrong      []string               `json:"wrong"` // what an operator must attend to
 }
 
 // workerJSON is a worker that answers, or should.
@@ -106,15 +106,6 @@ type workerJSON struct {
 	Version  string   `json:"version"`
 	State    string   `json:"state"`
 	Why      []string `json:"why,omitempty"`
-}
-
-// registryJSON is a registry whose workers answer.
-type registryJSON struct {
-	Registry string `json:"registry"`
-	Era      string `json:"era"`
-	Layout   string `json:"layout"`
-	Pinned   bool   `json:"pinned"` // by --registry
-	Workers  int    `json:"workers"`
 }
 
 // storeJSON is the store of the tags.
@@ -134,10 +125,7 @@ func statusOf(v fleetview.Overview, busiest []fleetview.Use) (j statusJSON) {
 	for _, r := range v.Rows {
 		j.Workers = append(j.Workers, workerJSON{r.Name(), r.Statistics.Number, r.Version, r.State, r.Why})
 	}
-	for _, r := range v.Registries {
-		j.Registries = append(j.Registries, registryJSON{r.Registry, r.Era, r.Layout, r.Pinned, r.Workers})
-	}
-	j.Stages = v.Stages
+	j.Registries, j.Stages = v.Registries, v.Stages
 	for _, f := range v.Faults() {
 		j.wrong("%s", f.What)
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/kvregistry"
-	"github.com/natsid/natsid/subjects"
 )
 
 type workersCmd struct{}
@@ -98,26 +97,18 @@ func (s *session) listNumbers(ctx context.Context, js jetstream.JetStream) error
 // numbers returns the registry of worker numbers, whose buckets must exist: it would make them, with settings that are
 // not the workers'.
 func (s *session) numbers(ctx context.Context, js jetstream.JetStream) (*kvregistry.Registry, error) {
-	ns := s.namespace()
-	if err := checkBuckets(ctx, js, ns); err != nil {
-		return nil, err
+	ns, streams := s.namespace(), onJetStream(js)
+	for _, bucket := range []string{wire.HistoryBucket(ns), wire.WorkerBucket(ns)} {
+		_, err := streams.Info(ctx, bucket)
+		if errors.Is(err, buckets.ErrNoBucket) {
+			return nil, fmt.Errorf("no natsid has run on this NATS in namespace %s; check --nats and --namespace", ns)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("bucket %s: %w", bucket, err)
+		}
 	}
 	return kvregistry.New(js, kvregistry.Config{
 		History: wire.HistoryBucket(ns), Workers: wire.WorkerBucket(ns),
 		WorkerSubject: func(w int) string { return wire.Worker(ns, w) },
 	}), nil
-}
-
-func checkBuckets(ctx context.Context, js jetstream.JetStream, ns subjects.Namespace) error {
-	streams := onJetStream(js)
-	for _, bucket := range []string{wire.HistoryBucket(ns), wire.WorkerBucket(ns)} {
-		_, err := streams.Info(ctx, bucket)
-		if errors.Is(err, buckets.ErrNoBucket) {
-			return fmt.Errorf("no natsid has run on this NATS in namespace %s; check --nats and --namespace", ns)
-		}
-		if err != nil {
-			return fmt.Errorf("bucket %s: %w", bucket, err)
-		}
-	}
-	return nil
 }

@@ -86,7 +86,7 @@ func compare(t *testing.T, file string, shot []byte) {
 		}
 	default:
 		now := filepath.Join(os.TempDir(), "natsid-"+filepath.Base(file))
-		t.Errorf("%s: %s. It looks like %s now (%v); if it should, run: go -C browser test . -update",
+		t.Errorf("%s: %s. It looks like %s now (%v); if it should, run: go -C proof/browser test . -update",
 			file, fault, now, os.WriteFile(now, shot, 0o644))
 	}
 }

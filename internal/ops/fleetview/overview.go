@@ -40,9 +40,11 @@ type Overview struct {
 
 // Registered is the workers of one era of a registry that have its layout.
 type Registered struct {
-	Registry, Era, Layout string
-	Pinned                bool // by a worker's setting
-	Workers               int
+	Registry string `json:"registry"`
+	Era      string `json:"era"`
+	Layout   string `json:"layout"`
+	Pinned   bool   `json:"pinned"` // by a worker's setting
+	Workers  int    `json:"workers"`
 }
 
 // Overview returns the workers in the order of the snapshot, and their sums.
