@@ -175,9 +175,9 @@ func nowhere(t *testing.T) string {
 func TestARequestThatAWorkerRefusesIsExitCode3WithTheReason(t *testing.T) {
 	t.Parallel()
 	nats := "--nats=" + serve(t, "--no-auto-create-tags", "--max-batch=10").url
-	natsid(t, "get", "segment", "unknown", nats).want(t, 3, "404", "natsid tag create")
-	natsid(t, "get", "snowflake", "-n", "11", nats).want(t, 3, "400", "10 at most")
-	natsid(t, "tag", "create", "order", "--step=99999999999999", nats).want(t, 3, "400", "step")
+	answered(t, "get", "segment", "unknown", nats).want(t, 3, "404", "natsid tag create")
+	answered(t, "get", "snowflake", "-n", "11", nats).want(t, 3, "400", "10 at most")
+	answered(t, "tag", "create", "order", "--step=99999999999999", nats).want(t, 3, "400", "step")
 	natsid(t, "get", "snowflake", "--namespace=other", nats).want(t, 1, "namespace", "other.snowflake")
 }
 
@@ -202,9 +202,7 @@ func TestAResumeThatIsCalledWronglyChangesNothing(t *testing.T) {
 			t.Errorf("resume %s: %+v, want code %d and %q", tc.args, got, tc.code, tc.says)
 		}
 	}
-	if got := answered(t, "get", "segment", "order", nats); got.out != "2\n" {
-		t.Errorf("after all that: %+v, want the next ID", got)
-	}
+	wantFrom(t, 2, answered(t, "get", "segment", "order", nats))
 	natsid(t, "resume", "--namespace=other", nats).want(t, 1, "no bucket other_segments", "--namespace")
 	if got := natsid(t, "status", "--namespace=other", nats); got.code != 1 || !strings.Contains(got.err, "namespace") {
 		t.Errorf("%+v", got)
@@ -275,7 +273,7 @@ func TestWhatAStrangerWroteReachesNoTerminalAsACommand(t *testing.T) {
 	const name = "w\x1b]0;owned\x07\u009b2J\u202e1\nforged\tforged"
 	s := serve(t, "--name="+name)
 	nats := "--nats=" + s.url
-	natsid(t, "tag", "create", "order", "--desc=\x1b[2J\nforged", nats).want(t, 0)
+	answered(t, "tag", "create", "order", "--desc=\x1b[2J\nforged", nats).want(t, 0)
 	natsid(t, "audit", "--nats="+name).want(t, 1)
 	for _, command := range []string{"workers", "workers --json", "status", "tag list", "tag list --json", "tag stats",
 		"tag delete order"} {

@@ -12,7 +12,7 @@ func TestStatusShowsTheFleetAndEndsWith1WhileAnythingIsWrong(t *testing.T) {
 	s := serve(t, "--name=w1")
 	nats := "--nats=" + s.url
 	second := serve(t, "--name=w2", nats, "--data="+filepath.Join(t.TempDir(), "two"))
-	answered(t, "tag", "create", "half", "--max=100", "--step=50", nats).want(t, 0, "")
+	answered(t, "tag", "create", "half", "--max=1000", "--step=50", nats).want(t, 0, "")
 	answered(t, "get", "segment", "half", nats).want(t, 0, "")
 	form := []string{
 		`WORKER +NUMBER +VERSION +STATE +REASON`, `w1 +\d+ +\S+ +serving +-`, `w2 +\d+ +\S+ +serving +-`, ``,
@@ -23,7 +23,7 @@ func TestStatusShowsTheFleetAndEndsWith1WhileAnythingIsWrong(t *testing.T) {
 		got := natsid(t, "status", nats)
 		return got.code == 0 && matchLines(got.out, form...)
 	})
-	answered(t, "tag", "update", "half", "--next-id=101", nats).want(t, 0, "")
+	answered(t, "tag", "update", "half", "--next-id=1001", nats).want(t, 0, "")
 	eventually(t, "a tag that is full is in trouble", func() bool {
 		got := natsid(t, "status", nats)
 		return got.code == 1 && strings.HasSuffix(got.out, "\nhalf  100% of its numbers are used\n") &&

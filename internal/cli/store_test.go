@@ -155,10 +155,10 @@ func TestTagsGoBackToMySQLAndReturn(t *testing.T) {
 	dsn, nats := "--mysql="+db.DSN(), "--nats="+s.url
 	const text = `it's "ours" \ é`
 	for _, tag := range []string{"order", "behind", "gone"} {
-		natsid(t, "tag", "create", tag, "--step=10", "--start=500", "--desc="+text, nats).want(t, 0)
-		natsid(t, "get", "segment", tag, nats).want(t, 0)
+		answered(t, "tag", "create", tag, "--step=10", "--start=500", "--desc="+text, nats).want(t, 0)
+		answered(t, "get", "segment", tag, nats).want(t, 0)
 	}
-	natsid(t, "tag", "delete", "gone", "-y", nats).want(t, 0)
+	answered(t, "tag", "delete", "gone", "-y", nats).want(t, 0)
 	statements, tags := shell(t, doc.block(t, "INSERT"), s.url)
 	statements = leafTable + "INSERT INTO leaf_alloc (biz_tag, step, max_id) VALUES ('behind', 10, 7);\n" + statements
 	for statement := range strings.Lines(statements) {

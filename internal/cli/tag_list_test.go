@@ -62,5 +62,5 @@ func TestAStrictTagIsListedAndStaysStrict(t *testing.T) {
 	}
 	answered(t, "tag", "create", "invoice", nats).want(t, 0, "")
 	line(t, `invoice .* strict +-`, "tag", "list", nats)
-	natsid(t, "tag", "create", "order", "--strict", nats).want(t, 3, "400", "another name")
+	answered(t, "tag", "create", "order", "--strict", nats).want(t, 3, "400", "another name")
 }

@@ -43,7 +43,7 @@ TAG may be a pattern, as a shell has of files; then the command asks.
 
 Examples:
   natsid tag update order --step 10000 --desc 'orders of Europe'
-  natsid tag update order --next-id 5000001     # start above IDs that are in use
+  natsid tag update order --next-id 5000001    # start above IDs that are in use
   natsid tag update order --raise-by 1000000   # after a restore, if in doubt
   natsid tag update order --max-batch 1000 --rate 50000
   natsid tag update 'so-*' --rate 100`,
