@@ -163,3 +163,19 @@ func TestNoCallerWaitsForASlowLoadAtMidnight(t *testing.T) {
 		}
 	})
 }
+
+func TestAWorkerHoldsAHundredthOfASmallTag(t *testing.T) {
+	rules := segment.Rules{Max: 5000}
+	withClocks(t, rules, []*wall{{}, {}, {}}, func(t *testing.T, w []*segment.Allocator, m *segmenttest.Memory) {
+		for _, a := range w {
+			take(t, a, "d", 1)
+			synctest.Wait()
+			if shown, held := a.MaxHole(segment.Tag{Step: 1000, Rules: rules}), left(a); held > 50 || shown != 50 {
+				t.Errorf("a worker holds %d of 5000 IDs, and %d are shown, want at most 50", held, shown)
+			}
+		}
+		if now, err := m.Look(t.Context(), "d"); err != nil || now.MaxID > 151 {
+			t.Errorf("of 5000 IDs 3 were given, and %d are loaded: %v", now.MaxID-1, err)
+		}
+	})
+}

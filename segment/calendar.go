@@ -105,12 +105,9 @@ func (a *Allocator) RulesOf(tag string) Rules {
 // MaxHole returns how many IDs of a tag a crash of this worker can turn into holes at most, those of unanswered
 // requests not counted.
 func (a *Allocator) MaxHole(t Tag) int64 {
-	switch {
-	case t.Rules.Strict:
+	if t.Rules.Strict {
 		return 0
-	case t.Rules.MaxHole > 0:
-		return t.Rules.MaxHole
 	}
 	longest := max(a.tags.rule.max, t.Step)
-	return (chainSteps + 1) * min(MaxStep, longest)
+	return min(t.Rules.mostHeld(), (chainSteps+1)*min(MaxStep, longest))
 }

@@ -54,7 +54,7 @@ type Rules struct {
 	Min int64 `json:"min,omitempty"` // the lowest number, 1 if 0; with a period, of each period
 	Max int64 `json:"max,omitempty"` // the highest number; 0 for as many as there are
 	// MaxHole bounds how many IDs a crash of one worker can turn into holes, those of unanswered requests not counted;
-	// 0 for no bound.
+	// 0 for a hundredth of the numbers that there are.
 	MaxHole int64  `json:"max_hole,omitempty"`
 	Period  Period `json:"period,omitempty"`
 	Zone    string `json:"zone,omitempty"` // of the period's dates: see [Zone]; "" is UTC
@@ -243,13 +243,17 @@ func (r Rules) Used(mark int64) float64 {
 	return float64(max(0, mark-r.baseOf(mark)-r.lowest())) / float64(r.highest()-r.lowest()+1)
 }
 
-// Step returns how many of step IDs a load reserves, so that MaxHole holds: two ranges are in memory at most, or one
+// Step returns how many of step IDs a load reserves, so that mostHeld holds: two ranges are in memory at most, or one
 // and the range of a load whose outcome is unknown.
-func (r Rules) Step(step int64) int64 {
+func (r Rules) Step(step int64) int64 { return min(step, max(1, r.mostHeld()/2)) }
+
+// mostHeld returns how many IDs a worker has in memory at most, those of unanswered requests not counted: MaxHole, or a
+// hundredth of the numbers that there are, so that few restarts do not use up a tag with few.
+func (r Rules) mostHeld() int64 {
 	if r.MaxHole > 0 {
-		return min(step, max(1, r.MaxHole/2))
+		return r.MaxHole
 	}
-	return step
+	return max(1, (r.highest()-r.lowest()+1)/100)
 }
 
 // zones are the locations by name: reading one takes long.

@@ -87,10 +87,7 @@ func (s *supply) due(now time.Duration) bool {
 // wait for more or the IDs would be used up within highWater loads.
 func (s *supply) plan(now time.Duration) int64 {
 	s.pace.note(now, s.asked(), s.stock.usedUp(now))
-	step, ahead := s.planned(s.pace.nextStep(*s.rule)), s.ahead(now, highWater)
-	if s.ruled().MaxHole > 0 {
-		ahead = 0
-	}
+	step, ahead := s.planned(s.pace.nextStep(*s.rule)), s.ruled().Step(s.ahead(now, highWater))
 	return max(step, s.waiters.demand()+ahead-s.stock.held())
 }
 
@@ -98,14 +95,10 @@ func (s *supply) plan(now time.Duration) int64 {
 func (s *supply) planned(step int64) int64 { return s.ruled().Step(max(1, step)) }
 
 // fits reports whether the bound on holes allows another load for later requests.
-func (s *supply) fits() bool {
-	most := s.ruled().MaxHole
-	return most == 0 || s.stock.held()+s.planned(s.pace.step) <= most
-}
+func (s *supply) fits() bool { return s.stock.held()+s.planned(s.pace.step) <= s.ruled().mostHeld() }
 
-// trim takes IDs beyond the bound on holes out of memory: those of a request that gave up, or of a bound that was
-// lowered. They would be holes after a crash, and are now. No request may wait.
-// It reports whether there were any.
+// trim takes IDs beyond MaxHole out of memory: those of a request that gave up, or of a bound that was lowered. They
+// would be holes after a crash, and are now. No request may wait. It reports whether there were any.
 func (s *supply) trim() bool {
 	most := s.ruled().MaxHole
 	return most > 0 && s.stock.keep(most)

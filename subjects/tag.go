@@ -15,8 +15,8 @@ type TagCreate struct {
 	// tag has one.
 	Min ID `json:"min,omitempty"`
 	Max ID `json:"max,omitempty"`
-	// MaxHole bounds how many IDs a crash of one worker can waste, those of unanswered requests not counted; 0 for no
-	// bound.
+	// MaxHole bounds how many IDs a crash of one worker can waste, those of unanswered requests not counted; 0 for a
+	// hundredth of the numbers that there are.
 	MaxHole ID `json:"max_hole,omitempty"`
 	// Period is daily, monthly or yearly if the numbers begin again with each day, month or year; "" if they do not.
 	// The IDs carry the date: yyyyMMdd × 10^8 + number, yyyyMM × 10^10 + number, or yyyy × 10^12 + number.

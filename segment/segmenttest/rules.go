@@ -8,7 +8,7 @@ import (
 )
 
 func (s *suite) rules() {
-	bounds := segment.Rules{Min: 10, Max: 19}
+	bounds := segment.Rules{Min: 10, Max: 19, MaxHole: 8}
 	made, err := s.Create(s.ctx, segment.Tag{Name: "ticket", Step: 4, MaxID: 10, Rules: bounds}, true)
 	if err != nil || made.Rules.Max != 19 || made.Disabled {
 		s.Fatalf("Create = %+v, %v", made, err)

@@ -76,7 +76,7 @@ var mutantsOfRules = []mutant.Mutant{
 		Edits: []mutant.Edit{mutant.Text("../segmenttest/memory.go", "err == nil && strict && r", "false && r"),
 			mutant.Text("../../internal/stores/kvstore/kept.go", "err == nil && v.strict && l", "false && l")}},
 	{Name: "a load ignores the bound on holes", In: "..", Args: []string{"-test.run=^TestABoundOnHoles"},
-		Edits: []mutant.Edit{mutant.Text("../rules.go", "min(step, max(1, r.MaxHole/2))", "step")}},
+		Edits: []mutant.Edit{mutant.Text("../rules.go", "min(step, max(1, r.mostHeld()/2))", "step")}},
 }
 
 var mutantsOfTables = []mutant.Mutant{

@@ -63,7 +63,7 @@ func TestOfTwoCreatesWithRulesOneSucceedsAndItsRulesHold(t *testing.T) {
 // The user of natsid may not insert rows; so an operator does, and the tag is created again.
 func TestACreateWithRulesGoesOnFromARowThatAnOperatorInserts(t *testing.T) {
 	table, marks := new(segmenttest.Table), new(memory)
-	tag := segment.Tag{Name: "a", Step: 10, MaxID: 1, Rules: segment.Rules{Max: 50}}
+	tag := segment.Tag{Name: "a", Step: 10, MaxID: 1, Rules: segment.Rules{Max: 5000}}
 	if _, err := beside(&narrow{}, marks).Create(t.Context(), tag, false); !errors.Is(err, segment.ErrInvalid) {
 		t.Fatal(err)
 	}
