@@ -54,6 +54,18 @@ func TestStatsOfATagShowWhatItHolds(t *testing.T) {
 	})
 }
 
+func TestAStepIsRecommendedWhereItHelps(t *testing.T) {
+	for rules, want := range map[segment.Rules]int64{{Strict: true}: 0, {MaxHole: 60}: 30} {
+		inBubble(t, segment.Config{}, func(t *testing.T, a *allocator, f *faulty) {
+			create(t, f, segment.Tag{Name: "r", Step: 100, MaxID: 1, Rules: rules})
+			steady(t, a, "r", 10*time.Millisecond, time.Minute)
+			if s, _ := a.StatsOf("r"); s.Recommended != want {
+				t.Errorf("%+v: recommended %d, want %d", rules, s.Recommended, want)
+			}
+		})
+	}
+}
+
 func TestStatsOfATagShowItsSpeedAndPeak(t *testing.T) {
 	inBubble(t, segment.Config{MaxStep: 1_000_000}, func(t *testing.T, a *allocator, _ *faulty) {
 		steady(t, a, "a", 10*time.Millisecond, time.Minute)

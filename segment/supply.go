@@ -167,10 +167,19 @@ func (s *supply) stats(now time.Duration) TagStats {
 		Strict: s.isStrict, Ranges: s.stock.ranges(), Left: left, Issued: s.stock.issued(),
 		Speed: speed, SecondsLeft: s.lasts(now, speed),
 		Configured: s.pace.configured, Step: s.ruled().Step(s.pace.step),
-		Recommended: count(math.Ceil(recommendedSpan * s.pace.speed.peak)),
+		Recommended: s.recommended(),
 		Loads:       s.loader.loads, Errors: s.loader.errs, LastError: s.loader.lastErr,
 		Waits: s.waiters.ever, Waiting: s.waiters.len(),
 	}
+}
+
+// recommended returns the step with which a load lasts recommendedSpan at the peak, within the bound on holes; 0 for a
+// strict tag, which loads what is asked for.
+func (s *supply) recommended() int64 {
+	if s.isStrict {
+		return 0
+	}
+	return s.ruled().Step(count(math.Ceil(recommendedSpan * s.pace.speed.peak)))
 }
 
 // idleFor is how long a loose tag must not be requested until its lack of IDs is no concern.

@@ -113,7 +113,8 @@ type storeJSON struct {
 	Kind     string `json:"kind"`
 	Registry string `json:"registry"`
 	Tags     int    `json:"tags"`
-	State    string `json:"state"` // "in order", or the remaining task
+	State    string `json:"state"`              // "in order", or the remaining task
+	Throttle int64  `json:"throttle,omitempty"` // of each tag, in IDs per second
 }
 
 type tagTrouble struct {
@@ -146,7 +147,7 @@ func (j *statusJSON) wrong(format string, args ...any) {
 // workers list them, which know the width of a column.
 func (j *statusJSON) addStore(r kvstore.Report, err error, listed []subjects.TagInfo) {
 	id := r.Identity
-	j.Store = storeJSON{Kind: id.Kind, Registry: id.Registry, Tags: r.Tags, State: storeState(r)}
+	j.Store = storeJSON{Kind: id.Kind, Registry: id.Registry, Tags: r.Tags, State: storeState(r), Throttle: id.Throttle}
 	if err != nil {
 		j.Store.State = err.Error()
 	}
@@ -155,7 +156,7 @@ func (j *statusJSON) addStore(r kvstore.Report, err error, listed []subjects.Tag
 	}
 	refused := make(map[string]string) // why, by tag
 	for tag, p := range r.Marks {
-		if p.Undecided && !p.Disabled && r.Trouble == nil {
+		if p.Undecided && !p.Disabled && r.Trouble == nil && id.Incident == nil {
 			refused[tag] = "undecided since a resume: `natsid tag update " + tag + " --next-id N`"
 		}
 	}
@@ -195,6 +196,9 @@ func (j statusJSON) print(out *sheet) {
 	}
 	out.head("STORE\tREGISTRY\tTAGS\tSTATE")
 	out.row(j.Store.Kind, j.Store.Registry, j.Store.Tags, j.Store.State)
+	if n := j.Store.Throttle; n > 0 {
+		out.line("Each tag is throttled to %d IDs/s, until `natsid throttle off`.", n)
+	}
 	if len(j.Stages) > 0 {
 		out.head("STAGE\tFROM\tTO\tSTATE\tBEHIND\tREASON")
 	}

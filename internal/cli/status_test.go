@@ -26,7 +26,7 @@ func TestStatusShowsTheFleetAndEndsWith1WhileAnythingIsWrong(t *testing.T) {
 	answered(t, "tag", "update", "half", "--next-id=1001", nats).want(t, 0, "")
 	eventually(t, "a tag that is full is in trouble", func() bool {
 		got := natsid(t, "status", nats)
-		return got.code == 1 && strings.HasSuffix(got.out, "\nhalf  100% of its numbers are used\n") &&
+		return got.code == 1 && strings.HasSuffix(got.out, "\nhalf  100% of its numbers are reserved\n") &&
 			strings.Contains(got.err, "tag half: 100%")
 	})
 	second.stop()

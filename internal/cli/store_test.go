@@ -71,6 +71,25 @@ func TestAStoreWithoutIdentityIsShownAndResumed(t *testing.T) {
 	wantMark(t, "order", 75_000, nats)
 }
 
+func TestOfAStoppedRegistryNoTagIsUndecidedAndNoneUnmade(t *testing.T) {
+	t.Parallel()
+	url := startServer(t).ClientURL()
+	kv := marks(t, url)
+	id := era.Found("kv", time.Now())
+	id.Incident = &era.Incident{ID: "I", Cause: era.WentBack}
+	put(t, kv, era.Key, string(id.Encode()))
+	put(t, kv, "later", `{"mark":9,"step":1,"era":"lost"}`)
+	put(t, kv, "cut", `{"mark":1,"step":1,"claimed":true,"first":true}`) // a create that could not make its row
+	// No worker answers.
+	if got := natsid(t, "status", "--nats="+url); !strings.Contains(got.out, "stopped: marks-went-back") ||
+		strings.Contains(got.out, "undecided") {
+		t.Errorf("the resume must come first, and a tag is undecided: %+v", got)
+	}
+	if got := natsid(t, "tag", "list", "--json", "--nats="+url); strings.Contains(got.out, `"cut"`) {
+		t.Errorf("a tag that was never made is listed: %s", got.out)
+	}
+}
+
 // The leader of a stream takes what it was asked last with it when it is killed, and nobody says so.
 func TestACommandAsksJetStreamAgain(t *testing.T) {
 	t.Parallel()

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/internal/ops/fleetview"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -57,7 +58,7 @@ func printTags(out *sheet, all []subjects.TagInfo) {
 		if t.Disabled {
 			description = "(deleted) " + description
 		}
-		out.row(t.Tag, t.MaxID, t.Step, t.Hole, t.Updated, limits(t), description)
+		out.row(t.Tag, t.MaxID, t.Step, t.Hole, t.Updated, fleetview.Limits(t), description)
 	}
 }
 
@@ -102,7 +103,7 @@ func (s *session) tell(nc *nats.Conn, subject string, change any) error {
 		if t.Disabled {
 			next = "deleted, " + next
 		}
-		out.line("%s: %sstep %d, limits %s", t.Tag, next, t.Step, cmp.Or(limits(t), "off"))
+		out.line("%s: %sstep %d, limits %s", t.Tag, next, t.Step, cmp.Or(fleetview.Limits(t), "off"))
 		if n := int64(t.MaxHole); n > 0 {
 			loads := max(1, n/2)
 			out.line("a crash of a worker wastes at most %d numbers; it loads once for each %d, so at 1000 IDs/s %.3g "+
@@ -141,6 +142,9 @@ func (s *session) withMarks(
 		delete(r.Marks, t.Tag)
 	}
 	for tag, p := range r.Marks {
+		if p.Unmade {
+			continue
+		}
 		t := subjects.TagInfo{Tag: tag, MaxID: subjects.ID(p.Mark), Updated: p.Written, Disabled: p.Disabled}
 		if p.Undecided {
 			t.Unservable = "undecided since a resume"
@@ -149,31 +153,4 @@ func (s *session) withMarks(
 	}
 	slices.SortFunc(all, func(a, b subjects.TagInfo) int { return cmp.Compare(a.Tag, b.Tag) })
 	return all, nil
-}
-
-// limits returns the limits of a tag as text, "" if there are none.
-func limits(t subjects.TagInfo) string {
-	var all []string
-	if t.Strict {
-		all = append(all, "strict")
-	}
-	if t.Period != "" {
-		all = append(all, strings.TrimSpace(t.Period+" "+t.Zone))
-	}
-	if t.Min > 0 {
-		all = append(all, fmt.Sprintf("from %d", t.Min))
-	}
-	if t.Max > 0 {
-		all = append(all, fmt.Sprintf("up to %d", t.Max))
-	}
-	if t.MaxBatch > 0 {
-		all = append(all, fmt.Sprintf("%d a request", t.MaxBatch))
-	}
-	if t.Rate > 0 {
-		all = append(all, fmt.Sprintf("%d/s", t.Rate))
-	}
-	if t.Throttle > 0 {
-		all = append(all, fmt.Sprintf("throttled to %d/s", t.Throttle))
-	}
-	return strings.Join(all, ", ")
 }

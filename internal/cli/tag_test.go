@@ -167,6 +167,7 @@ func TestTagsAreLimitedAndThrottled(t *testing.T) {
 	says(answered(t, "throttle", "1000", "--dry-run", nats), "throttle  1000 IDs/s\n")
 	says(answered(t, "throttle", "1000", "-y", nats), "throttle  1000 IDs/s\n")
 	says(answered(t, "tag", "list", nats), "50 a request, 100/s, throttled to 1000/s")
+	says(natsid(t, "status", nats), "Each tag is throttled to 1000 IDs/s, until `natsid throttle off`.\n")
 	says(answered(t, "throttle", "off", "-y", nats), "throttle  off\n")
 	says(answered(t, "tag", "update", "order", "--rate=0", "--max-batch=0", nats), "step 1000, limits off\n")
 	answered(t, "get", "segment", "order", "-n", "5000", nats).want(t, 0, "")

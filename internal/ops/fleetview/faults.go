@@ -56,13 +56,13 @@ type Rules interface {
 	Begins(now time.Time) int64 // the lowest ID of the present period
 }
 
-// Full returns which part of a tag's numbers is used up to its mark, and what that means for an operator: "" if enough
+// Full returns which part of a tag's numbers is reserved, and what that means for an operator: "" if enough
 // are left, or a new period has begun.
 func Full(r Rules, mark int64, now time.Time) (used float64, why string) {
 	if used = r.Used(mark); used < nearlyFull || mark < r.Begins(now) {
 		return used, ""
 	}
-	return used, fmt.Sprintf("%.0f%% of its numbers are used", 100*used)
+	return used, fmt.Sprintf("%.0f%% of its numbers are reserved", 100*used)
 }
 
 // A RaisedAlarm is an alarm that some workers raised in the last 15 minutes with the same message.

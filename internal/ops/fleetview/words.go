@@ -2,12 +2,14 @@ package fleetview
 
 import (
 	"fmt"
-	"github.com/natsid/natsid/internal/wire"
 	"math"
 	"reflect"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/natsid/natsid/internal/wire"
+	"github.com/natsid/natsid/subjects"
 )
 
 // Count writes a whole number, or the number that a pointer points to, with commas: 1,234,567.
@@ -103,4 +105,31 @@ func Names(all []string) string {
 		return strings.Join(all, ", ")
 	}
 	return strings.Join(all[:most], ", ") + " and " + Count(len(all)-most) + " others"
+}
+
+// Limits writes the order, period, bounds and limits of a tag; "" if there are none.
+func Limits(t subjects.TagInfo) string {
+	var all []string
+	if t.Strict {
+		all = append(all, "strict")
+	}
+	if t.Period != "" {
+		all = append(all, strings.TrimSpace(t.Period+" "+t.Zone))
+	}
+	if t.Min > 0 {
+		all = append(all, fmt.Sprintf("from %d", t.Min))
+	}
+	if t.Max > 0 {
+		all = append(all, fmt.Sprintf("up to %d", t.Max))
+	}
+	if t.MaxBatch > 0 {
+		all = append(all, fmt.Sprintf("%d a request", t.MaxBatch))
+	}
+	if t.Rate > 0 {
+		all = append(all, fmt.Sprintf("%d/s", t.Rate))
+	}
+	if t.Throttle > 0 {
+		all = append(all, fmt.Sprintf("throttled to %d/s", t.Throttle))
+	}
+	return strings.Join(all, ", ")
 }

@@ -62,14 +62,15 @@ func TestEachViewShowsTheFleet(t *testing.T) {
 	cfg := frozen.Config()
 	for path, texts := range map[string][]string{
 		"/": {"3 of 4 answered", "answer from delta: run natsid workers", "4m12s", "snowflake: not ready",
-			"Wrong now: tag seat: 90% of its numbers are used: run natsid tag update --max N seat",
+			"Wrong now: tag seat: 90% of its numbers are reserved: run natsid tag update --max N seat",
 			"All that is wrong: 5",
 			"clock-skew", "began ", "over, ", "alpha, beta: ", "7m0s ago", "docs/operations.md#table-went-back",
 			"throttled: each tag to 500 IDs/s",
 			"Requests answered with an error since these workers started: 9 with ",
 			"docs/operations.md#down", "5N7LAQLGLLR4UQACIRT2BJPGKX",
 			"no different eras", "ORDERS_STAMPED", "48,210", "standby"},
-		"/tags":                {"1 to 7 of 7 tags", "/tag?name=order", "deleted", "not servable", "12,345"},
+		"/tags": {"1 to 7 of 7 tags", "/tag?name=order", "deleted", "not servable", "12,345", "250001",
+			"up to 1000"},
 		"/tags?q=ORD":          {"1 to 2 of 2 found among 7 tags"},
 		"/tags?q=%3Cscript%3E": {"1 to 1 of 1 found among 7 tags"},
 		"/tags?q=nothing":      {"name contains “nothing”"},
@@ -77,6 +78,7 @@ func TestEachViewShowsTheFleet(t *testing.T) {
 		"/tags?by=none":        {"1 to 7 of 7 tags"},
 		"/tags?by=trouble":     {"1 to 1 of 1 found among 7 tags", "/tag?name=seat", "full or nearly so"},
 		"/tag?name=order":      {"Tag order", "current", "661", "37,200", "tag update --step 240000 order"},
+		"/tag?name=seat":       {"Limits: up to 1000, throttled to 500/s", "901"},
 		"/tag?name=none":       {"There is no such tag"},
 		"/charts":              {"The last hour", "polyline", "IDs a second in the last hour; segment: now"},
 	} {
@@ -260,7 +262,7 @@ func TestFullTagsAreInTroubleAndIdleOnesAreNot(t *testing.T) {
 	if want := []string{"full", "nearly", "busy"}; !slices.Equal(rows, want) {
 		t.Errorf("in trouble are %v, want %v", rows, want)
 	}
-	expect(t, cfg, "/", "Wrong now: tag full: 100% of its numbers are used", "tag busy: loads fail",
+	expect(t, cfg, "/", "Wrong now: tag full: 100% of its numbers are reserved", "tag busy: loads fail",
 		"All that is wrong: 3")
 }
 

@@ -15,7 +15,7 @@ var words = template.FuncMap{
 	"count": fleetview.Count, "rate": fleetview.PerSecond, "span": fleetview.Span, "clock": fleetview.Clock,
 	"seconds": fleetview.Seconds, "ago": ago, "runbook": runbook,
 	"speed": func(v wire.Fraction) string { return fleetview.PerSecond(float64(v)) },
-	"names": fleetview.Names, "operand": operand, "why": fleetview.Why, "typed": typed,
+	"names": fleetview.Names, "operand": operand, "limits": fleetview.Limits, "why": fleetview.Why, "typed": typed,
 	"late": func(err error) bool { return errors.Is(err, errLate) },
 	"iso":  func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 	"ms":   func(ms int64) string { return fleetview.Signed(time.Duration(ms) * time.Millisecond) },

@@ -34,6 +34,7 @@ type Present struct {
 	Raw       int64 // as it is written
 	Undecided bool  // an operator must say where the tag goes on, or the entry's era is unknown
 	Disabled  bool
+	Unmade    bool // its row was not made, and nothing is loaded
 	Step      int64
 	Rules     segment.Rules
 	Written   time.Time
@@ -45,7 +46,7 @@ func present(kve buckets.Entry, e entry, id era.Identity) Present {
 	err := e.in(id, math.MaxInt64)
 	return Present{
 		Mark: max(raw, e.Mark), Raw: raw, Undecided: e.undecided || err != nil, Disabled: e.Disabled, Step: e.Step,
-		Rules: e.Rules, Written: kve.Created,
+		Unmade: e.Claimed && e.Seen == 0, Rules: e.Rules, Written: kve.Created,
 	}
 }
 
