@@ -87,7 +87,7 @@ func TestALargeRequestIsCopiedAsASmallOneOnceAnAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	nc := connect(t)
 	d, h := openDesk(t, nc), patient(nc).Segment("order")
-	const lost = 5 // copies that reach workers that hang
+	const lost = 10 // copies that reach workers that hang
 	d.say(func(number, _ int, m *nats.Msg) bool {
 		if number > lost {
 			d.issue(m)

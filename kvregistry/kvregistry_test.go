@@ -76,7 +76,7 @@ func open(t *testing.T, cfg kvregistry.Config) *kvregistry.Registry {
 
 func jetStream(t *testing.T) jetstream.JetStream {
 	t.Helper()
-	js, err := jetstream.New(connect(t))
+	js, err := jetstream.New(connect(t), jetstream.WithDefaultTimeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,15 +28,18 @@ func TestAWorkerThatLostItsConnectionServesAgainThoughTheOtherOneHangs(t *testin
 	})
 	r.one("id.snowflake")
 	proxy.Stall(true, "")
-	lost := time.Now()
-	r.conn().Close()
-	r.eventually("serve again", func() bool {
-		_, err := r.caller.Request("id.snowflake", nil, 100*time.Millisecond) // one on the lost connection is lost
-		return r.dials.Load() > 1 && err == nil
-	})
-	if took := time.Since(lost); took > slowPing {
-		t.Errorf("it serves again after %v: it waited for an answer of the other connection", took)
+	for range 5 { // a busy machine takes as long by itself
+		lost, before := time.Now(), r.dials.Load()
+		r.conn().Close()
+		r.eventually("serve again", func() bool {
+			_, err := r.caller.Request("id.snowflake", nil, 100*time.Millisecond) // one on the lost connection is lost
+			return r.dials.Load() > before && err == nil
+		})
+		if time.Since(lost) <= slowPing {
+			return
+		}
 	}
+	t.Error("it waits for an answer of the other connection")
 }
 
 // Where ranges cannot be loaded yet another worker is asked, but memory serves if that lasts.

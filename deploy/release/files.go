@@ -138,6 +138,7 @@ func (r *release) manual() string {
 	help := natsid("--help")
 	section("description", help)
 	_, commands, _ := strings.Cut(help, "\nCommands:\n")
+	commands, _, _ = strings.Cut(commands, "\n\n")
 	for line := range strings.Lines(commands) { // two spaces, the name, more spaces, the summary
 		name, _, _ := strings.Cut(strings.TrimPrefix(line, "  "), "  ")
 		if strings.HasPrefix(line, "  ") && name != "" {

@@ -56,9 +56,7 @@ func TestTheLineOfAptInstallsThePackage(t *testing.T) {
 	}
 	port := freePort(t)
 	w := start(t, port, asUnit(t, root, "NATSID_LISTEN=127.0.0.1:"+port, "NATSID_HTTP=127.0.0.1:0"))
-	if id := w.get(t); id != "1" {
-		t.Errorf("the first ID is %s", id)
-	}
+	w.get(t, 0)
 	w.stop(t)
 }
 

@@ -81,7 +81,7 @@ func TestTagsMoveToMySQLAndBackAndRepeatNoID(t *testing.T) {
 
 // toMySQL changes the kind of the marks.
 func toMySQL(t *testing.T, conn *nats.Conn) error {
-	js, err := jetstream.New(conn)
+	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(2*patience))
 	if err != nil {
 		return err
 	}

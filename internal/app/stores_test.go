@@ -72,7 +72,7 @@ func TestTheStepGrowsUpToItsMaximum(t *testing.T) {
 func TestAnExistingBucketThatDiffersIsUsedAndLogged(t *testing.T) {
 	t.Parallel()
 	url := startServer(t, "127.0.0.1:0").ClientURL()
-	js, err := jetstream.New(connect(t, url))
+	js, err := jetstream.New(connect(t, url), jetstream.WithDefaultTimeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestAnExistingBucketThatDiffersIsUsedAndLogged(t *testing.T) {
 func TestAStartAfterOneThatEndedBeforeItFoundedTheMarksServes(t *testing.T) {
 	t.Parallel()
 	cfg := joined(t, startServer(t, "127.0.0.1:0").ClientURL())
-	js, err := jetstream.New(connect(t, cfg.NATS))
+	js, err := jetstream.New(connect(t, cfg.NATS), jetstream.WithDefaultTimeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
