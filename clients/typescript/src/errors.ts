@@ -37,27 +37,30 @@ export class NatsidError extends Error {
   }
 }
 
-/** No worker serves the subject. Start natsid on this NATS, in this namespace. */
+/** No worker serves the subject, as where natsid runs on another NATS or in another namespace. Start it on this one. */
 export class NotServedError extends NatsidError {
   static override readonly kind: string = "NotServedError";
 }
 
-/** Workers cannot issue now (503). Ask again later; the log of the workers says why. */
+/**
+ * Workers cannot issue now (503), as while JetStream has no leader, or before an operator resumes a registry that is
+ * stopped. Ask again later; the log of the workers says why.
+ */
 export class UnavailableError extends NatsidError {
   static override readonly kind: string = "UnavailableError";
 }
 
-/** Too many requests (429). Back off. */
+/** Too many requests (429), as beyond the rate of the tag. Back off. */
 export class ThrottledError extends NatsidError {
   static override readonly kind: string = "ThrottledError";
 }
 
-/** A worker calls the request malformed (400). Fix it; to ask again cannot help. */
+/** A worker calls the request malformed (400), as a prefetch of a strict tag. Fix it; to ask again cannot help. */
 export class BadRequestError extends NatsidError {
   static override readonly kind: string = "BadRequestError";
 }
 
-/** There is no such tag (404). Create it. */
+/** There is no such tag (404), as where it was deleted, or its name is misspelt. Create it. */
 export class UnknownTagError extends NatsidError {
   static override readonly kind: string = "UnknownTagError";
 }
@@ -83,12 +86,15 @@ export class NotNatsidError extends NatsidError {
   static override readonly kind: string = "NotNatsidError";
 }
 
-/** Too many calls of this handle wait already. Nothing was sent. Slow down, or find out why natsid does not answer. */
+/**
+ * Too many calls of this handle wait already, as while NATS is away. Nothing was sent. Slow down, or find out why natsid
+ * does not answer.
+ */
 export class BusyError extends NatsidError {
   static override readonly kind: string = "BusyError";
 }
 
-/** The client or its connection is closed. */
+/** The client or its connection is closed, as in a handler that outlives its server. */
 export class ClosedError extends NatsidError {
   static override readonly kind: string = "ClosedError";
 }

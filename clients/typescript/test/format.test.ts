@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { test } from "node:test";
 import { inspect } from "node:util";
 import { parseFormat, ReadError } from "natsid/format";
@@ -55,6 +55,21 @@ test("formats of the vectors are parsed, written and read as Go does", () => {
       return true;
     }, c.name);
   }
+});
+
+test("the vectors find a calendar with a leap day in each fourth year", async (t) => {
+  const dist = new URL("../dist/", import.meta.url);
+  const source = readFileSync(new URL("format.js", dist), "utf8");
+  const mutant = source.replace("% 400)", "% 4)").replaceAll('from "./', 'from "../');
+  assert.ok(mutant.includes("% 4)"), "the mutant's place is gone");
+  const folder = new URL("mutant/", dist); // the package has only files of dist itself
+  mkdirSync(folder, { recursive: true });
+  t.after(() => rmSync(folder, { recursive: true }));
+  writeFileSync(new URL("format.js", folder), mutant);
+  const mutated = (await import(new URL("format.js", folder).href)) as typeof import("natsid/format");
+  const c = cases.find(({ id }) => id === "2100022900000001")!;
+  assert.throws(() => parseFormat(c.format).format(c.id!), RangeError);
+  assert.equal(mutated.parseFormat(c.format).format(c.id!), "21000229-1");
 });
 
 test("each ID has one text, and is read back from it", () => {

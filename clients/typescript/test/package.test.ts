@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { cpSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
@@ -56,6 +56,15 @@ test("publint and attw find nothing", async (t) => {
   const tool = (path: string, ...args: string[]) => run(process.execPath, [join(root, "node_modules", path), ...args]);
   await tool("publint/src/cli.js", archive, "--strict");
   await tool("@arethetypeswrong/cli/dist/index.js", archive, "--profile", "esm-only");
+});
+
+test("the API is that of api.d.ts", () => {
+  const [, parts] = (JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as { files: string[] }).files;
+  const names = /\{(.*)\}/.exec(parts!)![1]!.split(",");
+  const api = names.map((name) => `// ${name}\n${readFileSync(join(root, `dist/${name}.d.ts`), "utf8")}`).join("\n");
+  const report = join(root, "api.d.ts");
+  if (process.env.UPDATE) writeFileSync(report, api);
+  assert.equal(api, readFileSync(report, "utf8"), "if the API shall change: UPDATE=1 npm test");
 });
 
 test("no lock file names a registry", () => {
