@@ -35,17 +35,22 @@ type batch struct {
 	came   time.Time    // when the answer came
 
 	mu      sync.Mutex
-	state   atomic.Int32  // quick, slow or answered
-	passing bool          // each group wakes the next; set when the batch is answered
-	done    chan struct{} // closed when the batch is answered; made when it turns slow
-	late    chan struct{} // closed when calls without a deadline have waited enough; made when it turns slow
-	ended   bool          // late is closed
-	timer   *time.Timer   // closes late
-	since   time.Time     // when it turned slow
-	runs    subjects.Runs
-	err     error
+	state   atomic.Int32 // quick, slow or answered
+	passing bool         // each group wakes the next; set when the batch is answered
+	slowness
+	runs subjects.Runs
+	err  error
 
 	first group
+}
+
+// A slowness is made when a batch turns slow: its calls watch their contexts then.
+type slowness struct {
+	done  chan struct{} // closed when the batch is answered
+	late  chan struct{} // closed when calls without a deadline have waited enough
+	ended bool          // late is closed
+	timer *time.Timer   // closes late
+	since time.Time     // when the batch turned slow
 }
 
 // A group is calls of a batch that are woken together. All groups but the last are full; the first may be for none.

@@ -32,7 +32,7 @@ func (h *segmentHandler) handle(r request, m *nats.Msg) {
 	tag := wire.Tag(h.ns, m.Subject)
 	n, err := h.parse(tag, m)
 	if err == nil && !r.isRelayed() { // the worker that relays has counted them
-		err = h.cfg.Gate.Admit(tag, n, r.came)
+		err = h.cfg.Limits.Admit(tag, n, r.came)
 	}
 	if err == nil {
 		err = h.cfg.Reasons.Forbidden(Segment)
@@ -95,7 +95,7 @@ func (h *segmentHandler) park(r request, m *nats.Msg, tag string, n int) {
 			err = errStrictPrefetch // so are these
 		}
 		if err == nil {
-			err = h.cfg.Gate.Fits(tag, n)
+			err = h.cfg.Limits.Fits(tag, n)
 		}
 		switch {
 		case errors.Is(err, segment.ErrExhausted) && !r.isRelayed() && !h.ids.IsStrict(tag) &&

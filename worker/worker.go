@@ -106,9 +106,9 @@ type Config struct {
 	// State returns the metadata of the worker in `nats micro`: see
 	// [wire.ServicePing]. It must be fast.
 	State func() map[string]string
-	// Gate admits requests for IDs of tags. SetThrottle changes the rate that holds for each tag; its error says that
+	// Limits admits requests for IDs of tags. SetThrottle changes the rate that holds for each tag; its error says that
 	// it may have been changed.
-	Gate        *policy.Gate
+	Limits      *policy.Limits
 	SetThrottle func(ctx context.Context, rate int64) error
 	// MaxBatch is the most IDs that one request may ask for; at least 1.
 	MaxBatch int

@@ -163,7 +163,7 @@ func launch(t *testing.T, url string, number int, store *segmenttest.Faulty, edi
 		total, _ := allocator.Busiest(0)
 		return total.Waiting
 	}
-	cfg.Gate = policy.NewGate(allocator.RulesOf, r.throttle.Load)
+	cfg.Limits = policy.New(allocator.RulesOf, r.throttle.Load)
 	r.turnAway, r.admit = allocator.TurnAway, allocator.Admit
 	r.worker = worker.New(cfg)
 	r.run(allocator)

@@ -80,9 +80,9 @@ type cores struct {
 
 // A fleet is what this worker agrees on with others.
 type fleet struct {
-	watch *relay.Watch // of loads
-	gate  *policy.Gate
-	ring  *loaders.Ring
+	watch  *relay.Watch // of loads
+	limits *policy.Limits
+	ring   *loaders.Ring
 }
 
 // maxNewTags bounds the tags a minute that this worker makes on first use: a caller that misuses tags as keys fills the
@@ -139,7 +139,7 @@ func (p *program) steps() []step {
 		during("health, readiness, metrics and the page", soon, p.http.serve),
 		during("comparison of tags with the store", p.cfg.Deadline, p.follow),
 		during("who shares rates", soon, func(ctx context.Context) error {
-			p.gate.Share(ctx, p.links.control, p.cfg.Namespace)
+			p.limits.Share(ctx, p.links.control, p.cfg.Namespace)
 			return nil
 		}),
 		during("settings of the buckets", soon, p.storage.watch),
@@ -181,7 +181,7 @@ func (p *program) assemble(context.Context) error {
 		Probe: p.probe, Find: p.findRelay, Change: p.turnAway, Log: cfg.Log,
 	})
 	p.segments = segment.New(p.segmentConfig())
-	p.gate = policy.NewGate(p.segments.RulesOf, p.registry.member.Throttle)
+	p.limits = policy.New(p.segments.RulesOf, p.registry.member.Throttle)
 	p.registry.member.Use(p.segments)
 	p.registry.awaitCheck(p.storage.late)
 	p.issuer = snowflake.NewIssuer(cfg.Deadline, parkedSnowflakes, now)
@@ -235,7 +235,7 @@ func (p *program) workerConfig() worker.Config {
 			return who.Number, held, who
 		},
 		Instance: p.instance, State: p.state,
-		Gate: p.gate, SetThrottle: p.registry.member.SetThrottle,
+		Limits: p.limits, SetThrottle: p.registry.member.SetThrottle,
 		MaxBatch: cfg.MaxBatch, Deadline: cfg.Deadline,
 		Reasons: &p.reasons, Overloaded: p.alarms.overloaded,
 		CannotLoad: p.watch.Trouble, Registry: p.registryOfLoads,

@@ -111,7 +111,7 @@ func (p *program) notes() (all []string) {
 	if why := p.watch.Trouble(); why != nil && p.watch.IsAnswered() {
 		all = append(all, fmt.Sprintf("relays: this worker cannot load, and another one answers for it: %v", why))
 	}
-	if rate := p.gate.Throttle(); rate > 0 {
+	if rate := p.limits.Throttle(); rate > 0 {
 		all = append(all, fmt.Sprintf("throttled: each tag to %d IDs/s", rate))
 	}
 	return all

@@ -22,16 +22,16 @@ const (
 
 // Share asks all workers how many of them serve tags, while a rate is in use, until ctx ends. conn must not be the
 // connection on which requests arrive.
-func (g *Gate) Share(ctx context.Context, conn *nats.Conn, ns subjects.Namespace) {
+func (l *Limits) Share(ctx context.Context, conn *nats.Conn, ns subjects.Namespace) {
 	var c count
 	var asked time.Time
 	for jitter.Sleep(ctx, jitter.Around(lookEvery)) == nil {
-		if time.Since(asked) < countEvery || !g.isUsed.Swap(false) {
+		if time.Since(asked) < countEvery || !l.isUsed.Swap(false) {
 			continue
 		}
 		asked = time.Now()
 		if n := serving(ctx, conn, ns); n > 0 {
-			g.workers.Store(c.of(n))
+			l.workers.Store(c.of(n))
 		}
 	}
 }

@@ -50,16 +50,16 @@ func (v Overview) Faults() (all []Fault) {
 // nearlyFull is how much of a tag's numbers may be used before the tag is in trouble.
 const nearlyFull = 0.9
 
-// Rules are the bounds of a tag's numbers, as a tag has them.
-type Rules interface {
+// Bounds are those of a tag's numbers, as [segment.Rules] has them.
+type Bounds interface {
 	Used(mark int64) float64    // 0 to 1
 	Begins(now time.Time) int64 // the lowest ID of the present period
 }
 
 // Full returns which part of a tag's numbers is reserved, and what that means for an operator: "" if enough
 // are left, or a new period has begun.
-func Full(r Rules, mark int64, now time.Time) (used float64, why string) {
-	if used = r.Used(mark); used < nearlyFull || mark < r.Begins(now) {
+func Full(b Bounds, mark int64, now time.Time) (used float64, why string) {
+	if used = b.Used(mark); used < nearlyFull || mark < b.Begins(now) {
 		return used, ""
 	}
 	return used, fmt.Sprintf("%.0f%% of its numbers are reserved", 100*used)

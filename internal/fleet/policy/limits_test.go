@@ -9,10 +9,10 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// throughput returns how many IDs of tags gates together admit in so many seconds, asked every ms.
-func throughput(seconds int, gates []*Gate, batch int, tags ...string) (ids int) {
+// throughput returns how many IDs of tags workers together admit in so many seconds, asked every ms.
+func throughput(seconds int, workers []*Limits, batch int, tags ...string) (ids int) {
 	for now := time.Duration(0); now < time.Duration(seconds)*time.Second; now += time.Millisecond {
-		for _, g := range gates {
+		for _, g := range workers {
 			for _, tag := range tags {
 				if g.Admit(tag, batch, now) == nil {
 					ids += batch
@@ -23,36 +23,36 @@ func throughput(seconds int, gates []*Gate, batch int, tags ...string) (ids int)
 	return ids
 }
 
-// A limits is the rules of tags; that of the tag "" is the throttle.
-type limits map[string]segment.Rules
+// A rules is those of tags; that of the tag "" is the throttle.
+type rules map[string]segment.Rules
 
-func (l limits) gate(workers int64) *Gate {
-	g := NewGate(func(tag string) segment.Rules { return l[tag] }, func() int64 { return l[""].Rate })
+func (of rules) limits(workers int64) *Limits {
+	g := New(func(tag string) segment.Rules { return of[tag] }, func() int64 { return of[""].Rate })
 	g.workers.Store(workers)
 	return g
 }
 
-func fleet(workers int, l limits) (gates []*Gate) {
+func fleet(workers int, of rules) (all []*Limits) {
 	for range workers {
-		gates = append(gates, l.gate(int64(workers)))
+		all = append(all, of.limits(int64(workers)))
 	}
-	return gates
+	return all
 }
 
 func TestTheFleetIssuesARateAndNotMore(t *testing.T) {
 	for _, tc := range []struct {
-		rules   limits
+		rules   rules
 		workers int
 		batch   int
 		rate    int
 	}{
-		{limits{"a": {Rate: 100}}, 1, 1, 100},
-		{limits{"a": {Rate: 100}}, 4, 1, 100},
-		{limits{"a": {Rate: 100}}, 4, 500, 100},
-		{limits{"a": {Rate: 100}, "": {Rate: 50}}, 4, 1, 50},
-		{limits{"a": {Rate: 100}, "": {Rate: 500}}, 4, 1, 100},
-		{limits{"": {Rate: 50}}, 4, 10, 50},
-		{limits{"a": {Rate: 1_000_000_000}}, 3, 1_000_000, 1_000_000_000},
+		{rules{"a": {Rate: 100}}, 1, 1, 100},
+		{rules{"a": {Rate: 100}}, 4, 1, 100},
+		{rules{"a": {Rate: 100}}, 4, 500, 100},
+		{rules{"a": {Rate: 100}, "": {Rate: 50}}, 4, 1, 50},
+		{rules{"a": {Rate: 100}, "": {Rate: 500}}, 4, 1, 100},
+		{rules{"": {Rate: 50}}, 4, 10, 50},
+		{rules{"a": {Rate: 1_000_000_000}}, 3, 1_000_000, 1_000_000_000},
 	} {
 		t.Run(fmt.Sprintf("%d workers %+v", tc.workers, tc), func(t *testing.T) {
 			const seconds = 100
@@ -68,18 +68,18 @@ func TestTheFleetIssuesARateAndNotMore(t *testing.T) {
 }
 
 func TestAThrottleOfEachTagLeavesEachItsOwn(t *testing.T) {
-	gates := fleet(2, limits{"": {Rate: 10}})
-	throughput(10, gates, 1, "busy")
-	if err := gates[0].Admit("quiet", 1, 10*time.Second); err != nil {
+	workers := fleet(2, rules{"": {Rate: 10}})
+	throughput(10, workers, 1, "busy")
+	if err := workers[0].Admit("quiet", 1, 10*time.Second); err != nil {
 		t.Error("one tag used up another's:", err)
 	}
 }
 
 func TestTagsWithoutLimitAreFree(t *testing.T) {
-	var none *Gate
-	limited := limits{"other": {MaxBatch: 1, Rate: 1}}.gate(1)
-	for _, g := range []*Gate{none, limited} {
-		if got := throughput(1, []*Gate{g}, 1_000_000, "a"); got != 1_000_000_000 {
+	var none *Limits
+	limited := rules{"other": {MaxBatch: 1, Rate: 1}}.limits(1)
+	for _, g := range []*Limits{none, limited} {
+		if got := throughput(1, []*Limits{g}, 1_000_000, "a"); got != 1_000_000_000 {
 			t.Errorf("%d IDs of 1000000000", got)
 		}
 		if n := testing.AllocsPerRun(100, func() { _ = g.Admit("a", 1, 0) }); n != 0 {
@@ -89,7 +89,7 @@ func TestTagsWithoutLimitAreFree(t *testing.T) {
 }
 
 func TestTheLargestBatchIsKept(t *testing.T) {
-	g := limits{"a": {MaxBatch: 100}}.gate(1)
+	g := rules{"a": {MaxBatch: 100}}.limits(1)
 	if err := g.Admit("a", 100, 0); err != nil {
 		t.Error(err)
 	}
@@ -102,7 +102,7 @@ func TestTheLargestBatchIsKept(t *testing.T) {
 }
 
 func TestOneRequestShutsATagForAMinuteAtMost(t *testing.T) {
-	g := limits{"a": {Rate: 10}, "slow": {Rate: 1}}.gate(2)
+	g := rules{"a": {Rate: 10}, "slow": {Rate: 1}}.limits(2)
 	e, ok := g.Admit("a", 100_000, 0).(*BatchError)
 	if !ok || e.Max != 300 { // 10/2 a second
 		t.Fatalf("100000 at 10/s: %v", e)
@@ -120,7 +120,7 @@ func TestOneRequestShutsATagForAMinuteAtMost(t *testing.T) {
 }
 
 func TestWhoWaitsAsLongAsToldIsAdmitted(t *testing.T) {
-	g, now := limits{"a": {Rate: 7}}.gate(1), time.Duration(0)
+	g, now := rules{"a": {Rate: 7}}.limits(1), time.Duration(0)
 	for range 1000 {
 		n := 1 + rand.IntN(30)
 		e, ok := g.Admit("a", n, now).(*RateError)
@@ -138,12 +138,12 @@ func TestWhoWaitsAsLongAsToldIsAdmitted(t *testing.T) {
 
 // An attacker cannot get more by making operators change limits.
 func TestNewLimitsGiveNoNewBurst(t *testing.T) {
-	l := limits{"a": {Rate: 100}}
-	g := l.gate(1)
+	l := rules{"a": {Rate: 100}}
+	g := l.limits(1)
 	got := 0
 	for i := range 1000 {
 		l["a"], l[""] = segment.Rules{Rate: 100 + int64(i%2)}, segment.Rules{Rate: 1000 + int64(i%2)}
-		got += throughput(1, []*Gate{g}, 1, "a") // always in the same second
+		got += throughput(1, []*Limits{g}, 1, "a") // always in the same second
 	}
 	if got > 202+1 {
 		t.Errorf("%d IDs in 1 s at 100/s", got)

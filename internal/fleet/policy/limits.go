@@ -11,15 +11,15 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// A Gate admits requests by the limits of their tags. Each of N workers has a Gate of its own, which admits a tag at
-// 1/N of its rate. So in a time T all workers together issue at most
+// Limits admits requests by the limits of their tags. Each of N workers has its own, which admits a tag at 1/N of its
+// rate. So in a time T all workers together issue at most
 //
 //	rate × (T + 1 s) + N × the largest batch
 //
 // if each knows the rate and N. A use of any size is admitted once the uses before it are paid off: a batch may be
-// larger than the rate, and later requests wait longer for it. A nil Gate admits everything. It is safe for concurrent
-// use.
-type Gate struct {
+// larger than the rate, and later requests wait longer for it. A nil Limits admits everything. It is safe for
+// concurrent use.
+type Limits struct {
 	rules    func(tag string) segment.Rules
 	throttle func() int64
 	workers  atomic.Int64
@@ -39,23 +39,23 @@ const (
 	sharing = 4096
 )
 
-// NewGate returns a gate. rules returns the rules of a tag, as far as this worker knows them, and throttle the rate
+// New returns limits. rules returns the rules of a tag, as far as this worker knows them, and throttle the rate
 // that holds for each tag, 0 for none. Both must be fast.
-func NewGate(rules func(tag string) segment.Rules, throttle func() int64) *Gate {
-	g := &Gate{rules: rules, throttle: throttle, seed: maphash.MakeSeed()}
-	for i := range g.shared {
-		g.shared[i] = ratelimit.New(burst)
+func New(rules func(tag string) segment.Rules, throttle func() int64) *Limits {
+	l := &Limits{rules: rules, throttle: throttle, seed: maphash.MakeSeed()}
+	for i := range l.shared {
+		l.shared[i] = ratelimit.New(burst)
 	}
-	return g
+	return l
 }
 
 // Admit returns nil if n IDs of a tag may be issued now, a time that never goes back, and counts them. Otherwise it
 // returns a [*BatchError] or a [*RateError].
-func (g *Gate) Admit(tag string, n int, now time.Duration) error {
-	if g == nil {
+func (l *Limits) Admit(tag string, n int, now time.Duration) error {
+	if l == nil {
 		return nil
 	}
-	r, rate := g.rules(tag), g.throttle()
+	r, rate := l.rules(tag), l.throttle()
 	if r.MaxBatch > 0 && n > r.MaxBatch {
 		return &BatchError{Max: r.MaxBatch}
 	}
@@ -65,14 +65,14 @@ func (g *Gate) Admit(tag string, n int, now time.Duration) error {
 	if rate == 0 {
 		return nil
 	}
-	if !g.isUsed.Load() {
-		g.isUsed.Store(true)
+	if !l.isUsed.Load() {
+		l.isUsed.Store(true)
 	}
-	share := float64(rate) / float64(g.Workers())
+	share := float64(rate) / float64(l.Workers())
 	if most := max(1, int(min(math.MaxInt32, share*longest.Seconds()))); n > most {
 		return &BatchError{Max: most, Rate: rate}
 	}
-	if wait := g.bucket(tag, r).Take(now, int64(n), share); wait > 0 {
+	if wait := l.bucket(tag, r).Take(now, int64(n), share); wait > 0 {
 		return &RateError{Rate: rate, Wait: wait}
 	}
 	return nil
@@ -80,34 +80,34 @@ func (g *Gate) Admit(tag string, n int, now time.Duration) error {
 
 // Fits returns a [*BatchError] if n IDs of a tag are more than one request gets, as the load for it has shown. It
 // counts nothing.
-func (g *Gate) Fits(tag string, n int) error {
-	if g == nil {
+func (l *Limits) Fits(tag string, n int) error {
+	if l == nil {
 		return nil
 	}
-	if most := g.rules(tag).MaxBatch; most > 0 && n > most {
+	if most := l.rules(tag).MaxBatch; most > 0 && n > most {
 		return &BatchError{Max: most}
 	}
 	return nil
 }
 
-func (g *Gate) bucket(tag string, r segment.Rules) *ratelimit.Bucket {
+func (l *Limits) bucket(tag string, r segment.Rules) *ratelimit.Bucket {
 	if r.Rate == 0 {
-		return g.shared[maphash.String(g.seed, tag)%sharing]
+		return l.shared[maphash.String(l.seed, tag)%sharing]
 	}
-	b, ok := g.own.Load(tag)
+	b, ok := l.own.Load(tag)
 	if !ok {
-		b, _ = g.own.LoadOrStore(tag, ratelimit.New(burst))
+		b, _ = l.own.LoadOrStore(tag, ratelimit.New(burst))
 	}
 	return b.(*ratelimit.Bucket)
 }
 
 // Workers returns the number of workers, this one included, that share the requests for IDs of tags; 1 at first.
-func (g *Gate) Workers() int { return int(max(1, g.workers.Load())) }
+func (l *Limits) Workers() int { return int(max(1, l.workers.Load())) }
 
 // Throttle returns the rate that holds for each tag, 0 for none.
-func (g *Gate) Throttle() int64 {
-	if g == nil {
+func (l *Limits) Throttle() int64 {
+	if l == nil {
 		return 0
 	}
-	return g.throttle()
+	return l.throttle()
 }
