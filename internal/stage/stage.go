@@ -253,6 +253,7 @@ func (s *Stage) copy(ctx context.Context) error {
 		end(nil)
 		return err
 	}
+	s.cfg.Log.Info("this stage begins to copy", "position", at.from.Seq, "behind", at.behind())
 	s.note(func(p *Progress) {
 		p.Role, p.Position, p.Behind = Copying, at.from.Seq, at.behind()
 	})
