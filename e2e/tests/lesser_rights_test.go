@@ -19,7 +19,7 @@ import (
 func usedBy(r rights.Right) string {
 	for _, use := range [][2]string{
 		{"id.segment.", "get segment order"},
-		{"id.snowflake.>", "get snowflake"}, {"id.snowflake", ""},
+		{"id.snowflake.>", ""}, {"id.snowflake", "get snowflake"},
 		{"id.tag.create", "tag create seat"}, {"id.tag.update", "tag update order --step 5"},
 		{"id.tag.delete", "tag delete order -y"}, {"id.tag.list", "tag list"},
 		{"id.control.throttle", "throttle 5 -y"},
