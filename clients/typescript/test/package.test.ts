@@ -67,6 +67,12 @@ test("the API is that of api.d.ts", () => {
   assert.equal(api, readFileSync(report, "utf8"), "if the API shall change: UPDATE=1 npm test");
 });
 
+test("the version is the tag's, of which the changelog has a section", () => {
+  const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as { version: string };
+  const [, newest] = /^## \[(\d[^\]]*)\]/m.exec(readFileSync(join(root, "../../CHANGELOG.md"), "utf8"))!;
+  assert.equal(version, newest);
+});
+
 test("no lock file names a registry", () => {
   for (const lock of ["", "runtimes/oldest", "runtimes/others"]) {
     assert.doesNotMatch(readFileSync(join(root, lock, "package-lock.json"), "utf8"), /"resolved"/, lock);
