@@ -1,8 +1,8 @@
 // Package buckets opens the JetStream KV buckets that hold natsid's durable state as soon as JetStream is there, and
 // creates those that are missing.
 //
-// A [Bucket] uses JetStream through [Streams], below which a test puts a fake. Any client's KV interface and `nats kv`
-// read and write the same buckets. Two things that the KV interface does not offer carry the laws of uniqueness:
+// A [Bucket] uses JetStream through [Streams], of which tests have a fake. Any client's KV interface and `nats kv` read
+// and write the same buckets. Two things that the KV interface does not offer carry the laws of uniqueness:
 //
 //   - FirstSeq: revisions begin at the present Unix time in microseconds, and above all that this process has seen, so
 //     that those of a bucket that was deleted and created again never repeat. A compare-and-set with an old revision
@@ -30,28 +30,28 @@ type Config struct {
 	Name        string
 	Description string
 	TTL         time.Duration // of each value since it was put; 0 keeps it forever
-	Replicas    int           // of a bucket that is created; 0 chooses, see [Bucket]
-	// Whole keeps all entries of a key; then the oldest go first when the bucket has MaxBytes, or an eighth or less of
-	// them where JetStream has no room for more. It needs a TTL.
+	Replicas    int           // of a bucket that is created; 0 means 3 or 1, see [Bucket]
+	// Whole keeps all entries of a key, not only the last; it needs a TTL. A bucket of MaxBytes drops its oldest
+	// entries first. Where JetStream has no room for MaxBytes, the bucket is created with an eighth of it, or less.
 	Whole    bool
 	MaxBytes int64
-	// Insist says that a read is made again if it has no answer soon: requests wait for those of the bucket.
+	// Insist repeats a read that is not answered soon, since requests of callers wait for it.
 	Insist bool
-	// Tolerant says that a bucket which is open is used on where its settings become such that it forgets, or takes
-	// what others write: Look reports them, and the owner stops by itself. One that takes no writes is refused all
-	// the same.
+	// Tolerant keeps an open bucket in use when its settings become unfit, so that it forgets or takes what others
+	// write: Look reports [ErrUnfit], and the owner stops by itself. A bucket that takes no writes is refused all the
+	// same.
 	Tolerant bool
-	// Fleeting says that all that the bucket holds is put again within seconds: a JetStream that is a single server
-	// need not have it on disk before it acknowledges it. Alone says that it is one.
+	// Fleeting says that all values are put again within seconds, so a single server may acknowledge a write before it
+	// is on disk. Alone says that JetStream is a single server.
 	Fleeting, Alone bool
 	// Lost, if set, is called when a bucket that was open is gone with all that it held: JetStream was wiped, or the
 	// bucket was deleted. The call that finds out creates it again. Lost must not block.
 	Lost func()
-	// MayFound, if set, is asked before a bucket is made by a process that saw none of its name before. An error does
-	// not prevent the making; but the bucket is then not the process's own: see [State].
+	// MayFound, if set, is called before this process creates a bucket, unless it saw one of the name before. After an
+	// error the bucket is created all the same, but not as the first of its name: see [State].
 	MayFound func(context.Context) error
-	// Found, if set, is called for a bucket that this process has just founded, before any other call can use it. It
-	// must use Bucket.Found alone.
+	// Found, if set, is called when this process has created the first bucket of the name, before any other call can
+	// use it. Found may call Bucket.Found only.
 	Found func(context.Context, State)
 	Log   *slog.Logger // nil discards
 	// WentBack, if set, is called when an acknowledged write shows that the bucket went back: revisions only rise, and
@@ -60,14 +60,14 @@ type Config struct {
 	WentBack func(why string)
 }
 
-// A Bucket is a JetStream KV bucket that is opened when it is first needed: JetStream may be away at that time, or for
-// long. Until it is open each call tries to open it, concurrent calls together, and fails if that fails. A call that
-// finds the bucket gone, so that JetStream knows none by its name, creates it again. An open bucket costs a call one
-// atomic load. It is safe for concurrent use.
+// A Bucket is a JetStream KV bucket that is opened when it is first needed, since JetStream may be away for long. Until
+// it is open, each call tries to open it, and fails if that fails; concurrent calls share one attempt. A call that
+// finds the bucket gone, so that JetStream knows none by its name, creates it again. Once the bucket is open, a call
+// costs one atomic load more. It is safe for concurrent use.
 //
-// A bucket that is made without a choice of replicas gets three, or one where JetStream is a single server, as on a
-// leaf node. A cluster that has too few servers may still be starting, and replicas are not added later: so it gets one
-// only after it had forming to show the others, and never while it knows of a server that is away.
+// A bucket with Replicas 0 gets three, or one where JetStream is a single server, as on a leaf node. Replicas are not
+// added later, and a cluster with too few servers may still be starting. So there the bucket gets one replica only
+// after 30 s, and never while the cluster knows of a server that is away.
 type Bucket struct{ o *opening }
 
 // New returns a bucket that is not open yet.
@@ -79,9 +79,9 @@ func New(streams Streams, cfg Config) *Bucket {
 	return &Bucket{o}
 }
 
-// Open opens the bucket unless it is open, and creates it if none exists. One that exists is used as it is; mismatch,
-// if not empty, says how it differs from the [Config]. One that cannot be relied on is refused with [ErrUnfit]. Open
-// returns by the time ctx ends.
+// Open opens the bucket unless it is open, and creates it if none exists. An existing bucket is used as it is;
+// mismatch, if not empty, says how it differs from the [Config]. A bucket that cannot be relied on is refused with
+// [ErrUnfit]. Open returns by the time ctx ends.
 func (b *Bucket) Open(ctx context.Context) (mismatch string, err error) {
 	a, err := b.o.get(ctx)
 	if err != nil {
@@ -120,12 +120,12 @@ func (b *Bucket) Look(ctx context.Context) (State, error) {
 	return State{}, b.o.failed(ErrNoBucket)
 }
 
-// Found writes the first value of a key into the very bucket that Look returned: not into another one that has taken
-// its place since, for which it returns [ErrReplaced]. It returns [ErrKeyExists] if the key has a value, and
-// [ErrKeyRemoved] if it had.
+// Found writes the first value of a key into the very bucket that Look returned. It returns [ErrReplaced] if another
+// bucket has taken its place since, [ErrKeyExists] if the key has a value, and [ErrKeyRemoved] if its value was
+// removed.
 //
-// The write names the bucket's highest revision. Those of a bucket made later lie above all of this one. Other writes
-// come in between; after a few of them Found returns [ErrRevision].
+// The write expects the highest revision of this bucket, and a bucket made later has higher ones. Found repeats it when
+// other writes come between, and returns [ErrRevision] after 20 attempts.
 func (b *Bucket) Found(ctx context.Context, s State, key string, value []byte) (err error) {
 	never := uint64(0)
 	for range 20 {
@@ -159,7 +159,7 @@ func (b *Bucket) Found(ctx context.Context, s State, key string, value []byte) (
 // Known returns the highest revision of the bucket that this process knows of.
 func (b *Bucket) Known() uint64 { return b.o.maker.seen.Load() }
 
-// Saw takes in a revision that the bucket has given, as this process or another has learnt.
+// Saw notes a revision that the bucket has given to this process or another one.
 func (b *Bucket) Saw(revision uint64) { b.o.maker.saw(revision) }
 
 // Time returns the clock of the server that leads the bucket's stream. Entries are dated by it.
@@ -173,14 +173,14 @@ func (b *Bucket) Time(ctx context.Context) (time.Time, error) {
 	})
 }
 
-// Enough returns the time within which so many requests, one after the other, should be answered: least, or more where
+// Enough returns how long the given number of requests, one after the other, should take: least, or longer where
 // JetStream is far away.
 func (b *Bucket) Enough(requests int, least time.Duration) time.Duration {
 	return b.o.latency.enough(requests, least)
 }
 
-// Measure asks JetStream for something, with more patience than other calls, if it left the last one unanswered: the
-// next ones may need more time, see Enough.
+// Measure times one request, with a timeout of 3 s, if the last request had no answer, so that Enough learns how slow
+// JetStream is now.
 func (b *Bucket) Measure(ctx context.Context) {
 	b.o.latency.mu.Lock()
 	unanswered := b.o.latency.unanswered

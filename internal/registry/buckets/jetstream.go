@@ -26,19 +26,19 @@ type onJetStream struct {
 
 var _ Streams = onJetStream{}
 
-// OnJetStream returns the streams of a JetStream. Its connection should keep its handler of disconnections from then
-// on: that one is called after one of this package.
+// OnJetStream returns the streams of a JetStream. It sets a handler of disconnections on the connection, which also
+// calls the present one; do not replace it later.
 func OnJetStream(js jetstream.JetStream) Streams {
 	opts := js.Options()
 	return onJetStream{js, APIOf(opts.Domain, opts.APIPrefix), lostOn(js.Conn())}
 }
 
-// An answer is what JetStream's interface answers to a request of this package.
+// An answer is JetStream's reply to an API request of this package.
 type answer struct {
 	Error  *jetstream.APIError `json:"error"`
 	Config struct {
 		jetstream.StreamConfig
-		MaxBatch int `json:"max_batch"` // of a consumer; 0 is any
+		MaxBatch int `json:"max_batch"` // of a consumer; 0 means no limit
 	} `json:"config"`
 	Created time.Time `json:"created"`
 	Now     time.Time `json:"ts"`
@@ -55,7 +55,7 @@ type answer struct {
 	} `json:"message"`
 }
 
-// decode decodes an answer. One that refuses is a [*jetstream.APIError].
+// decode decodes an answer. It returns a refusal as a [*jetstream.APIError].
 func decode(data []byte) (a answer, err error) {
 	if err = json.Unmarshal(data, &a); err == nil && a.Error != nil {
 		err = a.Error
@@ -63,7 +63,7 @@ func decode(data []byte) (a answer, err error) {
 	return a, err
 }
 
-// request sends a request to JetStream's interface.
+// request sends a request to JetStream's API, and awaits the answer.
 func (o onJetStream) request(ctx context.Context, subject string, in any) (answer, error) {
 	var body []byte
 	if in != nil {
@@ -87,10 +87,10 @@ func (o onJetStream) request(ctx context.Context, subject string, in any) (answe
 
 // Info implements [Streams]. It asks until the leader of the stream's group answers, for five seconds at most.
 //
-// Law: what the leader describes contains each write that was acknowledged before. In the group of a new stream the
-// member that is to lead describes it too, until it has taken in that another one does: it may lack all that that one
-// has taken (jsStreamInfoRequest of nats-server 2.15.2). A leader that was deposed and has not heard of it still counts
-// here, and for some milliseconds one that was elected in the first seconds of the stream.
+// Law: the leader's description contains each write acknowledged before. In a new stream's group the member that is to
+// lead also answers, until it learns that another one leads, and may lack all that the leader took (jsStreamInfoRequest
+// of nats-server 2.15.2). Two still pass for the leader here: a deposed one that does not know it yet, and, for some
+// milliseconds, one elected in the first seconds of the stream.
 func (o onJetStream) Info(ctx context.Context, bucket string) (Info, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -109,7 +109,8 @@ func (o onJetStream) Info(ctx context.Context, bucket string) (Info, error) {
 	}
 }
 
-// isByLeader reports whether a description comes from the leader: it names the other members of its group as replicas.
+// isByLeader reports whether a description comes from the leader, which lists only the other members of its group as
+// replicas.
 func isByLeader(group *jetstream.ClusterInfo) bool {
 	return group == nil || group.Leader != "" && !slices.ContainsFunc(group.Replicas, func(p *jetstream.PeerInfo) bool {
 		return p.Name == group.Leader
@@ -138,7 +139,7 @@ func (o onJetStream) Next(ctx context.Context, bucket, prefix string, from uint6
 	return o.get(ctx, bucket, map[string]any{"seq": from, "next_by_subj": subjectPrefix(bucket) + prefix + ">"})
 }
 
-// get asks the leader for an entry, whatever the stream allows.
+// get reads an entry from the leader, even if the stream allows reads from replicas.
 func (o onJetStream) get(ctx context.Context, bucket string, which map[string]any) (Entry, error) {
 	a, err := o.request(ctx, o.api.Get(bucket), which)
 	if err != nil {
@@ -195,15 +196,15 @@ func (o onJetStream) Publish(ctx context.Context, bucket, key string, w Write) (
 	return ack.Sequence, nil
 }
 
-// JetStream's error codes that have a meaning of their own here.
+// JetStream's error codes that are handled one by one.
 const (
-	codeFewServers = 10005 // the text says whether one of them is away
+	codeFewServers = 10005 // too few servers for the replicas; the text says whether one is away
 	codeNoStore    = 10049 // the files of a stream cannot be made
 	codeOffline    = 10118
 	codeAway       = 10008 // JetStream is temporarily unavailable: it has no leader
 )
 
-// meanings are what JetStream's other error codes mean here.
+// meanings maps JetStream's error codes to errors of this package.
 var meanings = map[jetstream.ErrorCode]error{
 	codeFewServers: ErrFewServers,
 	10074:          ErrOneServer,
@@ -241,7 +242,7 @@ func translate(err error) error {
 		return named{"no NATS server that holds its stream is up; start one again", err}
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
 		return fmt.Errorf("%w: %w", ErrNoAnswer, err)
-	case errors.Is(err, nats.ErrReconnectBufExceeded): // of a connection without a buffer: it is not connected
+	case errors.Is(err, nats.ErrReconnectBufExceeded): // a connection without a buffer is not connected
 		return named{"not connected to NATS", err}
 	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled):
 		return named{"JetStream does not answer; enable it in the nats-server, or name its domain with --js-domain",
@@ -250,7 +251,7 @@ func translate(err error) error {
 	return err
 }
 
-// A named error is one of the NATS client in an operator's words.
+// A named error describes an error of the NATS client in an operator's words.
 type named struct {
 	text string
 	error

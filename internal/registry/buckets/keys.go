@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Own is a key of natsid's own in a bucket, beside those that hold what the bucket is for; others begin with it and a
-// dot. No tag and no worker number can have such a key: see [IsOwn]. [Bucket.All] does not return them; all other
-// methods take them like other keys.
+// Own is natsid's own key in a bucket; its other own keys begin with Own and a dot. No tag and no worker number can
+// have such a key: see [IsOwn]. [Bucket.All] and [Bucket.AllAndRemoved] leave own keys out; all other methods treat
+// them like other keys.
 const Own = "_natsid"
 
 // IsOwn reports whether a key is natsid's own.
@@ -32,7 +32,7 @@ func (b *Bucket) Get(ctx context.Context, key string) (Entry, error) {
 	return entry, err
 }
 
-// last returns the entry of a key, or its marker, or [ErrNoKey] for a key that never had a value.
+// last returns the last entry of a key, a value or the marker of a removed one, or [ErrNoKey] if it never had a value.
 func (b *Bucket) last(ctx context.Context, key string) (Entry, error) {
 	if !isKey(key) {
 		return Entry{}, ErrInvalidKey
@@ -58,8 +58,8 @@ func (b *Bucket) Create(ctx context.Context, key string, value []byte) (revision
 	return revision, err
 }
 
-// marker returns the revision of the marker of a key that had a value, or [ErrKeyExists] for one that has a value, or
-// whose first value cannot be read yet.
+// marker returns the revision of the marker of a key whose value was removed. It returns [ErrKeyExists] for a key that
+// has a value, or whose first value cannot be read yet.
 func (b *Bucket) marker(ctx context.Context, key string) (revision uint64, err error) {
 	last, err := b.last(ctx, key)
 	if errors.Is(err, ErrNoKey) || err == nil && !last.Removed {
@@ -92,11 +92,11 @@ func (b *Bucket) Update(ctx context.Context, key string, value []byte, last uint
 	return b.publish(ctx, key, Write{Value: value, Last: &last})
 }
 
-// UpdateSoon is [Bucket.Update], but does not wait for much longer than answers take: for 0.2 s, or three times what
-// the slowest took of late. Then it returns [ErrSilent], if ctx leaves the caller time to find out what became of the
-// write, as after any error of unknown outcome.
+// UpdateSoon is [Bucket.Update] with a short timeout: 0.2 s, or three times what the slowest write took of late. Then
+// it returns [ErrSilent], if ctx has not ended: the caller must find out whether the write landed, as after any error
+// of unknown outcome.
 //
-// A write that the leader of the stream had taken when it stepped down is not answered either: see insist.
+// A write that the leader of the stream had taken when it stepped down is never answered.
 func (b *Bucket) UpdateSoon(
 	ctx context.Context, key string, value []byte, last uint64,
 ) (revision uint64, err error) {
@@ -145,24 +145,24 @@ func (b *Bucket) write(ctx context.Context, key string, f func() (uint64, error)
 	return revision, err
 }
 
-// All returns the present entries by key, without deleted keys. The snapshot may be a little old: nothing may rest on
-// it that a compare-and-set does not confirm. Each key that existed all the time is in it. It asks the leader for
-// nothing: a worker has no right to that in the bucket of heartbeats.
+// All returns the present entries by key, without removed and own keys. The snapshot may be a little old, so what rests
+// on it must be confirmed by a compare-and-set. It has each key that existed throughout the call. All does not ask the
+// stream's leader: in the bucket of heartbeats a worker has no right to.
 func (b *Bucket) All(ctx context.Context) (map[string]Entry, error) {
 	entries, err := on(ctx, b.o, func() ([]Entry, error) { return b.o.streams.List(ctx, b.o.bucket, "") })
 	all, _ := present(entries)
 	return all, err
 }
 
-// AllAndRemoved is All, and no older than the call; removed are the keys that were deleted or purged. A key that is
-// written during it may be missing, or have a value from before.
+// AllAndRemoved is All, but no older than the call. removed has the keys that were deleted or purged. A key written
+// during the call may be missing, or have its former value.
 func (b *Bucket) AllAndRemoved(ctx context.Context) (all map[string]Entry, removed map[string]bool, err error) {
 	entries, err := on(ctx, b.o, func() ([]Entry, error) { return b.o.all(ctx, "") })
 	all, removed = present(entries)
 	return all, removed, err
 }
 
-// present sorts the last entries of the keys that are not natsid's own.
+// present splits entries into the present value of each key and the removed keys, without natsid's own.
 func present(entries []Entry) (all map[string]Entry, removed map[string]bool) {
 	all, removed = latest(entries), make(map[string]bool)
 	for key, e := range all {
@@ -176,8 +176,8 @@ func present(entries []Entry) (all map[string]Entry, removed map[string]bool) {
 	return all, removed
 }
 
-// AllOwn returns the present entries whose keys begin with prefix, which begins with [Own] and ends with a dot. It is
-// no older than the call, but for keys that are written during it.
+// AllOwn returns the present entries whose keys begin with prefix, which begins with [Own] and ends with a dot. They
+// are no older than the call, except those of keys written during it.
 func (b *Bucket) AllOwn(ctx context.Context, prefix string) (map[string]Entry, error) {
 	entries, err := on(ctx, b.o, func() ([]Entry, error) { return b.o.all(ctx, prefix) })
 	return standing(entries), err

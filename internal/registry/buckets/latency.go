@@ -13,12 +13,12 @@ import (
 type latency struct {
 	mu   sync.Mutex
 	last time.Duration // of the last request
-	// about is the most that two requests in a row took, of which the second was answered, so that it does not grow
-	// while JetStream is away. It falls by an eighth with each faster answer.
+	// about is the estimate: an answer sets it to the lower of the last two times, but lowers it by an eighth at most.
+	// It does not grow while JetStream is away.
 	about      time.Duration
-	unanswered bool // the last request
-	// patience is three times what the slowest write took, and falls by a sixteenth with each answer. A write that has
-	// no answer doubles it: all may be slow now.
+	unanswered bool // the last request timed out
+	// patience is how long a write is waited for: three times the slowest, less a sixteenth with each answer. A write
+	// without answer doubles it, up to mostSilent: all writes may be slow now.
 	patience time.Duration
 }
 
@@ -28,7 +28,7 @@ func (l *latency) note(took time.Duration, err error) {
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, ErrNoAnswer), errors.Is(err, errLost),
 		errors.Is(err, nats.ErrDisconnected), errors.Is(err, nats.ErrConnectionClosed):
-		return // that says nothing
+		return // such an outcome does not count
 	case errors.Is(err, context.DeadlineExceeded):
 		l.unanswered = true
 	default:
@@ -54,19 +54,19 @@ func (l *latency) enough(requests int, least time.Duration) time.Duration {
 }
 
 const (
-	// slow is how many times what answers take a read or write is waited for, at least.
+	// slow times the usual time of an answer is the shortest wait for a read or write.
 	slow = 3
-	// askAgain is how long a read is waited for, at least, until it is asked again.
+	// askAgain is the shortest wait before an unanswered read is repeated.
 	askAgain = 100 * time.Millisecond
-	// mostSilent bounds how long a write is waited for because those before had no answer: it may be lost, not late.
+	// mostSilent bounds the wait for a write after writes without answer: it may be lost, not late.
 	mostSilent = time.Second
 )
 
-// forRead returns how long a read is waited for until it is asked again.
+// forRead returns the wait before an unanswered read is repeated.
 func (l *latency) forRead() time.Duration { return l.enough(slow, askAgain) }
 
-// forWrite returns how long a write is waited for, and a func that must be called with how long it took, or with how
-// long it was waited for in vain.
+// forWrite returns how long to wait for a write, and a func that must be called with the time that its answer took or,
+// without an answer, with the time waited.
 func (l *latency) forWrite() (patience time.Duration, ended func(after time.Duration, answered bool)) {
 	l.mu.Lock()
 	patience = max(2*askAgain, l.patience)

@@ -18,30 +18,30 @@ import (
 const (
 	// mostAtOnce is how many entries a listing asks for at once, unless the consumer allows fewer.
 	mostAtOnce = 4096
-	// quiet is how long nothing may arrive, at least, before a listing is begun again. It doubles each time.
+	// quiet is the silence after which a listing is begun again, at least. It doubles each time.
 	quiet = time.Second
 )
 
 // errQuiet says that a listing lost an entry, or that nothing arrives any more.
 var errQuiet = errors.New("buckets: the listing stands still")
 
-// List implements [Streams]. It asks a consumer for all entries, until that says that there are no more. Entries that a
-// consumer sends unasked would not cross accounts, nor end where the last one expires before its turn.
+// List implements [Streams]. It pulls entries from a consumer until that says that there are no more. A push consumer
+// would not work across accounts, and would not end if its last entry expired before its turn.
 func (o onJetStream) List(ctx context.Context, bucket, prefix string) (entries []Entry, err error) {
 	for patience := quiet; ; patience *= 2 {
 		began := time.Now()
 		if entries, err = o.listOnce(ctx, bucket, prefix, patience); !errors.Is(err, errQuiet) {
 			return entries, err
 		}
-		if ended := jitter.Sleep(ctx, patience-time.Since(began)); ended != nil { // each beginning makes a consumer
+		if ended := jitter.Sleep(ctx, patience-time.Since(began)); ended != nil { // each attempt makes a consumer
 			return nil, fmt.Errorf("%w (%w)", ended, err)
 		}
 	}
 }
 
-// listOnce lists through a consumer that JetStream removes once nobody has asked it for a while: so nobody needs the
-// right to delete consumers. A thousand workers that start at once would meet JetStream's limit of consumers, were they
-// kept for long.
+// listOnce lists through a consumer that JetStream removes soon after its last request, so nobody needs the right to
+// delete consumers. If consumers were kept for long, a thousand workers that start at once would reach JetStream's
+// limit.
 func (o onJetStream) listOnce(
 	ctx context.Context, bucket, prefix string, patience time.Duration,
 ) (entries []Entry, err error) {
@@ -61,10 +61,10 @@ func (o onJetStream) listOnce(
 	if err != nil {
 		return nil, err
 	}
-	// Where JetStream is late with its answer, it is late with the entries: a listing that is begun again adds to that.
+	// If JetStream answered late, its entries come late, too: a listing that is begun again would add to the load.
 	l := listing{prefix: len(subjectPrefix(bucket)), patience: max(patience, 4*time.Since(began))}
 	l.batch = cmp.Or(min(made.Config.MaxBatch, mostAtOnce), mostAtOnce)
-	l.messages = make(chan *nats.Msg, l.batch+1) // and the end: others would be lost
+	l.messages = make(chan *nats.Msg, l.batch+1) // room for the end, too, or it would be lost
 	sub, err := o.js.Conn().ChanSubscribe(o.js.Conn().NewInbox(), l.messages)
 	if err != nil {
 		return nil, err
@@ -131,5 +131,5 @@ func (l *listing) read(ctx context.Context) (ended bool, err error) {
 	return false, nil
 }
 
-// The status of an answer that says that there are no more entries, and that of nats-server before 2.11.
+// The status of an answer that there are no more entries, and the same from nats-server before 2.11.
 const noMessages, noMessagesOld = "404", "408"

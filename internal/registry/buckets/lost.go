@@ -9,10 +9,10 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// lost ends requests whose connection was lost: each would wait until its deadline for an answer that was sent there,
-// though others are answered on the next connection by then.
+// lost ends requests whose connection was lost. Their answers were sent to that connection, so each request would wait
+// until its deadline, even with a new connection.
 //
-// Law: a write that ended so may have landed, or may land later, as one whose time was over.
+// Law: a write that was ended so may have landed, or may land later, like one that timed out.
 type lost struct {
 	nc      *nats.Conn
 	mu      sync.Mutex
@@ -27,12 +27,12 @@ type request struct {
 	end        context.CancelCauseFunc
 }
 
-// lostOn watches a connection, beside the handler that it has.
+// lostOn watches a connection. Its present handler of disconnections is still called.
 func lostOn(nc *nats.Conn) *lost {
 	l := &lost{nc: nc, waiting: make(map[*request]struct{})}
 	disconnected := nc.DisconnectErrHandler()
 	nc.SetDisconnectErrHandler(func(nc *nats.Conn, err error) {
-		connected, now := nc.IsConnected(), nc.Stats().Reconnects // this may be called late: later requests continue
+		connected, now := nc.IsConnected(), nc.Stats().Reconnects // a late call leaves later requests alone
 		l.mu.Lock()
 		for q := range l.waiting {
 			if !connected || q.reconnects < now {
@@ -48,7 +48,7 @@ func lostOn(nc *nats.Conn) *lost {
 }
 
 // await calls f, which sends a request and awaits the answer, with a context that also ends if the connection is lost.
-// The error is one of this package.
+// Errors are translated into those of this package.
 func await[T any](ctx context.Context, l *lost, f func(context.Context) (T, error)) (T, error) {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -69,6 +69,7 @@ func await[T any](ctx context.Context, l *lost, f func(context.Context) (T, erro
 	return v, translate(err)
 }
 
-// errNoSubscription is why an answer does not arrive where NATS has refused to subscribe to it, as it says once.
+// errNoSubscription says that no answer can arrive, since NATS has refused the subscription to it. NATS reports that
+// only once.
 var errNoSubscription = named{"NATS refuses subscriptions: raise max_subscriptions of its server or of the account",
 	nats.ErrMaxSubscriptionsExceeded}

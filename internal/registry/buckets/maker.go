@@ -14,7 +14,7 @@ import (
 
 // A maker makes the stream of a bucket. Only one goroutine may call make.
 type maker struct {
-	id    string        // of a bucket that this process founds
+	id    string        // random; marks the buckets that this process founds
 	again atomic.Bool   // this process has opened a bucket of the name before
 	seen  atomic.Uint64 // the highest revision
 	few   time.Time     // when JetStream first had too few servers for the replicas; zero if it never had
@@ -31,14 +31,15 @@ func (m *maker) saw(revision uint64) {
 // of the name ever had. The clock ensures that unless it was set back by more than the age of the bucket; a process
 // that has seen the bucket's revisions does not depend on its clock.
 func (m *maker) firstSeq() uint64 {
-	const margin = 1_000_000 // for writes of other workers since
+	const margin = 1_000_000 // for writes of other workers that this one has not seen
 	return max(uint64(time.Now().UnixMicro()), m.seen.Load()+margin)
 }
 
-// notFounded is the maker of a bucket that is not the first of its name.
+// notFounded is recorded as the maker of a bucket that is not the first of its name.
 const notFounded = "not founded"
 
-// founder returns who makes a bucket now: this process, if it saw no other bucket of the name and may found one.
+// founder returns the maker to record in a new bucket: this process, if it saw no other bucket of the name and may
+// found one, or notFounded.
 func (m *maker) founder(ctx context.Context, cfg Config) string {
 	if m.again.Load() {
 		return notFounded
@@ -54,7 +55,7 @@ func (m *maker) founder(ctx context.Context, cfg Config) string {
 	return m.id
 }
 
-// state returns what a description says of the bucket's maker.
+// state returns a description with what the recorded maker means for this process.
 func (m *maker) state(i Info) State {
 	const foundingTime = 10 * time.Second // from making a bucket to writing what it is, at most
 	by := i.Metadata[makerKey]
@@ -78,13 +79,13 @@ func (m *maker) make(ctx context.Context, cfg Config, streams Streams) error {
 	}
 	err := m.place(ctx, cfg, streams, c)
 	for ; errors.Is(err, ErrFull) && c.MaxBytes > 4<<20; err = m.place(ctx, cfg, streams, c) {
-		c.MaxBytes /= 8 // JetStream reserves them
+		c.MaxBytes /= 8 // JetStream reserves MaxBytes at once
 	}
 	return err
 }
 
 const (
-	// chosen is how many replicas a bucket gets where nobody has chosen.
+	// chosen is the default number of replicas.
 	chosen = 3
 	// forming is how long a cluster that has too few servers is given to show the others.
 	forming = 30 * time.Second
@@ -111,7 +112,7 @@ func (m *maker) place(ctx context.Context, cfg Config, streams Streams, c jetstr
 		}
 		c.Replicas = 1
 	}
-	if single && cfg.Fleeting { // in a cluster, nobody could give such a stream replicas later
+	if single && cfg.Fleeting { // not in a cluster, as such a stream cannot get replicas later
 		c.PersistMode = jetstream.AsyncPersistMode
 		if err := streams.Make(ctx, c); err == nil || errors.Is(err, ErrBucketExists) {
 			return err
@@ -121,8 +122,8 @@ func (m *maker) place(ctx context.Context, cfg Config, streams Streams, c jetstr
 	return streams.Make(ctx, c)
 }
 
-// await returns nil once a cluster had time to form. The server's own text says whether it knows of servers that are
-// away.
+// await returns nil once a cluster has had the time to form, else an error. The server's text says whether it knows of
+// servers that are away.
 func (m *maker) await(few error) error {
 	if strings.Contains(few.Error(), "offline") {
 		return fmt.Errorf("a server is away; start it, or choose --replicas: %w", few)

@@ -27,7 +27,7 @@ type opening struct {
 	trouble error    // why the bucket is not open; nil if it is
 }
 
-// An attempt to open a bucket. Its other fields are valid once done is closed.
+// An attempt is one attempt to open a bucket. mismatch and err are valid once done is closed.
 type attempt struct {
 	done     chan struct{}
 	mismatch string
@@ -64,8 +64,8 @@ func (o *opening) get(ctx context.Context) (*attempt, error) {
 }
 
 const (
-	// openTimeout bounds an attempt, unless JetStream is known to be far away. A cluster without a leader leaves
-	// requests unanswered, even after it has elected one.
+	// openTimeout bounds an attempt, unless JetStream is known to be far away. A request that a cluster gets while it
+	// has no leader is never answered, even if a leader is elected then.
 	openTimeout = 3 * time.Second
 	// openRequests is how many requests an attempt needs at most: to make a bucket, and to write what it is.
 	openRequests = 6
@@ -97,8 +97,8 @@ func (o *opening) try(a *attempt) {
 	close(a.done)
 }
 
-// find describes the bucket, which it makes if there is none. Not every server knows at once of a bucket that this
-// process has made, or that JetStream has refused to make since there is one.
+// find describes the bucket, and creates it if there is none. Some servers learn of a new bucket late, so find asks for
+// up to 0.5 s more.
 func (o *opening) find(ctx context.Context) (info Info, err error) {
 	if info, err = o.info(ctx); !errors.Is(err, ErrNoBucket) {
 		return info, err
@@ -160,7 +160,7 @@ func (o *opening) unfit() error {
 	return nil
 }
 
-// note keeps whether the settings fit. A tolerant owner stops by itself where a bucket takes writes.
+// note records whether the settings fit. A tolerant bucket that takes writes stays in use: its owner stops by itself.
 func (o *opening) note(i Info) error {
 	err := o.cfg.Judge(i)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 // Patience is how long a command waits for JetStream: an election after the hard loss of a server takes 4 to 7 s.
-// firstPatience is how long for the first answer to a request that is repeated, then twice as long, and so on.
+// firstPatience is how long the first attempt of a repeated request waits; each further attempt waits twice as long.
 const (
 	Patience      = 20 * time.Second
 	firstPatience = 2 * time.Second
@@ -24,10 +24,10 @@ const (
 var ErrNoJetStream = errors.New("JetStream does not answer: its stream has no leader, or JetStream is too far away; " +
 	"try again")
 
-// Patient returns streams for a command: each call ends within [Patience], whatever its context. One that changes
-// nothing is repeated while it has no answer, as where the leader of a stream was killed: nobody says so.
+// Patient returns streams for a command: each call ends within [Patience], whatever its context. A read is repeated
+// while it has no answer: NATS does not report that the leader of a stream was killed.
 //
-// Law: a write is sent once, since a second one could find what the first one did, and take it for another's.
+// Law: a write is sent once. A second one could find what the first one wrote, and take it for another writer's.
 func Patient(streams Streams) Streams { return patient{streams} }
 
 type patient struct{ streams Streams }
@@ -53,7 +53,8 @@ func (p patient) Next(ctx context.Context, bucket, prefix string, from uint64) (
 	})
 }
 
-// List implements [Streams]. A listing begins again by itself where it stands still; one of many keys takes long.
+// List implements [Streams]. It gets all the time at once: a listing that stands still begins again by itself, and one
+// of many keys takes long.
 func (p patient) List(ctx context.Context, bucket, prefix string) ([]Entry, error) {
 	return repeat(ctx, Patience, func(ctx context.Context) ([]Entry, error) {
 		return p.streams.List(ctx, bucket, prefix)
@@ -74,7 +75,7 @@ func (p patient) Publish(ctx context.Context, bucket, key string, w Write) (revi
 	return p.streams.Publish(ctx, bucket, key, w)
 }
 
-// repeat calls ask until it has an answer, for [Patience] at most. after is how long the first call has.
+// repeat calls ask until it has an answer, for [Patience] at most. The first call may take as long as after.
 func repeat[T any](
 	ctx context.Context, after time.Duration, ask func(context.Context) (T, error),
 ) (answer T, err error) {
@@ -93,7 +94,7 @@ func repeat[T any](
 	}
 }
 
-// isSilence reports whether an error says that nobody has answered, and another request may be.
+// isSilence reports whether an error means that no answer came, and that a repeated request may get one.
 func isSilence(err error) bool {
 	for _, silence := range []error{
 		context.DeadlineExceeded, errLost, errQuiet,

@@ -17,11 +17,11 @@ type reader struct {
 }
 
 // read calls ask, and notes how long the answer took. A reader that insists hedges: without an answer for after, it
-// calls ask again, then after twice that, and so on. The first response wins, refusals too. Only the first ask says how
-// long answers take. ask must be idempotent.
+// calls ask again, then after twice that, and so on. The first response wins, refusals too. Only the first ask counts
+// as a measured latency. ask must be idempotent.
 //
-// What the leader of a stream has not answered when it steps down is lost, as is what it was asked before the next one
-// leads: nobody says so. The next one mostly leads within 0.1 s, and a read would wait for all the time that it has.
+// A leader that steps down leaves its open requests unanswered, and requests are lost until the next one leads, mostly
+// within 0.1 s. NATS does not report it, so a read would wait for its whole timeout.
 func read[T any](
 	ctx context.Context, r *reader, after time.Duration, ask func(context.Context) (T, error),
 ) (v T, err error) {
@@ -60,22 +60,22 @@ func read[T any](
 	}
 }
 
-// info describes the bucket. While it is opened, what was asked first may be lost, so it is asked again soon, however
-// long answers take.
+// info describes the bucket. While the bucket is opened the first request may be lost, so it is repeated after 0.5 s,
+// whatever the latency.
 func (r *reader) info(ctx context.Context) (Info, error) {
 	const openAgain = 500 * time.Millisecond
 	return read(ctx, r, openAgain, func(ctx context.Context) (Info, error) { return r.streams.Info(ctx, r.bucket) })
 }
 
-// last returns the entry of a key, or its marker, or [ErrNoKey] for a key that never had a value.
+// last returns the last entry of a key, a value or the marker of a removed one, or [ErrNoKey] if it never had a value.
 func (r *reader) last(ctx context.Context, key string) (Entry, error) {
 	return read(ctx, r, r.latency.forRead(), func(ctx context.Context) (Entry, error) {
 		return r.streams.Last(ctx, r.bucket, key)
 	})
 }
 
-// since returns the entries, markers included, that begin with prefix and have a revision from one up to another, in
-// order, as the leader has them: by a request for each and one more, however much else was written.
+// since returns the entries, markers included, whose keys begin with prefix, from a revision up to another or one entry
+// further, in order, as the leader has them. It needs a request per entry and one more, however much else was written.
 func (r *reader) since(ctx context.Context, prefix string, from, upTo uint64) (entries []Entry, err error) {
 	for from <= upTo {
 		e, err := read(ctx, r, r.latency.forRead(), func(ctx context.Context) (Entry, error) {
@@ -92,12 +92,12 @@ func (r *reader) since(ctx context.Context, prefix string, from, upTo uint64) (e
 	return entries, nil
 }
 
-// all lists the keys that begin with prefix. The member of a cluster that lists may be behind: what it lacks of the
-// entries up to the highest revision at the call is read from the leader. So it ends however much is written. A key
-// that is written during it may be missing, or have a value from before.
+// all lists the entries whose keys begin with prefix. The server that lists may be behind: the entries that it lacks,
+// up to the highest revision at the call, are read from the leader. So the call ends however much is written. A key
+// written during the call may be missing, or have its former value.
 //
-// Law: a listing is in the order of revisions, and ends where all that the member has was listed. So what a key had
-// when all was called, or a later value, is listed, or lies above all that is.
+// Law: a listing is in the order of revisions, and ends with the last entry that its server has. So the entry that a
+// key had at the call, or a later one, is in the listing or lies above all that is listed.
 func (r *reader) all(ctx context.Context, prefix string) ([]Entry, error) {
 	now, err := r.info(ctx)
 	if err != nil {
@@ -118,8 +118,8 @@ func (r *reader) all(ctx context.Context, prefix string) ([]Entry, error) {
 	return append(entries, more...), nil
 }
 
-// Listed returns the last entries of all keys of a bucket, markers included, and no older than the call, for who has
-// no [Bucket]. A key that is written during it may be missing, or have a value from before.
+// Listed returns the last entries of all keys of a bucket, markers included, and no older than the call, for a caller
+// without a [Bucket]. A key written during the call may be missing, or have its former value.
 func Listed(ctx context.Context, streams Streams, bucket string) (map[string]Entry, error) {
 	entries, err := (&reader{streams: streams, bucket: bucket}).all(ctx, "")
 	return latest(entries), err
@@ -134,7 +134,7 @@ func latest(entries []Entry) map[string]Entry {
 	return all
 }
 
-// standing returns the last entries that are no markers, by key.
+// standing returns the last entry of each key that has a value.
 func standing(entries []Entry) map[string]Entry {
 	all := latest(entries)
 	maps.DeleteFunc(all, func(_ string, e Entry) bool { return e.Removed })

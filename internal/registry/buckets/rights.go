@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A RightError says that a user of NATS lacks a right, and which.
+// A RightError says which right a user of NATS lacks.
 type RightError struct {
 	Subject   string
 	Subscribe bool // the right to subscribe, not to publish
@@ -25,7 +25,7 @@ func (e *RightError) Error() string {
 
 var violation = regexp.MustCompile(`(?i)permissions violation for (publish|subscription) to "([^"]+)"`)
 
-// MissingRight returns the right of which an error of a NATS connection says that it is missing, nil if it says none.
+// MissingRight returns the missing right that an error of a NATS connection names, nil if it names none.
 func MissingRight(err error) *RightError {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
 		return nil

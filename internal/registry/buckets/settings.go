@@ -23,7 +23,7 @@ func (s State) Untouched() bool {
 	return s.Metadata[makerKey] != notFounded && s.LastSeq < max(1, s.FirstSeq)
 }
 
-// mismatch says how a bucket differs from what is wanted in a way that harms nothing.
+// mismatch describes how a bucket harmlessly differs from the settings wanted; "" if it does not.
 func (c Config) mismatch(have Info) string {
 	replicas := cmp.Or(c.Replicas, have.Replicas)
 	if replicas == 1 && c.Replicas == 0 && have.Clustered {

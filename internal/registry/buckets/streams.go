@@ -25,11 +25,11 @@ type Streams interface {
 	// takes the write; the bucket may not exist, or have no leader. After any other error the outcome is unknown.
 	Publish(ctx context.Context, bucket, key string, w Write) (revision uint64, err error)
 	// List returns the entries, markers included, of all keys that begin with prefix, which is "" or ends with a dot,
-	// in the order of their revisions. It may be old, but each key that existed all the time is in it. Of any two
-	// entries that the bucket had, it does not lack the earlier one alone, unless that was replaced.
+	// in the order of their revisions. The list may be old, but has each key that existed throughout the call. With an
+	// entry it has each earlier one that was not replaced.
 	List(ctx context.Context, bucket, prefix string) ([]Entry, error)
-	// Next returns the first entry from a revision on whose key begins with prefix, markers included, as the leader has
-	// it, or [ErrNoKey].
+	// Next returns the first entry, markers included, that has at least revision from and a key that begins with
+	// prefix, as the leader has it, or [ErrNoKey].
 	Next(ctx context.Context, bucket, prefix string, from uint64) (Entry, error)
 }
 
@@ -43,8 +43,8 @@ type Info struct {
 	Clustered bool
 }
 
-// makerKey is natsid's own in the metadata of a stream: a random text of the process that made it, or [notFounded]; ""
-// if made by hand.
+// makerKey is natsid's key in the metadata of a stream. It holds the random ID of the process that founded the bucket,
+// or [notFounded]; it is absent if the stream was made by hand.
 const makerKey = "natsid-maker"
 
 // An Entry is what is stored under a key: a value, or the marker of one that was removed.
@@ -60,7 +60,7 @@ type Entry struct {
 type Write struct {
 	Value     []byte
 	Purge     bool    // leave a marker, and drop all older entries of the key; the stream must allow rollups
-	Last      *uint64 // the revision that the key must have, 0 for none ever; nil for any
+	Last      *uint64 // the revision that the key must have, 0 if it never had a value; nil for any
 	LastOfAll *uint64 // the highest revision that the bucket must have; nil for any
 }
 

@@ -6,13 +6,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// An API is how the subjects of requests to JetStream, and of writes to buckets, begin. This package uses the subjects
-// that its methods return, and no others.
+// An API holds the prefixes of subjects: of requests to JetStream, and of writes to buckets. This package uses no
+// subjects but those that its methods return.
 type API struct{ requests, writes string }
 
-// APIOf returns the API of the JetStream that is reached through a domain or a prefix, or directly if both are "".
-// Only through one of them, writes begin as requests do: a server that has a JetStream of its own, too, would take them
-// for that one.
+// APIOf returns the API of the JetStream that is reached through a domain or a prefix, or directly if both are "". With
+// one of them, writes have the prefix, too: otherwise a server with a JetStream of its own would take them for that
+// one.
 func APIOf(domain, prefix string) API {
 	through := jetstream.DefaultAPIPrefix
 	switch {
@@ -41,7 +41,7 @@ func (a API) Direct(bucket, key string) string {
 	return a.Stream("DIRECT.GET", streamName(bucket)) + "." + subjectPrefix(bucket) + key
 }
 
-// List returns the subject on which a consumer begins to list the keys that match a pattern. Consumer may be "*".
+// List returns the subject that creates a consumer to list the keys that match a pattern. consumer may be "*".
 func (a API) List(bucket, consumer, keys string) string {
 	return a.Stream("CONSUMER.CREATE", streamName(bucket)) + "." + consumer + "." + subjectPrefix(bucket) + keys
 }
@@ -54,7 +54,7 @@ func (a API) Next(bucket, consumer string) string {
 // Names returns the subject that lists the streams on a subject.
 func (a API) Names() string { return a.requests + "STREAM.NAMES" }
 
-// Account returns the subject that describes what the account has of JetStream.
+// Account returns the subject that describes the account's limits and use of JetStream.
 func (a API) Account() string { return a.requests + "INFO" }
 
 // Write returns the subject that writes a key.
