@@ -16,20 +16,20 @@ import (
 // Key is the identity's key in the bucket of marks. No tag can have it.
 const Key = buckets.Own
 
-// Version is that of identities.
+// Version is the version of the identity's format that this natsid writes.
 const Version = 2
 
-// An Identity is the one entry that says which registry a bucket of marks holds, and in which era: the value of one
-// key, which only a compare-and-set changes. So registry, eras and incident cannot part.
+// An Identity is the one entry that says which registry a bucket of marks holds, and in which era. It is the value of
+// one key, which only a compare-and-set changes, so registry, eras and incident always fit together.
 type Identity struct {
 	Version  int       `json:"version"`
 	Registry string    `json:"registry"` // a random ID, made with the first bucket
 	Kind     string    `json:"kind"`     // what the marks are: the store, or the guard of a table
 	Created  time.Time `json:"created"`  // of the bucket's stream, as its founder or the last resume saw it
-	// Era is the present one, "" if there is none while an incident is open. Offsets has all that there were.
+	// Era is the ID of the present era, "" if an incident is open and there is none. Offsets has all eras so far.
 	Era     string            `json:"era"`
 	Offsets Offsets           `json:"offsets"`
-	Ended   map[string]string `json:"ended,omitempty"`  // by incident: the era that ended it
+	Ended   map[string]string `json:"ended,omitempty"`  // by incident, the era that ended it
 	Merged  []string          `json:"merged,omitempty"` // other registries whose eras are among these
 	// Incident is the open one; nil if there is none.
 	Incident *Incident `json:"incident,omitempty"`
@@ -37,10 +37,10 @@ type Identity struct {
 	Throttle int64 `json:"throttle,omitempty"`
 }
 
-// Offsets are those of eras, by ID. IDs are random.
+// Offsets maps the random ID of each era to its offset.
 type Offsets map[string]int64
 
-// Add takes in offsets; of two that an era has the higher one counts.
+// Add returns the eras of both; for an era in both, the higher offset counts.
 func (o Offsets) Add(more Offsets) Offsets {
 	all := maps.Clone(o)
 	if all == nil {
@@ -52,7 +52,7 @@ func (o Offsets) Add(more Offsets) Offsets {
 	return all
 }
 
-// Has reports whether some eras are among these, each with its offset or a higher one.
+// Has reports whether o has all the eras given, each with the same offset or a higher one.
 func (o Offsets) Has(eras Offsets) bool {
 	for era, offset := range eras {
 		if have, known := o[era]; !known || have < offset {
@@ -67,18 +67,18 @@ type Incident struct {
 	ID      string   `json:"id"` // random
 	Cause   Cause    `json:"cause"`
 	Provers []Prover `json:"provers"` // the first mostProvers
-	// Other is a second registry that serves the same subjects, "" if there is none: then snowflakes are stopped, too.
-	// Unused says that this one never loaded, nor held a worker number.
+	// Other is a second registry that serves the same subjects, "" if there is none; with one, snowflakes are stopped,
+	// too. Unused says that the registry of this identity never loaded, nor held a worker number.
 	Other  string `json:"other,omitempty"`
 	Unused bool   `json:"unused,omitempty"`
-	// Prior are incidents in which a prover was before, and that the registry does not know to have ended.
+	// Prior are earlier incidents of provers that the registry does not know to have ended.
 	Prior []string `json:"prior,omitempty"`
-	// Eras are those that provers know, with their offsets, and Merged the registries to which provers belong. A resume
-	// adds them to the registry's.
+	// Eras are those that provers know, with their offsets, and Merged the registries of provers. A resume adds both to
+	// the registry's.
 	Eras   Offsets  `json:"eras,omitempty"`
 	Merged []string `json:"merged,omitempty"`
-	// Need is by how much a mark was found below what a prover had loaded, at most; where the marks are lost, by how
-	// much the highest ID that it had loaded is above the offsets that it knows.
+	// Need is the most by which a mark was below what a prover had loaded. Where the marks are lost, it is by how much
+	// the highest ID that a prover had loaded is above the offsets that the prover knows.
 	Need int64 `json:"need,omitempty,string"`
 }
 
@@ -108,7 +108,7 @@ var (
 	ErrNoIdentity = errors.New("the bucket of the marks has no identity")
 	// ErrIdentity is returned for an identity that cannot be read.
 	ErrIdentity = errors.New("the identity of the bucket of the marks cannot be read")
-	// ErrNewer is returned for an identity that a newer natsid wrote. Nobody but that one replaces it.
+	// ErrNewer is returned for an identity that a newer natsid wrote. Only a natsid that knows its version replaces it.
 	ErrNewer = errors.New("a newer natsid wrote the identity of the bucket of the marks")
 	// ErrKind is returned for marks of another kind than the worker's.
 	ErrKind = errors.New("the marks are of another kind of store")
@@ -126,7 +126,7 @@ func Blank(kind string, created time.Time) Identity {
 	return Identity{Version: Version, Registry: rand.Text(), Kind: kind, Created: created.UTC()}
 }
 
-// Found returns the identity of a registry that begins with a bucket.
+// Found returns the identity of a new registry in its first era. created is when the bucket's stream was made.
 func Found(kind string, created time.Time) Identity {
 	id := Blank(kind, created)
 	id.Era = rand.Text()
@@ -134,7 +134,7 @@ func Found(kind string, created time.Time) Identity {
 	return id
 }
 
-// Offset returns that of the present era.
+// Offset returns the offset of the present era.
 func (id Identity) Offset() int64 { return id.Offsets[id.Era] }
 
 // Open returns the ID of the open incident, "" if there is none.
@@ -145,7 +145,7 @@ func (id Identity) Open() string {
 	return id.Incident.ID
 }
 
-// Since returns by how much the mark of an entry of an era, "" for none, is higher in the present one. It returns an
+// Since returns how much to add to a mark of an era, "" for none, to read it in the present era. It returns an
 // [UnknownError] for an era that the registry does not have.
 func (id Identity) Since(era string) (by int64, err error) {
 	offset, known := id.Offsets[era]
@@ -160,7 +160,7 @@ func (id Identity) IsOf(registry string) bool {
 	return id.Registry == registry || slices.Contains(id.Merged, registry)
 }
 
-// Merge returns the identity with another registry, and its eras.
+// Merge returns the identity with another registry and its eras merged into it.
 func (id Identity) Merge(registry string, eras Offsets) Identity {
 	if !id.IsOf(registry) {
 		id.Merged = append(slices.Clone(id.Merged), registry)
@@ -169,7 +169,7 @@ func (id Identity) Merge(registry string, eras Offsets) Identity {
 	return id
 }
 
-// Knowing returns the identity with the eras of its open incident, and others, in the present era.
+// Knowing returns the identity with the eras of its open incident, and those given, added. The present era stays.
 func (id Identity) Knowing(eras Offsets) Identity {
 	if id.Incident != nil {
 		id.Offsets = id.Offsets.Add(id.Incident.Eras)
@@ -181,13 +181,13 @@ func (id Identity) Knowing(eras Offsets) Identity {
 // MostOffset is the highest offset that an era can have.
 const MostOffset = 1 << 62
 
-// Resume returns the identity in a new era, which ends the open incident, if there is one. by is how far a tag can have
-// been loaded beyond the marks, at most, and created the time of the bucket's stream.
+// Resume returns the identity in a new era, which ends the open incident, if there is one. by is how far, at most, a
+// tag can have been loaded beyond what is known, need by how much marks are too low, and created when the bucket's
+// stream was made.
 //
-// Law: the offset of the new era is above that of each era that the registry or a prover knows, by as much as marks
-// were found too low, and by. So in the new era each mark, and 1 for a tag that has none, is above all that was loaded
-// of the tag, if no tag was loaded, raised or created further than by since the state that was found. The era's ID is
-// fresh: of two resumes of one restored incident none makes the other's era.
+// Law: offset(new) = highest offset that the registry or a prover knows + need + by. So in the new era each mark, and 1
+// for a tag that has none, is above all that was loaded of the tag, unless the tag moved by more than by since the
+// state that was found. The era's ID is random: two resumes of one restored incident begin different eras.
 func (id Identity) Resume(by, need int64, created time.Time) (Identity, error) {
 	if in := id.Incident; in != nil {
 		id = id.Knowing(nil)
@@ -223,7 +223,7 @@ func (id Identity) Encode() []byte {
 	id.Version = Version
 	b, err := json.Marshal(id)
 	if err != nil {
-		panic(err) // cannot be: strings, numbers and times
+		panic(err) // cannot happen: it has strings, numbers and times
 	}
 	return b
 }
@@ -244,9 +244,9 @@ func Decode(value []byte) (id Identity, err error) {
 	return id, nil
 }
 
-// Accuse returns the identity with an incident that a worker has proved, and the facts that it knows: the eras that it
-// remembers, the incidents in which it was, by how much a mark was too low. joins says that it joins the open incident;
-// otherwise the incident is a new one, which keeps the facts of the open one.
+// Accuse returns the identity with an incident that a worker has proved, and what the worker knows: its eras, its
+// earlier incidents, by how much a mark was too low. joins says that the proof joins the open incident; otherwise the
+// incident is a new one, which keeps what the open one has.
 func (id Identity) Accuse(proof Incident, joins bool) Identity {
 	in := proof
 	if open := id.Incident; open != nil {
@@ -262,7 +262,7 @@ func (id Identity) Accuse(proof Incident, joins bool) Identity {
 		in.Merged = append(slices.Clone(open.Merged), proof.Merged...)
 		in.Eras, in.Need = open.Eras.Add(proof.Eras), max(open.Need, proof.Need)
 		in.Other, in.Unused = cmp.Or(proof.Other, open.Other), open.Unused || proof.Unused
-		if open.Cause == Lost { // whatever else is found: all that was in the bucket is gone
+		if open.Cause == Lost { // whatever else is found, all entries are gone
 			in.Cause = Lost
 		}
 	}
@@ -282,7 +282,7 @@ func (id Identity) Accuse(proof Incident, joins bool) Identity {
 	return id
 }
 
-// Why returns what the first prover found, and which worker that is.
+// Why returns what the first prover found, and the name of that worker.
 func (i *Incident) Why() string {
 	if len(i.Provers) == 0 {
 		return string(i.Cause)

@@ -15,30 +15,30 @@ import (
 	"github.com/natsid/natsid/internal/registry/buckets"
 )
 
-// UserInfo is where a server of NATS, from 2.10 on, says what the user who asks may do.
+// UserInfo is the subject on which nats-server, from 2.10 on, answers what the user who asks may do.
 const UserInfo = "$SYS.REQ.USER.INFO"
 
-// Held are the permissions of a user, as nats-server tells them. Those of a user without any are the zero value: it may
-// do everything.
+// Held are the permissions of a user, as nats-server describes them. The zero value restricts nothing: the user may do
+// everything.
 type Held struct {
 	Publish   Permission `json:"publish"`
 	Subscribe Permission `json:"subscribe"`
-	Responses *struct{}  `json:"responses"` // of `allow_responses`; nil without
+	Responses *struct{}  `json:"responses"` // for `allow_responses`; nil without
 }
 
-// A Permission is what nats-server allows and denies: all but the denied, if nothing is allowed. One to subscribe may
-// name a queue group behind a space.
+// A Permission lists the subjects that nats-server allows and denies; an empty Allow allows all but the denied ones. An
+// entry about subscriptions may name a queue group after a space.
 type Permission struct{ Allow, Deny []string }
 
-// Ask asks the server of a connection what its user may do. It is an error where the server does not say: it is older,
-// or the user may not ask. The rights of a leaf node between are not in the answer.
+// Ask asks the server of a connection what its user may do. It returns an error if the server does not answer: it is
+// older than 2.10, or the user may not ask. The answer lacks the restrictions of a leaf node in between.
 func Ask(ctx context.Context, nc *nats.Conn) (Held, error) {
 	m, err := nc.RequestWithContext(ctx, UserInfo, nil)
 	if err != nil {
 		prefix := cmp.Or(nc.Opts.InboxPrefix, defaultInbox)
 		if lack := buckets.MissingRight(nc.LastError()); lack != nil && lack.Subscribe &&
 			strings.HasPrefix(lack.Subject, prefix) {
-			return Held{Subscribe: Permission{Deny: []string{inbox(prefix)}}}, nil // it hears no answer, nor any other
+			return Held{Subscribe: Permission{Deny: []string{inbox(prefix)}}}, nil // the user hears no answers at all
 		}
 		return Held{}, fmt.Errorf("rights: %s: %w", UserInfo, err)
 	}
@@ -54,8 +54,8 @@ func Ask(ctx context.Context, nc *nats.Conn) (Held, error) {
 	return answer.Data.Permissions, nil
 }
 
-// Missing returns those of the rights that a user does not hold. A right to answer is also held through
-// `allow_responses`. What is denied in part counts as held: it may be meant so.
+// Missing returns the rights that a user does not hold. A right to answer is also held through `allow_responses`. A
+// right that is denied in part counts as held, since that may be intended.
 func (r Rights) Missing(h Held) Rights {
 	publishes := func(r Right) bool { return r.isAnswer() && h.Responses != nil || h.Publish.holds(r) }
 	return Rights{
@@ -69,8 +69,8 @@ func (p Permission) holds(r Right) bool {
 	return (len(p.Allow) == 0 || covers(p.Allow, r)) && !covers(p.Deny, r)
 }
 
-// covers reports whether one of the patterns of nats-server matches all that a right is about. One with a queue group
-// is about subscriptions in that group alone.
+// covers reports whether one of nats-server's patterns matches all subjects of a right. A pattern with a queue group
+// matches only subscriptions in that group.
 func covers(patterns []string, r Right) bool {
 	return slices.ContainsFunc(patterns, func(text string) bool {
 		pattern, queue, isQueued := strings.Cut(text, " ")
@@ -79,7 +79,7 @@ func covers(patterns []string, r Right) bool {
 	})
 }
 
-// For returns the rights without which a worker serves nothing of a mode.
+// For returns the rights without which a worker serves no request of a mode.
 func (r Rights) For(mode string) Rights {
 	others := func(r Right) bool { return !slices.Contains(strings.Fields(r.modes), mode) }
 	return Rights{

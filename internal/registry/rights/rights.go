@@ -32,10 +32,10 @@ func Roles() []Role { return []Role{Worker, Caller, Operator, Stage} }
 // A Right is the right to publish or to subscribe to the subjects that match a pattern.
 type Right struct {
 	Subject string `json:"subject"`
-	Queue   string `json:"queue,omitempty"` // of a right to subscribe; "" permits all of them, and none
+	Queue   string `json:"queue,omitempty"` // of a right to subscribe; "" permits every group, and none
 	Why     string `json:"why"`             // a clause without a capital at the start or a period at the end
 
-	modes string // of requests, of which a worker without the right serves none; separated by spaces
+	modes string // of the requests that a worker cannot serve without the right, separated by spaces
 }
 
 // String returns the right as permissions of nats-server have it.
@@ -46,7 +46,7 @@ func (r Right) String() string {
 	return r.Subject + " " + r.Queue
 }
 
-// answers begins the reason of a right to answer, which `allow_responses` replaces.
+// answers begins the Why of a right to answer, which `allow_responses` replaces.
 const answers = "answer requests"
 
 // isAnswer reports whether the right is one to answer requests, which `allow_responses` of nats-server gives, too.
@@ -58,11 +58,11 @@ type Rights struct {
 	Subscribe []Right `json:"subscribe"`
 }
 
-// A Deployment is what the rights depend on. The zero value of a field is its default, but for Namespace.
+// A Deployment is what the rights depend on. Namespace is required; the zero value of another field is its default.
 type Deployment struct {
 	Namespace   subjects.Namespace
 	InboxPrefix string // of the user's own inboxes, without the last dot; "" is _INBOX
-	// ReplyTo has, for a worker, the inbox prefixes of others that ask it, unless they are below _INBOX.
+	// ReplyTo has the inbox prefixes of a worker's callers, except those below _INBOX.
 	ReplyTo  []string
 	JSDomain string // as in the settings of the user; likewise JSPrefix
 	JSPrefix string
@@ -72,7 +72,7 @@ type Deployment struct {
 	// Repairs gives operators what `natsid resume` and `natsid store move` need beyond the other commands: to write
 	// the marks, on which uniqueness rests.
 	Repairs bool
-	Stamps  Pipeline // of a stage
+	Stamps  Pipeline // what a stage reads and writes
 }
 
 // A Pipeline is what a stage reads and writes, as in its flags.
@@ -99,10 +99,10 @@ func Of(role Role, d Deployment) Rights {
 	return t.Rights
 }
 
-// defaultInbox is where NATS clients await replies, unless they are told otherwise. Its name ends with a dot.
+// defaultInbox is the subject below which NATS clients await replies by default. It has no dot at the end.
 var defaultInbox = strings.TrimSuffix(nats.InboxPrefix, ".")
 
-// serviceReplies matches what nats-server awaits replies on, in place of callers of other accounts.
+// serviceReplies matches the subjects on which nats-server awaits replies for callers of other accounts.
 const serviceReplies = "_R_.>"
 
 // A table is the rights of one role in the making.
@@ -122,7 +122,7 @@ const (
 	all       = tags + " " + snowflake
 )
 
-// needed makes the rights that f gives those without which a worker serves nothing of the modes.
+// needed marks the rights that f adds as those without which a worker serves no request of the modes.
 func (t *table) needed(modes string, f func()) {
 	t.modes = modes
 	f()
@@ -141,7 +141,7 @@ func (t *table) subscribe(queue, why string, on ...string) {
 	}
 }
 
-// replies gives a user who asks the right to hear the answers.
+// replies gives a user the right to hear answers to its requests.
 func (t *table) replies() {
 	t.subscribe("", "hear answers", inbox(t.d.InboxPrefix))
 }
@@ -154,7 +154,7 @@ func inbox(prefix string) string {
 	return strings.TrimSuffix(prefix, ".") + ".>"
 }
 
-// worker: what runs natsid serve.
+// worker adds the rights of a user who runs natsid serve.
 func (t *table) worker() {
 	ns := t.ns
 	t.publish("learn what it may do", UserInfo)
@@ -215,7 +215,7 @@ func (t *table) use(b bucket) {
 	}
 }
 
-// writeGrants gives a worker the right to write down which IDs it may issue.
+// writeGrants gives a worker the right to write its grants: which IDs it may issue.
 func (t *table) writeGrants() {
 	b := wire.GrantsBucket(t.ns)
 	const write = "write down what was granted"
@@ -225,21 +225,21 @@ func (t *table) writeGrants() {
 	}
 }
 
-// readGrants gives an operator the right to read that.
+// readGrants gives an operator the right to read the grants.
 func (t *table) readGrants() {
 	b := wire.GrantsBucket(t.ns)
 	const read = "read what was granted"
 	t.publish(read, t.api.Info(b), t.api.Get(b), t.api.List(b, "*", ">"), t.api.Next(b, "*"))
 }
 
-// caller: who requests IDs.
+// caller adds the rights of a user who requests IDs.
 func (t *table) caller() {
 	t.publish("request IDs of tags", wire.Segments(t.ns))
 	t.publish("request snowflakes", t.ns.Snowflake(), wire.Snowflakes(t.ns))
 	t.replies()
 }
 
-// stage: what runs natsid stamp.
+// stage adds the rights of a user who runs natsid stamp.
 func (t *table) stage() {
 	t.caller()
 	p := t.d.Stamps
@@ -266,7 +266,7 @@ func (t *table) stage() {
 	}
 }
 
-// operator: who runs the commands.
+// operator adds the rights of a user who runs the other commands.
 func (t *table) operator() {
 	ns := t.ns
 	t.publish("change and list tags", ns.TagCreate(), ns.TagUpdate(), ns.TagDelete(), ns.TagList())
@@ -292,7 +292,7 @@ func (t *table) operator() {
 	t.publish("say that the registry is stopped or resumed", wire.RegistryAnnounce(ns))
 }
 
-// A bucket is one in which natsid keeps what it must not lose, or heartbeats.
+// A bucket is one of natsid's buckets: of marks, records or heartbeats.
 type bucket struct {
 	name  string
 	holds string
