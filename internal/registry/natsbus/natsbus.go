@@ -1,7 +1,7 @@
 // Package natsbus carries the messages about registries over NATS; it is internal to natsid and may change.
 //
-// Announcements go to all workers. A question goes to one queue group per registry, so that one worker of each answers,
-// however many there are; or to one worker of one registry.
+// Announcements go to all workers. A question goes to one worker of each registry, by a queue group per registry, or to
+// one worker of one registry.
 package natsbus
 
 import (
@@ -18,19 +18,19 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A Bus is a connection to the workers of a namespace. It is safe for concurrent use, but for Join.
+// A Bus is a connection to the workers of a namespace. It is safe for concurrent use, except Join.
 type Bus struct {
 	nc *nats.Conn
 	ns subjects.Namespace
 
 	slots chan struct{} // bounds the questions that are answered at once
-	// since are this worker's ears since it called and nobody was there, and links how often it had reconnected then;
-	// nil if anybody may have been.
+	// since are subscriptions that hear whether another worker came after Call had found none, and links is how often
+	// the connection had been made again by then; since is nil if other workers may be there.
 	since []*nats.Subscription
 	links uint64
 
 	registry string               // that this worker answers for; "" before Join
-	joined   []*nats.Subscription // on which it does
+	joined   []*nats.Subscription // the subscriptions on which it answers
 }
 
 // New returns a bus on nc, which should fail at once while it is disconnected.
@@ -42,10 +42,11 @@ func New(nc *nats.Conn, ns subjects.Namespace) *Bus {
 // is, further questions about other registries need not be asked: [Bus.Ask] knows the answer until somebody comes.
 // Call it once, before the first use.
 //
-// Law: this worker listens before it asks, on a connection without echo, so its own ears are no answer, and of two that
-// call one server at one moment one hears the other. On two servers neither may; then the announcements tell, within
-// seconds. "No responders" alone is a no: who listens and is silent may be a worker. Who comes later calls; who comes
-// back announces its registry; this worker hears both from then on, on the connection that it keeps.
+// Law: this worker subscribes before it asks, on a connection without echo, so it does not hear itself, and of two that
+// call on one server at one moment one hears the other. On two servers perhaps neither does; then announcements show it
+// within seconds. Only "no responders" means that nobody is there: a silent subscriber may be a worker. A worker that
+// comes later calls, and one that comes back announces its registry; this worker hears both on the connection that it
+// keeps.
 func (b *Bus) Call(ctx context.Context, dial func(...nats.Option) (*nats.Conn, error)) error {
 	nc, err := dial(nats.NoEcho(), nats.PermissionErrOnSubscribe(true))
 	if err != nil {
@@ -68,7 +69,7 @@ func (b *Bus) Call(ctx context.Context, dial func(...nats.Option) (*nats.Conn, e
 	return err
 }
 
-// ears hear the next question about registries and the next announcement.
+// ears subscribes to the next question about registries and to the next announcement.
 func (b *Bus) ears(nc *nats.Conn) (ears []*nats.Subscription, err error) {
 	for _, subject := range []string{wire.RegistryAsk(b.ns), wire.RegistryAnnounce(b.ns)} {
 		ear, err := nc.SubscribeSync(subject)
@@ -83,7 +84,7 @@ func (b *Bus) ears(nc *nats.Conn) (ears []*nats.Subscription, err error) {
 	return ears, nil
 }
 
-// areSilent reports whether ears have heard nothing, and would have. They stay so if they have not.
+// areSilent reports whether the subscriptions are valid and have heard nothing. Once it is false, it stays false.
 func areSilent(ears []*nats.Subscription) bool {
 	return !slices.ContainsFunc(ears, func(ear *nats.Subscription) bool {
 		_, err := ear.NextMsg(time.Nanosecond)
@@ -100,7 +101,7 @@ func (b *Bus) Listen(hear func(notice []byte)) error {
 	return nil
 }
 
-// Join makes this worker one that answers for a registry, and for no other. It may do so already.
+// Join makes this worker answer for a registry, and for no other one. A repeated Join changes nothing.
 func (b *Bus) Join(registry string, answer func(ctx context.Context, question []byte) []byte) error {
 	if registry == b.registry {
 		return nil
@@ -123,10 +124,11 @@ func (b *Bus) Join(registry string, answer func(ctx context.Context, question []
 	return nil
 }
 
-// answerTimeout bounds an answer: as long as who asks waits for the longest of them.
+// answerTimeout bounds an answer. Nobody who asks waits longer for one.
 const answerTimeout = 5 * time.Second
 
-// respond answers a question on a goroutine of its own, since it reads the registry. Who asks too much is not answered.
+// respond answers a question on a goroutine of its own, since it reads the registry. Questions beyond 16 at once are
+// not answered.
 func (b *Bus) respond(m *nats.Msg, answer func(ctx context.Context, question []byte) []byte) {
 	if m.Reply == "" {
 		return
@@ -141,7 +143,7 @@ func (b *Bus) respond(m *nats.Msg, answer func(ctx context.Context, question []b
 		ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
 		defer cancel()
 		if reply := answer(ctx, m.Data); reply != nil {
-			_ = m.Respond(reply) // it fails only on a connection that is gone; who asks does so again
+			_ = m.Respond(reply) // it fails only on a connection that is gone; the question is repeated
 		}
 	}()
 }
@@ -149,9 +151,9 @@ func (b *Bus) respond(m *nats.Msg, answer func(ctx context.Context, question []b
 // Announce sends a notice to all workers.
 func (b *Bus) Announce(notice []byte) error { return b.nc.Publish(wire.RegistryAnnounce(b.ns), notice) }
 
-// Ask asks one worker of a registry, or with "" one of each, and calls hear with each answer until that reports that it
-// is enough or ctx ends. It returns [gather.ErrNobody] if NATS says at once that nobody listens. A worker that asks for
-// all registries is one of those who listen, and ignores its own question.
+// Ask asks one worker of a registry, or with "" one of each, and calls hear with each answer until hear reports that it
+// is enough or ctx ends. It returns [gather.ErrNobody] if NATS says at once that nobody listens. A worker that asks all
+// registries hears its own question, too, and must ignore it.
 func (b *Bus) Ask(
 	ctx context.Context, registry string, question []byte, hear func(answer []byte) (enough bool),
 ) error {
@@ -164,7 +166,7 @@ func (b *Bus) Ask(
 	return gather.All(ctx, b.nc, subject, question, func(m *nats.Msg) bool { return hear(m.Data) })
 }
 
-// isAlone reports whether nobody was there when this worker called, and nobody has come since.
+// isAlone reports whether Call found no other worker, and none has come since.
 func (b *Bus) isAlone(ctx context.Context) bool {
 	return b.since != nil && b.nc.FlushWithContext(ctx) == nil && areSilent(b.since) &&
 		b.nc.Stats().Reconnects == b.links

@@ -18,10 +18,10 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// Words are what an operator says.
+// Words are an operator's choices: the flags of `natsid resume`.
 type Words struct {
 	Restored bool   // a backup was restored, though no worker has noticed
-	Bump     *int64 // no tag was loaded, raised or created further since the state found; nil is usualBump
+	Bump     *int64 // no tag moved further since the state found, in IDs; nil is usualBump
 	Keep     string // of two registries, the one that serves; "" for none
 	DryRun   bool
 }
@@ -29,7 +29,7 @@ type Words struct {
 // usualBump covers a day of one tag at 10,000 IDs/s.
 const usualBump = 1_000_000_000
 
-// A WordsError is returned for words that do not fit what is found.
+// A WordsError is returned for choices that do not fit the state of the registry.
 type WordsError struct{ error }
 
 // A Resumption is one run of an operator's command. All fields must be set.
@@ -37,16 +37,16 @@ type Resumption struct {
 	Words
 	Operator lineage.Operator
 	Ask      lineage.AskFunc
-	// Tags lists the tags, as the bucket has them in the era of Eras.
+	// Tags lists the tags, reading their entries by the identity that Eras returns.
 	Tags    func(ctx context.Context, after string, limit int) ([]segment.Tag, error)
 	Limit   int64 // the highest mark that the store can hold
-	HasRows bool  // in a table, one for each tag
+	HasRows bool  // a table has a row for each tag
 	// Soon returns the context of a step.
 	Soon  func() (context.Context, context.CancelFunc)
 	Say   func(what string)
 	Agree func(Plan) error // nil once a person agrees
 
-	seen   *lineage.Case // last; nil before
+	seen   *lineage.Case // as seen last; nil before the first look
 	first  era.Identity  // as it was seen first
 	agreed string        // the incident that a person agreed to end
 }
@@ -73,7 +73,7 @@ func (r *Resumption) Run() (p Plan, err error) {
 	return p, fmt.Errorf("the registry is not resumed: %w", err)
 }
 
-// step looks at the registry, and does what is next. It returns [lineage.ErrChanged] to be called again.
+// step looks at the registry, and does the next thing. It returns [lineage.ErrChanged] if it is to be called again.
 func (r *Resumption) step(ctx context.Context) (p Plan, err error) {
 	c, err := r.Operator.Look(ctx, r.seen)
 	if err != nil {
@@ -121,7 +121,7 @@ func (r *Resumption) step(ctx context.Context) (p Plan, err error) {
 	return p, nil
 }
 
-// check returns an error for words that do not fit what was found. isIdle says that there is nothing to resume.
+// check returns an error for choices that do not fit what was found. isIdle says that there is nothing to resume.
 func (r *Resumption) check(c lineage.Case) (isIdle bool, err error) {
 	id, in := c.Identity, c.Identity.Incident
 	switch {
@@ -144,7 +144,7 @@ func (r *Resumption) check(c lineage.Case) (isIdle bool, err error) {
 	return false, WordsError{err}
 }
 
-// other returns the registry that is to be stopped for the one that is kept, "" if none answers.
+// other returns the registry that is to be stopped so that the kept one serves, "" if none answers.
 func (r *Resumption) other(ctx context.Context) string {
 	if r.Keep == "" {
 		return ""
@@ -176,12 +176,12 @@ type Plan struct {
 	Registry  string       `json:"registry"`
 	Incident  string       `json:"incident,omitempty"`
 	Cause     string       `json:"cause,omitempty"`
-	Found     []era.Prover `json:"found"`         // by workers
-	Stopped   []string     `json:"stopped"`       // workers that have stopped for it
+	Found     []era.Prover `json:"found"`         // what workers have proved
+	Stopped   []string     `json:"stopped"`       // workers that have joined the incident
 	Bump      int64        `json:"bump,string"`   // how far tags may have moved beyond what workers know
 	Need      int64        `json:"need,string"`   // by how much marks are too low, as workers know
-	Offset    int64        `json:"offset,string"` // of the era
-	Wide      []string     `json:"wide"`          // tags whose next ID outgrows a width
+	Offset    int64        `json:"offset,string"` // of the new era
+	Wide      []string     `json:"wide"`          // tags whose next ID no longer fits in 31, 32 or 53 bits
 	Undecided []string     `json:"undecided"`     // tags about which an operator must decide
 	DryRun    bool         `json:"dry_run"`
 	Outcome   string       `json:"outcome,omitempty"` // InOrder or "resumed"; absent with DryRun
@@ -192,8 +192,8 @@ const InOrder = "in order"
 
 // planOf returns what a resume would do, given the tags here, and the marks in the registry that is to be stopped.
 //
-// Law: need is by how much any tag is below what workers of either registry have loaded of it, at least; the offset of
-// the new era is higher than each known one by need and bump: see [era.Identity.Resume].
+// Law: need is at least as much as any tag is below what workers of either registry have loaded of it. The offset of
+// the new era is the highest known one + need + bump: see [era.Identity.Resume].
 func (r *Resumption) planOf(
 	c lineage.Case, tags []segment.Tag, there map[string]int64, isIdle bool, other string,
 ) (p Plan, err error) {
@@ -208,11 +208,11 @@ func (r *Resumption) planOf(
 		p.Need = max(p.Need, there[t.Name]-t.MaxID)
 	}
 	for tag, mark := range there {
-		if !here[tag] { // here such a tag begins at the offset
+		if !here[tag] { // here the tag would begin at the offset + 1
 			p.Need = max(p.Need, mark-id.Offset()-1)
 		}
 	}
-	knowsRows := r.HasRows && len(in.Eras) > 0 // then each tag has a row, and its era is all that is to be known
+	knowsRows := r.HasRows && len(in.Eras) > 0 // then rows have the marks, and provers know the eras
 	switch {
 	case isIdle:
 		p.Outcome = InOrder
