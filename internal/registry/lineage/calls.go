@@ -42,7 +42,7 @@ type Mark struct {
 // marksPage is how many marks one answer has.
 const marksPage = 500
 
-// Answer answers a call, which anyone may have sent, of another worker or an operator.
+// Answer answers a call of another worker or an operator. Anyone may have sent it.
 func (w *Member) Answer(ctx context.Context, question []byte) []byte {
 	var c call
 	if err := json.Unmarshal(question, &c); err != nil {
@@ -71,8 +71,8 @@ func (w *Member) Answer(ctx context.Context, question []byte) []byte {
 	return encode(r)
 }
 
-// checkFor checks the registry if who asks knows another state of it, or is of another registry. Who merely knows less
-// is answered at once: it waits within a check of its own, and may be asked by this worker at the same time.
+// checkFor checks the registry if who asks is of another registry or era. A caller that merely knows lower revisions is
+// answered at once: it waits within a check of its own, and may be asked by this worker at the same time.
 func (w *Member) checkFor(ctx context.Context, n Notice) {
 	own := w.Notice()
 	switch {
@@ -82,11 +82,11 @@ func (w *Member) checkFor(ctx context.Context, n Notice) {
 	case n.Revision < own.Revision:
 		w.Doubt()
 	}
-	w.hear(n) // who asks is there, too
+	w.hear(n) // the caller's registry counts as heard
 }
 
-// page returns the marks of the tags after one, or this worker's floors where they are higher, but for tags with a last
-// number.
+// page returns the marks of the tags after one, or this worker's floors where they are higher. The mark of an undecided
+// tag, or of one with a last number, is 0.
 func (w *Member) page(ctx context.Context, after string) (marks []Mark, err error) {
 	tags, err := w.cfg.Tags.List(ctx, after, marksPage)
 	if err != nil {
@@ -150,8 +150,8 @@ func (ask AskFunc) one(ctx context.Context, registry string, c call) (r reply, e
 	return r, err
 }
 
-// Stop stops another registry for the one that is kept: the operator's word, written by one of its workers. It returns
-// the eras of that other one.
+// Stop stops a registry so that another one, keep, serves: one of its workers writes down the operator's decision. Stop
+// returns the eras of the stopped registry.
 func (ask AskFunc) Stop(ctx context.Context, registry, keep string) (era.Offsets, error) {
 	r, err := ask.one(ctx, registry, call{Op: opStop, Keep: keep})
 	return r.Eras, err

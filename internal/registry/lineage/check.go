@@ -19,8 +19,8 @@ type checker struct {
 	registry *registry
 	own      *own
 	peers    *peers
-	turn     chan struct{} // has room for one: whoever put a value in may use own and last
-	last     view          // what the last check has read that ended well
+	turn     chan struct{} // a lock: whoever has put its value in may use own and last
+	last     view          // what the last successful check has read
 }
 
 // do calls f when no other check is under way.
@@ -34,7 +34,7 @@ func (c *checker) do(ctx context.Context, f func() error) error {
 	}
 }
 
-// check makes one check. It returns nil if the registry is sound. This method and those below need a turn: see do.
+// check makes one check. It returns nil if the registry is sound. Call it, and the methods below it, within do.
 //
 // Law: the own key is written before the identity is read. So what is read is no older than a write that the bucket has
 // just acknowledged, and a worker of a bucket that went back notices that before it believes what is in it.
@@ -86,8 +86,8 @@ func (c *checker) leave(v *view) (why error) {
 	return why
 }
 
-// follow does what a view shows, or returns a finding. proof is what an acknowledgement has proved, nil if nothing.
-// inEra says that the own key was written in this check, which ended with wrote.
+// follow acts on what a check has read, or returns a finding. proof is a finding that an acknowledged write has proved,
+// nil if there is none. inEra says that this check wrote the own key, with the outcome wrote.
 func (c *checker) follow(ctx context.Context, v *view, proof *finding, wrote error, inEra bool) error {
 	k, in := c.own, v.id.Incident
 	if k.Incident != "" {
@@ -113,7 +113,7 @@ func (c *checker) follow(ctx context.Context, v *view, proof *finding, wrote err
 	return c.write(ctx, v)
 }
 
-// followStop follows a view while this worker has joined an incident.
+// followStop acts on what a check has read while this worker is in an incident.
 func (c *checker) followStop(ctx context.Context, v *view) error {
 	joined, f := c.own.Incident, find(&c.own.memory, v)
 	switch {
@@ -125,7 +125,7 @@ func (c *checker) followStop(ctx context.Context, v *view) error {
 		return f
 	case v.id.Incident != nil:
 		return c.join(ctx, v)
-	case v.id.Ended[joined] != "", v.id.Registry != c.own.Registry: // the latter: of one that was merged
+	case v.id.Ended[joined] != "", v.id.Registry != c.own.Registry: // another registry: this one was merged into it
 		return c.enter(ctx, v)
 	}
 	//mutant:gone
@@ -134,9 +134,9 @@ func (c *checker) followStop(ctx context.Context, v *view) error {
 
 // prove opens an incident for a finding, or joins the open one, by compare-and-set.
 //
-// Law: one set-back that several workers prove is one incident, so who has not joined the open one joins it. Who has,
-// or knows that it ended, proves another set-back and makes a new one. The incident gets what a prover knows and the
-// registry lacks.
+// Law: one set-back that several workers prove is one incident. So a worker joins the open incident if it has not
+// joined it before. If it has, or knows that it ended, it has proved another set-back and opens a new one. The incident
+// gets what a prover knows and the registry lacks.
 func (c *checker) prove(ctx context.Context, v *view, f *finding) error {
 	if f.confirm != nil {
 		if err := f.confirm(ctx); isRefused(err) {
@@ -153,7 +153,7 @@ func (c *checker) prove(ctx context.Context, v *view, f *finding) error {
 	c.gate.named()
 	c.own.copied = false
 	c.own.join(next.Incident.ID)
-	// What the proof rests on stays as it was found.
+	// The old key proves the finding, so it stays as it was found.
 	c.own.leaveKey() //mutant:proof-key
 	if isNew {
 		c.cfg.Serving.Alarm(f.cause, fmt.Sprintf(
@@ -190,7 +190,7 @@ func (c *checker) accuse(v *view, f *finding) (next era.Identity, isNew bool) {
 	return next.Accuse(in, joins), !joins
 }
 
-// join stops since an incident is open that another worker has proved.
+// join stops this worker for an open incident that another worker has proved.
 func (c *checker) join(ctx context.Context, v *view) error {
 	c.gate.stop(ofIncident(v.id.Incident))
 	if err := c.own.compare(ctx); err != nil {
@@ -203,13 +203,13 @@ func (c *checker) join(ctx context.Context, v *view) error {
 	return c.note(ctx, v)
 }
 
-// note ends the begin of a stop: it gives the bucket what only this worker knows, and joins the incident in the own
-// key, with how much its floors need.
+// note completes a stop: it restores what only this worker knows to the bucket, and writes into the own key that it has
+// joined the incident, and by how much marks are below its floors.
 //
-// Law: nothing is written that a proof rests on: no mark is lifted but those of tags with a last number, whose floors
-// prove nothing, and an entry that was missing never shows that the bucket went back.
+// Law: nothing that proves a set-back is overwritten: only missing entries are written, which never prove one, and
+// marks of tags with a last number, whose floors prove nothing.
 func (c *checker) note(ctx context.Context, v *view) error {
-	known := v.id.Knowing(c.own.Eras) // other workers of the incident may have written entries of theirs
+	known := v.id.Knowing(c.own.Eras) // other workers may have restored entries in eras of the incident
 	c.registry.begun.Store(&known)
 	low, err := c.own.low(ctx)
 	if err != nil {
@@ -236,10 +236,10 @@ func (c *checker) note(ctx context.Context, v *view) error {
 	return nil
 }
 
-// stay waits for the end of an incident, and looks whether the bucket went back once more.
+// stay waits for the end of the incident, and checks whether the bucket has gone back once more.
 func (c *checker) stay(ctx context.Context, v *view) error {
 	//mutant:stay
-	if c.gate.Stopped() == nil { // this life began in the incident
+	if c.gate.Stopped() == nil { // the process began during the incident
 		c.gate.stop(ofIncident(v.id.Incident))
 	}
 	if err := c.own.compare(ctx); err != nil {
@@ -256,9 +256,8 @@ func (c *checker) stay(ctx context.Context, v *view) error {
 
 // enter enters the present era, also where the worker was away when it began.
 //
-// Law: all that this worker loaded lies below the marks as the era shows them, or a resume did not know of it. So a
-// mark that is below a floor is a finding. What the bucket lacks is written again, once more: a restore may have come
-// between.
+// Law: a resume begins above all loads that it knew of. So a mark below a floor of this worker is a finding. Entries
+// that the bucket lacks are restored once more, as an older bucket may have been put in place since.
 func (c *checker) enter(ctx context.Context, v *view) error {
 	if c.gate.Stopped() == nil {
 		c.gate.stop((&finding{cause: era.WentBack, why: "it was resumed while this worker was away"}).reason())
@@ -287,7 +286,7 @@ func (c *checker) begin(ctx context.Context, v *view) error {
 	return c.write(ctx, v)
 }
 
-// write writes the own key after the identity was read. That may be old by then, so it is read again.
+// write writes the own key after the identity was read, and reads the identity again, as it may have changed.
 func (c *checker) write(ctx context.Context, v *view) error {
 	if err := c.own.write(ctx, v.revision, false); err != nil {
 		return err
@@ -310,11 +309,11 @@ func (c *checker) proveLow(ctx context.Context) error {
 	})
 }
 
-// meetEra checks, since an entry is of an era that this worker does not know. If the registry does not have that era
-// either, the bucket went back.
+// meetEra checks the registry after an entry of an era that this worker does not know. If the registry lacks that era,
+// too, the bucket went back.
 //
-// Law: eras are never removed, and the identity is read after the entry. So an entry of an era that it lacks is of
-// another history.
+// Law: eras are never removed, and the identity is read after the entry. So an entry of an era that the identity lacks
+// is of another history.
 func (c *checker) meetEra(ctx context.Context, of string) error {
 	c.gate.Doubt()
 	return c.do(ctx, func() error {

@@ -1,15 +1,16 @@
 // Package lineage makes sure that the state behind a worker is the one that it has loaded from; it is internal to
 // natsid and may change.
 //
-// All that loads rest on lies in one bucket. One that was restored from a backup, lost its last seconds, was made
-// again, or is another registry's looks sound. Each worker remembers enough to notice, also in its data directory:
-// its own key, the eras that it knows, its floors, the highest revision. proofs.go says what each of them shows. So the
-// workers detect, stop and tell, and an operator resumes by one write, which begins a new era: see package era.
+// Loads rest on one bucket. A bucket that was restored from a backup, lost its last seconds, was made again, or is
+// another registry's looks sound. Each worker remembers enough to notice, also in its data directory: its own key, the
+// eras that it knows, its floors, the highest revision. proofs.go says what each of them shows. So workers detect it
+// and stop, and an operator resumes by one write, which begins a new era: see package era.
 //
-// Law: from a proof until the end of the incident, no worker loads, and none issues what it had in memory. A proof is
-// written into the identity as an incident, with all that the prover knows; each worker reads that at each check, and
-// is told by message. It discards its memory, gives the bucket what only it knows, and joins the incident in its own
-// key. What the proof rests on stays as it was found, so a worker that is killed in between proves it again.
+// Law: from a proof until the end of the incident, no worker loads, and none issues what it had in memory. The prover
+// writes the proof into the identity as an incident, with all that it knows. Each worker reads the incident at its next
+// check, which a message brings forward: it discards its memory, restores what only it knows to the bucket, and joins
+// the incident in its own key. The entry that is the proof stays as it was found, so a worker that is killed in between
+// proves it again.
 //
 // An operator waits until each worker has checked: see [Operator]. Workers that find their incident ended enter the new
 // era. A load that began before is used only while its worker is in the era in which it began.

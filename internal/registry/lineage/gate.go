@@ -27,14 +27,14 @@ import (
 type gate struct {
 	cfg    *Config
 	loaded Memory        // set before the first load
-	wake   chan struct{} // has room for one word that Run is to check
+	wake   chan struct{} // has room for one signal that Run must check
 
 	mu     sync.Mutex
-	why    error    // nothing is loaded or issued; nil if the registry is not known to be stopped
+	why    error    // why nothing is loaded or issued; nil if no stop is known
 	sound  ongoing  // the last check that found the registry sound, without a doubt since it began
 	stops  int      // how often this worker was stopped
 	doubts int      // calls of Doubt
-	proof  *finding // by an acknowledged write, until an incident names it
+	proof  *finding // proved by an acknowledged write; nil once an incident names it
 }
 
 const (
@@ -44,7 +44,7 @@ const (
 	writeTimeout = 8 * time.Second
 	// ageing is the age at which Run makes the next check, if a load was made: then loads that follow need not wait.
 	ageing = 2 * time.Second
-	// never is a number of connections that no connection has.
+	// never is a count of connections that is not reached.
 	never = ^uint64(0)
 )
 
@@ -57,7 +57,7 @@ type ongoing struct {
 	thorough bool
 }
 
-// A pass is what a load begins with: when the check began that opened the gate, and the stops until then.
+// A pass is what a load begins with: when the check that opened the gate began, and how many stops there were.
 type pass struct {
 	checked time.Time
 	stops   int
@@ -86,7 +86,7 @@ func (g *gate) passes() (p pass, isOpen bool, err error) {
 }
 
 // counts returns an error if a load that began with a pass must not be used any more: its compare-and-set took too
-// long, or the worker has left the era in which the load began, since it enters another one stopped.
+// long, or the worker was stopped since. A worker enters another era only after a stop.
 func (g *gate) counts(p pass) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -105,8 +105,8 @@ func (g *gate) begin(thorough bool) ongoing {
 	return ongoing{g.cfg.Now(), links, g.doubts, g.proof, thorough || links != g.sound.links}
 }
 
-// end ends a check that did what it had to. It ends a stop, unless this worker is in an incident or has a proof of one.
-// It returns why the registry is stopped, nil if it is not.
+// end ends a successful check. It ends a stop, unless this worker is in an incident or has a proof of one. It returns
+// why the registry is stopped, nil if it is not.
 func (g *gate) end(a ongoing, inIncident bool) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -136,8 +136,9 @@ func (g *gate) signal() {
 	}
 }
 
-// WentBack says that an acknowledged write has shown that the bucket went back: a mark is below what this worker had
-// loaded, by need, or 0. When it returns, no load begins and what was loaded before is not issued. It does not block.
+// WentBack takes in that an acknowledged write has shown that the bucket went back. need is by how much a mark is below
+// what this worker had loaded, 0 if that is not known. When it returns, no load begins and what was loaded before is
+// not issued. It does not block.
 func (g *gate) WentBack(why string, need int64) {
 	f := &finding{cause: era.WentBack, why: why, need: need}
 	g.mu.Lock()
@@ -150,14 +151,14 @@ func (g *gate) WentBack(why string, need int64) {
 	g.signal()
 }
 
-// named discards a proof, since the registry or an incident has what it proved.
+// named discards a proof, since an incident or a new era accounts for it.
 func (g *gate) named() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.proof = nil
 }
 
-// stop ends loads and the issuing from memory, and with all that of snowflakes, too.
+// stop ends loads and the issuing of loaded IDs; with all, also the issuing of snowflakes.
 func (g *gate) stop(why error, all bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -208,8 +209,8 @@ func (s gatedStore) LoadStrict(
 
 // load loads after a check, and uses the range only if the check still counts when the load ends.
 //
-// An entry of an era that this worker does not know was written in a later one, or in another history. So the worker
-// checks; where the registry still does not have that era, that is a proof.
+// An entry of an unknown era was written in a later era, or in another history. So the worker checks: if the registry
+// lacks that era, too, the bucket went back.
 func (s gatedStore) load(
 	ctx context.Context, load func(context.Context) (segment.Loaded, error),
 ) (l segment.Loaded, err error) {
@@ -241,8 +242,8 @@ func (s gatedStore) Create(ctx context.Context, t segment.Tag, revive bool) (seg
 	return s.Store.Create(ctx, t, revive)
 }
 
-// Poll implements [segment.Store]: the entries are read by the era that a check has found. A mark below what this
-// worker loaded is read again, and written as it is: only a write proves that the bucket went back.
+// Poll implements [segment.Store]: entries are read by the eras that a check has found. A mark below what this worker
+// loaded is read again, and written back unchanged: only a write proves that the bucket went back.
 func (s gatedStore) Poll(ctx context.Context, see func(segment.Listing)) error {
 	if err := s.member.Ready(ctx); err != nil {
 		return err

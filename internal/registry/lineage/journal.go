@@ -18,20 +18,20 @@ import (
 type memory struct {
 	Registry string `json:"registry,omitempty"`
 	Era      string `json:"era,omitempty"` // that this worker is in
-	// Eras are all that it knows of, with their offsets.
+	// Eras are all eras that this worker knows, with their offsets.
 	Eras era.Offsets `json:"eras,omitempty"`
 	Key  string      `json:"key,omitempty"` // "" before the first own key
 	// Written is the last write of the own key that is known to have landed, and Flight one whose outcome is unknown.
 	Written  written  `json:"written,omitzero"`
 	Flight   flight   `json:"flight,omitzero"`
-	Highest  uint64   `json:"highest,string,omitempty"` // revision of the bucket that is known
+	Highest  uint64   `json:"highest,string,omitempty"` // known revision of the bucket
 	Incident string   `json:"incident,omitempty"`       // that this worker has joined
 	Ended    []string `json:"ended,omitempty"`          // incidents that it was in before, the last mostEnded
 	// Stop is why the worker issues nothing, snowflakes included: at the next start it holds until the registry can be
 	// read.
 	Stop     string `json:"stop,omitempty"`
 	Volatile bool   `json:"-"` // there is no data directory
-	// Taken is what others may know as the last entry of the key: see [ownEntry].
+	// Taken are the tokens of the key's former owners: see [ownEntry].
 	Taken  []string `json:"-"`
 	copied bool     // the memory was read from a copy of the data directory, and the process has not proved that yet
 }
@@ -43,7 +43,7 @@ type written struct {
 
 type flight struct {
 	Token   string `json:"token"`
-	Highest uint64 `json:"highest,string"` // revision that was known when it was first sent
+	Highest uint64 `json:"highest,string"` // revision known when the write was first sent
 }
 
 // mostEnded bounds the former incidents that a worker remembers by itself; the identity has them all.
@@ -52,7 +52,7 @@ const mostEnded = 64
 // isFresh reports whether the worker remembers no registry: it has loaded nothing, so nothing can be missing.
 func (m *memory) isFresh() bool { return m.Era == "" }
 
-// join makes an incident the one that the worker is in, "" for none, instead of another one that is open no more.
+// join sets the incident that the worker is in, "" for none. The former one is added to Ended.
 func (m *memory) join(incident string) {
 	if old := m.Incident; old != "" && old != incident && !slices.Contains(m.Ended, old) {
 		m.Ended = append(m.Ended[max(0, len(m.Ended)+1-mostEnded):], old)
@@ -60,7 +60,7 @@ func (m *memory) join(incident string) {
 	m.Incident = incident
 }
 
-// leaveKey makes the next write one of a new key.
+// leaveKey gives up the own key, so that the next write begins a new one.
 func (m *memory) leaveKey() {
 	m.Key, m.Written, m.Flight, m.Taken = "", written{}, flight{}, nil
 }
@@ -94,8 +94,8 @@ type journalFile struct {
 // ErrJournal is returned by [Open] for a journal that this natsid cannot read.
 var ErrJournal = errors.New("lineage: the journal cannot be used")
 
-// openJournal reads a journal. A missing one is empty. One of another version ends the start, as its owner knows what
-// it holds; one that is damaged is reported, and its memory is lost.
+// openJournal reads a journal. A missing one is empty. One of another version is an error, since the natsid that wrote
+// it can still read it. A damaged one is reported, and its memory is lost.
 func openJournal(of files) (j *journal, m memory, err error) {
 	j = &journal{files: of}
 	if of == nil {
@@ -130,7 +130,7 @@ func (j *journal) write(m memory) bool {
 	return j.fault == nil
 }
 
-// writeFloors puts floors on disk. What a crash or a fault loses of them, the offset of an era covers.
+// writeFloors puts floors on disk. Errors are ignored: the offset of the next era makes up for lost floors.
 func (j *journal) writeFloors(floors map[string]segment.Floor) {
 	_ = j.replace(floorsName, func(durable.FileID) []byte { return encode(floors) })
 }
@@ -173,7 +173,7 @@ func (f *folder) read(name string) (data []byte, own durable.FileID, err error) 
 	return data, own, err
 }
 
-// replace writes a file. One that hangs is the last one: it could end after a later one.
+// replace writes a file. After a write that hangs it writes no other, which the hanging one could overwrite later.
 func (f *folder) replace(name string, data func(durable.FileID) []byte) error {
 	if f.late != nil {
 		return errDiskHangs

@@ -10,7 +10,7 @@ import (
 	"github.com/natsid/natsid/internal/registry/era"
 )
 
-// mostUnanswered is after how many questions without answer a registry that announces itself counts as another one.
+// mostUnanswered is after how many questions without an answer an announced registry counts as another one.
 const mostUnanswered = 3
 
 // meet looks at the other registries that were heard.
@@ -28,8 +28,8 @@ func (c *checker) meet(ctx context.Context) {
 	}
 }
 
-// isHarmless reports whether a registry repeats no ID of another one: it is the same one, or stopped for another one,
-// and was never used or is merged into the own one.
+// isHarmless reports whether a registry repeats no ID of the own one: it is the same one, or it is stopped for another
+// one and was never used or is merged into the own one.
 func isHarmless(own era.Identity, n Notice) bool {
 	return n.Registry == own.Registry || n.Other != "" && (n.Unused || own.IsOf(n.Registry))
 }
@@ -78,16 +78,17 @@ func second(other string, unused bool) *finding {
 		"registry %s serves the same subjects, and this worker rests on another one; %s", other, why)}
 }
 
-// givesWay returns the finding about a bucket without identity of a worker that remembers nothing: where a registry
-// answers, as behind a leaf node, and nobody ever used the bucket, that is a second registry, which stops alone.
+// givesWay returns the finding of a worker that remembers nothing and finds no identity in the bucket. If the bucket
+// was never used and another registry answers, as behind a leaf node, the bucket is a second registry, which stops
+// alone; otherwise the finding is f.
 //
-// Law: who is asked by another registry checks its own first. So one that answers and has not found its identity gone
-// rests on another bucket.
+// Law: a worker that another registry asks first checks its own. So a worker that answers, and has an identity, uses
+// another bucket.
 func (c *checker) givesWay(ctx context.Context, v *view, f *finding) error {
 	if unused, err := c.cfg.Unused(ctx); !unused || err != nil || v.revision != 0 {
 		return cmp.Or(err, error(f))
 	}
-	all, _ := c.peers.all(ctx) // none is none
+	all, _ := c.peers.all(ctx) // an error counts as no answer
 	serves := func(n Notice) bool { return n.Registry != "" && n.Incident == "" }
 	if i := slices.IndexFunc(all, serves); i >= 0 {
 		return second(all[i].Registry, true)

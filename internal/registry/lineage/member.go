@@ -23,7 +23,7 @@ type Bucket interface {
 	// Known returns the highest revision that this process knows of; Saw says that it heard of one.
 	Known() uint64
 	Saw(revision uint64)
-	// Enough returns the time within which so many requests to the bucket should be answered, least at least.
+	// Enough returns how long the given number of requests to the bucket should take, but not less than least.
 	Enough(requests int, least time.Duration) time.Duration
 }
 
@@ -40,30 +40,30 @@ type Memory interface {
 type Tags interface {
 	// List returns tags in the order of names, as [segment.Store] does, with their marks in the present era.
 	List(ctx context.Context, after string, limit int) ([]segment.Tag, error)
-	// Low returns by how much marks are below floors, at most, and which are; 0 if none is. The entry of the lowest was
-	// written as it is, by a compare-and-set that is acknowledged. See [segment.Floor.Above].
+	// Low returns the most by which a mark is below its floor, and which marks are; 0 if none is. It proves that by
+	// writing the entry of the lowest one unchanged, with a compare-and-set. See [segment.Floor.Above].
 	Low(ctx context.Context, floors map[string]segment.Floor) (need int64, why string, err error)
-	// Restore writes entries again that the bucket lacks: at the floor, in the floor's era. Those of tags with a last
-	// number it lifts to the floor, and leaves their era. One that first use made since gets the floor's rules. A tag
-	// that was deleted stays so.
+	// Restore writes the entries that the bucket lacks: at the floor, in the floor's era. It lifts the marks of tags
+	// with a last number to the floor, in the era that they have. A tag that was made since on first use gets the
+	// floor's rules. A deleted tag stays deleted.
 	Restore(ctx context.Context, floors map[string]segment.Floor) error
 }
 
 // Bus carries messages about registries among workers.
 type Bus interface {
-	// Ask sends a call to one settled worker of a registry, or with "" to one of each, and calls hear with each answer
-	// until hear reports that it is enough, ctx ends, or no worker listens.
+	// Ask sends a call to one worker of a registry, or with "" to one of each, and calls hear with each answer until
+	// hear reports that it is enough, ctx ends, or no worker listens.
 	Ask(ctx context.Context, registry string, call []byte, hear func(answer []byte) (enough bool)) error
 	// Announce sends a notice to all workers.
 	Announce(notice []byte) error
 }
 
-// Serving is what a member decides about the serving of this worker. No method may block.
+// Serving switches the serving of this worker, and raises its alarms. No method may block.
 type Serving interface {
 	// Refuse ends the serving of segments and, with all, of snowflakes too. Allow ends a refusal.
 	Refuse(why error, all bool)
 	Allow()
-	// Alarm reports an incident, and JournalAlarm that the journal is of no use.
+	// Alarm reports an incident, and JournalAlarm that the journal cannot be used.
 	Alarm(cause era.Cause, message string)
 	JournalAlarm(message string)
 }
@@ -78,16 +78,16 @@ type Config struct {
 	Rows    bool          // a table has a row for each tag
 	Dir     string        // the data directory; "" remembers nothing across processes
 	Name    func() string // of the worker, for people
-	// Embedded says that the bucket lies in Dir, too. A restored copy then brings both back, and only the journal's own
-	// file shows it.
+	// Embedded says that the bucket lies in Dir, too. A restored copy then brings both back, and only the inode and
+	// birth of the journal's file show it.
 	Embedded bool
 	Poll     time.Duration // between thorough checks
-	// Found returns nil once the bucket has an identity, which it gets if it is the first of its name; otherwise
-	// [era.ErrNoIdentity].
+	// Found gives the bucket an identity if it is the first of its name. It returns nil once the bucket has one,
+	// otherwise [era.ErrNoIdentity].
 	Found func(ctx context.Context) error
-	// Links returns how often the connection to the bucket was made. After each time the bucket may be an older one.
+	// Links returns how often the connection to the bucket was made. After a reconnect the bucket may be an older one.
 	Links func() uint64
-	// Settled is called with the registry while this worker can answer for it, at each check.
+	// Settled is called at each check with the ID of the registry, once this worker can answer for it.
 	Settled func(registry string)
 	// Unused reports whether the registry never loaded, nor held a worker number.
 	Unused  func(ctx context.Context) (bool, error)
@@ -101,8 +101,8 @@ type Config struct {
 // ErrStopped is why no range is loaded and no ID is issued from memory while an incident is open.
 var ErrStopped = errors.New("the registry is stopped")
 
-// A Member guards the marks of one process against a registry that is another one than the process remembers: a gate
-// for loads, the checks that open it, and the peers that give it doubts. It is safe for concurrent use.
+// A Member guards one process against marks of another registry, or another state of it, than the process remembers. It
+// has a gate for loads, checks that open the gate, and peers whose notices cause doubts. It is safe for concurrent use.
 type Member struct {
 	cfg *Config
 	*gate
@@ -132,7 +132,7 @@ func open(cfg Config, of files) (*Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m.copied && !cfg.Embedded { // of a machine, or another one's: its key is not this process's
+	if m.copied && !cfg.Embedded { // a copy: its key may be in use by another process
 		m.leaveKey()
 		m.copied = false
 	}
@@ -196,8 +196,8 @@ func (w *Member) ready(ctx context.Context) (pass, error) {
 	}
 }
 
-// Prove returns nil once the bucket has acknowledged a write that was sent after the call: it takes writes of this
-// worker. Like each check, the write is one of the worker's own key.
+// Prove returns nil once the bucket has acknowledged a write of this worker that was sent after the call. The write is
+// one of the worker's own key, as in each check.
 func (w *Member) Prove(ctx context.Context) error {
 	if err := w.Stopped(); err != nil {
 		return err

@@ -18,14 +18,14 @@ import (
 // ownPrefix is what the own keys of workers begin with.
 const ownPrefix = buckets.Own + ".w."
 
-// Version is that of own keys and journals.
+// Version is the version of the format of own keys and journals.
 const Version = 1
 
-// silence is how long the key of a volatile worker is left to it after its last write.
+// silence is how long after its last write the key of a volatile worker, one without a data directory, is left to it.
 const silence = time.Hour
 
-// An ownEntry is the value of a key that one worker writes. Only its owner changes it, but for a volatile one that
-// ended or was silent for an hour: another volatile worker may take that over.
+// An ownEntry is the value of a key that one worker writes. Only its owner changes it. But the key of a volatile worker
+// that ended, or was silent for an hour, may be taken over by another volatile worker.
 type ownEntry struct {
 	Version  int       `json:"version"`
 	Token    string    `json:"token"`              // random, fresh with each write
@@ -36,15 +36,15 @@ type ownEntry struct {
 	Need     int64 `json:"need,omitempty,string"`
 	Ended    bool  `json:"ended,omitempty"`    // the owner stopped cleanly
 	Volatile bool  `json:"volatile,omitempty"` // the owner has no data directory
-	// Taken are the tokens that former owners wrote last: a former owner that was only paused recognizes its own there.
-	// It also has those that the owner's journal named when it failed. An empty one means nothing.
+	// Taken are the last tokens of former owners: one that was only paused recognizes its own among them. It also has
+	// the tokens that the owner's journal named when the journal failed. An empty token means nothing.
 	Taken []string `json:"taken,omitempty"`
 }
 
 func encode(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // cannot be: strings, numbers and times
+		panic(err) // cannot happen: it has strings, numbers and times
 	}
 	return b
 }
@@ -52,7 +52,7 @@ func encode(v any) []byte {
 // newID returns a random text that no other call returns.
 func newID() string { return rand.Text() }
 
-// mostTaken bounds Taken. An owner silent for longer than that many owners of its key stops its registry.
+// mostTaken bounds Taken. A paused worker whose key has had more owners since stops its registry.
 const mostTaken = 16
 
 func decodeOwn(value []byte) (o ownEntry, err error) {
@@ -67,10 +67,10 @@ func decodeOwn(value []byte) (o ownEntry, err error) {
 
 // An own is this worker's own key in the bucket, and what the worker remembers with it. Whoever makes a check uses it.
 //
-// Invariant: the key is written by compare-and-set from what this worker wrote last, and each token of a data
-// directory is on its disk before it is sent, or its entry names the tokens that are. So any other entry is a finding.
-// A journal that was put back, or that misses the writes after its disk failed, proves nothing by itself at the next
-// start.
+// Invariant: the key is written by compare-and-set from what this worker wrote last. With a data directory, each token
+// is in the journal before it is sent; once the journal fails, each entry names as taken the tokens in it. So any other
+// entry is a finding. A journal that was put back, or that misses the last writes since its disk failed, proves nothing
+// by itself at the next start.
 type own struct {
 	cfg     *Config
 	loaded  Memory // set before the first load
@@ -83,8 +83,8 @@ type own struct {
 // remembers reports whether the process remembers a registry, or did before its journal was damaged.
 func (k *own) remembers() bool { return !k.isFresh() || k.journal.damaged != nil }
 
-// write writes the own key. identity is the revision of the identity that the write rests on, 0 if it rests on none.
-// What is there instead of the last write may be a [finding].
+// write writes the own key. identity is the revision of the identity that the write rests on, 0 if it rests on none. If
+// the key has another entry than the last write, the error may be a [finding].
 func (k *own) write(ctx context.Context, identity uint64, ended bool) error {
 	isUnsure := k.Flight.Token != "" // of a write whose outcome is unknown
 	for range 3 {
@@ -112,7 +112,7 @@ func (k *own) send(ctx context.Context, identity uint64, ended bool) (err error)
 	if k.Flight.Token == "" {
 		k.Flight = flight{newID(), k.cfg.Bucket.Known()}
 	}
-	if k.Incident != "" { // what is known above the identity may be of another history
+	if k.Incident != "" { // revisions above the identity's may be of another history
 		k.Flight.Highest = min(k.Flight.Highest, identity)
 	}
 	k.save()
@@ -135,10 +135,10 @@ func (k *own) send(ctx context.Context, identity uint64, ended bool) (err error)
 	return err
 }
 
-// landed takes in that the last write has landed.
+// landed notes that the last write has landed.
 //
-// Law: the journal has it before anything is loaded that rests on it. So at the next start the entry of an earlier time
-// is recognized as such.
+// Law: the write is in the journal before anything is loaded that rests on it. So after a restart an older entry is
+// recognized as older.
 func (k *own) landed(revision uint64) {
 	k.Written, k.Flight = written{k.Flight.Token, revision}, flight{}
 	k.save() //mutant:landed
@@ -179,9 +179,8 @@ func (k *own) compare(ctx context.Context) error {
 	return nil
 }
 
-// isForeign returns the finding that the own key is another one than was written last. A compare-and-set from what was
-// read proves it, which leaves an entry as it was found; until then it may be another worker's since, if the registry
-// is in another era.
+// isForeign returns the finding that the own key does not have what this worker wrote last. The finding is proved by a
+// compare-and-set that leaves the entry as it was read; until then the key may be another worker's in a new era.
 func (k *own) isForeign(ctx context.Context, o *ownEntry, e buckets.Entry) *finding {
 	f, key := &finding{cause: era.WentBack}, ownPrefix+k.Key
 	if o != nil {
@@ -194,7 +193,7 @@ func (k *own) isForeign(ctx context.Context, o *ownEntry, e buckets.Entry) *find
 		return f
 	}
 	f.why = "the entry that this worker writes into the bucket of marks is gone"
-	if _, unfit := k.cfg.Bucket.Look(ctx); errors.Is(unfit, buckets.ErrUnfit) { // which is why
+	if _, unfit := k.cfg.Bucket.Look(ctx); errors.Is(unfit, buckets.ErrUnfit) { // the settings explain it
 		f.cause, f.why = era.Exposed, unfit.Error()
 	}
 	f.confirm = func(ctx context.Context) error {
@@ -205,13 +204,13 @@ func (k *own) isForeign(ctx context.Context, o *ownEntry, e buckets.Entry) *find
 	return f
 }
 
-// choose chooses a new key if this worker has none: that of a volatile worker which ended or was silent for an hour if
-// this worker is volatile, too. So the number of keys is bounded by the workers that run within an hour.
+// choose chooses a key if this worker has none. A volatile worker takes over the key of a volatile one that ended or
+// was silent for an hour. So the number of keys is bounded by the workers that run within an hour.
 func (k *own) choose(ctx context.Context) error {
 	if k.Key != "" {
 		return nil
 	}
-	if !k.Volatile || k.Incident != "" { // a restore may have made the key of one who runs look like one that ended
+	if !k.Volatile || k.Incident != "" { // after a restore, a running worker's key may look ended
 		k.Key = newID()
 		return nil
 	}
@@ -233,10 +232,10 @@ func (k *own) choose(ctx context.Context) error {
 	return nil
 }
 
-// save puts the memory into the journal. Where that fails, this worker goes on without the journal.
+// save puts the memory into the journal. If that fails, this worker continues without the journal.
 //
-// Law: the journal then keeps naming the tokens of this moment, while the key gets others. Each entry from now on names
-// those as taken, so the next life recognizes its key, and takes another one.
+// Law: the journal on disk then names old tokens, while the key gets new ones. Each later entry names the old ones as
+// taken, so after a restart the worker recognizes its former key, and takes another one.
 func (k *own) save() {
 	k.Highest = k.cfg.Bucket.Known()
 	if k.journal.fault != nil || k.journal.write(k.memory) {
@@ -251,12 +250,12 @@ func (k *own) save() {
 // saveFloors puts on disk how far this worker has loaded each tag.
 func (k *own) saveFloors() { k.journal.writeFloors(k.loaded.Floors()) }
 
-// beyond returns by how much a tag that no worker knows may have been above the highest offset that this one knows,
-// where the marks are lost: as far as the tag that it loaded highest, of those without a last number. 0 if it loaded
-// none. Where a table has a row for each tag, it shows that; then only a tag counts of which no entry can be written.
+// beyond returns, where the marks are lost, by how much this worker's highest floor is above the highest offset that it
+// knows: a tag that no worker knows may have been as high. 0 if the worker loaded nothing. Floors of tags with a last
+// number do not count, nor do those of a table with a row for each tag, except tags of which no entry can be written.
 //
-// Law: a resume begins above that offset by what is needed. So in the new era 1, or with a table the row, is above the
-// highest ID.
+// Law: the offset of the new era is above the known one by at least that much. So a tag without entry, which begins at
+// 1, and a row of a table are above the highest ID in the new era.
 func (k *own) beyond() (need int64) {
 	for _, floor := range k.loaded.Floors() {
 		if floor.Rules == nil || !floor.Rules.Bounded() && !k.cfg.Rows {
@@ -272,8 +271,8 @@ func (k *own) beyond() (need int64) {
 
 // low returns a finding if marks are below their floors, nil if none is.
 //
-// Law: a listing is no proof, since a leader that was deposed shows old entries. The acknowledged write of an entry as
-// it was read is one.
+// Law: a listing is no proof, since a deposed leader shows old entries. An acknowledged write of an entry as it was
+// read is a proof.
 func (k *own) low(ctx context.Context) (*finding, error) {
 	need, why, err := k.cfg.Tags.Low(ctx, k.loaded.Floors())
 	if err != nil || need == 0 {
@@ -282,7 +281,7 @@ func (k *own) low(ctx context.Context) (*finding, error) {
 	return &finding{cause: era.WentBack, why: "marks are below what this worker loaded: " + why, need: need}, nil
 }
 
-// restore gives the bucket what it lacks of what this worker knows.
+// restore writes the entries that the bucket lacks and this worker knows.
 //
 // Law: an entry that is written again has the floor's own era. So a resume raises it as it raises others, above what
 // other workers loaded of the tag in that era.

@@ -108,8 +108,8 @@ type other struct {
 
 // Notice returns what this worker says about its registry; its Registry is "" before that is known.
 //
-// Law: a worker that is stopped may have read the identity of a new era, and know revisions of the former one only. So
-// it announces none.
+// Law: a worker that is stopped may have read the identity of a new era, and know only revisions of the former era. So
+// it announces revision 0.
 func (p *peers) Notice() Notice {
 	id := p.registry.Identity()
 	known := p.cfg.Bucket.Known()
@@ -207,7 +207,7 @@ func (p *peers) announce() {
 }
 
 // announceIfDue announces the registry every few seconds, and a new highest revision once a second, unless another
-// worker of the registry has: so the messages do not grow with the square of the workers.
+// worker of the registry has done so: otherwise the messages would grow with the square of the workers.
 func (p *peers) announceIfDue() {
 	now, n := p.cfg.Now(), p.Notice()
 	p.mu.Lock()
@@ -218,7 +218,7 @@ func (p *peers) announceIfDue() {
 	}
 }
 
-// due returns the last notices of the other registries to be examined, and forgets those that are not heard.
+// due returns the last notices of the other registries to be examined, and forgets registries that are no longer heard.
 func (p *peers) due() (due []Notice) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

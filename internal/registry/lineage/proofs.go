@@ -20,7 +20,7 @@ type finding struct {
 	// other and unused are those of [era.Incident].
 	other  string
 	unused bool
-	// confirm is the write that proves it once it is acknowledged; nil if that of the incident does.
+	// confirm makes the write that proves the finding; nil if writing the incident proves it.
 	confirm func(context.Context) error
 }
 
@@ -64,8 +64,8 @@ func find(m *memory, v *view) *finding {
 	return nil
 }
 
-// isOne reports whether two times are those of the making of one stream. Servers of a cluster may name different ones:
-// the leader that restored the stream its own, and the others that of its assignment.
+// isOne reports whether two creation times can be of one stream. Servers of a cluster may give different ones: the
+// leader that restored the stream its own time, and the others that of the stream's assignment.
 func isOne(a, b time.Time) bool { return a.Sub(b).Abs() < time.Minute }
 
 // An ownership is what the entry of a worker's own key shows.
@@ -75,8 +75,8 @@ const (
 	mine      ownership = iota // it is as this worker wrote it last
 	landed                     // it is the write whose outcome was unknown
 	unwritten                  // this worker has not written the key yet, and another entry is there
-	taken                      // another worker took it over from this one, or a life whose journal failed went on
-	foreign                    // it is another one, or gone: the bucket went back
+	taken                      // another worker took it over, or an earlier process continued after its journal failed
+	foreign                    // it is not this worker's, or gone: the bucket went back
 )
 
 // own compares the entry of the own key with what the worker remembers.

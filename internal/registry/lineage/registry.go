@@ -31,7 +31,7 @@ type view struct {
 	unfit  error
 }
 
-// errNewerRead says that what was read is old; the next check reads it again.
+// errNewerRead says that an entry has changed since it was read; the next check reads again.
 var errNewerRead = errors.New("lineage: another write came first; the next check reads again")
 
 // isRefused reports whether a compare-and-set was refused: the entry is another one than was read.
@@ -64,8 +64,8 @@ func valueOf(of *atomic.Pointer[era.Identity]) era.Identity {
 	return era.Identity{}
 }
 
-// read reads the identity, and with thorough the stream. With mayFound, a bucket that is the first of its name gets its
-// identity.
+// read reads the identity, and with thorough describes the stream, too. With mayFound, a bucket that is the first of
+// its name gets its identity.
 func (r *registry) read(ctx context.Context, thorough, mayFound bool) (view, error) {
 	v, err := readView(ctx, r.cfg.Bucket, thorough)
 	switch {
@@ -105,7 +105,7 @@ func readView(ctx context.Context, b Bucket, thorough bool) (v view, err error) 
 	return v, err
 }
 
-// describe returns the state of the stream, and settings under which entries can vanish.
+// describe returns the state of the stream; unfit says by which settings entries can vanish.
 func describe(ctx context.Context, b Bucket) (s buckets.State, unfit, err error) {
 	s, err = b.Look(ctx)
 	switch {
@@ -128,7 +128,7 @@ func (r *registry) replace(ctx context.Context, v *view, next era.Identity) erro
 	return nil
 }
 
-// putIdentity writes an identity instead of that of a revision, 0 for none.
+// putIdentity replaces the identity that has revision last; 0 means that there is none yet.
 func putIdentity(ctx context.Context, b Bucket, id era.Identity, last uint64) (revision uint64, err error) {
 	if last == 0 {
 		revision, err = b.Create(ctx, era.Key, id.Encode())

@@ -13,9 +13,9 @@ import (
 
 // An Operator resumes a registry by one write: a new era, see package era.
 //
-// Law: two operators, one that is repeated, and one that hears no answer, write by compare-and-set from the identity
-// that they have shown, each an era of a fresh ID. So each of them is told which era is the present one, and no era has
-// two offsets.
+// Law: each operator writes by compare-and-set from the identity that it has shown, and its era has a random ID: also a
+// second operator, and one that repeats since it heard no answer. So each learns which era is the present one, and no
+// era has two offsets.
 type Operator struct {
 	Bucket Bucket
 	Kind   string // of an identity that is missing
@@ -25,9 +25,9 @@ type Operator struct {
 	Announce func(notice []byte) error
 }
 
-// Joining is how long an operator waits after it first read an incident: each worker checks meanwhile, and writes by
-// how much its floors are above the marks. Draining is how long ranges may be used that were loaded without knowledge
-// of a decision between two registries.
+// Joining is how long an operator waits after it first read an incident: in that time each worker checks, and writes by
+// how much its floors are above the marks. Draining is how long ranges may still be used that were loaded before the
+// decision between two registries was known.
 const (
 	Joining  = fresh + time.Second
 	Draining = fresh + writeTimeout + time.Second
@@ -40,7 +40,7 @@ type Case struct {
 	Unfit    error     // settings under which entries can vanish: nothing is resumed while they stand
 	Seen     time.Time // when this operator first read the incident, or that it is missing
 	Stopped  []string  // workers that have joined the incident
-	Need     int64     // by how much marks are below what workers have loaded that joined the incident
+	Need     int64     // by how much marks are below the floors of workers in the incident
 
 	created  time.Time
 	revision uint64
@@ -143,7 +143,7 @@ func (o *Operator) Resume(ctx context.Context, c *Case, by, need int64) error {
 	return nil
 }
 
-// Rouse makes each worker check now: it is told of an era in which it is not.
+// Rouse makes each worker check now: the notice names no era, so it differs from what each worker knows.
 func (o *Operator) Rouse(c Case) {
 	o.tell(Notice{Registry: c.Identity.Registry, Incident: c.Identity.Open()})
 }

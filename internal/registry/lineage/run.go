@@ -65,7 +65,8 @@ func (w *Member) onWake(ctx context.Context) {
 	w.meet(ctx)
 }
 
-// onTick announces, follows an open incident, and makes a thorough check if that is due. It reports whether it did.
+// onTick announces, follows an open incident, and makes a thorough check if one is due. It reports whether that check
+// found the registry sound.
 func (w *Member) onTick(ctx context.Context, isDue bool) (looked bool) {
 	w.announceIfDue()
 	w.meet(ctx)
@@ -92,8 +93,8 @@ func (w *Member) checkNow(ctx context.Context, level slog.Level, thorough bool) 
 	})
 }
 
-// Stop ends the life of this worker, once no load can begin any more: its floors go to the data directory, and its own
-// key says that it stopped cleanly.
+// Stop is called when no load can begin any more. It puts the floors into the data directory, and writes into the own
+// key that this worker stopped cleanly.
 func (w *Member) Stop(ctx context.Context) error {
 	return w.checks.do(ctx, func() error {
 		w.own.saveFloors()
