@@ -9,23 +9,18 @@ import (
 	"github.com/natsid/natsid/worker"
 )
 
-// loading returns an edit that lets a worker load by way of url.
-func loading(t *testing.T, url string) edit {
-	return func(_ *segment.Config, cfg *worker.Config) { cfg.Ask = connect(t, url) }
+// apart runs a worker that serves on one connection, and loads by way of a proxy.
+func apart(t *testing.T) (*rig, *natsproxy.Proxy) {
+	url, proxy := startProxied(t)
+	return start(t, url, 0, newStore(t), func(_ *segment.Config, cfg *worker.Config) {
+		cfg.Ask = connect(t, proxy.URL())
+	}), proxy
 }
 
 // Both connections of a worker are lost with their server, and the other one may take longer to come back.
 func TestAWorkerThatLostItsConnectionServesAgainThoughTheOtherOneHangs(t *testing.T) {
 	t.Parallel()
-	url := startServer(t)
-	proxy, err := natsproxy.Start(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(proxy.Close)
-	r := start(t, url, 0, newStore(t), loading(t, proxy.URL()), func(_ *segment.Config, cfg *worker.Config) {
-		over(url)(nil, cfg)
-	})
+	r, proxy := apart(t)
 	r.one("id.snowflake")
 	proxy.Stall(true, "")
 	for range 5 { // a busy machine takes as long by itself
@@ -45,15 +40,7 @@ func TestAWorkerThatLostItsConnectionServesAgainThoughTheOtherOneHangs(t *testin
 // Where ranges cannot be loaded yet another worker is asked, but memory serves if that lasts.
 func TestAWorkerThatLostBothConnectionsWaitsAMomentForTheOneOnWhichItLoads(t *testing.T) {
 	t.Parallel()
-	url := startServer(t)
-	proxy, err := natsproxy.Start(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(proxy.Close)
-	r := start(t, url, 0, newStore(t), loading(t, proxy.URL()), func(_ *segment.Config, cfg *worker.Config) {
-		over(url)(nil, cfg)
-	})
+	r, proxy := apart(t)
 	r.one("id.segment.order")
 	proxy.Close()
 	lost := time.Now()

@@ -83,12 +83,7 @@ func TestAWorkerThatLeavesOverALostConnectionGetsNoRequestsAfterAReconnect(t *te
 		"it hangs, and is lost later": func(_ *rig, p *natsproxy.Proxy) { p.Stall(true, "") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			url := startServer(t)
-			proxy, err := natsproxy.Start(url)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(proxy.Close)
+			url, proxy := startProxied(t)
 			r := start(t, url, 0, newStore(t), over(proxy.URL()))
 			r.one("id.snowflake")
 			lose(r, proxy)
@@ -112,12 +107,7 @@ func TestAWorkerThatLeavesOverALostConnectionGetsNoRequestsAfterAReconnect(t *te
 
 func TestAWorkerOnAHangingConnectionDoesNotReportThatItServes(t *testing.T) {
 	t.Parallel()
-	url := startServer(t)
-	proxy, err := natsproxy.Start(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(proxy.Close)
+	url, proxy := startProxied(t)
 	var passes atomic.Bool
 	r := start(t, url, 0, newStore(t), func(_ *segment.Config, cfg *worker.Config) {
 		cfg.Dial = func(_ []string, opts ...nats.Option) (*nats.Conn, error) {

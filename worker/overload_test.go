@@ -9,7 +9,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/natsid/natsid/internal/testkit/natsproxy"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/worker"
 )
@@ -110,12 +109,7 @@ func TestAWorkerWithFewRequestsToAnswerStaysHoweverLateItIs(t *testing.T) {
 // So no connection is used again.
 func TestAWorkerThatLosesTheConnectionWhileItLeavesSwallowsNoRequestLater(t *testing.T) {
 	t.Parallel()
-	url := startServer(t)
-	proxy, err := natsproxy.Start(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(proxy.Close)
+	url, proxy := startProxied(t)
 	b := startBlocked(t, url, over(proxy.URL()))
 	b.offer(1000)
 	b.eventually("leave", func() bool { return b.worker.Trouble(worker.Snowflake) != nil })
@@ -132,12 +126,7 @@ func TestADistantServerIsNoOverload(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds, for its distance")
 	}
-	url := startServer(t)
-	proxy, err := natsproxy.Start(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(proxy.Close)
+	url, proxy := startProxied(t)
 	proxy.Delay(300 * time.Millisecond)
 	b := startBlocked(t, url, over(proxy.URL()))
 	b.release()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/natsid/natsid/internal/fleet/policy"
 	"github.com/natsid/natsid/internal/natsembed"
+	"github.com/natsid/natsid/internal/testkit/natsproxy"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/segmenttest"
@@ -45,6 +46,18 @@ func startServer(t *testing.T) string {
 	t.Cleanup(srv.WaitForShutdown)
 	t.Cleanup(srv.Shutdown)
 	return srv.ClientURL()
+}
+
+// startProxied starts a server, and a proxy in front of it.
+func startProxied(t *testing.T) (url string, proxy *natsproxy.Proxy) {
+	t.Helper()
+	url = startServer(t)
+	proxy, err := natsproxy.Start(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Close)
+	return url, proxy
 }
 
 // connect returns a connection that sends any subject, well formed or not.
