@@ -74,12 +74,11 @@ type RaisedAlarm struct {
 
 // lasting are the kinds whose condition does not end while their workers serve.
 var lasting = []wire.Alarm{
-	wire.AlarmGrantsLost, wire.AlarmStateFile, wire.AlarmTableWentBack, wire.AlarmTagFillsUp,
-	wire.AlarmTagUndecided, wire.AlarmTimeEnds,
+	wire.AlarmStateFile, wire.AlarmTableWentBack, wire.AlarmTagFillsUp, wire.AlarmTagUndecided, wire.AlarmTimeEnds,
 }
 
-// raisedAgain is how soon an alarm is raised again while its condition lasts.
-const raisedAgain = time.Minute
+// raisedAgain is how soon an alarm is raised again while its condition lasts: each minute, an attempt of 6 s late.
+const raisedAgain = 70 * time.Second
 
 // raise adds an alarm of a worker. It is over if the worker serves, and has not raised it again.
 func (v *Overview) raise(a wire.OpenAlarm, of Row, now time.Time) {
