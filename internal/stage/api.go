@@ -19,7 +19,7 @@ func apiSubject(js jetstream.JetStream, request, name string) string {
 	return buckets.APIOf(opts.Domain, opts.APIPrefix).Stream(request, name)
 }
 
-// request sends a request to JetStream's API, and awaits the answer for answersWithin.
+// request sends a request to JetStream's API, and waits at most answersWithin for the answer.
 func request(ctx context.Context, js jetstream.JetStream, subject string, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()
@@ -31,7 +31,7 @@ func request(ctx context.Context, js jetstream.JetStream, subject string, body [
 }
 
 // infoOf returns the state of a stream, as its leader has it. While there is no leader any replica answers, even one
-// that lacks the latest messages; only a leader that has them all says since when it leads.
+// that lacks the latest messages; only the answer of a leader that has them all contains LeaderSince.
 func infoOf(ctx context.Context, js jetstream.JetStream, name string) (*jetstream.StreamInfo, error) {
 	stream, err := js.Stream(ctx, name)
 	if err != nil {
@@ -46,8 +46,8 @@ func infoOf(ctx context.Context, js jetstream.JetStream, name string) (*jetstrea
 
 var errNoMessage = errors.New("stage: no such message")
 
-// messageOf returns the message of a stream that a query selects, as the stream's leader has it (a direct get asks
-// any replica), or errNoMessage.
+// messageOf returns the message of a stream that a query selects, or errNoMessage. The stream's leader answers; a
+// direct get would ask any replica.
 func messageOf(ctx context.Context, js jetstream.JetStream, stream, query string) (m Message, err error) {
 	reply, err := request(ctx, js, apiSubject(js, "STREAM.MSG.GET", stream), []byte(query))
 	if err != nil {

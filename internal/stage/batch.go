@@ -16,10 +16,10 @@ import (
 // Existing is the treatment of a message that has a header Natsid-Id.
 type Existing string
 
-// Treatments of such a message. The zero value stops.
+// Treatments of a message that already has an ID. The zero value counts as [StopAtID].
 const (
 	StopAtID Existing = "stop"
-	KeepID   Existing = "keep"        // its producer is responsible for its uniqueness
+	KeepID   Existing = "keep"        // the message's producer must make sure that the ID is unique
 	BuryID   Existing = "dead-letter" // the message becomes a dead letter
 )
 
@@ -29,7 +29,7 @@ const (
 	batchBytes    = 4 << 20
 )
 
-// lookAhead is the interval of checks of a source that delivers nothing.
+// lookAhead is how often a source that delivers nothing is checked.
 const lookAhead = time.Second
 
 // A reader that delivers nothing for patience, though the source holds more, is replaced: its request to JetStream
@@ -39,21 +39,21 @@ const (
 	mostPatience = 8 * time.Second
 )
 
-// A batch is messages that are written together.
+// A batch holds the messages of one atomic write.
 type batch struct {
 	msgs    []*nats.Msg
-	to      Position // the last message that is copied with the batch, or passed
-	pending uint64   // messages of the source after it
-	read    int      // messages that were read for it
-	size    int      // bytes
+	to      Position // last message of the source that the batch copies or passes
+	pending uint64   // number of messages of the source after to
+	read    int      // number of messages that were read for the batch
+	size    int      // bytes of those messages
 }
 
-// gather reads messages, gives them IDs, and passes them to copy in prepared batches, while the batch before is
-// written. A batch takes the messages at hand, and waits for no more. It returns why it ended.
+// gather reads messages, gives them IDs, and sends them in prepared batches to copy, which writes the batch before. A
+// batch holds the messages at hand, without waiting for more. The error says why gather ended.
 func (s *Stage) gather(ctx context.Context, from Reader, begin place, to chan<- *batch) error {
 	at, last := begin.from, begin.last
 	var next *Message  // read, but not in a batch yet
-	var held time.Time // since when the source is known to hold more; zero if it is not
+	var held time.Time // since when the source is known to hold more messages; zero if it may hold none
 	if begin.end > at.Seq {
 		held = time.Now()
 	}
@@ -121,8 +121,8 @@ func (s *Stage) gather(ctx context.Context, from Reader, begin place, to chan<- 
 // errQuiet means that the source delivered nothing for lookAhead.
 var errQuiet = errors.New("stage: no message")
 
-// quiet checks a source that delivers nothing, and passes messages that no filter selects. It returns an error if the
-// source should have delivered, since it is known to have held more for some time.
+// quiet checks a source that delivers nothing, and passes messages that no filter selects. It returns an error once
+// the source has been known for some time (see patience) to hold messages that are to be read.
 func (s *Stage) quiet(ctx context.Context, at *Position, held *time.Time) error {
 	more, err := s.origin.look(ctx, at)
 	switch {
@@ -140,7 +140,7 @@ func (s *Stage) quiet(ctx context.Context, at *Position, held *time.Time) error 
 	return nil
 }
 
-// add adds the copy of a message to a batch, or keeps a dead letter.
+// add adds the copy of a message to a batch, or keeps a dead letter if the message cannot be copied.
 func (s *Stage) add(ctx context.Context, b *batch, m *Message) error {
 	at := b.to.of(m)
 	c, why := s.copyOf(m, at)
@@ -151,11 +151,11 @@ func (s *Stage) add(ctx context.Context, b *batch, m *Message) error {
 	return nil
 }
 
-// idBytes is the most by which the ID enlarges a message.
+// idBytes is the most bytes that an ID adds to a message.
 const idBytes = len(stamp.Header) + len(": 9223372036854775807\r\n")
 
-// copyOf returns the copy of a message, without its ID; or the reason why it cannot be copied. Headers of JetStream
-// are not copied: they would halt or change the write.
+// copyOf returns the copy of a message, not stamped yet, or the reason why it cannot be copied. Headers for JetStream
+// are left out, since they could change the write or make it fail.
 func (s *Stage) copyOf(m *Message, at Position) (*nats.Msg, *unfit) {
 	c := &nats.Msg{Subject: s.cfg.Subject(m.Subject), Data: m.Data, Header: own(m.Header, 2)}
 	if c.Subject == "" {
@@ -175,7 +175,7 @@ func (s *Stage) copyOf(m *Message, at Position) (*nats.Msg, *unfit) {
 	return c, nil
 }
 
-// own returns the headers that are not for NATS, with room for more.
+// own returns a copy of the headers without those whose names begin with Nats-, with room for more.
 func own(h nats.Header, more int) nats.Header {
 	c := make(nats.Header, len(h)+more)
 	for name, values := range h {

@@ -7,13 +7,13 @@ import (
 
 // A hinter writes the latest hint in the background: the writes of batches do not wait for it.
 type hinter struct {
-	latest chan Hint // one at most
+	latest chan Hint // holds at most one hint
 	done   chan struct{}
 }
 
 func (s *Stage) newHinter(ctx context.Context) *hinter {
 	h := &hinter{latest: make(chan Hint, 1), done: make(chan struct{})}
-	ctx = context.WithoutCancel(ctx) // the last hint is written, too
+	ctx = context.WithoutCancel(ctx) // the last hint is written even after ctx has ended
 	go func() {
 		defer close(h.done)
 		for hint := range h.latest {
@@ -33,7 +33,7 @@ func (s *Stage) keep(ctx context.Context, hint Hint) {
 	}
 }
 
-// set replaces a hint that has not been written yet.
+// set queues a hint, in place of one that has not been written yet.
 func (h *hinter) set(hint Hint) {
 	select {
 	case <-h.latest:

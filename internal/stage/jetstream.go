@@ -23,13 +23,13 @@ type Stream struct {
 	nc    *nats.Conn
 	name  string
 	hints string // name of the bucket of hints
-	// subjects are the stream's, when its state was last read.
+	// subjects are the stream's subjects when State last read them.
 	subjects atomic.Pointer[[]string]
-	largest  atomic.Int64 // limit of a message in the stream, at that time; -1 means none
+	largest  atomic.Int64 // the stream's max_msg_size in bytes, as State last read it; -1 means no limit
 }
 
-// TargetOn returns the stream of that name as a target. Hints are kept in a bucket, which is created with the first
-// hint.
+// TargetOn returns the stream of that name as a target. Its hints are kept in the bucket named hints, which the first
+// hint creates.
 func TargetOn(js jetstream.JetStream, name, hints string) *Stream {
 	return &Stream{js: js, nc: js.Conn(), name: name, hints: hints}
 }
@@ -54,7 +54,7 @@ func (t *Stream) State(ctx context.Context) (TargetState, error) {
 	}
 	header, held, err := t.Header(ctx, s.Last)
 	s.Header, s.Expired = header, !held
-	if err == nil && !held { // what expires does so in order
+	if err == nil && !held { // messages expire in order: while an earlier one remains, the last was removed
 		info, err = infoOf(ctx, t.js, t.name)
 		s.Removed = err == nil && info.State.FirstSeq <= s.Last
 	}
@@ -99,8 +99,8 @@ func fit(c jetstream.StreamConfig) error {
 	return stop("stream %s cannot be a target: it %s; copy to a stream of its own, which --create makes", c.Name, why)
 }
 
-// Copied returns the subjects of the copies of a stream's messages, each as subject returns it; all if the stream does
-// not tell on which subjects its messages are.
+// Copied returns the subjects of the copies of stream from: those of the stream, each mapped by subject. If the
+// stream's settings do not list the subjects of all its messages, Copied returns all alone.
 func (t *Stream) Copied(ctx context.Context, from string, subject func(string) string, all string) (
 	subjects []string, err error) {
 	info, err := infoOf(ctx, t.js, from)
@@ -120,7 +120,7 @@ func (t *Stream) Copied(ctx context.Context, from string, subject func(string) s
 	return subjects, nil
 }
 
-// Create creates the target for these subjects, if there is none, and makes it take batches.
+// Create creates the target for these subjects, if it does not exist, and allows atomic batches on it.
 func (t *Stream) Create(ctx context.Context, subjects []string) error {
 	ctx, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()
@@ -156,13 +156,13 @@ func (t *Stream) Create(ctx context.Context, subjects []string) error {
 	return err
 }
 
-// mostHeaders is the most bytes of headers that JetStream takes.
+// mostHeaders is the most bytes of headers that JetStream takes in a message.
 const mostHeaders = math.MaxUint16
 
 // headerBytes returns the size of a message's headers.
 func headerBytes(m *nats.Msg) int { return m.Size() - len(m.Subject) - len(m.Reply) - len(m.Data) }
 
-// Fits is [Config].Fits of the stream. It counts the headers that Write adds. State must have been called.
+// Fits implements [Config].Fits for the stream. It counts the headers that Write adds. State must have been called.
 func (t *Stream) Fits(copied *nats.Msg) error {
 	const added = idBytes + len("Nats-Expected-Last-Sequence: 18446744073709551615\r\n") +
 		len("Nats-Expected-Stream: \r\n") + len("Nats-Batch-Id: 26 characters in base 32 \r\n") +
@@ -244,7 +244,7 @@ func (t *Stream) takes(msgs []*nats.Msg) error {
 	return nil
 }
 
-// JetStream's error codes that have a meaning for a write.
+// JetStream's error codes that a [Stream] distinguishes.
 const (
 	codeWrongStream   = 10060
 	codeWrongLast     = 10071
@@ -260,7 +260,7 @@ const (
 // refusals are the codes of refusals that a retry cannot fix.
 var refusals = []jetstream.ErrorCode{codeBatchDisabled, codeBatchHeader, codeTooLarge, codeHeaders, codeSealed}
 
-// acknowledged reads the answer to a write, which must have ended at sequence end.
+// acknowledged checks JetStream's answer to a write, whose last message must have the sequence end.
 func acknowledged(body []byte, stream string, end uint64) error {
 	var ack struct {
 		Error  *jetstream.APIError `json:"error"`

@@ -13,7 +13,7 @@ import (
 
 // DeadLetters keeps messages that cannot be copied.
 type DeadLetters interface {
-	// Check returns why no dead letters can be kept, as a [Stop].
+	// Check returns a [Stop] if no dead letters can be kept; after any other error it is unknown.
 	Check(ctx context.Context) error
 	// Keep returns once the letter is kept. A letter that is kept twice is stored once or twice.
 	Keep(ctx context.Context, letter *nats.Msg) error
@@ -23,8 +23,8 @@ type DeadLetters interface {
 // The headers of a dead letter, beside [SourceHeader] and the headers of the message.
 const (
 	ReasonHeader  = "Natsid-Reason"  // a [Reason]
-	DetailHeader  = "Natsid-Detail"  // for people
-	SubjectHeader = "Natsid-Subject" // of the message in the source
+	DetailHeader  = "Natsid-Detail"  // the reason as a sentence for people
+	SubjectHeader = "Natsid-Subject" // subject of the message in the source
 	// BytesHeader is the size of the body of a message that is too large even for a dead letter: then the letter has
 	// neither the body nor the headers of the message.
 	BytesHeader = "Natsid-Bytes"
@@ -35,10 +35,10 @@ type Reason string
 
 // The reasons.
 const (
-	TooLarge    Reason = "too-large"    // with its ID, for the target
-	HasID       Reason = "has-id"       // see [BuryID]
-	MalformedID Reason = "malformed-id" // in its header Natsid-Id
-	NoSubject   Reason = "no-subject"   // see Subject of [Config]
+	TooLarge    Reason = "too-large"    // with its ID it exceeds a limit of the target
+	HasID       Reason = "has-id"       // it already has an ID
+	MalformedID Reason = "malformed-id" // its header Natsid-Id holds something else than one ID
+	NoSubject   Reason = "no-subject"   // [Config].Subject returns none for its subject
 )
 
 // An unfit is the reason why a message cannot be copied.
@@ -47,8 +47,8 @@ type unfit struct {
 	detail string
 }
 
-// bury keeps a dead letter for a message that cannot be copied. It returns a [Stop] where no dead letters are kept.
-// The message may be passed only after bury has returned nil.
+// bury keeps a dead letter for a message that cannot be copied. It returns a [Stop] if the settings do not allow a
+// dead letter for that reason. The message may be passed only after bury has returned nil.
 func (s *Stage) bury(ctx context.Context, m *Message, at Position, why *unfit) error {
 	aboutID := why.reason == HasID || why.reason == MalformedID
 	if s.cfg.DeadLetters == nil || aboutID && (s.cfg.Existing == StopAtID || s.cfg.Existing == "") {
@@ -92,10 +92,10 @@ func letterFor(m *Message, at Position, why *unfit, most int) *nats.Msg {
 type onLetters struct {
 	js      jetstream.JetStream
 	subject string
-	streams []string // the streams that must not be used for it
+	streams []string // streams that must not store dead letters
 }
 
-// DeadLettersOn returns dead letters that are published on a subject, which a stream other than these must take.
+// DeadLettersOn publishes dead letters on a subject. The stream that takes the subject must not be one of others.
 func DeadLettersOn(js jetstream.JetStream, subject string, others ...string) DeadLetters {
 	return &onLetters{js, subject, others}
 }

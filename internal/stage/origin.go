@@ -6,14 +6,14 @@ import (
 	"fmt"
 )
 
-// An origin is a source by its name. It passes messages, and misses those that left it unread.
+// An origin is a source and its name. It finds which messages may be passed, and which left the source unread.
 type origin struct {
 	Source
 	name string
 }
 
-// at returns the state of a source whose last read or passed message is at a position. The error is not a
-// [Stop]: copy finds out whether the stage must stop.
+// at returns the state of the source, or an error if p is of another stream or after the source's last message. The
+// error is not a [Stop]: copy finds out whether the stage must stop.
 func (o origin) at(ctx context.Context, p Position) (SourceState, error) {
 	ctx, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()
@@ -29,7 +29,7 @@ func (o origin) at(ctx context.Context, p Position) (SourceState, error) {
 	return src, nil
 }
 
-// holds returns a [Stop] if the source has another message at a position: it was set back, and written again.
+// holds returns a [Stop] if the source has another message at a position: then it was set back and written again.
 func (o origin) holds(ctx context.Context, p Position) error {
 	if p.Time.IsZero() {
 		return nil
@@ -43,13 +43,13 @@ func (o origin) holds(ctx context.Context, p Position) error {
 	return err
 }
 
-// look passes the messages after a position if no filter selects any of them. Otherwise the position would stay
-// behind where many messages are for others: once these have expired, they could not be told from expired ones that
-// were to be copied. It reports whether there is a message to be read.
+// look passes the messages after a position if no filter selects any of them, and reports whether there is a message
+// to be read. Without look the position would stay far behind where few messages are selected: once the others have
+// expired, they could not be distinguished from expired ones that were to be copied.
 //
-// No message up to the source's last is to be read if, read afterwards, the last selected message is not after the
-// position; nor was a message that has left the source to be read, if still later the source holds the first message
-// after the position.
+// The source's state is read twice. First: no message up to Last is to be read if End, which was read after Last, is
+// not after the position. Second: no message that was to be read has left the source if its First is not beyond the
+// sequence after the position.
 func (o origin) look(ctx context.Context, at *Position) (more bool, err error) {
 	src, err := o.at(ctx, *at)
 	//mutant:end
@@ -72,9 +72,9 @@ func (o origin) look(ctx context.Context, at *Position) (more bool, err error) {
 	return false, nil
 }
 
-// follows returns why a message cannot follow the message at a position: messages between them have left the
-// source unread, unless they were deleted one by one. The error is not a [Stop]: another stage may have copied them,
-// as the position shows.
+// follows returns why message m cannot be copied right after the message at a position: messages between the two have
+// left the source unread. Messages deleted one by one do not count. The error is not a [Stop]: another stage may have
+// copied the messages, which the position in the target shows.
 func (o origin) follows(ctx context.Context, to Position, m Message) error {
 	last := to.Seq
 	switch {

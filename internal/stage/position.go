@@ -16,7 +16,7 @@ import (
 // message.
 const SourceHeader = "Natsid-Source"
 
-// A Position is a message of a source. The zero value is before the first message.
+// A Position identifies a message of a source. The zero value is before the first message.
 type Position struct {
 	Stream  string    `json:"stream"`
 	Created time.Time `json:"created"`
@@ -48,12 +48,12 @@ func ParsePosition(text string) (Position, error) {
 type place struct {
 	last uint64   // last sequence of the target
 	from Position // the last message of the source that was copied or passed
-	end  uint64   // last message that is to be read
+	end  uint64   // sequence of the last message of the source that is to be read
 }
 
 func (p place) behind() uint64 { return p.end - min(p.end, p.from.Seq) }
 
-// target returns the state of the target, and a [Stop] if the stream was made again since the first call.
+// target returns the state of the target, or a [Stop] if the stream was deleted and made again since the first call.
 func (s *Stage) target(ctx context.Context) (TargetState, error) {
 	ctx, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()
@@ -72,7 +72,7 @@ func (s *Stage) target(ctx context.Context) (TargetState, error) {
 	return t, nil
 }
 
-// locate finds the position.
+// locate returns where copying continues, or a [Stop] if it must not continue.
 func (s *Stage) locate(ctx context.Context) (place, error) {
 	t, err := s.target(ctx)
 	if err != nil {
@@ -165,12 +165,13 @@ func (s *Stage) hint(ctx context.Context) (Hint, error) {
 // of returns the position of a message of the same source.
 func (p Position) of(m *Message) Position { return Position{p.Stream, p.Created, m.Seq, m.Time} }
 
-// isOf reports whether a position is in a stream.
+// isOf reports whether a position is in this stream, not in a deleted one of the same name.
 func (p Position) isOf(stream string, src SourceState) bool {
 	return p.Stream == stream && p.Created.Equal(src.Created)
 }
 
-// beginning returns the position before any message is copied.
+// beginning returns the position of a stage that has copied nothing yet: before the first message that is not older
+// than [Config].Since.
 func (s *Stage) beginning(ctx context.Context, src SourceState) (Position, error) {
 	p := Position{Stream: s.cfg.SourceName, Created: src.Created, Seq: max(src.First, 1) - 1}
 	if s.cfg.Since.IsZero() {

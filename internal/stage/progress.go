@@ -36,11 +36,11 @@ const (
 // Roles returns all roles.
 func Roles() []Role { return []Role{Starting, Copying, Standby, Retrying} }
 
-// troubleFor is how long a trouble counts as present if no message was copied since: longer than a retry takes to
-// fail.
+// troubleFor is how long a stage that copies nothing counts as not ready after its last retry. It is longer than a
+// retry takes to fail.
 const troubleFor = 20 * time.Second
 
-// Ready returns why the stage neither copies nor stands by; nil if it does.
+// Ready returns why the stage neither copies nor stands by; nil if it does one of them.
 func (p Progress) Ready(now time.Time) error {
 	switch {
 	case p.Role == Starting:

@@ -19,8 +19,8 @@ type onSource struct {
 	filters []string
 }
 
-// SourceOn returns the stream of that name as the source of a stage. Only messages are read whose subject matches one
-// of filters, patterns that do not overlap; without filters all messages are read.
+// SourceOn returns the stream of that name as the source of a stage. It reads only messages whose subject matches one
+// of filters; without filters, all messages. The filters are patterns that do not overlap.
 func SourceOn(js jetstream.JetStream, name string, filters ...string) Source {
 	return &onSource{js, name, filters}
 }
@@ -133,13 +133,13 @@ func (s *onSource) heard(ctx context.Context, consumer string) error {
 	}
 }
 
-// An onReader reads the messages that one consumer delivers, and fails if one of them was lost on its way. When its
-// stream is deleted the consumer is, too, so all messages come from one stream of that name.
+// An onReader reads the messages that one consumer delivers, and fails if a message was lost on its way. The consumer
+// is deleted together with its stream, so no message comes from a later stream of the same name.
 type onReader struct {
 	conn       *nats.Conn
-	reconnects uint64 // of conn, at first
+	reconnects uint64 // of conn, when the reader was opened
 	messages   jetstream.MessagesContext
-	delivered  uint64 // messages
+	delivered  uint64 // number of messages
 	end        string // the subject that deletes the consumer
 }
 
@@ -160,15 +160,15 @@ func (r *onReader) Next(ctx context.Context) (Message, error) {
 	if meta.Sequence.Consumer != r.delivered {
 		return Message{}, fmt.Errorf("a message of stream %s was lost on its way", meta.Stream)
 	}
-	// A server that lost the consumer creates it again, and counts from one: messages lost with the connection would
-	// not show.
+	// A server that lost the consumer creates it again, and counts from one: the check above would not notice messages
+	// that were lost with the connection.
 	if r.conn.Stats().Reconnects != r.reconnects {
 		return Message{}, errors.New("the connection to NATS was lost while messages were read")
 	}
 	return Message{meta.Sequence.Stream, meta.Timestamp, meta.NumPending, m.Subject(), m.Headers(), m.Data()}, nil
 }
 
-// Close implements [Reader]. A consumer that is not deleted ends by itself.
+// Close implements [Reader]. If the request to delete the consumer is lost, JetStream deletes it after a minute.
 func (r *onReader) Close() {
 	r.messages.Stop()
 	_ = r.conn.Publish(r.end, nil)

@@ -3,33 +3,34 @@
 //
 // # The law
 //
-// The target's last message is the position: its header [SourceHeader] names the message of the source that it is a
-// copy of, and the time of that message: a source with another message there was set back. The only other position is
-// a [Hint] that was written after that very message: it is used if the message has expired, or if messages after its
-// original were passed. A batch is written only by one atomic write that expects the sequence of that message to be
-// the target's last. So no message was written since the position was read, and either the whole batch lands after it
-// or nothing.
+// The target's last message is the position: its header [SourceHeader] names the original in the source, and the
+// original's time. If the source holds another message there, it was set back. The only other position is a [Hint]
+// that was written after the target's last message: it is used if that message has expired, or if messages after the
+// original were passed. A batch is one atomic write, which expects the target's last sequence to be that of the last
+// message still. So no message was written since the position was read, and the batch lands after it as a whole or
+// not at all.
 //
 // By induction, the target holds the messages of the source in their order, each once: whatever is lost, late or
 // doubled on the way, and however many stages run. Of two stages only one can write after a given message; the other
 // is fenced. A write of unknown outcome is never repeated: the position is read again, and shows the outcome. A write
 // that arrives late is refused by the fence.
 //
-// A message is passed, not copied, if no filter selects it, or if it is a dead letter: the latter only once JetStream
-// has acknowledged the dead letter. Unselected messages are passed only if the last selected message is not after the
-// position, and no message after the position had left the source before: see look.
+// A message is passed, not copied, if no filter selects it, or if it became a dead letter that JetStream has
+// acknowledged. Unselected messages are passed only if the last selected message is not after the position, and no
+// message after the position has left the source unread: see look.
 //
-// If the last message is not a copy, was removed, or is gone without a hint, only people know that no copy is gone:
-// then they may have a hint written for it, see Status.
+// If the target's last message is not a copy, was removed, or expired without a hint, only people can know whether a
+// copy is gone. If none is, they may store a hint, which Status proposes.
 //
-// What a stage passes it passes on the word of one leader, which has all messages of the source: see infoOf. What
-// stops a stage for good is asked three times, over a longer time than a deposed leader answers: see sure.
+// Messages are passed only by answers of one leader, which has all messages of the source: see infoOf. A stage stops
+// for good only when JetStream gave the reason three times, over a longer time than a deposed leader answers: see
+// sure.
 //
 // The IDs come from package client, so that no two messages have the same one. The IDs of a batch that did not land
 // are holes.
 //
 // The law assumes that the target loses no acknowledged write; that it has no subject transform, which would disable
-// the fence; and that only stages write to it. The stage refuses a target where it can detect the contrary.
+// the fence; and that only stages write to it. The stage refuses a target whose settings show otherwise.
 package stage
 
 import (
@@ -59,20 +60,20 @@ type Message struct {
 // A SourceState is the range of messages in a source.
 type SourceState struct {
 	Created     time.Time
-	First, Last uint64    // of all messages
+	First, Last uint64    // sequences of the first and the last message, selected or not
 	LastTime    time.Time // of message Last
-	End         uint64    // the last message that is to be read, read after Last
+	End         uint64    // sequence of the last selected message, read after Last; 0 if there is none
 	Leader      string    // which server answered, and since when it leads the stream
 }
 
-// A Source is the stream to copy. Its methods return by the time ctx ends.
+// A Source is the stream to copy. Its methods return when ctx ends, at the latest.
 type Source interface {
 	State(ctx context.Context) (SourceState, error)
 	// TimeOf returns when the stream stored a message; the zero time if the stream does not hold it.
 	TimeOf(ctx context.Context, seq uint64) (time.Time, error)
 	// Before returns the sequence of the last message before time t.
 	Before(ctx context.Context, t time.Time) (uint64, error)
-	// Open reads the messages after a sequence, in order.
+	// Open returns a Reader of the messages after a sequence, in order.
 	Open(ctx context.Context, after uint64) (Reader, error)
 }
 
@@ -87,9 +88,9 @@ type TargetState struct {
 	Created time.Time
 	First   uint64      // all messages before it are gone
 	Last    uint64      // the last sequence; 0 means that no message was ever written
-	Header  nats.Header // of the message with that sequence
-	Expired bool        // that message has expired
-	Removed bool        // that message was removed, and has not expired: earlier ones are there
+	Header  nats.Header // of message Last
+	Expired bool        // message Last is gone: it has expired, or was removed
+	Removed bool        // message Last was removed: it cannot have expired while earlier messages remain
 }
 
 // A Target is the stream that is written to.
@@ -107,7 +108,7 @@ type Target interface {
 	Write(ctx context.Context, msgs []*nats.Msg, last uint64) error
 	// Hint returns the hint that SetHint has stored; the zero Hint if none.
 	Hint(ctx context.Context) (Hint, error)
-	// SetHint stores a hint, unless the stored one is newer: a stage that stood still may be late.
+	// SetHint stores a hint, unless the stored one is newer: a stage that was paused may call late.
 	SetHint(ctx context.Context, h Hint) error
 }
 
@@ -118,13 +119,13 @@ type Hint struct {
 	Last     uint64    `json:"last"`
 	Created  time.Time `json:"created"` // of the target
 	Position Position  `json:"position"`
-	// Repaired says that people know of the messages that were removed at the target's end. If the last one was, only
-	// such a hint counts: another one may be of a copy that is gone.
+	// Repaired means that an operator stored the hint, and knows which messages were removed at the target's end. If
+	// the target's last message was removed, only a repaired hint counts: any other may include a copy that is gone.
 	Repaired bool `json:"repaired,omitempty"`
 }
 
-// isNewer reports whether a hint is for later messages than another one, or for messages of another source. For the
-// same message a repair is newer.
+// isNewer reports whether h is for later messages than old, or for messages of another source. If both are for the
+// same message of the target, a repaired hint is newer.
 func (h Hint) isNewer(old Hint) bool {
 	p, q := h.Position, old.Position
 	by := cmp.Or(h.Created.Compare(old.Created), cmp.Compare(h.Last, old.Last))
@@ -134,7 +135,7 @@ func (h Hint) isNewer(old Hint) bool {
 	return by > 0 || by == 0 && (p.Stream != q.Stream || !p.Created.Equal(q.Created) || p.Seq > q.Seq)
 }
 
-// ErrFenced is returned by [Target.Write] if another stage has written since.
+// ErrFenced is returned by [Target.Write] if another stage has written since the position was read.
 var ErrFenced = errors.New("stage: the target has other messages behind the position: another stage writes")
 
 // A Stop is an error that a retry cannot fix. Its text states the remedy.
@@ -150,7 +151,7 @@ type Config struct {
 	Source     Source
 	SourceName string // of the stream
 	Target     Target
-	// Stamp gives messages IDs: [stamp.Stamper.Msgs].
+	// Stamp gives messages IDs, as [stamp.Stamper.Msgs] does.
 	Stamp   func(ctx context.Context, msgs []*nats.Msg) error
 	Subject func(string) string // the subject of a copy; "" if there is none
 	// Fits returns which limit of the target a copy exceeds with its ID; nil if none.
@@ -158,7 +159,7 @@ type Config struct {
 
 	Existing    Existing
 	DeadLetters DeadLetters // nil: a message that cannot be copied stops the stage
-	Since       time.Time   // pass older messages, if no position is known
+	Since       time.Time   // if no position is known, pass messages older than this
 	Once        bool        // return when all messages that the source holds are copied
 	// Settle is the wait before JetStream is asked a second time whether the stage must stop, and half the wait before
 	// the third time. 0: it is asked once, since JetStream is a single server, whose answers are never out of date.
@@ -189,8 +190,8 @@ func New(cfg Config) *Stage {
 		progress: Progress{Role: Starting}}
 }
 
-// Run copies until ctx ends, or until all is copied if [Config].Once is set. Then the error is nil. Any other is a
-// [Stop].
+// Run copies until ctx ends, or until all is copied if [Config].Once is set. In both cases it returns nil; its only
+// error is a [Stop].
 func (s *Stage) Run(ctx context.Context) error {
 	pauses := jitter.NewBackoff(100*time.Millisecond, 2*time.Second)
 	for {
@@ -264,13 +265,13 @@ func (s *Stage) copy(ctx context.Context) error {
 	defer end(nil)
 	hints := s.newHinter(ctx)
 	defer hints.close()
-	hints.set(Hint{Last: at.last, Created: s.created, Position: at.from}) // the last hint may be lost
+	hints.set(Hint{Last: at.last, Created: s.created, Position: at.from}) // the previous stage may have died before
 	checked := time.Now()
 	for {
 		if s.cfg.Once && at.from.Seq >= at.end {
 			rest := at.from
 			if _, err := s.origin.look(ctx, &rest); err == nil {
-				hints.set(Hint{Last: at.last, Created: s.created, Position: rest}) // the next run may be late
+				hints.set(Hint{Last: at.last, Created: s.created, Position: rest}) // by the next run they may be gone
 			}
 			return errDone
 		}
@@ -293,14 +294,14 @@ func (s *Stage) copy(ctx context.Context) error {
 	}
 }
 
-// doubts are the findings in a row that the stage must stop.
+// doubts counts JetStream's consecutive answers that the stage must stop.
 type doubts struct {
-	settle time.Duration // see [Config]
+	settle time.Duration // [Config].Settle
 	n      int
 }
 
-// sure returns an error of JetStream's state, which is a [Stop] only if it was one three times in a row: until then the
-// leader that answered may have been deposed.
+// sure returns err, but a [Stop] only the third time in a row: before that, a deposed leader may have answered. If
+// settle is 0, the first one is returned.
 func (d *doubts) sure(err error) error {
 	_, stopped := errors.AsType[*Stop](err)
 	switch {
@@ -313,7 +314,7 @@ func (d *doubts) sure(err error) error {
 	return err
 }
 
-// doubted returns an error that is not a [Stop]: copy finds out whether the stage must stop.
+// doubted returns err as an error that is not a [Stop]: copy asks again whether the stage must stop.
 func doubted(err error) error { return fmt.Errorf("JetStream is asked again: %v", err) }
 
 // write writes a batch after the sequence last, which it advances; a batch that only passes messages has none to

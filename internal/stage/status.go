@@ -11,11 +11,11 @@ type Status struct {
 	Hint           // the position, for the target's last sequence
 	Behind  uint64 // number of messages of the source after the position
 	Foreign uint64 // messages of the target after the last known copy that are not from a stage
-	Gone    uint64 // messages after it that the target does not hold: a copy among them would be copied again
+	Gone    uint64 // messages after that copy that are no longer in the target; a copy among them would be made again
 }
 
-// Status reads the target backwards to its last copy, or to a message that the hint is for. The error is a [Stop] if a
-// stage would stop for another reason than foreign or gone messages, or if nothing tells a position.
+// Status reads the target backwards to its last copy, or to the message that the hint is for. The error is a [Stop] if
+// a stage would stop for another reason than foreign or gone messages, or if neither copy nor hint shows a position.
 func (s *Stage) Status(ctx context.Context) (r Status, err error) {
 	t, err := s.target(ctx)
 	src, unknown := s.cfg.Source.State(ctx)
