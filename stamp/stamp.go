@@ -6,10 +6,9 @@
 // A message that has an ID keeps it, so stamping twice is safe. No other header is touched. Nats-Msg-Id in particular
 // must stay as it is when a message is published again: a newly drawn ID would differ each time.
 //
-// No two messages get the same ID: that is the law of the IDs, not of this package. The ID of a message that is
-// stamped and then not published is a hole. A message that is received again, since its acknowledgement was lost,
-// gets a new ID, unless the stored message had its ID already: stamp before the first publish where every reader must
-// see one ID.
+// No two messages get the same ID: natsid ensures that, not this package. The ID of a message that is stamped and then
+// not published is a hole. A message that is delivered again, since its acknowledgement was lost, gets a new ID, unless
+// it was stored with one. Where every reader must see the same ID, stamp before the first publish.
 package stamp
 
 import (
@@ -30,8 +29,8 @@ const Header = "Natsid-Id"
 var (
 	// ErrNone is returned where a message has no ID: stamp it.
 	ErrNone = errors.New("stamp: the message has no ID in its header " + Header)
-	// ErrMalformed is returned where the header holds no ID, or several: the publisher of the message wrote them, and
-	// the header is not changed.
+	// ErrMalformed is returned where the header holds something else than one ID. The message's publisher wrote it, and
+	// it is not changed.
 	ErrMalformed = errors.New("stamp: the message has something else than one ID in its header " + Header)
 )
 
@@ -63,7 +62,7 @@ type Stamper struct {
 }
 
 // New returns a Stamper. With a handle that has the option [client.Prefetch], a message
-// costs no round trip, and its ID may be as old as that allows.
+// costs no round trip, and its ID may be as old as that option allows.
 func New(ids *client.Handle) *Stamper { return &Stamper{ids} }
 
 // Msg gives a message an ID, unless it has one, and returns the ID. The error is [ErrMalformed], or one of
@@ -87,8 +86,8 @@ func set(m *nats.Msg, id subjects.ID) {
 	m.Header[Header] = []string{id.String()}
 }
 
-// most is how many IDs are requested at a time: the client sends copies to another worker only for requests up to
-// this size.
+// most is how many IDs one request asks for. For larger requests the client sends no copy to another worker when an
+// answer is late.
 const most = 10_000
 
 // Msgs gives each message without an ID an ID, in order, with one request for each 10,000. The error is that of
@@ -146,7 +145,7 @@ func (s *Stamper) Consumer(next jetstream.MessageHandler, failed func(jetstream.
 	}
 }
 
-// A stamped message has other headers than the received one.
+// A stamped message is the received message with its ID in the headers.
 type stamped struct {
 	jetstream.Msg
 	headers nats.Header
