@@ -170,7 +170,7 @@ test("layouts of the vectors are decoded or refused as Go does", () => {
     if (error) {
       assert.throws(() => decode(id, layout), (e: Error) => {
         assert.ok(e instanceof RangeError);
-        assert.equal(e.message.replace(/^natsid:/, "client:"), error, name);
+        assert.equal(e.message.replace(/^natsid:/, "subjects:"), error, name);
         return true;
       });
       continue;
