@@ -47,6 +47,9 @@ export class Call<T> {
   }
 
   #watch({ signal, timeout }: CallOptions): void {
+    if (timeout !== undefined && !(typeof timeout === "number" && timeout >= 0)) {
+      throw new RangeError(`natsid: the timeout is "${timeout}", want a number of milliseconds`);
+    }
     if (timeout !== undefined) this.#timer = after(timeout, () => this.giveUp());
     if (!signal) return;
     this.#signal = signal;
