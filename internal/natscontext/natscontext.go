@@ -28,9 +28,8 @@ type Context struct {
 	JSDomain    string `json:"jetstream_domain"`
 	JSPrefix    string `json:"jetstream_api_prefix"`
 
-	NSC string `json:"nsc"` // where nsc keeps the user; Read asks it
-
 	// Fields that natsid refuses.
+	NSC        string `json:"nsc"` // where nsc keeps the user, whose file --creds names
 	JWT        string `json:"user_jwt"`
 	TLSFirst   bool   `json:"tls_first"` // before the server's greeting
 	SocksProxy string `json:"socks_proxy"`
@@ -113,20 +112,15 @@ func known(dir string) string {
 	return "in " + dir + " are: " + strings.Join(files, ", ")
 }
 
-// complete fills in what stands elsewhere, and refuses what natsid cannot do.
+// complete expands the names of files, and refuses what natsid cannot do.
 func (c *Context) complete() error {
 	for field, used := range map[string]bool{
-		"user_jwt": c.JWT != "", "tls_first": c.TLSFirst,
+		"nsc": c.NSC != "", "user_jwt": c.JWT != "", "tls_first": c.TLSFirst,
 		"socks_proxy": c.SocksProxy != "", "windows_cert_store": c.CertStore != "",
 	} {
 		if used {
 			return fmt.Errorf("natsid cannot do what its %q says; remove it there, "+
 				"or give the settings as flags", field)
-		}
-	}
-	if c.NSC != "" {
-		if err := c.askNSC(); err != nil {
-			return err
 		}
 	}
 	files := map[string]*string{"creds": &c.Creds, "nkey": &c.NKey, "cert": &c.Cert, "key": &c.Key, "ca": &c.CA}

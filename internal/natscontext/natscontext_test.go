@@ -66,12 +66,11 @@ func TestEachFieldIsRead(t *testing.T) {
 		`"tls_first": true`:         "tls_first",
 		`"windows_cert_store": "x"`: "windows_cert_store",
 		`"creds": "op://x/secret"`:  `"creds", which is not a file`,
-		`"nsc": "nsc://none"`:       "nsc generate profile nsc://none",
+		`"nsc": "nsc://o/a/u"`:      `"nsc" says; remove it`,
 		`"url": 5`:                  `line 2: "url" wants a string`,
 		`"password": "secret`:       "line 2: it is not JSON",
 		`"password": "secret", 5`:   "line 2: it is not JSON",
 	} {
-		t.Setenv("PATH", dir) // without nsc
 		write(t, filepath.Join(dir, "one.json"), "{\n"+line+"}")
 		got, err := natscontext.Read("one")
 		if err == nil || !strings.Contains(err.Error(), word) || strings.Contains(err.Error(), "secret") {
@@ -105,26 +104,5 @@ func TestFilesAreFoundAsTheNATSCommandFindsThem(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", "")
 	if _, err := natscontext.Read("files"); !strings.Contains(fmt.Sprint(err), "/home/me/.config/nats/context") {
 		t.Errorf("without XDG_CONFIG_HOME: %v", err)
-	}
-}
-
-func TestAUserOfNSCIsAskedFor(t *testing.T) {
-	dir := home(t)
-	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-	write(t, filepath.Join(dir, "nsc"), `#!/bin/sh
-[ "$*" = "generate profile nsc://o/a/u" ] &&
-echo '{"user_creds":"/u.creds","operator":{"service":["nats://a","nats://b"]}}'`)
-	write(t, filepath.Join(dir, "x.json"), `{"nsc":"nsc://o/a/u"}`)
-	got, err := natscontext.Read("x")
-	if err != nil || got.Creds != "/u.creds" || got.URL != "nats://a,nats://b" {
-		t.Errorf("%+v, %v", got, err)
-	}
-	write(t, filepath.Join(dir, "x.json"), `{"nsc":"nsc://o/a/u","url":"nats://mine"}`)
-	if got, err := natscontext.Read("x"); err != nil || got.URL != "nats://mine" {
-		t.Errorf("%+v, %v", got, err)
-	}
-	write(t, filepath.Join(dir, "x.json"), `{"nsc":"nsc://o/a/other"}`)
-	if got, err := natscontext.Read("x"); err == nil {
-		t.Errorf("%+v for a user that nsc does not know", got)
 	}
 }
