@@ -13,10 +13,9 @@ import (
 
 // Create implements [segment.Store].
 //
-// Law: no load of a tag succeeds before its rules are in force. With a table a tag needs a row, too. So a call claims
-// the entry of a tag that has no row, then inserts the row, and then makes the entry that of the tag; until then a tag
-// that was never loaded is unknown. Of calls that create it at once, the one that makes the entry the tag's has created
-// it, whoever has inserted the row.
+// Law: no load of a tag succeeds before its rules are in force. With a table a tag needs a row, too. So a call first
+// writes a claimed entry, then inserts the row, and then completes the entry; until then a tag that was never loaded is
+// unknown. Of concurrent calls the one that completes the entry has created the tag, whoever inserted the row.
 func (s *Store) Create(ctx context.Context, t segment.Tag, revive bool) (created segment.Tag, err error) {
 	if err := t.Validate(); err != nil {
 		return segment.Tag{}, err
@@ -42,11 +41,11 @@ func (s *Store) Create(ctx context.Context, t segment.Tag, revive bool) (created
 type creation struct {
 	tag      segment.Tag
 	revive   bool
-	inserted bool // its row
-	taken    bool // its key was, by an entry that the read before did not show
+	inserted bool // this call inserted the row
+	taken    bool // the key had an entry that the last read did not show
 }
 
-// tryCreate creates a tag from its state as it reads it, and returns the revision of that. If another worker is faster,
+// tryCreate creates a tag from the state that it reads, and returns that state's revision. If another worker is faster,
 // the caller tries again.
 func (s *Store) tryCreate(ctx context.Context, c *creation) (segment.Tag, uint64, error) {
 	was, err := s.readFree(ctx, c.tag.Name, c.revive || c.inserted)
@@ -68,7 +67,7 @@ func (s *Store) tryCreate(ctx context.Context, c *creation) (segment.Tag, uint64
 	hasRow := was.row != nil
 	switch {
 	case s.cfg.Table == nil:
-	case hasRow: // values that it cannot hold are refused before the entry is changed
+	case hasRow: // values that the row cannot hold are refused before the entry is changed
 		err = s.cfg.Table.Try(ctx, t.Name, change)
 	default:
 		was, err = s.insert(ctx, t, was, c)
@@ -94,8 +93,7 @@ func (s *Store) tryCreate(ctx context.Context, c *creation) (segment.Tag, uint64
 	return t, read, err
 }
 
-// created returns t as it is created in a state in which it may be: above its former mark, which is its least ID if it
-// was deleted.
+// created returns t as it is created from a state: above its former mark, which is its least ID if it was deleted.
 func (s state) created(t segment.Tag, limit int64) (segment.Tag, error) {
 	old := s.tag(t.Name)
 	if s.raw > 0 && !s.isUnmade() { // it was made before
@@ -118,8 +116,8 @@ func (s state) created(t segment.Tag, limit int64) (segment.Tag, error) {
 	return t, nil
 }
 
-// errSayStart is returned for a new tag with a last number, or whose column is too narrow, where others begin at an
-// offset.
+// errSayStart is returned for a new tag without start, after a resume, if it has a last number, or if its column has no
+// room for the offset.
 var errSayStart = segment.RuleError("the registry was resumed, and the tag may have been in use before: say with " +
 	"start where it goes on, above all its IDs, or that it is new with start 1")
 
@@ -152,8 +150,8 @@ func (s *Store) readFree(ctx context.Context, tag string, revive bool) (t state,
 // insert claims the entry of a tag, and inserts the row that it lacks. It returns the state after that.
 //
 // Law: a row may begin at a mark only if that mark is current: if the marks are lost, the row alone remains, and Leaf
-// nodes load from it. So the entry is written first, which fails if the read was old; and a claim that was sent to a
-// bucket that is lost makes no row.
+// nodes load from it. So the entry is written first, which fails if the read was old. A claim that went to a lost
+// bucket makes no row.
 func (s *Store) insert(ctx context.Context, t segment.Tag, was state, c *creation) (state, error) {
 	e := was.entry
 	e.Claimed, e.Step = !e.Disabled, max(e.Step, 1)
@@ -178,9 +176,8 @@ func (s *Store) insert(ctx context.Context, t segment.Tag, was state, c *creatio
 	return was, err
 }
 
-// put replaces the entry of a state by e, as [Store.replace] does, and creates one if there is none: for a tag that was
-// removed, of which a delete marker is left, only if an operator says where it goes on, as other workers may have
-// loaded it.
+// put replaces the entry of a state by e, as [Store.replace] does, or creates it. A tag whose entry was removed, which
+// leaves a delete marker, needs a start from an operator, as other workers may have loaded it.
 func (s *Store) put(ctx context.Context, tag string, was state, e entry, c *creation) (state, error) {
 	if !was.isMissing() {
 		return s.replace(ctx, tag, was, e)

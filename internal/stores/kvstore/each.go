@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// catchUps is how many tags are brought in line at once. Loads need most of the connections.
+	// catchUps is how many tags a poll compares with their rows at once. Loads need most of the connections.
 	catchUps = 4
 	// catchUpTimeout bounds one tag, whose row another session may have locked.
 	catchUpTimeout = time.Second
-	// mostNamed is how many tags a text names.
+	// mostNamed is how many tags an error names.
 	mostNamed = 10
 )
 
-// each calls f for all tags, some at once, until ctx ends or the table takes no writes at all. The error names some
+// each calls f for all tags, atOnce at a time, until ctx ends or the table takes no writes at all. The error names some
 // tags for which it failed. It begins at a random tag: so rows that another session has locked starve no others.
 func each(ctx context.Context, atOnce int, tags []string, f func(context.Context, string) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
@@ -66,7 +66,7 @@ func each(ctx context.Context, atOnce int, tags []string, f func(context.Context
 	return fmt.Errorf("kvstore: %d tags are not as they should be: %s", len(failed), text)
 }
 
-// named returns a text of some of the tags, of which f returns what is said of each.
+// named joins what f says of the first tags, and how many more there are.
 func named(tags []string, f func(tag string) string) string {
 	var texts []string
 	for _, tag := range tags[:min(mostNamed, len(tags))] {

@@ -56,8 +56,8 @@ func (s *Store) readMark(ctx context.Context, tag string) (t state, err error) {
 	return t, err
 }
 
-// eras returns the identity by which entries are read. For who checks no registry it is read after them, and a bucket
-// without one has no eras.
+// eras returns the identity by which entries are read: that of Config.Eras or, without it, that of the bucket, which is
+// read after the entries. A bucket without identity has no eras.
 func (s *Store) eras(ctx context.Context) (era.Identity, error) {
 	if s.cfg.Eras != nil {
 		return s.cfg.Eras(), nil
@@ -98,7 +98,7 @@ func (s *Store) replace(ctx context.Context, tag string, was state, e entry) (st
 	return state{kve: buckets.Entry{Revision: revision, Created: time.Now()}, entry: e, row: was.row}, err
 }
 
-// write writes an entry in the place of the one with a revision, 0 for none.
+// write writes an entry in place of the one with revision last; 0 means that there is none.
 func (s *Store) write(ctx context.Context, tag string, value []byte, last uint64) (revision uint64, err error) {
 	if err := s.refusedFor(tag); err != nil {
 		return 0, err
@@ -109,7 +109,7 @@ func (s *Store) write(ctx context.Context, tag string, value []byte, last uint64
 	return s.kv.Update(ctx, tag, value, last)
 }
 
-// raised reports a write that ended with err, unless it did not raise the mark.
+// raised reports to Config.Raised that a write has raised the mark, or may have.
 func (s *Store) raised(tag string, from, to int64, err error) {
 	if from < to && (err == nil || errors.Is(err, segment.ErrUncertain)) {
 		s.cfg.Raised(tag, from, to)
@@ -157,7 +157,7 @@ func written(err error) error {
 // errOvertaken says that another worker has changed the row since it was read.
 var errOvertaken = errors.New("kvstore: overtaken by another worker")
 
-// isOvertaken reports whether a write was refused since another worker's came before.
+// isOvertaken reports whether a write was refused because another worker's came first.
 func isOvertaken(err error) bool {
 	return errors.Is(err, buckets.ErrRevision) || errors.Is(err, buckets.ErrKeyExists) || errors.Is(err, errOvertaken)
 }

@@ -31,15 +31,15 @@ type entry struct {
 	// the tag goes on. The other fields are those in the present era, unless it is undecided.
 	raw       int64
 	present   string
-	by        int64 // by which the mark is higher in the present era
+	by        int64 // how much higher the mark is in the present era
 	undecided bool
 }
 
-// in makes an entry as it is written that of the present era. limit is the highest mark that the store can hold.
+// in converts an entry as it is written to the present era. limit is the highest mark that the store can hold.
 //
 // Law: decoding raises each mark by the offset of the present era above that of the entry's, and nothing else does;
-// whoever writes an entry writes that mark and the present era. Where there is no room for an offset, mark and era stay
-// until an operator decides, and nothing is loaded: a tag with a last number, or one whose column is full.
+// whoever writes an entry writes that mark and the present era. A tag with a last number, or whose column is full, has
+// no room for an offset: its mark and era stay, and nothing is loaded, until an operator decides.
 func (e *entry) in(id era.Identity, limit int64) error {
 	by, err := id.Since(e.Era)
 	if err != nil {
@@ -49,7 +49,7 @@ func (e *entry) in(id era.Identity, limit int64) error {
 	if e.Mark == 0 {
 		e.First = true // until an operator creates it
 	}
-	e.Mark = max(1, e.Mark) // of a tag without entry
+	e.Mark = max(1, e.Mark) // 1 for a tag without entry
 	switch {
 	case by > 0 && (e.Rules.Bounded() || e.Mark > limit-by): //mutant:undecided
 		e.undecided = true
@@ -62,7 +62,7 @@ func (e *entry) in(id era.Identity, limit int64) error {
 }
 
 func (e entry) encode() []byte {
-	e.Step = max(1, e.Step) // a row's may be one that cannot be served
+	e.Step = max(1, e.Step) // a row may have a step below 1
 	b, err := json.Marshal(e)
 	if err != nil {
 		panic(err) // impossible: integers, strings and a bool
@@ -92,7 +92,7 @@ func (e entry) tag(name string, updated time.Time) segment.Tag {
 	}
 }
 
-// set makes the entry that of a tag which is there, and keeps what a tag does not have.
+// set makes the entry that of a created tag, and keeps the fields that a tag does not have.
 func (e *entry) set(t segment.Tag) {
 	e.Mark = max(e.Mark, t.MaxID) //mutant:changed
 	e.Least, e.Step, e.Description, e.Disabled, e.Rules = t.Least, t.Step, t.Description, t.Disabled, t.Rules
@@ -105,13 +105,13 @@ func (e *entry) set(t segment.Tag) {
 // A state is a tag as it was read: its entry and, with a table, its row.
 type state struct {
 	kve   buckets.Entry // zero if the tag has no entry
-	entry               // of a tag that has none: 1, in no era
+	entry               // of a tag without entry: mark 1, in no era
 	row   *segment.Row  // nil if there is none
 	fault error         // why the entry cannot be read, in a listing
 }
 
-// beside gives the tag its row. That of a tag without entry is read like a mark of no era: the marks were lost, and the
-// table may have gone back, too.
+// beside gives the tag its row. The row of a tag without entry is read like a mark of no era: the marks were lost, and
+// the table may have gone back, too.
 func (t *state) beside(row *segment.Row, limit int64) {
 	t.row = row
 	switch {

@@ -11,7 +11,7 @@ import (
 	"github.com/natsid/natsid/internal/registry/era"
 )
 
-// Kind is what a bucket of marks is to its workers. Workers of one namespace share one kind.
+// Kind is the role of a bucket of marks. Workers of one namespace share one kind.
 type Kind string
 
 // The kinds.
@@ -20,9 +20,9 @@ const (
 	Guarded Kind = "mysql" // the marks guard a table
 )
 
-// Check reads the identity of the bucket, which it gets if it is the first of its name. It returns [era.ErrIdentity] or
-// [era.ErrKind] for a bucket that this store must not use, and [era.ErrNoIdentity] for one that was purged, or made
-// again after it was lost.
+// Check reads the identity of the bucket, and writes it if the bucket is the first of its name. It returns
+// [era.ErrIdentity] or [era.ErrKind] for a bucket that this store must not use, and [era.ErrNoIdentity] for one that
+// was purged, or made again after it was lost.
 func (s *Store) Check(ctx context.Context) (era.Identity, error) {
 	id, err := s.readIdentity(ctx)
 	if errors.Is(err, era.ErrNoIdentity) {
@@ -74,8 +74,8 @@ const (
 // await returns the identity that the worker which has just made the bucket is about to write, or
 // [era.ErrNoIdentity].
 //
-// Law: a bucket into which nothing was written is like none. So where MayFound knows of no other, this process may
-// found it as one of its own, as after a start that ended between making a bucket and founding it.
+// Law: a bucket into which nothing was written counts as new. So if MayFound knows of no other, this process may write
+// its identity, as after a start that ended between making the bucket and that write.
 func (s *Store) await(ctx context.Context) (era.Identity, error) {
 	for range foundingTries {
 		state, err := s.kv.Look(ctx)
@@ -96,7 +96,7 @@ func (s *Store) await(ctx context.Context) (era.Identity, error) {
 	return era.Identity{}, era.ErrNoIdentity
 }
 
-// foundNow gives a bucket that this process may found its identity. Where that fails, the next check tries again.
+// foundNow writes the identity of a bucket that this process may found. If that fails, the next check tries again.
 func (s *Store) foundNow(ctx context.Context, state buckets.State) {
 	if s.cfg.MayFound == nil || s.cfg.MayFound(ctx) == nil {
 		_ = s.kv.Found(ctx, state, era.Key, era.Found(string(s.cfg.Kind), state.Created).Encode())

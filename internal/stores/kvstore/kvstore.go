@@ -11,7 +11,7 @@
 //
 // Step 2 alone keeps natsid's workers apart, whatever the table lost and whichever of two tables they write to. Of all
 // loads that read one revision one compare-and-set wins; the others read again: see [jitter.Race]. Step 3 keeps them
-// apart from loaders that know the table alone, as Leaf's, while the table does not go back.
+// apart from loaders that know only the table, such as Leaf's, while the table does not go back.
 //
 // After an error in step 2 or 3 the next load uses the same range, if it is still this worker's: the entry of the mark
 // bears the token of step 2, and the row has not passed a. So failing loads do not raise the mark without bound: see
@@ -56,7 +56,7 @@ type Store struct {
 	listed   atomic.Pointer[[]segment.Tag] // for the pages of a list after the first; nil if none is cached
 	setbacks setbacks
 	turns    turns
-	atOnce   int // tags that are brought in line
+	atOnce   int // tags that a poll compares with their rows
 }
 
 var _ segment.Store = (*Store)(nil)
@@ -64,7 +64,7 @@ var _ segment.Store = (*Store)(nil)
 // Config is what a store needs. Bucket must be set.
 type Config struct {
 	Bucket   string
-	Replicas int           // of a bucket that is created; 0 chooses
+	Replicas int           // of a bucket that is created; 0 means 3 or 1: see [buckets.Bucket]
 	Table    segment.Table // that the marks guard; nil for none
 	Kind     Kind          // "" is Guarded with a table, and Alone without one
 	// Lost, if set, is called when an open bucket was gone with all marks; it is created again, empty. It must not
@@ -78,8 +78,8 @@ type Config struct {
 	// call comes before a load returns its range, and must not block. need is by how much a mark is below what this
 	// worker has loaded, or 0.
 	WentBack func(why string, need int64)
-	// Eras returns the identity by which entries are read, as a worker knows it: see [lineage.Member]. nil reads that
-	// of the bucket.
+	// Eras returns the identity by which entries are read, as a worker knows it: see [lineage.Member]. If nil, the
+	// identity in the bucket is read.
 	Eras func() era.Identity
 	// RowWentBack, if set, is called once for each loss of commits of the table that is noticed.
 	RowWentBack func(tag, message string)
@@ -146,12 +146,12 @@ func On(b Bucket, cfg Config) *Store {
 // Kind returns what the bucket is to this store.
 func (s *Store) Kind() Kind { return s.cfg.Kind }
 
-// Own returns the bucket, for the keys of natsid's own beside the marks.
+// Own returns the bucket, for natsid's own keys in it.
 func (s *Store) Own() *buckets.Bucket { return s.own }
 
 // Open opens the bucket and creates it if necessary, as any other call would. mismatch says how an existing bucket
-// differs from what is wanted. It returns [era.ErrKind] for a bucket of another kind. What else is wrong with the
-// identity stops the registry: see package lineage.
+// differs from what is wanted. It returns [era.ErrKind] for a bucket of another kind. Other faults of the identity do
+// not fail Open; they stop the registry: see package lineage.
 func (s *Store) Open(ctx context.Context) (mismatch string, err error) {
 	if mismatch, err = s.kv.Open(ctx); err != nil {
 		return "", err

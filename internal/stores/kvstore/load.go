@@ -23,8 +23,8 @@ func (s *Store) LoadStrict(
 
 // load loads as many IDs as wanted returns, which is called with the step before each compare-and-set.
 //
-// Law: where that has no answer soon, what it may have reserved is kept, and the entry is read again. That read decides
-// what became of it, by its token, as it would in the tag's next load: see [keeper].
+// Law: if a compare-and-set has no answer soon, its range is kept, and the entry is read again. The tokens in the entry
+// then decide whether the write landed, as in the tag's next load: see [keeper].
 func (s *Store) load(
 	ctx context.Context, tag string, floor int64, strict bool, wanted func(step int64) int64,
 ) (l segment.Loaded, err error) {
@@ -67,7 +67,7 @@ func (s *Store) tryLoad(
 	}
 	e := was.now()
 	n := wanted(e.Rules.Step(e.Step))
-	if err := ctx.Err(); err != nil { // as when another worker is to load: what is kept stays
+	if err := ctx.Err(); err != nil { // another worker is to load, for example; a kept range stays
 		return segment.Loaded{}, err
 	}
 	//mutant:marks-floor

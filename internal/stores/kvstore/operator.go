@@ -40,7 +40,7 @@ type Present struct {
 	Written   time.Time
 }
 
-// present returns an entry as an identity reads it.
+// present returns an entry as it reads in the present era of an identity.
 func present(kve buckets.Entry, e entry, id era.Identity) Present {
 	raw := e.Mark
 	err := e.in(id, math.MaxInt64)
@@ -93,9 +93,9 @@ func (r *Report) readIdentity(ctx context.Context, streams buckets.Streams, buck
 	return nil
 }
 
-// MakeAlone makes the marks that guard a table the store, in a bucket whose identity r reports. Workers with the table
-// refuse the bucket from their next check on. Until then both kinds may load: each load is a compare-and-set on the
-// same mark.
+// MakeAlone turns marks that guard a table into the store itself. r is the bucket's report from [Inspect]. Workers with
+// the table refuse the bucket from their next check on. Until then both kinds may load: each load is a compare-and-set
+// on the same mark.
 func MakeAlone(ctx context.Context, streams buckets.Streams, bucket string, r Report) error {
 	if r.Trouble != nil {
 		return r.Trouble

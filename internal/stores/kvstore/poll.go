@@ -86,7 +86,7 @@ func (s *Store) all(ctx context.Context) (all map[string]state, removed map[stri
 	return all, removed, nil
 }
 
-// marks returns all entries, and the state of a tag that has none.
+// marks returns all entries and, as none, the state of a tag without entry.
 func (s *Store) marks(ctx context.Context) (all map[string]state, none state, removed map[string]bool, err error) {
 	if err := s.refused(); err != nil {
 		return nil, none, nil, err

@@ -17,7 +17,8 @@ import (
 // wentBack stops the registry since the mark of a tag is below what this worker had loaded, and returns why nothing is
 // loaded.
 //
-// Law: the entry that proves it stays as it is. So whoever is killed before the registry knows of it proves it again.
+// Law: the entry that proves it stays as it is. So a worker that is killed before the registry is stopped proves it
+// again.
 func (s *Store) wentBack(ctx context.Context, tag string, was state, floor int64) error {
 	if err := s.confirm(ctx, tag, was); err != nil {
 		return err
@@ -58,7 +59,7 @@ func (s *Store) Low(ctx context.Context, floors map[string]segment.Floor) (need 
 	}), wrap(lowest, err)
 }
 
-// confirm writes an entry as it was read. Where there is none, it writes one that is read as the same.
+// confirm writes an entry back unchanged. If there is none, it writes one that reads the same as none.
 func (s *Store) confirm(ctx context.Context, tag string, was state) (err error) {
 	if was.isMissing() {
 		_, err = s.kv.Create(ctx, tag, entry{Mark: 1, First: true}.encode())
@@ -110,7 +111,7 @@ func (s *Store) restore(ctx context.Context, tag string, f segment.Floor) error 
 	}))
 }
 
-// restored returns the entry with what a floor shows, and reports whether that is to be written: see [lineage.Tags].
+// restored returns the entry as a floor completes it, and reports whether to write it: see [lineage.Tags].
 func (t state) restored(f segment.Floor) (e entry, isDue bool) {
 	if e = t.entry; f.Rules == nil || f.End < 1 || t.isDamaged() || e.Disabled {
 		return e, false
@@ -132,8 +133,8 @@ func (t state) restored(f segment.Floor) (e entry, isDue bool) {
 	return e, true
 }
 
-// turns are the undecided tags that were met, so that they go on by themselves in a later period. The zero value is
-// ready to use.
+// turns remembers when undecided tags were first met, so that they continue by themselves in a later period. The zero
+// value is ready to use.
 type turns struct {
 	mu  sync.Mutex
 	met map[met]sight
@@ -145,22 +146,22 @@ type met struct {
 	rules    segment.Rules
 }
 
-// A sight is when it was met first by a sure clock that was not set since.
+// A sight is when an undecided tag was first met, by a sure clock that was not set since.
 type sight struct {
-	begins int64         // the lowest ID of that period
+	begins int64         // the lowest ID of the period at that time
 	at     time.Time     // by that clock
-	uptime time.Duration // by one that cannot be set
+	uptime time.Duration // by a clock that cannot be set
 }
 
-// clocksApart is by how much clocks that are compared may differ, amply.
+// clocksApart is an ample bound on how much two clocks differ.
 const clocksApart = time.Minute
 
-// hasTurned decides an undecided entry where a period has begun by a sure clock that cannot have begun before the
-// registry was resumed, and reports whether it did.
+// hasTurned decides an undecided entry once a period has begun, by a sure clock, that cannot have begun before the
+// registry was resumed. It reports whether it did.
 //
-// Law: the entry was met undecided, thus after the resume, in another period by this clock, and a minute later, too. So
-// no worker can have loaded an ID of the later period in the history that was lost. A clock that was set since may have
-// been wrong then: the entry is met anew.
+// Law: the entry was met undecided, thus after the resume, and a minute after that this clock was still in an earlier
+// period. So no worker can have loaded an ID of the later period in the history that was lost. If the clock was set
+// since, it may have been wrong then: the entry counts as first met now.
 func (t *turns) hasTurned(tag string, e *entry, clock segment.Clock, uptime time.Duration) bool {
 	now, isSure := clock()
 	if e.Rules.Period == "" || !isSure {

@@ -37,7 +37,7 @@ func newToken() string {
 	return base64.RawURLEncoding.EncodeToString(b)[:11]
 }
 
-// A cas is one compare-and-set of an entry, from a revision that was read just before. The zero one was never made.
+// A cas is one compare-and-set of an entry, from a revision that was read just before. The zero value stands for none.
 type cas struct {
 	token  string
 	base   uint64 // the revision that it replaces
@@ -53,7 +53,7 @@ func (c cas) tokens() tokens { return c.before.add(c.token) }
 type outcome int
 
 const (
-	none    outcome = iota // of a zero one
+	none    outcome = iota // the cas is zero: nothing was sent
 	landed                 // it wrote the entry that was read, or one that this entry has replaced
 	open                   // the entry is still the one that it replaces: it may land later, or never
 	refused                // it never lands: the entry bears the newest token at base, and those of all writes since
@@ -70,7 +70,7 @@ func (c cas) outcome(revision uint64, now tokens) outcome {
 		return none
 	case now.bear(c.token):
 		return landed
-	case revision == c.base && now == c.before: // of several writes from there one can land, and the same be sent again
+	case revision == c.base && now == c.before: // one write from base can land: it may be sent again
 		return open
 	case now.bear(c.before.newest()):
 		return refused

@@ -29,7 +29,7 @@ func uncertain(err error) error {
 	return fmt.Errorf("%w: %w", segment.ErrUncertain, err)
 }
 
-// half marks the error of a change whose first half was made.
+// half marks the error of a change that was made in the mark, but not in the row.
 func half(err error) error {
 	if err == nil {
 		return nil
@@ -40,9 +40,9 @@ func half(err error) error {
 // Update implements [segment.Store]. It is one compare-and-set, as a load is: a load that read the mark before is
 // overtaken and starts over.
 //
-// With a table, step and description are the row's; the mark has copies. All is changed in the mark first: from then on
-// no load of natsid begins below it. If the write to the row then fails, the next poll lifts the row. Values that the
-// row cannot hold are refused before the mark is changed.
+// With a table, step and description are the row's; the mark has copies. The mark is changed first: from then on no
+// load of natsid begins below it. If the write to the row then fails, the next poll lifts the row. Values that the row
+// cannot hold are refused before the mark is changed.
 func (s *Store) Update(ctx context.Context, tag string, c segment.Change) (t segment.Tag, err error) {
 	inRow := segment.Change{Step: c.Step, Description: c.Description}
 	toRow := s.cfg.Table != nil && (c.Step != 0 || c.Description != nil)

@@ -123,7 +123,7 @@ func wrap(tag string, err error) error {
 		return nil
 	}
 	if denied := lacking(err); denied != nil && !errors.Is(err, segment.ErrNotApplied) {
-		err = denied // of a query
+		err = denied // a query is not classified
 	}
 	return fmt.Errorf("mysqlstore: tag %s: %w", tag, err)
 }

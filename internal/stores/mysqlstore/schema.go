@@ -32,14 +32,14 @@ var limits = map[string]int64{
 	"int": math.MaxInt32, "int unsigned": math.MaxUint32,
 }
 
-// forms are the columns that natsid uses, with the types that each may have. desc stands for description.
+// forms are the columns that natsid uses, with the types that each may have. desc is another name for description.
 var forms = []struct {
 	name, want string
 	isOptional bool
 	types      *regexp.Regexp
 }{
 	{"biz_tag", "varchar(128)", false, texts},
-	{"max_id", "bigint or int", false, regexp.MustCompile(`^(big)?int( unsigned)?$`)}, // of limits
+	{"max_id", "bigint or int", false, regexp.MustCompile(`^(big)?int( unsigned)?$`)}, // the types in limits
 	{"step", "int", false, regexp.MustCompile(`int( unsigned)?$`)},
 	{"update_time", "timestamp or datetime", false, regexp.MustCompile(`^(timestamp|datetime)\b`)},
 	{"description", "varchar(256)", true, texts},
@@ -51,7 +51,7 @@ var texts = regexp.MustCompile(`^(var)?(char|binary)$|text$`)
 // openSchema creates the table if there is none, and returns its schema, or the first fault of a column.
 func openSchema(ctx context.Context, db *sql.DB, database string) (schema, error) {
 	all, err := columns(ctx, db, database)
-	if err == nil && len(all) == 0 { // another worker may be faster
+	if err == nil && len(all) == 0 { // another worker may create it first
 		if _, err = db.ExecContext(ctx, createTable); err == nil || isNumber(err, tableExists) {
 			all, err = columns(ctx, db, database)
 		}
@@ -71,7 +71,7 @@ func openSchema(ctx context.Context, db *sql.DB, database string) (schema, error
 			s.description = "`" + f.name + "`"
 		}
 	}
-	inKey := 0 // columns of the primary key: others in it would let a tag have two rows
+	inKey := 0 // columns of the primary key: with a second one a tag could have two rows
 	for _, c := range all {
 		if c.key == "PRI" {
 			inKey++
