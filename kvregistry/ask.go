@@ -22,9 +22,9 @@ import (
 //	silence         no responders   one listens for this number, and may have it
 //	silence         silence         ErrBystander, if this worker's questions are delivered
 //
-// A process that subscribes to all numbers receives both: a subscriber, or a stream, whose acknowledgement is not an
-// answer. Questions that the server drops, for a missing right, look the same; so a question must reach a
-// subscription of this worker before silence counts.
+// A subscriber to all numbers receives both questions: a process, or a stream, whose acknowledgement is not an answer.
+// Questions that the server drops, for a missing right, look the same; so a question must reach a subscription of this
+// worker before silence counts.
 type question struct {
 	nc      *nats.Conn
 	subject func(w int) string

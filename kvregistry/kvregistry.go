@@ -42,7 +42,7 @@ type Config struct {
 	// LeaseTTL is how long a heartbeat lasts without being renewed; 30 s if 0: an election after a hard kill of a NATS
 	// server takes 4 to 7 s.
 	LeaseTTL time.Duration
-	// Replicas is how many servers keep a copy of each bucket that is created; 0 chooses.
+	// Replicas is how many servers keep a copy of each bucket that is created; 0 means 3, or 1 on a single server.
 	Replicas int
 	// Single means that JetStream is known to be a single server.
 	Single bool
@@ -170,8 +170,7 @@ func (r *Registry) Records(ctx context.Context) (map[int]workerid.Record, error)
 	return all(ctx, r.history, record)
 }
 
-// Record implements [workerid.Registry]. The bucket's leader answers, if this
-// package created the bucket.
+// Record implements [workerid.Registry]. The leader of the bucket's stream answers.
 func (r *Registry) Record(ctx context.Context, w int) (workerid.Record, error) {
 	kve, err := r.history.Get(ctx, strconv.Itoa(w))
 	if errors.Is(err, buckets.ErrNoKey) {
