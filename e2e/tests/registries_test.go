@@ -183,8 +183,8 @@ func TestRegistriesThatMeetStopAndSaySo(t *testing.T) {
 		_, ofTag := c.Segment("order").Next(t.Context())
 		_, flake := c.Snowflake().Next(t.Context())
 		for _, err := range []error{ofTag, flake} {
-			if !errors.Is(err, client.ErrUnavailable) || !strings.Contains(err.Error(), "natsid resume") {
-				t.Errorf("%v, want 503 and what to do", err)
+			if !errors.Is(err, client.ErrUnavailable) || !strings.Contains(err.Error(), "is stopped") {
+				t.Errorf("%v, want 503 and why", err)
 			}
 		}
 	}
