@@ -119,7 +119,7 @@ func (b *batch) turnSlow() {
 	if b.state.Load() == quick {
 		b.done, b.late = make(chan struct{}), make(chan struct{})
 		b.since = time.Now()
-		b.timer = time.AfterFunc(b.m.target.client.timeout, b.turnLate)
+		b.timer = time.AfterFunc(b.m.target.client.cfg.Timeout, b.turnLate)
 		b.state.Store(slow) // after the fields that it publishes are set
 		for g := &b.first; g != nil; g = g.next {
 			close(g.woken)

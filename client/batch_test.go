@@ -20,9 +20,9 @@ func TestNoCallJoinsABatchThatHasLeft(t *testing.T) {
 	if _, err := nc.QueueSubscribe("id.segment.order", wire.QueueGroup, issue); err != nil {
 		t.Fatal(err)
 	}
-	c := New(nc)
+	c := Must(New(nc, Config{}))
 	t.Cleanup(c.Close)
-	h := c.Segment("order")
+	h := Must(c.Segment("order", SegmentConfig{}))
 	seen := h.merger.gathering.Load()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -55,11 +55,11 @@ func TestALargeCrowdThatIsBeingWokenSharesTheNextRequest(t *testing.T) {
 
 func TestABatchThatCannotLeaveTurnsSlowWhenItHasWaitedForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMerger(&target{client: &Client{timeout: time.Hour}, most: 1000})
+		m := newMerger(&target{client: &Client{cfg: Config{Timeout: time.Hour}}, most: 1000})
 		defer m.timer.Stop()
 		m.underWay = make([]*batch, mostUnderWay)
 		began := time.Now()
-		g, _, err := m.join(t.Context())
+		g, _, err := m.join()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,7 +80,7 @@ func TestABatchThatCannotLeaveTurnsSlowWhenItHasWaitedForLong(t *testing.T) {
 
 func TestACallThatNobodyObservesAllocatesNothingForThat(t *testing.T) {
 	c, ctx := new(Client), t.Context()
-	if n := testing.AllocsPerRun(1000, func() { c.begin(ctx, Call{Subject: "id.snowflake", IDs: 1})(nil) }); n != 0 {
+	if n := testing.AllocsPerRun(1000, func() { c.observe(ctx, "id.snowflake", time.Now(), 1, nil) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
@@ -89,7 +89,7 @@ func TestACallThatNobodyObservesAllocatesNothingForThat(t *testing.T) {
 func TestGroupsOfAnySizeAreWokenOneAfterTheOther(t *testing.T) {
 	for _, room := range []int64{0, 1, 3, groupSize} {
 		synctest.Test(t, func(t *testing.T) {
-			m := newMerger(&target{client: &Client{timeout: time.Hour}, most: 1000})
+			m := newMerger(&target{client: &Client{cfg: Config{Timeout: time.Hour}}, most: 1000})
 			defer m.timer.Stop()
 			m.underWay = []*batch{{}, {}, {}, {}} // so the batch must wait
 			b := m.newBatch(room)
@@ -100,7 +100,7 @@ func TestGroupsOfAnySizeAreWokenOneAfterTheOther(t *testing.T) {
 			}
 			var calls []call
 			for range room + 2*groupSize {
-				g, i, err := m.join(t.Context())
+				g, i, err := m.join()
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -3,6 +3,8 @@ package client
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -16,104 +18,66 @@ import (
 // otherwise, so there is time to ask another worker.
 const DefaultTimeout = 5 * time.Second
 
-// handlesMost is how many handles a client remembers, so that calls share requests: some 1 KB each. Beyond that
-// number a program loses some sharing, and memory stays bounded.
-const handlesMost = 10_000
+// A Config is the settings of a [Client]. The zero value means the defaults.
+type Config struct {
+	// Namespace is that of the workers; "" means [subjects.DefaultNamespace].
+	Namespace subjects.Namespace
+	// Timeout bounds calls whose context has no deadline; 0 means [DefaultTimeout].
+	Timeout time.Duration
+	// FailFast has calls for IDs fail with [ErrNotServed] at once where no worker serves them, instead of asking again
+	// until their context ends. That may be so for a moment, as while the only worker restarts.
+	FailFast bool
+	// Log receives messages for an operator; nil means [slog.Default]. There is one message: the first [ErrNotNatsid],
+	// since a program that answers in natsid's place is for an operator to stop.
+	Log *slog.Logger
+	// ObserveCall is called at the end of each call, with the context of the caller, for a span as a child of the
+	// caller's, or for metrics; nil means no observer. It must not block, and may be called concurrently. Calls that
+	// wait for nothing are not observed: those that get an ID held in advance, or whose context had ended.
+	ObserveCall func(context.Context, Call)
+}
 
 // A Client requests IDs from the workers of one namespace. It is safe for
 // concurrent use.
 type Client struct {
-	nc          *nats.Conn
-	ns          subjects.Namespace
-	timeout     time.Duration
-	failsFast   bool
-	log         *slog.Logger                            // nil means slog.Default
-	foreign     sync.Once                               // logs the first ErrNotNatsid
-	observeCall func(context.Context, Call) func(error) // nil means none
-	inbox       inbox
-	wall        func() time.Time
+	nc      *nats.Conn
+	cfg     Config    // with the defaults
+	foreign sync.Once // logs the first ErrNotNatsid
+	inbox   inbox
+	wall    func() time.Time
 
 	mu      sync.Mutex
-	handles map[string]*Handle // those without options, by subject
+	handles map[settings]*Handle
 }
 
-// An Option changes a [Client].
-type Option func(*Client)
-
-// Namespace is the namespace of the workers. The default is [subjects.DefaultNamespace].
-func Namespace(ns string) Option { return func(c *Client) { c.ns = subjects.Namespace(ns) } }
-
-// Timeout bounds calls whose context has no deadline. The default, also for 0, is [DefaultTimeout].
-func Timeout(d time.Duration) Option {
-	return func(c *Client) { c.timeout = cmp.Or(d, DefaultTimeout) }
-}
-
-// FailFast has calls for IDs fail with [ErrNotServed] at once where no worker serves them, instead of asking again
-// until their context ends. That may be so for a moment, as while the only worker restarts.
-func FailFast() Option { return func(c *Client) { c.failsFast = true } }
-
-// Log receives messages for an operator. There is one: the first [ErrNotNatsid], since a program that answers in
-// natsid's place is for an operator to stop. The default, also for nil, is [slog.Default].
-func Log(l *slog.Logger) Option { return func(c *Client) { c.log = l } }
-
-// ObserveCalls has f called at the beginning of each call, with the context of the caller, and the function that it
-// returns, unless that is nil, at the end, with the error that the call returns: for a span as a child of the
-// caller's, or for metrics. Neither must block, and both may be called concurrently. Calls that get an ID held by
-// [Prefetch] are not observed, since they take nanoseconds and wait for nothing.
-func ObserveCalls(f func(context.Context, Call) func(error)) Option {
-	return func(c *Client) { c.observeCall = f }
-}
-
-// New returns a client on a connection, which the caller closes. It sends nothing before the first call. It panics if
-// nc is nil.
-func New(nc *nats.Conn, opts ...Option) *Client {
-	if nc == nil {
-		panic("client: New needs a connection, and has nil: did nats.Connect return an error?")
+// New returns a client on a connection, which the caller closes. It sends nothing before the first call. The error
+// names what is wrong with the arguments.
+func New(nc *nats.Conn, cfg Config) (*Client, error) {
+	cfg.Namespace = cmp.Or(cfg.Namespace, subjects.DefaultNamespace)
+	cfg.Timeout = cmp.Or(cfg.Timeout, DefaultTimeout)
+	switch err := cfg.Namespace.Check(); {
+	case nc == nil:
+		return nil, errors.New("client: no connection: did nats.Connect return an error?")
+	case err != nil:
+		return nil, fmt.Errorf("client: %w", err)
+	case cfg.Timeout < 0:
+		return nil, fmt.Errorf("client: Timeout is %v, want 0 for %v, or more", cfg.Timeout, DefaultTimeout)
 	}
-	c := &Client{
-		nc: nc, ns: subjects.DefaultNamespace, timeout: DefaultTimeout, wall: time.Now,
-		handles: make(map[string]*Handle),
-	}
-	for _, opt := range opts {
-		opt(c)
-	}
+	c := &Client{nc: nc, cfg: cfg, wall: time.Now, handles: make(map[settings]*Handle)}
 	c.inbox.nc = nc
-	return c
+	return c, nil
+}
+
+// Must returns v, and panics if err is not nil: for arguments that are constants of the program.
+//
+//	order := client.Must(ids.Segment("order", client.SegmentConfig{}))
+func Must[T *Client | *Handle](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }
 
 // Close ends the client's subscription to replies. Calls for IDs, under way or later, fail with [ErrClosed], but
 // prefetched IDs are given out until they are used up or too old. The connection stays open. A caller that closes the
 // connection need not close the client.
 func (c *Client) Close() { c.inbox.close() }
-
-// Segment returns the handle of a tag. Without options it is the same for all callers, who share its requests; with
-// options each call returns a new handle. If the tag is malformed, the calls of the handle return [ErrBadRequest].
-func (c *Client) Segment(tag string, opts ...HandleOption) *Handle {
-	return c.handle(c.ns.Segment(tag), subjects.CheckTag(tag), opts)
-}
-
-// Snowflake returns the handle of snowflakes, of business 0 without the option
-// [Business]. Without options it is the same for all callers.
-func (c *Client) Snowflake(opts ...HandleOption) *Handle {
-	return c.handle(c.ns.Snowflake(), nil, opts)
-}
-
-func (c *Client) handle(subject string, fault error, opts []HandleOption) *Handle {
-	if err := c.ns.Check(); err != nil {
-		fault = subjects.Errorf(subjects.BadRequest, "%v", err)
-	}
-	if len(opts) > 0 || fault != nil {
-		return newHandle(c, subject, fault, opts)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	h := c.handles[subject]
-	if h == nil {
-		if len(c.handles) == handlesMost {
-			clear(c.handles) // callers keep the handles that they hold
-		}
-		h = newHandle(c, subject, nil, nil)
-		c.handles[subject] = h
-	}
-	return h
-}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -64,15 +65,28 @@ const (
 	long  = time.Minute      // a deadline that "at once" does not come near
 )
 
+// order returns a handle of the tag that desks answer for.
+func order(c *client.Client, cfg client.SegmentConfig) *client.Handle {
+	return client.Must(c.Segment("order", cfg))
+}
+
 // A call is one of the client's methods.
 type call func(context.Context, *client.Client) (any, error)
 
 // calls is every method.
 var calls = map[string]call{
-	"Segment":    func(ctx context.Context, c *client.Client) (any, error) { return c.Segment("order").Next(ctx) },
-	"SegmentN":   func(ctx context.Context, c *client.Client) (any, error) { return c.Segment("order").NextN(ctx, 5) },
-	"Snowflake":  func(ctx context.Context, c *client.Client) (any, error) { return c.Snowflake().Next(ctx) },
-	"SnowflakeN": func(ctx context.Context, c *client.Client) (any, error) { return c.Snowflake().NextN(ctx, 5) },
+	"Segment": func(ctx context.Context, c *client.Client) (any, error) {
+		return order(c, client.SegmentConfig{}).Next(ctx)
+	},
+	"SegmentN": func(ctx context.Context, c *client.Client) (any, error) {
+		return order(c, client.SegmentConfig{}).NextN(ctx, 5)
+	},
+	"Snowflake": func(ctx context.Context, c *client.Client) (any, error) {
+		return client.Must(c.Snowflake(client.SnowflakeConfig{})).Next(ctx)
+	},
+	"SnowflakeN": func(ctx context.Context, c *client.Client) (any, error) {
+		return client.Must(c.Snowflake(client.SnowflakeConfig{})).NextN(ctx, 5)
+	},
 	"CreateTag": func(ctx context.Context, c *client.Client) (any, error) {
 		return c.CreateTag(ctx, subjects.TagCreate{Tag: "order", Step: 10, Start: 7})
 	},
@@ -108,7 +122,7 @@ func TestEachCallIsWhatTheWireSays(t *testing.T) {
 					refuse(t, m, "400", fmt.Sprintf("the body is %q, want %q", m.Data, tc.body))
 				}
 			})
-			got, err := calls[name](t.Context(), client.New(nc, client.Namespace("ns")))
+			got, err := calls[name](t.Context(), client.Must(client.New(nc, client.Config{Namespace: "ns"})))
 			if err != nil || fmt.Sprint(got) != tc.want {
 				t.Errorf("%v, %v, want %s", got, err, tc.want)
 			}
@@ -116,13 +130,61 @@ func TestEachCallIsWhatTheWireSays(t *testing.T) {
 	}
 }
 
-func TestAClientWithoutAConnectionPanicsWithASentence(t *testing.T) {
-	defer func() {
-		if said := fmt.Sprint(recover()); !strings.Contains(said, "client: New needs a connection") {
-			t.Errorf("%q", said)
+func TestAWrongValueFailsWhereItIsGiven(t *testing.T) {
+	nc := connect(t)
+	c := client.Must(client.New(nc, client.Config{}))
+	_, unconnected := client.New(nil, client.Config{})
+	_, namespace := client.New(nc, client.Config{Namespace: "a.b"})
+	_, timeout := client.New(nc, client.Config{Timeout: -1})
+	errs := map[string]error{"no connection": unconnected, "a.b": namespace, "Timeout": timeout}
+	for want, cfg := range map[string]client.SegmentConfig{
+		"prefetch -1, 0s":         {Prefetch: -1},
+		"prefetch 1, -1ns":        {Prefetch: 1, MaxAge: -1},
+		"prefetch 1, 1h0m0.000":   {Prefetch: 1, MaxAge: subjects.MaxPrefetchAge + 1},
+		"MaxAge without Prefetch": {MaxAge: time.Second},
+		"MaxBatch is -1":          {MaxBatch: -1},
+	} {
+		_, errs[want] = c.Segment("order", cfg)
+	}
+	_, errs["the tag"] = c.Segment("no tag", client.SegmentConfig{})
+	_, errs["Business is -1"] = c.Snowflake(client.SnowflakeConfig{Business: -1})
+	for want, err := range errs {
+		if !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("%v, want %q", err, want)
 		}
-	}()
-	client.New(nil)
+	}
+}
+
+func TestEqualArgumentsGiveOneHandle(t *testing.T) {
+	c := client.Must(client.New(connect(t), client.Config{}))
+	held := client.SegmentConfig{Prefetch: 10}
+	one, same := client.Must(c.Segment("order", held)), client.Must(c.Segment("order", held))
+	if one != same || one == order(c, client.SegmentConfig{}) {
+		t.Errorf("%p, %p", one, same)
+	}
+}
+
+func TestNextNSplitsWhatIsAboveTheLimitOfARequest(t *testing.T) {
+	nc := connect(t)
+	d, h := openDesk(t, nc), order(patient(nc), client.SegmentConfig{})
+	d.say(d.limit("3", 3))
+	for range 2 {
+		runs, err := h.NextN(t.Context(), 10)
+		if err != nil || runs.Len() != 10 {
+			t.Errorf("%v, %v", runs, err)
+		}
+		once(t, slices.Collect(runs.All()))
+	}
+	if got := h.Stats().Requests; got != 1+4+4 {
+		t.Errorf("%d requests", got)
+	}
+	d.say(func(_, _ int, m *nats.Msg) bool {
+		refuseWith(t, m, subjects.UsedUp, subjects.HeaderMaxBatch, "2")
+		return true
+	})
+	if runs, err := h.NextN(t.Context(), 3); !errors.Is(err, client.ErrUsedUp) {
+		t.Errorf("%v, %v, where two are left", runs, err)
+	}
 }
 
 func TestTheFirstForeignReplyIsLoggedAlsoWithoutALogger(t *testing.T) {
@@ -132,10 +194,10 @@ func TestTheFirstForeignReplyIsLoggedAlsoWithoutALogger(t *testing.T) {
 	before := slog.Default()
 	defer slog.SetDefault(before)
 	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
-	own := client.Log(slog.New(slog.NewTextHandler(&mine, nil)))
-	for _, c := range []*client.Client{client.New(nc), client.New(nc, own)} {
+	own := client.Config{Log: slog.New(slog.NewTextHandler(&mine, nil))}
+	for _, c := range []*client.Client{client.Must(client.New(nc, client.Config{})), client.Must(client.New(nc, own))} {
 		for range 3 {
-			_, one := c.Snowflake().Next(t.Context())
+			_, one := client.Must(c.Snowflake(client.SnowflakeConfig{})).Next(t.Context())
 			_, tags := c.ListTags(t.Context(), subjects.TagList{})
 			if !errors.Is(one, client.ErrNotNatsid) || !errors.Is(tags, client.ErrNotNatsid) {
 				t.Errorf("%v, %v", one, tags)
@@ -152,7 +214,8 @@ func TestTheFirstForeignReplyIsLoggedAlsoWithoutALogger(t *testing.T) {
 func TestRunsWhoseLengthsOverflowAreNotNatsids(t *testing.T) {
 	nc := connect(t)
 	respond(t, nc, "id.>", func(m *nats.Msg) { answer(t, m, "0-9223372036854775807\n0-9223372036854775807\n7") })
-	if id, err := client.New(nc).Snowflake().Next(t.Context()); !errors.Is(err, client.ErrNotNatsid) {
+	h := client.Must(patient(nc).Snowflake(client.SnowflakeConfig{}))
+	if id, err := h.Next(t.Context()); !errors.Is(err, client.ErrNotNatsid) {
 		t.Errorf("2^64+1 IDs where one was requested: %d, %v", id, err)
 	}
 }
@@ -165,7 +228,7 @@ func TestARequestToCreateATagIsNotRepeated(t *testing.T) {
 		asked.Add(1)
 		refuse(t, m, "503", "not now")
 	})
-	_, err := calls["CreateTag"](t.Context(), client.New(nc))
+	_, err := calls["CreateTag"](t.Context(), client.Must(client.New(nc, client.Config{})))
 	if e, ok := errors.AsType[*subjects.Error](err); !ok || e.Code != subjects.Unavailable || asked.Load() != 1 {
 		t.Errorf("%v after %d requests, want a 503 after 1", err, asked.Load())
 	}

@@ -1,8 +1,9 @@
 // Package client draws IDs from natsid over NATS.
 //
-//	ids := client.New(nc) // a *nats.Conn
-//	defer ids.Close()
-//	order := ids.Segment("order")
+//	ids, err := client.New(nc, client.Config{}) // nc is a *nats.Conn
+//	…
+//	order, err := ids.Segment("order", client.SegmentConfig{})
+//	…
 //	id, err := order.Next(ctx)
 //
 // A [Handle] draws the IDs of one tag, or snowflakes. Keep it and share it: overlapping calls share requests. A call
@@ -15,14 +16,14 @@
 //	need                                      use
 //	an ID for a row                           Next
 //	IDs for n rows                            NextN(n)
-//	an ID faster than a round trip, or        the option Prefetch(n, maxAge)
+//	an ID faster than a round trip, or        Prefetch: n in the config
 //	while natsid is away for a moment
 //	a number as people write it               Next, and package format
 //
 //	mode            a call costs              order        holes             age of an ID
 //	Next            a round trip, shared      as issued    few               younger than its call
-//	NextN           a round trip              as issued    few               younger than its call
-//	Prefetch        an addition in memory     as issued    2n at a time      up to maxAge
+//	NextN           a round trip or more      as issued    few               younger than its call
+//	Prefetch        an addition in memory     as issued    2n at a time      up to MaxAge
 //
 // As issued means: of two calls, one of which began after the other had ended, the later call gets the ID that was
 // issued later. Segment IDs of one worker rise; those of several workers interleave, as each has a range of its own.
@@ -34,7 +35,7 @@
 // or the process ends.
 //
 // A segment ID that is held in advance may be below a max_id that was raised since, and the time in a snowflake is as
-// old as the ID: maxAge bounds both.
+// old as the ID: MaxAge bounds both.
 //
 // # Errors
 //
@@ -57,8 +58,8 @@
 //
 // # Metrics, traces and tests
 //
-// [Handle.Stats] has the counts of a handle. [ObserveCalls] is called at both ends of each call, with the context of
-// the caller, although calls share requests: the parent of a span is the caller's.
+// [Handle.Stats] has the counts of a handle. [Config].ObserveCall is called at the end of each call, with the context
+// of the caller, although calls share requests: the parent of a span is the caller's.
 //
 // Programs that take a [Source] are tested with the package clienttest, from memory, or with the package e2e.
 package client

@@ -75,6 +75,11 @@ func refusal(err error) error {
 	return e
 }
 
+// badRequest returns the error of arguments of which no worker needs to be asked.
+func badRequest(format string, args ...any) error {
+	return refusal(subjects.Errorf(subjects.BadRequest, format, args...))
+}
+
 // refused returns the refusal in a message, or nil.
 func refused(m *nats.Msg) error {
 	if e := subjects.ParseError(m.Header); e != nil {
@@ -95,7 +100,7 @@ func notServed(subject string) error {
 // notNatsid explains a reply that no worker sends, and logs the first.
 func (c *Client) notNatsid(subject string, err error) error {
 	c.foreign.Do(func() {
-		cmp.Or(c.log, slog.Default()).Warn("a reply is not natsid's: find the stream or program that sent it",
+		cmp.Or(c.cfg.Log, slog.Default()).Warn("a reply is not natsid's: find the stream or program that sent it",
 			"subject", subject, "error", err)
 	})
 	return fmt.Errorf("%w: %w; does a JetStream stream or another program listen on %s?", ErrNotNatsid, err, subject)

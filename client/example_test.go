@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -24,7 +23,7 @@ var (
 	examples = new(exampletb.T)
 	// natsid starts the worker that answers the examples, once. It creates tags
 	// on first use, which workers do not by default.
-	natsid = sync.OnceValue(func() *e2e.Cluster { return e2e.Start(examples) })
+	natsid = sync.OnceValue(func() *e2e.Cluster { return e2e.Start(examples, e2e.Config{}) })
 )
 
 func Example() {
@@ -34,10 +33,18 @@ func Example() {
 		return
 	}
 	defer nc.Close()
-	ids := client.New(nc)
+	ids, err := client.New(nc, client.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer ids.Close()
 
-	order := ids.Segment("order")
+	order, err := ids.Segment("order", client.SegmentConfig{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	id, err := order.Next(context.Background()) // 5 s at most
 	fmt.Println(id, err)
 	// Output: 1 <nil>
@@ -46,20 +53,25 @@ func Example() {
 // A client of another namespace, which logs its troubles, and gives up earlier
 // where a context has no deadline.
 func ExampleNew() {
-	ids := client.New(natsid().Conn,
-		client.Namespace("shop"), client.Log(slog.Default()), client.Timeout(2*time.Second))
+	ids, err := client.New(natsid().Conn, client.Config{
+		Namespace: "shop", Log: slog.Default(), Timeout: 2 * time.Second,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer ids.Close()
 
-	_, err := ids.ListTags(context.Background(), subjects.TagList{}) // not repeated, so it fails at once
+	_, err = ids.ListTags(context.Background(), subjects.TagList{}) // not repeated, so it fails at once
 	fmt.Println(errors.Is(err, client.ErrNotServed))
 	// Output: true
 }
 
 // Calls that overlap share requests, so a handle is kept and shared.
 func ExampleHandle_Next() {
-	ids := client.New(natsid().Conn)
+	ids := client.Must(client.New(natsid().Conn, client.Config{}))
 	defer ids.Close()
-	guest := ids.Segment("guest")
+	guest := client.Must(ids.Segment("guest", client.SegmentConfig{}))
 
 	var wg sync.WaitGroup
 	var seen sync.Map
@@ -81,10 +93,11 @@ func ExampleHandle_Next() {
 
 // Each sentinel has its own remedy.
 func ExampleHandle_Next_errors() {
-	ids := client.New(natsid().Conn)
+	ids := client.Must(client.New(natsid().Conn, client.Config{}))
 	defer ids.Close()
 
-	_, err := ids.Segment("gift voucher").Next(context.Background())
+	voucher := client.Must(ids.Segment("voucher", client.SegmentConfig{Prefetch: 1_000_000}))
+	_, err := voucher.Next(context.Background())
 	switch {
 	case errors.Is(err, client.ErrUnknownTag):
 		fmt.Println("create the tag")
@@ -96,21 +109,19 @@ func ExampleHandle_Next_errors() {
 		fmt.Println("ask again later")
 	}
 	if e, ok := errors.AsType[*subjects.Error](err); ok { // a worker refused
-		fmt.Println(e.Code)
+		fmt.Println(e.Code, e.MaxBatch)
 	}
-	fmt.Println(err)
 	// Output:
 	// correct the program
-	// 400
-	// client: refused: 400: byte 4 of the tag is " ", want A-Z a-z 0-9 - _ / = .
+	// 400 100000
 }
 
 // A batch arrives as runs of consecutive IDs.
 func ExampleHandle_NextN() {
-	ids := client.New(natsid().Conn)
+	ids := client.Must(client.New(natsid().Conn, client.Config{}))
 	defer ids.Close()
 
-	runs, err := ids.Segment("invoice").NextN(context.Background(), 3)
+	runs, err := client.Must(ids.Segment("invoice", client.SegmentConfig{})).NextN(context.Background(), 3)
 	if err != nil {
 		fmt.Println(err)
 	}
@@ -125,26 +136,11 @@ func ExampleHandle_NextN() {
 	// 3
 }
 
-// The text of a refusal names the reason.
-func ExampleHandle_NextN_refused() {
-	ids := client.New(natsid().Conn)
-	defer ids.Close()
-
-	_, err := ids.Segment("order").NextN(context.Background(), 1_000_000)
-	fmt.Println(errors.Is(err, client.ErrBadRequest))
-	if e, ok := errors.AsType[*subjects.Error](err); ok {
-		fmt.Println(e.MaxBatch)
-	}
-	// Output:
-	// true
-	// 100000
-}
-
 // A thousand IDs are held, and thrown away after a minute.
-func ExamplePrefetch() {
-	ids := client.New(natsid().Conn)
+func ExampleSegmentConfig() {
+	ids := client.Must(client.New(natsid().Conn, client.Config{}))
 	defer ids.Close()
-	event := ids.Segment("event", client.Prefetch(1000, time.Minute))
+	event := client.Must(ids.Segment("event", client.SegmentConfig{Prefetch: 1000, MaxAge: time.Minute}))
 
 	ctx := context.Background()
 	for range 3 {
@@ -161,7 +157,7 @@ func ExamplePrefetch() {
 
 // Unless workers create tags on first use, a tag is created before it is used.
 func ExampleClient_CreateTag() {
-	ids := client.New(natsid().Conn)
+	ids := client.Must(client.New(natsid().Conn, client.Config{}))
 	defer ids.Close()
 	ctx := context.Background()
 	tag, err := ids.CreateTag(ctx, subjects.TagCreate{Tag: "user", Step: 5000, Start: 1_000_001})
@@ -170,7 +166,7 @@ func ExampleClient_CreateTag() {
 		return
 	}
 	fmt.Println(tag.Tag, tag.Step)
-	fmt.Println(ids.Segment(tag.Tag).Next(ctx))
+	fmt.Println(client.Must(ids.Segment(tag.Tag, client.SegmentConfig{})).Next(ctx))
 	// Output:
 	// user 5000
 	// 1000001 <nil>
@@ -178,7 +174,7 @@ func ExampleClient_CreateTag() {
 
 // A service ensures at each start that its tags are there.
 func ExampleClient_EnsureTag() {
-	ids := client.New(natsid().Conn)
+	ids := client.Must(client.New(natsid().Conn, client.Config{}))
 	defer ids.Close()
 	ctx := context.Background()
 	fmt.Println(ids.EnsureTag(ctx, subjects.TagCreate{Tag: "room", Step: 5000}))
@@ -192,10 +188,10 @@ func ExampleClient_EnsureTag() {
 
 // A snowflake carries the time and the number of the worker that issued it.
 func ExampleClient_Snowflake() {
-	ids := client.New(natsid().Conn)
+	ids := client.Must(client.New(natsid().Conn, client.Config{}))
 	defer ids.Close()
 
-	id, err := ids.Snowflake().Next(context.Background())
+	id, err := client.Must(ids.Snowflake(client.SnowflakeConfig{})).Next(context.Background())
 	if err != nil {
 		fmt.Println(err)
 	}
@@ -205,10 +201,10 @@ func ExampleClient_Snowflake() {
 }
 
 // Snowflakes of business 3, where the layout has a field for it.
-func ExampleBusiness() {
-	ids := client.New(natsid().Conn)
+func ExampleSnowflakeConfig() {
+	ids := client.Must(client.New(natsid().Conn, client.Config{}))
 	defer ids.Close()
-	fmt.Println(ids.Snowflake(client.Business(3)).Next(context.Background()))
+	fmt.Println(client.Must(ids.Snowflake(client.SnowflakeConfig{Business: 3})).Next(context.Background()))
 }
 
 // An ID is a string in JSON, since JavaScript rounds large numbers.
@@ -247,28 +243,28 @@ func ExampleID_Value() {
 	// false <nil>
 }
 
-// Calls that are under way, and a span of each below the span in ctx: in place of Printf a tracer starts a span, as in
-// client/outside/trace, and the function that is returned ends it.
-func ExampleObserveCalls() {
-	var underWay atomic.Int64
-	ids := client.New(natsid().Conn, client.ObserveCalls(func(ctx context.Context, c client.Call) func(error) {
-		fmt.Printf("%s begins, %d under way\n", c.Subject, underWay.Add(1))
-		return func(err error) { fmt.Printf("it ends, %d under way: %v\n", underWay.Add(-1), err) }
-	}))
+// Calls by their outcome, such as for metrics: client/outside/trace has OpenTelemetry and Prometheus.
+func ExampleConfig() {
+	ids, err := client.New(natsid().Conn, client.Config{ObserveCall: func(_ context.Context, c client.Call) {
+		fmt.Println(c.Subject, c.Outcome, c.Took > 0)
+	}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer ids.Close()
-	if _, err := ids.Segment("letter").Next(context.Background()); err != nil {
+	letter := client.Must(ids.Segment("letter", client.SegmentConfig{}))
+	if _, err := letter.Next(context.Background()); err != nil {
 		fmt.Println(err)
 	}
-	// Output:
-	// id.segment.letter begins, 1 under way
-	// it ends, 0 under way: <nil>
+	// Output: id.segment.letter ok true
 }
 
 // What a handle has done so far.
 func ExampleHandle_Stats() {
-	ids := client.New(natsid().Conn)
+	ids := client.Must(client.New(natsid().Conn, client.Config{}))
 	defer ids.Close()
-	seat := ids.Segment("seat", client.Prefetch(100, time.Minute))
+	seat := client.Must(ids.Segment("seat", client.SegmentConfig{Prefetch: 100, MaxAge: time.Minute}))
 	if _, err := seat.Next(context.Background()); err != nil {
 		fmt.Println(err)
 	}

@@ -212,7 +212,7 @@ func (f *flight) refused(err error) {
 	}
 	isStopped := errors.Is(err, ErrUnavailable) && e.RetryAfter > 0
 	switch {
-	case len(f.open) == 0 && (isStopped || errors.Is(err, ErrNotServed) && f.target.client.failsFast):
+	case len(f.open) == 0 && (isStopped || errors.Is(err, ErrNotServed) && f.target.client.cfg.FailFast):
 		f.end(answer{err: err})
 	case errors.Is(err, ErrNotServed), errors.Is(err, ErrUnavailable):
 		f.retry(err, 0)

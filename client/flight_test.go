@@ -20,7 +20,7 @@ import (
 func TestAPauseOfDaysEndsWithTheCallsThatWait(t *testing.T) {
 	t.Parallel()
 	nc := connect(t)
-	d, h := openDesk(t, nc), client.New(nc).Segment("order")
+	d, h := openDesk(t, nc), order(client.Must(client.New(nc, client.Config{})), client.SegmentConfig{})
 	d.say(func(_, _ int, m *nats.Msg) bool {
 		refuseWith(t, m, subjects.TooMany, subjects.HeaderRetryAfter, "2147483647")
 		return true
@@ -37,7 +37,7 @@ func TestAPauseOfDaysEndsWithTheCallsThatWait(t *testing.T) {
 func TestSilenceIsNotExplainedByAnEarlierRefusal(t *testing.T) {
 	t.Parallel()
 	nc := connect(t)
-	d, h := openDesk(t, nc), client.New(nc).Segment("order")
+	d, h := openDesk(t, nc), order(patient(nc), client.SegmentConfig{})
 	for _, tc := range []struct {
 		law             string
 		h               *client.Handle
@@ -46,7 +46,7 @@ func TestSilenceIsNotExplainedByAnEarlierRefusal(t *testing.T) {
 	}{
 		{"the retry may be answered yet", h, 1, 2, true},
 		{"the refusal was of another call", h, 0, 1, false},
-		{"the retry is not answered", client.New(nc).Segment("order"), 1, 3, false},
+		{"the retry is not answered", order(patient(nc), client.SegmentConfig{}), 1, 3, false},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		before := len(d.requests())
@@ -76,7 +76,8 @@ func TestALostConnectionIsTheReason(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	_, err = client.New(nc, client.Timeout(50*time.Millisecond)).Segment("order").Next(t.Context())
+	hurried := client.Must(client.New(nc, client.Config{Timeout: 50 * time.Millisecond}))
+	_, err = order(hurried, client.SegmentConfig{}).Next(t.Context())
 	if !errors.Is(err, nats.ErrDisconnected) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
@@ -86,7 +87,7 @@ func TestALostConnectionIsTheReason(t *testing.T) {
 func TestALargeRequestIsCopiedAsASmallOneOnceAnAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	nc := connect(t)
-	d, h := openDesk(t, nc), patient(nc).Segment("order")
+	d, h := openDesk(t, nc), order(patient(nc), client.SegmentConfig{})
 	const lost = 10 // copies that reach workers that hang
 	d.say(func(number, _ int, m *nats.Msg) bool {
 		if number > lost {
@@ -104,9 +105,9 @@ func TestALargeRequestIsCopiedAsASmallOneOnceAnAnswerIsLost(t *testing.T) {
 // Each call that fails makes room for the next; they must not pile up on one stack.
 func TestCallsOfAClosedClientMayBeRepeatedForLong(t *testing.T) {
 	nc := connect(t)
-	c := client.New(nc)
+	c := client.Must(client.New(nc, client.Config{}))
 	c.Close()
-	h := c.Segment("order")
+	h := order(c, client.SegmentConfig{})
 	var wg sync.WaitGroup
 	for range 16 {
 		wg.Go(func() {
@@ -125,7 +126,7 @@ func TestConnectionsOfEachKindServe(t *testing.T) {
 	openDesk(t, natstest.Connect(t, url))
 	t.Run("with a prefix of its own for replies", func(t *testing.T) {
 		nc := natstest.Connect(t, url, nats.CustomInboxPrefix("_INBOX_shop.a"))
-		if _, err := patient(nc).Segment("order").Next(t.Context()); err != nil {
+		if _, err := order(patient(nc), client.SegmentConfig{}).Next(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -141,7 +142,7 @@ func TestConnectionsOfEachKindServe(t *testing.T) {
 		srv.WaitForShutdown()
 		nc := natstest.Connect(t, url, nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
 			nats.ReconnectWait(10*time.Millisecond))
-		call := start(t.Context(), patient(nc).Segment("order"), 1)
+		call := start(t.Context(), order(patient(nc), client.SegmentConfig{}), 1)
 		if srv, err = natsembed.Start(cfg); err != nil {
 			t.Fatal(err)
 		}
@@ -150,15 +151,4 @@ func TestConnectionsOfEachKindServe(t *testing.T) {
 		openDesk(t, natstest.Connect(t, url))
 		collect(t, call, 1)
 	})
-}
-
-func TestABadNamespaceIsRefusedBeforeAnythingIsSent(t *testing.T) {
-	nc := connect(t)
-	c := client.New(nc, client.Namespace("a b"))
-	if _, err := c.Segment("order").Next(t.Context()); !errors.Is(err, client.ErrBadRequest) {
-		t.Error(err)
-	}
-	if _, err := c.Snowflake().Next(t.Context()); !errors.Is(err, client.ErrBadRequest) {
-		t.Error(err)
-	}
 }

@@ -1,101 +1,136 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/natsid/natsid/subjects"
 )
 
-// DefaultMaxBatch is how many calls share a request at most, unless the handle has the option [MaxBatch]. Of each
-// handle five times as many calls may wait; more fail with [ErrBusy].
-const DefaultMaxBatch = 10_000
+const (
+	// DefaultMaxBatch is how many calls share a request at most.
+	DefaultMaxBatch = 10_000
+	// DefaultMaxAge is how old an ID that is held in advance may be.
+	DefaultMaxAge = time.Minute
+)
+
+// A SegmentConfig is the settings of a handle of a tag. The zero value means the defaults.
+type SegmentConfig struct {
+	// Prefetch is how many IDs are held in advance: see [Handle]. 0 means none, and the limit of the workers is the
+	// most. Workers refuse it for a strict tag, since other callers get higher IDs while IDs are held: calls fail with
+	// [ErrBadRequest].
+	Prefetch int
+	// MaxAge is how old an ID that is held may be, up to [subjects.MaxPrefetchAge]; 0 means [DefaultMaxAge].
+	MaxAge time.Duration
+	// MaxBatch is how many calls share a request at most; 0 means [DefaultMaxBatch]. A lower limit of a worker is
+	// obeyed. Five times as many calls may wait; more fail with [ErrBusy].
+	MaxBatch int
+}
+
+// A SnowflakeConfig is the settings of a handle of snowflakes. The zero value means the defaults.
+type SnowflakeConfig struct {
+	// Business is that of the snowflakes, for a layout that has a field for it.
+	Business int64
+	// Prefetch and MaxAge are as in [SegmentConfig].
+	Prefetch int
+	MaxAge   time.Duration
+}
 
 // A Handle draws the IDs of one tag, or snowflakes. It is safe for concurrent use.
+//
+// With Prefetch it holds a range of IDs, and requests the next range in the background before the first is used up. IDs
+// older than MaxAge, counted from before they were requested, are discarded: so the time in a snowflake is no older
+// than that, and a raised max_id takes effect after it. Age is checked by a timer and at one call in 64, so a process
+// that was paused may give out fewer than 64 of them before it notices; and for at most five seconds more, where the
+// whole machine was suspended. While natsid is out of reach, calls get held IDs. Each discarded range is a hole.
 type Handle struct {
 	target *target
-	fault  error // of the arguments that created the handle
 	merger *merger
 	stock  *stock // nil without Prefetch
 }
 
-// A HandleOption changes a [Handle].
-type HandleOption func(*Handle)
-
-// MaxBatch replaces [DefaultMaxBatch] as the number of calls that share a request at most. Values below 1 change
-// nothing. A lower limit of a worker is obeyed.
-func MaxBatch(n int) HandleOption {
-	return func(h *Handle) {
-		if n >= 1 {
-			h.target.most = int64(n)
-		}
-	}
+// settings are what handles differ by.
+type settings struct {
+	subject  string
+	prefetch int
+	maxAge   time.Duration
+	maxBatch int
 }
 
-// Business is the business of snowflakes, for a layout that has a field for it. A
-// handle of a tag has none.
-func Business(b int64) HandleOption {
-	return func(h *Handle) {
-		c := h.target.client
-		if h.target.subject != c.ns.Snowflake() {
-			h.fault = subjects.Errorf(subjects.BadRequest, "business %d: only snowflakes have one", b)
-			return
-		}
-		h.target.subject = c.ns.SnowflakeOf(strconv.FormatInt(b, 10))
+// handlesMost is how many handles a client remembers, so that calls share requests: some 1 KB each. Beyond that
+// number a program loses some sharing, and memory stays bounded.
+const handlesMost = 10_000
+
+// Segment returns the handle of a tag: the same for all callers with the same arguments, who share its requests. The
+// error, an [ErrBadRequest], names what is wrong with the arguments.
+func (c *Client) Segment(tag string, cfg SegmentConfig) (*Handle, error) {
+	if err := subjects.CheckTag(tag); err != nil {
+		return nil, refusal(err)
 	}
+	return c.handle(settings{c.cfg.Namespace.Segment(tag), cfg.Prefetch, cfg.MaxAge, cfg.MaxBatch})
 }
 
-// Prefetch holds a range of n IDs, and requests the next range in the background before the first is used up. IDs
-// older than maxAge, counted from before they were requested, are discarded: so the time in a snowflake is no older
-// than that, and a raised max_id takes effect after it. Age is checked by a timer and at one call in 64, so a process
-// that was paused may give out fewer than 64 of them before it notices; and for at most five seconds more, where the
-// whole machine was suspended. While natsid is out of reach, calls get held IDs.
-//
-// n is at least 1, and at most the limit of the workers. maxAge is at most [subjects.MaxPrefetchAge]. Each discarded
-// range is a hole. IDs of a strict tag are not held, since other callers get higher ones in that time: workers refuse
-// Prefetch for it, and calls fail with [ErrBadRequest].
-func Prefetch(n int, maxAge time.Duration) HandleOption {
-	return func(h *Handle) {
-		if n < 1 || maxAge <= 0 || maxAge > subjects.MaxPrefetchAge {
-			h.fault = subjects.Errorf(subjects.BadRequest, "prefetch %d, %v: want at least 1, and an age up to %v",
-				n, maxAge, subjects.MaxPrefetchAge)
-			return
-		}
-		h.stock = newStock(h.target, n, maxAge)
+// Snowflake returns the handle of the snowflakes of a business, as [Client.Segment] does that of a tag.
+func (c *Client) Snowflake(cfg SnowflakeConfig) (*Handle, error) {
+	subject := c.cfg.Namespace.Snowflake()
+	switch {
+	case cfg.Business < 0:
+		return nil, badRequest("Business is %d, want at least 0", cfg.Business)
+	case cfg.Business > 0:
+		subject = c.cfg.Namespace.SnowflakeOf(strconv.FormatInt(cfg.Business, 10))
 	}
+	return c.handle(settings{subject, cfg.Prefetch, cfg.MaxAge, 0})
 }
 
-func newHandle(c *Client, subject string, fault error, opts []HandleOption) *Handle {
-	h := &Handle{target: &target{client: c, subject: subject}}
-	h.target.most = DefaultMaxBatch
-	for _, opt := range opts {
-		opt(h)
+func (c *Client) handle(s settings) (*Handle, error) {
+	switch {
+	case s.prefetch < 0 || s.maxAge < 0 || s.maxAge > subjects.MaxPrefetchAge:
+		return nil, badRequest("prefetch %d, %v: want at least 1, and an age up to %v",
+			s.prefetch, s.maxAge, subjects.MaxPrefetchAge)
+	case s.maxAge > 0 && s.prefetch == 0:
+		return nil, badRequest("MaxAge without Prefetch: no IDs are held")
+	case s.maxBatch < 0:
+		return nil, badRequest("MaxBatch is %d, want at least 0", s.maxBatch)
 	}
-	h.target.limit.Store(h.target.most)
-	if fault != nil {
-		h.fault = fault
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h := c.handles[s]
+	if h == nil {
+		if len(c.handles) == handlesMost {
+			clear(c.handles) // callers keep the handles that they hold
+		}
+		h = newHandle(c, s)
+		c.handles[s] = h
 	}
-	if h.fault != nil {
-		h.stock = nil
+	return h, nil
+}
+
+func newHandle(c *Client, s settings) *Handle {
+	t := newTarget(c, s.subject, int64(cmp.Or(s.maxBatch, DefaultMaxBatch)))
+	h := &Handle{target: t, merger: newMerger(t)}
+	if s.prefetch > 0 {
+		h.stock = newStock(t, s.prefetch, cmp.Or(s.maxAge, DefaultMaxAge))
 	}
-	h.merger = newMerger(h.target)
 	return h
 }
 
 // Next returns one ID. Concurrent calls share requests: the ID is from a request that
-// was sent after the call began, unless the handle has the option [Prefetch].
+// was sent after the call began, unless the handle has Prefetch.
 //
 // It asks again after refusals that another worker may not repeat, after silence, and after a lost connection, until
-// ctx ends. A ctx without a deadline ends after the client's [Timeout]. A call may return up to 20 ms after ctx has
+// ctx ends. A ctx without a deadline ends after the client's Timeout. A call may return up to 20 ms after ctx has
 // ended. IDs for which no call waits any longer are holes.
 //
 // The error is [ErrBadRequest], [ErrUnknownTag], [ErrUsedUp], [ErrNotNatsid], [ErrBusy], [ErrClosed], [ErrUnavailable]
 // while workers wait for an operator, or that of ctx, which then wraps the reason why there was no ID, such as
 // [ErrNotServed], [ErrUnavailable] or [ErrThrottled].
 func (h *Handle) Next(ctx context.Context) (subjects.ID, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, h.target.ended(err)
+	}
 	if k := h.stock; k != nil {
 		s, i := k.place()
 		if s.isPlain(i) {
@@ -103,10 +138,10 @@ func (h *Handle) Next(ctx context.Context) (subjects.ID, error) {
 		}
 		return k.next(ctx, s, i)
 	}
-	end := h.target.client.begin(ctx, Call{Subject: h.target.subject, IDs: 1})
-	g, i, err := h.join(ctx)
+	began := time.Now()
+	g, i, err := h.merger.join()
 	if err != nil {
-		end(err)
+		h.target.observe(ctx, began, 1, err)
 		return 0, err
 	}
 	// The call waits in this function, not in a callee: the less stack a call has while it waits, the less memory is
@@ -114,48 +149,55 @@ func (h *Handle) Next(ctx context.Context) (subjects.ID, error) {
 	woken, patient := g.wakes(ctx)
 	<-woken
 	id, err := g.id(ctx, i, patient)
-	end(err)
+	h.target.observe(ctx, began, 1, err)
 	return id, err
 }
 
-func (h *Handle) join(ctx context.Context) (*group, int64, error) {
-	if h.fault != nil {
-		return nil, 0, refusal(h.fault)
+// NextN returns n IDs, n at least 1, which are requested for this call alone. Where n is above the limit of a request,
+// 100,000 by default, it sends one request after the other; after a failure the IDs of those before are holes. Errors
+// are those of [Handle.Next].
+func (h *Handle) NextN(ctx context.Context, n int) (runs subjects.Runs, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, h.target.ended(err)
 	}
-	return h.merger.join(ctx)
+	began := time.Now()
+	defer func() { h.target.observe(ctx, began, n, err) }()
+	if n < 1 {
+		return nil, badRequest("%d IDs: want at least 1", n)
+	}
+	bounded, cancel := h.target.client.bounded(ctx)
+	defer cancel()
+	for left := n; left > 0; {
+		part := int(min(int64(left), h.target.limit.Load()))
+		a := h.target.request(bounded, part)
+		switch {
+		case 0 < a.most && a.most < part && errors.Is(a.err, ErrBadRequest):
+			h.target.limit.Store(int64(a.most))
+		case a.err != nil:
+			return nil, a.err
+		default:
+			runs, left = append(runs, a.runs...), left-part
+		}
+	}
+	return runs, nil
 }
 
-// NextN returns n IDs, which are requested for this call alone. n is at least 1, and at most the limit of the
-// workers: 100,000 by default. Errors are those of [Handle.Next].
-func (h *Handle) NextN(ctx context.Context, n int) (runs subjects.Runs, err error) {
-	end := h.target.client.begin(ctx, Call{Subject: h.target.subject, IDs: n})
-	defer func() { end(err) }()
-	if h.fault != nil {
-		return nil, refusal(h.fault)
-	}
-	if n < 1 {
-		return nil, refusal(subjects.Errorf(subjects.BadRequest, "%d IDs: want at least 1", n))
-	}
-	ctx, cancel := h.target.client.bounded(ctx)
-	defer cancel()
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("client: %s: %w", h.target.subject, err)
-	}
+// request requests n IDs for one call.
+func (t *target) request(ctx context.Context, n int) answer {
 	done := make(chan answer, 1)
 	f := &flight{
-		target: h.target, n: n,
+		target: t, n: n,
 		wanted: func() bool { return ctx.Err() == nil }, done: func(a answer) { done <- a },
 	}
 	f.launch()
 	select {
 	case a := <-done:
-		if errors.Is(a.err, errUnwanted) { // the flight noticed the end of ctx before this call did
-			return nil, h.target.gaveUp(ctx.Err())
+		if !errors.Is(a.err, errUnwanted) { // else the flight noticed the end of ctx before this call did
+			return a
 		}
-		return a.runs, a.err
 	case <-ctx.Done():
-		return nil, h.target.gaveUp(ctx.Err())
 	}
+	return answer{err: t.gaveUp(ctx.Err())}
 }
 
 // A Source gives IDs, as a [Handle] does. A program that takes a Source can be tested with one from memory: see the

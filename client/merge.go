@@ -2,7 +2,6 @@ package client
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -46,10 +45,7 @@ func newMerger(s *target) *merger {
 }
 
 // join joins a call to a group of a batch that has not left, and returns the number of the call in that group.
-func (m *merger) join(ctx context.Context) (*group, int64, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, 0, err
-	}
+func (m *merger) join() (*group, int64, error) {
 	for {
 		g := m.gathering.Load()
 		i := g.joined.Add(1) - 1
@@ -133,7 +129,7 @@ func (m *merger) depart(b *batch) bool {
 	m.underWay = append(m.underWay, b)
 	m.left, m.size = time.Now(), b.asked
 	m.mu.Unlock()
-	if most := m.target.limit.Load(); most < b.asked {
+	if most := min(m.target.most, m.target.limit.Load()); most < b.asked {
 		m.split(b, int(b.asked), answer{most: int(most)}, func(a answer) { m.land(b, a) })
 	} else {
 		m.launch(b, int(b.asked), func(a answer) { m.land(b, a) })

@@ -14,11 +14,13 @@ import (
 )
 
 // patient is a client whose calls wait longer than a busy machine takes.
-func patient(nc *nats.Conn) *client.Client { return client.New(nc, client.Timeout(long)) }
+func patient(nc *nats.Conn) *client.Client {
+	return client.Must(client.New(nc, client.Config{Timeout: long}))
+}
 
 func TestACallThatGivesUpBeforeItsRequestIsSentLeavesNoHole(t *testing.T) {
 	nc := connect(t)
-	d, h := openDesk(t, nc), patient(nc).Segment("order")
+	d, h := openDesk(t, nc), order(patient(nc), client.SegmentConfig{})
 	first, gathered := gather(t.Context(), t, d, h, 5)
 	ctx, cancel := context.WithCancel(t.Context())
 	gone := start(ctx, h, 3)
@@ -40,7 +42,7 @@ func TestAllCallsThatWaitWhileAServerStandsStillGetIDs(t *testing.T) {
 	t.Parallel()
 	const callers = 15_000
 	nc := connect(t)
-	d, h := openDesk(t, nc), patient(nc).Segment("order")
+	d, h := openDesk(t, nc), order(patient(nc), client.SegmentConfig{})
 	first, gathered := gather(t.Context(), t, d, h, callers-4)
 	d.issueHeld()
 	once(t, collect(t, first, 4), collect(t, gathered, callers-4))
@@ -54,7 +56,7 @@ func TestAllCallsThatWaitWhileAServerStandsStillGetIDs(t *testing.T) {
 func TestCallsThatGaveUpTakeNoPlace(t *testing.T) {
 	nc := connect(t)
 	const most = 2
-	d, h := openDesk(t, nc), patient(nc).Segment("order", client.MaxBatch(most))
+	d, h := openDesk(t, nc), order(patient(nc), client.SegmentConfig{MaxBatch: most})
 	first, gathered := gather(t.Context(), t, d, h, 1)
 	for n := range int64(10 * 5 * most) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -80,7 +82,7 @@ func TestCallsThatGaveUpTakeNoPlace(t *testing.T) {
 // Calls join it before and after those that wait learn that the answer takes long.
 func TestEachCallOfALargeBatchEndsWhenItTakesLong(t *testing.T) {
 	nc := connect(t)
-	d, h := openDesk(t, nc), patient(nc).Segment("order")
+	d, h := openDesk(t, nc), order(patient(nc), client.SegmentConfig{})
 	const half = 500
 	ctx, cancel := context.WithCancel(t.Context())
 	first, gathered := gather(t.Context(), t, d, h, half)
@@ -114,7 +116,7 @@ func (d *desk) limit(most string, n int) func(int, int, *nats.Msg) bool {
 
 func TestACallOfASplitBatchEndsWithItsContext(t *testing.T) {
 	nc := connect(t)
-	d, h := openDesk(t, nc), patient(nc).Segment("order")
+	d, h := openDesk(t, nc), order(patient(nc), client.SegmentConfig{})
 	first, gathered := gather(t.Context(), t, d, h, 10)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,42 +19,31 @@ type caller struct{} // key of a value in a context
 
 // seen is what an observer saw of one call.
 type seen struct {
-	call  client.Call
-	by    any
-	ended int
-	err   error
+	client.Call
+	by any
 }
 
-// watch returns an observer, and a function that returns what it saw.
-func watch() (client.Option, func() []seen) {
+// watch returns a client whose calls are observed, and a function that returns what was seen.
+func watch(nc *nats.Conn) (*client.Client, func() []seen) {
 	var mu sync.Mutex
-	var all []*seen
-	observe := client.ObserveCalls(func(ctx context.Context, c client.Call) func(error) {
-		s := &seen{call: c, by: ctx.Value(caller{})}
+	var all []seen
+	cfg := client.Config{Timeout: long, ObserveCall: func(ctx context.Context, c client.Call) {
 		mu.Lock()
 		defer mu.Unlock()
-		all = append(all, s)
-		return func(err error) {
-			mu.Lock()
-			defer mu.Unlock()
-			s.ended, s.err = s.ended+1, err
-		}
-	})
-	return observe, func() (copied []seen) {
+		all = append(all, seen{c, ctx.Value(caller{})})
+	}}
+	return client.Must(client.New(nc, cfg)), func() []seen {
 		mu.Lock()
 		defer mu.Unlock()
-		for _, s := range all {
-			copied = append(copied, *s)
-		}
-		return copied
+		return slices.Clone(all)
 	}
 }
 
-func TestAnObserverSeesBothEndsOfEachCallWithTheContextOfItsCaller(t *testing.T) {
+func TestAnObserverSeesEachCallWithTheContextOfItsCaller(t *testing.T) {
 	nc := connect(t)
 	d := openDesk(t, nc)
-	observe, all := watch()
-	h := client.New(nc, client.Timeout(long), observe).Segment("order")
+	c, all := watch(nc)
+	h := order(c, client.SegmentConfig{})
 	first, gathered := gather(t.Context(), t, d, h, 1)
 	const callers = 10
 	var wg sync.WaitGroup
@@ -70,7 +60,7 @@ func TestAnObserverSeesBothEndsOfEachCallWithTheContextOfItsCaller(t *testing.T)
 		})
 	}
 	until(t, "all calls wait, and one has given up", func() bool {
-		return h.Gathered() == 1+callers && len(all()) == 4+1+callers && oneEnded(all())
+		return h.Gathered() == 1+callers && len(all()) == 1
 	})
 	d.issueHeld()
 	wg.Wait()
@@ -82,25 +72,18 @@ func TestAnObserverSeesBothEndsOfEachCallWithTheContextOfItsCaller(t *testing.T)
 	by := map[any]int{}
 	for _, s := range all() {
 		by[s.by]++
-		want := client.Call{Subject: "id.segment.order", IDs: 1}
-		if s.call.Subject != want.Subject || s.call.IDs != 1 || s.ended != 1 {
-			t.Errorf("%+v, want %+v, which ended once", s, want)
+		want := "ok"
+		if s.by == 0 {
+			want = "canceled"
 		}
-		if errors.Is(s.err, context.Canceled) != (s.by == 0) || s.err != nil && s.by != 0 {
-			t.Errorf("the call of %v ended with %v", s.by, s.err)
+		if s.Subject != "id.segment.order" || s.IDs != 1 || s.Outcome != want || (s.Err == nil) != (want == "ok") ||
+			s.Took <= 0 || time.Since(s.Began) < s.Took {
+			t.Errorf("%+v, want one ID of id.segment.order, %s", s, want)
 		}
 	}
 	if by[nil] != 5 || by[callers-1] != 1 || len(by) != 1+callers {
 		t.Errorf("calls by their callers: %v", by)
 	}
-}
-
-func oneEnded(all []seen) bool {
-	ended := 0
-	for _, s := range all {
-		ended += s.ended
-	}
-	return ended == 1
 }
 
 func TestACallThatFailsIsObservedWithItsError(t *testing.T) {
@@ -113,27 +96,30 @@ func TestACallThatFailsIsObservedWithItsError(t *testing.T) {
 			answer(t, m, "1-3")
 		}
 	})
-	observe, all := watch()
-	c := client.New(nc, observe)
-	_, err := c.Segment("order").NextN(t.Context(), 3)
+	c, all := watch(nc)
+	h := order(c, client.SegmentConfig{})
+	_, err := h.NextN(t.Context(), 3)
 	_, refused := c.CreateTag(t.Context(), subjects.TagCreate{Tag: "order"})
-	_, malformed := c.Segment(" ").NextN(t.Context(), 3)
+	_, malformed := h.NextN(t.Context(), 0)
 	got := all()
-	if err != nil || len(got) != 3 || got[0].call.IDs != 3 || got[1].call.IDs != 0 || got[0].err != nil ||
-		got[1].err != refused || got[2].err != malformed || !errors.Is(refused, client.ErrUnknownTag) ||
-		!errors.Is(malformed, client.ErrBadRequest) {
+	if err != nil || len(got) != 3 || got[0].IDs != 3 || got[1].IDs != 0 || got[0].Outcome != "ok" ||
+		got[1].Err != refused || got[1].Outcome != "unknown_tag" || got[2].Err != malformed ||
+		got[2].Outcome != "bad_request" {
 		t.Errorf("%v, %v, %v: %+v", err, refused, malformed, got)
 	}
 }
 
-func TestCallsThatGetAHeldIDAreNotObserved(t *testing.T) {
+func TestCallsThatWaitForNothingAreNotObserved(t *testing.T) {
 	nc := connect(t)
 	openDesk(t, nc)
-	observe, all := watch()
-	c := client.New(nc, client.Timeout(long), observe, client.ObserveCalls(nil), observe)
-	h := c.Segment("order", client.Prefetch(10_000, time.Minute))
+	c, all := watch(nc)
+	h := order(c, client.SegmentConfig{Prefetch: 10_000})
 	draw(t, h.Next, 1000)
-	if got := all(); len(got) != 1 || got[0].ended != 1 {
-		t.Errorf("%+v, want the call that waited", got)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := h.Next(ended)
+	_, errN := h.NextN(ended, 3)
+	if got := all(); len(got) != 1 || !errors.Is(err, context.Canceled) || !errors.Is(errN, context.Canceled) {
+		t.Errorf("%+v, want the call that waited; %v, %v", got, err, errN)
 	}
 }

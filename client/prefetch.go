@@ -86,12 +86,12 @@ func (k *stock) next(ctx context.Context, s *span, i int64) (id subjects.ID, err
 	if i < s.size && k.look(s, i) {
 		return s.first + subjects.ID(i), nil
 	}
-	end := k.target.client.begin(ctx, Call{Subject: k.target.subject, IDs: 1})
-	defer func() { end(err) }()
-	ctx, cancel := k.target.client.bounded(ctx)
+	began := time.Now()
+	defer func() { k.target.observe(ctx, began, 1, err) }()
+	bounded, cancel := k.target.client.bounded(ctx)
 	defer cancel()
 	for {
-		if err := k.wait(ctx, s); err != nil {
+		if err := k.wait(bounded, s); err != nil {
 			return 0, err
 		}
 		if s, i = k.place(); i < s.size && k.look(s, i) {
@@ -143,7 +143,7 @@ func (b *block) expire() {
 // wait returns when the stock has another span than s to draw from.
 func (k *stock) wait(ctx context.Context, s *span) error {
 	if err := ctx.Err(); err != nil {
-		return err
+		return k.target.gaveUp(err)
 	}
 	k.mu.Lock()
 	if k.advance(s) {

@@ -35,8 +35,8 @@ func TestWhatIsHeldGrowsTooOldWhileTheMachineIsSuspended(t *testing.T) {
 	openDesk(t, nc)
 	c := patient(nc)
 	suspend := c.Suspend()
-	h := c.Segment("order", client.Prefetch(1000, time.Hour))
-	idle := c.Segment("order", client.Prefetch(1000, time.Hour))
+	h := order(c, client.SegmentConfig{Prefetch: 1000, MaxAge: time.Hour})
+	idle := order(c, client.SegmentConfig{Prefetch: 999, MaxAge: time.Hour})
 	first := draw(t, h.Next, 1)[0]
 	draw(t, idle.Next, 1)
 	suspend(59 * time.Minute)
@@ -55,7 +55,7 @@ func TestARangeThatNobodyUsesIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	nc := connect(t)
 	openDesk(t, nc)
-	h := patient(nc).Segment("order", client.Prefetch(10, 50*time.Millisecond))
+	h := order(patient(nc), client.SegmentConfig{Prefetch: 10, MaxAge: 50 * time.Millisecond})
 	draw(t, h.Next, 1)
 	before := h.Stats().Requests // more than one where the machine is too slow for such ranges
 	time.Sleep(500 * time.Millisecond)
@@ -69,7 +69,7 @@ func TestEachRangeIsRequestedOnce(t *testing.T) {
 	nc := connect(t)
 	const maxAge = 400 * time.Millisecond
 	openDesk(t, nc)
-	h := patient(nc).Segment("order", client.Prefetch(64, maxAge))
+	h := order(patient(nc), client.SegmentConfig{Prefetch: 64, MaxAge: maxAge})
 	begin := time.Now()
 	ranges := 0
 	for time.Since(begin) < 3*maxAge {
@@ -87,7 +87,7 @@ func TestEachRangeIsRequestedOnce(t *testing.T) {
 func TestRangesThatAreUsedUpAreNotKept(t *testing.T) {
 	nc := connect(t)
 	openDesk(t, nc)
-	h := patient(nc).Segment("order", client.Prefetch(8, time.Hour))
+	h := order(patient(nc), client.SegmentConfig{Prefetch: 8, MaxAge: time.Hour})
 	objects := func() int64 {
 		var m runtime.MemStats
 		runtime.GC()
@@ -106,13 +106,13 @@ func TestNoIDIsGivenTwice(t *testing.T) {
 	openDesk(t, nc)
 	c := patient(nc)
 	for name, tc := range map[string]struct {
-		opt   client.HandleOption
+		cfg   client.SegmentConfig
 		calls int
 	}{
-		"ranges that are soon too old": {client.Prefetch(50, 20*time.Millisecond), 2000},
-		"calls that meet in one range": {client.Prefetch(100_000, time.Minute), 100_000},
+		"ranges that are soon too old": {client.SegmentConfig{Prefetch: 50, MaxAge: 20 * time.Millisecond}, 2000},
+		"calls that meet in one range": {client.SegmentConfig{Prefetch: 100_000, MaxAge: time.Minute}, 100_000},
 	} {
-		h := c.Segment("order", tc.opt)
+		h := client.Must(c.Segment("order", tc.cfg))
 		var mu sync.Mutex
 		var all [][]subjects.ID
 		var wg sync.WaitGroup
@@ -140,7 +140,7 @@ func TestNoIDIsGivenTwice(t *testing.T) {
 func TestAHeldIDAllocatesNothing(t *testing.T) {
 	nc := connect(t)
 	openDesk(t, nc)
-	h := patient(nc).Segment("order", client.Prefetch(100_000, time.Hour))
+	h := order(patient(nc), client.SegmentConfig{Prefetch: 100_000, MaxAge: time.Hour})
 	ctx := t.Context()
 	draw(t, h.Next, 1)
 	if n := testing.AllocsPerRun(10_000, func() { _, _ = h.Next(ctx) }); n != 0 {
@@ -156,7 +156,8 @@ func TestACallThatNoRangeReachesInTimeEnds(t *testing.T) {
 		d.issue(m)
 		return true
 	})
-	h := client.New(nc, client.Timeout(300*time.Millisecond)).Segment("order", client.Prefetch(10, 5*time.Millisecond))
+	hurried := client.Must(client.New(nc, client.Config{Timeout: 300 * time.Millisecond}))
+	h := order(hurried, client.SegmentConfig{Prefetch: 10, MaxAge: 5 * time.Millisecond})
 	ended := make(chan error, 1)
 	go func() { _, err := h.Next(context.Background()); ended <- err }()
 	select {
@@ -181,18 +182,9 @@ func TestARefusalOfARangeIsWhatItsCallsReturn(t *testing.T) {
 		d.mu.Lock()
 		code = c
 		d.mu.Unlock()
-		h := patient(nc).Segment("order", client.Prefetch(10, time.Minute))
+		h := order(patient(nc), client.SegmentConfig{Prefetch: 10, MaxAge: time.Minute})
 		if _, err := h.Next(t.Context()); !errors.Is(err, want) || h.Stats().Requests != 1 {
 			t.Errorf("%s: %v after %d requests", c, err, h.Stats().Requests)
-		}
-	}
-	for _, bad := range []client.HandleOption{
-		client.Prefetch(0, time.Second), client.Prefetch(1, 0), client.Prefetch(1, -1),
-		client.Prefetch(1, subjects.MaxPrefetchAge+1),
-	} {
-		h := patient(nc).Segment("order", bad)
-		if _, err := h.Next(t.Context()); !errors.Is(err, client.ErrBadRequest) || h.Stats().Requests != 0 {
-			t.Errorf("%v after %d requests", err, h.Stats().Requests)
 		}
 	}
 }

@@ -53,9 +53,9 @@ func TestCopiesOnAConnectionThatWasLostAreNotCounted(t *testing.T) {
 	if _, err := nc.QueueSubscribe("id.snowflake", wire.QueueGroup, func(*nats.Msg) {}); err != nil {
 		t.Fatal(err)
 	}
-	c := New(nc)
+	c := Must(New(nc, Config{}))
 	t.Cleanup(c.Close)
-	s := c.Snowflake().target
+	s := Must(c.Snowflake(SnowflakeConfig{})).target
 	const before = 7 // reconnects: there are fewer by now, so the connection is another
 	lost := []trip{{reconnects: before}, {reconnects: before, spent: true}}
 	f := &flight{target: s, n: 1, done: func(answer) {}, open: lost}
@@ -76,10 +76,11 @@ func TestALargeRequestIsCopiedEarlyOnlyIfItsConnectionWasLost(t *testing.T) {
 	if _, err := nc.QueueSubscribe("id.snowflake", wire.QueueGroup, func(*nats.Msg) {}); err != nil {
 		t.Fatal(err)
 	}
-	c := New(nc)
+	c := Must(New(nc, Config{}))
 	t.Cleanup(c.Close)
+	to := Must(c.Snowflake(SnowflakeConfig{})).target
 	for reconnects, want := range map[uint64]int{0: 1, 7: 2} {
-		f := &flight{target: c.Snowflake().target, n: hedgedMost + 1, copies: 1, done: func(answer) {}}
+		f := &flight{target: to, n: hedgedMost + 1, copies: 1, done: func(answer) {}}
 		f.began, f.open = time.Now(), []trip{{reconnects: reconnects}}
 		f.timer = time.AfterFunc(time.Hour, f.tick)
 		f.mu.Lock()

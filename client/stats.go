@@ -2,25 +2,52 @@ package client
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 )
 
-// A Call describes to an observer a call that begins; see [ObserveCalls].
+// A Call describes to [Config.ObserveCall] a call that has ended.
 type Call struct {
 	Subject string
 	IDs     int // IDs wanted; 0 if the call is about tags
+	Began   time.Time
+	Took    time.Duration
+	Outcome string // "ok", or the reason in one or two words, of which there are few: a label of metrics
+	Err     error  // what the call returns; nil if the Outcome is "ok"
 }
 
-// begin calls the observer of calls, and returns the function that ends the call.
-func (c *Client) begin(ctx context.Context, call Call) (end func(error)) {
-	if c.observeCall != nil {
-		end = c.observeCall(ctx, call)
+var outcomes = []struct {
+	err  error
+	name string
+}{
+	{ErrNotServed, "not_served"}, {ErrUnavailable, "unavailable"}, {ErrThrottled, "throttled"},
+	{ErrBadRequest, "bad_request"}, {ErrUnknownTag, "unknown_tag"}, {ErrUsedUp, "used_up"},
+	{ErrTagExists, "tag_exists"}, {ErrNotNatsid, "not_natsid"}, {ErrBusy, "busy"}, {ErrClosed, "closed"},
+	{context.DeadlineExceeded, "timeout"}, {context.Canceled, "canceled"},
+}
+
+func outcome(err error) string {
+	if err == nil {
+		return "ok"
 	}
-	if end == nil {
-		return func(error) {}
+	for _, o := range outcomes {
+		if errors.Is(err, o.err) {
+			return o.name
+		}
 	}
-	return end
+	return "failed"
+}
+
+// observe reports a call that ends to the observer.
+func (c *Client) observe(ctx context.Context, subject string, began time.Time, ids int, err error) {
+	if f := c.cfg.ObserveCall; f != nil {
+		f(ctx, Call{subject, ids, began, time.Since(began), outcome(err), err})
+	}
+}
+
+func (t *target) observe(ctx context.Context, began time.Time, ids int, err error) {
+	t.client.observe(ctx, t.subject, began, ids, err)
 }
 
 // Stats counts the work of a handle since it was made.

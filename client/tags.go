@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -19,7 +20,7 @@ func (c *Client) CreateTag(ctx context.Context, t subjects.TagCreate) (created s
 	if err := subjects.CheckTag(t.Tag); err != nil {
 		return subjects.TagInfo{}, refusal(err)
 	}
-	return c.tag(ctx, c.ns.TagCreate(), t.Tag, t)
+	return c.tag(ctx, c.cfg.Namespace.TagCreate(), t.Tag, t)
 }
 
 // EnsureTag creates a tag, also one that was deleted, unless there is one with the same settings: so a service may call
@@ -53,7 +54,7 @@ func (c *Client) agrees(is subjects.TagInfo, want subjects.TagCreate) error {
 	var differs string
 	switch {
 	case is.Tag != want.Tag:
-		return c.notNatsid(c.ns.TagList(), fmt.Errorf("it is about tag %q", is.Tag))
+		return c.notNatsid(c.cfg.Namespace.TagList(), fmt.Errorf("it is about tag %q", is.Tag))
 	case want.Step != 0 && want.Step != is.Step:
 		differs = fmt.Sprintf("step %d, want %d", is.Step, want.Step)
 	case want.Start > is.MaxID:
@@ -88,14 +89,14 @@ func (c *Client) tag(ctx context.Context, subject, tag string, req any) (info su
 // ListTags returns a page of tags in their order. It may be shorter than l.Limit, and is empty only past the last
 // tag. Errors are those of [Client.CreateTag]. The request is sent once.
 func (c *Client) ListTags(ctx context.Context, l subjects.TagList) (page []subjects.TagInfo, err error) {
-	err = c.json(ctx, c.ns.TagList(), l, &page)
+	err = c.json(ctx, c.cfg.Namespace.TagList(), l, &page)
 	return page, err
 }
 
 // json sends a request once, and decodes the answer.
 func (c *Client) json(ctx context.Context, subject string, req, answer any) (err error) {
-	end := c.begin(ctx, Call{Subject: subject})
-	defer func() { end(err) }()
+	began, caller := time.Now(), ctx
+	defer func() { c.observe(caller, subject, began, 0, err) }()
 	var body []byte
 	if req != nil {
 		if body, err = json.Marshal(req); err != nil {
@@ -129,5 +130,5 @@ func (c *Client) bounded(ctx context.Context) (context.Context, context.CancelFu
 	if _, ok := ctx.Deadline(); ok {
 		return ctx, func() {}
 	}
-	return context.WithTimeout(ctx, c.timeout)
+	return context.WithTimeout(ctx, c.cfg.Timeout)
 }

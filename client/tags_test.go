@@ -13,7 +13,7 @@ import (
 )
 
 func TestATagIsEnsuredUnlessOneWithOtherSettingsExists(t *testing.T) {
-	c := client.New(natsid().Conn)
+	c := client.Must(client.New(natsid().Conn, client.Config{}))
 	defer c.Close()
 	ctx := t.Context()
 	want := subjects.TagCreate{Tag: "ensured", Step: 50, Start: 1000, Description: "seats"}
@@ -22,7 +22,7 @@ func TestATagIsEnsuredUnlessOneWithOtherSettingsExists(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if id, err := c.Segment("ensured").Next(ctx); id != 1000 || err != nil {
+	if id, err := client.Must(c.Segment("ensured", client.SegmentConfig{})).Next(ctx); id != 1000 || err != nil {
 		t.Errorf("%d, %v, want ID 1000", id, err)
 	}
 	for differs, change := range map[string]func(*subjects.TagCreate){
@@ -57,7 +57,7 @@ func TestATagIsEnsuredUnlessOneWithOtherSettingsExists(t *testing.T) {
 }
 
 func TestProgramsMayEnsureOneTagAtTheSameTime(t *testing.T) {
-	c := client.New(natsid().Conn)
+	c := client.Must(client.New(natsid().Conn, client.Config{}))
 	defer c.Close()
 	var wg sync.WaitGroup
 	for range 8 {

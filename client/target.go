@@ -16,7 +16,7 @@ type target struct {
 	client  *Client
 	subject string
 	most    int64        // how many calls share a request
-	limit   atomic.Int64 // a worker's limit, if lower
+	limit   atomic.Int64 // a worker's limit of IDs a request
 	counts  counts
 
 	mu     sync.Mutex
@@ -26,6 +26,12 @@ type target struct {
 	spare  spare
 	// trouble is why the latest copy was refused; nil if it was not, or was sent where no answer came in time.
 	trouble error
+}
+
+func newTarget(c *Client, subject string, most int64) *target {
+	t := &target{client: c, subject: subject, most: most}
+	t.limit.Store(math.MaxInt64) // until a worker refuses more
+	return t
 }
 
 // learn takes in a response time. The weights are those of TCP's smoothed round trip (RFC 6298).
@@ -159,6 +165,9 @@ func (s *spare) spend(now time.Time) bool {
 	s.used++
 	return true
 }
+
+// ended returns the error of a call whose context had ended before.
+func (t *target) ended(err error) error { return fmt.Errorf("client: %s: %w", t.subject, err) }
 
 // gaveUp returns the error of a call whose context has ended without an answer.
 func (t *target) gaveUp(err error) error {

@@ -4,8 +4,8 @@
 // use it, in parallel:
 //
 //	func TestInvoice(t *testing.T) {
-//		ids := e2e.Start(t)
-//		id, err := ids.Client.Segment("invoice").Next(t.Context())
+//		ids := e2e.Start(t, e2e.Config{})
+//		id, err := ids.Segment("invoice").Next(t.Context())
 //		…
 //	}
 //
@@ -15,6 +15,7 @@
 package e2e
 
 import (
+	"cmp"
 	"log/slog"
 	"testing"
 	"time"
@@ -42,55 +43,34 @@ type Cluster struct {
 	bed *testbed.Cluster
 }
 
-// An Option changes what [Start] starts.
-type Option func(*testbed.Config)
-
-// WithWorkers starts n workers, n at least 1. The default is 1.
-func WithWorkers(n int) Option { return func(c *testbed.Config) { c.Workers = n } }
-
-// WithNamespace makes the workers serve another namespace than "id".
-func WithNamespace(ns string) Option {
-	return func(c *testbed.Config) { c.Namespace = subjects.Namespace(ns) }
-}
-
-// WithMySQL keeps the tags in a table of MySQL, user:password@tcp(host:port)/database, as Leaf does.
-func WithMySQL(dsn string) Option {
-	return configure(func(_ int, cfg *app.Config) { cfg.MySQL = dsn })
-}
-
-// WithClock makes worker i, counted from 0, read its wall clock by now(i). It must be safe for concurrent use.
-func WithClock(now func(i int) time.Time) Option {
-	return configure(func(i int, cfg *app.Config) { cfg.Now = func() time.Time { return now(i) } })
-}
-
-// configure adds to what is configured already.
-func configure(more func(i int, cfg *app.Config)) Option {
-	return func(c *testbed.Config) {
-		before := c.Configure
-		c.Configure = func(i int, cfg *app.Config) {
-			before(i, cfg)
-			more(i, cfg)
-		}
-	}
+// A Config is what [Start] starts. The zero value means the defaults.
+type Config struct {
+	// Workers is how many workers there are; 0 means 1.
+	Workers int
+	// Namespace is that of the workers; "" means [subjects.DefaultNamespace].
+	Namespace subjects.Namespace
+	// MySQL is where tags are kept, as user:password@tcp(host:port)/database; "" means in JetStream.
+	MySQL string
+	// Clock makes worker i, counted from 0, read its wall clock by Clock(i); nil means that of the machine. It must be
+	// safe for concurrent use.
+	Clock func(i int) time.Time
 }
 
 // Start starts a cluster, and returns once each worker issues IDs of both
 // modes. The cluster stops when the test ends.
-func Start(tb testing.TB, opts ...Option) *Cluster {
+func Start(tb testing.TB, cfg Config) *Cluster {
 	tb.Helper()
-	cfg := testbed.Config{
-		Dir: tb.TempDir(), Workers: 1, Namespace: subjects.DefaultNamespace, Configure: func(int, *app.Config) {},
-	}
-	for _, opt := range opts {
-		opt(&cfg)
-	}
-	more := cfg.Configure
-	cfg.Configure = func(i int, cfg *app.Config) {
-		log := slog.NewTextHandler(tb.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})
-		cfg.Log = slog.New(log).With("worker", i)
-		more(i, cfg)
-	}
-	bed, err := testbed.Start(cfg)
+	cfg.Namespace = cmp.Or(cfg.Namespace, subjects.DefaultNamespace)
+	bed, err := testbed.Start(testbed.Config{
+		Dir: tb.TempDir(), Workers: cmp.Or(cfg.Workers, 1), Namespace: cfg.Namespace,
+		Configure: func(i int, worker *app.Config) {
+			log := slog.NewTextHandler(tb.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})
+			worker.Log, worker.MySQL = slog.New(log).With("worker", i), cfg.MySQL
+			if cfg.Clock != nil {
+				worker.Now = func() time.Time { return cfg.Clock(i) }
+			}
+		},
+	})
 	if err != nil {
 		tb.Fatalf("e2e: %v", err)
 	}
@@ -104,9 +84,27 @@ func Start(tb testing.TB, opts ...Option) *Cluster {
 		tb.Fatalf("e2e: cannot connect to the nats-server: %v", err)
 	}
 	tb.Cleanup(conn.Close)
-	return &Cluster{
-		URL: bed.URL, Conn: conn, Client: client.New(conn, client.Namespace(string(cfg.Namespace))), tb: tb, bed: bed,
+	ids, err := client.New(conn, client.Config{Namespace: cfg.Namespace})
+	if err != nil {
+		tb.Fatalf("e2e: %v", err)
 	}
+	return &Cluster{URL: bed.URL, Conn: conn, Client: ids, tb: tb, bed: bed}
+}
+
+// Segment returns the handle of a tag.
+func (c *Cluster) Segment(tag string) *client.Handle {
+	c.tb.Helper()
+	h, err := c.Client.Segment(tag, client.SegmentConfig{})
+	c.must(err)
+	return h
+}
+
+// Snowflake returns the handle of snowflakes.
+func (c *Cluster) Snowflake() *client.Handle {
+	c.tb.Helper()
+	h, err := c.Client.Snowflake(client.SnowflakeConfig{})
+	c.must(err)
+	return h
 }
 
 // StartWorker starts worker i, counted from 0, again after [Cluster.StopWorker],

@@ -21,18 +21,18 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(t.Around(m), natstest.Left()
 
 func TestOneLineIsEnough(t *testing.T) {
 	t.Parallel()
-	ids := e2e.Start(t)
-	if id, err := ids.Client.Segment("invoice").Next(t.Context()); err != nil || id < 1 || id > 100 {
+	ids := e2e.Start(t, e2e.Config{})
+	if id, err := ids.Segment("invoice").Next(t.Context()); err != nil || id < 1 || id > 100 {
 		t.Errorf("the first ID of a tag is %d, %v", id, err)
 	}
-	if id, err := ids.Client.Snowflake().Next(t.Context()); err != nil || id < 1<<60 {
+	if id, err := ids.Snowflake().Next(t.Context()); err != nil || id < 1<<60 {
 		t.Errorf("a snowflake is %d, %v", id, err)
 	}
 }
 
 func TestAWorkerKeepsItsNumberOverARestart(t *testing.T) {
 	t.Parallel()
-	ids := e2e.Start(t)
+	ids := e2e.Start(t, e2e.Config{})
 	number := ids.WorkerNumber(0)
 	ids.StopWorker(0)
 	ids.StopWorker(0) // does nothing
@@ -45,8 +45,8 @@ func TestAWorkerKeepsItsNumberOverARestart(t *testing.T) {
 func TestTagsAreInTheTableOfMySQL(t *testing.T) {
 	t.Parallel()
 	db := mysqltest.Start(t)
-	ids := e2e.Start(t, e2e.WithMySQL(db.DSN()))
-	if id, err := ids.Client.Segment("invoice").Next(t.Context()); err != nil || id < 1 || id > 100 {
+	ids := e2e.Start(t, e2e.Config{MySQL: db.DSN()})
+	if id, err := ids.Segment("invoice").Next(t.Context()); err != nil || id < 1 || id > 100 {
 		t.Errorf("the first ID of a tag is %d, %v", id, err)
 	}
 	var tags int
@@ -60,12 +60,12 @@ func TestTagsAreInTheTableOfMySQL(t *testing.T) {
 func TestAClockIsSet(t *testing.T) {
 	t.Parallel()
 	var back atomic.Int64
-	ids := e2e.Start(t, e2e.WithClock(func(int) time.Time { return time.Now().Add(-time.Duration(back.Load())) }))
+	ids := e2e.Start(t, e2e.Config{Clock: func(int) time.Time { return time.Now().Add(-time.Duration(back.Load())) }})
 	back.Store(int64(time.Hour))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	for range 1000 {
-		if _, err := ids.Client.Snowflake().Next(ctx); err != nil {
+		if _, err := ids.Snowflake().Next(ctx); err != nil {
 			return
 		}
 		time.Sleep(time.Millisecond)

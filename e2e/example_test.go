@@ -10,26 +10,26 @@ import (
 // A test that needs IDs starts a natsid in one line.
 func Example() {
 	// func TestInvoice(t *testing.T) {
-	ids := e2e.Start(t)
-	first, err := ids.Client.Segment("invoice").Next(t.Context())
+	ids := e2e.Start(t, e2e.Config{})
+	first, err := ids.Segment("invoice").Next(t.Context())
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
-	second, err := ids.Client.Segment("invoice").Next(t.Context())
+	second, err := ids.Segment("invoice").Next(t.Context())
 	fmt.Println(first, second > first, err)
 	// Output: 1 true <nil>
 }
 
 // Callers notice nothing of a worker that stops: another one answers.
-func ExampleWithWorkers() {
+func ExampleCluster_StopWorker() {
 	// func TestARestartLosesNothing(t *testing.T) {
-	ids := e2e.Start(t, e2e.WithWorkers(2))
-	before, err := ids.Client.Snowflake().Next(t.Context())
+	ids := e2e.Start(t, e2e.Config{Workers: 2})
+	before, err := ids.Snowflake().Next(t.Context())
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
 	ids.StopWorker(0)
-	after, err := ids.Client.Snowflake().Next(t.Context())
+	after, err := ids.Snowflake().Next(t.Context())
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -38,9 +38,9 @@ func ExampleWithWorkers() {
 }
 
 // Any NATS client can request IDs: here for a batch, in a namespace of its own.
-func ExampleWithNamespace() {
+func ExampleConfig() {
 	// func TestBatch(t *testing.T) {
-	ids := e2e.Start(t, e2e.WithNamespace("shop"))
+	ids := e2e.Start(t, e2e.Config{Namespace: "shop"})
 	reply, err := ids.Conn.RequestWithContext(t.Context(), "shop.segment.order", []byte("100"))
 	if err != nil {
 		t.Fatalf("%v", err)
@@ -52,8 +52,8 @@ func ExampleWithNamespace() {
 // A test finds code that keeps IDs in 32 bits: here it would fail.
 func ExampleCluster_Skip() {
 	// func TestInvoicesAfterYears(t *testing.T) {
-	ids := e2e.Start(t)
-	invoice := ids.Client.Segment("invoice")
+	ids := e2e.Start(t, e2e.Config{})
+	invoice := ids.Segment("invoice")
 	if _, err := invoice.Next(t.Context()); err != nil {
 		t.Fatalf("%v", err)
 	}

@@ -45,7 +45,7 @@ func next(t *testing.T, ids *e2e.Cluster) int64 {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
-	id, err := ids.Client.Segment("invoice").Next(ctx)
+	id, err := ids.Segment("invoice").Next(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ var modes = []string{"id.segment.invoice", "id.snowflake", "id.snowflake.0"}
 
 func TestAStalledRequestWaitsAndIsAnswered(t *testing.T) {
 	t.Parallel()
-	ids := e2e.Start(t)
+	ids := e2e.Start(t, e2e.Config{})
 	next(t, ids)
 	for _, begin := range []func(){func() { ids.Stall(0) }, func() { order(t, ids, "stall") }} {
 		begin()
@@ -96,7 +96,7 @@ func TestAStalledRequestWaitsAndIsAnswered(t *testing.T) {
 
 func TestAStallEndsByItselfAndCostsAClientTimeAlone(t *testing.T) {
 	t.Parallel()
-	ids := e2e.Start(t)
+	ids := e2e.Start(t, e2e.Config{})
 	first := next(t, ids)
 	for _, begin := range []func(){
 		func() { ids.Stall(brief) },
@@ -116,7 +116,7 @@ func TestAStallEndsByItselfAndCostsAClientTimeAlone(t *testing.T) {
 // A later fault outlasts the time of an earlier one.
 func TestTheTimeOfAFaultEndsThatFaultAlone(t *testing.T) {
 	t.Parallel()
-	ids := e2e.Start(t)
+	ids := e2e.Start(t, e2e.Config{})
 	next(t, ids)
 	ids.Stall(brief)
 	ids.Refuse(503, 0)
@@ -130,7 +130,7 @@ func TestTheTimeOfAFaultEndsThatFaultAlone(t *testing.T) {
 
 func TestARefusalHasItsCodeUntilItEnds(t *testing.T) {
 	t.Parallel()
-	ids := e2e.Start(t)
+	ids := e2e.Start(t, e2e.Config{})
 	next(t, ids)
 	for _, info := range subjects.Codes() {
 		order(t, ids, "refuse "+info.Code.String())
@@ -143,7 +143,7 @@ func TestARefusalHasItsCodeUntilItEnds(t *testing.T) {
 		}
 	}
 	ids.Refuse(subjects.NotFound, 0)
-	if _, err := ids.Client.Segment("invoice").Next(t.Context()); !errors.Is(err, client.ErrUnknownTag) {
+	if _, err := ids.Segment("invoice").Next(t.Context()); !errors.Is(err, client.ErrUnknownTag) {
 		t.Errorf("the client returns %v, want %v", err, client.ErrUnknownTag)
 	}
 	began := time.Now()
@@ -156,7 +156,7 @@ func TestARefusalHasItsCodeUntilItEnds(t *testing.T) {
 
 func TestDroppedRepliesCostTheirIDs(t *testing.T) {
 	t.Parallel()
-	ids := e2e.Start(t)
+	ids := e2e.Start(t, e2e.Config{})
 	one := func() int64 { // a client might ask twice
 		t.Helper()
 		body, refused, err := ask(t, ids, modes[0], "", patient)
@@ -197,7 +197,7 @@ func TestDroppedRepliesCostTheirIDs(t *testing.T) {
 
 func TestARestartIsSeenAndKeepsItsPromises(t *testing.T) {
 	t.Parallel()
-	ids := e2e.Start(t)
+	ids := e2e.Start(t, e2e.Config{})
 	first, number := next(t, ids), ids.WorkerNumber(0)
 	for _, restart := range []func(){ids.Restart, func() { order(t, ids, "restart") }} {
 		gone := make(chan bool)
@@ -238,7 +238,7 @@ func TestARestartIsSeenAndKeepsItsPromises(t *testing.T) {
 
 func TestASkipRaisesTheNextIDOfEachTag(t *testing.T) {
 	t.Parallel()
-	ids := e2e.Start(t)
+	ids := e2e.Start(t, e2e.Config{})
 	if _, refused, err := ask(t, ids, "natsid.test", "skip 5", patient); refused == nil || refused.Code != 404 {
 		t.Errorf("a skip without a tag: %v, %v; want 404", refused, err)
 	}
@@ -276,7 +276,7 @@ func TestASkipRaisesTheNextIDOfEachTag(t *testing.T) {
 
 func TestAnOrderThatIsNoneIsRefusedInWords(t *testing.T) {
 	t.Parallel()
-	ids := e2e.Start(t)
+	ids := e2e.Start(t, e2e.Config{})
 	for order, text := range map[string]string{
 		"repeat":               "natsid gives no ID twice",
 		"":                     `no fault "": there is stall 2s, refuse 503 for 1s, drop replies for 1s, resume, `,
@@ -315,7 +315,7 @@ func TestALongStallCutsNoConnection(t *testing.T) {
 		t.Skip("it stalls for 8 s")
 	}
 	t.Parallel()
-	ids := e2e.Start(t)
+	ids := e2e.Start(t, e2e.Config{})
 	next(t, ids)
 	ids.Stall(8 * time.Second)
 	began := time.Now()

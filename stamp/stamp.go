@@ -1,6 +1,6 @@
 // Package stamp gives each message of a pipeline an ID, in the header [Header].
 //
-//	s := stamp.New(ids.Segment("order")) // of package client
+//	s := stamp.New(order) // a client.Source, such as a *client.Handle
 //	id, err := s.Msg(ctx, msg)           // then publish msg
 //
 // A message that has an ID keeps it, so stamping twice is safe. No other header is touched. Nats-Msg-Id in particular
@@ -55,15 +55,15 @@ func IDIn(h nats.Header) (subjects.ID, error) {
 	}
 }
 
-// A Stamper stamps messages with the IDs of one handle. It is safe for concurrent use,
+// A Stamper stamps messages with the IDs of one source. It is safe for concurrent use,
 // of different messages.
 type Stamper struct {
-	ids *client.Handle
+	ids client.Source
 }
 
-// New returns a Stamper. With a handle that has the option [client.Prefetch], a message
-// costs no round trip, and its ID may be as old as that option allows.
-func New(ids *client.Handle) *Stamper { return &Stamper{ids} }
+// New returns a Stamper. With a [client.Handle] that has Prefetch, a message costs no round trip, and its ID may be as
+// old as that allows.
+func New(ids client.Source) *Stamper { return &Stamper{ids} }
 
 // Msg gives a message an ID, unless it has one, and returns the ID. The error is [ErrMalformed], or one of
 // [client.Handle.Next]; then the message is unchanged.

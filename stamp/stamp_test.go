@@ -24,16 +24,16 @@ import (
 var (
 	examples = new(exampletb.T)
 	// natsid starts the worker that the tests share, once.
-	natsid = sync.OnceValue(func() *e2e.Cluster { return e2e.Start(examples) })
+	natsid = sync.OnceValue(func() *e2e.Cluster { return e2e.Start(examples, e2e.Config{}) })
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(examples.Around(m), natstest.Left()...) }
 
 // stamper returns a Stamper of a tag that no other test uses.
 func stamper(t *testing.T) *stamp.Stamper {
-	ids := client.New(natsid().Conn)
+	ids := client.Must(client.New(natsid().Conn, client.Config{}))
 	t.Cleanup(ids.Close)
-	return stamp.New(ids.Segment(t.Name()))
+	return stamp.New(client.Must(ids.Segment(t.Name(), client.SegmentConfig{})))
 }
 
 func with(values ...string) *nats.Msg {
@@ -75,9 +75,9 @@ func TestAMessageWithSomethingElseInItsHeaderIsLeftAlone(t *testing.T) {
 }
 
 func TestABatchIsStampedInItsOrderByOneRequest(t *testing.T) {
-	ids := client.New(natsid().Conn)
+	ids := client.Must(client.New(natsid().Conn, client.Config{}))
 	defer ids.Close()
-	h := ids.Segment(t.Name())
+	h := client.Must(ids.Segment(t.Name(), client.SegmentConfig{}))
 	msgs := []*nats.Msg{with(), with("77"), with(), with()}
 	if err := stamp.New(h).Msgs(t.Context(), msgs); err != nil {
 		t.Fatal(err)
@@ -192,9 +192,9 @@ func consume(t *testing.T, handler jetstream.MessageHandler) {
 // A service that nobody serves gives no ID: the message goes to failed, which may have
 // it delivered again, and it is not changed.
 func TestWithoutAnIDFailedDecides(t *testing.T) {
-	ids := client.New(natsid().Conn, client.Namespace("nobody"), client.Timeout(50*time.Millisecond))
+	ids := client.Must(client.New(natsid().Conn, client.Config{Namespace: "nobody", Timeout: 50 * time.Millisecond}))
 	defer ids.Close()
-	s := stamp.New(ids.Segment("order"))
+	s := stamp.New(client.Must(ids.Segment("order", client.SegmentConfig{})))
 	passed := func() { t.Error("a message without an ID was passed on") }
 
 	failed := make(chan error, 10)
@@ -238,9 +238,9 @@ func next[T any](t *testing.T, from <-chan T) T {
 }
 
 func ExampleStamper_Msg() {
-	ids := client.New(natsid().Conn)
+	ids := client.Must(client.New(natsid().Conn, client.Config{}))
 	defer ids.Close()
-	s := stamp.New(ids.Segment("example.order"))
+	s := stamp.New(client.Must(ids.Segment("example.order", client.SegmentConfig{})))
 
 	m := &nats.Msg{Subject: "orders.new", Data: []byte("two books")}
 	id, err := s.Msg(context.Background(), m)
@@ -249,9 +249,9 @@ func ExampleStamper_Msg() {
 }
 
 func ExampleStamper_Consumer() {
-	ids := client.New(natsid().Conn)
+	ids := client.Must(client.New(natsid().Conn, client.Config{}))
 	defer ids.Close()
-	s := stamp.New(ids.Segment("example.order", client.Prefetch(1000, time.Second)))
+	s := stamp.New(client.Must(ids.Segment("example.order", client.SegmentConfig{Prefetch: 1000, MaxAge: time.Second})))
 
 	handler := s.Consumer(func(m jetstream.Msg) {
 		id, _ := stamp.IDIn(m.Headers()) // it has one

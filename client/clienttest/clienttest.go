@@ -10,9 +10,6 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// mostIDs is how many IDs one call gets at most, as from workers by default.
-const mostIDs = 100_000
-
 // A Source is a [client.Source] from memory. Its IDs rise by 1, in the order of calls. It is safe for concurrent use.
 type Source struct {
 	mu      sync.Mutex
@@ -52,15 +49,11 @@ func (s *Source) Next(ctx context.Context) (subjects.ID, error) {
 	return run.First, err
 }
 
-// NextN returns n IDs, 1 to 100,000; for another n the error is [client.ErrBadRequest]. Other errors are those of
+// NextN returns n IDs, n at least 1; for another n the error is [client.ErrBadRequest]. Other errors are those of
 // [Source.Next].
 func (s *Source) NextN(ctx context.Context, n int) (subjects.Runs, error) {
-	if n < 1 || n > mostIDs {
-		refusal := &subjects.Error{Code: subjects.BadRequest, Text: fmt.Sprintf("%d IDs: want 1 to %d", n, mostIDs)}
-		if n > mostIDs {
-			refusal.MaxBatch = mostIDs
-		}
-		return nil, fmt.Errorf("%w: %w", client.ErrBadRequest, refusal)
+	if n < 1 {
+		return nil, fmt.Errorf("%w: %d IDs: want at least 1", client.ErrBadRequest, n)
 	}
 	run, err := s.take(ctx, subjects.ID(n))
 	if err != nil {

@@ -84,10 +84,8 @@ func TestACallFailsAsAHandleDoes(t *testing.T) {
 	ids := clienttest.New()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	for _, n := range []int{-1, 0, 100_001} {
-		_, err := ids.NextN(t.Context(), n)
-		e, ok := errors.AsType[*subjects.Error](err)
-		if !errors.Is(err, client.ErrBadRequest) || !ok || n > 0 && e.MaxBatch != 100_000 {
+	for _, n := range []int{-1, 0} {
+		if _, err := ids.NextN(t.Context(), n); !errors.Is(err, client.ErrBadRequest) {
 			t.Errorf("%d IDs: %v", n, err)
 		}
 	}

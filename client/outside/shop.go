@@ -27,9 +27,16 @@ type Order struct {
 }
 
 // New returns a shop that requests its numbers over a connection.
-func New(nc *nats.Conn) *Shop {
-	ids := client.New(nc)
-	return &Shop{ids, ids.Segment("order"), ids.Snowflake()}
+func New(nc *nats.Conn) (*Shop, error) {
+	ids, err := client.New(nc, client.Config{})
+	if err != nil {
+		return nil, err
+	}
+	return &Shop{
+		ids:    ids,
+		orders: client.Must(ids.Segment("order", client.SegmentConfig{})),
+		lines:  client.Must(ids.Snowflake(client.SnowflakeConfig{})),
+	}, nil
 }
 
 // Close ends the use of the connection, which stays the caller's.

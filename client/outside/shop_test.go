@@ -16,13 +16,22 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
+// open opens a shop for one test.
+func open(t *testing.T, natsid *e2e.Cluster) *shop.Shop {
+	s, err := shop.New(natsid.Conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
 // Two workers serve the shop, and one of them stops meanwhile.
 func TestNoOrderFailsAndNoNumberRepeats(t *testing.T) {
 	t.Parallel()
 	const customers, each, lines = 50, 40, 3
-	natsid := e2e.Start(t, e2e.WithWorkers(2))
-	s := shop.New(natsid.Conn)
-	defer s.Close()
+	natsid := e2e.Start(t, e2e.Config{Workers: 2})
+	s := open(t, natsid)
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // on a busy machine
 	defer cancel()
@@ -58,8 +67,7 @@ func TestNoOrderFailsAndNoNumberRepeats(t *testing.T) {
 
 func TestAnOrderPassesThroughJSON(t *testing.T) {
 	t.Parallel()
-	s := shop.New(e2e.Start(t).Conn)
-	defer s.Close()
+	s := open(t, e2e.Start(t, e2e.Config{}))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	in, err := s.Order(ctx, 2)

@@ -25,7 +25,7 @@ func TestThePythonOfTheClientsPageGetsIDsAndErrors(t *testing.T) {
 	if found == nil {
 		t.Fatal("the page has no program in Python")
 	}
-	ids := e2e.Start(t)
+	ids := e2e.Start(t, e2e.Config{})
 	port := ids.URL[strings.LastIndex(ids.URL, ":")+1:]
 	for subject, want := range map[string]string{
 		"id.segment.order": "^1 2 3\n$", "id.snowflake": `^\d{19} \d{19} \d{19}\n$`, "id.segment.a*b": "want A-Z a-z",

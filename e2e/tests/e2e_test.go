@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"os/signal"
@@ -15,11 +16,13 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
 
+	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/e2e"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/cli"
 	"github.com/natsid/natsid/internal/testbed"
 	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/subjects"
 )
 
 // execEnv makes the test binary run as natsid, for faults that need a process of
@@ -41,9 +44,59 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, natstest.Left()...)
 }
 
-// configured changes the settings of workers, counted from 0, before each of their starts.
-func configured(configure func(worker int, cfg *app.Config)) e2e.Option {
-	return func(c *testbed.Config) { c.Configure = configure }
+// clientOn returns a client of the namespace id.
+func clientOn(nc *nats.Conn) *client.Client { return client.Must(client.New(nc, client.Config{})) }
+
+// flakes returns the handle of the snowflakes of the namespace id.
+func flakes(nc *nats.Conn) *client.Handle {
+	return client.Must(clientOn(nc).Snowflake(client.SnowflakeConfig{}))
+}
+
+// A cluster is as one of package e2e.
+type cluster struct {
+	*e2e.Cluster
+	t   *testing.T
+	bed *testbed.Cluster
+}
+
+// startConfigured starts a cluster; configure changes the settings of workers, counted from 0, before each of their
+// starts.
+func startConfigured(t *testing.T, workers int, configure func(worker int, cfg *app.Config)) cluster {
+	t.Helper()
+	bed, err := testbed.Start(testbed.Config{
+		Dir: t.TempDir(), Workers: workers, Namespace: subjects.DefaultNamespace,
+		Configure: func(i int, cfg *app.Config) {
+			log := slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})
+			cfg.Log = slog.New(log).With("worker", i)
+			configure(i, cfg)
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := bed.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	nc := connectTo(t, bed.URL)
+	return cluster{&e2e.Cluster{URL: bed.URL, Conn: nc, Client: clientOn(nc)}, t, bed}
+}
+
+func (c cluster) Segment(tag string) *client.Handle {
+	return client.Must(c.Client.Segment(tag, client.SegmentConfig{}))
+}
+
+func (c cluster) StartWorker(i int) {
+	if err := c.bed.StartWorker(i); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c cluster) StopWorker(i int) {
+	if err := c.bed.StopWorker(i); err != nil {
+		c.t.Error(err)
+	}
 }
 
 // A load requests IDs, single and in batches, until it is stopped. It sends each

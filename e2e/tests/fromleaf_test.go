@@ -9,7 +9,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/natsid/natsid/e2e"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
 	"github.com/natsid/natsid/snowflake"
@@ -72,11 +71,11 @@ func TestCallersOfLeafMoveByAChangeOfHostName(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	workers := e2e.Start(t, configured(func(_ int, cfg *app.Config) {
+	workers := startConfigured(t, 1, func(_ int, cfg *app.Config) {
 		cfg.MySQL = db.DSN()
 		cfg.Numbers = &workerid.Span{First: 512, Last: 1023}
 		inNoHurry(0, cfg)
-	}))
+	})
 	leaf := startLeaf(t, workers.URL)
 	var mu sync.Mutex
 	var wg sync.WaitGroup

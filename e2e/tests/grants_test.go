@@ -11,7 +11,6 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 )
@@ -160,7 +159,7 @@ func TestAnOrdinaryLifeIsProven(t *testing.T) {
 	use := func(what string) string {
 		t.Helper()
 		waitServed(t, nc)
-		snowflakes = append(snowflakes, next(t, client.New(nc).Snowflake()).String())
+		snowflakes = append(snowflakes, next(t, flakes(nc)).String())
 		for range 3 {
 			getIDs(t, nc, "id", "order")
 		}

@@ -15,8 +15,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/natsid/natsid/client"
-	"github.com/natsid/natsid/e2e"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/internal/wire"
@@ -63,9 +61,9 @@ func TestAWorkerServesOnALeafNode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			hub, leaf := startHubAndLeaf(t, "hub", c.leaf)
-			workers := e2e.Start(t, configured(func(_ int, cfg *app.Config) {
+			workers := startConfigured(t, 1, func(_ int, cfg *app.Config) {
 				cfg.NATS, cfg.JSDomain = leaf.ClientURL(), c.domain
-			}))
+			})
 			owner := leaf
 			if c.onHub {
 				owner = hub
@@ -96,7 +94,7 @@ func checkOneReplica(t *testing.T, owner *server.Server) {
 // useTags changes tags, gets IDs, and lists the tags.
 func useTags(t *testing.T, nc *nats.Conn) {
 	t.Helper()
-	c, ctx := client.New(nc), patient(t)
+	c, ctx := clientOn(nc), patient(t)
 	if _, err := c.CreateTag(ctx, subjects.TagCreate{Tag: "seat", Step: 10, Start: 101}); err != nil {
 		t.Fatal(err)
 	}
@@ -165,9 +163,9 @@ func TestAWorkerServesFromTheJetStreamOfAnotherAccount(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := launch(t, opts)
-	workers := e2e.Start(t, configured(func(_ int, cfg *app.Config) {
+	workers := startConfigured(t, 1, func(_ int, cfg *app.Config) {
 		cfg.NATS, cfg.JSPrefix = s.ClientURL(), "JS.store"
-	}))
+	})
 	caller := connectTo(t, s.ClientURL())
 	waitServed(t, caller)
 	useTags(t, caller)

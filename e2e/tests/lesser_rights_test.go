@@ -10,7 +10,6 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
-	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/registry/rights"
 	"github.com/natsid/natsid/subjects"
 )
@@ -142,7 +141,7 @@ func TestACallerMayDoNothingButRequestIDs(t *testing.T) {
 	// Nor may it take the requests of others.
 	_, err := nc.QueueSubscribeSync("id.segment.>", "natsid")
 	want("id.segment.>", err)
-	tags, err := client.New(connectTo(t, urlOf(s, "operator"))).ListTags(patient(t), subjects.TagList{})
+	tags, err := clientOn(connectTo(t, urlOf(s, "operator"))).ListTags(patient(t), subjects.TagList{})
 	if err != nil || len(tags) != 1 || tags[0].Tag != "order" || tags[0].Disabled {
 		t.Errorf("the tags are %v, %v", tags, err)
 	}

@@ -73,7 +73,7 @@ func TestAThrottleHoldsInAllWorkersAndAfterARestart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a rate is seen over seconds")
 	}
-	c := e2e.Start(t, e2e.WithWorkers(3))
+	c := e2e.Start(t, e2e.Config{Workers: 3})
 	const rate, while = 50, time.Second / 2
 	order := startDrain(t, c.Conn, "order", "10")
 	defer order.stop()

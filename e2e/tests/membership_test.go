@@ -20,7 +20,7 @@ func TestAWorkerThatLosesItsConnectionComesBackAtTheLimitOfConnections(t *testin
 	if _, err := nats.Connect(srv.ClientURL()); err == nil {
 		t.Fatal("the server takes more connections")
 	}
-	ids := client.New(nc)
+	ids := clientOn(nc)
 	for range 3 {
 		before := servingConnection(t, srv)
 		if err := srv.DisconnectClientByID(before); err != nil {
@@ -32,7 +32,7 @@ func TestAWorkerThatLosesItsConnectionComesBackAtTheLimitOfConnections(t *testin
 		if took := time.Since(lost); took > slack {
 			t.Errorf("it is ready after %v", took)
 		}
-		if _, err := ids.Snowflake().Next(patient(t)); err != nil {
+		if _, err := client.Must(ids.Snowflake(client.SnowflakeConfig{})).Next(patient(t)); err != nil {
 			t.Error(err)
 		}
 	}

@@ -27,14 +27,14 @@ func TestAWorkerMakesDoWithTheLeastMaxPayload(t *testing.T) {
 	startWith(t, cfg)
 	waitFor(t, "a worker is ready", ok("http://"+cfg.HTTP+"/readyz"))
 	nc := connectTo(t, s.ClientURL())
-	c, tags := client.New(nc), 60
+	c, tags := clientOn(nc), 60
 	for i := range tags {
 		tag := fmt.Sprintf("tag-%02d-%s", i, strings.Repeat("x", subjects.MaxTag-7))
 		desc := strings.Repeat("\x01", wire.MaxDescription) // each is six bytes in JSON
 		if _, err := c.CreateTag(patient(t), subjects.TagCreate{Tag: tag, Step: 10, Description: desc}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Segment(tag).Next(patient(t)); err != nil {
+		if _, err := client.Must(c.Segment(tag, client.SegmentConfig{})).Next(patient(t)); err != nil {
 			t.Fatal(err)
 		}
 	}

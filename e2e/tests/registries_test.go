@@ -146,12 +146,12 @@ func TestARegistryThatIsPinnedGoesOnWhereAnotherOneIsMet(t *testing.T) {
 	getIDs(t, connectTo(t, hub), "id", "order")
 	h1.waitReady(t)
 	for _, url := range []string{hub, leaf} { // on the leaf node NATS prefers the stopped one, which passes requests on
-		c := client.New(connectTo(t, url), client.FailFast())
+		c := client.Must(client.New(connectTo(t, url), client.Config{FailFast: true}))
 		for range 20 {
-			if _, err := c.Segment("order").Next(t.Context()); err != nil {
+			if _, err := client.Must(c.Segment("order", client.SegmentConfig{})).Next(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := c.Snowflake().Next(t.Context()); err != nil {
+			if _, err := client.Must(c.Snowflake(client.SnowflakeConfig{})).Next(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -179,9 +179,9 @@ func TestRegistriesThatMeetStopAndSaySo(t *testing.T) {
 		})
 	}
 	for _, url := range []string{hub, leaf} {
-		c := client.New(connectTo(t, url))
-		_, ofTag := c.Segment("order").Next(t.Context())
-		_, flake := c.Snowflake().Next(t.Context())
+		c := clientOn(connectTo(t, url))
+		_, ofTag := client.Must(c.Segment("order", client.SegmentConfig{})).Next(t.Context())
+		_, flake := client.Must(c.Snowflake(client.SnowflakeConfig{})).Next(t.Context())
 		for _, err := range []error{ofTag, flake} {
 			if !errors.Is(err, client.ErrUnavailable) || !strings.Contains(err.Error(), "is stopped") {
 				t.Errorf("%v, want 503 and why", err)
@@ -209,12 +209,13 @@ func TestAnIncidentOfTheMarksStopsNoSnowflakes(t *testing.T) {
 			return strings.Count(text, "the registry is stopped: marks-lost") == 1
 		})
 		began := time.Now()
-		_, err := client.New(nc, client.Timeout(time.Minute)).Segment("order").Next(t.Context())
+		c := client.Must(client.New(nc, client.Config{Timeout: time.Minute}))
+		_, err := client.Must(c.Segment("order", client.SegmentConfig{})).Next(t.Context())
 		if !errors.Is(err, client.ErrUnavailable) || !strings.Contains(err.Error(),
 			"503: the registry is stopped") || time.Since(began) > patience/2 {
 			t.Errorf("a segment of a worker %s: %v after %v", life, err, time.Since(began))
 		}
-		if _, err := client.New(nc).Snowflake().Next(patient(t)); err != nil {
+		if _, err := flakes(nc).Next(patient(t)); err != nil {
 			text, _ := w.readyz()
 			t.Errorf("a snowflake of a worker %s: %v: %s", life, err, text)
 		}

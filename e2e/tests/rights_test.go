@@ -7,7 +7,6 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/registry/rights"
 	"github.com/natsid/natsid/internal/stores/mysqlstore"
@@ -36,7 +35,7 @@ func TestRefusedRepliesAreOneLine(t *testing.T) {
 	}
 	const line = "NATS refuses a reply"
 	waitFor(t, "a line about refused replies", func() bool { return strings.Contains(log.String(), line) })
-	if _, err := client.New(nc).Snowflake().Next(patient(t)); err != nil {
+	if _, err := flakes(nc).Next(patient(t)); err != nil {
 		t.Errorf("after the requests with one reply subject: %v", err)
 	}
 	if n := strings.Count(log.String(), line); n != 1 {

@@ -82,9 +82,9 @@ func serveOn(t *testing.T, srv *server.Server) (log *natstest.Buffer, stop func(
 // getIDs requests one ID of a tag and one snowflake.
 func getIDs(t *testing.T, nc *nats.Conn, ns subjects.Namespace, tag string) (id subjects.ID) {
 	t.Helper()
-	c := client.New(nc, client.Namespace(string(ns)))
-	next(t, c.Snowflake())
-	return next(t, c.Segment(tag))
+	c := client.Must(client.New(nc, client.Config{Namespace: ns}))
+	next(t, client.Must(c.Snowflake(client.SnowflakeConfig{})))
+	return next(t, client.Must(c.Segment(tag, client.SegmentConfig{})))
 }
 
 // next requests an ID until a worker has one: each learns some time later that its registry is not stopped any more.

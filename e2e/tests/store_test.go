@@ -34,11 +34,11 @@ func TestTagsMoveToMySQLAndBackAndRepeatNoID(t *testing.T) {
 	t.Parallel()
 	db := mysqltest.Start(t)
 	var onMySQL atomic.Bool
-	c := e2e.Start(t, e2e.WithWorkers(2), configured(func(_ int, cfg *app.Config) {
+	c := startConfigured(t, 2, func(_ int, cfg *app.Config) {
 		if cfg.TagPoll = time.Second; onMySQL.Load() {
 			cfg.MySQL = db.DSN()
 		}
-	}))
+	})
 	l := startLoad(t, 2*time.Second, c.Conn, 4, map[string]string{"segment": "id.segment.order"})
 	more := func(what string) {
 		t.Helper()
@@ -101,7 +101,7 @@ func toMySQL(t *testing.T, conn *nats.Conn) error {
 func TestAWorkerOfAnotherKindDoesNotStart(t *testing.T) {
 	t.Parallel()
 	db := mysqltest.Start(t)
-	c := e2e.Start(t)
+	c := e2e.Start(t, e2e.Config{})
 	out := fails(t, "--nats", c.URL, "--data", t.TempDir(), "--mysql", db.DSN())
 	if !strings.Contains(out, "another kind of store") || !strings.Contains(out, "docs/operations.md") {
 		t.Errorf("a worker with --mysql beside one without: %s", out)

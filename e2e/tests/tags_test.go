@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/natsid/natsid/e2e"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
 	"github.com/natsid/natsid/internal/testkit/natstest"
@@ -30,18 +29,18 @@ func stores(t *testing.T, test func(t *testing.T, edit func(*app.Config), db *my
 func TestAChangedTagIsChangedOnAllWorkersAtOnce(t *testing.T) {
 	t.Parallel()
 	stores(t, func(t *testing.T, edit func(*app.Config), _ *mysqltest.Server) {
-		c := e2e.Start(t, e2e.WithWorkers(3), configured(func(_ int, cfg *app.Config) {
+		c := startConfigured(t, 3, func(_ int, cfg *app.Config) {
 			edit(cfg)
 			inNoHurry(0, cfg)
 			// Only a message informs workers of a change: the first poll is long after
 			// the test.
 			cfg.AutoCreateTags, cfg.TagPoll = false, time.Hour
-		}))
+		})
 		ctx := patient(t)
 		all := func(ok func(id int64, err error) bool) func() bool { // all workers, most likely
 			return func() bool {
 				for range 60 {
-					if id, err := c.Client.Segment("order").Next(ctx); !ok(int64(id), err) {
+					if id, err := c.Segment("order").Next(ctx); !ok(int64(id), err) {
 						return false
 					}
 				}
@@ -78,14 +77,14 @@ func TestAChangedTagIsChangedOnAllWorkersAtOnce(t *testing.T) {
 func TestAStartPreloadsRecentlyUsedTagsUnlessDisabled(t *testing.T) {
 	t.Parallel()
 	var preload atomic.Bool
-	c := e2e.Start(t, configured(func(i int, cfg *app.Config) {
+	c := startConfigured(t, 1, func(i int, cfg *app.Config) {
 		inNoHurry(i, cfg)
 		if !preload.Load() {
 			cfg.Preload = 0
 		}
-	}))
+	})
 	ctx := patient(t)
-	if _, err := c.Client.Segment("order").Next(ctx); err != nil {
+	if _, err := c.Segment("order").Next(ctx); err != nil {
 		t.Fatal(err)
 	}
 	mark := func() subjects.ID {
@@ -107,7 +106,7 @@ func TestAStartPreloadsRecentlyUsedTagsUnlessDisabled(t *testing.T) {
 	preload.Store(true)
 	c.StartWorker(0)
 	waitFor(t, "the preload", func() bool { return mark() == before+app.DefaultStep })
-	id, err := c.Client.Segment("order").Next(ctx)
+	id, err := c.Segment("order").Next(ctx)
 	if err != nil || id < subjects.ID(before) || mark() != before+app.DefaultStep {
 		t.Errorf("it gives %d, %v, want an ID from %d on, of the range that was loaded", id, err, before)
 	}

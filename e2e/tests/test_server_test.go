@@ -167,10 +167,11 @@ func TestTheTestServerEndsWithItsParent(t *testing.T) {
 		t.Run(reads, func(t *testing.T) {
 			t.Parallel()
 			s := startTestServer(t, script)
-			ids := client.New(s.connect(t, s.NATS))
+			ids := clientOn(s.connect(t, s.NATS))
 			defer ids.Close()
 			time.Sleep(300 * time.Millisecond) // longer than it takes to see an end
-			if id, err := ids.Segment("order").Next(t.Context()); id < 1 || id > 100 || err != nil {
+			order := client.Must(ids.Segment("order", client.SegmentConfig{}))
+			if id, err := order.Next(t.Context()); id < 1 || id > 100 || err != nil {
 				t.Fatalf("%d, %v, want an ID", id, err)
 			}
 			_ = s.cmd.Process.Kill()

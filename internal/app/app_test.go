@@ -151,18 +151,23 @@ func freeAddress(t *testing.T) string {
 }
 
 // patient returns a client whose calls last as long as a busy machine takes.
-func patient(nc *nats.Conn, opts ...client.Option) *client.Client {
-	return client.New(nc, append(opts, client.Timeout(time.Minute))...)
+func patient(nc *nats.Conn, ns subjects.Namespace) *client.Client {
+	return client.Must(client.New(nc, client.Config{Namespace: ns, Timeout: time.Minute}))
+}
+
+// order returns the handle of a tag.
+func order(nc *nats.Conn, ns subjects.Namespace) *client.Handle {
+	return client.Must(patient(nc, ns).Segment("order", client.SegmentConfig{}))
 }
 
 // ids asks for one ID of each mode.
 func ids(t *testing.T, c *client.Client) (segment, flake subjects.ID) {
 	t.Helper()
-	segment, err := c.Segment("order").Next(t.Context())
+	segment, err := client.Must(c.Segment("order", client.SegmentConfig{})).Next(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if flake, err = c.Snowflake().Next(t.Context()); err != nil {
+	if flake, err = client.Must(c.Snowflake(client.SnowflakeConfig{})).Next(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return segment, flake

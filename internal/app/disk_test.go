@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/subjects"
 )
@@ -23,13 +24,13 @@ func TestTheNextLifeAfterAJournalThatHungWaitsForItAndServes(t *testing.T) {
 	t.Parallel()
 	cfg := joined(t, startServer(t, "127.0.0.1:0").ClientURL())
 	first := launch(t, cfg)
-	c := patient(connect(t, first.where().URL))
+	c := patient(connect(t, first.where().URL), "")
 	if _, err := c.CreateTag(t.Context(), subjects.TagCreate{Tag: "strict", Strict: true}); err != nil {
 		t.Fatal(err)
 	}
 	next := func() subjects.ID { // a load of its own
 		t.Helper()
-		id, err := c.Segment("strict").Next(t.Context())
+		id, err := client.Must(c.Segment("strict", client.SegmentConfig{})).Next(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -45,7 +45,7 @@ func limited(t *testing.T, nc *nats.Conn) {
 	t.Helper()
 	ns := subjects.DefaultNamespace
 	retried(t, func() error {
-		_, err := client.New(nc).Segment("order").Next(t.Context())
+		_, err := order(nc, "").Next(t.Context())
 		return err
 	})
 	for subject, body := range map[string]any{
@@ -62,7 +62,7 @@ func limited(t *testing.T, nc *nats.Conn) {
 // wantLimited checks that a request for 6 IDs is refused, and one for 5 is not.
 func wantLimited(t *testing.T, nc *nats.Conn) {
 	t.Helper()
-	if _, err := client.New(nc).Segment("order").NextN(t.Context(), 5); err != nil {
+	if _, err := order(nc, "").NextN(t.Context(), 5); err != nil {
 		t.Error(err)
 	}
 	m, err := nc.Request("id.segment.order", []byte("6"), 5*time.Second)
@@ -81,13 +81,13 @@ func TestSettingsAreWhereTheMarksAre(t *testing.T) {
 	to := connect(t, startServer(t, "127.0.0.1:0").ClientURL())
 	first := launch(t, joined(t, from.ConnectedUrl()))
 	first.where()
-	cl := client.New(from)
+	cl := client.Must(client.New(from, client.Config{}))
 	limited(t, from)
 	retried(t, func() error {
 		_, err := cl.CreateTag(t.Context(), subjects.TagCreate{Tag: "invoice", Strict: true})
 		return err
 	})
-	last, _ := ids(t, patient(from))
+	last, _ := ids(t, patient(from, ""))
 	first.stop()
 	if err := first.end(); err != nil {
 		t.Fatal(err)
@@ -103,10 +103,10 @@ func TestSettingsAreWhereTheMarksAre(t *testing.T) {
 	second := launch(t, joined(t, to.ConnectedUrl()))
 	second.where()
 	wantLimited(t, to)
-	if id, _ := ids(t, patient(to)); id <= last {
+	if id, _ := ids(t, patient(to, "")); id <= last {
 		t.Errorf("%d after %d", id, last)
 	}
-	tags, err := client.New(to).ListTags(t.Context(), subjects.TagList{})
+	tags, err := client.Must(client.New(to, client.Config{})).ListTags(t.Context(), subjects.TagList{})
 	if err != nil || len(tags) != 2 || tags[0].Tag != "invoice" || !tags[0].Strict {
 		t.Errorf("%+v, %v, want a strict tag and another", tags, err)
 	}

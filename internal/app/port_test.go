@@ -19,5 +19,5 @@ func TestIDsAreServedThoughTheHTTPPortIsInUse(t *testing.T) {
 	if w.HTTP != "" {
 		t.Errorf("it reports HTTP on %s", w.HTTP)
 	}
-	ids(t, patient(connect(t, w.URL)))
+	ids(t, patient(connect(t, w.URL), ""))
 }

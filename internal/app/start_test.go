@@ -27,7 +27,7 @@ func TestARestartContinuesAboveAllIDsUnderTheSameNumber(t *testing.T) {
 			t.Errorf("life %d has number %d, before it was %d", life, w.Number, number)
 		}
 		number = w.Number
-		c := patient(connect(t, w.URL))
+		c := patient(connect(t, w.URL), "")
 		for range 50 {
 			s, f := ids(t, c)
 			if s <= segment || f <= flake {
@@ -56,7 +56,7 @@ func TestASecondInstanceOnOneDataDirectoryIsRefused(t *testing.T) {
 			t.Errorf("%v, want ErrDataInUse that names %s and --data", err, cfg.Data)
 		}
 	}
-	ids(t, patient(connect(t, w.URL))) // the first is unaffected
+	ids(t, patient(connect(t, w.URL), "")) // the first is unaffected
 }
 
 func TestAPortInUseNamesTheTwoRemedies(t *testing.T) {
@@ -81,7 +81,7 @@ func TestTheStartWaitsForNATS(t *testing.T) {
 	if w.Embedded || !strings.Contains(w.URL, addr) {
 		t.Errorf("%+v", w)
 	}
-	ids(t, patient(connect(t, "nats://"+addr)))
+	ids(t, patient(connect(t, "nats://"+addr), ""))
 	i.stop() // before its server
 	if err := i.end(); err != nil {
 		t.Error(err)

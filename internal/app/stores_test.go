@@ -8,7 +8,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/wire"
@@ -22,7 +21,7 @@ func TestTagsAreCreatedOnFirstUseOnlyIfSet(t *testing.T) {
 		cfg := joined(t, url)
 		cfg.Namespace, cfg.AutoCreateTags = ns, auto
 		launch(t, cfg).where()
-		_, err := patient(connect(t, url), client.Namespace(string(ns))).Segment("order").Next(t.Context())
+		_, err := order(connect(t, url), ns).Next(t.Context())
 		e, refused := errors.AsType[*subjects.Error](err)
 		if auto != (err == nil) || !auto && (!refused || e.Code != subjects.NotFound) {
 			t.Errorf("auto-create %v: %v", auto, err)
@@ -36,7 +35,7 @@ func unused(t *testing.T, cfg app.Config) int64 {
 	t.Helper()
 	launch(t, cfg).where()
 	nc := connect(t, cfg.NATS)
-	c := patient(nc, client.Namespace(string(cfg.Namespace)))
+	c := patient(nc, cfg.Namespace)
 	for asked, served := 0, 0; served < 150; asked++ {
 		// Not by the client: answers that it discards after a retry would count.
 		reply, err := nc.Request(cfg.Namespace.Segment("order"), []byte("900"), time.Minute)
@@ -102,7 +101,7 @@ func TestAStartAfterOneThatEndedBeforeItFoundedTheMarksServes(t *testing.T) {
 		t.Fatal(err)
 	}
 	launch(t, cfg).where()
-	if _, err := patient(connect(t, cfg.NATS)).Segment("order").Next(t.Context()); err != nil {
+	if _, err := order(connect(t, cfg.NATS), "").Next(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

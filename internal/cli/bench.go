@@ -87,11 +87,18 @@ func (f *benchFlags) run(s *session, tag string) error {
 		return err
 	}
 	defer nc.Close()
-	c := s.clientOn(nc)
+	c, err := s.clientOn(nc, client.Config{})
+	if err != nil {
+		return err
+	}
 	defer c.Close()
-	handle, subject := c.Segment(tag), s.namespace().Segment(tag)
+	handle, err := handleOf(c, tag, 0)
+	if err != nil {
+		return err
+	}
+	subject := s.namespace().Segment(tag)
 	if tag == "" {
-		handle, subject = c.Snowflake(), s.namespace().Snowflake()
+		subject = s.namespace().Snowflake()
 	}
 	next := func(ctx context.Context) error { _, err := handle.Next(ctx); return err }
 	ctx, cancel := context.WithTimeout(s.ctx, client.DefaultTimeout)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -130,11 +131,10 @@ func isBusy(m *nats.Msg) bool {
 	return e != nil && e.Code == subjects.TooMany
 }
 
-// clientOn returns a client of the command's namespace. It logs nothing, since commands print errors.
-func (s *session) clientOn(nc *nats.Conn, opts ...client.Option) *client.Client {
-	return client.New(nc, append([]client.Option{
-		client.Namespace(string(s.namespace())), client.Log(slog.New(slog.DiscardHandler)),
-	}, opts...)...)
+// clientOn returns a client of the command's namespace. Without cfg.Log it logs nothing, since commands print errors.
+func (s *session) clientOn(nc *nats.Conn, cfg client.Config) (*client.Client, error) {
+	cfg.Namespace, cfg.Log = s.namespace(), cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
+	return client.New(nc, cfg)
 }
 
 // openTable opens the table of --mysql.

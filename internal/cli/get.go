@@ -42,19 +42,18 @@ func (*getSegmentCmd) help() help {
 
 // Run implements the command.
 func (c *getSegmentCmd) Run(s *session) error {
-	of := func(cl *client.Client) *client.Handle { return cl.Segment(string(c.Tag)) }
 	if c.Format == "" && len(c.Key) == 0 {
-		return c.get(s, of, nil)
+		return c.get(s, string(c.Tag), 0, nil)
 	}
 	f, err := c.textFlags.parse(string(c.Tag))
 	if err != nil {
 		return err
 	}
-	return c.get(s, of, f)
+	return c.get(s, string(c.Tag), 0, f)
 }
 
 type getSnowflakeCmd struct {
-	Business *int64 `placeholder:"N"`
+	Business int64 `placeholder:"N"`
 	count
 }
 
@@ -72,12 +71,7 @@ func (*getSnowflakeCmd) help() help {
 
 // Run implements the command.
 func (c *getSnowflakeCmd) Run(s *session) error {
-	return c.get(s, func(cl *client.Client) *client.Handle {
-		if c.Business == nil {
-			return cl.Snowflake()
-		}
-		return cl.Snowflake(client.Business(*c.Business))
-	}, nil)
+	return c.get(s, "", c.Business, nil)
 }
 
 // count is the flag of commands that get IDs.
@@ -88,8 +82,16 @@ type count struct {
 // getWithin is how long a person at a terminal waits for a worker that can issue.
 const getWithin = 2 * time.Second
 
-// get prints IDs of a handle in their wire format, or as f writes each.
-func (c count) get(s *session, of func(*client.Client) *client.Handle, f *format.Format) error {
+// handleOf returns the handle of a tag, or that of the snowflakes of a business if it is "".
+func handleOf(ids *client.Client, tag string, business int64) (*client.Handle, error) {
+	if tag == "" {
+		return ids.Snowflake(client.SnowflakeConfig{Business: business})
+	}
+	return ids.Segment(tag, client.SegmentConfig{})
+}
+
+// get prints IDs of a tag, or snowflakes if it is "", in their wire format, or as f writes each.
+func (c count) get(s *session, tag string, business int64, f *format.Format) error {
 	if c.N < 1 {
 		return usage(fmt.Errorf("-n %d: want at least 1", c.N))
 	}
@@ -97,7 +99,15 @@ func (c count) get(s *session, of func(*client.Client) *client.Handle, f *format
 		ctx, cancel := context.WithTimeout(s.ctx, getWithin)
 		defer cancel()
 		var got idsJSON
-		runs, err := of(s.clientOn(nc)).NextN(ctx, c.N)
+		ids, err := s.clientOn(nc, client.Config{})
+		if err != nil {
+			return err
+		}
+		handle, err := handleOf(ids, tag, business)
+		if err != nil {
+			return err
+		}
+		runs, err := handle.NextN(ctx, c.N)
 		if err != nil {
 			return err
 		}

@@ -63,7 +63,10 @@ func (c *leafCmd) Run(s *session) error {
 	}
 	spare := make([]byte, spareHeap)
 	defer runtime.KeepAlive(spare)
-	ids := s.clientOn(nc, client.Log(log), client.Timeout(c.Deadline))
+	ids, err := s.clientOn(nc, client.Config{Log: log, Timeout: c.Deadline})
+	if err != nil {
+		return err
+	}
 	return (&leaf.Server{IDs: ids, Deadline: c.Deadline, Layout: cfg.Layout, Log: log}).Serve(s.ctx, l)
 }
 

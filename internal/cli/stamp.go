@@ -105,11 +105,14 @@ func (c *stampRunCmd) Run(s *session) error {
 	}
 	defer nc.Close()
 	log := slog.New(slog.NewTextHandler(s.stderr, nil))
-	ids := s.clientOn(nc, client.Log(log))
+	ids, err := s.clientOn(nc, client.Config{Log: log})
+	if err != nil {
+		return err
+	}
 	defer ids.Close()
-	handle := ids.Snowflake()
-	if c.Tag != "" {
-		handle = ids.Segment(string(c.Tag))
+	handle, err := handleOf(ids, string(c.Tag), 0)
+	if err != nil {
+		return err
 	}
 	js, err := s.jetStream(nc)
 	if err != nil {

@@ -48,7 +48,7 @@ func (s *session) status(ctx context.Context, js jetstream.JetStream) error {
 	j := statusOf(snapshot.Overview(), snapshot.Busiest())
 	var listed []subjects.TagInfo
 	if snapshot.Answered() > 0 {
-		listed, _ = allTags(ctx, s.clientOn(js.Conn())) // what fails is shown as a state
+		listed, _ = s.allTags(ctx, js.Conn()) // what fails is shown as a state
 	}
 	r, err := inspect(ctx, onJetStream(js), s.namespace())
 	j.addStore(r, err, listed)

@@ -38,7 +38,7 @@ Example:
 func (*tagListCmd) Run(s *session) error { return s.withJetStream(s.listTags) }
 
 func (s *session) listTags(_ context.Context, js jetstream.JetStream) error {
-	all, err := allTags(s.ctx, s.clientOn(js.Conn()))
+	all, err := s.allTags(s.ctx, js.Conn())
 	if s.json {
 		all, err = s.withMarks(js, all, err)
 	}
@@ -68,7 +68,7 @@ func (s *session) changeTags(c consent, pattern, verb string, do func(nc *nats.C
 		if c.Yes && !c.DryRun && !strings.ContainsAny(pattern, "*?") {
 			return do(nc, pattern)
 		}
-		all, err := allTags(s.ctx, s.clientOn(nc))
+		all, err := s.allTags(s.ctx, nc)
 		all = slices.DeleteFunc(all, func(t subjects.TagInfo) bool {
 			matches, _ := path.Match(pattern, t.Tag) // a malformed pattern matches none
 			return !matches || t.Disabled
@@ -113,7 +113,11 @@ func (s *session) tell(nc *nats.Conn, subject string, change any) error {
 }
 
 // allTags returns all tags, page by page.
-func allTags(ctx context.Context, cl *client.Client) ([]subjects.TagInfo, error) {
+func (s *session) allTags(ctx context.Context, nc *nats.Conn) ([]subjects.TagInfo, error) {
+	cl, err := s.clientOn(nc, client.Config{})
+	if err != nil {
+		return nil, err
+	}
 	all := []subjects.TagInfo{}
 	for after := ""; ; after = all[len(all)-1].Tag {
 		page, err := cl.ListTags(ctx, subjects.TagList{After: after})

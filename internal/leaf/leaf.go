@@ -70,9 +70,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	tag, isSegment := strings.CutPrefix(path, "/api/segment/get/")
 	switch {
 	case isSegment:
-		s.draw(w, r, s.IDs.Segment(tag))
+		h, err := s.IDs.Segment(tag, client.SegmentConfig{})
+		s.draw(w, r, h, err)
 	case strings.HasPrefix(path, "/api/snowflake/get/"):
-		s.draw(w, r, s.IDs.Snowflake())
+		h, err := s.IDs.Snowflake(client.SnowflakeConfig{})
+		s.draw(w, r, h, err)
 	case path == "/decodeSnowflakeId":
 		s.decode(w, r)
 	default:
@@ -110,15 +112,15 @@ func kindOf(accept []string) string {
 	return best
 }
 
-// draw answers with IDs of a handle. Calls for one ID share requests.
-func (s *Server) draw(w http.ResponseWriter, r *http.Request, h *client.Handle) {
+// draw answers with IDs of a handle, or why there is none. Calls for one ID share requests.
+func (s *Server) draw(w http.ResponseWriter, r *http.Request, h *client.Handle, wrong error) {
 	if r.Method == http.MethodOptions || r.Method == http.MethodHead {
 		w.Header().Set("Allow", "GET,HEAD,POST,PUT,PATCH,DELETE,OPTIONS")
 		return
 	}
 	n, err := wire.ParseCount(countOf(r.URL), wire.MaxBatchLimit)
 	kind, body := asText, []byte(nil)
-	switch {
+	switch err = cmp.Or(wrong, err); {
 	case err != nil:
 	case n == 1:
 		var id subjects.ID

@@ -24,7 +24,7 @@ import (
 
 var (
 	shared = new(exampletb.T)
-	natsid = sync.OnceValue(func() *e2e.Cluster { return e2e.Start(shared) })
+	natsid = sync.OnceValue(func() *e2e.Cluster { return e2e.Start(shared, e2e.Config{}) })
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(shared.Around(m), natstest.Left()...) }
@@ -43,7 +43,7 @@ func newPair(t *testing.T, n int) *pair {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &pair{t: t, js: js, ids: client.New(natsid().Conn)}
+	p := &pair{t: t, js: js, ids: client.Must(client.New(natsid().Conn, client.Config{}))}
 	name := strings.ReplaceAll(t.Name(), "/", "-")
 	p.source, p.target = name+"-from", name+"-to"
 	t.Cleanup(p.ids.Close)
@@ -83,7 +83,7 @@ func (p *pair) stage(change ...func(*stage.Config)) *stage.Stage {
 	cfg := stage.Config{
 		Source: stage.SourceOn(p.js, p.source), SourceName: p.source,
 		Target: to,
-		Fits:   to.Fits, Stamp: stamp.New(p.ids.Segment(p.t.Name())).Msgs,
+		Fits:   to.Fits, Stamp: stamp.New(client.Must(p.ids.Segment(p.t.Name(), client.SegmentConfig{}))).Msgs,
 		Subject:  func(s string) string { return "stamped." + s },
 		Existing: stage.StopAtID, Once: true,
 	}

@@ -62,7 +62,7 @@ const skipWithin = 10 * time.Second
 func (c *Cluster) Skip(n int64) error {
 	ctx, cancel := context.WithTimeout(context.Background(), skipWithin)
 	defer cancel()
-	ids := client.New(c.conn, client.Namespace(string(c.cfg.Namespace)))
+	ids := client.Must(client.New(c.conn, client.Config{Namespace: c.cfg.Namespace}))
 	defer ids.Close()
 	skip := wire.TagUpdate{RaiseBy: new(subjects.ID(n)), Force: true}
 	var refused []string

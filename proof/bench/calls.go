@@ -62,8 +62,8 @@ type way struct {
 
 // waysOf returns the ways over one connection. The first is the reference.
 func waysOf(nc *nats.Conn) (ways []*way, end func()) {
-	ids := client.New(nc)
-	shared := ids.Segment("bench").Next
+	ids := client.Must(client.New(nc, client.Config{}))
+	shared := client.Must(ids.Segment("bench", client.SegmentConfig{})).Next
 	merged := func(ctx context.Context) error { _, err := shared(ctx); return err }
 	bare := func(context.Context) error {
 		m, err := request(nc, "id.segment.bench", nil, replyWithin)
@@ -287,9 +287,9 @@ func compareHeld(ctx context.Context, opt options, nc *nats.Conn) error {
 	t := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	defer t.Flush()
 	fmt.Fprintln(t, "CPUs\tway\tns\trate /addition\t")
-	ids := client.New(nc)
+	ids := client.Must(client.New(nc, client.Config{}))
 	defer ids.Close()
-	handle := ids.Segment("bench", client.Prefetch(100_000, time.Minute))
+	handle := client.Must(ids.Segment("bench", client.SegmentConfig{Prefetch: 100_000, MaxAge: time.Minute}))
 	for _, cpus := range []int{1, 2} {
 		before := runtime.GOMAXPROCS(cpus)
 		err := func() error {

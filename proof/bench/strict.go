@@ -37,7 +37,7 @@ func benchStrict(ctx context.Context, dir string, opt options) error {
 			return err
 		}
 	}
-	ids := client.New(nc)
+	ids := client.Must(client.New(nc, client.Config{}))
 	defer ids.Close()
 	var order ledger.Order
 	fmt.Printf("One connection, one worker, %d repeats of %v; %s.\n", opt.repeats, opt.length, machine())
@@ -71,7 +71,8 @@ func benchStrict(ctx context.Context, dir string, opt options) error {
 
 // strictWays returns the ways. The first is the reference.
 func strictWays(ids *client.Client, order *ledger.Order) []*way {
-	loose, strict := ids.Segment("loose"), ids.Segment("strict")
+	loose := client.Must(ids.Segment("loose", client.SegmentConfig{}))
+	strict := client.Must(ids.Segment("strict", client.SegmentConfig{}))
 	asked := func(h *client.Handle) func() int64 { return func() int64 { return h.Stats().Requests } }
 	return []*way{
 		{name: "waking alone", call: newAlarmClock().wait, asked: func() int64 { return 0 }},

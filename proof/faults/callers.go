@@ -67,10 +67,11 @@ func newCallers(l *load, urls []string) (*callers, error) {
 			c.close()
 			return nil, err
 		}
-		ids := client.New(nc, client.Namespace(string(namespace)))
+		ids := client.Must(client.New(nc, client.Config{Namespace: namespace}))
+		of := func(tag string) *client.Handle { return client.Must(ids.Segment(tag, client.SegmentConfig{})) }
 		c.clients = append(c.clients, &caller{nc: nc, ids: ids, handles: [kinds]*client.Handle{
-			snowflake: ids.Snowflake(), long: ids.Segment(longTag), short: ids.Segment(shortTag),
-			strict: ids.Segment(strictTag),
+			snowflake: client.Must(ids.Snowflake(client.SnowflakeConfig{})), long: of(longTag), short: of(shortTag),
+			strict: of(strictTag),
 		}})
 	}
 	return c, nil

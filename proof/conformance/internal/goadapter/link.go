@@ -16,9 +16,8 @@ import (
 
 // A link is a connection with its client.
 type link struct {
-	nc      *nats.Conn
-	client  *client.Client
-	handles map[string]*client.Handle // by the JSON of their target
+	nc     *nats.Conn
+	client *client.Client
 }
 
 // errNotConnected is returned for a call before the first connect.
@@ -27,7 +26,7 @@ var errNotConnected = fmt.Errorf("%w: connect first", client.ErrClosed)
 func (a *adapter) connect(raw json.RawMessage) (any, error) {
 	var p struct {
 		Servers   []string
-		Namespace string
+		Namespace subjects.Namespace
 		TimeoutMs int64
 		FailFast  bool
 	}
@@ -42,14 +41,12 @@ func (a *adapter) connect(raw json.RawMessage) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	opts := []client.Option{
-		client.Namespace(p.Namespace), client.Timeout(time.Duration(p.TimeoutMs) * time.Millisecond),
+	cfg := client.Config{
+		Namespace: p.Namespace, Timeout: time.Duration(p.TimeoutMs) * time.Millisecond, FailFast: p.FailFast,
 	}
-	if p.FailFast {
-		opts = append(opts, client.FailFast())
-	}
-	a.link = &link{nc: nc, client: client.New(nc, opts...), handles: map[string]*client.Handle{}}
-	return struct{}{}, nil
+	c, err := client.New(nc, cfg)
+	a.link = &link{nc: nc, client: c}
+	return struct{}{}, err
 }
 
 func (a *adapter) disconnect(raw json.RawMessage) (any, error) {
@@ -77,23 +74,12 @@ func (a *adapter) handle(target json.RawMessage) (*client.Handle, error) {
 	if a.link == nil {
 		return nil, errNotConnected
 	}
-	if h := a.link.handles[string(target)]; h != nil {
-		return h, nil
-	}
-	h, err := newHandle(a.link.client, target)
-	if err == nil {
-		a.link.handles[string(target)] = h
-	}
-	return h, err
-}
-
-func newHandle(c *client.Client, target json.RawMessage) (*client.Handle, error) {
 	var t struct {
 		Tag       string
 		Snowflake bool
-		Business  *int64
-		MaxBatch  *int
-		Prefetch  *struct {
+		Business  int64
+		MaxBatch  int
+		Prefetch  struct {
 			N        int
 			MaxAgeMs int64
 		}
@@ -101,20 +87,11 @@ func newHandle(c *client.Client, target json.RawMessage) (*client.Handle, error)
 	if err := json.Unmarshal(target, &t); err != nil {
 		return nil, err
 	}
-	var opts []client.HandleOption
-	if t.Business != nil {
-		opts = append(opts, client.Business(*t.Business))
-	}
-	if t.MaxBatch != nil {
-		opts = append(opts, client.MaxBatch(*t.MaxBatch))
-	}
-	if p := t.Prefetch; p != nil {
-		opts = append(opts, client.Prefetch(p.N, time.Duration(p.MaxAgeMs)*time.Millisecond))
-	}
+	n, age := t.Prefetch.N, time.Duration(t.Prefetch.MaxAgeMs)*time.Millisecond
 	if t.Snowflake {
-		return c.Snowflake(opts...), nil
+		return a.link.client.Snowflake(client.SnowflakeConfig{Business: t.Business, Prefetch: n, MaxAge: age})
 	}
-	return c.Segment(t.Tag, opts...), nil
+	return a.link.client.Segment(t.Tag, client.SegmentConfig{Prefetch: n, MaxAge: age, MaxBatch: t.MaxBatch})
 }
 
 // kinds are the sentinels of package client, by kind.

@@ -33,7 +33,7 @@ func newRecorder(url string) (*recorder, error) {
 		return nil, err
 	}
 	desk, err := rig.OpenDesk(nc, string(subjects.DefaultNamespace))
-	return &recorder{nc, desk, client.New(nc, client.Log(slog.New(slog.DiscardHandler)))}, err
+	return &recorder{nc, desk, client.Must(client.New(nc, client.Config{Log: slog.New(slog.DiscardHandler)}))}, err
 }
 
 const patience = time.Minute
@@ -68,7 +68,10 @@ func (r *recorder) tags(files map[string][]byte) error {
 	for i := range cases {
 		c := &cases[i]
 		sent, err := r.draw(c.Tag, patience, func(ctx context.Context) error {
-			_, err := r.ids.Segment(c.Tag).Next(ctx)
+			h, err := r.ids.Segment(c.Tag, client.SegmentConfig{})
+			if err == nil {
+				_, err = h.Next(ctx)
+			}
 			return err
 		})
 		if c.Refusal, err = outcome(sent, err); err != nil {
@@ -103,7 +106,7 @@ func (r *recorder) counts(files map[string][]byte) error {
 func (r *recorder) nextN(ctx context.Context, value json.RawMessage) error {
 	n, err := goadapter.Count(value)
 	if err == nil {
-		_, err = r.ids.Segment("order").NextN(ctx, n)
+		_, err = client.Must(r.ids.Segment("order", client.SegmentConfig{})).NextN(ctx, n)
 	}
 	return err
 }
@@ -114,7 +117,7 @@ func (r *recorder) replies(files map[string][]byte) error {
 		c := &cases[i]
 		r.desk.Say(func(q *rig.Request) { q.Answer(c.Text()) })
 		_, err := r.draw("order", patience, func(ctx context.Context) error {
-			runs, err := r.ids.Segment("order").NextN(ctx, c.N)
+			runs, err := client.Must(r.ids.Segment("order", client.SegmentConfig{})).NextN(ctx, c.N)
 			for _, run := range runs {
 				c.Runs = append(c.Runs, [2]string{run.First.String(), run.Last.String()})
 			}
@@ -136,7 +139,8 @@ func (r *recorder) failures(files map[string][]byte) error {
 		r.desk.Say(func(q *rig.Request) { q.Reply(c.Headers, c.Body) })
 		err := r.askAgain(func(ctx context.Context) error {
 			// A handle of its own: a pause that one reply demands holds no other case.
-			_, err := r.ids.Segment("order", client.MaxBatch(client.DefaultMaxBatch)).Next(ctx)
+			h := client.Must(r.ids.Segment("order", client.SegmentConfig{MaxBatch: client.DefaultMaxBatch + i}))
+			_, err := h.Next(ctx)
 			return err
 		})
 		if err == nil {
@@ -173,7 +177,10 @@ func (r *recorder) ages(files map[string][]byte) error {
 		name := fmt.Sprint("t", i) // requests for ranges that follow are not of this case
 		sent, err := r.draw(name, patience, func(ctx context.Context) error {
 			age := time.Duration(c.MaxAgeMs) * time.Millisecond
-			_, err := r.ids.Segment(name, client.Prefetch(c.N, age)).Next(ctx)
+			h, err := r.ids.Segment(name, client.SegmentConfig{Prefetch: c.N, MaxAge: age})
+			if err == nil {
+				_, err = h.Next(ctx)
+			}
 			return err
 		})
 		if c.Refusal, err = outcome(sent, err); err != nil {
