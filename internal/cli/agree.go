@@ -14,8 +14,8 @@ type consent struct {
 	DryRun bool
 }
 
-// change calls do if a person agrees to a plan, who sees it on standard error. With --yes nobody is asked; with
-// --dry-run the plan is the outcome.
+// change shows a plan on standard error, and calls do if the person at the terminal agrees. With --yes nobody is asked;
+// with --dry-run the plan is printed as the outcome, and do is not called.
 func (o *output) change(c consent, question string, plan any, text func(*sheet), do func() error) error {
 	if c.DryRun {
 		return o.print(plan, text)
@@ -29,7 +29,7 @@ func (o *output) change(c consent, question string, plan any, text func(*sheet),
 	return do()
 }
 
-// agree returns an error unless the answer to a question is yes, or was given before, by --yes.
+// agree asks a question, and returns an error unless the answer is yes. If yes is set, by --yes, it does not ask.
 func (o *output) agree(yes bool, question string) error {
 	switch {
 	case yes:

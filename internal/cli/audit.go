@@ -53,10 +53,11 @@ type auditJSON struct {
 	Findings []grants.Finding `json:"findings"` // repetitions before others
 }
 
-// settled is the time after a write of a mark within which a worker records it, if it can.
+// settled is how long after it wrote a mark a worker takes to record the grant, at most.
 const settled = 2500 * time.Millisecond
 
-// sameAge is how long after the marks the stream of grants is created at most, if it has all writes of them.
+// sameAge is the most by which the creation of the marks and of the stream of grants may differ if the stream is to
+// count as a record of all writes.
 const sameAge = 10 * time.Minute
 
 // withGrants calls f with a reader of the stream of grants.
@@ -73,8 +74,8 @@ func (s *session) withGrants(f func(context.Context, jetstream.JetStream, *grant
 	})
 }
 
-// Run implements the command. It reads the marks first, and the grants when the last writes of marks are recorded: so
-// an ID below its mark that is in no record was in a load that nobody wrote down.
+// Run implements the command. It reads the marks first, and the grants once the last writes of marks are recorded. So
+// an ID below its mark that is in no record comes from a load that was not recorded.
 func (c *auditCmd) Run(s *session) error {
 	return s.withGrants(func(ctx context.Context, js jetstream.JetStream, before *grants.Reader) error {
 		r, err := kvstore.Inspect(ctx, onJetStream(js), wire.SegmentBucket(s.namespace()))
@@ -84,7 +85,7 @@ func (c *auditCmd) Run(s *session) error {
 		marks := make(map[string]grants.Mark)
 		for tag, p := range r.Marks {
 			if p.Undecided {
-				p.Mark = math.MaxInt64 // nothing is loaded
+				p.Mark = math.MaxInt64 // an undecided tag is not loaded
 			}
 			marks[tag] = grants.Mark{Raw: p.Raw, Shown: p.Mark}
 		}

@@ -24,7 +24,7 @@ type benchCmd struct {
 
 func (*benchCmd) help() help { return help{summary: "Measure how fast IDs come over this NATS."} }
 
-// benchFlags are the flags of both commands.
+// benchFlags are the flags of "bench segment" and "bench snowflake".
 type benchFlags struct {
 	Callers  int           `short:"c" default:"64"`
 	Duration time.Duration `short:"d" default:"10s"`
@@ -73,11 +73,11 @@ Example:
 func (c *benchSnowflakeCmd) Run(s *session) error { return c.run(s, "") }
 
 const (
-	bareTimeout = 2 * time.Second // for a bare request: workers refuse before
+	bareTimeout = 2 * time.Second // for a request without the client; workers refuse earlier
 	benchTurns  = 10              // natsid and bare requests alternate, so that changes of the machine affect both
 )
 
-// run measures IDs of a tag, of snowflakes if it is "".
+// run measures requests for IDs of a tag, or for snowflakes if tag is "".
 func (f *benchFlags) run(s *session, tag string) error {
 	if f.Callers < 1 || f.Callers > 1_000_000 || f.Duration < time.Millisecond {
 		return usage(errors.New("want 1 to 1000000 --callers, for a --duration of at least 1ms"))
@@ -138,7 +138,7 @@ func (f *benchFlags) run(s *session, tag string) error {
 	})
 }
 
-// bareCall returns a request for one ID, without the client.
+// bareCall returns a function that requests one ID over nc, without package client.
 func bareCall(nc *nats.Conn, subject string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, bareTimeout)
@@ -157,14 +157,14 @@ func bareCall(nc *nats.Conn, subject string) func(context.Context) error {
 	}
 }
 
-// A measured is the calls of one kind.
+// A measured holds the results of calls of one kind.
 type measured struct {
 	call    func(context.Context) error
 	took    time.Duration
 	calls   atomic.Int64          // that succeeded
-	latency [59 << 5]atomic.Int64 // of these, by bucketOf
+	latency [59 << 5]atomic.Int64 // number of these calls in each bucket, by bucketOf
 	errors  atomic.Int64
-	failed  atomic.Pointer[error] // the last one
+	failed  atomic.Pointer[error] // the last error
 }
 
 // run makes calls for length, or until ctx ends, and waits for those under way.
@@ -181,7 +181,7 @@ func (m *measured) run(ctx context.Context, callers int, length time.Duration) {
 				} else if ctx.Err() == nil {
 					m.errors.Add(1)
 					m.failed.Store(&err)
-					time.Sleep(10 * time.Millisecond) // refusals are fast, and not what is measured
+					time.Sleep(10 * time.Millisecond) // refusals are fast: calls must not flood the workers
 				}
 			}
 		})
@@ -198,7 +198,7 @@ func bucketOf(d time.Duration) int {
 	return shift<<5 + int(v>>shift)
 }
 
-// quantile returns the middle of the bucket of the longest among the fastest part of the calls.
+// quantile returns the duration within which a part of the calls ended: half of them for 0.5. 0 means no calls.
 func (m *measured) quantile(part float64) time.Duration {
 	rank := int64(part * float64(m.calls.Load()))
 	for b := range m.latency {
@@ -210,7 +210,7 @@ func (m *measured) quantile(part float64) time.Duration {
 	return 0
 }
 
-// benchJSON is the figures of natsid, and of bare requests.
+// benchJSON is the figures of natsid, and of bare requests, which the command answers itself.
 type benchJSON struct {
 	benchFigures
 	Bare benchFigures `json:"bare"`
@@ -218,7 +218,7 @@ type benchJSON struct {
 
 type benchFigures struct {
 	PerSecond float64 `json:"per_second"` // calls that succeeded
-	P50       float64 `json:"p50"`        // in seconds, as the others
+	P50       float64 `json:"p50"`        // in seconds, like P99 and P999
 	P99       float64 `json:"p99"`
 	P999      float64 `json:"p99_9"`
 	Calls     int64   `json:"calls"`

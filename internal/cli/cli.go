@@ -78,13 +78,13 @@ func (*storeCmd) help() help { return help{summary: "Look after the store of the
 type session struct {
 	ctx        context.Context
 	line       commandLine
-	connection bool // help is asked for the flags that lead to the service
+	connection bool // the command is `natsid help connection`
 	output
 	settings
 }
 
-// errorText returns the text of an error for a person: without the prefix that is for programs, and with the command
-// that helps against a refusal of its code.
+// errorText returns the text of an error for a person: without the prefix "client: ", and with the command that
+// remedies a worker's refusal.
 func errorText(err error) string {
 	text := strings.TrimPrefix(err.Error(), "client: ")
 	e, ok := errors.AsType[*subjects.Error](err)
@@ -100,8 +100,8 @@ func errorText(err error) string {
 	return text
 }
 
-// What may be a password or a token: in a URL; and in a URL or a DSN among the arguments, which errors of the parser
-// repeat.
+// These match what may contain a password or a token: inURL a URL in any error, and inArgument a URL or a DSN on the
+// command line, which errors of the parser repeat.
 var (
 	inURL      = regexp.MustCompile(`://\S*@`)
 	inArgument = regexp.MustCompile(`[^\s"'=]*:\S*@`)
@@ -109,7 +109,7 @@ var (
 
 // Main runs one command line and returns the exit code of [exitCode]. It returns when ctx ends.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
-	// --help leaves through kong's exit hook, during parsing.
+	// For --help, kong calls its exit hook while it parses.
 	type exit int
 	defer func() {
 		if r := recover(); r != nil {
@@ -160,7 +160,7 @@ func (s *session) run(parser *kong.Kong, args []string) (err error) {
 	s.addFile()
 	err = s.call.Run()
 	if missing := s.missing(); missing != nil && err != nil {
-		return missing // the error is its consequence
+		return missing // it caused err
 	}
 	return err
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// defaultURL is the NATS of commands other than serve without --nats.
+// defaultURL is where commands other than serve expect NATS, unless --nats names a server.
 const defaultURL = "nats://127.0.0.1:4222"
 
 // connect connects to NATS, for one command. A right that is missing ends the command.
@@ -62,9 +62,9 @@ func (s *session) dial(refused func(*buckets.RightError), more ...nats.Option) (
 		"cannot reach NATS at %s: %w; start natsid, or name another server with --nats URL", app.Redact(cfg.NATS), err)
 }
 
-// canDoWithout reports whether a command succeeds without the right to publish to a subject: JetStream drops
-// consumers by itself, a bucket need not refuse purges, a stage needs its hints only where all copies expire and need
-// not be shown on a page, and no ID depends on grants.
+// canDoWithout reports whether a command succeeds without the right to publish to a subject. JetStream deletes idle
+// consumers by itself; a bucket need not refuse purges; a stage need not be on the page, and needs hints only where all
+// copies expire; no ID depends on the record of grants.
 func canDoWithout(ns subjects.Namespace, subject string) bool {
 	hints, grants := wire.StampBucket(ns), "$KV."+wire.GrantsBucket(ns)
 	consumer := strings.Contains(subject, ".CONSUMER.")
@@ -93,8 +93,8 @@ func (s *session) withNATS(f func(*nats.Conn) error) error {
 	return f(nc)
 }
 
-// request sends a request of an operator once: repeated, it could find what it did itself. Only where workers are busy,
-// and so changed nothing, it is sent again.
+// request sends a request of an operator once: a second one could fail because the first one succeeded. It is sent
+// again only if a worker answers that it is busy, and so has changed nothing.
 func request[T any](s *session, nc *nats.Conn, subject string, body any) (answer T, err error) {
 	data, err := json.Marshal(body)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// decodeCmd has the flags --layout and --epoch, too.
+// decodeCmd also has the flags --layout and --epoch, from addSettings.
 type decodeCmd struct {
 	ID int64 `arg:""`
 }

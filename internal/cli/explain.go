@@ -60,7 +60,7 @@ func (c *explainCmd) Run(s *session) error {
 	})
 }
 
-// windows puts the claims that contain the ID in the place of loads, if there are any: it is a snowflake.
+// windows replaces Grants by the claims whose windows contain the ID, if there are any: then it is a snowflake.
 func (j *explainedJSON) windows(claims []*grants.Claim) {
 	var found []grants.Grant
 	for _, c := range claims {

@@ -12,10 +12,10 @@ import (
 	"github.com/natsid/natsid/internal/configfile"
 )
 
-// Settings of other commands. All others belong to serve alone.
+// Settings that commands other than serve have. addSettings names the commands of each of the rest.
 var (
 	common   = []string{"config", "namespace"} // of every command, like all settings of NATS
-	ofLayout = []string{"layout", "epoch"}     // of decode, layout, leaf, serve and test-server
+	ofLayout = []string{"layout", "epoch"}     // of config, decode, layout, leaf, serve and test-server
 )
 
 // addSettings gives each command the flags of its settings.
@@ -54,12 +54,12 @@ func find(k *kong.Kong, path string) *kong.Node {
 	return all[slices.IndexFunc(all, func(n *kong.Node) bool { return n.Path() == path })]
 }
 
-// addFlag adds the flag of a setting to a command. kong gets neither default nor range: a flag that is not used
-// counts as not given, and [app.Parse] reads the text of a given one.
+// addFlag adds the flag of a setting to a command. kong knows neither its default nor its range, which [app.Parse]
+// applies later: so a flag that is not used counts as not given.
 func addFlag(n *kong.Node, s app.Setting) {
 	tag := &kong.Tag{Envs: []string{s.Env}}
 	if s.Bare {
-		tag.Negatable = "_" // kong's syntax for --no- and the name
+		tag.Negatable = "_" // kong's syntax for a flag --no-NAME
 	}
 	var target written
 	f := &kong.Flag{
@@ -93,7 +93,7 @@ type written struct {
 	given bool
 }
 
-// A reader reads the text of a flag. A bare flag may have no value.
+// A reader reads the text of a flag. A bare flag without a value means true.
 type reader struct{ bare bool }
 
 // Decode implements [kong.Mapper].

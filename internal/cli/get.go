@@ -74,7 +74,7 @@ func (c *getSnowflakeCmd) Run(s *session) error {
 	return c.get(s, "", c.Business, nil)
 }
 
-// count is the flag of commands that get IDs.
+// count is the flag -n of commands that get IDs.
 type count struct {
 	N int `short:"n" default:"1"`
 }
@@ -82,7 +82,7 @@ type count struct {
 // getWithin is how long a person at a terminal waits for a worker that can issue.
 const getWithin = 2 * time.Second
 
-// handleOf returns the handle of a tag, or that of the snowflakes of a business if it is "".
+// handleOf returns the handle of a tag, or of the snowflakes of a business if tag is "".
 func handleOf(ids *client.Client, tag string, business int64) (*client.Handle, error) {
 	if tag == "" {
 		return ids.Snowflake(client.SnowflakeConfig{Business: business})
@@ -90,7 +90,7 @@ func handleOf(ids *client.Client, tag string, business int64) (*client.Handle, e
 	return ids.Segment(tag, client.SegmentConfig{})
 }
 
-// get prints IDs of a tag, or snowflakes if it is "", in their wire format, or as f writes each.
+// get prints IDs of a tag, or snowflakes if tag is "": as runs if f is nil, otherwise each in the format f.
 func (c count) get(s *session, tag string, business int64, f *format.Format) error {
 	if c.N < 1 {
 		return usage(fmt.Errorf("-n %d: want at least 1", c.N))

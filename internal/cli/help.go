@@ -12,7 +12,7 @@ import (
 type help struct {
 	summary string            // one line
 	detail  string            // below it; indented lines are kept as they are
-	values  map[string]string // its arguments and flags, by name, but for [sharedHelp]
+	values  map[string]string // of its arguments and flags, by name, except those in [sharedHelp]
 }
 
 // sharedHelp is the help of arguments and flags of several commands, by name.
@@ -55,7 +55,8 @@ func addHelp(n *kong.Node) error {
 	return nil
 }
 
-// printHelp prints the help of a command. Of the flags of every command it names the first, unless they are the topic.
+// printHelp prints the help of a command. It explains the flags that every command has only for `natsid help
+// connection`; otherwise it names the first of them.
 func (s *session) printHelp(opts kong.HelpOptions, call *kong.Context) error {
 	for _, f := range call.Model.Flags {
 		f.Hidden = !s.connection
@@ -91,7 +92,7 @@ func (*helpCmd) help() help {
 	}
 }
 
-// Run implements the command. The parser ends it where it meets --help.
+// Run implements the command. When the parser meets --help it prints the help and calls kong's exit hook.
 func (c *helpCmd) Run(s *session) error {
 	topic := c.Topic
 	if s.connection = slices.Equal(topic, []string{"connection"}); s.connection {

@@ -13,7 +13,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// layoutCmd has the flags --layout and --epoch, too.
+// layoutCmd also has the flags --layout and --epoch, from addSettings.
 type layoutCmd struct {
 	Years      int64 `placeholder:"N"`
 	Sites      int64 `placeholder:"N"`
@@ -62,7 +62,7 @@ func (c *layoutCmd) Run(s *session) error {
 
 const year = 365.25 * 24 * time.Hour
 
-// plan returns the narrowest layout for the needs, as of now.
+// plan returns the narrowest layout for the needs that the flags state. Its epoch is --epoch, or the start of today.
 func (c *layoutCmd) plan(s *session, now time.Time) (l snowflake.Layout, err error) {
 	c.Sites, c.Businesses, c.Unit = cmp.Or(c.Sites, 1), cmp.Or(c.Businesses, 1), cmp.Or(c.Unit, time.Millisecond)
 	for _, need := range []int64{c.Years, c.Sites, c.Machines, c.Businesses, c.Peak} {
@@ -100,7 +100,7 @@ type layoutJSON struct {
 	Fields  []layoutField `json:"fields"`
 }
 
-// layoutField is a field's capacity in a unit, such as years, beside the need; 0 without a plan.
+// layoutField is a field's capacity in a unit, such as years. Need is 0 unless a layout is planned.
 type layoutField struct {
 	Field    string  `json:"field"`
 	Bits     int     `json:"bits"`

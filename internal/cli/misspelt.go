@@ -12,8 +12,8 @@ import (
 	"github.com/natsid/natsid/internal/app"
 )
 
-// misspelt returns an error that names the probable command line if args begin with a word that is no command of n, or
-// if refused is the error of the parser about such a word after flags; or nil.
+// misspelt returns an error that suggests a command line if args begin with a word that is no command of n, or if the
+// parser's error, refused, is about such a word after flags. Otherwise it returns nil.
 func misspelt(n *kong.Node, args []string, refused error) error {
 	if e, ok := errors.AsType[*kong.ParseError](refused); ok && e.Context.Selected() == n.DefaultCmd {
 		isIt := func(arg string) bool { return arg == "serve" || refused.Error() == "unexpected argument "+arg }
@@ -36,10 +36,10 @@ func misspelt(n *kong.Node, args []string, refused error) error {
 			typed := strings.Join(append(path, word), " ")
 			meant := []string{app.Nearest(word, names)}
 			if n.Name == "get" && meant[0] == "" {
-				meant = []string{"segment", word} // a tag
+				meant = []string{"segment", word} // word is a tag
 			}
 			for _, leaf := range n.Leaves(true) {
-				if meant[0] == "" && leaf.Name == word { // without its group
+				if meant[0] == "" && leaf.Name == word { // as "create" for "tag create"
 					meant = strings.Fields(leaf.Path())
 				}
 			}
@@ -54,10 +54,10 @@ func misspelt(n *kong.Node, args []string, refused error) error {
 	return nil
 }
 
-// beginsWithHyphen matches what the parser says of a value such as -5. Its advice would be refused, too.
+// beginsWithHyphen matches the parser's error about a value such as -5. What that error advises would be refused, too.
 var beginsWithHyphen = regexp.MustCompile(`^(--[a-z-]+): expected .* got "(-[^"]*)" \(.*\); perhaps try .*`)
 
-// inWords returns an error of the parser with the form of the command, and with what a number must be.
+// inWords returns an error of the parser with the command's usage, and with a remedy for a value such as -5.
 func inWords(err error) error {
 	e, ok := errors.AsType[*kong.ParseError](err)
 	if !ok {

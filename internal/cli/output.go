@@ -48,7 +48,7 @@ func Outputs() []Output {
 	}
 }
 
-// plain prints what a terminal shows and does not obey. Everything that a command prints goes through it.
+// plain replaces characters that control a terminal. Everything that a command prints goes through it.
 type plain struct{ io.Writer }
 
 // Write implements [io.Writer].
@@ -85,8 +85,8 @@ func (o *output) print(value any, text func(*sheet)) error {
 	return err
 }
 
-// A sheet is a text for people: tables, facts and sentences. Names of workers and tags, descriptions and alarms are
-// what others wrote: no text makes a line or a column of its own.
+// A sheet is a text for people: tables, facts and sentences. Others wrote the names of workers and tags, descriptions
+// and alarms: a newline or tab in them begins no line or column.
 type sheet struct {
 	*tabwriter.Writer
 	begun bool
@@ -130,7 +130,8 @@ func (s *sheet) line(format string, args ...any) {
 	fmt.Fprintf(s, format+"\n", args...)
 }
 
-// cell returns a value as each table and fact has it: a time as RFC 3339 in UTC, a duration as 3m20s, none as a dash.
+// cell returns the text of a value in a table or fact: a time as RFC 3339 in UTC, a duration as 3m20s, and a dash if
+// there is no value.
 func cell(value any) (text string) {
 	switch v := value.(type) {
 	case time.Time:
@@ -157,7 +158,7 @@ func stamped(t time.Time, form string) string {
 	return t.UTC().Format(form)
 }
 
-// clean returns what somebody wrote on one line, without what a terminal obeys.
+// clean returns a text on one line, without characters that control a terminal.
 func clean(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

@@ -92,7 +92,7 @@ func (c *permissionsCmd) Run(s *session) error {
 	})
 }
 
-// printForServer prints rights in the form of nats-server's configuration, under a user.
+// printForServer prints rights in the form in which nats-server's configuration has them below a user.
 func printForServer(out io.Writer, role rights.Role, all rights.Rights) {
 	fmt.Fprintf(out, "# %s\npermissions: {\n", role)
 	for _, part := range []struct {
@@ -113,7 +113,7 @@ func printForServer(out io.Writer, role rights.Role, all rights.Rights) {
 	fmt.Fprintln(out, "}")
 }
 
-// printForNSC prints a command for a shell. A subject has neither commas nor quotes.
+// printForNSC prints a command of nsc for a shell. Subjects need no escaping: they have neither commas nor quotes.
 func printForNSC(out io.Writer, role rights.Role, all rights.Rights) {
 	fmt.Fprintf(out, "nsc add user --name %s \\\n  --allow-pub '%s' \\\n  --allow-sub '%s'\n",
 		role, strings.Join(rights.Texts(all.Publish), ","), strings.Join(rights.Texts(all.Subscribe), ","))

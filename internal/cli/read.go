@@ -72,7 +72,7 @@ type textFlags struct {
 	Key    map[string]string `placeholder:"NAME=FILE" mapsep:"none"`
 }
 
-// parse returns the format for the IDs of a tag. No error shows content of a file.
+// parse returns the format for the IDs of a tag. No error shows the content of a key file.
 func (c textFlags) parse(tag string, opts ...format.Option) (*format.Format, error) {
 	if c.Format == "" {
 		return nil, usage(errors.New("--format is missing: an ID is written and read by one, such as {id:6}{check}"))

@@ -90,7 +90,7 @@ func (c *resumeCmd) Run(s *session) error {
 	})
 }
 
-// printPlan prints a plan. Nothing in it depends on a clock.
+// printPlan prints a plan. The same plan always gives the same text.
 func printPlan(j resume.Plan, out *sheet) {
 	if j.Outcome == "" {
 		out.line("cause %s, incident %s", cmp.Or(j.Cause, "-"), cmp.Or(j.Incident, "-"))

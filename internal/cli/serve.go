@@ -53,11 +53,11 @@ func (c *serveCmd) Run(s *session) error {
 	return app.Run(s.ctx, cfg)
 }
 
-// drains prepares a command that serves for signals which would end it without a drain: a pipe whose reader has ended,
-// as that of a log, makes writes fail alone; and unless nohup is to outlast it, or isRead says that the signal has a
-// meaning of its own, a terminal that is closed ends the command in order.
+// drains handles signals that would end a serving command without a drain. SIGPIPE, as when the reader of its log has
+// ended, only makes writes fail. SIGHUP, as when its terminal is closed, drains the command, unless nohup ignores the
+// signal, or isRead is set: then it means to read a configuration again.
 func (s *session) drains(isRead bool) {
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // ignored, it would be so in programs that this one starts
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // not Ignore, which programs that this one starts inherit
 	if !isRead && !signal.Ignored(syscall.SIGHUP) {
 		s.ctx, _ = signal.NotifyContext(s.ctx, syscall.SIGHUP)
 	}
@@ -75,8 +75,8 @@ func notify(state string) {
 	}
 }
 
-// spareHeap is memory that is allocated and never touched, so that it takes no room but counts as heap. natsid uses
-// about 1 MB: the garbage of requests alone would be collected several times a second, at a tenth of the CPU time.
+// spareHeap is memory that is allocated and never touched: it takes no room, but as it counts as heap, garbage is
+// collected less often. With the 1 MB that natsid uses, this would be several times a second, a tenth of the CPU time.
 const spareHeap = 16 << 20
 
 // ready prints the addresses of the service, and a command to try it.

@@ -21,7 +21,7 @@ type settings struct {
 	given     map[string]app.Given // by flag
 	fileFault error                // in the configuration file
 	resolved  bool                 // given includes the settings of the nats command's context
-	said      []string             // settings over which others took precedence
+	said      []string             // sentences about settings over which others took precedence
 }
 
 // givenTo returns the settings that flags and the environment give to a command, by flag.
@@ -115,8 +115,8 @@ func (s *settings) layout() (snowflake.Layout, error) {
 	return cfg.Layout, usage(cfg.Layout.Validate())
 }
 
-// epoch returns the epoch of --epoch, in Unix milliseconds, and without it the start of today in UTC. A plan ignores
-// a layout in the environment.
+// epoch returns --epoch in Unix milliseconds, or the start of today in UTC if it is not given. It reads no other
+// setting, so that a plan ignores a layout in the environment.
 func (s *settings) epoch(now time.Time) (int64, error) {
 	epoch := s.given["epoch"]
 	if epoch.Text == "" {

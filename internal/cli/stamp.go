@@ -83,7 +83,7 @@ type stampJSON struct {
 	Copied      uint64 `json:"copied"`       // by this process
 	DeadLetters uint64 `json:"dead_letters"` // by this process
 	Position    uint64 `json:"position"`     // the last message of the source that was copied or passed
-	Behind      uint64 `json:"behind"`       // messages of the source that were not
+	Behind      uint64 `json:"behind"`       // number of messages of the source after it
 }
 
 // Run implements the command.
@@ -153,7 +153,7 @@ func (c *stampRunCmd) Run(s *session) error {
 	})
 }
 
-// stage returns what is known of a stage by its streams alone.
+// stage returns the target, and those settings of a stage that follow from its streams alone.
 func (p *pipeline) stage(s *session, js jetstream.JetStream) (stage.Config, *stage.Stream) {
 	to := stage.TargetOn(js, p.To, wire.StampBucket(s.namespace()))
 	return stage.Config{

@@ -38,9 +38,9 @@ Example:
 // stampStatusJSON is how far a source is copied.
 type stampStatusJSON struct {
 	Position uint64 `json:"position"` // the last message of the source that was copied or passed
-	Behind   uint64 `json:"behind"`   // messages of the source that were not
+	Behind   uint64 `json:"behind"`   // number of messages of the source after it
 	Foreign  uint64 `json:"foreign"`  // messages at the target's end that are not from a stage
-	Gone     uint64 `json:"gone"`     // messages at the target's end that it does not hold
+	Gone     uint64 `json:"gone"`     // messages at the target's end that it no longer holds
 }
 
 func (j stampStatusJSON) print(out *sheet) {
@@ -72,7 +72,7 @@ func (c *stampRepairCmd) Run(s *session) error {
 	})
 }
 
-// look calls f with how far the source is copied.
+// look calls f with the target, the hint that a repair would store, and how far the source is copied.
 func (p *pipeline) look(s *session, f func(*stage.Stream, stage.Hint, stampStatusJSON) error) error {
 	if err := p.check(); err != nil {
 		return usage(err)

@@ -41,7 +41,7 @@ func (c *stampRunCmd) watch(
 	return func() { cancel(); running.Wait() }
 }
 
-// tellPage lets workers show the stage until ctx ends.
+// tellPage publishes the state of the stage, which workers show on their page, until ctx ends.
 func (c *stampRunCmd) tellPage(
 	ctx context.Context, nc *nats.Conn, ns subjects.Namespace, progress func() stage.Progress,
 ) {
@@ -54,7 +54,7 @@ func (c *stampRunCmd) tellPage(
 		if err != nil {
 			panic(err) // cannot be: texts and numbers
 		}
-		_ = nc.Publish(wire.Stage(ns), body) // it fails while there is no connection, and nothing is copied either
+		_ = nc.Publish(wire.Stage(ns), body) // fails only without a connection, when nothing is copied either
 	}
 	for ok := true; ok; ok = jitter.Sleep(ctx, wire.StageEvery) == nil {
 		say(string(progress().Role))
@@ -92,7 +92,7 @@ func (c *stampRunCmd) pages(progress func() stage.Progress) http.Handler {
 	}.Handler())
 }
 
-// logEvery is the interval at which progress is logged while there is some.
+// logEvery is how often progress is logged, if there was any.
 const logEvery = 10 * time.Second
 
 // logProgress logs the progress of a stage until ctx ends.

@@ -82,14 +82,14 @@ func (s *session) look(ctx context.Context, js jetstream.JetStream) (fleetview.S
 	}).Look(ctx, wire.ViewRequest{Busiest: true})
 }
 
-// unread is worker numbers that cannot be read.
+// unread stands for a registry of worker numbers that cannot be read: each method returns the reason.
 type unread struct{ error }
 
 func (u unread) Records(context.Context) (map[int]workerid.Record, error) { return nil, u.error }
 
 func (u unread) Heartbeats(context.Context) (map[int]workerid.Heartbeat, error) { return nil, u.error }
 
-// statusJSON is the fleet.
+// statusJSON is the state of all workers, registries and stages, and of the store.
 type statusJSON struct {
 	Workers    []workerJSON           `json:"workers"`
 	Registries []fleetview.Registered `json:"registries"`
@@ -143,8 +143,8 @@ func (j *statusJSON) wrong(format string, args ...any) {
 	j.Wrong = append(j.Wrong, clean(fmt.Sprintf(format, args...)))
 }
 
-// addStore adds the store, and tags that are full or nearly so, or that cannot be served: as their marks show, and as
-// workers list them, which know the width of a column.
+// addStore adds the state of the store, and tags that are full or nearly full, or cannot be served. Their marks show
+// most of these; listed, from a worker, shows the others, such as a row of MySQL whose step is below 1.
 func (j *statusJSON) addStore(r kvstore.Report, err error, listed []subjects.TagInfo) {
 	id := r.Identity
 	j.Store = storeJSON{Kind: id.Kind, Registry: id.Registry, Tags: r.Tags, State: storeState(r), Throttle: id.Throttle}
@@ -161,7 +161,7 @@ func (j *statusJSON) addStore(r kvstore.Report, err error, listed []subjects.Tag
 		}
 	}
 	for _, t := range listed {
-		if t.Unservable != "" && !t.Disabled && subjects.CheckTag(t.Tag) == nil { // a row may have a name that is none
+		if t.Unservable != "" && !t.Disabled && subjects.CheckTag(t.Tag) == nil { // a row's name may be no valid tag
 			refused[t.Tag] = cmp.Or(refused[t.Tag], t.Unservable)
 		}
 	}

@@ -18,7 +18,7 @@ import (
 // inOrder is the state of a store that needs no operator.
 const inOrder = "in order"
 
-// storeState returns in one line an operator's task.
+// storeState returns in one line what an operator must do; [inOrder] if nothing.
 func storeState(r kvstore.Report) string {
 	switch {
 	case r.Unfit != nil:
@@ -34,20 +34,20 @@ func storeState(r kvstore.Report) string {
 	return inOrder
 }
 
-// commandTimeout is how long a command may take in which each step is short, however often it repeats a request.
+// commandTimeout bounds a command whose steps are all short, repeated requests included.
 const commandTimeout = 25 * time.Second
 
-// soon returns a context for a command that must end soon.
+// soon returns a context for a command that must end within [commandTimeout].
 func (s *session) soon() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(s.ctx, commandTimeout)
 }
 
-// onJetStream returns the buckets of a JetStream for a command: each request ends in time.
+// onJetStream returns the buckets of a JetStream for a command: each request ends within [buckets.Patience].
 func onJetStream(js jetstream.JetStream) buckets.Streams {
 	return buckets.Patient(buckets.OnJetStream(js))
 }
 
-// withJetStream calls f with JetStream, and with a context for a command that must end soon.
+// withJetStream calls f with JetStream, and with a context that ends after [commandTimeout].
 func (s *session) withJetStream(f func(context.Context, jetstream.JetStream) error) error {
 	return s.withNATS(func(nc *nats.Conn) error {
 		js, err := s.jetStream(nc)

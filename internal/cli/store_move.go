@@ -54,12 +54,12 @@ func (c *storeMoveCmd) Run(s *session) error {
 	})
 }
 
-// move raises the marks that are below their rows, and then changes the kind in the identity of their bucket. Marks are
-// in JetStream where they guard a table, too, so no ID is copied that could be copied late.
+// move raises the marks that are below their rows, and then changes the kind in the identity of their bucket. A guarded
+// table has its marks in JetStream already, so that no mark is copied too late.
 //
-// Law: until each worker of the old kind has noticed, both kinds load. Each load raises the same mark by the same
-// compare-and-set, so their ranges are disjoint. Loaders that know the table alone, as Leaf's, are not bound by marks:
-// they must be stopped before.
+// Law: until each worker of the old kind has noticed the change, workers of both kinds load. Each load raises the same
+// mark by the same compare-and-set, so their ranges are disjoint. Leaf nodes know the table alone, and no marks: they
+// must be stopped before.
 func (c *storeMoveCmd) move(
 	ctx context.Context, s *session, streams buckets.Streams, r kvstore.Report, table segment.Table,
 ) error {
@@ -80,7 +80,7 @@ func (c *storeMoveCmd) move(
 				fmt.Fprintf(s.stderr, "natsid: an audit will not know who wrote these marks: %v\n", err)
 			}
 		}()
-		if !c.Yes { // a person took time
+		if !c.Yes { // rows may have changed while a person decided
 			if rows, err = plan.read(ctx, table, r); err != nil {
 				return err
 			}
@@ -102,7 +102,7 @@ func (c *storeMoveCmd) move(
 	})
 }
 
-// read plans which marks are raised, and returns their rows. Marks only rise, so that those of r are low enough.
+// read plans which marks are raised, and returns their rows. Marks only rise, so those in r are not too high by now.
 func (j *movedJSON) read(ctx context.Context, table segment.Table, r kvstore.Report) ([]segment.Row, error) {
 	rows, err := table.AllRows(ctx)
 	if err != nil {
@@ -124,7 +124,7 @@ func (j *movedJSON) read(ctx context.Context, table segment.Table, r kvstore.Rep
 	}), nil
 }
 
-// movable returns an error that names each row which no tag can be made of, before anything is written.
+// movable returns an error that names each row of which no tag can be made; nil if there is none.
 func movable(rows []segment.Row) error {
 	var faults []error
 	for _, row := range rows {
@@ -143,8 +143,8 @@ func movable(rows []segment.Row) error {
 		errors.Join(faults...))
 }
 
-// logOf returns a log of the marks that a command raises, for audits: to a reader the command is a process. Without a
-// stream of grants no worker records writes either.
+// logOf returns a log that records the marks which a command raises, for audits, as a worker's log does. Without a
+// stream of grants, neither a command nor a worker records writes.
 func logOf(s *session, streams buckets.Streams) *grants.Log {
 	who := grants.Who{Instance: "natsid " + s.call.Command(), Process: rand.Text()}
 	return grants.New(func() grants.Who { return who }, func(ctx context.Context, body []byte) error {

@@ -67,7 +67,7 @@ func (c *tagCreateCmd) Run(s *session) error {
 		return usage(errors.New("natsid never repeats an ID, so there is no --cycle: " +
 			"with --daily, numbers begin again and the ID carries the day"))
 	}
-	var start int64 // 0 on the wire is not said
+	var start int64 // 0 is left out of the request
 	if c.Start != nil {
 		start = *c.Start
 	}

@@ -98,7 +98,7 @@ func (s *session) tell(nc *nats.Conn, subject string, change any) error {
 	return s.print(t, func(out *sheet) {
 		next := fmt.Sprintf("next ID %d, ", max(t.MaxID, t.Min))
 		if t.Period != "" {
-			next = "" // which the date gives
+			next = "" // it depends on the date
 		}
 		if t.Disabled {
 			next = "deleted, " + next
@@ -131,7 +131,7 @@ func (s *session) allTags(ctx context.Context, nc *nats.Conn) ([]subjects.TagInf
 // withMarks returns the tags with their marks in JetStream. failed is why workers did not list all tags, or nil; it is
 // returned if the marks cannot be read either.
 //
-// Law: no tag is below its mark, and none is missing that has one: rows of MySQL may be made of the list.
+// Law: no tag's MaxID is below its mark, and no tag with a mark is missing, so rows of MySQL may be made of the list.
 func (s *session) withMarks(
 	js jetstream.JetStream, all []subjects.TagInfo, failed error,
 ) ([]subjects.TagInfo, error) {

@@ -71,7 +71,7 @@ func (c *tagUpdateCmd) Run(s *session) error {
 	}
 	isPattern := strings.ContainsAny(c.Tag, "*?")
 	if isPattern {
-		u.Tag = "any" // to check the rest
+		u.Tag = "any" // a valid tag, so that Check gets to the other fields
 	}
 	if e, ok := errors.AsType[*subjects.Error](u.Check()); ok {
 		return usage(fmt.Errorf("tag %q: %s", c.Tag, e.Text))

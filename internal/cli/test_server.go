@@ -83,7 +83,8 @@ func (c *testServerCmd) Run(s *session) (err error) {
 	return err
 }
 
-// worker returns the settings of the worker. Those of NATS in the environment are for other commands.
+// worker returns the settings of the worker. It ignores settings of NATS in the environment: they are for other
+// commands.
 func (*testServerCmd) worker(s *session) (cfg app.Config, err error) {
 	for flag, given := range s.given {
 		if given.From == app.FromFlag && flag != "config" && flag != "namespace" && !slices.Contains(ofLayout, flag) {
@@ -101,7 +102,7 @@ type testServerJSON struct {
 	NATS      string `json:"nats"`      // URL
 	Websocket string `json:"websocket"` // URL, without TLS
 	HTTP      string `json:"http"`      // URL of health, metrics and the page
-	Control   string `json:"control"`   // subject of orders
+	Control   string `json:"control"`   // subject of orders to the test server
 	Namespace string `json:"namespace"`
 	PID       int    `json:"pid"`
 	Version   string `json:"version"`

@@ -10,17 +10,17 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// What a release and the Dockerfile set with -ldflags. Without them, build info describes the build.
+// Releases and the Dockerfile set these with -ldflags. Where they are empty, Go's build info describes the build.
 var (
-	builtVersion string // with or without its v
+	builtVersion string // with or without the v in front
 	builtCommit  string // hash
 	builtDate    string // of the commit, RFC 3339
 )
 
-// A versionFlag prints the version, in place of whatever else the command line says.
+// A versionFlag prints the version, and the command is not run.
 type versionFlag bool
 
-// BeforeReset is called by kong where the flag is given.
+// BeforeReset is called by kong if the flag is given.
 func (versionFlag) BeforeReset(call *kong.Context, k *kong.Kong, s *session) error {
 	s.json = onCommandLine(call, "json")
 	v := built()
@@ -49,7 +49,7 @@ type versionJSON struct {
 	Arch       string `json:"arch"`
 }
 
-// version returns the version of this binary, without its v.
+// version returns the version of this binary, without a v in front.
 func version() string { return built().Version }
 
 // built returns what is known of the build of this binary.

@@ -94,8 +94,8 @@ func (s *session) listNumbers(ctx context.Context, js jetstream.JetStream) error
 	})
 }
 
-// numbers returns the registry of worker numbers, whose buckets must exist: it would make them, with settings that are
-// not the workers'.
+// numbers returns the registry of worker numbers. Its buckets must exist: the registry would create missing ones, with
+// other settings than the workers'.
 func (s *session) numbers(ctx context.Context, js jetstream.JetStream) (*kvregistry.Registry, error) {
 	ns, streams := s.namespace(), onJetStream(js)
 	for _, bucket := range []string{wire.HistoryBucket(ns), wire.WorkerBucket(ns)} {
