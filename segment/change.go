@@ -88,7 +88,8 @@ func (c Change) changeRules(t *Tag) error {
 	return err
 }
 
-// Revive returns the deleted tag t as created again, in its order, with the step, description, rules and start of by.
+// Revive returns the deleted tag t as created again, loose or strict as before, with the step, description, rules and
+// start of by.
 //
 // Law: the mark never goes down, and becomes the tag's Least: no ID loaded before the tag was deleted is issued
 // afterwards.

@@ -107,7 +107,7 @@ func (r Rules) Validate() error {
 	return err
 }
 
-// InOrderOf returns the rules with the order of the tag that has the old ones, or a [RuleError].
+// InOrderOf returns the rules with the order, loose or strict, of the old ones, or a [RuleError].
 //
 // Law: the order of a tag never changes. Workers and clients may hold IDs of a loose tag, so that it cannot become a
 // strict one.

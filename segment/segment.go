@@ -167,9 +167,10 @@ type Store interface {
 	LoadStrict(ctx context.Context, tag string, join func() int64, floor int64) (Loaded, error)
 
 	// Create creates a tag whose first ID is t.MaxID and returns it as stored. If revive is set, a disabled tag is
-	// enabled again in its order, with t's step and description, and continues above its own mark; otherwise Create
-	// returns [ErrDisabled] for it. It returns [ErrExists] for an enabled tag and [ErrInvalid] for an invalid one.
-	// Without revive it may return [ErrUnknownTag] if the store has lost tags, since this could be one of them.
+	// enabled again, loose or strict as before, with t's step and description, and continues above its own mark;
+	// otherwise Create returns [ErrDisabled] for it. It returns [ErrExists] for an enabled tag and [ErrInvalid] for an
+	// invalid one. Without revive it may return [ErrUnknownTag] if the store has lost tags, since this could be one of
+	// them.
 	//
 	// Of several concurrent calls that create or revive a tag one succeeds, and the tag gets the fields of that call.
 	// After an error of Create, Update or Delete nothing was changed, unless the error wraps [ErrUncertain].

@@ -25,8 +25,8 @@ const checkEvery = 250 * time.Millisecond
 // A supply holds the ranges of a tag and the requests that wait for them, and decides from both when to load, and how
 // many IDs. It has no lock and starts nothing; callers pass the time.
 //
-// Normally two ranges are held. If the IDs held last less than two loads at the present speed, as slow as recent
-// loads were, more are loaded: as many as are used in four loads, within chainSteps.
+// Normally two ranges are held. If the IDs held would not last for two loads at the present speed, each as slow as
+// recent loads were, more are loaded: as many as are used in four loads, within chainSteps.
 type supply struct {
 	stock   stock
 	waiters waiters
