@@ -82,7 +82,7 @@ var mutants = []mutant.Mutant{
 		"room := 1000*m.target.most - n + gathering.gaveUp.Load()"),
 
 	breaks("deadline", "the client's own limit is never reached", tagsGo,
-		"return context.WithTimeout(ctx, c.timeout)", "return context.WithTimeout(ctx, 6*c.timeout)"),
+		"return context.WithTimeout(ctx, c.cfg.Timeout)", "return context.WithTimeout(ctx, 6*c.cfg.Timeout)"),
 	breaks("late-answer", "a late answer goes to the last request", inboxGo, "f := b.wait[token]",
 		"if b.wait[token] == nil {\ntoken = b.last\n}\nf := b.wait[token]"),
 	breaks("cancel", "the end of one call ends the batch", batchGo,
@@ -111,7 +111,7 @@ var mutants = []mutant.Mutant{
 	breaks("never-again", "a stop is asked about until the time is up", flightGo,
 		"errors.Is(err, ErrUnavailable) && e.RetryAfter > 0", "e.RetryAfter < 0"),
 	breaks("no-responders", "a moment without workers ends calls", flightGo,
-		"errors.Is(err, ErrNotServed) && f.target.client.failsFast):", "errors.Is(err, ErrNotServed)):"),
+		"errors.Is(err, ErrNotServed) && f.target.client.cfg.FailFast):", "errors.Is(err, ErrNotServed)):"),
 	breaks("no-responders", "copies that no worker saw use up the budget", flightGo,
 		"if t.spent && errors.Is(err, ErrNotServed) {", "if t.spent && f == nil {"),
 	breaks("fail-fast", "the option changes nothing", clientGo,
