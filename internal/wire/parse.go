@@ -37,8 +37,8 @@ func isCount(digits []byte) bool {
 	return len(digits) > 0 && digits[0] != '0' && !bytes.ContainsFunc(digits, other)
 }
 
-// BatchThatFits returns how many IDs a reply of so many bytes always has room for,
-// whatever their runs are.
+// BatchThatFits returns how many IDs always fit in a reply of size bytes, whatever
+// runs they form.
 func BatchThatFits(size int) int {
 	const most = len("\n9223372036854775807") // for one ID; a run of two IDs takes at most twice as much
 	return size / most

@@ -66,10 +66,10 @@ type TagRange struct {
 	Current bool        `json:"current"` // IDs are taken from this one
 }
 
-// A Fraction is a number that JSON carries with three decimals; +Inf is null.
+// A Fraction is a number that JSON carries with three decimals at most, and +Inf as null.
 type Fraction float64
 
-// MarshalJSON writes the number, or null for an infinity.
+// MarshalJSON writes the number, or null for an infinity or NaN.
 func (f Fraction) MarshalJSON() ([]byte, error) {
 	if math.IsInf(float64(f), 0) || math.IsNaN(float64(f)) {
 		return []byte("null"), nil

@@ -1,6 +1,6 @@
-// Package wire is what natsid's own programs say to one another, besides package subjects, which users may rely on:
-// subjects between workers, bodies of requests about tags, statistics and alarms. [Subjects] and [Inner] list all
-// subjects, [Alarms] all kinds of alarm.
+// Package wire is the protocol between natsid's own programs: subjects between workers, bodies of requests about tags,
+// statistics and alarms. Users may rely on package subjects instead. [Subjects] and [Inner] list all subjects, [Alarms]
+// all kinds of alarm.
 package wire
 
 import (
@@ -104,7 +104,7 @@ func Worker(n subjects.Namespace, w int) string { return worker(n, strconv.Itoa(
 
 func worker(n subjects.Namespace, w string) string { return string(n) + ".worker." + w }
 
-// Workers returns the pattern that matches the subjects of all worker numbers, and those of probes.
+// Workers returns the pattern that matches the subjects of all numbers, also those of no worker, [View] and [Stage].
 func Workers(n subjects.Namespace) string { return worker(n, "*") }
 
 // AlarmSubjects returns the pattern that matches the subjects of all alarms.
@@ -122,14 +122,14 @@ func RegistryAnnounce(n subjects.Namespace) string { return string(n) + ".regist
 // RegistryAsk returns the subject of the question which registries exist. One worker of each answers.
 func RegistryAsk(n subjects.Namespace) string { return string(n) + ".registry.ask" }
 
-// RegistryOf returns the subject of calls to one worker of a registry.
+// RegistryOf returns the subject of requests that one worker of a registry answers.
 func RegistryOf(n subjects.Namespace, id string) string { return string(n) + ".registry.of." + id }
 
 // Registries returns the pattern that matches all subjects about registries.
 func Registries(n subjects.Namespace) string { return string(n) + ".registry.>" }
 
-// Relay returns the subject on which a worker that cannot load sends a request on a subject of the namespace to one
-// that can, and Relayed returns the subject of the request. Only workers should be allowed to publish on it.
+// Relay returns the subject on which a worker that cannot load forwards a request to one that can; subject is that of
+// the request, which Relayed returns. Only workers should be allowed to publish on it.
 func Relay(n subjects.Namespace, subject string) string {
 	return string(n) + ".relay" + subject[len(n):]
 }
@@ -142,7 +142,7 @@ func Relayed(n subjects.Namespace, relay string) string {
 // Relays returns the pattern that matches the subjects of all relays.
 func Relays(n subjects.Namespace) string { return string(n) + ".relay.>" }
 
-// Service returns the name of the NATS service that each worker is.
+// Service returns the name under which each worker is a NATS service.
 func Service(n subjects.Namespace) string { return string(n) }
 
 // ServiceStats returns the subject on which every worker answers with the
@@ -153,7 +153,7 @@ func ServiceStats(n subjects.Namespace) string { return "$SRV.STATS." + Service(
 // has none), and for each mode the state as on /readyz, under [MetaInstance], [MetaNumber] and the modes.
 func ServicePing(n subjects.Namespace) string { return "$SRV.PING." + Service(n) }
 
-// Keys of the metadata, and the value of a mode that can issue.
+// Keys of a worker's metadata, and the state of a mode that can issue IDs.
 const (
 	MetaInstance = "instance"
 	MetaNumber   = "number"
@@ -178,12 +178,12 @@ func StampBucket(n subjects.Namespace) string { return string(n) + "_stamp" }
 // WorkerBucket returns the name of the KV bucket of the workers' heartbeats.
 func WorkerBucket(n subjects.Namespace) string { return string(n) + "_workers" }
 
-// View returns the subject on which every worker publishes its state for other workers and `natsid status`: see
-// [ViewRequest]. Users that may publish on the subjects of worker numbers may publish on it.
+// View returns the subject on which every worker answers a [ViewRequest] with its state, a [WorkerView]: the page and
+// `natsid status` ask. Users that may publish on the subjects of worker numbers may publish on it.
 func View(n subjects.Namespace) string { return worker(n, "view") }
 
 // Stage returns the subject on which each `natsid stamp` publishes a [StageView] every [StageEvery], for the page.
 func Stage(n subjects.Namespace) string { return worker(n, "stage") }
 
-// GrantsBucket returns the name of the bucket whose stream records which worker was given which IDs.
+// GrantsBucket returns the name of the bucket whose stream records which worker loaded or claimed which IDs.
 func GrantsBucket(n subjects.Namespace) string { return string(n) + "_grants" }

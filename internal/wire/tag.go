@@ -31,16 +31,16 @@ type TagUpdate struct {
 	// MaxID is the lowest ID that may be issued from now on. It must not be
 	// below the present one: max_id only rises.
 	MaxID *subjects.ID `json:"max_id,omitempty"`
-	// RaiseBy raises max_id by this number, at least 1: so many IDs are skipped.
+	// RaiseBy raises max_id by this number, at least 1, and thereby skips that many IDs.
 	RaiseBy *subjects.ID `json:"raise_by,omitempty"`
 	// MaxBatch is the most IDs that one request for the tag gets, 0 to 1000000, and Rate the most IDs per second, of
 	// all workers together, 0 to 10^12. 0 means no limit.
 	MaxBatch *int   `json:"max_batch,omitempty"`
 	Rate     *int64 `json:"rate,omitempty"`
-	// Max and MaxHole are as in [subjects.TagCreate]; 0 ends a bound.
+	// Max and MaxHole are as in [subjects.TagCreate]; 0 removes the bound.
 	Max     *subjects.ID `json:"max,omitempty"`
 	MaxHole *subjects.ID `json:"max_hole,omitempty"`
-	// Force allows to skip more than 2^40 IDs at once. It is for MaxID and RaiseBy.
+	// Force allows MaxID or RaiseBy to skip more than 2^40 IDs at once.
 	Force bool `json:"force,omitempty"`
 }
 

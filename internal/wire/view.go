@@ -21,9 +21,9 @@ type StageView struct {
 
 // ViewRequest selects optional parts of a WorkerView.
 type ViewRequest struct {
-	Busiest bool   `json:"busiest,omitempty"` // its busiest tags, and the stages that it hears
-	Tag     string `json:"tag,omitempty"`     // this tag
-	Hour    bool   `json:"hour,omitempty"`    // its last hour
+	Busiest bool   `json:"busiest,omitempty"` // the worker's busiest tags, and the stages that it hears
+	Tag     string `json:"tag,omitempty"`     // statistics of this tag
+	Hour    bool   `json:"hour,omitempty"`    // the worker's last hour
 }
 
 // WorkerView is the state of one worker. Counts are since the process started.
@@ -34,7 +34,7 @@ type WorkerView struct {
 	Until      time.Time           `json:"until,omitzero"` // the end of its window
 	OffsetMs   int64               `json:"offset_ms"`      // its clock minus JetStream's
 	Registry   string              `json:"registry"`
-	Era        string              `json:"era,omitempty"`    // of the registry: it changes where the marks went back
+	Era        string              `json:"era,omitempty"`    // of the registry: each resume begins another one
 	Pinned     bool                `json:"pinned,omitempty"` // a setting names the registry
 	Layout     string              `json:"layout"`
 	Alarms     []OpenAlarm         `json:"alarms,omitempty"` // the latest first
@@ -48,7 +48,7 @@ type WorkerView struct {
 // OpenAlarm is an alarm that a worker raised in the last 15 minutes: the last one of its kind.
 type OpenAlarm struct {
 	Kind    Alarm     `json:"kind"`
-	Since   time.Time `json:"since"` // the first of those that are less than 15 minutes apart
+	Since   time.Time `json:"since"` // when the first was raised: from then on, each came within 15 minutes
 	Last    time.Time `json:"last"`
 	Message string    `json:"message"`
 }
@@ -62,7 +62,7 @@ type ModeView struct {
 	Refused    int64    `json:"refused"`     // answered with an error
 	IDs        int64    `json:"ids"`         // issued
 
-	Codes map[string]int64 `json:"codes,omitempty"` // answered with an error, by its code
+	Codes map[string]int64 `json:"codes,omitempty"` // number of requests answered with an error, by its code
 }
 
 // HourStep is the interval between the points of an hour, and HourPoints the maximum number of points.
