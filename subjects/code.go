@@ -78,10 +78,10 @@ type Error struct {
 	Code Code
 	Text string
 	// MaxBatch is the largest count that would not have been refused, if a smaller count helps; otherwise 0. It comes
-	// with [BadRequest], and with [UsedUp] for the moment.
+	// with [BadRequest], and with [UsedUp], where it falls as others request IDs.
 	MaxBatch int
 	// RetryAfter is 0, or how long to wait before the request is repeated, in whole ms. It comes with [TooMany], and
-	// with [Unavailable] while no worker serves before an operator has acted.
+	// with [Unavailable] if no worker can serve until an operator has acted.
 	RetryAfter time.Duration
 }
 

@@ -11,7 +11,7 @@ import (
 //
 // It prints as a decimal. JSON carries it as a string, because JavaScript rounds
 // numbers above 2^53, and SQL as a BIGINT. A column that may be NULL is a
-// sql.Null[ID]. Every way back in takes the same texts: a decimal of 0 to 2^63-1
+// sql.Null[ID]. All methods that read an ID take the same texts: a decimal of 0 to 2^63-1
 // without sign, space or leading zero, so that an ID has one spelling only.
 type ID int64
 
@@ -32,8 +32,8 @@ func (id ID) String() string { return strconv.FormatInt(int64(id), 10) }
 // error is nil.
 func (id ID) MarshalText() ([]byte, error) { return strconv.AppendInt(nil, int64(id), 10), nil }
 
-// UnmarshalText reads a text that [ParseID] accepts. After an error the ID is zero, as after any error below: no old
-// value remains.
+// UnmarshalText reads a text that [ParseID] accepts. After an error the ID is zero, as with the other methods that read
+// one.
 func (id *ID) UnmarshalText(text []byte) (err error) {
 	*id, err = ParseID(string(text))
 	return err
@@ -44,8 +44,8 @@ func (id ID) MarshalJSON() ([]byte, error) {
 	return strconv.AppendQuote(nil, id.String()), nil
 }
 
-// UnmarshalJSON reads a string, or a number: a number that has passed through JavaScript may have been rounded. null
-// changes nothing, as the package encoding/json demands.
+// UnmarshalJSON reads a string, or a number, which JavaScript may have rounded. null changes nothing, as package
+// encoding/json demands.
 func (id *ID) UnmarshalJSON(data []byte) error {
 	if string(data) == "null" {
 		return nil
@@ -59,7 +59,7 @@ func (id *ID) UnmarshalJSON(data []byte) error {
 // Value returns the ID as an int64. The error is nil.
 func (id ID) Value() (driver.Value, error) { return int64(id), nil }
 
-// Scan reads a column of a BIGINT or of a text. NULL is an error.
+// Scan reads a column of type BIGINT or of a text type. NULL is an error.
 func (id *ID) Scan(column any) error {
 	switch v := column.(type) {
 	case int64:

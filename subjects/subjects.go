@@ -1,10 +1,10 @@
 // Package subjects is the public wire of natsid for programs that speak it
 // without package client: the names of subjects, runs of IDs, and errors.
 //
-//   - A request for IDs is empty for one, or a decimal. Its reply holds exactly that
-//     many IDs, as lines of runs, [ParseRuns]: as text, because JavaScript rounds
-//     integers beyond 2^53.
-//   - An error is a reply with an empty body and two headers or more, [ParseError].
+//   - The body of a request for IDs is empty for one ID, or their number in decimal.
+//     The reply holds exactly that many IDs, one run a line: see [ParseRuns]. IDs are
+//     text, because JavaScript rounds integers beyond 2^53.
+//   - An error is a reply with an empty body and two headers or more: see [ParseError].
 //     It never holds an ID.
 //   - A request whose IDs are held for later says so in [HeaderPrefetch].
 //   - A worker answers within its deadline, 1.5 s by default; a caller waits at

@@ -11,8 +11,8 @@ type TagCreate struct {
 	Step        int64  `json:"step,omitempty"`  // IDs that a load reserves at least; 0 means 1000
 	Start       ID     `json:"start,omitempty"` // the first ID; 0 means the lowest that is surely free
 	Description string `json:"description,omitempty"`
-	// Min is the lowest number, 0 for 1, and Max the highest, 0 for no bound. They are those of each period, if the
-	// tag has one.
+	// Min is the lowest number, 0 for 1, and Max the highest, 0 for no bound. They hold for each period, if the tag
+	// has one.
 	Min ID `json:"min,omitempty"`
 	Max ID `json:"max,omitempty"`
 	// MaxHole bounds how many IDs a crash of one worker can waste, those of unanswered requests not counted; 0 for a
@@ -33,7 +33,7 @@ type TagCreate struct {
 type TagList struct {
 	Tag   string `json:"tag,omitempty"`   // lists this tag alone, if there is one; it excludes After and Limit
 	After string `json:"after,omitempty"` // the last tag of the previous page
-	Limit int    `json:"limit,omitempty"` // most tags of a page, 1 to MaxTags; 0 means MaxTags
+	Limit int    `json:"limit,omitempty"` // most tags of a page, 1 to 1000; 0 means 1000
 }
 
 // TagInfo is a tag as replies show it: one for [Namespace.TagCreate],
@@ -51,7 +51,7 @@ type TagInfo struct {
 	Unservable  string    `json:"unservable,omitempty"` // why the tag's IDs cannot be requested; "" if they can
 	MaxBatch    int       `json:"max_batch,omitempty"`  // most IDs a request; 0 is no limit
 	Rate        int64     `json:"rate,omitempty"`       // most IDs per second, of all workers together; 0 is no limit
-	Throttle    int64     `json:"throttle,omitempty"`   // the same of each tag
+	Throttle    int64     `json:"throttle,omitempty"`   // as Rate, but set for each tag at once; 0 is no throttle
 	// The following are as in [TagCreate].
 	Strict  bool   `json:"strict,omitempty"`
 	Min     ID     `json:"min,omitempty"`
