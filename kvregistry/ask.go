@@ -13,13 +13,13 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// A question asks who has a worker number. The same question goes to a subject
-// that no worker serves, a control, below the same wildcard:
+// A question asks which process has a worker number. The same question goes to a control: the subject of a number that
+// no worker has. The two answers decide:
 //
-//	number          control         the answer
+//	number          control         outcome
 //	a worker's      -               that worker
 //	no responders   -               ErrNoWorker
-//	silence         no responders   one listens for this number, and may have it
+//	silence         no responders   an error: a subscriber to this number does not answer, and may have it
 //	silence         silence         ErrBystander, if this worker's questions are delivered
 //
 // A subscriber to all numbers receives both questions: a process, or a stream, whose acknowledgement is not an answer.
@@ -66,7 +66,7 @@ func (q *question) ask(ctx context.Context, w int) (who workerid.Who, err error)
 			return who, err
 		}
 	}
-	own, delivered, controlUnserved := "", false, false // no process subscribes to the control
+	own, delivered, controlUnserved := "", false, false // controlUnserved: no process subscribes to the control
 	half := time.After(halfOf(ctx))
 	for {
 		select {
@@ -78,8 +78,8 @@ func (q *question) ask(ctx context.Context, w int) (who workerid.Who, err error)
 				controlUnserved = controlUnserved || none
 			case none:
 				return who, workerid.ErrNoWorker
-			// An answer that is not a worker's, such as the acknowledgement of a stream, does not end the wait for
-			// one.
+			// An answer that is not a worker's, such as the acknowledgement of a stream, does not end the wait for a
+			// worker's.
 			case json.Unmarshal(m.Data, &who) == nil && who.Process != "":
 				return who, nil
 			}
@@ -109,7 +109,7 @@ func (q *question) toMyself(own *string) (*nats.Subscription, error) {
 	return sub, q.nc.Publish(*own, nil)
 }
 
-// halfOf returns half of the time until the deadline of ctx.
+// halfOf returns half of the time until the deadline of ctx; 1 s if it has none.
 func halfOf(ctx context.Context) time.Duration {
 	end, ok := ctx.Deadline()
 	if !ok {

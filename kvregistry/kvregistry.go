@@ -9,9 +9,9 @@
 // all heartbeats behind it: a lost one is put again within seconds, and heartbeats restrict no worker. Records are
 // acknowledged only once they are on disk.
 //
-// The TTL is the bucket's, since a later write drops a TTL of the key's own. Its
-// default, 30 s, is longer than the 4 to 7 s that an election took after the hard
-// loss of a server.
+// The TTL is set on the bucket: one set on a key would be dropped by the key's next
+// write. Its default, 30 s, is longer than the 4 to 7 s that an election took after
+// the hard loss of a server.
 package kvregistry
 
 import (
@@ -54,7 +54,7 @@ type Config struct {
 
 // Options returns the options that the registry's connection needs. While disconnected, writes fail at once: a write
 // that was buffered until the connection is back would land long after its caller has given up. The connection
-// notices a server that hangs within 6 s. Pings are most of the load that an idle connection puts on its server.
+// notices within 6 s that its server hangs. More frequent pings would be sooner, but are load on an idle server.
 func Options() []nats.Option {
 	return []nats.Option{
 		nats.ReconnectBufSize(-1),
@@ -64,8 +64,8 @@ func Options() []nats.Option {
 	}
 }
 
-// A Registry is a [workerid.Registry] in JetStream KV. The first call that succeeds in it opens its buckets; before
-// that all calls return why the buckets cannot be opened, except for Ask, which needs no JetStream.
+// A Registry is a [workerid.Registry] in JetStream KV. Each call opens the buckets that are not open yet, or returns
+// why they cannot be opened; only Ask needs no JetStream.
 type Registry struct {
 	cfg      Config
 	nc       *nats.Conn
@@ -214,9 +214,9 @@ func (r *Registry) Write(ctx context.Context, w int, rec workerid.Record) (revis
 	return revision, err
 }
 
-// Time implements [workerid.Registry]. It is the time of the server that dates the heartbeats. If that server does
-// not answer in half the time, it is the time of the records' server: windows are renewed even without heartbeats. A
-// heartbeat begins with Time, so a failure counts as one of the heartbeat; see [Registry.Report].
+// Time implements [workerid.Registry]. It returns the time of the server that dates the heartbeats. If that server does
+// not answer in half of the time left, it returns the time of the records' server: windows are renewed even without
+// heartbeats. A heartbeat begins with Time, so an error counts as a failed heartbeat; see [Registry.Report].
 func (r *Registry) Time(ctx context.Context) (ms int64, err error) {
 	half, cancel := context.WithTimeout(ctx, halfOf(ctx))
 	defer cancel()
@@ -250,7 +250,7 @@ func (r *Registry) failed(err error) {
 	if errors.Is(err, context.Canceled) {
 		return
 	}
-	// After two failures, four, eight and so on: a busy server does not answer sooner if hundreds of workers
+	// Reconnect after two failures, four, eight and so on: a busy server does not answer sooner if hundreds of workers
 	// reconnect all the time.
 	if n := r.failures.Add(1); n > 1 && n&(n-1) == 0 {
 		// It fails only if the connection is closed or reconnecting already.
@@ -307,7 +307,7 @@ func encode(v any) []byte {
 	return b
 }
 
-// Unused reports whether no worker ever had a number.
+// Unused reports whether no worker ever had a number of this registry.
 func (r *Registry) Unused(ctx context.Context) (bool, error) {
 	records, err := r.Records(ctx)
 	return err == nil && len(records) == 0, err
