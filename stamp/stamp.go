@@ -86,8 +86,8 @@ func set(m *nats.Msg, id subjects.ID) {
 	m.Header[Header] = []string{id.String()}
 }
 
-// most is how many IDs one request asks for. For larger requests the client sends no copy to another worker when an
-// answer is late.
+// most is how many IDs one request asks for, at most. If the answer to a larger request is late, the client waits 2 s
+// before it sends a copy to another worker.
 const most = 10_000
 
 // Msgs gives each message without an ID an ID, in order, with one request for each 10,000. The error is that of
