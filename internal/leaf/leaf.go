@@ -1,6 +1,6 @@
 // Package leaf answers the HTTP requests of Meituan's Leaf, so that a service that uses Leaf changes one host name; it
 // is internal to natsid and may change. Paths and answers are those of Leaf's server at commit 86a6441, on Spring Boot
-// 1.5, but an answer without an ID is always an error, and ?n= requests IDs as in a reply over NATS.
+// 1.5, except that an answer without an ID is always an error, and that ?n= requests several IDs, in runs as over NATS.
 package leaf
 
 import (
@@ -27,9 +27,9 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A Server serves one listener. It issues nothing. Each request is one call of package client, which begins after the
-// request came: by the law Merging its IDs are from a request to a worker that was sent later still, so that strict
-// tags stay strict. For that reason nothing is held in advance.
+// A Server serves one listener. It issues no IDs itself: each request becomes one call of package client. By the law
+// Merging of docs/client-laws.md, the IDs of a call come from a request that the client sends after the call began. So
+// strict tags stay strict, and for that no IDs are held in advance.
 type Server struct {
 	IDs      *client.Client
 	Deadline time.Duration    // the Timeout of IDs
@@ -38,15 +38,15 @@ type Server struct {
 	stopping atomic.Bool
 }
 
-// Serve serves l until ctx ends. Then it closes l, for half a second asks in answers to leave the open connections, and
-// answers every request that it has taken.
+// Serve serves l until ctx ends. Then it closes l, asks callers for half a second, in its answers, to close their
+// connections, and answers every request that it has taken.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	hs := &http.Server{
 		Handler: s, ReadTimeout: 10 * time.Second, WriteTimeout: s.Deadline + 10*time.Second,
 		IdleTimeout: 5 * time.Minute, MaxHeaderBytes: 16 << 10,
 		ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 	}
-	defer context.AfterFunc(ctx, func() { _ = l.Close() })() // before anybody is asked to leave and may connect again
+	defer context.AfterFunc(ctx, func() { _ = l.Close() })() // before callers close connections and may connect again
 	if err := hs.Serve(l); ctx.Err() == nil {
 		return errors.Join(err, hs.Close())
 	}
@@ -99,7 +99,7 @@ var kinds = map[string]string{
 	"text/plain": asText, "text/*": asText, "*/*": asText, "application/json": asJSON, "application/*": asJSON,
 }
 
-// kindOf returns the type of an ID, a text that is a JSON number too, which the headers Accept prefer.
+// kindOf returns the content type that the headers Accept prefer for an ID, whose text is a JSON number, too.
 func kindOf(accept []string) string {
 	best, most := asText, 0.0
 	for want := range strings.SplitSeq(strings.Join(accept, ","), ",") {
@@ -191,9 +191,9 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, client.ErrUnavailable):
 		number = -3 // workers serve, and have no ID now
 	}
-	said = cmp.Or(said, subjects.Errorf(subjects.Code(status), "%v", err)) // unless a worker said something
+	said = cmp.Or(said, subjects.Errorf(subjects.Code(status), "%v", err)) // a worker's own error comes first
 	fail(w, r, status, "com.sankuai.inf.leaf.server.exception.LeafServerException",
-		fmt.Sprintf("Result{id=%d, status=EXCEPTION}", number), said) // the text in which Leaf hides its numbers
+		fmt.Sprintf("Result{id=%d, status=EXCEPTION}", number), said) // Leaf reports its error numbers in this text
 }
 
 // fail answers as Spring Boot does, and with the headers that a caller over NATS would get, if said is not nil.
