@@ -17,10 +17,10 @@ import (
 // Clean cuts what editors and env-files add to a text: a byte order mark before it, and line ends, CR and LF, after it.
 func Clean(text string) string { return strings.TrimRight(strings.TrimPrefix(text, "\ufeff"), "\r\n") }
 
-// maxFile is far more than all settings need.
+// maxFile is the size limit of a file in bytes, far more than all settings need.
 const maxFile = 1 << 20
 
-// Read returns the text of a file, cleaned.
+// Read returns the text of a file after [Clean]. A file above 1 MiB is an error.
 func Read(name string) (string, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -34,8 +34,8 @@ func Read(name string) (string, error) {
 	return Clean(string(text)), err
 }
 
-// Secret returns the text of a file that holds a secret, cleaned. It is not empty. Errors name the file
-// alone.
+// Secret returns the text of a file that holds a secret, after [Clean]. An empty file is an error. Errors show the
+// file's name, never its text.
 func Secret(name string) (string, error) {
 	text, err := Read(name)
 	if err == nil && strings.TrimSpace(text) == "" {
@@ -56,8 +56,8 @@ type Fault struct {
 	Text string
 }
 
-// Parse returns the entries of a file, in order, and every fault. Names may come with
-// values only once. A list is one text: its items, separated by commas.
+// Parse returns the entries of a file's text, in order, and every fault in it. A name that is given twice is a fault. A
+// list becomes one text: its items, separated by commas.
 func Parse(text string) ([]Entry, []Fault) {
 	in := yaml.NewDecoder(strings.NewReader(text))
 	var doc, next yaml.Node
@@ -150,7 +150,7 @@ func syntax(text string, err error) Fault {
 	}
 	line, why := 1, strings.TrimPrefix(err.Error(), "yaml: ")
 	if m := atLine.FindStringSubmatch(err.Error()); m != nil {
-		line, _ = strconv.Atoi(m[1]) // of digits; too many give the largest number
+		line, _ = strconv.Atoi(m[1]) // only digits match; too many of them give the largest int
 		why = m[2]
 	}
 	lines := strings.Split(text, "\n")
