@@ -263,9 +263,9 @@ func (b *buffer) preload() {
 	}
 }
 
-// see takes over the state of the tag as the store returned it: by a listing that began at asOf, or certain of a tag
-// that was changed just now. Then a refusal by a load or listing that began before is ignored, and so are its rules.
-// see reports false if the buffer is closed.
+// see takes over the state of the tag as the store returned it: by a listing that began at asOf or, if asOf is certain,
+// after a change just now. After such a change, refusals and rules by loads and listings that began before it are
+// ignored. see reports false if the buffer is closed.
 func (b *buffer) see(t Tag, asOf time.Duration) (seen bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 // recentFor is for how long after a request for a tag its next period is loaded ahead.
 const recentFor = time.Hour
 
-// keepCalendar takes the IDs of past periods out of memory, from the first tag that has a period, until ctx ends. It
-// looks at each whole second of the wall clock, since periods begin at one, in any zone; also after the clock was set.
+// keepCalendar takes the IDs of past periods out of memory until ctx ends, once a tag has a period. It looks at each
+// whole second of the wall clock, since periods begin at whole seconds in every zone, and also after the clock was set.
 func (f *follower) keepCalendar(ctx context.Context) {
 	select {
 	case <-f.tags.dated:
@@ -38,7 +38,7 @@ func (b *buffer) turn(now time.Time, isSure bool) {
 	if s.closed || s.isStrict {
 		return
 	}
-	// Asked each second: the speedometer takes the first reading after a request for its time.
+	// idle is called each second, since it dates a request by the first reading after it.
 	isRecent := s.loader.loads > 0 && s.pace.speed.idle(monotonic, s.asked()) < recentFor
 	if s.stock.cut(s.ruled().Begins(now), monotonic) {
 		s.reopen(monotonic)
@@ -62,7 +62,7 @@ func (b *buffer) obey(r Rules) bool {
 	return b.supply.trim()
 }
 
-// dropPast takes IDs of a past period out of memory that a load has just added; the lock is held.
+// dropPast takes IDs of a past period, which a load has just added, out of memory; the lock is held.
 func (b *buffer) dropPast(monotonic time.Duration) {
 	s := &b.supply
 	if s.ruled().Period == "" || s.isStrict {
@@ -72,7 +72,7 @@ func (b *buffer) dropPast(monotonic time.Duration) {
 	s.stock.cut(s.ruled().Begins(now), monotonic)
 }
 
-// addPeriod has the calendar turn a buffer.
+// addPeriod makes keepCalendar call turn for a buffer.
 func (s *tagSet) addPeriod(b *buffer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -101,7 +101,7 @@ func (t Tag) Revive(by Tag, limit int64) (Tag, error) {
 	revived.Rules = func(Rules) Rules { return by.Rules }
 	again, err := revived.Apply(t, limit)
 	if err == nil {
-		id := again.MaxID // that one is left
+		id := again.MaxID // this ID is left
 		if again.Rules.Period != "" {
 			id-- // the next period has IDs
 		}

@@ -13,7 +13,7 @@ type Floor struct {
 	Era string `json:",omitempty"`
 }
 
-// with returns the floor with what was known before, where it does not say more itself.
+// with returns the floor, completed by what was known before.
 func (f Floor) with(known Floor) Floor {
 	if f.Live && f.Rules == nil && known.Rules != nil {
 		f.Rules, f.Era = known.Rules, known.Era
@@ -24,11 +24,11 @@ func (f Floor) with(known Floor) Floor {
 
 // Above returns by how much the floor is above the mark of a tag, 0 if it is not.
 //
-// Law: where it is, the mark went back. That of a tag with a last number proves nothing: an operator may have decided
-// about it.
+// Law: a mark below the floor went back. The mark of a tag with a last number proves nothing, as an operator may have
+// decided about it.
 func (f Floor) Above(t Tag) int64 {
 	if t.MaxID < 1 || t.Undecided || t.Rules.Bounded() || f.Rules != nil && f.Rules.Bounded() {
-		return 0 // the first: its entry is damaged
+		return 0 // below 1 its entry is damaged
 	}
 	return max(0, f.End-t.MaxID)
 }
@@ -54,8 +54,8 @@ func (a *Allocator) Release() {
 }
 
 // TurnAway refuses each request that memory cannot serve with [ErrElsewhere] until [Allocator.Admit]: this worker
-// cannot load, and another one may. IDs in memory are issued as before. With waiting it refuses those that wait, too,
-// which the load under way may still serve.
+// cannot load, and another one may. IDs in memory are issued as before. With waiting it also refuses parked requests,
+// though the load under way might still serve them.
 func (a *Allocator) TurnAway(waiting bool) {
 	a.source.elsewhere.Store(true)
 	if !waiting {
@@ -90,8 +90,8 @@ func (a *Allocator) Floors() map[string]Floor {
 	return floors
 }
 
-// Remember takes over floors of an earlier life of this process. Loads begin at or above them. Call it before the first
-// request.
+// Remember takes over floors of an earlier process of this worker. Loads begin at or above them. Call it before the
+// first request.
 func (a *Allocator) Remember(floors map[string]Floor) {
 	a.tags.names.remember(floors)
 }
@@ -116,7 +116,7 @@ func (b *buffer) discard() {
 	b.supply.settle(b.set.clock.now())
 }
 
-// floor returns the floor of the tag. A stopped tag has no buffer; a tag that was closed with its allocator has.
+// floor returns the floor of the tag, also once its allocator is closed. A stopped tag has no buffer.
 func (b *buffer) floor() Floor {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -55,7 +55,7 @@ func (l *lanes) of(p plan) *lane {
 type lane struct {
 	places chan struct{}
 	usual  *usual       // nil where no load gives way
-	wanted atomic.Int64 // waiting loads, less the places that a load has announced to leave
+	wanted atomic.Int64 // waiting loads, less the places announced by promise
 }
 
 // enter waits for a place, and reports whether it got one; if not, ctx ended.

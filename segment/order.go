@@ -26,8 +26,8 @@ func (s *tagSet) note(t Tag) {
 	}
 }
 
-// seal makes the tag strict, as the load under way has read it in l, which is no range. It has no ID in memory but
-// where an operator has replaced the tag.
+// seal makes the tag strict, as the load under way has found; l has no range. The tag has IDs in memory only if an
+// operator has replaced it: they become holes.
 func (b *buffer) seal(l Loaded) {
 	b.set.anyStrict.Store(true)
 	b.mu.Lock()

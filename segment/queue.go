@@ -115,8 +115,8 @@ func (w *waiters) refuse(s *stock, err error) (answers []answer) {
 	return answers
 }
 
-// exhausted refuses the requests that ask for more than is left after those before them: left in the store, beside the
-// stock. It serves those for which the stock has enough.
+// exhausted refuses each request for more IDs than the stock, and the left IDs in the store, have after the requests
+// before it. It serves those for which the stock has enough.
 func (w *waiters) exhausted(s *stock, left int64, why error) (answers []answer) {
 	if answers = w.serve(s, nil); !w.any() {
 		return answers

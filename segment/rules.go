@@ -61,19 +61,19 @@ type Rules struct {
 	// Strict says that the tag is strict: see the third law of this package. It is fixed when the tag is made.
 	Strict bool `json:"strict,omitempty"`
 	// MaxBatch and Rate limit what callers get, in IDs a request and in IDs per second of all workers together; 0 is no
-	// limit. An allocator passes them on, and does not heed them: see [Allocator.RulesOf].
+	// limit. An allocator passes them on, and does not enforce them: see [Allocator.RulesOf].
 	MaxBatch int   `json:"max_batch,omitempty"`
 	Rate     int64 `json:"rate,omitempty"`
 }
 
-// A Clock returns the wall time, and reports whether it is sure: compared with the clocks of the others, as the clock
-// behind a snowflake is.
+// A Clock returns the wall time, and reports whether it is sure: compared with the clocks of the other workers, as for
+// snowflakes.
 type Clock func() (now time.Time, isSure bool)
 
 // SystemClock is the machine's clock, taken as sure.
 func SystemClock() (time.Time, bool) { return time.Now(), true }
 
-// turnEarly is how long before a period the loads of loose tags are of that period, so that its first range is in
+// turnEarly is how long before a period begins loads of loose tags reserve its IDs, so that its first range is in
 // memory when it begins.
 const turnEarly = time.Second
 
@@ -140,7 +140,7 @@ func (r Rules) highest() int64 {
 //
 // Law: a window only bounds a load further. The load begins at the mark or above it and raises the mark in one
 // compare-and-set, so the second and the third law hold whatever the clock shows. A date never goes back, since the
-// mark does not: a load whose clock is behind goes on in the period of the mark.
+// mark does not: a load whose clock is behind continues in the period of the mark.
 //
 // Only a sure clock begins a period. Where the clock is not sure and shows a later period than the mark, the error is
 // [ErrClock]: another worker may load. It is [ErrZone] where this worker lacks the zone, whatever the mark, and
@@ -208,12 +208,12 @@ func (r Rules) Begins(now time.Time) int64 {
 	return base + r.lowest()
 }
 
-// fits returns why a tag whose mark is given cannot have an ID, nil if it can. That is the highest ID that it has used,
+// fits returns why a tag with this mark cannot have id, nil if it can. id is the highest ID that the tag has used,
 // below the mark, or one that an operator names.
 //
-// Law: a mark never goes down, so one at which no load can begin is beyond repair. So no ID is above the numbers of the
-// tag. A named one is of no later period than today's or the mark's, a used one of tomorrow's at most, by the clock of
-// another worker, and of none that does not exist.
+// Law: a mark never goes down, so a mark at which no load can begin is beyond repair. So no id is above the numbers of
+// the tag. One that an operator names is of today's period or the mark's at most. A used one is of tomorrow's at most,
+// as another worker's clock may be ahead, and has a date that exists.
 func (r Rules) fits(id, mark int64, now time.Time) error {
 	size, base := r.Period.Size(), r.baseOf(id+1)
 	today, err := r.baseAt(now)
@@ -243,12 +243,12 @@ func (r Rules) Used(mark int64) float64 {
 	return float64(max(0, mark-r.baseOf(mark)-r.lowest())) / float64(r.highest()-r.lowest()+1)
 }
 
-// Step returns how many of step IDs a load reserves, so that mostHeld holds: two ranges are in memory at most, or one
-// and the range of a load whose outcome is unknown.
+// Step returns step, or half of mostHeld if that is less: two ranges are in memory at most, or one and the range of a
+// load whose outcome is unknown.
 func (r Rules) Step(step int64) int64 { return min(step, max(1, r.mostHeld()/2)) }
 
 // mostHeld returns how many IDs a worker has in memory at most, those of unanswered requests not counted: MaxHole, or a
-// hundredth of the numbers that there are, so that few restarts do not use up a tag with few.
+// hundredth of all numbers, so that a few restarts do not use up a tag with few numbers.
 func (r Rules) mostHeld() int64 {
 	if r.MaxHole > 0 {
 		return r.MaxHole
@@ -260,8 +260,8 @@ func (r Rules) mostHeld() int64 {
 var zones sync.Map
 
 // Zone returns the location of a name of the IANA database, such as Asia/Shanghai, or of a difference from UTC, such as
-// +08:00, 14 hours at most; UTC for "". The error is a [RuleError]: also for what only some systems have, such as
-// right/UTC, or have each their own, such as posixrules. The names of the database begin with a capital.
+// +08:00, 14 hours at most; UTC for "". Other names give a [RuleError], also those that only some systems have, such as
+// right/UTC, or that differ between systems, such as posixrules. All names of the database begin with a capital.
 func Zone(name string) (*time.Location, error) {
 	if zone, ok := zones.Load(name); ok {
 		return zone.(*time.Location), nil

@@ -11,7 +11,7 @@
 // by raising the mark from m to b, durably and in one step that no other load can share. The IDs are used only if the
 // store acknowledged that step, or if the entry, read again, bears the random token of this very write. After any other
 // outcome, a timeout or a lost connection, the write may have landed, may land later, or never, and the range is used
-// by none. So no two workers ever hold the same ID. Package attempt bounds the size of such holes.
+// by none. So no two workers ever hold the same ID. The keeper of package kvstore bounds the size of such holes.
 //
 //   - floor is the highest range end that this process ever loaded for the tag. A store that went back cannot make the
 //     process repeat itself. A range that begins below the floor or is empty is refused, whatever the store says.
@@ -123,8 +123,8 @@ type Tag struct {
 	MarkAhead *int64
 }
 
-// Validate returns an error that wraps [ErrInvalid] if the tag cannot be created: its step must be 1..MaxStep, its
-// MaxID, the first ID to issue, at least 1.
+// Validate returns an error that wraps [ErrInvalid] if the tag cannot be created: its step must be 1..MaxStep, and its
+// MaxID, the first ID to issue, at least 1, or 0 for the lowest one.
 func (t Tag) Validate() error {
 	if t.Step < 1 || t.Step > MaxStep {
 		return fmt.Errorf("%w: step %d, want 1..%d", ErrInvalid, t.Step, int64(MaxStep))

@@ -131,7 +131,8 @@ func (s *stock) drop(least int64, now time.Duration) {
 	s.cut(least, now)
 }
 
-// cut is drop of what is loaded now: a later load may bring IDs below least. It reports whether there were any.
+// cut discards the IDs below least that are loaded now; a later load may bring others. It reports whether there were
+// any.
 func (s *stock) cut(least int64, now time.Duration) bool {
 	if !s.isBelow(least) {
 		return false
@@ -155,7 +156,7 @@ func (s *stock) cut(least int64, now time.Duration) bool {
 	return dropped > 0
 }
 
-// keep takes all but the first n loaded IDs out of the stock, and reports whether there were others: holes.
+// keep turns all loaded IDs but the first n into holes, and reports whether there were any.
 func (s *stock) keep(n int64) bool {
 	if s.held() <= n {
 		return false

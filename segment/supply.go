@@ -14,7 +14,7 @@ const (
 	highWater = 4
 )
 
-// chainSteps bounds a chain: at most so many times the maximum step is held, whatever speed was measured. With loads
+// chainSteps bounds a chain: at most chainSteps times the maximum step is held, whatever speed was measured. With loads
 // of 0.5 s that carries 7 million IDs/s of one tag, and it keeps one slow load or one burst from reserving more.
 const chainSteps = 10
 
@@ -97,14 +97,14 @@ func (s *supply) planned(step int64) int64 { return s.ruled().Step(max(1, step))
 // fits reports whether the bound on holes allows another load for later requests.
 func (s *supply) fits() bool { return s.stock.held()+s.planned(s.pace.step) <= s.ruled().mostHeld() }
 
-// trim takes IDs beyond MaxHole out of memory: those of a request that gave up, or of a bound that was lowered. They
-// would be holes after a crash, and are now. No request may wait. It reports whether there were any.
+// trim turns the IDs beyond MaxHole into holes, as a crash would: a request that gave up has left them, or the bound
+// was lowered. No request may wait. It reports whether there were any.
 func (s *supply) trim() bool {
 	most := s.ruled().MaxHole
 	return most > 0 && s.stock.keep(most)
 }
 
-// ruled returns the rules of the tag, which nobody changes.
+// ruled returns the rules of the tag. The caller must not change them.
 func (s *supply) ruled() *Rules {
 	if r := s.rules.Load(); r != nil {
 		return r
@@ -182,7 +182,7 @@ func (s *supply) recommended() int64 {
 	return s.ruled().Step(count(math.Ceil(recommendedSpan * s.pace.speed.peak)))
 }
 
-// idleFor is how long a loose tag must not be requested until its lack of IDs is no concern.
+// idleFor is after how long without requests a loose tag's lack of IDs is no concern.
 const idleFor = time.Minute
 
 // lasts returns how many seconds the IDs held last at that speed. It is +Inf for a strict tag, of which none are held,

@@ -14,8 +14,8 @@ type Table interface {
 	// Insert inserts a row. It returns [ErrExists] if there is one, [ErrInvalid] if the table cannot hold it, and
 	// [ErrNotApplied] if it changed nothing for another reason. After any other error it may have inserted the row.
 	Insert(ctx context.Context, t Tag) error
-	// Update changes the fields that c sets and nothing else, in one step: others may change the rest concurrently.
-	// It raises max_id to c.MaxID if it is lower; c.RaiseBy is 0. Its errors are those of Insert, but for ErrExists.
+	// Update changes the fields that c sets and nothing else, in one step: others may change the rest concurrently. It
+	// raises max_id to c.MaxID if it is lower; c.RaiseBy is 0. Its errors are those of Insert except ErrExists.
 	Update(ctx context.Context, tag string, c Change) error
 	// Try returns the error that Update would return now, and changes nothing.
 	Try(ctx context.Context, tag string, c Change) error
