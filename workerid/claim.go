@@ -40,7 +40,7 @@ type claim struct {
 	caution time.Duration
 
 	token    string // random, of all writes of this claim and of no other
-	former   string // token of the process whose window it resumes without a write; "" after the first
+	former   string // token of the process whose window it resumes without a write; "" after the first write
 	revision uint64 // of the record
 	gen      *snowflake.Generator
 }
@@ -189,8 +189,8 @@ func (c *claim) remember() (limit int64, err error) {
 	return c.k.file.remember(c.number, c.from, stateClaim{Token: token, Until: c.until.Load()})
 }
 
-// heartbeat puts the heartbeat. Its time continues the compared reading of the clock: a step of the clock since must
-// not count against the other workers.
+// heartbeat puts the heartbeat. Its time is the last compared reading of the clock, continued by the monotonic clock: a
+// later step of this clock must not count against the other workers.
 func (c *claim) heartbeat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -63,7 +63,7 @@ type clock struct {
 	lead     int64     // of the wall clock over the monotonic one, ms, at the last look
 	proven   bool      // found right, or in the window of the state file at the start, and not set since
 	doubts   int       // consecutive comparisons that failed though the clock was not set
-	last     reading   // of a clock that was right
+	last     reading   // the last one of a clock that was right
 	compared time.Time // when the clock was last found right; zero before the first time
 	others   []int64   // offsets of the other workers, ms
 	due      time.Time // when others is due to be read
@@ -228,7 +228,7 @@ func (c *clock) registryTime(ctx context.Context) (int64, error) {
 }
 
 // readOthers reads the heartbeats of the live workers, and computes their offsets. After a failure the offsets of the
-// last list stay. Unless it must be fresh, the next heartbeat waits for the list.
+// last list stay. Without fresh the time limit is short, since the next heartbeat waits for the list.
 func (c *clock) readOthers(ctx context.Context, fresh bool) (map[int]Heartbeat, error) {
 	limit := callTimeout
 	if fresh {
@@ -269,12 +269,12 @@ func (c *clock) median() (low, high int64) {
 	return all[(len(all)-1)/2], all[len(all)/2]
 }
 
-// A lag is since when a clock that is right has been behind a time that this worker issued or reported; zero while it
-// is not.
+// A lag says since when a right clock has been behind a time that this worker issued or reported; zero while it is not.
 //
-// Law: the number that ends a lag is acquired as any other. Its window begins at the until of its record at the
-// earliest, by (2), and is written by a compare-and-set of its own, by (1). The record of the number before covers all
-// that was issued under that: a release does not lower its until below the end of the last tick.
+// Law: the number that ends a lag is acquired as any other. By rules (1) and (2) of docs/uniqueness.md its window
+// begins at the until of its record at the earliest, and is written by a compare-and-set of its own. The record of the
+// former number covers all that was issued under that number: a release does not lower its until below the end of the
+// last tick.
 type lag struct{ since time.Time }
 
 // left begins the lag, if it has not begun, and returns how long the worker still waits for the clock.

@@ -16,8 +16,7 @@ var (
 	ErrDeployment = errors.New("workerid: another layout")
 	// ErrNoDeployment is returned when the registry has no deployment and this worker may not create one.
 	ErrNoDeployment = errors.New("workerid: the registry has no deployment")
-	// ErrDamaged is returned when an entry of the registry is unreadable, or of a
-	// another version.
+	// ErrDamaged is returned when an entry of the registry is unreadable, or of another version.
 	ErrDamaged = errors.New("workerid: an entry is damaged, or of another version")
 	// ErrStateFile is returned when the state file cannot be written.
 	ErrStateFile = errors.New("workerid: the state file cannot be written")

@@ -10,7 +10,7 @@ import (
 	"github.com/natsid/natsid/snowflake"
 )
 
-// hastyEach is the shortest time between a heartbeat and the next, which comes at once after a step of the clock: a
+// hastyEach is the shortest time between two heartbeats. After a step of the clock the next one comes at once, and a
 // clock that jitters must not multiply the calls.
 const hastyEach = time.Second
 

@@ -89,7 +89,7 @@ func (f *founder) first(ctx context.Context) (Deployment, error) {
 	}
 	d := DeploymentOf(f.layout)
 	switch {
-	case len(records) == 0 && f.now() < f.layout.Epoch: // it would be recorded for good
+	case len(records) == 0 && f.now() < f.layout.Epoch: // the epoch would be recorded for good
 		return d, fmt.Errorf("%w, and none is made: the clock shows %s, before the epoch: correct one",
 			ErrNoDeployment, time.UnixMilli(f.now()).UTC().Format(time.RFC3339))
 	case len(records) == 0:

@@ -299,12 +299,12 @@ func (k *Keeper) notFound(err error) {
 	k.life.note(func(s *Status) { s.Trouble = err })
 }
 
-// giveUp disposes of a closed claim, depending on why it ended; nil means that ctx ended. Of a number that is not
-// released, the error is why.
+// giveUp disposes of a closed claim, depending on why it ended; nil means that ctx ended. The error says why the number
+// was not released.
 //
 // This worker answers for a lost number until no clock within the skew is behind its last ID: if the registry lost its
-// state the number looks free, and its next owner must not begin before that time. Then it removes its heartbeat: there
-// may be no more numbers than workers.
+// state the number looks free, and its next owner must not begin before that time. Then it removes its heartbeat, as
+// there may be no more numbers than workers.
 func (k *Keeper) giveUp(ctx context.Context, c *claim, why error) (err error) {
 	switch {
 	case errors.Is(why, errLost):
@@ -314,7 +314,7 @@ func (k *Keeper) giveUp(ctx context.Context, c *claim, why error) (err error) {
 			k.dropFile(err)
 		}
 		if pause(ctx, k.cfg.margin()) {
-			_ = c.leave(ctx) // it expires
+			_ = c.leave(ctx) // otherwise it expires
 		}
 	case errors.Is(why, ErrStateFile):
 		k.dropFile(why)

@@ -56,7 +56,7 @@ const Version = 1
 // a record that is absent.
 type Record struct {
 	Instance string `json:"instance"`
-	Token    string `json:"token"`    // random, fresh with each write
+	Token    string `json:"token"`    // random; in all writes of one claim, and in no other
 	Reported int64  `json:"reported"` // the writer's time, Unix ms
 	Until    int64  `json:"until"`    // no ID has a tick that begins at it or later, Unix ms
 	// Deployment is the deployment of the window.

@@ -18,12 +18,12 @@ import (
 // cannot be distinguished from one whose holder hangs ([ErrBystander]). A live holder answers as usual. Without an
 // answer the record decides alone:
 //
-//   - A window that has not ended is never acquired. This is (2) of the law. It protects a holder whose serving
-//     connection is cut while the bystander hides that.
+//   - A window that has not ended is never acquired, by rule (2) of docs/uniqueness.md. It protects a holder whose
+//     serving connection is cut while the bystander hides that.
 //   - A window may seem to have ended because the registry lost its state. So the new window begins a margin and
 //     unheardFor after the write was acknowledged: a live holder that reaches the registry reads the record at its next
 //     heartbeat, and closes its generator before then.
-//   - The own window, as the state file remembers it, is resumed: (1) and (3).
+//   - The own window, as the state file remembers it, is resumed, by rules (1) and (3).
 //
 // # Writes whose outcome is unknown
 //
@@ -170,7 +170,7 @@ func (k *Keeper) resume(ctx context.Context, v view) (c *claim, err error) {
 
 // acquireAny acquires a random free number of those that this worker may take.
 func (k *Keeper) acquireAny(ctx context.Context, v view) (*claim, error) {
-	// All numbers in a random order: with a power of 2, an odd stride meets each once.
+	// Visit all numbers in a random order: modulo a power of 2, an odd stride meets each of them once.
 	mine := *k.cfg.Numbers
 	size := 1 << bits.Len(uint(mine.count()-1))
 	start, stride := k.rand.IntN(size), k.rand.IntN(size)|1
@@ -272,8 +272,8 @@ func (k *Keeper) establish(ctx context.Context, c *claim, now, until int64) erro
 	return c.open(now)
 }
 
-// ask returns nil if no other process answers for the number of c, errTaken if one does, and errUnknown if the
-// question failed. The answer overrides the records, which may be newer than the process. If silence proves nothing,
+// ask returns nil if no other process answers for the number of c, errTaken if one does, and errUnknown if the question
+// failed. An answer outweighs the records: they may be newer than the process that answers. If silence proves nothing,
 // a number that another worker may have had is used later.
 func (k *Keeper) ask(ctx context.Context, c *claim) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)

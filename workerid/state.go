@@ -36,13 +36,13 @@ type stateClaim struct {
 	Clock int64 `json:"clock"`
 }
 
-// wrote reports whether record r is of the claim. No file is older than the fence in it: a record that was written
-// after the fence is of a claim that has a newer file, and this one is a copy.
+// wrote reports whether record r is of the claim. A worker writes its file before it reports a time past the fence. So
+// if r has such a time there is a newer file, and this one is a copy.
 func (c *stateClaim) wrote(r Record) bool {
 	return r.Token == c.Token && r.Until >= c.Until && r.Reported < c.Fence
 }
 
-// A released claim is the last one on Number.
+// A released is the claim on Number that a clean stop gave back.
 type released struct {
 	Token string `json:"token"`
 	Free  int64  `json:"free"` // a time that none of its ticks reaches, Unix ms
@@ -68,8 +68,8 @@ func (st state) encode() []byte {
 	return fmt.Appendf(text[:end:end], "%s\"\n}\n", sumOf(text))
 }
 
-// sumOf returns the checksum of a state without its sum. With one wrong digit a fence would be too low in half of the
-// cases, and IDs would repeat.
+// sumOf returns the checksum of a state without its sum. Without it, one wrong digit would make a fence too low in half
+// of the cases, and IDs would repeat.
 func sumOf(text []byte) string {
 	digest := sha256.Sum256(text)
 	return hex.EncodeToString(digest[:])

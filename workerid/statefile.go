@@ -164,7 +164,7 @@ func (s *stateFile) moveFence(until int64, f func(*state)) (limit int64, err err
 	limit = until
 	err = s.change(func(st *state) {
 		f(st)
-		// Within until, so that a wrong clock cannot carry it away for good.
+		// The fence stays within until, so that a wrong clock cannot carry it away for good.
 		now := s.now()
 		ahead := min(now+s.reach.Milliseconds(), until)
 		st.Claim.Clock = max(st.Claim.Clock, ahead-s.reach.Milliseconds())
@@ -188,7 +188,7 @@ func afterDisk() (late <-chan struct{}, stop func() bool) {
 	return c, timer.Stop
 }
 
-// own returns the released claim if it was on number w; nil if another, or none, was.
+// own returns the released claim if it was on number w, else nil.
 func (s *stateFile) own(w int) *released {
 	if s.absent || s.Number == nil || *s.Number != w {
 		return nil

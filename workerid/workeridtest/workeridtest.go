@@ -202,7 +202,7 @@ type Memory struct {
 	slip       time.Duration
 }
 
-// Set sets the registry's clock to slip off true time.
+// Set sets the registry's clock to true time plus slip.
 func (m *Memory) Set(slip time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -243,7 +243,7 @@ func (m *Memory) Expire(w int) {
 	delete(m.heartbeats, w)
 }
 
-// Wipe loses all records, heartbeats and the deployment; revisions go on rising.
+// Wipe loses all records, heartbeats and the deployment; revisions continue to rise.
 func (m *Memory) Wipe() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
