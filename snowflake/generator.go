@@ -204,7 +204,8 @@ func (g *Generator) startAt(now, n int64, state uint64) (start, fresh int64, err
 	// Checked before the window: the window may be extended until the clock is there.
 	if lead := last - tick; lead > g.ahead {
 		ms := min((lead-g.ahead)*l.Unit, math.MaxInt64/int64(time.Millisecond))
-		// A burst leads by one tick more than ahead, at its end; a clock that is set back by ahead then is ridden out.
+		// At its end a burst leads by ahead and one tick. A clock that is set back by ahead at that moment is waited
+		// for.
 		issued := int64(state)>>l.Sequence - tick
 		return 0, 0, &BehindError{
 			By: time.Duration(ms) * time.Millisecond, SetBack: int64(state) != g.first && issued > 2*g.ahead+1,

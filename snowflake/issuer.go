@@ -22,7 +22,7 @@ type Issuer struct {
 	parked []parked // in order of arrival, and so of expiry
 	ids    int64    // total of IDs that they wait for
 	issued int64    // IDs ever issued to requests that were parked
-	pace   float64  // IDs/s, measured by the last answered request; 0 if it waited less than short
+	pace   float64  // IDs/s in the wait of the last answered request; 0 if it waited less than short
 	timer  *time.Timer
 }
 
@@ -87,8 +87,8 @@ func (i *Issuer) NextAt(now int64, n int) (Runs, error) {
 	return runs, err
 }
 
-// waits reports whether the clock makes good for err within the time left, and in what time. A clock that was set back
-// is not waited for: another worker can answer.
+// waits reports whether err ends within the time left as the clock advances, and after what time. A clock that was set
+// back is not waited for: another worker can answer.
 func waits(err error, left time.Duration) (by time.Duration, ok bool) {
 	b, ok := errors.AsType[*BehindError](err)
 	if !ok || b.SetBack || b.By >= left {
