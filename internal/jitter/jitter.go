@@ -18,8 +18,8 @@ func UpTo(d time.Duration) time.Duration { return time.Duration(Source() * float
 // Around returns a random time of half to one and a half of d.
 func Around(d time.Duration) time.Duration { return d/2 + UpTo(d) }
 
-// A Backoff is a sequence of pauses without end, each half as long again as the one before, with jitter of one half.
-// It implements [backoff.BackOff]. It is not safe for concurrent use.
+// A Backoff is an endless sequence of pauses: each is 1.5 times as long as the one before, up to a bound, and each is
+// multiplied by a random factor of 0.5 to 1.5. It implements [backoff.BackOff]. It is not safe for concurrent use.
 type Backoff struct{ pauses *backoff.ExponentialBackOff }
 
 var _ backoff.BackOff = (*Backoff)(nil)
@@ -33,7 +33,7 @@ func NewBackoff(first, longest time.Duration) *Backoff {
 		backoff.WithMaxElapsedTime(0))}
 }
 
-// NextBackOff returns the next pause: 0.5 to 1.5 of what it is without jitter.
+// NextBackOff returns the next pause, multiplied by a random factor of 0.5 to 1.5.
 func (b *Backoff) NextBackOff() time.Duration { return Around(b.pauses.NextBackOff()) }
 
 // Reset starts over with the first pause.

@@ -7,20 +7,20 @@ import (
 )
 
 const (
-	// closeRounds is how many rounds of a race are lost with short pauses. Of two workers each wins about a third at
-	// least, so one in ten million loses so many in a row.
+	// closeRounds is how many lost rounds are followed by short pauses. Of two workers each wins a third of the rounds
+	// at least, so one in ten million loses so many in a row.
 	closeRounds = 40
 	leastPause  = 500 * time.Microsecond
 	mostPause   = 20 * time.Millisecond
 )
 
-// Race calls try, which reads an entry and replaces it by compare-and-set, until it ends with nil or an error that is
-// not overtaken by others, or ctx ends. try returns the revision that it has read.
+// Race calls try, which reads an entry and replaces it by compare-and-set, until overtaken returns false for its error,
+// or ctx ends. try returns the revision that it has read.
 //
-// Who wins a round may begin the next at once, and then writes a round trip after the entry has changed. Who has lost
-// wins if it reads the new entry before that. So it pauses for about as long as its try took, which is two round trips.
-// With the growing pauses of a [Backoff] one of two won nearly all rounds, and where a write takes 20 ms the other
-// waited for up to 8 s. Who has lost many rounds races with many, and pauses for longer.
+// The winner of a round may begin the next at once, and then writes a round trip after the entry has changed. A loser
+// that reads the new entry before that can win. So it pauses for as long as its try took at most, which is two round
+// trips. With the growing pauses of a [Backoff] one of two won nearly all rounds, and where a write takes 20 ms the
+// other waited for up to 8 s. A loser of many rounds races with many others, and pauses for longer.
 func Race(ctx context.Context, overtaken func(error) bool, try func() (revision uint64, err error)) error {
 	var (
 		seen   uint64

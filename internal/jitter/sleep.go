@@ -9,7 +9,7 @@ import (
 func Sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
-		return ctx.Err() // both may have come
+		return ctx.Err() // both may have happened
 	case <-ctx.Done():
 		return ctx.Err()
 	}
