@@ -75,7 +75,7 @@ func (h *Host) Stop() {
 
 const (
 	lookEvery = time.Second // interval of checks whether streams can be written
-	mostPause = time.Minute // between two restarts
+	mostPause = time.Minute // the longest pause between two restarts
 	standsFor = 10 * time.Second
 )
 
@@ -151,7 +151,7 @@ func (h *Host) Trouble() error {
 	return h.trouble
 }
 
-// probeDisk returns an error if the disk has no room for a write as long as several marks and records.
+// probeDisk returns an error if the disk has no room for 256 KiB, the size of several marks and records.
 func probeDisk(dir string) error {
 	name := filepath.Join(dir, "probe")
 	f, err := os.Create(name)

@@ -38,7 +38,7 @@ type Config struct {
 	// Log receives the server's notices, warnings and errors; nil discards.
 	Log *slog.Logger
 
-	at string // of a Host, once its first server runs: host:port of that
+	at string // of a Host: host:port of its first server, for the next ones
 }
 
 // A TakenError is returned when another program listens on the address.

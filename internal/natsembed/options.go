@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// options returns what the file says, and above it what natsid needs.
+// options returns the options of the file, overridden where natsid needs others.
 func options(cfg Config) (*server.Options, error) {
 	opts := new(server.Options)
 	if cfg.File != "" {
@@ -66,7 +66,7 @@ func samePath(a, b string) bool {
 	return a == b && errA == nil && errB == nil
 }
 
-// listen sets the address: that of the server before, the file's, or that of the settings.
+// listen sets the address: that of the Host's first server, else the file's, else that of the settings.
 func listen(opts *server.Options, cfg Config) (err error) {
 	if cfg.at == "" && (opts.Host != "" || opts.Port != 0) {
 		opts.Host, opts.Port = cmp.Or(opts.Host, server.DEFAULT_HOST), cmp.Or(opts.Port, server.DEFAULT_PORT)
@@ -81,8 +81,8 @@ func address(opts *server.Options) string {
 	return net.JoinHostPort(opts.Host, strconv.Itoa(max(opts.Port, 0)))
 }
 
-// Reload reads the file again: users and certificates, for example, are those of the file from then on. After an
-// error all is as before.
+// Reload reads the file again: its users and certificates, for example, are valid from then on. After an error nothing
+// changes.
 func (h *Host) Reload() error {
 	opts, err := options(h.cfg)
 	if err != nil {
