@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// A FileID distinguishes a file from its copies. Fields are 0 where there is none.
+// A FileID distinguishes a file from its copies. A field is 0 where the system does not tell it.
 type FileID struct {
 	Inode uint64 // the file system reuses it after this file is removed
 	Birth int64  // when the file was made, in ns; no program can set it

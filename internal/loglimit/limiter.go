@@ -23,9 +23,9 @@ type held[V any] struct {
 	last  V // valid if count > 0
 }
 
-// NewLimiter returns a limiter that distinguishes at most so many kinds at once: values of further kinds count as those
-// of the zero kind. pass is called with the last value that was held back in a minute, and the number of those that
-// were left out before it.
+// NewLimiter returns a limiter that distinguishes this many kinds at once, at most: a value of a further kind counts as
+// of the zero kind. pass is called with the last value that was held back in a minute; left is how many earlier ones
+// are dropped.
 func NewLimiter[K comparable, V any](most int, pass func(last V, left int)) *Limiter[K, V] {
 	return &Limiter[K, V]{most: most, pass: pass, open: make(map[K]*held[V])}
 }

@@ -11,7 +11,7 @@ import (
 // Every is the least time between two lines of one kind.
 const Every = time.Minute
 
-// HeldBack is the key of the number of lines of the kind that were left out before a line.
+// HeldBack is the key of the attribute with how many lines of the kind were dropped before this one.
 const HeldBack = "held_back"
 
 // most bounds the kinds that are distinguished. Messages are constants, except those of libraries.
@@ -22,9 +22,9 @@ const most = 1000
 var whole = map[string]bool{"alarm": true, "tags changed": true, "tags may have changed": true}
 
 // New returns a handler that passes the first record of a kind to next at once. Of the records that follow within a
-// minute it passes only the last, with its own time, when the minute is over: so the last line of a kind is out of
-// date by a minute at most. Records of one level and message are of one kind, if they also have the same attribute
-// "mode" or both have none. All debug records pass, and so do those in whole.
+// minute it passes only the last, with its own time, when the minute is over: so the last line of a kind is out of date
+// by a minute at most. Records of one level and message are of one kind, if they also have the same attribute "mode" or
+// both have none. All debug records pass, and so do those whose message is in whole.
 func New(next slog.Handler) slog.Handler {
 	return &handler{next, NewLimiter[kind](most, write)}
 }
@@ -53,7 +53,7 @@ func (h *handler) WithGroup(name string) slog.Handler {
 	return &handler{h.Handler.WithGroup(name), h.lines}
 }
 
-// A kind is the common part of lines of which one is written.
+// A kind is what lines have in common of which one a minute is written.
 type kind struct {
 	level   slog.Level
 	message string

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// A Context is what a file says about reaching NATS. Names of files have no ~ and no variables any more.
+// A Context is what a file says about reaching NATS. Names of files are expanded: they have no ~ and no variables.
 type Context struct {
 	URL         string `json:"url"` // of one server or several
 	User        string `json:"user"`
@@ -29,9 +29,9 @@ type Context struct {
 	JSPrefix    string `json:"jetstream_api_prefix"`
 
 	// Fields that natsid refuses.
-	NSC        string `json:"nsc"` // where nsc keeps the user, whose file --creds names
+	NSC        string `json:"nsc"` // the user in nsc's store; --creds names its file instead
 	JWT        string `json:"user_jwt"`
-	TLSFirst   bool   `json:"tls_first"` // before the server's greeting
+	TLSFirst   bool   `json:"tls_first"` // TLS before the server's greeting
 	SocksProxy string `json:"socks_proxy"`
 	CertStore  string `json:"windows_cert_store"`
 }

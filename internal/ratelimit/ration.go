@@ -7,14 +7,13 @@ import (
 	"time"
 )
 
-// A Bucket admits uses at a rate, and after a rest as much at once as the rate gives in the
-// time of a burst. A use of any size is admitted while something is left, and may take more
-// than that: the bucket is then in debt, and admits nothing until the rate has paid it. So
-// what is used in a time never exceeds what the rate gives in it, plus one burst and the last
-// use. It is safe for concurrent use, takes no lock and allocates nothing.
+// A Bucket admits uses at a rate and, after a rest, as much at once as the rate gives in the time of a burst. A use of
+// any size is admitted while something is left, and may take more than is left: the bucket is then in debt, and admits
+// nothing until the rate has paid it. So the uses in a time never exceed what the rate gives in it, plus one burst and
+// the last use. It is safe for concurrent use, takes no lock and allocates nothing.
 //
-// It keeps the time at which all that was used is paid. The rate may change between calls:
-// what was used before is paid at the rate of before.
+// A Bucket stores the time at which all past uses are paid. The rate may change between calls: past uses are paid at
+// the rate that they had.
 type Bucket struct {
 	burst time.Duration
 	paid  atomic.Int64 // ns of the clock of its callers
@@ -42,8 +41,8 @@ func (b *Bucket) Take(now time.Duration, n int64, perSecond float64) (wait time.
 	}
 }
 
-// price returns for how many ns the rate pays n. It rounds up: the rate is never exceeded.
-// No rate, or one below, pays for nothing.
+// price returns how many ns the rate needs to pay n uses. It rounds up, so the rate is never exceeded. A rate of 0 or
+// below pays nothing: the price is then the highest.
 func price(n int64, perSecond float64) int64 {
 	const most = math.MaxInt64 / 4
 	if !(perSecond > 0) {
