@@ -9,9 +9,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A Cork opens the connection of one membership, and can hold back for a moment the bytes that are written to it: the
-// server then reads them at once. It is used by one [nats.Conn], as its custom dialer or its in-process server. The
-// zero value dials TCP.
+// A Cork dials the connection of one membership, and can hold back writes for a moment, so that the server reads them
+// in one piece. Use it for one [nats.Conn], as its CustomDialer or its InProcessServer. The zero value dials TCP.
 type Cork struct {
 	// Inside, if set, is the server in this process to connect to.
 	Inside nats.InProcessConnProvider
@@ -47,13 +46,13 @@ func corkOf(nc *nats.Conn) *Cork {
 	return c
 }
 
-// together lets the server read at once all that f sends on nc, which this cork has
-// dialed. f must not block.
+// together calls f, and lets the server read in one piece what f sends on nc. This cork has dialed nc. f must not
+// block.
 func (c *Cork) together(nc *nats.Conn, f func()) {
 	k := c.latest.Load()
 	k.hold(1)
 	f()
-	_ = nc.FlushTimeout(1) // writes all before it waits for an answer
+	_ = nc.FlushTimeout(1) // a flush writes first, then waits for the answer
 	k.hold(-1)
 	_ = nc.FlushTimeout(1)
 }
@@ -63,7 +62,7 @@ type corked struct {
 	net.Conn
 
 	mu    sync.Mutex
-	holds int // how many hold back at the moment
+	holds int // callers of together; writes are held back while it is above 0
 	held  []byte
 }
 
@@ -88,7 +87,7 @@ func (k *corked) Write(b []byte) (int, error) {
 	k.held = nil
 	n, err := k.Conn.Write(all)
 	if err != nil {
-		_ = k.Conn.Close() // what was held counts as written, so whoever wrote it would go on behind a gap
+		_ = k.Conn.Close() // Write has reported success for the held bytes: the stream has a gap
 	}
 	return max(0, n-(len(all)-len(b))), err
 }

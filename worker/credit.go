@@ -10,47 +10,45 @@ import (
 	"github.com/natsid/natsid/internal/wire"
 )
 
-// A worker that comes back to its queue group while the others are away gets what all
-// would get, many times what it can answer, and leaves too late. So during an overload
-// it joins with a credit: the server itself ends a subscription after so many messages,
-// as many as are answered within creditFor. A new one follows when half of it is left,
-// which outlasts a look and a short pause of the machine: below its capacity a worker
-// must not use a credit up.
+// When a worker rejoins its queue group while the other workers are away, it gets all their requests: far more than it
+// can answer, and it leaves too late. So during an overload it joins with a credit: the server ends a subscription
+// after that many messages, as many as the worker answers within creditFor. A new subscription follows when half of the
+// credit is left, which is enough for a look and a short pause of the machine: a worker below its capacity must not use
+// a credit up.
 //
-// One that used none up for a while is below its capacity, and its credits last longer:
-// where CPU time is limited to 1 ms in 20, Go's collector takes 140 to 280 ms.
+// A worker that has used no credit up for a while is below its capacity, and gets larger credits (creditBelow): where
+// CPU time is limited to 1 ms in 20, Go's collector takes 140 to 280 ms.
 //
-// In a cluster, what is on its way from another server when the last credit is used up
-// is lost: that server has routed it, and this one discards it. So credits last longer.
+// In a cluster a request is lost if another server has routed it here when the credit is used up: this server discards
+// it. So credits last longer there (creditInCluster).
 const (
 	creditFor       = 200 * time.Millisecond
 	creditBelow     = 2 * creditFor
 	creditInCluster = 3 * creditFor
 )
 
-// limitless is more than ever arrives, and the most that the protocol knows.
+// limitless is the highest count of messages that the NATS protocol accepts: more than ever arrive.
 const limitless = 999_999_999
 
-// A rate is how many requests a group can answer per second: so many as it answers while
-// some wait. The zero value knows nothing yet.
+// A rate is how many requests per second a group can answer, measured while some wait. The zero value is an unknown
+// rate.
 type rate struct {
 	perSecond float64
-	known     time.Duration // how much time it is the mean of, from rateLeast to rateMost
+	known     time.Duration // perSecond is the mean over this time, rateLeast to rateMost
 	since     time.Duration
 	arrived   int64
-	idle      bool // nothing waited at some time since
+	idle      bool // no request waited at some moment after the time in since
 }
 
-// A process whose CPU time is limited runs in slices, of 100 ms usually. A mean over less
-// than some of them would be that of a slice or of none.
+// A process with limited CPU time runs in slices, of 100 ms usually. So the mean must be over several slices.
 const (
 	rateLeast = 3 * markEvery
 	rateMost  = 15 * markEvery
 )
 
-// note notes how many requests have arrived, and how many wait. A time in which nothing
-// waited shows only that the group can answer as many as it did: a worker that is back
-// below its capacity would otherwise give itself ever smaller credits, and use them up.
+// note updates the rate with the number of requests that have arrived, and that wait. While nothing waits, the group
+// could answer more than it did, so the rate only rises: otherwise a worker with little to do would get ever smaller
+// credits, and use them up.
 func (r *rate) note(now time.Duration, arrived, waiting int64) {
 	r.idle = r.idle || waiting == 0
 	took := now - r.since
@@ -71,10 +69,10 @@ func (r *rate) note(now time.Duration, arrived, waiting int64) {
 type credit struct {
 	granted int // 0: any number
 	rate    rate
-	usedUp  time.Duration // when the last credit was used up, or the group was away for being late
+	usedUp  time.Duration // when a credit was last used up, or the group was last away since it was late
 }
 
-// grant sets the credit, on a connection.
+// grant sets the credit of the next subscriptions on conn.
 func (c *credit) grant(now time.Duration, conn *nats.Conn, o *overload) {
 	if c.granted = 0; corkOf(conn) == nil || !o.isTrouble(now) {
 		return
@@ -102,9 +100,8 @@ func (g *group) subscribe(e *endpoint) (sub *nats.Subscription, err error) {
 	return sub, nil
 }
 
-// subscribeFor subscribes to an endpoint for so many requests, or some more: the server
-// may read the number late. The client would drop those, so the subscription is drained
-// one request before.
+// subscribeFor subscribes to an endpoint for granted requests. The server may deliver some more, since it may read the
+// limit late, and the client would drop them. So the subscription is drained one request before the limit.
 func (g *group) subscribeFor(e *endpoint, granted int) (sub *nats.Subscription, err error) {
 	cork, handle, came := corkOf(g.link.conn), e.receive(), 0
 	var opened atomic.Pointer[nats.Subscription]
@@ -125,15 +122,15 @@ func (g *group) subscribeFor(e *endpoint, granted int) (sub *nats.Subscription, 
 	return sub, err
 }
 
-// end leaves a subscription that had a credit, and keeps all that it got. The server
-// must read both at once.
+// end leaves a subscription that had a credit; requests delivered to it are still handled. The server must read both
+// commands in one piece.
 func end(sub *nats.Subscription) {
-	_ = sub.AutoUnsubscribe(limitless) // fails if it is gone
+	_ = sub.AutoUnsubscribe(limitless) // fails if the subscription is gone
 	_ = sub.Drain()
 }
 
-// refill subscribes anew to the endpoints half of whose credit is handled; to all, without
-// credit, once the overload is over.
+// refill subscribes again to each endpoint that has handled half of its credit. Once the overload is over, it
+// subscribes to all again, without credit.
 func (g *group) refill(now time.Duration) {
 	for _, e := range g.endpoints {
 		if handled, waiting := g.used(e); e.granted > 0 && handled+waiting >= e.granted-1 {
@@ -150,7 +147,7 @@ func (g *group) refill(now time.Duration) {
 	})
 }
 
-// used returns how much of the credit of an endpoint is handled, and how much waits for its handler.
+// used returns how many requests of an endpoint's credit are handled, and how many wait for the handler.
 func (g *group) used(e *endpoint) (handled, waiting int) {
 	sub := g.subs[slices.Index(g.endpoints, e)]
 	delivered, gone := sub.Delivered()

@@ -9,37 +9,35 @@ import (
 	"github.com/natsid/natsid/internal/wire"
 )
 
-// An endpoint is a subject on which one worker of the queue group answers each
-// request. It stands for as long as the worker does; its group subscribes to it.
+// An endpoint is a subject of requests, each of which one worker of the queue group answers. It exists as long as its
+// membership; its group subscribes to it.
 type endpoint struct {
 	mode    Mode
 	name    string // in `nats micro`
 	subject string
-	// handler returns a new handler, for one subscription: the handler of the former subscription may
-	// still be at work. A handler must not block: it delays all requests of its
-	// subscription.
+	// handler returns a new handler for one subscription: that of the previous subscription may still be at work. A
+	// handler must not block: it would delay all requests of its subscription.
 	handler func() handler
 
 	link    *link
-	wake    func() // the worker
+	wake    func() // wakes the membership
 	counts  tally
-	before  *tally // of the connections before this one
+	before  *tally // counts of the connections before this one
 	granted int    // credit of the subscription; 0: any number of requests
 }
 
-// listEndpoint is the endpoint about tags that changes none.
+// listEndpoint is the only endpoint for tags that changes none.
 const listEndpoint = "tag-list"
 
 // A handler answers a request, or parks it.
 type handler func(request, *nats.Msg)
 
-// yieldEvery is how long a subscription with a queue may keep others from their turn:
-// where CPU time is short, that of the goroutine that sees the queue would come late.
+// yieldEvery is how long a subscription with a queue may run before it yields the CPU: where CPU time is short, the
+// goroutine that measures the lag would otherwise run late.
 const yieldEvery = 5 * time.Millisecond
 
-// receive returns the function that a new subscription calls with each message. A message
-// without a reply subject is dropped before it costs an ID, and so is one whose
-// answer its caller may not publish: see misled.
+// receive returns the callback of a new subscription. It drops a message without a reply subject, and one whose reply
+// subject is not allowed (see misled), before they cost an ID.
 func (e *endpoint) receive() nats.MsgHandler {
 	handle, yielded := e.handler(), clock()
 	return func(m *nats.Msg) {
@@ -53,14 +51,14 @@ func (e *endpoint) receive() nats.MsgHandler {
 		} else {
 			handle(request{at: e, reply: m.Reply, came: came, within: e.link.Deadline}, m)
 		}
-		if came-yielded > yieldEvery { // now that it is answered, and came served
+		if came-yielded > yieldEvery { // after the answer, so that this request does not wait
 			runtime.Gosched()
 			yielded = came
 		}
 	}
 }
 
-// wakeIf makes the endpoint wake the worker once it is busy, or never.
+// wakeIf makes the endpoint wake the worker at the next busy-th request if the worker rests, else never.
 func (e *endpoint) wakeIf(rests bool) {
 	at := int64(0)
 	if rests {
@@ -69,11 +67,9 @@ func (e *endpoint) wakeIf(rests bool) {
 	e.counts.wakesAt.Store(at)
 }
 
-// misled reports whether the answer would use a right that only workers have: answers are
-// published with the worker's rights, and NATS does not ask whether the caller may
-// publish to the reply subject that he chose. One of natsid's own subjects, or of a
-// bucket, is nobody's inbox. An answer there would replace a mark, which keeps IDs
-// unique, or a record of a worker number.
+// misled reports whether the reply subject of m is one of natsid's own subjects or of a bucket, which is nobody's
+// inbox. NATS checks the worker's right to publish there, not the caller's, so the answer could replace a mark, which
+// keeps IDs unique, or the record of a worker number.
 func (l *link) misled(m *nats.Msg) bool {
 	js := l.JSPrefix
 	if !strings.HasPrefix(m.Reply, l.own) && m.Reply[0] != '$' && !strings.Contains(m.Reply, ".$") &&
@@ -85,10 +81,10 @@ func (l *link) misled(m *nats.Msg) bool {
 	return true
 }
 
-// The endpoints are those of four groups and one service. Beside them a membership subscribes, in no queue group, to
-// changes of tags, questions of `nats micro`, and questions about the worker number while it holds one.
+// Endpoints belong to four groups and one service. A membership also subscribes, in no queue group, to changes of tags,
+// to questions of `nats micro`, and to questions about its worker number while it holds one.
 
-// A served has the counts of connections that are gone, by the name of the endpoint.
+// A served maps the name of an endpoint to its counts on the connections that are closed.
 type served map[string]*tally
 
 func (s served) of(name string) *tally {
@@ -120,7 +116,7 @@ func (m *membership) tagEndpoints(before served) []*endpoint {
 }
 
 func (m *membership) snowflakeEndpoints(before served) []*endpoint {
-	// One handler each: subscriptions run concurrently.
+	// Each endpoint gets a handler of its own: subscriptions run concurrently.
 	handler := func() handler { return newSnowflakeHandler(&m.link.Config).handle }
 	return []*endpoint{
 		m.endpoint(Snowflake, "snowflake", m.link.Namespace.Snowflake(), before, handler),

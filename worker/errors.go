@@ -11,11 +11,10 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// errStore marks an error that came straight from a store, for a reason of the
-// store's own.
+// errStore marks an error that a store returned.
 var errStore = errors.New("worker: the store failed")
 
-// ofStore marks err as one that came from a store; nil stays nil.
+// ofStore returns err marked with errStore; nil for nil.
 func ofStore(err error) error {
 	if err == nil {
 		return nil
@@ -23,15 +22,14 @@ func ofStore(err error) error {
 	return fmt.Errorf("%w: %w", errStore, err)
 }
 
-// codes maps the cores' errors to codes and texts for callers; the first row that
-// matches counts. The texts state facts and name no internals: what to do
-// belongs to who speaks to a person, by the code.
+// codes maps errors of the cores to codes and texts for callers; the first row that matches counts. A text states a
+// fact and names no internals; a program that speaks to people says by the code what to do.
 var codes = []struct {
 	err  error
 	code subjects.Code
 	text string
 }{
-	// This row comes before the causes of a failed load: whether a tag was made on first use is no caller's affair.
+	// ErrNotLoaded stands before the causes of a failed load, which callers need not know.
 	{segment.ErrNotLoaded, subjects.Unavailable, "the store did not deliver a range in time"},
 	{segment.ErrUncertain, subjects.Unavailable, "the change may have been made, in whole or in part"},
 	{segment.ErrDisabled, subjects.NotFound, "the tag was deleted"},
@@ -62,8 +60,7 @@ var codes = []struct {
 	{snowflake.ErrTimeEnds, subjects.Unavailable, "the time field of the layout is full"},
 }
 
-// wireError returns err as it crosses the wire. An error that no row matches is
-// a bug, and logged.
+// wireError returns err as callers get it. An error that no row of codes matches is a bug, and is logged.
 func wireError(err error, log *slog.Logger) *subjects.Error {
 	if e, ok := errors.AsType[*subjects.Error](err); ok {
 		return e

@@ -10,42 +10,44 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// leaveAhead is how long before the end of its window a worker leaves the queue
-// group, so that it refuses hardly any request delivered to it.
+// leaveAhead is how long before the end of its window a worker leaves the queue group for snowflakes, so that it
+// refuses hardly any request.
 const leaveAhead = 200 * time.Millisecond
 
 var (
-	// errNotBegun is why a mode is not served before the server knows that it is.
+	// errNotBegun is the trouble of a mode until the server has read its subscriptions.
 	errNotBegun = errors.New("worker: not serving yet")
 	errNoAnswer = errors.New("worker: the NATS server does not answer")
 	errOverload = errors.New("worker: more requests arrive than it can answer in time; " +
 		"callers learn at once that nobody serves them, or reach other workers: start more workers")
 )
 
-// A group is the queue subscriptions of one mode, on the connection of one membership. They stand while there is no
-// reason to be out but [Stopped]: callers reach other workers, or learn from NATS at once that there are none. What was
-// delivered is still answered. Only the goroutine of the membership uses it, but for its report.
+// A group has the queue subscriptions of one mode, on the connection of one membership. It is subscribed while there is
+// no [Reason] to be out except [Stopped]; otherwise callers reach other workers, or learn from NATS at once that there
+// are none. Requests that were delivered are still answered. Only the goroutine of the membership uses a group, except
+// for report.
 type group struct {
 	mode      Mode
 	link      *link
 	ping      *pinger
 	rights    *rights
 	endpoints []*endpoint
-	// cannot returns why requests would fail, for the reason lack, or nil; up reports whether the group stands.
+	// cannot returns the cause if requests would fail for the reason lack, else nil; up says whether the group is
+	// subscribed.
 	cannot func(up bool) error
 	lack   Reason
-	only   *group // the group stands only while this one does; nil for none
+	only   *group // a group whose reasons count here too; nil for none
 
-	subs     []*nats.Subscription // of the endpoints; nil while the group is down
-	draining []*nats.Subscription // those left before, until their last request is handled
-	known    proof                // that the server knows subs
-	isLogged bool                 // the log says that the mode is served
+	subs     []*nats.Subscription // one per endpoint; nil while the group is out
+	draining []*nats.Subscription // former subscriptions, until their last request is handled
+	known    proof                // the ping after whose answer the server knows subs
+	isLogged bool                 // "serving" was logged
 	strain
 
 	report atomic.Pointer[report]
 }
 
-// A strain is how late a group answers, and what follows from that.
+// A strain is how late a group answers, and its overload and credit, which depend on that.
 type strain struct {
 	lag      lag
 	overload overload
@@ -54,22 +56,22 @@ type strain struct {
 	joinAt   time.Duration // the lag below which it joins again
 }
 
-// A report is what others see of a group. It is never changed, but replaced.
+// A report is the state of a group for other goroutines. It is replaced, never changed.
 type report struct {
 	outs    []Out         // why the mode should not be served
 	trouble error         // why the mode is not served; nil while it is
 	late    time.Duration // the lag
 }
 
-// publish reports why the mode is not served, and how late requests are answered.
+// publish stores a new report: why the mode is not served (nil if it is), and how late requests are answered.
 func (g *group) publish(now time.Duration, trouble error) {
 	g.report.Store(&report{g.report.Load().outs, trouble, g.ping.waited(g.lag.of(now))})
 }
 
 func (g *group) isUp() bool { return g.subs != nil }
 
-// decide returns all reasons why the mode should not be served: of the process, and of this connection. It is
-// the one place that does.
+// decide returns all reasons why the mode should not be served: those of the process and of this connection. Nothing
+// else decides that.
 func (g *group) decide() []Out {
 	outs, now := g.link.Reasons.Of(g.mode), time.Now()
 	if g.only != nil {
@@ -94,8 +96,8 @@ func (g *group) decide() []Out {
 	return outs
 }
 
-// isOut reports whether the group should be down for these reasons. While its mode is stopped, a group of callers
-// stands also without what it lacks: it needs nothing to answer 503.
+// isOut reports whether the group should leave for these reasons. A stopped group stays, even if requests would fail
+// for the reason lack: it needs nothing to answer 503. A group of relays leaves for any reason.
 func (g *group) isOut(outs []Out) bool {
 	if g.mode == Relay || find(outs, Stopped) < 0 {
 		return len(outs) > 0
@@ -103,8 +105,7 @@ func (g *group) isOut(outs []Out) bool {
 	return slices.ContainsFunc(outs, func(o Out) bool { return o.Reason != Stopped && o.Reason != g.lack })
 }
 
-// follow joins or leaves the queue group if it is time, and returns why the mode
-// is not served, or nil.
+// follow joins or leaves the queue group as decide says. It returns why the mode is not served, nil if it is.
 func (g *group) follow(now time.Duration) error {
 	outs := g.decide()
 	switch isOut := g.isOut(outs); {
@@ -140,7 +141,7 @@ func (g *group) follow(now time.Duration) error {
 	return errNotBegun
 }
 
-// join subscribes to all endpoints, or to none and returns an error.
+// join subscribes to all endpoints. If one subscription fails, it leaves the others and returns the error.
 func (g *group) join(now time.Duration) error {
 	g.credit.grant(now, g.link.conn, &g.overload)
 	for _, e := range g.endpoints {
@@ -156,13 +157,13 @@ func (g *group) join(now time.Duration) error {
 	return nil
 }
 
-// leave leaves the queue group. What was delivered is still answered.
+// leave leaves the queue group. Requests that were delivered are still answered.
 func (g *group) leave() {
 	drain(g.link.Log, g.subs)
 	g.draining, g.subs = append(g.draining, g.subs...), nil
 }
 
-// measure follows the lag of the group, and decides whether it is late.
+// measure updates the lag of the group, and begins or ends its overload.
 func (g *group) measure(now time.Duration) {
 	arrived, waiting := g.arrived(), g.waiting()
 	oldest, reached := g.lag.see(now, g.ping.answered, arrived, waiting)
@@ -201,7 +202,7 @@ func (g *group) measure(now time.Duration) {
 	}
 }
 
-// isIdle reports whether the group serves, and hardly anything is asked of it.
+// isIdle reports whether the group serves and gets hardly any requests.
 func (g *group) isIdle() bool {
 	return g.isUp() && g.report.Load().trouble == nil && !g.lag.isBusy && len(g.draining) == 0 && g.overload.times == 0
 }
@@ -214,8 +215,7 @@ func (g *group) arrived() (n int64) {
 	return n
 }
 
-// waiting returns how many messages wait in this process for their handlers, those of
-// subscriptions that are drained included.
+// waiting returns how many messages wait in this process for their handlers, also in subscriptions that are draining.
 func (g *group) waiting() (n int64) {
 	g.draining = slices.DeleteFunc(g.draining, isGone)
 	for _, subs := range [][]*nats.Subscription{g.subs, g.draining} {
@@ -240,8 +240,7 @@ func drain(log *slog.Logger, subs []*nats.Subscription) {
 	}
 }
 
-// renew subscribes to endpoints again, and then leaves their former subscriptions. What was delivered to those is still
-// answered.
+// renew subscribes again to the endpoints that the filter which accepts, and then drains their former subscriptions.
 func (g *group) renew(which func(*endpoint) bool) {
 	for i, e := range g.endpoints {
 		if !which(e) {

@@ -8,26 +8,24 @@ import (
 	"github.com/natsid/natsid/internal/wire"
 )
 
-// A holder answers, on the subject of the worker number that is held, which
-// worker holds it: so no other worker acquires the number, whatever the
-// registry says. Only the goroutine of [Worker.Run] uses it.
+// A holder answers requests on the subject of the worker number that this process holds, so that no other worker
+// acquires the number, whatever the registry says. Only the goroutine of the membership uses it.
 //
-// A worker that stops still answers until its connection is drained: until its
-// last ID is issued.
+// A worker that stops answers until its connection is drained, when its last ID is issued.
 type holder struct {
 	link   *link
 	ping   *pinger
-	sub    *nats.Subscription // nil while there is no number
-	number int                // whose subject sub is on
-	known  proof              // that the server knows sub; 0 while there is none
+	sub    *nats.Subscription // nil while no number is held
+	number int                // the number that sub is for
+	known  proof              // the ping after whose answer the server knows sub; 0 if sub is nil
 }
 
-// follow subscribes to the subject of the number that is held now. It returns an
-// error until the server has taken that, if a number is held.
+// follow makes the subscription follow the number that is held. While a number is held, it returns an error until the
+// server knows the subscription.
 func (h *holder) follow() error {
 	number, held, _ := h.link.Number()
 	if h.sub != nil && (!held || number != h.number) {
-		// It fails only on a connection that is gone, and the subscription with it.
+		// Unsubscribe fails only on a closed connection, which has no subscriptions.
 		_ = h.sub.Unsubscribe()
 		h.sub, h.known = nil, 0
 	}
@@ -67,7 +65,7 @@ func (h *holder) answer(m *nats.Msg) {
 	h.link.sent(m.Respond(body))
 }
 
-// subscriptions returns how many subscriptions it has.
+// subscriptions returns how many subscriptions the holder has: 0 or 1.
 func (h *holder) subscriptions() int {
 	if h.sub == nil {
 		return 0

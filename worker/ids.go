@@ -13,8 +13,8 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A segmentHandler serves the requests of one subscription, one after another.
-// It reuses its buffers: to answer from memory allocates nothing for the IDs.
+// A segmentHandler serves the requests of one subscription, one after another. It reuses its buffers, so that IDs from
+// memory cost no allocation.
 type segmentHandler struct {
 	cfg      *Config
 	ids      *segment.Allocator
@@ -31,7 +31,7 @@ func newSegmentHandler(cfg *Config) *segmentHandler {
 func (h *segmentHandler) handle(r request, m *nats.Msg) {
 	tag := wire.Tag(h.ns, m.Subject)
 	n, err := h.parse(tag, m)
-	if err == nil && !r.isRelayed() { // the worker that relays has counted them
+	if err == nil && !r.isRelayed() { // the worker that relays has counted these IDs
 		err = h.cfg.Limits.Admit(tag, n, r.came)
 	}
 	if err == nil {
@@ -47,7 +47,7 @@ func (h *segmentHandler) handle(r request, m *nats.Msg) {
 		h.body = appendRanges(h.body[:0], h.ranges)
 		r.respond(h.body, n)
 	case errors.Is(err, segment.ErrWait) && r.isRelayed() && m.Header.Get(headerHeld) != "":
-		r.answerUncounted(nats.Header{headerNotTaken: {"1"}}) // no sign of trouble
+		r.answerUncounted(nats.Header{headerNotTaken: {"1"}}) // counts as no error: another worker may have the IDs
 	case errors.Is(err, segment.ErrWait):
 		h.park(r, m, tag, n)
 	default:
@@ -66,10 +66,10 @@ func (h *segmentHandler) parse(tag string, m *nats.Msg) (int, error) {
 	return n, err
 }
 
-// isAhead reports whether the caller may hold the IDs for a while.
+// isAhead reports whether the caller fetches the IDs ahead, to use them later.
 func isAhead(m *nats.Msg) bool { return len(m.Header[subjects.HeaderPrefetch]) > 0 }
 
-// errStrictPrefetch refuses a request that would break the order: IDs that are held are used after later ones.
+// errStrictPrefetch refuses to fetch IDs of a strict tag ahead: the caller could use them after higher ones.
 var errStrictPrefetch = subjects.Errorf(subjects.BadRequest,
 	"this tag is strict, so its IDs cannot be fetched ahead: leave out the header "+subjects.HeaderPrefetch)
 
@@ -83,16 +83,16 @@ func parseCount(m *nats.Msg, limit int) (int, error) {
 	return wire.ParseCount(m.Data, limit)
 }
 
-// park leaves the request to the allocator, which answers it by the deadline. The first load of a tag shows its order
-// and its limits.
+// park leaves the request to the allocator, which answers it by the deadline. Whether a tag is strict, and its limits,
+// may be known only after its first load, so they are checked again then.
 func (h *segmentHandler) park(r request, m *nats.Msg, tag string, n int) {
 	parked, tag, ahead := r.park(), strings.Clone(tag), isAhead(m)
 	err := h.ids.Park(tag, int64(n), func(ranges []segment.Range, err error) {
 		if err == nil {
-			err = h.cfg.Reasons.Forbidden(Segment) // the ranges are a hole
+			err = h.cfg.Reasons.Forbidden(Segment) // the ranges are lost: a hole
 		}
 		if err == nil && ahead && h.ids.IsStrict(tag) {
-			err = errStrictPrefetch // so are these
+			err = errStrictPrefetch // here too they are a hole
 		}
 		if err == nil {
 			err = h.cfg.Limits.Fits(tag, n)
@@ -121,8 +121,7 @@ func appendRanges(body []byte, ranges []segment.Range) []byte {
 	return body
 }
 
-// A snowflakeHandler serves the requests of one subscription, one after
-// another, as a segmentHandler does.
+// A snowflakeHandler serves the requests of one subscription, one after another, and reuses its buffer.
 type snowflakeHandler struct {
 	cfg         *Config
 	ids         *snowflake.Issuer
@@ -130,25 +129,24 @@ type snowflakeHandler struct {
 	maxBatch    int
 	maxBusiness int64
 	body        []byte
-	wall        int64         // what the wall clock showed when it was read last
-	read        time.Duration // when that was, by clock
+	wall        int64         // the last reading of the wall clock
+	read        time.Duration // when the wall clock was read, by clock
 }
 
-// wallEvery is for how long requests share a reading of the wall clock, which costs as much as the rest of issuing an
-// ID. That is safe: see [snowflake.Issuer.NextAt].
+// wallEvery is how long requests share one reading of the wall clock: to read it costs as much as the rest of issuing
+// an ID. Why that is safe: [snowflake.Issuer.NextAt].
 const wallEvery = time.Millisecond
 
 func newSnowflakeHandler(cfg *Config) *snowflakeHandler {
 	return &snowflakeHandler{
 		cfg: cfg, ids: cfg.Snowflakes, ns: cfg.Namespace, maxBusiness: cfg.Layout.MaxBusiness(),
-		// A batch that takes more than half the deadline to issue leaves the
-		// requests behind it too little time.
+		// A batch that took more than half the deadline to issue would leave too little time to the requests behind it.
 		maxBatch: int(min(int64(cfg.MaxBatch), cfg.Layout.Yield(cfg.Deadline/2))),
 		wall:     cfg.Snowflakes.Now(), read: clock(),
 	}
 }
 
-// now returns the time of the wall clock when a request came, or at most wallEvery before.
+// now returns the time of the wall clock when a request came, up to wallEvery old.
 func (h *snowflakeHandler) now(came time.Duration) int64 {
 	if came-h.read >= wallEvery {
 		h.wall, h.read = h.ids.Now(), came
@@ -168,7 +166,7 @@ func (h *snowflakeHandler) handle(r request, m *nats.Msg) {
 	runs, err := h.ids.NextAt(h.now(r.came), n)
 	switch {
 	case err == nil:
-		if business != 0 { // a copy of what was just written costs as much as issuing
+		if business != 0 { // to copy the runs costs as much as to issue them
 			runs = runs.Of(business)
 		}
 		h.body = appendRuns(h.body[:0], runs)
@@ -194,7 +192,7 @@ func (h *snowflakeHandler) parse(m *nats.Msg) (business int64, n int, err error)
 func (h *snowflakeHandler) park(r request, m *nats.Msg, business int64, n int) {
 	err := h.ids.Park(n, func(runs snowflake.Runs, err error) {
 		if err == nil {
-			err = h.cfg.Reasons.Forbidden(Snowflake) // the IDs are a hole
+			err = h.cfg.Reasons.Forbidden(Snowflake) // the IDs are lost: a hole
 		}
 		if err != nil {
 			r.turnAway(m, n, err)

@@ -7,36 +7,34 @@ import (
 	"github.com/natsid/natsid/internal/jitter"
 )
 
-// A worker that is offered more than it can answer would answer all of it late. It
-// leaves the queue group instead while requests wait for longer than leaveAt, and joins
-// below joinAt, so that it never stands idle. Both are jittered by up to a quarter:
-// workers of a fleet neither leave nor join together.
+// A worker that gets more requests than it can answer would answer all of them late. So it leaves the queue group when
+// its lag reaches leaveAt, and joins again below joinAt, before it runs out of requests. Both are lengthened by a
+// random time of up to a quarter, so that the workers of a fleet neither leave nor join together.
 //
-// What waits may lie in the server and in this process. The answer to a ping comes
-// behind the former, and then the latter is counted: a mark is behind both.
+// Requests wait in the server and in this process. The answer to a ping comes behind those in the server; when it is
+// there, those in this process are counted. A mark is set behind both.
 const (
 	leaveAt = 120 * time.Millisecond
 	joinAt  = 40 * time.Millisecond
-	// A machine that stood still for a moment is late too, with nothing to get rid of:
-	// at least few requests wait, and so many that they are late together by crowd.
+	// A machine that paused for a moment is late too, but need not leave. So a group leaves only if at least few
+	// requests wait, and their number times the lag is at least crowd.
 	few   = 32
 	crowd = 256 * 100 * time.Millisecond
-	// The lag is measured while at least busy requests arrive within markEvery, or wait.
+	// The lag is measured while at least busy requests wait, or arrive within markEvery.
 	busy      = 16
 	markEvery = 20 * time.Millisecond
 )
 
-// A lag is how late the requests of a group are answered. Only the goroutine of
-// [Worker.Run] uses it.
+// A lag measures how late the requests of a group are answered. Only the goroutine of the membership uses it.
 type lag struct {
-	marks []mark        // that requests are still ahead of, the oldest first
-	last  time.Duration // what the last mark took
+	marks []mark        // those not reached yet, the oldest first
+	last  time.Duration // from when the last mark was set until it was reached
 
 	seen   int64 // requests that had arrived or waited at the last look
-	isBusy bool  // many came since the look before
+	isBusy bool  // at least busy requests came since the look before, or wait
 }
 
-// look decides whether the lag is worth a mark, given how many requests have arrived and wait in this process.
+// look updates isBusy, given how many requests have arrived at their handlers, and how many wait for them.
 func (l *lag) look(arrived, waiting int64) {
 	came := arrived + waiting
 	l.isBusy, l.seen = came-l.seen >= busy || waiting >= busy, came
@@ -45,21 +43,21 @@ func (l *lag) look(arrived, waiting int64) {
 	}
 }
 
-// A mark is behind all requests that had come when it was set.
+// A mark is a place in the queue of requests: behind all that had come when it was set.
 type mark struct {
-	ping    proof         // it comes behind what waits in the server
+	ping    proof         // its answer comes behind the requests that wait in the server
 	set     time.Duration // when the mark was set
-	arrived int64         // requests of the group by then
+	arrived int64         // requests of the group that had arrived when the mark was set
 	until   int64         // requests of the group before the mark; -1 until the ping is answered
 }
 
-// mark sets a mark with a ping that is sent now.
+// mark sets a mark with a ping that has just been sent.
 func (l *lag) mark(now time.Duration, ping proof, arrived int64) {
 	l.marks = append(l.marks, mark{ping: ping, set: now, arrived: arrived, until: -1})
 }
 
-// see forgets the marks that were reached, and returns the last of them, given the last
-// ping that was answered, and how many requests have arrived and wait in this process.
+// see removes the marks that were reached, and returns the last of them. answered is the last ping that was answered;
+// arrived and waiting count the requests that have reached their handlers, and that wait for them in this process.
 func (l *lag) see(now time.Duration, answered proof, arrived, waiting int64) (reached mark, any bool) {
 	n := 0
 	for i := range l.marks {
@@ -82,12 +80,12 @@ func (l *lag) see(now time.Duration, answered proof, arrived, waiting int64) (re
 	return reached, true
 }
 
-// isCrowd reports whether so many requests wait, for so long, that it is no pause.
+// isCrowd reports whether the requests wait since they are too many, and not since the machine paused.
 func isCrowd(late time.Duration, waiting int64) bool {
 	return waiting >= few && late*time.Duration(waiting) >= crowd
 }
 
-// of returns the age of the oldest mark, or how long the last mark took if that is more.
+// of returns the lag: the age of the oldest mark, or how long the last mark took if that is longer.
 func (l *lag) of(now time.Duration) time.Duration {
 	if len(l.marks) > 0 {
 		return max(l.last, now-l.marks[0].set)
@@ -95,25 +93,25 @@ func (l *lag) of(now time.Duration) time.Duration {
 	return l.last
 }
 
-// An overload is a time in which a group leaves again and again, or stays away, since
-// it is late.
+// An overload is a period in which a group leaves again and again, or stays away, since it answers late. The zero value
+// is no overload.
 type overload struct {
 	on          bool // the group is away now
 	since       time.Duration
-	first, last time.Duration // when it left first, and when it was away last
-	times       int           // it left; 0 while there is no overload
-	raised      bool          // the alarm
+	first, last time.Duration // when the group first left, and was last away
+	times       int           // how often the group left; 0 while there is no overload
+	raised      bool          // the alarm was raised
 }
 
 const (
-	// calm ends an overload, after the last time the group was away.
+	// calm is how long after the group was last away an overload ends.
 	calm = 10 * time.Second
-	// lasting is how long an overload lasts that is worth an alarm. It counts as
-	// trouble for as long after the last time the group was away.
+	// lasting is how long an overload must last to raise the alarm, and how long after the group was last away the mode
+	// still has trouble.
 	lasting = time.Second
 )
 
-// leave notes that the group leaves, and reports whether an overload begins.
+// leave records that the group leaves, and reports whether an overload begins.
 func (o *overload) leave(now time.Duration) (begins bool) {
 	begins = o.times == 0
 	if begins {
@@ -126,8 +124,7 @@ func (o *overload) leave(now time.Duration) (begins bool) {
 
 func (o *overload) isTrouble(now time.Duration) bool { return o.times > 0 && now-o.last < lasting }
 
-// pass notes that time has passed, and reports whether it is time for the alarm, and
-// whether the overload is over.
+// pass updates the overload at the time now. It reports whether to raise the alarm, and whether the overload is over.
 func (o *overload) pass(now time.Duration) (alarm, over bool) {
 	if o.times == 0 {
 		return false, false
@@ -143,5 +140,5 @@ func (o *overload) pass(now time.Duration) (alarm, over bool) {
 	return alarm, over
 }
 
-// jittered returns a time from d to a quarter above.
+// jittered returns a random time from d to 1.25 d.
 func jittered(d time.Duration) time.Duration { return d + jitter.UpTo(d/4) }

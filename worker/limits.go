@@ -10,7 +10,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// throttle throttles each tag, or ends that.
+// throttle sets the rate that holds for each tag; 0 ends it.
 func (a *tagAdmin) throttle(ctx context.Context, body []byte) (any, error) {
 	t, err := wire.ParseThrottle(body)
 	if err != nil {
@@ -32,7 +32,7 @@ func (c *Config) tagInfo(t segment.Tag) subjects.TagInfo {
 	return info
 }
 
-// limitError returns how a limit refuses a request; nil if err is no limit's.
+// limitError returns the reply to a request that a limit refused with err; nil if err is another error.
 func limitError(err error) *subjects.Error {
 	switch e := err.(type) {
 	case *policy.BatchError:

@@ -4,12 +4,12 @@ import "time"
 
 // How often a worker looks at what it can serve.
 const (
-	lookSeldom = 50 * time.Millisecond // unless it is busy
+	lookSeldom = 50 * time.Millisecond // by default
 	lookOften  = 5 * time.Millisecond  // while requests may be late
 	lookAtRest = 500 * time.Millisecond
 )
 
-// look looks how busy the worker is, and returns when to look again.
+// look notes how busy each group is, and returns the pause until the next look.
 func (m *membership) look() time.Duration {
 	now := clock()
 	if m.isDue = now-m.looked >= markEvery; m.isDue {
@@ -39,8 +39,8 @@ func (m *membership) look() time.Duration {
 	return pause
 }
 
-// isIdle reports whether nothing can be due soon but events that wake the worker: requests, an
-// answer of the server, and a worker number that is lost or acquired ([Worker.Wake]).
+// isIdle reports whether the next look may wait: only events that wake the worker can change what it serves. These are
+// requests, an answer of the server, and a worker number that is lost or acquired ([Worker.Wake]).
 func (m *membership) isIdle() bool {
 	if !m.isDue || m.ping.out > 0 {
 		return false

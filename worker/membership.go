@@ -16,11 +16,11 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A link is the settings of a worker with one connection. That connection does not reconnect.
+// A link is the settings of a worker with one of its connections, which does not reconnect.
 type link struct {
 	Config
 	conn *nats.Conn
-	own  string // what natsid's own subjects begin with
+	own  string // prefix of natsid's own subjects
 
 	relays atomic.Int64 // requests that wait for the answer of another worker
 	spent  spent
@@ -32,34 +32,33 @@ type link struct {
 //	   |            |                       ^
 //	   +------------+---- lost -------------+
 //
-// Within a membership each mode joins its queue group and leaves it as often as there is a reason: see [group]. A
-// membership that leaves answers every request that it took, on the connection which the request came on, and then
-// closes that. It is never joined again: nothing is subscribed to a second time behind its back. The requests that a
-// membership holds when its connection is lost get no answer from it; their callers time out, or learn from the next
-// server that nobody took the request.
+// Within a membership each mode joins and leaves its queue group as often as its reasons change: see [group]. A
+// membership that leaves answers every request that it took, on the connection on which the request came, and then
+// closes the connection. It never joins again. Requests that a membership holds when its connection is lost get no
+// answer from it; their callers time out, or learn from the next server that nobody took the request.
 type membership struct {
 	link *link
 	ping *pinger
 
 	rights  *rights
 	holder  *holder
-	groups  []*group // of all modes
+	groups  []*group // one per mode
 	service *service
 	subs    []*nats.Subscription // to changes of tags, and questions of `nats micro`
 
 	began  time.Time
 	looked time.Duration
-	isDue  bool          // it is time for marks
-	woken  chan struct{} // has room for one word that it is time to look
+	isDue  bool          // markEvery has passed, so marks may be set
+	woken  chan struct{} // a message means: look now; has room for one
 	leave  context.CancelFunc
 	closed chan nats.Status // the connection is closed
-	// replace has room for one word that another connection is needed: the server is about to stop, or has refused
-	// subscriptions that it would take now.
+	// A message on replace means that another connection is needed: the server is about to stop, or would now take
+	// subscriptions that it has refused. It has room for one.
 	replace chan struct{}
 	done    chan struct{} // closed when the connection is gone
 }
 
-// newMembership returns a membership that is joining once it runs, after another one unless before is nil.
+// newMembership returns a membership that joins once it runs. before is the membership that it replaces, nil for none.
 func (w *Worker) newMembership(conn *nats.Conn, replace chan struct{}, before *membership) *membership {
 	l := &link{Config: w.cfg, conn: conn, own: string(w.cfg.Namespace) + "."}
 	m := &membership{
@@ -86,8 +85,8 @@ func (w *Worker) newMembership(conn *nats.Conn, replace chan struct{}, before *m
 	return m
 }
 
-// cannotLoad returns why loads would fail for a moment after both connections were lost, or nil. The other connection,
-// on which stores are written, is awaited for awaitOther at most: memory may serve.
+// cannotLoad returns an error while the connection on which stores are written is not back after both connections were
+// lost. It waits for that connection at most awaitOther: then the group joins, since memory may serve.
 func (m *membership) cannotLoad(up bool) error {
 	if up || m.link.Ask.IsConnected() || time.Since(m.began) >= awaitOther {
 		return nil
@@ -107,9 +106,8 @@ func (m *membership) group(mode Mode, lack Reason, cannot func(up bool) error, e
 	return g
 }
 
-// cannotIssue returns why requests for snowflakes would fail, or nil. No ID is
-// issued under a number that looks free: a group joins once the worker answers for
-// its number.
+// cannotIssue returns why requests for snowflakes would fail, or nil. The group joins only once the worker answers for
+// its worker number, so that no ID is issued under a number that looks free.
 func (m *membership) cannotIssue(up bool) error {
 	// Join when the next request need not wait; stay while it need not fail.
 	if up {
@@ -118,7 +116,7 @@ func (m *membership) cannotIssue(up bool) error {
 	if err := m.link.Snowflakes.Ready(0, leaveAhead); err != nil {
 		return err
 	}
-	// The generator in use may be younger than the last look at the number.
+	// The worker number may have changed since the last look at it.
 	return m.holder.follow()
 }
 
@@ -145,7 +143,7 @@ func (m *membership) of(mode Mode) *group {
 // wake makes the membership look at once at what it can serve.
 func (m *membership) wake() { signal(m.woken) }
 
-// signal puts a word into a channel that has room for one, unless it is there.
+// signal puts a value into a channel that has room for one, unless it is full.
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -153,7 +151,7 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// run serves until ctx ends, and leaves then, or until the connection is lost.
+// run serves until ctx ends, and then leaves the queue groups; or until the connection is lost.
 func (m *membership) run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	var asking sync.WaitGroup
@@ -173,8 +171,8 @@ func (m *membership) run(ctx context.Context) {
 	}
 }
 
-// permitted looks again at what can be served. Subscriptions that the server refused are not made again on this
-// connection, but all on another one.
+// permitted makes the membership look at its rights again. If given is true, the worker moves to another connection:
+// refused subscriptions are not made again on this one.
 func (m *membership) permitted(given bool) {
 	if given {
 		signal(m.replace)
@@ -199,7 +197,7 @@ func (m *membership) serve(ctx context.Context) error {
 		select {
 		case <-next.C:
 			next.Reset(m.look())
-			for len(m.ping.back) > 0 { // first, or what they answer looks late
+			for len(m.ping.back) > 0 { // before the look, which would take answered requests for late ones
 				m.pinged(<-m.ping.back)
 			}
 		case pong := <-m.ping.back:
@@ -222,22 +220,22 @@ func (m *membership) listen() error {
 	if err != nil {
 		return err
 	}
-	m.link.Segments.Refresh() // a change that was announced before
+	m.link.Segments.Refresh() // changes may have been announced before
 	m.subs, err = m.service.listen()
 	m.subs = append(m.subs, changes)
 	return err
 }
 
-// pinged notes how a ping ended.
+// pinged records how a ping ended.
 func (m *membership) pinged(p pong) {
 	arrived, _ := m.requests()
 	m.ping.end(clock(), p, arrived)
 }
 
-// follow makes the subscriptions follow what can be served.
+// follow joins and leaves queue groups, and reports, as the state of the worker demands.
 func (m *membership) follow() {
 	now := clock()
-	_ = m.holder.follow() // logged; snowflakes are not served without it
+	_ = m.holder.follow() // the holder logs the error; snowflakes are not served meanwhile
 	troubles := make([]error, len(m.groups))
 	for i, g := range m.groups {
 		g.measure(now)
@@ -249,7 +247,7 @@ func (m *membership) follow() {
 	}
 }
 
-// pingIfNeeded pings if a group waits for the server, or its lag is measured.
+// pingIfNeeded sends a ping if a proof is missing, or to measure the lag of a group.
 func (m *membership) pingIfNeeded(now time.Duration) {
 	needed, marked := m.ping.owes(m.holder.known), []*group{}
 	for _, g := range m.groups {
@@ -292,11 +290,9 @@ func (m *membership) stop() {
 	closeGently(m.link.conn, m.closed, m.link.Log)
 }
 
-// settle waits, for patience at most, until the connection has no subscription
-// but the given number of them, and every request is answered. A subscription
-// is gone when its last request has left its queue, which is a moment before
-// the handler counts that request: hence the counters must stand still for two
-// looks. On a connection that is lost there is nothing to wait for.
+// settle waits, for patience at most, until the connection has only the given number of subscriptions and every request
+// is answered. A subscription is gone when its last request has left its queue, a moment before the handler counts that
+// request: so the counters must stand still for two looks. If the connection is lost, settle returns at once.
 func (m *membership) settle(subscriptions int, patience time.Duration) {
 	const look = 10 * time.Millisecond
 	still, before := 0, int64(-1)
@@ -333,8 +329,8 @@ func closeGently(conn *nats.Conn, closed <-chan nats.Status, log *slog.Logger) {
 	}
 }
 
-// tagChanged looks up the tag that an announcement names. By these messages a change that any worker made reaches this
-// one within milliseconds; a worker that misses one sees the change at its next load or poll.
+// tagChanged looks up the tag that an announcement names. So a change by any worker reaches this one within
+// milliseconds; a worker that misses the announcement sees the change at its next load or poll.
 func (m *membership) tagChanged(msg *nats.Msg) {
 	tag := string(msg.Data)
 	if err := subjects.CheckTag(tag); err != nil {

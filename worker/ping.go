@@ -6,50 +6,46 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A pinger pings the server of a connection. The server answers behind all messages
-// that it has queued for the connection, and after it has read all that was sent
-// before. Only the goroutine of [Worker.Run] uses it.
+// A pinger pings the server of a connection. The server reads all that was sent before the ping, and answers behind all
+// messages that it has queued for the connection. Only the goroutine of the membership uses it.
 type pinger struct {
 	conn *nats.Conn
 	back chan pong
 
 	sent     proof         // the last ping
-	answered proof         // the last one that was answered
-	out      int           // how many are under way
-	asked    time.Duration // when the first ping was sent since the last answer
-	lost     error         // why the last one that ended was not answered; nil if it was
+	answered proof         // the last ping that was answered
+	out      int           // how many pings are under way
+	asked    time.Duration // since when an answer is awaited, if out > 0
+	lost     error         // why the last ping that ended got no answer; nil if it got one
 
-	// The shortest round trips of this stretch of time and of the one before; 0 if
-	// none was measured.
+	// The shortest round trip of the current stretch of time, and of the one before; 0 if none was measured.
 	shortest, before time.Duration
-	stretch          time.Duration // when this one began
+	stretch          time.Duration // when the current stretch began
 }
 
-// A proof is a ping by its number: when it was answered, the server had read all that was
-// sent before it.
+// A proof is the number of a ping. Its answer proves that the server has read all that was sent before the ping.
 type proof uint64
 
 // A pong is how a ping ended.
 type pong struct {
 	ping    proof
 	took    time.Duration
-	arrived int64 // messages, when it was sent
+	arrived int64 // messages that had arrived when it was sent
 	err     error
 }
 
 const (
-	// pingTimeout ends a ping on a connection that hangs. Under load an answer may
-	// take long, so the connection counts as hanging after slowPing already, unless
-	// messages arrive.
+	// pingTimeout is how long a ping waits for its answer: under load that may take long. The connection counts as
+	// hanging after slowPing already.
 	pingTimeout = 10 * time.Second
 	slowPing    = 2 * time.Second
-	// maxPings is how many are under way at most.
+	// maxPings is how many pings may be under way at once.
 	maxPings = 16
 )
 
 func newPinger(conn *nats.Conn) *pinger { return &pinger{conn: conn, back: make(chan pong, maxPings)} }
 
-// send sends a ping, unless too many are under way; so many messages had arrived.
+// send sends a ping, and reports whether it did: maxPings may be under way. arrived is the number of messages so far.
 func (p *pinger) send(now time.Duration, arrived int64) bool {
 	if p.out == maxPings {
 		return false
@@ -69,7 +65,7 @@ func (p *pinger) send(now time.Duration, arrived int64) bool {
 	return true
 }
 
-// end notes how a ping ended; so many messages have arrived.
+// end records how a ping ended. arrived is the number of messages so far.
 func (p *pinger) end(now time.Duration, q pong, arrived int64) {
 	p.out--
 	p.asked, p.lost = now, q.err
@@ -77,7 +73,7 @@ func (p *pinger) end(now time.Duration, q pong, arrived int64) {
 		return
 	}
 	p.answered = max(p.answered, q.ping)
-	if arrived == q.arrived { // it waited behind nothing
+	if arrived == q.arrived { // the answer waited behind no message
 		p.shortest, p.before, p.stretch = q.took, 0, now
 		return
 	}
@@ -89,11 +85,10 @@ func (p *pinger) end(now time.Duration, q pong, arrived int64) {
 	}
 }
 
-// stretch is for how long a shortest round trip counts, once or twice as long.
+// stretch is the length of a stretch of time: a shortest round trip counts for one to two of them.
 const stretch = 10 * time.Second
 
-// way returns the round trip to the server, without the messages that wait there; 0
-// if that is not known.
+// way returns the round trip to the server without the time behind queued messages; 0 if that is unknown.
 func (p *pinger) way() time.Duration {
 	if p.shortest == 0 || p.before == 0 {
 		return max(p.shortest, p.before)
@@ -111,20 +106,18 @@ func (p *pinger) stop() {
 // ask returns the proof that the server has read all that was sent so far.
 func (p *pinger) ask() proof { return p.sent + 1 }
 
-// has reports whether the proof is there.
+// has reports whether the ping q, or a later one, was answered.
 func (p *pinger) has(q proof) bool { return p.answered >= q }
 
-// owes reports whether a ping must be sent for the proof: none was, or all that were sent are lost, as with a
-// connection.
+// owes reports whether a ping must be sent for the proof q: none was sent, or none is under way and q is not proven.
 func (p *pinger) owes(q proof) bool { return p.sent < q || p.out == 0 && !p.has(q) }
 
-// hangs reports whether the server does not answer.
+// hangs reports whether the server does not answer pings.
 func (p *pinger) hangs(now time.Duration) bool {
 	return p.lost != nil || p.out > 0 && now-p.asked >= slowPing
 }
 
-// waited returns a lag without the round trip to the server, and
-// without half as much again, by which ways vary. Before the way is known nothing is.
+// waited returns a lag less 1.5 round trips to the server, since round trips vary; 0 while the round trip is unknown.
 func (p *pinger) waited(lag time.Duration) time.Duration {
 	if p.way() == 0 {
 		return 0

@@ -7,9 +7,9 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// FirstUses returns a function that uses one of so many new tags a minute, or returns an error for the caller: it
-// bounds what strangers create by first use. A tag that an operator creates is not counted. The function is safe for
-// concurrent use.
+// FirstUses returns a function that allows perMinute new tags a minute. Further calls return an error for the caller,
+// of the type [subjects.Error]. It bounds the tags that strangers create by first use; tags that an operator creates do
+// not count. The function is safe for concurrent use.
 func FirstUses(perMinute int64) func() error {
 	bucket, perSecond := ratelimit.New(time.Minute), float64(perMinute)/time.Minute.Seconds()
 	return func() error {
@@ -24,7 +24,7 @@ func FirstUses(perMinute int64) func() error {
 	}
 }
 
-// wholeMillis returns the next time in whole milliseconds after d: replies have no finer one.
+// wholeMillis returns d raised to the next whole millisecond above it: replies hold no fractions.
 func wholeMillis(d time.Duration) time.Duration {
 	return d.Truncate(time.Millisecond) + time.Millisecond
 }

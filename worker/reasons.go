@@ -14,28 +14,28 @@ import (
 // A Reason is why a worker serves no requests of a mode.
 type Reason string
 
-// The reasons, in the order in which they are shown. A worker with one of them is in no queue group of the mode, but
-// for [Stopped].
+// The reasons, in the order in which they are shown. A worker with a reason other than [Stopped] is not in the queue
+// group of the mode.
 const (
 	// Disconnected: there is no connection to NATS, or ranges are loaded on another one that is not back yet.
 	Disconnected Reason = "disconnected"
-	// Unchecked: the registry was not checked since the start.
+	// Unchecked: the registry has not been checked since the start of the process.
 	Unchecked Reason = "unchecked"
-	// Stopped: the registry has an incident, which an operator resolves. The worker stays in the queue group, so that
-	// callers learn that. It passes each request on to a worker that is not stopped; without one it answers 503.
+	// Stopped: the registry has an incident, until an operator resumes it. The worker stays in the queue group, so that
+	// callers learn that. It relays each request to a worker that is not stopped; without one it answers 503.
 	Stopped Reason = "stopped"
-	// Rights: the user of NATS lacks a right without which no request is served, or NATS has not said yet.
+	// Rights: the user of NATS lacks a right that the mode needs, or NATS has not listed the user's rights yet.
 	Rights Reason = "rights"
 	// Number: there is no worker number, or its window or the clock does not allow snowflakes.
 	Number Reason = "number"
-	// Store: the store cannot be written here, so no requests of other workers are taken.
+	// Store: this worker cannot write the store, so it takes no requests that other workers relay.
 	Store Reason = "store"
 	// Overload: requests are answered late.
 	Overload Reason = "overload"
 )
 
-// errStopped is what callers get while the registry is stopped. Its time to wait says that no other worker may serve
-// them, so clients do not ask again for it.
+// errStopped is the answer to callers while the registry is stopped. Its RetryAfter keeps clients from asking again at
+// once: no other worker may serve them either.
 var errStopped = &subjects.Error{
 	Code: subjects.Unavailable, Text: "the registry is stopped", RetryAfter: 5 * time.Second,
 }
@@ -45,8 +45,8 @@ var shown = []Reason{Disconnected, Unchecked, Stopped, Rights, Number, Store, Ov
 // AllReasons returns all reasons, in the order in which they are shown.
 func AllReasons() []Reason { return slices.Clone(shown) }
 
-// Forbids reports whether no ID of the mode that this process issued may leave it: requests that the worker took before
-// are answered with 503. While a worker has only other reasons, it answers those from memory.
+// Forbids reports whether this process may send no ID of the mode: even requests that it took before are answered with
+// 503. With other reasons a worker still answers those from memory.
 func (r Reason) Forbids() bool { return r == Unchecked || r == Stopped }
 
 // An Out is one reason, with its cause.
@@ -56,32 +56,33 @@ type Out struct {
 	Since  time.Time
 }
 
-// Reasons are those why a worker serves no requests, by mode, as far as its process decides: a membership adds those of
-// its connection, see [Worker.Outs]. Reasons stand side by side; whoever sets one clears it. After a Set of a reason
-// that forbids has returned, no ID of the mode that this process issued leaves it. The zero value has none. It is safe
-// for concurrent use.
+// Reasons holds, by mode, the reasons of the process why it serves no requests; a membership adds those of its
+// connection (see [Worker.Outs]). Each reason is set and cleared independently, by the same part of the program. After
+// Set has returned with a reason that forbids, no ID of the mode leaves this process. The zero value has no reasons. It
+// is safe for concurrent use.
 type Reasons struct {
 	mu      sync.Mutex
 	out     map[Mode][]Out
 	changed func() // wakes the worker, if set; it does not block
 
-	// Each request asks this. It is nil where no mode has a reason that forbids.
+	// Each request reads the causes of reasons that forbid; nil if no mode has one.
 	forbidden atomic.Pointer[map[Mode]error]
 }
 
-// Set takes a worker out of modes. It replaces the cause of a reason that is set already, and keeps its time.
+// Set adds a reason to modes, with its cause. If the reason is set already, its cause is replaced and its time is kept.
 func (r *Reasons) Set(reason Reason, why error, modes ...Mode) {
 	r.change(modes, func(outs []Out) []Out { return add(outs, Out{reason, why, time.Now()}) })
 }
 
-// Clear takes a reason back.
+// Clear removes a reason from modes.
 func (r *Reasons) Clear(reason Reason, modes ...Mode) {
 	r.change(modes, func(outs []Out) []Out {
 		return slices.DeleteFunc(outs, func(o Out) bool { return o.Reason == reason })
 	})
 }
 
-// add returns outs with o in its place. A reason that is there keeps its time.
+// add returns outs with o, in the order of shown. If outs has that reason already, its cause is replaced and its time
+// is kept.
 func add(outs []Out, o Out) []Out {
 	if i := find(outs, o.Reason); i >= 0 {
 		outs[i].Why = o.Why
@@ -115,7 +116,7 @@ func (r *Reasons) change(modes []Mode, f func([]Out) []Out) {
 	}
 }
 
-// publish stores the causes of reasons that forbid where requests read them. The lock is held.
+// publish updates forbidden, which requests read. The lock is held.
 func (r *Reasons) publish() {
 	causes := map[Mode]error{}
 	for m, outs := range r.out {
@@ -132,7 +133,7 @@ func (r *Reasons) publish() {
 	r.forbidden.Store(&causes)
 }
 
-// join returns the causes of some reasons, nil if there are none.
+// join returns, as one error, the causes of those reasons that the filter which accepts; nil if there are none.
 func join(outs []Out, which func(Reason) bool) (why error) {
 	for _, o := range outs {
 		switch {
@@ -148,17 +149,17 @@ func join(outs []Out, which func(Reason) bool) (why error) {
 
 func anyReason(Reason) bool { return true }
 
-// Of returns the reasons of a mode.
+// Of returns the reasons of a mode, in the order in which they are shown.
 func (r *Reasons) Of(mode Mode) []Out {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.out[mode])
 }
 
-// Why returns the causes of all reasons of a mode, or nil.
+// Why returns the causes of all reasons of a mode as one error, nil if there are none.
 func (r *Reasons) Why(mode Mode) error { return join(r.Of(mode), anyReason) }
 
-// Forbidden returns why no ID of a mode may leave the process, as callers read it, or nil.
+// Forbidden returns the error for callers if no ID of the mode may leave this process, else nil.
 func (r *Reasons) Forbidden(mode Mode) error {
 	if all := r.forbidden.Load(); all != nil {
 		return (*all)[mode]

@@ -16,45 +16,48 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A worker that cannot load relays: it sends a request that memory cannot serve to a worker that can, by a request of
-// its own, and answers with the answer. Workers that can load are in the queue group of id.relay.>, so NATS itself says
-// whether there is one. A request that was relayed is not relayed again. A worker that is stopped relays all requests.
-// Where too few numbers of a loose tag are left to reserve, others may have some in memory, and are asked for those.
+// A worker that cannot load relays: it sends a request that memory cannot serve to a worker that can load, by a request
+// of its own, and passes the answer on. Workers that can load are in the queue group of id.relay.>, so NATS itself says
+// whether there is one. A relayed request is not relayed again. A stopped worker relays all requests. When too few IDs
+// of a loose tag are left to reserve, other workers may have some in memory, and are asked for them.
 //
 // # Laws
 //
-// Second law: a request that is relayed has left the queue of its tag, and got no ID there. Those of the answer are of
-// a load of the other worker, which has them in that answer alone; here one answer is taken, for one request. An answer
-// that comes too late is a hole.
+// Second law: a relayed request has left the queue of its tag, and got no ID there. The IDs of the answer come from the
+// other worker, which issues them in that answer alone; here one answer is taken for one request. The IDs of an answer
+// that comes too late are a hole.
 //
-// Third law: a request was sent before it is relayed, so it was sent before the relay arrived, and the load that serves
-// that sends its compare-and-set later. Which worker loads is no part of the law.
+// Third law: a request is sent before its relay arrives, and the load that serves the relay sends its compare-and-set
+// after that. The law does not depend on which worker loads.
 //
-// Both rest on the marks of one registry: a relay names it, and a worker of another one does not take it. A worker that
-// is stopped names none: it issues nothing of its own, and what it passes on goes where NATS would have delivered it
-// without this worker. So an answer counts also if the stop comes between: its IDs are of a worker that is sound.
+// Both laws need the marks of one registry: a relay names its registry, and a worker of another registry does not take
+// it. A stopped worker names none: it issues nothing of its own, and passes a request to where NATS would have
+// delivered it without this worker. So an answer counts even if the stop comes before it: its IDs are of a worker that
+// is not stopped.
 
-// Headers between workers. A relay has the registry of the sender, "" if that is unknown, and how long the sender waits
-// for the answer. A relay that was not taken changed nothing, and is sent again to whomever NATS picks next.
+// Headers between workers. A relay has the registry of the sender ("" for any) and how long the sender waits for the
+// answer. A worker that does not take a relay has changed nothing, and the sender sends it again to a worker that NATS
+// picks.
 const (
 	headerRegistry = "Natsid-Registry"
 	headerWithin   = "Natsid-Within-Ms"
 	headerNotTaken = "Natsid-Not-Taken"
-	headerHeld     = "Natsid-Held" // only what is in memory is asked for
+	headerHeld     = "Natsid-Held" // asks only for IDs in memory
 )
 
 const (
 	// mostRelays bounds the relays of one connection that wait for an answer.
 	mostRelays = 4096
-	// relayTries is how often a relay is sent that is not taken: those that NATS picks may just have lost their store,
-	// or be this worker itself, until its server knows that it has left.
+	// relayTries is how often a relay is sent until a worker takes it. The worker that NATS picks may just have lost
+	// its store, or be the sender itself, until the server knows that it has left.
 	relayTries = 4
-	// heldTries is the same of a relay for what is in memory, perhaps of one worker of several. It is refused at once.
+	// heldTries is relayTries for a relay that asks only for IDs in memory: perhaps one of many workers has them, and
+	// the others refuse at once.
 	heldTries = 16
 )
 
 var (
-	// ErrNobodyLoads is returned, and sent to callers, if no worker can load.
+	// ErrNobodyLoads is returned by [Worker.FindRelay], and sent to callers, if no worker can load.
 	ErrNobodyLoads = subjects.Errorf(subjects.Unavailable, "no worker can load IDs at the moment")
 
 	errManyRelays = subjects.Errorf(subjects.TooMany, "too many requests wait for another worker")
@@ -65,8 +68,8 @@ var (
 // isRelayed reports whether another worker has sent the request.
 func (r *request) isRelayed() bool { return r.at.mode == Relay }
 
-// turnAway refuses a request for n IDs with err, or relays it if the allocator has left it to another worker, or this
-// one is stopped.
+// turnAway relays a request for n IDs if err says that another worker has to serve it, or that this one is stopped.
+// Otherwise, or if the request was relayed already, turnAway refuses it with err.
 func (r request) turnAway(m *nats.Msg, n int, err error) {
 	switch isStopped := errors.Is(err, errStopped); {
 	case r.isRelayed():
@@ -83,8 +86,8 @@ func (r request) turnAway(m *nats.Msg, n int, err error) {
 // relayTo returns the header of a relay to workers of a registry, "" for any.
 func relayTo(registry string) nats.Header { return nats.Header{headerRegistry: {registry}} }
 
-// relay answers a request with the answer of a worker that takes it with the header, or with nobody if there is none.
-// It does not block.
+// relay sends a request to other workers with the header, and passes the answer on. If no worker takes it, the caller
+// gets the error nobody. It does not block.
 func (r request) relay(m *nats.Msg, n int, header nats.Header, nobody error) {
 	l := r.at.link
 	if l.relays.Add(1) > mostRelays {
@@ -111,20 +114,20 @@ func (r request) relay(m *nats.Msg, n int, header nats.Header, nobody error) {
 	}()
 }
 
-// A spent remembers for 0.1 s how many IDs of a tag nobody had in memory, so that requests of a full tag cost the other
-// workers little. It is safe for concurrent use.
+// A spent remembers for 0.1 s that no worker had n IDs of a tag in memory, so that requests for an exhausted tag cost
+// the other workers little. It is safe for concurrent use.
 type spent struct {
 	mu   sync.Mutex
 	tags map[string]lack
 }
 
-// A lack is that nobody has n IDs, until a time.
+// A lack says that no worker has n IDs in memory. It counts until the given time.
 type lack struct {
 	n     int
 	until time.Duration
 }
 
-// has reports whether nobody had n IDs a moment ago.
+// has reports whether no worker had n IDs of the tag in the last 0.1 s.
 func (s *spent) has(tag string, n int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,12 +142,12 @@ func (s *spent) note(tag string, n int) {
 		s.tags = make(map[string]lack)
 	}
 	if old := s.tags[tag]; old.n <= n && clock() < old.until {
-		return // that says more
+		return // the old lack covers n too
 	}
 	s.tags[strings.Clone(tag)] = lack{n, clock() + 100*time.Millisecond}
 }
 
-// ask relays a message, and returns the body of the answer.
+// ask relays a message, and returns the body of the answer; [ErrNobodyLoads] if no worker takes it.
 func (l *link) ask(ctx context.Context, m *nats.Msg, header nats.Header) ([]byte, error) {
 	header[subjects.HeaderPrefetch] = m.Header[subjects.HeaderPrefetch]
 	tries, pause := relayTries, 10*time.Millisecond
@@ -159,7 +162,7 @@ func (l *link) ask(ctx context.Context, m *nats.Msg, header nats.Header) ([]byte
 		switch {
 		case errors.Is(err, nats.ErrNoResponders):
 			return nil, ErrNobodyLoads
-		case err != nil: // it may have been taken
+		case err != nil: // a worker may have taken it
 			return nil, errNoAnswerOf
 		case answer.Header.Get(headerNotTaken) == "":
 			if e := subjects.ParseError(answer.Header); e != nil {
@@ -172,8 +175,8 @@ func (l *link) ask(ctx context.Context, m *nats.Msg, header nats.Header) ([]byte
 	}
 }
 
-// FindRelay returns nil if a worker takes requests of this one, [ErrNobodyLoads] if none does, or another error if that
-// is unknown. It uses the connection that requests arrive on: the other one may be lost.
+// FindRelay returns nil if some worker takes the relays of this one, [ErrNobodyLoads] if none does, or another error if
+// that is unknown. It asks on the connection on which requests arrive: the control connection may be lost.
 func (w *Worker) FindRelay(ctx context.Context) error {
 	m := w.current()
 	if m == nil {
@@ -183,10 +186,10 @@ func (w *Worker) FindRelay(ctx context.Context) error {
 	return err
 }
 
-// search is a subject whose relay has no other purpose than its answer.
+// search returns the subject of [Worker.FindRelay]: its answer shows that some worker takes relays.
 func (l *link) search() string { return string(l.Namespace) + ".search" }
 
-// relayEndpoints returns the endpoints of requests that other workers relay, given those of requests of callers.
+// relayEndpoints returns the endpoints of relayed requests: one for each endpoint of callers, and one for FindRelay.
 func (m *membership) relayEndpoints(before served, of ...*endpoint) (all []*endpoint) {
 	of = append(of, &endpoint{mode: Relay, name: "search", subject: m.link.search(), handler: func() handler {
 		return func(r request, _ *nats.Msg) { r.answerUncounted(nil) }
@@ -201,7 +204,7 @@ func (m *membership) relayEndpoints(before served, of ...*endpoint) (all []*endp
 	return all
 }
 
-// take returns the handler of requests of a mode that other workers relay, given that of requests of callers.
+// take returns a handler of relayed requests, which checks that this worker can take them and then calls handle.
 func (m *membership) take(mode Mode, handle handler) handler {
 	l := m.link
 	return func(r request, msg *nats.Msg) {
@@ -217,7 +220,7 @@ func (m *membership) take(mode Mode, handle handler) handler {
 	}
 }
 
-// cannotTake reports whether requests of a mode are to be relayed to other workers than this one.
+// cannotTake reports whether this worker can serve no relayed requests of a mode.
 func (m *membership) cannotTake(mode Mode) bool {
 	if m.link.Reasons.Forbidden(mode) != nil {
 		return true

@@ -12,23 +12,22 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A request was delivered to an endpoint. Exactly one call of respond or refuse
-// answers it.
+// A request is a message that an endpoint got. Exactly one call of respond, refuse or answerUncounted answers it.
 type request struct {
 	at     *endpoint
 	reply  string
 	came   time.Duration // by clock
 	parked bool
-	within time.Duration // how long it may take
+	within time.Duration // how long it may wait for its answer, from came
 }
 
-// began is when the process began, about.
+// began is the start of the process.
 var began = time.Now()
 
 // clock returns the time since the process began. It costs half of [time.Now].
 func clock() time.Duration { return time.Since(began) }
 
-// park returns the request as one that memory could not serve at once.
+// park returns the request marked as one that memory could not serve at once.
 func (r request) park() request {
 	r.parked = true
 	return r
@@ -50,7 +49,7 @@ func (r *request) respond(body []byte, n int) {
 	r.close(wire.OK, n)
 }
 
-// refuse answers with the code for err, and no ID.
+// refuse answers with the code for err, and without IDs.
 func (r *request) refuse(err error) {
 	e := r.at.link.refusal(err)
 	m := &nats.Msg{Subject: r.reply, Header: e.Headers()}
@@ -62,7 +61,7 @@ func (r *request) refuse(err error) {
 	r.close(e.Code, 0)
 }
 
-// answerUncounted answers a message that is no request for IDs, or none that counts, with a header.
+// answerUncounted answers with a header alone, and counts the message as none of the requests.
 func (r *request) answerUncounted(header nats.Header) {
 	r.at.link.sent(r.at.link.conn.PublishMsg(&nats.Msg{Subject: r.reply, Header: header}))
 	r.at.counts.none.Add(1)
@@ -76,21 +75,20 @@ func (r *request) close(code subjects.Code, ids int) {
 	r.at.counts.answered.Add(1)
 }
 
-// sent takes note of how the sending of a reply ended.
+// sent logs the error with which sending a reply ended, if any.
 func (l *link) sent(err error) {
 	if err != nil && !errors.Is(err, nats.ErrMsgNoReply) {
 		l.Log.Debug("a reply was not sent", "error", err)
 	}
 }
 
-// A tally counts the requests of one endpoint in, and their answers out. It is
-// safe for concurrent use.
+// A tally counts the requests and the answers of one endpoint. It is safe for concurrent use.
 type tally struct {
 	arrived  atomic.Int64
-	wakesAt  atomic.Int64 // with which arrival the worker is woken; 0: none
+	wakesAt  atomic.Int64 // the value of arrived that wakes the worker; 0: never
 	answered atomic.Int64
-	none     atomic.Int64 // of those, the ones that were no requests
-	took     atomic.Int64 // ns, of all that are answered together
+	none     atomic.Int64 // answered messages that do not count as requests
+	took     atomic.Int64 // sum of the times until the answers, in ns
 	errors   atomic.Int64
 	last     atomic.Pointer[subjects.Error] // nil if there was no error
 }
@@ -102,11 +100,11 @@ func (t *tally) refused(e *subjects.Error) {
 
 // open returns how many requests have arrived that are not answered yet.
 func (t *tally) open() int64 {
-	answered := t.answered.Load() // first, so that open is never too small
+	answered := t.answered.Load() // read first, so that the result is never too small
 	return t.arrived.Load() - answered
 }
 
-// add adds the counts of another tally, but for those by which requests that are open are counted.
+// add adds the counts of o that statistics show; arrived is not among them.
 func (t *tally) add(o *tally) {
 	t.answered.Add(o.answered.Load())
 	t.none.Add(o.none.Load())

@@ -11,21 +11,22 @@ import (
 	"github.com/natsid/natsid/internal/jitter"
 )
 
-// A rights knows for which modes the user of a connection lacks a right, as the server says when asked: when the
-// connection is made, after each refusal of the server, and every 10 s while one is missing. Until the first answer no
-// group joins. Where the server does not say, all join: callers may be served.
+// A rights knows for which modes the user of a connection lacks a right. It asks the server when the connection is
+// made, after each refusal of the server, and every 10 s while a right is missing. Until the first answer no group
+// joins. If the server does not answer, all groups join: callers may be served.
 type rights struct {
 	ask     func(context.Context, *nats.Conn) (map[Mode]error, error)
 	conn    *nats.Conn
-	refused chan struct{} // has room for one word that the server refused something
-	full    atomic.Bool   // the server refused a subscription: some of this connection are missing, nobody says which
+	refused chan struct{} // a message means: the server refused something; has room for one
+	full    atomic.Bool   // the server has refused a subscription, and does not say which
 	lacks   atomic.Pointer[map[Mode]error]
 }
 
 const (
-	// rightsTimeout bounds the question, which a server that does not let the user ask leaves unanswered.
+	// rightsTimeout bounds the wait for the answer: a server that does not let the user ask leaves the question
+	// unanswered.
 	rightsTimeout = time.Second
-	// rightsEvery is about how often a user that lacks a right is asked about: nothing says when it is given.
+	// rightsEvery is about how often the server is asked while a right is missing: it does not announce a new right.
 	rightsEvery = 10 * time.Second
 )
 
@@ -33,8 +34,8 @@ var errFull = errors.New("worker: NATS refuses subscriptions: raise max_subscrip
 
 var errRightsUnknown = errors.New("worker: NATS has not said yet what this user may do")
 
-// newRights returns the rights on a connection. They begin with those that were known on the one before, if there was
-// one.
+// newRights returns the rights on a connection. Until they are known, those of the connection before count; nil for
+// none.
 func newRights(l *link, before *rights) *rights {
 	r := &rights{ask: l.Rights, conn: l.conn, refused: make(chan struct{}, 1)}
 	if before != nil {
@@ -62,7 +63,8 @@ func gains(before, now map[Mode]error) bool {
 	return false
 }
 
-// isFull reports whether the server refused a subscription. It is known once a later ping is answered.
+// isFull reports whether the server refused a subscription for their number. That is known once a later ping is
+// answered.
 func (r *rights) isFull() bool {
 	if errors.Is(r.conn.LastError(), nats.ErrMaxSubscriptionsExceeded) {
 		r.full.Store(true)
@@ -70,7 +72,7 @@ func (r *rights) isFull() bool {
 	return r.full.Load()
 }
 
-// refusal returns why no group of a mode may stand, or nil.
+// refusal returns why a mode must not join its queue group, or nil.
 func (r *rights) refusal(mode Mode) error {
 	if r.isFull() {
 		return errFull
@@ -82,15 +84,15 @@ func (r *rights) refusal(mode Mode) error {
 	return (*lacks)[mode]
 }
 
-// run follows the rights until ctx ends. It calls changed after each answer; given says that a mode may lack no right
-// any more: what the server refused before is to be subscribed to again.
+// run keeps the rights up to date until ctx ends. It calls changed after each answer; given says that a mode may have
+// got its missing right, so that subscriptions which the server refused should be tried again.
 func (r *rights) run(ctx context.Context, changed func(given bool)) {
 	for ctx.Err() == nil {
 		limited, cancel := context.WithTimeout(ctx, rightsTimeout)
 		lacks, err := r.ask(limited, r.conn)
 		cancel()
 		select {
-		case <-r.refused: // of the question
+		case <-r.refused: // the question itself may have been refused
 		default:
 		}
 		if before := r.lacks.Load(); before == nil {

@@ -12,23 +12,23 @@ import (
 	"github.com/natsid/natsid/internal/wire"
 )
 
-// A service shows the worker in `nats micro`: it answers on $SRV.PING, $SRV.INFO and $SRV.STATS, in the words of
-// package micro, whose own services cannot say how many requests wait. All endpoints are shown, whether or not their
-// groups stand: the metadata says which modes are ready.
+// A service shows the worker in `nats micro`: it answers on $SRV.PING, $SRV.INFO and $SRV.STATS with the types of
+// package micro. It is not a [micro.Service], which cannot say how many requests wait. It shows all endpoints, also
+// those whose groups are out: the metadata says which modes are ready.
 type service struct {
 	link      *link
 	identity  micro.ServiceIdentity
 	endpoints []*endpoint
 	stats     *statistics
-	began     time.Time // when it was shown on this connection
+	began     time.Time // when it began to answer on this connection
 }
 
-// newIdentity returns the identity of a service, which it keeps for as long as the process lives.
+// newIdentity returns the identity of a service, with a random ID. The process uses it until it ends.
 func newIdentity(name, version string) micro.ServiceIdentity {
 	return micro.ServiceIdentity{Name: name, ID: rand.Text()[:22], Version: version, Metadata: map[string]string{}}
 }
 
-// listen answers questions to all services, to those of the namespace, and to this one.
+// listen subscribes to the questions to all services, to the services of the namespace, and to this one.
 func (s *service) listen() (subs []*nats.Subscription, err error) {
 	s.began = time.Now().UTC()
 	for verb, answer := range map[micro.Verb]func() ([]byte, error){
@@ -81,22 +81,22 @@ func (s *service) info() micro.Info {
 	return info
 }
 
-// statsOf returns the statistics, with those of the busiest tags.
+// statsOf returns the statistics of all endpoints, with the busiest tags in the data of the segment endpoint.
 func (s *service) statsOf() micro.Stats {
 	stats := micro.Stats{ServiceIdentity: s.who(), Type: micro.StatsResponseType, Started: s.began}
 	for _, e := range s.endpoints {
 		one := e.stats()
 		one.Name, one.Subject, one.QueueGroup = e.name, e.subject, wire.QueueGroup
 		if e.name == wire.SegmentEndpoint {
-			one.Data, _ = json.Marshal(s.stats.with(wire.MaxBusiest)) // texts and numbers
+			one.Data, _ = json.Marshal(s.stats.with(wire.MaxBusiest)) // cannot fail: texts and numbers
 		}
 		stats.Endpoints = append(stats.Endpoints, one)
 	}
 	return stats
 }
 
-// stats returns the counts of this connection and of those before, in the words of package micro. The time of
-// processing is that until the answer, parked or not.
+// stats returns the counts of the endpoint on this connection and on those before. The time of processing is the time
+// until the answer, also while a request is parked.
 func (e *endpoint) stats() *micro.EndpointStats {
 	s := &micro.EndpointStats{}
 	for _, t := range []*tally{e.before, &e.counts} {

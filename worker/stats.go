@@ -9,26 +9,24 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// The statistics of all tags are taken when they are asked for, but not again for
-// statsEvery, or longer where there are many tags: one tag costs about 0.25 us, so
-// statsEveryTag bounds the cost to one part in 400 of a CPU, however often they are
-// asked for. For 100,000 tags they are up to 10 s old.
+// Statistics of all tags are computed when they are asked for, and then used for statsEvery, or for statsEveryTag per
+// tag if that is longer. One tag costs about 0.25 us, so they cost at most 1/400 of a CPU, however often they are asked
+// for. With 100,000 tags they are up to 10 s old.
 const (
 	statsEvery    = 10 * time.Millisecond
 	statsEveryTag = 100 * time.Microsecond
 )
 
-// A statistics has the figures of tags for $SRV.STATS. It is safe for
-// concurrent use.
+// A statistics caches the figures of tags for $SRV.STATS. It is safe for concurrent use.
 type statistics struct {
 	cfg *Config
 
 	mu     sync.Mutex
 	latest wire.WorkerStats
-	until  time.Time // when latest is too old; zero before the first
+	until  time.Time // when latest becomes too old; zero while there is none
 }
 
-// with returns the statistics, with those of so many tags.
+// with returns the statistics of the worker; Busiest has at most the given number of tags.
 func (s *statistics) with(tags int) wire.WorkerStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,8 +39,8 @@ func (s *statistics) with(tags int) wire.WorkerStats {
 	return w
 }
 
-// Stats returns the statistics of the worker's tags together, and of so many of the busiest. It is safe for concurrent
-// use.
+// Stats returns totals over the worker's tags, and the statistics of the busiest tags, at most the given number. They
+// are up to 10 ms old, or 0.1 ms per tag if that is longer. It is safe for concurrent use.
 func (w *Worker) Stats(tags int) wire.WorkerStats { return w.stats.with(tags) }
 
 // StatsOf returns the statistics of a tag, nil if nothing of it is in memory. It is safe for concurrent use.

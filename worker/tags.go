@@ -14,7 +14,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// adminLimit bounds the requests about tags that are under way at once.
+// adminLimit is how many requests about tags may be under way at once.
 const adminLimit = 16
 
 // A tagAdmin serves the requests that create, change, delete and list tags. At
@@ -31,8 +31,7 @@ func newTagAdmin(l *link) *tagAdmin {
 // serve returns the JSON value that answers the request with the given body.
 type serve func(ctx context.Context, body []byte) (any, error)
 
-// handler returns the handler of one kind of request. Each request gets a
-// goroutine, since it waits for the store.
+// handler returns a handler that answers with serve. Each request gets a goroutine, since it waits for the store.
 func (a *tagAdmin) handler(serve serve) handler {
 	return func(r request, m *nats.Msg) {
 		err := a.link.Reasons.Forbidden(Tags)
@@ -144,9 +143,8 @@ func (a *tagAdmin) remove(ctx context.Context, body []byte) (any, error) {
 	return a.link.tagInfo(t), nil
 }
 
-// changed makes the outcome of a change known: to this worker before the
-// answer, and to the others by a message. It returns the answer. A change may
-// have been made also where err is not a refusal.
+// changed makes a change of a tag known, to this worker before the answer and to the others by a message, and returns
+// the answer. Unless err is a refusal, the change may have been made, and is announced.
 func (a *tagAdmin) changed(tag string, t segment.Tag, err error) (any, error) {
 	if err != nil {
 		if !isRefusal(err) {
@@ -159,7 +157,7 @@ func (a *tagAdmin) changed(tag string, t segment.Tag, err error) (any, error) {
 	return a.link.tagInfo(t), nil
 }
 
-// refusals are the errors by which a store says that it changed nothing.
+// refusals are the errors of a store that has changed nothing.
 var refusals = []error{segment.ErrInvalid, segment.ErrUnknownTag, segment.ErrExists}
 
 func isRefusal(err error) bool {
@@ -188,7 +186,7 @@ func (a *tagAdmin) list(ctx context.Context, body []byte) (any, error) {
 	return a.link.pageOf(tags, a.link.conn), nil
 }
 
-// find returns the tags that a listing is about.
+// find returns the tags that a listing asks for.
 func (a *tagAdmin) find(ctx context.Context, l subjects.TagList) ([]segment.Tag, error) {
 	if l.Tag == "" {
 		return a.link.Store.List(ctx, l.After, l.Limit)
@@ -208,7 +206,7 @@ func tagInfo(t segment.Tag) subjects.TagInfo {
 		Zone: t.Rules.Zone, MaxHole: subjects.ID(t.Rules.MaxHole), Strict: t.Rules.Strict,
 		MaxBatch: t.Rules.MaxBatch, Rate: t.Rules.Rate, MarkAhead: t.MarkAhead,
 	}
-	// A table that other programs write may have rows that no subject can name.
+	// Other programs write the table too, so it may have tags that no subject can name.
 	if _, err := segment.Zone(t.Rules.Zone); err != nil {
 		info.Unservable = "the worker that was asked lacks its time zone"
 	}
@@ -222,16 +220,16 @@ func tagInfo(t segment.Tag) subjects.TagInfo {
 	return info
 }
 
-// log logs a request that changes tags, and how it ended. Those that changed something, or may have, are all in
-// the log, which internal/loglimit knows by their messages; of those that were refused it has one a minute.
+// log logs a request that changes tags, and how it ended. The log has all requests that changed a tag or may have;
+// internal/loglimit knows their messages. Of refused requests it has one a minute.
 func (a *tagAdmin) log(endpoint string, body []byte, err error) {
 	if endpoint == listEndpoint || len(body) == 0 {
-		return // it asks
+		return // it changes nothing
 	}
 	var about struct {
 		Tag string `json:"tag"`
 	}
-	_ = json.Unmarshal(body, &about) // one that is malformed is refused
+	_ = json.Unmarshal(body, &about) // a malformed body is refused
 	attrs := []any{"request", endpoint, "tag", about.Tag[:min(len(about.Tag), subjects.MaxTag)]}
 	switch {
 	case err == nil:
@@ -243,7 +241,7 @@ func (a *tagAdmin) log(endpoint string, body []byte, err error) {
 	}
 }
 
-// changedNothing reports whether err says that a request about tags changed none.
+// changedNothing reports whether err says that a request changed no tag.
 func changedNothing(err error) bool {
 	e, ok := errors.AsType[*subjects.Error](err)
 	return isRefusal(err) || ok && e.Code < subjects.Internal

@@ -1,7 +1,7 @@
 // Package worker answers requests for IDs over NATS; it is internal to natsid and may change.
 //
-// It decides nothing about IDs: they come from a [segment.Allocator] and a
-// [snowflake.Issuer]. Its endpoints are the tables in endpoints.go.
+// It makes no IDs itself: they come from a [segment.Allocator] and a [snowflake.Issuer]. endpoints.go lists its
+// endpoints.
 //
 // # Handlers never block
 //
@@ -13,24 +13,24 @@
 //
 // # Memberships
 //
-// A worker serves by one membership at a time, which is one connection: see [membership]. It makes another one when
-// the connection is lost; when its server is about to stop (lame duck mode), it makes the other one first, so that no
-// request is lost.
+// A worker serves by one membership at a time, on one connection: see [membership]. When the connection is lost, it
+// begins another membership. When its server is about to stop (lame duck mode), it begins the other one first, so that
+// no request is lost.
 //
 // # Joining and leaving the queue group
 //
-// Within a membership each mode is a group of queue subscriptions. They stand unless there is a [Reason] to be out.
-// Requests that were delivered before a group left are still answered, with IDs or with 503. With no worker left, NATS
-// itself reports to callers at once that there are no responders.
+// Within a membership each mode has a group of queue subscriptions, unless there is a [Reason] to be out. Requests that
+// were delivered before a group left are still answered, with IDs or with 503. When no worker is left, NATS itself
+// answers callers at once that there are no responders.
 //
 // # Proof that callers are served
 //
-// A mode has no trouble once NATS has said that its user holds the rights that the mode needs (rights.go), and has
-// taken the subscriptions. No proof draws an ID.
+// A mode counts as served ([Worker.Trouble] is nil) once NATS has said that its user holds the rights that the mode
+// needs (rights.go), and has taken its subscriptions. The proof costs no ID.
 //
 // # Stopping
 //
-// Each step rests on the one before:
+// Each step needs the one before:
 //
 //  1. Leave the queue groups, so that no new request is routed here. The worker
 //     still answers for its worker number.
@@ -79,18 +79,19 @@ const (
 // Intercept and Log must be set.
 type Config struct {
 	Namespace subjects.Namespace
-	// JSPrefix is where another account's JetStream is imported, "" for nowhere. No answer goes there.
+	// JSPrefix is the subject prefix under which another account's JetStream is imported, "" for none. No answer is
+	// sent to subjects under it.
 	JSPrefix string
-	// Version is shown by `nats micro ls`; a semantic version.
+	// Version is the semantic version that `nats micro ls` shows.
 	Version string
-	// Dial connects to a NATS server once, with these options and its own. announced are the URLs of servers that one
-	// named of its own accord. The worker closes the connection, and nothing else may use it. One that a [Cork] dials
-	// does not get many more requests than it can answer in time when it comes back during an overload.
+	// Dial connects once to a NATS server, with its own options and opts. announced are URLs that the former server
+	// gave. The worker closes the connection, and nothing else may use it. If a [Cork] dials, the worker gets few more
+	// requests than it can answer in time when it comes back during an overload.
 	Dial func(announced []string, opts ...nats.Option) (*nats.Conn, error)
-	// Ask is the connection on which stores are written.
+	// Ask is the control connection, on which stores are written.
 	Ask *nats.Conn
-	// Rights, if set, asks the server of a connection for which modes its user lacks a right, and why. The error says
-	// that the server does not tell. Each connection calls it, from one goroutine.
+	// Rights, if set, asks the server of a connection for which modes its user lacks a right, and returns the reason
+	// for each. An error means that the server does not say. Each connection calls it from one goroutine.
 	Rights func(context.Context, *nats.Conn) (map[Mode]error, error)
 	// Segments issues the IDs of tags, and Store holds the tags.
 	Segments *segment.Allocator
@@ -106,35 +107,33 @@ type Config struct {
 	// State returns the metadata of the worker in `nats micro`: see
 	// [wire.ServicePing]. It must be fast.
 	State func() map[string]string
-	// Limits admits requests for IDs of tags. SetThrottle changes the rate that holds for each tag; its error says that
-	// it may have been changed.
+	// Limits admits requests for IDs of tags. SetThrottle changes the rate for each tag, in IDs per second, 0 for none;
+	// after an error the rate may have been changed.
 	Limits      *policy.Limits
 	SetThrottle func(ctx context.Context, rate int64) error
 	// MaxBatch is the most IDs that one request may ask for; at least 1.
 	MaxBatch int
 	// Deadline is how long a request may wait for its answer.
 	Deadline time.Duration
-	// Reasons are why the process keeps modes out of their queue groups. The worker looks at each change.
+	// Reasons are the reasons of the process to keep modes out of their queue groups. Each change wakes the worker.
 	Reasons *Reasons
-	// Rest is how long the worker may go without a look at what it can serve, while all is well and hardly anything is
-	// asked; 500 ms if 0. Whoever changes the results of Number and
-	// Snowflakes calls [Worker.Wake].
+	// Rest is the longest pause between two looks at what the worker can serve, while it serves and gets hardly any
+	// requests; 500 ms if 0. Whoever changes the results of Number and Snowflakes calls [Worker.Wake].
 	Rest time.Duration
-	// Overloaded is called once for each time in which the worker leaves the
-	// queue group of the mode again and again, since more requests arrive than it can
-	// answer in time. It must not block.
+	// Overloaded is called once per overload: when the worker has been leaving the queue group of the mode for 1 s,
+	// since more requests arrive than it can answer in time. It must not block.
 	Overloaded func(Mode)
-	// CannotLoad returns why this worker cannot load, or nil: see package internal/fleet/relay. Whoever changes that
-	// calls [Worker.Wake].
+	// CannotLoad returns why this worker cannot load, nil if it can; package internal/fleet/relay decides that. Whoever
+	// changes the result calls [Worker.Wake].
 	CannotLoad func() error
-	// Registry returns the registry that this worker loads from, "" if that is not known.
+	// Registry returns the ID of the registry that this worker loads from, "" if it is unknown.
 	Registry func() string
 	// Observe is called with every answer, concurrently. It must not block.
 	Observe func(Answer)
-	// Intercept, if set, is called with each message on the subject of an endpoint, and reports whether the worker is
-	// to handle it: a service for tests lets requests wait or fail. It may change the reply subject; it must not block.
+	// Intercept, if set, is called with each message to an endpoint, and reports whether the worker is to handle it: a
+	// service for tests delays or fails requests so. It may change the reply subject; it must not block.
 	Intercept func(*nats.Msg) bool
-	// Log is for operators; nil discards.
+	// Log is the log for operators; nil discards it.
 	Log *slog.Logger
 }
 
@@ -144,10 +143,10 @@ type Answer struct {
 	Code   subjects.Code // OK if it was served
 	IDs    int
 	Parked bool          // memory could not serve it at once
-	Took   time.Duration // from when a handler took it up until the answer
+	Took   time.Duration // from the arrival at the handler until the answer
 }
 
-// fill sets defaults for optional fields that are used without a check.
+// fill sets the defaults of optional fields.
 func (cfg *Config) fill() {
 	cfg.Rest = cmp.Or(cfg.Rest, lookAtRest)
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
@@ -156,8 +155,8 @@ func (cfg *Config) fill() {
 	}
 }
 
-// refusal returns err as it crosses the wire. Where a queue is full a caller waits for a part of the deadline, by which
-// all requests in the queue are answered.
+// refusal returns err as callers get it. If a queue is full, the caller should retry after a tenth of the deadline,
+// within which all queued requests are answered.
 func (cfg *Config) refusal(err error) *subjects.Error {
 	e := wireError(err, cfg.Log)
 	if e.Code == subjects.TooMany && e.RetryAfter == 0 {
@@ -166,9 +165,9 @@ func (cfg *Config) refusal(err error) *subjects.Error {
 	return e
 }
 
-// A Worker serves the requests of one process, by one membership after another. It never answers a request twice, and
-// stops only once it has answered each that was delivered to it on a connection that was not lost. Its methods are safe
-// for concurrent use.
+// A Worker serves the requests of one process, by one membership after another. It answers no request twice. Run
+// returns only after every delivered request is answered, except those of lost connections. Its methods are safe for
+// concurrent use.
 type Worker struct {
 	cfg      Config
 	stats    *statistics
@@ -177,11 +176,11 @@ type Worker struct {
 
 	running sync.WaitGroup // memberships
 
-	now  atomic.Pointer[membership] // the one that serves; nil before the first
-	next atomic.Pointer[membership] // the one that is joining in its place; nil if there is none
+	now  atomic.Pointer[membership] // the membership that serves; nil before the first
+	next atomic.Pointer[membership] // the membership that is about to replace now; nil if there is none
 }
 
-// New returns a worker. It serves nothing until it runs.
+// New returns a worker. It serves nothing until Run is called.
 func New(cfg Config) *Worker {
 	cfg.fill()
 	w := &Worker{cfg: cfg, served: served{}}
@@ -202,8 +201,8 @@ func (w *Worker) current() *membership {
 	return nil
 }
 
-// Trouble returns why callers of a mode are not served here, or why nothing shows
-// that they are; nil while they are.
+// Trouble returns why callers of a mode are not served here, or why that is unknown; nil while they are served. Without
+// a connection it is [ErrDisconnected].
 func (w *Worker) Trouble(mode Mode) error {
 	if m := w.current(); m != nil {
 		return m.trouble(mode)
@@ -211,8 +210,8 @@ func (w *Worker) Trouble(mode Mode) error {
 	return ErrDisconnected
 }
 
-// Outs returns all reasons why the worker is in no queue group of a mode, in the order in which they matter; none while
-// it is in one.
+// Outs returns all reasons why the worker does not serve a mode, in the order in which they are shown; none while it
+// does.
 func (w *Worker) Outs(mode Mode) []Out {
 	m := w.current()
 	if m == nil {
@@ -224,7 +223,7 @@ func (w *Worker) Outs(mode Mode) []Out {
 	return nil
 }
 
-// Lag returns how late requests of a mode are answered at the moment; 0 if few arrive.
+// Lag returns how late requests of a mode are answered now; 0 if few arrive.
 func (w *Worker) Lag(mode Mode) time.Duration {
 	if m := w.now.Load(); m != nil {
 		if g := m.of(mode); g != nil {
@@ -260,26 +259,24 @@ func (w *Worker) Run(ctx context.Context) {
 }
 
 const (
-	// redialEvery is about how long a worker waits between two attempts to connect, half to one and a half of it: of
-	// many workers whose server is restarted, some are back at once.
+	// redialEvery is the mean wait between two attempts to connect. Waits are random, so that some workers of a
+	// restarted server are back at once.
 	redialEvery = 250 * time.Millisecond
-	// redialQuietly is how long attempts may fail before the log says why: that the connection was lost is in the log
-	// already.
+	// redialQuietly is how long attempts may fail before the log says why. The loss of the connection itself is in the
+	// log already.
 	redialQuietly = 10 * time.Second
-	// joinWithin bounds the wait for snowflakes, which this worker may not serve at
-	// the moment. A server in lame duck mode disconnects no client for the first
-	// 10 s by default, 5 s in deploy/nats.conf.
+	// joinWithin bounds the wait until the new connection serves snowflakes: the worker may have none to serve. A
+	// server in lame duck mode disconnects no client for the first 10 s by default, 5 s in deploy/nats.conf.
 	joinWithin = time.Second
-	// spread is how long both servers are served. The new one announces to its
-	// cluster that requests may go to it, and nothing says when the others know.
-	// They must not learn before that the old one takes no more.
+	// spread is how long a worker that moves serves on both connections. The other servers of the cluster learn of the
+	// new subscriptions at an unknown time, and must not learn before it that the old ones are gone.
 	spread = 300 * time.Millisecond
 )
 
-// connect returns a membership on the first connection that can be made, in place of one that is gone or that never
-// was, or nil once ctx has ended.
+// connect dials until it has a connection, and returns a membership on it; nil once ctx has ended. gone is the
+// membership that lost its connection, nil at the start.
 func (w *Worker) connect(ctx context.Context, gone *membership) *membership {
-	if gone != nil && time.Since(gone.began) < redialEvery { // the server hangs up
+	if gone != nil && time.Since(gone.began) < redialEvery { // the server accepts and hangs up
 		_ = jitter.Sleep(ctx, jittered(redialEvery))
 	}
 	for began := time.Now(); ctx.Err() == nil; {
@@ -307,8 +304,8 @@ func (w *Worker) begin(ctx context.Context, before *membership) (*membership, er
 	}
 	replace := make(chan struct{}, 1)
 	conn, err := w.cfg.Dial(announced, nats.NoReconnect(), nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2),
-		nats.UseOldRequestStyle(),    // no subscription outlasts a request, which a stop would wait for
-		nats.SkipSubjectValidation(), // it publishes where a message said, which a server has split at white space
+		nats.UseOldRequestStyle(),    // leaves no subscription after a request, which a stop would wait for
+		nats.SkipSubjectValidation(), // reply subjects come from the server, which has parsed them
 		nats.LameDuckModeHandler(func(*nats.Conn) { signal(replace) }))
 	if err != nil {
 		return nil, err
@@ -319,12 +316,11 @@ func (w *Worker) begin(ctx context.Context, before *membership) (*membership, er
 	return m, nil
 }
 
-// move serves on another connection before it leaves the old one, as at a stop: a
-// server that stops disconnects its clients, and messages under way are lost.
-// Where no other server can be reached, the old one is served until it is gone.
+// move begins to serve on another connection before it leaves the old one: a server that stops disconnects its clients,
+// and requests under way are lost. If no other server can be reached, the old connection serves until it is closed.
 func (w *Worker) move(ctx context.Context, old *membership) *membership {
 	if ctx.Err() != nil {
-		return old // which leaves
+		return old // it leaves since ctx has ended
 	}
 	next, err := w.begin(ctx, old)
 	if err != nil {
@@ -350,7 +346,8 @@ func (w *Worker) move(ctx context.Context, old *membership) *membership {
 	return next
 }
 
-// joins waits until a membership serves, and its server knows. It reports whether the connection stands.
+// joins waits up to joinWithin until a membership serves snowflakes, and then until its server has read all
+// subscriptions. It reports whether the connection works.
 func (m *membership) joins() bool {
 	for late := time.Now().Add(joinWithin); m.trouble(Snowflake) != nil && time.Now().Before(late); {
 		select {
