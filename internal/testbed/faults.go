@@ -39,7 +39,7 @@ func (c *Cluster) Refuse(code subjects.Code, d time.Duration) error {
 // [Cluster.Resume].
 func (c *Cluster) DropReplies(d time.Duration) { c.play(&fault{kind: drops}, d) }
 
-// Resume ends the fault that lasts. Workers get the requests that wait.
+// Resume ends the present fault. Workers then get the requests that wait.
 func (c *Cluster) Resume() { c.play(new(fault), 0) }
 
 // Restart stops all workers that run, cleanly, and starts them again. In between nobody serves.
@@ -57,8 +57,8 @@ func (c *Cluster) Restart() error {
 // skipWithin bounds a skip.
 const skipWithin = 10 * time.Second
 
-// Skip raises the next ID of each tag by at least n. Where several workers serve, all but one follow a moment later. It
-// returns an error if there is no tag, or that of each tag that refuses, as at its last number; it raises all others.
+// Skip raises the next ID of each tag by at least n. If several workers serve, all but one of them skip a moment later.
+// It returns an error if there is no tag, or if tags refuse, as at their last number; the other tags are raised.
 func (c *Cluster) Skip(n int64) error {
 	ctx, cancel := context.WithTimeout(context.Background(), skipWithin)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 // A fault is what happens to requests for IDs.
 type fault struct {
 	kind    kind
-	refusal *subjects.Error // of a fault that refuses
+	refusal *subjects.Error // the answer if kind is refuses
 }
 
 type kind int
@@ -22,19 +22,19 @@ const (
 	passes  kind = iota
 	stalls       // requests wait
 	refuses      // requests are answered with an error
-	drops        // workers answer, and nobody hears it
+	drops        // workers answer, but the replies are lost
 )
 
 // nobody is the subject of replies that are dropped.
 const nobody = "_natsid_dropped"
 
-// A hook plays a [fault] on requests for IDs before a worker handles them. All else passes.
+// A hook plays a [fault] on requests for IDs before a worker handles them. All other messages pass.
 type hook struct {
 	ns subjects.Namespace
 
 	mu    sync.Mutex
 	fault *fault
-	waits []*nats.Msg // held back
+	waits []*nats.Msg // requests that are held back
 }
 
 // intercept reports whether a worker is to handle a message.
@@ -50,14 +50,14 @@ func (h *hook) intercept(m *nats.Msg) bool {
 	h.mu.Unlock()
 	switch f.kind {
 	case refuses:
-		_ = m.RespondMsg(&nats.Msg{Header: f.refusal.Headers()}) // fails after the end
+		_ = m.RespondMsg(&nats.Msg{Header: f.refusal.Headers()}) // fails if the cluster has stopped
 	case drops:
 		m.Reply = nobody
 	}
 	return f.kind == passes || f.kind == drops
 }
 
-// play begins a fault in place of the one that lasts, and ends it after d; 0 is without end. Requests that wait are
+// play begins a fault in place of the present one, and ends it after d, unless d is 0. Requests that were held back are
 // sent to workers again.
 func (c *Cluster) play(f *fault, d time.Duration) {
 	c.hook.mu.Lock()
@@ -66,12 +66,12 @@ func (c *Cluster) play(f *fault, d time.Duration) {
 	c.hook.mu.Unlock()
 	for _, m := range waits {
 		again := &nats.Msg{Subject: m.Subject, Reply: m.Reply, Header: m.Header, Data: m.Data}
-		_ = c.conn.PublishMsg(again) // fails after the end
+		_ = c.conn.PublishMsg(again) // fails if the cluster has stopped
 	}
 	if d > 0 {
 		time.AfterFunc(d, func() {
 			c.hook.mu.Lock()
-			lasts := c.hook.fault == f // none has begun since
+			lasts := c.hook.fault == f // no other fault has begun since
 			c.hook.mu.Unlock()
 			if lasts {
 				c.Resume()

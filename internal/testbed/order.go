@@ -19,11 +19,11 @@ const Control = "natsid.test"
 // orders are examples of all orders.
 const orders = "stall 2s, refuse 503 for 1s, drop replies for 1s, resume, restart, skip 1000000"
 
-// lasting matches the order of a fault that lasts: its words, its code, and for how long.
+// lasting matches the order of a fault that lasts. Its groups are the fault, the code, and the duration.
 var lasting = regexp.MustCompile(`^(stall|drop replies|refuse (\S+))(?:(?: for)? (\S+))?$`)
 
-// Do plays the fault that an order names, one like [orders]. The error is a [*subjects.Error] of code 400 if the order
-// is none.
+// Do plays the fault that an order names; [orders] has examples. If there is no such order, the error is a
+// [*subjects.Error] of code 400.
 func (c *Cluster) Do(order string) error {
 	order = strings.Join(strings.Fields(order), " ")
 	if m := lasting.FindStringSubmatch(order); m != nil {
@@ -50,7 +50,7 @@ func (c *Cluster) Do(order string) error {
 		"until resume", order, orders)
 }
 
-// last plays a fault that lasts for a time, or for "" until it is resumed.
+// last plays a fault for the wanted duration, or until resume if wanted is "".
 func (c *Cluster) last(fault, code, wanted string) error {
 	d, err := time.ParseDuration(cmp.Or(wanted, "0s"))
 	if err != nil || d < 0 || d == 0 && wanted != "" {

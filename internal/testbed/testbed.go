@@ -21,9 +21,9 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// Config is what [Start] starts.
+// Config is the settings of a [Cluster]. Dir, Workers, Namespace and Configure must be set.
 type Config struct {
-	Dir       string // of all data
+	Dir       string // directory of all data
 	Workers   int    // at least 1
 	Namespace subjects.Namespace
 	Websocket bool // the server listens for WebSockets, too
@@ -39,7 +39,7 @@ type Cluster struct {
 	cfg    Config
 	server *natsembed.Server
 	hook   hook
-	conn   *nats.Conn // of orders
+	conn   *nats.Conn // receives orders
 
 	mu      sync.Mutex // held while workers start and stop
 	workers []*worker  // nil before the first start

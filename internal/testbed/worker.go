@@ -16,11 +16,11 @@ const startTimeout = 2 * time.Minute
 type worker struct {
 	cancel context.CancelFunc // nil once it was stopped
 	done   chan error         // what app.Run returned
-	where  app.Where          // when it was ready
+	where  app.Where          // its addresses when it became ready
 }
 
-// start starts a worker, and returns it once it issues IDs. A disk that hung in the life before may still keep its
-// data directory.
+// start starts a worker, and returns it once it issues IDs. It retries while the data directory is in use: a previous
+// run may still wait for a disk that hangs.
 func start(cfg app.Config) (w *worker, err error) {
 	for until := time.Now().Add(startTimeout); ; time.Sleep(100 * time.Millisecond) {
 		if w, err = startOnce(cfg); !errors.Is(err, app.ErrDataInUse) || time.Now().After(until) {
@@ -46,7 +46,7 @@ func startOnce(cfg app.Config) (*worker, error) {
 	}
 }
 
-// running reports whether the worker was started and not stopped; nil was not.
+// running reports whether the worker was started and not stopped. A nil worker was not started.
 func (w *worker) running() bool { return w != nil && w.cancel != nil }
 
 // stop stops the worker if it runs, and returns once it has ended.
