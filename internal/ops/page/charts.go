@@ -16,11 +16,11 @@ import (
 type chart struct {
 	Title, Note string
 	Lines       []line
-	Top         string // of the axis
-	Summary     string // in words
+	Top         string // highest value on the axis
+	Summary     string // the figures in words
 }
 
-// A line is one mode. Points are in a drawing of chartWidth by chartHeight.
+// A line is the figure of one mode. Points are in a drawing of chartWidth by chartHeight.
 type line struct {
 	Mode, Points string
 	Now, Most    string
@@ -32,7 +32,7 @@ const (
 	chartHeight = 100
 )
 
-// chartsView is the last hour.
+// chartsView is the data of the view "Last hour".
 type chartsView struct {
 	Charts   []chart
 	From, To time.Time
@@ -111,12 +111,13 @@ func (p *page) charts(r *http.Request, _ fleetview.Snapshot) (any, error) {
 	return v, nil
 }
 
-// maxLate is how many points apart the hours of two workers with the right clock can be.
+// maxLate is the most points by which the hours of two workers with correct clocks can be apart.
 const maxLate = 6
 
 var modes = []string{"segment", "snowflake"}
 
-// gather returns the points of the hour that ended at a time, over all workers; NaN where there are none.
+// gather returns the points of the hour that ended at end, each the sum over all workers, or with worst the highest;
+// NaN where no worker has a point.
 func gather(
 	hours []*wire.HourView, end int64, mode string, of func(wire.HourSeries) []int64, worst bool,
 ) []float64 {
@@ -153,7 +154,7 @@ func highest(points []float64) (most float64) {
 	return most
 }
 
-// drawn returns a line of values that are at most 1 when scaled.
+// drawn returns the line of values; scale, their factor, makes the highest value at most 1.
 func drawn(values []float64, scale float64) line {
 	var points strings.Builder
 	for i, v := range values {
@@ -166,7 +167,7 @@ func drawn(values []float64, scale float64) line {
 	return line{Points: strings.TrimSpace(points.String())}
 }
 
-// ceiling returns 1, 2 or 5 times a power of ten that is no less than v; 1 for 0.
+// ceiling returns the lowest number of at least v that is 1, 2 or 5 times a power of ten; 1 for 0.
 func ceiling(v float64) float64 {
 	if v <= 0 {
 		return 1

@@ -28,7 +28,7 @@ type Config struct {
 		Look(context.Context, wire.ViewRequest) (fleetview.Snapshot, error)
 	}
 	Tags      func(context.Context) ([]segment.Tag, error) // in the order of names
-	Info      func(segment.Tag) subjects.TagInfo           // with its limits
+	Info      func(segment.Tag) subjects.TagInfo           // a tag as in replies, with its limits
 	Notes     func() []string                              // notes for operators
 	Namespace subjects.Namespace
 	Instance  func() string // the name of this worker
@@ -44,8 +44,8 @@ type page struct {
 	tags *shared[listing]
 }
 
-// A view returns the data of its template. Data that cannot be read is marked there; after an error the page shows
-// only that.
+// A view returns the data of its template, in which data that cannot be read is marked. After an error the page shows
+// only the error.
 type view func(*page, *http.Request, fleetview.Snapshot) (any, error)
 
 // views are the views in the order of the navigation; views without a title are linked from others.
@@ -109,8 +109,8 @@ type frame struct {
 	Workers     []fleetview.Worker
 	Answered    int
 	Notes       []string
-	Natsid      string            // how commands begin
-	Wrong       []fleetview.Fault // the worst first, and how many there are
+	Natsid      string            // how commands begin: natsid, and --namespace if needed
+	Wrong       []fleetview.Fault // the worst first, at most maxWrong of WrongCount
 	WrongCount  int
 	Trouble     error // why there is no view
 	View        any
@@ -121,10 +121,11 @@ type link struct {
 	Here        bool
 }
 
-// maxWrong bounds how much that is wrong is named on one page.
+// maxWrong bounds how many faults one page names.
 const maxWrong = 20
 
-// wrong returns what is wrong now, the worst first: tags before single workers, since no worker issues their IDs.
+// wrong returns the present faults, the worst first. Faults of tags come before those of single workers: no worker
+// issues the IDs of such a tag.
 func (p *page) wrong(ctx context.Context, s fleetview.Snapshot) []fleetview.Fault {
 	v := s.Overview()
 	fleet, tags := v.Faults(), p.tagFaults(ctx, s)
@@ -143,7 +144,7 @@ func (p *page) wrong(ctx context.Context, s fleetview.Snapshot) []fleetview.Faul
 // patience bounds the wait for a view.
 const patience = 5 * time.Second
 
-// show writes a view. It renders the whole page before it writes, so that no part of a page arrives.
+// show writes a view. It renders the whole page before it writes, so that a browser never gets half of a page.
 func (p *page) show(w http.ResponseWriter, r *http.Request, path string, t *template.Template, v view) {
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()

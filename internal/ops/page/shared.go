@@ -20,9 +20,9 @@ type shared[T any] struct {
 	reading chan struct{} // closed when the present attempt has ended; nil if there is none
 }
 
-// A value is shown for sharedFor before it is read again, and for sharedShare times the duration of the read: so many
-// tags cost at most that small part of a CPU. After a failure it is read sooner: a failing read mostly waits, and
-// computes little. The value is dropped when nobody has looked for sharedKept.
+// A value is read again after sharedFor, or after sharedShare times the duration of the last read if that is longer: so
+// many tags cost at most 1/sharedShare of a CPU. After a failure it is read sooner: a failing read mostly waits, and
+// computes little. The value is dropped when nobody has looked at it for sharedKept.
 const (
 	sharedFor    = 2 * time.Second
 	sharedShare  = 20

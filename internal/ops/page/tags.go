@@ -20,8 +20,8 @@ import (
 // A listing is the tags of the store.
 type listing struct {
 	tags   []segment.Tag  // in the order of names
-	at     map[string]int // where each is among them
-	faults []tagFault     // full ones first
+	at     map[string]int // index in tags, by name
+	faults []tagFault     // the fullest tags first
 }
 
 // A tagFault is a tag that cannot be served, or whose numbers are used up or nearly so.
@@ -43,7 +43,7 @@ func (p *page) list(ctx context.Context) (l listing, err error) {
 		if why := p.cfg.Info(t).Unservable; why != "" {
 			f.used, f.Fault = 1, fleetview.Fault{What: why}
 		}
-		if f.What != "" && !t.Disabled && subjects.CheckTag(t.Name) == nil { // a row may have a name that is none
+		if f.What != "" && !t.Disabled && subjects.CheckTag(t.Name) == nil { // a row's name may be no valid tag
 			f.What = "tag " + t.Name + ": " + f.What
 			l.faults = append(l.faults, f)
 		}
@@ -52,7 +52,7 @@ func (p *page) list(ctx context.Context) (l listing, err error) {
 	return l, err
 }
 
-// tagFaults returns what is wrong with tags: full ones first, then those that are asked for and cannot be loaded.
+// tagFaults returns the faults of tags: full ones first, then those whose loads fail.
 func (p *page) tagFaults(ctx context.Context, s fleetview.Snapshot) (all []fleetview.Fault) {
 	l, _, err := p.tags.get(ctx)
 	for _, f := range l.faults {
@@ -83,16 +83,16 @@ type tagRow struct {
 // tagsView is a page of tags.
 type tagsView struct {
 	Query      string
-	By         string // name, or speed or trouble, of few tags
+	By         string // name; or speed or trouble, which list only some tags
 	Rows       []tagRow
 	First      int // number of the first row, from 1
 	Last       int
 	Found, All int
 	Prev, Next string // links; "" for none
-	Marks      bool   // some row has a mark beside it
+	Marks      bool   // a mark guards some tag's row of the table
 	At         time.Time
 	Trouble    error // why the list is out of date
-	Memory     bool  // the tags are those in the memory of workers
+	Memory     bool  // the store was never read: the tags are those in the memory of workers
 }
 
 func (p *page) tagList(r *http.Request, s fleetview.Snapshot) (any, error) {
@@ -125,7 +125,7 @@ func (p *page) tagList(r *http.Request, s fleetview.Snapshot) (any, error) {
 	return v, nil
 }
 
-// chosen returns the tags of the view, whatever their names, in its order.
+// chosen returns the tags that the view lists, in its order, before the search by name.
 func (v *tagsView) chosen(l listing, busiest []fleetview.Use, full map[string]bool) (found []segment.Tag) {
 	switch {
 	case v.Memory:
@@ -151,7 +151,7 @@ func (v *tagsView) chosen(l listing, busiest []fleetview.Use, full map[string]bo
 	return found
 }
 
-// paged returns the tags that are on the requested page, and notes where they are.
+// paged returns the tags on the requested page, and sets their position and the links to the pages beside it.
 func (v *tagsView) paged(all []segment.Tag, r *http.Request) []segment.Tag {
 	const size = 50
 	number, _ := strconv.Atoi(r.FormValue("p"))
@@ -191,7 +191,7 @@ type tagView struct {
 	Info    subjects.TagInfo
 	Exists  bool
 	At      time.Time // of Info
-	Trouble error     // why it is out of date
+	Trouble error     // why Info is out of date
 	Rows    []wire.TagStats
 	Total   fleetview.Use
 }

@@ -30,7 +30,7 @@ func operand(tag string) string {
 	return tag
 }
 
-// typed writes a sentence with the commands in its backquotes, of which natsid is the beginning.
+// typed writes a sentence as HTML. Its parts in backquotes are commands; the argument natsid is how they begin.
 func typed(natsid, text string) template.HTML {
 	var b strings.Builder
 	for i, part := range strings.Split(text, "`") {
