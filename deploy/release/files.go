@@ -46,7 +46,7 @@ func (r *release) archive(t target, binary string, texts map[string]string) {
 	}
 }
 
-// tarred returns a tar of files, all of one time.
+// tarred returns a tar of files, all with the same time of modification.
 func tarred(files []file, at time.Time) []byte {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -59,7 +59,7 @@ func tarred(files []file, at time.Time) []byte {
 	return b.Bytes()
 }
 
-// gzipped returns data compressed, without a time.
+// gzipped returns data compressed. It stores no time, so the same data gives the same bytes.
 func gzipped(data []byte) []byte {
 	var b bytes.Buffer
 	w := got(gzip.NewWriterLevel(&b, gzip.BestCompression))
@@ -80,7 +80,7 @@ func zipped(files []file, at time.Time) []byte {
 	return b.Bytes()
 }
 
-// below returns the files at and below a path, named from dir.
+// below returns the files at and below a path. Their names are relative to dir.
 func below(dir, path string) (files []file) {
 	must(filepath.WalkDir(path, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -100,8 +100,8 @@ func (r *release) chart() {
 		"-date", fmt.Sprint(r.date.Unix()))
 }
 
-// texts returns the files besides the binary, which are the same for all targets, by name. Those in the folder package
-// belong to packages alone, those in systemd to Linux.
+// texts returns the files besides the binary, by name; they are the same for all targets. Those in the folder package
+// are for packages only, those in systemd for Linux only.
 func (r *release) texts() map[string]string {
 	texts := map[string]string{
 		"natsid.yaml": settings(), "natsid.1": r.manual(), "package/changelog": r.debianChangelog(),
@@ -114,7 +114,7 @@ func (r *release) texts() map[string]string {
 	return texts
 }
 
-// natsid returns what the natsid of the release prints, as on a terminal of 80 columns.
+// natsid returns what a natsid command of the release prints, as on a terminal of 80 columns.
 func natsid(args ...string) string {
 	os.Unsetenv("COLUMNS")
 	var out, errs bytes.Buffer

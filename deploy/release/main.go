@@ -34,7 +34,7 @@ func main() {
 			log.Fatalf("release: %v", fault)
 		}
 	}()
-	signal.Notify(make(chan os.Signal, 1), os.Interrupt) // it ends the program that runs, and by that this one
+	signal.Notify(make(chan os.Signal, 1), os.Interrupt) // it ends the running child, whose failure ends this program
 	began := time.Now()
 	r.identify()
 	r.build()
@@ -50,7 +50,7 @@ type release struct {
 	date             time.Time // of the commit, and of everything in the release
 }
 
-// must ends the program with an error: main prints it. There is nothing to undo but the folder of the output.
+// must panics with an error, which main prints before it ends the program. Only build has something to undo.
 func must(err error) {
 	if err != nil {
 		panic(err)
@@ -64,7 +64,7 @@ func got[T any](value T, err error) T {
 }
 
 func (r *release) number() string        { return strings.TrimPrefix(r.version, "v") }
-func (r *release) stem(of string) string { return "natsid-" + r.version + "-" + of } // of the name of a file
+func (r *release) stem(of string) string { return "natsid-" + r.version + "-" + of } // beginning of a file's name
 
 // identify reads commit and date, and chooses the version.
 func (r *release) identify() {
@@ -78,7 +78,7 @@ func (r *release) identify() {
 	}
 }
 
-const unreleased = "v0.0.0-dev" // the version of what has no tag
+const unreleased = "v0.0.0-dev" // the version of a commit without a tag
 
 var semver = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
 
@@ -114,7 +114,7 @@ func (r *release) write(name string, data []byte) {
 	must(os.WriteFile(filepath.Join(r.out, name), data, 0o644))
 }
 
-// build writes all files of the release, or none. What can fail without them is tried first: it takes minutes.
+// build writes all files of the release, or none. It takes minutes, so the notes, texts and key are tried first.
 func (r *release) build() {
 	if old, err := os.ReadDir(r.out); err == nil && len(old) > 0 {
 		panic(fmt.Errorf("%s is not empty: remove its %d files first", r.out, len(old)))
@@ -174,7 +174,7 @@ func (r *release) sums() {
 	r.write("SHA256SUMS", []byte(lines.String()))
 }
 
-// sign signs a file, if there is a key: the checksums, and with them all files.
+// sign signs a file, if there is a key. The signature of the checksums covers all files.
 func (r *release) sign(dir, name string) {
 	if r.key == "" {
 		fmt.Println(name, "is not signed: no -key is given")
@@ -196,7 +196,7 @@ func (t target) name() string   { return t.os + "-" + t.arch }
 func (t target) goarch() string { return strings.TrimSuffix(t.arch, "v7") }
 func (t target) exe() string    { return "natsid" + map[string]string{"windows": ".exe"}[t.os] }
 
-// isPackaged reports whether there are packages and an image for a target: those of Debian and Fedora.
+// isPackaged reports whether a target has packages for Debian and Fedora, and an image.
 func (t target) isPackaged() bool { return t.os == "linux" && t.arch != "riscv64" }
 
 // compile builds the binary of a target. The Dockerfile builds with the same flags.
@@ -213,7 +213,7 @@ func (r *release) compile(t target, stage string) (binary string) {
 	return binary
 }
 
-// modules writes which modules are in a binary, by its build info, as SPDX.
+// modules writes a list of the modules in a binary, from its build info, in the format SPDX.
 func (r *release) modules(t target, binary string) {
 	data := got(os.ReadFile(binary))
 	info := got(buildinfo.Read(bytes.NewReader(data)))

@@ -78,7 +78,7 @@ func (r *release) packages(t target, binary string, texts map[string]string) {
 	}
 }
 
-// packageInfo describes a package, without its files. postinst calls useradd.
+// packageInfo describes a package, without its files. It depends on the package of useradd, which postinst calls.
 func (r *release) packageInfo(t target, kind string) *nfpm.Info {
 	info := &nfpm.Info{
 		Name: "natsid", Arch: strings.Replace(t.arch, "v", "", 1), Platform: "linux", Version: r.number(),
@@ -94,7 +94,7 @@ func (r *release) packageInfo(t target, kind string) *nfpm.Info {
 }
 
 // image writes the image: an index with one image per architecture, as the tar of an OCI layout. Docker's image store
-// before version 29 reads manifest.json instead, which knows no architectures: the first image has the tag alone.
+// before version 29 reads manifest.json instead, which has no architectures: so only the first image has the plain tag.
 func (r *release) image(stage string) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	var list []map[string]any
@@ -117,7 +117,7 @@ func (r *release) image(stage string) {
 	}
 	index = mutate.Annotations(index, r.labels()).(v1.ImageIndex)
 	dir := filepath.Join(stage, "image")
-	names := map[string]string{ // containerd's, and everyone else's
+	names := map[string]string{ // the name for containerd, and the one for all other tools
 		"io.containerd.image.name": "docker.io/library/" + tag, "org.opencontainers.image.ref.name": tag,
 	}
 	must(got(layout.Write(dir, empty.Index)).AppendIndex(index, layout.WithAnnotations(names)))
@@ -139,7 +139,7 @@ func (r *release) imageOf(t target, binary string) v1.Image {
 		{name: "etc/ssl/certs/ca-certificates.crt", mode: 0o644, data: authorities()},
 		{name: "usr/local/bin/natsid", mode: 0o755, data: got(os.ReadFile(binary))},
 	}
-	// Docker 20 lets root alone into folders that an image does not have.
+	// Docker 20 lets only root into folders that have no entry in the image.
 	for _, dir := range strings.Fields("etc/ etc/ssl/ etc/ssl/certs/ usr/ usr/local/ usr/local/bin/") {
 		all = append(all, file{name: dir, mode: 0o755})
 	}
@@ -161,7 +161,7 @@ func (r *release) imageOf(t target, binary string) v1.Image {
 }
 
 // authorities returns the certificates with which natsid checks NATS and MySQL over TLS, unless it is given others.
-// Those that are trusted under a condition are left out: a file of certificates cannot state it.
+// Certificates that are trusted under a condition are left out: a file of certificates cannot state the condition.
 func authorities() []byte {
 	var b bytes.Buffer
 	for root := range bundle.Roots() {
