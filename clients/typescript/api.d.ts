@@ -7,11 +7,11 @@
  */
 import type { NatsConnection } from "@nats-io/nats-core";
 import type { CallOptions } from "./call.js";
-import { Handle, type HandleOptions } from "./handle.js";
+import { Handle, type SegmentOptions } from "./handle.js";
 import { type TagSettings } from "./tags.js";
 export type { CallOptions } from "./call.js";
 export { AbortError, BadRequestError, BusyError, ClosedError, NatsidError, NotNatsidError, NotServedError, type Refusal, TagExistsError, ThrottledError, TimeoutError, UnavailableError, UnknownTagError, UsedUpError, } from "./errors.js";
-export type { Handle, HandleOptions, PrefetchHandle, PrefetchOptions, Stats } from "./handle.js";
+export type { Handle, SegmentOptions, Stats } from "./handle.js";
 export { parseID } from "./id.js";
 export { decode, type Layout, type Parts } from "./layout.js";
 export type { Run, Runs } from "./runs.js";
@@ -30,8 +30,8 @@ export interface Options {
     /** Receives messages for an operator: the first {@link NotNatsidError}. The default is console.warn. */
     log?: ((message: string) => void) | undefined;
 }
-/** How snowflakes differ from the default. */
-export interface SnowflakeOptions extends HandleOptions {
+/** The settings of a handle of snowflakes. What is not there, or 0, is the default. */
+export interface SnowflakeOptions extends Pick<SegmentOptions, "prefetch" | "maxAge"> {
     /** The business, for a layout that has a field for it. The default is 0. */
     business?: number | bigint | undefined;
 }
@@ -39,11 +39,11 @@ export interface SnowflakeOptions extends HandleOptions {
 export declare class Client {
     #private;
     /**
-     * Returns the handle of a tag. Without options it is the same for all callers, who share its requests; with options
-     * each call returns a new handle. Throws a RangeError if the tag is malformed.
+     * Returns the handle of a tag: the same for all callers with the same options, who share its requests. Throws a
+     * RangeError if an argument is malformed.
      */
-    segment(tag: string, options?: HandleOptions): Handle;
-    /** Returns the handle of snowflakes. It is shared as that of a tag is; a business is no option that separates it. */
+    segment(tag: string, options?: SegmentOptions): Handle;
+    /** Returns the handle of snowflakes of a business, as {@link segment} does that of a tag. */
     snowflake({ business, ...options }?: SnowflakeOptions): Handle;
     /**
      * Ends the client's subscription to replies. Calls, under way or later, reject with {@link ClosedError}, but prefetched
@@ -229,27 +229,34 @@ export interface Stats {
     /** Smoothed response time in ms; 0 before the first answer. */
     usual: number;
 }
-/** How a handle differs from the default. */
-export interface HandleOptions {
+/** The settings of a handle of a tag. What is not there, or 0, is the default. */
+export interface SegmentOptions {
+    /**
+     * How many IDs are held in advance, at most the limit of the workers: see {@link Handle}. The default is none. Workers
+     * refuse it for a strict tag, since other callers get higher IDs while IDs are held: calls reject with {@link BadRequestError}.
+     */
+    prefetch?: number | undefined;
+    /** How old an ID that is held may become in ms, from before it was requested: at most an hour. The default is 60,000. */
+    maxAge?: number | undefined;
     /** How many calls share a request at most. The default is 10,000. A lower limit of a worker is obeyed. */
     maxBatch?: number | undefined;
 }
-/** What {@link Handle.prefetch} holds. */
-export interface PrefetchOptions {
-    /** IDs of a range: at least 1, and at most the limit of the workers. */
-    n: number;
-    /** How old an ID may become in ms, counted from before it was requested: at most an hour. */
-    maxAge: number;
-}
-/** How many calls share a request at most, unless {@link HandleOptions} say otherwise. */
+/** How many calls share a request at most, unless {@link SegmentOptions} say otherwise. */
 export declare const defaultMaxBatch = 10000;
 /**
  * Draws the IDs of one tag, or snowflakes. Keep it and share it: calls that overlap share requests.
+ *
+ * With `prefetch` it holds a range of IDs, and requests the next range in the background before the first is used up.
+ * IDs older than `maxAge` are discarded: so the time in a snowflake is no older than that, and a raised max_id takes
+ * effect after it. Each discarded range is a hole. While natsid is out of reach, calls get held IDs. Age is checked by
+ * a timer, at each call of next and at one of takeSync in 64. A suspended machine is noticed within 64 calls or five
+ * seconds.
  */
 export declare class Handle {
     #private;
     /**
-     * Returns one ID. Concurrent calls share requests: the ID is from a request that was sent after the call began.
+     * Returns one ID. Concurrent calls share requests: the ID is from a request that was sent after the call began, unless
+     * it was held.
      *
      * The call asks again after refusals that another worker may not repeat, after silence, and after a lost connection,
      * until its time is up. Asking again is safe: no two calls return the same ID, and unused IDs are holes. It rejects
@@ -258,34 +265,19 @@ export declare class Handle {
      * operator.
      */
     next(options?: CallOptions): Promise<bigint>;
-    /** Returns one ID as a number. Rejects with a RangeError if it is above 2^53-1, as those of most layouts are. */
-    nextNumber(options?: CallOptions): Promise<number>;
-    /** Returns n IDs, which are requested for this call alone: at most the limit of the workers, 100,000 by default. */
-    nextN(n: number, options?: CallOptions): Promise<Runs>;
     /**
-     * Returns a handle of its own, which holds a range of n IDs, and requests the next range in the background before
-     * the first is used up. IDs older than maxAge are discarded: so the time in a snowflake is no older than that, and a
-     * raised max_id takes effect after it. Each discarded range is a hole. While natsid is out of reach, calls get held
-     * IDs.
-     *
-     * Age is checked by a timer, at each call of next and at one of takeSync in 64. A suspended machine is noticed within
-     * 64 calls or five seconds. IDs of a strict tag are not held: workers refuse that, and calls reject with {@link
-     * BadRequestError}.
-     */
-    prefetch({ n, maxAge }: PrefetchOptions): PrefetchHandle;
-    /** Returns the counts of the handle. */
-    stats(): Stats;
-}
-/** A handle that holds IDs for future calls. */
-export declare class PrefetchHandle extends Handle {
-    #private;
-    /** Returns one ID that is held, or waits for the next range. */
-    next(options?: CallOptions): Promise<bigint>;
-    /**
-     * Returns one ID that is held; undefined if there is none, and then requests a range in the background. Errors of
-     * workers are those of {@link next}.
+     * Returns one ID that is held; undefined if there is none, and then requests a range in the background, if the handle
+     * has `prefetch`. Errors of workers are those of {@link next}.
      */
     takeSync(): bigint | undefined;
+    /** Returns one ID as a number. Rejects with a RangeError if it is above 2^53-1, as those of most layouts are. */
+    nextNumber(options?: CallOptions): Promise<number>;
+    /**
+     * Returns n IDs: held ones if there are as many, or else those of a request for this call alone, which is for at most
+     * as many as the limit of the workers, 100,000 by default.
+     */
+    nextN(n: number, options?: CallOptions): Promise<Runs>;
+    /** Returns the counts of the handle. */
     stats(): Stats;
 }
 

@@ -135,7 +135,7 @@ try {
   const one = await inTurn(() => latency(next), () => latency(bare));
   row("one caller, median in µs", median(one[0]).toFixed(0), median(one[1]).toFixed(0), ratiosOf(one));
 
-  const held = order.prefetch({ n, maxAge: 600_000 });
+  const held = natsid(nc).segment("bench", { prefetch: n, maxAge: 600_000 });
   await held.next();
   for (let i = 0; i < 5; i++) await awaited(held); // warm up
   for (let i = 0; i < 5; i++) await taken(held);

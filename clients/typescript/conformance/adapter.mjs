@@ -28,11 +28,10 @@ function handle(target) {
   const key = JSON.stringify(target);
   let found = handles.get(key);
   if (!found) {
-    const options = target.maxBatch === undefined ? undefined : { maxBatch: target.maxBatch };
+    const options = { maxBatch: target.maxBatch, prefetch: target.prefetch?.n, maxAge: target.prefetch?.maxAgeMs };
     found = target.snowflake
       ? client.snowflake({ ...options, ...(target.business === undefined ? {} : { business: target.business }) })
       : client.segment(target.tag, options);
-    if (target.prefetch) found = found.prefetch({ n: target.prefetch.n, maxAge: target.prefetch.maxAgeMs });
     handles.set(key, found);
   }
   return found;

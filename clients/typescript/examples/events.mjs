@@ -3,7 +3,7 @@ import { connect } from "@nats-io/transport-node";
 import { decode, natsid } from "natsid";
 
 const nc = await connect({ servers: process.argv[2] ?? "nats://127.0.0.1:4222" });
-const flake = natsid(nc).snowflake().prefetch({ n: 100_000, maxAge: 1000 });
+const flake = natsid(nc).snowflake({ prefetch: 100_000, maxAge: 1000 });
 
 const began = performance.now();
 let last;

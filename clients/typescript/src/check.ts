@@ -1,3 +1,4 @@
+import type { SegmentOptions } from "./handle.js";
 import { bytes, duration, excerpt } from "./text.js";
 
 // What this client refuses before it is sent, with the texts that Go's package client has.
@@ -62,10 +63,13 @@ export function checkCount(n: number): void {
   if (n < 1) malformed(`${n} IDs: want at least 1`);
 }
 
-/** Throws the fault of a range to be held: so many IDs, for so many ms. */
-export function checkPrefetch({ n, maxAge }: { n: number; maxAge: number }): void {
-  if (Number.isSafeInteger(n) && n >= 1 && maxAge > 0 && maxAge <= maxPrefetchAge) return;
-  malformed(
-    `prefetch ${n}, ${duration(maxAge)}: want at least 1, and an age up to ${duration(maxPrefetchAge)}`,
-  );
+/** Throws the fault of the options of a handle. */
+export function checkOptions({ prefetch = 0, maxAge = 0, maxBatch = 0 }: SegmentOptions): void {
+  if (!(Number.isSafeInteger(prefetch) && prefetch >= 0 && maxAge >= 0 && maxAge <= maxPrefetchAge)) {
+    malformed(
+      `prefetch ${prefetch}, ${duration(maxAge)}: want at least 1, and an age up to ${duration(maxPrefetchAge)}`,
+    );
+  }
+  if (maxAge > 0 && prefetch === 0) malformed("maxAge without prefetch: no IDs are held");
+  if (!(Number.isSafeInteger(maxBatch) && maxBatch >= 0)) malformed(`maxBatch is ${maxBatch}, want at least 0`);
 }

@@ -6,9 +6,9 @@
  */
 import type { NatsConnection } from "@nats-io/nats-core";
 import type { CallOptions } from "./call.js";
-import { checkNamespace, checkTag } from "./check.js";
+import { checkNamespace, checkOptions, checkTag } from "./check.js";
 import { NotNatsidError } from "./errors.js";
-import { Handle, type HandleOptions } from "./handle.js";
+import { Handle, type SegmentOptions } from "./handle.js";
 import { Inbox } from "./inbox.js";
 import { ensureTag, type TagSettings } from "./tags.js";
 import type { Settings } from "./target.js";
@@ -19,7 +19,7 @@ export {
   TagExistsError, ThrottledError, TimeoutError, UnavailableError, UnknownTagError,
   UsedUpError,
 } from "./errors.js";
-export type { Handle, HandleOptions, PrefetchHandle, PrefetchOptions, Stats } from "./handle.js";
+export type { Handle, SegmentOptions, Stats } from "./handle.js";
 export { parseID } from "./id.js";
 export { decode, type Layout, type Parts } from "./layout.js";
 export type { Run, Runs } from "./runs.js";
@@ -40,8 +40,8 @@ export interface Options {
   log?: ((message: string) => void) | undefined;
 }
 
-/** How snowflakes differ from the default. */
-export interface SnowflakeOptions extends HandleOptions {
+/** The settings of a handle of snowflakes. What is not there, or 0, is the default. */
+export interface SnowflakeOptions extends Pick<SegmentOptions, "prefetch" | "maxAge"> {
   /** The business, for a layout that has a field for it. The default is 0. */
   business?: number | bigint | undefined;
 }
@@ -69,20 +69,20 @@ export class Client {
   }
 
   /**
-   * Returns the handle of a tag. Without options it is the same for all callers, who share its requests; with options
-   * each call returns a new handle. Throws a RangeError if the tag is malformed.
+   * Returns the handle of a tag: the same for all callers with the same options, who share its requests. Throws a
+   * RangeError if an argument is malformed.
    */
-  segment(tag: string, options?: HandleOptions): Handle {
+  segment(tag: string, options: SegmentOptions = {}): Handle {
     checkTag(tag);
     return this.#handle(`segment.${tag}`, options);
   }
 
-  /** Returns the handle of snowflakes. It is shared as that of a tag is; a business is no option that separates it. */
+  /** Returns the handle of snowflakes of a business, as {@link segment} does that of a tag. */
   snowflake({ business, ...options }: SnowflakeOptions = {}): Handle {
     const kind = business === undefined ? "snowflake" : `snowflake.${business}`;
     const isWrong = business !== undefined && !/^(0|[1-9]\d*)$/.test(String(business));
     if (isWrong) throw new RangeError(`natsid: the business is "${business}", want a decimal from 0 on`);
-    return this.#handle(kind, Object.keys(options).length > 0 ? options : undefined);
+    return this.#handle(kind, options);
   }
 
   /**
@@ -103,14 +103,15 @@ export class Client {
     await ensureTag(this.#settings, this.#namespace, tag, settings, options);
   }
 
-  #handle(kind: string, options: HandleOptions | undefined): Handle {
-    const subject = `${this.#namespace}.${kind}`;
-    if (options) return new Handle(this.#settings, subject, options);
-    let handle = this.#handles.get(subject);
+  #handle(kind: string, options: SegmentOptions): Handle {
+    checkOptions(options);
+    const { prefetch = 0, maxAge = 0, maxBatch = 0 } = options;
+    const key = [kind, prefetch, maxAge, maxBatch].join(" ");
+    let handle = this.#handles.get(key);
     if (!handle) {
       if (this.#handles.size === handlesMost) this.#handles.clear(); // callers keep the handles that they hold
-      handle = new Handle(this.#settings, subject);
-      this.#handles.set(subject, handle);
+      handle = new Handle(this.#settings, `${this.#namespace}.${kind}`, options);
+      this.#handles.set(key, handle);
     }
     return handle;
   }

@@ -2,7 +2,7 @@ import type { MsgHdrs } from "@nats-io/nats-core";
 import { Call, Deadline, type CallOptions, type Owner } from "./call.js";
 import type { NatsidError } from "./errors.js";
 import { Flight, type Answer, type Launcher } from "./flight.js";
-import type { Run } from "./runs.js";
+import { Runs, type Run } from "./runs.js";
 import { now, type Target } from "./target.js";
 import { after, type Timer } from "./timer.js";
 
@@ -78,6 +78,28 @@ export class Stock implements Owner, Launcher {
     if (this.#open === 0 && !this.#look()) return undefined;
     this.#open--;
     return this.#next++;
+  }
+
+  /**
+   * Returns n IDs that are held; undefined if there are fewer, and then requests a range if one would do. It never
+   * returns a part: that would become too old while the rest is requested.
+   */
+  takeN(n: number): Runs | undefined {
+    this.#dropSpent();
+    if (this.held() < n) {
+      if (n <= this.#n && now() > this.#quietUntil) this.#ask();
+      return undefined;
+    }
+    const runs: Run[] = [];
+    for (let left = n, count: number; left > 0; left -= count) {
+      if (this.#open === 0 && !this.#look()) return undefined; // the rest has become too old
+      count = Math.min(left, this.#open);
+      const first = runs.at(-1)?.last === this.#next - 1n ? runs.pop()!.first : this.#next;
+      this.#next += BigInt(count);
+      this.#open -= count;
+      runs.push({ first, last: this.#next - 1n });
+    }
+    return new Runs(runs, n);
   }
 
   /** Returns an ID that is held, or waits for the next range. */

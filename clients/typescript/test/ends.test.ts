@@ -7,32 +7,32 @@ import { fileURLToPath } from "node:url";
 import type { NatsConnection } from "@nats-io/nats-core";
 import { connect as dial } from "@nats-io/transport-node";
 import {
-  AbortError, type CallOptions, type Client, ClosedError, type Handle, natsid, NatsidError, NotServedError,
+  AbortError, type CallOptions, type Client, ClosedError, natsid, NatsidError, NotServedError,
   TimeoutError,
 } from "natsid";
 import { start } from "natsid/testing";
 import { connect, Desk, failure, long, once, server, slack, sleep, until } from "./desk.ts";
 
-const calls: Record<string, (handle: Handle, options?: CallOptions) => Promise<unknown>> = {
-  next: (handle, options) => handle.next(options),
-  nextN: (handle, options) => handle.nextN(3, options),
-  prefetch: (handle, options) => handle.prefetch({ n: 10, maxAge: 1000 }).next(options),
+const calls: Record<string, (client: Client, options?: CallOptions) => Promise<unknown>> = {
+  next: (client, options) => client.segment("order").next(options),
+  nextN: (client, options) => client.segment("order").nextN(3, options),
+  prefetch: (client, options) => client.segment("order", { prefetch: 10, maxAge: 1000 }).next(options),
 };
 
 test("a call ends with its signal, and never otherwise", async () => {
   const desk = await Desk.open();
-  const order = (await desk.client()).segment("order");
+  const client = await desk.client();
   desk.hold();
   for (const [name, call] of Object.entries(calls)) {
     const before = desk.asked.length;
-    const done = await failure(call(order, { signal: AbortSignal.abort() }));
+    const done = await failure(call(client, { signal: AbortSignal.abort() }));
     assert.ok(done instanceof AbortError && done.name === "AbortError", name);
     assert.match(done.message, /nothing was sent on desk\d+\.segment\.order: the call was canceled before/);
     await sleep(10);
     assert.equal(desk.asked.length, before, `${name}: a request for a call that had ended`);
 
     const stop = new AbortController();
-    const waits = call(order, { signal: stop.signal });
+    const waits = call(client, { signal: stop.signal });
     await until("a request", () => desk.asked.length > before);
     const began = performance.now();
     stop.abort(new Error("the user left"));
@@ -41,7 +41,7 @@ test("a call ends with its signal, and never otherwise", async () => {
     assert.match(String(error.cause), /the user left/);
     assert.ok(performance.now() - began < slack);
 
-    const late = await failure(call(order, { signal: AbortSignal.timeout(50) }));
+    const late = await failure(call(client, { signal: AbortSignal.timeout(50) }));
     assert.ok(late instanceof TimeoutError && late.name === "TimeoutError", name);
   }
 });
@@ -107,12 +107,12 @@ test("a call ends after its timeout, or that of its client", async () => {
   const desk = await Desk.open();
   desk.hold();
   for (const [name, call] of Object.entries(calls)) {
-    for (const [client, own, want] of [[300, undefined, 300], [long, 150, 150]] as const) {
-      const order = (await desk.client({ timeout: client })).segment("order");
+    for (const [timeout, own, want] of [[300, undefined, 300], [long, 150, 150]] as const) {
+      const client = await desk.client({ timeout });
       const began = performance.now();
       const [error] = await Promise.all([
-        failure(call(order, { timeout: own })),
-        sleep(100).then(() => failure(call(order, own === undefined ? undefined : { timeout: own }))),
+        failure(call(client, { timeout: own })),
+        sleep(100).then(() => failure(call(client, own === undefined ? undefined : { timeout: own }))),
       ]);
       const took = performance.now() - began;
       assert.ok(error instanceof TimeoutError, name);
@@ -161,7 +161,7 @@ test("when all is closed calls say so", async () => {
       const client = desk.clientOn(nc);
       const order = client.segment("order");
       const before = desk.asked.length;
-      const errors = Object.values(calls).flatMap((call) => [1, 2, 3].map(() => failure(call(order))));
+      const errors = Object.values(calls).flatMap((call) => [1, 2, 3].map(() => failure(call(client))));
       await until("requests", () => desk.asked.length > before + 1);
       const began = performance.now();
       end(client, nc);
@@ -170,7 +170,7 @@ test("when all is closed calls say so", async () => {
         assert.match(error.message, name === "client closed" ? /the client is/ : /the connection to NATS is/);
       }
       assert.ok(performance.now() - began < slack);
-      for (const later of [order, client.segment("new"), client.snowflake(), order.prefetch({ n: 3, maxAge: 1000 })]) {
+      for (const later of [order, client.segment("new"), client.snowflake(), client.segment("order", { prefetch: 3 })]) {
         assert.ok((await failure(later.next())) instanceof ClosedError, `${name}, ${state}: a later call`);
       }
       assert.ok((await failure(order.nextN(2))) instanceof ClosedError);
@@ -181,7 +181,7 @@ test("when all is closed calls say so", async () => {
 test("held IDs are given out by a closed client", async () => {
   const nc = await connect();
   const client = natsid(nc);
-  const held = client.segment("closed").prefetch({ n: 100, maxAge: long });
+  const held = client.segment("closed", { prefetch: 100, maxAge: long });
   const ids = [await held.next()];
   await until("the next range", () => held.stats().held > 50);
   client.close();
@@ -262,7 +262,7 @@ test("a process that holds IDs ends when its connection is closed", async () => 
     import { connect } from "@nats-io/transport-node";
     import { natsid } from "natsid";
     const nc = await connect({ servers: process.argv.at(-1) });
-    const held = natsid(nc).segment("ends").prefetch({ n: 1000, maxAge: 3_600_000 });
+    const held = natsid(nc).segment("ends", { prefetch: 1000, maxAge: 3_600_000 });
     console.log(await held.next());
     await nc.close();`;
   const cwd = fileURLToPath(new URL("..", import.meta.url));

@@ -174,7 +174,7 @@ test("without a worker calls wait for one, or fail at once with failFast", async
   assert.match(error.message, /no worker on empty\.segment\.order; does natsid run on this NATS, in this namespace\?/);
   const hasty = natsid(nc, { namespace: "empty", failFast: true, timeout: long });
   const order = hasty.segment("order");
-  for (const call of [order.next(), order.nextN(5), order.prefetch({ n: 5, maxAge: 1000 }).next()]) {
+  for (const call of [order.next(), order.nextN(5), hasty.segment("order", { prefetch: 5 }).next()]) {
     assert.ok((await failure(call)) instanceof NotServedError);
   }
 });
@@ -210,8 +210,9 @@ test("a strict tag is not prefetched", async () => {
   const create = JSON.stringify({ tag: "strict", strict: true });
   const reply = await nc.request("id.tag.create", create, { timeout: long });
   assert.equal(reply.headers?.get("Nats-Service-Error") ?? "", "");
-  const strict = natsid(nc).segment("strict");
+  const ids = natsid(nc);
+  const strict = ids.segment("strict");
   assert.ok(await strict.next() < await strict.next());
-  const error = await failure(strict.prefetch({ n: 10, maxAge: 1000 }).next());
+  const error = await failure(ids.segment("strict", { prefetch: 10 }).next());
   assert.ok(error instanceof BadRequestError, `${error}`);
 });

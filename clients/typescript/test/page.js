@@ -11,7 +11,7 @@ async function draw() {
   const found = { shared: (await Promise.all(Array.from({ length: 500 }, () => order.next()))).map(String) };
   found.requests = order.stats().requests;
   found.run = [...(await order.nextN(1000))].map(String);
-  const held = order.prefetch({ n: 200, maxAge: 60_000 });
+  const held = ids.segment("page", { prefetch: 200 });
   found.held = [];
   for (let i = 0; i < 300; i++) found.held.push(String(held.takeSync() ?? (await held.next())));
   found.year = decode(await ids.snowflake().next()).time.getUTCFullYear();

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { BadRequestError, TimeoutError, UnknownTagError, natsid, type PrefetchHandle } from "natsid";
+import { BadRequestError, TimeoutError, UnknownTagError, natsid, type Handle } from "natsid";
 import { connect, Desk, failure, long, once, rising, sleep, until } from "./desk.ts";
 
-async function draw(held: PrefetchHandle, calls: number): Promise<bigint[]> {
+async function draw(held: Handle, calls: number): Promise<bigint[]> {
   const ids: bigint[] = [];
   for (let i = 0; i < calls; i++) ids.push(await held.next());
   return ids;
@@ -11,7 +11,7 @@ async function draw(held: PrefetchHandle, calls: number): Promise<bigint[]> {
 
 test("the next range is there before the one in use is used up", async () => {
   const desk = await Desk.open();
-  const held = (await desk.client()).segment("order").prefetch({ n: 1000, maxAge: long });
+  const held = (await desk.client()).segment("order", { prefetch: 1000, maxAge: long });
   const ids = await draw(held, 400);
   assert.equal(held.stats().requests, 1, "400 IDs of 1000");
   ids.push(...(await draw(held, 200)));
@@ -25,7 +25,7 @@ test("the next range is there before the one in use is used up", async () => {
 
 test("IDs are taken at once while some are held", async () => {
   const desk = await Desk.open();
-  const held = (await desk.client()).segment("order").prefetch({ n: 100, maxAge: long });
+  const held = (await desk.client()).segment("order", { prefetch: 100, maxAge: long });
   assert.equal(held.takeSync(), undefined);
   await until("a range is there", () => held.stats().held === 100);
   const ids: bigint[] = [];
@@ -35,9 +35,24 @@ test("IDs are taken at once while some are held", async () => {
   assert.ok(held.takeSync()! > 100n);
 });
 
+test("a call for many takes what is held, or else has a request of its own", async () => {
+  const desk = await Desk.open();
+  const held = (await desk.client()).segment("order", { prefetch: 100 });
+  await held.next();
+  await until("a range is there", () => held.stats().held === 99);
+  assert.deepEqual((await held.nextN(30)).runs, [{ first: 2n, last: 31n }]);
+  const own = [...(await held.nextN(80))];
+  await until("the next range is there", () => held.stats().held === 69 + 100);
+  desk.hold();
+  once([...own, ...range(1, 31), ...(await held.nextN(150)), ...(await held.nextN(19))], 80 + 31 + 169);
+  assert.deepEqual(desk.asked.map(({ n }) => n).sort((a, b) => a - b).slice(0, 3), [80, 100, 100]);
+  assert.ok((await failure(held.nextN(1, { timeout: 10 }))) instanceof TimeoutError);
+  desk.issueHeld();
+});
+
 test("a reply of many runs is given out in its order", async () => {
   const desk = await Desk.open();
-  const held = (await desk.client()).segment("order").prefetch({ n: 200, maxAge: long });
+  const held = (await desk.client()).segment("order", { prefetch: 200, maxAge: long });
   desk.script = ({ msg }, number) => {
     const runs = ["500-564", "000", "100-199", "300-333"];
     return msg.respond(runs.map((run) => run.replaceAll(/\d+/g, (digits) => `${number}${digits}`)).join("\n"));
@@ -54,7 +69,7 @@ function range(first: number, last: number): bigint[] {
 
 test("calls that wait for a range get its IDs in the order in which they began", async () => {
   const desk = await Desk.open();
-  const held = (await desk.client()).segment("order").prefetch({ n: 10, maxAge: long });
+  const held = (await desk.client()).segment("order", { prefetch: 10, maxAge: long });
   const ids = await Promise.all(Array.from({ length: 95 }, () => held.next()));
   rising(ids);
   assert.ok(held.stats().requests <= 12, `${held.stats().requests} requests`);
@@ -63,7 +78,7 @@ test("calls that wait for a range get its IDs in the order in which they began",
 test("each range is requested once", async () => {
   const desk = await Desk.open();
   const maxAge = 400;
-  const held = (await desk.client()).segment("order").prefetch({ n: 64, maxAge });
+  const held = (await desk.client()).segment("order", { prefetch: 64, maxAge });
   const began = performance.now();
   let ranges = 0;
   for (; performance.now() - began < 2 * maxAge; ranges++) {
@@ -79,7 +94,7 @@ test("each range is requested once", async () => {
 test("no ID is older than it may be, counted from before it was requested", async () => {
   const desk = await Desk.open();
   const maxAge = 300;
-  const held = (await desk.client()).segment("order").prefetch({ n: 1, maxAge });
+  const held = (await desk.client()).segment("order", { prefetch: 1, maxAge });
   const received = new Map<bigint, number>();
   desk.script = (asked) => { // it takes most of the age to answer
     received.set(desk.last + 1n, performance.now());
@@ -100,7 +115,7 @@ test("no ID is older than it may be, counted from before it was requested", asyn
 
 test("what is too old is discarded, also where nobody asks", async () => {
   const desk = await Desk.open();
-  const held = (await desk.client()).segment("order").prefetch({ n: 1000, maxAge: 50 });
+  const held = (await desk.client()).segment("order", { prefetch: 1000, maxAge: 50 });
   await held.next();
   await until("all is too old", () => held.stats().held === 0);
   const last = desk.last;
@@ -110,7 +125,7 @@ test("what is too old is discarded, also where nobody asks", async () => {
 test("in a loop that never waits fewer than 64 IDs are given when they are too old", async () => {
   const desk = await Desk.open();
   const maxAge = 100;
-  const held = (await desk.client()).segment("order").prefetch({ n: 100_000, maxAge });
+  const held = (await desk.client()).segment("order", { prefetch: 100_000, maxAge });
   let given = 0;
   for (let tries = 0; given <= 64 && tries < 20; tries++) { // a machine that stands still lets all become too old
     await held.next();
@@ -130,8 +145,8 @@ test("what is held becomes too old while the machine is suspended", async (t) =>
   const desk = await Desk.open();
   const hour = 3_600_000;
   const ids = await desk.client();
-  const [held, idle] = [1, 2].map(() => ids.segment("order").prefetch({ n: 1000, maxAge: hour })) as [
-    PrefetchHandle, PrefetchHandle,
+  const [held, idle] = [1, 2].map((i) => ids.segment("order", { prefetch: 1000, maxAge: hour - i })) as [
+    Handle, Handle,
   ];
   const first = await held.next();
   await idle.next();
@@ -148,7 +163,7 @@ test("what is held becomes too old while the machine is suspended", async (t) =>
 
 test("a range that nobody uses is not followed", async () => {
   const desk = await Desk.open();
-  const held = (await desk.client()).segment("order").prefetch({ n: 1000, maxAge: 50 });
+  const held = (await desk.client()).segment("order", { prefetch: 1000, maxAge: 50 });
   await held.next();
   await sleep(400);
   assert.ok(held.stats().requests <= 3, `${held.stats().requests} requests after one call`);
@@ -157,7 +172,7 @@ test("a range that nobody uses is not followed", async () => {
 test("a range in use is followed before it is too old", async () => {
   const desk = await Desk.open();
   const maxAge = 400;
-  const held = (await desk.client()).segment("order").prefetch({ n: 100_000, maxAge });
+  const held = (await desk.client()).segment("order", { prefetch: 100_000, maxAge });
   await held.next();
   assert.equal(held.stats().requests, 1);
   await until("the next range", () => held.stats().requests === 2);
@@ -169,7 +184,7 @@ test("a range in use is followed before it is too old", async () => {
 test("a refusal of a range is what its calls get, and they are not repeated", async () => {
   const desk = await Desk.open();
   for (const [code, kind] of [[404, UnknownTagError], [400, BadRequestError]] as const) {
-    const held = (await desk.client()).segment("order").prefetch({ n: 10, maxAge: long });
+    const held = (await desk.client()).segment("order", { prefetch: 10, maxAge: long });
     desk.script = (asked) => desk.refuse(asked, code);
     const errors = await Promise.all([1, 2, 3].map(() => failure(held.next())));
     assert.ok(errors.every((error) => error instanceof kind));
@@ -183,7 +198,7 @@ test("a refusal of a range is what its calls get, and they are not repeated", as
 
 test("a call that no range reaches in time ends", async () => {
   const desk = await Desk.open();
-  const held = (await desk.client({ timeout: 200 })).segment("order").prefetch({ n: 10, maxAge: 5 });
+  const held = (await desk.client({ timeout: 200 })).segment("order", { prefetch: 10, maxAge: 5 });
   desk.script = (asked) => {
     setTimeout(() => desk.issue(asked), 10); // what comes is too old already
     return true;
@@ -192,8 +207,9 @@ test("a call that no range reaches in time ends", async () => {
 });
 
 test("held IDs of natsid are given once, also beside other calls", async () => {
-  const order = natsid(await connect()).segment("held");
-  const held = order.prefetch({ n: 50, maxAge: 20 });
+  const ids = natsid(await connect());
+  const order = ids.segment("held");
+  const held = ids.segment("held", { prefetch: 50, maxAge: 20 });
   const all = await Promise.all(Array.from({ length: 8 }, async (_, i) => {
     const ids: bigint[] = [];
     for (let k = 0; k < 300; k++) {

@@ -33,13 +33,17 @@ test("natsid gives IDs of tags and snowflakes as bigints", async () => {
   once([...some], 2500);
 });
 
-test("without options a handle is shared, with options it is one's own", async () => {
+test("handles with equal options are one", async () => {
   const ids = natsid(await connect());
   assert.equal(ids.segment("order"), ids.segment("order"));
   assert.equal(ids.snowflake(), ids.snowflake({}));
   assert.equal(ids.snowflake({ business: 3 }), ids.snowflake({ business: 3n }));
   assert.notEqual(ids.snowflake({ business: 3 }), ids.snowflake());
-  assert.notEqual(ids.segment("order", { maxBatch: 5 }), ids.segment("order", { maxBatch: 5 }));
+  assert.equal(ids.segment("order", { maxBatch: 5 }), ids.segment("order", { maxBatch: 5 }));
+  assert.notEqual(ids.segment("order", { maxBatch: 5 }), ids.segment("order"));
+  assert.equal(ids.segment("order", { prefetch: 0, maxAge: 0, maxBatch: 0 }), ids.segment("order"));
+  assert.throws(() => ids.segment("order", { maxAge: 5 }), /maxAge without prefetch: no IDs are held/);
+  assert.throws(() => ids.segment("order", { maxBatch: -1 }), /maxBatch is -1, want at least 0/);
 });
 
 test("a request has the subject, body and headers of the wire", async () => {
@@ -57,7 +61,7 @@ test("a request has the subject, body and headers of the wire", async () => {
   await ids.snowflake().next();
   await ids.snowflake({ business: 12 }).nextN(2);
   await ids.snowflake({ business: 0 }).next();
-  await ids.segment("order").prefetch({ n: 3, maxAge: 1500 }).next();
+  await ids.segment("order", { prefetch: 3, maxAge: 1500 }).next();
   assert.deepEqual([...heard].slice(0, 7), [
     "id.segment.shop/order.1||",
     "id.segment.order||",
@@ -104,8 +108,8 @@ test("counts of the vectors are sent or refused as Go does", async () => {
 test("sizes and ages of the vectors are sent or refused as Go does", async () => {
   for (const { name, n, maxAgeMs, header, refusal } of vectors("ages")) {
     const desk = await Desk.open();
-    const order = (await desk.client()).segment("order");
-    const hold = () => order.prefetch({ n, maxAge: maxAgeMs });
+    const ids = await desk.client();
+    const hold = () => ids.segment("order", { prefetch: n, maxAge: maxAgeMs });
     if (refusal) assert.throws(hold, new RangeError(`natsid: ${refusal.text}`), name);
     else {
       await hold().next();
@@ -199,11 +203,12 @@ test("an ID has one spelling", () => {
 
 test("a number is returned where it is exact, and refused where it is not", async () => {
   const desk = await Desk.open();
-  const order = (await desk.client()).segment("order");
+  const ids = await desk.client();
+  const order = ids.segment("order");
   desk.last = 2n ** 53n - 2n;
   assert.equal(await order.nextNumber(), Number.MAX_SAFE_INTEGER);
   await assert.rejects(order.nextNumber(), RangeError);
-  const held = order.prefetch({ n: 2, maxAge: 1000 });
+  const held = ids.segment("order", { prefetch: 2 });
   await assert.rejects(held.nextNumber(), /above 2\^53-1/);
 });
 
