@@ -138,7 +138,7 @@ func (b *Bucket) Found(ctx context.Context, s State, key string, value []byte) (
 		}
 		w := Write{Value: value, Last: &never, LastOfAll: &now.LastSeq}
 		revision, err := b.o.streams.Publish(ctx, b.o.bucket, key, w)
-		b.o.maker.saw(revision) // 0 after an error
+		b.o.maker.saw(revision) // the revision is 0 after an error
 		if !errors.Is(err, ErrRevision) {
 			return err
 		}

@@ -38,7 +38,7 @@ type answer struct {
 	Error  *jetstream.APIError `json:"error"`
 	Config struct {
 		jetstream.StreamConfig
-		MaxBatch int `json:"max_batch"` // of a consumer; 0 means no limit
+		MaxBatch int `json:"max_batch"` // a consumer's limit; 0 means none
 	} `json:"config"`
 	Created time.Time `json:"created"`
 	Now     time.Time `json:"ts"`
@@ -208,7 +208,7 @@ const (
 var meanings = map[jetstream.ErrorCode]error{
 	codeFewServers: ErrFewServers,
 	10074:          ErrOneServer,
-	10002:          ErrFull, // the account
+	10002:          ErrFull, // no room in the account
 	10023:          ErrFull, // resources
 	10028:          ErrFull, // memory
 	10047:          ErrFull, // storage
@@ -217,7 +217,7 @@ var meanings = map[jetstream.ErrorCode]error{
 	10058:          ErrBucketExists,
 	10059:          ErrNoBucket,
 	10071:          ErrRevision,
-	10164:          ErrRevision, // with replicas, while another write to the key is under way
+	10164:          ErrRevision, // another write to the key is under way, with replicas
 }
 
 // codeOf returns the code with which JetStream refused a request, 0 if it did not.

@@ -38,7 +38,7 @@ func (b *Bucket) last(ctx context.Context, key string) (Entry, error) {
 		return Entry{}, ErrInvalidKey
 	}
 	entry, err := on(ctx, b.o, func() (Entry, error) { return b.o.last(ctx, key) })
-	b.o.maker.saw(entry.Revision) // 0 after an error
+	b.o.maker.saw(entry.Revision) // the revision is 0 after an error
 	return entry, err
 }
 
@@ -141,7 +141,7 @@ func (b *Bucket) write(ctx context.Context, key string, f func() (uint64, error)
 			b.o.bucket, revision, known))
 		b.o.maker.seen.Store(revision) // revisions rise from there
 	}
-	b.o.maker.saw(revision) // 0 after an error
+	b.o.maker.saw(revision) // the revision is 0 after an error
 	return revision, err
 }
 

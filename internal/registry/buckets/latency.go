@@ -12,7 +12,7 @@ import (
 // A latency estimates how long JetStream takes to answer. The zero value knows nothing. It is safe for concurrent use.
 type latency struct {
 	mu   sync.Mutex
-	last time.Duration // of the last request
+	last time.Duration // time of the last request
 	// about is the estimate: an answer sets it to the lower of the last two times, but lowers it by an eighth at most.
 	// It does not grow while JetStream is away.
 	about      time.Duration

@@ -23,7 +23,7 @@ type lost struct {
 var errLost = errors.New("the connection to NATS was lost before JetStream answered")
 
 type request struct {
-	reconnects uint64 // of the connection when the request began
+	reconnects uint64 // how often the connection had reconnected at the request
 	end        context.CancelCauseFunc
 }
 

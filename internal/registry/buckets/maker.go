@@ -57,7 +57,7 @@ func (m *maker) founder(ctx context.Context, cfg Config) string {
 
 // state returns a description with what the recorded maker means for this process.
 func (m *maker) state(i Info) State {
-	const foundingTime = 10 * time.Second // from making a bucket to writing what it is, at most
+	const foundingTime = 10 * time.Second // the most time from making a bucket to writing what it is
 	by := i.Metadata[makerKey]
 	others := by != "" && by != notFounded && by != m.id
 	return State{i, by == m.id, others && i.Now.Sub(i.Created) < foundingTime}

@@ -25,7 +25,7 @@ type Identity struct {
 	Version  int       `json:"version"`
 	Registry string    `json:"registry"` // a random ID, made with the first bucket
 	Kind     string    `json:"kind"`     // what the marks are: the store, or the guard of a table
-	Created  time.Time `json:"created"`  // of the bucket's stream, as its founder or the last resume saw it
+	Created  time.Time `json:"created"`  // when the stream was made, as the founder or the last resume saw it
 	// Era is the ID of the present era, "" if an incident is open and there is none. Offsets has all eras so far.
 	Era     string            `json:"era"`
 	Offsets Offsets           `json:"offsets"`

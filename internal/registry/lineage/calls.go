@@ -29,7 +29,7 @@ type call struct {
 type reply struct {
 	Notice Notice      `json:"notice"`
 	Marks  []Mark      `json:"marks,omitempty"`
-	Eras   era.Offsets `json:"eras,omitempty"` // of the registry that was stopped
+	Eras   era.Offsets `json:"eras,omitempty"` // eras of the stopped registry
 	Error  string      `json:"error,omitempty"`
 }
 

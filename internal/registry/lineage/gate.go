@@ -52,8 +52,8 @@ const (
 type ongoing struct {
 	began    time.Time
 	links    uint64   // connections made until the check began
-	doubts   int      // until the check began
-	proof    *finding // that was known when the check began; nil if there was none
+	doubts   int      // calls of Doubt until the check began
+	proof    *finding // the proof known when the check began; nil if there was none
 	thorough bool
 }
 

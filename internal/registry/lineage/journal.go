@@ -17,7 +17,7 @@ import (
 // A memory is what a worker remembers of its registry. With a data directory it outlasts the process.
 type memory struct {
 	Registry string `json:"registry,omitempty"`
-	Era      string `json:"era,omitempty"` // that this worker is in
+	Era      string `json:"era,omitempty"` // the era that this worker is in
 	// Eras are all eras that this worker knows, with their offsets.
 	Eras era.Offsets `json:"eras,omitempty"`
 	Key  string      `json:"key,omitempty"` // "" before the first own key
@@ -25,7 +25,7 @@ type memory struct {
 	Written  written  `json:"written,omitzero"`
 	Flight   flight   `json:"flight,omitzero"`
 	Highest  uint64   `json:"highest,string,omitempty"` // known revision of the bucket
-	Incident string   `json:"incident,omitempty"`       // that this worker has joined
+	Incident string   `json:"incident,omitempty"`       // the incident that this worker has joined
 	Ended    []string `json:"ended,omitempty"`          // incidents that it was in before, the last mostEnded
 	// Stop is why the worker issues nothing, snowflakes included: at the next start it holds until the registry can be
 	// read.
@@ -86,8 +86,8 @@ const (
 
 type journalFile struct {
 	Version int    `json:"version"`
-	Inode   uint64 `json:"inode,omitempty"`        // of the file itself: a copy has another, mostly
-	Birth   int64  `json:"birth,string,omitempty"` // of the file itself, in ns: a copy has a later one
+	Inode   uint64 `json:"inode,omitempty"`        // inode of this file: a copy mostly has another
+	Birth   int64  `json:"birth,string,omitempty"` // when this file was made, in ns: a copy is younger
 	memory
 }
 

@@ -77,11 +77,11 @@ type Config struct {
 	Kind    string        // of the marks: see [era.Identity]
 	Rows    bool          // a table has a row for each tag
 	Dir     string        // the data directory; "" remembers nothing across processes
-	Name    func() string // of the worker, for people
+	Name    func() string // the worker's name, for people
 	// Embedded says that the bucket lies in Dir, too. A restored copy then brings both back, and only the inode and
 	// birth of the journal's file show it.
 	Embedded bool
-	Poll     time.Duration // between thorough checks
+	Poll     time.Duration // time between thorough checks
 	// Found gives the bucket an identity if it is the first of its name. It returns nil once the bucket has one,
 	// otherwise [era.ErrNoIdentity].
 	Found func(ctx context.Context) error

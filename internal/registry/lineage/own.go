@@ -29,9 +29,9 @@ const silence = time.Hour
 type ownEntry struct {
 	Version  int       `json:"version"`
 	Token    string    `json:"token"`              // random, fresh with each write
-	Name     string    `json:"name"`               // of the worker, for people
+	Name     string    `json:"name"`               // the worker's name, for people
 	Time     time.Time `json:"time"`               // of the write, by the worker's clock
-	Incident string    `json:"incident,omitempty"` // that the owner has joined
+	Incident string    `json:"incident,omitempty"` // the incident that the owner has joined
 	// Need is by how much a mark was below what the owner had loaded when it joined the incident: see [era.Incident].
 	Need     int64 `json:"need,omitempty,string"`
 	Ended    bool  `json:"ended,omitempty"`    // the owner stopped cleanly
@@ -76,7 +76,7 @@ type own struct {
 	loaded  Memory // set before the first load
 	journal *journal
 	memory
-	need  int64  // in the incident: see [ownEntry]
+	need  int64  // by how much a mark was too low, see [ownEntry]
 	noted string // the incident that the own key names, once the bucket has what this worker knows
 }
 
@@ -86,7 +86,7 @@ func (k *own) remembers() bool { return !k.isFresh() || k.journal.damaged != nil
 // write writes the own key. identity is the revision of the identity that the write rests on, 0 if it rests on none. If
 // the key has another entry than the last write, the error may be a [finding].
 func (k *own) write(ctx context.Context, identity uint64, ended bool) error {
-	isUnsure := k.Flight.Token != "" // of a write whose outcome is unknown
+	isUnsure := k.Flight.Token != "" // the outcome of the last write is unknown
 	for range 3 {
 		if isUnsure {
 			if err := k.compare(ctx); err != nil {

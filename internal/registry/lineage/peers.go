@@ -23,7 +23,7 @@ type Fields struct {
 type Notice struct {
 	Registry string `json:"registry"`
 	Era      string `json:"era"`
-	Incident string `json:"incident,omitempty"` // that is open
+	Incident string `json:"incident,omitempty"` // the open incident
 	Other    string `json:"other,omitempty"`    // registry for which this one is stopped, snowflakes included
 	Throttle int64  `json:"throttle,omitempty"` // see [era.Identity]
 	Revision uint64 `json:"revision,string"`    // the highest that the worker knows
@@ -239,7 +239,7 @@ func (p *peers) asked(registry string, err error) (unanswered int) {
 	defer p.mu.Unlock()
 	o := p.others[registry]
 	if o == nil {
-		o = &other{} // it is not heard any more
+		o = &other{} // the registry is no longer heard
 	}
 	if o.unanswered++; err == nil {
 		o.unanswered = 0

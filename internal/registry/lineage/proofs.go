@@ -16,7 +16,7 @@ type finding struct {
 	cause era.Cause
 	why   string
 	need  int64  // by how much a mark was too low; 0 if it is not known
-	era   string // that an entry has, and the registry lacks; "" for none
+	era   string // the era of an entry that the registry lacks; "" for none
 	// other and unused are those of [era.Incident].
 	other  string
 	unused bool
@@ -41,7 +41,7 @@ func ofIncident(in *era.Incident) (why error, all bool) {
 // was read: of the identity, into which the incident is written.
 func find(m *memory, v *view) *finding {
 	switch made := v.stream.Created; {
-	case v.unfit != nil: // what is missing in such a stream is a consequence
+	case v.unfit != nil: // unfit settings explain what is missing
 		return &finding{cause: era.Exposed, why: v.unfit.Error()}
 	case errors.Is(v.missing, era.ErrNoIdentity):
 		return &finding{cause: era.Lost, why: "the identity of the bucket of marks is gone: the bucket was purged, " +

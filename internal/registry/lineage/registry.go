@@ -17,7 +17,7 @@ import (
 // a worker or an operator decides rests on the identity that it replaces.
 type registry struct {
 	cfg   *Config
-	last  atomic.Pointer[era.Identity] // as last read or written; nil before
+	last  atomic.Pointer[era.Identity] // the identity as last read or written; nil before
 	begun atomic.Pointer[era.Identity] // whose present era this worker is in; nil before
 }
 

@@ -18,8 +18,8 @@ import (
 // era has two offsets.
 type Operator struct {
 	Bucket Bucket
-	Kind   string // of an identity that is missing
-	Name   string // for people
+	Kind   string // the kind to write if the identity is missing
+	Name   string // the operator's name, for people
 	Now    func() time.Time
 	// Announce sends a notice to all workers, so that each checks at once.
 	Announce func(notice []byte) error

@@ -56,7 +56,7 @@ func (w *Member) meet(ctx context.Context) {
 func (w *Member) onWake(ctx context.Context) {
 	switch {
 	case !w.isSound(fresh):
-		_ = w.checkNow(ctx, slog.LevelDebug, false) // a load that fails for it is logged
+		_ = w.checkNow(ctx, slog.LevelDebug, false) // a load that fails because of this is logged
 	case !w.isSound(ageing):
 		limited, cancel := context.WithTimeout(ctx, fresh-ageing) // loads check by themselves after that
 		defer cancel()

@@ -29,7 +29,7 @@ type Bus struct {
 	since []*nats.Subscription
 	links uint64
 
-	registry string               // that this worker answers for; "" before Join
+	registry string               // the registry that this worker answers for; "" before Join
 	joined   []*nats.Subscription // the subscriptions on which it answers
 }
 

@@ -47,7 +47,7 @@ type Resumption struct {
 	Agree func(Plan) error // nil once a person agrees
 
 	seen   *lineage.Case // as seen last; nil before the first look
-	first  era.Identity  // as it was seen first
+	first  era.Identity  // the identity as seen first
 	agreed string        // the incident that a person agreed to end
 }
 
@@ -179,7 +179,7 @@ type Plan struct {
 	Found     []era.Prover `json:"found"`         // what workers have proved
 	Stopped   []string     `json:"stopped"`       // workers that have joined the incident
 	Bump      int64        `json:"bump,string"`   // how far tags may have moved beyond what workers know
-	Need      int64        `json:"need,string"`   // by how much marks are too low, as workers know
+	Need      int64        `json:"need,string"`   // by how much workers know marks to be too low
 	Offset    int64        `json:"offset,string"` // of the new era
 	Wide      []string     `json:"wide"`          // tags whose next ID no longer fits in 31, 32 or 53 bits
 	Undecided []string     `json:"undecided"`     // tags about which an operator must decide

@@ -32,7 +32,7 @@ func Roles() []Role { return []Role{Worker, Caller, Operator, Stage} }
 // A Right is the right to publish or to subscribe to the subjects that match a pattern.
 type Right struct {
 	Subject string `json:"subject"`
-	Queue   string `json:"queue,omitempty"` // of a right to subscribe; "" permits every group, and none
+	Queue   string `json:"queue,omitempty"` // queue group of a subscription; "" permits every group, and none
 	Why     string `json:"why"`             // a clause without a capital at the start or a period at the end
 
 	modes string // of the requests that a worker cannot serve without the right, separated by spaces
@@ -64,7 +64,7 @@ type Deployment struct {
 	InboxPrefix string // of the user's own inboxes, without the last dot; "" is _INBOX
 	// ReplyTo has the inbox prefixes of a worker's callers, except those below _INBOX.
 	ReplyTo  []string
-	JSDomain string // as in the settings of the user; likewise JSPrefix
+	JSDomain string // the user's JetStream domain; JSPrefix is its API prefix
 	JSPrefix string
 	NoGrants bool // workers write no grants
 	// MakesBuckets gives workers the rights to make the buckets.
@@ -111,7 +111,7 @@ type table struct {
 	d     Deployment
 	ns    subjects.Namespace
 	api   buckets.API
-	modes string // of the rights that follow: see [Right]
+	modes string // modes of the rights added next: see [Right]
 }
 
 // The modes of requests, as a worker names them.
