@@ -160,7 +160,7 @@ func (s *Store) insert(ctx context.Context, t segment.Tag, was state, c *creatio
 	}
 	was, err := s.put(ctx, t.Name, was, e, c) //mutant:row-again
 	if err == nil && was.kve.Revision == 0 {
-		err = errOvertaken // it was written, but whether it is the last entry is not known
+		err = errOvertaken // written, but perhaps replaced since
 	}
 	if err == nil {
 		err = ctx.Err()

@@ -15,10 +15,10 @@ import (
 type entry struct {
 	Mark        int64  `json:"mark"`           // no ID below it is ever reserved again
 	Seen        int64  `json:"seen,omitempty"` // highest max_id that was ever read from a table; not above Mark
-	Step        int64  `json:"step"`           // with a table a copy of the row's, as the description is
+	Step        int64  `json:"step"`           // with a table, step and description are copies of the row's
 	Description string `json:"description,omitempty"`
 	Disabled    bool   `json:"disabled,omitempty"`
-	Claimed     bool   `json:"claimed,omitempty"` // by a call that makes the tag's row
+	Claimed     bool   `json:"claimed,omitempty"` // a call is making the tag's row
 	Least       int64  `json:"least,omitempty"`   // no ID below it is issued, not even one already loaded
 	// Tokens are those of the latest writes. An entry that an operator put has none.
 	Tokens tokens        `json:"tokens,omitempty"`
@@ -47,7 +47,7 @@ func (e *entry) in(id era.Identity, limit int64) error {
 	}
 	e.raw, e.present, e.by = e.Mark, id.Era, by
 	if e.Mark == 0 {
-		e.First = true // until an operator creates it
+		e.First = true // it counts as made on first use until an operator creates it
 	}
 	e.Mark = max(1, e.Mark) // 1 for a tag without entry
 	switch {

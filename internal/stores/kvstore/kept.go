@@ -24,7 +24,7 @@ type view struct {
 	lowest   int64  // no ID below it may be used: the highest of floor, least, and a guarded row's max_id and seen
 	limit    int64  // no range may end above it
 	strict   bool   // a range reserved earlier is no answer: see [segment.Store.LoadStrict]
-	era      string // of the registry; a range of another one is a hole
+	era      string // the present era; a range of another one is a hole
 }
 
 // A keeper keeps, for each tag, the range that the last load reserved, or may have reserved, and that no request got.

@@ -51,9 +51,9 @@ type Store struct {
 	cfg      Config
 	kv       Bucket
 	own      *buckets.Bucket               // nil in simulations
-	checked  atomic.Pointer[error]         // what Check found of the kind; nil before the first
-	kept     keeper                        // of loads whose acknowledgement was lost
-	listed   atomic.Pointer[[]segment.Tag] // for the pages of a list after the first; nil if none is cached
+	checked  atomic.Pointer[error]         // a wrong kind that Check found; nil before the first Check
+	kept     keeper                        // ranges of loads whose acknowledgement was lost
+	listed   atomic.Pointer[[]segment.Tag] // tags for the pages of a list after the first; nil if none are cached
 	setbacks setbacks
 	turns    turns
 	atOnce   int // tags that a poll compares with their rows
@@ -65,7 +65,7 @@ var _ segment.Store = (*Store)(nil)
 type Config struct {
 	Bucket   string
 	Replicas int           // of a bucket that is created; 0 means 3 or 1: see [buckets.Bucket]
-	Table    segment.Table // that the marks guard; nil for none
+	Table    segment.Table // the table that the marks guard; nil for none
 	Kind     Kind          // "" is Guarded with a table, and Alone without one
 	// Lost, if set, is called when an open bucket was gone with all marks; it is created again, empty. It must not
 	// block.
@@ -83,7 +83,7 @@ type Config struct {
 	Eras func() era.Identity
 	// RowWentBack, if set, is called once for each loss of commits of the table that is noticed.
 	RowWentBack func(tag, message string)
-	Raised      segment.Raised // nil for nobody
+	Raised      segment.Raised // nil discards
 	Clock       segment.Clock  // nil is [segment.SystemClock]
 	// Uptime returns the time since some moment, by a clock that cannot be set; nil is the process's.
 	Uptime func() time.Duration
@@ -118,7 +118,7 @@ func New(streams buckets.Streams, cfg Config) *Store {
 	return s
 }
 
-// On returns a store on a bucket that is another one than JetStream's: a simulation's.
+// On returns a store on a bucket that need not be JetStream's, such as a simulation's.
 func On(b Bucket, cfg Config) *Store {
 	if cfg.Kind == "" && cfg.Table != nil {
 		cfg.Kind = Guarded

@@ -16,10 +16,10 @@ import (
 type Report struct {
 	Info     buckets.Info
 	Identity era.Identity
-	Trouble  error // of the identity: [era.ErrNoIdentity], [era.ErrIdentity], or nil
-	Unfit    error // of the settings: [buckets.ErrUnfit], or nil
+	Trouble  error // what is wrong with the identity: [era.ErrNoIdentity], [era.ErrIdentity], or nil
+	Unfit    error // what is wrong with the settings: [buckets.ErrUnfit], or nil
 	Tags     int   // disabled ones included
-	Guards   int   // of them, those that guard a row in MySQL
+	Guards   int   // tags that guard a row in MySQL
 	Damaged  []string
 	// Marks are by tag, disabled ones included. They are no older than the call of Inspect; one that was written since
 	// may be missing.

@@ -46,7 +46,7 @@ func (s *Store) Poll(ctx context.Context, see func(segment.Listing)) error {
 
 // catchUp raises the mark of a tag to its row, or the row to the mark.
 func (s *Store) catchUp(ctx context.Context, tag string, t state) error {
-	if t.row.MaxID < t.Mark && !t.undecided && (t.row.MaxID > 0 || !t.isMissing()) { // others cannot be served
+	if t.row.MaxID < t.Mark && !t.undecided && (t.row.MaxID > 0 || !t.isMissing()) { // else the row cannot be served
 		// Commits were lost, or a load failed after it had raised the mark. The row is lifted for the sake of loaders
 		// that know the table alone. A load under way is overtaken and starts over.
 		if _, err := s.cfg.Table.Advance(ctx, tag, t.Mark-1, t.Mark); err != nil {

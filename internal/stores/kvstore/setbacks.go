@@ -16,7 +16,7 @@ type setbacks struct {
 	mu     sync.Mutex
 	clock  uint64            // counts raises
 	raised map[string]raised // by tag
-	lost   map[string]int64  // by tag: the lost max_id, until the row has reached it again
+	lost   map[string]int64  // by tag, the lost max_id until the row has reached it again
 }
 
 // raised is an acknowledged raise of a row.

@@ -28,7 +28,7 @@ func isAccessDenied(err error) bool {
 // lacking returns a [segment.RightError] with the right that the server reports as lacking, nil for other errors.
 func lacking(err error) error {
 	e, ok := errors.AsType[*mysql.MySQLError](err)
-	if !ok || !slices.Contains([]uint16{1142, 1143}, e.Number) { // to a table, to a column
+	if !ok || !slices.Contains([]uint16{1142, 1143}, e.Number) { // no right on a table, on a column
 		return nil
 	}
 	right, _, _ := strings.Cut(e.Message, " ")

@@ -107,7 +107,7 @@ func session(cfg *mysql.Config) *mysql.Config {
 	for name, value := range map[string]string{
 		"autocommit":               "1",
 		"completion_type":          "'NO_CHAIN'",
-		"sql_select_limit":         "18446744073709551615", // none
+		"sql_select_limit":         "18446744073709551615", // no limit
 		"sql_mode":                 "'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'",
 		"innodb_lock_wait_timeout": "1",
 		"lock_wait_timeout":        "1",
