@@ -225,7 +225,7 @@ func (u *usual) note(took time.Duration) {
 	} else {
 		d = max(took, d-d/16)
 	}
-	u.d.Store(int64(d)) // of two concurrent updates one may be lost
+	u.d.Store(int64(d)) // if two update at once, one update may be lost
 }
 
 func (u *usual) patience() time.Duration {

@@ -8,7 +8,7 @@ import (
 
 // Stats is the sum of the figures of all tags in an allocator's memory, see [TagStats].
 type Stats struct {
-	Tags    int // in memory
+	Tags    int // tags in memory
 	Waiting int // parked requests
 	// Speed is how many IDs per second are requested at present.
 	Speed float64
@@ -59,7 +59,7 @@ const recommendedSpan = 600
 // first. It looks at every tag, one after the other, which takes about 0.25 us per tag.
 func (a *Allocator) Busiest(n int) (Stats, []TagStats) {
 	total := Stats{SecondsLeft: math.Inf(1)}
-	var top []candidate // in order, n at most
+	var top []candidate // the busiest first, n at most
 	for b := range a.tags.all {
 		speed := total.add(b)
 		if len(top) < n || n > 0 && speed > top[n-1].speed {

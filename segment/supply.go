@@ -37,9 +37,9 @@ type supply struct {
 	// isStrict says that nothing is in memory, and each request is served from a load that it joined: the third law.
 	isStrict bool
 	rules    atomic.Pointer[Rules] // nil for none; read without the lock, too
-	era      string                // of the last load by this process; see [Floor]
+	era      string                // era of the last load by this process; see [Floor]
 	isRuled  bool                  // such a load has said which rules there are
-	joined   int64                 // of the requests that ever waited, how many the last load of a strict tag may serve
+	joined   int64                 // the last load of a strict tag may serve the first joined requests that ever waited
 }
 
 func newSupply(rule *stepRule, now time.Duration) supply {

@@ -24,7 +24,7 @@ type tagSet struct {
 	mu      sync.Mutex
 	closed  bool
 	dated   chan struct{}        // closed once a tag has a period
-	periods map[*buffer]struct{} // of daily, monthly and yearly tags
+	periods map[*buffer]struct{} // buffers of daily, monthly and yearly tags
 }
 
 func newTagSet(cfg *Config, source *source) *tagSet {
