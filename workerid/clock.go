@@ -60,7 +60,7 @@ type clock struct {
 	rand      *rand.Rand
 
 	born     time.Time // origin of the monotonic time
-	lead     int64     // of the wall clock over the monotonic one, ms, at the last look
+	lead     int64     // the wall clock minus the monotonic one, ms, at the last look
 	proven   bool      // found right, or in the window of the state file at the start, and not set since
 	doubts   int       // consecutive comparisons that failed though the clock was not set
 	last     reading   // the last one of a clock that was right
@@ -80,7 +80,7 @@ type timeSource interface {
 type reading struct {
 	now    int64         // Unix ms
 	at     time.Time     // the moment, for its monotonic reading
-	offset time.Duration // from the registry's clock
+	offset time.Duration // the wall clock minus the registry's
 }
 
 // elapsed returns the time that the wall clock shows if it was not set since, Unix ms.

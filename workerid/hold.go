@@ -147,7 +147,7 @@ func (k *Keeper) trouble(ctx context.Context, c *claim, err error) {
 // maxBehind, by more than a burst explains. One look may be wrong, if this goroutine lost its CPU in it, so the second
 // raises the alarm. A clock that has yet to reach the window of a new claim was not set back.
 func (k *Keeper) checkBehind(c *claim, r reading) error {
-	now := max(r.elapsed(), k.cfg.Now()) // it may have been set since
+	now := max(r.elapsed(), k.cfg.Now()) // the clock may have been set since the reading
 	if time.Now().Before(c.begins) {
 		now = max(now, c.from)
 	}

@@ -141,7 +141,7 @@ type Keeper struct {
 	early     int64         // see maxEarly
 	founder   founder
 	pending   *claim    // the claim whose first write was not acknowledged
-	lag       lag       // of the clock behind what this worker issued or reported
+	lag       lag       // how long the clock has been behind what this worker issued or reported
 	awaySince time.Time // since when no attempt reached the registry; zero if the last one did
 }
 

@@ -77,7 +77,7 @@ func isAway(err error) bool {
 
 // A view is the state of the registry as read a moment ago, from which a number is chosen.
 type view struct {
-	now        int64 // of the clock, which was compared, Unix ms
+	now        int64 // the compared clock, Unix ms
 	deployment Deployment
 	records    map[int]Record
 	heartbeats map[int]Heartbeat

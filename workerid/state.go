@@ -19,7 +19,7 @@ type state struct {
 	Released   *released  `json:"released,omitempty"`
 	Deployment Deployment `json:"deployment"`
 	Place      place      `json:"place"`
-	Sum        string     `json:"sum"` // of all other fields, see sumOf
+	Sum        string     `json:"sum"` // checksum of all other fields, see sumOf
 }
 
 // A stateClaim is a claim as it was last acknowledged.
@@ -57,7 +57,7 @@ func (r *released) wrote(of Record) bool {
 type place struct {
 	Host    string `json:"host"`
 	Machine string `json:"machine,omitempty"`
-	Inode   uint64 `json:"inode,omitempty"` // of the directory
+	Inode   uint64 `json:"inode,omitempty"` // inode of the directory
 }
 
 // encode returns the content of the file: the text that was summed, with the sum in its place at the end. A worker

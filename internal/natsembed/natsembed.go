@@ -38,7 +38,7 @@ type Config struct {
 	// Log receives the server's notices, warnings and errors; nil discards.
 	Log *slog.Logger
 
-	at string // of a Host: host:port of its first server, for the next ones
+	at string // host:port of the first server of a Host, for its next ones
 }
 
 // A TakenError is returned when another program listens on the address.
