@@ -29,7 +29,7 @@ type Issuer struct {
 type parked struct {
 	n      int
 	came   time.Time
-	issued int64 // issued when the request was parked
+	issued int64 // Issuer.issued when the request was parked
 	done   func(Runs, error)
 }
 

@@ -290,7 +290,7 @@ func (s *suite) concurrentCreates() {
 	}
 }
 
-// concurrentRevives lets many revive a tag at once: one of them succeeds, and the tag is as that one said.
+// concurrentRevives lets many revive a tag at once: one of them succeeds, and the tag gets its step.
 func (s *suite) concurrentRevives() {
 	s.create("order", 10, 1)
 	for range 10 {

@@ -49,7 +49,7 @@ func (w *Member) Answer(ctx context.Context, question []byte) []byte {
 		return encode(reply{Error: "the call cannot be read"})
 	}
 	if c.From.Process == w.cfg.Process {
-		return nil // its own question
+		return nil // this worker's own question
 	}
 	var r reply
 	var err error

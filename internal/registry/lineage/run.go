@@ -49,10 +49,10 @@ func (w *Member) Run(ctx context.Context, begun func(error)) {
 
 // meet looks at the other registries that were heard.
 func (w *Member) meet(ctx context.Context) {
-	_ = w.checks.do(ctx, func() error { w.checks.meet(ctx); return nil }) // it fails as ctx ends
+	_ = w.checks.do(ctx, func() error { w.checks.meet(ctx); return nil }) // it fails only when ctx ends
 }
 
-// onWake checks where there is a doubt or a proof, and ahead of loads.
+// onWake checks the registry after a doubt or a proof, and before loads would have to.
 func (w *Member) onWake(ctx context.Context) {
 	switch {
 	case !w.isSound(fresh):
@@ -74,7 +74,7 @@ func (w *Member) onTick(ctx context.Context, isDue bool) (looked bool) {
 	case w.Stopped() != nil:
 		_ = w.checkNow(ctx, slog.LevelInfo, false)
 	case isDue && w.checkNow(ctx, slog.LevelDebug, true) == nil:
-		_ = w.checks.do(ctx, func() error { w.own.saveFloors(); return nil }) // it fails as ctx ends
+		_ = w.checks.do(ctx, func() error { w.own.saveFloors(); return nil }) // it fails only when ctx ends
 		return true
 	}
 	return false

@@ -67,7 +67,7 @@ func (s *Store) listAll(ctx context.Context) ([]segment.Tag, error) {
 	return tags, nil
 }
 
-// asListed returns the tag with its fault, if it has one.
+// asListed returns the tag for a listing. If its entry has a fault, the description says so.
 func (t state) asListed(name string) segment.Tag {
 	switch {
 	case errors.As(t.fault, new(*era.UnknownError)):

@@ -30,8 +30,8 @@ type Report struct {
 
 // A Present is the entry of a tag.
 type Present struct {
-	Mark      int64 // in the present era; of an undecided tag, as it is written
-	Raw       int64 // as it is written
+	Mark      int64 // the mark in the present era; of an undecided tag, as it is written
+	Raw       int64 // the mark as it is written
 	Undecided bool  // an operator must say where the tag goes on, or the entry's era is unknown
 	Disabled  bool
 	Unmade    bool // its row was not made, and nothing is loaded
