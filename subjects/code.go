@@ -78,7 +78,7 @@ type Error struct {
 	Code Code
 	Text string
 	// MaxBatch is the largest count that would not have been refused, if a smaller count helps; otherwise 0. It comes
-	// with [BadRequest], and with [UsedUp], where it falls as others request IDs.
+	// with [BadRequest], and with [UsedUp], where it falls with each ID that is issued.
 	MaxBatch int
 	// RetryAfter is 0, or how long to wait before the request is repeated, in whole ms. It comes with [TooMany], and
 	// with [Unavailable] if no worker can serve until an operator has acted.

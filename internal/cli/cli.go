@@ -100,8 +100,8 @@ func errorText(err error) string {
 	return text
 }
 
-// These match what may contain a password or a token: inURL a URL in any error, and inArgument a URL or a DSN on the
-// command line, which errors of the parser repeat.
+// These match a URL or a DSN that may contain a password or a token: inURL in any error, and inArgument in an error of
+// the parser, which repeats arguments.
 var (
 	inURL      = regexp.MustCompile(`://\S*@`)
 	inArgument = regexp.MustCompile(`[^\s"'=]*:\S*@`)

@@ -69,7 +69,7 @@ func notify(state string) {
 	if socket == "" {
 		return
 	}
-	if conn, err := net.Dial("unixgram", socket); err == nil { // no report must stop the service
+	if conn, err := net.Dial("unixgram", socket); err == nil { // a failed report must not stop the service
 		defer conn.Close()
 		_, _ = io.WriteString(conn, state)
 	}

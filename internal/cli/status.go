@@ -154,7 +154,7 @@ func (j *statusJSON) addStore(r kvstore.Report, err error, listed []subjects.Tag
 	if j.Store.State != inOrder {
 		j.wrong("store: %s", j.Store.State)
 	}
-	refused := make(map[string]string) // why, by tag
+	refused := make(map[string]string) // reason, by tag
 	for tag, p := range r.Marks {
 		if p.Undecided && !p.Disabled && r.Trouble == nil && id.Incident == nil {
 			refused[tag] = "undecided since a resume: `natsid tag update " + tag + " --next-id N`"

@@ -86,7 +86,7 @@ var ignored, slashes = regexp.MustCompile(`;[^/]*`), regexp.MustCompile(`//+`)
 
 // pathOf returns a path without what Spring ignores: parameters, empty segments, and a slash at the end.
 func pathOf(u *url.URL) string {
-	path, _ := url.PathUnescape(ignored.ReplaceAllString(u.EscapedPath(), "")) // valid, since u was parsed
+	path, _ := url.PathUnescape(ignored.ReplaceAllString(u.EscapedPath(), "")) // cannot fail, since u was parsed
 	return strings.TrimSuffix(slashes.ReplaceAllString(path, "/"), "/")
 }
 

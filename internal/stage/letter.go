@@ -20,7 +20,7 @@ type DeadLetters interface {
 	Largest() int // most bytes of a letter
 }
 
-// The headers of a dead letter, beside [SourceHeader] and the headers of the message.
+// The headers of a dead letter, besides [SourceHeader] and the headers of the message.
 const (
 	ReasonHeader  = "Natsid-Reason"  // a [Reason]
 	DetailHeader  = "Natsid-Detail"  // the reason as a sentence for people
@@ -95,7 +95,7 @@ type onLetters struct {
 	streams []string // streams that must not store dead letters
 }
 
-// DeadLettersOn publishes dead letters on a subject. The stream that takes the subject must not be one of others.
+// DeadLettersOn publishes dead letters on a subject. The stream of that subject must not be one of the streams others.
 func DeadLettersOn(js jetstream.JetStream, subject string, others ...string) DeadLetters {
 	return &onLetters{js, subject, others}
 }

@@ -44,8 +44,8 @@ func (o origin) holds(ctx context.Context, p Position) error {
 }
 
 // look passes the messages after a position if no filter selects any of them, and reports whether there is a message
-// to be read. Without look the position would stay far behind where few messages are selected: once the others have
-// expired, they could not be distinguished from expired ones that were to be copied.
+// to be read. Without look the position would stay far behind where few messages are selected: once unselected messages
+// have expired, they could not be distinguished from expired ones that were to be copied.
 //
 // The source's state is read twice. First: no message up to Last is to be read if End, which was read after Last, is
 // not after the position. Second: no message that was to be read has left the source if its First is not beyond the

@@ -40,7 +40,7 @@ func Roles() []Role { return []Role{Starting, Copying, Standby, Retrying} }
 // retry takes to fail.
 const troubleFor = 20 * time.Second
 
-// Ready returns why the stage neither copies nor stands by; nil if it does one of them.
+// Ready returns why the stage neither copies nor stands by; nil if it copies or stands by.
 func (p Progress) Ready(now time.Time) error {
 	switch {
 	case p.Role == Starting:

@@ -6,9 +6,8 @@
 // The target's last message is the position: its header [SourceHeader] names the original in the source, and the
 // original's time. If the source holds another message there, it was set back. The only other position is a [Hint]
 // that was written after the target's last message: it is used if that message has expired, or if messages after the
-// original were passed. A batch is one atomic write, which expects the target's last sequence to be that of the last
-// message still. So no message was written since the position was read, and the batch lands after it as a whole or
-// not at all.
+// original were passed. A batch is one atomic write, which fails unless that message is still the target's last. So no
+// message was written since the position was read, and the batch lands after it as a whole or not at all.
 //
 // By induction, the target holds the messages of the source in their order, each once: whatever is lost, late or
 // doubled on the way, and however many stages run. Of two stages only one can write after a given message; the other
@@ -26,7 +25,7 @@
 // for good only when JetStream gave the reason three times, over a longer time than a deposed leader answers: see
 // sure.
 //
-// The IDs come from package client, so that no two messages have the same one. The IDs of a batch that did not land
+// The IDs come from package client, so that no two messages have the same ID. The IDs of a batch that did not land
 // are holes.
 //
 // The law assumes that the target loses no acknowledged write; that it has no subject transform, which would disable
@@ -265,13 +264,13 @@ func (s *Stage) copy(ctx context.Context) error {
 	defer end(nil)
 	hints := s.newHinter(ctx)
 	defer hints.close()
-	hints.set(Hint{Last: at.last, Created: s.created, Position: at.from}) // the previous stage may have died before
+	hints.set(Hint{Last: at.last, Created: s.created, Position: at.from}) // its first write may have been lost
 	checked := time.Now()
 	for {
 		if s.cfg.Once && at.from.Seq >= at.end {
 			rest := at.from
 			if _, err := s.origin.look(ctx, &rest); err == nil {
-				hints.set(Hint{Last: at.last, Created: s.created, Position: rest}) // by the next run they may be gone
+				hints.set(Hint{Last: at.last, Created: s.created, Position: rest}) // passed messages may expire soon
 			}
 			return errDone
 		}

@@ -23,7 +23,7 @@ type WorkerStats struct {
 	Instance     string     `json:"instance"` // name of the worker
 	Number       *int       `json:"number"`   // its worker number; null while it has none
 	At           time.Time  `json:"at"`       // when the statistics were taken, by the worker's clock
-	Tags         int        `json:"tags"`     // in memory
+	Tags         int        `json:"tags"`     // number of tags in the worker's memory
 	IDsPerSecond Fraction   `json:"ids_per_second"`
 	SecondsLeft  Fraction   `json:"seconds_left"` // of the tag that runs out first; null if no tag is in use
 	Waiting      int        `json:"waiting"`      // requests that wait for a load now
@@ -43,7 +43,7 @@ type TagStats struct {
 	// SecondsLeft is how long Left lasts at IDsPerSecond, and so how long the store may be out of reach. It is null
 	// if no IDs are requested.
 	SecondsLeft Fraction `json:"seconds_left"`
-	Step        int64    `json:"step"`      // configured for the tag, as of the last load; 0 before the first
+	Step        int64    `json:"step"`      // configured for the tag at its last load; 0 before the first load
 	NextStep    int64    `json:"next_step"` // least number of IDs that the next load reserves
 	// RecommendedStep makes a range last at least 10 minutes at the highest speed over a second or more. It is 0 before
 	// a speed was measured.

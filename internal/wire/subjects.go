@@ -104,7 +104,7 @@ func Worker(n subjects.Namespace, w int) string { return worker(n, strconv.Itoa(
 
 func worker(n subjects.Namespace, w string) string { return string(n) + ".worker." + w }
 
-// Workers returns the pattern that matches the subjects of all numbers, also those of no worker, [View] and [Stage].
+// Workers returns the pattern that matches the subjects of all worker numbers and of probes, and [View] and [Stage].
 func Workers(n subjects.Namespace) string { return worker(n, "*") }
 
 // AlarmSubjects returns the pattern that matches the subjects of all alarms.
