@@ -124,7 +124,7 @@ func natsid(args ...string) string {
 	return out.String()
 }
 
-// roff escapes what has another meaning in a manual page.
+// roff escapes characters that have a special meaning in a manual page.
 var roff = strings.NewReplacer(`\`, `\e`, "-", `\-`, "\n.", "\n\\&.", "\n'", "\n\\&'")
 
 // manual returns the manual page: the help of natsid and of each command.

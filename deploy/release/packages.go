@@ -131,7 +131,7 @@ func blob(h v1.Hash) string { return "blobs/" + h.Algorithm + "/" + h.Hex }
 // imageUser owns the data, and is the user of the process.
 const imageUser = 65532
 
-// imageOf returns the image of a target: what the Dockerfile makes, with Mozilla's authorities in place of Debian's.
+// imageOf returns the image of a target: as the Dockerfile builds it, but with Mozilla's certificates, not Debian's.
 func (r *release) imageOf(t target, binary string) v1.Image {
 	all := []file{
 		{name: "LICENSE", mode: 0o644, data: got(os.ReadFile(filepath.Join(r.source, "LICENSE")))},

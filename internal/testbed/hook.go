@@ -10,7 +10,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A fault is what happens to requests for IDs.
+// A fault is what a [hook] does to requests for IDs.
 type fault struct {
 	kind    kind
 	refusal *subjects.Error // the answer if kind is refuses

@@ -80,7 +80,7 @@ type tagRow struct {
 	Full bool // its numbers are used up, or nearly so
 }
 
-// tagsView is a page of tags.
+// tagsView is the data of the view "Tags": one page of the list.
 type tagsView struct {
 	Query      string
 	By         string // name; or speed or trouble, which list only some tags
@@ -117,7 +117,7 @@ func (p *page) tagList(r *http.Request, s fleetview.Snapshot) (any, error) {
 	for _, t := range v.paged(matching(v.chosen(l, busiest, full), v.Query), r) {
 		row := tagRow{p.cfg.Info(t), busy[t.Name], full[t.Name]}
 		if v.Memory {
-			row.Unservable = "" // what the store has is not known
+			row.Unservable = "" // only the store would show this
 		}
 		v.Marks = v.Marks || row.MarkAhead != nil
 		v.Rows = append(v.Rows, row)
