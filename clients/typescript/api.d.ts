@@ -211,7 +211,7 @@ export declare class Format {
 
 // handle
 import { type CallOptions } from "./call.js";
-import type { Runs } from "./runs.js";
+import { Runs } from "./runs.js";
 /** The counts of a handle since it was made. */
 export interface Stats {
     /** IDs received, including those of a prefetched range. */
@@ -273,8 +273,9 @@ export declare class Handle {
     /** Returns one ID as a number. Rejects with a RangeError if it is above 2^53-1, as those of most layouts are. */
     nextNumber(options?: CallOptions): Promise<number>;
     /**
-     * Returns n IDs: held ones if there are as many, or else those of a request for this call alone, which is for at most
-     * as many as the limit of the workers, 100,000 by default.
+     * Returns n IDs: held ones if there are as many, or else others that are requested for this call alone. Where n is above
+     * the limit of a request, 100,000 by default, it sends one request after the other; after a failure the IDs of those
+     * before are holes.
      */
     nextN(n: number, options?: CallOptions): Promise<Runs>;
     /** Returns the counts of the handle. */

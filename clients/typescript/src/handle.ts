@@ -1,10 +1,11 @@
 import { headers } from "@nats-io/nats-core";
 import { Call, type CallOptions } from "./call.js";
 import { checkCount } from "./check.js";
-import { Flight } from "./flight.js";
+import { BadRequestError } from "./errors.js";
+import { Flight, type Answer } from "./flight.js";
 import { Merger } from "./merge.js";
 import { Stock } from "./prefetch.js";
-import type { Runs } from "./runs.js";
+import { Runs, type Run } from "./runs.js";
 import { Target, type Settings } from "./target.js";
 import { duration } from "./text.js";
 
@@ -101,8 +102,9 @@ export class Handle {
   }
 
   /**
-   * Returns n IDs: held ones if there are as many, or else those of a request for this call alone, which is for at most
-   * as many as the limit of the workers, 100,000 by default.
+   * Returns n IDs: held ones if there are as many, or else others that are requested for this call alone. Where n is above
+   * the limit of a request, 100,000 by default, it sends one request after the other; after a failure the IDs of those
+   * before are holes.
    */
   async nextN(n: number, options?: CallOptions): Promise<Runs> {
     checkCount(n);
@@ -112,12 +114,24 @@ export class Handle {
     const { settings } = this.#target;
     const timeout = options?.timeout ?? settings.timeout;
     const call = new Call<Runs>(this.#target, { gaveUp() {} }, { signal: options?.signal, timeout });
-    const flight = new Flight(this.#target, n, undefined, {
-      isWanted: () => !call.ended,
-      land: ({ runs, error }) => (runs ? call.resolve(runs) : call.reject(error)),
-    });
-    flight.launch();
+    this.#request(call, n, []);
     return call.promise;
+  }
+
+  /** Requests what a call lacks of its n IDs. No two replies hold the same ID. */
+  #request(call: Call<Runs>, n: number, runs: readonly Run[], left = n): void {
+    const target = this.#target;
+    const part = Math.min(left, target.limit);
+    const land = ({ runs: more, error }: Answer) => {
+      const limit = error?.refusal?.maxBatch ?? 0;
+      if (more) this.#request(call, n, [...runs, ...more.runs], left - part);
+      else if (error instanceof BadRequestError && 0 < limit && limit < part) {
+        target.limit = limit;
+        this.#request(call, n, runs, left);
+      } else call.reject(error);
+    };
+    if (left === 0) call.resolve(new Runs(runs, n));
+    else if (!call.ended) new Flight(target, part, undefined, { isWanted: () => !call.ended, land }).launch();
   }
 
   /** Returns the counts of the handle. */

@@ -51,9 +51,10 @@ class Batch implements Owner, Launcher {
     return this.#asked;
   }
 
-  #launch(n: number, part = this.merger.target.limit): void {
+  #launch(n: number, part = Infinity): void {
     const { target } = this.merger;
-    for (; n > 0; n -= part, part = target.limit) {
+    for (; n > 0; n -= part, part = Infinity) {
+      part = Math.min(part, target.most, target.limit);
       this.#left++;
       new Flight(target, Math.min(n, part), undefined, this).launch();
     }

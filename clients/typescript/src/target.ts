@@ -55,8 +55,8 @@ export class Target {
   readonly subject: string;
   /** How many calls share a request at most. */
   readonly most: number;
-  /** A worker's limit, if lower. */
-  limit: number;
+  /** A worker's limit of IDs a request, once it refused more. */
+  limit = Infinity;
   readonly counts = { ids: 0, requests: 0, hedges: 0, retries: 0, failures: 0 };
   /** Smoothed response time in ms; 0 before the first answer. */
   usual = 0;
@@ -71,7 +71,7 @@ export class Target {
   constructor(settings: Settings, subject: string, most: number) {
     this.settings = settings;
     this.subject = subject;
-    this.most = this.limit = most;
+    this.most = most;
   }
 
   /** Takes in a response time. The weights are those of TCP's smoothed round trip (RFC 6298). */

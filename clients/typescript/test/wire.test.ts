@@ -233,10 +233,20 @@ test("business, namespace and tag are refused before anything is sent", async ()
   assert.ok(none instanceof BadRequestError, "the layout of the workers has no business");
 });
 
-test("a worker's refusal of a count says the limit", async () => {
-  const error = await failure(natsid(await connect()).segment("order").nextN(100_001));
-  assert.ok(error instanceof BadRequestError);
-  assert.equal(error.refusal?.maxBatch, 100_000);
+test("a count above the limit of a request is split", async () => {
+  const order = natsid(await connect()).segment("split");
+  for (const requests of [1 + 3, 1 + 3 + 3]) {
+    once([...(await order.nextN(250_000))], 250_000);
+    assert.equal(order.stats().requests, requests);
+  }
+});
+
+test("a count above what is left of a tag is refused", async () => {
+  const desk = await Desk.open();
+  desk.script = (asked) => desk.refuse(asked, 410, { "Natsid-Max-Batch": "2" });
+  const error = await failure((await desk.client()).segment("order").nextN(3)) as NatsidError;
+  assert.ok(error instanceof UsedUpError);
+  assert.equal(error.refusal?.maxBatch, 2);
 });
 
 test("IDs above 2^53 arrive exactly", async () => {
