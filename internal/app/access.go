@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// An Access is the address of NATS and the credentials of this program: the settings of the nats command, by its
-// names. Files are read again for each connection.
+// An Access has the address of NATS and the credentials of this program. Its settings have the names that the nats
+// command uses. Files are read again for each connection.
 type Access struct {
-	NATS    string // --nats; "" runs an embedded NATS server
+	NATS    string // --nats; "" for an embedded NATS server
 	Context string // --context; [Resolve] has filled in its settings
 
 	NATSUser, NATSPassword, NATSPasswordFile string // --user, --password; a user alone is a token
@@ -102,7 +102,8 @@ func showUser(c *Config) string {
 	return c.NATSUser
 }
 
-// The checks name missing and malformed settings. Of settings that exclude each other [Resolve] has left one.
+// The checks below report missing and malformed settings. [Resolve] has already removed settings that exclude each
+// other.
 
 func checkPassword(c *Config) error {
 	if c.NATSUser == "" && (c.NATSPassword != "" || c.NATSPasswordFile != "") {
@@ -111,7 +112,7 @@ func checkPassword(c *Config) error {
 	return nil
 }
 
-// checkURLs refuses URLs with which connecting would be retried for ever in vain.
+// checkURLs refuses URLs with which a connection can never succeed.
 func checkURLs(c *Config) error {
 	var web, plain bool
 	for u := range strings.SplitSeq(c.NATS, ",") {
@@ -159,7 +160,7 @@ func checkPrefix(c *Config) error {
 	return nil
 }
 
-// shown names the settings of this program's credentials, in their written form.
+// shown returns the names of the settings that have this program's credentials, as they were written.
 func (c *Config) shown() string {
 	var names []string
 	if strings.Contains(c.NATS, "@") {

@@ -21,8 +21,8 @@ import (
 // unpublishedAlarms is how many alarms wait at most while NATS is out of reach.
 const unpublishedAlarms = 16
 
-// alarmedOf is about how many objects, such as tags, alarms of one kind are raised within a minute, each once. More
-// alarms are held back: they are counted, and the last about an object is raised when its minute ends.
+// alarmedOf is how many objects, such as tags, can have an alarm of one kind within a minute, each once. Further alarms
+// are held back: they are counted, and the last one about an object is raised when its minute ends.
 const alarmedOf = 10
 
 // alarms reports events that an operator must look at: in the log, in the metrics, and as messages on NATS.
@@ -40,10 +40,10 @@ type alarms struct {
 	limits map[wire.Alarm]*loglimit.Limiter[string, wire.AlarmEvent] // by object
 
 	mu   sync.Mutex
-	open map[wire.Alarm]wire.OpenAlarm // also those that are over, until the next of the kind
+	open map[wire.Alarm]wire.OpenAlarm // the last alarm of each kind, also if it is over
 }
 
-// openFor is how long an alarm counts as open after it was last raised: as long as its alert fires.
+// openFor is how long an alarm stays open after it was last raised: as long as its alert in Prometheus fires.
 const openFor = 15 * time.Minute
 
 func newAlarms(log *slog.Logger, count, held func(wire.Alarm)) *alarms {
@@ -61,8 +61,8 @@ func newAlarms(log *slog.Logger, count, held func(wire.Alarm)) *alarms {
 	return a
 }
 
-// raise reports an event. It does not block, and may be called at any time, with any lock held: it queues the
-// message, and drops the oldest one if too many wait.
+// raise reports an event in the log, and queues a message on NATS; if too many wait, the oldest is dropped. It does not
+// block, and may be called at any time, with any lock held.
 func (a *alarms) raise(kind wire.Alarm, message string) { a.raiseAbout(kind, "", message) }
 
 // raiseAbout is raise for a kind that may concern many objects at once, such as tags: alarms about one object do not
@@ -77,7 +77,7 @@ func (a *alarms) raiseAbout(kind wire.Alarm, about, message string) {
 	a.report(event)
 }
 
-// keepOpen notes that an alarm was raised, held back or not.
+// keepOpen records an alarm as open, whether or not it is held back.
 func (a *alarms) keepOpen(e wire.AlarmEvent) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -142,7 +142,7 @@ func (a *alarms) unpublished(e wire.AlarmEvent, why any) {
 		"kind", e.Kind, "message", e.Message, "reason", why)
 }
 
-// publish publishes alarms until ctx ends, and then those that wait or were held back, for a second at most.
+// publish publishes alarms until ctx ends. Then it publishes those that wait or were held back, for at most a second.
 func (a *alarms) publish(ctx context.Context) error {
 	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -161,8 +161,8 @@ func (a *alarms) publish(ctx context.Context) error {
 	return nil
 }
 
-// publishOne publishes an alarm until a flush shows that the server has it, or ctx ends: a message on a connection
-// that hangs is lost. Subscribers may receive it more than once, with the same time.
+// publishOne publishes an alarm again and again until a flush proves that the server has it, or ctx ends. Subscribers
+// may receive it more than once, with the same time.
 func (a *alarms) publishOne(ctx context.Context, e wire.AlarmEvent) {
 	e.Instance = a.instance()
 	body, err := json.Marshal(e)

@@ -28,8 +28,8 @@ var (
 	ErrListenTaken = errors.New("the address is in use")
 )
 
-// Run runs a whole natsid until ctx ends, and stops it cleanly: all requests that were taken are answered, then the
-// worker number is released. It returns nil after a clean stop, also if ctx ended before the program was ready.
+// Run runs a whole natsid until ctx ends, and stops it cleanly: it answers all requests that it took, then releases the
+// worker number. It returns nil after a clean stop, also if ctx ended before natsid was ready.
 func Run(ctx context.Context, cfg Config) error {
 	if err := cfg.Validate(); err != nil {
 		return err
@@ -49,10 +49,10 @@ func Run(ctx context.Context, cfg Config) error {
 	return err
 }
 
-// A program is one natsid. Its fields are set by its steps, and do not change afterwards.
+// A program is a running natsid. Each step sets its fields once; they do not change afterwards.
 type program struct {
 	cfg     Config
-	quit    func() // begins the stop
+	quit    func() // begins the stop of the program
 	metrics *metrics.Metrics
 	alarms  *alarms
 
@@ -70,7 +70,7 @@ type program struct {
 	grants  grantLog
 }
 
-// The cores hold IDs, and the worker serves them.
+// The cores issue IDs, and the worker serves them.
 type cores struct {
 	segments *segment.Allocator
 	issuer   *snowflake.Issuer
@@ -80,13 +80,13 @@ type cores struct {
 
 // A fleet is what this worker agrees on with others.
 type fleet struct {
-	watch  *relay.Watch // of loads
+	watch  *relay.Watch // knows whether this worker can load
 	limits *policy.Limits
 	ring   *loaders.Ring
 }
 
-// maxNewTags bounds the tags a minute that this worker makes on first use: a caller that misuses tags as keys fills the
-// store more slowly than an operator reads the alarm, and a deploy of hundreds of tags does not wait.
+// maxNewTags is how many tags a minute this worker creates on first use. A caller that uses tags as keys by mistake
+// must not fill the store before an operator reads the alarm, and a deploy of hundreds of tags must not wait.
 const maxNewTags = 6000
 
 func newProgram(cfg Config, quit func()) *program {
@@ -109,29 +109,29 @@ func newProgram(cfg Config, quit func()) *program {
 	return p
 }
 
-// steps is the life of the program: it starts from top to bottom and stops from bottom to top. The order of the stop
-// is part of the laws of uniqueness and of the promise that a restart loses no request; each comment states on which
-// later stops the stop of a step depends.
+// steps returns the steps of the program: it starts from top to bottom and stops from bottom to top. IDs are unique,
+// and a restart loses no request, only if it stops in this order. Comments say what must have stopped before the step
+// stops.
 func (p *program) steps() []step {
 	const soon = time.Second // for steps that end with ctx
 	answered := answers(&p.cfg)
 	return []step{
-		// Released when no step writes into the directory any more.
+		// Stops once no step writes into the directory.
 		{name: "lock of the data directory", start: p.data.lock, stop: p.data.unlock, within: soon},
-		// Stops when its clients, the connections, are closed.
+		// Stops once its clients, the connections, are closed.
 		{name: "embedded NATS server", start: p.links.startServer, stop: p.links.stopServer, within: 10 * time.Second},
 		during("disk of the embedded server", 10*time.Second, p.links.tendServer),
-		// Waits for NATS. The control connection closes after the last write.
+		// The start waits for NATS. The control connection closes after the last write.
 		{name: "NATS connections", start: p.links.connect, stop: p.links.disconnect, within: soon},
 		{name: "messages about registries", start: p.registry.makeBus},
-		// Waits for MySQL. It closes when no load is under way.
+		// The start waits for MySQL. The table closes once no load is under way.
 		{name: "table", start: p.storage.openTable, stop: p.storage.closeTable, within: soon},
-		// JetStream is not waited for: see storage.openLate.
+		// The start does not wait for JetStream: see storage.openLate.
 		{name: "buckets", start: p.storage.openBuckets},
 		{name: "allocator, issuer and keeper", start: p.assemble},
-		// Ends when no step can raise an alarm any more.
+		// Stops once no step can raise an alarm.
 		until("alarms", 2*time.Second, p.alarms.publish),
-		// Ends when no load is under way and no worker number is held.
+		// Stops once no load is under way and no worker number is held.
 		until("grants", 2*time.Second, p.grants.run),
 		{name: "HTTP", start: p.http.listen},
 		{name: "answers to workers that ask how this one is", start: p.views.answer},
@@ -145,28 +145,27 @@ func (p *program) steps() []step {
 		during("settings of the buckets", soon, p.storage.watch),
 		during("buckets that were not open at the start", soon, p.storage.openLate),
 		during("announcement", soon, p.announce),
-		// Before any request is served: another registry may serve the same subjects.
+		// Starts before any request is served: another registry may serve the same subjects.
 		{name: "question which registries there are", start: p.registry.ask},
-		// Releases the worker number on the control connection, once no ID can be
-		// issued under it: all requests have been answered.
+		// The stop releases the worker number, once all requests are answered, so that no ID can be issued under it.
 		until("worker number", 5*time.Second, p.keepNumber),
-		// Records in the marks, over the control connection, that this worker has made its last load.
+		// The stop records in the marks that this worker has made its last load.
 		until("watch of the registry", 5*time.Second, p.registry.watch),
-		// Measured while requests are answered: if NATS is silent, the two steps above hurry.
+		// The stop runs while requests are answered: if NATS is silent, the two steps above stop faster.
 		during("question whether NATS still answers", answered+3*time.Second, p.links.askNATS),
-		// Refuses requests that still wait, and waits for the loads under way.
-		// Loaded IDs that were not issued are holes.
+		// The stop refuses requests that still wait, and waits for loads under way. Loaded IDs that were not issued are
+		// holes.
 		{name: "allocator", stop: func() error { p.segments.Close(); return nil }, within: p.cfg.Deadline},
-		// Leaves the queue groups, answers all requests that were taken, and drains
-		// the serving connection, so that the last replies are on the wire.
+		// The stop leaves the queue groups, answers all requests that were taken, and drains the serving connection, so
+		// that the last replies are sent.
 		during("requests", answered+5*time.Second, p.serve),
 		during("who can load", soon, func(ctx context.Context) error { p.watch.Run(ctx); return nil }),
-		// From then on other workers load for themselves.
+		// After this stop other workers load strict tags for themselves.
 		during("loads for other workers", soon, func(ctx context.Context) error { return p.ring.Run(ctx) }),
 	}
 }
 
-// parkedSnowflakes bounds the requests that wait for the clock at once.
+// parkedSnowflakes is how many requests may wait for the clock at once.
 const parkedSnowflakes = 4096
 
 // assemble connects the cores with their dependencies. It starts nothing.
@@ -204,8 +203,8 @@ func (p *program) assemble(context.Context) error {
 	return nil
 }
 
-// clock dates daily tags. It is sure while snowflakes can be issued: their generator ends with a clock that was set
-// far, or that the others contradict.
+// clock returns the time by which periods of tags begin. It is sure while snowflakes can be issued, since they cannot
+// with a clock that was set far, or that other workers' clocks contradict.
 func (p *program) clock() (now time.Time, isSure bool) {
 	return p.cfg.Now(), p.issuer != nil && p.issuer.Ready(time.Second, 0) == nil
 }
@@ -217,8 +216,8 @@ func (p *program) instance() string {
 	return p.keeper.Status().Instance
 }
 
-// use makes g the generator in use, and makes the worker check its groups at once: a worker that is idle must
-// answer for a number from the moment when it may issue under it.
+// use makes g the generator in use, and wakes the worker: from the moment when it may issue under a worker number, it
+// must answer for that number.
 func (p *program) use(g *snowflake.Generator) {
 	p.issuer.Use(g)
 	p.worker.Wake()
@@ -243,7 +242,7 @@ func (p *program) workerConfig() worker.Config {
 	}
 }
 
-// creates reports whether --auto-create-tags, if it is on, covers a tag. The pattern "" covers every tag.
+// creates reports whether the pattern of --auto-create-tags matches a tag. The pattern "" matches every tag.
 func creates(pattern, tag string) bool {
 	ok, err := path.Match(pattern, tag)
 	return pattern == "" || ok && err == nil
@@ -268,7 +267,7 @@ func (p *program) segmentConfig() segment.Config {
 	return c
 }
 
-// undecided raises the alarm about a tag about which an operator must decide.
+// undecided raises the alarm that an operator must say where a tag goes on.
 func (p *program) undecided(tag string) {
 	p.alarms.raiseAbout(wire.AlarmTagUndecided, tag,
 		"tag "+tag+" is not served until an operator says where it goes on")
@@ -285,21 +284,21 @@ func (p *program) serve(ctx context.Context) error {
 	return nil
 }
 
-// follow keeps the tags in memory like those in the store.
+// follow keeps the tags in memory equal to those in the store.
 func (p *program) follow(ctx context.Context) error {
 	select {
-	case <-p.registry.begun: // preloads would fail before that
+	case <-p.registry.begun: // loads fail before the first check
 		p.segments.Follow(ctx)
 	case <-ctx.Done():
 	}
 	return nil
 }
 
-// keepNumber holds a worker number until ctx ends, and then releases it. A keeper that may not join the registry ends
-// the program: snowflakes of another layout or epoch must not be issued beside those of the registry.
+// keepNumber holds a worker number until ctx ends, and then releases it. If the layout or the epoch differs from the
+// registry's (workerid.ErrDeployment), it ends the program.
 func (p *program) keepNumber(ctx context.Context) error {
 	defer p.quit()
-	if p.storage.late == nil { // an unused registry gives way where another one serves
+	if p.storage.late == nil { // if another registry serves, the first check leaves an unused one
 		select {
 		case <-p.registry.begun:
 		case <-ctx.Done():

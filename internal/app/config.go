@@ -19,16 +19,16 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// Config is the complete configuration. Begin with [Default]. A field whose comment is a flag is described by the
-// [Setting] of that name, and set by it.
+// Config is the complete configuration. Begin with [Default]. A field whose comment names a flag is set by the
+// [Setting] of that flag, whose help describes it.
 type Config struct {
-	Access                        // of NATS
+	Access                        // the settings of NATS
 	File       string             // --config; the caller of [Parse] has read it
 	Namespace  subjects.Namespace // --namespace
 	Listen     string             // --listen
 	ListenConf string             // --listen-conf; "" for an embedded server without users
 
-	Data string // --data; locked while in use
+	Data string // --data; one process uses it at a time
 	HTTP string // --http
 
 	Grants time.Duration // --grants; 0 is off
@@ -60,26 +60,26 @@ type Config struct {
 	LogLevel slog.Level // --log-level, of [Config.NewLog]
 	LogJSON  bool       // --log-format=json, of [Config.NewLog]
 
-	// Preload bounds the time since the last use or change of the tags of which the start loads a range each, so that
-	// their first requests do not wait; 0 loads none. A day covers tags of nightly jobs.
+	// Preload is how recently a tag must have been used or changed for its first range to be loaded at the start, so
+	// that its first request does not wait; 0 preloads none. A day covers tags of nightly jobs.
 	Preload time.Duration
 	// AutoStep is the step of tags created on first use, 1..segment.MaxStep.
 	AutoStep int64
-	// Now reads the wall clock of snowflakes and worker numbers; nil is [time.Now].
+	// Now returns the time for snowflakes and worker numbers; nil is [time.Now].
 	Now func() time.Time
-	// Intercept, if set, is called with each request, and reports whether it is to be handled: see [worker.Config].
+	// Intercept, if set, is called with each request, and reports whether to handle it: see [worker.Config].
 	Intercept func(*nats.Msg) bool
 	// Version is the version that this program reports.
 	Version string
-	// Log receives everything; nil discards.
+	// Log receives all log lines; nil discards them.
 	Log *slog.Logger
-	// Ready, if set, is called once, when all modes can issue for the first time.
+	// Ready, if set, is called once, as soon as all modes can issue.
 	Ready func(Where)
 
-	given map[string]Given // by flag; the texts that [Parse] has read
+	given map[string]Given // the texts that [Parse] has read, by flag
 }
 
-// Where describes a program that is ready.
+// Where says where a program that is ready can be reached.
 type Where struct {
 	URL      string `json:"url"` // of NATS, without password
 	Embedded bool   `json:"embedded"`
@@ -88,7 +88,7 @@ type Where struct {
 	Number   int    `json:"number"` // the worker number
 }
 
-// DefaultStep is the step of tags created without one: that of Leaf's example.
+// DefaultStep is the step, in IDs, of tags that are created without one: that of Leaf's example.
 const DefaultStep = 1000
 
 // Default returns the defaults of all settings.
@@ -122,7 +122,8 @@ func (c Config) Validate() error {
 	return errors.Join(faults...)
 }
 
-// NewLog returns a log of the level and the format that are set. It writes each kind of line once a minute at most.
+// NewLog returns a log with the level and the format of the settings, which writes to w. It writes each kind of line at
+// most once a minute.
 func (c Config) NewLog(w io.Writer) *slog.Logger {
 	opts := &slog.HandlerOptions{Level: c.LogLevel, ReplaceAttr: spellDurations}
 	if c.LogJSON {

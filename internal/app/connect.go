@@ -24,18 +24,18 @@ import (
 	"github.com/natsid/natsid/worker"
 )
 
-// links is this process's two connections to NATS, the embedded server or others, so that neither waits behind the
-// other. The worker makes the serving connection, which carries requests. The control connection carries loads,
-// records, heartbeats and alarms; it outlives the serving connection, so that the worker number can be released after
+// links has the connections of this process to NATS, be it the embedded server or others. The worker makes the serving
+// connection, which carries requests. The control connection carries loads, records, heartbeats and alarms, so that
+// they do not wait behind requests. It outlives the serving connection, so that the worker number can be released after
 // the last answer. It reconnects every 250 ms without limit, even while a server refuses its credentials. More
 // connections were not faster: no handler waits.
 type links struct {
 	cfg      *Config         // startServer replaces its Access by that of the embedded server
 	where    Where           // the fields about NATS, set by startServer
-	embedded *natsembed.Host // nil where a NATS is joined
-	again    chan os.Signal  // asks to read the configuration of the embedded server again
+	embedded *natsembed.Host // nil if an existing NATS is joined
+	again    chan os.Signal  // SIGHUP: read the configuration of the embedded server again
 	control  *nats.Conn
-	silent   atomic.Bool // during the stop, NATS does not answer
+	silent   atomic.Bool // NATS does not answer during the stop
 }
 
 // connect opens the control connection, to the embedded server if there is one, and waits until NATS answers.
@@ -52,7 +52,7 @@ func (l *links) connect(ctx context.Context) (err error) {
 	return nil
 }
 
-// dialOnce makes a connection for a moment.
+// dialOnce makes a connection that does not outlive the start.
 func (l *links) dialOnce(opts ...nats.Option) (*nats.Conn, error) {
 	all := append(options(*l.cfg, l.embedded), nats.Name("natsid start"), nats.Timeout(servingTimeout))
 	return Join(*l.cfg, append(all, opts...))
@@ -64,7 +64,7 @@ func (l *links) disconnect() error {
 	return nil
 }
 
-// answers is the longest time until the last request taken is answered, see worker.Worker.
+// answers returns the longest time that the stop of the worker needs to answer all requests that it took.
 func answers(cfg *Config) time.Duration { return cfg.Deadline + 2*time.Second }
 
 // askNATS checks, once the stop begins, whether NATS answers on the control connection. If NATS does not answer for
@@ -99,8 +99,8 @@ func (l *links) announceTag(tag string) {
 	}
 }
 
-// dialServing connects once for the worker, to one of the known servers. The timeout is per server: a connection that
-// is replaced waits for the new one.
+// dialServing makes the serving connection, to one of the known servers. The timeout is short and per server: the old
+// connection waits until the new one is made.
 func (l *links) dialServing(announced []string, opts ...nats.Option) (*nats.Conn, error) {
 	cfg := *l.cfg
 	cfg.NATS = others(cfg.NATS, announced)
@@ -117,11 +117,11 @@ func (l *links) dialServing(announced []string, opts ...nats.Option) (*nats.Conn
 	return nc, nil
 }
 
-// servingTimeout is enough for a server most of a second away.
+// servingTimeout is enough for a server with a round trip of most of a second.
 const servingTimeout = 2 * time.Second
 
-// others returns the URLs of all known servers: those given, and those that a server announced, with the user of the
-// first given one.
+// others returns the URLs of all known servers: those given, and those that a server announced. Announced ones get the
+// user of the first given URL.
 func others(given string, announced []string) string {
 	first, _, _ := strings.Cut(given, ",")
 	u, err := url.Parse(first)
@@ -175,8 +175,8 @@ func logged(log *slog.Logger) []nats.Option {
 	}
 }
 
-// kindOf returns the message of the line about an error of NATS. Lines are limited by message, so missing rights of
-// different kinds need messages of their own.
+// kindOf returns the log message for an error of NATS. The log limits lines by message, so each kind of missing right
+// needs its own.
 func kindOf(err error) string {
 	switch missing := buckets.MissingRight(err); {
 	case missing == nil:
@@ -201,7 +201,7 @@ func retry[T any](ctx context.Context, log *slog.Logger, what string, f func() (
 	})
 }
 
-// WithoutURL returns err without the part of a malformed URL that a parser quotes, which may be a password.
+// WithoutURL returns err without the quoted part of a malformed URL, which may be a password.
 func WithoutURL(err error) error {
 	if _, malformed := errors.AsType[*url.Error](err); malformed {
 		return errors.New("the URL is malformed; " +
@@ -210,8 +210,8 @@ func WithoutURL(err error) error {
 	return err
 }
 
-// Redact hides the passwords in a list of URLs. What stands before a password's end is hidden with it: a comma in it
-// looks like the end of a URL.
+// Redact hides the users and passwords in a list of URLs. A password may contain a comma, which looks like the end of a
+// URL: so everything before the @ is hidden.
 func Redact(urls string) string {
 	var list []string
 	for u := range strings.SplitSeq(urls, ",") {
@@ -223,8 +223,8 @@ func Redact(urls string) string {
 	return strings.Join(list, ",")
 }
 
-// redact hides the text before an @, and a text that cannot be parsed, such as half a password that contains a comma.
-// A host without scheme would be parsed as a path.
+// redact hides the text before an @, and a text that is no URL, such as half a password that contains a comma. Without
+// a scheme url.Parse would take the host for a path.
 func redact(u string) string {
 	if at := strings.LastIndexByte(u, '@'); at >= 0 {
 		scheme, _, ok := strings.Cut(u[:at], "://")

@@ -10,7 +10,7 @@ import (
 	"github.com/natsid/natsid/internal/configfile"
 )
 
-// credentials are the options with this program's credentials, both ways. Files are read for each connection, so a
+// credentials has the connection options with this program's credentials. Files are read for each connection, so a
 // renewed file takes effect at the next reconnect.
 type credentials struct {
 	options []nats.Option
@@ -32,7 +32,7 @@ func try(option nats.Option) error {
 	return err
 }
 
-// credentialsOf returns the credentials of the settings. The error names each unusable one.
+// credentialsOf returns the credentials of the settings. The error names each setting that cannot be used.
 func credentialsOf(cfg Config) (*credentials, error) {
 	c := new(credentials)
 	user, password := cfg.NATSUser, secret{cfg.NATSPassword, cfg.NATSPasswordFile}
@@ -69,9 +69,9 @@ func credentialsOf(cfg Config) (*credentials, error) {
 	return c, errors.Join(faults...)
 }
 
-// withNKey signs with the seed in a file. A server is sent the key in the connection's options, so a seed of another
-// key changes that key: it does so where the client itself reads it, with the connection locked. The attempt that
-// found the new seed is refused, and the next one succeeds.
+// withNKey signs with the seed in a file. The client sends the public key in the connection's options, so when the file
+// has a new seed, that key is changed too. This happens where the client signs, with the connection locked: the attempt
+// that finds the new seed is refused, and the next one succeeds.
 func (c *credentials) withNKey(file string) nats.Option {
 	read := func() (o nats.Options, err error) {
 		option, err := nats.NkeyOptionFromSeed(file)
@@ -116,7 +116,7 @@ func withToken(token secret) nats.Option {
 	}
 }
 
-// A secret is a text that must not be shown: given directly, or in a file. Its errors name the file alone.
+// A secret is a text that must not be shown, given directly or in a file. Its errors name the file, never the text.
 type secret struct{ text, file string }
 
 func (s secret) given() bool { return s.text != "" || s.file != "" }
@@ -129,8 +129,8 @@ func (s secret) read() (string, error) {
 	return configfile.Secret(s.file)
 }
 
-// latest returns a function that reads the text again, for callers that cannot take an error: while the file cannot
-// be read, the function returns the last text.
+// latest returns a function that reads the secret again, for callers that cannot take an error: while the file cannot
+// be read, it returns the last text.
 func (s secret) latest() (func() string, error) {
 	text, err := s.read()
 	return func() string {

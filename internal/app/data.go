@@ -40,11 +40,11 @@ func (d *dataDir) lock(context.Context) error {
 	return nil
 }
 
-// unlock lets others into the data directory: after a moment in the background, since a disk that hangs must not keep
-// the process.
+// unlock lets other processes into the data directory. After half a second it continues in the background: a disk that
+// hangs must not delay the stop.
 //
-// Law: a write that a step gave up may still land, as a state that is older than the next one's. So the lock is held
-// until each write has ended, as the kernel does for a process that exits.
+// Law: a write that a step gave up may still reach the disk, and replace a newer state by an older one. So the lock is
+// held until every write has ended; when a process exits, the kernel sees to that.
 func (d *dataDir) unlock() error {
 	if d.held == nil {
 		return nil

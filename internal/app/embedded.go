@@ -13,7 +13,7 @@ import (
 	"github.com/natsid/natsid/internal/natsembed"
 )
 
-// startServer starts the embedded NATS server, unless a NATS is joined.
+// startServer starts the embedded NATS server, unless --nats names servers to join.
 func (l *links) startServer(context.Context) (err error) {
 	cfg := l.cfg
 	l.where = Where{URL: Redact(cfg.NATS)}
@@ -47,8 +47,8 @@ func (l *links) startServer(context.Context) (err error) {
 	return nil
 }
 
-// inside returns the access of this program's own connections, which are made inside the process: without TLS, and
-// without credentials where the server has no users.
+// inside returns the settings for this program's own connections to the embedded server. They stay inside the process,
+// so they need no TLS, and no credentials if the server has no users.
 func inside(given Access, hasUsers bool) Access {
 	if !hasUsers {
 		return Access{}
@@ -65,8 +65,7 @@ func (l *links) stopServer() error {
 	return nil
 }
 
-// tendServer keeps the embedded server able to write after its disk was full, and reads its configuration again at
-// each SIGHUP.
+// tendServer lets the embedded server write again after its disk was full, and reload its configuration at each SIGHUP.
 func (l *links) tendServer(ctx context.Context) error {
 	if l.embedded != nil {
 		l.embedded.Tend(ctx, l.again)

@@ -14,38 +14,38 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// A field is the part of a [Config] that a setting sets. Its functions return errors without the name of the setting.
+// A field says how a setting sets and checks its part of a [Config]. Its functions return errors without the name of
+// the setting.
 type field struct {
 	standard string // the default, in its written form
 	limits   string // the valid values, with their unit
 	set      func(c *Config, text string) error
 	check    func(c *Config) error // nil if every value is valid
-	beside   string                // another setting that the check concerns, "" for none
-	none     bool                  // the empty text is a value: none
-	// show returns the value in force without its secrets, or the origin of the default; nil if the text shows the
-	// value.
+	beside   string                // the flag of another setting that the check concerns, "" for none
+	none     bool                  // the empty text is valid, and means none
+	// show returns the value for people, without secrets, or how the default is found; nil if the given text is shown.
 	show func(c *Config) string
 }
 
-// checked replaces the check of a field.
+// checked returns the field with another check, and the valid values that it allows.
 func (f field) checked(limits string, check func(*Config) error) field {
 	f.limits, f.check = limits, check
 	return f
 }
 
-// orNone allows the empty text.
+// orNone returns the field with the empty text allowed.
 func (f field) orNone() field {
 	f.none = true
 	return f
 }
 
-// with names another setting that the check concerns.
+// with returns the field with another setting that its check concerns.
 func (f field) with(beside string) field {
 	f.beside = beside
 	return f
 }
 
-// together demands that a field and another one are both given, or neither.
+// together returns the field with a check that it and another setting are both given, or neither.
 func (f field) together(other string, values func(*Config) (own, other string)) field {
 	return f.with(other).checked("with --"+other, func(c *Config) error {
 		if a, b := values(c); (a == "") != (b == "") {
@@ -55,13 +55,13 @@ func (f field) together(other string, values func(*Config) (own, other string)) 
 	})
 }
 
-// shownAs sets how a field is shown to people.
+// shownAs returns the field with the function that shows its value to people.
 func (f field) shownAs(show func(*Config) string) field {
 	f.show = show
 	return f
 }
 
-// text is a field that takes any text.
+// text returns a field that takes any text.
 func text[S ~string](of func(*Config) *S, standard S) field {
 	return field{standard: string(standard), set: func(c *Config, text string) error {
 		*of(c) = S(text)
@@ -69,7 +69,7 @@ func text[S ~string](of func(*Config) *S, standard S) field {
 	}}
 }
 
-// span is a field that takes a duration from low to high.
+// span returns a field that takes a duration from low to high.
 func span(of func(*Config) *time.Duration, standard, low, high time.Duration) field {
 	f := field{standard: shorten(standard), limits: shorten(low) + " to " + shorten(high)}
 	f.set = func(c *Config, text string) (err error) {
@@ -82,7 +82,8 @@ func span(of func(*Config) *time.Duration, standard, low, high time.Duration) fi
 	return f
 }
 
-// daysOrOff is a field that takes a duration, in days as 30d too, up to most days, or off, which is 0.
+// daysOrOff returns a field that takes a duration from 1 h to most days, as 12h or 30d, or off, which is 0. standard is
+// in days.
 func daysOrOff(of func(*Config) *time.Duration, standard, most int) field {
 	const day = 24 * time.Hour
 	f := field{standard: fmt.Sprintf("%dd", standard), limits: fmt.Sprintf("off, or 1h to %dd", most)}
@@ -113,7 +114,7 @@ func daysOrOff(of func(*Config) *time.Duration, standard, most int) field {
 	return f
 }
 
-// number is a field that takes a whole number from low to high, of a unit or "".
+// number returns a field that takes a whole number from low to high. unit is for the help; "" for none.
 func number[N int | int64](of func(*Config) *N, unit string, standard, low, high N) field {
 	limits := strings.TrimSpace(fmt.Sprintf("%d to %d %s", low, high, unit))
 	f := field{standard: fmt.Sprint(standard), limits: limits}
@@ -185,7 +186,7 @@ func checkData(c *Config) error {
 	return nil
 }
 
-// setAutoCreate reads on or off, as people and YAML write them, or a pattern.
+// setAutoCreate reads on, off or a synonym of YAML's, or a pattern.
 func setAutoCreate(c *Config, text string) error {
 	switch strings.ToLower(text) {
 	case "on", "true", "yes", "1":
@@ -226,7 +227,7 @@ func setLogFormat(c *Config, text string) error {
 	return errors.New("want text or json")
 }
 
-// setEpoch sets the epoch of the layout that was set before.
+// setEpoch sets the epoch of the layout, which is set before.
 func setEpoch(c *Config, text string) (err error) {
 	c.Layout.Epoch, err = parseEpoch(text)
 	return err
@@ -246,7 +247,7 @@ func parseEpoch(text string) (int64, error) {
 		"a time, as 2018-09-22T00:00:00+08:00; or Unix milliseconds")
 }
 
-// checkSite needs a valid layout: an invalid one is reported for the layout itself.
+// checkSite checks the site if the layout is valid: otherwise the fault of the layout is reported.
 func checkSite(c *Config) error {
 	if c.Layout.Validate() != nil || 0 <= c.Site && c.Site < c.Layout.Sites() {
 		return nil
@@ -255,7 +256,7 @@ func checkSite(c *Config) error {
 		c.Site, c.Layout.Sites()-1, c.Layout, c.Layout.Site)
 }
 
-// setNumbers reads the first and the last worker number.
+// setNumbers reads the first and the last worker number, such as 512-1023.
 func setNumbers(c *Config, text string) error {
 	first, last, _ := strings.Cut(text, "-")
 	var of workerid.Span
@@ -278,7 +279,7 @@ func (c *Config) numbers() *workerid.Span {
 	return &all
 }
 
-// checkNumbers needs a valid layout and site: invalid ones are reported for themselves.
+// checkNumbers checks the numbers if the layout and the site are valid: otherwise their faults are reported.
 func checkNumbers(c *Config) error {
 	if c.Numbers == nil || c.Layout.Validate() != nil || c.Site < 0 || c.Site >= c.Layout.Sites() {
 		return nil

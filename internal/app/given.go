@@ -10,17 +10,17 @@ import (
 	"github.com/natsid/natsid/internal/configfile"
 )
 
-// A Given is the text given for a setting, and its place.
+// A Given is the text that was given for a setting, and where.
 type Given struct {
 	Text  string
 	From  Source
 	Place string // the setting in its written form, for messages; "" means the flag
 	Line  int    // of the configuration file; 0 elsewhere
 
-	unread bool // the text cannot be read, which [Parse] has reported
+	unread bool // the text is malformed, as [Parse] has reported
 }
 
-// A Source is the kind of place where a setting was given. A later one takes precedence.
+// A Source is the kind of place where a setting was given. A higher source takes precedence over a lower one.
 type Source int
 
 // The sources of settings.
@@ -32,8 +32,8 @@ const (
 	FromFlag
 )
 
-// Parse returns the Config of "natsid serve": the defaults, and for each flag in given the text there. Its error
-// names every unreadable text by its place; [Config.Validate] checks ranges.
+// Parse returns the Config of "natsid serve": the defaults, changed by the texts in given, which has flags as keys. Its
+// error names every malformed text by its place; [Config.Validate] checks ranges.
 func Parse(given map[string]Given) (Config, error) {
 	c := Default()
 	c.AutoCreateTags = given["nats"].Text == ""
@@ -54,8 +54,8 @@ func Parse(given map[string]Given) (Config, error) {
 	return c, errors.Join(faults...)
 }
 
-// set sets the value that a text says. An empty variable or line is what a template makes of a missing value: it must
-// not mean the default, by which a worker would serve beside the fleet that it was to join.
+// set sets the value of a setting from its text. An empty text is an error, since a template makes one from a missing
+// value: taken for the default, it could start a worker outside the fleet that it should join.
 func (s Setting) set(c *Config, text string) error {
 	switch err := s.field.set(c, text); {
 	case text == "" && s.Flag == "nats":
@@ -68,8 +68,8 @@ func (s Setting) set(c *Config, text string) error {
 	return nil
 }
 
-// fault returns the fault of a setting, by its place. The fault of a setting that was not given is in the one beside
-// it.
+// fault returns err with the place of the setting. If the setting was not given, the fault comes from the setting
+// beside it, and gets the place of that one.
 func (s Setting) fault(given map[string]Given, err error) error {
 	g := given[s.Flag]
 	if beside := given[s.field.beside]; g.From == FromDefault && beside.From == FromFile {
@@ -78,7 +78,7 @@ func (s Setting) fault(given map[string]Given, err error) error {
 	return &lineError{g.Line, fmt.Errorf("%s %w", cmp.Or(g.Place, "--"+s.Flag), err)}
 }
 
-// A lineError is a fault on a line of the configuration file; 0 means elsewhere.
+// A lineError is a fault on a line of the configuration file; line 0 means that it is not in the file.
 type lineError struct {
 	line int
 	error
@@ -86,8 +86,8 @@ type lineError struct {
 
 func (e *lineError) Unwrap() error { return e.error }
 
-// Faults joins the errors of [ReadFile], [Parse] and [Config.Validate]: those outside the file first, then those in
-// the order of its lines.
+// Faults joins the errors of [ReadFile], [Parse] and [Config.Validate]: first those not in the configuration file, then
+// those in it, in the order of lines.
 func Faults(errs ...error) error {
 	var all []error
 	for _, err := range errs {
@@ -107,8 +107,8 @@ func Faults(errs ...error) error {
 	return errors.Join(all...)
 }
 
-// ReadFile returns the settings of the configuration file, by flag, and an error that names every fault of its form
-// and of its names by the line. [Parse] and [Config.Validate] check values.
+// ReadFile returns the settings of the configuration file, by flag. Its error names every malformed line and unknown
+// setting. [Parse] and [Config.Validate] check the values.
 func ReadFile(config Given) (map[string]Given, error) {
 	name := config.Text
 	text, err := configfile.Read(name)
@@ -138,7 +138,7 @@ func ReadFile(config Given) (map[string]Given, error) {
 	return given, errors.Join(faults...)
 }
 
-// flagOf returns the flag of a name, which may be an alias.
+// flagOf returns the flag for a name that may be an alias of a flag.
 func flagOf(name string) string {
 	for _, s := range settings {
 		if slices.Contains(s.Aliases, name) {
@@ -167,9 +167,9 @@ func checkName(name string) string {
 	return " is no setting: did you mean " + best + "?"
 }
 
-// MisspeltEnv returns an error that names each variable of an environment that is probably a misspelt setting. Others
-// that no setting has are allowed: for a Service named natsid, Kubernetes sets NATSID_PORT and NATSID_SERVICE_HOST, and
-// NATS_ begins variables of other programs, so that one of these is misspelt only by one character.
+// MisspeltEnv returns an error that names each environment variable that is probably a misspelt setting. Other unknown
+// variables are allowed: for a Service named natsid, Kubernetes sets NATSID_PORT and NATSID_SERVICE_HOST. Other
+// programs have variables that begin with NATS_, so these count as misspelt only if one character differs.
 func MisspeltEnv(environ []string) error {
 	var faults []error
 	for _, variable := range environ {
@@ -190,10 +190,10 @@ func MisspeltEnv(environ []string) error {
 	return errors.Join(faults...)
 }
 
-// Nearest returns the name of which the given one is most probably a misspelling, "" if it resembles none.
+// Nearest returns the one of names that name most probably misspells, "" if it resembles none.
 func Nearest(name string, names []string) (best string) { return nearest(name, names, mostEdits(name)) }
 
-// mostEdits is how many edits away a misspelling may be.
+// mostEdits returns how many edits a misspelling of name may have.
 func mostEdits(name string) int { return max(2, len(name)/3) }
 
 func nearest(name string, names []string, most int) (best string) {

@@ -14,21 +14,22 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// A grantLog records the IDs that this process may issue. No ID depends on it: whether or not it works, IDs are
-// issued. It records nothing before open.
+// A grantLog records which IDs this process may issue. IDs are issued whether or not it works. It records nothing
+// before open.
 type grantLog struct {
 	storage *storage
-	raise   func(message string) // an alarm
+	raise   func(message string) // raises an alarm
 	keeper  *workerid.Keeper     // set by open
-	bucket  *buckets.Bucket      // likewise
+	bucket  *buckets.Bucket      // set by open
 	log     *grants.Log          // nil with --grants off
-	failing time.Time            // since when entries cannot be written, for report; zero if they can
+	failing time.Time            // since when writes fail; zero if they succeed
 }
 
-// grantsSize is the size at which the stream forgets the oldest. `nats stream edit` changes it.
+// grantsSize is the size, in bytes, of the stream of grants: beyond it the oldest are removed. `nats stream edit`
+// changes it.
 const grantsSize = 256 << 20
 
-// open creates the log of the loads and of the keeper's windows. The bucket is made for the first entry.
+// open creates the log of loads and of the keeper's windows. The bucket is created with the first entry.
 func (g *grantLog) open(keeper *workerid.Keeper) {
 	cfg := g.storage.cfg
 	if g.keeper = keeper; cfg.Grants == 0 {
@@ -60,7 +61,7 @@ func (g *grantLog) window(w workerid.Window) {
 	g.log.Window(grants.Window{Number: w.Number, From: w.From, Until: w.Until, How: string(w.How)})
 }
 
-// run writes until ctx ends, and then the remaining grants.
+// run writes grants until ctx ends, and then the remaining ones.
 func (g *grantLog) run(ctx context.Context) error {
 	if g.log != nil {
 		g.log.Run(ctx, func() time.Duration { return g.storage.links.atStop(1500 * time.Millisecond) })
@@ -80,7 +81,7 @@ func (g *grantLog) write(ctx context.Context, body []byte) error {
 	return err
 }
 
-// report raises an alarm while entries are refused, or cannot be written for a minute.
+// report raises an alarm if a write was refused, or if writes have failed for a minute.
 func (g *grantLog) report(err error) {
 	if err == nil {
 		g.failing = time.Time{}

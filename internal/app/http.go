@@ -19,9 +19,9 @@ type httpDoor struct {
 	listener net.Listener // nil if HTTP is not served
 }
 
-// listen opens the address. Probes and alerts depend on an address that was given: without it the program does not
-// start. Without the default address IDs are served without this door: a second worker of this machine needs no other
-// command than the first.
+// listen opens the address of --http. If the operator gave the address, probes and alerts depend on it, so an error
+// ends the start. If the default address is in use, natsid runs without HTTP: so a second worker on a machine needs no
+// other command than the first.
 func (d *httpDoor) listen(context.Context) error {
 	if d.cfg.HTTP == "" {
 		return nil
@@ -73,8 +73,9 @@ func (d *httpDoor) handler() http.Handler {
 	return mux
 }
 
-// pageAt returns where the page is, and its handler: it serves callers with the token, or this machine alone. If other
-// machines reach --http and there is no token, the page is off, and its answer says so.
+// pageAt returns the pattern and the handler of the page. With a token it serves callers that have it; without one it
+// serves this machine alone. If other machines reach --http and there is no token, the page is off, and its answer says
+// so.
 func (d *httpDoor) pageAt() (pattern string, h http.Handler) {
 	address, tcp := d.listener.Addr().(*net.TCPAddr)
 	switch file := d.cfg.HTTPTokenFile; {
@@ -85,7 +86,7 @@ func (d *httpDoor) pageAt() (pattern string, h http.Handler) {
 	}
 	const remedy = "set --http-token-file FILE with a token that it then demands"
 	d.cfg.Log.Info("the page is off: other machines reach --http; "+remedy, "http", address.String())
-	return "/{$}", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { // paths below it do not exist
+	return "/{$}", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { // other paths are not found
 		http.Error(w, "the page is off: other machines reach this address; "+remedy, http.StatusForbidden)
 	})
 }
@@ -93,7 +94,7 @@ func (d *httpDoor) pageAt() (pattern string, h http.Handler) {
 // maxTags is how many tags the page lists.
 const maxTags = 1_000_000
 
-// page returns the page.
+// page returns the handler of the page.
 func (p *program) page() http.Handler {
 	return page.New(page.Config{
 		Fleet: fleetview.New(fleetview.Config{
@@ -106,7 +107,7 @@ func (p *program) page() http.Handler {
 	})
 }
 
-// notes returns notes for operators in /readyz, beside the readiness.
+// notes returns lines for operators that /readyz shows in addition to the readiness.
 func (p *program) notes() (all []string) {
 	if why := p.watch.Trouble(); why != nil && p.watch.IsAnswered() {
 		all = append(all, fmt.Sprintf("relays: this worker cannot load, and another one answers for it: %v", why))

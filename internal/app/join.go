@@ -18,7 +18,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// dial connects, and retries while NATS does not answer. An error that a retry cannot fix is returned at once.
+// dial connects, and retries while NATS does not answer. It returns an error at once if a retry cannot help.
 func dial(ctx context.Context, cfg Config, opts []nats.Option) (*nats.Conn, error) {
 	attempt := func() (*nats.Conn, error) {
 		nc, err := Join(cfg, append(opts, nats.Timeout(joinTimeout)))
@@ -30,19 +30,19 @@ func dial(ctx context.Context, cfg Config, opts []nats.Option) (*nats.Conn, erro
 	return retry(ctx, cfg.Log, "NATS at "+Redact(cfg.NATS)+" does not answer yet", attempt)
 }
 
-// writeTimeout is how long a connection waits for its server to take written data. By default it is a minute, during
-// which calls on that connection wait whatever their contexts say, and pings cannot detect that the server hangs. A
-// server that takes nothing for this long has failed more pings than it may. Data that could not be written is lost,
-// so the connection is replaced: a subscription may be in that data.
+// writeTimeout is how long a write may wait for the server to read. The client's default is a minute, in which calls
+// wait whatever their contexts say, and pings cannot detect that the server hangs. After this time the connection is
+// replaced, since data that could not be written is lost, which may include a subscription.
 const writeTimeout = 3 * time.Second
 
-// joinTimeout is enough for a server a second away.
+// joinTimeout is enough for a server with a round trip of a second.
 const joinTimeout = 5 * time.Second
 
-// A JoinError is why this program could not or did not join NATS although NATS answers, with the remedy.
+// A JoinError is returned if this program cannot join NATS although NATS answers, or if its settings are unusable. Its
+// text names the remedy.
 type JoinError struct {
 	URL     string // redacted
-	Passing bool   // it may pass without an action of this program's operator
+	Passing bool   // a retry may succeed with the same settings
 	why     string
 	cause   error
 }
@@ -52,8 +52,8 @@ func (e *JoinError) Error() string { return fmt.Sprintf("cannot join NATS at %s:
 // Unwrap returns the error of the NATS client.
 func (e *JoinError) Unwrap() error { return e.cause }
 
-// Join connects to NATS once, with the credentials and certificates of the settings. The error is a [JoinError] unless
-// NATS did not answer.
+// Join connects to NATS once, with the credentials and certificates of cfg. The error is a [JoinError], unless NATS did
+// not answer.
 func Join(cfg Config, opts []nats.Option) (*nats.Conn, error) {
 	mine, err := credentialsOf(cfg)
 	if err != nil {
@@ -66,7 +66,7 @@ func Join(cfg Config, opts []nats.Option) (*nats.Conn, error) {
 	for range 3 {
 		began = time.Now()
 		nc, err = nats.Connect(cfg.NATS, opts...)
-		// A server that reads its configuration again refuses, once, whoever is connecting at that moment.
+		// A server that reloads its configuration refuses, once, clients that connect at that moment.
 		refused := errors.Is(err, nats.ErrAuthorization) && time.Since(began) < decided
 		if !hungUp(err) && !refused {
 			break
@@ -83,18 +83,18 @@ func Join(cfg Config, opts []nats.Option) (*nats.Conn, error) {
 	return nil, &JoinError{URL: Redact(cfg.NATS), Passing: passing, why: why, cause: err}
 }
 
-// decided is the longest time in which a server refuses a user by itself. A server whose auth callout does not
-// answer, for example while that starts, refuses only when its time-out is over, 2 s by default.
+// decided is the longest time that a server needs to refuse a user by itself. If its auth callout does not answer, for
+// example while it starts, the server refuses only after its timeout, 2 s by default: then a retry may help.
 const decided = 500 * time.Millisecond
 
-// whyRefused returns why NATS could not be joined and the remedy, "" if NATS did not answer; passing means that
-// waiting may help. Errors are classified by kind; after an unknown error the program waits.
+// whyRefused returns why NATS could not be joined and the remedy, "" if NATS did not answer. passing reports whether a
+// retry may help. Errors are classified by kind; after an unknown one the program retries.
 func whyRefused(cfg Config, err error, took time.Duration) (why string, passing bool) {
 	var clock x509.CertificateInvalidError
 	switch {
 	case isA[*url.Error](err):
 		return WithoutURL(err).Error(), false
-	case errors.Is(err, io.ErrClosedPipe): // of a connection inside the process, after the server has waited for 10 s
+	case errors.Is(err, io.ErrClosedPipe): // a connection inside the process, refused after 10 s
 		return "the embedded server refuses this user: check " + cfg.shown(), false
 	case errors.Is(err, nats.ErrAuthorization):
 		return "it refuses this user: check " + cfg.shown() + " (" + err.Error() + ")", took >= decided
@@ -112,7 +112,7 @@ func whyRefused(cfg Config, err error, took time.Duration) (why string, passing 
 			"(" + err.Error() + ")", false
 	case errors.As(err, &clock):
 		return "its certificate is not valid: renew it, or correct the clock (" + err.Error() + ")",
-			clock.Reason == x509.Expired // also before it begins, as on a clock that is not set yet
+			clock.Reason == x509.Expired // also before its validity begins, as by a clock not yet set
 	case errors.Is(err, nats.ErrSecureConnWanted):
 		return "it offers no TLS: remove tls:// and the certificates, or configure TLS there", false
 	case errors.Is(err, nats.ErrTLS) && hungUp(err):
@@ -125,13 +125,13 @@ func whyRefused(cfg Config, err error, took time.Duration) (why string, passing 
 	return "", true
 }
 
-// hungUp reports whether a server closed the connection before its reason was read, as may happen while it refuses a
-// user.
+// hungUp reports whether the server closed the connection before this program read why. That may happen when it refuses
+// a user.
 func hungUp(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
 }
 
-// hinted adds a possible cause to an error that NATS did not answer: a server that waits for TLS is silent.
+// hinted adds a possible cause to a time-out: a server that waits for TLS first is silent.
 func (c *Config) hinted(err error) error {
 	secure := strings.Contains(c.NATS, "tls://") || c.NATSCA != "" || c.NATSCert != ""
 	if late, ok := errors.AsType[net.Error](err); ok && late.Timeout() && secure {

@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// A step is one stage in the life of the program. Its start may use what all
-// steps above it have started; its stop comes before theirs.
+// A step is one part of the program. Its start may use everything that the steps above it have started; it stops before
+// they do.
 type step struct {
 	name  string
 	start func(ctx context.Context) error // nil: nothing to start
 	stop  func() error                    // nil: nothing to stop
-	// within is the longest duration of stop, by the bounds of its parts. A stop that takes longer is logged and
-	// awaited: the steps above depend on it.
+	// within is how long stop should take at most. If it takes longer, that is logged, and live still waits for it: the
+	// steps above depend on it.
 	within time.Duration
 }
 
-// live starts the steps in order, waits until ctx ends, and stops them in reverse order. If one cannot start, those
-// above it are stopped at once. quit ends ctx. live returns the errors of all steps, joined.
+// live starts the steps in order, waits until ctx ends, and stops them in reverse order. If a step cannot start, live
+// calls quit, which ends ctx, and stops the steps before it. It returns the errors of all steps, joined.
 func live(ctx context.Context, quit func(), log *slog.Logger, steps []step) error {
 	var errs []error
 	started := 0
@@ -44,7 +44,7 @@ func live(ctx context.Context, quit func(), log *slog.Logger, steps []step) erro
 	return errors.Join(errs...)
 }
 
-// end stops a step, however long that takes.
+// end stops a step, and waits however long that takes.
 func (s step) end(log *slog.Logger) error {
 	late := time.AfterFunc(s.within, func() {
 		log.Warn("the stop takes longer than it should; still waiting, since the next stops depend on it",
@@ -54,8 +54,8 @@ func (s step) end(log *slog.Logger) error {
 	return s.stop()
 }
 
-// during is a step that runs f in the background. f returns when ctx ends, at the beginning of the stop, or earlier;
-// stop waits for it.
+// during returns a step that runs f in the background. The context of f ends when the stop of the program begins; f
+// returns then, or earlier. The stop of the step waits for f.
 func during(name string, within time.Duration, f func(ctx context.Context) error) step {
 	var running sync.WaitGroup
 	var err error
@@ -71,7 +71,7 @@ func during(name string, within time.Duration, f func(ctx context.Context) error
 	}
 }
 
-// until is a step that runs f in the background until its own stop: only then does the context of f end.
+// until returns a step that runs f in the background. The context of f ends only when the step itself is stopped.
 func until(name string, within time.Duration, f func(ctx context.Context) error) step {
 	var end context.CancelFunc
 	s := during(name, within, f)

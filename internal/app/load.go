@@ -10,11 +10,11 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// loads is the store of the allocator. A load takes these steps:
+// loads is the store from which the allocator loads ranges. A load takes these steps:
 //
-//  1. relay sees how long the load takes, and how it ends.
-//  2. A strict tag is loaded in the process of its loader, so that the compare-and-sets of workers do not race.
-//  3. The registry is sound: [lineage.Member.Gate], before the load and when it ends.
+//  1. watch is informed when the load begins, and how it ends.
+//  2. A strict tag is loaded by one worker, its loader, so that compare-and-sets of several workers do not race.
+//  3. [lineage.Member.Gate] checks that the registry is sound, before the load and when it ends.
 //  4. The store raises the mark: by a compare-and-set, or in MySQL by an UPDATE.
 type loads struct {
 	segment.Store // steps 3 and 4
@@ -50,10 +50,11 @@ func (s loads) LoadStrict(
 	return l, err
 }
 
-// runsOutAt is the percentage of a tag's numbers whose use raises the alarm; so does each further percent.
+// runsOutAt is the percentage of a tag's numbers that raises the alarm when it is reserved; each further percent raises
+// it again.
 const runsOutAt = 90
 
-// watchEnd raises the alarm about a tag at the last percents of its numbers, and when a load finds none.
+// watchEnd raises the alarm if few numbers of a tag are left, if none is left, or if the tag is undecided.
 func (s loads) watchEnd(tag string, l segment.Loaded, err error) {
 	if x, _ := errors.AsType[*segment.ExhaustedError](err); x == nil && errors.Is(err, segment.ErrExhausted) {
 		s.runsOut(tag, "no number is left to reserve: "+err.Error())

@@ -25,7 +25,7 @@ func checkDSN(c *Config) error {
 	return errors.New("is malformed: want user:password@tcp(host:port)/database")
 }
 
-// Database returns the login of MySQL, with the DSN of --mysql-file.
+// Database returns the login of MySQL. The DSN is that of --mysql, or the content of --mysql-file.
 func (c *Config) Database() (mysqlstore.Login, error) {
 	dsn, err := secret{c.MySQL, c.MySQLFile}.read()
 	if err != nil {
@@ -40,7 +40,7 @@ func (c *Config) Database() (mysqlstore.Login, error) {
 // OnMySQL reports whether the tags are in MySQL.
 func (c *Config) OnMySQL() bool { return c.MySQL != "" || c.MySQLFile != "" }
 
-// OpenTable connects to MySQL once.
+// OpenTable connects to MySQL once, within 10 s.
 func OpenTable(ctx context.Context, login mysqlstore.Login) (*mysqlstore.Table, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

@@ -23,7 +23,8 @@ func (p *program) modes() map[string]error {
 	}
 }
 
-// state returns the worker's metadata for questions over NATS: the same as /readyz, since both are [program.modes].
+// state returns the metadata with which the worker answers questions over NATS. Modes are as in /readyz, since both
+// come from [program.modes].
 func (p *program) state() map[string]string {
 	k := p.keeper.Status()
 	state := map[string]string{
@@ -38,8 +39,8 @@ func (p *program) state() map[string]string {
 	return state
 }
 
-// segmentTrouble returns why callers get no segment IDs here: why the worker is in no queue group, or why memory is not
-// filled again.
+// segmentTrouble returns why callers get no segment IDs here, nil if they do: why the worker does not serve them, or
+// why it cannot load further ranges.
 func (p *program) segmentTrouble() error {
 	err := p.worker.Trouble(worker.Segment)
 	if server := p.links.embedded; err == nil && server != nil {
@@ -59,7 +60,7 @@ func (p *program) segmentTrouble() error {
 
 func (p *program) snowflakeTrouble() error {
 	err, k := p.worker.Trouble(worker.Snowflake), p.keeper.Status()
-	if errors.Is(err, snowflake.ErrNoNumber) { // with the reason as in `natsid status` and the log
+	if errors.Is(err, snowflake.ErrNoNumber) { // state the cause as `natsid status` and the log do
 		words := "this worker has no number"
 		if k.Held {
 			words = fmt.Sprintf("nothing is issued under worker number %d yet", k.Number)
@@ -75,8 +76,8 @@ func (p *program) snowflakeTrouble() error {
 // missingAfter is how long a start may take before the log shows why a mode cannot issue.
 const missingAfter = 15 * time.Second
 
-// await waits until all modes can issue, and reports whether that came before the end of ctx. Until then it logs
-// periodically why they cannot.
+// await waits until all modes can issue, and reports whether they could before ctx ended. Every 15 s it logs why they
+// cannot.
 func (p *program) await(ctx context.Context, log *slog.Logger) bool {
 	tick, missing := time.NewTicker(20*time.Millisecond), time.NewTicker(missingAfter)
 	defer tick.Stop()

@@ -24,11 +24,11 @@ import (
 
 var errFirstCheck = errors.New("this worker has not checked its registry yet")
 
-// stoppable are the modes that a registry can stop. Every incident stops segments and tags.
+// stoppable are the modes that an incident of the registry can stop. Each incident stops at least segments.
 var stoppable = []worker.Mode{worker.Segment, worker.Snowflake, worker.Tags}
 
-// registry is this worker's part in its registry: whether it may load and issue there, and its messages with other
-// workers about registries.
+// registry decides whether this worker may load and issue from its registry, and exchanges messages about registries
+// with other workers.
 type registry struct {
 	serving
 	cfg      *Config
@@ -39,13 +39,13 @@ type registry struct {
 	bus     *natsbus.Bus
 	process string          // random, one per process
 	member  *lineage.Member // set when the buckets are opened
-	begun   chan struct{}   // closed when the first check of the marks is over
+	begun   chan struct{}   // closed when the first check of the marks has ended
 }
 
 // makeBus creates the bus, which carries messages about registries, and asks who else is there.
 func (m *registry) makeBus(ctx context.Context) error {
 	m.bus, m.process = natsbus.New(m.links.control, m.cfg.Namespace), rand.Text()
-	ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond) // silence says nothing
+	ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond) // after that time it is unknown who is there
 	defer cancel()
 	if err := m.bus.Call(ctx, m.links.dialOnce); err != nil {
 		m.cfg.Log.Debug("it is not known yet which other workers there are", "error", err)
@@ -53,9 +53,9 @@ func (m *registry) makeBus(ctx context.Context) error {
 	return nil
 }
 
-// awaitCheck refuses the modes that a registry can stop until the first check is over. late is why the buckets could
-// not be opened, nil if they were. Without JetStream no request waits: requests for segments are answered 503 at once,
-// and a worker issues snowflakes in the rest of its window.
+// awaitCheck refuses requests until the first check of the registry has ended. late is why the buckets could not be
+// opened, nil if they were. If they were not, it refuses none: requests for segments are answered 503 at once, and
+// snowflakes are issued in the rest of the window.
 func (m *registry) awaitCheck(late error) {
 	m.begun = make(chan struct{})
 	if late == nil {
@@ -63,8 +63,9 @@ func (m *registry) awaitCheck(late error) {
 	}
 }
 
-// checked ends the refusals of awaitCheck, given how the first check has ended. A worker that cannot load yet joins the
-// others once it knows whether one of them can. Without a right that relays need, it stays out until it can load.
+// checked ends the refusals of awaitCheck; err is the result of the first check. A worker that cannot load serves
+// segments once it knows whether another worker can. Without a right that relays need, it waits until it can load
+// itself.
 func (m *registry) checked(ctx context.Context, err error) {
 	close(m.begun)
 	m.reasons.Clear(worker.Unchecked, worker.Snowflake)
@@ -77,7 +78,7 @@ func (m *registry) checked(ctx context.Context, err error) {
 	m.reasons.Clear(worker.Unchecked, worker.Segment, worker.Tags)
 }
 
-// open opens the worker's memory of its registry, before the bucket of the marks is opened.
+// open opens what the worker remembers of its registry, before the bucket of marks is opened.
 func (m *registry) open(tags *kvstore.Store, unused func(context.Context) (bool, error)) (err error) {
 	m.member, err = lineage.Open(lineage.Config{
 		Bucket: tags.Own(), Tags: tags, Kind: string(tags.Kind()), Rows: tags.Kind() == kvstore.Guarded,
@@ -96,10 +97,10 @@ func (m *registry) fields() lineage.Fields {
 	return lineage.Fields{Layout: d.Layout, Epoch: d.Epoch, Unit: d.Unit}
 }
 
-// serving is what a registry stops.
+// serving stops modes and raises alarms when the registry has an incident.
 type serving struct {
 	reasons    *worker.Reasons
-	raiseAbout func(kind wire.Alarm, about, message string) // see alarms
+	raiseAbout func(kind wire.Alarm, about, message string) // alarms.raiseAbout
 }
 
 var _ lineage.Serving = serving{}
@@ -131,7 +132,7 @@ func (s serving) JournalAlarm(message string) {
 	s.raiseAbout(wire.AlarmStateFile, "lineage", message)
 }
 
-// answerFor makes this worker answer for its registry.
+// answerFor makes this worker answer questions about its registry.
 func (m *registry) answerFor(registry string) {
 	if err := m.bus.Join(registry, m.member.Answer); err != nil {
 		m.cfg.Log.Error("cannot listen for questions about the registry, so a second one may not be noticed; "+
@@ -139,8 +140,7 @@ func (m *registry) answerFor(registry string) {
 	}
 }
 
-// mayFound is called before a bucket of marks gets an identity: it returns an error if another bucket is or was in
-// use.
+// mayFound is called before a bucket of marks gets an identity. It returns an error if another bucket is or was in use.
 func (m *registry) mayFound(ctx context.Context) error {
 	if m.member.Remembers() {
 		return fmt.Errorf("the data directory %s remembers another bucket of marks, which is gone", m.cfg.Data)
@@ -154,7 +154,7 @@ func (m *registry) mayFound(ctx context.Context) error {
 	return err
 }
 
-// notices asks one worker of each registry for its notice.
+// notices asks one worker of each registry in the namespace what that registry is.
 func (m *registry) notices(ctx context.Context) ([]lineage.Notice, error) {
 	all, err := lineage.AskFunc(m.bus.Ask).Notices(ctx, lineage.Notice{
 		Process: m.process, Instance: m.instance(), Fields: m.fields(),
@@ -165,10 +165,10 @@ func (m *registry) notices(ctx context.Context) ([]lineage.Notice, error) {
 	return all, err
 }
 
-// ErrOther is returned while another worker of the namespace makes snowflakes of other fields.
+// ErrOther is returned while another worker of the namespace makes snowflakes with another layout, epoch or tick.
 var ErrOther = errors.New("another worker of this namespace makes other snowflakes")
 
-// mayMake returns an error if a live worker of the namespace makes snowflakes of other fields.
+// mayMake returns [ErrOther] if a live worker of the namespace makes snowflakes with another layout, epoch or tick.
 func (m *registry) mayMake(ctx context.Context) error {
 	all, err := m.notices(ctx)
 	own := m.fields()
@@ -183,7 +183,7 @@ func (m *registry) mayMake(ctx context.Context) error {
 	return err
 }
 
-// ask ends the start if another worker makes snowflakes of other fields.
+// ask ends the start with [ErrOther] if another worker makes snowflakes with another layout, epoch or tick.
 func (m *registry) ask(ctx context.Context) error {
 	err := m.mayMake(ctx)
 	if err != nil && !errors.Is(err, ErrOther) {
@@ -193,7 +193,7 @@ func (m *registry) ask(ctx context.Context) error {
 	return err
 }
 
-// watch checks the registry until ctx ends, and then records there that this worker stopped cleanly.
+// watch checks the registry until ctx ends, and then records in its marks that this worker stopped cleanly.
 func (m *registry) watch(ctx context.Context) error {
 	if err := m.bus.Listen(m.member.Hear); err != nil {
 		return err
@@ -215,13 +215,14 @@ func (m *registry) watch(ctx context.Context) error {
 	return nil
 }
 
-// hasSecond reports whether this registry is stopped since workers of another one serve the same subjects.
+// hasSecond reports whether this registry is stopped because workers of another registry serve the same subjects.
 func (m *registry) hasSecond() bool {
 	in := m.member.Identity().Incident
 	return in != nil && in.Other != ""
 }
 
-// marksInUse names the marks that this worker issues from, also if another worker loads; "" while it must not issue.
+// marksInUse returns the ID of the registry whose marks this worker uses, also if another worker loads; "" while it
+// must not issue.
 func (m *registry) marksInUse() string {
 	if m.reasons.Forbidden(worker.Segment) != nil {
 		return ""

@@ -8,10 +8,10 @@ import (
 	"github.com/natsid/natsid/worker"
 )
 
-// registryOfLoads returns the registry that loads use, "" if it is not known yet.
+// registryOfLoads returns the ID of the registry that loads use, "" if it is not known yet.
 func (p *program) registryOfLoads() string { return p.registry.member.Identity().Registry }
 
-// probe returns nil once this worker can load, or while its registry is stopped, which is no fault of the store.
+// probe returns nil once the stores take writes, or while the registry is stopped, which is no fault of a store.
 func (p *program) probe(ctx context.Context) error {
 	if p.registry.member.Stopped() != nil {
 		return nil
@@ -19,7 +19,7 @@ func (p *program) probe(ctx context.Context) error {
 	return p.storage.probe(ctx)
 }
 
-// probe returns nil once all stores of a load have taken a write that was sent after the call.
+// probe returns nil once each store that a load needs has taken a write that was sent after the call.
 func (s *storage) probe(ctx context.Context) error {
 	if s.table != nil {
 		if err := s.table.Probe(ctx); err != nil {
@@ -29,8 +29,8 @@ func (s *storage) probe(ctx context.Context) error {
 	return s.registry.member.Prove(ctx)
 }
 
-// canLoad reports whether this worker can load ranges, as far as it knows. A worker that was disconnected cannot
-// until its registry was checked again.
+// canLoad reports whether this worker can load ranges, as far as it knows. After a disconnection it cannot until its
+// registry is checked again.
 func (p *program) canLoad() bool {
 	return len(p.reasons.Of(worker.Segment)) == 0 && p.segments.Trouble() == nil && p.watch.Trouble() == nil &&
 		p.registry.member.Checked()

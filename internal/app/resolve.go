@@ -12,9 +12,9 @@ import (
 	"github.com/natsid/natsid/internal/natscontext"
 )
 
-// Resolve returns the given settings, and below them the settings of the context that they name. Of settings that
-// exclude each other, those of the source that takes precedence are kept. said has a sentence, without values, for
-// each dropped setting.
+// Resolve returns the given settings, and those of the nats context that they name, which have lower precedence. If
+// settings exclude each other, it keeps the one with the highest source. said has a sentence, without values, for each
+// setting that it drops.
 func Resolve(given map[string]Given) (all map[string]Given, said []string, err error) {
 	all = maps.Clone(given)
 	if name := given["context"].Text; name != "" {
@@ -59,7 +59,7 @@ func addContext(all map[string]Given, name string, c natscontext.Context) (said 
 // A way is the flags that express one thing together.
 type way []string
 
-// exclusive returns sets of ways of which only one can be used.
+// exclusive returns sets of ways; only one way of each set can be used.
 func exclusive() [][]way {
 	sets := [][]way{
 		{{"creds"}, {"nkey"}}, // the key that signs
@@ -74,7 +74,7 @@ func exclusive() [][]way {
 	return sets
 }
 
-// first returns the flag of a way with the highest source, "" if none was given.
+// first returns the flag of a way that was given by the highest source, "" if none was given.
 func (w way) first(all map[string]Given) (flag string) {
 	for _, f := range w {
 		if g := all[f]; g.Text != "" && (flag == "" || g.From > all[flag].From) {
@@ -84,7 +84,7 @@ func (w way) first(all map[string]Given) (flag string) {
 	return flag
 }
 
-// choose keeps one of several ways.
+// choose keeps the way of the highest source, and removes the others from all.
 func choose(all map[string]Given, ways []way) (said []string, err error) {
 	best := ""
 	for _, w := range ways {
@@ -93,7 +93,7 @@ func choose(all map[string]Given, ways []way) (said []string, err error) {
 		case f == "":
 		case best == "" || all[f].From > all[best].From:
 			best = f
-		case all[f].From == all[best].From && all[f].From != FromContext: // in a context the first counts
+		case all[f].From == all[best].From && all[f].From != FromContext: // within a context the first way counts
 			return nil, fmt.Errorf("%s and %s exclude each other: give one",
 				place(best, all), place(f, all))
 		}
@@ -109,7 +109,7 @@ func choose(all map[string]Given, ways []way) (said []string, err error) {
 	return said, nil
 }
 
-// chooseUser keeps the user in the URLs of NATS, or the user of a setting which takes precedence.
+// chooseUser keeps either the user in the URLs of NATS or the user in a setting, whichever has the higher source.
 func chooseUser(all map[string]Given) (said []string) {
 	f := way{"user", "token", "token-file"}.first(all)
 	urls := all["nats"]
@@ -140,8 +140,8 @@ func chooseUser(all map[string]Given) (said []string) {
 	return said
 }
 
-// gaveWay returns the sentence that one setting took precedence over another, by their places.
+// gaveWay returns the sentence that one setting takes precedence over another.
 func gaveWay(weaker, stronger string) string { return stronger + " takes precedence over " + weaker }
 
-// place returns a setting in its written form.
+// place returns where a setting was given, as people wrote it, or the flag.
 func place(flag string, all map[string]Given) string { return cmp.Or(all[flag].Place, "--"+flag) }

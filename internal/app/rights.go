@@ -11,14 +11,14 @@ import (
 	"github.com/natsid/natsid/worker"
 )
 
-// A lack is of rights of the user of NATS.
+// A lack remembers which rights the user of NATS lacks.
 type lack struct {
-	text  atomic.Pointer[string] // as it was logged
-	modes atomic.Int64           // how many it concerns
+	text  atomic.Pointer[string] // the missing rights, as last logged
+	modes atomic.Int64           // how many modes cannot be served
 }
 
-// lacks returns why modes cannot be served: the rights that the user of NATS lacks for them. It logs each change of the
-// rights that this worker lacks, also those without which it serves.
+// lacks returns, for each mode that cannot be served, the rights that the user of NATS lacks. It logs each change of
+// the missing rights, also of those that no mode needs.
 func (p *program) lacks(ctx context.Context, nc *nats.Conn) (map[worker.Mode]error, error) {
 	held, err := rights.Ask(ctx, nc)
 	if err != nil {
@@ -44,7 +44,7 @@ func (p *program) lacks(ctx context.Context, nc *nats.Conn) (map[worker.Mode]err
 				"`natsid permissions worker` prints what a worker needs", text)
 		}
 	}
-	if p.lack.modes.Swap(int64(len(lacks))) > int64(len(lacks)) { // NATS does not make up for what it refused
+	if p.lack.modes.Swap(int64(len(lacks))) > int64(len(lacks)) { // NATS does not repeat subscriptions that it refused
 		_ = p.links.control.ForceReconnect() // it fails only on a closed connection
 	}
 	return lacks, nil

@@ -10,13 +10,13 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A Setting is one setting of a worker, declared once, in the table below. The command line and its help, the
-// defaults and the validation of [Config], and docs/reference.md follow from the table.
+// A Setting is one setting of a worker, declared once, in the table below. The command line and its help, the defaults
+// and the validation of [Config], and docs/reference.md are made from the table.
 type Setting struct {
-	Flag        string   // on the command line, without the leading dashes
+	Flag        string   // name on the command line, without the leading dashes
 	Aliases     []string // the nats command's names for the flag
 	Env         string   // environment variable; the flag takes precedence
-	Placeholder string   // placeholder for the value in the help if there is no default
+	Placeholder string   // stands for the value in the help if there is no default
 	Group       string   // group of settings of one purpose
 	Help        string   // sentences for the reader of a terminal
 
@@ -25,7 +25,7 @@ type Setting struct {
 	Bare    bool   // the flag may stand without a value, and be negated with --no-
 
 	field field
-	file  func(*Config) *string // of a secret: the name of a file that holds it, set by --FLAG-file
+	file  func(*Config) *string // for a secret: the file that holds it, set by --FLAG-file
 }
 
 // Groups of settings.

@@ -18,13 +18,13 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// storage is the durable state: the buckets in JetStream, and the table that the marks guard. Its fields are set by the
-// steps that open it.
+// storage has the durable state: the buckets in JetStream, and the MySQL table that the marks guard. The steps that
+// open them set its fields.
 type storage struct {
 	cfg        *Config
 	links      *links
 	registry   *registry
-	raiseAbout func(kind wire.Alarm, about, message string) // see alarms
+	raiseAbout func(kind wire.Alarm, about, message string) // alarms.raiseAbout
 	raised     segment.Raised                               // records a write of a mark
 	clock      segment.Clock
 
@@ -36,8 +36,8 @@ type storage struct {
 	table   *mysqlstore.Table // nil without MySQL
 }
 
-// openBuckets tries once to open the buckets in JetStream. Without JetStream the other steps still start, and
-// [storage.openLate] continues: until then requests for segment IDs are answered 503, and a worker that was killed
+// openBuckets tries once to open the buckets in JetStream. If JetStream does not answer, the program still starts, and
+// [storage.openLate] tries again. Until then requests for segment IDs are answered 503, and a worker that was killed
 // issues snowflakes in the rest of its window.
 func (s *storage) openBuckets(ctx context.Context) (err error) {
 	cfg, ns, m := *s.cfg, s.cfg.Namespace, s.registry
@@ -82,7 +82,8 @@ func (s *storage) openBuckets(ctx context.Context) (err error) {
 	return nil
 }
 
-// replicas returns the number of replicas for a bucket that this worker creates, 0 to choose.
+// replicas returns the number of replicas of a bucket that this worker creates; 0 means 3, or 1 if JetStream has fewer
+// servers.
 func (s *storage) replicas() int {
 	if s.links.embedded != nil {
 		return max(1, s.cfg.Replicas)
@@ -90,11 +91,11 @@ func (s *storage) replicas() int {
 	return s.cfg.Replicas
 }
 
-// measureEvery is the interval of measurements of JetStream's round trip while it leaves requests unanswered.
+// measureEvery is how often JetStream's round trip is measured while it leaves requests unanswered.
 const measureEvery = time.Second
 
-// watch checks the settings of the records' bucket once per poll. Those of the marks are checked when the tags are
-// compared with the store.
+// watch checks the settings of the bucket of worker numbers every --tag-poll. Those of the marks are checked when the
+// tags are compared with the store.
 func (s *storage) watch(ctx context.Context) error {
 	tick, measure := time.NewTicker(s.cfg.TagPoll), time.NewTicker(measureEvery)
 	defer tick.Stop()
@@ -123,20 +124,20 @@ func (s *storage) watch(ctx context.Context) error {
 	}
 }
 
-// loadRequests is how many requests a load of an existing tag needs at most: to check the marks, to read one, and to
-// raise it. maxLoad bounds a load in any case, to the time that it takes if JetStream is a second away: a load waits
-// for a lost answer that long.
+// loadRequests is how many requests to JetStream a load of an existing tag needs at most: to check the marks, to read
+// one, and to raise it. maxLoad bounds the time of a load, which waits that long for a lost answer: it is enough for a
+// round trip of a second.
 const (
 	loadRequests = 6
 	maxLoad      = 8 * time.Second
 )
 
-// enoughToLoad returns the time limit of a load.
+// enoughToLoad returns the time limit of a load: at least least, more if JetStream is slow.
 func (s *storage) enoughToLoad(least time.Duration) time.Duration {
 	return min(s.tags.Own().Enough(loadRequests, least), max(least, maxLoad))
 }
 
-// openTimeout bounds each attempt to open the buckets: a cluster without a leader leaves requests unanswered.
+// openTimeout bounds an attempt to open the buckets: a cluster without a leader leaves requests unanswered.
 const openTimeout = 3 * time.Second
 
 // open opens the buckets.
@@ -158,8 +159,7 @@ func (s *storage) open(ctx context.Context) error {
 	return nil
 }
 
-// openLate opens the buckets that could not be opened at the start, whether or not requests arrive. It returns when
-// they are open or ctx ends.
+// openLate opens the buckets if the start could not open them. It returns when they are open or ctx ends.
 func (s *storage) openLate(ctx context.Context) error {
 	if s.late == nil {
 		return nil
@@ -207,7 +207,7 @@ func (s *storage) closeTable() error {
 
 var _ lineage.Tags = (*kvstore.Store)(nil)
 
-// isUnused reports whether the registry never had a tag, nor a worker number.
+// isUnused reports whether the registry has never had a tag or a worker number.
 func (s *storage) isUnused(ctx context.Context) (bool, error) {
 	tags, err := s.tags.List(ctx, "", 1)
 	if err != nil || len(tags) > 0 {

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// A Value is a setting with its value in force, for people: secrets are hidden.
+// A Value is a setting with the value in force, as people may see it: secrets are hidden.
 type Value struct {
 	Flag, Text string
 	From       Source
 	Place      string // where it was given; "" if it was not
 }
 
-// hidden stands for a secret.
+// hidden is shown in place of a secret.
 const hidden = "xxxxx"
 
 // Values returns the settings of a Config that [Parse] has returned, in the order of [Settings].

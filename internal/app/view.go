@@ -11,7 +11,7 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// A viewer shows the state of this worker to workers that ask for it, and to its own page.
+// A viewer shows the state of this worker to other workers that ask for it, and to its own page.
 type viewer struct {
 	*program
 	started time.Time
@@ -19,7 +19,7 @@ type viewer struct {
 	stages  fleetview.Stages
 }
 
-// answer answers workers that ask for this one's state.
+// answer begins to answer workers that ask for the state of this one.
 func (v *viewer) answer(context.Context) error {
 	v.started = v.cfg.Now().UTC()
 	if err := v.stages.Listen(v.links.control, v.cfg.Namespace, v.cfg.Now); err != nil {
@@ -29,7 +29,7 @@ func (v *viewer) answer(context.Context) error {
 	return err
 }
 
-// keepHour records the last hour of this worker, until ctx ends.
+// keepHour records the figures of the last hour until ctx ends.
 func (v *viewer) keepHour(ctx context.Context) error {
 	before := make(map[worker.Mode]metrics.Totals)
 	v.hour.Run(ctx, v.cfg.Now, func() map[string]fleetview.Point {
@@ -48,7 +48,7 @@ func (v *viewer) keepHour(ctx context.Context) error {
 	return nil
 }
 
-// viewed are the modes that issue IDs.
+// viewed are the modes that the page shows: those that issue IDs.
 var viewed = []worker.Mode{worker.Segment, worker.Snowflake}
 
 // view returns the state of this worker. It does not block.
