@@ -90,6 +90,8 @@ func errorText(err error) string {
 	e, ok := errors.AsType[*subjects.Error](err)
 	switch {
 	case !ok:
+	case e.Code == subjects.BadRequest:
+		text = inFlags(text)
 	case e.Code == subjects.NotFound:
 		text += ": check its name, or create it with `natsid tag create`"
 	case e.Code == subjects.Conflict:

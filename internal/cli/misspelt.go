@@ -65,6 +65,11 @@ func inWords(err error) error {
 	}
 	text := beginsWithHyphen.ReplaceAllString(e.Error(),
 		`$1 $2: want a value that does not begin with a hyphen; no number may be below 0`)
+	for _, f := range e.Context.Flags() {
+		if rest, ok := strings.CutPrefix(text, "--"+f.Name); ok && rest != "" && strings.Contains(": ", rest[:1]) {
+			text = writtenName(e.Context, f) + rest
+		}
+	}
 	if n := e.Context.Selected(); n != nil && strings.Contains(text, "expected ") {
 		text += "; usage: natsid " + n.Summary()
 	}

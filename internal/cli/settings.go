@@ -29,7 +29,7 @@ func givenTo(call *kong.Context, n *kong.Node) map[string]app.Given {
 	given := make(map[string]app.Given)
 	for _, f := range n.Flags {
 		if w, ok := f.Target.Interface().(written); ok && w.given {
-			g := app.Given{Text: w.text, From: app.FromFlag, Place: "--" + writtenName(call, f)}
+			g := app.Given{Text: w.text, From: app.FromFlag, Place: writtenName(call, f)}
 			if !onCommandLine(call, f.Name) {
 				g.From, g.Place = app.FromEnv, f.Envs[0]
 			}
@@ -42,16 +42,19 @@ func givenTo(call *kong.Context, n *kong.Node) map[string]app.Given {
 	return given
 }
 
-// writtenName returns the name with which a flag was given.
+// writtenName returns the name with which a flag was given, with its hyphens.
 func writtenName(call *kong.Context, f *kong.Flag) string {
-	for _, name := range f.Aliases {
+	for _, name := range slices.Concat(f.Aliases, []string{f.Name}) {
 		for _, arg := range call.Args {
 			if arg == "--"+name || strings.HasPrefix(arg, "--"+name+"=") {
-				return name
+				return "--" + name
 			}
 		}
 	}
-	return f.Name
+	if f.Short != 0 {
+		return "-" + string(f.Short)
+	}
+	return "--" + f.Name
 }
 
 // onCommandLine reports whether a flag is given on the command line, rather than in the environment.

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -74,7 +75,7 @@ func (c *tagUpdateCmd) Run(s *session) error {
 		u.Tag = "any" // a valid tag, so that Check gets to the other fields
 	}
 	if e, ok := errors.AsType[*subjects.Error](u.Check()); ok {
-		return usage(fmt.Errorf("tag %q: %s", c.Tag, e.Text))
+		return usage(fmt.Errorf("tag %q: %s", c.Tag, inFlags(e.Text)))
 	}
 	update := func(nc *nats.Conn, tag string) error {
 		u.Tag = tag
@@ -84,4 +85,23 @@ func (c *tagUpdateCmd) Run(s *session) error {
 		return s.changeTags(c.consent, c.Tag, "Change", update)
 	}
 	return s.withNATS(func(nc *nats.Conn) error { return update(nc, c.Tag) })
+}
+
+// fields matches the fields of the wire that refusals of tags name; "max_id is" precedes the next ID of a tag.
+var fields = regexp.MustCompile(
+	`max_id is|\b(step|start|description|min|max|rate|force)\b|max_(id|hole|batch)|raise_by`)
+
+// inFlags returns the text of a refusal with flags in place of the fields of the wire.
+func inFlags(text string) string {
+	return fields.ReplaceAllStringFunc(text, func(field string) string {
+		switch field {
+		case "max_id is":
+			return "the next ID is"
+		case "max_id":
+			return "--next-id"
+		case "description":
+			return "--desc"
+		}
+		return "--" + strings.ReplaceAll(field, "_", "-")
+	})
 }
