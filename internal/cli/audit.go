@@ -26,11 +26,12 @@ func (*auditCmd) help() help {
 		detail: `Reads the stream of grants: all loads of tags and windows of worker numbers.
 
 proven      exit code 0. Each ID that was loaded since the first entry is in one
-            load, and no two processes had one worker number at one time.
+            load, or lost by one process that died within a second of it,
+            and no two processes had one worker number at one time.
 repeated    exit code 1. Two grants share IDs, or times of a worker number.
-not proven  exit code 4. IDs below a mark are in no load: a worker died within a
-            second of loading them, somebody wrote the mark by hand, or entries
-            are gone.
+not proven  exit code 4. IDs below a mark are in no load: several workers died
+            within a second of loads, somebody wrote the mark by hand, or
+            entries are gone.
 
 Examples:
   natsid audit
@@ -87,7 +88,7 @@ func (c *auditCmd) Run(s *session) error {
 			if p.Undecided {
 				p.Mark = math.MaxInt64 // an undecided tag is not loaded
 			}
-			marks[tag] = grants.Mark{Raw: p.Raw, Shown: p.Mark}
+			marks[tag] = grants.Mark{Raw: p.Raw, Shown: p.Mark, At: p.Written}
 		}
 		_ = jitter.Sleep(ctx, settled)
 		log, err := grants.Open(ctx, js, wire.GrantsBucket(s.namespace()))
@@ -101,7 +102,7 @@ func (c *auditCmd) Run(s *session) error {
 			return err
 		}
 		out.Findings, out.Tags, out.Numbers = h.Judge(out.Scope, marks)
-		if out.Loads = h.Loads; len(out.Findings) > 0 {
+		if out.Loads = h.Loads; len(out.Findings) > 0 && out.Findings[0].Verdict != grants.Lost {
 			out.Verdict = out.Findings[0].Verdict
 		}
 		if err := s.print(out, out.print); err != nil {

@@ -75,7 +75,7 @@ func (c *storeMoveCmd) move(
 	}
 	return s.change(c.consent, "Move all tags to JetStream?", plan, plan.print, func() error {
 		defer func() {
-			err := log.Flush(ctx)
+			err := log.End(ctx)
 			if none := errors.Is(err, buckets.ErrNoAnswer) || errors.Is(err, buckets.ErrNoBucket); err != nil && !none {
 				fmt.Fprintf(s.stderr, "natsid: an audit will not know who wrote these marks: %v\n", err)
 			}

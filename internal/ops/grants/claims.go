@@ -81,7 +81,7 @@ func (h *History) judgeClaims() (all []Finding, numbers int) {
 			}
 			f := Finding{Repeated, fmt.Sprintf("worker number %d", a.Number), b.From, until - 1,
 				fmt.Sprintf("%v, and %v", a, b)}
-			if !a.closed && h.last[a.Process] < b.First {
+			if !a.closed && h.lives[a.Process].last.Sequence < b.First {
 				f.Verdict = NotProven
 				f.Message += fmt.Sprintf(": process %s may have died while it released the number", a.Process)
 			}

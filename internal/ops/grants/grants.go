@@ -7,7 +7,7 @@
 //
 // No ID depends on it: nothing reads the stream to issue one. An entry that is lost costs provenance, never uniqueness.
 // What is lost is detected: each write that raises the mark of a tag is recorded, so that an ID below the mark that is
-// in no record was in a load that nobody wrote down.
+// in no record was in a load that nobody wrote down. Where one process alone can have made it, that is no fault.
 package grants
 
 import "time"
@@ -21,12 +21,15 @@ type Entry struct {
 	N       uint64            `json:"n"`               // 1, 2, 3, … of this process; a gap is what found no room
 	Loads   map[string][]Load `json:"loads,omitempty"` // by tag
 	Windows []Window          `json:"windows,omitempty"`
+	Late    bool              `json:"late,omitempty"` // it waited for longer than a moment
+	End     bool              `json:"end,omitempty"`  // the process stopped: it was given nothing after that
 
 	Sequence uint64    `json:"-"` // of one that was read: its place in the stream
 	Stored   time.Time `json:"-"` // and when JetStream stored it
 
-	grants int  // how many
-	sealed bool // it is being written, and grows no more
+	grants int       // how many
+	began  time.Time // when it got the first one
+	sealed bool      // it is being written, and grows no more
 }
 
 // Who is the process that wrote an entry, and of which snowflakes its windows are.

@@ -20,7 +20,10 @@ type History struct {
 	Found  []Grant
 	tags   map[string]*ledger
 	claims []*Claim
-	last   map[string]uint64 // by process, its last entry
+	lives  map[string]*life // by process
+	began  time.Time        // of the first entry
+	now    time.Time        // of the last entry
+	silent time.Duration    // within which a living process writes an entry: an hour, or the longest window
 }
 
 // A Grant is a load or a claim that contains an ID.
@@ -52,10 +55,7 @@ const settling = time.Minute
 
 // Add takes in an entry.
 func (h *History) Add(e *Entry) {
-	if h.last == nil {
-		h.last = make(map[string]uint64)
-	}
-	h.last[e.Process] = e.Sequence
+	brief := h.live(e)
 	for _, w := range e.Windows {
 		h.claim(e, w)
 	}
@@ -65,8 +65,8 @@ func (h *History) Add(e *Entry) {
 		}
 		t := h.of(tag, e.Stored)
 		for _, l := range all {
-			t.again = append(t.again, t.granted.add(Span{l.First, l.Last + 1})...)
-			t.known.add(Span{cmp.Or(l.Above, l.First), l.Last + 1})
+			t.again = append(t.again, t.granted.add(Span{l.First, l.Last + 1}, nil)...)
+			t.known.add(Span{cmp.Or(l.Above, l.First), l.Last + 1}, brief)
 			if l.First <= l.Last {
 				h.Loads++
 			}
@@ -97,13 +97,14 @@ func (h *History) of(tag string, now time.Time) *ledger {
 
 // A Mark is the present mark of a tag, which was read before the entries.
 type Mark struct {
-	Raw   int64 // as it is written
-	Shown int64 // in the present era: nothing is loaded below it
+	Raw   int64     // as it is written
+	Shown int64     // in the present era: nothing is loaded below it
+	At    time.Time // when it was written
 }
 
 // A Finding is IDs of a tag, or times of a worker number, that were granted twice, or for which that is not known.
 type Finding struct {
-	Verdict string `json:"verdict"` // Repeated or NotProven
+	Verdict string `json:"verdict"` // Repeated, NotProven or Lost
 	What    string `json:"what"`    // "tag order", "worker number 17" or "the log"
 	First   int64  `json:"first,string,omitempty"`
 	Last    int64  `json:"last,string,omitempty"` // Unix ms of a worker number
@@ -115,14 +116,16 @@ const (
 	Proven    = "proven" // no finding
 	Repeated  = "repeated"
 	NotProven = "not proven"
+	Lost      = "lost" // known to be granted to one process at most: proven
 )
 
 // Judge returns for which IDs it is not proven that they were granted once, given the present marks, and how many tags
 // and worker numbers there are. What repeated comes first.
 //
 // Law: each write that raises the mark of a tag is recorded, as a load or a hole. So if each ID below the mark is in a
-// record, no load is unrecorded; and then no ID was granted twice if no two loads share one. No two claims on a worker
-// number may share a time.
+// record, no load is unrecorded; and then no ID was granted twice if no two loads share one. If an ID is in none, two
+// loads of it would be unrecorded; where one process alone can have any, its floor keeps them apart. No two claims on a
+// worker number may share a time.
 func (h *History) Judge(s Scope, marks map[string]Mark) (all []Finding, tags, numbers int) {
 	all = []Finding{}
 	if s.Missing > 0 {
@@ -135,7 +138,7 @@ func (h *History) Judge(s Scope, marks map[string]Mark) (all []Finding, tags, nu
 		}
 	}
 	for _, tag := range slices.Sorted(maps.Keys(h.tags)) {
-		all = append(all, h.tags[tag].judge(tag, marks[tag])...)
+		all = append(all, h.judge(h.tags[tag], tag, marks[tag], s.Missing == 0)...)
 	}
 	found, numbers := h.judgeClaims()
 	all = append(all, found...)
@@ -144,7 +147,7 @@ func (h *History) Judge(s Scope, marks map[string]Mark) (all []Finding, tags, nu
 }
 
 // judge is Judge for one tag. Its mark is zero if none was there when the marks were read.
-func (t *ledger) judge(tag string, mark Mark) (all []Finding) {
+func (h *History) judge(t *ledger, tag string, mark Mark, isWhole bool) (all []Finding) {
 	find := func(verdict string, s Span, format string, args ...any) {
 		all = append(all, Finding{verdict, "tag " + tag, s[0], s[1] - 1, fmt.Sprintf(format, args...)})
 	}
@@ -157,8 +160,14 @@ func (t *ledger) judge(tag string, mark Mark) (all []Finding) {
 			t.past-1)
 	}
 	for _, s := range t.known.gaps(Span{max(1, t.begin), max(mark.Raw, t.past)}) {
-		find(NotProven, s, "IDs %d-%d are in no record: a worker died within a second of loading them, somebody wrote "+
-			"the mark by hand, or entries are gone", s[0], s[1]-1)
+		if l := h.loser(s, mark.At); l != nil && isWhole {
+			find(Lost, s.Span, "IDs %d-%d are in no record: nobody but worker %s, process %s, can have loaded them, "+
+				"which died after its last entry, of %s", s.Span[0], s.Span[1]-1, l.last.Instance, l.last.Process,
+				l.last.Stored.UTC().Format(time.RFC3339))
+			continue
+		}
+		find(NotProven, s.Span, "IDs %d-%d are in no record: workers died within a second of loading them, somebody "+
+			"wrote the mark by hand, or entries are gone", s.Span[0], s.Span[1]-1)
 	}
 	return all
 }

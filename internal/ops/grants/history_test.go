@@ -53,7 +53,7 @@ func judged(past int, whole bool, mark Mark, entries ...Entry) (says []string) {
 	return says
 }
 
-func at(mark int64) Mark { return Mark{mark, mark} }
+func at(mark int64) Mark { return Mark{Raw: mark, Shown: mark} }
 
 func TestAnAuditFindsWhatIsNotSoundAndNothingElse(t *testing.T) {
 	created := by("A1", Raise(0, 1))
@@ -73,11 +73,11 @@ func TestAnAuditFindsWhatIsNotSoundAndNothingElse(t *testing.T) {
 		{"ranges overlap by one ID", at(201), []Entry{first, by("B1", ids(100, 200))}, "repeated 100-100"},
 		{"a range spans two others", at(301), []Entry{first, by("A1", ids(201, 300)), by("B1", ids(50, 250))},
 			"repeated 50-100, repeated 201-250"},
-		{"a resume", Mark{1e9 + 201, 1e9 + 201}, []Entry{by("A1", ids(1, 100)),
+		{"a resume", at(1e9 + 201), []Entry{by("A1", ids(1, 100)),
 			by("A1", above(101, 1e9+101, 1e9+200))}, ""},
 		{"a resume of marks that went back", at(1e9 + 151), []Entry{by("A1", ids(1, 100)),
 			by("A1", above(51, 1e9+51, 1e9+150))}, ""},
-		{"a resume that nobody loaded in yet", Mark{51, 1e9 + 51}, []Entry{by("A1", ids(1, 100))}, ""},
+		{"a resume that nobody loaded in yet", Mark{Raw: 51, Shown: 1e9 + 51}, []Entry{by("A1", ids(1, 100))}, ""},
 		{"a load that nobody wrote down", at(301), []Entry{first, by("B1", ids(201, 300))}, "not proven 101-200"},
 		{"the last one", at(151), []Entry{first}, "not proven 101-150"},
 		{"the first one", at(201), []Entry{by("B1", ids(101, 200))}, "not proven 1-100"},
@@ -171,7 +171,7 @@ func TestNoTwoProcessesHaveANumberAtOnce(t *testing.T) {
 		{"a window in a window", []Entry{acquired, by("B1", win("acquired", 5, 9)), by("C1", win("acquired", 20, 25)),
 			by("A1", ids(1, 2))}, "repeated 5-8, repeated 20-24"},
 	} {
-		says := judged(9, false, Mark{math.MaxInt64, math.MaxInt64}, tc.entries...)
+		says := judged(9, false, at(math.MaxInt64), tc.entries...)
 		says = slices.DeleteFunc(says, func(f string) bool { return strings.Contains(f, fmt.Sprint(math.MaxInt64-1)) })
 		if got := strings.Join(says, ", "); got != tc.want {
 			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
@@ -228,7 +228,7 @@ func TestSpansAreThoseOfSingleIDs(t *testing.T) {
 			from := rnd.Int64N(60)
 			n := Span{from, from + rnd.Int64N(64-from)}
 			var again [64]bool
-			for _, o := range s.add(n) {
+			for _, o := range s.add(n, nil) {
 				for id := o[0]; id < o[1]; id++ {
 					again[id] = true
 				}
@@ -242,7 +242,7 @@ func TestSpansAreThoseOfSingleIDs(t *testing.T) {
 		}
 		var missing [64]bool
 		for _, g := range s.gaps(Span{3, 61}) {
-			for id := g[0]; id < g[1]; id++ {
+			for id := g.Span[0]; id < g.Span[1]; id++ {
 				missing[id] = true
 			}
 		}
@@ -298,7 +298,7 @@ func TestMutants(t *testing.T) {
 		text("a mark that went back is not noticed", "history.go", "mark.Shown < t.past", "false"),
 		text("a mark is taken as it is written", "history.go", "mark.Shown < t.past", "mark.Raw < t.past"),
 		text("gaps below the mark are not looked for", "history.go", "max(mark.Raw, t.past)})", "0})"),
-		text("the first IDs need no record", "history.go", "max(1, t.begin)", "max(t.known[0][0], t.begin)"),
+		text("the first IDs need no record", "history.go", "max(1, t.begin)", "max(t.known[0].Span[0], t.begin)"),
 		text("a log that is cut must begin with the first ID", "history.go", "if !h.Whole &&", "if false &&"),
 		text("what was loaded since counts as from before", "history.go", "e.Sequence <= h.Past", "true"),
 		text("a tag without a record is not judged", "history.go", "			h.of(tag, time.Time{})\n", ""),
@@ -314,9 +314,30 @@ func TestMutants(t *testing.T) {
 			"range sorted[i+1:min(i+2, len(sorted))]"),
 		text("layouts share their IDs", "claims.go", "c.Layout == o.Layout && ", ""),
 		text("claims of a process conflict", "claims.go", "a.Process == b.Process || ", ""),
-		text("who died while it stopped is taken for alive", "claims.go", "!a.closed && h.last", "false && h.last"),
-		text("a live worker is taken for one that died", "claims.go", "h.last[a.Process] < b.First", "true"),
-	}, Args: []string{"-test.run=^Test(AHistory|AnAudit|NoTwo|WhatTheLog|Spans|OneLoad|TheClaims)"},
+		text("who died while it stopped is taken for alive", "claims.go", "!a.closed && h.lives", "false && h.lives"),
+		text("a process that stopped may have lost a load", "lives.go", "l.last.End, ", ""),
+		text("a late entry proves what was granted before it", "lives.go", "!l.last.Late && ", ""),
+		text("an entry proves nothing", "lives.go", "l.last.Stored.Sub(written) > moment", "false"),
+		text("who loaded next may have lost a load", "lives.go",
+			", gap.high != nil && gap.high.Process == l.last.Process", ""),
+		text("who died before may have lost a load", "lives.go", "gap.low != nil &&", "false &&"),
+		text("several may have lost a load", "lives.go", "only != nil:", "false:"),
+		text("a live process is taken for one that lost a load", "lives.go", "|| !h.isDead(only, nil)", ""),
+		text("a cut log has all processes", "lives.go", "if !h.Whole &&", "if false &&"),
+		text("the next load is as late as the mark", "lives.go", "if gap.high != nil {", "if false {"),
+		text("a process began before another one of its name", "lives.go",
+			"next.first.Sequence > l.last.Sequence", "next.first.Sequence < l.last.Sequence"),
+		text("a death is before each load", "lives.go", "(by == nil ||", "(true ||"),
+		text("a late load is as old as its entry", "lives.go", "!by.Late && by.Stored.Sub(next",
+			"by.Stored.Sub(next"),
+		text("a window that ran out just before proves a death", "lives.go", "> h.silent\n", "> 0\n"),
+		text("a process that holds a window is dead", "lives.go", "h.now.After(l.until)", "true"),
+		text("a window is as short as an hour", "lives.go", "max(h.silent, until.Sub(e.Stored))", "h.silent"),
+		text("the last of two writes bounds a gap", "spans.go", "o.Span[1] >= n[1]", "o.Span[1] > n[1]"),
+		text("a gap in a log with holes is one process's", "history.go", "l != nil && isWhole", "l != nil"),
+		text("a live worker is taken for one that died", "claims.go",
+			"h.lives[a.Process].last.Sequence < b.First", "true"),
+	}, Args: []string{"-test.run=^Test(ALoss|AnAudit|NoTwo|WhatTheLog|Spans|OneLoad|TheClaims)"},
 		Finding: regexp.MustCompile(`_test\.go:\d+: (.*)`),
 	}.Run(t)
 }

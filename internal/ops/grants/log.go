@@ -72,7 +72,7 @@ func (l *Log) add(add func(*Entry) int) {
 	}
 	if n := len(l.queue); n == 0 || l.queue[n-1].sealed || l.queue[n-1].grants >= maxEntry {
 		l.n++
-		l.queue = append(l.queue, &Entry{N: l.n, Loads: make(map[string][]Load)})
+		l.queue = append(l.queue, &Entry{N: l.n, Loads: make(map[string][]Load), began: time.Now()})
 	}
 	e := l.queue[len(l.queue)-1]
 	n := add(e)
@@ -86,15 +86,21 @@ func (l *Log) Run(ctx context.Context, late func() time.Duration) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), late())
 	defer cancel()
-	for l.Flush(ctx) != nil && jitter.Sleep(ctx, 50*time.Millisecond) == nil {
+	for err := l.End(ctx); err != nil && jitter.Sleep(ctx, 50*time.Millisecond) == nil; err = l.Flush(ctx) {
 	}
+}
+
+// End is Flush once no more is granted.
+func (l *Log) End(ctx context.Context) error {
+	l.add(func(e *Entry) int { e.End = true; return 1 })
+	return l.Flush(ctx)
 }
 
 // Flush writes what waits, until an error occurs. It must not be called concurrently.
 func (l *Log) Flush(ctx context.Context) error {
 	for e := l.next(); e != nil; e = l.next() {
 		once, cancel := context.WithTimeout(ctx, timeout)
-		e.Who = l.who()
+		e.Who, e.Late = l.who(), time.Since(e.began) > moment/2
 		body, err := json.Marshal(e)
 		if err == nil {
 			err = l.write(once, body)

@@ -151,6 +151,6 @@ func FuzzEntry(f *testing.F) {
 		}
 		var h History
 		h.Add(&e)
-		h.Judge(Scope{}, map[string]Mark{"a": {5, 5}})
+		h.Judge(Scope{}, map[string]Mark{"a": at(5)})
 	})
 }

@@ -8,41 +8,54 @@ import (
 // A Span is the IDs [Span[0], Span[1]).
 type Span [2]int64
 
+// A held is a span, the latest entry that begins it, and the first one that ends it. Of a gap these are its neighbours:
+// low ends where it begins, high begins where it ends.
+type held struct {
+	Span
+	low, high *Entry
+}
+
 // spans are disjoint spans of IDs, neither empty nor adjacent, in rising order. Where loads of a tag follow one
 // another, they are one span, however many they are.
-type spans []Span
+type spans []held
 
-// add adds a span, and returns the parts of it that were there before.
-func (s *spans) add(n Span) (again []Span) {
+// add adds a span of an entry, and returns the parts of it that were there before.
+func (s *spans) add(n Span, by *Entry) (again []Span) {
 	if n[0] >= n[1] {
 		return nil
 	}
-	i, _ := slices.BinarySearchFunc(*s, n[0], func(o Span, from int64) int { return cmp.Compare(o[1], from) })
-	end, all := i, n
-	for ; end < len(*s) && (*s)[end][0] <= n[1]; end++ {
+	i, _ := slices.BinarySearchFunc(*s, n[0], func(o held, from int64) int { return cmp.Compare(o.Span[1], from) })
+	end, all := i, held{n, by, by}
+	for ; end < len(*s) && (*s)[end].Span[0] <= n[1]; end++ {
 		o := (*s)[end]
-		if both := (Span{max(o[0], n[0]), min(o[1], n[1])}); both[0] < both[1] {
+		if both := (Span{max(o.Span[0], n[0]), min(o.Span[1], n[1])}); both[0] < both[1] {
 			again = append(again, both)
 		}
-		all = Span{min(all[0], o[0]), max(all[1], o[1])}
+		if o.Span[0] < n[0] {
+			all.Span[0], all.low = o.Span[0], o.low
+		}
+		if o.Span[1] >= n[1] {
+			all.Span[1], all.high = o.Span[1], o.high
+		}
 	}
 	*s = slices.Replace(*s, i, end, all)
 	return again
 }
 
 // gaps returns the parts of a span that are in none of s.
-func (s spans) gaps(of Span) (all []Span) {
+func (s spans) gaps(of Span) (all []held) {
+	var before *Entry
 	for _, o := range s {
-		if o[0] >= of[1] {
+		if o.Span[0] >= of[1] {
 			break
 		}
-		if of[0] < o[0] {
-			all = append(all, Span{of[0], o[0]})
+		if of[0] < o.Span[0] {
+			all = append(all, held{Span{of[0], o.Span[0]}, before, o.low})
 		}
-		of[0] = max(of[0], o[1])
+		of[0], before = max(of[0], o.Span[1]), o.high
 	}
 	if of[0] < of[1] {
-		all = append(all, of)
+		all = append(all, held{of, before, nil})
 	}
 	return all
 }
@@ -52,5 +65,5 @@ func (s spans) end() int64 {
 	if len(s) == 0 {
 		return 0
 	}
-	return s[len(s)-1][1]
+	return s[len(s)-1].Span[1]
 }
