@@ -1,10 +1,10 @@
 // Package loaders lets several workers load a strict tag through one of them, so that their compare-and-sets do not
 // fight over its mark; it is internal to natsid and may change.
 //
-// Each worker announces itself periodically. Among the workers that it has heard, a worker chooses one by a hash of
-// names and tag: the tag's loader. The others send the loader the number of IDs that their requests ask for in total,
-// and the loader parks that as one request beside its own. A worker loads for itself if no other worker is there, or
-// none answers in time. How long it waits depends on how long loads take: see patience.
+// Each worker announces itself periodically. By a hash of names and tag, a worker chooses one of the workers that it
+// has heard: the tag's loader. The other workers send the loader the total number of IDs that their requests ask for,
+// and the loader parks that number as one request beside its own. A worker loads for itself if there is no other
+// worker, or if the loader does not answer in time. How long it waits depends on how long loads take: see patience.
 //
 // # The third law
 //
@@ -13,19 +13,19 @@
 // matter of speed alone. A wrong view of the other workers costs a message or a conflict. An answer that comes too
 // late is a hole.
 //
-// A message is not passed on again: a worker that received a message for a tag loads the tag itself. A load whose
-// first compare-and-sets failed ends before it sends the next, and its waiting requests are passed on, if a loader
-// has been heard since.
+// A message is not passed on again: a worker that received a message for a tag loads the tag itself. A load whose first
+// compare-and-sets failed ends before it sends another, and its waiting requests are passed on, if a loader has been
+// heard since.
 //
 // Before its load joins requests, a loader waits a moment for the next messages of the workers that its last load
 // served: see rendezvous. That only delays the compare-and-set, so more requests arrive before it.
 //
 // # The second law
 //
-// A range comes from another process, so it must be of the same marks. Every announcement, message and answer names
-// the bucket of marks, and is ignored by a worker with another bucket: two registries behind the same subjects do not
-// mix. The loader parks a message as one request, so its range is in no other answer, and the asker takes one answer
-// to a message and drops any later one.
+// A range that comes from another process must be of the same marks. So every announcement, message and answer names
+// the bucket of marks, and a worker with another bucket ignores it: two registries behind the same subjects do not mix.
+// The loader parks a message as one request, so its range is in no other answer; the asker takes one answer to a
+// message and drops later ones.
 package loaders
 
 import (
@@ -50,25 +50,25 @@ import (
 )
 
 const (
-	// sayEvery is the interval at which a worker announces itself in a small fleet, saySeldom the longest one. Others
-	// believe an announcement for believed intervals.
+	// sayEvery is the interval at which a worker announces itself in a small fleet, saySeldom the longest interval.
+	// After believed intervals without an announcement the other workers forget the worker.
 	sayEvery  = time.Second
 	saySeldom = 30 * time.Second
 	believed  = 3
-	// lookEvery is the interval at which a worker that cannot load checks whether it can, and then announces itself:
-	// after an outage of the store all workers race for the marks until they have heard of one another. It is also
-	// the shortest interval between two announcements of a worker.
+	// lookEvery is how often a worker that cannot load checks whether it can, to announce itself at once: after an
+	// outage of the store all workers race for the marks until they have heard of one another. It is also the shortest
+	// interval between two announcements of a worker.
 	lookEvery = 50 * time.Millisecond
-	// leastPause is how long a worker that has not answered in time gets no messages. It doubles each time, until
-	// that worker announces itself again.
+	// leastPause is how long a worker gets no messages after it has not answered in time. The pause doubles each time,
+	// until that worker announces itself again.
 	leastPause = 250 * time.Millisecond
-	// loadsFor is how long a worker that got a message for a tag loads the tag itself, unless it hears a new worker:
-	// other workers pass on to it, since nobody else answered them.
+	// loadsFor is how long a worker loads a tag itself after it got a message for the tag, unless it hears a new
+	// worker: the sender found no other loader.
 	loadsFor = time.Second
 	// smallFleet is the largest number of known workers at which a worker announces itself at once to a new one.
 	smallFleet = 20
-	// mostTries is how many compare-and-sets a load sends before it is passed on, if another worker can load it. A
-	// load is passed on once: then it races for the rest of its time.
+	// mostTries is how many compare-and-sets a load sends before it is passed on to another worker that can load. A
+	// load is passed on once: after that it races for the rest of its time.
 	mostTries = 2
 )
 
@@ -87,15 +87,16 @@ type Config struct {
 	Conn      Conn   // must not be the connection on which requests arrive
 	// Segments returns the allocator of this worker, once it exists.
 	Segments func() *segment.Allocator
-	// Marks returns a unique name of the bucket of marks that this worker issues from; "" while that is unknown, or
-	// while the worker must issue nothing. Then it neither loads for other workers nor passes loads on.
+	// Marks returns a unique name of the bucket of marks that this worker issues from; "" while the name is unknown, or
+	// while the worker must issue nothing. While it is "", the worker neither loads for other workers nor passes loads
+	// on.
 	Marks func() string
 	// Loads reports whether this worker can load, as far as it knows. While it cannot, it loads for no other worker,
 	// and passes on to workers that can.
 	Loads func() bool
 }
 
-// A Ring is the workers among which loaders are chosen, as one of them knows them. It is safe for concurrent use.
+// A Ring has the workers that this worker knows, from which loaders are chosen. It is safe for concurrent use.
 type Ring struct {
 	cfg  Config
 	name string // of this process, one token of a subject
@@ -104,7 +105,7 @@ type Ring struct {
 	heard  map[string]announcement // by name: the last announcement of each worker
 	passed map[string]*rendezvous  // by tag, for recent messages
 
-	slowest latency.Slowest // load of a strict tag on any worker, failed or not
+	slowest latency.Slowest // duration of loads of strict tags on any worker, failed or not
 	news    chan struct{}   // has a value after a new worker was heard
 }
 
@@ -146,7 +147,7 @@ func (r *Ring) Run(ctx context.Context) error {
 			pause = r.pause()
 		}
 		r.forget(time.Now(), connected)
-		if jitter.Sleep(ctx, lookEvery) != nil { // one announcement answers all that came in that time
+		if jitter.Sleep(ctx, lookEvery) != nil { // one announcement answers all workers that were heard in that time
 			return nil
 		}
 		if pause > lookEvery {
@@ -171,8 +172,8 @@ func (r *Ring) every() time.Duration {
 	return min(sayEvery*time.Duration(1+len(r.heard)/20), saySeldom)
 }
 
-// hear records the announcement of another worker. This worker need not be able to load at that moment: after an
-// outage of the store, it passes on to workers that were back before it.
+// hear records the announcement of another worker, also while this worker cannot load: after an outage of the store, it
+// passes its loads on to workers that can load before it.
 func (r *Ring) hear(m *nats.Msg) {
 	name, marks, _ := strings.Cut(string(m.Data), " ")
 	if name == r.name || name == "" || strings.ContainsAny(name, ".*>\r\n\t") || marks == "" || len(m.Data) > 128 {
@@ -198,8 +199,8 @@ func (r *Ring) hear(m *nats.Msg) {
 	}
 }
 
-// forget drops workers not heard for long, and old rendezvous. While this worker is not connected it hears none, and
-// drops none: a message to a worker that has stopped has no responders.
+// forget drops workers that were not heard for long, and old rendezvous. While this worker is not connected it drops no
+// worker, since it can hear none; a message to a worker that has stopped has no responders.
 func (r *Ring) forget(now time.Time, connected bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -237,7 +238,7 @@ func (r *Ring) loader(tag string) string {
 	return loader
 }
 
-// weight is the rank of a worker for a tag: the highest wins. It is the same in all workers.
+// weight returns the rank of a worker for a tag: the highest is the loader. All workers compute the same.
 func weight(name, tag string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name + " " + tag)) // never fails
@@ -270,13 +271,13 @@ func (r *Ring) take(m *nats.Msg) {
 		r.reply(m, tag, nil)
 		return
 	}
-	meets := r.meet(tag) // before it is parked: a load that it joins sees this
+	meets := r.meet(tag) // before the message is parked: the load that it joins counts it
 	if meets.came() {
-		defer meets.goOn() // once it is parked
+		defer meets.goOn() // after the message is parked
 	}
 	err = segments.Park(tag, n, func(ranges []segment.Range, _ error) {
 		if !segments.IsStrict(tag) {
-			ranges = nil // they may have been loaded before the message came
+			ranges = nil // the ranges may have been loaded before the message came
 		}
 		if len(ranges) == 1 {
 			meets.await() // before the answer: the next message may follow at once
@@ -290,14 +291,14 @@ func (r *Ring) take(m *nats.Msg) {
 	}
 }
 
-// part records that a message has its answer.
+// part records that a message was answered.
 func (r *Ring) part(meets *rendezvous) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	meets.parked--
 }
 
-// meet records that a message for a tag came; part must follow.
+// meet records that a message for a tag came. Its caller must call part once the message is answered.
 func (r *Ring) meet(tag string) *rendezvous {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -325,7 +326,7 @@ func (r *Ring) reply(m *nats.Msg, tag string, ranges []segment.Range) {
 // A LoadFunc loads a strict tag in this process, as [segment.Store.LoadStrict] does.
 type LoadFunc func(ctx context.Context, tag string, join func() int64, floor int64) (segment.Loaded, error)
 
-// LoadStrict loads a strict tag in the process of its loader: by a message, or here with load.
+// LoadStrict loads a strict tag in the process of its loader: another process by a message, or this one with load.
 func (r *Ring) LoadStrict(
 	ctx context.Context, tag string, join func() int64, floor int64, load LoadFunc,
 ) (l segment.Loaded, err error) {
@@ -336,8 +337,8 @@ func (r *Ring) LoadStrict(
 	return l, err
 }
 
-// passOrLoad makes the loader load, or loads in this process, with up to most compare-and-sets while a loader is
-// known.
+// passOrLoad sends the load to the tag's loader, or loads in this process: with up to most compare-and-sets if another
+// worker can load.
 func (r *Ring) passOrLoad(
 	ctx context.Context, tag string, join func() int64, floor int64, load LoadFunc, most int,
 ) (segment.Loaded, error) {
@@ -357,21 +358,21 @@ func (r *Ring) passOrLoad(
 	return r.load(ctx, tag, join, floor, load, most)
 }
 
-// isCutOff reports whether the marks are out of reach.
+// isCutOff reports whether the connection to the marks is lost.
 func (r *Ring) isCutOff() bool { return r.cfg.Marks() != "" && !r.cfg.Conn.IsConnected() }
 
 var (
-	// errCutOff ends a load at once: the connection may be back in a moment. A load that began now would wait until
-	// the marks are checked, while the next load can be passed on.
+	// errCutOff ends a load at once while the connection is lost. A load that began now would wait until the marks are
+	// checked, while the next load can be passed on.
 	errCutOff = errors.New("loaders: not connected to NATS")
 	// errOutrun ends a load whose compare-and-sets lost, while another worker can load the tag.
 	errOutrun = errors.New("loaders: another worker loads the tag")
 )
 
-// load loads for this worker, and for workers whose messages join.
+// load loads for this worker, and for workers whose messages join the load.
 //
-// A worker that has just started, or recovered, may begin a load before it has heard of the others. It races with
-// them, and may win none of its compare-and-sets before its requests expire.
+// A worker that has just started, or recovered, may begin a load before it has heard of the other workers. It races
+// with them, and may win no compare-and-set before its requests expire.
 func (r *Ring) load(
 	ctx context.Context, tag string, join func() int64, floor int64, load LoadFunc, most int,
 ) (l segment.Loaded, err error) {
@@ -401,9 +402,9 @@ func (r *Ring) load(
 	return l, err
 }
 
-// missed records that a worker has not answered a message in time, or with nothing, or has no subscription. After a
-// short outage of the store that worker is still the loader, and a worker that loads at the same time races with it
-// and with those for whom it loads.
+// missed records that a loader has no subscription (noResponders), or has not answered a message with a range in time.
+// Its pause is short at first: after a short outage of the store it is still the loader, and a worker that loads at the
+// same time races with it.
 func (r *Ring) missed(loader string, noResponders bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -417,8 +418,8 @@ func (r *Ring) missed(loader string, noResponders bool) {
 	}
 }
 
-// pass makes the loader load the IDs that requests ask for, and reports whether it did. It does not if a message of
-// another worker has joined these requests: such a message is not passed on again.
+// pass makes the loader load the IDs that requests ask for, and reports whether the loader did. pass sends nothing if a
+// message of another worker has joined these requests: a message is not passed on again.
 func (r *Ring) pass(ctx context.Context, loader, tag string, join func() int64) (segment.Loaded, bool) {
 	n, marks := join(), r.cfg.Marks() //mutant:pass
 	if r.loader(tag) == "" || marks == "" {

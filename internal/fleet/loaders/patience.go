@@ -6,18 +6,18 @@ import (
 )
 
 const (
-	// patience is how long a loader may take to answer at least.
+	// patience is the shortest time that a worker waits for a loader's answer.
 	patience = 200 * time.Millisecond
 	// loads is how many load times a loader may take to answer.
 	loads = 3
 )
 
-// patience returns how long a loader may take to answer within ctx. Half of the time remains for a load of the
-// worker's own. Before the first estimate the loader gets all of the other half.
+// patience returns how long to wait for a loader's answer within ctx: at most half of the time, so that the other half
+// remains for a load of the worker's own. Before the first estimate it is that half.
 //
-// A message waits for the load that is under way, and for its own load. A worker that gave up sooner would load at
-// the same time as the loader. Where JetStream is slow all would do so, and their compare-and-sets would race for one
-// mark: some workers would win none before their requests expire.
+// A message waits for the load that is under way, and then for its own load. A worker that gave up sooner would load at
+// the same time as the loader. If JetStream is slow, all workers would do so, and their compare-and-sets would race for
+// one mark: some workers would win none before their requests expire.
 func (r *Ring) patience(ctx context.Context) time.Duration {
 	slowest := r.slowest.Get()
 	d, half := max(patience, loads*slowest), time.Duration(0)

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// A rendezvous makes the loads of a tag wait for the messages of workers that pass on to this one. It is safe for
-// concurrent use.
+// A rendezvous makes a load of a tag wait for the messages of workers that pass their loads on to this one. It is safe
+// for concurrent use.
 //
-// A worker sends its next message when the last is answered, with all requests that arrived in between. Messages
-// arrive a moment after a load has ended, when the next load has already read the mark. A message that misses that
-// load waits for two.
+// A worker sends its next message once the last is answered, for all requests that arrived in between. So messages
+// arrive just after a load has ended, when the next load would already have read the mark: without the wait a message
+// would take two loads.
 type rendezvous struct {
 	last   time.Time     // when the last message came; [Ring.mu] guards it
 	parked int           // messages that wait for their answers; [Ring.mu] guards it
-	all    chan struct{} // has a value once no worker is awaited
+	all    chan struct{} // gets a value once no worker is awaited
 
 	mu      sync.Mutex
 	awaited int           // workers that were served and have not sent their next message
@@ -25,14 +25,14 @@ type rendezvous struct {
 // mostWait bounds the wait of a load, which is a quarter of the duration of the last load.
 const mostWait = 2 * time.Millisecond
 
-// await records that a worker was served.
+// await records that a worker was served, so that the next load awaits its message.
 func (v *rendezvous) await() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.awaited++
 }
 
-// came records that a message came, and reports whether it was the last that was awaited: then goOn must follow.
+// came records that a message came, and reports whether it was the last awaited one: then the caller must call goOn.
 func (v *rendezvous) came() (last bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -43,7 +43,7 @@ func (v *rendezvous) came() (last bool) {
 	return v.awaited == 0
 }
 
-// goOn ends the wait of a load.
+// goOn ends the wait of the load that calls wait.
 func (v *rendezvous) goOn() {
 	select {
 	case v.all <- struct{}{}:
@@ -58,8 +58,8 @@ func (v *rendezvous) loaded(took time.Duration) {
 	v.took = took
 }
 
-// wait waits until the workers that the last load served have sent their next messages, but not for long, and returns
-// for how long it waited. A worker that is late is not awaited again until it was served again.
+// wait waits until the workers that the last load served have sent their next messages, for mostWait at most, and
+// returns how long it waited. A worker that is late is not awaited again until it is served again.
 //
 // Law: a load calls it before it joins requests, and so before it sends its compare-and-set.
 func (v *rendezvous) wait(ctx context.Context) time.Duration {

@@ -11,28 +11,27 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// Limits admits requests by the limits of their tags. Each of N workers has its own, which admits a tag at 1/N of its
-// rate. So in a time T all workers together issue at most
+// Limits admits requests by the limits of their tags. Each of N workers has its own Limits, which admits a tag at 1/N
+// of its rate. So in a time T all workers together issue at most
 //
 //	rate × (T + 1 s) + N × the largest batch
 //
-// if each knows the rate and N. A use of any size is admitted once the uses before it are paid off: a batch may be
-// larger than the rate, and later requests wait longer for it. A nil Limits admits everything. It is safe for
-// concurrent use.
+// if each worker knows the rate and N. A batch may be larger than the rate: it is admitted once earlier uses are paid
+// off, and later requests wait longer. A nil Limits admits everything. It is safe for concurrent use.
 type Limits struct {
 	rules    func(tag string) segment.Rules
 	throttle func() int64
 	workers  atomic.Int64
-	isUsed   atomic.Bool // a rate was applied since this was reset
-	own      sync.Map    // of *ratelimit.Bucket, by tag with a rate of its own
+	isUsed   atomic.Bool // a rate was applied since the last reset
+	own      sync.Map    // tag to *ratelimit.Bucket, for tags with a rate of their own
 	seed     maphash.Seed
 	// Callers choose the names of tags, so memory must not grow with them: tags without a rate of their own share a
 	// fixed number of buckets by hash.
 	shared [sharing]*ratelimit.Bucket
 }
 
-// burst bounds the time for which an unused rate is saved up. longest bounds one request to the IDs that a tag gives
-// in that time on this worker: a single request must not block a tag for hours.
+// burst is how long an unused rate is saved up. A request may ask for the IDs that this worker issues of the tag in the
+// time longest: one request must not block a tag for hours.
 const (
 	burst   = time.Second
 	longest = time.Minute
@@ -49,8 +48,8 @@ func New(rules func(tag string) segment.Rules, throttle func() int64) *Limits {
 	return l
 }
 
-// Admit returns nil if n IDs of a tag may be issued now, a time that never goes back, and counts them. Otherwise it
-// returns a [*BatchError] or a [*RateError].
+// Admit returns nil if n IDs of a tag may be issued at the time now, and counts them. Otherwise it returns a
+// [*BatchError] or a [*RateError]. now must never go back.
 func (l *Limits) Admit(tag string, n int, now time.Duration) error {
 	if l == nil {
 		return nil
@@ -78,8 +77,8 @@ func (l *Limits) Admit(tag string, n int, now time.Duration) error {
 	return nil
 }
 
-// Fits returns a [*BatchError] if n IDs of a tag are more than one request gets, as the load for it has shown. It
-// counts nothing.
+// Fits returns a [*BatchError] if n exceeds the tag's largest batch, which may be known only after a load. It counts
+// nothing.
 func (l *Limits) Fits(tag string, n int) error {
 	if l == nil {
 		return nil
@@ -101,7 +100,7 @@ func (l *Limits) bucket(tag string, r segment.Rules) *ratelimit.Bucket {
 	return b.(*ratelimit.Bucket)
 }
 
-// Workers returns the number of workers, this one included, that share the requests for IDs of tags; 1 at first.
+// Workers returns the number of workers, this one included, that share the rate of a tag; 1 until they are counted.
 func (l *Limits) Workers() int { return int(max(1, l.workers.Load())) }
 
 // Throttle returns the rate that holds for each tag, 0 for none.

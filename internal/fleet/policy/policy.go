@@ -1,10 +1,10 @@
 // Package policy decides how many IDs of a tag callers may have; it is internal to natsid and may change.
 //
-// It applies the limits of the tag, which stand in its entry, and the throttle of each tag, which stands in the
-// identity of the registry.
+// It applies the limits in the entry of each tag, and the throttle in the identity of the registry, which holds for
+// each tag.
 //
-// It knows nothing of IDs. A request that it refuses has drawn no ID, so its decisions, and the time at which a
-// worker learns of a limit, never make an ID repeat.
+// It handles no IDs: a request is refused before it draws one. So a wrong decision, or a limit learned late, never
+// makes an ID repeat.
 package policy
 
 import (
@@ -15,8 +15,8 @@ import (
 // A BatchError refuses a request for more IDs than the tag allows at once.
 type BatchError struct {
 	Max int
-	// Rate is the limit that makes Max so low, in IDs per second of all workers together; 0 if Max is a limit by
-	// itself.
+	// Rate is the rate from which Max follows, in IDs per second of all workers together; 0 if Max is the tag's largest
+	// batch.
 	Rate int64
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	countEvery = 10 * time.Second // between questions who shares a rate, while one is in use
+	countEvery = 10 * time.Second // how often workers are counted while a rate is in use
 	countFor   = time.Second      // bounds the wait for answers
 	lookEvery  = time.Second
 )
@@ -36,8 +36,8 @@ func (l *Limits) Share(ctx context.Context, conn *nats.Conn, ns subjects.Namespa
 	}
 }
 
-// A count is the number of workers that share a rate. It rises at once, and falls after two lower counts in a row: an
-// answer may come late.
+// A count is the number of workers that share a rate. It rises at once, but falls only after two lower counts in a row:
+// an answer may come late.
 type count struct{ last int64 }
 
 func (c *count) of(n int64) int64 {
@@ -46,11 +46,11 @@ func (c *count) of(n int64) int64 {
 	return counted
 }
 
-// serving returns how many workers that answer serve tags.
+// serving returns how many of the workers that answer serve tags.
 func serving(ctx context.Context, conn *nats.Conn, ns subjects.Namespace) (n int64) {
 	ctx, cancel := context.WithTimeout(ctx, countFor)
 	defer cancel()
-	// It fails where nobody is connected: then the number stays.
+	// Without a connection nobody answers: then the count does not change.
 	_ = gather.All(ctx, conn, wire.ServicePing(ns), nil, func(m *nats.Msg) (enough bool) {
 		var ping micro.Ping
 		if json.Unmarshal(m.Data, &ping) == nil && ping.Metadata[wire.SegmentEndpoint] == wire.Ready {

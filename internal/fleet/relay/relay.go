@@ -1,11 +1,12 @@
 // Package relay determines whether this worker can load; it is internal to natsid and may change.
 //
-// A load that fails, or takes unusually long, is a doubt and no more: one locked row can be the cause. A probe decides:
-// a write that depends on no tag. While probes fail, or have no answer, the worker is unable: it sends requests that
-// memory cannot serve to a worker that can load, and takes none of others. One write that succeeds ends that.
+// A load that fails, or takes unusually long, only raises a doubt: one locked row can be the cause. A probe decides: a
+// write that depends on no tag. While probes fail, or get no answer, the worker is unable to load: it sends requests
+// that memory cannot serve to a worker that can load, and takes none from other workers. The first write that succeeds
+// ends this.
 //
-// An unable worker stays in the queue groups of callers, so none relies on what another one does. How requests are
-// sent, and why IDs stay unique and ordered, is in package worker.
+// An unable worker stays in the queue groups of callers, so no worker depends on when another one leaves. How requests
+// are sent, and why IDs stay unique and ordered, is described in package worker.
 //
 // While loads succeed nothing is sent and nothing is written.
 package relay
@@ -23,16 +24,17 @@ import (
 )
 
 const (
-	// leastPatience is how long a load, or a probe, may take before it is a doubt; more where the store is slow.
+	// leastPatience is the shortest time after which a load or a probe without an answer raises a doubt. The time is
+	// longer if the store is slow.
 	leastPatience = 300 * time.Millisecond
 	// probeEvery is about how often an unable worker probes, and looks for another worker.
 	probeEvery = time.Second
-	// probeTimeout bounds a probe. The first check of a registry takes 2 s where no other worker answers.
+	// probeTimeout bounds a probe. The first check of a registry takes 2 s if no other worker answers.
 	probeTimeout = 3 * time.Second
 	findTimeout  = time.Second
 )
 
-// ErrNobody is returned by [Config.Find] if no worker takes requests of others.
+// ErrNobody is returned by [Config.Find] if no other worker takes the requests of this one.
 var ErrNobody = errors.New("no other worker can load")
 
 var (
@@ -42,10 +44,11 @@ var (
 
 // Config configures a [Watch]. All fields must be set but Log.
 type Config struct {
-	// Probe returns nil once the store has acknowledged a write that was sent after the call, or if nothing speaks
-	// against the store.
+	// Probe returns nil once the store has acknowledged a write that was sent after the call, or if the store is not
+	// the cause of the doubt.
 	Probe func(context.Context) error
-	// Find returns nil if another worker takes requests of this one, [ErrNobody], or another error if that is unknown.
+	// Find returns nil if another worker takes the requests of this one, [ErrNobody] if none does, or another error if
+	// that is unknown.
 	Find func(context.Context) error
 	// Change is called when this worker becomes unable, after each search for another one, and when it can load again.
 	// It must not block.
@@ -56,16 +59,16 @@ type Config struct {
 // A Watch watches the loads of one worker. It is safe for concurrent use.
 type Watch struct {
 	cfg     Config
-	doubted chan struct{}   // has room for one word that loads are in doubt
-	wrote   chan struct{}   // has room for one word that a write has succeeded
-	anew    chan struct{}   // has room for one word that a probe under way may never end
-	slowest latency.Slowest // write that succeeded
+	doubted chan struct{}   // a message means: loads are in doubt; has room for one
+	wrote   chan struct{}   // a message means: a write has succeeded; has room for one
+	anew    chan struct{}   // a message means: start a new probe, the old one may never end; has room for one
+	slowest latency.Slowest // duration of writes that succeeded
 
 	mu      sync.Mutex
-	ended   time.Time // when the last write ended that succeeded
+	ended   time.Time // when the last successful write ended
 	isDoubt bool      // a load failed or hangs, and no write has succeeded since
 	trouble error     // why this worker is unable; nil without a doubt
-	found   error     // the end of the last search for another worker; errUnknown without trouble
+	found   error     // the result of the last search for another worker; errUnknown without trouble
 }
 
 // New returns a watch. It does nothing before [Watch.Run].
@@ -77,8 +80,8 @@ func New(cfg Config) *Watch {
 	}
 }
 
-// Load is called when a load begins. It returns a function to be called with its outcome; silent says that it shows
-// nothing of the store: the store refused the tag, or another worker loaded.
+// Load is called when a load begins. It returns a function to call with the load's error when it ends. silent says that
+// the outcome shows nothing of the store: the store refused the tag, or another worker loaded.
 func (w *Watch) Load() (ended func(err error, silent bool)) {
 	began := time.Now()
 	late := time.AfterFunc(w.patience(), func() { w.failed(began) })
@@ -94,7 +97,7 @@ func (w *Watch) Load() (ended func(err error, silent bool)) {
 	}
 }
 
-// Suspect has the store probed now, by a write that begins after the call: call it when a connection was made again.
+// Suspect probes the store now, by a write that begins after the call. Call it after a reconnect.
 func (w *Watch) Suspect() {
 	w.failed(time.Now())
 	signal(w.anew)
@@ -107,7 +110,7 @@ func (w *Watch) Trouble() error {
 	return w.trouble
 }
 
-// IsAnswered reports whether this worker is unable, and another one answers what this one sends it.
+// IsAnswered reports whether this worker is unable to load, and another worker answers the requests that it relays.
 func (w *Watch) IsAnswered() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -129,7 +132,7 @@ func (w *Watch) Run(ctx context.Context) {
 		case <-w.doubted:
 			next := time.Now().Add(probeEvery)
 			w.resolve(ctx)
-			_ = jitter.Sleep(ctx, time.Until(next)) // doubts that a probe ends at once cost one write a second
+			_ = jitter.Sleep(ctx, time.Until(next)) // so doubts that a probe ends cost at most one write a second
 		}
 	}
 }
@@ -149,7 +152,8 @@ func (w *Watch) resolve(ctx context.Context) {
 	}
 }
 
-// probe probes once, and returns when that has ended, or no longer matters. It reports whether this worker is unable.
+// probe probes the store once. It returns when the probe has ended or its result no longer matters, and reports whether
+// this worker is unable to load.
 func (w *Watch) probe(ctx context.Context) (isUnable bool) {
 	select {
 	case <-w.anew:
@@ -176,13 +180,14 @@ func (w *Watch) probe(ctx context.Context) (isUnable bool) {
 		case <-w.wrote:
 			return isUnable
 		case <-w.anew:
-			signal(w.anew) // so that rest ends, too
+			signal(w.anew) // ends rest, too
 			return isUnable
 		}
 	}
 }
 
-// unable notes why this worker is unable, and looks for another one. It reports false if a write has succeeded.
+// unable records why this worker is unable to load, and looks for another worker. It returns false if a write has
+// succeeded.
 func (w *Watch) unable(ctx context.Context, why error) bool {
 	w.mu.Lock()
 	isDoubt, isNews, before := w.isDoubt, w.trouble == nil, w.found
@@ -215,7 +220,7 @@ func (w *Watch) unable(ctx context.Context, why error) bool {
 	return true
 }
 
-// rest waits until a write has succeeded, the store is suspected or ctx ends, for d at most.
+// rest waits for at most d: until a write has succeeded, Suspect is called, or ctx ends.
 func (w *Watch) rest(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -227,7 +232,7 @@ func (w *Watch) rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-// succeeded notes that a write succeeded.
+// succeeded records that a write succeeded, which began at the given time.
 func (w *Watch) succeeded(began time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -239,7 +244,7 @@ func (w *Watch) succeeded(began time.Time) {
 	}
 }
 
-// failed notes that a load failed, or is late. It is no doubt if a write has succeeded since it began.
+// failed records that a load failed, or is late. That raises no doubt if a write has succeeded since the load began.
 func (w *Watch) failed(began time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -249,14 +254,14 @@ func (w *Watch) failed(began time.Time) {
 	if !w.isDoubt {
 		w.isDoubt = true
 		select {
-		case <-w.wrote: // of the doubt before
+		case <-w.wrote: // left from an earlier doubt
 		default:
 		}
 	}
 	signal(w.doubted)
 }
 
-// patience is how long a write may take.
+// patience returns how long a write may take before it raises a doubt.
 func (w *Watch) patience() time.Duration { return max(leastPatience, 3*w.slowest.Get()) }
 
 func (w *Watch) isDoubted() bool {
