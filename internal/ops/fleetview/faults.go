@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// A Fault is what is wrong, and what an operator does about it, with commands in backquotes.
+// A Fault says what is wrong (What), and what an operator does about it (Do), with commands in backquotes.
 type Fault struct{ What, Do string }
 
-// Faults returns what is wrong with the fleet, without its tags and alarms; the worst first.
+// Faults returns what is wrong with workers and registries, the worst first; tags and alarms are not among them.
 func (v Overview) Faults() (all []Fault) {
 	add := func(do, what string, args ...any) { all = append(all, Fault{fmt.Sprintf(what, args...), do}) }
 	if n := len(v.Registries); n > 1 {
@@ -47,16 +47,16 @@ func (v Overview) Faults() (all []Fault) {
 	return all
 }
 
-// nearlyFull is how much of a tag's numbers may be used before the tag is in trouble.
+// nearlyFull is the part of a tag's numbers, 0 to 1, above which the tag counts as nearly full.
 const nearlyFull = 0.9
 
-// Bounds are those of a tag's numbers, as [segment.Rules] has them.
+// Bounds are the bounds of a tag's numbers. [segment.Rules] implements it.
 type Bounds interface {
-	Used(mark int64) float64    // 0 to 1
+	Used(mark int64) float64    // the part of the numbers below mark, 0 to 1
 	Begins(now time.Time) int64 // the lowest ID of the present period
 }
 
-// Full returns which part of a tag's numbers is reserved, and what that means for an operator: "" if enough
+// Full returns which part of a tag's numbers is reserved, 0 to 1, and a warning for an operator: "" if enough numbers
 // are left, or a new period has begun.
 func Full(b Bounds, mark int64, now time.Time) (used float64, why string) {
 	if used = b.Used(mark); used < nearlyFull || mark < b.Begins(now) {
@@ -65,22 +65,23 @@ func Full(b Bounds, mark int64, now time.Time) (used float64, why string) {
 	return used, fmt.Sprintf("%.0f%% of its numbers are reserved", 100*used)
 }
 
-// A RaisedAlarm is an alarm that some workers raised in the last 15 minutes with the same message.
+// A RaisedAlarm is an alarm that one or more workers raised in the last 15 minutes with the same message.
 type RaisedAlarm struct {
 	wire.OpenAlarm
 	Workers []string
-	Over    bool // its condition has ended on all of them
+	Over    bool // its condition has ended on all these workers
 }
 
-// lasting are the kinds whose condition does not end while their workers serve.
+// lasting are the kinds of alarms that are not over only because the worker serves.
 var lasting = []wire.Alarm{
 	wire.AlarmStateFile, wire.AlarmTableWentBack, wire.AlarmTagFillsUp, wire.AlarmTagUndecided, wire.AlarmTimeEnds,
 }
 
-// raisedAgain is how soon an alarm is raised again while its condition lasts: each minute, an attempt of 6 s late.
+// raisedAgain is how soon an alarm is raised again at the latest while its condition lasts: each minute, with an
+// attempt that takes 6 s.
 const raisedAgain = 70 * time.Second
 
-// raise adds an alarm of a worker. It is over if the worker serves, and has not raised it again.
+// raise adds an alarm of a worker. The alarm is over if the worker serves, and has not raised it again.
 func (v *Overview) raise(a wire.OpenAlarm, of Row, now time.Time) {
 	over := of.Class == Good && now.Sub(a.Last) > raisedAgain && !slices.Contains(lasting, a.Kind)
 	i := slices.IndexFunc(v.Alarms, func(r RaisedAlarm) bool { return r.Kind == a.Kind && r.Message == a.Message })

@@ -14,28 +14,27 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// Maximum ages of an answer that is shown. An answer older than fresh is shown until the next has arrived, up to
-// stale: so a worker that does not answer delays no page.
+// Maximum ages of answers that are shown. If an answer is older than fresh, the workers are asked again, and it is
+// shown until the next one arrives, up to the age stale: so a worker that does not answer delays no page.
 const (
 	fresh = 1900 * time.Millisecond
 	stale = 10 * time.Second
-	// freshHour is longer than the step between the points of an hour.
+	// freshHour is fresh for the figures of the last hour, which change less often.
 	freshHour = 9 * time.Second
 )
 
-// goneFor is how long a worker is shown that did not stop cleanly and has no heartbeat. It is also dropped when its
-// number is free again, or when it is back.
+// goneFor is how long a worker without a heartbeat is shown if it did not stop cleanly. It is dropped earlier when its
+// number is free, or when it is back.
 const goneFor = time.Hour
 
-// nearEnd is the longest window after a clean stop, by a clock that differs a little from this worker's.
+// nearEnd is the longest window that a clean stop leaves, seen by a clock that differs a little.
 const nearEnd = 5 * time.Second
 
-// missing is how long a worker that answered is shown without answering if JetStream does not show that it has
-// stopped.
+// missing is how long a worker that no longer answers is shown, unless JetStream shows that it has stopped.
 const missing = 30 * time.Second
 
-// maxQuestions bounds how many answers are kept, for example those about tags that people look at, and maxAsking how
-// many questions are under way.
+// maxQuestions is how many questions have their answers kept, such as those about single tags. maxAsking is how many
+// questions may be under way at once.
 const (
 	maxQuestions = 64
 	maxAsking    = 4
@@ -53,18 +52,19 @@ type Config struct {
 	Namespace subjects.Namespace
 	Registry  Registry
 	Patience  time.Duration // how long a question waits for answers
-	Quiet     time.Duration // how long it waits for workers that are not known yet, after those that are
+	Quiet     time.Duration // how much longer it waits for unknown workers after all known ones have answered
 	Now       func() time.Time
-	// Self returns the state of this process's worker, also where NATS is out of reach; nil if this process is no
+	// Self returns the state of the worker in this process, also while NATS is out of reach; nil if this process is no
 	// worker.
 	Self func(wire.ViewRequest) wire.WorkerView
 }
 
-// A Fleet is all workers, as they last answered. It asks them when it is looked at. It is safe for concurrent use.
+// A Fleet has the last answers of all workers. It asks them only when [Fleet.Look] is called. It is safe for concurrent
+// use.
 type Fleet struct {
 	cfg Config
 
-	asking  chan struct{} // a place for each question under way
+	asking  chan struct{} // has a value for each question under way
 	mu      sync.Mutex
 	answers map[wire.ViewRequest]*answer
 	met     map[string]Worker // by name: the last answer of each worker
@@ -88,13 +88,13 @@ func (s Snapshot) Answered() (n int) {
 	return n
 }
 
-// A Worker is one worker. One that does not answer has the state of its last answer; one that never answered has only
-// a name.
+// A Worker is the state of one worker. If the worker does not answer, it is that of its last answer; if it never
+// answered, only the name is set.
 type Worker struct {
 	wire.WorkerView
 	Answered bool
 	Seen     time.Time       // when it last answered; zero means never
-	Gone     time.Time       // when the number of a worker that did not stop cleanly is free; zero for others
+	Gone     time.Time       // when its number is free again, if it did not stop cleanly; else zero
 	Rates    map[string]Rate // by mode, over the last seconds; nil before there are any
 }
 
@@ -108,13 +108,13 @@ type Rate struct{ Requests, IDs float64 }
 type Numbers struct {
 	Records    map[int]workerid.Record
 	Heartbeats map[int]workerid.Heartbeat
-	Trouble    error // why they are older than the snapshot
+	Trouble    error // why the registry could not be read; the numbers are then older than the snapshot
 }
 
 // An answer is the latest snapshot for one question.
 type answer struct {
 	snapshot Snapshot
-	begun    chan struct{} // closed when there is a snapshot
+	begun    chan struct{} // closed once there is a snapshot
 	asking   bool
 }
 
@@ -169,7 +169,7 @@ func (f *Fleet) ask(q wire.ViewRequest, a *answer) {
 	expected, last := f.expected(a)
 	numbers := make(chan Numbers, 1)
 	go func() {
-		half, cancel := context.WithTimeout(ctx, f.cfg.Patience/2) // the rest is for the workers
+		half, cancel := context.WithTimeout(ctx, f.cfg.Patience/2) // the other half is for the answers of workers
 		defer cancel()
 		numbers <- f.numbers(half, last)
 	}()
@@ -231,7 +231,7 @@ func (f *Fleet) keep(a *answer, self string, heard map[string]wire.WorkerView, n
 	now := f.cfg.Now()
 	_, here := heard[self]
 	others := len(heard) > 1 || len(heard) == 1 && !here
-	if others || n.Trouble == nil { // otherwise this process is cut off, and cannot know that a worker has stopped
+	if others || n.Trouble == nil { // else this process is cut off, and cannot know which workers have stopped
 		f.meet(heard, n, now)
 	} else {
 		f.unheard(heard, now)
@@ -252,7 +252,7 @@ func (f *Fleet) keep(a *answer, self string, heard map[string]wire.WorkerView, n
 	}
 }
 
-// meet takes in which workers answered, and which should have.
+// meet updates the known workers from those that answered and those that should have.
 func (f *Fleet) meet(heard map[string]wire.WorkerView, n Numbers, now time.Time) {
 	live := make(map[string]bool)
 	for _, h := range n.Heartbeats {
@@ -291,7 +291,7 @@ func (f *Fleet) meet(heard map[string]wire.WorkerView, n Numbers, now time.Time)
 	}
 }
 
-// unheard records that at most this worker answered, and drops no worker.
+// unheard updates the known workers after a question that no other worker answered: it drops none.
 func (f *Fleet) unheard(heard map[string]wire.WorkerView, now time.Time) {
 	for name, w := range f.met {
 		w.Answered = false
@@ -302,7 +302,7 @@ func (f *Fleet) unheard(heard map[string]wire.WorkerView, now time.Time) {
 	}
 }
 
-// A goneWorker did not stop cleanly.
+// A goneWorker is a worker that did not stop cleanly.
 type goneWorker struct {
 	number          int
 	reported, until time.Time

@@ -1,10 +1,8 @@
-// Package fleetview lets every worker see all of them; it is internal to natsid and may change.
+// Package fleetview lets every worker see the state of all workers; it is internal to natsid and may change.
 //
 // Each worker answers questions about its state on one subject ([Answer]). Pages ask through a [Fleet], which keeps
-// the answers for about two seconds: however many people look, each worker is asked once in that time, and no worker
-// is asked while no page is open. [Snapshot.Overview] is the fleet in the form for people.
-//
-// Uniqueness does not depend on this package: it only reads.
+// the answers for about two seconds: however many people look, each worker is asked once in that time, and no worker is
+// asked while no page is open. [Snapshot.Overview] returns the fleet as people read it.
 package fleetview
 
 import (
@@ -20,8 +18,8 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// Answer answers questions about this worker on a connection, with the result of view, until the subscription ends
-// with the connection. view must not block.
+// Answer answers questions about this worker on a connection with the result of view, until the connection is closed.
+// view must not block.
 func Answer(
 	nc *nats.Conn, ns subjects.Namespace, log *slog.Logger, view func(wire.ViewRequest) wire.WorkerView,
 ) (*nats.Subscription, error) {
@@ -36,8 +34,8 @@ func Answer(
 	})
 }
 
-// isInbox reports whether a reply subject can be that of a [Fleet]: answers are published with a worker's rights, and
-// on other subjects they could act as a worker.
+// isInbox reports whether a reply subject is an inbox, as a [Fleet] uses. Answers are published with a worker's rights,
+// so on another subject an answer could act as a worker's message.
 func isInbox(ns subjects.Namespace, reply string) bool {
 	return reply != "" && !strings.HasPrefix(reply, string(ns)+".") && !strings.Contains("."+reply, ".$")
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/natsid/natsid/internal/wire"
 )
 
-// A Point is the work of one mode in one step of [wire.HourStep].
+// A Point has the figures of one mode for one step of [wire.HourStep].
 type Point struct {
 	Requests, Refused, IDs int64
 	Median, Slow, Lag      time.Duration
@@ -21,8 +21,8 @@ type Hour struct {
 	series map[string]wire.HourSeries
 }
 
-// Run takes the points of each step, by mode, from take until ctx ends. Steps end when the clock shows a multiple of
-// [wire.HourStep], so those of several workers can be added.
+// Run adds the points of each step, which take returns by mode, until ctx ends. Steps end when the clock shows a
+// multiple of [wire.HourStep], so points of several workers can be added.
 func (h *Hour) Run(ctx context.Context, now func() time.Time, take func() map[string]Point) {
 	take() // discard counts from before the first step
 	for {
@@ -37,8 +37,8 @@ func (h *Hour) Run(ctx context.Context, now func() time.Time, take func() map[st
 	}
 }
 
-// Add adds the points of the step that ended at a time, Unix s. Steps in between, in which the process stood still or
-// the clock was set, are empty. After a clock that was set back, steps follow the last one.
+// Add adds the points of the step that ended at end, in Unix seconds. Steps that were left out, since the process
+// paused or the clock was set ahead, get empty points. If the clock was set back, the points follow the last step.
 func (h *Hour) Add(end int64, points map[string]Point) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -61,7 +61,7 @@ func (h *Hour) Add(end int64, points map[string]Point) {
 	h.end = end
 }
 
-// View returns the hour, nil before the first point.
+// View returns the last hour; nil before the first point.
 func (h *Hour) View() *wire.HourView {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -75,8 +75,7 @@ func (h *Hour) View() *wire.HourView {
 	return v
 }
 
-// appended returns the series with one more point, without points that are more than an hour old. Series returned
-// before do not change.
+// appended returns the series with one more point, and without points older than an hour. It does not change s.
 func appended(s wire.HourSeries, p Point) wire.HourSeries {
 	add := func(to []int64, v int64) []int64 {
 		if len(to) >= wire.HourPoints {

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// A Row is a worker in the form for people.
+// A Row is a worker as people read it.
 type Row struct {
 	Worker
 	State    string // in a word or two
 	Class    string // Good or Bad
 	Why      []string
-	Window   time.Duration // time left in it; 0 without a number
-	Requests float64       // a second, of all modes
+	Window   time.Duration // time left in the window; 0 without a worker number
+	Requests float64       // per second, over all modes
 	IDs      float64
 	Known    bool // the rates are known
 	Waiting  int
@@ -22,23 +22,23 @@ type Row struct {
 	Runbook  wire.Alarm // the entry of the runbook for the state; "" if it is good
 }
 
-// An Overview is the fleet in the form for people.
+// An Overview is the fleet as people read it.
 type Overview struct {
 	Rows                 []Row
-	Segments, Snowflakes float64 // IDs a second, of the workers that answered; likewise below
-	Requests             float64 // a second
+	Segments, Snowflakes float64 // IDs per second of the workers that answered
+	Requests             float64 // per second, of the workers that answered
 	Known                bool    // the rates of some worker are known
 	Waiting, Ready       int
 	Versions             int   // number of different versions
 	Alone                bool  // no other worker answers
 	Registry             error // why the worker numbers are older than the snapshot
 	Registries           []Registered
-	Stages               []wire.StageView // if they were asked for
+	Stages               []wire.StageView // nil if they were not asked for
 	Errors               map[string]int64 // requests answered with an error since the workers started, by code
 	Alarms               []RaisedAlarm    // open ones first, then the latest first
 }
 
-// Registered is the workers of one era of a registry that have its layout.
+// A Registered counts the workers in one era of a registry, with the layout of the first.
 type Registered struct {
 	Registry string `json:"registry"`
 	Era      string `json:"era"`
@@ -97,13 +97,13 @@ func (s Snapshot) Overview() Overview {
 		}
 		return b.Last.Compare(a.Last)
 	})
-	// Each worker hears all stages.
+	// Each worker hears all stages, so a stage is taken once.
 	slices.SortFunc(v.Stages, orderOfStages)
 	v.Stages = slices.CompactFunc(v.Stages, func(a, b wire.StageView) bool { return orderOfStages(a, b) == 0 })
 	return v
 }
 
-// Classes of states, by which they are coloured.
+// Classes of states; a state is coloured by its class.
 const (
 	Good = "good"
 	Bad  = "bad"

@@ -14,8 +14,8 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// Stages are the stages that have said how they are within the last [forgetStage]. The zero value has none. It is safe
-// for concurrent use.
+// Stages has the stages that have reported their state within the last [forgetStage]. The zero value has none. It is
+// safe for concurrent use.
 type Stages struct {
 	mu   sync.Mutex
 	last map[stageKey]heardStage
@@ -30,12 +30,12 @@ type heardStage struct {
 
 const (
 	forgetStage = 3 * wire.StageEvery
-	// Anybody with a stage's rights may invent names and long texts.
+	// A user with a stage's rights can send any names and long texts, so both are bounded.
 	maxStages  = 1000
 	maxMessage = 8 << 10 // bytes
 )
 
-// Listen hears stages on a connection, which must be closed at the end.
+// Listen receives the reports of stages on a connection, until the connection is closed.
 func (s *Stages) Listen(nc *nats.Conn, ns subjects.Namespace, now func() time.Time) error {
 	_, err := nc.Subscribe(wire.Stage(ns), func(m *nats.Msg) {
 		var v wire.StageView
@@ -75,7 +75,7 @@ func (s *Stages) forget(now time.Time) {
 	}
 }
 
-// Now returns the stages by what they copy, and then by name.
+// Now returns the stages, ordered by what they copy and then by name.
 func (s *Stages) Now(now time.Time) (all []wire.StageView) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

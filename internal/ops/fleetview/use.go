@@ -8,23 +8,23 @@ import (
 	"strings"
 )
 
-// A Use is how a tag is used: the sums over the workers that have it.
+// A Use has the figures of a tag, summed over the workers that have it in memory.
 type Use struct {
 	Tag     string
 	Workers int
-	// Step, NextStep and RecommendedStep are the largest of any worker.
+	// Step, NextStep and RecommendedStep are the largest values of any worker, in IDs.
 	Step, NextStep, RecommendedStep int64
 	IDsPerSecond                    wire.Fraction
 	Left                            int64         // IDs in memory
-	SecondsLeft                     wire.Fraction // of the worker that runs out first
+	SecondsLeft                     wire.Fraction // until the first worker runs out
 	Waiting                         int
 	Waits, Errors                   int64
-	Failing                         bool // the last load failed of some worker that is asked for the tag
+	Failing                         bool // on some worker that is asked for the tag the last load failed
 
-	taken, size float64 // IDs of the current ranges
+	taken, size float64 // IDs of the current ranges: issued, and all
 }
 
-// UseOf returns the use of a tag by no worker.
+// UseOf returns the use of a tag before any worker's figures are added.
 func UseOf(tag string) Use { return Use{Tag: tag, SecondsLeft: wire.Fraction(math.Inf(1))} }
 
 // Add adds the figures of a worker.
@@ -37,14 +37,14 @@ func (u *Use) Add(t wire.TagStats) {
 	u.Waits, u.Errors = u.Waits+t.Waits, u.Errors+t.Errors
 	u.SecondsLeft = min(u.SecondsLeft, t.SecondsLeft)
 	u.Failing = u.Failing || t.Failing && (t.IDsPerSecond > 0 || t.Waiting > 0)
-	if len(t.Ranges) > 0 { // the first is the current one
+	if len(t.Ranges) > 0 { // the first range is the current one
 		r := t.Ranges[0]
 		u.taken += float64(r.Next - r.First)
 		u.size += float64(r.Last-r.First) + 1
 	}
 }
 
-// Taken returns how much of the current ranges is used, 0 to 1; false without ranges.
+// Taken returns which part of the current ranges is issued, 0 to 1; ok is false without ranges.
 func (u *Use) Taken() (part float64, ok bool) { return u.taken / u.size, u.size > 0 }
 
 // Busiest returns the busiest tags of all workers together, the busiest first.

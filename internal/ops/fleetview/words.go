@@ -29,7 +29,7 @@ func Count(n any) string {
 	return sign + text
 }
 
-// PerSecond writes a rate per second, with its significant digits.
+// PerSecond writes a rate per second, rounded to a few significant digits.
 func PerSecond(v float64) string {
 	switch {
 	case math.IsInf(v, 0) || math.IsNaN(v):
@@ -71,7 +71,7 @@ func Span(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// Signed writes a clock's offset.
+// Signed writes the offset of a clock with its sign.
 func Signed(d time.Duration) string {
 	if d > 0 {
 		return "+" + Span(d)
@@ -87,7 +87,7 @@ func Moment(ms int64) time.Time {
 	return time.UnixMilli(ms).UTC()
 }
 
-// Clock writes a time of today without its day, and another with its day, in UTC. The zero time is a dash.
+// Clock writes a time in UTC, with its day unless it is today. The zero time is a dash.
 func Clock(t, now time.Time) string {
 	if t.IsZero() {
 		return "–"

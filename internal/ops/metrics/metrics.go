@@ -28,7 +28,7 @@ type Metrics struct {
 	segment, snowflake, tags, relay requests
 }
 
-// Requests are the metrics of the requests of one mode. All of them exist from the start: an answer is counted
+// Requests are the metrics of the requests of one mode. All of them exist from the start, so that an answer is counted
 // without a lock, and an alert on a code that was never sent reads 0.
 type requests struct {
 	ids   atomic.Int64
@@ -37,7 +37,7 @@ type requests struct {
 	waits prometheus.Observer
 }
 
-// New returns the metrics of events, all at 0.
+// New returns metrics, of which those of events exist, at 0. [Metrics.Watch] adds those of states.
 func New() *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
@@ -76,7 +76,7 @@ func (m *Metrics) addModes() {
 	m.registry.MustRegister(waits)
 }
 
-// of returns the metrics of a mode. It is called for each answer, so it is cheaper than a map.
+// of returns the metrics of a mode. It is no map, since it is called for each answer.
 func (m *Metrics) of(mode worker.Mode) *requests {
 	switch mode {
 	case worker.Segment:

@@ -101,12 +101,12 @@ func (s SeriesInfo) histograms(first float64) *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(opts, s.labels())
 }
 
-// desc describes the series with these values of its labels.
+// desc returns the description of the series for these values of its labels.
 func (s SeriesInfo) desc(values ...string) *prometheus.Desc {
 	return prometheus.NewDesc(s.Name, s.Help, nil, s.with(values))
 }
 
-// ofEach describes the series, whose label values come with each sample.
+// ofEach returns the description of the series if each sample brings its label values.
 func (s SeriesInfo) ofEach() *prometheus.Desc {
 	return prometheus.NewDesc(s.Name, s.Help, s.labels(), nil)
 }
@@ -118,7 +118,7 @@ func (s SeriesInfo) valueType() prometheus.ValueType {
 	return prometheus.GaugeValue
 }
 
-// read returns the series with these values of its labels; f is called at each scrape.
+// read returns a collector of the series for these values of its labels; it calls f at each scrape.
 func (s SeriesInfo) read(f func() float64, values ...string) prometheus.Collector {
 	opts := prometheus.Opts{Name: s.Name, Help: s.Help, ConstLabels: s.with(values)}
 	if s.Type == "counter" {

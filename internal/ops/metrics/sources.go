@@ -10,7 +10,7 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// Sources is the sources of the metrics of states, which are read at each scrape.
+// Sources are what the metrics of states are read from at each scrape.
 type Sources struct {
 	Segments   *segment.Allocator
 	Snowflakes *snowflake.Issuer
@@ -20,11 +20,11 @@ type Sources struct {
 	Ready      func() map[string]error // by mode; nil means ready
 	Outs       func(worker.Mode) []worker.Out
 	Version    string
-	// Second reports whether there is a second registry; nil if the worker does not watch for one.
+	// Second reports whether another registry serves the same subjects; nil if the worker does not watch for one.
 	Second func() bool
 }
 
-// Watch adds the metrics of states. It may be called once.
+// Watch adds the metrics of states, which are read from s. Call it once.
 func (m *Metrics) Watch(s Sources) {
 	for mode := range s.Ready() {
 		m.registry.MustRegister(ready.read(func() float64 { return oneIf(s.Ready()[mode] == nil) }, mode))

@@ -9,7 +9,7 @@ import (
 	"github.com/natsid/natsid/internal/stage"
 )
 
-// pipeline is the labels of a stage.
+// pipeline names the labels that identify a stage.
 const pipeline = "from, to"
 
 // ofStage are metrics of a stage, each with the function that reads it.
@@ -50,7 +50,7 @@ func StageSeries() (all []SeriesInfo) {
 	return append(all, stageRole, buildInfo)
 }
 
-// A StageSource is the source of the metrics of a stage, which are read at each scrape.
+// A StageSource is what the metrics of a stage are read from at each scrape.
 type StageSource struct {
 	From, To string
 	Progress func() stage.Progress

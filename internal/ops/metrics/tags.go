@@ -12,19 +12,18 @@ import (
 	"github.com/natsid/natsid/worker"
 )
 
-// shownTags is how many tags have series of their own: four of each for every worker, which Prometheus keeps.
+// shownTags is how many tags have series of their own. Each costs Prometheus four series for every worker.
 const shownTags = 20
 
-// chooseEvery is how long a shown tag keeps its place at least. Each name that was ever shown costs Prometheus
-// memory, so few names a minute may be new.
+// chooseEvery is the shortest time for which a tag is shown. Each name that was ever shown costs Prometheus memory, so
+// only few new names a minute are shown.
 const chooseEvery = time.Minute
 
 // segments collects the metrics of an allocator. They are collected together, since each pass over 100,000 tags takes
 // tens of milliseconds. It is safe for concurrent use.
 //
-// It shows single series for at most most tags at a time: the tags that are requested most. A tag keeps its place
-// until a tag that is not shown is requested more than twice as much, so that tags of about the same speed do not
-// take turns.
+// At a time it shows series of their own for at most most tags, those with the most requests. A shown tag is replaced
+// only by one with more than twice as many requests, so that tags of about the same speed do not take turns.
 type segments struct {
 	a    *segment.Allocator
 	most int
@@ -41,7 +40,7 @@ var (
 	secondsLeftDesc = segmentSecondsLeft.desc()
 )
 
-// ofTags are the series of each shown tag.
+// ofTags are the series that each shown tag has, with the function that reads the value.
 var ofTags = []struct {
 	info  SeriesInfo
 	value func(segment.TagStats) float64
@@ -78,7 +77,7 @@ func (s *segments) Collect(series chan<- prometheus.Metric) {
 	}
 }
 
-// choose returns the figures of the tags to show, given those of the busiest.
+// choose returns the figures of the tags to show, chosen from the busiest tags.
 func (s *segments) choose(busiest []segment.TagStats) []segment.TagStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()

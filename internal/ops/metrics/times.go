@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// The bounds of the buckets are powers of two of a nanosecond: 1 us to 4 s.
+// The bounds of the buckets are powers of two, in nanoseconds: from about 1 us to about 4 s.
 const (
 	leastBits = 10
 	mostBits  = 32
@@ -22,7 +22,7 @@ type times struct {
 	// times.
 	buckets [mostBits - leastBits + 2]atomic.Uint64
 	desc    *prometheus.Desc
-	always  bool // exposed before the first time, too
+	always  bool // exposed even before a time is counted
 }
 
 // observe counts a time.

@@ -10,10 +10,10 @@ import (
 // Totals are counts of one mode since the process started.
 type Totals struct {
 	Requests, Refused, IDs int64
-	Took                   [mostBits + 2]int64 // number of answers that took up to 2^n ns; the last one: more
+	Took                   [mostBits + 2]int64 // answers by time: Took[n] up to 2^n ns, the last longer
 }
 
-// Totals returns the counts of a mode at present.
+// Totals returns the counts of a mode so far.
 func (m *Metrics) Totals(mode worker.Mode) (t Totals) {
 	r := m.of(mode)
 	t.IDs = r.ids.Load()
@@ -32,7 +32,7 @@ func (m *Metrics) Totals(mode worker.Mode) (t Totals) {
 	return t
 }
 
-// Refusals returns how many requests of a mode were answered with an error, by its code.
+// Refusals returns how many requests of a mode were answered with an error, by the error's code.
 func (m *Metrics) Refusals(mode worker.Mode) map[string]int64 {
 	all := make(map[string]int64)
 	for code, a := range m.of(mode).codes {
@@ -43,7 +43,7 @@ func (m *Metrics) Refusals(mode worker.Mode) map[string]int64 {
 	return all
 }
 
-// Since returns the counts since before.
+// Since returns the difference between t and the earlier counts in before.
 func (t Totals) Since(before Totals) Totals {
 	t.Requests -= before.Requests
 	t.Refused -= before.Refused
@@ -54,7 +54,7 @@ func (t Totals) Since(before Totals) Totals {
 	return t
 }
 
-// Within returns the time within which that share of the answers came, 0 < share <= 1; 0 if there were none.
+// Within returns the time within which the given share of the answers came, 0 < share <= 1; 0 without answers.
 func (t Totals) Within(share float64) time.Duration {
 	var all, count int64
 	for _, n := range t.Took {

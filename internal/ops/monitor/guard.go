@@ -11,7 +11,7 @@ import (
 	"github.com/natsid/natsid/internal/configfile"
 )
 
-// ReadToken returns the token in a file.
+// ReadToken returns the token in a file; its error names the file.
 func ReadToken(file string) (string, error) {
 	text, err := configfile.Secret(file)
 	if err != nil {
@@ -20,8 +20,8 @@ func ReadToken(file string) (string, error) {
 	return strings.TrimSpace(text), nil
 }
 
-// Guard serves next to those who show the token in a file: as a bearer token, or as the password of any user, as
-// browsers ask for it. The file is read for each request, so a token that is replaced counts at once.
+// Guard serves next to callers that show the token in a file: as a bearer token, or as the password of any user, which
+// browsers ask for. The file is read for each request, so a replaced token counts at once.
 func Guard(file string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, err := ReadToken(file)
@@ -39,7 +39,8 @@ func Guard(file string, next http.Handler) http.Handler {
 	})
 }
 
-// shows reports whether a request shows a token. The time it takes does not depend on how much of it is right.
+// shows reports whether a request shows the token. How long that takes does not reveal how much of a wrong token is
+// right.
 func shows(r *http.Request, token string) bool {
 	_, shown, _ := r.BasicAuth()
 	if scheme, bearer, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "bearer") {
@@ -49,13 +50,13 @@ func shows(r *http.Request, token string) bool {
 	return subtle.ConstantTimeCompare(got[:], want[:]) == 1
 }
 
-// Local serves next to browsers that address this machine by localhost or by an IP. A page of a stranger whose host
-// name was made to mean this machine could read next otherwise.
+// Local serves next only to requests whose host is localhost or an IP address. Otherwise a web page whose host name was
+// made to resolve to this machine could read next.
 func Local(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.Host)
 		if err != nil {
-			host = strings.Trim(r.Host, "[]") // without a port
+			host = strings.Trim(r.Host, "[]") // the host has no port
 		}
 		if host != "localhost" && !strings.HasSuffix(host, ".localhost") && net.ParseIP(host) == nil {
 			http.Error(w, fmt.Sprintf("%q is not a name of this machine alone: "+

@@ -43,7 +43,7 @@ func writeReadiness(w http.ResponseWriter, modes map[string]error) {
 	}
 }
 
-// State returns in words whether a mode can issue IDs, given why it cannot.
+// State returns the state of a mode in words: "ready" if why is nil, else "not ready" and why it cannot issue IDs.
 func State(why error) string {
 	if why == nil {
 		return "ready"
@@ -51,8 +51,8 @@ func State(why error) string {
 	return "not ready: " + why.Error()
 }
 
-// Connections that nobody uses must not fill the process: headTime bounds how long a request is read, and idleTime how
-// long the next one is waited for, which is more than scrapes are apart.
+// Unused connections must not fill the process. headTime is how long reading the head of a request may take, and
+// idleTime how long a connection may wait for its next request: longer than the interval of scrapes.
 const (
 	headTime = 5 * time.Second
 	idleTime = 2 * time.Minute

@@ -5,11 +5,11 @@ import (
 	"net/http/pprof"
 )
 
-// ProfilesPath is below which [Profiles] serves.
+// ProfilesPath is the path below which [Profiles] serves.
 const ProfilesPath = "/debug/pprof/"
 
-// Profiles serves the profiles of this process, as `go tool pprof` reads them. The command line is not among them: it
-// may hold passwords.
+// Profiles serves the profiles of this process for `go tool pprof`. It does not serve the command line, which may hold
+// passwords.
 func Profiles() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc(ProfilesPath, pprof.Index)

@@ -12,7 +12,7 @@ import (
 	"github.com/natsid/natsid/internal/wire"
 )
 
-// A chart is the course of one figure in the last hour, over all workers.
+// A chart shows one figure over the last hour, for all workers together.
 type chart struct {
 	Title, Note string
 	Lines       []line
@@ -36,7 +36,7 @@ const (
 type chartsView struct {
 	Charts   []chart
 	From, To time.Time
-	Without  []string // workers that have sent no hour
+	Without  []string // workers that have sent no figures of the last hour
 }
 
 // figures are the figures of the charts: at each point, the sum over all workers or the highest value.
@@ -126,7 +126,7 @@ func gather(
 		points := of(h.Modes[mode])
 		late := int((end - h.End) / int64(wire.HourStep/time.Second))
 		if max(late, -late) > maxLate {
-			late = 0 // its clock is wrong: its last point is of about now
+			late = 0 // the worker's clock is wrong: take its last point as that of now
 		}
 		for i, v := range points {
 			at := wire.HourPoints - len(points) - late + i
@@ -144,10 +144,10 @@ func gather(
 	return all
 }
 
-// highest returns the highest of some points, 0 if there are none.
+// highest returns the highest of the points; 0 if there are none.
 func highest(points []float64) (most float64) {
 	for _, v := range points {
-		if v > most { // NaN is not
+		if v > most { // false for NaN
 			most = v
 		}
 	}

@@ -83,7 +83,7 @@ func New(cfg Config) http.Handler {
 	return protected(mux)
 }
 
-// policy lets the browser load the page's own resources only.
+// policy lets the browser load only resources of the page itself.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
@@ -112,7 +112,7 @@ type frame struct {
 	Natsid      string            // how commands begin: natsid, and --namespace if needed
 	Wrong       []fleetview.Fault // the worst first, at most maxWrong of WrongCount
 	WrongCount  int
-	Trouble     error // why there is no view
+	Trouble     error // why the view cannot be shown
 	View        any
 }
 
@@ -141,7 +141,7 @@ func (p *page) wrong(ctx context.Context, s fleetview.Snapshot) []fleetview.Faul
 	return all
 }
 
-// patience bounds the wait for a view.
+// patience is how long a view may take.
 const patience = 5 * time.Second
 
 // show writes a view. It renders the whole page before it writes, so that a browser never gets half of a page.

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A shared is a value that is read once for all viewers, on demand. It is safe for concurrent use.
+// A shared is a value that is read on demand, and once for all viewers. It is safe for concurrent use.
 type shared[T any] struct {
 	now  func() time.Time
 	read func(context.Context) (T, error)
@@ -27,12 +27,11 @@ const (
 	sharedFor    = 2 * time.Second
 	sharedShare  = 20
 	sharedKept   = time.Minute
-	sharedWithin = 10 * time.Second // for an attempt
+	sharedWithin = 10 * time.Second // bounds an attempt to read
 	sharedFirst  = 500 * time.Millisecond
 )
 
-// errLate is returned while there is no value yet and reading it takes longer than sharedFirst: a view does not wait
-// for all of its data.
+// errLate is returned if the first read takes longer than sharedFirst: a view does not wait for all of its data.
 var errLate = errors.New("reading takes a while; the result appears here when it is done")
 
 func share[T any](now func() time.Time, read func(context.Context) (T, error)) *shared[T] {
@@ -83,7 +82,7 @@ func (s *shared[T]) reread(done chan struct{}) {
 	time.AfterFunc(sharedKept+pause, func() { s.drop(next) })
 }
 
-// drop drops the value, unless it was read again.
+// drop drops the value, unless it was read again meanwhile.
 func (s *shared[T]) drop(next time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A listing is the tags of the store.
+// A listing has the tags of the store.
 type listing struct {
 	tags   []segment.Tag  // in the order of names
 	at     map[string]int // index in tags, by name
@@ -31,7 +31,7 @@ type tagFault struct {
 	fleetview.Fault
 }
 
-// list reads the tags.
+// list reads the tags from the store.
 func (p *page) list(ctx context.Context) (l listing, err error) {
 	l.tags, err = p.cfg.Tags(ctx)
 	l.at = make(map[string]int, len(l.tags))
@@ -171,7 +171,7 @@ func (v *tagsView) link(number int) string {
 	return "/tags?" + url.Values{"q": {v.Query}, "by": {v.By}, "p": {strconv.Itoa(number)}}.Encode()
 }
 
-// matching returns the tags whose names contain a text, whatever its case.
+// matching returns the tags whose names contain the text, in upper or lower case.
 func matching(tags []segment.Tag, text string) (found []segment.Tag) {
 	if text == "" {
 		return tags
@@ -185,12 +185,12 @@ func matching(tags []segment.Tag, text string) (found []segment.Tag) {
 	return found
 }
 
-// A tagView is one tag, with the figures of each worker.
+// A tagView is the data of the view of one tag, with the figures of each worker.
 type tagView struct {
 	Name    string
 	Info    subjects.TagInfo
 	Exists  bool
-	At      time.Time // of Info
+	At      time.Time // when Info was read
 	Trouble error     // why Info is out of date
 	Rows    []wire.TagStats
 	Total   fleetview.Use

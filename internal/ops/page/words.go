@@ -21,8 +21,8 @@ var words = template.FuncMap{
 	"ms":   func(ms int64) string { return fleetview.Signed(time.Duration(ms) * time.Millisecond) },
 }
 
-// operand writes a tag as the last operand of a command: a tag that begins with a hyphen must not be taken for a
-// flag.
+// operand writes a tag as the last operand of a command. Before a tag that begins with a hyphen stands --, so that it
+// is no flag.
 func operand(tag string) string {
 	if strings.HasPrefix(tag, "-") {
 		return "-- " + tag
@@ -42,7 +42,7 @@ func typed(natsid, text string) template.HTML {
 	return template.HTML(b.String())
 }
 
-// ago writes how long ago a time was, and on hover the time.
+// ago writes how long ago t was; on hover the browser shows t.
 func ago(t, now time.Time) template.HTML {
 	if t.IsZero() {
 		return "–"
