@@ -95,7 +95,11 @@ func wireError(err error, log *slog.Logger) *subjects.Error {
 		if row.err == errStore || row.err == segment.ErrUncertain {
 			log.Warn("the store failed; the request was answered 503", "error", err)
 		}
-		return subjects.Errorf(row.code, "%s", row.text)
+		e := subjects.Errorf(row.code, "%s", row.text)
+		if row.err == segment.ErrUndecided || row.err == segment.ErrBadRow { // each worker waits for a person
+			e.RetryAfter = errStopped.RetryAfter
+		}
+		return e
 	}
 	log.Error("a request failed for an unknown reason and was answered 500: report this as a bug", "error", err)
 	return subjects.Errorf(subjects.Internal, "internal error; see the log of the worker")

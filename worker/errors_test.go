@@ -64,6 +64,18 @@ func TestEachErrorOfTheCoresHasItsCode(t *testing.T) {
 	}
 }
 
+// A client repeats a 503 unless it says when to come back.
+func TestWhatOnlyAPersonMendsIsNotAskedForAgain(t *testing.T) {
+	for err, want := range map[error]bool{
+		segment.ErrUndecided: true, segment.ErrBadRow: true, segment.ErrZone: false, segment.ErrElsewhere: false,
+	} {
+		e := wireError(fmt.Errorf("load: %w", err), slog.New(slog.DiscardHandler))
+		if got := e.RetryAfter > 0; e.Code != subjects.Unavailable || got != want {
+			t.Errorf("%v: %v with a time to wait %v, want %v", err, e, got, want)
+		}
+	}
+}
+
 func TestARangeThatIsMissingIsNoChange(t *testing.T) {
 	err := fmt.Errorf("%w: %w", segment.ErrNotLoaded, segment.ErrUncertain)
 	if e := wireError(err, slog.New(slog.DiscardHandler)); strings.Contains(e.Text, "change") {

@@ -239,3 +239,16 @@ func TestARepairingOperatorNeedsWhatPermissionsPrints(t *testing.T) {
 	}
 	seen.report(t)
 }
+
+func TestAnOperatorWhoMayNotRepairReadsWhichFlagAllowsIt(t *testing.T) {
+	t.Parallel()
+	s := serverOf(t, map[string]*server.Permissions{
+		"worker": permitted(rights.Worker), "operator": permitted(rights.Operator),
+	})
+	monitor, _ := startOn(t, urlOf(s, "worker"), t.TempDir())
+	waitFor(t, "the worker is ready", ok(monitor+"/readyz"))
+	code, text := run(t, patient(t), "resume", "--dry-run", "--restored", "--nats="+urlOf(s, "operator"))
+	if code != 3 || !strings.Contains(text, "operator --repairs") {
+		t.Errorf("resume --dry-run ended with %d: %s", code, text)
+	}
+}

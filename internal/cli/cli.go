@@ -97,7 +97,7 @@ func errorText(err error) string {
 	case e.Code == subjects.Conflict:
 		text += "; `natsid tag update` changes it"
 	case e.Code == subjects.Unavailable && e.RetryAfter > 0:
-		text += "; run `natsid resume`"
+		text += "; `natsid status` says what to type"
 	}
 	return text
 }
@@ -170,6 +170,9 @@ func (s *session) run(parser *kong.Kong, args []string) (err error) {
 // missing returns a right that the command lacked and cannot do without, or nil.
 func (s *session) missing() error {
 	if missing, ok := errors.AsType[*buckets.RightError](context.Cause(s.ctx)); ok {
+		if isRepair(s.namespace(), missing.Subject) {
+			return fmt.Errorf("%w, this right for operator --repairs", missing)
+		}
 		return missing
 	}
 	return nil

@@ -74,6 +74,11 @@ func canDoWithout(ns subjects.Namespace, subject string) bool {
 		strings.Contains(subject, "KV_"+hints) || strings.Contains(subject, "$KV."+hints)
 }
 
+// isRepair reports whether only an operator who repairs may publish to a subject.
+func isRepair(ns subjects.Namespace, subject string) bool {
+	return subject == wire.RegistryAnnounce(ns) || strings.Contains(subject, "$KV."+wire.SegmentBucket(ns)+".")
+}
+
 // jetStream returns JetStream with the settings for its domain and prefix.
 func (s *session) jetStream(nc *nats.Conn) (jetstream.JetStream, error) {
 	cfg, err := s.config()

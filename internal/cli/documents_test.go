@@ -295,7 +295,7 @@ func TestTheBackupOfTheGuideIsRestored(t *testing.T) {
 	}()
 	eventually(t, "segments are stopped", func() bool {
 		got := natsid(t, "get", "segment", "order", nats)
-		return strings.Contains(got.err, "503") && strings.Contains(got.err, "natsid resume")
+		return strings.Contains(got.err, "503") && strings.Contains(got.err, "natsid status")
 	})
 	types("natsid resume", " --yes")
 	wantFrom(t, 1000002001, answered(t, "get", "segment", "order", nats))

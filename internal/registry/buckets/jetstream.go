@@ -238,6 +238,8 @@ func translate(err error) error {
 	switch {
 	case meaning != nil:
 		return fmt.Errorf("%w: %w", meaning, err)
+	case code == codeAway:
+		return named{"JetStream has no leader", err}
 	case code == codeOffline:
 		return named{"no NATS server that holds its stream is up; start one again", err}
 	case errors.Is(err, jetstream.ErrNoStreamResponse):

@@ -83,3 +83,10 @@ func TestACommandAsksUntilThereIsAnAnswerAndEndsInTime(t *testing.T) {
 		})
 	}
 }
+
+func TestThatJetStreamHasNoLeaderIsSaidInPlainWordsAndAskedAgain(t *testing.T) {
+	err := translate(&jetstream.APIError{Code: 503, ErrorCode: codeAway})
+	if err.Error() != "JetStream has no leader" || !isSilence(err) {
+		t.Errorf("%v, asked again: %v", err, isSilence(err))
+	}
+}

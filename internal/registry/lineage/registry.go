@@ -91,7 +91,7 @@ func readView(ctx context.Context, b Bucket, thorough bool) (v view, err error) 
 	case errors.Is(err, buckets.ErrNoKey):
 		v.missing = era.ErrNoIdentity
 	case err != nil:
-		return v, fmt.Errorf("lineage: the identity of the bucket of marks cannot be read: %w", err)
+		return v, fmt.Errorf("the marks cannot be read: %w", err)
 	default:
 		v.revision = e.Revision
 		v.id, v.missing = era.Decode(e.Value)

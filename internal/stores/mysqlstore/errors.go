@@ -79,12 +79,9 @@ func classified(err error) error {
 	case forbidden(err) != nil:
 		kind = forbidden(err)
 	case isNumber(err, noWrites...) || neverSent(err):
-		kind = segment.ErrNoWrites
+		return noWriteError{err}
 	case !isNumber(err, refusals...):
 		return err // it may have been executed
-	}
-	if errors.Is(err, driver.ErrBadConn) {
-		err = fmt.Errorf("%w (%w)", errReadOnly, err)
 	}
 	return fmt.Errorf("%w: %w", kind, err)
 }
@@ -97,8 +94,21 @@ func notApplied(tag string, err error) error {
 	return wrap(tag, err)
 }
 
-// errReadOnly explains [driver.ErrBadConn], which the driver also returns in place of a read-only server's answer.
-var errReadOnly = errors.New("its server is read-only or closed the connection; check where --mysql leads")
+// A noWriteError is why the server takes no writes. It is a [segment.ErrNoWrites].
+type noWriteError struct{ cause error }
+
+func (e noWriteError) Error() string {
+	text := "MySQL takes no writes"
+	if errors.Is(e.cause, driver.ErrBadConn) { // the driver also returns it in place of a read-only server's answer
+		text = "MySQL is read-only or closed the connection; check where --mysql leads"
+	} else if neverSent(e.cause) {
+		text = "MySQL does not answer"
+	}
+	return text + " (" + e.cause.Error() + ")"
+}
+
+// Unwrap returns [segment.ErrNoWrites] and the cause.
+func (e noWriteError) Unwrap() []error { return []error{segment.ErrNoWrites, e.cause} }
 
 // neverSent reports whether no connection could be made to send a statement, or a read-only server refused it.
 func neverSent(err error) bool {

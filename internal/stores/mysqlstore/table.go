@@ -63,7 +63,7 @@ const probeTag = "_natsid"
 func (t *Table) Probe(ctx context.Context) error {
 	_, err := t.Advance(ctx, probeTag, 0, 0)
 	if cause := errors.Unwrap(err); cause != nil {
-		return fmt.Errorf("mysqlstore: a write on trial: %w", cause) // the error names no tag
+		return cause // which names no tag
 	}
 	return err
 }
