@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -214,19 +215,35 @@ func TestAWorkerThatMayOnlyRespondIsReady(t *testing.T) {
 	}
 }
 
-// listed returns what `natsid status` prints.
-func listed(t *testing.T, url string) string {
+// A listing is the workers that `natsid status` prints.
+type listing struct {
+	Workers []struct {
+		Instance, State string
+		Why             []string
+	}
+}
+
+// listed returns what `natsid status` prints, and how many workers are in each state.
+func listed(t *testing.T, url string) (l listing, states map[string]int) {
 	t.Helper()
 	var out, errs natstest.Buffer
-	cli.Main(t.Context(), []string{"status", "--nats", url}, &out, &errs)
-	return out.String()
+	cli.Main(t.Context(), []string{"status", "--json", "--nats", url}, &out, &errs)
+	_ = json.Unmarshal([]byte(out.String()), &l) // without an answer there is no listing
+	states = make(map[string]int)
+	for _, w := range l.Workers {
+		states[w.State]++
+	}
+	return l, states
 }
 
 // saysTheSame reports whether a listing has the same reasons as /readyz of a worker.
-func saysTheSame(table, name, readyz string) bool {
-	_, rowOf, _ := strings.Cut(table, "\n"+name+" ")
-	rowOf, _, _ = strings.Cut(rowOf, "\n")
-	same := 0
+func (l listing) saysTheSame(name, readyz string) bool {
+	rowOf, same := "", 0
+	for _, w := range l.Workers {
+		if w.Instance == name {
+			rowOf = strings.Join(w.Why, "; ")
+		}
+	}
 	for line := range strings.Lines(readyz) {
 		if strings.HasPrefix(line, "limits: ") {
 			continue // of tags, which the listing does not show
@@ -259,14 +276,13 @@ func TestWorkersWithoutANumberAreListedWithTheReason(t *testing.T) {
 				}))
 			}
 			waitFor(t, "a list that says what /readyz says", func() bool {
-				table := listed(t, url)
-				if strings.Count(table, " no number  ") != 3-tc.numbers ||
-					strings.Count(table, " serving") != tc.numbers {
+				all, states := listed(t, url)
+				if states["no number"] != 3-tc.numbers || states["serving"] != tc.numbers {
 					return false
 				}
 				for i, w := range workers {
 					readyz, _ := w.readyz()
-					if !saysTheSame(table, fmt.Sprintf("worker-%d", i), readyz) {
+					if !all.saysTheSame(fmt.Sprintf("worker-%d", i), readyz) {
 						return false
 					}
 				}

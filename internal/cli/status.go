@@ -97,6 +97,8 @@ type statusJSON struct {
 	Stages     []wire.StageView       `json:"stages"`
 	Tags       []tagTrouble           `json:"tags"`  // full ones first
 	Wrong      []string               `json:"wrong"` // what an operator must attend to
+
+	loadsNowhere bool // no worker that answers can load
 }
 
 // workerJSON is a worker that answers, or should.
@@ -112,7 +114,7 @@ type workerJSON struct {
 type storeJSON struct {
 	Kind     string `json:"kind"`
 	Registry string `json:"registry"`
-	Tags     int    `json:"tags"`
+	Tags     *int   `json:"tags"`               // null if it cannot be read
 	State    string `json:"state"`              // "in order", or the remaining task
 	Throttle int64  `json:"throttle,omitempty"` // of each tag, in IDs per second
 }
@@ -123,9 +125,13 @@ type tagTrouble struct {
 }
 
 func statusOf(v fleetview.Overview, busiest []fleetview.Use) (j statusJSON) {
+	answered, loads := false, false
 	for _, r := range v.Rows {
+		answered = answered || r.Answered
+		loads = loads || r.Answered && r.Modes["segment"].State == wire.Ready
 		j.Workers = append(j.Workers, workerJSON{r.Name(), r.Statistics.Number, r.Version, r.State, r.Why})
 	}
+	j.loadsNowhere = answered && !loads
 	j.Registries, j.Stages = v.Registries, v.Stages
 	for _, f := range v.Faults() {
 		j.wrong("%s", f.What)
@@ -147,12 +153,15 @@ func (j *statusJSON) wrong(format string, args ...any) {
 // most of these; listed, from a worker, shows the others, such as a row of MySQL whose step is below 1.
 func (j *statusJSON) addStore(r kvstore.Report, err error, listed []subjects.TagInfo) {
 	id := r.Identity
-	j.Store = storeJSON{Kind: id.Kind, Registry: id.Registry, Tags: r.Tags, State: storeState(r), Throttle: id.Throttle}
-	if err != nil {
-		j.Store.State = err.Error()
+	j.Store = storeJSON{Kind: id.Kind, Registry: id.Registry, Tags: &r.Tags, State: storeState(r), Throttle: id.Throttle}
+	switch {
+	case err != nil:
+		j.Store.Tags, j.Store.State = nil, err.Error()
+	case j.Store.State == inOrder && j.loadsNowhere:
+		j.Store.State = "no worker loads"
 	}
 	if j.Store.State != inOrder {
-		j.wrong("store: %s", j.Store.State)
+		j.wrong("the store is not in order")
 	}
 	refused := make(map[string]string) // reason, by tag
 	for tag, p := range r.Marks {
@@ -187,15 +196,20 @@ func (j *statusJSON) addStore(r kvstore.Report, err error, listed []subjects.Tag
 
 func (j statusJSON) print(out *sheet) {
 	out.head("WORKER\tNUMBER\tVERSION\tSTATE\tREASON")
+	said := make(map[string]string) // by cause: whose it is that is printed
 	for _, w := range j.Workers {
-		out.row(w.Instance, w.Number, w.Version, w.State, strings.Join(w.Why, "; "))
+		why := make([]string, len(w.Why))
+		for i, text := range w.Why {
+			why[i] = once(said, text, w.Instance)
+		}
+		out.row(w.Instance, w.Number, w.Version, w.State, strings.Join(why, "; "))
 	}
 	out.head("REGISTRY\tERA\tLAYOUT\tPINNED\tWORKERS")
 	for _, r := range j.Registries {
 		out.row(r.Registry, r.Era, r.Layout, r.Pinned, r.Workers)
 	}
 	out.head("STORE\tREGISTRY\tTAGS\tSTATE")
-	out.row(j.Store.Kind, j.Store.Registry, j.Store.Tags, j.Store.State)
+	out.row(j.Store.Kind, j.Store.Registry, j.Store.Tags, once(said, j.Store.State, "store"))
 	if n := j.Store.Throttle; n > 0 {
 		out.line("Each tag is throttled to %d IDs/s, until `natsid throttle off`.", n)
 	}
@@ -211,4 +225,17 @@ func (j statusJSON) print(out *sheet) {
 	for _, t := range j.Tags {
 		out.row(t.Tag, t.Why)
 	}
+}
+
+// once returns what is wrong with a worker or the store, or where the same cause is printed already.
+func once(said map[string]string, text, whose string) string {
+	mode, cause, ofMode := strings.Cut(text, ": not ready: ")
+	if !ofMode {
+		mode, cause = "", text
+	}
+	if first := said[cause]; first != "" {
+		return strings.TrimPrefix(mode+": ", ": ") + "as " + first
+	}
+	said[cause] = strings.TrimSpace(whose + " " + mode)
+	return text
 }

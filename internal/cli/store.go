@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
@@ -26,7 +27,8 @@ func storeState(r kvstore.Report) string {
 	case r.Trouble != nil:
 		return r.Trouble.Error() + ": run `natsid resume`"
 	case r.Identity.Incident != nil:
-		return fmt.Sprintf("stopped: %s: %s; run `natsid resume`", r.Identity.Incident.Cause, r.Identity.Incident.Why())
+		in := r.Identity.Incident // in the words of the workers
+		return fmt.Sprintf("%v: %s: %s; run `natsid resume`", lineage.ErrStopped, in.Cause, in.Why())
 	case len(r.Damaged) > 0:
 		return fmt.Sprintf("%d damaged entries, such as that of tag %s: replace them with `nats kv put`",
 			len(r.Damaged), r.Damaged[0])

@@ -8,22 +8,29 @@ import (
 	"time"
 )
 
-// A Fault says what is wrong (What), and what an operator does about it (Do), with commands in backquotes.
-type Fault struct{ What, Do string }
+// A Fault says what is wrong (What), why if that is known (Why), and what an operator does about it (Do), with commands
+// in backquotes.
+type Fault struct{ What, Why, Do string }
 
 // Faults returns what is wrong with workers and registries, the worst first; tags and alarms are not among them.
 func (v Overview) Faults() (all []Fault) {
-	add := func(do, what string, args ...any) { all = append(all, Fault{fmt.Sprintf(what, args...), do}) }
+	add := func(do, what string, args ...any) { all = append(all, Fault{What: fmt.Sprintf(what, args...), Do: do}) }
 	if n := len(v.Registries); n > 1 {
 		add("run `natsid resume --keep REGISTRY` for the one that shall serve",
 			"the workers are of %d registries, or know different eras of one", n)
 	}
-	var silent, bad []string
+	var silent []string
+	var bad []Fault                   // of workers, which share one where state and cause are the same
+	named := make(map[Fault][]string) // by them
 	for _, r := range v.Rows {
 		if !r.Answered {
 			silent = append(silent, r.Name())
 		} else if r.Class == Bad {
-			bad = append(bad, r.Name()+": "+r.State)
+			f := Fault{What: r.State, Why: causes(r.Why)}
+			if named[f] == nil {
+				bad = append(bad, f)
+			}
+			named[f] = append(named[f], r.Name())
 		}
 	}
 	switch {
@@ -33,8 +40,8 @@ func (v Overview) Faults() (all []Fault) {
 	case silent != nil:
 		add("run `natsid workers`, which says until when a number is blocked", "no answer from %s", Names(silent))
 	}
-	for _, what := range bad {
-		add("run `natsid status`, which says why", "%s", what)
+	for _, f := range bad {
+		all = append(all, Fault{What: Names(named[f]) + ": " + f.What, Why: f.Why})
 	}
 	if v.Registry != nil {
 		add("run `natsid status`", "the worker numbers cannot be read: %s", Why(v.Registry))
@@ -45,6 +52,26 @@ func (v Overview) Faults() (all []Fault) {
 		}
 	}
 	return all
+}
+
+// causes returns why modes are not ready, each cause once.
+func causes(why []string) string {
+	var all []string
+	modes := make(map[string][]string) // by cause
+	for _, text := range why {
+		mode, cause, isCause := strings.Cut(text, ": not ready: ")
+		if !isCause {
+			mode, cause = "", text
+		}
+		if modes[cause] == nil {
+			all = append(all, cause)
+		}
+		modes[cause] = append(modes[cause], mode)
+	}
+	for i, cause := range all {
+		all[i] = strings.TrimPrefix(strings.Join(modes[cause], ", ")+": ", ": ") + cause
+	}
+	return strings.Join(all, "; ")
 }
 
 // nearlyFull is the part of a tag's numbers, 0 to 1, above which the tag counts as nearly full.
@@ -112,7 +139,7 @@ func (v Overview) Open() (n int) {
 // Fault returns an open alarm with the first remedy of its kind.
 func (r RaisedAlarm) Fault() Fault {
 	do, _, _ := strings.Cut(r.Kind.Remedy(), ";")
-	return Fault{string(r.Kind) + " on " + Names(r.Workers) + ": " + r.Message, do}
+	return Fault{What: string(r.Kind) + " on " + Names(r.Workers) + ": " + r.Message, Do: do}
 }
 
 // Why returns the text of an error for a person.

@@ -273,6 +273,17 @@ func TestAFleetThatIsWellIsSaidToBe(t *testing.T) {
 	expect(t, cfg, "/", "Nothing is wrong now.", "no Wrong now")
 }
 
+func TestWhyAWorkerIsNotReadyIsSaidOnTop(t *testing.T) {
+	cfg := frozen.Config()
+	cfg.Tags = func(context.Context) ([]segment.Tag, error) { return nil, nil }
+	cfg.Fleet = changed{cfg, func(s *fleetview.Snapshot) {
+		s.Workers = s.Workers[:1]
+		s.Workers[0].Modes["segment"] = wire.ModeView{State: "not ready: the registry is stopped; run `natsid resume`"}
+	}}
+	expect(t, cfg, "/",
+		"Wrong now: alpha: not ready: segment: the registry is stopped; run natsid resume.", "no which says why")
+}
+
 func TestAViewDoesNotWaitForASlowStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := frozen.Config()
