@@ -153,7 +153,9 @@ func (j *statusJSON) wrong(format string, args ...any) {
 // most of these; listed, from a worker, shows the others, such as a row of MySQL whose step is below 1.
 func (j *statusJSON) addStore(r kvstore.Report, err error, listed []subjects.TagInfo) {
 	id := r.Identity
-	j.Store = storeJSON{Kind: id.Kind, Registry: id.Registry, Tags: &r.Tags, State: storeState(r), Throttle: id.Throttle}
+	j.Store = storeJSON{
+		Kind: id.Kind, Registry: id.Registry, Tags: &r.Tags, State: storeState(r), Throttle: id.Throttle,
+	}
 	switch {
 	case err != nil:
 		j.Store.Tags, j.Store.State = nil, err.Error()

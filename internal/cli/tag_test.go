@@ -224,7 +224,8 @@ func TestEachTagGoesOnAboveTheBumpOrIsDecided(t *testing.T) {
 	if got := answered(t, "tag", "create", "deleted", nats); !strings.Contains(got.out, "next ID 100000") {
 		t.Errorf("%+v", got)
 	}
-	natsid(t, "get", "segment", "ticket", nats).want(t, 3, "503", "where the tag goes on is undecided; `natsid status` says what to type")
+	natsid(t, "get", "segment", "ticket", nats).want(t, 3, "503",
+		"where the tag goes on is undecided; `natsid status` says what to type")
 	shown := regexp.MustCompile(`ticket.*(undecided|--next-id)`)
 	for _, command := range []string{"status", "tag list", "resume"} {
 		got := natsid(t, append(strings.Fields(command), nats)...)

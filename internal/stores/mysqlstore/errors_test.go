@@ -20,7 +20,8 @@ func TestThatTheServerTakesNoWritesIsSaidOnceInPlainWords(t *testing.T) {
 	}
 	defer db.Close()
 	for want, got := range map[string]error{
-		"MySQL does not answer (dial tcp 127.0.0.1:1: connect: connection refused)": (&Table{db: db}).Probe(t.Context()),
+		"MySQL does not answer " +
+			"(dial tcp 127.0.0.1:1: connect: connection refused)": (&Table{db: db}).Probe(t.Context()),
 		"MySQL is read-only or closed the connection; check where --mysql leads " +
 			"(driver: bad connection)": classified(driver.ErrBadConn),
 		"MySQL takes no writes (Error 1290: set)": classified(&mysql.MySQLError{Number: 1290, Message: "set"}),
