@@ -3,6 +3,8 @@
 // Each worker answers questions about its state on one subject ([Answer]). Pages ask through a [Fleet], which keeps
 // the answers for about two seconds: however many people look, each worker is asked once in that time, and no worker is
 // asked while no page is open. [Snapshot.Overview] returns the fleet as people read it.
+//
+// Uniqueness does not depend on this package: it only reads.
 package fleetview
 
 import (
