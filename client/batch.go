@@ -9,29 +9,30 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// sealed is more than the number of calls that join a group; the count of a batch that has left is higher.
+// sealed replaces the count of a group when its batch leaves. A later call gets a count of at least sealed, and joins
+// another batch.
 const sealed = 1 << 62
 
-// groupSize is how many calls of a batch are woken at once: as many as the run queue of a processor holds beside
-// others. So a call runs while the answer is still in the cache, and the goroutines that read and write the network
-// never wait for a whole crowd.
+// groupSize is how many calls of a batch are woken at once: fewer than the run queue of a processor holds. So a call
+// runs while the answer is still in the cache, and the goroutines that read and write the network never wait for all
+// calls of a batch.
 const groupSize = 128
 
-// passOn returns the number of the call that wakes the next group: it is woken late, but before its processor runs out
-// of work.
+// passOn returns the number of the call that wakes the next group: a late one, but early enough that the processor does
+// not run out of work.
 func (g *group) passOn() int64 { return g.size * 3 / 4 }
 
-// A batch is calls that share a request, in groups. By the third law a strict ID is from a load that is sent after
-// its call began. The client's part of that law is that no call joins a batch that has left: only the last group of a
-// batch has room, and [merger.depart] seals that group before the request is sent.
+// A batch has the calls that share a request, in groups. By the third law a strict ID comes from a load that is sent
+// after its call began. For that no call may join a batch that has left: only the last group of a batch has room, and
+// [merger.depart] seals that group before the request is sent.
 type batch struct {
 	m      *merger
-	turn   int64        // a batch larger than this leaves while another is under way
+	turn   int64        // a batch with more calls leaves although another is under way
 	n      int64        // calls that have joined; set when it leaves
-	asked  int64        // IDs requested: less than n if calls had given up; set when it leaves
-	taken  atomic.Int64 // IDs that calls have taken, if less than n were requested
+	asked  int64        // IDs requested: fewer than n if calls had given up; set when it leaves
+	taken  atomic.Int64 // IDs that calls have taken, if fewer than n were requested
 	gaveUp atomic.Int64 // calls that have given up
-	held   time.Time    // since when it must wait before it leaves; guarded by the merger's lock
+	held   time.Time    // since when the batch is held back; guarded by the merger's lock
 	came   time.Time    // when the answer came
 
 	mu      sync.Mutex
@@ -44,33 +45,33 @@ type batch struct {
 	first group
 }
 
-// A slowness is made when a batch turns slow: its calls watch their contexts then.
+// A slowness is the state of a batch whose answer takes long: its calls now watch their contexts.
 type slowness struct {
 	done  chan struct{} // closed when the batch is answered
-	late  chan struct{} // closed when calls without a deadline have waited enough
+	late  chan struct{} // closed when calls whose context has no deadline time out
 	ended bool          // late is closed
 	timer *time.Timer   // closes late
 	since time.Time     // when the batch turned slow
 }
 
-// A group is calls of a batch that are woken together. All groups but the last are full; the first may be for none.
-// The i-th call to join gets the i-th ID of the group, after the IDs of the groups before, unless calls had given up
-// when the batch left.
+// A group has calls of a batch that are woken together. All groups but the last are full; the first may have size 0.
+// The i-th call to join gets the i-th ID of the group, which follow those of the groups before, unless calls had given
+// up when the batch left.
 type group struct {
 	batch  *batch
-	joined atomic.Int64  // sealed once the batch has left
+	joined atomic.Int64  // at least sealed once the batch has left
 	size   int64         // calls that may join; later ones must find another group
 	base   int64         // calls in the groups before
 	woken  chan struct{} // closed when the batch is answered or turns slow
-	lasted chan struct{} // closed when the batch is answered, or when calls without a deadline have waited enough
+	lasted chan struct{} // closed when the batch is answered, or calls without a deadline time out
 	next   *group
 }
 
 // How the calls of a batch wait.
 const (
-	quick    = iota // for the answer alone, which is expected soon
-	slow            // for the answer or the end of their context
-	answered        // not any longer
+	quick    = iota // calls wait for the answer alone, which is expected soon
+	slow            // calls wait for the answer or the end of their context
+	answered        // calls wait no longer
 )
 
 // newBatch returns a batch whose first group is for up to room calls, which may be 0.
@@ -81,7 +82,8 @@ func (m *merger) newBatch(room int64) *batch {
 	return b
 }
 
-// grow returns a new group for up to room calls, which follows g, which is full. It ends where a request is full.
+// grow returns the group that follows the full group g: for groupSize calls, for room, or for as many as the request
+// still holds.
 func (g *group) grow(room int64) *group {
 	b := g.batch
 	b.mu.Lock()
@@ -91,20 +93,19 @@ func (g *group) grow(room int64) *group {
 	if left := b.m.target.most - base; left > 0 {
 		next.size = min(next.size, left)
 	}
-	if b.state.Load() == quick { // else nobody wakes its calls, and it is collected with the last of them
+	if b.state.Load() == quick { // a slow batch has no chain of groups: its calls are awake
 		next.woken, next.lasted = make(chan struct{}), make(chan struct{})
 		g.next = next
 	}
 	return next
 }
 
-// count returns how many calls have joined the batch, up to the group.
+// count returns how many calls have joined the batch, in this group and those before it.
 func (g *group) count() int64 { return g.base + min(g.joined.Load(), g.size) }
 
 func (b *batch) isWanted() bool { return b.gaveUp.Load() < b.n }
 
-// untilSlow returns how long the calls of a batch that must not leave yet may wait before the batch turns slow. The
-// merger's lock is held.
+// untilSlow returns how long a batch that is held back may still wait before it turns slow. The merger's lock is held.
 func (b *batch) untilSlow() time.Duration {
 	if b.held.IsZero() {
 		b.held = time.Now()
@@ -127,7 +128,7 @@ func (b *batch) turnSlow() {
 	}
 }
 
-// turnLate ends the wait of calls without a deadline.
+// turnLate times out the calls whose context has no deadline.
 func (b *batch) turnLate() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -145,8 +146,8 @@ func (b *batch) wakePatient() {
 	}
 }
 
-// answer hands the answer to the calls, and reports whether all have been woken. If not, each group wakes the next,
-// and the last group calls merger.landed.
+// answer gives the answer to the calls, and reports whether all are woken. If not, each group wakes the next one, and
+// the last group calls merger.landed.
 func (b *batch) answer(runs subjects.Runs, err error) (all bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -182,9 +183,8 @@ func (g *group) pass() {
 	}
 }
 
-// wakes returns the channel that a call waits on. A patient call is not woken when the batch turns slow, since its
-// context cannot end, and waking costs as much as the answer itself. A call that joins a slow batch has its own time
-// limit.
+// wakes returns the channel that a call waits on. A patient call, whose context cannot end, is not woken when the batch
+// turns slow: waking costs as much as the answer itself. A call that joins a slow batch has its own time limit.
 func (g *group) wakes(ctx context.Context) (woken <-chan struct{}, patient bool) {
 	if ctx.Done() == nil && g.batch.state.Load() == quick {
 		return g.lasted, true
@@ -211,7 +211,7 @@ func (g *group) id(ctx context.Context, i int64, patient bool) (subjects.ID, err
 	if b.asked < b.n {
 		n = b.taken.Add(1) - 1
 	}
-	if b.err != nil && n >= int64(b.runs.Len()) { // set before the channel was closed; a part may have been answered
+	if b.err != nil && n >= int64(b.runs.Len()) { // set before the channel was closed; the first calls may have got IDs
 		return 0, b.err
 	}
 	return idAt(b.runs, n), nil
@@ -222,7 +222,7 @@ func (b *batch) waitSlow(ctx context.Context) error {
 	late := b.late
 	if _, ok := ctx.Deadline(); ok {
 		late = nil
-	} else if time.Since(b.since) > slowAfter { // the call may have joined long after the timer of the batch began
+	} else if time.Since(b.since) > slowAfter { // else the call joined after the timer of the batch began
 		var cancel context.CancelFunc
 		ctx, cancel = b.m.target.client.bounded(ctx)
 		defer cancel()

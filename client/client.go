@@ -20,19 +20,19 @@ const DefaultTimeout = 5 * time.Second
 
 // A Config is the settings of a [Client]. The zero value means the defaults.
 type Config struct {
-	// Namespace is that of the workers; "" means [subjects.DefaultNamespace].
+	// Namespace is the namespace of the workers; "" means [subjects.DefaultNamespace].
 	Namespace subjects.Namespace
 	// Timeout bounds calls whose context has no deadline; 0 means [DefaultTimeout].
 	Timeout time.Duration
-	// FailFast has calls for IDs fail with [ErrNotServed] at once where no worker serves them, instead of asking again
-	// until their context ends. That may be so for a moment, as while the only worker restarts.
+	// FailFast makes calls for IDs fail with [ErrNotServed] as soon as no worker serves them. By default they ask again
+	// until their context ends: the only worker may be about to restart.
 	FailFast bool
-	// Log receives messages for an operator; nil means [slog.Default]. There is one message: the first [ErrNotNatsid],
-	// since a program that answers in natsid's place is for an operator to stop.
+	// Log receives messages for an operator; nil means [slog.Default]. The only message is the first [ErrNotNatsid]:
+	// the operator should stop the program that answers in natsid's place.
 	Log *slog.Logger
-	// ObserveCall is called at the end of each call, with the context of the caller, for a span as a child of the
-	// caller's, or for metrics; nil means no observer. It must not block, and may be called concurrently. Calls that
-	// wait for nothing are not observed: those that get an ID held in advance, or whose context had ended.
+	// ObserveCall is called at the end of each call with the caller's context, for example to record metrics, or a span
+	// as a child of the caller's; nil means no observer. It must not block, and may be called concurrently. It is not
+	// called for calls that do not wait: those that get an ID held in advance, or whose context had ended.
 	ObserveCall func(context.Context, Call)
 }
 
@@ -40,7 +40,7 @@ type Config struct {
 // concurrent use.
 type Client struct {
 	nc      *nats.Conn
-	cfg     Config    // with the defaults
+	cfg     Config    // with defaults filled in
 	foreign sync.Once // logs the first ErrNotNatsid
 	inbox   inbox
 	wall    func() time.Time
@@ -67,7 +67,7 @@ func New(nc *nats.Conn, cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Must returns v, and panics if err is not nil: for arguments that are constants of the program.
+// Must returns v, and panics if err is not nil. It is for calls with constant arguments:
 //
 //	order := client.Must(ids.Segment("order", client.SegmentConfig{}))
 func Must[T *Client | *Handle](v T, err error) T {

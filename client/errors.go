@@ -11,35 +11,35 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// Errors of calls, beside the error of their context. Where a worker refused, errors.As finds its [*subjects.Error]
-// too: the text names the reason.
+// Errors of calls; the other error is that of the call's context. If a worker refused, errors.As also finds its
+// [*subjects.Error], whose text names the reason.
 var (
-	// ErrNotServed: no worker serves the subject, as where natsid runs on another NATS or in another namespace. Start
-	// it on this one.
+	// ErrNotServed: no worker serves the subject, for example since natsid runs on another NATS or in another
+	// namespace. Start natsid on this NATS and in this namespace.
 	ErrNotServed = errors.New("client: no worker serves this")
-	// ErrUnavailable: workers cannot issue now, as while JetStream has no leader, or before an operator resumes a
-	// registry that is stopped. Ask again later; the log of the workers says why.
+	// ErrUnavailable: workers cannot issue now, for example while JetStream has no leader, or until an operator resumes
+	// a stopped registry. Ask again later; the log of the workers says why.
 	ErrUnavailable = errors.New("client: workers cannot issue now")
-	// ErrThrottled: too many requests, as beyond the rate of the tag. Back off.
+	// ErrThrottled: too many requests, for example above the rate of the tag. Back off.
 	ErrThrottled = errors.New("client: too many requests")
-	// ErrBadRequest: the request is malformed, as for a tag with a space. Fix it; to ask again cannot help.
+	// ErrBadRequest: the request is malformed, for example its tag has a space. Fix it; to ask again cannot help.
 	ErrBadRequest = errors.New("client: malformed request")
-	// ErrUnknownTag: there is no such tag, as where it was deleted, or its name is misspelt. Create it.
+	// ErrUnknownTag: there is no such tag, for example since it was deleted or its name is misspelt. Create it.
 	ErrUnknownTag = errors.New("client: no such tag")
-	// ErrUsedUp: fewer numbers than requested are left of the tag, or of its day, month or year, as after the last of
-	// 999999 tickets. MaxBatch of the [*subjects.Error] says how many. Raise the tag's maximum, or wait for the next
-	// period.
+	// ErrUsedUp: the tag, or its day, month or year, has fewer numbers left than requested, for example after the last
+	// of 999999 tickets. MaxBatch of the [*subjects.Error] says how many are left. Raise the tag's maximum, or wait for
+	// the next period.
 	ErrUsedUp = errors.New("client: the numbers of the tag are used up")
-	// ErrTagExists: there is such a tag already, for [Client.EnsureTag] one with other settings, as a step of 1000
-	// where 5000 is wanted. Use it, or change it.
+	// ErrTagExists: the tag exists already; from [Client.EnsureTag]: with other settings, for example a step of 1000
+	// instead of 5000. Use it, or change it.
 	ErrTagExists = errors.New("client: the tag exists")
-	// ErrNotNatsid: the reply is not one of natsid's, but for example of another program or a JetStream stream on the
-	// same subject. Stop that from answering.
+	// ErrNotNatsid: the reply is not from natsid, but for example from another program or a JetStream stream on the
+	// same subject. Stop that program or stream from answering.
 	ErrNotNatsid = errors.New("client: the reply is not natsid's")
-	// ErrBusy: too many calls of this handle wait already, as while NATS is away. Nothing was sent. Slow down, or find
-	// out why natsid does not answer.
+	// ErrBusy: too many calls of this handle wait already, for example while NATS is away. Nothing was sent. Slow down,
+	// or find out why natsid does not answer.
 	ErrBusy = errors.New("client: too many calls wait already")
-	// ErrClosed: the client or its connection is closed, as in a handler that outlives its server.
+	// ErrClosed: the client or its connection is closed, for example in a handler that outlives its server.
 	ErrClosed = errors.New("client: closed")
 )
 
@@ -52,7 +52,7 @@ type refusedError struct{ sentinel, refusal error }
 func (e *refusedError) Error() string   { return "client: refused: " + e.refusal.Error() }
 func (e *refusedError) Unwrap() []error { return []error{e.sentinel, e.refusal} }
 
-// refusal returns an error that may be a worker's as an error of this package.
+// refusal adds to the error of a worker the sentinel of its code, and returns other errors as they are.
 func refusal(err error) error {
 	e, ok := errors.AsType[*subjects.Error](err)
 	if !ok {
@@ -75,12 +75,12 @@ func refusal(err error) error {
 	return e
 }
 
-// badRequest returns the error of arguments of which no worker needs to be asked.
+// badRequest returns the error for arguments that the client refuses without asking a worker.
 func badRequest(format string, args ...any) error {
 	return refusal(subjects.Errorf(subjects.BadRequest, format, args...))
 }
 
-// refused returns the refusal in a message, or nil.
+// refused returns the refusal that a message holds, or nil.
 func refused(m *nats.Msg) error {
 	if e := subjects.ParseError(m.Header); e != nil {
 		return refusal(e)
@@ -88,7 +88,7 @@ func refused(m *nats.Msg) error {
 	return nil
 }
 
-// isClosed reports whether an error is that of a connection that its owner has closed.
+// isClosed reports whether an error says that the owner has closed the connection.
 func isClosed(err error) bool {
 	return errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrConnectionDraining)
 }

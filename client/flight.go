@@ -14,8 +14,8 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A flight is one request for IDs, with its copies, which are sent by the laws Hedging and Retries of
-// docs/client-laws.md. IDs of answers that do not count are holes.
+// A flight is one request for IDs with its copies. Copies are sent by the laws Hedging and Retries of
+// docs/client-laws.md. The first answer counts; IDs of later answers are holes.
 type flight struct {
 	target *target
 	n      int
@@ -34,7 +34,7 @@ type flight struct {
 	copies  int // number of copies sent
 	open    []trip
 	pause   time.Duration // before the next copy, after a refusal; 0 before the first refusal
-	failure error         // the error of the step fail
+	failure error         // the error with which the step fail ends the flight
 	ended   bool
 }
 
@@ -44,7 +44,7 @@ type answer struct {
 	sent time.Time // when the answered copy was sent
 	wall time.Time // the same by the wall clock
 	err  error
-	most int // the worker's limit, if the request exceeded it; else 0
+	most int // the worker's limit of IDs, if the request exceeded it; else 0
 }
 
 // A trip is one copy of a request, under way.
@@ -52,31 +52,32 @@ type trip struct {
 	token      uint64
 	sent       time.Time
 	wall       time.Time // the same by the wall clock
-	reconnects uint64    // of the connection at that time
+	reconnects uint64    // of the connection, when the copy was sent
 	spent      bool      // [target.spend] has counted this copy
 }
 
-// A step is the action for which the timer of a flight is set.
+// A step is what a flight does when its timer fires.
 type step int
 
 const (
 	turnSlow step = iota // let callers watch their contexts
-	askAgain             // no answer came
-	sendNow              // a pause is over
-	fail                 // end the flight; not at once, since its launcher may not be ready for the end
+	askAgain             // send a copy, since no answer came
+	sendNow              // send a copy, since a pause is over
+	fail                 // end the flight; by the timer, since launch must return first
 )
 
 const (
-	// slowAfter bounds how late a call notices that its context has ended: waiting for both the context and the
-	// answer costs more. It is less, down to slowSoonest, if answers usually come sooner.
+	// slowAfter is how long a call waits for the answer alone, which costs less than watching its context too: so long
+	// it may notice late that its context has ended. The time is shorter, down to slowSoonest, if answers usually come
+	// sooner.
 	slowAfter   = 20 * time.Millisecond
 	slowSoonest = 5 * time.Millisecond
-	// hedgedMost is the largest request of which a copy is sent while no answer has come.
+	// hedgedMost is the largest request, in IDs, of which a copy is sent before lostAfter if no answer comes.
 	hedgedMost = 10_000
-	// lostAfter is when the answer to a larger request counts as lost: workers refuse by 1.5 s. From then on copies
-	// are sent as of small requests. A copy on a connection that was lost is replaced at once.
+	// lostAfter is when the answer to a larger request counts as lost: workers answer or refuse within 1.5 s. Then
+	// copies are sent as for small requests. A copy on a lost connection is replaced at once.
 	lostAfter = 2 * time.Second
-	// The pauses between refused copies double from the first to the longest; the first copy is sent at once.
+	// Pauses after refusals double from pauseFirst to pauseLongest; after the first refusal a copy is sent at once.
 	pauseFirst   = 20 * time.Millisecond
 	pauseLongest = 500 * time.Millisecond
 )
@@ -162,7 +163,7 @@ func (f *flight) end(a answer) {
 	f.done(a)
 }
 
-// receive processes the reply to a copy.
+// receive handles the reply to a copy.
 func (f *flight) receive(token uint64, m *nats.Msg, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -224,7 +225,8 @@ func (f *flight) refused(err error) {
 	}
 }
 
-// retry schedules a copy after a refusal: at once the first time, and not before least. f.mu is held.
+// retry schedules a copy after a refusal: after the next pause, which is 0 at first, but not before least. f.mu is
+// held.
 func (f *flight) retry(why error, least time.Duration) {
 	f.target.note(why)
 	if len(f.open) > 0 {
@@ -274,14 +276,14 @@ func (f *flight) turnSlow() {
 	}
 }
 
-// silence returns how long to wait for an answer before a copy is sent. It doubles, so that a service that is out of
-// reach for seconds does not use up the copies that calls need when it is back. f.mu is held.
+// silence returns how long to wait for an answer before the next copy is sent. The time doubles with each copy, so that
+// a flight does not use up the copies while the service is out of reach for seconds. f.mu is held.
 func (f *flight) silence() time.Duration {
 	usual := f.target.patience()
 	return max(usual, min(usual<<min(f.copies-1, 2), hedgeAgain))
 }
 
-// busyPause is the pause before the next attempt to send a copy that may not be sent now.
+// busyPause is the pause before another attempt, if a copy may not be sent now.
 const busyPause = 50 * time.Millisecond
 
 // askAgain sends a copy since no answer came.
@@ -291,7 +293,7 @@ func (f *flight) askAgain() {
 		f.after(askAgain, busyPause)
 		return
 	}
-	// Copies under way on a lost connection are lost.
+	// Copies that were sent before a reconnect are lost.
 	for _, t := range slices.Clone(f.open) {
 		if t.reconnects != nc.Stats().Reconnects {
 			f.drop(t.token)
@@ -319,7 +321,7 @@ func (f *flight) askAgain() {
 func (f *flight) sendNow() {
 	switch wait := f.target.held(); {
 	case wait > 0:
-		f.after(sendNow, min(wait, pauseLongest)) // the request may be unwanted by then
+		f.after(sendNow, min(wait, pauseLongest)) // not longer: the request may become unwanted
 	case f.copies > 0 && !f.target.spend():
 		f.after(sendNow, busyPause)
 	default:

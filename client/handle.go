@@ -19,20 +19,19 @@ const (
 
 // A SegmentConfig is the settings of a handle of a tag. The zero value means the defaults.
 type SegmentConfig struct {
-	// Prefetch is how many IDs are held in advance: see [Handle]. 0 means none, and the limit of the workers is the
-	// most. Workers refuse it for a strict tag, since other callers get higher IDs while IDs are held: calls fail with
-	// [ErrBadRequest].
+	// Prefetch is how many IDs are held in advance, up to the workers' limit of a request: see [Handle]. 0 means none.
+	// For a strict tag calls fail with [ErrBadRequest], since other callers would get higher IDs while these are held.
 	Prefetch int
 	// MaxAge is how old an ID that is held may be, up to [subjects.MaxPrefetchAge]; 0 means [DefaultMaxAge].
 	MaxAge time.Duration
 	// MaxBatch is how many calls share a request at most; 0 means [DefaultMaxBatch]. A lower limit of a worker is
-	// obeyed. Five times as many calls may wait; more fail with [ErrBusy].
+	// obeyed. Up to five times as many calls may wait; further calls fail with [ErrBusy].
 	MaxBatch int
 }
 
 // A SnowflakeConfig is the settings of a handle of snowflakes. The zero value means the defaults.
 type SnowflakeConfig struct {
-	// Business is that of the snowflakes, for a layout that has a field for it.
+	// Business is the business in the snowflakes, if the layout has a field for it; else 0.
 	Business int64
 	// Prefetch and MaxAge are as in [SegmentConfig].
 	Prefetch int
@@ -41,18 +40,18 @@ type SnowflakeConfig struct {
 
 // A Handle draws the IDs of one tag, or snowflakes. It is safe for concurrent use.
 //
-// With Prefetch it holds a range of IDs, and requests the next range in the background before the first is used up. IDs
-// older than MaxAge, counted from before they were requested, are discarded: so the time in a snowflake is no older
-// than that, and a raised max_id takes effect after it. Age is checked by a timer and at one call in 64, so a process
-// that was paused may give out fewer than 64 of them before it notices; and for at most five seconds more, where the
-// whole machine was suspended. While natsid is out of reach, calls get held IDs. Each discarded range is a hole.
+// With Prefetch it holds a range of IDs, and requests the next range in the background before the first is used up. It
+// discards IDs older than MaxAge, counted from before they were requested: so that is also the greatest age of the time
+// in a snowflake, and the longest delay until a raised max_id takes effect. Age is checked by a timer and at one call
+// in 64. So a process that was paused may give out up to 63 older IDs, and for up to five seconds more if the whole
+// machine was suspended. While natsid is out of reach, calls get held IDs. Discarded IDs are holes.
 type Handle struct {
 	target *target
 	merger *merger
 	stock  *stock // nil without Prefetch
 }
 
-// settings are what handles differ by.
+// settings identify a handle: calls with equal settings share one.
 type settings struct {
 	subject  string
 	prefetch int
@@ -60,8 +59,8 @@ type settings struct {
 	maxBatch int
 }
 
-// handlesMost is how many handles a client remembers, so that calls share requests: some 1 KB each. Beyond that
-// number a program loses some sharing, and memory stays bounded.
+// handlesMost is how many handles a client remembers, about 1 KB each, so that equal ones share requests. Beyond that
+// number the client forgets all, so that memory stays bounded; some calls then share no requests.
 const handlesMost = 10_000
 
 // Segment returns the handle of a tag: the same for all callers with the same arguments, who share its requests. The
@@ -73,7 +72,8 @@ func (c *Client) Segment(tag string, cfg SegmentConfig) (*Handle, error) {
 	return c.handle(settings{c.cfg.Namespace.Segment(tag), cfg.Prefetch, cfg.MaxAge, cfg.MaxBatch})
 }
 
-// Snowflake returns the handle of the snowflakes of a business, as [Client.Segment] does that of a tag.
+// Snowflake returns the handle of the snowflakes of a business: the same for all callers with the same arguments, who
+// share its requests. The error, an [ErrBadRequest], names what is wrong with the arguments.
 func (c *Client) Snowflake(cfg SnowflakeConfig) (*Handle, error) {
 	subject := c.cfg.Namespace.Snowflake()
 	switch {
@@ -124,9 +124,9 @@ func newHandle(c *Client, s settings) *Handle {
 // ctx ends. A ctx without a deadline ends after the client's Timeout. A call may return up to 20 ms after ctx has
 // ended. IDs for which no call waits any longer are holes.
 //
-// The error is [ErrBadRequest], [ErrUnknownTag], [ErrUsedUp], [ErrNotNatsid], [ErrBusy], [ErrClosed], [ErrUnavailable]
-// while workers wait for an operator, or that of ctx, which then wraps the reason why there was no ID, such as
-// [ErrNotServed], [ErrUnavailable] or [ErrThrottled].
+// The error is [ErrBadRequest], [ErrUnknownTag], [ErrUsedUp], [ErrNotNatsid], [ErrBusy], [ErrClosed], or
+// [ErrUnavailable] while workers wait for an operator. Otherwise it is that of ctx, and wraps the reason why there was
+// no ID, such as [ErrNotServed], [ErrUnavailable] or [ErrThrottled].
 func (h *Handle) Next(ctx context.Context) (subjects.ID, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, h.target.ended(err)
@@ -153,9 +153,9 @@ func (h *Handle) Next(ctx context.Context) (subjects.ID, error) {
 	return id, err
 }
 
-// NextN returns n IDs, n at least 1, which are requested for this call alone. Where n is above the limit of a request,
-// 100,000 by default, it sends one request after the other; after a failure the IDs of those before are holes. Errors
-// are those of [Handle.Next].
+// NextN returns n IDs, n at least 1, which are requested for this call alone. If n is above the limit of a request,
+// 100,000 by default, it sends several requests in turn; if one fails, the IDs of those before it are holes. Errors are
+// those of [Handle.Next].
 func (h *Handle) NextN(ctx context.Context, n int) (runs subjects.Runs, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, h.target.ended(err)
@@ -192,7 +192,7 @@ func (t *target) request(ctx context.Context, n int) answer {
 	f.launch()
 	select {
 	case a := <-done:
-		if !errors.Is(a.err, errUnwanted) { // else the flight noticed the end of ctx before this call did
+		if !errors.Is(a.err, errUnwanted) { // else ctx has ended, as the flight noticed first
 			return a
 		}
 	case <-ctx.Done():
@@ -200,8 +200,8 @@ func (t *target) request(ctx context.Context, n int) answer {
 	return answer{err: t.gaveUp(ctx.Err())}
 }
 
-// A Source gives IDs, as a [Handle] does. A program that takes a Source can be tested with one from memory: see the
-// package clienttest.
+// A Source gives IDs, as a [Handle] does. The package clienttest has a Source from memory, to test programs that take
+// one.
 type Source interface {
 	Next(ctx context.Context) (subjects.ID, error)
 	NextN(ctx context.Context, n int) (subjects.Runs, error)

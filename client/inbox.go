@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A receiver takes the reply to one request, or ErrClosed.
+// A receiver is called with the reply to one request, or with the error ErrClosed.
 type receiver func(token uint64, m *nats.Msg, err error)
 
 // An inbox receives the replies of a client on one subscription, which it opens
@@ -19,13 +19,13 @@ type inbox struct {
 	mu     sync.Mutex
 	sub    *nats.Subscription
 	prefix string // of reply subjects, with the final dot
-	last   uint64 // token
+	last   uint64 // the last token that was given
 	wait   map[uint64]receiver
 	closed bool
 }
 
-// expect returns a reply subject, and calls f once, with the reply to it, unless the token is forgotten before. f
-// must not block. After close, f gets [ErrClosed].
+// expect returns a reply subject, and calls f once with the reply that arrives there, unless the token is forgotten
+// before. f must not block. When the inbox is closed, f gets [ErrClosed].
 func (b *inbox) expect(f receiver) (reply string, token uint64, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -53,7 +53,7 @@ func (b *inbox) open() (err error) {
 	return nil
 }
 
-// check returns [ErrClosed] once no reply can arrive.
+// check returns [ErrClosed] if no reply can arrive any more, else nil.
 func (b *inbox) check() error {
 	b.mu.Lock()
 	closed := b.closed

@@ -11,28 +11,28 @@ import (
 	"time"
 )
 
-// mostUnderWay is how many batches of a handle are under way at most, so that a batch that hangs does not stall the
-// others.
+// mostUnderWay is how many batches of a handle may be under way at once, so that one that hangs does not stop the
+// handle.
 const mostUnderWay = 4
 
-// waitingMost is how many calls of a handle wait at most, in full requests.
+// waitingMost is how many calls of a handle may wait at once, as a multiple of the calls in a full request.
 const waitingMost = 5
 
-// largeCrowd is how many calls take longer to wake than a request takes on a fast network. Two larger batches take
-// turns: the calls of one are woken while the other is under way.
+// largeCrowd is the size of a batch whose calls take longer to wake than a request takes on a fast network. Two larger
+// batches alternate: the calls of one are woken while the other is under way.
 const largeCrowd = 256
 
 // A merger lets concurrent calls share requests, by the law Merging of docs/client-laws.md. A batch that had to wait
 // may need several requests.
 type merger struct {
 	target    *target
-	gathering atomic.Pointer[group] // the last group of the batch that gathers
+	gathering atomic.Pointer[group] // the last group of the batch that calls can join
 
 	mu       sync.Mutex
 	underWay []*batch
 	left     time.Time     // when the last batch left
 	size     int64         // number of IDs requested for it
-	woke     time.Duration // how long waking the calls of the last answered batch took
+	woke     time.Duration // how long it took to wake the calls of the last answered batch
 	timer    *time.Timer
 }
 
@@ -50,7 +50,7 @@ func (m *merger) join() (*group, int64, error) {
 		g := m.gathering.Load()
 		i := g.joined.Add(1) - 1
 		switch {
-		case i >= sealed: // the batch has left, and the next one gathers
+		case i >= sealed: // the batch has left: join the next one
 			continue
 		case i >= g.size:
 			if err := m.full(g); err != nil {
@@ -64,7 +64,7 @@ func (m *merger) join() (*group, int64, error) {
 	}
 }
 
-// full makes room for calls that find none in a group: in the next batch, or in the next group of the same batch.
+// full is called when the group g has no room: it makes room in the next group of the same batch, or in the next batch.
 func (m *merger) full(g *group) error {
 	b, n := g.batch, g.base+g.size
 	mayLeave := n >= m.target.most || g.base <= b.turn && b.turn < n
@@ -84,8 +84,8 @@ func (m *merger) full(g *group) error {
 	return nil
 }
 
-// room returns how many more calls may wait when n calls have joined the batch that gathers. Calls that have given up
-// do not count. m.mu is held.
+// room returns how many more calls may wait when n calls have joined the gathering batch. Calls that have given up do
+// not count. m.mu is held.
 func (m *merger) room(gathering *batch, n int64) int64 {
 	room := waitingMost*m.target.most - n + gathering.gaveUp.Load()
 	for _, b := range m.underWay {
@@ -94,7 +94,7 @@ func (m *merger) room(gathering *batch, n int64) int64 {
 	return max(0, room)
 }
 
-// first sends a batch that has its first call, if none is under way.
+// first sends a batch after its first call has joined, if it may leave.
 func (m *merger) first(b *batch) {
 	m.mu.Lock()
 	crowd := m.size > 1 && len(m.underWay) == 0
@@ -145,9 +145,9 @@ func (m *merger) launch(b *batch, n int, done func(answer)) {
 	f.launch()
 }
 
-// mustWait returns how long the gathering batch must wait at least; 0 means that it may leave. Batches do not leave
-// faster than calls are woken: a request for a strict tag costs the server and the worker the CPU time that wakes a
-// thousand calls. m.mu is held.
+// mustWait returns how long the gathering batch must still wait; 0 means that it may leave. Batches leave no faster
+// than calls are woken: a request for a strict tag costs the server and the worker as much CPU time as it takes to wake
+// a thousand calls. m.mu is held.
 func (m *merger) mustWait(g *group) time.Duration {
 	b, n := g.batch, g.count()
 	gap := max(m.target.gap(), min(m.woke, slowAfter))
@@ -165,7 +165,8 @@ func (m *merger) mustWait(g *group) time.Duration {
 	}
 }
 
-// tick is called when the batch under way takes longer than usual.
+// tick is called by the timer. It sends the gathering batch if it may leave by now, or turns it slow if it has waited
+// too long.
 func (m *merger) tick() {
 	g := m.gathering.Load()
 	if g.count() == 0 || m.depart(g.batch) {
@@ -179,7 +180,7 @@ func (m *merger) tick() {
 	}
 }
 
-// land hands the answer to the calls.
+// land gives the answer of a batch to its calls.
 func (m *merger) land(b *batch, a answer) {
 	if a.most > 0 && int64(a.most) < b.asked {
 		m.split(b, int(b.asked), a, func(a answer) { m.land(b, a) })
@@ -190,7 +191,7 @@ func (m *merger) land(b *batch, a answer) {
 	}
 }
 
-// landed sends the next batch, since all calls of batch b have been woken.
+// landed is called when all calls of batch b are woken. It sends the next batch.
 func (m *merger) landed(b *batch) {
 	woke := time.Since(b.came)
 	if b.n > 1 {
@@ -205,9 +206,9 @@ func (m *merger) landed(b *batch) {
 	}
 }
 
-// split sends n calls of a batch in parts of at most why.most, and remembers that limit. A worker with a lower limit
-// may cause another split of a part. Of a tag that has only so many numbers left one part gets them, and the rest asks
-// once more: that limits no later request.
+// split requests the IDs for n calls in parts of at most why.most, and remembers that limit. A worker with a lower
+// limit may cause a further split. If the limit is only what the tag has left, one part gets those IDs, the rest asks
+// once more, and later requests are not limited.
 func (m *merger) split(b *batch, n int, why answer, done func(answer)) {
 	var sizes []int
 	for most, left := why.most, n; left > 0; left -= sizes[len(sizes)-1] {
@@ -217,7 +218,7 @@ func (m *merger) split(b *batch, n int, why answer, done func(answer)) {
 		}
 	}
 	if !errors.Is(why.err, ErrUsedUp) {
-		m.target.limit.Store(int64(why.most)) // above that of another batch it costs one more split
+		m.target.limit.Store(int64(why.most)) // if another batch has found a lower limit, that costs one more split
 	}
 	parts := len(sizes)
 	var mu sync.Mutex

@@ -14,8 +14,8 @@ import (
 )
 
 // A stock holds IDs for future calls, by the law Prefetch of docs/client-laws.md. Each ID is given once: a call takes a
-// place in a span by one atomic addition, and no two replies of natsid hold the same ID. Places of a span that is used
-// up or too old are never taken again.
+// place in a span by one atomic addition, and no two replies of natsid hold the same ID. Places of a used-up or
+// outdated span are never given again.
 type stock struct {
 	target *target
 	header nats.Header
@@ -27,12 +27,12 @@ type stock struct {
 	later    []*span       // the spans to draw from after that
 	newest   *block        // the block of the last span in later
 	isAsking bool          // a request is under way
-	waiting  int           // calls that wait for its answer
+	waiting  int           // calls that wait for the answer to the request
 	arrived  chan struct{} // closed when that request has ended
 	err      error         // error of the last request
 }
 
-// A span is a run of IDs, or a part of one.
+// A span is consecutive IDs, with a place for each.
 type span struct {
 	taken  atomic.Int64 // number of places taken by calls; size or more: none is left
 	first  subjects.ID
@@ -41,15 +41,16 @@ type span struct {
 	block  *block
 }
 
-// A block is the IDs of one request.
+// A block has the IDs of one request.
 //
-// They are too old when maxAge has passed by either clock: the monotonic clock stands still while a machine is
-// suspended, and timers with it. A wall clock that is set ahead makes a hole, and one that is set back changes nothing.
+// The IDs are too old when maxAge has passed by the monotonic or by the wall clock: the monotonic clock, and timers
+// with it, stand still while a machine is suspended. If the wall clock is set ahead, the IDs become a hole; if it is
+// set back, the monotonic clock counts.
 type block struct {
 	until  time.Time // when the IDs are too old, by the monotonic clock
 	by     time.Time // the same by the wall clock
 	wall   func() time.Time
-	follow time.Duration // how long before until the next block is requested; 0 after that
+	follow time.Duration // the next block is requested this long before until; 0 once it was
 	stale  atomic.Bool
 	spans  []*span
 	timer  *time.Timer // sets stale
@@ -57,11 +58,11 @@ type block struct {
 
 const (
 	usedUp = 1 << 62
-	// lookEvery is the number of places between two calls that read the clock, since the timer is late if the whole
-	// process was paused. Those calls also check whether the next request is due. It is a power of two.
+	// At one place in lookEvery a call reads the clock, since the timer is late if the process was paused, and checks
+	// whether the next request is due. It is a power of two.
 	lookEvery = 64
-	// wakeEvery is the interval of extra checks of a block's age: the timer for its end stands still while a machine
-	// is suspended, and 64 calls may take long.
+	// wakeEvery is how often a timer checks the age of a block: a single timer for its end would stand still while the
+	// machine is suspended, and 64 calls may take long.
 	wakeEvery = 5 * time.Second
 )
 
@@ -72,13 +73,13 @@ func newStock(s *target, n int, maxAge time.Duration) *stock {
 	return k
 }
 
-// place takes a place in the span to draw from. It is small, to be inlined.
+// place takes a place in the present span. It is small, so that it is inlined.
 func (k *stock) place() (*span, int64) {
 	s := k.now.Load()
 	return s, s.taken.Add(1) - 1
 }
 
-// isPlain reports whether the ID at a place of a span may be used without a check.
+// isPlain reports whether the ID at a place of a span may be used without a check of its age.
 func (s *span) isPlain(place int64) bool { return place < s.size && place&(lookEvery-1) != 0 }
 
 // next returns the ID at a place that a call has taken, or waits for another ID if that place is not usable.
@@ -100,11 +101,11 @@ func (k *stock) next(ctx context.Context, s *span, i int64) (id subjects.ID, err
 	}
 }
 
-// look sends the next request if it is due, and reports whether the IDs may be used.
+// look sends the next request if it is due, and reports whether the IDs of the span may still be used.
 func (k *stock) look(s *span, place int64) bool {
 	if place == s.refill {
 		k.mu.Lock()
-		if k.newest == s.block { // the next block is not there yet
+		if k.newest == s.block { // the next block has not arrived
 			k.ask()
 		}
 		k.mu.Unlock()
@@ -123,7 +124,7 @@ func (b *block) isFresh() bool {
 	return false
 }
 
-// left returns how long the IDs of a block may still be used, by the clock that shows less.
+// left returns how long the IDs of a block may still be used: the shorter of the times by the two clocks.
 func (b *block) left() time.Duration {
 	left := time.Until(b.until)
 	if left > 0 {
@@ -132,7 +133,7 @@ func (b *block) left() time.Duration {
 	return left
 }
 
-// expire discards the remaining IDs.
+// expire discards the remaining IDs of a block.
 func (b *block) expire() {
 	b.stale.Store(true)
 	for _, s := range b.spans {
@@ -202,20 +203,20 @@ func (k *stock) ask() {
 	go f.launch() // the flight may end at once, and its callback takes k.mu
 }
 
-// isWanted reports whether a call waits, or IDs are held that the answer would follow.
+// isWanted reports whether the answer to a request is still useful: a call waits, or the held IDs will run out.
 func (k *stock) isWanted() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.waiting > 0 || k.now.Load().block.isFresh()
 }
 
-// receive processes the answer to a request.
+// receive handles the answer to a request.
 func (k *stock) receive(a answer) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.isAsking, k.err = false, a.err
 	if errors.Is(a.err, errUnwanted) {
-		k.err = nil // calls that wait by now ask again
+		k.err = nil // calls that wait for another span ask again
 	}
 	if a.err == nil {
 		k.put(a)
@@ -246,8 +247,8 @@ func (k *stock) put(a answer) {
 // pause returns the time until the next check of a block that may be used for the time left.
 func (b *block) pause(left time.Duration) time.Duration { return min(max(0, left-b.follow), wakeEvery) }
 
-// tick is called by the timer of a block: at least every wakeEvery, when the block will soon be too old, and when it
-// is. At the second it requests the next block if calls have used this one.
+// tick is called by the timer of a block: at least every wakeEvery, when the block will soon be too old, and when it is
+// too old. When it will soon be, tick requests the next block if calls have used this one.
 func (k *stock) tick(b *block) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -270,7 +271,7 @@ func (b *block) isUsed() bool {
 	return !b.stale.Load() && slices.ContainsFunc(b.spans, func(s *span) bool { return s.taken.Load() > 0 })
 }
 
-// held returns how many IDs wait for a call.
+// held returns how many IDs are held for future calls.
 func (k *stock) held() (n int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -13,7 +13,7 @@ type Call struct {
 	IDs     int // IDs wanted; 0 if the call is about tags
 	Began   time.Time
 	Took    time.Duration
-	Outcome string // "ok", or the reason in one or two words, of which there are few: a label of metrics
+	Outcome string // "ok", or the reason in one or two words; one of few, so it can label metrics
 	Err     error  // what the call returns; nil if the Outcome is "ok"
 }
 
@@ -39,7 +39,7 @@ func outcome(err error) string {
 	return "failed"
 }
 
-// observe reports a call that ends to the observer.
+// observe calls the observer, if any, for a call that ends.
 func (c *Client) observe(ctx context.Context, subject string, began time.Time, ids int, err error) {
 	if f := c.cfg.ObserveCall; f != nil {
 		f(ctx, Call{subject, ids, began, time.Since(began), outcome(err), err})
@@ -54,7 +54,7 @@ func (t *target) observe(ctx context.Context, began time.Time, ids int, err erro
 type Stats struct {
 	IDs      int64         // IDs received, including those of a prefetched range
 	Requests int64         // requests sent, without copies
-	Hedges   int64         // copies sent since no answer came
+	Hedges   int64         // copies sent because no answer came
 	Retries  int64         // copies sent after a refusal
 	Failures int64         // requests that ended without IDs
 	Held     int64         // prefetched IDs that wait for a call

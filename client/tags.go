@@ -14,8 +14,8 @@ import (
 
 // CreateTag creates a tag and returns it.
 //
-// The error is that of a refusal, such as [ErrBadRequest] or [ErrTagExists], or [ErrNotServed], [ErrNotNatsid], or
-// that of ctx. The request is sent once: repeated after a failure it could find the tag that it created itself.
+// The error is that of a refusal, such as [ErrBadRequest] or [ErrTagExists], or [ErrNotServed], [ErrNotNatsid], or that
+// of ctx. The request is sent only once: a repetition after a lost reply would find the tag that the first had created.
 func (c *Client) CreateTag(ctx context.Context, t subjects.TagCreate) (created subjects.TagInfo, err error) {
 	if err := subjects.CheckTag(t.Tag); err != nil {
 		return subjects.TagInfo{}, refusal(err)
@@ -23,9 +23,9 @@ func (c *Client) CreateTag(ctx context.Context, t subjects.TagCreate) (created s
 	return c.tag(ctx, c.cfg.Namespace.TagCreate(), t.Tag, t)
 }
 
-// EnsureTag creates a tag, also one that was deleted, unless there is one with the same settings: so a service may call
-// it at each start, and again after an error. A zero field of t agrees with any value, and t.Start with any max_id that
-// is not lower. Where a setting differs nothing is changed, and the error is [ErrTagExists]. Other errors are those of
+// EnsureTag creates a tag, also one that was deleted, unless it exists with the same settings: so a service may call it
+// at each start, and again after an error. A zero field of t matches any value, and t.Start matches any max_id that is
+// not lower. If another setting differs, nothing is changed, and the error is [ErrTagExists]. Other errors are those of
 // [Client.CreateTag].
 func (c *Client) EnsureTag(ctx context.Context, t subjects.TagCreate) error {
 	if err := subjects.CheckTag(t.Tag); err != nil {
@@ -34,7 +34,7 @@ func (c *Client) EnsureTag(ctx context.Context, t subjects.TagCreate) error {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	var err error
-	for range 2 { // another program may create the tag in between
+	for range 2 { // another program may create the tag between the two requests
 		var page []subjects.TagInfo
 		if page, err = c.ListTags(ctx, subjects.TagList{Tag: t.Tag}); err != nil {
 			return err
@@ -49,7 +49,7 @@ func (c *Client) EnsureTag(ctx context.Context, t subjects.TagCreate) error {
 	return err
 }
 
-// agrees returns nil, or the error that names the setting in which a tag differs from the one wanted.
+// agrees returns nil if a tag has the wanted settings, else an error that names a setting that differs.
 func (c *Client) agrees(is subjects.TagInfo, want subjects.TagCreate) error {
 	var differs string
 	switch {
@@ -86,8 +86,8 @@ func (c *Client) tag(ctx context.Context, subject, tag string, req any) (info su
 	return info, nil
 }
 
-// ListTags returns a page of tags in their order. It may be shorter than l.Limit, and is empty only past the last
-// tag. Errors are those of [Client.CreateTag]. The request is sent once.
+// ListTags returns a page of tags, in the order of names. The page may be shorter than l.Limit, and is empty only past
+// the last tag. Errors are those of [Client.CreateTag]. The request is sent once.
 func (c *Client) ListTags(ctx context.Context, l subjects.TagList) (page []subjects.TagInfo, err error) {
 	err = c.json(ctx, c.cfg.Namespace.TagList(), l, &page)
 	return page, err

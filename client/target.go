@@ -10,21 +10,21 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A target is what the requests of a handle ask: a subject, with its measurements and limits. It is safe for concurrent
+// A target is the subject to which a handle sends requests, with measurements and limits. It is safe for concurrent
 // use.
 type target struct {
 	client  *Client
 	subject string
-	most    int64        // how many calls share a request
-	limit   atomic.Int64 // a worker's limit of IDs a request
+	most    int64        // most calls that share a request
+	limit   atomic.Int64 // a worker's limit of IDs per request
 	counts  counts
 
 	mu     sync.Mutex
 	usual  time.Duration // smoothed response time; 0 before the first answer
-	spread time.Duration // smoothed deviation from it
-	hold   time.Time     // no request is sent before it: a worker demanded so
+	spread time.Duration // smoothed deviation from usual
+	hold   time.Time     // no request is sent before this time, as a worker demanded
 	spare  spare
-	// trouble is why the latest copy was refused; nil if it was not, or was sent where no answer came in time.
+	// trouble is why the latest copy was refused; nil if it was not.
 	trouble error
 }
 
@@ -34,7 +34,7 @@ func newTarget(c *Client, subject string, most int64) *target {
 	return t
 }
 
-// learn takes in a response time. The weights are those of TCP's smoothed round trip (RFC 6298).
+// learn updates usual and spread with a response time. The weights are those of TCP's smoothed round trip (RFC 6298).
 func (t *target) learn(took time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -46,16 +46,16 @@ func (t *target) learn(took time.Duration) {
 	t.usual += (took - t.usual) / 8
 }
 
-// Bounds of the response time after which another worker is asked: see the law Hedging of docs/client-laws.md.
+// Bounds of the time without an answer after which another worker is asked, by the law Hedging of docs/client-laws.md.
 const (
 	hedgeSoonest = 100 * time.Millisecond
 	hedgeLatest  = 500 * time.Millisecond
-	// hedgeAgain bounds the wait before a further copy, unless answers take longer: for seconds after a server hangs,
-	// other servers route half of the copies to it.
+	// hedgeAgain is the longest wait before a further copy, unless answers usually take longer. For seconds after a
+	// server hangs, other servers route half of the copies to it.
 	hedgeAgain = 250 * time.Millisecond
 )
 
-// patience returns the response time after which another worker is asked.
+// patience returns the time without an answer after which another worker is asked.
 func (t *target) patience() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -69,9 +69,9 @@ func (t *target) slowAfter() time.Duration {
 	return min(max(4*t.usual, slowSoonest), slowAfter)
 }
 
-// Bounds of the gap between two batches, unless the answer to the first comes earlier: within them the gap is a
-// quarter of the usual time, so that four batches under way, [mostUnderWay], cover that time, and a call waits for a
-// quarter of it at most.
+// Bounds of the gap between two batches; a batch leaves earlier if the one before is answered. Within the bounds the
+// gap is a quarter of the usual response time, so that four batches under way, [mostUnderWay], cover that time, and a
+// call waits for at most a quarter of it.
 const (
 	gapLeast = time.Millisecond
 	gapMost  = 100 * time.Millisecond
@@ -83,7 +83,7 @@ func (t *target) gap() time.Duration {
 	return min(max(t.usual/mostUnderWay, gapLeast), gapMost)
 }
 
-// earn counts a request that is not a copy.
+// earn counts a request, which allows further copies.
 func (t *target) earn() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -97,7 +97,7 @@ func (t *target) spend() bool {
 	return t.spare.spend(time.Now())
 }
 
-// refund takes back the count of a copy that reached no worker.
+// refund uncounts a copy that reached no worker.
 func (t *target) refund() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -114,7 +114,7 @@ func (t *target) held() time.Duration {
 	return max(0, time.Until(t.hold))
 }
 
-// holdMost bounds how long a reply can stop a handle's requests.
+// holdMost is how long a reply can stop a handle's requests at most.
 const holdMost = 30 * time.Second
 
 // holdFor stops the handle's requests for d.
@@ -126,9 +126,9 @@ func (t *target) holdFor(d time.Duration) {
 	}
 }
 
-// A spare is the budget of docs/client-laws.md, so that an overloaded service does not get twice the load. Requests of
-// the last minute or so count: while one of three workers hangs, half as many copies as requests are needed for the 6 s
-// until NATS notices that. A handle that is new or seldom used must be able to retry.
+// A spare is the budget of copies of docs/client-laws.md, so that an overloaded service does not get twice the load. It
+// grows with the requests of about the last minute: while one of three workers hangs, half as many copies as requests
+// are needed for the 6 s until NATS notices. A handle that is new or seldom used must be able to retry.
 type spare struct {
 	used   float64
 	recent float64 // requests, decaying with recentFor
@@ -143,7 +143,7 @@ const (
 	recentFor = time.Minute
 )
 
-// pass applies the time that has passed.
+// pass lowers recent by the time that has passed.
 func (s *spare) pass(now time.Time) {
 	passed := now.Sub(s.at).Seconds()
 	s.used = max(0, s.used-passed*sparePerSecond)
@@ -166,7 +166,7 @@ func (s *spare) spend(now time.Time) bool {
 	return true
 }
 
-// ended returns the error of a call whose context had ended before.
+// ended returns the error of a call whose context had ended before the call began.
 func (t *target) ended(err error) error { return fmt.Errorf("client: %s: %w", t.subject, err) }
 
 // gaveUp returns the error of a call whose context has ended without an answer.

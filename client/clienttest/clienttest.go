@@ -13,7 +13,7 @@ import (
 // A Source is a [client.Source] from memory. Its IDs rise by 1, in the order of calls. It is safe for concurrent use.
 type Source struct {
 	mu      sync.Mutex
-	last    subjects.ID // ID that was given
+	last    subjects.ID // the last ID that was given
 	failure error
 }
 
@@ -21,7 +21,7 @@ type Source struct {
 // safe for concurrent use.
 type Tags struct{ sources sync.Map }
 
-// Segment returns the source of a tag. That of a new one begins with 1.
+// Segment returns the source of a tag. A new tag's first ID is 1.
 func (t *Tags) Segment(tag string) *Source {
 	s, _ := t.sources.LoadOrStore(tag, New())
 	return s.(*Source)
@@ -32,7 +32,7 @@ var _ client.Source = (*Source)(nil)
 // New returns a source whose first ID is 1.
 func New() *Source { return From(1) }
 
-// From returns a source that begins with an ID: From(1<<53) finds code that stores IDs in too few bits.
+// From returns a source whose first ID is first: From(1<<53) finds code that stores IDs in too few bits.
 func From(first subjects.ID) *Source { return &Source{last: first - 1} }
 
 // Fail makes calls fail with an error that wraps err, such as [client.ErrUnavailable], until Fail(nil). A failed call

@@ -1,5 +1,5 @@
-// Package shop stands for a program outside natsid's module: it gets natsid
-// through a go.mod of its own, and tests itself with the package e2e.
+// Package shop is an example of a program outside natsid's module: it requires natsid in a go.mod of its own, and tests
+// itself with the package e2e.
 package shop
 
 import (
@@ -13,14 +13,14 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A Shop numbers its orders densely, and the lines on them by snowflakes.
+// A Shop numbers its orders densely by segment IDs, and the lines of an order by snowflakes.
 type Shop struct {
 	ids    *client.Client
 	orders *client.Handle
 	lines  *client.Handle
 }
 
-// An Order is what a shop sells in one go.
+// An Order is one order with its lines.
 type Order struct {
 	ID    subjects.ID   `json:"id"`
 	Lines []subjects.ID `json:"lines"`
@@ -39,7 +39,7 @@ func New(nc *nats.Conn) (*Shop, error) {
 	}, nil
 }
 
-// Close ends the use of the connection, which stays the caller's.
+// Close ends the use of the connection, which the caller closes.
 func (s *Shop) Close() { s.ids.Close() }
 
 // Order numbers a new order of n lines.
