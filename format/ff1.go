@@ -14,8 +14,8 @@ import (
 type mask struct {
 	block cipher.Block
 	width int
-	sizes [2]uint64 // 10^u and 10^v of the standard: how many values the halves have
-	room  int       // b of the standard: in so many bytes stands a half
+	sizes [2]uint64 // how many values each half has; 10^u and 10^v of the standard
+	room  int       // bytes of a half; b of the standard
 }
 
 func newMask(key []byte, width int) (*mask, error) {
@@ -42,7 +42,7 @@ func (m *mask) hide(n int64, tweak string) int64 {
 	return int64(a*m.sizes[1] + b)
 }
 
-// show undoes hide.
+// show returns the number of which n is the mask.
 func (m *mask) show(n int64, tweak string) int64 {
 	f := m.round(tweak)
 	a, b := uint64(n)/m.sizes[1], uint64(n)%m.sizes[1]

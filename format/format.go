@@ -9,22 +9,24 @@
 //	{mask:k1:9}         in place of {id}: the number masked under the key k1, in exactly 6 to 18 digits
 //	{date:yyyyMMdd}     the day of a daily tag; yyyyMM and yyyy are those of monthly and yearly tags
 //	{business}          of a snowflake, in as many digits as the highest has
-//	{check}             a digit by which Read finds each wrong digit and each swap of neighbours
+//	{check}             a digit by which Read detects a wrong digit, or two neighbours that are swapped
 //
-// A date has yyyy, or yy from 2000 to 2099, MM and dd, in any order, and separators; that of a snowflake is in UTC, and
-// may have HH, mm, ss and SSS. A snowflake's date and business repeat what {id} says, and must agree.
+// A date has yyyy, or yy for 2000 to 2099, MM and dd, in any order, and separators. The date of a snowflake is in UTC,
+// and may also have HH, mm, ss and SSS. A snowflake's date and business repeat what {id} says, so Read checks that they
+// agree.
 //
-// The IDs of a daily tag are yyyyMMdd*10^8 + n, those of a monthly one yyyyMM*10^10 + n, and those of a yearly one
-// yyyy*10^12 + n: below 2^53 up to the year 9006. {id} is n where the format has the date.
+// The IDs of a daily tag are yyyyMMdd*10^8 + n, those of a monthly tag yyyyMM*10^10 + n, and those of a yearly tag
+// yyyy*10^12 + n: below 2^53 up to the year 9006. If the format has the date, {id} is n.
 //
-// An ID has one text. {id} grows beyond its width, unless a digit beside it would then seem to be part of it: the width
-// is a bound there, see [Format.Max]. The check digit is Damm's over the digits of all parts, over GF(32) for base32.
+// An ID has exactly one text. {id} may have more digits than its width, unless a digit may stand beside it: then the
+// width is a limit, see [Format.Max]. The check digit is Damm's over the digits of all parts; for base32 it is over
+// GF(32).
 //
-// A mask is FF1 of NIST SP 800-38G in radix 10: a bijection of all numbers of its width under a secret key of AES-256,
-// for which the tag is the tweak; with a date, the tag, "/" and the date as in the ID, such as so/20261125. So one key
-// serves many tags, and each day has a mask of its own. That hides volume and order; it is not encryption of content,
-// and a width below 10 digits can be searched. The name of the key is part of the format, so that old texts stay
-// readable where a new format names a new key.
+// A mask is FF1 of NIST SP 800-38G in radix 10: a bijection of the numbers of its width, under a secret AES-256 key.
+// The tweak is the tag; with a date it is the tag, "/" and the date as in the ID, such as so/20261125. So one key
+// serves many tags, and each day has a mask of its own. A mask hides volume and order; it does not encrypt content, and
+// a width below 10 digits can be searched. The format names the key, so that old texts stay readable after a new format
+// names a new key.
 package format
 
 import (
@@ -37,16 +39,16 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// ErrRange is returned when a format cannot write an ID: it is above [Format.Max], or has no such date.
+// ErrRange is returned when a format cannot write an ID: the ID is above [Format.Max], or has no valid date.
 var ErrRange = errors.New("format: the format cannot write the ID")
 
 // A Format writes and reads IDs. Its methods are safe for concurrent use.
 type Format struct {
 	text    string
 	parts   []part
-	layout  *snowflake.Layout // nil: of a tag
-	finest  int               // the finest field of a tag's date; number without one, so that sizes[finest] is 0
-	max     int64             // of {id}
+	layout  *snowflake.Layout // of snowflakes; nil for IDs of a tag
+	finest  int               // the finest field of a tag's date; without a date it is number, whose size is 0
+	max     int64             // highest number of {id}
 	mask    *mask             // nil for {id}
 	tag     string
 	keys    map[string][]byte
@@ -54,25 +56,26 @@ type Format struct {
 	lenient bool
 }
 
-// An Option says what the IDs are, or how they are read.
+// An Option of [Parse] says what kind of IDs a format writes, or how it reads them.
 type Option func(*Format)
 
-// Snowflakes says that the IDs are snowflakes of a valid layout: {date:…} is then the time in UTC and {business} the
-// business.
+// Snowflakes says that the IDs are snowflakes of the layout, which must be valid. {date:…} is then the time of a
+// snowflake in UTC, and {business} its business.
 func Snowflakes(l snowflake.Layout) Option { return func(f *Format) { f.layout = &l } }
 
-// Keys are the keys of masks by their names, each of 32 bytes, for the IDs of a tag.
+// Keys sets the keys of masks, by their names, for the IDs of a tag. A key has 32 bytes.
 func Keys(tag string, keys map[string][]byte) Option {
 	return func(f *Format) { f.tag, f.keys = tag, keys }
 }
 
-// Lenient lets Read take o as 0, i and l as 1, and lower case, in Crockford's base32.
+// Lenient lets Read accept lower case in Crockford's base32, and read o as 0 and i or l as 1.
 func Lenient() Option { return func(f *Format) { f.lenient = true } }
 
 // String returns the text that was parsed.
 func (f *Format) String() string { return f.text }
 
-// Max returns the highest number of {id}, of a daily tag the highest of a day; [math.MaxInt64] without a bound.
+// Max returns the highest number that {id} can write, for a daily tag within a day; [math.MaxInt64] if there is no
+// limit.
 func (f *Format) Max() subjects.ID { return subjects.ID(f.max) }
 
 // Format returns the text of an ID, or an [ErrRange].
@@ -101,7 +104,7 @@ func (f *Format) Append(dst []byte, id subjects.ID) ([]byte, error) {
 	return dst, nil
 }
 
-// split returns the values of an ID's parts, 0 for the check digit, or the reason why it has none.
+// split returns the values of an ID's parts, with 0 for the check digit, or the reason why the ID cannot be written.
 func (f *Format) split(id int64) (v values, reason string) {
 	v[number] = id
 	if f.layout != nil {
@@ -129,12 +132,12 @@ func (f *Format) split(id int64) (v values, reason string) {
 	return v, ""
 }
 
-// sizes are how many numbers a day, a month and a year have.
+// sizes are how many numbers a tag has in a day, a month and a year.
 var sizes = [number + 1]int64{day: 1e8, month: 1e10, year: 1e12}
 
 const lastYear = 9006
 
-// join returns the ID of a date and a number.
+// join returns the ID that has these values: the reverse of split.
 func (f *Format) join(v values) int64 {
 	size := sizes[f.finest]
 	if size == 0 {

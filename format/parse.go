@@ -22,18 +22,18 @@ const wantPart = "want {id}, {id:WIDTH}, {id:WIDTH:RADIX} with a radix from 2 to
 	"{mask:KEY:WIDTH} with a width from 6 to 18, {date:PATTERN} of yyyy, yy, MM, dd, HH, mm, ss, SSS and separators, " +
 	"{business}, {check}, or {{ for a brace"
 
-// A parser is at a byte of a format. Its methods return the fault of that, "" for none.
+// A parser reads a format, and stands at byte at. Its methods return the fault there, "" for none.
 type parser struct {
 	*Format
 	at, id, side int        // id is the index of {id}, side is 1 behind it
 	places       [kinds]int // where each kind of part begins, counted from 1
-	beside       [2]string  // texts before and behind {id}, with 0 for what varies
+	beside       [2]string  // texts before and behind {id}, with the digit 0 in place of each part
 }
 
 // Parse reads a format. The error names the place and the reason of a fault. Formats are at most 128 bytes.
 //
-// In a radix above 36 the texts of different IDs may differ in case alone, so that a column which ignores case, as
-// those of MySQL do by default, takes them as equal.
+// In a radix above 36 the texts of two IDs may differ only in upper and lower case: a column that ignores case, as
+// MySQL's do by default, takes them as equal.
 func Parse(text string, opts ...Option) (*Format, error) {
 	p := parser{Format: &Format{text: text, sum: func(int64, int64) int64 { return 0 }}}
 	for _, o := range opts {
@@ -58,7 +58,7 @@ func Parse(text string, opts ...Option) (*Format, error) {
 	return p.Format, nil
 }
 
-// piece adds what matches, nil for nothing.
+// piece adds the literal or the part that m matched; a nil m is a fault.
 func (p *parser) piece(m []string) (fault string) {
 	switch {
 	case m == nil && p.text[p.at] != '{':
@@ -110,7 +110,7 @@ func (p *parser) literal(text string) {
 	}
 }
 
-// add appends a part that varies.
+// add appends a part that is not literal.
 func (p *parser) add(v part) (fault string) {
 	switch {
 	case p.places[v.kind] > 0:
@@ -140,7 +140,7 @@ func (p *parser) add(v part) (fault string) {
 	return ""
 }
 
-// addMask adds a number that is masked.
+// addMask adds a masked number, {mask:…}.
 func (p *parser) addMask(name string, v part) (fault string) {
 	key := p.keys[name]
 	switch {
@@ -158,7 +158,7 @@ func (p *parser) addMask(name string, v part) (fault string) {
 	return p.add(v)
 }
 
-// finish sets the date and the highest number, and refuses what is ambiguous.
+// finish sets the date and the highest number of the format, and refuses an ambiguous format.
 func (p *parser) finish() (fault string) {
 	if p.side == 0 {
 		return "want an {id}"
@@ -187,7 +187,7 @@ func (p *parser) finish() (fault string) {
 	return p.bound(&p.parts[p.id])
 }
 
-// bound lets {id} grow to the highest number, unless what is beside it could be its digit.
+// bound lets {id} grow to the highest number, unless a byte beside it could be taken for one of its digits.
 func (p *parser) bound(v *part) (fault string) {
 	most := len(part{set: v.set}.append(nil, p.max))
 	v.grows = p.mask == nil

@@ -9,22 +9,22 @@ import (
 // A part is a piece of the text: literal text, or a value in digits.
 type part struct {
 	kind  int
-	text  string // of a literal
-	set   string // the digits by their values; "" of a literal
-	width int    // at least so many digits, at most unless the part grows
+	text  string // the text of a literal
+	set   string // the digits in the order of their values; "" for a literal
+	width int    // number of digits; the least number if the part grows
 	grows bool
-	base  int64 // what is written is so much less than the value
-	max   int64 // of what is written
+	base  int64 // subtracted from the value before it is written
+	max   int64 // highest number that is written
 }
 
-// The kinds of parts: first those of which the IDs of tags consist.
+// The kinds of parts. The first ones, up to number, are those of which IDs of tags consist.
 const literal, year, month, day, number, hour, minute, second, milli, business, check, kinds = 0, 1, 2, 3, 4, 5, 6,
 	7, 8, 9, 10, 11
 
 var names = [kinds]string{"literal", "year", "month", "day", "number", "hour", "minute", "second", "millisecond",
 	"business", "check digit"}
 
-// values are those of an ID's parts.
+// values are the values of an ID's parts, by kind.
 type values [kinds]int64
 
 func (v *values) setTime(t time.Time) {
@@ -37,11 +37,11 @@ const (
 	alphabet  = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 	decimal   = "0123456789"
 	crockford = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-	loose     = "abcdefghjkmnpqrstvwxyzOoIiLl" // what Lenient takes
+	loose     = "abcdefghjkmnpqrstvwxyzOoIiLl" // letters that Lenient accepts, for those below them in meant
 	meant     = "ABCDEFGHJKMNPQRSTVWXYZ001111"
 )
 
-// value returns the value of a digit, -1 for another byte.
+// value returns the value of the digit c, -1 if c is no digit of the part.
 func (p part) value(c byte, lenient bool) int64 {
 	if i := strings.IndexByte(loose, c); lenient && i >= 0 && p.set == crockford {
 		c = meant[i]
@@ -49,7 +49,7 @@ func (p part) value(c byte, lenient bool) int64 {
 	return int64(strings.IndexByte(p.set, c))
 }
 
-// append appends a value in digits, and nothing for a literal.
+// append appends n in the part's digits; it appends nothing for a literal.
 func (p part) append(dst []byte, n int64) []byte {
 	var buf [63]byte // radix 2
 	i := len(buf)
@@ -60,7 +60,7 @@ func (p part) append(dst []byte, n int64) []byte {
 	return append(dst, buf[i:]...)
 }
 
-// highest returns what the part can write in so many digits, at most [math.MaxInt64].
+// highest returns the highest number that the part can write in width digits, at most [math.MaxInt64].
 func (p part) highest(width int) (n int64) {
 	for range width {
 		if n > math.MaxInt64/int64(len(p.set))-1 {

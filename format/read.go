@@ -7,7 +7,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A ReadError says at which byte a text is not of a format, and why.
+// A ReadError says at which byte a text does not match a format, and why.
 type ReadError struct {
 	At     int
 	Reason string
@@ -22,7 +22,7 @@ func fault(at int, reason string, args ...any) error {
 	return &ReadError{at, fmt.Sprintf(reason, args...)}
 }
 
-// Read returns the ID whose text this is, or a [*ReadError].
+// Read returns the ID that a text stands for, or a [*ReadError].
 func (f *Format) Read(text string) (subjects.ID, error) {
 	r := reader{Format: f, text: text}
 	for _, p := range f.parts {
@@ -49,16 +49,16 @@ func (f *Format) Read(text string) (subjects.ID, error) {
 	return subjects.ID(id), nil
 }
 
-// A reader is at a byte of a text.
+// A reader reads a text, and stands at one of its bytes.
 type reader struct {
 	*Format
 	text   string
 	at     int
-	v      values     // 0 for a check digit that fits
-	places [kinds]int // where each kind of part begins
+	v      values     // values of the parts; 0 for a valid check digit
+	places [kinds]int // the byte where each kind of part begins
 }
 
-// part reads a part. Its digits end where no digit is, or at their width.
+// part reads a part. It ends at the first byte that is no digit, or after its width.
 func (r *reader) part(p part) error {
 	from, n, radix := r.at, int64(0), int64(len(p.set))
 	if !strings.HasPrefix(r.text[from:], p.text) {
