@@ -9,9 +9,8 @@
 //		…
 //	}
 //
-// A start takes about 0.2 s with one worker, and 1 s with several. [Cluster.Stall]
-// and others play faults; `natsid test-server` plays the same ones for tests in
-// other languages.
+// A start takes about 0.2 s with one worker, and 1 s with several. Methods such as [Cluster.Stall] cause faults;
+// `natsid test-server` causes the same ones for tests in other languages.
 package e2e
 
 import (
@@ -28,13 +27,12 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A Cluster is a natsid that runs until its test ends: workers that share a
-// nats-server, and create tags on first use. Its methods fail the test instead
-// of returning an error, and must be called from the test's goroutine.
+// A Cluster is a whole natsid, which runs until its test ends: workers that share a nats-server, and create tags on
+// first use. Its methods fail the test instead of returning an error, and must be called from the test's goroutine.
 type Cluster struct {
 	// URL is the address of the nats-server, on loopback.
 	URL string
-	// Conn is a connection to it, for requests of any kind.
+	// Conn is a connection to the nats-server, for requests of any kind.
 	Conn *nats.Conn
 	// Client requests IDs over Conn. It is safe for concurrent use, as Conn is.
 	Client *client.Client
@@ -47,12 +45,12 @@ type Cluster struct {
 type Config struct {
 	// Workers is how many workers there are; 0 means 1.
 	Workers int
-	// Namespace is that of the workers; "" means [subjects.DefaultNamespace].
+	// Namespace is the namespace of the workers; "" means [subjects.DefaultNamespace].
 	Namespace subjects.Namespace
-	// MySQL is where tags are kept, as user:password@tcp(host:port)/database; "" means in JetStream.
+	// MySQL is the database that keeps the tags, as user:password@tcp(host:port)/database; "" means JetStream.
 	MySQL string
-	// Clock makes worker i, counted from 0, read its wall clock by Clock(i); nil means that of the machine. It must be
-	// safe for concurrent use.
+	// Clock returns the wall clock of worker i, counted from 0; nil means the machine's. It must be safe for concurrent
+	// use.
 	Clock func(i int) time.Time
 }
 
@@ -107,15 +105,15 @@ func (c *Cluster) Snowflake() *client.Handle {
 	return h
 }
 
-// StartWorker starts worker i, counted from 0, again after [Cluster.StopWorker],
-// on the data directory it had. It returns once the worker issues IDs.
+// StartWorker starts worker i, counted from 0, again after [Cluster.StopWorker], with its former data directory. It
+// returns once the worker issues IDs.
 func (c *Cluster) StartWorker(i int) {
 	c.tb.Helper()
 	c.must(c.bed.StartWorker(i))
 }
 
-// StopWorker stops worker i cleanly: it answers the requests it has taken, and
-// releases its worker number. It does nothing if the worker does not run.
+// StopWorker stops worker i cleanly: the worker answers the requests that it took, and releases its worker number. If
+// the worker does not run, StopWorker does nothing.
 func (c *Cluster) StopWorker(i int) {
 	c.tb.Helper()
 	if err := c.bed.StopWorker(i); err != nil {

@@ -6,36 +6,32 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// Stall lets requests for IDs wait for d before a worker gets them. A d of 0
-// lasts until [Cluster.Resume]. Of Stall, Refuse and DropReplies one lasts at a
-// time: each ends the one before.
+// Stall makes each request for IDs wait until d has passed since the call of Stall; if d is 0, until [Cluster.Resume].
+// Stall, Refuse and DropReplies end each other: only the last call has an effect.
 func (c *Cluster) Stall(d time.Duration) { c.bed.Stall(d) }
 
-// Refuse answers requests for IDs with the error code, one of [subjects.Codes],
-// for d. A d of 0 lasts until [Cluster.Resume].
+// Refuse answers requests for IDs with an error code, one of [subjects.Codes], until d has passed; if d is 0, until
+// [Cluster.Resume].
 func (c *Cluster) Refuse(code subjects.Code, d time.Duration) {
 	c.tb.Helper()
 	c.must(c.bed.Refuse(code, d))
 }
 
-// DropReplies drops the replies to requests for IDs that workers get within d:
-// the IDs are a hole. A d of 0 lasts until [Cluster.Resume].
+// DropReplies drops the replies to requests for IDs that workers get until d has passed; if d is 0, until
+// [Cluster.Resume]. The IDs are a hole.
 func (c *Cluster) DropReplies(d time.Duration) { c.bed.DropReplies(d) }
 
-// Resume ends what Stall, Refuse or DropReplies began. Workers get the requests
-// that wait.
+// Resume ends the effect of Stall, Refuse or DropReplies. Workers get the requests that wait.
 func (c *Cluster) Resume() { c.bed.Resume() }
 
-// Restart stops all workers that run, cleanly, and starts them again. In between
-// nobody serves.
+// Restart stops all running workers cleanly, and then starts them again. In between no worker serves.
 func (c *Cluster) Restart() {
 	c.tb.Helper()
 	c.must(c.bed.Restart())
 }
 
-// Skip raises the next ID of each tag by at least n: by 1<<32 it breaks code
-// that stores IDs in 32 bits, by 1<<53 code that stores them in a float64. There
-// must be a tag. Where several workers serve, all but one follow a moment later.
+// Skip raises the next ID of each tag by at least n: 1<<32 breaks code that stores IDs in 32 bits, 1<<53 code that
+// stores them in a float64. At least one tag must exist. With several workers, all but one follow a moment later.
 func (c *Cluster) Skip(n int64) {
 	c.tb.Helper()
 	c.must(c.bed.Skip(n))
