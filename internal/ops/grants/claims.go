@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// A Claim is the time that one process had under a worker number: the windows of a claim begin at the same time, and
+// A Claim is the time that one process had under a worker number. All windows of a claim begin at the same time, and
 // each replaces the one before.
 type Claim struct {
 	Who
-	Window           // the latest, with How of the first
-	First  uint64    // its first entry
-	Stored time.Time // when that was stored
-	last   uint64    // its last entry
+	Window           // the latest window, with the How of the first
+	First  uint64    // sequence of its first entry
+	Stored time.Time // when its first entry was stored
+	last   uint64    // sequence of its last entry
 	closed bool      // Until is the end of the last ID's tick
 }
 
-// claim takes in a window.
+// claim adds a window to its claim, or begins a claim with it.
 func (h *History) claim(e *Entry, w Window) {
 	i := slices.IndexFunc(h.claims, func(o *Claim) bool {
 		return o.Process == e.Process && o.Number == w.Number && o.From == w.From
@@ -37,16 +37,17 @@ func (h *History) claim(e *Entry, w Window) {
 	}
 }
 
-// isSame reports whether two claims are on one number of one kind of snowflakes: others have other IDs. Those of
-// another registry have the same.
+// isSame reports whether two claims can give equal IDs: they have the same worker number, layout, epoch and unit. Their
+// registries do not matter.
 func (c *Claim) isSame(o *Claim) bool {
 	return c.Number == o.Number && c.Layout == o.Layout && c.Epoch == o.Epoch && c.Unit == o.Unit
 }
 
-// Claims returns all claims, in the order of their first entries. Each ends where the worker's next process resumed it.
+// Claims returns all claims, in the order of their first entries. If the worker's next process resumed a claim, the
+// claim ends there.
 //
-// Law: what a worker resumes begins at its fence, below which the process before, which is dead, stayed. One that wrote
-// a window of that claim later was not dead.
+// Law: a resumed claim begins at the fence of the worker, and the dead process before issued only below it. A process
+// that wrote a window of its claim after the resume was not dead.
 func (h *History) Claims() []*Claim {
 	for _, next := range h.claims {
 		for _, o := range h.claims {
@@ -59,10 +60,11 @@ func (h *History) Claims() []*Claim {
 	return h.claims
 }
 
-// judgeClaims finds claims of two processes that share times, and counts the numbers.
+// judgeClaims returns a finding for each two claims of different processes that share times, and the number of worker
+// numbers.
 //
-// A process that died within a second of its stop may have released its number without recording that: then it is not
-// known whether it had the time that another one got.
+// A process that died within a second of its stop may have released its number without a record. Then it is unknown
+// whether it still had the time that another process got.
 func (h *History) judgeClaims() (all []Finding, numbers int) {
 	sorted := slices.SortedStableFunc(slices.Values(h.Claims()), func(a, b *Claim) int {
 		return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.From, b.From))
@@ -91,7 +93,7 @@ func (h *History) judgeClaims() (all []Finding, numbers int) {
 	return all, numbers
 }
 
-// String names the process and the time.
+// String returns the process and the times of a claim, for people.
 func (c *Claim) String() string {
 	const form = "2006-01-02T15:04:05.000Z"
 	return fmt.Sprintf("worker %s, process %s, had it from %s to %s", c.Instance, c.Process,

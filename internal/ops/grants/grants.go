@@ -1,13 +1,13 @@
 // Package grants records which worker was given which IDs, and reads the records; it is internal to natsid and may
 // change.
 //
-// A grant is a load, that is a range of a tag, or a window of a worker number. Each process writes its grants into one
-// stream, as an [Entry] a second: see [Log]. A [History] is what a [Reader] finds there: `natsid explain` and
-// `natsid audit` ask it.
+// A grant is a load, which is a range of a tag, or a window of a worker number. Each process writes its grants into one
+// stream, at most one [Entry] a second: see [Log]. A [Reader] reads the stream into a [History], which answers `natsid
+// explain` and `natsid audit`.
 //
-// No ID depends on it: nothing reads the stream to issue one. An entry that is lost costs provenance, never uniqueness.
-// What is lost is detected: each write that raises the mark of a tag is recorded, so that an ID below the mark that is
-// in no record was in a load that nobody wrote down. Where one process alone can have made it, that is no fault.
+// Uniqueness does not depend on the stream: nothing reads it to issue an ID. If an entry is lost, it is unknown who got
+// its IDs. The loss is detected: each write that raises the mark of a tag is recorded, so an ID below the mark that is
+// in no record was in a load without a record. If only one process can have made that load, that is no fault.
 package grants
 
 import "time"
@@ -15,24 +15,24 @@ import "time"
 // Key is the key of all entries in their bucket.
 const Key = "log"
 
-// An Entry is what one process was given within a second or, while entries cannot be written, since the one before.
+// An Entry has what one process was granted within a second; if entries could not be written, since its entry before.
 type Entry struct {
 	Who
-	N       uint64            `json:"n"`               // 1, 2, 3, … of this process; a gap is what found no room
+	N       uint64            `json:"n"`               // 1, 2, 3, … per process; a gap means dropped grants
 	Loads   map[string][]Load `json:"loads,omitempty"` // by tag
 	Windows []Window          `json:"windows,omitempty"`
-	Late    bool              `json:"late,omitempty"` // it waited for longer than a moment
-	End     bool              `json:"end,omitempty"`  // the process stopped: it was given nothing after that
+	Late    bool              `json:"late,omitempty"` // it was written more than 5 s after its first grant
+	End     bool              `json:"end,omitempty"`  // the process stopped: it was granted nothing later
 
-	Sequence uint64    `json:"-"` // of one that was read: its place in the stream
-	Stored   time.Time `json:"-"` // and when JetStream stored it
+	Sequence uint64    `json:"-"` // in the stream; set by [Reader]
+	Stored   time.Time `json:"-"` // when JetStream stored it; set by [Reader]
 
-	grants int       // how many
-	began  time.Time // when it got the first one
-	sealed bool      // it is being written, and grows no more
+	grants int       // number of grants
+	began  time.Time // when the first grant was added
+	sealed bool      // it is being written, so no grant is added
 }
 
-// Who is the process that wrote an entry, and of which snowflakes its windows are.
+// Who identifies the process that wrote an entry, and the kind of snowflakes in its windows.
 type Who struct {
 	Instance string `json:"instance"`
 	Process  string `json:"process"`            // random, one per process
@@ -50,11 +50,11 @@ type Load struct {
 	Last  int64 `json:"l"`
 }
 
-// Raise returns the record of a write that raised a mark or may have, before it is known whether it grants a load. Its
-// IDs are in that load, or a hole.
+// Raise returns the record of a write that raised a mark from one ID to another, or may have. The IDs in between are in
+// a load that is recorded later, or a hole.
 func Raise(from, to int64) Load { return Load{Above: max(1, from), First: to, Last: to - 1} }
 
-// A Window is the times [From, Until) that a worker could put into snowflakes under a number, Unix ms.
+// A Window has the times [From, Until), in Unix ms, that a worker could put into snowflakes under a worker number.
 type Window struct {
 	Number int    `json:"number"`
 	From   int64  `json:"from"`
@@ -62,8 +62,8 @@ type Window struct {
 	How    string `json:"how"` // acquired, resumed, renewed or closed: see workerid.How
 }
 
-// Closed is the How of a window after which the process issued no more IDs under the number in this claim. Resumed is
-// the How of a window that ends one of an earlier process of the worker.
+// Closed is the How of the last window of a claim: the process issued no more IDs under the number. Resumed is the How
+// of a window that continues a claim of an earlier process of the worker, and ends it.
 const (
 	Closed  = "closed"
 	Resumed = "resumed"

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// A History is what workers wrote down in the entries that were added to it. It keeps the spans in which a tag was
-// loaded without a hole, 16 bytes each, and the claims on worker numbers. The fields down to Past are set before.
+// A History collects the entries that are added to it. It keeps the spans in which a tag was loaded without a hole, 16
+// bytes each, and the claims on worker numbers. Set the fields down to Past before the first [History.Add].
 type History struct {
 	Tag   string // if set, loads of other tags are left out
-	ID    int64  // Found is the loads that contain it
+	ID    int64  // Found gets the loads that contain it
 	Whole bool   // no record is older than the first entry: each tag must begin with its first ID
 	Past  uint64 // entries up to this one were stored before the marks were read
 
@@ -21,39 +21,39 @@ type History struct {
 	tags   map[string]*ledger
 	claims []*Claim
 	lives  map[string]*life // by process
-	began  time.Time        // of the first entry
-	now    time.Time        // of the last entry
-	silent time.Duration    // within which a living process writes an entry: an hour, or the longest window
+	began  time.Time        // when the first entry was stored
+	now    time.Time        // when the last entry was stored
+	silent time.Duration    // a living process writes an entry within this time: an hour, or the longest window
 }
 
 // A Grant is a load or a claim that contains an ID.
 type Grant struct {
 	Tag      string    `json:"tag,omitempty"` // of a load
-	Stored   time.Time `json:"stored"`        // when JetStream stored its entry, mostly within a second
+	Stored   time.Time `json:"stored"`        // when JetStream stored its entry, mostly within a second of the grant
 	Instance string    `json:"instance"`
 	Process  string    `json:"process"`
 	First    int64     `json:"first,string"` // of the range; of a window the first time, Unix ms
 	Last     int64     `json:"last,string"`
 	Number   *int      `json:"number,omitempty"` // of a window
 	How      string    `json:"how,omitempty"`    // origin of a window
-	Entry    uint64    `json:"entry"`            // in the stream
+	Entry    uint64    `json:"entry"`            // sequence of its entry in the stream
 }
 
-// A ledger is what is recorded of a tag.
+// A ledger has the records of one tag.
 type ledger struct {
 	granted spans
-	known   spans // granted, or a hole
+	known   spans // IDs that were granted, or are a recorded hole
 	again   []Span
-	began   time.Time // of its first entry
-	begin   int64     // IDs below it may be in entries that are gone
+	began   time.Time // when its first entry was stored
+	begin   int64     // IDs below begin may be in entries that are gone
 	past    int64     // end of the loads of entries up to History.Past
 }
 
-// settling is by how much entries of several workers may be out of order, but for those that waited while they could
-// not be written: so long after the first entry of a tag, entries may follow on ones that are gone.
+// settling is by how much entries of several workers may be out of order, except late ones. For that long after the
+// first entry of a tag, entries may continue loads whose entries are gone.
 const settling = time.Minute
 
-// Add takes in an entry.
+// Add adds an entry. Entries must be added in the order of the stream.
 func (h *History) Add(e *Entry) {
 	brief := h.live(e)
 	for _, w := range e.Windows {
@@ -97,12 +97,12 @@ func (h *History) of(tag string, now time.Time) *ledger {
 
 // A Mark is the present mark of a tag, which was read before the entries.
 type Mark struct {
-	Raw   int64     // as it is written
-	Shown int64     // in the present era: nothing is loaded below it
+	Raw   int64     // as stored in the bucket
+	Shown int64     // lifted to the present era: nothing is loaded below it
 	At    time.Time // when it was written
 }
 
-// A Finding is IDs of a tag, or times of a worker number, that were granted twice, or for which that is not known.
+// A Finding names IDs of a tag, or times of a worker number, that were granted twice, or may have been.
 type Finding struct {
 	Verdict string `json:"verdict"` // Repeated, NotProven or Lost
 	What    string `json:"what"`    // "tag order", "worker number 17" or "the log"
@@ -116,16 +116,16 @@ const (
 	Proven    = "proven" // no finding
 	Repeated  = "repeated"
 	NotProven = "not proven"
-	Lost      = "lost" // known to be granted to one process at most: proven
+	Lost      = "lost" // no record, but only one process can have got them: proven
 )
 
-// Judge returns for which IDs it is not proven that they were granted once, given the present marks, and how many tags
-// and worker numbers there are. What repeated comes first.
+// Judge returns the IDs and times for which it is not proven that they were granted at most once, given the present
+// marks; repeated ones come first. It also returns the number of tags and of worker numbers.
 //
 // Law: each write that raises the mark of a tag is recorded, as a load or a hole. So if each ID below the mark is in a
-// record, no load is unrecorded; and then no ID was granted twice if no two loads share one. If an ID is in none, two
-// loads of it would be unrecorded; where one process alone can have any, its floor keeps them apart. No two claims on a
-// worker number may share a time.
+// record, no load is unrecorded, and no ID was granted twice if no two loads share one. If an ID is in no record, two
+// unrecorded loads could contain it; if only one process can have made them, its floor keeps them apart. No two claims
+// on a worker number may share a time.
 func (h *History) Judge(s Scope, marks map[string]Mark) (all []Finding, tags, numbers int) {
 	all = []Finding{}
 	if s.Missing > 0 {
@@ -146,7 +146,7 @@ func (h *History) Judge(s Scope, marks map[string]Mark) (all []Finding, tags, nu
 	return all, len(h.tags), numbers
 }
 
-// judge is Judge for one tag. Its mark is zero if none was there when the marks were read.
+// judge is Judge for one tag. mark is zero if the tag had none when the marks were read.
 func (h *History) judge(t *ledger, tag string, mark Mark, isWhole bool) (all []Finding) {
 	find := func(verdict string, s Span, format string, args ...any) {
 		all = append(all, Finding{verdict, "tag " + tag, s[0], s[1] - 1, fmt.Sprintf(format, args...)})

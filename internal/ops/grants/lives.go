@@ -2,16 +2,16 @@ package grants
 
 import "time"
 
-// moment is how long after a write of a mark its record is in the stream, unless that entry is late.
+// moment is how long after a write of a mark its record is in the stream at the latest, unless the entry is Late.
 const moment = 10 * time.Second
 
-// A life is what the stream has of a process.
+// A life is what the stream shows of one process.
 type life struct {
-	first, last *Entry    // without their grants
-	until       time.Time // of its latest window
+	first, last *Entry    // entries without their grants
+	until       time.Time // end of its latest window
 }
 
-// live takes in that a process wrote an entry, and returns the entry without its grants.
+// live records that a process wrote an entry, and returns the entry without its grants.
 func (h *History) live(e *Entry) *Entry {
 	brief := &Entry{Who: e.Who, N: e.N, Late: e.Late, End: e.End, Sequence: e.Sequence, Stored: e.Stored}
 	if h.lives == nil {
@@ -32,13 +32,13 @@ func (h *History) live(e *Entry) *Entry {
 	return brief
 }
 
-// loser returns the one process that can have loaded IDs in a gap, if it is dead; nil if there may be several. The
-// gap's loads were written after that of its low neighbour, and before that of its high one or, without one, at the
-// latest when the mark was written.
+// loser returns the only process that can have loaded the IDs in a gap, if it is dead; nil if several processes can.
+// The loads in a gap were written after that of its low neighbour, and before that of its high neighbour; without a
+// high neighbour, at the latest when the mark was written.
 //
-// Law: entries of a process are numbered, so that each proves all that was granted before. Only one that has none since
-// the gap, and neither stopped nor died before it, can have loads there that are in no entry. Where the stream is cut,
-// a process may have lived without an entry that is left: a window later, it would have one.
+// Law: entries of a process are numbered, so an entry proves that all earlier ones are known. So only a process without
+// an entry since the gap, which had neither stopped nor died before it, can have unrecorded loads there. If the stream
+// is cut, a process may have lived without an entry that is left, but not for longer than a window.
 func (h *History) loser(gap held, written time.Time) (only *life) {
 	if !h.Whole && (gap.low == nil || gap.low.Stored.Sub(h.began) < h.silent) {
 		return nil
@@ -63,8 +63,9 @@ func (h *History) loser(gap held, written time.Time) (only *life) {
 	return only
 }
 
-// isDead reports whether a process was dead before the grants of an entry, nil for now. It was if one of its name
-// began after it, as one data directory serves one process, or if it has been silent since its window.
+// isDead reports whether a process was dead before the grants of the entry by; nil means now. It was dead if a process
+// of the same name began after it, since a data directory serves one process at a time, or if it has been silent since
+// the end of its window.
 func (h *History) isDead(l *life, by *Entry) bool {
 	for _, next := range h.lives {
 		if next.last.Instance == l.last.Instance && next.first.Sequence > l.last.Sequence && (by == nil ||

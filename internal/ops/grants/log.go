@@ -12,25 +12,25 @@ import (
 
 const (
 	interval = time.Second     // between two writes of a process
-	timeout  = 5 * time.Second // of an attempt to write an entry
+	timeout  = 5 * time.Second // bounds an attempt to write an entry
 	maxKept  = 100_000         // grants that wait to be written
-	maxEntry = 200             // grants in an entry, which has less than 50 kB then
+	maxEntry = 200             // grants in an entry, which then has less than 50 kB
 )
 
-// A Log collects the grants of this process and writes them into the stream. It keeps them in memory until they are
-// written, up to a bound. It is safe for concurrent use, and adding never blocks. A nil log drops all.
+// A Log collects the grants of this process and writes them into the stream. Until they are written it keeps up to
+// maxKept of them in memory. It is safe for concurrent use, and adding never blocks. A nil Log drops all grants.
 type Log struct {
 	who   func() Who
 	write func(ctx context.Context, body []byte) error
 
 	mu    sync.Mutex
-	queue []*Entry // the last one grows, unless it is sealed
+	queue []*Entry // grants are added to the last one, unless it is sealed
 	kept  int      // grants in queue
 	n     uint64   // number of the last entry
 }
 
-// New returns a log, which writes while Run runs. write writes an entry; after an error it gets the same one again, and
-// readers ignore the second copy.
+// New returns a log, which writes while [Log.Run] runs. write writes an entry; after an error it gets the same entry
+// again, and readers ignore a second copy.
 func New(who func() Who, write func(ctx context.Context, body []byte) error) *Log {
 	return &Log{who: who, write: write}
 }
@@ -40,7 +40,7 @@ func (l *Log) Load(tag string, g Load) {
 	l.add(func(e *Entry) int {
 		all := e.Loads[tag]
 		before, n := len(all), len(all)-1
-		if n >= 0 && all[n] == Raise(cmp.Or(g.Above, g.First), g.Last+1) { // the raise by this load
+		if n >= 0 && all[n] == Raise(cmp.Or(g.Above, g.First), g.Last+1) { // the record of this load's own raise
 			all, n = all[:n], n-1
 		}
 		if n >= 0 && all[n].Last+1 == g.First && g.Above == 0 {
@@ -58,8 +58,8 @@ func (l *Log) Window(w Window) {
 	l.add(func(e *Entry) int { e.Windows = append(e.Windows, w); return 1 })
 }
 
-// add calls add with the entry that grows, with the lock held, or drops a grant for which there is no room: the next
-// entry's number shows that. add returns by how many grants the entry has grown.
+// add calls the function add with the entry to which grants are added, with the lock held; it returns how many grants
+// it added. If there is no room the grant is dropped, and the number of the next entry shows that.
 func (l *Log) add(add func(*Entry) int) {
 	if l == nil {
 		return
@@ -79,10 +79,10 @@ func (l *Log) add(add func(*Entry) int) {
 	e.grants, l.kept = e.grants+n, l.kept+n
 }
 
-// Run writes entries until ctx ends, and then the remaining ones, for late at most.
+// Run writes entries until ctx ends, and then the remaining ones, for at most the time that late returns.
 func (l *Log) Run(ctx context.Context, late func() time.Duration) {
 	for jitter.Sleep(ctx, interval) == nil {
-		_ = l.Flush(ctx) // it is called again
+		_ = l.Flush(ctx) // after an error the next round tries again
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), late())
 	defer cancel()
@@ -90,13 +90,13 @@ func (l *Log) Run(ctx context.Context, late func() time.Duration) {
 	}
 }
 
-// End is Flush once no more is granted.
+// End writes the remaining entries. Call it once nothing more is granted.
 func (l *Log) End(ctx context.Context) error {
 	l.add(func(e *Entry) int { e.End = true; return 1 })
 	return l.Flush(ctx)
 }
 
-// Flush writes what waits, until an error occurs. It must not be called concurrently.
+// Flush writes the entries that wait, and stops at the first error. It must not be called concurrently.
 func (l *Log) Flush(ctx context.Context) error {
 	for e := l.next(); e != nil; e = l.next() {
 		once, cancel := context.WithTimeout(ctx, timeout)
@@ -116,7 +116,7 @@ func (l *Log) Flush(ctx context.Context) error {
 	return nil
 }
 
-// next returns the next entry to be written, which grows no more; nil if there is none.
+// next seals the next entry to write, and returns it; nil if there is none.
 func (l *Log) next() *Entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 // ErrNone is returned when there is no stream of grants.
 var ErrNone = errors.New("there is no stream of grants: no worker has written one, or it was deleted")
 
-// ErrIncomplete is returned when the stream of grants has entries that could not be read.
+// ErrIncomplete is returned by [Reader.Read] when the stream of grants has entries that could not be read.
 var ErrIncomplete = errors.New("JetStream does not deliver the rest of the stream of grants, so nothing is known of " +
 	"it: see `nats stream info`, and try again")
 
@@ -25,24 +25,24 @@ const silence = 15 * time.Second
 // A Reader reads the entries that the stream of grants had when it was opened.
 type Reader struct {
 	Made  time.Time // when the stream was created
-	Cut   bool      // its first entries are gone
+	Cut   bool      // the first entries of the stream are gone
 	Last  uint64    // sequence number of the last entry
-	first uint64    // and of the first one
+	first uint64    // sequence number of the first entry
 
 	js      jetstream.JetStream
 	streams buckets.Streams
 	bucket  string
-	within  time.Duration // see silence
+	within  time.Duration // how long to wait for the next entry
 }
 
-// A Scope is what was read.
+// A Scope says which part of the stream was read.
 type Scope struct {
 	From    time.Time `json:"from,omitzero"` // when the first entry was stored
 	Entries int64     `json:"entries"`
-	Missing uint64    `json:"missing"` // entries between others of one process, and grants that found no room
+	Missing uint64    `json:"missing"` // entries of known processes that were lost, and dropped grants
 }
 
-// Open returns a reader of the entries that the leader of a bucket's stream has now.
+// Open returns a reader of the entries that the stream of a bucket has now, as its leader says.
 func Open(ctx context.Context, js jetstream.JetStream, bucket string) (*Reader, error) {
 	streams := buckets.Patient(buckets.OnJetStream(js))
 	info, err := streams.Info(ctx, bucket)
@@ -65,10 +65,10 @@ func Open(ctx context.Context, js jetstream.JetStream, bucket string) (*Reader, 
 	}, nil
 }
 
-// Read passes all entries that were stored at since or later to f, in the order of the stream, or returns an error. It
-// leaves out second copies, and what no natsid of this version wrote.
+// Read calls f with each entry that was stored at since or later, in the order of the stream. It leaves out second
+// copies, and messages that no natsid of this version wrote.
 func (r *Reader) Read(ctx context.Context, since time.Time, f func(*Entry)) (s Scope, err error) {
-	last := make(map[string]uint64) // by process, the number of its last entry
+	last := make(map[string]uint64) // number of the last entry, by process
 	err = r.scan(ctx, func(e *Entry) {
 		before, isKnown := last[e.Process]
 		if e.Stored.Before(since) || e.N <= before {
@@ -86,8 +86,8 @@ func (r *Reader) Read(ctx context.Context, since time.Time, f func(*Entry)) (s S
 	return s, err
 }
 
-// scan passes all entries to f. The consumer resumes by itself where one did not arrive. A server may deliver nothing
-// though there is more, as it lags behind the leader: so after a silence scan asks the leader.
+// scan calls f with all entries. If an entry does not arrive, the consumer resumes by itself. A server that lags behind
+// the leader may deliver nothing although there is more: so after a silence scan asks the leader.
 func (r *Reader) scan(ctx context.Context, f func(*Entry)) error {
 	next := r.first
 	c, err := r.js.OrderedConsumer(ctx, "KV_"+r.bucket, jetstream.OrderedConsumerConfig{
@@ -109,7 +109,7 @@ func (r *Reader) scan(ctx context.Context, f func(*Entry)) error {
 		cancel()
 		if err != nil {
 			if _, none := r.streams.Next(ctx, r.bucket, "", next); errors.Is(none, buckets.ErrNoKey) {
-				return nil // they were deleted
+				return nil // the remaining entries were deleted
 			}
 			return fmt.Errorf("%w (entries %d to %d: %w)", ErrIncomplete, next, r.Last, err)
 		}

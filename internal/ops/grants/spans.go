@@ -5,21 +5,21 @@ import (
 	"slices"
 )
 
-// A Span is the IDs [Span[0], Span[1]).
+// A Span is the IDs from Span[0] up to, and without, Span[1].
 type Span [2]int64
 
-// A held is a span, the latest entry that begins it, and the first one that ends it. Of a gap these are its neighbours:
-// low ends where it begins, high begins where it ends.
+// A held is a span with two entries: low, the latest that begins it, and high, the first that ends it. For a gap they
+// are its neighbours: low ends where the gap begins, high begins where it ends.
 type held struct {
 	Span
 	low, high *Entry
 }
 
-// spans are disjoint spans of IDs, neither empty nor adjacent, in rising order. Where loads of a tag follow one
-// another, they are one span, however many they are.
+// spans are disjoint spans of IDs in rising order, neither empty nor adjacent. Adjacent loads of a tag are one span,
+// however many they are.
 type spans []held
 
-// add adds a span of an entry, and returns the parts of it that were there before.
+// add adds a span that an entry grants, and returns the parts of it that s had before.
 func (s *spans) add(n Span, by *Entry) (again []Span) {
 	if n[0] >= n[1] {
 		return nil
@@ -42,7 +42,7 @@ func (s *spans) add(n Span, by *Entry) (again []Span) {
 	return again
 }
 
-// gaps returns the parts of a span that are in none of s.
+// gaps returns the parts of a span that are not in s.
 func (s spans) gaps(of Span) (all []held) {
 	var before *Entry
 	for _, o := range s {
