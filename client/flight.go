@@ -67,9 +67,9 @@ const (
 )
 
 const (
-	// slowAfter is how long a call waits for the answer alone, which costs less than watching its context too: so long
-	// it may notice late that its context has ended. The time is shorter, down to slowSoonest, if answers usually come
-	// sooner.
+	// slowAfter is how long a call waits for the answer without watching its context, which costs less. By up to this
+	// time it may notice late that its context has ended. The time is shorter, down to slowSoonest, if answers usually
+	// come sooner.
 	slowAfter   = 20 * time.Millisecond
 	slowSoonest = 5 * time.Millisecond
 	// hedgedMost is the largest request, in IDs, of which a copy is sent before lostAfter if no answer comes.

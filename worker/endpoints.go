@@ -9,7 +9,7 @@ import (
 	"github.com/natsid/natsid/internal/wire"
 )
 
-// An endpoint is a subject of requests, each of which one worker of the queue group answers. It exists as long as its
+// An endpoint is a subject on which each request is answered by one worker of the queue group. It exists as long as its
 // membership; its group subscribes to it.
 type endpoint struct {
 	mode    Mode

@@ -21,7 +21,7 @@ type loads struct {
 	watch         *relay.Watch
 	loaders       loader
 	runsOut       func(tag, message string) // raises the alarm
-	undecided     func(tag string)          // likewise
+	undecided     func(tag string)          // raises the alarm
 }
 
 // loader is the part of [loaders.Ring] that a load needs.

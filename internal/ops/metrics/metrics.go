@@ -37,7 +37,7 @@ type requests struct {
 	waits prometheus.Observer
 }
 
-// New returns metrics, of which those of events exist, at 0. [Metrics.Watch] adds those of states.
+// New returns the metrics of events, all at 0. [Metrics.Watch] adds the metrics of states.
 func New() *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
