@@ -18,6 +18,9 @@ import (
 // otherwise, so there is time to ask another worker.
 const DefaultTimeout = 5 * time.Second
 
+// MaxIDs is the most IDs that one call of NextN can ask for: a count that was mistyped uses up no more.
+const MaxIDs = 10_000_000
+
 // A Config is the settings of a [Client]. The zero value means the defaults.
 type Config struct {
 	// Namespace is the namespace of the workers; "" means [subjects.DefaultNamespace].

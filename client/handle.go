@@ -153,7 +153,7 @@ func (h *Handle) Next(ctx context.Context) (subjects.ID, error) {
 	return id, err
 }
 
-// NextN returns n IDs, n at least 1, which are requested for this call alone. If n is above the limit of a request,
+// NextN returns n IDs, 1 to [MaxIDs], which are requested for this call alone. If n is above the limit of a request,
 // 100,000 by default, it sends several requests in turn; if one fails, the IDs of those before it are holes. Errors are
 // those of [Handle.Next].
 func (h *Handle) NextN(ctx context.Context, n int) (runs subjects.Runs, err error) {
@@ -162,8 +162,8 @@ func (h *Handle) NextN(ctx context.Context, n int) (runs subjects.Runs, err erro
 	}
 	began := time.Now()
 	defer func() { h.target.observe(ctx, began, n, err) }()
-	if n < 1 {
-		return nil, badRequest("%d IDs: want at least 1", n)
+	if n < 1 || n > MaxIDs {
+		return nil, badRequest("%d IDs: want 1 to %d", n, MaxIDs)
 	}
 	bounded, cancel := h.target.client.bounded(ctx)
 	defer cancel()

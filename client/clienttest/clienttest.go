@@ -49,11 +49,11 @@ func (s *Source) Next(ctx context.Context) (subjects.ID, error) {
 	return run.First, err
 }
 
-// NextN returns n IDs, n at least 1; for another n the error is [client.ErrBadRequest]. Other errors are those of
-// [Source.Next].
+// NextN returns n IDs, 1 to [client.MaxIDs]; for another n the error is [client.ErrBadRequest]. Other errors are those
+// of [Source.Next].
 func (s *Source) NextN(ctx context.Context, n int) (subjects.Runs, error) {
-	if n < 1 {
-		return nil, fmt.Errorf("%w: %d IDs: want at least 1", client.ErrBadRequest, n)
+	if n < 1 || n > client.MaxIDs {
+		return nil, fmt.Errorf("%w: %d IDs: want 1 to %d", client.ErrBadRequest, n, client.MaxIDs)
 	}
 	run, err := s.take(ctx, subjects.ID(n))
 	if err != nil {

@@ -273,9 +273,9 @@ export declare class Handle {
     /** Returns one ID as a number. Rejects with a RangeError if it is above 2^53-1, as those of most layouts are. */
     nextNumber(options?: CallOptions): Promise<number>;
     /**
-     * Returns n IDs: held ones if there are as many, or else others that are requested for this call alone. Where n is above
-     * the limit of a request, 100,000 by default, it sends one request after the other; after a failure the IDs of those
-     * before are holes.
+     * Returns n IDs, 1 to 10,000,000: held ones if there are as many, or else others that are requested for this call
+     * alone. Where n is above the limit of a request, 100,000 by default, it sends one request after the other; after a
+     * failure the IDs of those before are holes.
      */
     nextN(n: number, options?: CallOptions): Promise<Runs>;
     /** Returns the counts of the handle. */

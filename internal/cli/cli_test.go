@@ -174,9 +174,8 @@ func nowhere(t *testing.T) string {
 
 func TestARequestThatAWorkerRefusesIsExitCode3WithTheReason(t *testing.T) {
 	t.Parallel()
-	nats := "--nats=" + serve(t, "--no-auto-create-tags", "--max-batch=10").url
+	nats := "--nats=" + serve(t, "--no-auto-create-tags").url
 	answered(t, "get", "segment", "unknown", nats).want(t, 3, "404", "natsid tag create")
-	answered(t, "get", "snowflake", "-n", "11", nats).want(t, 3, "400", "10 at most")
 	answered(t, "tag", "create", "order", "--step=99999999999999", nats).want(t, 3, "400", "step")
 	natsid(t, "get", "snowflake", "--namespace=other", nats).want(t, 1, "namespace", "other.snowflake")
 }

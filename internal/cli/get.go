@@ -92,8 +92,8 @@ func handleOf(ids *client.Client, tag string, business int64) (*client.Handle, e
 
 // get prints IDs of a tag, or snowflakes if tag is "": as runs if f is nil, otherwise each in the format f.
 func (c count) get(s *session, tag string, business int64, f *format.Format) error {
-	if c.N < 1 {
-		return usage(fmt.Errorf("-n %d: want at least 1", c.N))
+	if c.N < 1 || c.N > client.MaxIDs {
+		return usage(fmt.Errorf("-n %d: want 1 to %d", c.N, client.MaxIDs))
 	}
 	return s.withNATS(func(nc *nats.Conn) error {
 		ctx, cancel := context.WithTimeout(s.ctx, getWithin)

@@ -89,8 +89,8 @@ func TestLeafsPathsAreAnsweredByAClientOfTheWorkers(t *testing.T) {
 		!strings.Contains(body, `"workerId":"7"`) {
 		t.Errorf("decoded: %d %s", code, body)
 	}
-	code, body = getFrom(t, url+"/api/segment/get/order?n=5001")
-	if code != 400 || !strings.Contains(body, "one request may ask for 5000 at most") {
+	code, body = getFrom(t, url+"/api/segment/get/order?n=1000001")
+	if code != 400 || !strings.Contains(body, "one request may ask for 1000000 at most") {
 		t.Errorf("too many: %d %s", code, body)
 	}
 	got := stop()

@@ -60,7 +60,7 @@ export function checkCount(n: number): void {
     const text = excerpt(bytes(String(n)), 24);
     malformed(`the count is ${text}, want empty for one ID or a decimal 1..100000 without leading zero`);
   }
-  if (n < 1) malformed(`${n} IDs: want at least 1`);
+  if (n < 1 || n > 10_000_000) malformed(`${n} IDs: want 1 to 10000000`);
 }
 
 /** Throws the fault of the options of a handle. */

@@ -102,9 +102,9 @@ export class Handle {
   }
 
   /**
-   * Returns n IDs: held ones if there are as many, or else others that are requested for this call alone. Where n is above
-   * the limit of a request, 100,000 by default, it sends one request after the other; after a failure the IDs of those
-   * before are holes.
+   * Returns n IDs, 1 to 10,000,000: held ones if there are as many, or else others that are requested for this call
+   * alone. Where n is above the limit of a request, 100,000 by default, it sends one request after the other; after a
+   * failure the IDs of those before are holes.
    */
   async nextN(n: number, options?: CallOptions): Promise<Runs> {
     checkCount(n);

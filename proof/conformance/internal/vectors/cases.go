@@ -46,6 +46,7 @@ func countCases() (cases []Count) {
 		{"beyond the limit", "the limit is the worker's to say: it may have another", "100001"},
 		{"zero", "no reply has no ID", "0"},
 		{"negative", "no reply has fewer than one ID", "-1"},
+		{"beyond a call", "a count that was mistyped uses up no more than a call may have", "10000001"},
 		{"a fraction", "it is no count", "1.5"},
 		{"a text", "a worker reads decimals only", `"1e3"`},
 	} {
