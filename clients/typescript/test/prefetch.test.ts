@@ -48,6 +48,9 @@ test("a call for many takes what is held, or else has a request of its own", asy
   assert.deepEqual(desk.asked.map(({ n }) => n).sort((a, b) => a - b).slice(0, 3), [80, 100, 100]);
   assert.ok((await failure(held.nextN(1, { timeout: 10 }))) instanceof TimeoutError);
   desk.issueHeld();
+  const unused = (await desk.client()).segment("order", { prefetch: 50 });
+  await unused.nextN(5);
+  await until("a call for many begins to hold", () => unused.stats().held === 50);
 });
 
 test("a reply of many runs is given out in its order", async () => {
