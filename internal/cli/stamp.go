@@ -119,11 +119,6 @@ func (c *stampRunCmd) Run(s *session) error {
 		return err
 	}
 	cfg, to := c.stage(s, js)
-	if c.Create {
-		if err := c.create(s, to, log); err != nil {
-			return err
-		}
-	}
 	cfg.Stamp, cfg.Subject, cfg.Existing = stamp.New(handle).Msgs, c.mapped, c.Existing
 	cfg.Since, cfg.Once, cfg.Log = c.Since.Time, c.Once, log
 	if nc.ConnectedClusterName() != "" || js.Options().Domain != "" {
@@ -133,6 +128,11 @@ func (c *stampRunCmd) Run(s *session) error {
 		cfg.DeadLetters = stage.DeadLettersOn(js, c.DeadLetter, c.From, c.To)
 	}
 	st := stage.New(cfg)
+	if c.Create {
+		if err := c.create(s, to, st, log); err != nil {
+			return err
+		}
+	}
 	end := c.watch(s, nc, l, log, st.Progress)
 	err = st.Run(s.ctx)
 	end()
@@ -161,12 +161,12 @@ func (p *pipeline) stage(s *session, js jetstream.JetStream) (stage.Config, *sta
 	}, to
 }
 
-// create creates the target, and retries while JetStream is out of reach.
-func (c *stampRunCmd) create(s *session, to *stage.Stream, log *slog.Logger) error {
+// create creates the target, once natsid gives IDs, and retries while natsid or JetStream is out of reach.
+func (c *stampRunCmd) create(s *session, to *stage.Stream, st *stage.Stage, log *slog.Logger) error {
 	for {
 		subjects, err := to.Copied(s.ctx, c.From, c.mapped, c.Into)
 		if err == nil {
-			err = to.Create(s.ctx, subjects)
+			err = to.Create(s.ctx, subjects, st.Draw)
 		}
 		if err == nil || isA[*stage.Stop](err) || s.ctx.Err() != nil {
 			return err

@@ -25,10 +25,11 @@ type stampRepairCmd struct {
 
 func (*stampRepairCmd) help() help {
 	return help{
-		summary: "Let stages continue after messages that are no copies, or are gone.",
-		detail: `After other messages came into the target, or some were removed, stages stop. This
-shows where they would continue, and lets them if you agree. If a copy is gone, its
-original is copied again, with another ID.
+		summary: "Let stages continue after messages that are no copies, are gone, or were missed.",
+		detail: `After other messages came into the target, or some were removed, or if some left the
+source before they were copied, stages stop. This shows where they would continue,
+and lets them if you agree. If a copy is gone, its original is copied again, with
+another ID; what left the source is never copied.
 
 Example:
   natsid stamp repair --from ORDERS --to ORDERS_STAMPED`,
@@ -41,14 +42,21 @@ type stampStatusJSON struct {
 	Behind   uint64 `json:"behind"`   // number of messages of the source after it
 	Foreign  uint64 `json:"foreign"`  // messages at the target's end that are not from a stage
 	Gone     uint64 `json:"gone"`     // messages at the target's end that it no longer holds
+	Missed   uint64 `json:"missed"`   // messages that left the source before they were copied
+	Why      string `json:"why,omitempty"`
 }
+
+// isSound reports whether stages can continue.
+func (j stampStatusJSON) isSound() bool { return j.Foreign+j.Gone+j.Missed == 0 }
 
 func (j stampStatusJSON) print(out *sheet) {
 	out.row("position", j.Position)
 	out.row("behind", j.Behind)
-	if j.Foreign+j.Gone > 0 {
+	if !j.isSound() {
 		out.row("foreign", j.Foreign)
 		out.row("gone", j.Gone)
+		out.row("missed", j.Missed)
+		out.line("stages stop: %s", j.Why)
 	}
 }
 
@@ -60,14 +68,21 @@ func (c *stampStatusCmd) Run(s *session) error {
 // Run implements the command.
 func (c *stampRepairCmd) Run(s *session) error {
 	return c.look(s, func(to *stage.Stream, hint stage.Hint, j stampStatusJSON) error {
-		if j.Foreign+j.Gone == 0 {
-			return s.print(j, j.print)
+		if j.isSound() {
+			return s.print(j, func(out *sheet) { out.line("nothing to repair: stages can continue") })
 		}
-		return s.change(c.consent, "Is no copy gone, and shall stages continue?", j, j.print, func() error {
+		question := "Is no copy gone, and shall stages continue"
+		if j.Missed > 0 {
+			question += " without " + numberOf(int(j.Missed), "message")
+		}
+		return s.change(c.consent, question+"?", j, j.print, func() error {
 			if err := to.SetHint(s.ctx, hint); err != nil {
 				return err
 			}
-			return s.print(j, j.print)
+			j.Why = ""
+			return s.print(j, func(out *sheet) {
+				out.line("done: stages continue after message %d of %s; start those that stopped", j.Position, c.From)
+			})
 		})
 	})
 }
@@ -83,6 +98,6 @@ func (p *pipeline) look(s *session, f func(*stage.Stream, stage.Hint, stampStatu
 		if err != nil {
 			return err
 		}
-		return f(to, r.Hint, stampStatusJSON{r.Position.Seq, r.Behind, r.Foreign, r.Gone})
+		return f(to, r.Hint, stampStatusJSON{r.Position.Seq, r.Behind, r.Foreign, r.Gone, r.Missed, r.Why})
 	})
 }

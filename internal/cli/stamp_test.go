@@ -108,7 +108,7 @@ func TestTheStatusShowsHowFarASourceIsCopied(t *testing.T) {
 	publish(t, js, &nats.Msg{Subject: "orders.new"})
 	for flag, want := range map[string]string{
 		"":       "position  1\nbehind    1\n",
-		"--json": `{"position":1,"behind":1,"foreign":0,"gone":0}` + "\n",
+		"--json": `{"position":1,"behind":1,"foreign":0,"gone":0,"missed":0}` + "\n",
 	} {
 		args := append(strings.Fields("stamp status "+flag), args[1:]...)
 		if got := answered(t, args...).out; got != want {
@@ -126,18 +126,27 @@ func TestARepairAsksBeforeStagesContinue(t *testing.T) {
 	publish(t, js, &nats.Msg{Subject: "orders.new", Data: []byte("0")})
 	answered(t, copies...).want(t, 0)
 	repair := append([]string{"stamp", "repair"}, args[1:]...)
-	answered(t, repair...).want(t, 0)
+	prints := func(got result, words ...string) {
+		t.Helper()
+		for got.want(t, 0); len(words) > 0; words = words[1:] {
+			if !strings.Contains(got.out, words[0]) {
+				t.Errorf("it prints %q, want %q", got.out, words[0])
+			}
+		}
+	}
+	prints(answered(t, repair...), "nothing to repair")
 	publish(t, js, &nats.Msg{Subject: "stamped.orders.x"})
 	publish(t, js, &nats.Msg{Subject: "stamped.orders.x"})
 	s := asked(t, func(ctx context.Context) (jetstream.Stream, error) { return js.Stream(ctx, "STAMPED") })
 	asked(t, func(ctx context.Context) (any, error) { return nil, s.DeleteMsg(ctx, 3) })
 	publish(t, js, &nats.Msg{Subject: "orders.new", Data: []byte("1")})
 	natsid(t, copies...).want(t, 1, "natsid stamp repair")
-	natsid(t, repair...).want(t, 2, "position  1\nbehind    1\nforeign   1\ngone      1\n", "give --yes")
+	natsid(t, repair...).want(t, 2, "position  1\nbehind    1\nforeign   1\ngone      1\nmissed    0\nstages stop: ",
+		"was removed", "give --yes")
 	answered(t, append(repair, "--dry-run")...).want(t, 0, "")
 	natsid(t, copies...).want(t, 1, "natsid stamp repair")
 	got := answered(t, append(repair, "--yes", "--json")...)
-	if want := `{"position":1,"behind":1,"foreign":1,"gone":1}` + "\n"; got.out != want {
+	if want := `{"position":1,"behind":1,"foreign":1,"gone":1,"missed":0}` + "\n"; got.out != want {
 		t.Errorf("it prints %s, want %s: %s", got.out, want, got.err)
 	}
 	answered(t, copies...).want(t, 0)
@@ -149,6 +158,37 @@ func TestARepairAsksBeforeStagesContinue(t *testing.T) {
 	}
 	if fmt.Sprint(bodies) != "[0 1]" {
 		t.Errorf("the target holds %v", bodies)
+	}
+
+	for range 3 {
+		publish(t, js, &nats.Msg{Subject: "orders.new", Data: []byte("2")})
+	}
+	from := asked(t, func(ctx context.Context) (jetstream.Stream, error) { return js.Stream(ctx, "ORDERS") })
+	asked(t, func(ctx context.Context) (any, error) { return nil, from.Purge(ctx, jetstream.WithPurgeSequence(5)) })
+	natsid(t, copies...).want(t, 1, "messages 3 to 4 of stream ORDERS", "natsid stamp repair")
+	status := append([]string{"stamp", "status"}, args[1:]...)
+	prints(answered(t, status...), "missed    2\n", "stages stop: messages 3 to 4 of stream ORDERS")
+	prints(answered(t, append(repair, "--yes")...), "done: stages continue after message 4 of ORDERS")
+	answered(t, copies...).want(t, 0)
+	prints(answered(t, status...), "position  5\nbehind    0\n")
+}
+
+func TestNothingIsMadeForATagThatGivesNoIDs(t *testing.T) {
+	t.Parallel()
+	url := serve(t, "--auto-create-tags=false").url
+	js := withOrders(t, url)
+	args := []string{"stamp", "--nats=" + url, "--from=ORDERS", "--to=STAMPED", "--tag=nosuch", "--create", "--once"}
+	answered(t, args...).want(t, 1, "natsid gives no IDs", "no such tag")
+	for _, name := range []string{"STAMPED", "KV_id_stamp"} {
+		asked(t, func(ctx context.Context) (any, error) {
+			_, err := js.Stream(ctx, name)
+			if err == nil {
+				t.Errorf("stream %s was made", name)
+			} else if errors.Is(err, jetstream.ErrStreamNotFound) {
+				err = nil
+			}
+			return nil, err
+		})
 	}
 }
 

@@ -187,6 +187,11 @@ func own(h nats.Header, more int) nats.Header {
 	return c
 }
 
+// Draw returns an error if natsid gives no IDs. The ID that it draws is a hole.
+func (s *Stage) Draw(ctx context.Context) error {
+	return s.stamp(ctx, &batch{msgs: []*nats.Msg{{Header: nats.Header{}}}})
+}
+
 // stamp gives the messages of a batch IDs. It returns a [Stop] if natsid refuses the tag.
 func (s *Stage) stamp(ctx context.Context, b *batch) error {
 	err := s.cfg.Stamp(ctx, b.msgs)

@@ -120,12 +120,16 @@ func (t *Stream) Copied(ctx context.Context, from string, subject func(string) s
 	return subjects, nil
 }
 
-// Create creates the target for these subjects, if it does not exist, and allows atomic batches on it.
-func (t *Stream) Create(ctx context.Context, subjects []string) error {
+// Create creates the target for these subjects, if it does not exist and ready returns nil, and allows atomic batches
+// on it.
+func (t *Stream) Create(ctx context.Context, subjects []string, ready func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()
 	stream, err := t.js.Stream(ctx, t.name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		if err := ready(ctx); err != nil {
+			return err
+		}
 		_, err = t.js.CreateStream(ctx, jetstream.StreamConfig{
 			Name: t.name, Subjects: subjects, AllowAtomicPublish: true, Description: "stamped by natsid",
 		})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // An origin is a source and its name. It finds which messages may be passed, and which left the source unread.
@@ -29,9 +30,20 @@ func (o origin) at(ctx context.Context, p Position) (SourceState, error) {
 	return src, nil
 }
 
-// holds returns a [Stop] if the source has another message at a position: then it was set back and written again.
-func (o origin) holds(ctx context.Context, p Position) error {
-	if p.Time.IsZero() {
+// holds returns a [Stop] if a position, which the target shows, is not one of the source in state src: if it is of
+// another stream, or if the source was set back, even if it was written again since.
+func (o origin) holds(ctx context.Context, p Position, src SourceState) error {
+	switch {
+	case p.Stream != o.name:
+		return stop("the target's last copy is of stream %s, and not of %s: give each source a target of its own",
+			p.Stream, o.name)
+	case !p.Created.Equal(src.Created):
+		return stop("stream %s was deleted and made again (%v) since its message %d was copied: "+
+			"copy the new one to a new target", o.name, src.Created.UTC().Format(time.RFC3339), p.Seq)
+	case src.Last < p.Seq:
+		return stop("stream %s was set back: it ends with message %d, and message %d was copied: "+
+			"copy it to a new target", o.name, src.Last, p.Seq)
+	case p.Time.IsZero():
 		return nil
 	}
 	at, err := o.TimeOf(ctx, p.Seq)

@@ -46,9 +46,10 @@ func ParsePosition(text string) (Position, error) {
 
 // A place is where copying continues.
 type place struct {
-	last uint64   // last sequence of the target
-	from Position // the last message of the source that was copied or passed
-	end  uint64   // sequence of the last message of the source that is to be read
+	last    uint64   // last sequence of the target
+	removed bool     // message last was removed, and a repaired hint is the position
+	from    Position // the last message of the source that was copied or passed
+	end     uint64   // sequence of the last message of the source that is to be read
 }
 
 func (p place) behind() uint64 { return p.end - min(p.end, p.from.Seq) }
@@ -88,17 +89,10 @@ func (s *Stage) locate(ctx context.Context) (place, error) {
 	if err != nil {
 		return place{}, err
 	}
-	switch {
-	case from.Stream != s.cfg.SourceName:
-		return place{}, stop("the target's last message, %d, is a copy of stream %s, and not of %s: "+
-			"give each source a target of its own", t.Last, from.Stream, s.cfg.SourceName)
-	case !from.Created.Equal(src.Created):
-		return place{}, stop("stream %s was deleted and made again (%v) since its message %d was copied: "+
-			"copy the new one to a new target", from.Stream, src.Created.UTC().Format(time.RFC3339), from.Seq)
-	case src.Last < from.Seq:
-		return place{}, stop("stream %s was set back: it ends with message %d, and message %d was copied: "+
-			"copy it to a new target", from.Stream, src.Last, from.Seq)
-	case src.First > from.Seq+1:
+	if err := s.origin.holds(ctx, from, src); err != nil {
+		return place{}, err
+	}
+	if src.First > from.Seq+1 {
 		if now, err := s.target(ctx); err != nil || now.Last != t.Last {
 			return place{}, cmp.Or(err, errMoved)
 		}
@@ -109,7 +103,7 @@ func (s *Stage) locate(ctx context.Context) (place, error) {
 			s.cfg.Log.Warn("--since has no effect: it is known how far the source was copied", "position", from.Seq)
 		})
 	}
-	return place{t.Last, from, src.End}, s.origin.holds(ctx, from)
+	return place{t.Last, t.Removed, from, src.End}, nil
 }
 
 // errMoved means that the target changed while the position was read.
@@ -117,7 +111,8 @@ var errMoved = errors.New("the target has changed: another stage copies, or mess
 
 func gap(stream string, first, last uint64) error {
 	return stop("messages %d to %d of stream %s have left it before they were copied: "+
-		"the remaining messages can be copied to a new target; keep messages longer in the source", first, last, stream)
+		"`natsid stamp repair` lets stages continue without them; keep messages longer in the source",
+		first, last, stream)
 }
 
 // position returns the last message of the source that was copied or passed.

@@ -52,7 +52,8 @@ func newPair(t *testing.T, n int) *pair {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.to().Create(t.Context(), []string{"stamped." + t.Name() + ".>"}); err != nil {
+	subjects := []string{"stamped." + t.Name() + ".>"}
+	if err := p.to().Create(t.Context(), subjects, func(context.Context) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	p.publish(0, n)

@@ -1,10 +1,12 @@
 package stage_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -129,5 +131,72 @@ func TestATargetWithoutAnyCopyIsNotRepaired(t *testing.T) {
 	p.forgets()
 	if r, err := p.stage().Status(t.Context()); err == nil || !strings.Contains(err.Error(), "copy to a new target") {
 		t.Errorf("the status is %+v, %v", r, err)
+	}
+}
+
+// They cannot be saved any more, and a new target would cost new IDs for all.
+func TestARepairContinuesAfterMessagesThatLeftTheSource(t *testing.T) {
+	p := newPair(t, 10)
+	must(t, p.stage().Run(t.Context()))
+	p.publish(10, 20)
+	must(t, p.stream().Purge(t.Context(), jetstream.WithPurgeSequence(15)))
+	const why = "messages 11 to 14 of stream"
+	p.stops(why)
+	r, err := p.stage().Status(t.Context())
+	if err != nil || r.Position.Seq != 14 || r.Behind != 6 || r.Missed != 4 || !strings.Contains(r.Why, why) {
+		t.Fatalf("the status is %+v, %v", r, err)
+	}
+	must(t, p.to().SetHint(t.Context(), r.Hint))
+	must(t, p.stage().Run(t.Context()))
+	if n := p.held(); n != 16 {
+		t.Errorf("the target holds %d messages", n)
+	}
+	if r, err := p.stage().Status(t.Context()); err != nil || r.Missed != 0 || r.Behind != 0 {
+		t.Errorf("then the status is %+v, %v", r, err)
+	}
+}
+
+// Otherwise it says that it copies, and 0 behind, until the next message comes.
+func TestAnIdleStageSeesItsTargetDamaged(t *testing.T) {
+	for name, tc := range map[string]struct {
+		damage func(*pair)
+		want   string
+	}{
+		"removed": {func(p *pair) { p.remove(10) }, "was removed"},
+		"foreign": {func(p *pair) { p.stray(1) }, "not from a stage"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPair(t, 10)
+			s := p.stage(func(c *stage.Config) { c.Once = false })
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			ended := make(chan error, 1)
+			go func() { ended <- s.Run(ctx) }()
+			eventually(t, "all is copied", func() bool { return s.Progress().Copied == 10 })
+			tc.damage(p)
+			err := <-ended
+			if _, ok := errors.AsType[*stage.Stop](err); !ok || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%v, want a Stop with %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestAnIdleStageAfterARepairIsNotInterrupted(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, 10)
+	must(t, p.stage().Run(t.Context()))
+	p.stray(1)
+	p.remove(11)
+	r, err := p.stage().Status(t.Context())
+	must(t, err)
+	must(t, p.to().SetHint(t.Context(), r.Hint))
+	s := p.stage(func(c *stage.Config) { c.Once = false })
+	ctx, cancel := context.WithTimeout(t.Context(), 7*time.Second)
+	defer cancel()
+	must(t, s.Run(ctx))
+	if got := s.Progress(); strings.Contains(got.Why, "has changed") {
+		t.Errorf("it is interrupted: %+v", got)
 	}
 }

@@ -227,7 +227,7 @@ var errDone = errors.New("stage: all is copied")
 // answer.
 const answersWithin = 5 * time.Second
 
-// checkEvery is the interval of checks of the target's settings while it is written.
+// checkEvery is the interval of checks of the target, its settings and its end, also while nothing is copied.
 const checkEvery = 5 * time.Second
 
 // copy reads the position, and copies the messages after it until an error occurs.
@@ -265,7 +265,8 @@ func (s *Stage) copy(ctx context.Context) error {
 	hints := s.newHinter(ctx)
 	defer hints.close()
 	hints.set(Hint{Last: at.last, Created: s.created, Position: at.from}) // its first write may have been lost
-	checked := time.Now()
+	check := time.NewTicker(checkEvery)
+	defer check.Stop()
 	for {
 		if s.cfg.Once && at.from.Seq >= at.end {
 			rest := at.from
@@ -276,17 +277,20 @@ func (s *Stage) copy(ctx context.Context) error {
 		}
 		select {
 		case b := <-batches:
-			if time.Since(checked) > checkEvery {
-				if _, err := s.target(ctx); err != nil {
-					return doubted(err)
-				}
-				checked = time.Now()
-			}
+			at.removed = at.removed && len(b.msgs) == 0
 			if err := s.write(ctx, b, &at.last); err != nil {
 				return err
 			}
 			at.from = b.to
 			hints.set(Hint{Last: at.last, Created: s.created, Position: at.from})
+		case <-check.C:
+			t, err := s.target(ctx)
+			if err == nil && (t.Last > at.last || t.Removed && !at.removed) {
+				err = errMoved
+			}
+			if err != nil {
+				return doubted(err)
+			}
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

@@ -3,19 +3,25 @@ package stage
 import (
 	"cmp"
 	"context"
+	"time"
 )
 
 // A Status is how far a source is copied. If the target ends with messages that are not copies, or are gone, only
-// people know whether a copy is gone: if none is, they may store the Hint, and stages continue.
+// people know whether a copy is gone: if none is, they may store the Hint, and stages continue. If messages have left
+// the source before they were copied, the Hint passes them; no message gets a second ID, since it is after the last
+// copy.
 type Status struct {
 	Hint           // the position, for the target's last sequence
 	Behind  uint64 // number of messages of the source after the position
 	Foreign uint64 // messages of the target after the last known copy that are not from a stage
 	Gone    uint64 // messages after that copy that are no longer in the target; a copy among them would be made again
+	Missed  uint64 // messages that have left the source, and are not copied
+	Why     string // why stages stop, if one of these numbers is not 0
 }
 
 // Status reads the target backwards to its last copy, or to the message that the hint is for. The error is a [Stop] if
-// a stage would stop for another reason than foreign or gone messages, or if neither copy nor hint shows a position.
+// a stage would stop for another reason than foreign, gone or missed messages, or if neither copy nor hint shows a
+// position.
 func (s *Stage) Status(ctx context.Context) (r Status, err error) {
 	t, err := s.target(ctx)
 	src, unknown := s.cfg.Source.State(ctx)
@@ -46,9 +52,7 @@ func (s *Stage) Status(ctx context.Context) (r Status, err error) {
 	}
 	switch {
 	case seq == t.Last && (seq == 0 || isCopy || counts && h.Last == seq):
-		at, err := s.locate(ctx)
-		r.Position, r.Behind = at.from, at.behind()
-		return r, err
+		r.Position, err = s.position(ctx, t, src)
 	case isCopy:
 	case counts && h.Last <= seq:
 		r.Position, r.Gone = h.Position, r.Gone+seq-h.Last
@@ -56,6 +60,18 @@ func (s *Stage) Status(ctx context.Context) (r Status, err error) {
 		r.Position, err = s.beginning(ctx, src)
 	default:
 		err = stop("the target holds no copy, and no hint says how far the source was copied: copy to a new target")
+	}
+	if err = cmp.Or(err, s.origin.holds(ctx, r.Position, src)); err != nil {
+		return r, err
+	}
+	if next := r.Position.Seq + 1; src.First > next {
+		r.Missed = src.First - next
+		r.Position.Seq, r.Position.Time = src.First-1, time.Time{}
+	}
+	if r.Foreign+r.Gone+r.Missed > 0 {
+		if _, why := s.locate(ctx); why != nil {
+			r.Why = why.Error()
+		}
 	}
 	r.Behind = src.End - min(src.End, r.Position.Seq)
 	return r, err
