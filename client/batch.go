@@ -105,7 +105,8 @@ func (g *group) count() int64 { return g.base + min(g.joined.Load(), g.size) }
 
 func (b *batch) isWanted() bool { return b.gaveUp.Load() < b.n }
 
-// untilSlow returns how long a batch that is held back may still wait before it turns slow. The merger's lock is held.
+// untilSlow returns how long a batch that must not leave yet may still wait before its calls watch their contexts: see
+// turnSlow. The merger's lock is held.
 func (b *batch) untilSlow() time.Duration {
 	if b.held.IsZero() {
 		b.held = time.Now()

@@ -19,10 +19,10 @@ import (
 // way once is not counted as a failure, since the load may have been slow by chance: its tag retries once in the
 // sound lane, at the end of the queue. When the whole store becomes slow, the usual time adapts within some 50 loads.
 type lanes struct {
-	sound    lane // the last load succeeded or gave way after a success, or there was none yet
-	troubled lane // one or two loads in a row failed
-	stuck    lane // more loads in a row failed
-	unlisted lane // the last listing lacked the tag: most likely it does not exist
+	sound    lane // of tags whose last load succeeded, or gave way to others once; and of new tags
+	troubled lane // of tags of which one or two loads in a row failed
+	stuck    lane // of tags of which more loads in a row failed
+	unlisted lane // of names that the last listing lacked: most likely these tags do not exist
 	usual    usual
 }
 
@@ -137,8 +137,8 @@ func (l *lane) drive(
 	return err
 }
 
-// A driver ends a load that must give way, and measures how long the process stood still during the load: the sum of
-// the delays of its looks.
+// A driver looks at a load at intervals. It cancels a load that takes long while another waits for its place: the load
+// gives way. It also measures how long the process stood still, as the sum of the delays with which its looks began.
 type driver struct {
 	lane     *lane
 	cancel   context.CancelFunc

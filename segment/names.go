@@ -193,7 +193,8 @@ func (n *names) keepRaise(tag string, least int64) {
 	n.boundFloors()
 }
 
-// remember is keepFloor for the floors of a former process: none is dropped before the first listing.
+// remember keeps the floors of a former process, as keepFloor does. Before the first listing of the store, which tells
+// which tags exist, none of them is dropped.
 func (n *names) remember(floors map[string]Floor) {
 	n.mu.Lock()
 	n.extra = len(floors)

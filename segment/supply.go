@@ -67,7 +67,7 @@ func (s *supply) unused() bool { return !s.loader.running && s.loader.loads == 0
 func (s *supply) asked() int64 { return s.stock.issued() + s.waiters.demand() }
 
 // due reports whether a load should be under way: a request waits, or the next range is missing and a tenth of the
-// current one is used, or the IDs held last less than lowWater loads.
+// current one is used, or the IDs held last for less time than lowWater loads take.
 func (s *supply) due(now time.Duration) bool {
 	held := s.stock.held()
 	switch {
@@ -97,8 +97,8 @@ func (s *supply) planned(step int64) int64 { return s.ruled().Step(max(1, step))
 // fits reports whether the bound on holes allows another load for later requests.
 func (s *supply) fits() bool { return s.stock.held()+s.planned(s.pace.step) <= s.ruled().mostHeld() }
 
-// trim turns the IDs beyond MaxHole into holes, as a crash would: a request that gave up has left them, or the bound
-// was lowered. No request may wait. It reports whether there were any.
+// trim discards the IDs in memory beyond MaxHole, which a crash would waste: a request that gave up has left them, or
+// the bound was lowered. It reports whether there were any. The caller makes sure that no request waits.
 func (s *supply) trim() bool {
 	most := s.ruled().MaxHole
 	return most > 0 && s.stock.keep(most)

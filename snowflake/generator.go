@@ -69,8 +69,8 @@ type Generator struct {
 	// the last position.
 	state atomic.Uint64 //mutant:position
 
-	// fresh is the first tick for which a random start is due. Uniqueness does not depend on it: a start too many or
-	// too few costs some sequences or some evenness.
+	// fresh is the first tick whose sequence has yet to get a random start. Uniqueness does not depend on it: a start
+	// too many wastes some sequences, one too few makes their last bits less even.
 	fresh atomic.Int64
 }
 

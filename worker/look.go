@@ -9,7 +9,7 @@ const (
 	lookAtRest = 500 * time.Millisecond
 )
 
-// look notes how busy each group is, and returns the pause until the next look.
+// look measures how busy each queue group of this worker is, and returns the pause until the next call of look.
 func (m *membership) look() time.Duration {
 	now := clock()
 	if m.isDue = now-m.looked >= markEvery; m.isDue {

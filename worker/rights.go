@@ -63,8 +63,8 @@ func gains(before, now map[Mode]error) bool {
 	return false
 }
 
-// isFull reports whether the server refused a subscription for their number. That is known once a later ping is
-// answered.
+// isFull reports whether the server refused a subscription since the account or connection has as many as it may. A
+// refusal has arrived by the time that a ping sent after the subscription is answered.
 func (r *rights) isFull() bool {
 	if errors.Is(r.conn.LastError(), nats.ErrMaxSubscriptionsExceeded) {
 		r.full.Store(true)

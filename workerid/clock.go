@@ -256,7 +256,7 @@ func (c *clock) agrees(early, late int64) bool {
 	return c.isNear(low, early, late) || c.isNear(high, early, late)
 }
 
-// isNear reports whether an offset between early and late is within the tolerance of m.
+// isNear reports whether an offset, known to be between early and late, may be at most tolerance away from m.
 func (c *clock) isNear(m, early, late int64) bool {
 	return late >= m-c.tolerance && early <= m+c.tolerance
 }

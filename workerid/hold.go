@@ -143,9 +143,10 @@ func (k *Keeper) trouble(ctx context.Context, c *claim, err error) {
 	}
 }
 
-// checkBehind returns errBehind once the clock, which was just found right, has been behind the IDs of the number for
-// maxBehind, by more than a burst explains. One look may be wrong, if this goroutine lost its CPU in it, so the second
-// raises the alarm. A clock that has yet to reach the window of a new claim was not set back.
+// checkBehind returns errBehind once the clock, which was just found right, has been behind the last ID of the number
+// for maxBehind. A generator that issues a burst of IDs runs ahead of the clock by a little; that does not count. One
+// call may be wrong, if this goroutine lost its CPU during it, so the second in a row raises the alarm. Before the
+// window of a new claim begins, a clock is not behind.
 func (k *Keeper) checkBehind(c *claim, r reading) error {
 	now := max(r.elapsed(), k.cfg.Now()) // the clock may have been set since the reading
 	if time.Now().Before(c.begins) {

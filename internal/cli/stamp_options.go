@@ -76,7 +76,8 @@ func (t *since) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// mapped returns the subject of a copy; "" if the subject is not one of --subject.
+// mapped returns the subject under --into on which a message with this subject of the source is published again; "" if
+// the subject does not match --subject.
 func (c *stampRunCmd) mapped(subject string) string {
 	rest, ok := strings.CutPrefix(subject, strings.TrimSuffix(c.Subject, ">"))
 	if !ok {

@@ -19,7 +19,7 @@ type Bucket struct {
 	paid  atomic.Int64 // ns of the clock of its callers
 }
 
-// New returns a full bucket, for a clock that began at 0 or later.
+// New returns a full bucket. The times given to Take must be 0 or later.
 func New(burst time.Duration) *Bucket {
 	b := &Bucket{burst: burst}
 	b.paid.Store(-int64(burst))

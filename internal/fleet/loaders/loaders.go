@@ -172,8 +172,8 @@ func (r *Ring) every() time.Duration {
 	return min(sayEvery*time.Duration(1+len(r.heard)/20), saySeldom)
 }
 
-// hear records the announcement of another worker, also while this worker cannot load: after an outage of the store, it
-// passes its loads on to workers that can load before it.
+// hear records the announcement of another worker. It does so also while this worker cannot load: after an outage of
+// the store, others may be able to load sooner, and this worker passes its loads on to them.
 func (r *Ring) hear(m *nats.Msg) {
 	name, marks, _ := strings.Cut(string(m.Data), " ")
 	if name == r.name || name == "" || strings.ContainsAny(name, ".*>\r\n\t") || marks == "" || len(m.Data) > 128 {

@@ -196,7 +196,8 @@ type tagView struct {
 	Total   fleetview.Use
 }
 
-// maxName is the length limit of names, in bytes: rows of a table may have longer names than a subject can have.
+// maxName is the greatest length, in bytes, of a name that the page looks up. It is above that of tags, 128, since rows
+// of a table may have longer names, and the page shows why they cannot be served.
 const maxName = 1024
 
 func (p *page) tag(r *http.Request, _ fleetview.Snapshot) (any, error) {

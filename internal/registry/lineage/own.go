@@ -144,7 +144,8 @@ func (k *own) landed(revision uint64) {
 	k.save() //mutant:landed
 }
 
-// compare reads the own key and takes in what it shows. An entry that another history has left is a [finding].
+// compare reads the own key, and remembers the revision of this worker's last write. Any other value, as after a
+// restore, is returned as a [finding], unless another worker took the key over.
 func (k *own) compare(ctx context.Context) error {
 	if k.Key == "" {
 		return nil

@@ -27,8 +27,8 @@ type entry struct {
 	Era   string `json:"era,omitempty"`
 	First bool   `json:"first,omitempty"` // made on first use, and not changed by an operator since
 
-	// Of an entry that was read: its mark as it is written, the present era, and whether an operator must decide where
-	// the tag goes on. The other fields are those in the present era, unless it is undecided.
+	// The fields below belong to an entry that was read: its mark as written, the present era, and whether an operator
+	// must decide where the tag goes on. Unless an operator must, the fields above are converted to the present era.
 	raw       int64
 	present   string
 	by        int64 // how much higher the mark is in the present era

@@ -54,10 +54,10 @@ type keeper struct {
 	loads map[string]reservation // by tag
 }
 
-// next returns the range for the next load of n IDs of a tag. Unless it is reserved already, the caller writes
-// its End and tokens from the revision of v. The caller gives a failed load back: by [keeper.lost] if that
-// write was refused, and by [keeper.keep] after any other error. The next read of the entry decides whether the write
-// landed.
+// next returns the range for the next load of n IDs of a tag. Unless reserved is true, the caller writes End as the
+// mark, and the tokens, by a compare-and-set on the revision of v. It returns a load that failed: to [keeper.lost] if
+// that write was refused, and to [keeper.keep] after any other error. The next read of the entry decides whether the
+// write landed.
 func (r *keeper) next(tag string, v view, n int64) (l reservation, reserved bool, err error) {
 	old := r.take(tag)
 	outcome, fits := old.outcome(v.revision, v.tokens), old.Start >= v.lowest && old.era == v.era //mutant:fits

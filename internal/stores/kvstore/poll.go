@@ -47,8 +47,8 @@ func (s *Store) Poll(ctx context.Context, see func(segment.Listing)) error {
 // catchUp raises the mark of a tag to its row, or the row to the mark.
 func (s *Store) catchUp(ctx context.Context, tag string, t state) error {
 	if t.row.MaxID < t.Mark && !t.undecided && (t.row.MaxID > 0 || !t.isMissing()) { // else the row cannot be served
-		// Commits were lost, or a load failed after it had raised the mark. The row is lifted for the sake of loaders
-		// that know the table alone. A load under way is overtaken and starts over.
+		// Commits were lost, or a load failed after it had raised the mark. The row is lifted for Leaf nodes, which
+		// know no marks. A load under way finds its row moved, and starts over.
 		if _, err := s.cfg.Table.Advance(ctx, tag, t.Mark-1, t.Mark); err != nil {
 			return err
 		}
