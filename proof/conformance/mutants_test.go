@@ -46,7 +46,7 @@ var mutants = []mutant.Mutant{
 		"return run.First + subjects.ID(i)", "return subjects.ID(float64(run.First + subjects.ID(i)))"),
 	breaks("tags", "a tag is sent as it is", handleGo,
 		"err := subjects.CheckTag(tag); err != nil", "err := subjects.CheckTag(tag); false"),
-	breaks("counts", "a count of 0 is sent", handleGo, "if n < 1 {", "if n < 0 {"),
+	breaks("counts", "a count of 0 is sent", handleGo, "n < 1 || n > MaxIDs", "n < 0 || n > MaxIDs"),
 	breaks("replies", "runs that overlap are accepted", runsGo,
 		"sorted[i].Last >= sorted[i+1].First", "sorted[i].Last < 0"),
 	breaks("errors", "an unknown tag is a malformed request", errorsGo,
