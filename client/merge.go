@@ -206,9 +206,9 @@ func (m *merger) landed(b *batch) {
 	}
 }
 
-// split requests the IDs for n calls in parts of at most why.most, and remembers that limit. A worker with a lower
-// limit may cause a further split. If the limit is only what the tag has left, one part gets those IDs, the rest asks
-// once more, and later requests are not limited.
+// split requests the IDs for n calls in parts of at most why.most, and remembers that limit if it is a worker's. A
+// worker with a lower limit may cause a further split. If the limit is only what the tag has left, one part gets those
+// IDs, the rest asks once more, and later requests are not limited.
 func (m *merger) split(b *batch, n int, why answer, done func(answer)) {
 	var sizes []int
 	for most, left := why.most, n; left > 0; left -= sizes[len(sizes)-1] {
@@ -217,7 +217,7 @@ func (m *merger) split(b *batch, n int, why answer, done func(answer)) {
 			most = left
 		}
 	}
-	if !errors.Is(why.err, ErrUsedUp) {
+	if errors.Is(why.err, ErrBadRequest) {
 		m.target.limit.Store(int64(why.most)) // if another batch has found a lower limit, that costs one more split
 	}
 	parts := len(sizes)

@@ -51,6 +51,10 @@ func TestAllCallsThatWaitWhileAServerStandsStillGetIDs(t *testing.T) {
 			t.Errorf("a request for %d IDs", n)
 		}
 	}
+	sent := h.Stats().Requests
+	if _, err := h.NextN(t.Context(), callers); err != nil || h.Stats().Requests != sent+1 {
+		t.Errorf("a call for many has several requests, as a large batch has: %v", err)
+	}
 }
 
 func TestCallsThatGaveUpTakeNoPlace(t *testing.T) {

@@ -76,7 +76,7 @@ var mutants = []mutant.Mutant{
 	breaks("merging-left", "one call more than there are numbers fails all", batchGo,
 		"if b.err != nil && n >= int64(b.runs.Len()) {", "if b.err != nil {"),
 	breaks("merging-left", "the numbers that are left are a limit for ever", mergeGo,
-		"if !errors.Is(why.err, ErrUsedUp) {\n\t\tm.target", "{\n\t\tm.target"),
+		"if errors.Is(why.err, ErrBadRequest) {\n\t\tm.target", "{\n\t\tm.target"),
 	breaks("busy", "any number of calls may wait", mergeGo,
 		"room := waitingMost*m.target.most - n + gathering.gaveUp.Load()",
 		"room := 1000*m.target.most - n + gathering.gaveUp.Load()"),
