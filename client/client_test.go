@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -143,6 +144,7 @@ func TestAWrongValueFailsWhereItIsGiven(t *testing.T) {
 		"prefetch 1, 1h0m0.000":   {Prefetch: 1, MaxAge: subjects.MaxPrefetchAge + 1},
 		"MaxAge without Prefetch": {MaxAge: time.Second},
 		"MaxBatch is -1":          {MaxBatch: -1},
+		"MaxBatch is 9":           {MaxBatch: math.MaxInt},
 	} {
 		_, errs[want] = c.Segment("order", cfg)
 	}

@@ -92,8 +92,8 @@ func (c *Client) handle(s settings) (*Handle, error) {
 			s.prefetch, s.maxAge, subjects.MaxPrefetchAge)
 	case s.maxAge > 0 && s.prefetch == 0:
 		return nil, badRequest("MaxAge without Prefetch: no IDs are held")
-	case s.maxBatch < 0:
-		return nil, badRequest("MaxBatch is %d, want at least 0", s.maxBatch)
+	case s.maxBatch < 0 || s.maxBatch > MaxIDs:
+		return nil, badRequest("MaxBatch is %d, want 0 to %d", s.maxBatch, MaxIDs)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,7 +129,7 @@ func newHandle(c *Client, s settings) *Handle {
 // no ID, such as [ErrNotServed], [ErrUnavailable] or [ErrThrottled].
 func (h *Handle) Next(ctx context.Context) (subjects.ID, error) {
 	if err := ctx.Err(); err != nil {
-		return 0, h.target.ended(err)
+		return 0, ended(h.target.subject, err)
 	}
 	if k := h.stock; k != nil {
 		s, i := k.place()
@@ -158,7 +158,7 @@ func (h *Handle) Next(ctx context.Context) (subjects.ID, error) {
 // those of [Handle.Next].
 func (h *Handle) NextN(ctx context.Context, n int) (runs subjects.Runs, err error) {
 	if err := ctx.Err(); err != nil {
-		return nil, h.target.ended(err)
+		return nil, ended(h.target.subject, err)
 	}
 	began := time.Now()
 	defer func() { h.target.observe(ctx, began, n, err) }()

@@ -95,6 +95,9 @@ func (c *Client) ListTags(ctx context.Context, l subjects.TagList) (page []subje
 
 // json sends a request once, and decodes the answer.
 func (c *Client) json(ctx context.Context, subject string, req, answer any) (err error) {
+	if err := ctx.Err(); err != nil {
+		return ended(subject, err)
+	}
 	began, caller := time.Now(), ctx
 	defer func() { c.observe(caller, subject, began, 0, err) }()
 	var body []byte

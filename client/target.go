@@ -167,7 +167,7 @@ func (s *spare) spend(now time.Time) bool {
 }
 
 // ended returns the error of a call whose context had ended before the call began.
-func (t *target) ended(err error) error { return fmt.Errorf("client: %s: %w", t.subject, err) }
+func ended(subject string, err error) error { return fmt.Errorf("client: %s: %w", subject, err) }
 
 // gaveUp returns the error of a call whose context has ended without an answer.
 func (t *target) gaveUp(err error) error {
