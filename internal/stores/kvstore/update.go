@@ -84,7 +84,7 @@ func (s *Store) mayDecide(ctx context.Context, was entry, t segment.Tag) error {
 	}
 	id, err := s.readIdentity(ctx)
 	if err == nil && id.Incident != nil {
-		err = segment.RuleError("the registry is stopped: run `natsid resume`, then say where the tag goes on")
+		err = segment.RuleError("the registry is stopped: where the tag goes on can be said once it is resumed")
 	}
 	return err
 }
