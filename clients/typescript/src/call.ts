@@ -1,3 +1,4 @@
+import { checkTimeout } from "./check.js";
 import { now, type Target } from "./target.js";
 import { after, type Timer } from "./timer.js";
 
@@ -47,10 +48,10 @@ export class Call<T> {
   }
 
   #watch({ signal, timeout }: CallOptions): void {
-    if (timeout !== undefined && !(typeof timeout === "number" && timeout >= 0)) {
-      throw new RangeError(`natsid: the timeout is "${timeout}", want a number of milliseconds`);
+    if (timeout !== undefined) {
+      checkTimeout(timeout);
+      this.#timer = after(timeout, () => this.giveUp());
     }
-    if (timeout !== undefined) this.#timer = after(timeout, () => this.giveUp());
     if (!signal) return;
     this.#signal = signal;
     this.#abort = () => this.giveUp();

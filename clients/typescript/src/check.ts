@@ -54,6 +54,13 @@ export function checkNamespace(ns: string): void {
   if (at) malformed(`namespace ${JSON.stringify(ns)}: byte ${at.index} is '${at[0]}', want A-Z a-z 0-9 - _`);
 }
 
+/** Throws the fault of a timeout in ms. */
+export function checkTimeout(timeout: number): void {
+  if (!(typeof timeout === "number" && timeout >= 0)) {
+    malformed(`the timeout is "${timeout}", want a number of milliseconds`);
+  }
+}
+
 /** Throws the fault of a count of IDs. The limit above is the worker's to say. */
 export function checkCount(n: number): void {
   if (!Number.isSafeInteger(n)) {

@@ -6,7 +6,7 @@
  */
 import type { NatsConnection } from "@nats-io/nats-core";
 import type { CallOptions } from "./call.js";
-import { checkNamespace, checkOptions, checkTag } from "./check.js";
+import { checkNamespace, checkOptions, checkTag, checkTimeout } from "./check.js";
 import { NotNatsidError } from "./errors.js";
 import { Handle, type SegmentOptions } from "./handle.js";
 import { Inbox } from "./inbox.js";
@@ -59,6 +59,7 @@ export class Client {
   constructor(nc: NatsConnection, options: Options) {
     this.#namespace = options.namespace ?? "id";
     checkNamespace(this.#namespace);
+    checkTimeout(options.timeout ?? 0);
     this.#settings = {
       nc,
       inbox: new Inbox(nc),
@@ -79,7 +80,7 @@ export class Client {
 
   /** Returns the handle of snowflakes of a business, as {@link segment} does that of a tag. */
   snowflake({ business, ...options }: SnowflakeOptions = {}): Handle {
-    const kind = business === undefined ? "snowflake" : `snowflake.${business}`;
+    const kind = business ? `snowflake.${business}` : "snowflake";
     const isWrong = business !== undefined && !/^(0|[1-9]\d*)$/.test(String(business));
     if (isWrong) throw new RangeError(`natsid: the business is "${business}", want a decimal from 0 on`);
     return this.#handle(kind, options);

@@ -1,6 +1,7 @@
 import { Call, type CallOptions } from "./call.js";
 import { refusalIn, TagExistsError } from "./errors.js";
 import { type Settings, Target } from "./target.js";
+import { longest } from "./timer.js";
 
 /** What a tag is like. What is left out agrees with any value of a tag that exists. */
 export interface TagSettings {
@@ -37,7 +38,7 @@ export async function ensureTag(
   for (const [key, value] of Object.entries(all)) {
     if (value !== undefined) want[key] = typeof value === "bigint" ? String(value) : value;
   }
-  const timeUp = AbortSignal.timeout(options.timeout ?? settings.timeout);
+  const timeUp = AbortSignal.timeout(Math.min(options.timeout ?? settings.timeout, longest));
   const signal = options.signal ? AbortSignal.any([options.signal, timeUp]) : timeUp;
   for (let isFirst = true; ; isFirst = false) {
     const [is] = (await ask(settings, `${ns}.tag.list`, { tag }, signal)) as Info[];

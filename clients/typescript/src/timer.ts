@@ -1,7 +1,8 @@
 /** A timer of the runtime. */
 export type Timer = ReturnType<typeof setTimeout>;
 
-const longest = 2 ** 31 - 1;
+/** The longest time that a timer keeps, in ms. */
+export const longest = 2 ** 31 - 1;
 
 /** Calls f after so many ms, and does not keep the process alive for that: the connection does, while it is open. */
 export function after(ms: number, f: () => void): Timer {

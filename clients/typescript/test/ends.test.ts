@@ -123,10 +123,12 @@ test("a call ends after its timeout, or that of its client", async () => {
 });
 
 test("a timeout that is none is refused, and is no time that is up", async () => {
-  const order = natsid(await connect()).segment("order");
+  const nc = await connect();
+  const order = natsid(nc).segment("order");
   for (const timeout of [-1, NaN, "1s" as unknown as number]) {
     await assert.rejects(async () => order.next({ timeout }), RangeError);
     await assert.rejects(order.nextN(2, { timeout }), RangeError);
+    assert.throws(() => natsid(nc, { timeout }), RangeError);
   }
 });
 

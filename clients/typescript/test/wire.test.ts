@@ -36,7 +36,7 @@ test("natsid gives IDs of tags and snowflakes as bigints", async () => {
 test("handles with equal options are one", async () => {
   const ids = natsid(await connect());
   assert.equal(ids.segment("order"), ids.segment("order"));
-  assert.equal(ids.snowflake(), ids.snowflake({}));
+  assert.equal(ids.snowflake(), ids.snowflake({ business: 0 }));
   assert.equal(ids.snowflake({ business: 3 }), ids.snowflake({ business: 3n }));
   assert.notEqual(ids.snowflake({ business: 3 }), ids.snowflake());
   assert.equal(ids.segment("order", { maxBatch: 5 }), ids.segment("order", { maxBatch: 5 }));
@@ -60,15 +60,13 @@ test("a request has the subject, body and headers of the wire", async () => {
   await ids.segment("order").nextN(7);
   await ids.snowflake().next();
   await ids.snowflake({ business: 12 }).nextN(2);
-  await ids.snowflake({ business: 0 }).next();
   await ids.segment("order", { prefetch: 3, maxAge: 1500 }).next();
-  assert.deepEqual([...heard].slice(0, 7), [
+  assert.deepEqual([...heard].slice(0, 6), [
     "id.segment.shop/order.1||",
     "id.segment.order||",
     "id.segment.order|7|",
     "id.snowflake||",
     "id.snowflake.12|2|",
-    "id.snowflake.0||",
     "id.segment.order|3|1.5s",
   ]);
   const other = await Desk.open();
