@@ -47,6 +47,7 @@ type ledger struct {
 	began   time.Time // when its first entry was stored
 	begin   int64     // IDs below begin may be in entries that are gone
 	past    int64     // end of the loads of entries up to History.Past
+	isBack  bool      // a load replaced a mark below IDs that were granted before: the marks went back
 }
 
 // settling is by how much entries of several workers may be out of order, except late ones. For that long after the
@@ -65,6 +66,9 @@ func (h *History) Add(e *Entry) {
 		}
 		t := h.of(tag, e.Stored)
 		for _, l := range all {
+			if l.Above > 0 && l.First <= l.Last { // a Raise may not have landed
+				t.isBack = t.isBack || t.granted.hasAny(Span{l.Above, l.First})
+			}
 			t.again = append(t.again, t.granted.add(Span{l.First, l.Last + 1}, nil)...)
 			t.known.add(Span{cmp.Or(l.Above, l.First), l.Last + 1}, brief)
 			if l.First <= l.Last {
@@ -124,8 +128,8 @@ const (
 //
 // Law: each write that raises the mark of a tag is recorded, as a load or a hole. So if each ID below the mark is in a
 // record, no load is unrecorded, and no ID was granted twice if no two loads share one. If an ID is in no record, two
-// unrecorded loads could contain it; if only one process can have made them, its floor keeps them apart. No two claims
-// on a worker number may share a time.
+// unrecorded loads could contain it; if only one process can have made them, its floor keeps them apart. Where marks
+// went back, they may be of any time, so of any process. No two claims on a worker number may share a time.
 func (h *History) Judge(s Scope, marks map[string]Mark) (all []Finding, tags, numbers int) {
 	all = []Finding{}
 	if s.Missing > 0 {
@@ -160,7 +164,7 @@ func (h *History) judge(t *ledger, tag string, mark Mark, isWhole bool) (all []F
 			t.past-1)
 	}
 	for _, s := range t.known.gaps(Span{max(1, t.begin), max(mark.Raw, t.past)}) {
-		if l := h.loser(s, mark.At); l != nil && isWhole {
+		if l := h.loser(s, mark.At); l != nil && isWhole && !t.isBack {
 			find(Lost, s.Span, "IDs %d-%d are in no record: nobody but worker %s, process %s, can have loaded them, "+
 				"which died after its last entry, of %s", s.Span[0], s.Span[1]-1, l.last.Instance, l.last.Process,
 				l.last.Stored.UTC().Format(time.RFC3339))

@@ -335,6 +335,7 @@ func TestMutants(t *testing.T) {
 		text("a window is as short as an hour", "lives.go", "max(h.silent, until.Sub(e.Stored))", "h.silent"),
 		text("the last of two writes bounds a gap", "spans.go", "o.Span[1] >= n[1]", "o.Span[1] > n[1]"),
 		text("a gap in a log with holes is one process's", "history.go", "l != nil && isWhole", "l != nil"),
+		text("marks that went back lose loads of one process", "history.go", "isWhole && !t.isBack", "isWhole"),
 		text("a live worker is taken for one that died", "claims.go",
 			"h.lives[a.Process].last.Sequence < b.First", "true"),
 	}, Args: []string{"-test.run=^Test(ALoss|AnAudit|NoTwo|WhatTheLog|Spans|OneLoad|TheClaims)"},

@@ -33,6 +33,7 @@ func TestALossOfOneDeadProcessIsProvenAndNothingElse(t *testing.T) {
 		{"it has", []Entry{by("C1"), first, next, by("A2"), by("C1")}, "lost 101-200"},
 		{"a late one, which may end before", []Entry{by("C1"), first, next, by("A2"), late(by("C1"))},
 			"not proven 101-200"},
+		{"a write failed since", []Entry{first, next, by("B1", Raise(51, 101)), by("A2")}, "lost 101-200"},
 		{"another one stopped", []Entry{end(by("C1")), first, next, by("A2")}, "lost 101-200"},
 		{"it died before", []Entry{by("C1"), by("C2"), first, next, by("A2"), by("C2")}, "lost 101-200"},
 		{"perhaps before", []Entry{by("C1"), by("C2"), late(first), next, by("A2"), by("C2")}, "not proven 101-200"},
@@ -47,6 +48,13 @@ func TestALossOfOneDeadProcessIsProvenAndNothingElse(t *testing.T) {
 	} {
 		if got := strings.Join(judged(99, true, at(301), tc.entries...), ", "); got != tc.want {
 			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
+		}
+	}
+	for replaced, want := range map[int64]string{251: "not proven 101-200", 301: "lost 101-200"} { // by a resume
+		resumed := by("B1", above(replaced, 1001, 1100))
+		got := judged(99, true, at(1101), by("C1"), first, next, by("A2"), by("C1"), by("C2"), resumed)
+		if !slices.Equal(got, []string{want}) {
+			t.Errorf("the mark was %d: %q, want %s", replaced, got, want)
 		}
 	}
 	mark := Mark{Raw: 201, Shown: 201, At: time.Unix(55, 0)} // nobody has loaded since

@@ -60,6 +60,11 @@ func (s spans) gaps(of Span) (all []held) {
 	return all
 }
 
+// hasAny reports whether s has an ID of a span.
+func (s spans) hasAny(of Span) bool {
+	return slices.ContainsFunc(s, func(o held) bool { return o.Span[0] < of[1] && of[0] < o.Span[1] })
+}
+
 // end returns the end of the highest span, 0 if there is none.
 func (s spans) end() int64 {
 	if len(s) == 0 {
