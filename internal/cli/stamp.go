@@ -52,9 +52,10 @@ func (*stampRunCmd) help() help {
 		summary: "Copy a stream to another, each message with an ID, exactly once; the default of stamp.",
 		detail: `Each message is published with its headers, but for those of NATS, with its
 ID in Natsid-Id, and with Natsid-Source: its stream, when that was made, its
-sequence, and its time. The position is the target's last message. So every message of the source
-is in the target once and in order, however often the command is killed, and
-however many run: of two, one copies, and the other takes over within 5 s.
+sequence, and its time. The position is the target's last message. So every
+message of the source is in the target once and in order, however often the
+command is killed, and however many run: of two, one copies, and the other takes
+over within 5 s.
 
 Examples:
   natsid stamp --from ORDERS --to ORDERS_STAMPED --tag order --create

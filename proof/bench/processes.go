@@ -87,7 +87,7 @@ func buildNatsid(ctx context.Context, to string) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-o", to, ".")
 	cmd.Dir = "../.." // a module of its own, with its own choice of dependencies
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("go build of the parent folder (run this in bench/, or give -natsid): %w\n%s", err, out)
+		return fmt.Errorf("go build of the parent folder (run this in proof/bench, or give -natsid): %w\n%s", err, out)
 	}
 	return nil
 }

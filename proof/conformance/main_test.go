@@ -169,7 +169,7 @@ func TestVectorsAreThoseOfTheCode(t *testing.T) {
 	}
 	for name, want := range files {
 		if got, err := assets.ReadFile("vectors/" + name); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("vectors/%s is not what the code says, %v: run go generate ./conformance", name, err)
+			t.Errorf("vectors/%s is not what the code says, %v: run go generate ./proof/conformance", name, err)
 		}
 	}
 	there, err := fs.Glob(assets, "vectors/*")
