@@ -38,7 +38,8 @@ func (h *History) live(e *Entry) *Entry {
 //
 // Law: entries of a process are numbered, so an entry proves that all earlier ones are known. So only a process without
 // an entry since the gap, which had neither stopped nor died before it, can have unrecorded loads there. If the stream
-// is cut, a process may have lived without an entry that is left, but not for longer than a window.
+// is cut, a process may have lived without an entry that is left, but not for longer than a window. A
+// process that was killed before its first entry, within about a second of its start, is not known.
 func (h *History) loser(gap held, written time.Time) (only *life) {
 	if !h.Whole && (gap.low == nil || gap.low.Stored.Sub(h.began) < h.silent) {
 		return nil
