@@ -145,6 +145,7 @@ func (r *release) manual() string {
 			section("natsid "+name, natsid(append(strings.Fields(name), "--help")...))
 		}
 	}
+	section("flags of every command", natsid("help", "connection"))
 	return page.String()
 }
 
