@@ -211,7 +211,10 @@ func (c *checker) join(ctx context.Context, v *view) error {
 func (c *checker) note(ctx context.Context, v *view) error {
 	known := v.id.Knowing(c.own.Eras) // other workers may have restored entries in eras of the incident
 	c.registry.begun.Store(&known)
-	low, err := c.own.low(ctx)
+	if err := c.own.restore(ctx); err != nil {
+		return err
+	}
+	low, err := c.own.low(ctx) // after restore: another worker may have written a missing entry at a lower floor
 	if err != nil {
 		return err
 	}
@@ -221,9 +224,6 @@ func (c *checker) note(ctx context.Context, v *view) error {
 	}
 	if v.id.Incident.Cause == era.Lost {
 		c.own.need = max(c.own.need, c.own.beyond())
-	}
-	if err := c.own.restore(ctx); err != nil {
-		return err
 	}
 	c.own.saveFloors()
 	if c.own.Stop = ""; v.id.Incident.Other != "" {

@@ -207,6 +207,37 @@ func TestAKeyOfADataDirectoryIsNotTakenOver(t *testing.T) {
 	}
 }
 
+// racedTags lacks an entry until this worker restores it: by then another one has written it, at a lower floor.
+type racedTags struct {
+	Tags
+	restored bool
+}
+
+func (r *racedTags) Restore(ctx context.Context, floors map[string]segment.Floor) error {
+	r.restored = true
+	return r.Tags.Restore(ctx, floors)
+}
+
+func (r *racedTags) Low(context.Context, map[string]segment.Floor) (int64, string, error) {
+	if r.restored {
+		return 95_200, "a mark is below its floor", nil
+	}
+	return 0, "", nil
+}
+
+// Otherwise a resume with the bump 0 begins below that floor, and the worker stops the registry again.
+func TestAJoinCountsWhatAnotherRestoredLower(t *testing.T) {
+	w, a, b, _ := calm(1)
+	w.sound(t, a, b)
+	b.member.cfg.Tags = &racedTags{Tags: b.member.cfg.Tags}
+	a.member.WentBack("told", 0)
+	_ = a.check(context.Background(), false)
+	_ = b.check(context.Background(), false)
+	if k := b.member.own; k.Incident == "" || k.need != 95_200 {
+		t.Errorf("it joined the incident %q with the need %d, want 95200", k.Incident, k.need)
+	}
+}
+
 // silentTags lists no tags in time, so a renewal does not end.
 type silentTags struct{ Tags }
 
