@@ -53,7 +53,6 @@ func databaseFaults() []fault {
 			gap:    15 * time.Second, watch: 8 * time.Second,
 			alarms: alarms{
 				wire.AlarmNumberLost: {3, 3}, wire.AlarmMarksLost: {1, 3}, wire.AlarmBucketUnfit: {0, 3},
-				wire.AlarmMarksWentBack: {0, 2}, // of workers that see the identity which the first prover made again
 			},
 		},
 	}
