@@ -124,7 +124,7 @@ func stampRows(results []result) (rows [][]string) {
 			continue
 		}
 		if rows == nil {
-			rows = append(rows, []string{"fault", "messages", "a second", "stages killed", "nothing arrived for"})
+			rows = append(rows, []string{"fault", "messages", "a second", "killed", "standstill"})
 		}
 		rows = append(rows, []string{r.name, fmt.Sprint(r.stamp.messages),
 			fmt.Sprintf("%.0f", float64(r.stamp.messages)/r.stamp.took.Seconds()), fmt.Sprint(r.stamp.kills),
@@ -189,8 +189,9 @@ func writeMarkdown(opt options, bins binaries, results []result) error {
 		"Totals":   totals(results), "Broken": broken(results),
 		"Seed": opt.seed, "Rate": opt.rate, "Calls": opt.rate / callsPer,
 		"Patience": patience, "Batch": opt.batch, "Parallel": opt.parallel,
-		"Table": filepath.Base(tableOf(opt.markdown)), "Overload": markdownTable(overloadRows(results)),
-		"Stamping": markdownTable(stampRows(results)),
+		"Table": filepath.Base(tableOf(opt.markdown)), "Overload": markdownTable(
+			pick(overloadRows(results), "fault", "capacity/s", "of capacity", "never", "well after")),
+		"Stamping": markdownTable(pick(stampRows(results), "fault", "messages", "killed", "standstill")),
 		"Record":   strings.TrimSpace(record),
 	})
 	if err == nil {
@@ -239,6 +240,18 @@ func database(results []result) string {
 		}
 	}
 	return "no MariaDB"
+}
+
+// pick returns the named columns of a table with a head.
+func pick(rows [][]string, names ...string) (picked [][]string) {
+	for _, row := range rows {
+		var cells []string
+		for _, name := range names {
+			cells = append(cells, row[slices.Index(rows[0], name)])
+		}
+		picked = append(picked, cells)
+	}
+	return picked
 }
 
 func markdownTable(rows [][]string) string {
