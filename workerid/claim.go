@@ -126,7 +126,7 @@ func (c *claim) open(now int64) error {
 	if c.gen, err = snowflake.NewGenerator(c.k.cfg.Layout, c.number, c.from, limit, c.k.cfg.MaxAhead); err != nil {
 		return err
 	}
-	c.gen.Within(c.until.Load())
+	c.gen.Within(c.usable())
 	c.grant(c.how, c.until.Load())
 	return nil
 }
@@ -144,10 +144,10 @@ func (c *claim) renew(ctx context.Context, now int64) error {
 	if acknowledged <= now && !errors.Is(err, errLost) { //mutant:ended
 		return errEnded
 	}
-	if err != nil || r.Until == acknowledged && acknowledged-now > horizon*2/3+c.k.early {
+	if err != nil || r.Until == acknowledged && c.usable()-now > horizon*2/3+c.k.early {
 		return err
 	}
-	until := max(acknowledged, now+horizon) //mutant:renewed-until
+	until := max(acknowledged, now+horizon+c.k.cfg.Rest.Milliseconds()) //mutant:renewed-until
 	if err := c.write(ctx, now, until); err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (c *claim) renew(ctx context.Context, now int64) error {
 		return err
 	}
 	c.grant(Renewed, until)
-	c.gen.Within(until)
+	c.gen.Within(c.usable())
 	c.gen.Extend(limit)
 	return nil
 }
@@ -180,13 +180,18 @@ func (c *claim) recheck(ctx context.Context) (r Record, err error) {
 	return Record{}, c.lostTo(r)
 }
 
+// usable returns the end of the part of the window in which IDs are issued, Unix ms: below until, hence law (1) of
+// docs/uniqueness.md.
+func (c *claim) usable() int64 { return c.until.Load() - c.k.cfg.Rest.Milliseconds() } //mutant:rest
+
 // remember puts the acknowledged window into the state file, and returns the limit of IDs that this allows.
 func (c *claim) remember() (limit int64, err error) {
 	token := c.token
 	if c.former != "" {
 		token = c.former
 	}
-	return c.k.file.remember(c.number, c.from, stateClaim{Token: token, Until: c.until.Load()})
+	limit, err = c.k.file.remember(c.number, c.from, stateClaim{Token: token, Until: c.until.Load()})
+	return min(limit, c.usable()), err
 }
 
 // heartbeat puts the heartbeat. Its time is the last compared reading of the clock, continued by the monotonic clock: a

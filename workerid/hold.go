@@ -53,7 +53,7 @@ func (k *Keeper) keepFence(ctx context.Context, c *claim) error {
 		if err != nil {
 			return err
 		}
-		c.gen.Extend(limit)
+		c.gen.Extend(min(limit, c.usable()))
 	}
 	return nil
 }

@@ -30,6 +30,9 @@ type Config struct {
 	// Horizon is how far ahead a renewal puts the end of the window, and so how long snowflakes outlast the registry;
 	// 5 min if 0.
 	Horizon time.Duration
+	// Rest is how long a number rests at the end of each window, beyond the horizon: nothing is issued then. So nobody
+	// takes the number before its user, which may be paused, has had that time to learn that it is over. 0 is none.
+	Rest time.Duration
 	// MaxClockSkew is how far the clocks of two workers may differ; 1 s if 0. A worker whose clock is farther from
 	// the others' does not issue; for that check less than 1 s counts as 1 s, since it cannot be distinguished from a
 	// slow network. A number whose record is absent or unreadable is used only that much later, since a bucket may

@@ -44,6 +44,8 @@ var mutants = []mutant.Mutant{
 		}`)}},
 	{Name: "until is not clamped on renewal", Args: unit("ARenewalNeverLowersUntil"), Edits: []mutant.Edit{
 		mutant.Replace("renewed-until", "until := now + horizon")}},
+	{Name: "IDs are issued while the number rests", Args: unit("NothingIsIssuedWhileTheNumberRests"),
+		Edits: []mutant.Edit{mutant.Replace("rest", "func (c *claim) usable() int64 { return c.until.Load() }")}},
 	{Name: "a record of a foreign token is adopted", Edits: []mutant.Edit{
 		mutant.Delete("foreign-token")}},
 

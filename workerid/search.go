@@ -247,7 +247,7 @@ func (k *Keeper) confirm(ctx context.Context, c *claim, v view) (*claim, error) 
 // that no clock within the skew has reached, nor an ID that ran ahead of such a clock. The record is read again before
 // the first ID.
 func (k *Keeper) establish(ctx context.Context, c *claim, now, until int64) error {
-	err := c.write(ctx, now, max(until, now+(k.cfg.Horizon+c.caution).Milliseconds()))
+	err := c.write(ctx, now, max(until, now+(k.cfg.Horizon+c.caution+k.cfg.Rest).Milliseconds()))
 	if err != nil {
 		return err
 	}
