@@ -22,7 +22,7 @@ type section struct {
 	confs []string // of nats-server
 }
 
-// shown runs the commands of a section, and returns its configurations.
+// shown runs the page's commands that write files, and returns the configurations of a section.
 func shown(t *testing.T, heading string) *section {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/security.md")
@@ -38,14 +38,13 @@ func shown(t *testing.T, heading string) *section {
 	for _, m := range regexp.MustCompile("(?s)```\n(.*?)```").FindAllStringSubmatch(text, -1) {
 		if !strings.HasPrefix(m[1], "natsid ") {
 			s.confs = append(s.confs, m[1])
-			continue
 		}
-		for line := range strings.Lines(m[1]) {
-			command, file, _ := strings.Cut(strings.TrimSpace(line), " > ")
-			out := printed(t, strings.Fields(command)[2:]...)
-			if err := os.WriteFile(filepath.Join(s.dir, file), []byte(out), 0o600); err != nil {
-				t.Fatal(err)
-			}
+	}
+	files := regexp.MustCompile("(?m)^natsid permissions (.*) > (.*)$")
+	for _, m := range files.FindAllStringSubmatch(string(page), -1) {
+		out := printed(t, strings.Fields(m[1])...)
+		if err := os.WriteFile(filepath.Join(s.dir, m[2]), []byte(out), 0o600); err != nil {
+			t.Fatal(err)
 		}
 	}
 	return s
