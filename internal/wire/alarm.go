@@ -56,33 +56,31 @@ var alarms = []AlarmInfo{
 	{
 		Kind: AlarmBucketUnfit,
 		Happened: "a bucket was given settings with which it forgets entries, or takes what others write; " +
-			"if it is that of the marks, all workers have stopped segments; if it is that of the worker numbers, " +
-			"they are not renewed",
+			"of the marks: all workers have stopped segments; of the worker numbers: none is renewed",
 		Do: "correct the settings that the message names; if segments are stopped, then run `natsid resume`",
 	},
 	{
 		Kind: AlarmClockBehind,
-		Happened: "this worker's clock is behind the time of its own last IDs or heartbeat; " +
-			"it issues no snowflakes until the clock has caught up, or another worker number is acquired, after 5 s " +
-			"in which the clock is right",
+		Happened: "this worker's clock is behind its own last IDs or heartbeat; it issues no snowflakes until the " +
+			"clock has caught up, or, 5 s after it is right, until another worker number is acquired",
 		Do: "nothing for this worker; find out what sets the clock in steps, and let NTP slew it instead",
 	},
 	{
 		Kind: AlarmClockSkew,
-		Happened: "this worker's clock differs too much from those of the other workers and JetStream; " +
+		Happened: "this worker's clock differs too much from the other workers' and JetStream's; " +
 			"it issues no snowflakes until the clock is right",
 		Do: "synchronize the clock with NTP; if there is no other worker, check JetStream's clock too",
 	},
 	{
 		Kind: AlarmClockStep,
 		Happened: "this worker's clock was set, or the machine slept; " +
-			"after a large step it issues no snowflakes until its clock was compared with the others'",
+			"after a large step it issues no snowflakes until it has compared clocks",
 		Do: "find out what sets the clock in steps, and let NTP slew it instead",
 	},
 	{
 		Kind: AlarmGrantsLost,
-		Happened: "the stream of grants is full, may not be written, or has no leader, so that `natsid explain` and " +
-			"`natsid audit` may lack IDs; these are issued as ever",
+		Happened: "the stream of grants is full, may not be written, or has no leader: `natsid explain` and " +
+			"`natsid audit` may lack IDs, which are issued as ever",
 		Do: "make room, or give the worker the rights that `natsid permissions` prints; or set `--grants off`",
 	},
 	{
@@ -94,7 +92,7 @@ var alarms = []AlarmInfo{
 	{
 		Kind: AlarmMarksWentBack,
 		Happened: "the registry in JetStream is in an earlier state, as after restoring a backup or losing a disk; " +
-			"all workers have stopped segments, since IDs would repeat",
+			"all workers have stopped segments",
 		Do: "find out what was restored, and run `natsid resume`: it begins above all that was loaded since",
 	},
 	{
@@ -117,7 +115,7 @@ var alarms = []AlarmInfo{
 	{
 		Kind: AlarmRegistryConflict,
 		Happened: "the registry's deployment, which fixes layout and epoch of snowflakes, is missing, damaged or " +
-			"another one, or the record of a worker number is damaged; this worker issues no snowflakes, " +
+			"another one, or a worker number's record is damaged; this worker issues no snowflakes, " +
 			"or leaves that number alone",
 		Do: "read the message: stop the workers of the other layout or epoch, or put the named entry back; " +
 			"to change a layout, see the operations guide",
@@ -125,14 +123,13 @@ var alarms = []AlarmInfo{
 	{
 		Kind: AlarmSecondRegistry,
 		Happened: "workers behind the same subjects rest on two registries, as of a hub and of a leaf node; " +
-			"both have stopped segments and snowflakes, but for one that `--registry` names",
-		Do: "separate the two, or decide with `natsid resume --keep REGISTRY` which one serves; " +
-			"`natsid status` shows both",
+			"both have stopped, but for one that `--registry` names",
+		Do: "separate the two, or decide with `natsid resume --keep REGISTRY` which one serves",
 	},
 	{
 		Kind: AlarmStateFile,
-		Happened: "`worker.json` is damaged, was copied here, or cannot be written; " +
-			"the worker acquires another worker number; or `lineage.json` is damaged or cannot be written",
+		Happened: "`worker.json` is damaged, was copied here, or cannot be written: " +
+			"the worker acquires another number; or `lineage.json` is damaged or cannot be written",
 		Do: "if it cannot be written, repair the data directory, and restart the worker; until then a crash costs it " +
 			"its number",
 	},
@@ -143,21 +140,20 @@ var alarms = []AlarmInfo{
 		Do: "check MySQL's failover or backup, and stop Leaf nodes on the table",
 	},
 	{
-		Kind: AlarmTagFillsUp,
-		Happened: "90 % of the numbers of a tag are reserved, up to its maximum, or to " +
-			"the end of its day, month or year; or all are, and its requests get 410",
+		Kind:     AlarmTagFillsUp,
+		Happened: "90 % of a tag's numbers are reserved, of its maximum or period; or all are, and requests get 410",
 		Do: "raise the maximum with `natsid tag update TAG --max N`; where a day has " +
 			"too few numbers, find out with `natsid tag stats` who takes more than planned",
 	},
 	{
 		Kind: AlarmTagUndecided,
 		Happened: "the registry was resumed, and nobody knows how far a tag was loaded whose numbers end; " +
-			"no ID of it is served until an operator says where it goes on",
+			"its requests are refused",
 		Do: "run `natsid tag update TAG --next-id N`, N above every ID of the tag that was loaded",
 	},
 	{
 		Kind:     AlarmTimeEnds,
-		Happened: "the time field of the layout is full within five years; no snowflakes can be issued after that",
+		Happened: "the time field of the layout is full within five years; then no snowflake can be issued",
 		Do:       "plan a new layout with `natsid layout`, in a namespace of its own",
 	},
 }
