@@ -138,9 +138,17 @@ func settingsTable() string {
 	for _, s := range app.Settings() {
 		if s.Group != group {
 			flush()
-			group, rows = s.Group, [][]string{{"flag", "environment", "default", "valid", "meaning"}}
+			group, rows = s.Group, [][]string{{"flag", "default; valid", "meaning"}}
 		}
-		rows = append(rows, []string{literal("--" + s.Flag), literal(s.Env), literal(s.Default), s.Range, s.Help})
+		flag := literal("--" + s.Flag)
+		if s.Env != "NATSID_"+strings.ToUpper(strings.ReplaceAll(s.Flag, "-", "_")) {
+			flag += ", " + literal(s.Env)
+		}
+		valid := literal(s.Default)
+		if valid != "" && s.Range != "" {
+			valid += "; "
+		}
+		rows = append(rows, []string{flag, valid + s.Range, s.Help})
 	}
 	flush()
 	return b.String()
@@ -150,7 +158,7 @@ func settingsTable() string {
 func outputsTable() string {
 	rows := [][]string{{"command", "prints"}}
 	for _, o := range cli.Outputs() {
-		command, prints := literal("natsid "+o.Command), shape(reflect.TypeOf(o.Value))
+		command, prints := literal(o.Command), shape(reflect.TypeOf(o.Value))
 		if last := rows[len(rows)-1]; last[1] == prints {
 			last[0] += ", " + command
 			continue
@@ -223,9 +231,13 @@ func alarmsTable() string {
 }
 
 func metricsTable(series []metrics.SeriesInfo) string {
-	rows := [][]string{{"metric", "type", "labels", "meaning"}}
+	rows := [][]string{{"metric", "type", "meaning"}}
 	for _, s := range series {
-		rows = append(rows, []string{literal(s.Name), s.Type, s.Labels, s.Help})
+		labels := ""
+		if s.Labels != "" {
+			labels = "{" + strings.ReplaceAll(s.Labels, ", ", ",") + "}"
+		}
+		rows = append(rows, []string{literal(s.Name + labels), s.Type, s.Help})
 	}
 	return table(rows...)
 }
