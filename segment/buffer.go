@@ -151,7 +151,7 @@ func (b *buffer) plan() plan {
 	p := plan{
 		tag: b.tag, n: b.supply.plan(now), floor: b.supply.stock.floor,
 		made: now, fails: b.supply.loader.fails, changes: b.changes, discards: b.discards, unlisted: b.unlisted,
-		excused: b.supply.loader.excused, isStrict: b.supply.isStrict, seal: b.seal,
+		isStrict: b.supply.isStrict, seal: b.seal,
 		join: locked(&b.mu, b.supply.join), hasWaiters: locked(&b.mu, b.supply.waiters.any),
 	}
 	if p.isStrict {
@@ -248,19 +248,6 @@ func (b *buffer) more(err error) bool {
 	}
 	b.supply.setCheck(now)
 	return b.supply.loader.running
-}
-
-// preload loads a first range and returns when that load has ended. It does nothing if a load has begun before.
-func (b *buffer) preload() {
-	b.mu.Lock()
-	idle := !b.supply.loader.running && !b.supply.closed && b.supply.loader.loads == 0 && !b.supply.isStrict
-	if idle {
-		b.supply.loader.running = true
-	}
-	b.mu.Unlock()
-	if idle {
-		b.set.source.runHere(b)
-	}
 }
 
 // see takes over the state of the tag as the store returned it: by a listing that began at asOf or, if asOf is certain,

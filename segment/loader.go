@@ -1,7 +1,6 @@
 package segment
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -17,8 +16,7 @@ type loader struct {
 	running    bool  // a goroutine loads, or is about to
 	loads      int64 // loads that succeeded
 	errs       int64 // loads that failed
-	fails      int   // failed loads in a row, without the excused one
-	excused    bool  // since the last success, one load gave way or stood still
+	fails      int   // failed loads in a row
 	slowest    latency.Slowest
 	quietUntil time.Duration // no load before then unless a request waits
 	lastErr    error         // error of the last load, if a retry may succeed
@@ -28,7 +26,7 @@ type loader struct {
 // succeeded records a load and its duration.
 func (l *loader) succeeded(took time.Duration) {
 	l.loads++
-	l.fails, l.excused, l.retry, l.quietUntil, l.lastErr = 0, false, nil, 0, nil
+	l.fails, l.retry, l.quietUntil, l.lastErr = 0, nil, 0, nil
 	l.slowest.Note(took)
 }
 
@@ -36,11 +34,7 @@ func (l *loader) succeeded(took time.Duration) {
 func (l *loader) failed(err error) (pause time.Duration) {
 	l.lastErr = err
 	l.errs++
-	if (errors.Is(err, errGaveWay) || errors.Is(err, errStoodStill)) && !l.excused {
-		l.excused = true
-	} else {
-		l.fails++
-	}
+	l.fails++
 	if l.retry == nil {
 		l.retry = jitter.NewBackoff(10*time.Millisecond, 250*time.Millisecond)
 	}
@@ -50,7 +44,7 @@ func (l *loader) failed(err error) (pause time.Duration) {
 // refused records that the store does not serve the tag.
 func (l *loader) refused(now time.Duration) {
 	l.errs++
-	l.fails, l.excused, l.retry, l.quietUntil, l.lastErr = 0, false, nil, now+quietTime, nil
+	l.fails, l.retry, l.quietUntil, l.lastErr = 0, nil, now+quietTime, nil
 }
 
 // outdated records that the store refused the tag, but the tag was changed while the load was under way.
@@ -65,7 +59,7 @@ func (l *loader) wake() { l.quietUntil = 0 }
 // quiet reports whether no load begins unless a request waits.
 func (l *loader) quiet(now time.Duration) bool { return now < l.quietUntil }
 
-// failing reports whether the last load failed, and a retry may succeed. An excused load is not counted as a failure.
+// failing reports whether the last load failed, and a retry may succeed.
 func (l *loader) failing() bool { return l.fails > 0 }
 
 // notLoaded returns [ErrNotLoaded] with the cause, if there is one.

@@ -39,7 +39,6 @@ type plan struct {
 	discards uint32        // number of times that the IDs in memory were discarded
 	unlisted bool          // the last listing lacked the tag
 
-	excused bool // the previous load was excused: see loader
 	// isStrict says that the tag is known to be strict. The load of a strict tag reserves as many IDs as join returns:
 	// see [Store.LoadStrict]. One that finds a tag to be strict calls seal. hasWaiters reports whether a request waits.
 	isStrict   bool
@@ -67,29 +66,10 @@ func newSource(cfg *Config) *source {
 // start loads ranges for b on a goroutine of its own until no more is due, and reports true; or false if the source was
 // stopped.
 func (s *source) start(b *buffer) bool {
-	if !s.begin() {
-		return false
-	}
-	go func() {
-		defer s.loading.Done()
-		s.run(b)
-	}()
-	return true
-}
-
-// runHere is start on the caller's goroutine: it returns when no more is due.
-func (s *source) runHere(b *buffer) {
-	if s.begin() {
-		defer s.loading.Done()
-		s.run(b)
-	}
-}
-
-func (s *source) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.stopped {
-		s.loading.Add(1)
+		s.loading.Go(func() { s.run(b) })
 	}
 	return !s.stopped
 }
@@ -126,7 +106,7 @@ var errNobody = errors.New("segment: the requests have expired before their load
 // reserves nothing, so the second law is not concerned.
 func (s *source) load(p plan) (l Loaded, err error) {
 	began := time.Now()
-	err = s.lanes.of(p).drive(s.ctx, p.excused, s.cfg.patience(), func(ctx context.Context) (err error) {
+	err = s.lanes.of(p).drive(s.ctx, s.cfg.patience(), func(ctx context.Context) (err error) {
 		start := time.Now()
 		if p.isStrict && !p.hasWaiters() {
 			return errNobody
@@ -146,13 +126,11 @@ func (s *source) load(p plan) (l Loaded, err error) {
 		s.cfg.OnLoad(p.tag, time.Since(start), err)
 		return err
 	})
+	if errors.Is(err, errNobody) {
+		return l, err
+	}
 	if !l.Passed { // another worker's load shows nothing about this worker's store
-		if errors.Is(err, errNobody) {
-			return l, err
-		}
-		if !errors.Is(err, errStoodStill) {
-			s.health.note(began, err)
-		}
+		s.health.note(began, err)
 	}
 	// Anyone may request a tag that does not exist, so that is not logged.
 	if err != nil && !errors.Is(err, ErrUnknownTag) && !errors.Is(err, ErrRationed) && s.ctx.Err() == nil {

@@ -2,7 +2,6 @@ package tests
 
 import (
 	"errors"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -72,42 +71,4 @@ func TestAChangedTagIsChangedOnAllWorkersAtOnce(t *testing.T) {
 		}
 		waitFor(t, "the deleted tag is served by no worker", all(unknown))
 	})
-}
-
-func TestAStartPreloadsRecentlyUsedTagsUnlessDisabled(t *testing.T) {
-	t.Parallel()
-	var preload atomic.Bool
-	c := startConfigured(t, 1, func(i int, cfg *app.Config) {
-		inNoHurry(i, cfg)
-		if !preload.Load() {
-			cfg.Preload = 0
-		}
-	})
-	ctx := patient(t)
-	if _, err := c.Segment("order").Next(ctx); err != nil {
-		t.Fatal(err)
-	}
-	mark := func() subjects.ID {
-		t.Helper()
-		page, err := c.Client.ListTags(ctx, subjects.TagList{})
-		if err != nil || len(page) != 1 {
-			t.Fatal(page, err)
-		}
-		return page[0].MaxID
-	}
-	before := mark()
-	c.StopWorker(0)
-	c.StartWorker(0)
-	time.Sleep(200 * time.Millisecond) // a preload would be seen by then
-	if got := mark(); got != before {
-		t.Errorf("without preload a restart moved max_id from %d to %d", before, got)
-	}
-	c.StopWorker(0)
-	preload.Store(true)
-	c.StartWorker(0)
-	waitFor(t, "the preload", func() bool { return mark() == before+app.DefaultStep })
-	id, err := c.Segment("order").Next(ctx)
-	if err != nil || id < subjects.ID(before) || mark() != before+app.DefaultStep {
-		t.Errorf("it gives %d, %v, want an ID from %d on, of the range that was loaded", id, err, before)
-	}
 }

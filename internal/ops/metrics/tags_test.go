@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -30,9 +29,7 @@ func newShop(t *testing.T, most, tags int) *shop {
 			t.Fatal(err)
 		}
 	}
-	a := segment.New(segment.Config{
-		Store: store, Deadline: time.Second, Poll: time.Hour, Preload: 24 * time.Hour,
-	})
+	a := segment.New(segment.Config{Store: store, Deadline: time.Second, Poll: time.Hour})
 	return &shop{t, segments{a: a, most: most, now: time.Now, shown: make(map[string]bool)}}
 }
 
@@ -104,23 +101,6 @@ func TestOneTagWithoutPlacesHasNoSeries(t *testing.T) {
 		defer s.a.Close()
 		s.sell(2, map[int]int{0: 10})
 		s.want()
-	})
-}
-
-func TestTagsThatAreOnlyPreloadedTakeNoPlace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newShop(t, 2, 3)
-		defer s.a.Close()
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		go s.a.Follow(ctx)
-		synctest.Wait()
-		if total, _ := s.a.Busiest(0); total.Tags != 3 {
-			t.Fatalf("%d tags are preloaded, want 3", total.Tags)
-		}
-		s.want()
-		s.sell(1, map[int]int{2: 10})
-		s.want(2)
 	})
 }
 
