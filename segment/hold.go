@@ -93,7 +93,9 @@ func (a *Allocator) Floors() map[string]Floor {
 // Remember takes over floors of an earlier process of this worker. Loads begin at or above them. Call it before the
 // first request.
 func (a *Allocator) Remember(floors map[string]Floor) {
-	a.tags.names.remember(floors)
+	for tag, f := range floors {
+		a.tags.names.keepFloor(tag, f)
+	}
 }
 
 // turnAway refuses the waiting requests. It starts no load.

@@ -23,8 +23,6 @@ const (
 	// maxFresh is how many tags are remembered that were found since the last listing; others count as unlisted, and
 	// are looked up, until a listing has them.
 	maxFresh = 100_000
-	// maxFloors is how many floors are remembered beyond one for each tag in the store.
-	maxFloors = 100_000
 )
 
 // Names is what an allocator remembers of tags that have no buffer. It stops floods of requests for names that do not
@@ -43,14 +41,9 @@ type names struct {
 	refused  map[string]refusal
 	unlisted int // lookups of unlisted tags under way
 	lookups  *ratelimit.Bucket
-	// floors are the floors of tags that were stopped or idle, or that a former process loaded; raises are those of
-	// tags whose mark was raised while they had no buffer. Each takes about 300 bytes.
-	//
-	// Law: uniqueness does not depend on the floors that are dropped when there are too many. A floor counts only
-	// where the store went back, and then the floors of all workers repair it.
+	// floors are those of tags that were stopped or idle, that a former process loaded, or whose mark was raised while
+	// they had no buffer. Each is of a tag that the store has, or had, and takes about 300 bytes.
 	floors map[string]Floor
-	raises map[string]Floor
-	extra  int // floors of a former process whose tags no listing has confirmed yet
 }
 
 // A refusal is a cached answer of the store: it lacks the tag, or cannot serve it.
@@ -62,7 +55,7 @@ type refusal struct {
 func newNames() *names {
 	return &names{
 		seed: maphash.MakeSeed(), fresh: make(map[uint64]time.Duration), refused: make(map[string]refusal),
-		floors: make(map[string]Floor), raises: make(map[string]Floor), lookups: ratelimit.New(time.Second),
+		floors: make(map[string]Floor), lookups: ratelimit.New(time.Second),
 	}
 }
 
@@ -140,8 +133,7 @@ func (n *names) list(tags []Tag, began time.Duration) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.listed, n.listedAt, n.extra = listed, began, 0
-	n.boundFloors()
+	n.listed, n.listedAt = listed, began
 	maps.DeleteFunc(n.refused, func(tag string, r refusal) bool {
 		_, ok := listed[n.hash(tag)]
 		return ok && r.until-refusedFor < began
@@ -170,7 +162,6 @@ func (n *names) keepFloor(tag string, floor Floor) {
 	}
 	floor = floor.with(known)
 	n.floors[tag] = floor //mutant:keep-floor
-	n.boundFloors()
 }
 
 // deleted records that a tag is deleted, so that no floor marks it as live.
@@ -189,60 +180,21 @@ func (n *names) keepRaise(tag string, least int64) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.raises[tag] = Floor{End: max(least, n.raises[tag].End)}
-	n.boundFloors()
-}
-
-// remember keeps the floors of a former process, as keepFloor does. Before the first listing of the store, which tells
-// which tags exist, none of them is dropped.
-func (n *names) remember(floors map[string]Floor) {
-	n.mu.Lock()
-	n.extra = len(floors)
-	n.mu.Unlock()
-	for tag, f := range floors {
-		n.keepFloor(tag, f)
-	}
-}
-
-// boundFloors drops floors while there are too many, first those of tags that the store lacks.
-func (n *names) boundFloors() {
-	most := maxFloors + max(len(n.listed), n.extra)
-	n.drop(n.floors, most)
-	n.drop(n.raises, most)
-}
-
-func (n *names) drop(floors map[string]Floor, most int) {
-	if len(floors) <= most {
-		return
-	}
-	for _, all := range []bool{false, true} {
-		for tag := range floors {
-			if len(floors) <= most-maxFloors/10 { // drops many at once, since a drop takes long
-				return
-			}
-			if _, listed := n.listed[n.hash(tag)]; all || !listed {
-				delete(floors, tag)
-			}
-		}
-	}
+	f := n.floors[tag]
+	f.End = max(f.End, least)
+	n.floors[tag] = f
 }
 
 // allFloors returns the floors that keepFloor and keepRaise kept.
 func (n *names) allFloors() map[string]Floor {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	all := maps.Clone(n.floors)
-	for tag, raise := range n.raises {
-		if raise.End > all[tag].End {
-			all[tag] = raise
-		}
-	}
-	return all
+	return maps.Clone(n.floors)
 }
 
 // floor returns the kept floor of a tag, or 0.
 func (n *names) floor(tag string) int64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return max(n.floors[tag].End, n.raises[tag].End)
+	return n.floors[tag].End
 }
