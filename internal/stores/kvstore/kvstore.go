@@ -33,7 +33,6 @@ import (
 	"errors"
 	"log/slog"
 	"sync/atomic"
-	"time"
 
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/registry/era"
@@ -55,7 +54,6 @@ type Store struct {
 	kept     keeper                        // ranges of loads whose acknowledgement was lost
 	listed   atomic.Pointer[[]segment.Tag] // tags for the pages of a list after the first; nil if none are cached
 	setbacks setbacks
-	turns    turns
 	atOnce   int // tags that a poll compares with their rows
 }
 
@@ -85,8 +83,6 @@ type Config struct {
 	RowWentBack func(tag, message string)
 	Raised      segment.Raised // nil discards
 	Clock       segment.Clock  // nil is [segment.SystemClock]
-	// Uptime returns the time since some moment, by a clock that cannot be set; nil is the process's.
-	Uptime func() time.Duration
 }
 
 // Bucket is what a store uses of its bucket. [buckets.Bucket] implements it.
@@ -135,9 +131,6 @@ func On(b Bucket, cfg Config) *Store {
 	}
 	if cfg.Clock == nil {
 		cfg.Clock = segment.SystemClock
-	}
-	if began := time.Now(); cfg.Uptime == nil {
-		cfg.Uptime = func() time.Duration { return time.Since(began) }
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	return &Store{cfg: cfg, kv: b, setbacks: setbacks{alarm: cfg.RowWentBack}, atOnce: 1}

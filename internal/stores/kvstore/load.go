@@ -62,7 +62,7 @@ func (s *Store) tryLoad(
 	if (segment.Floor{End: floor}).Above(was.entry.tag(tag, was.kve.Created)) > 0 { //mutant:load-low
 		return segment.Loaded{}, s.wentBack(ctx, tag, was, floor)
 	}
-	if was.undecided && !s.turns.hasTurned(tag, &was.entry, s.cfg.Clock, s.cfg.Uptime()) {
+	if was.undecided {
 		return segment.Loaded{}, segment.ErrUndecided
 	}
 	e := was.now()

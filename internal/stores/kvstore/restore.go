@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/segment"
@@ -131,57 +129,4 @@ func (t state) restored(f segment.Floor) (e entry, isDue bool) {
 		return e, false
 	}
 	return e, true
-}
-
-// turns remembers when undecided tags were first met, so that they continue by themselves in a later period. The zero
-// value is ready to use.
-type turns struct {
-	mu  sync.Mutex
-	met map[met]sight
-}
-
-// met is a tag in an era in which it was undecided, with its rules.
-type met struct {
-	tag, era string
-	rules    segment.Rules
-}
-
-// A sight is when an undecided tag was first met, by a sure clock that was not set since.
-type sight struct {
-	begins int64         // the lowest ID of the period at that time
-	at     time.Time     // by that clock
-	uptime time.Duration // by a clock that cannot be set
-}
-
-// clocksApart is an ample bound on how much two clocks differ.
-const clocksApart = time.Minute
-
-// hasTurned decides an undecided entry once a period has begun, by a sure clock, that cannot have begun before the
-// registry was resumed. It reports whether it did.
-//
-// Law: the entry was met undecided, thus after the resume, and a minute after that this clock was still in an earlier
-// period. So no worker can have loaded an ID of the later period in the history that was lost. If the clock was set
-// since, it may have been wrong then: the entry counts as first met now.
-func (t *turns) hasTurned(tag string, e *entry, clock segment.Clock, uptime time.Duration) bool {
-	now, isSure := clock()
-	if e.Rules.Period == "" || !isSure {
-		return false
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	key, begins := met{tag, e.present, e.Rules}, e.Rules.Begins(now)
-	first, known := t.met[key]
-	wasSet := (now.Sub(first.at) - (uptime - first.uptime)).Abs() > clocksApart
-	switch {
-	case !known || wasSet:
-		if t.met == nil {
-			t.met = make(map[met]sight)
-		}
-		t.met[key] = sight{e.Rules.Begins(now.Add(clocksApart)), now, uptime}
-		return false
-	case begins <= first.begins || begins <= e.Mark: //mutant:turned
-		return false
-	}
-	e.Mark, e.Era, e.undecided = begins, e.present, false
-	return true
 }
