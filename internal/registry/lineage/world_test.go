@@ -374,7 +374,6 @@ func (p *proc) newStore(life int) *kvstore.Store {
 		Eras:     func() era.Identity { return p.member.Eras() },
 		WentBack: func(why string, need int64) { p.member.WentBack(why, need) },
 		Clock:    func() (time.Time, bool) { return at(p.w.now), true },
-		Uptime:   func() time.Duration { return p.w.now },
 	}
 	if p.w.rows != nil {
 		cfg.Table = table{link{p, life}}
