@@ -65,7 +65,9 @@ func TestComposeTakesTheFileAndItsPartsAgree(t *testing.T) {
 	known := readFile(t, "../docs/reference.md") // a test of the main module holds it against the command line
 	for _, name := range slices.Concat(slices.Collect(maps.Keys(worker.Environment)),
 		slices.Collect(maps.Keys(imageEnv(t)))) {
-		if name != "PATH" && !strings.Contains(known, "`"+name+"`") || name == "NATSID_NAME" {
+		flag := "--" + strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, "NATSID_")), "_", "-")
+		if name != "PATH" && !strings.Contains(known, "`"+name+"`") && !strings.Contains(known, "`"+flag+"`") ||
+			name == "NATSID_NAME" {
 			t.Errorf("%s is set, which no flag of natsid reads, or which replicas would share", name)
 		}
 	}

@@ -351,9 +351,13 @@ func TestEverySettingIsAValue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	_, text, _ := strings.Cut(string(page), "<!-- made: settings -->")
 	settings := map[string]string{} // flag by variable
-	row := regexp.MustCompile("(?m)^\\| `--([a-z-]+)` \\| `(NATS[A-Z_]+)` ")
-	for _, m := range row.FindAllStringSubmatch(string(page), -1) {
+	row := regexp.MustCompile("(?m)^\\| `--([a-z-]+)`(?:, `(NATS[A-Z_]+)`)? ")
+	for _, m := range row.FindAllStringSubmatch(text, -1) {
+		if m[2] == "" {
+			m[2] = "NATSID_" + strings.ToUpper(strings.ReplaceAll(m[1], "-", "_"))
+		}
 		settings[m[2]] = m[1]
 	}
 	used := map[string]bool{}
@@ -375,9 +379,9 @@ func TestEverySettingIsAValue(t *testing.T) {
 			} `json:"settings"`
 		} `json:"properties"`
 	}
-	text, err := os.ReadFile(path.Join(chartDir, "values.schema.json"))
+	of, err := os.ReadFile(path.Join(chartDir, "values.schema.json"))
 	if err == nil {
-		err = yaml.Unmarshal(text, &schema)
+		err = yaml.Unmarshal(of, &schema)
 	}
 	if err != nil {
 		t.Fatal(err)
