@@ -94,7 +94,7 @@ func (s *Stage) locate(ctx context.Context) (place, error) {
 	}
 	if src.First > from.Seq+1 {
 		if now, err := s.target(ctx); err != nil || now.Last != t.Last {
-			return place{}, cmp.Or(err, errMoved)
+			return place{}, cmp.Or(err, ErrFenced)
 		}
 		return place{}, gap(s.cfg.SourceName, from.Seq+1, src.First-1)
 	}
@@ -105,9 +105,6 @@ func (s *Stage) locate(ctx context.Context) (place, error) {
 	}
 	return place{t.Last, t.Removed, from, src.End}, nil
 }
-
-// errMoved means that the target changed while the position was read.
-var errMoved = errors.New("the target has changed: another stage copies, or messages were removed")
 
 func gap(stream string, first, last uint64) error {
 	return stop("messages %d to %d of stream %s have left it before they were copied: "+

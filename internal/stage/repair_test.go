@@ -3,6 +3,7 @@ package stage_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/stage"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 )
 
 // stray publishes messages to the target that are not from a stage.
@@ -168,7 +170,8 @@ func TestAnIdleStageSeesItsTargetDamaged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newPair(t, 10)
-			s := p.stage(func(c *stage.Config) { c.Once = false })
+			var log natstest.Buffer
+			s := p.stage(func(c *stage.Config) { c.Once, c.Log = false, slog.New(slog.NewTextHandler(&log, nil)) })
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			ended := make(chan error, 1)
@@ -178,6 +181,9 @@ func TestAnIdleStageSeesItsTargetDamaged(t *testing.T) {
 			err := <-ended
 			if _, ok := errors.AsType[*stage.Stop](err); !ok || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%v, want a Stop with %q", err, tc.want)
+			}
+			if strings.Contains(log.String(), "interrupted") {
+				t.Errorf("nothing was interrupted: %s", log.String())
 			}
 		})
 	}

@@ -134,8 +134,8 @@ func (h Hint) isNewer(old Hint) bool {
 	return by > 0 || by == 0 && (p.Stream != q.Stream || !p.Created.Equal(q.Created) || p.Seq > q.Seq)
 }
 
-// ErrFenced is returned by [Target.Write] if another stage has written since the position was read.
-var ErrFenced = errors.New("stage: the target has other messages behind the position: another stage writes")
+// ErrFenced is returned by [Target.Write] if the target was changed since the position was read.
+var ErrFenced = errors.New("stage: the target has changed: another stage copies, or messages were removed")
 
 // A Stop is an error that a retry cannot fix. Its text states the remedy.
 type Stop struct{ Why string }
@@ -206,8 +206,8 @@ func (s *Stage) Run(ctx context.Context) error {
 		case ctx.Err() != nil || errors.Is(err, errDone):
 			return nil
 		case errors.Is(err, ErrFenced):
-			s.cfg.Log.Info("another stage copies to the target; this one stands by")
-			s.note(func(p *Progress) { p.Role, p.Why, p.Fenced = Standby, "", p.Fenced+1 })
+			s.cfg.Log.Info("another stage copies to the target, or messages were removed; this one stands by")
+			s.note(func(p *Progress) { p.Role, p.Why = Standby, "" })
 			s.standBy(ctx)
 		default:
 			pause := pauses.NextBackOff()
@@ -285,11 +285,11 @@ func (s *Stage) copy(ctx context.Context) error {
 			hints.set(Hint{Last: at.last, Created: s.created, Position: at.from})
 		case <-check.C:
 			t, err := s.target(ctx)
-			if err == nil && (t.Last > at.last || t.Removed && !at.removed) {
-				err = errMoved
-			}
 			if err != nil {
 				return doubted(err)
+			}
+			if t.Last > at.last || t.Removed && !at.removed {
+				return ErrFenced
 			}
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -328,6 +328,9 @@ func (s *Stage) write(ctx context.Context, b *batch, last *uint64) error {
 	if len(b.msgs) > 0 {
 		//mutant:write
 		if err := s.cfg.Target.Write(ctx, b.msgs, *last); err != nil {
+			if errors.Is(err, ErrFenced) {
+				s.note(func(p *Progress) { p.Fenced++ })
+			}
 			return err
 		}
 		s.note(func(p *Progress) { p.Batches++ })
