@@ -40,7 +40,13 @@ type alarms struct {
 	limits map[wire.Alarm]*loglimit.Limiter[string, wire.AlarmEvent] // by object
 
 	mu   sync.Mutex
-	open map[wire.Alarm]wire.OpenAlarm // the last alarm of each kind, also if it is over
+	open map[wire.Alarm]openAlarm // the last alarm of each kind, also if it is over
+}
+
+// An openAlarm is an alarm, and the object that it is about; "" if there is none.
+type openAlarm struct {
+	wire.OpenAlarm
+	about string
 }
 
 // openFor is how long an alarm stays open after it was last raised: as long as its alert in Prometheus fires.
@@ -50,7 +56,7 @@ func newAlarms(log *slog.Logger, count, held func(wire.Alarm)) *alarms {
 	a := &alarms{
 		log: log, count: count, held: held, queue: make(chan wire.AlarmEvent, unpublishedAlarms),
 		limits: make(map[wire.Alarm]*loglimit.Limiter[string, wire.AlarmEvent]),
-		open:   make(map[wire.Alarm]wire.OpenAlarm),
+		open:   make(map[wire.Alarm]openAlarm),
 	}
 	for _, info := range wire.Alarms() {
 		a.limits[info.Kind] = loglimit.NewLimiter[string](alarmedOf, func(last wire.AlarmEvent, left int) {
@@ -69,7 +75,7 @@ func (a *alarms) raise(kind wire.Alarm, message string) { a.raiseAbout(kind, "",
 // hold back those about another.
 func (a *alarms) raiseAbout(kind wire.Alarm, about, message string) {
 	event := wire.AlarmEvent{Kind: kind, Message: message, Time: time.Now().UTC()}
-	a.keepOpen(event)
+	a.keepOpen(about, event)
 	if a.limits[kind].Hold(about, event) {
 		a.held(kind)
 		return
@@ -78,14 +84,23 @@ func (a *alarms) raiseAbout(kind wire.Alarm, about, message string) {
 }
 
 // keepOpen records an alarm as open, whether or not it is held back.
-func (a *alarms) keepOpen(e wire.AlarmEvent) {
+func (a *alarms) keepOpen(about string, e wire.AlarmEvent) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	since := e.Time
 	if before, ok := a.open[e.Kind]; ok && e.Time.Sub(before.Last) < openFor {
 		since = before.Since
 	}
-	a.open[e.Kind] = wire.OpenAlarm{Kind: e.Kind, Since: since, Last: e.Time, Message: e.Message}
+	a.open[e.Kind] = openAlarm{wire.OpenAlarm{Kind: e.Kind, Since: since, Last: e.Time, Message: e.Message}, about}
+}
+
+// end ends the alarm of a kind if its last one was about that object.
+func (a *alarms) end(kind wire.Alarm, about string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.open[kind].about == about {
+		delete(a.open, kind)
+	}
 }
 
 // nowOpen returns the open alarms, the latest first.
@@ -95,7 +110,7 @@ func (a *alarms) nowOpen() []wire.OpenAlarm {
 	var all []wire.OpenAlarm
 	for _, o := range a.open {
 		if time.Since(o.Last) < openFor {
-			all = append(all, o)
+			all = append(all, o.OpenAlarm)
 		}
 	}
 	slices.SortFunc(all, func(x, y wire.OpenAlarm) int { return y.Last.Compare(x.Last) })

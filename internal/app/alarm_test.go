@@ -241,6 +241,13 @@ func TestAnAlarmThatRepeatsIsRaisedOnceAMinute(t *testing.T) {
 			open[0].Message != "later" || open[1].Kind != wire.AlarmClockSkew {
 			t.Errorf("open are %+v", open)
 		}
+		a.raiseAbout(wire.AlarmTagUndecided, "order", "undecided")
+		if a.end(wire.AlarmTagUndecided, "other"); len(a.nowOpen()) != 3 {
+			t.Error("a decision about another tag ends the alarm")
+		}
+		if a.end(wire.AlarmTagUndecided, "order"); len(a.nowOpen()) != 2 {
+			t.Error("the alarm stays open after the decision")
+		}
 		if time.Sleep(openFor); len(a.nowOpen()) > 0 {
 			t.Error("alarms stay open")
 		}

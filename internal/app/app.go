@@ -265,8 +265,12 @@ func (p *program) segmentConfig() segment.Config {
 	return c
 }
 
-// undecided raises the alarm that an operator must say where a tag goes on.
-func (p *program) undecided(tag string) {
+// undecided raises the alarm that an operator must say where a tag goes on, or ends it.
+func (p *program) undecided(tag string, is bool) {
+	if !is {
+		p.alarms.end(wire.AlarmTagUndecided, tag)
+		return
+	}
 	p.alarms.raiseAbout(wire.AlarmTagUndecided, tag,
 		"tag "+tag+" is not served until an operator says where it goes on")
 }

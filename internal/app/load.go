@@ -21,7 +21,7 @@ type loads struct {
 	watch         *relay.Watch
 	loaders       loader
 	runsOut       func(tag, message string) // raises the alarm
-	undecided     func(tag string)          // raises the alarm
+	undecided     func(tag string, is bool) // raises the alarm, or ends it
 }
 
 // loader is the part of [loaders.Ring] that a load needs.
@@ -59,8 +59,8 @@ func (s loads) watchEnd(tag string, l segment.Loaded, err error) {
 	if x, _ := errors.AsType[*segment.ExhaustedError](err); x == nil && errors.Is(err, segment.ErrExhausted) {
 		s.runsOut(tag, "no number is left to reserve: "+err.Error())
 	}
-	if errors.Is(err, segment.ErrUndecided) {
-		s.undecided(tag)
+	if is := errors.Is(err, segment.ErrUndecided); is || err == nil {
+		s.undecided(tag, is)
 	}
 	if err != nil {
 		return

@@ -12,7 +12,10 @@ import (
 
 func TestTheAlarmOfATagComesAtNineTenthsAndWhenNoNumberIsLeft(t *testing.T) {
 	var raised []string
-	s := loads{runsOut: func(tag, message string) { raised = append(raised, tag+": "+message) }}
+	s := loads{
+		runsOut:   func(tag, message string) { raised = append(raised, tag+": "+message) },
+		undecided: func(string, bool) {},
+	}
 	load := func(start, end int64) {
 		s.watchEnd("t", segment.Loaded{
 			Range: segment.Range{Start: start, End: end}, Rules: segment.Rules{Max: 100},

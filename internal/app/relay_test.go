@@ -39,7 +39,7 @@ func TestWhatAnotherWorkerLoadsShowsNothingOfTheStore(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { watch.Run(ctx); close(ended) }()
-	store := loads{unreachable{}, watch, another{}, nil, nil}
+	store := loads{unreachable{}, watch, another{}, nil, func(string, bool) {}}
 	if _, err := store.Load(ctx, "short", 1, 0); !errors.Is(err, errCut) {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ func unused(t *testing.T, cfg app.Config) int64 {
 	if err != nil || len(tags) != 1 {
 		t.Fatalf("%v, %v", tags, err)
 	}
-	return int64(tags[0].MaxID) - 1 - 150*900
+	return int64(tags[0].NextID) - 1 - 150*900
 }
 
 func TestTheStepGrowsUpToItsMaximum(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/natsid/natsid/internal/ops/fleetview"
 	"github.com/natsid/natsid/internal/ops/metrics"
 	"github.com/natsid/natsid/internal/wire"
@@ -25,7 +27,13 @@ func (v *viewer) answer(context.Context) error {
 	if err := v.stages.Listen(v.links.control, v.cfg.Namespace, v.cfg.Now); err != nil {
 		return err
 	}
-	_, err := fleetview.Answer(v.links.control, v.cfg.Namespace, v.cfg.Log, v.view)
+	_, err := v.links.control.Subscribe(wire.TagChanged(v.cfg.Namespace), func(m *nats.Msg) {
+		v.alarms.end(wire.AlarmTagUndecided, string(m.Data)) // if the change decides nothing, a load raises it again
+	})
+	if err != nil {
+		return err
+	}
+	_, err = fleetview.Answer(v.links.control, v.cfg.Namespace, v.cfg.Log, v.view)
 	return err
 }
 
