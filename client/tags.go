@@ -24,7 +24,7 @@ func (c *Client) CreateTag(ctx context.Context, t subjects.TagCreate) (created s
 }
 
 // EnsureTag creates a tag, also one that was deleted, unless it exists with the same settings: so a service may call it
-// at each start, and again after an error. A zero field of t matches any value, and t.Start matches any max_id that is
+// at each start, and again after an error. A zero field of t matches any value, and t.Start matches any next ID that is
 // not lower. If another setting differs, nothing is changed, and the error is [ErrTagExists]. Other errors are those of
 // [Client.CreateTag].
 func (c *Client) EnsureTag(ctx context.Context, t subjects.TagCreate) error {
@@ -57,8 +57,8 @@ func (c *Client) agrees(is subjects.TagInfo, want subjects.TagCreate) error {
 		return c.notNatsid(c.cfg.Namespace.TagList(), fmt.Errorf("it is about tag %q", is.Tag))
 	case want.Step != 0 && want.Step != is.Step:
 		differs = fmt.Sprintf("step %d, want %d", is.Step, want.Step)
-	case want.Start > is.MaxID:
-		differs = fmt.Sprintf("max_id %d, want at least %d", is.MaxID, want.Start)
+	case want.Start > is.NextID:
+		differs = fmt.Sprintf("next_id %d, want at least %d", is.NextID, want.Start)
 	case want.Description != "" && want.Description != is.Description:
 		differs = fmt.Sprintf("description %q, want %q", is.Description, want.Description)
 	case want.Period != "" && (want.Period != is.Period || want.Zone != is.Zone):

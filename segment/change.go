@@ -61,11 +61,11 @@ func (c Change) Apply(t Tag, limit int64) (Tag, error) {
 	}
 	switch {
 	case raised < t.MaxID: //mutant:raise
-		return t, ruleError("max_id is %d and only rises: give at least that, or raise_by", t.MaxID)
+		return t, ruleError("next_id is %d and only rises: give at least that, or raise_by", t.MaxID)
 	case raised > limit || c.RaiseBy > limit-t.MaxID:
-		return t, ruleError("max_id is %d, and the store holds at most %d: raise it by less", t.MaxID, limit)
+		return t, ruleError("next_id is %d, and the store holds at most %d: raise it by less", t.MaxID, limit)
 	case !c.Force && !t.Undecided && raised-t.MaxID > MaxRaise:
-		return t, ruleError("max_id is %d; this would skip more than %d IDs for good: raise it by less, or, if you "+
+		return t, ruleError("next_id is %d; this would skip more than %d IDs for good: raise it by less, or, if you "+
 			"mean it, update the tag with force", t.MaxID, int64(MaxRaise))
 	}
 	if err := t.Rules.fits(raised-1, t.MaxID, time.Now()); err != nil {

@@ -139,8 +139,8 @@ func wantBadRequest(t *testing.T, err error) {
 }
 
 func TestLargeNumbersTravelAsStrings(t *testing.T) {
-	b, err := json.Marshal(TagInfo{MaxID: 9007199254740993})
-	if err != nil || !bytes.Contains(b, []byte(`"max_id":"9007199254740993"`)) {
+	b, err := json.Marshal(TagInfo{NextID: 9007199254740993})
+	if err != nil || !bytes.Contains(b, []byte(`"next_id":"9007199254740993"`)) {
 		t.Errorf("%s, %v", b, err)
 	}
 }

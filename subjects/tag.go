@@ -44,7 +44,7 @@ type TagList struct {
 type TagInfo struct {
 	Tag         string    `json:"tag"`
 	Step        int64     `json:"step"`
-	MaxID       ID        `json:"max_id"` // the lowest ID that no worker has loaded
+	NextID      ID        `json:"next_id"` // the lowest ID that no worker has loaded
 	Description string    `json:"description"`
 	Updated     time.Time `json:"updated"`              // of the last load or change
 	Disabled    bool      `json:"disabled"`             // the tag was deleted
@@ -63,7 +63,7 @@ type TagInfo struct {
 	Hole ID `json:"hole,omitempty"`
 	// MarkAhead is how far the mark that guards a table is ahead of the row's
 	// max_id, negative if it is behind; nil without a table or its guard.
-	// MaxID is the higher of the two.
+	// NextID is the higher of the two.
 	MarkAhead *int64 `json:"mark_ahead,omitempty,string"`
 }
 

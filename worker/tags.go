@@ -100,8 +100,8 @@ func (a *tagAdmin) update(ctx context.Context, body []byte) (any, error) {
 	if u.Step != nil {
 		c.Step = *u.Step
 	}
-	if u.MaxID != nil {
-		c.MaxID = int64(*u.MaxID)
+	if u.NextID != nil {
+		c.MaxID = int64(*u.NextID)
 	}
 	if u.RaiseBy != nil {
 		c.RaiseBy = int64(*u.RaiseBy)
@@ -200,7 +200,7 @@ func (a *tagAdmin) find(ctx context.Context, l subjects.TagList) ([]segment.Tag,
 
 func tagInfo(t segment.Tag) subjects.TagInfo {
 	info := subjects.TagInfo{
-		Tag: t.Name, Step: t.Step, MaxID: subjects.ID(t.MaxID),
+		Tag: t.Name, Step: t.Step, NextID: subjects.ID(t.MaxID),
 		Description: t.Description, Updated: t.Updated, Disabled: t.Disabled,
 		Min: subjects.ID(t.Rules.Min), Max: subjects.ID(t.Rules.Max), Period: string(t.Rules.Period),
 		Zone: t.Rules.Zone, MaxHole: subjects.ID(t.Rules.MaxHole), Strict: t.Rules.Strict,

@@ -68,13 +68,13 @@ func TestTagsAreCreatedAndListedAsJSON(t *testing.T) {
 		t.Errorf("updated %v, %v", updated, err)
 	}
 	delete(fields, "updated")
-	// max_id is a string: JavaScript would round it.
-	const want = "map[description:of Europe disabled:false hole:220 max_id:9007199254740993 step:20 tag:invoice.eu]"
+	// next_id is a string: JavaScript would round it.
+	const want = "map[description:of Europe disabled:false hole:220 next_id:9007199254740993 step:20 tag:invoice.eu]"
 	if got := fmt.Sprint(fields); got != want {
 		t.Errorf("created %s", got)
 	}
-	if !strings.Contains(made.body, `"max_id":"9007199254740993"`) {
-		t.Errorf("max_id is not a string: %s", made.body)
+	if !strings.Contains(made.body, `"next_id":"9007199254740993"`) {
+		t.Errorf("next_id is not a string: %s", made.body)
 	}
 	if got := r.one("id.segment.invoice.eu"); got != 9007199254740993 {
 		t.Errorf("its first ID is %d", got)
@@ -95,7 +95,7 @@ func TestADeletedTagCreatedAgainContinuesAboveItsIDs(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := r.ask("id.tag.create", `{"tag":"order"}`)
-	if !strings.Contains(got.body, `"max_id":"11"`) || !strings.Contains(got.body, `"step":1000`) {
+	if !strings.Contains(got.body, `"next_id":"11"`) || !strings.Contains(got.body, `"step":1000`) {
 		t.Errorf("%+v", got)
 	}
 	if got := r.one("id.segment.order"); got != 11 {
@@ -189,11 +189,11 @@ func TestBadTagRequestsAreRefusedWithAReason(t *testing.T) {
 			`{"tag":"order","stepp":5}`, `{"tag":"order","step":5}{}`,
 			`{"tag":"order","step":0}`, `{"tag":"order","step":-1}`,
 			`{"tag":"order","step":1099511627777}`, `{"tag":"order","step":"5"}`,
-			`{"tag":"order","max_id":"0"}`, `{"tag":"order","max_id":-1}`,
-			`{"tag":"order","max_id":"9223372036854775808"}`, `{"tag":"order","max_id":1.5}`,
+			`{"tag":"order","next_id":"0"}`, `{"tag":"order","next_id":-1}`,
+			`{"tag":"order","next_id":"9223372036854775808"}`, `{"tag":"order","next_id":1.5}`,
 			`{"tag":"order","raise_by":0}`, `{"tag":"order","raise_by":"-5"}`,
 			`{"tag":"order","raise_by":"9223372036854775807"}`,
-			`{"tag":"order","max_id":5000,"raise_by":5}`, `{"tag":"order","max_batch":1000001}`,
+			`{"tag":"order","next_id":5000,"raise_by":5}`, `{"tag":"order","max_batch":1000001}`,
 			`{"tag":"order","description":"` + strings.Repeat("a", 257) + `"}`,
 		},
 		"id.control.throttle": {
@@ -219,11 +219,11 @@ func TestATagIsChangedAndEachRefusalSaysWhy(t *testing.T) {
 	for _, tc := range []struct{ body, want string }{
 		{`{"tag":"order","step":20}`, `"step":20`},
 		{`{"tag":"order","description":"all orders"}`, `"description":"all orders"`},
-		{`{"tag":"order","max_id":"9007199254740993","force":true}`, `"max_id":"9007199254740993"`},
-		{`{"tag":"order","max_id":"9007199254740993"}`, `"max_id":"9007199254740993"`}, // the same once more
-		{`{"tag":"order","raise_by":"7"}`, `"max_id":"9007199254741000"`},
+		{`{"tag":"order","next_id":"9007199254740993","force":true}`, `"next_id":"9007199254740993"`},
+		{`{"tag":"order","next_id":"9007199254740993"}`, `"next_id":"9007199254740993"`}, // the same once more
+		{`{"tag":"order","raise_by":"7"}`, `"next_id":"9007199254741000"`},
 		{`{"tag":"order","step":30,"description":"","raise_by":1000}`,
-			`"step":30,"max_id":"9007199254742000","description":""`},
+			`"step":30,"next_id":"9007199254742000","description":""`},
 	} {
 		if got := r.ask("id.tag.update", tc.body); !strings.Contains(got.body, tc.want) || got.code != "" {
 			t.Errorf("%s: %+v, want %s", tc.body, got, tc.want)
@@ -232,25 +232,25 @@ func TestATagIsChangedAndEachRefusalSaysWhy(t *testing.T) {
 	if got := r.one("id.segment.order"); got != 9007199254742000 {
 		t.Errorf("after the changes: ID %d, want 9007199254742000", got)
 	}
-	r.ask("id.tag.update", `{"tag":"order","max_id":"9007199254800000"}`)
+	r.ask("id.tag.update", `{"tag":"order","next_id":"9007199254800000"}`)
 	if got := r.one("id.segment.order"); got != 9007199254800000 {
 		t.Errorf("with ranges in memory raised to 9007199254800000: ID %d", got)
 	}
 	for body, want := range map[string][]string{
-		`{"tag":"order","max_id":"9007199254740993"}`: {
-			"400", "max_id is 90071992548000", "and only rises", "raise_by"},
+		`{"tag":"order","next_id":"9007199254740993"}`: {
+			"400", "next_id is 90071992548000", "and only rises", "raise_by"},
 		`{"tag":"order","raise_by":"9223372036854775000"}`: {
-			"400", "max_id is 90071992548000", "at most 9223372036854775807"},
-		`{"tag":"order","max_id":9223372036854775807}`: {
-			"400", "max_id is 90071992548000", "more than 1099511627776", "force"},
-		`{"tag":"order","raise_by":1099511627777}`:                 {"400", "more than 1099511627776", "force"},
-		`{"tag":"order","step":9,"force":true}`:                    {"400", "force is for max_id and raise_by"},
-		`{"tag":"unknown","step":5}`:                               {"404", "no such tag"},
-		`{"tag":"order","step":0}`:                                 {"400", "step 0, want at least 1"},
-		`{"tag":"order","raise_by":-3}`:                            {"400", "-3", "is not an ID"},
-		`{"tag":"order","max_id":9007199254900000,"raise_by":"1"}`: {"400", "exclude each other"},
-		`{"tag":"order"}`:                                          {"400", "nothing to change"},
-		`{"tag":"order","maxid":"5"}`:                              {"400", "maxid", `"max_id":"5000001"`},
+			"400", "next_id is 90071992548000", "at most 9223372036854775807"},
+		`{"tag":"order","next_id":9223372036854775807}`: {
+			"400", "next_id is 90071992548000", "more than 1099511627776", "force"},
+		`{"tag":"order","raise_by":1099511627777}`:                  {"400", "more than 1099511627776", "force"},
+		`{"tag":"order","step":9,"force":true}`:                     {"400", "force is for next_id and raise_by"},
+		`{"tag":"unknown","step":5}`:                                {"404", "no such tag"},
+		`{"tag":"order","step":0}`:                                  {"400", "step 0, want at least 1"},
+		`{"tag":"order","raise_by":-3}`:                             {"400", "-3", "is not an ID"},
+		`{"tag":"order","next_id":9007199254900000,"raise_by":"1"}`: {"400", "exclude each other"},
+		`{"tag":"order"}`:                                           {"400", "nothing to change"},
+		`{"tag":"order","nextid":"5"}`:                              {"400", "nextid", `"next_id":"5000001"`},
 	} {
 		got := r.ask("id.tag.update", body)
 		r.wantRefusal(got, want[0])
@@ -273,7 +273,7 @@ func TestADeletedTagIsNotServedThoughItWasInMemory(t *testing.T) {
 	})
 	for range 2 { // a second time is not an error
 		got := r.ask("id.tag.delete", `{"tag":"order"}`)
-		if !strings.Contains(got.body, `"disabled":true`) || !strings.Contains(got.body, `"max_id":"21"`) {
+		if !strings.Contains(got.body, `"disabled":true`) || !strings.Contains(got.body, `"next_id":"21"`) {
 			t.Fatalf("%+v", got)
 		}
 	}

@@ -64,7 +64,7 @@ func TestAChangedTagIsChangedOnAllWorkersAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		waitFor(t, "IDs above the raised max_id only", all(func(id int64, err error) bool {
-			return err == nil && id >= int64(raised.MaxID)
+			return err == nil && id >= int64(raised.NextID)
 		}))
 		if _, err := natstest.Ask[any](ctx, c.Conn, ns.TagDelete(), wire.TagDelete{Tag: "order"}); err != nil {
 			t.Fatal(err)

@@ -2,6 +2,9 @@ package cli
 
 import (
 	"errors"
+	"slices"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/subjects"
@@ -17,9 +20,9 @@ type Exit struct {
 func Exits() []Exit {
 	return []Exit{
 		{0, "done"},
-		{1, "failed: NATS or the workers do not answer, a user is unknown, or a fault was found"},
+		{1, "failed: NATS or the workers do not answer, or a fault was found"},
 		{2, "called incorrectly: a flag, an argument, a variable, or the configuration file"},
-		{3, "refused by the service: a worker answers with a code, or NATS denies a right"},
+		{3, "refused by the service: a worker answers with a code, or NATS refuses the user or a right"},
 		{4, "not proven: `natsid audit` found no fault, and no proof"},
 	}
 }
@@ -31,12 +34,20 @@ func exitCode(err error) int {
 		return 0
 	case isA[usageError](err):
 		return 2
-	case isA[*subjects.Error](err), isA[*buckets.RightError](err):
+	case isA[*subjects.Error](err), isA[*buckets.RightError](err), slices.ContainsFunc(refusals, func(of error) bool {
+		return errors.Is(err, of)
+	}):
 		return 3
 	case errors.Is(err, errNotProven):
 		return 4
 	}
 	return 1
+}
+
+// refusals are the errors with which NATS refuses a user, or a subject.
+var refusals = []error{
+	nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired,
+	nats.ErrPermissionViolation,
 }
 
 func isA[E error](err error) bool {

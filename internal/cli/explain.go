@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -19,7 +20,7 @@ type explainCmd struct {
 
 func (*explainCmd) help() help {
 	return help{
-		summary: "Show when an ID was granted, to which worker, and from which load or window.",
+		summary: "Show when an ID was granted or skipped, by which worker, and in which load or window.",
 		detail: `Looks in the stream of grants. With --tag, ID is one of that tag; without, a
 snowflake or, if it is in no window, one of any tag. "natsid audit" names what the
 stream lacks. An ID that a service masked must be given as natsid issued it.
@@ -36,6 +37,8 @@ type explainedJSON struct {
 	ID     subjects.ID    `json:"id"`
 	Parts  *partsJSON     `json:"parts,omitempty"` // of a snowflake
 	Grants []grants.Grant `json:"grants"`          // more than one only if IDs may have repeated
+	// Skipped are the raises of a mark that left the ID out, if no grant contains it.
+	Skipped []grants.Grant `json:"skipped,omitempty"`
 }
 
 // Run implements the command.
@@ -49,10 +52,13 @@ func (c *explainCmd) Run(s *session) error {
 		if c.Tag == "" {
 			out.windows(h.Claims())
 		}
+		if len(out.Grants) == 0 {
+			out.Skipped = h.Skipped
+		}
 		if err := s.print(out, out.print); err != nil {
 			return err
 		}
-		if len(out.Grants) == 0 {
+		if len(out.Grants)+len(out.Skipped) == 0 {
 			return fmt.Errorf("no grant that is written down contains %d: `natsid tag list` says up to which ID a tag "+
 				"is loaded, `natsid audit` what is not written down", c.ID)
 		}
@@ -89,13 +95,18 @@ func (j *explainedJSON) print(out *sheet) {
 	if j.Parts != nil {
 		j.Parts.print(out)
 	}
-	for _, g := range j.Grants {
+	for _, g := range j.Skipped {
+		out.row("skipped", fmt.Sprintf("%d-%d of tag %s: a raise to %d left them out",
+			g.First, g.Last, g.Tag, g.Last+1))
+	}
+	for _, g := range slices.Concat(j.Grants, j.Skipped) {
 		out.row("recorded", fmt.Sprintf("%s, in entry %d", exact(g.Stored), g.Entry))
 		out.row("worker", g.Instance+", process "+g.Process)
-		if g.Number != nil {
+		switch {
+		case g.Number != nil:
 			from, until := exact(time.UnixMilli(g.First)), exact(time.UnixMilli(g.Last+1))
 			out.row("window", from+" to "+until+", "+g.How)
-		} else {
+		case j.Skipped == nil:
 			out.row("load", fmt.Sprintf("%d-%d of tag %s", g.First, g.Last, g.Tag))
 		}
 	}

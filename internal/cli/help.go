@@ -22,7 +22,7 @@ var sharedHelp = map[string]string{
 	"key": "A key that the format names, and its file. Repeatable.",
 	"tag": "The tag: 1 to 128 characters of A-Z a-z 0-9 - _ / = and single dots inside.",
 	"max-hole": "The most numbers that a crash of one worker can waste, those of unanswered requests not " +
-		"counted; 0 for a hundredth of those that there are. Workers then load fewer at once, and more often.",
+		"counted; or off, for a hundredth of those that there are. Workers then load fewer at once, and more often.",
 	"callers":  "How many callers, each with one call under way.",
 	"duration": "How long natsid is measured. Bare requests take as long again.",
 	"merge":    "Call through the Go client: calls share requests, and faults are retried.",

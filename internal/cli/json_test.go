@@ -53,11 +53,11 @@ func TestEachCommandPrintsItsJSON(t *testing.T) {
 	worker := serve(t, nats, "--name=oslo", "--json")
 	number := regexp.MustCompile(`"number":(\d+)`).FindStringSubmatch(worker.line)[1]
 
-	wantJSON(t, `{"tag":"order","step":5,"max_id":"1",.*"description":"of Oslo"`,
+	wantJSON(t, `{"tag":"order","step":5,"next_id":"1",.*"description":"of Oslo"`,
 		"tag", "create", "order", "--step=5", "--desc=of Oslo", nats)
 	wantJSON(t, `^{"runs":\[{"first":"\d+","last":"\d+"}.*\]}$`, "get", "segment", "order", "-n3", nats)
 	wantJSON(t, `^{"runs":\[{"first":"\d{15,}","last":"\d+"}\]}$`, "get", "snowflake", nats)
-	wantJSON(t, `"max_id":"1000001",.*"disabled":false`, "tag", "update", "order", "--next-id=1000001", nats)
+	wantJSON(t, `"next_id":"1000001",.*"disabled":false`, "tag", "update", "order", "--next-id=1000001", nats)
 	wantJSON(t, `^\[{"tag":"order",.*}\]$`, "tag", "list", nats)
 	wantJSON(t, `^\[{"instance":"oslo",.*"busiest":\[{"tag":"order"`, "tag", "stats", nats)
 	wantJSON(t, `^{"tag":"order",.*"rate":70000,`, "tag", "update", "ord*", "--rate=70000", "-y", nats)
@@ -65,7 +65,7 @@ func TestEachCommandPrintsItsJSON(t *testing.T) {
 	wantJSON(t, `"disabled":true`, "tag", "delete", "order", "-y", nats)
 	wantJSON(t, `^{"workers":\[{"instance":"oslo","number":`+number+`,.*"state":"serving"}\],"registries":`+
 		`\[{"registry":"\w+",.*"layout":"41\+10\+12",.*"store":{"kind":"kv",.*"tags":1,"state":"in order"},`+
-		`"stages":null,"tags":null,"wrong":null}$`, "status", nats)
+		`"stages":\[\],"tags":\[\],"wrong":\[\]}$`, "status", nats)
 	wantJSON(t, `"need":"0","offset":"1000000000",.*"dry_run":true}$`, "resume", "--restored", "--dry-run", nats)
 	wantJSON(t, `"offset":"5",.*"dry_run":false,"outcome":"resumed"}$`,
 		"resume", "--restored", "--bump=5", "--yes", nats)

@@ -94,7 +94,7 @@ func TestEachMistakeIsToldByCauseAndRemedy(t *testing.T) {
 		{"tag update order", 2, "give --step, --desc, --next-id, --raise-by, --max, --max-hole, --max-batch or --rate"},
 		{"tag update order --rate 1000000000001", 2, "--rate 1000000000001, want"},
 		{"tag update order --force --step 5", 2, "--force is for --next-id and --raise-by"},
-		{"throttle order", 2, "want a number of IDs per second"},
+		{"throttle order", 2, "want a number of at least 1, or off"},
 		{"audit --since yesterday", 2, "such as 90m"},
 		{"test-server --nats nats://n1:4222", 2, "leave out --nats"},
 		{"test-server --namespace a_b", 2, "want A-Z a-z 0-9"},

@@ -60,7 +60,7 @@ func shell(t *testing.T, commands, url string) (out string, tags map[string]int6
 	out = typed(t, commands, []string{"NATS_URL=" + url, "PATH=" + dir + ":" + os.Getenv("PATH")}, "sh")
 	var rows []struct {
 		Tag   string
-		MaxID int64 `json:"max_id,string"`
+		MaxID int64 `json:"next_id,string"`
 	}
 	if err := json.Unmarshal([]byte(answered(t, "tag", "list", "--json", "--nats="+url).out), &rows); err != nil {
 		t.Fatal(err)

@@ -124,15 +124,18 @@ type tagTrouble struct {
 	Why string `json:"why"`
 }
 
-func statusOf(v fleetview.Overview, busiest []fleetview.Use) (j statusJSON) {
+func statusOf(v fleetview.Overview, busiest []fleetview.Use) statusJSON {
 	answered, loads := false, false
+	j := statusJSON{
+		Workers: []workerJSON{}, Registries: append([]fleetview.Registered{}, v.Registries...),
+		Stages: append([]wire.StageView{}, v.Stages...), Tags: []tagTrouble{}, Wrong: []string{},
+	}
 	for _, r := range v.Rows {
 		answered = answered || r.Answered
 		loads = loads || r.Answered && r.Modes["segment"].State == wire.Ready
 		j.Workers = append(j.Workers, workerJSON{r.Name(), r.Statistics.Number, r.Version, r.State, r.Why})
 	}
 	j.loadsNowhere = answered && !loads
-	j.Registries, j.Stages = v.Registries, v.Stages
 	for _, f := range v.Faults() {
 		j.wrong("%s", f.What)
 	}
@@ -177,7 +180,7 @@ func (j *statusJSON) addStore(r kvstore.Report, err error, listed []subjects.Tag
 		}
 	}
 	used := make(map[string]float64)
-	var full []tagTrouble
+	full := []tagTrouble{}
 	for tag, why := range refused {
 		full = append(full, tagTrouble{tag, why})
 	}

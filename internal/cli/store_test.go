@@ -46,7 +46,7 @@ func put(t *testing.T, kv jetstream.KeyValue, key, value string) {
 func wantMark(t *testing.T, tag string, mark int64, flags ...string) {
 	t.Helper()
 	got := natsid(t, append([]string{"tag", "list", "--json"}, flags...)...)
-	if want := fmt.Sprintf(`{"tag":%q,"step":0,"max_id":"%d"`, tag, mark); !strings.Contains(got.out, want) {
+	if want := fmt.Sprintf(`{"tag":%q,"step":0,"next_id":"%d"`, tag, mark); !strings.Contains(got.out, want) {
 		t.Errorf("listed %+v, want %s", got, want)
 	}
 }

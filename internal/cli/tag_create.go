@@ -19,8 +19,8 @@ type tagCreateCmd struct {
 	Yearly  bool      `xor:"period"`
 	Zone    string    `placeholder:"ZONE"`
 	Min     int64     `placeholder:"N"`
-	Max     int64     `placeholder:"N"`
-	MaxHole int64     `placeholder:"N"`
+	Max     limit     `placeholder:"N"`
+	MaxHole limit     `placeholder:"N"`
 	Cycle   bool      `hidden:""`
 	Strict  bool
 }
@@ -53,7 +53,7 @@ Examples:
 			"zone": "Where the day begins: a name such as Asia/Shanghai, or a difference such as +08:00; " +
 				"UTC if absent.",
 			"min":   "The lowest number; with --daily, of each day. 1 if absent.",
-			"max":   "The highest number; then requests are refused. 0 for as many as there are.",
+			"max":   "The highest number; then requests are refused. Off if absent.",
 			"cycle": "Not supported.",
 			"strict": "Let the IDs rise over all workers: a request that is sent after the answer to another has " +
 				"arrived gets higher ones. The order of a tag never changes.",

@@ -58,7 +58,7 @@ func printTags(out *sheet, all []subjects.TagInfo) {
 		if t.Disabled {
 			description = "(deleted) " + description
 		}
-		out.row(t.Tag, t.MaxID, t.Step, t.Hole, t.Updated, fleetview.Limits(t), description)
+		out.row(t.Tag, t.NextID, t.Step, t.Hole, t.Updated, fleetview.Limits(t), description)
 	}
 }
 
@@ -96,7 +96,7 @@ func (s *session) tell(nc *nats.Conn, subject string, change any) error {
 		return err
 	}
 	return s.print(t, func(out *sheet) {
-		next := fmt.Sprintf("next ID %d, ", max(t.MaxID, t.Min))
+		next := fmt.Sprintf("next ID %d, ", max(t.NextID, t.Min))
 		if t.Period != "" {
 			next = "" // it depends on the date
 		}
@@ -131,7 +131,7 @@ func (s *session) allTags(ctx context.Context, nc *nats.Conn) ([]subjects.TagInf
 // withMarks returns the tags with their marks in JetStream. failed is why workers did not list all tags, or nil; it is
 // returned if the marks cannot be read either.
 //
-// Law: no tag's MaxID is below its mark, and no tag with a mark is missing, so rows of MySQL may be made of the list.
+// Law: no tag's NextID is below its mark, and no tag with a mark is missing, so rows of MySQL may be made of the list.
 func (s *session) withMarks(
 	js jetstream.JetStream, all []subjects.TagInfo, failed error,
 ) ([]subjects.TagInfo, error) {
@@ -142,14 +142,14 @@ func (s *session) withMarks(
 		return nil, cmp.Or(failed, err)
 	}
 	for i, t := range all {
-		all[i].MaxID = max(t.MaxID, subjects.ID(r.Marks[t.Tag].Mark))
+		all[i].NextID = max(t.NextID, subjects.ID(r.Marks[t.Tag].Mark))
 		delete(r.Marks, t.Tag)
 	}
 	for tag, p := range r.Marks {
 		if p.Unmade {
 			continue
 		}
-		t := subjects.TagInfo{Tag: tag, MaxID: subjects.ID(p.Mark), Updated: p.Written, Disabled: p.Disabled}
+		t := subjects.TagInfo{Tag: tag, NextID: subjects.ID(p.Mark), Updated: p.Written, Disabled: p.Disabled}
 		if p.Undecided {
 			t.Unservable = "undecided since a resume"
 		}

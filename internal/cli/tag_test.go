@@ -165,13 +165,13 @@ func TestTagsAreLimitedAndThrottled(t *testing.T) {
 	if got := answered(t, "get", "segment", "order", "-n", "51", nats); strings.Count(got.out, "\n") != 2 {
 		t.Errorf("%+v, want two requests, of 50 at most", got)
 	}
-	natsid(t, "throttle", "1000", nats).want(t, 2, "throttle  1000 IDs/s", "give --yes")
-	says(answered(t, "throttle", "1000", "--dry-run", nats), "throttle  1000 IDs/s\n")
-	says(answered(t, "throttle", "1000", "-y", nats), "throttle  1000 IDs/s\n")
+	natsid(t, "throttle", "1000", nats).want(t, 2, "IDs/s of each tag  1000", "give --yes")
+	says(answered(t, "throttle", "1000", "--dry-run", nats), "IDs/s of each tag  1000\n")
+	says(answered(t, "throttle", "1000", "-y", nats), "IDs/s of each tag  1000\n")
 	says(answered(t, "tag", "list", nats), "50 a request, 100/s, throttled to 1000/s")
 	says(natsid(t, "status", nats), "Each tag is throttled to 1000 IDs/s, until `natsid throttle off`.\n")
-	says(answered(t, "throttle", "off", "-y", nats), "throttle  off\n")
-	says(answered(t, "tag", "update", "order", "--rate=0", "--max-batch=0", nats), "step 1000, limits off\n")
+	says(answered(t, "throttle", "off", "-y", nats), "IDs/s of each tag  off\n")
+	says(answered(t, "tag", "update", "order", "--rate=off", "--max-batch=off", nats), "step 1000, limits off\n")
 	answered(t, "get", "segment", "order", "-n", "5000", nats).want(t, 0, "")
 	for _, args := range []string{"", "order", "0", "-- -5", "5 6", "1000000000001"} {
 		natsid(t, append(strings.Fields("throttle -y "+nats), strings.Fields(args)...)...).want(t, 2)

@@ -18,12 +18,12 @@ type tagUpdateCmd struct {
 	Desc    *string `placeholder:"TEXT"`
 	NextID  *int64  `placeholder:"ID" xor:"raise"`
 	RaiseBy *int64  `placeholder:"N" xor:"raise"`
-	Max     *int64  `placeholder:"N"`
-	MaxHole *int64  `placeholder:"N"`
+	Max     *limit  `placeholder:"N"`
+	MaxHole *limit  `placeholder:"N"`
 	Force   bool
 
-	MaxBatch *int   `placeholder:"N"`
-	Rate     *int64 `placeholder:"N"`
+	MaxBatch *limit `placeholder:"N"`
+	Rate     *limit `placeholder:"N"`
 	consent
 }
 
@@ -35,7 +35,7 @@ discards what it has loaded below the new ID: within milliseconds, or, if it is
 cut off from NATS at that moment, at its next load or poll. --next-id also says where
 a tag goes on that is undecided since a resume: above every ID that it ever had.
 
---max-batch and --rate limit what callers get of the tag; 0 ends a limit. Workers
+--max-batch and --rate limit what callers get of the tag; off ends a limit. Workers
 heed them at once, or, if they miss the news, at their next load or poll. A request
 beyond --rate is answered 429, and says when to try again. To slow the callers of
 each tag down for a time, use "natsid throttle".
@@ -54,9 +54,9 @@ Examples:
 			"desc":      "Description, for people; may be empty.",
 			"next-id":   "The next ID: no ID below it is issued any more. It only rises.",
 			"raise-by":  "How many IDs to skip above those that workers have loaded.",
-			"max-batch": "The most IDs that one request gets, up to 1000000.",
-			"rate":      "The most IDs per second, of all workers together, up to 1000000000000.",
-			"max":       "The highest number; 0 for as many as there are.",
+			"max-batch": "The most IDs that one request gets, up to 1000000; or off.",
+			"rate":      "The most IDs per second, of all workers together, up to 1000000000000; or off.",
+			"max":       "The highest number; or off, for as many as there are.",
 			"force":     "Skip more than 1099511627776 (2^40) IDs at once, which are lost for good.",
 		},
 	}
@@ -66,9 +66,12 @@ Examples:
 func (c *tagUpdateCmd) Run(s *session) error {
 	u := wire.TagUpdate{
 		Tag: c.Tag, Step: c.Step, Description: c.Desc,
-		MaxID: (*subjects.ID)(c.NextID), RaiseBy: (*subjects.ID)(c.RaiseBy), Force: c.Force,
+		NextID: (*subjects.ID)(c.NextID), RaiseBy: (*subjects.ID)(c.RaiseBy), Force: c.Force,
 		Max: (*subjects.ID)(c.Max), MaxHole: (*subjects.ID)(c.MaxHole),
-		MaxBatch: c.MaxBatch, Rate: c.Rate,
+		Rate: (*int64)(c.Rate),
+	}
+	if c.MaxBatch != nil {
+		u.MaxBatch = new(int(*c.MaxBatch))
 	}
 	isPattern := strings.ContainsAny(c.Tag, "*?")
 	if isPattern {
@@ -87,20 +90,22 @@ func (c *tagUpdateCmd) Run(s *session) error {
 	return s.withNATS(func(nc *nats.Conn) error { return update(nc, c.Tag) })
 }
 
-// fields matches the fields of the wire that refusals of tags name; "max_id is" precedes the next ID of a tag.
+// fields matches the fields of the wire that refusals of tags name; "next_id is" precedes the next ID of a tag.
 var fields = regexp.MustCompile(
-	`max_id is|\b(step|start|description|min|max|rate|force)\b|max_(id|hole|batch)|raise_by`)
+	`next_id is|\b(step|start|description|min|max|rate|force)\b|next_id|max_(hole|batch)|raise_by|or 0 for no limit`)
 
 // inFlags returns the text of a refusal with flags in place of the fields of the wire.
 func inFlags(text string) string {
 	return fields.ReplaceAllStringFunc(text, func(field string) string {
 		switch field {
-		case "max_id is":
+		case "next_id is":
 			return "the next ID is"
-		case "max_id":
+		case "next_id":
 			return "--next-id"
 		case "description":
 			return "--desc"
+		case "or 0 for no limit":
+			return "or off"
 		}
 		return "--" + strings.ReplaceAll(field, "_", "-")
 	})

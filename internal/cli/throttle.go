@@ -10,7 +10,7 @@ import (
 )
 
 type throttleCmd struct {
-	Rate throttleRate `arg:""`
+	Rate limit `arg:""`
 	consent
 }
 
@@ -30,27 +30,38 @@ Examples:
 	}
 }
 
-// A throttleRate is IDs per second, or 0 for off.
-type throttleRate int64
+// A limit is a number of at least 1; 0 means that there is none, and is written off.
+type limit int64
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
-func (r *throttleRate) UnmarshalText(text []byte) error {
+func (l *limit) UnmarshalText(text []byte) error {
 	if string(text) == "off" {
+		*l = 0
 		return nil
 	}
 	n, err := strconv.ParseInt(string(text), 10, 64)
-	if err != nil || n < 1 || n > wire.MaxRate {
-		return fmt.Errorf("%q: want a number of IDs per second, 1 to %d, or off; of one tag, natsid tag update --rate",
-			text, int64(wire.MaxRate))
+	if err != nil || n < 1 {
+		return fmt.Errorf("%q: want a number of at least 1, or off", text)
 	}
-	*r = throttleRate(n)
+	*l = limit(n)
 	return nil
+}
+
+// String returns what [limit.UnmarshalText] reads.
+func (l limit) String() string {
+	if l == 0 {
+		return "off"
+	}
+	return strconv.FormatInt(int64(l), 10)
 }
 
 // Run implements the command.
 func (c *throttleCmd) Run(s *session) error {
 	t := wire.Throttle{Rate: (*int64)(&c.Rate)}
-	text := func(out *sheet) { out.row("throttle", c.Rate) }
+	if c.Rate > wire.MaxRate {
+		return usage(fmt.Errorf("%v: want 1 to %d IDs per second, or off", c.Rate, int64(wire.MaxRate)))
+	}
+	text := func(out *sheet) { out.row("IDs/s of each tag", c.Rate) }
 	return s.change(c.consent, "Change this for each tag?", t, text, func() error {
 		return s.withNATS(func(nc *nats.Conn) error {
 			now, err := request[wire.Throttle](s, nc, wire.ThrottleSubject(s.namespace()), t)
@@ -60,12 +71,4 @@ func (c *throttleCmd) Run(s *session) error {
 			return s.print(now, text)
 		})
 	})
-}
-
-// String returns what [throttleRate.UnmarshalText] reads, with its unit.
-func (r throttleRate) String() string {
-	if r == 0 {
-		return "off"
-	}
-	return fmt.Sprintf("%d IDs/s", r)
 }

@@ -29,7 +29,7 @@ func Subjects(n subjects.Namespace) []SubjectInfo {
 		count = "empty for one ID, or a count"
 		ids   = "IDs as runs, one a line: `1001` or `1001-1100`"
 		tag   = "the [Tag](#json)"
-		raise = "; `\"raise_by\":\"1000\"` instead of max_id; `\"force\":true` to skip more than 2^40 IDs; " +
+		raise = "; `\"raise_by\":\"1000\"` instead of next_id; `\"force\":true` to skip more than 2^40 IDs; " +
 			"the limits: `\"max_batch\":100,\"rate\":1000`"
 	)
 	return []SubjectInfo{

@@ -23,15 +23,15 @@ const (
 )
 
 // TagUpdate is the request that changes a tag. Fields that are nil leave their value unchanged. At least one must be
-// set, and MaxID and RaiseBy exclude each other.
+// set, and NextID and RaiseBy exclude each other.
 type TagUpdate struct {
 	Tag         string  `json:"tag"`
 	Step        *int64  `json:"step,omitempty"` // at least 1
 	Description *string `json:"description,omitempty"`
-	// MaxID is the lowest ID that may be issued from now on. It must not be
-	// below the present one: max_id only rises.
-	MaxID *subjects.ID `json:"max_id,omitempty"`
-	// RaiseBy raises max_id by this number, at least 1, and thereby skips that many IDs.
+	// NextID is the lowest ID that may be issued from now on. It must not be
+	// below the present one: next_id only rises.
+	NextID *subjects.ID `json:"next_id,omitempty"`
+	// RaiseBy raises next_id by this number, at least 1, and thereby skips that many IDs.
 	RaiseBy *subjects.ID `json:"raise_by,omitempty"`
 	// MaxBatch is the most IDs that one request for the tag gets, 0 to 1000000, and Rate the most IDs per second, of
 	// all workers together, 0 to 10^12. 0 means no limit.
@@ -40,12 +40,12 @@ type TagUpdate struct {
 	// Max and MaxHole are as in [subjects.TagCreate]; 0 removes the bound.
 	Max     *subjects.ID `json:"max,omitempty"`
 	MaxHole *subjects.ID `json:"max_hole,omitempty"`
-	// Force allows MaxID or RaiseBy to skip more than 2^40 IDs at once.
+	// Force allows NextID or RaiseBy to skip more than 2^40 IDs at once.
 	Force bool `json:"force,omitempty"`
 }
 
 // TagDelete is the request that deletes a tag. A deleted tag is not served, and
-// keeps its max_id: created again, it continues above its old IDs.
+// keeps its next_id: created again, it continues above its old IDs.
 type TagDelete struct {
 	Tag string `json:"tag"`
 }
@@ -53,7 +53,7 @@ type TagDelete struct {
 // Examples of the bodies of requests, for error texts and documents.
 const (
 	exampleCreate   = `{"tag":"order","step":1000,"start":"1","description":"..."}`
-	exampleUpdate   = `{"tag":"order","step":2000,"description":"...","max_id":"5000001"}`
+	exampleUpdate   = `{"tag":"order","step":2000,"description":"...","next_id":"5000001"}`
 	exampleDelete   = `{"tag":"order"}`
 	exampleList     = `{"after":"order","limit":100}`
 	exampleThrottle = `{"rate":500}`
@@ -87,7 +87,7 @@ func checkDescription(text string) error {
 // ParseTagUpdate reads the body of a request that changes a tag. The error is
 // an [*subjects.Error] of code [subjects.BadRequest].
 func ParseTagUpdate(body []byte) (TagUpdate, error) {
-	example := exampleUpdate + `, or "raise_by":"1000" for max_id, or "max_batch":100,"rate":1000`
+	example := exampleUpdate + `, or "raise_by":"1000" for next_id, or "max_batch":100,"rate":1000`
 	return parse(body, example, TagUpdate.Check)
 }
 
@@ -97,18 +97,18 @@ func (u TagUpdate) Check() error {
 		return err
 	}
 	switch {
-	case u.Step == nil && u.Description == nil && u.MaxID == nil && u.RaiseBy == nil && !u.ChangesRules():
-		return bad("nothing to change: give step, description, max_id, raise_by, max, max_hole, max_batch or rate")
-	case u.Force && u.MaxID == nil && u.RaiseBy == nil:
-		return bad("force is for max_id and raise_by: give one of them, or leave it out")
-	case u.MaxID != nil && u.RaiseBy != nil:
-		return bad("max_id and raise_by exclude each other: give one")
+	case u.Step == nil && u.Description == nil && u.NextID == nil && u.RaiseBy == nil && !u.ChangesRules():
+		return bad("nothing to change: give step, description, next_id, raise_by, max, max_hole, max_batch or rate")
+	case u.Force && u.NextID == nil && u.RaiseBy == nil:
+		return bad("force is for next_id and raise_by: give one of them, or leave it out")
+	case u.NextID != nil && u.RaiseBy != nil:
+		return bad("next_id and raise_by exclude each other: give one")
 	case u.Step != nil && *u.Step < 1:
 		return bad("step %d, want at least 1", *u.Step)
-	case u.MaxID != nil && *u.MaxID < 1:
-		return bad("max_id %d, want at least 1", *u.MaxID)
+	case u.NextID != nil && *u.NextID < 1:
+		return bad("next_id %d, want at least 1", *u.NextID)
 	case u.RaiseBy != nil && *u.RaiseBy < 1:
-		return bad("raise_by %d, want at least 1: max_id only rises", *u.RaiseBy)
+		return bad("raise_by %d, want at least 1: next_id only rises", *u.RaiseBy)
 	case u.MaxBatch != nil && (*u.MaxBatch < 0 || *u.MaxBatch > MaxBatchLimit):
 		return bad("max_batch %d, want 1..%d, or 0 for no limit", *u.MaxBatch, MaxBatchLimit)
 	case u.Rate != nil && (*u.Rate < 0 || *u.Rate > MaxRate):

@@ -200,9 +200,9 @@ func FuzzParseTagList(f *testing.F) {
 // it is written.
 func FuzzParseTagChange(f *testing.F) {
 	for _, body := range []string{
-		`{"tag":"order","step":2000}`, `{"tag":"order","max_id":"5000001","force":true}`,
+		`{"tag":"order","step":2000}`, `{"tag":"order","next_id":"5000001","force":true}`,
 		`{"tag":"order","raise_by":7}`,
-		`{"tag":"order","max_id":9223372036854775807}`, `{"tag":"order","description":""}`, `{"tag":"order"}`,
+		`{"tag":"order","next_id":9223372036854775807}`, `{"tag":"order","description":""}`, `{"tag":"order"}`,
 		"", "null", "[]", `{"tag":"a b"}`,
 	} {
 		f.Add([]byte(body))

@@ -201,7 +201,7 @@ func (t *trial) reserved(tag string) (all, left int64) {
 	}
 	for _, info := range tags {
 		if info.Tag == tag {
-			all = int64(info.MaxID) - 1
+			all = int64(info.NextID) - 1
 		}
 	}
 	for _, w := range workers {

@@ -72,7 +72,7 @@ func (s *suite) updateRefused() {
 		c.Description = &text
 		_, err := s.Update(s.ctx, "order", c)
 		s.wantErr(err, segment.ErrInvalid)
-		if (c.MaxID == 499 || c.RaiseBy > 5) && !strings.Contains(err.Error(), "max_id is 500") {
+		if (c.MaxID == 499 || c.RaiseBy > 5) && !strings.Contains(err.Error(), "next_id is 500") {
 			s.Errorf("%+v: %v, want the present mark", c, err)
 		}
 	}

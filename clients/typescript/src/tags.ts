@@ -55,7 +55,7 @@ export async function ensureTag(
 /** Throws the error that names the first setting in which a tag differs from the one wanted. */
 function agrees(is: Info, want: Info): void {
   for (const [key, value] of Object.entries(want)) {
-    const [name, now] = key === "start" ? ["next ID", is["max_id"]] : [key, is[key]];
+    const [name, now] = key === "start" ? ["next ID", is["next_id"]] : [key, is[key]];
     const text = String(now ?? (typeof value === "boolean" ? false : ""));
     if (key === "start" ? BigInt(text) >= BigInt(String(value)) : text === String(value)) continue;
     throw new TagExistsError(

@@ -12,18 +12,19 @@ import (
 // bytes each, and the claims on worker numbers. Set the fields down to Past before the first [History.Add].
 type History struct {
 	Tag   string // if set, loads of other tags are left out
-	ID    int64  // Found gets the loads that contain it
+	ID    int64  // Found gets the loads that contain it, and Skipped the raises that leave it out
 	Whole bool   // no record is older than the first entry: each tag must begin with its first ID
 	Past  uint64 // entries up to this one were stored before the marks were read
 
-	Loads  int64
-	Found  []Grant
-	tags   map[string]*ledger
-	claims []*Claim
-	lives  map[string]*life // by process
-	began  time.Time        // when the first entry was stored
-	now    time.Time        // when the last entry was stored
-	silent time.Duration    // a living process writes an entry within this time: an hour, or the longest window
+	Loads   int64
+	Found   []Grant
+	Skipped []Grant // their ranges are holes
+	tags    map[string]*ledger
+	claims  []*Claim
+	lives   map[string]*life // by process
+	began   time.Time        // when the first entry was stored
+	now     time.Time        // when the last entry was stored
+	silent  time.Duration    // a living process writes an entry within this time: an hour, or the longest window
 }
 
 // A Grant is a load or a claim that contains an ID.
@@ -74,9 +75,14 @@ func (h *History) Add(e *Entry) {
 			if l.First <= l.Last {
 				h.Loads++
 			}
-			if l.First <= h.ID && h.ID <= l.Last {
-				h.Found = append(h.Found, Grant{Tag: tag, Stored: e.Stored, Instance: e.Instance,
-					Process: e.Process, First: l.First, Last: l.Last, Entry: e.Sequence})
+			found := Grant{Tag: tag, Stored: e.Stored, Instance: e.Instance, Process: e.Process, First: l.First,
+				Last: l.Last, Entry: e.Sequence}
+			switch {
+			case l.First <= h.ID && h.ID <= l.Last:
+				h.Found = append(h.Found, found)
+			case 0 < l.Above && l.Above <= h.ID && h.ID < l.First:
+				found.First, found.Last = l.Above, l.First-1
+				h.Skipped = append(h.Skipped, found)
 			}
 			if !h.Whole && e.Stored.Sub(t.began) < settling {
 				t.begin = max(t.begin, l.Last+1)

@@ -22,8 +22,8 @@ func TestAnUpdateThatARaiseOvertookChangesNothing(t *testing.T) {
 	}})
 	text := "changed"
 	_, err := g.Update(t.Context(), "a", segment.Change{Step: 777, Description: &text, MaxID: 5000})
-	if err == nil || !strings.Contains(err.Error(), "max_id is 6000") || errors.Is(err, segment.ErrUncertain) {
-		t.Errorf("error %v, want that max_id is 6000 already", err)
+	if err == nil || !strings.Contains(err.Error(), "next_id is 6000") || errors.Is(err, segment.ErrUncertain) {
+		t.Errorf("error %v, want that next_id is 6000 already", err)
 	}
 	if row := table.Snapshot()["a"]; row.Step != 100 || row.Description != "" || row.MaxID != 6000 {
 		t.Errorf("the row is %+v, want it as the other left it", row)

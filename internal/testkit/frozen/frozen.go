@@ -46,7 +46,7 @@ var tags = []segment.Tag{
 
 func info(t segment.Tag) subjects.TagInfo {
 	i := subjects.TagInfo{
-		Tag: t.Name, Step: t.Step, MaxID: subjects.ID(t.MaxID), Description: t.Description, Updated: t.Updated,
+		Tag: t.Name, Step: t.Step, NextID: subjects.ID(t.MaxID), Description: t.Description, Updated: t.Updated,
 		Disabled: t.Disabled, Max: subjects.ID(t.Rules.Max), MarkAhead: t.MarkAhead,
 	}
 	if err := subjects.CheckTag(t.Name); err != nil {
