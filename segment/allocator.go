@@ -89,8 +89,8 @@ func (a *Allocator) Close() {
 	a.source.wait()
 }
 
-// Trouble returns why ranges cannot be loaded, or nil: the error of the last load if the last two, of any tags, failed
-// within 10 s, or why loads are held. IDs in memory are issued regardless.
+// Trouble returns why ranges cannot be loaded, nil if they can: why loads are held, or the error of the last load if
+// the last two loads, of any tags, failed within 10 s. IDs in memory are issued regardless.
 func (a *Allocator) Trouble() error { return a.source.trouble() }
 
 // Follow keeps the allocator's memory in line with the store until ctx ends or the allocator is closed: it polls all

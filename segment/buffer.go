@@ -74,9 +74,9 @@ func (b *buffer) look() {
 	b.tendLocked()
 }
 
-// tendLocked establishes the state that holds whenever the lock is free: the stock is open unless a request waits,
-// and a load is under way if one is due. It sets the check of the run before it decides whether a load is due: a
-// request in between is counted in that decision, or sees the check.
+// tendLocked establishes what holds whenever the lock is free: the stock is open unless a request waits, and a load is
+// under way if one is due. It sets the check of the run before it decides whether a load is due. So a request that
+// arrives in between is counted in the decision, or calls look itself.
 func (b *buffer) tendLocked() {
 	now := b.set.clock.now()
 	b.supply.settle(now)
@@ -143,7 +143,7 @@ func (b *buffer) close() {
 	deliver(answers)
 }
 
-// plan returns the plan of the next load. A goroutine of the source calls plan, takeIn and more in a loop.
+// plan returns the plan of the next load. The source's goroutine calls plan, takeIn and more in turns.
 func (b *buffer) plan() plan {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -236,8 +236,8 @@ func (b *buffer) refusedLocked(err error, now time.Duration) (answers []answer) 
 	return b.supply.waiters.refuse(&b.supply.stock, err)
 }
 
-// more reports, after the pause, whether another load follows one that ended with err. If not, and the tag
-// never had a range, its buffer is removed, so that names that do not exist cannot fill the memory.
+// more pauses, and reports whether another load follows one that ended with err. If none follows and the tag never had
+// a range, its buffer is removed: names of tags that do not exist cannot fill the memory.
 func (b *buffer) more(err error) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -250,9 +250,9 @@ func (b *buffer) more(err error) bool {
 	return b.supply.loader.running
 }
 
-// see takes over the state of the tag as the store returned it: by a listing that began at asOf or, if asOf is certain,
-// after a change just now. After such a change, refusals and rules by loads and listings that began before it are
-// ignored. see reports false if the buffer is closed.
+// see takes over the state of the tag from a listing that began at asOf. If asOf is certain, the state comes from a
+// change just now: then see ignores refusals and rules of loads and listings that began before. see reports false if
+// the buffer is closed.
 func (b *buffer) see(t Tag, asOf time.Duration) (seen bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -286,11 +286,11 @@ func (b *buffer) changed() {
 	b.changes++
 }
 
-// certain, as the time of a listing, means that no load and no change outweighs the listing.
+// certain stands in place of a listing's start for a state that no load and no change can outweigh.
 const certain time.Duration = math.MaxInt64
 
-// stop ends the issuing of IDs of the tag, and refuses waiting requests. asOf is when the deciding listing began: a
-// later load or change of the tag outweighs it, and so does a first load under way.
+// stop ends the issuing of IDs of the tag, and refuses waiting requests. asOf is the start of the listing that lacked
+// the tag: if the tag was loaded or changed since, or its first load is under way, stop does nothing.
 func (b *buffer) stop(why error, asOf time.Duration) {
 	b.mu.Lock()
 	var answers []answer
@@ -301,9 +301,9 @@ func (b *buffer) stop(why error, asOf time.Duration) {
 	deliver(answers)
 }
 
-// stopLocked removes the buffer, discards the loaded IDs, and refuses waiting requests. The set keeps the floor of
-// the tag, marked as live unless the tag is known to be deleted: a tag that the store merely lacks may be in a store
-// that lost its memory, and a repair must keep serving it.
+// stopLocked removes the buffer, discards the loaded IDs, and refuses waiting requests. The set keeps the tag's floor.
+// It marks the floor as live unless the tag is known to be deleted: a store that lacks the tag may have lost it, and a
+// repair writes it again.
 func (b *buffer) stopLocked(why error, deleted bool) (answers []answer) {
 	if b.supply.closed {
 		return nil
@@ -319,10 +319,10 @@ func (b *buffer) stopLocked(why error, deleted bool) (answers []answer) {
 	return b.supply.waiters.refuse(&b.supply.stock, why)
 }
 
-// dropIfIdle removes the buffer if its tag was not requested for at least idle. The loaded IDs become a hole.
+// dropIfIdle removes the buffer if nobody requested its tag for the duration idle. The loaded IDs become a hole.
 //
-// Law: the set keeps the floor, with all that a repair of the marks reads from the buffer, and the floor is at
-// least the tag's least ID. So the next buffer of the tag loads above both, and the tag is not created on first use.
+// Law: the floor is kept, and is at least the tag's least ID. So the next buffer of the tag loads above both, and the
+// tag is not created again on first use.
 func (b *buffer) dropIfIdle(idle time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

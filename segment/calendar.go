@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// recentFor is for how long after a request for a tag its next period is loaded ahead.
+// recentFor is how long after its last request a tag counts as in use: then its next period is loaded ahead.
 const recentFor = time.Hour
 
-// keepCalendar takes the IDs of past periods out of memory until ctx ends, once a tag has a period. It looks at each
-// whole second of the wall clock, since periods begin at whole seconds in every zone, and also after the clock was set.
+// keepCalendar takes IDs of past periods out of memory, until ctx ends. It begins with the first tag that has a period.
+// It looks at each whole second of the wall clock, since periods begin at whole seconds in every zone, and also after
+// the clock was set.
 func (f *follower) keepCalendar(ctx context.Context) {
 	select {
 	case <-f.tags.dated:
@@ -29,8 +30,9 @@ func (f *follower) keepCalendar(ctx context.Context) {
 	}
 }
 
-// turn takes the IDs of past periods out of memory, also by a clock that is not sure: that costs a hole at most. Just
-// before a period it loads the first range of a loose tag that was requested lately, so that no request waits for that.
+// turn takes IDs of past periods out of memory, even if the clock is not sure: a wrong clock costs a hole at most. Just
+// before a period begins, it loads a first range of a loose tag that was requested lately, so that no request waits for
+// one.
 func (b *buffer) turn(now time.Time, isSure bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -38,7 +40,7 @@ func (b *buffer) turn(now time.Time, isSure bool) {
 	if s.closed || s.isStrict {
 		return
 	}
-	// idle is called each second, since it dates a request by the first reading after it.
+	// idle is read each second: it counts a request from the first reading after it.
 	isRecent := s.loader.loads > 0 && s.pace.speed.idle(monotonic, s.asked()) < recentFor
 	if s.stock.cut(s.ruled().Begins(now), monotonic) {
 		s.reopen(monotonic)
@@ -62,7 +64,7 @@ func (b *buffer) obey(r Rules) bool {
 	return b.supply.trim()
 }
 
-// dropPast takes IDs of a past period, which a load has just added, out of memory; the lock is held.
+// dropPast discards IDs that a load has just added if their period is past. The lock is held.
 func (b *buffer) dropPast(monotonic time.Duration) {
 	s := &b.supply
 	if s.ruled().Period == "" || s.isStrict {

@@ -17,8 +17,8 @@ type Change struct {
 	RaiseBy int64
 	// Force allows a raise by more than [MaxRaise].
 	Force bool
-	// Rules, if set, returns the new rules, given the present ones. What it says of the order, loose or strict, is
-	// ignored: that never changes.
+	// Rules, if set, returns the new rules, given the present ones. It cannot change the order, loose or strict: that
+	// is fixed.
 	Rules func(Rules) Rules
 }
 
@@ -89,8 +89,8 @@ func (c Change) changeRules(t *Tag) error {
 	return err
 }
 
-// Revive returns the deleted tag t as created again: loose or strict as before, with step, description, rules and start
-// of the tag by, as it was requested.
+// Revive returns the deleted tag t as created again: with step, description, rules and start of by, the requested tag,
+// and with its own order, loose or strict.
 //
 // Law: the mark never goes down, and becomes the tag's Least: no ID loaded before the tag was deleted is issued
 // afterwards.

@@ -21,8 +21,8 @@ type Config struct {
 	// LoadTimeout bounds one load; two thirds of Deadline if 0. Keep it below Deadline, so that a load that hangs is
 	// retried before the requests behind it expire.
 	LoadTimeout time.Duration
-	// Enough, if set, returns the time that a load needs: least, or more where the store is far away. It may be
-	// longer than Deadline: such a load serves later requests.
+	// Enough, if set, returns the time that a load may take: least, or more where the store is far away. It may exceed
+	// Deadline: the range then serves later requests.
 	Enough func(least time.Duration) time.Duration
 	// MaxStep bounds the step while ranges last less than StepTime; 1,000,000 if 0. A tag configured with more keeps
 	// its own step.

@@ -21,13 +21,13 @@ var (
 	// ErrUndecided is returned while an operator must say where the tag goes on: see [Tag.Undecided].
 	ErrUndecided = errors.New("segment: the store went back, and the numbers of the tag end: an operator must say " +
 		"where it goes on")
-	// ErrClock is returned by a load of a daily, monthly or yearly tag whose period would begin by a clock that is not
-	// sure: see [Rules.Window].
+	// ErrClock is returned by a load of a daily, monthly or yearly tag if only this worker's clock says that the next
+	// period has begun, and the clock was not yet compared with others: see [Rules.Window].
 	ErrClock = errors.New("segment: a period has begun by this worker's clock, which is not yet compared with others")
 	// ErrInvalid is returned when a tag cannot be created or changed as requested, or for a count of IDs out of range.
 	ErrInvalid = errors.New("segment: invalid tag")
-	// ErrUncertain is returned when a tag may have been created, changed or deleted, in whole or in part. After any
-	// other error of such a call nothing was changed.
+	// ErrUncertain is returned when a tag may have been created, changed or deleted, in whole or in part. Any other
+	// error of such a call means that nothing was changed.
 	ErrUncertain = errors.New("segment: the change may have been made")
 	// ErrWait is returned by [Allocator.Next] when the IDs are not in memory: park the request.
 	ErrWait = errors.New("segment: the next range is not loaded yet")

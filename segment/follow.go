@@ -71,7 +71,8 @@ func (f *follower) poll(ctx context.Context) (seen bool, err error) {
 	return seen, err
 }
 
-// apply takes over a listing that began at that time. Later loads and changes of a tag outweigh it.
+// apply takes over a listing that began at the given time. Where a tag was loaded or changed since, the listing is
+// ignored.
 func (f *follower) apply(l Listing, began time.Duration) {
 	f.tags.names.list(l.Tags, began)
 	for _, t := range l.Tags {
@@ -119,7 +120,7 @@ func (f *follower) see(t Tag) {
 		defer f.tags.names.deleted(t.Name)
 	}
 	for seen := false; !seen; {
-		// Read the buffer after the cached refusal is cleared: a request may have created the buffer in between.
+		// Read the buffer after the cached refusal is cleared: a request may create the buffer between the two.
 		b := f.tags.getOrKeep(t.Name, t.Least)
 		seen = true
 		switch {
@@ -132,7 +133,7 @@ func (f *follower) see(t Tag) {
 	}
 }
 
-// invalidate clears the cached not-found result of a tag and makes loads under way ignore theirs. It returns the tag's
+// invalidate clears the cached not-found result of a tag, and makes loads under way ignore theirs. It returns the tag's
 // buffer, nil if the tag is not in memory.
 func (f *follower) invalidate(tag string) *buffer {
 	b := f.tags.get(tag)

@@ -7,9 +7,9 @@ type Floor struct {
 	End  int64 // no ID at or above it was ever loaded by this process
 	Step int64 // the configured step, 0 if it is not known
 	Live bool  // the tag was not deleted when it was last seen
-	// Rules are those of the tag, as far as they are known; nil if they are not.
+	// Rules are the tag's rules; nil if this process does not know them.
 	Rules *Rules `json:",omitempty"`
-	// Era is that of the store's history in which the IDs below End were loaded: see [Loaded].
+	// Era names the part of the store's history in which the IDs below End were loaded: see [Loaded].
 	Era string `json:",omitempty"`
 }
 
@@ -24,8 +24,8 @@ func (f Floor) with(known Floor) Floor {
 
 // Above returns by how much the floor is above the mark of a tag, 0 if it is not.
 //
-// Law: a mark below the floor went back. The mark of a tag with a last number proves nothing, as an operator may have
-// decided about it.
+// Law: a mark below the floor went back. If the tag has a last number, this proves nothing, since an operator may have
+// set the mark.
 func (f Floor) Above(t Tag) int64 {
 	if t.MaxID < 1 || t.Undecided || t.Rules.Bounded() || f.Rules != nil && f.Rules.Bounded() {
 		return 0 // below 1 its entry is damaged
@@ -43,8 +43,8 @@ func (h *holdup) err() error {
 	return nil
 }
 
-// Hold makes every load fail with why, without a call to the store, until [Allocator.Release]. IDs in memory are
-// issued regardless; [Allocator.Discard] ends that. A load that the store has already received may still succeed.
+// Hold makes every load fail with the error why, without a call to the store, until [Allocator.Release]. IDs in memory
+// are still issued, unless [Allocator.Discard] is called. A load that the store has already received may still succeed.
 func (a *Allocator) Hold(why error) { a.source.holdup.why.Store(&why) }
 
 // Release ends [Allocator.Hold]. Loads for waiting requests start within their retry pause.
@@ -53,9 +53,9 @@ func (a *Allocator) Release() {
 	a.source.health.release()
 }
 
-// TurnAway refuses each request that memory cannot serve with [ErrElsewhere] until [Allocator.Admit]: this worker
-// cannot load, and another one may. IDs in memory are issued as before. With waiting it also refuses parked requests,
-// though the load under way might still serve them.
+// TurnAway refuses, until [Allocator.Admit], each request that memory cannot serve: with [ErrElsewhere], as another
+// worker may be able to load. If waiting is true it also refuses parked requests, though the load under way might still
+// serve them.
 func (a *Allocator) TurnAway(waiting bool) {
 	a.source.elsewhere.Store(true)
 	if !waiting {

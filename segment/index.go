@@ -5,9 +5,9 @@ import (
 	"sync/atomic"
 )
 
-// An index finds buffers by tag. A lookup takes no lock and allocates nothing: hash chains are immutable, and a
-// change replaces a whole chain. A lookup during a change may miss a tag that is being added, and find one that is
-// being removed: the buffer records under its own lock that it is closed. The caller must serialize changes.
+// An index finds buffers by tag. A lookup takes no lock and allocates nothing: hash chains are immutable, and a change
+// replaces a whole chain. While a change is under way, a lookup may miss the tag that is added, or find the one that is
+// removed, whose buffer is closed. The caller must serialize changes.
 type index struct {
 	seed  maphash.Seed
 	table atomic.Pointer[[]chain] // its length is a power of two

@@ -17,11 +17,11 @@ type lanes struct {
 	sound    lane // of tags whose last load succeeded; and of new tags
 	troubled lane // of tags of which one or two loads in a row failed
 	stuck    lane // of tags of which more loads in a row failed
-	unlisted lane // of names that the last listing lacked: most likely these tags do not exist
+	unlisted lane // loads of names that the last listing lacked: most likely no such tags exist
 }
 
-// newLanes gives all lanes together a few places less than the statements that mysqlstore sends at once to one
-// database: polls and administrators need some, too.
+// newLanes returns lanes with a few places less in all than mysqlstore has connections to one database: polls and
+// administrators need some, too.
 func newLanes() *lanes {
 	return &lanes{
 		sound:    lane{places: make(chan struct{}, 20), yields: true},

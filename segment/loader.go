@@ -8,7 +8,7 @@ import (
 	"github.com/natsid/natsid/internal/latency"
 )
 
-// quietTime is how long a tag that the store refused is not loaded while no request waits.
+// quietTime is the pause before a tag that the store refused is loaded again without a waiting request.
 const quietTime = time.Second
 
 // A loader records the loads of one tag. At most one is under way.
@@ -47,7 +47,7 @@ func (l *loader) refused(now time.Duration) {
 	l.fails, l.retry, l.quietUntil, l.lastErr = 0, nil, now+quietTime, nil
 }
 
-// outdated records that the store refused the tag, but the tag was changed while the load was under way.
+// outdated records that the store refused the tag in a load that began before the tag was changed.
 func (l *loader) outdated() {
 	l.errs++
 	l.lastErr = nil

@@ -16,12 +16,12 @@ const (
 	refusedFor = 3 * time.Second
 	// maxRefused is how many such tags are remembered; beyond that each new one replaces any other.
 	maxRefused = 10_000
-	// lookupRate is how many unlisted tags are looked up per second, and how many at once after a second without
-	// lookups. maxUnlisted is how many lookups of them may be under way.
+	// lookupRate is how many unlisted tags are looked up per second; after a second without lookups, as many at once.
+	// maxUnlisted is how many such lookups may be under way.
 	lookupRate  = 1000
 	maxUnlisted = 1024
-	// maxFresh is how many tags are remembered that were found since the last listing; others count as unlisted, and
-	// are looked up, until a listing has them.
+	// maxFresh is how many tags found since the last listing are remembered. Further ones count as unlisted, and are
+	// looked up, until a listing has them.
 	maxFresh = 100_000
 )
 
@@ -41,8 +41,8 @@ type names struct {
 	refused  map[string]refusal
 	unlisted int // lookups of unlisted tags under way
 	lookups  *ratelimit.Bucket
-	// floors are those of tags that were stopped or idle, that a former process loaded, or whose mark was raised while
-	// they had no buffer. Each is of a tag that the store has, or had, and takes about 300 bytes.
+	// floors has a floor for each tag without a buffer that was stopped or idle, that a former process loaded, or whose
+	// mark was raised. The store has or had each of these tags. One takes about 300 bytes.
 	floors map[string]Floor
 }
 
@@ -61,9 +61,9 @@ func newNames() *names {
 
 func (n *names) hash(tag string) uint64 { return maphash.String(n.seed, tag) }
 
-// admit reports whether a tag that has no buffer may be loaded, and whether it is unlisted; if it is, [names.release]
-// must follow. creates means that a load creates the tag if it does not exist. recent is the maximum age of a listing
-// that replaces a lookup while there are too many lookups.
+// admit reports whether a tag that has no buffer may be loaded, and whether it is unlisted; for an unlisted one,
+// [names.release] must follow. creates means that the load creates a missing tag. While there are too many lookups,
+// admit answers by the last listing if its age is below recent.
 func (n *names) admit(tag string, now, recent time.Duration, creates bool) (unlisted bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -173,7 +173,7 @@ func (n *names) deleted(tag string) {
 	}
 }
 
-// keepRaise keeps the least ID of a tag that has no buffer, unless it is 0.
+// keepRaise keeps least, the lowest ID to be issued, for a tag that has no buffer; 0 is not kept.
 func (n *names) keepRaise(tag string, least int64) {
 	if least == 0 {
 		return

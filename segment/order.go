@@ -26,8 +26,8 @@ func (s *tagSet) note(t Tag) {
 	}
 }
 
-// seal makes the tag strict, as the load under way has found; l has no range. The tag has IDs in memory only if an
-// operator has replaced it: they become holes.
+// seal makes the tag strict, since load l, which has no range, found it to be. IDs in memory become holes: the tag has
+// some only if an operator replaced a loose tag of the name.
 func (b *buffer) seal(l Loaded) {
 	b.set.anyStrict.Store(true)
 	b.mu.Lock()
@@ -55,8 +55,8 @@ func (s *supply) join() int64 {
 	return max(1, min(MaxStep, s.waiters.demand())) //mutant:join
 }
 
-// serve answers the waiting requests from the loaded range. For a strict tag these are the requests that joined the
-// load; the IDs that remain, such as those of requests that have expired, are holes.
+// serve answers waiting requests from the loaded range; those of a strict tag only if they joined the load. The rest of
+// a strict tag's range, as for requests that expired, is a hole.
 func (s *supply) serve(now time.Duration) (answers []answer) {
 	if !s.isStrict {
 		return s.waiters.serve(&s.stock, nil)

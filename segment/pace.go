@@ -14,8 +14,7 @@ type pace struct {
 	configured int64 // the tag's own step; 0 before the first load
 }
 
-// note takes a reading of how many IDs were requested so far. used is the range used up since the last reading, if
-// any.
+// note takes a reading: asked IDs were requested so far, and used is the range used up since the last reading, if any.
 func (p *pace) note(now time.Duration, asked int64, used usage) {
 	p.speed.note(now, asked)
 	if used.ids > 0 {
@@ -58,7 +57,7 @@ type reading struct {
 }
 
 const (
-	// speedSpan is the shortest time that the speed is measured over: a batch counts as spread over it.
+	// speedSpan is the shortest time over which the speed is measured: a batch counts as spread over it.
 	speedSpan = 100 * time.Millisecond
 	// peakSpan is the same for the peak: the busiest second.
 	peakSpan = time.Second
@@ -81,7 +80,8 @@ func (s *speedometer) note(now time.Duration, ids int64) {
 	}
 }
 
-// idle returns how long nothing was requested, less the time to the first reading after the last request.
+// idle returns the time since the first reading that showed the last request: a little less than the time since that
+// request.
 func (s *speedometer) idle(now time.Duration, ids int64) time.Duration {
 	if ids != s.last.ids {
 		s.note(now, ids)
@@ -90,8 +90,8 @@ func (s *speedometer) idle(now time.Duration, ids int64) time.Duration {
 	return now - s.last.at
 }
 
-// at returns the present speed in IDs per second, measured from the reading before the last. It fades while there are
-// no requests.
+// at returns the present speed in IDs per second, measured since the reading before the last. Without requests it falls
+// with time.
 func (s *speedometer) at(now time.Duration, ids int64) float64 {
 	return speed(s.prev, reading{now, ids}, speedSpan)
 }

@@ -35,10 +35,10 @@ func deliver(answers []answer) {
 }
 
 // Waiters are the requests that wait for one tag, in order of arrival. All have the same deadline, so the first to
-// arrive is the first to expire, and one timer serves all. The deadline is shorter while loads of the tag fail: so
-// the callers have time to ask another worker. The buffer's lock guards them.
+// arrive is the first to expire, and one timer serves all. While loads of the tag fail the deadline is shorter, which
+// leaves callers time to ask another worker. The buffer's lock guards them.
 type waiters struct {
-	queue *queue // nil if none wait: tags in use hardly ever have a queue, so it costs memory only while needed
+	queue *queue // nil if no request waits, as for most tags: it takes memory only when needed
 	ever  int64  // number of requests that ever waited
 }
 
@@ -98,7 +98,8 @@ func (w *waiters) serve(s *stock, answers []answer) []answer {
 	return w.serveUpTo(w.ever, s, answers)
 }
 
-// serveUpTo is serve for the first last requests that ever waited, and serves from a sealed stock, too.
+// serveUpTo is serve for the requests up to number last, counted from the tag's first request; it also serves from a
+// sealed stock.
 func (w *waiters) serveUpTo(last int64, s *stock, answers []answer) []answer {
 	for w.any() && w.ever-int64(w.len()) < last && w.queue.waiters[0].n <= s.restLen {
 		x := w.pop()
@@ -115,7 +116,7 @@ func (w *waiters) refuse(s *stock, err error) (answers []answer) {
 	return answers
 }
 
-// exhausted refuses each request for more IDs than the stock, and the left IDs in the store, have after the requests
+// exhausted refuses each request that the IDs in the stock, and left more in the store, cannot serve after the requests
 // before it. It serves those for which the stock has enough.
 func (w *waiters) exhausted(s *stock, left int64, why error) (answers []answer) {
 	if answers = w.serve(s, nil); !w.any() {
@@ -139,8 +140,8 @@ func (w *waiters) exhausted(s *stock, left int64, why error) (answers []answer) 
 	return w.serve(s, answers)
 }
 
-// expire refuses with err the requests whose deadline has passed. A refused request may have asked for more IDs than
-// the stock has, and a later one for fewer: expire serves the later one.
+// expire refuses with err the requests whose deadline has passed. If a later request asks for fewer IDs than a refused
+// one, and the stock has them, expire serves it.
 func (w *waiters) expire(s *stock, now time.Time, failing bool, err error) (answers []answer) {
 	for w.any() && !w.queue.waiters[0].end(failing).After(now) {
 		answers = append(answers, answer{done: w.pop().done, err: err})

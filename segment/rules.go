@@ -23,7 +23,7 @@ const (
 	Yearly  Period = "yearly"
 )
 
-// Size returns how many numbers a period has, 0 among them; 0 if there is no period.
+// Size returns how many numbers a period has, counting from 0; 0 if there is no period.
 func (p Period) Size() int64 {
 	switch p {
 	case Daily:
@@ -36,7 +36,7 @@ func (p Period) Size() int64 {
 	return 0
 }
 
-// Base returns the ID of number 0 in the period of a time, by the date in the location of t; 0 if there is no period.
+// Base returns the ID of number 0 in the period that contains t, by the date in t's location; 0 if there is no period.
 func (p Period) Base(t time.Time) int64 {
 	date := int64(t.Year())
 	if p != Yearly {
@@ -53,8 +53,8 @@ func (p Period) Base(t time.Time) int64 {
 type Rules struct {
 	Min int64 `json:"min,omitempty"` // the lowest number, 1 if 0; with a period, of each period
 	Max int64 `json:"max,omitempty"` // the highest number; 0 for as many as there are
-	// MaxHole bounds how many IDs a crash of one worker can turn into holes, those of unanswered requests not counted;
-	// 0 for a hundredth of the numbers that there are.
+	// MaxHole bounds how many IDs a crash of one worker can turn into holes, not counting those of unanswered requests;
+	// 0 means a hundredth of the tag's numbers.
 	MaxHole int64  `json:"max_hole,omitempty"`
 	Period  Period `json:"period,omitempty"`
 	Zone    string `json:"zone,omitempty"` // of the period's dates: see [Zone]; "" is UTC
@@ -66,15 +66,15 @@ type Rules struct {
 	Rate     int64 `json:"rate,omitempty"`
 }
 
-// A Clock returns the wall time, and reports whether it is sure: compared with the clocks of the other workers, as for
+// A Clock returns the wall time. isSure reports whether the clock was compared with those of other workers, as for
 // snowflakes.
 type Clock func() (now time.Time, isSure bool)
 
 // SystemClock is the machine's clock, taken as sure.
 func SystemClock() (time.Time, bool) { return time.Now(), true }
 
-// turnEarly is how long before a period begins loads of loose tags reserve its IDs, so that its first range is in
-// memory when it begins.
+// turnEarly is how long before a period begins a load of a loose tag may reserve its IDs: then the first range is in
+// memory in time.
 const turnEarly = time.Second
 
 // A RuleError says why rules cannot be in force. It is an [ErrInvalid].
@@ -198,8 +198,8 @@ func (r Rules) baseAt(now time.Time) (int64, error) {
 	return r.Period.Base(now.In(zone)), nil
 }
 
-// Begins returns the lowest ID of the period of a time; 0 if there is no period, and [MaxID] where this worker lacks
-// its zone: then it has no ID to issue.
+// Begins returns the lowest ID of the period that contains now; 0 if there is no period, and [MaxID] if this worker
+// lacks the tag's zone and so must issue no ID.
 func (r Rules) Begins(now time.Time) int64 {
 	base, err := r.baseAt(now)
 	if r.Period == "" || err != nil {
@@ -238,16 +238,16 @@ func (r Rules) fits(id, mark int64, now time.Time) error {
 	return nil
 }
 
-// Used returns which part of the numbers a mark has used, 0 to 1; of the mark's period, if there is one.
+// Used returns the share of the numbers below a mark, 0 to 1: of the mark's period, if there is one, else of all.
 func (r Rules) Used(mark int64) float64 {
 	return float64(max(0, mark-r.baseOf(mark)-r.lowest())) / float64(r.highest()-r.lowest()+1)
 }
 
-// Step returns step, or half of mostHeld if that is less: two ranges are in memory at most, or one and the range of a
-// load whose outcome is unknown.
+// Step returns step, but at most half of mostHeld: memory has two ranges at most, or one and a load whose outcome is
+// unknown.
 func (r Rules) Step(step int64) int64 { return min(step, max(1, r.mostHeld()/2)) }
 
-// mostHeld returns how many IDs a worker has in memory at most, those of unanswered requests not counted: MaxHole, or a
+// mostHeld returns how many IDs a worker may have in memory, not counting those of unanswered requests: MaxHole, or a
 // hundredth of all numbers, so that a few restarts do not use up a tag with few numbers.
 func (r Rules) mostHeld() int64 {
 	if r.MaxHole > 0 {

@@ -15,12 +15,12 @@ import "sync/atomic"
 // another has ended gets higher IDs than the other.
 type run struct {
 	end int64 // the first ID above the run
-	// A request that takes the ID check or a later one calls buffer.look. check is the last ID at most, so that the
-	// end of the run is always noticed. It is 0, so that every request calls, until the buffer sets it.
+	// A request that takes the ID check, or a later ID, calls buffer.look. check is never beyond the last ID, so the
+	// end of the run is always noticed. It is 0 until the buffer sets it: then every request calls look.
 	check atomic.Int64
 
-	// Requests write next all the time. It is on another cache line than end and check, so that readers of those two
-	// need not fetch them again. No padding follows: the line may be shared with another tag, and 48 more bytes per
+	// Requests write next all the time. This padding keeps it on another cache line than end and check, which readers
+	// then need not fetch again. No padding follows next: it may share a line with another tag, and 48 more bytes per
 	// tag are many.
 	_    [48]byte
 	next atomic.Int64 // the next ID to issue; end once used up

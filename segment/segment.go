@@ -93,16 +93,16 @@ type Loaded struct {
 	Rules Rules
 	// Era names the part of the store's history in which the range was loaded, "" if the store has none.
 	Era string
-	// Replaced is the mark that the load raised, as it was written at revision Read, for provenance: the IDs from there
-	// to Start are a hole. Both are 0 if there was none.
+	// Replaced is the mark that the load raised, written at revision Read; both are 0 if there was none. The IDs from
+	// Replaced to Start are a hole. Only the record of grants uses it.
 	Replaced int64
 	Read     uint64
 	// Passed says that another worker loaded the range for this one, and has reported it to [Config.Granted].
 	Passed bool
 }
 
-// Raised is called after each write that raised a tag's mark, or may have: also before the write of a load is known to
-// grant its range. It must not block. Uniqueness does not depend on it.
+// Raised is called after each write that raised a tag's mark, or may have: before a load knows whether that write
+// grants its range. It must not block. Uniqueness does not depend on it.
 type Raised func(tag string, from, to int64)
 
 // A Tag is a tag as a store keeps it.
@@ -115,11 +115,11 @@ type Tag struct {
 	Updated     time.Time // of the last load or change; set by the store
 	Disabled    bool      // deleted: no ID is issued, the mark is kept
 	Rules       Rules
-	// Undecided says that the store went back, so that an operator must say where the tag goes on: by a change of MaxID
-	// to a mark above each ID that was ever loaded. No range is loaded until then.
+	// Undecided says that the store went back, and no range is loaded until an operator sets MaxID to a mark above
+	// every ID that was ever loaded.
 	Undecided bool
-	// MarkAhead is the mark that guards the tag's row minus the row's own max_id, negative if the mark is behind; nil
-	// if the tag has no row or no mark. Only [Store.List] sets it.
+	// MarkAhead is the tag's mark minus the max_id of its row in the table, negative if the mark is behind; nil if the
+	// tag has no row or no mark. Only [Store.List] sets it.
 	MarkAhead *int64
 }
 
@@ -203,9 +203,9 @@ type Listing struct {
 	Removed func(tag string) bool
 }
 
-// NextRange returns the range of n IDs that follows a mark, no lower than floor and no higher than limit: the last
-// range of a tag is as short as it must be. It is the one place where the arithmetic of the law is done, for all
-// stores. It returns [ErrExhausted] if no ID is left.
+// NextRange returns the next range of n IDs: it starts at the mark, or at floor if that is higher, and ends at limit at
+// most, so the last range of a tag may be shorter. All stores use it: the arithmetic of the law is done here alone. It
+// returns [ErrExhausted] if no ID is left.
 func NextRange(mark, floor, n, limit int64) (Range, error) {
 	start := max(mark, floor)
 	if start >= limit {

@@ -39,8 +39,9 @@ type plan struct {
 	discards uint32        // number of times that the IDs in memory were discarded
 	unlisted bool          // the last listing lacked the tag
 
-	// isStrict says that the tag is known to be strict. The load of a strict tag reserves as many IDs as join returns:
-	// see [Store.LoadStrict]. One that finds a tag to be strict calls seal. hasWaiters reports whether a request waits.
+	// isStrict says that the tag is known to be strict. A load of a strict tag reserves as many IDs as join returns:
+	// see [Store.LoadStrict]. A load that finds the tag to be strict calls seal. hasWaiters reports whether a request
+	// waits.
 	isStrict   bool
 	join       func() int64
 	seal       func(Loaded)
@@ -100,10 +101,9 @@ func (s *source) run(b *buffer) {
 // errNobody is the outcome of a load of a strict tag that was skipped because no request waited for it.
 var errNobody = errors.New("segment: the requests have expired before their load had a place")
 
-// load loads one range, once it has a place in its lane. A load of a strict tag for which no request waits by then is
-// skipped: where very many tags are strict and the store is slow, other requests would expire behind loads that only
-// make holes. By the third law no later request could use the range of an earlier load, so skipping loses nothing; it
-// reserves nothing, so the second law is not concerned.
+// load loads one range, once it has a place in its lane. It skips a strict tag for which no request waits by then: with
+// many strict tags and a slow store, other requests would expire behind loads that only make holes. By the third law no
+// later request could use that range, so skipping loses nothing, and it reserves nothing.
 func (s *source) load(p plan) (l Loaded, err error) {
 	began := time.Now()
 	err = s.lanes.of(p).drive(s.ctx, s.cfg.patience(), func(ctx context.Context) (err error) {
@@ -148,16 +148,15 @@ func (s *source) trouble() error {
 	return s.health.trouble()
 }
 
-// errNotYet is the outcome of a load while another worker is creating the tag: a store of several servers may refuse
-// to create it, since it exists, before reads show it. The next load will find it.
+// errNotYet is the outcome of a load of a tag that another worker is just creating: some servers of the store already
+// refuse to create it, and others cannot read it yet. The next load will find it.
 var errNotYet = errors.New("segment: the tag was created just now, and cannot be read yet")
 
 // creates reports whether a tag is created on first use.
 func (s *source) creates(tag string) bool { return s.cfg.AutoStep > 0 && s.cfg.AutoCreate(tag) }
 
-// loadOrCreate loads a range, and creates the tag first if it is unknown and may be created. A tag that existed
-// before and is missing now has lost its mark. Created again it would repeat IDs that other allocators have loaded:
-// its operator must set where it continues.
+// loadOrCreate loads a range, and creates the tag first if it is unknown and may be created. A known tag that is
+// missing has lost its mark, and is not created: its IDs would repeat. Its operator must set where it continues.
 func (s *source) loadOrCreate(ctx context.Context, p plan) (Loaded, error) {
 	l, err := s.loadOnce(ctx, p)
 	if !s.creates(p.tag) || p.floor > 0 || !isMissing(err) {
@@ -174,8 +173,8 @@ func (s *source) loadOrCreate(ctx context.Context, p plan) (Loaded, error) {
 
 // loadOnce calls the store. A tag is loaded as a loose one until a load has found it to be strict.
 //
-// Law: that load has reserved nothing, and the one that follows sends its compare-and-set after all requests that wait
-// then. So the third law holds from the first ID that this worker issues of the tag.
+// Law: the load that finds this has reserved nothing. The next one sends its compare-and-set after all requests that
+// wait then. So the third law holds from the first ID that this worker issues of the tag.
 func (s *source) loadOnce(ctx context.Context, p plan) (Loaded, error) {
 	if !p.isStrict {
 		l, err := s.cfg.Store.Load(ctx, p.tag, p.n, p.floor)

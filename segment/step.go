@@ -9,7 +9,7 @@ import (
 // that at any traffic a range lasts between time and twice time. It is Leaf's rule, in arithmetic that does not
 // overflow.
 type stepRule struct {
-	// max bounds the step, at least 1. A tag configured with more keeps its own step.
+	// max is the highest step, at least 1. A tag whose own step is higher keeps it.
 	max int64
 	// time is how long a range should last at least, above 0.
 	time time.Duration
@@ -40,15 +40,14 @@ func double(n int64) int64 {
 	return 2 * n
 }
 
-// A usage is how long ids IDs lasted: those of one range, or of several that one request used up together.
+// A usage says that ids IDs lasted for some time: one range, or several that a single request used up.
 type usage struct {
 	ids    int64
 	lasted time.Duration
 }
 
-// of returns how long step IDs last at the same speed. The length of a range differs from the step where the step has
-// just changed or a large batch was requested. With the plain time the rule would double twice for one cause, halve
-// again, and so on for ever.
+// of returns how long step IDs last at the same speed. A range is longer or shorter than the step if the step has just
+// changed, or a large batch was requested: judged by its plain time, the rule would double and halve the step for ever.
 func (u usage) of(step int64) time.Duration {
 	d := float64(u.lasted) * float64(step) / float64(u.ids)
 	if d >= math.MaxInt64 {

@@ -25,7 +25,7 @@ type stock struct {
 	loaded  int64         // IDs ever loaded, less those discarded
 	floor   int64         // the highest end ever loaded, or least
 	least   int64         // no ID below it may be issued; it only rises
-	sealed  bool          // it serves no request and is not opened: the tag is strict, or may be
+	sealed  bool          // it serves no request and is never opened, as the tag is strict, or may be
 }
 
 // open moves the unused part of the current range into a run, if the stock is shut, not sealed and not empty.
@@ -91,8 +91,8 @@ func (s *stock) beginFirst() {
 	}
 }
 
-// usedUp returns how long the ranges that were used up since its last call lasted; zero if none was. Ranges that one
-// request used up together count as one: each by itself took no time.
+// usedUp returns how long the ranges lasted that were used up since its last call; zero if none was. Ranges that one
+// request used up together count as one.
 func (s *stock) usedUp(now time.Duration) (u usage) {
 	if s.ended > 0 {
 		u = usage{s.ended, now - s.began}
@@ -116,13 +116,12 @@ func (s *stock) add(r Range, now time.Duration) {
 	s.loaded += r.Len()
 }
 
-// drop discards the loaded IDs below least. It first takes back the unused IDs of the open run, so:
+// drop discards the loaded IDs below least. It first takes back the unused IDs of the open run.
 //
-// Law: no request that begins after drop has returned gets an ID below least. A load under way may still bring IDs
-// below it; they are discarded when they arrive, since least only rises.
+// Law: no request that begins after drop has returned gets an ID below least. A load under way may bring lower IDs,
+// which are discarded when they arrive: least only rises.
 //
-// The discarded IDs are holes. They count neither as issued nor as requested, and so do not change
-// the speed.
+// The discarded IDs are holes. They count neither as issued nor as requested, so they do not change the speed.
 func (s *stock) drop(least int64, now time.Duration) {
 	if least <= s.least {
 		return
@@ -213,8 +212,9 @@ func (s *stock) held() int64 {
 // issued returns how many IDs were ever issued.
 func (s *stock) issued() int64 { return s.loaded - s.held() }
 
-// lastRangeBegun reports whether no range follows the current one, of which a tenth is used: Leaf's rule for the next
-// load. The caller passes the IDs held. While requests wait, rest[0] is part of the current range; do not call it then.
+// lastRangeBegun reports whether a tenth of the current range is used and no range follows it: Leaf's rule for the next
+// load. held is the number of IDs in memory. Do not call it while requests wait: rest[0] is part of the current range
+// then.
 func (s *stock) lastRangeBegun(held int64) bool {
 	return len(s.rest) == 0 && held <= s.size-s.size/10
 }

@@ -6,27 +6,26 @@ import (
 	"time"
 )
 
-// A chain begins where the IDs held last less than lowWater loads, and is filled for highWater loads. So no request
-// waits for a load that takes up to twice as long as any recent one, nor for the load after it: when the first one
-// ends, two loads' worth of IDs is used up, and as much has arrived.
+// A chain of loads begins when the IDs held last for less than lowWater loads, and goes on until they last for
+// highWater loads. So no request waits, even if a load takes twice as long as any recent one: while it runs, two loads'
+// worth of IDs is used up, and as much has arrived.
 const (
 	lowWater  = 2
 	highWater = 4
 )
 
-// chainSteps bounds a chain: at most chainSteps times the maximum step is held, whatever speed was measured. With loads
-// of 0.5 s that carries 7 million IDs/s of one tag, and it keeps one slow load or one burst from reserving more.
+// chainSteps bounds a chain to chainSteps times the maximum step, so that one slow load or one burst does not reserve
+// more. With loads of 0.5 s this allows 7 million IDs/s of one tag.
 const chainSteps = 10
 
-// checkEvery is how often, at the present speed, a request calls buffer.look, so that a change of speed within a range
-// is noticed.
+// checkEvery is how often, at the present speed, a request calls buffer.look to measure the speed again within a range.
 const checkEvery = 250 * time.Millisecond
 
-// A supply holds the ranges of a tag and the requests that wait for them, and decides from both when to load, and how
-// many IDs. It has no lock and starts nothing; callers pass the time.
+// A supply holds the ranges of a tag and the requests that wait for them, and decides when to load, and how many IDs.
+// It has no lock and starts nothing; callers pass the time.
 //
-// Normally two ranges are held. If the IDs held would not last for two loads at the present speed, each as slow as
-// recent loads were, more are loaded: as many as are used in four loads, within chainSteps.
+// Normally it holds two ranges. If these would not last for two loads, each as slow as recent ones, it holds more: as
+// many as are used in four loads, within chainSteps.
 type supply struct {
 	stock   stock
 	waiters waiters
@@ -39,7 +38,7 @@ type supply struct {
 	rules    atomic.Pointer[Rules] // nil for none; read without the lock, too
 	era      string                // era of the last load by this process; see [Floor]
 	isRuled  bool                  // such a load has said which rules there are
-	joined   int64                 // the last load of a strict tag may serve the first joined requests that ever waited
+	joined   int64                 // how many of the requests that ever waited a strict tag's last load may serve
 }
 
 func newSupply(rule *stepRule, now time.Duration) supply {
@@ -97,8 +96,8 @@ func (s *supply) planned(step int64) int64 { return s.ruled().Step(max(1, step))
 // fits reports whether the bound on holes allows another load for later requests.
 func (s *supply) fits() bool { return s.stock.held()+s.planned(s.pace.step) <= s.ruled().mostHeld() }
 
-// trim discards the IDs in memory beyond MaxHole, which a crash would waste: a request that gave up has left them, or
-// the bound was lowered. It reports whether there were any. The caller makes sure that no request waits.
+// trim discards IDs in memory beyond MaxHole. There are such IDs after a request gave up, or the bound was lowered. It
+// reports whether there were any. The caller makes sure that no request waits.
 func (s *supply) trim() bool {
 	most := s.ruled().MaxHole
 	return most > 0 && s.stock.keep(most)
@@ -114,7 +113,8 @@ func (s *supply) ruled() *Rules {
 
 var noRules Rules
 
-// ahead returns how many IDs are used during that many loads, at the present speed, within the bound of a chain.
+// ahead returns how many IDs are used during the given number of loads at the present speed, within the bound of a
+// chain.
 func (s *supply) ahead(now time.Duration, loads float64) int64 {
 	need := s.pace.speed.at(now, s.asked()) * s.loader.slowest.Get().Seconds() * loads
 	return min(count(need), chainSteps*min(MaxStep, max(s.rule.max, s.pace.configured)))
@@ -182,11 +182,11 @@ func (s *supply) recommended() int64 {
 	return s.ruled().Step(count(math.Ceil(recommendedSpan * s.pace.speed.peak)))
 }
 
-// idleFor is after how long without requests a loose tag's lack of IDs is no concern.
+// idleFor is the time without requests after which a loose tag no longer counts as running out of IDs.
 const idleFor = time.Minute
 
-// lasts returns how many seconds the IDs held last at that speed. It is +Inf for a strict tag, of which none are held,
-// and for a tag that is not requested.
+// lasts returns for how many seconds the IDs held last at the given speed. It is +Inf for a strict tag, which holds
+// none, and for a tag that is not requested.
 func (s *supply) lasts(now time.Duration, speed float64) float64 {
 	isIdle := !s.waiters.any() && s.pace.speed.idle(now, s.asked()) >= idleFor
 	if s.isStrict || speed <= 0 || isIdle {

@@ -39,8 +39,8 @@ func newTagSet(cfg *Config, source *source) *tagSet {
 // get returns the buffer of a tag, or nil. It takes no lock and allocates nothing.
 func (s *tagSet) get(tag string) *buffer { return s.index.get(tag) }
 
-// getOrKeep returns the buffer of a tag. If there is none it keeps least for the tag's next buffer, as its floor. Once
-// the set is closed there is none.
+// getOrKeep returns the buffer of a tag. If there is none, it returns nil, and the tag's next buffer will start at ID
+// least or above. Once the set is closed there is no buffer.
 func (s *tagSet) getOrKeep(tag string, least int64) *buffer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,8 +94,8 @@ func (s *tagSet) close() {
 	}
 }
 
-// dropIdle removes idle tags from memory while there are too many. A tag that the last listing lacks stays: its store
-// may have lost it, and the IDs loaded from it remain valid.
+// dropIdle removes idle tags while too many are in memory. It spares a tag that the last listing lacks: the store may
+// have lost the tag, and the loaded IDs remain valid.
 func (s *tagSet) dropIdle() {
 	for b := range s.all {
 		if s.size() <= s.cfg.MaxIdle || s.source.trouble() != nil {
@@ -119,8 +119,7 @@ func (s *tagSet) found(tag string, now time.Duration) {
 	s.names.found(tag, now)
 }
 
-// forget removes a closed buffer, whose lock is held: the next request for the tag gets a new buffer, which continues
-// at the old one's floor.
+// forget removes a closed buffer, whose lock is held. The tag's next buffer will continue at floor.
 func (s *tagSet) forget(b *buffer, floor Floor, unlisted bool) {
 	s.names.keepFloor(b.tag, floor)
 	if unlisted {
