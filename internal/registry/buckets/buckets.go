@@ -35,28 +35,27 @@ type Config struct {
 	// entries first. Where JetStream has no room for MaxBytes, the bucket is created with an eighth of it, or less.
 	Whole    bool
 	MaxBytes int64
-	// Insist repeats a read that is not answered soon, since requests of callers wait for it.
+	// Insist repeats a read after a short silence, since requests of callers wait for it.
 	Insist bool
-	// Tolerant keeps an open bucket in use when its settings become unfit, so that it forgets or takes what others
-	// write: Look reports [ErrUnfit], and the owner stops by itself. A bucket that takes no writes is refused all the
-	// same.
+	// Tolerant keeps an open bucket in use after its settings became unfit, so that it forgets entries or takes what
+	// others write: Look reports [ErrUnfit], and the owner stops by itself. A bucket that takes no writes is refused
+	// even if Tolerant.
 	Tolerant bool
-	// Fleeting says that all values are put again within seconds, so a single server may acknowledge a write before it
-	// is on disk. Alone says that JetStream is a single server.
+	// Fleeting says that all values are put again within seconds, so the server may acknowledge a write before it is on
+	// disk. Alone says that JetStream is a single server.
 	Fleeting, Alone bool
-	// Lost, if set, is called when a bucket that was open is gone with all that it held: JetStream was wiped, or the
-	// bucket was deleted. The call that finds out creates it again. Lost must not block.
+	// Lost, if set, is called when a bucket that was open is gone with all its entries: JetStream was wiped, or the
+	// bucket was deleted. The call that finds this creates the bucket again. Lost must not block.
 	Lost func()
-	// MayFound, if set, is called before this process creates a bucket, unless it saw one of the name before. After an
-	// error the bucket is created all the same, but not as the first of its name: see [State].
+	// MayFound, if set, is called before this process creates a bucket, unless it saw one of the name before. If
+	// MayFound returns an error, the bucket is created, but not as the first of its name: see [State].
 	MayFound func(context.Context) error
 	// Found, if set, is called when this process has created the first bucket of the name, before any other call can
 	// use it. Found may call Bucket.Found only.
 	Found func(context.Context, State)
 	Log   *slog.Logger // nil discards
-	// WentBack, if set, is called when an acknowledged write shows that the bucket went back: revisions only rise, and
-	// this one is not above all that were known before the write was sent. The call comes before the write returns. It
-	// must not block.
+	// WentBack, if set, is called when an acknowledged write shows that the bucket went back: its revision is not above
+	// all revisions known before it was sent. WentBack is called before the write returns, and must not block.
 	WentBack func(why string)
 }
 
@@ -120,12 +119,12 @@ func (b *Bucket) Look(ctx context.Context) (State, error) {
 	return State{}, b.o.failed(ErrNoBucket)
 }
 
-// Found writes the first value of a key into the very bucket that Look returned. It returns [ErrReplaced] if another
+// Found writes the first value of a key into the same bucket that Look returned. It returns [ErrReplaced] if another
 // bucket has taken its place since, [ErrKeyExists] if the key has a value, and [ErrKeyRemoved] if its value was
 // removed.
 //
-// The write expects the highest revision of this bucket, and a bucket made later has higher ones. Found repeats it when
-// other writes come between, and returns [ErrRevision] after 20 attempts.
+// The write demands the highest revision of this bucket; a bucket made later has higher ones. When other writes come
+// between, Found repeats it, and returns [ErrRevision] after 20 attempts.
 func (b *Bucket) Found(ctx context.Context, s State, key string, value []byte) (err error) {
 	never := uint64(0)
 	for range 20 {
@@ -173,14 +172,13 @@ func (b *Bucket) Time(ctx context.Context) (time.Time, error) {
 	})
 }
 
-// Enough returns how long the given number of requests, one after the other, should take: least, or longer where
-// JetStream is far away.
+// Enough returns how long a number of requests in a row may take: least, or longer where JetStream is far away.
 func (b *Bucket) Enough(requests int, least time.Duration) time.Duration {
 	return b.o.latency.enough(requests, least)
 }
 
-// Measure times one request, with a timeout of 3 s, if the last request had no answer, so that Enough learns how slow
-// JetStream is now.
+// Measure times one request, with a timeout of 3 s, if the last one got no answer: Enough then knows how slow JetStream
+// is.
 func (b *Bucket) Measure(ctx context.Context) {
 	b.o.latency.mu.Lock()
 	unanswered := b.o.latency.unanswered

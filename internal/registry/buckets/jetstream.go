@@ -15,9 +15,9 @@ import (
 	"github.com/natsid/natsid/internal/jitter"
 )
 
-// onJetStream is the [Streams] of a JetStream. What it writes and reads is what the KV interface of any NATS client
-// and `nats kv` write and read (ADR-8). It does not use that interface: where a stream has AllowDirect, as those that
-// `nats kv add` makes, the interface reads from any replica.
+// onJetStream implements [Streams] on a real JetStream. It writes and reads the same as `nats kv` and the KV interface
+// of NATS clients (ADR-8), but does not use that interface: on a stream with AllowDirect, as `nats kv add` makes it,
+// the interface reads from any replica.
 type onJetStream struct {
 	js   jetstream.JetStream
 	api  API
@@ -26,8 +26,8 @@ type onJetStream struct {
 
 var _ Streams = onJetStream{}
 
-// OnJetStream returns the streams of a JetStream. It sets a handler of disconnections on the connection, which also
-// calls the present one; do not replace it later.
+// OnJetStream returns the streams of a JetStream. It sets a handler of disconnections on the connection, which calls
+// the one that was set before; do not replace it later.
 func OnJetStream(js jetstream.JetStream) Streams {
 	opts := js.Options()
 	return onJetStream{js, APIOf(opts.Domain, opts.APIPrefix), lostOn(js.Conn())}

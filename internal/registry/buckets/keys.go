@@ -92,11 +92,11 @@ func (b *Bucket) Update(ctx context.Context, key string, value []byte, last uint
 	return b.publish(ctx, key, Write{Value: value, Last: &last})
 }
 
-// UpdateSoon is [Bucket.Update] with a short timeout: 0.2 s, or three times what the slowest write took of late. Then
-// it returns [ErrSilent], if ctx has not ended: the caller must find out whether the write landed, as after any error
-// of unknown outcome.
+// UpdateSoon is [Bucket.Update] with a short timeout: 0.2 s, or three times the slowest recent write. After it
+// UpdateSoon returns [ErrSilent], unless ctx has ended: the caller must find out whether the write landed, as after any
+// error of unknown outcome.
 //
-// A write that the leader of the stream had taken when it stepped down is never answered.
+// A leader that steps down never answers the writes that it had taken.
 func (b *Bucket) UpdateSoon(
 	ctx context.Context, key string, value []byte, last uint64,
 ) (revision uint64, err error) {
@@ -145,17 +145,17 @@ func (b *Bucket) write(ctx context.Context, key string, f func() (uint64, error)
 	return revision, err
 }
 
-// All returns the present entries by key, without removed and own keys. The snapshot may be a little old, so what rests
-// on it must be confirmed by a compare-and-set. It has each key that existed throughout the call. All does not ask the
-// stream's leader: in the bucket of heartbeats a worker has no right to.
+// All returns the present entries by key, without removed keys and natsid's own. It has each key that existed
+// throughout the call. The snapshot may be a little old: confirm what rests on it by a compare-and-set. All does not
+// ask the stream's leader, for which workers have no right in the bucket of heartbeats.
 func (b *Bucket) All(ctx context.Context) (map[string]Entry, error) {
 	entries, err := on(ctx, b.o, func() ([]Entry, error) { return b.o.streams.List(ctx, b.o.bucket, "") })
 	all, _ := present(entries)
 	return all, err
 }
 
-// AllAndRemoved is All, but no older than the call. removed has the keys that were deleted or purged. A key written
-// during the call may be missing, or have its former value.
+// AllAndRemoved is like All, but no older than the call; removed has the deleted and purged keys. A key written during
+// the call may be missing, or have its former value.
 func (b *Bucket) AllAndRemoved(ctx context.Context) (all map[string]Entry, removed map[string]bool, err error) {
 	entries, err := on(ctx, b.o, func() ([]Entry, error) { return b.o.all(ctx, "") })
 	all, removed = present(entries)

@@ -13,12 +13,12 @@ import (
 type latency struct {
 	mu   sync.Mutex
 	last time.Duration // time of the last request
-	// about is the estimate: an answer sets it to the lower of the last two times, but lowers it by an eighth at most.
-	// It does not grow while JetStream is away.
+	// about is the estimate: the lower of the last two times, lowered by an eighth per answer at most. Requests without
+	// an answer do not change it.
 	about      time.Duration
 	unanswered bool // the last request timed out
-	// patience is how long a write is waited for: three times the slowest, less a sixteenth with each answer. A write
-	// without answer doubles it, up to mostSilent: all writes may be slow now.
+	// patience is the timeout of a write: three times the slowest, lowered by a sixteenth with each answer. A write
+	// without an answer doubles it, up to mostSilent, since all writes may be slow now.
 	patience time.Duration
 }
 
@@ -54,19 +54,20 @@ func (l *latency) enough(requests int, least time.Duration) time.Duration {
 }
 
 const (
-	// slow times the usual time of an answer is the shortest wait for a read or write.
+	// slow times the usual latency is the shortest timeout of a read or write.
 	slow = 3
 	// askAgain is the shortest wait before an unanswered read is repeated.
 	askAgain = 100 * time.Millisecond
-	// mostSilent bounds the wait for a write after writes without answer: it may be lost, not late.
+	// mostSilent bounds the timeout of a write, however many had no answer: after it the write counts as lost, not
+	// late.
 	mostSilent = time.Second
 )
 
 // forRead returns the wait before an unanswered read is repeated.
 func (l *latency) forRead() time.Duration { return l.enough(slow, askAgain) }
 
-// forWrite returns how long to wait for a write, and a func that must be called with the time that its answer took or,
-// without an answer, with the time waited.
+// forWrite returns the timeout of a write, and a func to call when the write ends: with the time that its answer took
+// or, without an answer, the time waited.
 func (l *latency) forWrite() (patience time.Duration, ended func(after time.Duration, answered bool)) {
 	l.mu.Lock()
 	patience = max(2*askAgain, l.patience)

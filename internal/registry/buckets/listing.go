@@ -18,15 +18,15 @@ import (
 const (
 	// mostAtOnce is how many entries a listing asks for at once, unless the consumer allows fewer.
 	mostAtOnce = 4096
-	// quiet is the silence after which a listing is begun again, at least. It doubles each time.
+	// quiet is the shortest silence after which a listing is begun again. Each further silence must be twice as long.
 	quiet = time.Second
 )
 
-// errQuiet says that a listing lost an entry, or that nothing arrives any more.
+// errQuiet says that a listing lost an entry, or that no more entries arrive.
 var errQuiet = errors.New("buckets: the listing stands still")
 
-// List implements [Streams]. It pulls entries from a consumer until that says that there are no more. A push consumer
-// would not work across accounts, and would not end if its last entry expired before its turn.
+// List implements [Streams]. It pulls entries from a consumer until the consumer says that there are no more. A push
+// consumer does not work across accounts, and does not end if its last entry expires before it is sent.
 func (o onJetStream) List(ctx context.Context, bucket, prefix string) (entries []Entry, err error) {
 	for patience := quiet; ; patience *= 2 {
 		began := time.Now()
@@ -61,7 +61,8 @@ func (o onJetStream) listOnce(
 	if err != nil {
 		return nil, err
 	}
-	// If JetStream answered late, its entries come late, too: a listing that is begun again would add to the load.
+	// Where JetStream answers late, entries come late, too. Then wait longer: beginning the listing again would add
+	// load.
 	l := listing{prefix: len(subjectPrefix(bucket)), patience: max(patience, 4*time.Since(began))}
 	l.batch = cmp.Or(min(made.Config.MaxBatch, mostAtOnce), mostAtOnce)
 	l.messages = make(chan *nats.Msg, l.batch+1) // room for the end, too, or it would be lost
@@ -95,7 +96,7 @@ type listing struct {
 	entries  []Entry
 }
 
-// read reads the entries that were asked for, and reports whether they are the last ones.
+// read reads the entries that were requested, and reports whether they are the last ones of the listing.
 func (l *listing) read(ctx context.Context) (ended bool, err error) {
 	timer := time.NewTimer(l.patience)
 	defer timer.Stop()
@@ -131,5 +132,5 @@ func (l *listing) read(ctx context.Context) (ended bool, err error) {
 	return false, nil
 }
 
-// The status of an answer that there are no more entries, and the same from nats-server before 2.11.
+// The status that says "no more entries": of nats-server, and of nats-server before 2.11.
 const noMessages, noMessagesOld = "404", "408"

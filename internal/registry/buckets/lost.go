@@ -9,10 +9,10 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// lost ends requests whose connection was lost. Their answers were sent to that connection, so each request would wait
-// until its deadline, even with a new connection.
+// lost ends requests whose connection was lost. Their answers were sent to the old connection, so on the new one each
+// would wait until its deadline.
 //
-// Law: a write that was ended so may have landed, or may land later, like one that timed out.
+// Law: a write that lost ends may have landed, or may land later, like one that timed out.
 type lost struct {
 	nc      *nats.Conn
 	mu      sync.Mutex

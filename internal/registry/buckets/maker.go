@@ -87,7 +87,7 @@ func (m *maker) make(ctx context.Context, cfg Config, streams Streams) error {
 const (
 	// chosen is the default number of replicas.
 	chosen = 3
-	// forming is how long a cluster that has too few servers is given to show the others.
+	// forming is how long a cluster with too few servers may take to find the others.
 	forming = 30 * time.Second
 )
 
@@ -122,8 +122,8 @@ func (m *maker) place(ctx context.Context, cfg Config, streams Streams, c jetstr
 	return streams.Make(ctx, c)
 }
 
-// await returns nil once a cluster has had the time to form, else an error. The server's text says whether it knows of
-// servers that are away.
+// await returns nil once a cluster has had the time to form, else an error. The text of few says whether JetStream
+// knows of servers that are away.
 func (m *maker) await(few error) error {
 	if strings.Contains(few.Error(), "offline") {
 		return fmt.Errorf("a server is away; start it, or choose --replicas: %w", few)

@@ -41,8 +41,8 @@ func (o *opening) failed(why error) error {
 	return fmt.Errorf("bucket %s cannot be opened: %w", o.bucket, why)
 }
 
-// get returns the attempt that opened the bucket. Calls share an attempt, so it does not end with the call that began
-// it, or with that call's ctx.
+// get returns the attempt that opened the bucket. Concurrent calls share an attempt, which goes on when the call that
+// began it ends.
 func (o *opening) get(ctx context.Context) (*attempt, error) {
 	if a := o.opened.Load(); a != nil {
 		return a, nil
@@ -64,8 +64,8 @@ func (o *opening) get(ctx context.Context) (*attempt, error) {
 }
 
 const (
-	// openTimeout bounds an attempt, unless JetStream is known to be far away. A request that a cluster gets while it
-	// has no leader is never answered, even if a leader is elected then.
+	// openTimeout bounds an attempt, unless JetStream is known to be far away. A cluster never answers a request that
+	// it got while it had no leader, even once a leader is elected.
 	openTimeout = 3 * time.Second
 	// openRequests is how many requests an attempt needs at most: to make a bucket, and to write what it is.
 	openRequests = 6
@@ -114,9 +114,9 @@ func (o *opening) find(ctx context.Context) (info Info, err error) {
 	}
 }
 
-// on calls f with the bucket, opening it first if necessary. If the bucket is gone it is created again and f is called
-// with the new one: f finds no key there, and no revision that was ever seen. Only JetStream's own answer says that it
-// is gone: a stream that does not respond may have no leader.
+// on calls f with the bucket, and opens it first if necessary. If the bucket is gone, on creates it again and calls f
+// with the new one, where f finds no key and no revision seen before. The bucket is gone only if JetStream itself says
+// so: a stream without an answer may merely lack a leader.
 func on[T any](ctx context.Context, o *opening, f func() (T, error)) (v T, err error) {
 	for range 2 {
 		a, away := o.get(ctx)
@@ -160,7 +160,8 @@ func (o *opening) unfit() error {
 	return nil
 }
 
-// note records whether the settings fit. A tolerant bucket that takes writes stays in use: its owner stops by itself.
+// note records whether the settings fit. An unfit bucket stays in use if it is tolerant and takes writes: its owner
+// stops by itself.
 func (o *opening) note(i Info) error {
 	err := o.cfg.Judge(i)
 	if err != nil {

@@ -12,15 +12,15 @@ import (
 	"github.com/natsid/natsid/internal/jitter"
 )
 
-// Patience is how long a command waits for JetStream: an election after the hard loss of a server takes 4 to 7 s.
-// firstPatience is how long the first attempt of a repeated request waits; each further attempt waits twice as long.
+// Patience is how long a command waits for JetStream: after the hard loss of a server an election takes 4 to 7 s.
+// firstPatience is the timeout of a request's first attempt; each further one has twice as much.
 const (
 	Patience      = 20 * time.Second
 	firstPatience = 2 * time.Second
 	writePatience = 5 * time.Second
 )
 
-// ErrNoJetStream is returned where JetStream left a request without an answer, each time that it was repeated.
+// ErrNoJetStream is returned if JetStream answered a request neither at first nor when it was repeated.
 var ErrNoJetStream = errors.New("JetStream does not answer: its stream has no leader, or JetStream is too far away; " +
 	"try again")
 
@@ -53,8 +53,8 @@ func (p patient) Next(ctx context.Context, bucket, prefix string, from uint64) (
 	})
 }
 
-// List implements [Streams]. It gets all the time at once: a listing that stands still begins again by itself, and one
-// of many keys takes long.
+// List implements [Streams]. Its single attempt has the whole patience: a silent listing begins again by itself, and
+// one of many keys takes long.
 func (p patient) List(ctx context.Context, bucket, prefix string) ([]Entry, error) {
 	return repeat(ctx, Patience, func(ctx context.Context) ([]Entry, error) {
 		return p.streams.List(ctx, bucket, prefix)
@@ -75,7 +75,8 @@ func (p patient) Publish(ctx context.Context, bucket, key string, w Write) (revi
 	return p.streams.Publish(ctx, bucket, key, w)
 }
 
-// repeat calls ask until it has an answer, for [Patience] at most. The first call may take as long as after.
+// repeat calls ask until it gets an answer, for [Patience] at most. The first call has the timeout after, each further
+// one twice as much.
 func repeat[T any](
 	ctx context.Context, after time.Duration, ask func(context.Context) (T, error),
 ) (answer T, err error) {

@@ -16,12 +16,12 @@ type reader struct {
 	latency latency
 }
 
-// read calls ask, and notes how long the answer took. A reader that insists hedges: without an answer for after, it
-// calls ask again, then after twice that, and so on. The first response wins, refusals too. Only the first ask counts
-// as a measured latency. ask must be idempotent.
+// read calls ask, and measures how long the answer to the first call took. If the reader insists, it hedges: after a
+// silence of after it calls ask again, then after twice that, and so on. The first response wins, refusals too; ask
+// must be idempotent.
 //
-// A leader that steps down leaves its open requests unanswered, and requests are lost until the next one leads, mostly
-// within 0.1 s. NATS does not report it, so a read would wait for its whole timeout.
+// A leader that steps down leaves open requests unanswered, and requests are lost until the next one leads, mostly
+// within 0.1 s. NATS does not report this, so without a hedge a read would wait for its whole timeout.
 func read[T any](
 	ctx context.Context, r *reader, after time.Duration, ask func(context.Context) (T, error),
 ) (v T, err error) {
@@ -74,8 +74,9 @@ func (r *reader) last(ctx context.Context, key string) (Entry, error) {
 	})
 }
 
-// since returns the entries, markers included, whose keys begin with prefix, from a revision up to another or one entry
-// further, in order, as the leader has them. It needs a request per entry and one more, however much else was written.
+// since returns the entries, markers included, whose keys begin with prefix, in the order of their revisions, as the
+// leader has them: from revision from to upTo, and perhaps one entry above. It needs a request per entry and one more,
+// however much else was written.
 func (r *reader) since(ctx context.Context, prefix string, from, upTo uint64) (entries []Entry, err error) {
 	for from <= upTo {
 		e, err := read(ctx, r, r.latency.forRead(), func(ctx context.Context) (Entry, error) {
@@ -118,8 +119,8 @@ func (r *reader) all(ctx context.Context, prefix string) ([]Entry, error) {
 	return append(entries, more...), nil
 }
 
-// Listed returns the last entries of all keys of a bucket, markers included, and no older than the call, for a caller
-// without a [Bucket]. A key written during the call may be missing, or have its former value.
+// Listed returns the last entries of all keys of a bucket, markers included, for a caller without a [Bucket]. They are
+// no older than the call. A key written during the call may be missing, or have its former value.
 func Listed(ctx context.Context, streams Streams, bucket string) (map[string]Entry, error) {
 	entries, err := (&reader{streams: streams, bucket: bucket}).all(ctx, "")
 	return latest(entries), err

@@ -11,14 +11,14 @@ import (
 // State is a bucket as [Bucket.Look] found it.
 type State struct {
 	Info
-	// Mine reports whether this process made the bucket, saw none of its name before, and was allowed to found it.
+	// Mine reports whether this process made the bucket, and was allowed to make it as the first of its name.
 	Mine bool
-	// Founding reports whether another process made the bucket as the first of its name, just now.
+	// Founding reports whether another process has just made the bucket as the first of its name.
 	Founding bool
 }
 
-// Untouched reports whether nothing was ever written into the bucket: it was made by hand, or by a process that ended
-// before it wrote what the bucket is. It does not hold for a bucket that took the place of another one.
+// Untouched reports whether nothing was ever written into the bucket: an operator made it, or a process ended between
+// making it and writing its identity. It is false for a bucket that replaced another one.
 func (s State) Untouched() bool {
 	return s.Metadata[makerKey] != notFounded && s.LastSeq < max(1, s.FirstSeq)
 }
@@ -36,8 +36,8 @@ func (c Config) mismatch(have Info) string {
 		c.Name, have.Replicas, have.MaxAge, replicas, c.TTL)
 }
 
-// Judge returns [ErrUnfit] for settings that natsid must not rely on. A bucket that keeps its values for ever must
-// forget none; and no bucket may take what others than natsid write, or refuse what natsid writes.
+// Judge returns [ErrUnfit] for settings on which natsid must not rely: a permanent bucket that forgets values, or any
+// bucket that takes what others than natsid write, or refuses what natsid writes.
 func (c Config) Judge(i Info) error {
 	unfit := func(format string, args ...any) error {
 		return fmt.Errorf("%w: "+format, append([]any{ErrUnfit}, args...)...)

@@ -25,11 +25,11 @@ type Streams interface {
 	// takes the write; the bucket may not exist, or have no leader. After any other error the outcome is unknown.
 	Publish(ctx context.Context, bucket, key string, w Write) (revision uint64, err error)
 	// List returns the entries, markers included, of all keys that begin with prefix, which is "" or ends with a dot,
-	// in the order of their revisions. The list may be old, but has each key that existed throughout the call. With an
-	// entry it has each earlier one that was not replaced.
+	// in the order of their revisions. The list may be old, but has each key that existed throughout the call. If it
+	// has an entry, it has all entries with lower revisions that were not replaced.
 	List(ctx context.Context, bucket, prefix string) ([]Entry, error)
-	// Next returns the first entry, markers included, that has at least revision from and a key that begins with
-	// prefix, as the leader has it, or [ErrNoKey].
+	// Next returns the first entry as the leader has it, markers included, whose revision is from or higher and whose
+	// key begins with prefix; or [ErrNoKey].
 	Next(ctx context.Context, bucket, prefix string, from uint64) (Entry, error)
 }
 
@@ -71,7 +71,7 @@ var (
 	ErrBucketExists = errors.New("buckets: the bucket exists already")
 	// ErrOneServer is returned by Make where JetStream is a single server and keeps one replica.
 	ErrOneServer = errors.New("buckets: JetStream is a single server here")
-	// ErrFewServers is returned by Make where JetStream finds too few servers for the replicas.
+	// ErrFewServers is returned by Make if JetStream has too few servers for the replicas.
 	ErrFewServers = errors.New("buckets: JetStream has too few servers for the replicas")
 	// ErrNoKey is returned for a key that has no value.
 	ErrNoKey = errors.New("buckets: no such key")
@@ -82,9 +82,9 @@ var (
 	// ErrUnfit is returned for a bucket whose settings natsid must not rely on: it forgets what it must keep, or takes
 	// what others write.
 	ErrUnfit = errors.New("the bucket cannot be used")
-	// ErrReplaced is returned where another bucket of the name has taken a bucket's place.
+	// ErrReplaced is returned if another bucket of the same name has replaced the one that was looked at.
 	ErrReplaced = errors.New("buckets: the bucket was made again since it was looked at")
-	// ErrFull is returned where JetStream or the bucket has no room for a write or for the bucket.
+	// ErrFull is returned if JetStream or the bucket has no room for a write, or JetStream none for the bucket.
 	ErrFull = errors.New("buckets: no room")
 	// ErrRevision is returned when a key's revision is not the expected one.
 	ErrRevision = errors.New("buckets: another write came first")

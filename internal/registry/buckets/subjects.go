@@ -10,9 +10,8 @@ import (
 // subjects but those that its methods return.
 type API struct{ requests, writes string }
 
-// APIOf returns the API of the JetStream that is reached through a domain or a prefix, or directly if both are "". With
-// one of them, writes have the prefix, too: otherwise a server with a JetStream of its own would take them for that
-// one.
+// APIOf returns the API of the JetStream that is reached through a domain or a prefix, or directly if both are "".
+// Writes have the domain or prefix, too: otherwise a server with a JetStream of its own on the way would take them.
 func APIOf(domain, prefix string) API {
 	through := jetstream.DefaultAPIPrefix
 	switch {

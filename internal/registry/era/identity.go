@@ -26,7 +26,7 @@ type Identity struct {
 	Registry string    `json:"registry"` // a random ID, made with the first bucket
 	Kind     string    `json:"kind"`     // what the marks are: the store, or the guard of a table
 	Created  time.Time `json:"created"`  // when the stream was made, as the founder or the last resume saw it
-	// Era is the ID of the present era, "" if an incident is open and there is none. Offsets has all eras so far.
+	// Era is the ID of the present era; "" while an incident is open. Offsets has all eras so far.
 	Era     string            `json:"era"`
 	Offsets Offsets           `json:"offsets"`
 	Ended   map[string]string `json:"ended,omitempty"`  // by incident, the era that ended it
@@ -40,7 +40,7 @@ type Identity struct {
 // Offsets maps the random ID of each era to its offset.
 type Offsets map[string]int64
 
-// Add returns the eras of both; for an era in both, the higher offset counts.
+// Add returns the eras of o and more; for an era in both, the higher offset.
 func (o Offsets) Add(more Offsets) Offsets {
 	all := maps.Clone(o)
 	if all == nil {
@@ -67,18 +67,18 @@ type Incident struct {
 	ID      string   `json:"id"` // random
 	Cause   Cause    `json:"cause"`
 	Provers []Prover `json:"provers"` // the first mostProvers
-	// Other is a second registry that serves the same subjects, "" if there is none; with one, snowflakes are stopped,
-	// too. Unused says that the registry of this identity never loaded, nor held a worker number.
+	// Other is a second registry that serves the same subjects, "" for none; if there is one, snowflakes are stopped,
+	// too. Unused says that the registry of this identity never had a load or a worker number.
 	Other  string `json:"other,omitempty"`
 	Unused bool   `json:"unused,omitempty"`
-	// Prior are earlier incidents of provers that the registry does not know to have ended.
+	// Prior are earlier incidents in which provers were, and of which the registry does not know that they ended.
 	Prior []string `json:"prior,omitempty"`
-	// Eras are those that provers know, with their offsets, and Merged the registries of provers. A resume adds both to
-	// the registry's.
+	// Eras are those that provers know, with their offsets; Merged are the registries of provers. A resume adds both to
+	// the registry.
 	Eras   Offsets  `json:"eras,omitempty"`
 	Merged []string `json:"merged,omitempty"`
-	// Need is the most by which a mark was below what a prover had loaded. Where the marks are lost, it is by how much
-	// the highest ID that a prover had loaded is above the offsets that the prover knows.
+	// Need is the most by which a mark was below what a worker that proved the incident had loaded. If the marks are
+	// lost, it is the highest ID that such a worker had loaded, minus the highest offset that it knows.
 	Need int64 `json:"need,omitempty,string"`
 }
 
@@ -114,7 +114,7 @@ var (
 	ErrKind = errors.New("the marks are of another kind of store")
 )
 
-// An UnknownError is returned for an entry of an era that the registry, as it was read last, does not have.
+// An UnknownError is returned for an entry whose era is missing in the registry, as it was last read.
 type UnknownError struct{ Era string }
 
 func (e *UnknownError) Error() string {
@@ -126,7 +126,7 @@ func Blank(kind string, created time.Time) Identity {
 	return Identity{Version: Version, Registry: rand.Text(), Kind: kind, Created: created.UTC()}
 }
 
-// Found returns the identity of a new registry in its first era. created is when the bucket's stream was made.
+// Found returns the identity of a new registry in its first era. created is the creation time of the bucket's stream.
 func Found(kind string, created time.Time) Identity {
 	id := Blank(kind, created)
 	id.Era = rand.Text()
@@ -145,7 +145,7 @@ func (id Identity) Open() string {
 	return id.Incident.ID
 }
 
-// Since returns how much to add to a mark of an era, "" for none, to read it in the present era. It returns an
+// Since returns what to add to a mark of the given era, "" for none, to read it in the present era. It returns an
 // [UnknownError] for an era that the registry does not have.
 func (id Identity) Since(era string) (by int64, err error) {
 	offset, known := id.Offsets[era]
@@ -169,7 +169,7 @@ func (id Identity) Merge(registry string, eras Offsets) Identity {
 	return id
 }
 
-// Knowing returns the identity with the eras of its open incident, and those given, added. The present era stays.
+// Knowing returns the identity with more eras: those of its open incident, and the given ones. The present era stays.
 func (id Identity) Knowing(eras Offsets) Identity {
 	if id.Incident != nil {
 		id.Offsets = id.Offsets.Add(id.Incident.Eras)
@@ -244,9 +244,9 @@ func Decode(value []byte) (id Identity, err error) {
 	return id, nil
 }
 
-// Accuse returns the identity with an incident that a worker has proved, and what the worker knows: its eras, its
-// earlier incidents, by how much a mark was too low. joins says that the proof joins the open incident; otherwise the
-// incident is a new one, which keeps what the open one has.
+// Accuse returns the identity with an incident that a worker has proved. proof has what the worker knows: its eras, its
+// earlier incidents, and by how much a mark was too low. If joins is true the open incident stays and takes in the
+// proof; otherwise a new one replaces it, and keeps what it had.
 func (id Identity) Accuse(proof Incident, joins bool) Identity {
 	in := proof
 	if open := id.Incident; open != nil {

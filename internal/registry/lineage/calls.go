@@ -18,7 +18,7 @@ const (
 	opStop   op = "stop"   // another registry is to serve instead; from an operator
 )
 
-// A call is a question, and a reply its answer. Both cross the wire as JSON.
+// A call is a question of one worker to another, and a reply its answer. Both cross the wire as JSON.
 type call struct {
 	Op    op     `json:"op"`
 	From  Notice `json:"from,omitzero"` // zero from an operator
@@ -71,8 +71,8 @@ func (w *Member) Answer(ctx context.Context, question []byte) []byte {
 	return encode(r)
 }
 
-// checkFor checks the registry if who asks is of another registry or era. A caller that merely knows lower revisions is
-// answered at once: it waits within a check of its own, and may be asked by this worker at the same time.
+// checkFor checks the registry if the caller is of another registry or era. A caller that merely knows lower revisions
+// is answered at once: it may be waiting within its own check, which this worker may be asking in turn.
 func (w *Member) checkFor(ctx context.Context, n Notice) {
 	own := w.Notice()
 	switch {
@@ -85,8 +85,8 @@ func (w *Member) checkFor(ctx context.Context, n Notice) {
 	w.hear(n) // the caller's registry counts as heard
 }
 
-// page returns the marks of the tags after one, or this worker's floors where they are higher. The mark of an undecided
-// tag, or of one with a last number, is 0.
+// page returns the marks of the tags after the given one, or this worker's floors where those are higher. It returns 0
+// for an undecided tag, and for one with a last number.
 func (w *Member) page(ctx context.Context, after string) (marks []Mark, err error) {
 	tags, err := w.cfg.Tags.List(ctx, after, marksPage)
 	if err != nil {
@@ -103,7 +103,7 @@ func (w *Member) page(ctx context.Context, after string) (marks []Mark, err erro
 	return marks, nil
 }
 
-// AskFunc sends a call to one worker of a registry, or with "" to one of each: see [Bus].
+// AskFunc sends a call to one worker of a registry, or, if registry is "", to one worker of each: see [Bus].
 type AskFunc func(ctx context.Context, registry string, call []byte, hear func(answer []byte) (enough bool)) error
 
 // ask sends a call and passes the replies on.

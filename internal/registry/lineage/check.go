@@ -9,10 +9,11 @@ import (
 	"github.com/natsid/natsid/internal/registry/era"
 )
 
-// A checker checks the registry: it writes this worker's own key, reads the identity, and follows what both show.
+// A checker checks the registry: it writes this worker's own key, reads the identity, and acts on both.
 //
 // Invariant: one check is under way at a time, and only it uses what the worker remembers. A check stops the registry
-// for a finding that an acknowledged compare-and-set proves, and ends a stop only when an era has ended the incident.
+// only for a finding that an acknowledged compare-and-set proves, and ends a stop only when a new era has ended the
+// incident.
 type checker struct {
 	cfg      *Config
 	gate     *gate
@@ -34,10 +35,10 @@ func (c *checker) do(ctx context.Context, f func() error) error {
 	}
 }
 
-// check makes one check. It returns nil if the registry is sound. Call it, and the methods below it, within do.
+// check makes one check, and returns nil if the registry is sound. Call it, and the methods below it, within do.
 //
-// Law: the own key is written before the identity is read. So what is read is no older than a write that the bucket has
-// just acknowledged, and a worker of a bucket that went back notices that before it believes what is in it.
+// Law: the own key is written before the identity is read. So the read is no older than a write that the bucket has
+// just acknowledged, and in a bucket that went back the own key shows it before the worker acts on the identity.
 func (c *checker) check(ctx context.Context, thorough bool) error {
 	a := c.gate.begin(thorough)
 	var wrote error
@@ -70,8 +71,7 @@ func (c *checker) check(ctx context.Context, thorough bool) error {
 	return c.gate.end(a, inIncident)
 }
 
-// leave makes this worker serve nothing while its registry is not the one that an operator chose, and returns why; nil
-// if it is.
+// leave stops this worker if its registry is not the one that an operator chose, and returns why; nil if it is.
 func (c *checker) leave(v *view) (why error) {
 	if v.missing != nil || c.cfg.Pin == "" || v.id.Registry == c.cfg.Pin {
 		return nil
@@ -86,8 +86,8 @@ func (c *checker) leave(v *view) (why error) {
 	return why
 }
 
-// follow acts on what a check has read, or returns a finding. proof is a finding that an acknowledged write has proved,
-// nil if there is none. inEra says that this check wrote the own key, with the outcome wrote.
+// follow acts on what a check has read, or returns a finding. proof is a finding that an acknowledged write has proved;
+// nil for none. inEra says that this check wrote the own key in the present era; wrote is the error of that write.
 func (c *checker) follow(ctx context.Context, v *view, proof *finding, wrote error, inEra bool) error {
 	k, in := c.own, v.id.Incident
 	if k.Incident != "" {
@@ -132,11 +132,11 @@ func (c *checker) followStop(ctx context.Context, v *view) error {
 	return &finding{cause: era.WentBack, why: "the open incident is gone from the identity, and no resume ended it"}
 }
 
-// prove opens an incident for a finding, or joins the open one, by compare-and-set.
+// prove opens an incident for a finding, or joins the open one, by compare-and-set. It adds what this worker knows and
+// the registry lacks.
 //
-// Law: one set-back that several workers prove is one incident. So a worker joins the open incident if it has not
-// joined it before. If it has, or knows that it ended, it has proved another set-back and opens a new one. The incident
-// gets what a prover knows and the registry lacks.
+// Law: one set-back that several workers prove is one incident. So a worker joins the open incident, unless it has
+// joined it before, or knows that it ended: then it has proved another set-back, and opens a new one.
 func (c *checker) prove(ctx context.Context, v *view, f *finding) error {
 	if f.confirm != nil {
 		if err := f.confirm(ctx); isRefused(err) {
@@ -203,11 +203,11 @@ func (c *checker) join(ctx context.Context, v *view) error {
 	return c.note(ctx, v)
 }
 
-// note completes a stop: it restores what only this worker knows to the bucket, and writes into the own key that it has
-// joined the incident, and by how much marks are below its floors.
+// note completes a stop: it restores entries that only this worker knows, and writes into the own key which incident it
+// has joined, and by how much marks are below its floors.
 //
-// Law: nothing that proves a set-back is overwritten: only missing entries are written, which never prove one, and
-// marks of tags with a last number, whose floors prove nothing.
+// Law: nothing that proves a set-back is overwritten. It writes only missing entries, which prove nothing, and marks of
+// tags with a last number, whose floors prove nothing.
 func (c *checker) note(ctx context.Context, v *view) error {
 	known := v.id.Knowing(c.own.Eras) // other workers may have restored entries in eras of the incident
 	c.registry.begun.Store(&known)
@@ -236,7 +236,7 @@ func (c *checker) note(ctx context.Context, v *view) error {
 	return nil
 }
 
-// stay waits for the end of the incident, and checks whether the bucket has gone back once more.
+// stay waits for the end of the incident. Meanwhile it checks whether the bucket went back once more.
 func (c *checker) stay(ctx context.Context, v *view) error {
 	//mutant:stay
 	if c.gate.Stopped() == nil { // the process began during the incident
@@ -254,10 +254,10 @@ func (c *checker) stay(ctx context.Context, v *view) error {
 	return nil
 }
 
-// enter enters the present era, also where the worker was away when it began.
+// enter enters the present era, even if the worker was away when the era began.
 //
 // Law: a resume begins above all loads that it knew of. So a mark below a floor of this worker is a finding. Entries
-// that the bucket lacks are restored once more, as an older bucket may have been put in place since.
+// that the bucket lacks are restored once more, as an operator may have put an older bucket in place since.
 func (c *checker) enter(ctx context.Context, v *view) error {
 	if c.gate.Stopped() == nil {
 		c.gate.stop((&finding{cause: era.WentBack, why: "it was resumed while this worker was away"}).reason())
@@ -286,7 +286,7 @@ func (c *checker) begin(ctx context.Context, v *view) error {
 	return c.write(ctx, v)
 }
 
-// write writes the own key after the identity was read, and reads the identity again, as it may have changed.
+// write writes the own key for an identity that was read before, and reads the identity again, as it may have changed.
 func (c *checker) write(ctx context.Context, v *view) error {
 	if err := c.own.write(ctx, v.revision, false); err != nil {
 		return err
@@ -309,11 +309,11 @@ func (c *checker) proveLow(ctx context.Context) error {
 	})
 }
 
-// meetEra checks the registry after an entry of an era that this worker does not know. If the registry lacks that era,
-// too, the bucket went back.
+// meetEra checks the registry after reading an entry whose era this worker does not know. If the registry lacks that
+// era, the bucket went back.
 //
-// Law: eras are never removed, and the identity is read after the entry. So an entry of an era that the identity lacks
-// is of another history.
+// Law: eras are never removed, and the identity is read after the entry. So if the identity lacks the era, the entry
+// belongs to another history.
 func (c *checker) meetEra(ctx context.Context, of string) error {
 	c.gate.Doubt()
 	return c.do(ctx, func() error {

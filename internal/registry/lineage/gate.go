@@ -40,9 +40,9 @@ type gate struct {
 const (
 	// fresh is how long a check counts. A load needs a check of the last 3 s.
 	fresh = 3 * time.Second
-	// writeTimeout is how long a load's compare-and-set may take at most, if its range is to be used.
+	// writeTimeout bounds a load's compare-and-set: if it takes longer, its range is not used.
 	writeTimeout = 8 * time.Second
-	// ageing is the age at which Run makes the next check, if a load was made: then loads that follow need not wait.
+	// ageing is the age of a check at which Run makes the next one, if a load was made: so further loads need not wait.
 	ageing = 2 * time.Second
 	// never is a count of connections that is not reached.
 	never = ^uint64(0)
@@ -57,13 +57,14 @@ type ongoing struct {
 	thorough bool
 }
 
-// A pass is what a load begins with: when the check that opened the gate began, and how many stops there were.
+// A pass is what a load keeps from its start: when the check began that opened the gate, and how many stops there were.
 type pass struct {
 	checked time.Time
 	stops   int
 }
 
-// isSound reports whether a check that began within some time has found the registry sound, without a doubt since.
+// isSound reports whether a check that began less than within ago found the registry sound, and no doubt has come
+// since.
 func (g *gate) isSound(within time.Duration) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -75,7 +76,8 @@ func (g *gate) isSoundLocked(within time.Duration) bool {
 		g.cfg.Now().Sub(g.sound.began) < within
 }
 
-// passes reports whether a load may begin, and with which pass, or returns why the registry is stopped.
+// passes returns a pass if a load may begin; isOpen is false if a check must come first, and err says why the registry
+// is stopped.
 func (g *gate) passes() (p pass, isOpen bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -85,8 +87,8 @@ func (g *gate) passes() (p pass, isOpen bool, err error) {
 	return pass{g.sound.began, g.stops}, isOpen, g.why
 }
 
-// counts returns an error if a load that began with a pass must not be used any more: its compare-and-set took too
-// long, or the worker was stopped since. A worker enters another era only after a stop.
+// counts returns an error if the range of a load with this pass must not be used: its compare-and-set took too long, or
+// the worker was stopped since. That covers a new era, which a worker enters only after a stop.
 func (g *gate) counts(p pass) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -97,7 +99,7 @@ func (g *gate) counts(p pass) error {
 	return fmt.Errorf("lineage: the load took longer than %v, and its range is a hole", fresh+writeTimeout)
 }
 
-// begin begins a check. The first ones on a connection are thorough, until one of them has found the registry sound.
+// begin begins a check. On a new connection checks are thorough until one has found the registry sound.
 func (g *gate) begin(thorough bool) ongoing {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -121,7 +123,7 @@ func (g *gate) end(a ongoing, inIncident bool) error {
 	return g.why
 }
 
-// Doubt makes the next load, and Run, check the registry: as after a reconnect. It ends no stop.
+// Doubt makes the next load, and Run, check the registry, as after a reconnect. It does not end a stop.
 func (g *gate) Doubt() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -136,9 +138,9 @@ func (g *gate) signal() {
 	}
 }
 
-// WentBack takes in that an acknowledged write has shown that the bucket went back. need is by how much a mark is below
-// what this worker had loaded, 0 if that is not known. When it returns, no load begins and what was loaded before is
-// not issued. It does not block.
+// WentBack stops the worker: an acknowledged write has shown that the bucket went back. need is by how much a mark is
+// below what this worker had loaded, 0 if unknown. Once it returns, no load begins, and no ID loaded before is issued.
+// It does not block.
 func (g *gate) WentBack(why string, need int64) {
 	f := &finding{cause: era.WentBack, why: why, need: need}
 	g.mu.Lock()
@@ -151,14 +153,14 @@ func (g *gate) WentBack(why string, need int64) {
 	g.signal()
 }
 
-// named discards a proof, since an incident or a new era accounts for it.
+// named discards a proof once an incident or a new era covers it.
 func (g *gate) named() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.proof = nil
 }
 
-// stop ends loads and the issuing of loaded IDs; with all, also the issuing of snowflakes.
+// stop ends loads, and the issuing of loaded IDs; if all is true, also of snowflakes.
 func (g *gate) stop(why error, all bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -180,7 +182,7 @@ func (g *gate) Stopped() error {
 	return g.why
 }
 
-// Checked reports whether a check has found the registry sound since the connection was made last.
+// Checked reports whether a check on the present connection has found the registry sound.
 func (g *gate) Checked() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -242,8 +244,8 @@ func (s gatedStore) Create(ctx context.Context, t segment.Tag, revive bool) (seg
 	return s.Store.Create(ctx, t, revive)
 }
 
-// Poll implements [segment.Store]: entries are read by the eras that a check has found. A mark below what this worker
-// loaded is read again, and written back unchanged: only a write proves that the bucket went back.
+// Poll implements [segment.Store]; entries are read by the eras of the last check. A mark below what this worker loaded
+// is read again, and written back unchanged: only an acknowledged write proves that the bucket went back.
 func (s gatedStore) Poll(ctx context.Context, see func(segment.Listing)) error {
 	if err := s.member.Ready(ctx); err != nil {
 		return err

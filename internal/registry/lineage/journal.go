@@ -21,14 +21,14 @@ type memory struct {
 	// Eras are all eras that this worker knows, with their offsets.
 	Eras era.Offsets `json:"eras,omitempty"`
 	Key  string      `json:"key,omitempty"` // "" before the first own key
-	// Written is the last write of the own key that is known to have landed, and Flight one whose outcome is unknown.
+	// Written is the last write of the own key that certainly landed, Flight a later one whose outcome is unknown.
 	Written  written  `json:"written,omitzero"`
 	Flight   flight   `json:"flight,omitzero"`
 	Highest  uint64   `json:"highest,string,omitempty"` // known revision of the bucket
 	Incident string   `json:"incident,omitempty"`       // the incident that this worker has joined
 	Ended    []string `json:"ended,omitempty"`          // incidents that it was in before, the last mostEnded
-	// Stop is why the worker issues nothing, snowflakes included: at the next start it holds until the registry can be
-	// read.
+	// Stop is why the worker issues nothing, not even snowflakes. The next process begins with that stop, until it can
+	// read the registry.
 	Stop     string `json:"stop,omitempty"`
 	Volatile bool   `json:"-"` // there is no data directory
 	// Taken are the tokens of the key's former owners: see [ownEntry].
@@ -46,7 +46,7 @@ type flight struct {
 	Highest uint64 `json:"highest,string"` // revision known when the write was first sent
 }
 
-// mostEnded bounds the former incidents that a worker remembers by itself; the identity has them all.
+// mostEnded bounds the ended incidents that a worker remembers; the identity has all of them.
 const mostEnded = 64
 
 // isFresh reports whether the worker remembers no registry: it has loaded nothing, so nothing can be missing.
@@ -130,7 +130,7 @@ func (j *journal) write(m memory) bool {
 	return j.fault == nil
 }
 
-// writeFloors puts floors on disk. Errors are ignored: the offset of the next era makes up for lost floors.
+// writeFloors puts floors on disk. Errors are ignored: the offset of the next era covers lost floors.
 func (j *journal) writeFloors(floors map[string]segment.Floor) {
 	_ = j.replace(floorsName, func(durable.FileID) []byte { return encode(floors) })
 }

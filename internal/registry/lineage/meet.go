@@ -10,7 +10,7 @@ import (
 	"github.com/natsid/natsid/internal/registry/era"
 )
 
-// mostUnanswered is after how many questions without an answer an announced registry counts as another one.
+// mostUnanswered is the number of questions without an answer after which an announced registry counts as another one.
 const mostUnanswered = 3
 
 // meet looks at the other registries that were heard.
@@ -28,17 +28,17 @@ func (c *checker) meet(ctx context.Context) {
 	}
 }
 
-// isHarmless reports whether a registry repeats no ID of the own one: it is the same one, or it is stopped for another
-// one and was never used or is merged into the own one.
+// isHarmless reports whether a registry can repeat no ID of this one: it is the same one, or it is stopped for another
+// registry and either was never used or is merged into this one.
 func isHarmless(own era.Identity, n Notice) bool {
 	return n.Registry == own.Registry || n.Other != "" && (n.Unused || own.IsOf(n.Registry))
 }
 
-// meetOne finds out whether another registry is there, and stops this one if so.
+// meetOne finds out whether another registry is there, and if so stops this one.
 //
-// Law: what was heard is proof of nothing. The own identity is read first, and the other worker reads its own for the
-// answer: so if both are one registry, both see that. One that announces itself again and again and cannot be asked
-// counts as another one: nothing else could keep the two apart.
+// Law: an announcement proves nothing. This worker reads its own identity first, and the other worker reads its own
+// before it answers: so if both are one registry, both see that. A registry that announces itself again and again and
+// never answers counts as another one, since nothing else could keep the two apart.
 func (c *checker) meetOne(ctx context.Context, heard Notice) error {
 	if err := c.check(ctx, true); err != nil {
 		return err
@@ -78,12 +78,12 @@ func second(other string, unused bool) *finding {
 		"registry %s serves the same subjects, and this worker rests on another one; %s", other, why)}
 }
 
-// givesWay returns the finding of a worker that remembers nothing and finds no identity in the bucket. If the bucket
-// was never used and another registry answers, as behind a leaf node, the bucket is a second registry, which stops
-// alone; otherwise the finding is f.
+// givesWay returns the finding of a worker that remembers nothing, in a bucket without an identity. If the bucket was
+// never used and another registry answers, as behind a leaf node, this bucket is a second registry, and stops alone.
+// Otherwise the finding is f.
 //
-// Law: a worker that another registry asks first checks its own. So a worker that answers, and has an identity, uses
-// another bucket.
+// Law: a worker checks its own registry before it answers another one. So a worker that answers and has an identity
+// uses another bucket.
 func (c *checker) givesWay(ctx context.Context, v *view, f *finding) error {
 	if unused, err := c.cfg.Unused(ctx); !unused || err != nil || v.revision != 0 {
 		return cmp.Or(err, error(f))

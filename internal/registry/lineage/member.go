@@ -20,10 +20,10 @@ type Bucket interface {
 	Update(ctx context.Context, key string, value []byte, last uint64) (revision uint64, err error)
 	UpdateSoon(ctx context.Context, key string, value []byte, last uint64) (revision uint64, err error)
 	AllOwn(ctx context.Context, prefix string) (map[string]buckets.Entry, error)
-	// Known returns the highest revision that this process knows of; Saw says that it heard of one.
+	// Known returns the highest revision that this process knows of; Saw adds one that it heard of.
 	Known() uint64
 	Saw(revision uint64)
-	// Enough returns how long the given number of requests to the bucket should take, but not less than least.
+	// Enough returns how long a number of requests to the bucket in a row may take; at least least.
 	Enough(requests int, least time.Duration) time.Duration
 }
 
@@ -40,19 +40,19 @@ type Memory interface {
 type Tags interface {
 	// List returns tags in the order of names, as [segment.Store] does, with their marks in the present era.
 	List(ctx context.Context, after string, limit int) ([]segment.Tag, error)
-	// Low returns the most by which a mark is below its floor, and which marks are; 0 if none is. It proves that by
-	// writing the entry of the lowest one unchanged, with a compare-and-set. See [segment.Floor.Above].
+	// Low returns the most by which a mark is below its floor, 0 if none is, and which marks are. It proves this by
+	// writing the entry of the lowest one back unchanged, with a compare-and-set. See [segment.Floor.Above].
 	Low(ctx context.Context, floors map[string]segment.Floor) (need int64, why string, err error)
-	// Restore writes the entries that the bucket lacks: at the floor, in the floor's era. It lifts the marks of tags
-	// with a last number to the floor, in the era that they have. A tag that was made since on first use gets the
-	// floor's rules. A deleted tag stays deleted.
+	// Restore writes missing entries: at the floor, in the floor's era. It lifts marks of tags with a last number to
+	// the floor, and leaves their era. A tag that first use has made again gets the floor's rules. A deleted tag stays
+	// deleted.
 	Restore(ctx context.Context, floors map[string]segment.Floor) error
 }
 
 // Bus carries messages about registries among workers.
 type Bus interface {
-	// Ask sends a call to one worker of a registry, or with "" to one of each, and calls hear with each answer until
-	// hear reports that it is enough, ctx ends, or no worker listens.
+	// Ask sends a call to one worker of a registry, or, if registry is "", to one of each. It calls hear with each
+	// answer, until hear returns true, ctx ends, or nobody listens.
 	Ask(ctx context.Context, registry string, call []byte, hear func(answer []byte) (enough bool)) error
 	// Announce sends a notice to all workers.
 	Announce(notice []byte) error
@@ -60,7 +60,7 @@ type Bus interface {
 
 // Serving switches the serving of this worker, and raises its alarms. No method may block.
 type Serving interface {
-	// Refuse ends the serving of segments and, with all, of snowflakes too. Allow ends a refusal.
+	// Refuse ends the serving of segments, and if all is true of snowflakes, too. Allow ends a refusal.
 	Refuse(why error, all bool)
 	Allow()
 	// Alarm reports an incident, and JournalAlarm that the journal cannot be used.
@@ -78,14 +78,14 @@ type Config struct {
 	Rows    bool          // a table has a row for each tag
 	Dir     string        // the data directory; "" remembers nothing across processes
 	Name    func() string // the worker's name, for people
-	// Embedded says that the bucket lies in Dir, too. A restored copy then brings both back, and only the inode and
-	// birth of the journal's file show it.
+	// Embedded says that the bucket, too, lies in Dir. A restored copy of Dir then has both in one state, and only the
+	// inode and birth of the journal's file show that it is a copy.
 	Embedded bool
 	Poll     time.Duration // time between thorough checks
 	// Found gives the bucket an identity if it is the first of its name. It returns nil once the bucket has one,
 	// otherwise [era.ErrNoIdentity].
 	Found func(ctx context.Context) error
-	// Links returns how often the connection to the bucket was made. After a reconnect the bucket may be an older one.
+	// Links returns how often the connection to the bucket was made. After each, the bucket may be an older one.
 	Links func() uint64
 	// Settled is called at each check with the ID of the registry, once this worker can answer for it.
 	Settled func(registry string)
@@ -98,11 +98,12 @@ type Config struct {
 	Log     *slog.Logger
 }
 
-// ErrStopped is why no range is loaded and no ID is issued from memory while an incident is open.
+// ErrStopped is the error of a load while an incident is open. IDs in memory are not issued either.
 var ErrStopped = errors.New("the registry is stopped")
 
-// A Member guards one process against marks of another registry, or another state of it, than the process remembers. It
-// has a gate for loads, checks that open the gate, and peers whose notices cause doubts. It is safe for concurrent use.
+// A Member guards one process against a bucket of marks that belongs to another registry, or is in another state, than
+// the process remembers. It has a gate for loads, checks that open the gate, and peers whose notices cause doubts. It
+// is safe for concurrent use.
 type Member struct {
 	cfg *Config
 	*gate
@@ -147,7 +148,7 @@ func open(cfg Config, of files) (*Member, error) {
 	return &Member{&cfg, g, r, p, k, c}, nil
 }
 
-// Use names the memory that the member guards. Call it once, before anything is loaded.
+// Use sets the memory of loaded IDs that the member guards. Call it once, before anything is loaded.
 func (w *Member) Use(loaded Memory) {
 	w.loaded, w.own.loaded = loaded, loaded
 	if damaged := w.own.journal.damaged; damaged != nil {
@@ -161,11 +162,11 @@ func (w *Member) Use(loaded Memory) {
 	}
 }
 
-// Remembers reports whether this process remembers a registry: then a bucket that is missing is not the first one.
+// Remembers reports whether this process remembers a registry: then a missing bucket cannot be the first of its name.
 func (w *Member) Remembers() bool { return w.own.remembers() }
 
-// Reconnected says that the connection to the bucket was made again: the bucket may be an older one, and others may
-// have called meanwhile, so this worker says that it is there.
+// Reconnected says that the connection to the bucket was made again. The bucket may be an older one, so the next load
+// checks; others may have asked in between, so this worker announces itself.
 func (w *Member) Reconnected() {
 	w.Doubt()
 	w.announce()
@@ -224,6 +225,6 @@ func (w *Member) SetThrottle(ctx context.Context, rate int64) error {
 	})
 }
 
-// Gate returns the store for an allocator: loads, and tags made on first use, wait for [Member.Ready]. Everything else
-// is the store's own, so that tags can be raised while the registry is stopped.
+// Gate returns the store for an allocator: loads, and tags made on first use, wait for [Member.Ready]. All other calls
+// go straight to the store, so that tags can be raised while the registry is stopped.
 func (w *Member) Gate(store segment.Store) segment.Store { return gatedStore{store, w} }

@@ -21,11 +21,11 @@ const ownPrefix = buckets.Own + ".w."
 // Version is the version of the format of own keys and journals.
 const Version = 1
 
-// silence is how long after its last write the key of a volatile worker, one without a data directory, is left to it.
+// silence is how long a volatile worker, one without a data directory, keeps its key after its last write.
 const silence = time.Hour
 
-// An ownEntry is the value of a key that one worker writes. Only its owner changes it. But the key of a volatile worker
-// that ended, or was silent for an hour, may be taken over by another volatile worker.
+// An ownEntry is the value of a key that one worker, its owner, writes. A volatile worker may take over the key of
+// another volatile worker that ended, or was silent for an hour.
 type ownEntry struct {
 	Version  int       `json:"version"`
 	Token    string    `json:"token"`              // random, fresh with each write
@@ -36,8 +36,8 @@ type ownEntry struct {
 	Need     int64 `json:"need,omitempty,string"`
 	Ended    bool  `json:"ended,omitempty"`    // the owner stopped cleanly
 	Volatile bool  `json:"volatile,omitempty"` // the owner has no data directory
-	// Taken are the last tokens of former owners: one that was only paused recognizes its own among them. It also has
-	// the tokens that the owner's journal named when the journal failed. An empty token means nothing.
+	// Taken are the last tokens of former owners: a former owner that was only paused recognizes its token among them.
+	// If the owner's journal failed, it also has the tokens that the journal named. An empty token means nothing.
 	Taken []string `json:"taken,omitempty"`
 }
 
@@ -52,7 +52,7 @@ func encode(v any) []byte {
 // newID returns a random text that no other call returns.
 func newID() string { return rand.Text() }
 
-// mostTaken bounds Taken. A paused worker whose key has had more owners since stops its registry.
+// mostTaken bounds Taken. A paused worker stops its registry if its key has had more owners since.
 const mostTaken = 16
 
 func decodeOwn(value []byte) (o ownEntry, err error) {
@@ -77,14 +77,14 @@ type own struct {
 	journal *journal
 	memory
 	need  int64  // by how much a mark was too low, see [ownEntry]
-	noted string // the incident that the own key names, once the bucket has what this worker knows
+	noted string // the incident that the own key names, set once this worker's knowledge is in the bucket
 }
 
 // remembers reports whether the process remembers a registry, or did before its journal was damaged.
 func (k *own) remembers() bool { return !k.isFresh() || k.journal.damaged != nil }
 
-// write writes the own key. identity is the revision of the identity that the write rests on, 0 if it rests on none. If
-// the key has another entry than the last write, the error may be a [finding].
+// write writes the own key. identity is the revision of the identity as it was last read, 0 for none. If the key's
+// entry is not this worker's last write, the error may be a [finding].
 func (k *own) write(ctx context.Context, identity uint64, ended bool) error {
 	isUnsure := k.Flight.Token != "" // the outcome of the last write is unknown
 	for range 3 {
@@ -135,10 +135,9 @@ func (k *own) send(ctx context.Context, identity uint64, ended bool) (err error)
 	return err
 }
 
-// landed notes that the last write has landed.
+// landed records that the last write has landed.
 //
-// Law: the write is in the journal before anything is loaded that rests on it. So after a restart an older entry is
-// recognized as older.
+// Law: the write is in the journal before a load rests on it. So after a restart the worker recognizes an older entry.
 func (k *own) landed(revision uint64) {
 	k.Written, k.Flight = written{k.Flight.Token, revision}, flight{}
 	k.save() //mutant:landed
@@ -180,8 +179,8 @@ func (k *own) compare(ctx context.Context) error {
 	return nil
 }
 
-// isForeign returns the finding that the own key does not have what this worker wrote last. The finding is proved by a
-// compare-and-set that leaves the entry as it was read; until then the key may be another worker's in a new era.
+// isForeign returns the finding that the own key does not have what this worker wrote last. Its proof is a
+// compare-and-set that writes the entry back unchanged: until then, a new era may have given the key to another worker.
 func (k *own) isForeign(ctx context.Context, o *ownEntry, e buckets.Entry) *finding {
 	f, key := &finding{cause: era.WentBack}, ownPrefix+k.Key
 	if o != nil {
@@ -206,7 +205,7 @@ func (k *own) isForeign(ctx context.Context, o *ownEntry, e buckets.Entry) *find
 }
 
 // choose chooses a key if this worker has none. A volatile worker takes over the key of a volatile one that ended or
-// was silent for an hour. So the number of keys is bounded by the workers that run within an hour.
+// was silent for an hour, so there are no more keys than workers within an hour.
 func (k *own) choose(ctx context.Context) error {
 	if k.Key != "" {
 		return nil
@@ -235,8 +234,8 @@ func (k *own) choose(ctx context.Context) error {
 
 // save puts the memory into the journal. If that fails, this worker continues without the journal.
 //
-// Law: the journal on disk then names old tokens, while the key gets new ones. Each later entry names the old ones as
-// taken, so after a restart the worker recognizes its former key, and takes another one.
+// Law: the journal on disk then keeps old tokens, while the key gets new ones. Each later entry lists the old tokens in
+// Taken. So after a restart the worker recognizes its former key, and takes another one.
 func (k *own) save() {
 	k.Highest = k.cfg.Bucket.Known()
 	if k.journal.fault != nil || k.journal.write(k.memory) {
@@ -282,8 +281,8 @@ func (k *own) low(ctx context.Context) (*finding, error) {
 	return &finding{cause: era.WentBack, why: "marks are below what this worker loaded: " + why, need: need}, nil
 }
 
-// restore writes the entries that the bucket lacks and this worker knows.
+// restore writes the entries that this worker knows and the bucket lacks.
 //
-// Law: an entry that is written again has the floor's own era. So a resume raises it as it raises others, above what
-// other workers loaded of the tag in that era.
+// Law: a restored entry has the era of its floor. So a resume raises it like any other entry, above what other workers
+// loaded of the tag in that era.
 func (k *own) restore(ctx context.Context) error { return k.cfg.Tags.Restore(ctx, k.loaded.Floors()) }

@@ -72,21 +72,21 @@ func IsID(id string) bool {
 }
 
 const (
-	// announceAfter is how long a worker listens at least before it announces its registry, and announceSpread what it
-	// adds at random: the first worker of a registry to speak spares all others.
+	// announceAfter is how long at least a worker listens before it announces its registry; a random time up to
+	// announceSpread is added. The first worker of a registry that speaks spares the others.
 	announceAfter  = 5 * time.Second
 	announceSpread = 3 * time.Second
-	// forgetAfter is how long a registry that is not heard counts as connected: one announcement can be lost.
+	// forgetAfter is how long a registry counts as connected after its last announcement: one announcement can be lost.
 	forgetAfter = 2*(announceAfter+announceSpread) + time.Second
 	// askTimeout bounds a question to another registry.
 	askTimeout = 2 * time.Second
-	// noticesTimeout bounds a question to all registries. Someone may listen to all subjects and never answer.
+	// noticesTimeout bounds a question to all registries: a subscriber to all subjects may hear it and never answer.
 	noticesTimeout = 400 * time.Millisecond
 )
 
-// A peers is what this worker hears of other workers and says to them. It is safe for concurrent use.
+// A peers holds what this worker hears of other workers, and announces its registry. It is safe for concurrent use.
 //
-// Invariant: what is heard proves nothing. A notice is a reason to check, and no more.
+// Invariant: what is heard proves nothing; a notice is only a reason to check.
 type peers struct {
 	cfg      *Config
 	registry *registry
@@ -127,7 +127,7 @@ func (p *peers) Notice() Notice {
 	return n
 }
 
-// Hear takes in an announcement, which anyone may have sent. It does not block.
+// Hear takes an announcement, which may come from anyone. It does not block.
 func (p *peers) Hear(data []byte) {
 	if n, err := parseNotice(data); err == nil {
 		p.hear(n)
@@ -160,7 +160,7 @@ func (p *peers) hear(n Notice) {
 	p.gate.signal()
 }
 
-// differs takes in what another worker says of this registry, and reports whether that is a reason to check.
+// differs takes a notice of another worker of this registry, and reports whether it is a reason to check.
 func (p *peers) differs(own era.Identity, n Notice) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -207,7 +207,7 @@ func (p *peers) announce() {
 }
 
 // announceIfDue announces the registry every few seconds, and a new highest revision once a second, unless another
-// worker of the registry has done so: otherwise the messages would grow with the square of the workers.
+// worker of the registry has just done so: otherwise the number of messages would grow with the square of the workers.
 func (p *peers) announceIfDue() {
 	now, n := p.cfg.Now(), p.Notice()
 	p.mu.Lock()
@@ -233,7 +233,7 @@ func (p *peers) due() (due []Notice) {
 	return due
 }
 
-// asked notes the outcome of a question to another registry, and returns how many in a row had no answer.
+// asked records the outcome of a question to another registry, and returns how many in a row got no answer.
 func (p *peers) asked(registry string, err error) (unanswered int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -20,7 +20,7 @@ type finding struct {
 	// other and unused are those of [era.Incident].
 	other  string
 	unused bool
-	// confirm makes the write that proves the finding; nil if writing the incident proves it.
+	// confirm makes the write that proves the finding; nil if the write of the incident proves it.
 	confirm func(context.Context) error
 }
 
@@ -36,9 +36,9 @@ func ofIncident(in *era.Incident) (why error, all bool) {
 	return (&finding{cause: in.Cause, why: in.Why(), other: in.Other}).reason()
 }
 
-// find compares what a check has read with what the worker remembers. What it finds is a suspicion as long as it rests
-// on reads: a leader that was deposed shows old entries. It becomes a proof by an acknowledged compare-and-set on what
-// was read: of the identity, into which the incident is written.
+// find compares what a check has read with what the worker remembers. The result is a suspicion, as a deposed leader
+// shows old entries. It is proved by an acknowledged compare-and-set on the identity as it was read, which writes the
+// incident into it.
 func find(m *memory, v *view) *finding {
 	switch made := v.stream.Created; {
 	case v.unfit != nil: // unfit settings explain what is missing
@@ -64,8 +64,8 @@ func find(m *memory, v *view) *finding {
 	return nil
 }
 
-// isOne reports whether two creation times can be of one stream. Servers of a cluster may give different ones: the
-// leader that restored the stream its own time, and the others that of the stream's assignment.
+// isOne reports whether two creation times can be of one stream. Servers of a cluster may differ: after a restore the
+// leader gives the time of the restore, and the others the time at which the stream was assigned.
 func isOne(a, b time.Time) bool { return a.Sub(b).Abs() < time.Minute }
 
 // An ownership is what the entry of a worker's own key shows.
@@ -81,9 +81,9 @@ const (
 
 // own compares the entry of the own key with what the worker remembers.
 //
-// Law: whatever its revision, another entry than the last one written shows that the bucket went back: a newer backup
-// that is put back has higher revisions. A token in flight counts only above the highest revision known when it was
-// sent: otherwise it is one of an earlier history.
+// Law: any other entry than the last one written shows that the bucket went back, even with a higher revision: a newer
+// backup may have been put back. A token in flight counts only at a revision above all that were known when it was
+// sent; below, it is of an earlier history.
 func (m *memory) own(o *ownEntry, revision uint64) ownership {
 	switch {
 	case o != nil && o.Token == m.Written.Token && revision == m.Written.Revision: //mutant:mine

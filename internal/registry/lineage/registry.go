@@ -10,11 +10,10 @@ import (
 	"github.com/natsid/natsid/internal/registry/era"
 )
 
-// A registry is the identity of the bucket of marks, as this worker reads and writes it. Identity is safe for
-// concurrent use.
+// A registry reads and writes the identity of the bucket of marks. Its method Identity is safe for concurrent use.
 //
-// Invariant: the identity changes by a compare-and-set from the revision that was read, and in no other way. So what
-// a worker or an operator decides rests on the identity that it replaces.
+// Invariant: the identity changes only by a compare-and-set on the revision that was read. So each decision of a worker
+// or an operator rests on the identity that it replaces.
 type registry struct {
 	cfg   *Config
 	last  atomic.Pointer[era.Identity] // the identity as last read or written; nil before
@@ -26,7 +25,7 @@ type view struct {
 	id       era.Identity
 	revision uint64 // of the identity; 0 if there is none
 	missing  error  // why there is no identity to use; nil if there is one
-	// stream and unfit describe the bucket's stream, which only some checks look at: stream is zero otherwise.
+	// stream and unfit describe the bucket's stream, for checks that look at it; otherwise stream is zero.
 	stream buckets.State
 	unfit  error
 }
@@ -34,7 +33,7 @@ type view struct {
 // errNewerRead says that an entry has changed since it was read; the next check reads again.
 var errNewerRead = errors.New("lineage: another write came first; the next check reads again")
 
-// isRefused reports whether a compare-and-set was refused: the entry is another one than was read.
+// isRefused reports whether a compare-and-set was refused: the entry has changed since it was read.
 func isRefused(err error) bool {
 	return errors.Is(err, buckets.ErrRevision) || errors.Is(err, buckets.ErrKeyExists)
 }
@@ -42,11 +41,11 @@ func isRefused(err error) bool {
 // Identity returns the identity as last read, a zero one before.
 func (r *registry) Identity() era.Identity { return valueOf(&r.last) }
 
-// Eras returns the identity by which entries of the bucket are read: that of the last check which found this worker in
-// the present era, or what it remembers of that; a zero one if it was in none.
+// Eras returns the identity by which entries of the bucket are read: that of the last check that found this worker in
+// the present era, or else the one in its memory; zero if it was never in an era.
 //
-// Law: what was merely read may be what a deposed leader shows. With an earlier set of eras, a mark that a resume has
-// raised would be read as a lower one.
+// Law: an identity that was merely read may come from a deposed leader. Its set of eras may be older, and would show a
+// mark lower than a resume has raised it.
 func (r *registry) Eras() era.Identity { return valueOf(&r.begun) }
 
 // Throttle returns the rate that holds for each tag, as last read; 0 for none.
@@ -64,8 +63,8 @@ func valueOf(of *atomic.Pointer[era.Identity]) era.Identity {
 	return era.Identity{}
 }
 
-// read reads the identity, and with thorough describes the stream, too. With mayFound, a bucket that is the first of
-// its name gets its identity.
+// read reads the identity. If thorough is true it also describes the stream. If mayFound is true, a bucket that is the
+// first of its name gets its identity.
 func (r *registry) read(ctx context.Context, thorough, mayFound bool) (view, error) {
 	v, err := readView(ctx, r.cfg.Bucket, thorough)
 	switch {
@@ -105,7 +104,7 @@ func readView(ctx context.Context, b Bucket, thorough bool) (v view, err error) 
 	return v, err
 }
 
-// describe returns the state of the stream; unfit says by which settings entries can vanish.
+// describe returns the state of the stream; unfit names settings under which entries can vanish, nil for none.
 func describe(ctx context.Context, b Bucket) (s buckets.State, unfit, err error) {
 	s, err = b.Look(ctx)
 	switch {

@@ -13,8 +13,8 @@ import (
 
 // An Operator resumes a registry by one write: a new era, see package era.
 //
-// Law: each operator writes by compare-and-set from the identity that it has shown, and its era has a random ID: also a
-// second operator, and one that repeats since it heard no answer. So each learns which era is the present one, and no
+// Law: an operator writes by compare-and-set on the identity that it has shown, and each attempt makes an era with a
+// random ID, even if the former attempt had no answer. So every operator learns which era is the present one, and no
 // era has two offsets.
 type Operator struct {
 	Bucket Bucket
@@ -25,9 +25,9 @@ type Operator struct {
 	Announce func(notice []byte) error
 }
 
-// Joining is how long an operator waits after it first read an incident: in that time each worker checks, and writes by
-// how much its floors are above the marks. Draining is how long ranges may still be used that were loaded before the
-// decision between two registries was known.
+// Joining is how long an operator waits after first reading an incident: by then each worker has checked, and has
+// written by how much marks are below its floors. Draining is how long, after a decision between two registries,
+// workers that have not heard of it may still use ranges loaded before.
 const (
 	Joining  = fresh + time.Second
 	Draining = fresh + writeTimeout + time.Second
@@ -56,7 +56,7 @@ var (
 	ErrUnknown = errors.New("lineage: it is not known whether the registry is resumed, so run the command again")
 )
 
-// Look reads the registry. before is what this operator saw last, nil at first.
+// Look reads the registry. before is the result of this operator's last Look, nil at first.
 func (o *Operator) Look(ctx context.Context, before *Case) (c Case, err error) {
 	stream, unfit, err := describe(ctx, o.Bucket) // first, so that Resume notices a restore from now on
 	if err != nil {
@@ -143,12 +143,12 @@ func (o *Operator) Resume(ctx context.Context, c *Case, by, need int64) error {
 	return nil
 }
 
-// Rouse makes each worker check now: the notice names no era, so it differs from what each worker knows.
+// Rouse makes each worker check now: its notice names no era, and so differs from what each worker knows.
 func (o *Operator) Rouse(c Case) {
 	o.tell(Notice{Registry: c.Identity.Registry, Incident: c.Identity.Open()})
 }
 
-// tell sends a notice. A worker that does not hear it checks within seconds if it loads.
+// tell sends a notice. A worker that misses it checks within seconds if it loads.
 func (o *Operator) tell(n Notice) {
 	n.Instance, n.Process = o.Name, newID()
 	_ = o.Announce(encode(n))

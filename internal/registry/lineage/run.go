@@ -9,13 +9,13 @@ import (
 
 const (
 	tick = time.Second // between looks at what is due
-	// checkTimeout bounds a check that no load waits for, and checkRequests is how many requests one takes at most.
+	// checkTimeout bounds a check that no load waits for; checkRequests is the most requests that a check sends.
 	checkTimeout  = 3 * time.Second
 	checkRequests = 8
 )
 
-// Run checks at the start, when there is a doubt, and once a poll; it follows incidents and other registries until ctx
-// ends. begun is called once the first check is over, with what it found. Call Run once.
+// Run checks the registry at the start, after each doubt, and once a poll; it follows incidents and other registries
+// until ctx ends. It calls begun after the first check, with its result. Call Run once.
 func (w *Member) Run(ctx context.Context, begun func(error)) {
 	ticks := time.NewTicker(tick)
 	defer ticks.Stop()
@@ -52,7 +52,7 @@ func (w *Member) meet(ctx context.Context) {
 	_ = w.checks.do(ctx, func() error { w.checks.meet(ctx); return nil }) // it fails only when ctx ends
 }
 
-// onWake checks the registry after a doubt or a proof, and before loads would have to.
+// onWake checks the registry after a doubt or a proof, and when a check grows old, before a load must wait for one.
 func (w *Member) onWake(ctx context.Context) {
 	switch {
 	case !w.isSound(fresh):
@@ -65,8 +65,8 @@ func (w *Member) onWake(ctx context.Context) {
 	w.meet(ctx)
 }
 
-// onTick announces, follows an open incident, and makes a thorough check if one is due. It reports whether that check
-// found the registry sound.
+// onTick announces the registry, follows an open incident, and makes a thorough check if one is due. looked reports
+// whether such a check found the registry sound.
 func (w *Member) onTick(ctx context.Context, isDue bool) (looked bool) {
 	w.announceIfDue()
 	w.meet(ctx)
@@ -80,7 +80,7 @@ func (w *Member) onTick(ctx context.Context, isDue bool) (looked bool) {
 	return false
 }
 
-// checkNow checks the registry. If that fails, which is logged, the next load checks again.
+// checkNow checks the registry. A failure is logged, and the next load checks again.
 func (w *Member) checkNow(ctx context.Context, level slog.Level, thorough bool) error {
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.Bucket.Enough(checkRequests, checkTimeout))
 	defer cancel()

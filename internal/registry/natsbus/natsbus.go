@@ -24,8 +24,8 @@ type Bus struct {
 	ns subjects.Namespace
 
 	slots chan struct{} // bounds the questions that are answered at once
-	// since are subscriptions that hear whether another worker came after Call had found none, and links is how often
-	// the connection had been made again by then; since is nil if other workers may be there.
+	// since hears whether another worker came after Call had found none; links is how often the connection had been
+	// made by then. since is nil if other workers may be there.
 	since []*nats.Subscription
 	links uint64
 
@@ -84,7 +84,7 @@ func (b *Bus) ears(nc *nats.Conn) (ears []*nats.Subscription, err error) {
 	return ears, nil
 }
 
-// areSilent reports whether the subscriptions are valid and have heard nothing. Once it is false, it stays false.
+// areSilent reports whether the subscriptions are valid and have received nothing. Once false, it stays false.
 func areSilent(ears []*nats.Subscription) bool {
 	return !slices.ContainsFunc(ears, func(ear *nats.Subscription) bool {
 		_, err := ear.NextMsg(time.Nanosecond)
@@ -151,9 +151,9 @@ func (b *Bus) respond(m *nats.Msg, answer func(ctx context.Context, question []b
 // Announce sends a notice to all workers.
 func (b *Bus) Announce(notice []byte) error { return b.nc.Publish(wire.RegistryAnnounce(b.ns), notice) }
 
-// Ask asks one worker of a registry, or with "" one of each, and calls hear with each answer until hear reports that it
-// is enough or ctx ends. It returns [gather.ErrNobody] if NATS says at once that nobody listens. A worker that asks all
-// registries hears its own question, too, and must ignore it.
+// Ask asks one worker of a registry, or, if registry is "", one of each, and calls hear with each answer until hear
+// returns true or ctx ends. It returns [gather.ErrNobody] if NATS says at once that nobody listens. A worker that asks
+// all registries also hears its own question, and must ignore it.
 func (b *Bus) Ask(
 	ctx context.Context, registry string, question []byte, hear func(answer []byte) (enough bool),
 ) error {

@@ -1,5 +1,5 @@
-// Package resume resumes a registry that its workers have stopped, as an operator says; it is internal to natsid and
-// may change. It waits until each worker has checked, and writes once a person has agreed to a [Plan].
+// Package resume resumes a registry that its workers have stopped, by an operator's choices; it is internal to natsid
+// and may change. It waits until each worker has checked, shows a [Plan], and writes once a person has agreed to it.
 package resume
 
 import (
@@ -54,7 +54,7 @@ type Resumption struct {
 // Eras returns the identity by which entries are read.
 func (r *Resumption) Eras() era.Identity { return r.seen.Identity.Knowing(nil) }
 
-// Run takes steps until the registry is resumed, or need not be. It returns what it did, or with DryRun would do.
+// Run takes steps until the registry is resumed, or needs no resume. It returns what it did, or with DryRun would do.
 func (r *Resumption) Run() (p Plan, err error) {
 	if r.Bump != nil && (*r.Bump < 0 || *r.Bump > era.MostOffset) {
 		return p, WordsError{fmt.Errorf("--bump %d: want 0 to %d", *r.Bump, int64(era.MostOffset))}
@@ -73,7 +73,7 @@ func (r *Resumption) Run() (p Plan, err error) {
 	return p, fmt.Errorf("the registry is not resumed: %w", err)
 }
 
-// step looks at the registry, and does the next thing. It returns [lineage.ErrChanged] if it is to be called again.
+// step looks at the registry, and does what comes next. If it returns [lineage.ErrChanged], call it again.
 func (r *Resumption) step(ctx context.Context) (p Plan, err error) {
 	c, err := r.Operator.Look(ctx, r.seen)
 	if err != nil {
@@ -121,7 +121,8 @@ func (r *Resumption) step(ctx context.Context) (p Plan, err error) {
 	return p, nil
 }
 
-// check returns an error for choices that do not fit what was found. isIdle says that there is nothing to resume.
+// check returns an error if the choices do not fit the state of the registry. isIdle says that there is nothing to
+// resume.
 func (r *Resumption) check(c lineage.Case) (isIdle bool, err error) {
 	id, in := c.Identity, c.Identity.Incident
 	switch {
@@ -144,7 +145,7 @@ func (r *Resumption) check(c lineage.Case) (isIdle bool, err error) {
 	return false, WordsError{err}
 }
 
-// other returns the registry that is to be stopped so that the kept one serves, "" if none answers.
+// other returns the registry to stop, so that the kept one serves; "" if no other one answers.
 func (r *Resumption) other(ctx context.Context) string {
 	if r.Keep == "" {
 		return ""
@@ -190,10 +191,10 @@ type Plan struct {
 // InOrder is the outcome where nothing is to be resumed.
 const InOrder = "in order"
 
-// planOf returns what a resume would do, given the tags here, and the marks in the registry that is to be stopped.
+// planOf returns what a resume would do, given the tags of this registry, and the marks of the registry to stop.
 //
-// Law: need is at least as much as any tag is below what workers of either registry have loaded of it. The offset of
-// the new era is the highest known one + need + bump: see [era.Identity.Resume].
+// Law: need is at least the most by which any tag is below what workers of either registry have loaded. The new era's
+// offset is the highest known one + need + bump: see [era.Identity.Resume].
 func (r *Resumption) planOf(
 	c lineage.Case, tags []segment.Tag, there map[string]int64, isIdle bool, other string,
 ) (p Plan, err error) {

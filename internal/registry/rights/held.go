@@ -15,7 +15,7 @@ import (
 	"github.com/natsid/natsid/internal/registry/buckets"
 )
 
-// UserInfo is the subject on which nats-server, from 2.10 on, answers what the user who asks may do.
+// UserInfo is the subject on which nats-server, from 2.10 on, tells a user its own permissions.
 const UserInfo = "$SYS.REQ.USER.INFO"
 
 // Held are the permissions of a user, as nats-server describes them. The zero value restricts nothing: the user may do
@@ -31,7 +31,7 @@ type Held struct {
 type Permission struct{ Allow, Deny []string }
 
 // Ask asks the server of a connection what its user may do. It returns an error if the server does not answer: it is
-// older than 2.10, or the user may not ask. The answer lacks the restrictions of a leaf node in between.
+// older than 2.10, or the user may not ask. The answer does not include what a leaf node in between forbids.
 func Ask(ctx context.Context, nc *nats.Conn) (Held, error) {
 	m, err := nc.RequestWithContext(ctx, UserInfo, nil)
 	if err != nil {
@@ -70,7 +70,7 @@ func (p Permission) holds(r Right) bool {
 }
 
 // covers reports whether one of nats-server's patterns matches all subjects of a right. A pattern with a queue group
-// matches only subscriptions in that group.
+// covers only subscriptions in that group.
 func covers(patterns []string, r Right) bool {
 	return slices.ContainsFunc(patterns, func(text string) bool {
 		pattern, queue, isQueued := strings.Cut(text, " ")

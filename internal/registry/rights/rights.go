@@ -1,6 +1,6 @@
 // Package rights says what the users of natsid may publish and subscribe to; it is internal to natsid and may change.
 //
-// It takes each subject from where the code takes it: from [subjects.Namespace] and [buckets.API]. End-to-end tests run
+// It takes each subject from [subjects.Namespace] and [buckets.API], as the other code does. End-to-end tests run
 // natsid under exactly these rights, and take each of them away once.
 package rights
 
@@ -35,7 +35,7 @@ type Right struct {
 	Queue   string `json:"queue,omitempty"` // queue group of a subscription; "" permits every group, and none
 	Why     string `json:"why"`             // a clause without a capital at the start or a period at the end
 
-	modes string // of the requests that a worker cannot serve without the right, separated by spaces
+	modes string // the modes that a worker cannot serve without the right, separated by spaces
 }
 
 // String returns the right as permissions of nats-server have it.
@@ -49,7 +49,7 @@ func (r Right) String() string {
 // answers begins the Why of a right to answer, which `allow_responses` replaces.
 const answers = "answer requests"
 
-// isAnswer reports whether the right is one to answer requests, which `allow_responses` of nats-server gives, too.
+// isAnswer reports whether the right is to answer requests: nats-server can also give it by `allow_responses`.
 func (r Right) isAnswer() bool { return strings.HasPrefix(r.Why, answers) }
 
 // Rights are all rights of a user. What is not in them is denied.
@@ -69,8 +69,8 @@ type Deployment struct {
 	NoGrants bool // workers write no grants
 	// MakesBuckets gives workers the rights to make the buckets.
 	MakesBuckets bool
-	// Repairs gives operators what `natsid resume` and `natsid store move` need beyond the other commands: to write
-	// the marks, on which uniqueness rests.
+	// Repairs adds the right to write the marks, on which uniqueness rests: operators need it for `natsid resume` and
+	// `natsid store move` only.
 	Repairs bool
 	Stamps  Pipeline // what a stage reads and writes
 }
@@ -122,7 +122,7 @@ const (
 	all       = tags + " " + snowflake
 )
 
-// needed marks the rights that f adds as those without which a worker serves no request of the modes.
+// needed calls f, and marks the rights that it adds: without them a worker serves no request of the modes.
 func (t *table) needed(modes string, f func()) {
 	t.modes = modes
 	f()
