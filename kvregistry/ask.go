@@ -44,8 +44,8 @@ func (r *Registry) Ask(ctx context.Context, w int) (workerid.Who, error) {
 	q := &question{
 		nc: r.nc, subject: r.cfg.WorkerSubject, inbox: r.nc.NewInbox(), answers: make(chan *nats.Msg, 64),
 	}
-	// The server matches each new wildcard subscription against all subjects in use, and again when it ends. So these
-	// subscriptions have no wildcard.
+	// The server matches each wildcard subscription against all subjects in use, when it begins and when it ends. So
+	// these subscriptions have no wildcard.
 	for _, of := range []string{ofNumber, ofControl} {
 		sub, err := q.nc.ChanSubscribe(q.inbox+of, q.answers)
 		if err != nil {
@@ -78,8 +78,7 @@ func (q *question) ask(ctx context.Context, w int) (who workerid.Who, err error)
 				controlUnserved = controlUnserved || none
 			case none:
 				return who, workerid.ErrNoWorker
-			// An answer that is not a worker's, such as the acknowledgement of a stream, does not end the wait for a
-			// worker's.
+			// Go on waiting after an answer that is not a worker's, such as the acknowledgement of a stream.
 			case json.Unmarshal(m.Data, &who) == nil && who.Process != "":
 				return who, nil
 			}
@@ -99,7 +98,7 @@ func (q *question) ask(ctx context.Context, w int) (who workerid.Who, err error)
 	}
 }
 
-// toMyself publishes to a subject that only this question subscribes to, and stores it in own.
+// toMyself publishes to a subject that only this question subscribes to, and stores the subject in own.
 func (q *question) toMyself(own *string) (*nats.Subscription, error) {
 	*own = q.subject(nobody())
 	sub, err := q.nc.ChanSubscribe(*own, q.answers)

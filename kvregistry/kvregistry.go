@@ -33,7 +33,7 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// Config is the buckets and subjects of a registry. All fields but LeaseTTL, Replicas, Single and Log must be set.
+// Config names the buckets and subjects of a registry. All fields but LeaseTTL, Replicas, Single and Log must be set.
 type Config struct {
 	// History is the bucket of the records, which are permanent.
 	History string
@@ -52,9 +52,9 @@ type Config struct {
 	Log           *slog.Logger // nil discards
 }
 
-// Options returns the options that the registry's connection needs. While disconnected, writes fail at once: a write
-// that was buffered until the connection is back would land long after its caller has given up. The connection
-// notices within 6 s that its server hangs. More frequent pings would be sooner, but are load on an idle server.
+// Options returns the options that the registry's connection needs. While disconnected, writes fail at once: a buffered
+// write would land long after its caller has given up. Pings show within 6 s that the server hangs; more frequent ones
+// would load an idle server.
 func Options() []nats.Option {
 	return []nats.Option{
 		nats.ReconnectBufSize(-1),
@@ -105,9 +105,8 @@ func (r *Registry) Open(ctx context.Context) (mismatch string, err error) {
 	return strings.Trim(mismatch+"; "+other, "; "), errors.Join(err, otherErr)
 }
 
-// Check reads the settings of the records' bucket. It returns [buckets.ErrUnfit] for a bucket that forgets records or
-// takes messages from other streams; then all calls that need the records fail until Check finds the settings
-// corrected.
+// Check reads the settings of the bucket of records. If the bucket forgets records or takes messages from other streams
+// it returns [buckets.ErrUnfit], and so do all calls that need the records, until Check finds the settings corrected.
 func (r *Registry) Check(ctx context.Context) error {
 	_, err := r.history.Look(ctx)
 	return err
@@ -214,9 +213,9 @@ func (r *Registry) Write(ctx context.Context, w int, rec workerid.Record) (revis
 	return revision, err
 }
 
-// Time implements [workerid.Registry]. It returns the time of the server that dates the heartbeats. If that server does
-// not answer in half of the time left, it returns the time of the records' server: windows are renewed even without
-// heartbeats. A heartbeat begins with Time, so an error counts as a failed heartbeat; see [Registry.Report].
+// Time implements [workerid.Registry]. It returns the time of the server that keeps the heartbeats. If that server does
+// not answer in half of the time left, it returns the time of the records' server, so that windows are renewed even
+// without heartbeats. A heartbeat begins with Time, so an error counts as a failed heartbeat: see [Registry.Report].
 func (r *Registry) Time(ctx context.Context) (ms int64, err error) {
 	half, cancel := context.WithTimeout(ctx, halfOf(ctx))
 	defer cancel()

@@ -1,5 +1,5 @@
-// Package gather sends one question over NATS to many, and receives their answers; it is internal to natsid and may
-// change.
+// Package gather sends a question over NATS to many subscribers, and collects their answers; it is internal to natsid
+// and may change.
 package gather
 
 import (
@@ -13,8 +13,8 @@ import (
 // ErrNobody is returned if NATS says at once that nobody subscribes to a subject.
 var ErrNobody = errors.New("nobody listens on that subject")
 
-// All publishes a question, and calls hear with each answer until hear reports that it is enough, or ctx ends; then it
-// returns nil. It returns [ErrNobody] if nobody subscribes to the subject. hear is called on the caller's goroutine.
+// All publishes a question, and calls hear with each answer until hear returns true or ctx ends; then it returns nil.
+// It returns [ErrNobody] if nobody subscribes to the subject. hear runs on the caller's goroutine.
 func All(
 	ctx context.Context, nc *nats.Conn, subject string, question []byte, hear func(answer *nats.Msg) (enough bool),
 ) error {

@@ -13,9 +13,9 @@ import (
 
 // Create implements [segment.Store].
 //
-// Law: no load of a tag succeeds before its rules are in force. With a table a tag needs a row, too. So a call first
+// Law: no load of a tag succeeds before its rules are in force. With a table a tag needs a row, too. So Create first
 // writes a claimed entry, then inserts the row, and then completes the entry; until then a tag that was never loaded is
-// unknown. Of concurrent calls the one that completes the entry has created the tag, whoever inserted the row.
+// unknown. Of concurrent calls the one that completes the entry has created the tag, whichever inserted the row.
 func (s *Store) Create(ctx context.Context, t segment.Tag, revive bool) (created segment.Tag, err error) {
 	if err := t.Validate(); err != nil {
 		return segment.Tag{}, err
@@ -37,7 +37,7 @@ func (s *Store) Create(ctx context.Context, t segment.Tag, revive bool) (created
 	return created, nil
 }
 
-// A creation is a call that creates a tag, and what it has found and done so far.
+// A creation is a call that creates a tag, with what it has found and done so far.
 type creation struct {
 	tag      segment.Tag
 	revive   bool
@@ -93,7 +93,8 @@ func (s *Store) tryCreate(ctx context.Context, c *creation) (segment.Tag, uint64
 	return t, read, err
 }
 
-// created returns t as it is created from a state: above its former mark, which is its least ID if it was deleted.
+// created returns the new tag t, which begins above the mark that the state has. If the tag was deleted, that mark is
+// also its least ID.
 func (s state) created(t segment.Tag, limit int64) (segment.Tag, error) {
 	old := s.tag(t.Name)
 	if s.raw > 0 && !s.isUnmade() { // it was made before
@@ -116,7 +117,7 @@ func (s state) created(t segment.Tag, limit int64) (segment.Tag, error) {
 	return t, nil
 }
 
-// errSayStart is returned for a new tag without start, after a resume, if it has a last number, or if its column has no
+// errSayStart is returned for a new tag without a start after a resume, if the tag has a last number, or its column no
 // room for the offset.
 var errSayStart = segment.RuleError("the registry was resumed, and the tag may have been in use before: say with " +
 	"start where it goes on, above all its IDs, or that it is new with start 1")
@@ -147,11 +148,11 @@ func (s *Store) readFree(ctx context.Context, tag string, revive bool) (t state,
 	return t, err
 }
 
-// insert claims the entry of a tag, and inserts the row that it lacks. It returns the state after that.
+// insert claims the entry of a tag, inserts the row that it lacks, and returns the state after that.
 //
 // Law: a row may begin at a mark only if that mark is current: if the marks are lost, the row alone remains, and Leaf
-// nodes load from it. So the entry is written first, which fails if the read was old. A claim that went to a lost
-// bucket makes no row.
+// nodes load from it. So the entry is written first: that write fails if the mark was old. If it went to a bucket that
+// was lost since, no row is made.
 func (s *Store) insert(ctx context.Context, t segment.Tag, was state, c *creation) (state, error) {
 	e := was.entry
 	e.Claimed, e.Step = !e.Disabled, max(e.Step, 1)
@@ -176,8 +177,8 @@ func (s *Store) insert(ctx context.Context, t segment.Tag, was state, c *creatio
 	return was, err
 }
 
-// put replaces the entry of a state by e, as [Store.replace] does, or creates it. A tag whose entry was removed, which
-// leaves a delete marker, needs a start from an operator, as other workers may have loaded it.
+// put replaces the entry of a state by e, as [Store.replace] does, or creates it. If the entry was removed, which
+// leaves a delete marker, an operator must give a start: other workers may have loaded the tag.
 func (s *Store) put(ctx context.Context, tag string, was state, e entry, c *creation) (state, error) {
 	if !was.isMissing() {
 		return s.replace(ctx, tag, was, e)

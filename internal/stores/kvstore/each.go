@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// catchUps is how many tags a poll compares with their rows at once. Loads need most of the connections.
+	// catchUps is how many tags a poll compares with their rows concurrently. Loads need most of the connections.
 	catchUps = 4
 	// catchUpTimeout bounds one tag, whose row another session may have locked.
 	catchUpTimeout = time.Second
@@ -24,7 +24,8 @@ const (
 )
 
 // each calls f for all tags, atOnce at a time, until ctx ends or the table takes no writes at all. The error names some
-// tags for which it failed. It begins at a random tag: so rows that another session has locked starve no others.
+// tags for which f failed. It begins at a random tag, so that rows locked by another session do not always delay the
+// same others.
 func each(ctx context.Context, atOnce int, tags []string, f func(context.Context, string) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -66,7 +67,7 @@ func each(ctx context.Context, atOnce int, tags []string, f func(context.Context
 	return fmt.Errorf("kvstore: %d tags are not as they should be: %s", len(failed), text)
 }
 
-// named joins what f says of the first tags, and how many more there are.
+// named joins the texts of f for the first tags, and adds how many more there are.
 func named(tags []string, f func(tag string) string) string {
 	var texts []string
 	for _, tag := range tags[:min(mostNamed, len(tags))] {

@@ -13,8 +13,8 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// read returns a tag that is there, or [segment.ErrUnknownTag]. It reads the mark before the row: a max_id below Seen,
-// which was recorded before the row was read, shows that the row went back.
+// read returns an existing tag, or [segment.ErrUnknownTag]. It reads the mark before the row. Seen was recorded before
+// that, so a max_id below Seen shows that the row went back.
 func (s *Store) read(ctx context.Context, tag string) (t state, err error) {
 	if t, err = s.readMark(ctx, tag); err != nil {
 		return t, err
@@ -35,7 +35,8 @@ func (s *Store) read(ctx context.Context, tag string) (t state, err error) {
 	return t, err
 }
 
-// readMark returns the entry of a tag as a state without a row; of a tag that has none, the mark at which it begins.
+// readMark returns the entry of a tag as a state without a row. For a tag without an entry the state has the mark at
+// which the tag would begin.
 func (s *Store) readMark(ctx context.Context, tag string) (t state, err error) {
 	if err := s.refusedFor(tag); err != nil {
 		return state{}, err
@@ -56,8 +57,8 @@ func (s *Store) readMark(ctx context.Context, tag string) (t state, err error) {
 	return t, err
 }
 
-// eras returns the identity by which entries are read: that of Config.Eras or, without it, that of the bucket, which is
-// read after the entries. A bucket without identity has no eras.
+// eras returns the identity by which entries are read: that of Config.Eras or, if it is nil, that of the bucket, read
+// after the entries. A bucket without an identity has no eras.
 func (s *Store) eras(ctx context.Context) (era.Identity, error) {
 	if s.cfg.Eras != nil {
 		return s.cfg.Eras(), nil
@@ -69,8 +70,9 @@ func (s *Store) eras(ctx context.Context) (era.Identity, error) {
 	return id, err
 }
 
-// change replaces the entry of a tag by what f makes of it, by compare-and-set. When overtaken it reads again and calls
-// f again. The error wraps [segment.ErrUncertain] if the write may have landed; otherwise nothing was changed.
+// change replaces the entry of a tag by what f makes of it, by compare-and-set. If another write came first, it reads
+// again and calls f again. The error wraps [segment.ErrUncertain] if the write may have landed; after any other error
+// nothing was changed.
 func (s *Store) change(ctx context.Context, tag string, f func(*entry) error) error {
 	return wrap(tag, jitter.Race(ctx, isOvertaken, func() (uint64, error) {
 		was, err := s.read(ctx, tag)
@@ -85,9 +87,9 @@ func (s *Store) change(ctx context.Context, tag string, f func(*entry) error) er
 	}))
 }
 
-// replace replaces the entry of a state by e, and returns the state after it. Its revision is 0 if it is not known.
+// replace replaces the entry of a state by e, and returns the new state; its revision is 0 if unknown.
 //
-// Law: a mark covers all that was ever seen in the row.
+// Law: a mark is at least the highest max_id ever seen in the row.
 func (s *Store) replace(ctx context.Context, tag string, was state, e entry) (state, error) {
 	try := newCAS(was.kve.Revision, was.Tokens)
 	e.Mark, e.Tokens = max(1, e.Mark, e.Seen), try.tokens()
@@ -98,7 +100,7 @@ func (s *Store) replace(ctx context.Context, tag string, was state, e entry) (st
 	return state{kve: buckets.Entry{Revision: revision, Created: time.Now()}, entry: e, row: was.row}, err
 }
 
-// write writes an entry in place of the one with revision last; 0 means that there is none.
+// write writes an entry in place of the one with revision last; last is 0 if there is none.
 func (s *Store) write(ctx context.Context, tag string, value []byte, last uint64) (revision uint64, err error) {
 	if err := s.refusedFor(tag); err != nil {
 		return 0, err
@@ -116,8 +118,8 @@ func (s *Store) raised(tag string, from, to int64, err error) {
 	}
 }
 
-// outcome returns what became of a write that ended with err. Where that is not known, the entry is read again: it
-// bears the write's token if the write has landed.
+// outcome returns the final error of a write that ended with err. If err leaves it open whether the write landed,
+// outcome reads the entry: it has the write's token if the write landed.
 func (s *Store) outcome(ctx context.Context, tag string, try cas, err error) error {
 	if !errors.Is(err, segment.ErrUncertain) {
 		return err
@@ -135,8 +137,8 @@ func (s *Store) outcome(ctx context.Context, tag string, try cas, err error) err
 	return err
 }
 
-// refusedFor returns why the entry of a tag must not be used, nil if it may: the bucket is refused, or the key is
-// natsid's own. No request can name such a tag, but a row of a table can.
+// refusedFor returns why the entry of a tag must not be used, nil if it may: the bucket is refused, or the key is one
+// of natsid's own. No request can name such a tag, but a row of a table can.
 func (s *Store) refusedFor(tag string) error {
 	if buckets.IsOwn(tag) {
 		return fmt.Errorf("%w: %w", segment.ErrInvalid, buckets.ErrInvalidKey)

@@ -20,26 +20,27 @@ type entry struct {
 	Disabled    bool   `json:"disabled,omitempty"`
 	Claimed     bool   `json:"claimed,omitempty"` // a call is making the tag's row
 	Least       int64  `json:"least,omitempty"`   // no ID below it is issued, not even one already loaded
-	// Tokens are those of the latest writes. An entry that an operator put has none.
+	// Tokens has the tokens of the latest writes. An entry that an operator wrote has none.
 	Tokens tokens        `json:"tokens,omitempty"`
 	Rules  segment.Rules `json:"rules,omitzero"`
-	// Era is the one in which Mark was written, "" for none: see package era.
+	// Era is the era in which Mark was written, "" for none: see package era.
 	Era   string `json:"era,omitempty"`
 	First bool   `json:"first,omitempty"` // made on first use, and not changed by an operator since
 
-	// The fields below belong to an entry that was read: its mark as written, the present era, and whether an operator
-	// must decide where the tag goes on. Unless an operator must, the fields above are converted to the present era.
+	// The fields below are set when an entry is read: its mark as written, the present era, and whether an operator
+	// must decide where the tag continues. Unless an operator must decide, reading converts the fields above to the
+	// present era.
 	raw       int64
 	present   string
 	by        int64 // how much higher the mark is in the present era
 	undecided bool
 }
 
-// in converts an entry as it is written to the present era. limit is the highest mark that the store can hold.
+// in converts an entry, as it is stored, to the present era. limit is the highest mark that the store can hold.
 //
-// Law: decoding raises each mark by the offset of the present era above that of the entry's, and nothing else does;
-// whoever writes an entry writes that mark and the present era. A tag with a last number, or whose column is full, has
-// no room for an offset: its mark and era stay, and nothing is loaded, until an operator decides.
+// Law: in raises each mark by the offset of the present era minus that of the entry's era, and nothing else does. Each
+// write of an entry writes the raised mark and the present era. A tag with a last number, or with a full column, has no
+// room for an offset: its mark and era stay, and nothing is loaded until an operator decides.
 func (e *entry) in(id era.Identity, limit int64) error {
 	by, err := id.Since(e.Era)
 	if err != nil {
@@ -92,7 +93,7 @@ func (e entry) tag(name string, updated time.Time) segment.Tag {
 	}
 }
 
-// set makes the entry that of a created tag, and keeps the fields that a tag does not have.
+// set gives the entry the fields of a created tag, and keeps its other fields.
 func (e *entry) set(t segment.Tag) {
 	e.Mark = max(e.Mark, t.MaxID) //mutant:changed
 	e.Least, e.Step, e.Description, e.Disabled, e.Rules = t.Least, t.Step, t.Description, t.Disabled, t.Rules
@@ -110,8 +111,8 @@ type state struct {
 	fault error         // why the entry cannot be read, in a listing
 }
 
-// beside gives the tag its row. The row of a tag without entry is read like a mark of no era: the marks were lost, and
-// the table may have gone back, too.
+// beside adds the row to the state. If the tag has no entry, its mark is that of the row, as of no era: the marks were
+// lost, and the table may have gone back, too.
 func (t *state) beside(row *segment.Row, limit int64) {
 	t.row = row
 	switch {
@@ -144,14 +145,14 @@ func (t state) tag(name string) segment.Tag {
 // isMissing reports whether the tag has no entry.
 func (t state) isMissing() bool { return t.kve.Revision == 0 }
 
-// isUnmade reports whether the tag's creation is under way, or was cut off. A claimed tag that was loaded before has
-// lost its row in one copy of the table; another copy may still have it.
+// isUnmade reports whether the tag's creation is under way, or was interrupted. A claimed tag that was loaded before is
+// not: it has lost its row in one copy of the table, and another copy may still have it.
 func (t state) isUnmade() bool { return t.Claimed && t.Seen == 0 }
 
 // isDamaged reports whether the tag has an entry that cannot be read.
 func (t state) isDamaged() bool { return t.fault != nil }
 
-// servable returns why a tag that has a row has no IDs to load, or nil.
+// servable returns why no ID of a tag with a row can be loaded, nil if IDs can.
 func (t state) servable() error {
 	if t.row != nil && (t.row.Step < 1 || t.row.MaxID < 1) {
 		return fmt.Errorf("%w: step %d, max_id %d, want at least 1", segment.ErrBadRow, t.row.Step, t.row.MaxID)

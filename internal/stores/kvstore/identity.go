@@ -65,17 +65,17 @@ func (k Kind) how() string {
 	return "without --mysql"
 }
 
-// founding is how often and how long a worker waits for the identity that another one is about to write.
+// How often, and at which interval, a worker reads the identity that another worker is about to write.
 const (
 	foundingTries = 500
 	foundingPause = 20 * time.Millisecond
 )
 
-// await returns the identity that the worker which has just made the bucket is about to write, or
+// await waits for the identity, which the worker that has just made the bucket is about to write. It returns it, or
 // [era.ErrNoIdentity].
 //
-// Law: a bucket into which nothing was written counts as new. So if MayFound knows of no other, this process may write
-// its identity, as after a start that ended between making the bucket and that write.
+// Law: a bucket into which nothing was written counts as new. So if MayFound knows no other bucket of the name, this
+// process may write the identity: the process that made the bucket may have ended before it did.
 func (s *Store) await(ctx context.Context) (era.Identity, error) {
 	for range foundingTries {
 		state, err := s.kv.Look(ctx)

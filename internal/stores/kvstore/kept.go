@@ -6,17 +6,18 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// A reservation is a range, and the compare-and-set that reserves it by raising the mark from Start or below to End.
+// A reservation is a range, with the compare-and-set that reserves it: it raises the mark, which is at most Start, to
+// End.
 type reservation struct {
 	segment.Range
 	cas
 	sentBefore bool  // the write was sent before
 	most       int64 // upper bound of the tag's next range; 0 for none
-	kept       int64 // IDs in it from an earlier range; they are lost if its write is refused
+	kept       int64 // how many of its IDs are from an earlier range: if this write is refused, they are lost
 	era        string
 }
 
-// A view is the state of a tag as a load has just read it, and the bounds of the load.
+// A view is the state of a tag that a load has just read, and the bounds of the load.
 type view struct {
 	revision uint64
 	tokens   tokens
@@ -54,10 +55,10 @@ type keeper struct {
 	loads map[string]reservation // by tag
 }
 
-// next returns the range for the next load of n IDs of a tag. Unless reserved is true, the caller writes End as the
-// mark, and the tokens, by a compare-and-set on the revision of v. It returns a load that failed: to [keeper.lost] if
-// that write was refused, and to [keeper.keep] after any other error. The next read of the entry decides whether the
-// write landed.
+// next returns the range for the next load of n IDs of a tag. If reserved is false, the caller writes End as the mark,
+// and the tokens, by a compare-and-set on the revision of v. If that write is refused, the caller passes the range to
+// [keeper.lost], after any other error to [keeper.keep]. The next read of the entry then decides whether the write
+// landed.
 func (r *keeper) next(tag string, v view, n int64) (l reservation, reserved bool, err error) {
 	old := r.take(tag)
 	outcome, fits := old.outcome(v.revision, v.tokens), old.Start >= v.lowest && old.era == v.era //mutant:fits
@@ -95,8 +96,7 @@ func (r *keeper) next(tag string, v view, n int64) (l reservation, reserved bool
 	return l, false, err
 }
 
-// maxKept bounds the number of tags with a kept load; beyond it the load of any other tag is dropped, which costs a
-// hole.
+// maxKept bounds the number of tags with a kept load. Further kept loads are dropped, which costs a hole each.
 const maxKept = 100_000
 
 // keep keeps the range of a load that failed.
@@ -115,8 +115,8 @@ func (r *keeper) keep(tag string, l reservation) {
 	r.loads[tag] = l //mutant:keep
 }
 
-// lost takes back a load whose write was refused because another write came first. That other write may have been
-// the same one, sent before; then the range is kept. Otherwise the IDs in it from an earlier range are lost.
+// lost takes back a load whose write was refused because another write came first. If that other write is an earlier
+// attempt of the same one, the range is kept. Otherwise its IDs from an earlier range are lost.
 func (r *keeper) lost(tag string, l reservation) {
 	switch {
 	case l.sentBefore:
@@ -128,8 +128,8 @@ func (r *keeper) lost(tag string, l reservation) {
 	}
 }
 
-// drop drops the kept range of a tag that was deleted: an old read, which shows the tag as not deleted, must not use
-// the range without another write. The range is a hole.
+// drop drops the kept range of a deleted tag, which becomes a hole. Otherwise an old read that shows the tag as not
+// deleted could use the range without another write.
 func (r *keeper) drop(tag string) {
 	l := r.take(tag)
 	if l.Len() > 0 {
@@ -140,7 +140,7 @@ func (r *keeper) drop(tag string) {
 	}
 }
 
-// take removes and returns the kept load of a tag: no two loads get it.
+// take removes and returns the kept load of a tag, so that only one load gets it.
 func (r *keeper) take(tag string) reservation {
 	r.mu.Lock()
 	defer r.mu.Unlock()

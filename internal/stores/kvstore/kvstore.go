@@ -65,21 +65,21 @@ type Config struct {
 	Replicas int           // of a bucket that is created; 0 means 3 or 1: see [buckets.Bucket]
 	Table    segment.Table // the table that the marks guard; nil for none
 	Kind     Kind          // "" is Guarded with a table, and Alone without one
-	// Lost, if set, is called when an open bucket was gone with all marks; it is created again, empty. It must not
-	// block.
+	// Lost, if set, is called when an open bucket is gone with all its marks; the bucket is then created again, empty.
+	// Lost must not block.
 	Lost func()
-	// MayFound, if set, is asked before the bucket is made, and before it gets an identity: an error says that another
-	// bucket of the name is or was in use.
+	// MayFound, if set, is called before the bucket is made, and before it gets an identity. An error means that
+	// another bucket of the name is or was in use.
 	MayFound func(context.Context) error
 	Log      *slog.Logger // nil discards
-	// WentBack, if set, is called when an acknowledged write shows that the bucket went back to an earlier state. The
-	// call comes before a load returns its range, and must not block. need is by how much a mark is below what this
-	// worker has loaded, or 0.
+	// WentBack, if set, is called when an acknowledged write shows that the bucket went back. It is called before a
+	// load returns its range, and must not block. need is by how much a mark is below what this worker has loaded, 0 if
+	// unknown.
 	WentBack func(why string, need int64)
 	// Eras returns the identity by which entries are read, as a worker knows it: see [lineage.Member]. If nil, the
 	// identity in the bucket is read.
 	Eras func() era.Identity
-	// RowWentBack, if set, is called once for each loss of commits of the table that is noticed.
+	// RowWentBack, if set, is called once for each time that the table is seen to have lost commits.
 	RowWentBack func(tag, message string)
 	Raised      segment.Raised // nil discards
 	Clock       segment.Clock  // nil is [segment.SystemClock]
@@ -142,9 +142,9 @@ func (s *Store) Kind() Kind { return s.cfg.Kind }
 // Own returns the bucket, for natsid's own keys in it.
 func (s *Store) Own() *buckets.Bucket { return s.own }
 
-// Open opens the bucket and creates it if necessary, as any other call would. mismatch says how an existing bucket
-// differs from what is wanted. It returns [era.ErrKind] for a bucket of another kind. Other faults of the identity do
-// not fail Open; they stop the registry: see package lineage.
+// Open opens the bucket, as any other call would, and creates it if necessary. mismatch says how an existing bucket
+// differs from the wanted one. Open returns [era.ErrKind] for a bucket of another kind. Other faults of the identity
+// stop the registry, but do not fail Open: see package lineage.
 func (s *Store) Open(ctx context.Context) (mismatch string, err error) {
 	if mismatch, err = s.kv.Open(ctx); err != nil {
 		return "", err

@@ -11,8 +11,8 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// A bucket is read as a whole, which takes 0.3 s for 100,000 tags. So if there are more than fewTags, pages after the
-// first are cut from a listing that is up to pageAge old.
+// Listing reads the whole bucket, which takes 0.3 s for 100,000 tags. So with more than fewTags tags, only the first
+// page is fresh: later pages come from a listing of up to pageAge.
 const (
 	fewTags = 2000
 	pageAge = 2 * time.Second
@@ -78,8 +78,8 @@ func (t state) asListed(name string) segment.Tag {
 	return t.tag(name)
 }
 
-// isBehind reports whether the mark is below the row: others took IDs from the table, or the tag was loaded after the
-// mark was read.
+// isBehind reports whether the mark is below the row: Leaf nodes took IDs from the table, or the tag was loaded after
+// the mark was read.
 func (t state) isBehind() bool { return t.row != nil && 0 < t.raw && t.Mark < t.row.MaxID }
 
 // readMarksAgain replaces the marks that are below their rows by present ones.

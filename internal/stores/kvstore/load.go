@@ -21,10 +21,10 @@ func (s *Store) LoadStrict(
 	return s.load(ctx, tag, floor, true, func(int64) int64 { return join() })
 }
 
-// load loads as many IDs as wanted returns, which is called with the step before each compare-and-set.
+// load loads as many IDs as wanted returns; wanted is called with the step before each compare-and-set.
 //
-// Law: if a compare-and-set has no answer soon, its range is kept, and the entry is read again. The tokens in the entry
-// then decide whether the write landed, as in the tag's next load: see [keeper].
+// Law: if a compare-and-set gets no answer soon, its range is kept, and the entry is read again. The tokens in the
+// entry then decide whether the write landed, as in the tag's next load: see [keeper].
 func (s *Store) load(
 	ctx context.Context, tag string, floor int64, strict bool, wanted func(step int64) int64,
 ) (l segment.Loaded, err error) {
@@ -116,10 +116,10 @@ func (s *Store) reserve(ctx context.Context, tag string, was state, l reservatio
 	return err
 }
 
-// advance raises the row to the end of a reserved load. If that fails, the load is kept. After an error the statement
-// may still be carried out. So the range is used later only if the row is then at its start or below, and only after
-// another statement on that condition was acknowledged: of all statements that raise the row from there one succeeds.
-// A row at the range's end proves nothing, since a Leaf node may have raised it.
+// advance raises the row to the end of a reserved load. If that fails, the load is kept. After an error the server may
+// still execute the statement. So the range is used later only if the row is then at the range's start or below, and
+// another UPDATE on that condition is acknowledged: of all UPDATEs that raise the row from there one succeeds. A row at
+// the range's end proves nothing, since a Leaf node may have raised it.
 func (s *Store) advance(ctx context.Context, tag string, l reservation) error {
 	done, err := s.cfg.Table.Advance(ctx, tag, l.Start, l.End) //mutant:advance
 	//mutant:advanced
@@ -135,6 +135,5 @@ func (s *Store) advance(ctx context.Context, tag string, l reservation) error {
 	return nil
 }
 
-// again reports whether a write that ended with err is tried again: another worker's came first, or it has no answer
-// yet.
+// again reports whether to repeat a write that ended with err: another write came first, or it has no answer yet.
 func again(err error) bool { return isOvertaken(err) || errors.Is(err, buckets.ErrSilent) }

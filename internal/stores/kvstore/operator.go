@@ -21,8 +21,8 @@ type Report struct {
 	Tags     int   // disabled ones included
 	Guards   int   // tags that guard a row in MySQL
 	Damaged  []string
-	// Marks are by tag, disabled ones included. They are no older than the call of Inspect; one that was written since
-	// may be missing.
+	// Marks are the marks by tag, disabled ones included, no older than the call of Inspect. A mark written since may
+	// be missing.
 	Marks map[string]Present
 
 	revision uint64 // of the identity or its marker; 0 if there never was one
@@ -30,9 +30,9 @@ type Report struct {
 
 // A Present is the entry of a tag.
 type Present struct {
-	Mark      int64 // the mark in the present era; of an undecided tag, as it is written
+	Mark      int64 // the mark in the present era; for an undecided tag, the mark as written
 	Raw       int64 // the mark as it is written
-	Undecided bool  // an operator must say where the tag goes on, or the entry's era is unknown
+	Undecided bool  // an operator must say where the tag continues, or the entry's era is unknown
 	Disabled  bool
 	Unmade    bool // its row was not made, and nothing is loaded
 	Step      int64
@@ -40,7 +40,7 @@ type Present struct {
 	Written   time.Time
 }
 
-// present returns an entry as it reads in the present era of an identity.
+// present returns an entry in the present era of an identity.
 func present(kve buckets.Entry, e entry, id era.Identity) Present {
 	raw := e.Mark
 	err := e.in(id, math.MaxInt64)
@@ -93,9 +93,9 @@ func (r *Report) readIdentity(ctx context.Context, streams buckets.Streams, buck
 	return nil
 }
 
-// MakeAlone turns marks that guard a table into the store itself. r is the bucket's report from [Inspect]. Workers with
-// the table refuse the bucket from their next check on. Until then both kinds may load: each load is a compare-and-set
-// on the same mark.
+// MakeAlone changes the kind of marks that guard a table: they become the store itself. r is the bucket's report from
+// [Inspect]. Workers with the table refuse the bucket from their next check on. Until then workers of both kinds may
+// load, each by a compare-and-set on the same mark.
 func MakeAlone(ctx context.Context, streams buckets.Streams, bucket string, r Report) error {
 	if r.Trouble != nil {
 		return r.Trouble

@@ -44,11 +44,11 @@ func (s *Store) Poll(ctx context.Context, see func(segment.Listing)) error {
 	})
 }
 
-// catchUp raises the mark of a tag to its row, or the row to the mark.
+// catchUp raises the mark of a tag to its row, or the row to the mark, whichever is lower.
 func (s *Store) catchUp(ctx context.Context, tag string, t state) error {
 	if t.row.MaxID < t.Mark && !t.undecided && (t.row.MaxID > 0 || !t.isMissing()) { // else the row cannot be served
-		// Commits were lost, or a load failed after it had raised the mark. The row is lifted for Leaf nodes, which
-		// know no marks. A load under way finds its row moved, and starts over.
+		// The table lost commits, or a load failed after it had raised the mark. Lift the row for Leaf nodes, which do
+		// not know marks. A load under way finds its row moved, and starts over.
 		if _, err := s.cfg.Table.Advance(ctx, tag, t.Mark-1, t.Mark); err != nil {
 			return err
 		}
@@ -63,8 +63,8 @@ func (s *Store) catchUp(ctx context.Context, tag string, t state) error {
 	return err
 }
 
-// all returns all tags. With a table, it is those that have a row; marks are read before rows, otherwise a row that is
-// loaded in between would look as if it had gone back. removed are the keys that have a delete marker.
+// all returns all tags; with a table, those that have a row. Marks are read before rows: otherwise a row that is raised
+// in between would look as if it had gone back. removed has the keys with a delete marker.
 func (s *Store) all(ctx context.Context) (all map[string]state, removed map[string]bool, err error) {
 	marks, none, removed, err := s.marks(ctx)
 	if err != nil || s.cfg.Table == nil {
@@ -86,7 +86,7 @@ func (s *Store) all(ctx context.Context) (all map[string]state, removed map[stri
 	return all, removed, nil
 }
 
-// marks returns all entries and, as none, the state of a tag without entry.
+// marks returns all entries by tag. none is the state of a tag without an entry.
 func (s *Store) marks(ctx context.Context) (all map[string]state, none state, removed map[string]bool, err error) {
 	if err := s.refused(); err != nil {
 		return nil, none, nil, err

@@ -12,11 +12,11 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// wentBack stops the registry since the mark of a tag is below what this worker had loaded, and returns why nothing is
-// loaded.
+// wentBack stops the registry because a tag's mark is below what this worker had loaded. It returns the error of the
+// load.
 //
-// Law: the entry that proves it stays as it is. So a worker that is killed before the registry is stopped proves it
-// again.
+// Law: the entry that proves this is not changed. So if this worker is killed before the registry is stopped, its next
+// process proves it again.
 func (s *Store) wentBack(ctx context.Context, tag string, was state, floor int64) error {
 	if err := s.confirm(ctx, tag, was); err != nil {
 		return err
@@ -57,7 +57,7 @@ func (s *Store) Low(ctx context.Context, floors map[string]segment.Floor) (need 
 	}), wrap(lowest, err)
 }
 
-// confirm writes an entry back unchanged. If there is none, it writes one that reads the same as none.
+// confirm writes an entry back unchanged. If there is none, it writes one that has the same meaning as none.
 func (s *Store) confirm(ctx context.Context, tag string, was state) (err error) {
 	if was.isMissing() {
 		_, err = s.kv.Create(ctx, tag, entry{Mark: 1, First: true}.encode())
@@ -109,7 +109,7 @@ func (s *Store) restore(ctx context.Context, tag string, f segment.Floor) error 
 	}))
 }
 
-// restored returns the entry as a floor completes it, and reports whether to write it: see [lineage.Tags].
+// restored returns the entry completed by a floor, and reports whether it must be written: see [lineage.Tags].
 func (t state) restored(f segment.Floor) (e entry, isDue bool) {
 	if e = t.entry; f.Rules == nil || f.End < 1 || t.isDamaged() || e.Disabled {
 		return e, false

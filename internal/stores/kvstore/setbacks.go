@@ -8,8 +8,8 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// setbacks raises an alarm for rows that went back, once per event. A row went back if it is below its mark's seen,
-// or below the max_id to which this worker itself has raised it: the mark records that only with the next load.
+// setbacks raises an alarm for rows that went back, once per event. A row went back if it is below its mark's Seen, or
+// below the max_id to which this worker has raised it, which Seen has only from the next load on.
 type setbacks struct {
 	alarm func(tag, message string)
 
@@ -25,7 +25,7 @@ type raised struct {
 	at    uint64
 }
 
-// now returns the number of raises so far. Pass check the number from before the row was read.
+// now returns the number of raises so far. Read it before the row, and pass it to check.
 func (s *setbacks) now() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,7 +43,8 @@ func (s *setbacks) acknowledged(tag string, maxID int64) {
 	s.raised[tag] = raised{maxID, s.clock}
 }
 
-// check raises the alarm if the row of a tag, read after began, is lower than before.
+// check raises the alarm if the row of a tag is lower than before. began is the result of now from before the row was
+// read.
 func (s *setbacks) check(tag string, t state, began uint64) {
 	if t.row == nil {
 		return
@@ -57,8 +58,8 @@ func (s *setbacks) check(tag string, t state, began uint64) {
 		t.row.MaxID, was, max(t.Mark, was)))
 }
 
-// note returns the former max_id of the row if it went back, and reports whether the alarm is due: a loss ends once
-// the row has reached the lost max_id.
+// note returns the former max_id of the row if it went back. isNew reports whether to raise the alarm: one loss ends
+// once the row has reached the lost max_id.
 func (s *setbacks) note(row segment.Row, seen int64, began uint64) (was int64, isNew bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +80,8 @@ func (s *setbacks) note(row segment.Row, seen int64, began uint64) (was int64, i
 	return seen, !wasLost
 }
 
-// keepOnly drops all tags except those that had a row when the rows were read, after began, and were not deleted.
+// keepOnly forgets all tags except the given ones that have a row and are not deleted, and those raised after began,
+// when the rows were read.
 func (s *setbacks) keepOnly(tags []segment.Tag, began uint64) {
 	live := make(map[string]bool, len(tags))
 	for _, t := range tags {

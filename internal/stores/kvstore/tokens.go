@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// borne is how many tokens an entry bears: if up to that many workers write one tag at once, each can still determine
+// borne is how many tokens an entry has: if up to that many workers write one tag at once, each can still determine
 // whether its own write landed.
 const borne = 8
 
-// tokens are those of the latest writes of an entry, newest first, separated by commas; "" if it has none, such as an
-// entry that an operator put. Each write carries a random one, so a later read shows whether it has landed. Equal
-// contents prove nothing: another worker that starts from the same revision with the same step writes the same mark.
+// tokens has the random tokens of the latest writes of an entry, newest first, separated by commas; "" for an entry
+// that an operator wrote. By its token a later read shows whether a write has landed. Equal contents would prove
+// nothing: another worker that starts from the same revision with the same step writes the same mark.
 type tokens string
 
 // bear reports whether the tokens include token; they never include "".
@@ -54,16 +54,16 @@ type outcome int
 
 const (
 	none    outcome = iota // the cas is zero: nothing was sent
-	landed                 // it wrote the entry that was read, or one that this entry has replaced
-	open                   // the entry is still the one that it replaces: it may land later, or never
-	refused                // it never lands: the entry bears the newest token at base, and those of all writes since
+	landed                 // it wrote the entry that was read, or an entry that this one replaced
+	open                   // the entry is still the one to be replaced: the write may land later, or never
+	refused                // it never lands: the entry has the newest token at base, and the tokens of all writes since
 	unknown                // too many other writes have replaced the entry to decide
 )
 
 // outcome returns the outcome of the compare-and-set, given a later read of the entry.
 //
-// Law: landed means that the compare-and-set from base was this one, and no other. So the range that it reserved is
-// this process's alone, as after an acknowledgement, however often the entry was replaced since.
+// Law: landed means that this compare-and-set, and no other, replaced the entry at base. So the range that it reserved
+// belongs to this process alone, as after an acknowledgement, however often the entry was replaced since.
 func (c cas) outcome(revision uint64, now tokens) outcome {
 	switch {
 	case c.token == "":

@@ -29,7 +29,7 @@ func uncertain(err error) error {
 	return fmt.Errorf("%w: %w", segment.ErrUncertain, err)
 }
 
-// half marks the error of a change that was made in the mark, but not in the row.
+// half marks the error of a change that the mark has, and the row has not.
 func half(err error) error {
 	if err == nil {
 		return nil
@@ -37,11 +37,11 @@ func half(err error) error {
 	return fmt.Errorf("%w: in the mark, but not in the table's row: %w", segment.ErrUncertain, err)
 }
 
-// Update implements [segment.Store]. It is one compare-and-set, as a load is: a load that read the mark before is
-// overtaken and starts over.
+// Update implements [segment.Store]. Like a load it is one compare-and-set: a load that has read the mark before is
+// refused, and starts over.
 //
-// With a table, step and description are the row's; the mark has copies. The mark is changed first: from then on no
-// load of natsid begins below it. If the write to the row then fails, the next poll lifts the row. Values that the row
+// With a table, step and description are the row's; the mark has copies. The mark is changed first, so no load of
+// natsid begins below it from then on. If the write to the row fails, the next poll lifts the row. Values that the row
 // cannot hold are refused before the mark is changed.
 func (s *Store) Update(ctx context.Context, tag string, c segment.Change) (t segment.Tag, err error) {
 	inRow := segment.Change{Step: c.Step, Description: c.Description}
@@ -74,10 +74,10 @@ func (s *Store) Update(ctx context.Context, tag string, c segment.Change) (t seg
 	return t, wrap(tag, err)
 }
 
-// mayDecide returns why no operator may decide now where a tag goes on, nil if t leaves that as it is.
+// mayDecide returns why an operator cannot decide now where a tag continues; nil if t decides nothing.
 //
-// Law: a decision counts in the era in which it is made. While an incident is open that era ends, and workers lift the
-// marks of such tags to what they have loaded.
+// Law: a decision counts in the era in which it is made. An open incident ends that era, and workers lift the marks of
+// such tags to what they have loaded.
 func (s *Store) mayDecide(ctx context.Context, was entry, t segment.Tag) error {
 	if !was.undecided || t.Undecided {
 		return nil
@@ -89,7 +89,7 @@ func (s *Store) mayDecide(ctx context.Context, was entry, t segment.Tag) error {
 	return err
 }
 
-// Raise raises the mark of a tag to a row, and copies the row's step and description.
+// Raise raises the mark of a tag to the max_id of a row, and copies the row's step and description.
 func (s *Store) Raise(ctx context.Context, row segment.Row) error {
 	return s.change(ctx, row.Name, func(e *entry) error {
 		e.Seen, e.Step, e.Description, e.Claimed = max(e.Seen, row.MaxID), row.Step, row.Description, false

@@ -19,8 +19,8 @@ const (
 	duplicateKey = 1062
 )
 
-// isAccessDenied reports whether retrying cannot help: access denied to the server or the database, or no such
-// database.
+// isAccessDenied reports whether retrying is useless: access to the server or the database is denied, or there is no
+// such database.
 func isAccessDenied(err error) bool {
 	return isNumber(err, 1044, 1045, 1049, 1698)
 }
@@ -39,7 +39,7 @@ func lacking(err error) error {
 var unholdable = []uint16{
 	1264, 1406, 1366, // out of range, too long, of characters that the column does not have
 	1364, 1048, // without a value for a column of the owner's
-	3819, 4025, 1369, // against a constraint, in MySQL and in MariaDB, or the check of a view
+	3819, 4025, 1369, // a constraint is violated, in MySQL and in MariaDB, or the check of a view
 }
 
 // forbidden returns a [segment.RuleError] for a row that the table cannot hold, nil for other errors.
@@ -51,8 +51,7 @@ func forbidden(err error) error {
 	return segment.RuleError("table leaf_alloc refuses the row, and nothing was changed: " + e.Message)
 }
 
-// refusals are the numbers of errors with which a server refuses a statement that it has not executed, or has rolled
-// back.
+// refusals are the error numbers that say that the server has not executed a statement, or has rolled it back.
 var refusals = []uint16{
 	1205, // lock wait timeout
 	1213, // deadlock

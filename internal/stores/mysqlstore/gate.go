@@ -8,11 +8,11 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// probeEvery is how often a write is sent to a server that takes none.
+// probeEvery is the interval of the writes that test whether a read-only server takes writes again.
 const probeEvery = 100 * time.Millisecond
 
-// A gate lets one write through every probeEvery while the server takes no writes. Each write that a read-only server
-// refuses costs connections, since the address may lead to another server by now. The zero value is open.
+// A gate lets one write through every probeEvery while the server takes no writes. After each refused write the
+// connections are dropped, since the address may lead to another server by now. The zero value is open.
 type gate struct {
 	mu      sync.Mutex
 	refused error     // error of the last write; nil while the server takes writes

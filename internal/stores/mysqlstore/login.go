@@ -21,11 +21,11 @@ import (
 type Login struct {
 	// DSN is user:password@tcp(host:port)/database, or user:password@unix(/path/of/socket)/database.
 	DSN string
-	// File holds the DSN, "" for none. Only user and password are taken from it again: marks that this process has
-	// seen belong to the database that it opened, so another database needs another start.
+	// File holds the DSN, "" for none. Only its user and password are read again: the marks that this process has seen
+	// belong to one database, so another database needs a restart.
 	File string
-	// CA, Cert and Key are files in PEM: the authorities that vouch for the server, and the client certificate. Each of
-	// CA and Cert demands TLS; "" takes the system's authorities, or shows no certificate.
+	// CA, Cert and Key are PEM files: the authorities that vouch for the server, the client certificate, and its key.
+	// CA or Cert demands TLS. Without CA the system's authorities vouch; without Cert no certificate is shown.
 	CA, Cert, Key string
 }
 
@@ -46,8 +46,8 @@ func (l Login) check(cfg *mysql.Config) error {
 	return nil
 }
 
-// renew sets the credentials of a new connection from the files. While the file of the DSN cannot be read, the user
-// and the password stay as they were.
+// renew sets the credentials of a new connection from the files. If the DSN's file cannot be read, user and password
+// stay as they were.
 func (l Login) renew(_ context.Context, cfg *mysql.Config) error {
 	if text, err := configfile.Secret(l.File); err == nil {
 		if now, err := parse(strings.TrimSpace(text)); err == nil {

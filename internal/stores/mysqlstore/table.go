@@ -58,8 +58,8 @@ func (t *Table) Advance(ctx context.Context, tag string, start, end int64) (bool
 // probeTag cannot be requested, so no row needs to have it.
 const probeTag = "_natsid"
 
-// Probe returns nil if the server takes writes of this user at the moment. It has the server carry out an update that
-// no row matches: so nothing changes, and no locked row delays it.
+// Probe returns nil if the server takes writes of this user at the moment. It sends an UPDATE that matches no row: it
+// changes nothing, and no locked row delays it.
 func (t *Table) Probe(ctx context.Context) error {
 	_, err := t.Advance(ctx, probeTag, 0, 0)
 	if cause := errors.Unwrap(err); cause != nil {
