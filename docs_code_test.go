@@ -21,7 +21,7 @@ import (
 var codeMaps = []string{"docs/architecture.md", "docs/testing.md", "CONTRIBUTING.md"}
 
 // promised are the packages that other programs may rely on.
-var promised = []string{"client", "client/clienttest", "e2e", "format", "snowflake", "stamp", "subjects"}
+var promised = []string{"client", "client/clienttest", "e2e", "format", "number", "snowflake", "stamp", "subjects"}
 
 const maxColumns = 120 // of a line of Go, with tabs of 4
 

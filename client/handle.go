@@ -200,8 +200,8 @@ func (t *target) request(ctx context.Context, n int) answer {
 	return answer{err: t.gaveUp(ctx.Err())}
 }
 
-// A Source gives IDs, as a [Handle] does. The package clienttest has a Source from memory, to test programs that take
-// one.
+// A Source gives IDs, as a [Handle] does, or a Holder of package number. The package clienttest has a Source from
+// memory, to test programs that take one.
 type Source interface {
 	Next(ctx context.Context) (subjects.ID, error)
 	NextN(ctx context.Context, n int) (subjects.Runs, error)

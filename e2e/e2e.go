@@ -24,6 +24,7 @@ import (
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/testbed"
+	"github.com/natsid/natsid/number"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -39,6 +40,8 @@ type Cluster struct {
 
 	tb  testing.TB
 	bed *testbed.Cluster
+	ns  subjects.Namespace
+	log *slog.Logger
 }
 
 // A Config is what [Start] starts. The zero value means the defaults.
@@ -59,11 +62,11 @@ type Config struct {
 func Start(tb testing.TB, cfg Config) *Cluster {
 	tb.Helper()
 	cfg.Namespace = cmp.Or(cfg.Namespace, subjects.DefaultNamespace)
+	log := slog.New(slog.NewTextHandler(tb.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	bed, err := testbed.Start(testbed.Config{
 		Dir: tb.TempDir(), Workers: cmp.Or(cfg.Workers, 1), Namespace: cfg.Namespace,
 		Configure: func(i int, worker *app.Config) {
-			log := slog.NewTextHandler(tb.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})
-			worker.Log, worker.MySQL = slog.New(log).With("worker", i), cfg.MySQL
+			worker.Log, worker.MySQL = log.With("worker", i), cfg.MySQL
 			if cfg.Clock != nil {
 				worker.Now = func() time.Time { return cfg.Clock(i) }
 			}
@@ -86,7 +89,7 @@ func Start(tb testing.TB, cfg Config) *Cluster {
 	if err != nil {
 		tb.Fatalf("e2e: %v", err)
 	}
-	return &Cluster{URL: bed.URL, Conn: conn, Client: ids, tb: tb, bed: bed}
+	return &Cluster{URL: bed.URL, Conn: conn, Client: ids, tb: tb, bed: bed, ns: cfg.Namespace, log: log}
 }
 
 // Segment returns the handle of a tag.
@@ -102,6 +105,19 @@ func (c *Cluster) Snowflake() *client.Handle {
 	c.tb.Helper()
 	h, err := c.Client.Snowflake(client.SnowflakeConfig{})
 	c.must(err)
+	return h
+}
+
+// Number returns a program's own worker number, which it gives back when the test ends.
+func (c *Cluster) Number() *number.Holder {
+	c.tb.Helper()
+	h, err := number.Open(c.tb.Context(), c.Conn, number.Config{Namespace: c.ns, Log: c.log})
+	c.must(err)
+	c.tb.Cleanup(func() {
+		if err := h.Close(); err != nil {
+			c.tb.Errorf("e2e: %v", err)
+		}
+	})
 	return h
 }
 

@@ -44,6 +44,8 @@ type Config struct {
 	LeaseTTL time.Duration
 	// Replicas is how many servers keep a copy of each bucket that is created; 0 means 3, or 1 on a single server.
 	Replicas int
+	// Existing means that missing buckets are an error, [buckets.ErrNoBucket], and are not made.
+	Existing bool
 	// Single means that JetStream is known to be a single server.
 	Single bool
 	// WorkerSubject returns the subject on which the worker with number w answers
@@ -88,11 +90,12 @@ func New(js jetstream.JetStream, cfg Config) *Registry {
 		nc:  js.Conn(),
 		history: buckets.New(streams, buckets.Config{
 			Name: cfg.History, Description: "natsid: worker numbers, for ever", Replicas: cfg.Replicas,
-			Log: cfg.Log,
+			Existing: cfg.Existing, Log: cfg.Log,
 		}),
 		workers: buckets.New(streams, buckets.Config{
 			Name: cfg.Workers, Description: "natsid: heartbeats of the workers",
-			TTL: cmp.Or(cfg.LeaseTTL, 30*time.Second), Replicas: cfg.Replicas, Fleeting: true, Alone: cfg.Single,
+			TTL: cmp.Or(cfg.LeaseTTL, 30*time.Second), Replicas: cfg.Replicas, Existing: cfg.Existing,
+			Fleeting: true, Alone: cfg.Single,
 		}),
 	}
 }
@@ -114,20 +117,42 @@ func (r *Registry) Check(ctx context.Context) error {
 
 // Deployment implements [workerid.Registry].
 func (r *Registry) Deployment(ctx context.Context) (workerid.Deployment, error) {
+	d, _, err := r.deployment(ctx)
+	return d, err
+}
+
+func (r *Registry) deployment(ctx context.Context) (d workerid.Deployment, revision uint64, err error) {
 	entry, err := r.history.Get(ctx, deploymentKey)
 	if errors.Is(err, buckets.ErrNoKey) {
-		return workerid.Deployment{}, workerid.ErrNoDeployment
+		return workerid.Deployment{}, 0, workerid.ErrNoDeployment
 	}
 	if err != nil {
-		return workerid.Deployment{}, err
+		return workerid.Deployment{}, 0, err
 	}
 	have, err := deployment(entry.Value)
 	if err != nil {
-		return workerid.Deployment{}, fmt.Errorf("%w: key %s of bucket %s; if it is damaged, put back its id, layout, "+
-			"epoch, unit and v with `nats kv put`; if it is of another version, start that version: %w",
+		return workerid.Deployment{}, 0, fmt.Errorf("%w: key %s of bucket %s; if it is damaged, put back its id, "+
+			"layout, epoch, unit and v with `nats kv put`; if it is of another version, start that version: %w",
 			workerid.ErrDamaged, deploymentKey, r.cfg.History, err)
 	}
-	return have, nil
+	return have, entry.Revision, nil
+}
+
+// SetHolders changes which numbers are for programs. It returns [workerid.ErrConflict] if the deployment was changed at
+// the same moment.
+//
+// Law: the write is a compare-and-set on the revision read, so it never replaces another deployment.
+func (r *Registry) SetHolders(ctx context.Context, h workerid.Holders) error {
+	d, revision, err := r.deployment(ctx)
+	if err != nil {
+		return err
+	}
+	d.Holders = h
+	_, err = r.history.Update(ctx, deploymentKey, encodeDeployment(d), revision)
+	if errors.Is(err, buckets.ErrRevision) {
+		return workerid.ErrConflict
+	}
+	return err
 }
 
 // A storedDeployment is the value of a deployment's key.

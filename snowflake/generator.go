@@ -238,6 +238,12 @@ type Runs struct {
 // Len returns the number of IDs.
 func (r Runs) Len() int { return int(r.n) }
 
+// First returns the first ID. There must be one.
+func (r Runs) First() subjects.ID {
+	l := r.layout
+	return l.id(r.start>>l.Sequence, r.worker, r.business, r.start&(l.PerTick()-1))
+}
+
 // Of returns the same IDs with a business number, 0 to MaxBusiness(), in their
 // business field. Businesses share one sequence, so these IDs are unique too.
 func (r Runs) Of(business int64) Runs {

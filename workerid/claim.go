@@ -94,7 +94,7 @@ func (c *claim) tryWrite(ctx context.Context, now, until int64) error {
 	//mutant:token
 	revision, err := c.k.cfg.Registry.Write(ctx, c.number, Record{
 		Instance: c.k.cfg.Instance, Token: c.token, Reported: now, Until: until, Deployment: c.deployment,
-		Revision: c.revision,
+		Program: c.k.cfg.Program, Revision: c.revision,
 	})
 	//mutant:unacknowledged
 	if err != nil {

@@ -15,7 +15,7 @@ var (
 	// ErrDeployment is returned when the registry's IDs have another layout.
 	ErrDeployment = errors.New("workerid: another layout")
 	// ErrNoDeployment is returned when the registry lacks the key deployment, which fixes layout and epoch, and this
-	// worker may not write it.
+	// worker may not write it, or this is a program.
 	ErrNoDeployment = errors.New("workerid: the registry has no deployment")
 	// ErrDamaged is returned when an entry of the registry is unreadable, or of another version.
 	ErrDamaged = errors.New("workerid: an entry is damaged, or of another version")

@@ -22,12 +22,13 @@ type founder struct {
 	now      func() int64
 	// mayFound is called before and after this worker creates the deployment.
 	mayFound func(ctx context.Context) error
+	isGuest  bool       // a program: it creates no deployment
 	joined   Deployment // the last one that this process joined; zero before
 	founding bool       // mayFound is to be called once more before this worker joins
 }
 
-// join returns the registry's deployment, which this worker creates if there is none and it may. The error is
-// ErrDeployment if this worker has another.
+// join returns the registry's deployment, which this worker creates if there is none and it may, and apart from it the
+// numbers of programs, which may change. The error is ErrDeployment if this worker has another.
 //
 // Two layouts in one registry give equal IDs, also at times far apart. So the deployment is read before a number is
 // acquired and after that, and no worker joins a registry with a record of another layout. A deployment is created in
@@ -40,25 +41,27 @@ type founder struct {
 // A registry that lost everything may still have live workers. mayFound asks them, before the deployment is created
 // and after. A worker that acquires a number in between reads the deployment after its own write. So it sees this
 // deployment, or mayFound finds that worker.
-func (f *founder) join(ctx context.Context) (Deployment, error) {
+func (f *founder) join(ctx context.Context) (d Deployment, holders Holders, err error) {
 	have, err := f.read(ctx)
-	if errors.Is(err, ErrNoDeployment) {
+	if errors.Is(err, ErrNoDeployment) && !f.isGuest { //mutant:guest
 		have, err = f.found(ctx)
 	}
 	if err != nil {
-		return Deployment{}, err
+		return Deployment{}, "", err
 	}
-	if err := DeploymentOf(f.layout).check(have); err != nil {
-		return Deployment{}, err
+	d, holders = have, have.Holders
+	d.Holders = ""
+	if err := DeploymentOf(f.layout).check(d); err != nil {
+		return Deployment{}, "", err
 	}
 	if f.founding {
 		if err := f.askOthers(ctx); err != nil {
-			return Deployment{}, err
+			return Deployment{}, "", err
 		}
 		f.founding = false
 	}
 	f.joined = have
-	return have, nil
+	return d, holders, nil
 }
 
 func (f *founder) read(ctx context.Context) (Deployment, error) {

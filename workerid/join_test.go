@@ -230,7 +230,9 @@ func TestAllNumbersAreUsedAgainAfterTheirRecordsAreLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, fleet := new(workeridtest.Memory), make([]*life, 4)
 		for i := range fleet {
-			fleet[i] = start(t, m, func(c *workerid.Config) { c.Layout.Worker = 2 })
+			fleet[i] = start(t, m, func(c *workerid.Config) {
+				c.Layout.Worker, c.Numbers = 2, &workerid.Span{Last: 3}
+			})
 		}
 		time.Sleep(time.Minute)
 		m.WipeHistory()

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -20,8 +22,16 @@ type Config struct {
 	Registry Registry
 	// Layout is the layout of the IDs; all workers of a registry must have the same.
 	Layout snowflake.Layout
-	// Numbers are the numbers that this worker may take; nil means all of site 0. Uniqueness does not depend on them.
+	// Site is the site of this worker, and Numbers are the worker numbers that it may take; nil means those of its site
+	// that the deployment leaves to workers. Uniqueness does not depend on them.
+	Site    int
 	Numbers *Span
+	// Program is the host of a program that draws its own snowflakes; "" for a worker. A program answers no requests,
+	// founds no deployment, and takes only numbers that the deployment leaves to programs.
+	//
+	// Law: none is new. Its windows are those of a worker, by rules (1) to (4) of docs/uniqueness.md. Which numbers it
+	// takes has no part in them.
+	Program string
 	// Instance names this worker to people; "" takes the name in the state file, or a new one.
 	Instance string
 	// StateDir is the directory of the state file; "" keeps no local state.
@@ -60,8 +70,31 @@ type Config struct {
 	Log *slog.Logger
 }
 
+// DefaultHorizon is how far ahead a renewal puts the end of a window by default.
+const DefaultHorizon = 5 * time.Minute
+
 // A Span is worker numbers from First to Last, both included.
 type Span struct{ First, Last int }
+
+// ParseSpan reads the first and the last worker number, such as 512-1023.
+func ParseSpan(text string) (s Span, err error) {
+	first, last, _ := strings.Cut(text, "-")
+	var errs [2]error
+	s.First, errs[0] = strconv.Atoi(first)
+	s.Last, errs[1] = strconv.Atoi(last)
+	if errors.Join(errs[:]...) != nil {
+		return Span{}, errors.New("want the first and the last number, such as 512-1023")
+	}
+	return s, nil
+}
+
+// String returns the span as [ParseSpan] reads it, or none.
+func (s Span) String() string {
+	if s.First > s.Last {
+		return "none"
+	}
+	return fmt.Sprintf("%d-%d", s.First, s.Last)
+}
 
 // NumbersOf returns all numbers of a site.
 func NumbersOf(l snowflake.Layout, site int) Span {
@@ -76,20 +109,15 @@ func (s Span) has(w int) bool { return s.First <= w && w <= s.Last }
 // Within returns an error unless a worker of a site may be limited to these numbers.
 func (s Span) Within(l snowflake.Layout, site int) error {
 	if all := NumbersOf(l, site); s.First > s.Last || !all.has(s.First) || !all.has(s.Last) {
-		return fmt.Errorf("%d-%d: want numbers of layout %s, site %d: %d-%d at most",
-			s.First, s.Last, l, site, all.First, all.Last)
+		return fmt.Errorf("%s: want numbers of layout %s, site %d: %s at most", s, l, site, all)
 	}
 	return nil
 }
 
 // withDefaults returns the settings with a value for every optional field but the name.
 func (cfg Config) withDefaults() Config {
-	if cfg.Numbers == nil {
-		all := NumbersOf(cfg.Layout, 0)
-		cfg.Numbers = &all
-	}
 	if cfg.Horizon == 0 {
-		cfg.Horizon = 5 * time.Minute
+		cfg.Horizon = DefaultHorizon
 	}
 	if cfg.MaxClockSkew == 0 {
 		cfg.MaxClockSkew = time.Second
@@ -143,6 +171,7 @@ type Keeper struct {
 	watch     time.Duration // interval between readings of the clock
 	early     int64         // see maxEarly
 	founder   founder
+	numbers   numbers
 	pending   *claim    // the claim whose first write was not acknowledged
 	lag       lag       // how long the clock has been behind what this worker issued or reported
 	awaySince time.Time // since when no attempt reached the registry; zero if the last one did
@@ -172,7 +201,9 @@ func New(cfg Config) *Keeper {
 	k := &Keeper{
 		cfg: cfg, process: newToken(), file: file, unread: unread, watch: watchEvery,
 		life: newLife(cfg.Instance, cfg.Use, cfg.Log), alarms: newAlarms(cfg.Alarm),
-		founder: founder{registry: cfg.Registry, layout: cfg.Layout, now: cfg.Now, mayFound: cfg.MayFound},
+		founder: founder{registry: cfg.Registry, layout: cfg.Layout, now: cfg.Now, mayFound: cfg.MayFound,
+			isGuest: cfg.Program != ""},
+		numbers: numbersOf(cfg),
 	}
 	k.clock = &clock{
 		now: cfg.Now, registry: cfg.Registry, self: cfg.Instance, onStep: k.stepped,
@@ -213,7 +244,7 @@ func (k *Keeper) whoAt(now int64) (who Who, held bool) {
 	s, d := k.Status(), DeploymentOf(k.cfg.Layout)
 	return Who{
 		Instance: s.Instance, Process: k.process, Registry: s.Registry, Layout: d.Layout, Epoch: d.Epoch,
-		Unit: d.Unit, Number: s.Number, Time: now, Until: s.Until,
+		Unit: d.Unit, Number: s.Number, Time: now, Until: s.Until, Program: k.cfg.Program,
 	}, s.Held
 }
 

@@ -59,9 +59,11 @@ type Record struct {
 	Token    string `json:"token"`    // random; in all writes of one claim, and in no other
 	Reported int64  `json:"reported"` // the writer's time, Unix ms
 	Until    int64  `json:"until"`    // no ID has a tick that begins at it or later, Unix ms
-	// Deployment is the deployment of the window.
+	// Deployment is the deployment of the window, without Holders.
 	Deployment Deployment `json:"deployment"`
-	Revision   uint64     `json:"-"`
+	// Program is the host of the program that has the number; "" for a worker.
+	Program  string `json:"program,omitempty"`
+	Revision uint64 `json:"-"`
 	// Damaged means that the record is unreadable, or of another version: all fields but Revision are zero. Its
 	// number is not acquired, since its window is unknown.
 	Damaged bool `json:"-"`
@@ -103,8 +105,9 @@ type Who struct {
 	Until    int64  `json:"until"` // the acknowledged end of its window, Unix ms
 	Registry string `json:"registry"`
 	Layout   string `json:"layout"`
-	Epoch    int64  `json:"epoch"` // Unix ms
-	Unit     int64  `json:"unit"`  // of a tick, ms
+	Epoch    int64  `json:"epoch"`             // Unix ms
+	Unit     int64  `json:"unit"`              // of a tick, ms
+	Program  string `json:"program,omitempty"` // as in a Record
 }
 
 // A Deployment is the settings that all workers of a registry must share, since their IDs would otherwise collide.
@@ -113,6 +116,8 @@ type Deployment struct {
 	Layout string `json:"layout"`
 	Epoch  int64  `json:"epoch"` // Unix ms
 	Unit   int64  `json:"unit"`  // of a tick, ms
+	// Holders may change while workers run, so it is no part of records and state files.
+	Holders Holders `json:"holders,omitempty"`
 }
 
 // Valid returns nil, or an error that says why this package cannot have written the deployment.
@@ -120,12 +125,22 @@ func (d Deployment) Valid() error {
 	if d.ID == "" || d.Layout == "" || d.Unit < 1 {
 		return fmt.Errorf("id %q, layout %q, unit %d: all must be set", d.ID, d.Layout, d.Unit)
 	}
-	return nil
+	return d.Holders.Valid()
 }
 
 // DeploymentOf returns the deployment of a layout, without an ID.
 func DeploymentOf(l snowflake.Layout) Deployment {
 	return Deployment{Layout: l.String(), Epoch: l.Epoch, Unit: l.Unit}
+}
+
+// SnowflakeLayout returns the layout of the deployment.
+func (d Deployment) SnowflakeLayout() (snowflake.Layout, error) {
+	l, err := snowflake.ParseLayout(d.Layout)
+	if err != nil {
+		return l, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	l.Epoch, l.Unit = d.Epoch, d.Unit
+	return l, l.Validate()
 }
 
 // check returns an error that wraps [ErrDeployment] and shows both deployments if have, the registry's, describes

@@ -97,8 +97,11 @@ func (k *Keeper) look(ctx context.Context) (v view, err error) {
 	if err != nil {
 		return view{}, err
 	}
-	have, err := k.founder.join(ctx)
+	have, holders, err := k.founder.join(ctx)
 	if err != nil {
+		return view{}, err
+	}
+	if err := k.numbers.divide(holders); err != nil {
 		return view{}, err
 	}
 	if f := k.file; !f.absent && f.Claim != nil && f.Deployment.ID != have.ID {
@@ -147,7 +150,7 @@ func (k *Keeper) lastReported(v view) int64 {
 // of a claim of this process, which ended. If the file has no claim, the previous process stopped cleanly, and its
 // number is acquired like any other, once its last tick has passed.
 func (k *Keeper) resume(ctx context.Context, v view) (c *claim, err error) {
-	w, ok := k.file.number(*k.cfg.Numbers)
+	w, ok := k.file.number(k.numbers.Span)
 	if !ok {
 		return nil, nil
 	}
@@ -159,7 +162,7 @@ func (k *Keeper) resume(ctx context.Context, v view) (c *claim, err error) {
 			c.how, c.caution = Acquired, k.cfg.margin()
 		}
 		c, err = k.confirm(ctx, c, v)
-	case last == nil && v.isFree(w, v.now+(fenceReach+2*k.cfg.unit()).Milliseconds()):
+	case last == nil && k.numbers.has(w) && v.isFree(w, v.now+(fenceReach+2*k.cfg.unit()).Milliseconds()):
 		c, err = k.acquire(ctx, w, v)
 	}
 	if errors.Is(err, errTaken) || errors.Is(err, errUnknown) {
@@ -171,7 +174,7 @@ func (k *Keeper) resume(ctx context.Context, v view) (c *claim, err error) {
 // acquireAny acquires a random free number of those that this worker may take.
 func (k *Keeper) acquireAny(ctx context.Context, v view) (*claim, error) {
 	// Visit all numbers in a random order: modulo a power of 2, an odd stride meets each of them once.
-	mine := *k.cfg.Numbers
+	mine := k.numbers
 	size := 1 << bits.Len(uint(mine.count()-1))
 	start, stride := k.rand.IntN(size), k.rand.IntN(size)|1
 	if c := k.pending; c != nil {
@@ -186,8 +189,7 @@ func (k *Keeper) acquireAny(ctx context.Context, v view) (*claim, error) {
 			return c, err
 		}
 	}
-	return nil, fmt.Errorf("%w: all %d that it may take have an owner, or a window that has not ended: "+
-		"this worker keeps trying; `natsid workers` shows whose and until when", ErrExhausted, mine.count())
+	return nil, fmt.Errorf("%w: %s; `natsid workers` shows whose they are", ErrExhausted, mine.exhausted(v))
 }
 
 // claimOn returns a claim on number w whose window begins at from, Unix ms. Its record is not written yet.
@@ -252,7 +254,7 @@ func (k *Keeper) establish(ctx context.Context, c *claim, now, until int64) erro
 		return err
 	}
 	//mutant:deployment-won
-	if have, err := k.founder.join(ctx); err != nil {
+	if have, _, err := k.founder.join(ctx); err != nil {
 		return err
 	} else if have.ID != c.deployment.ID { // all numbers are affected, not this one alone
 		return errors.New("workerid: the registry was made again while a number was acquired; trying again")
@@ -305,7 +307,7 @@ func (k *Keeper) findAway(ctx context.Context, why error) (*claim, error) {
 		k.awaySince = time.Now()
 	}
 	why = fmt.Errorf("%w: %w", errAway, why)
-	w, ok := k.file.number(*k.cfg.Numbers)
+	w, ok := k.file.number(k.numbers.Span)
 	if !ok || k.file.Claim == nil || DeploymentOf(k.cfg.Layout).check(k.file.Deployment) != nil {
 		return nil, fmt.Errorf("%w; the state file has no window to resume", why)
 	}

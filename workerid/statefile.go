@@ -98,6 +98,15 @@ func (s *stateFile) read(data []byte) error {
 	return nil
 }
 
+// DeploymentIn returns the deployment in the state file of a directory; a zero one if there is no file that counts.
+func DeploymentIn(dir string) Deployment {
+	s, err := openState(dir, 1, nil)
+	if err != nil {
+		return Deployment{}
+	}
+	return s.Deployment
+}
+
 // change applies f to the state and writes it to the file, durably. The error wraps [ErrStateFile], also if the disk
 // does not answer in time; then the write may land later.
 func (s *stateFile) change(f func(*state)) error {

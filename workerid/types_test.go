@@ -98,8 +98,8 @@ func newStub(t *testing.T, dir string) (*stub, *Keeper) {
 func (s *stub) next(t *testing.T, dir string) *Keeper {
 	t.Helper()
 	k := New(Config{
-		Registry: s, Layout: small, Instance: "me", StateDir: dir, Horizon: time.Minute, Now: wallClock,
-		Use: func(*snowflake.Generator) {},
+		Registry: s, Layout: small, Numbers: &Span{0, 3}, Instance: "me", StateDir: dir, Horizon: time.Minute,
+		Now: wallClock, Use: func(*snowflake.Generator) {},
 	})
 	k.early, k.process = 0, "p"
 	k.clock.start(k.file.isIn)
@@ -535,7 +535,7 @@ func TestAllNumbersThatAWorkerMayTakeAreTakenAndNoOther(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s, k := newStub(t, "")
 			k.cfg.Layout.Worker, k.cfg.Layout.Sequence, k.cfg.Numbers = 6, 8, &span
-			k.founder.layout = k.cfg.Layout
+			k.founder.layout, k.numbers = k.cfg.Layout, numbersOf(k.cfg)
 			s.deployment = DeploymentOf(k.cfg.Layout)
 			s.deployment.ID = "stub"
 			k.chooseBy(rand.New(rand.NewPCG(1, 1)))
@@ -562,6 +562,7 @@ func TestANumberThatAWorkerMayNotTakeIsNotResumed(t *testing.T) {
 				opened(t, k) // and now it crashes
 				next := s.next(t, dir)
 				next.cfg.Numbers = &mine
+				next.numbers = numbersOf(next.cfg)
 				find := next.find
 				if away {
 					next.awaySince = time.Now().Add(-awayAfter)

@@ -97,6 +97,7 @@ func newProgram(cfg Config, quit func()) *program {
 	p.links.cfg = &p.cfg
 	p.registry = registry{
 		serving: serving{&p.reasons, p.alarms.raiseAbout}, cfg: &p.cfg, links: &p.links, instance: p.instance,
+		numbers: p.deployment,
 		watched: func() *relay.Watch { return p.watch },
 	}
 	p.storage = storage{
@@ -184,7 +185,7 @@ func (p *program) assemble(context.Context) error {
 	p.registry.awaitCheck(p.storage.late)
 	p.issuer = snowflake.NewIssuer(cfg.Deadline, parkedSnowflakes, now)
 	p.keeper = workerid.New(workerid.Config{
-		Registry: p.storage.numbers, Layout: cfg.Layout, Numbers: cfg.numbers(),
+		Registry: p.storage.numbers, Layout: cfg.Layout, Site: cfg.Site, Numbers: cfg.Numbers,
 		Instance: cfg.Name, StateDir: cfg.Data,
 		Horizon: cfg.Horizon, MaxClockSkew: cfg.MaxClockSkew, MaxAhead: snowflake.DefaultMaxAhead,
 		MayFound: p.registry.mayMake, Now: now, Use: p.use, Log: cfg.Log,
@@ -213,6 +214,14 @@ func (p *program) instance() string {
 		return p.cfg.Name // before assemble
 	}
 	return p.keeper.Status().Instance
+}
+
+// deployment returns the ID of the deployment of the worker numbers, "" before it is known.
+func (p *program) deployment() string {
+	if p.keeper == nil {
+		return ""
+	}
+	return p.keeper.Status().Registry
 }
 
 // use makes g the generator in use, and wakes the worker: from the moment when it may issue under a worker number, it

@@ -50,7 +50,7 @@ type Config struct {
 
 	Layout       snowflake.Layout // --layout and --epoch
 	Site         int              // --site
-	Numbers      *workerid.Span   // --numbers; nil is all
+	Numbers      *workerid.Span   // --numbers; nil is those that the deployment leaves to workers
 	Horizon      time.Duration    // --horizon
 	MaxClockSkew time.Duration    // --max-clock-skew
 

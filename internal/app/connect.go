@@ -245,11 +245,5 @@ func redact(u string) string {
 
 // JetStream returns JetStream over a connection: directly, or through a domain or a prefix.
 func JetStream(nc *nats.Conn, cfg Config) (jetstream.JetStream, error) {
-	switch {
-	case cfg.JSDomain != "":
-		return jetstream.NewWithDomain(nc, cfg.JSDomain)
-	case cfg.JSPrefix != "":
-		return jetstream.NewWithAPIPrefix(nc, cfg.JSPrefix)
-	}
-	return jetstream.New(nc)
+	return buckets.Connect(nc, cfg.JSDomain, cfg.JSPrefix)
 }

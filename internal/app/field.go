@@ -258,25 +258,11 @@ func checkSite(c *Config) error {
 
 // setNumbers reads the first and the last worker number, such as 512-1023.
 func setNumbers(c *Config, text string) error {
-	first, last, _ := strings.Cut(text, "-")
-	var of workerid.Span
-	var errs [2]error
-	of.First, errs[0] = strconv.Atoi(first)
-	of.Last, errs[1] = strconv.Atoi(last)
-	if errors.Join(errs[:]...) != nil {
-		return errors.New("want the first and the last number, such as 512-1023")
+	of, err := workerid.ParseSpan(text)
+	if err == nil {
+		c.Numbers = &of
 	}
-	c.Numbers = &of
-	return nil
-}
-
-// numbers returns the worker numbers that this worker may take.
-func (c *Config) numbers() *workerid.Span {
-	if c.Numbers != nil {
-		return c.Numbers
-	}
-	all := workerid.NumbersOf(c.Layout, c.Site)
-	return &all
+	return err
 }
 
 // checkNumbers checks the numbers if the layout and the site are valid: otherwise their faults are reported.

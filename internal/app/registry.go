@@ -34,6 +34,7 @@ type registry struct {
 	cfg      *Config
 	links    *links
 	instance func() string
+	numbers  func() string // ID of the deployment of the worker numbers; "" before it is known
 	watched  func() *relay.Watch
 
 	bus     *natsbus.Bus
@@ -82,7 +83,7 @@ func (m *registry) checked(ctx context.Context, err error) {
 func (m *registry) open(tags *kvstore.Store, unused func(context.Context) (bool, error)) (err error) {
 	m.member, err = lineage.Open(lineage.Config{
 		Bucket: tags.Own(), Tags: tags, Kind: string(tags.Kind()), Rows: tags.Kind() == kvstore.Guarded,
-		Dir: m.cfg.Data, Name: m.instance,
+		Dir: m.cfg.Data, Name: m.instance, Numbers: m.numbers,
 		Embedded: m.links.embedded != nil, Poll: m.cfg.TagPoll,
 		Found: func(ctx context.Context) error { _, err := tags.Check(ctx); return err },
 		Links: func() uint64 { return m.links.control.Stats().Reconnects },

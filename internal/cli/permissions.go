@@ -10,7 +10,7 @@ import (
 )
 
 type permissionsCmd struct {
-	Role   string   `arg:"" enum:"worker,caller,operator,stage"`
+	Role   string   `arg:"" enum:"worker,caller,operator,stage,holder"`
 	Format string   `enum:"nats,nsc" default:"nats" placeholder:"FORMAT"`
 	Inbox  []string `placeholder:"PREFIX"`
 
@@ -28,7 +28,8 @@ func (*permissionsCmd) help() help {
 		summary: "Print what a user of NATS must be allowed to publish and subscribe to.",
 		detail: `A worker runs natsid serve, a caller requests IDs, an operator runs the other
 commands but natsid stamp, which a stage runs: with the flags that are given here,
-too. Nobody needs more; all else should be denied. The rights depend on
+too. A holder is a program that draws its own snowflakes. Nobody needs more; all
+else should be denied. The rights depend on
 --namespace, --js-domain, --js-prefix and --inbox-prefix of that user, and those
 of a worker on --grants: give it as you give it there.
 
@@ -45,7 +46,7 @@ Examples:
   natsid permissions stage --from ORDERS --to ORDERS_STAMPED
   natsid permissions worker --inbox _INBOX_shop,_INBOX_operator --format nsc`,
 		values: map[string]string{
-			"role":   "worker, caller, operator or stage.",
+			"role":   "worker, caller, operator, stage or holder.",
 			"format": "nats or nsc.",
 			"inbox":  "For a worker: prefixes of the inboxes of its callers and operators.",
 			"repairs": "For an operator: also what `resume` and `store move` need, " +

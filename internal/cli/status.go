@@ -15,7 +15,6 @@ import (
 	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
-	"github.com/natsid/natsid/workerid"
 )
 
 type statusCmd struct{}
@@ -71,23 +70,11 @@ var errNoWorker = errors.New("no worker answers: start one, or name another serv
 
 // look returns the workers as they answer now, with their busiest tags.
 func (s *session) look(ctx context.Context, js jetstream.JetStream) (fleetview.Snapshot, error) {
-	var registry fleetview.Registry
-	registry, err := s.numbers(ctx, js)
-	if err != nil {
-		registry = unread{err}
-	}
 	return fleetview.New(fleetview.Config{
-		Conn: js.Conn(), Namespace: s.namespace(), Registry: registry, Now: time.Now,
+		Conn: js.Conn(), Namespace: s.namespace(), Registry: s.numbers(js), Now: time.Now,
 		Patience: 4 * time.Second, Quiet: 500 * time.Millisecond,
 	}).Look(ctx, wire.ViewRequest{Busiest: true})
 }
-
-// unread stands for a registry of worker numbers that cannot be read: each method returns the reason.
-type unread struct{ error }
-
-func (u unread) Records(context.Context) (map[int]workerid.Record, error) { return nil, u.error }
-
-func (u unread) Heartbeats(context.Context) (map[int]workerid.Heartbeat, error) { return nil, u.error }
 
 // statusJSON is the state of all workers, registries and stages, and of the store.
 type statusJSON struct {

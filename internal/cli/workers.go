@@ -53,11 +53,11 @@ func (*workersCmd) Run(s *session) error {
 
 // listNumbers prints the worker numbers that are live or blocked.
 func (s *session) listNumbers(ctx context.Context, js jetstream.JetStream) error {
-	registry, err := s.numbers(ctx, js)
-	if err != nil {
-		return err
-	}
+	registry := s.numbers(js)
 	now, err := registry.Time(ctx) // this machine's clock may be wrong
+	if errors.Is(err, buckets.ErrNoBucket) {
+		return fmt.Errorf("no natsid has run on this NATS in namespace %s; check --nats and --namespace", s.namespace())
+	}
 	if err != nil {
 		return err
 	}
@@ -94,21 +94,12 @@ func (s *session) listNumbers(ctx context.Context, js jetstream.JetStream) error
 	})
 }
 
-// numbers returns the registry of worker numbers. Its buckets must exist: the registry would create missing ones, with
-// other settings than the workers'.
-func (s *session) numbers(ctx context.Context, js jetstream.JetStream) (*kvregistry.Registry, error) {
-	ns, streams := s.namespace(), onJetStream(js)
-	for _, bucket := range []string{wire.HistoryBucket(ns), wire.WorkerBucket(ns)} {
-		_, err := streams.Info(ctx, bucket)
-		if errors.Is(err, buckets.ErrNoBucket) {
-			return nil, fmt.Errorf("no natsid has run on this NATS in namespace %s; check --nats and --namespace", ns)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("bucket %s: %w", bucket, err)
-		}
-	}
+// numbers returns the registry of worker numbers, whose buckets must exist: they would be made with other settings than
+// the workers'.
+func (s *session) numbers(js jetstream.JetStream) *kvregistry.Registry {
+	ns := s.namespace()
 	return kvregistry.New(js, kvregistry.Config{
-		History: wire.HistoryBucket(ns), Workers: wire.WorkerBucket(ns),
+		History: wire.HistoryBucket(ns), Workers: wire.WorkerBucket(ns), Existing: true,
 		WorkerSubject: func(w int) string { return wire.Worker(ns, w) },
-	}), nil
+	})
 }

@@ -41,6 +41,8 @@ type Config struct {
 	// others write: Look reports [ErrUnfit], and the owner stops by itself. A bucket that takes no writes is refused
 	// even if Tolerant.
 	Tolerant bool
+	// Existing says that this process makes no bucket: a missing one is [ErrNoBucket].
+	Existing bool
 	// Fleeting says that all values are put again within seconds, so the server may acknowledge a write before it is on
 	// disk. Alone says that JetStream is a single server.
 	Fleeting, Alone bool

@@ -26,6 +26,17 @@ type onJetStream struct {
 
 var _ Streams = onJetStream{}
 
+// Connect returns JetStream over a connection: directly, or through a domain or a prefix.
+func Connect(nc *nats.Conn, domain, prefix string) (jetstream.JetStream, error) {
+	switch {
+	case domain != "":
+		return jetstream.NewWithDomain(nc, domain)
+	case prefix != "":
+		return jetstream.NewWithAPIPrefix(nc, prefix)
+	}
+	return jetstream.New(nc)
+}
+
 // OnJetStream returns the streams of a JetStream. It sets a handler of disconnections on the connection, which calls
 // the one that was set before; do not replace it later.
 func OnJetStream(js jetstream.JetStream) Streams {

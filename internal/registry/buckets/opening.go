@@ -100,7 +100,7 @@ func (o *opening) try(a *attempt) {
 // find describes the bucket, and creates it if there is none. Some servers learn of a new bucket late, so find asks for
 // up to 0.5 s more.
 func (o *opening) find(ctx context.Context) (info Info, err error) {
-	if info, err = o.info(ctx); !errors.Is(err, ErrNoBucket) {
+	if info, err = o.info(ctx); !errors.Is(err, ErrNoBucket) || o.cfg.Existing {
 		return info, err
 	}
 	if err = o.maker.make(ctx, o.cfg, o.streams); err != nil && !errors.Is(err, ErrBucketExists) {

@@ -78,6 +78,7 @@ type Config struct {
 	Rows    bool          // a table has a row for each tag
 	Dir     string        // the data directory; "" remembers nothing across processes
 	Name    func() string // the worker's name, for people
+	Numbers func() string // see [Notice]; nil if unknown
 	// Embedded says that the bucket, too, lies in Dir. A restored copy of Dir then has both in one state, and only the
 	// inode and birth of the journal's file show that it is a copy.
 	Embedded bool

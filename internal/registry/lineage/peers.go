@@ -32,6 +32,8 @@ type Notice struct {
 	Fields
 	Instance string `json:"instance"`
 	Process  string `json:"process"` // random, one per process
+	// Numbers is the ID of the deployment of the worker numbers beside this registry; "" before it is known.
+	Numbers string `json:"numbers,omitempty"`
 }
 
 // maxNotice bounds a notice on the wire, in bytes, and maxName each name in it.
@@ -55,7 +57,8 @@ func (n Notice) check() error {
 	if n.Registry != "" && !IsID(n.Registry) || n.Other != "" && !IsID(n.Other) {
 		return fmt.Errorf("lineage: %.40q is not the ID of a registry", n.Registry+n.Other)
 	}
-	if n.Process == "" || len(n.Process) > maxName || len(n.Instance) > maxName || len(n.Layout) > maxName {
+	longest := max(len(n.Process), len(n.Instance), len(n.Layout), len(n.Numbers))
+	if n.Process == "" || longest > maxName {
 		return fmt.Errorf("lineage: a notice without process, or with a name of more than %d bytes", maxName)
 	}
 	return nil
@@ -120,6 +123,9 @@ func (p *peers) Notice() Notice {
 		Registry: id.Registry, Era: id.Era, Incident: id.Open(), Throttle: id.Throttle, Revision: known,
 		Pinned: p.cfg.Pin != "" && p.cfg.Pin == id.Registry, Fields: p.cfg.Fields, Instance: p.cfg.Name(),
 		Process: p.cfg.Process,
+	}
+	if p.cfg.Numbers != nil {
+		n.Numbers = p.cfg.Numbers()
 	}
 	if id.Incident != nil {
 		n.Other, n.Unused = id.Incident.Other, id.Incident.Unused

@@ -24,10 +24,11 @@ const (
 	Caller   Role = "caller"   // requests IDs
 	Operator Role = "operator" // runs the other commands, and hears alarms
 	Stage    Role = "stage"    // runs natsid stamp
+	Holder   Role = "holder"   // draws its own snowflakes: package number, natsid number
 )
 
 // Roles returns all roles.
-func Roles() []Role { return []Role{Worker, Caller, Operator, Stage} }
+func Roles() []Role { return []Role{Worker, Caller, Operator, Stage, Holder} }
 
 // A Right is the right to publish or to subscribe to the subjects that match a pattern.
 type Right struct {
@@ -95,6 +96,8 @@ func Of(role Role, d Deployment) Rights {
 		t.operator()
 	case Stage:
 		t.stage()
+	case Holder:
+		t.holder()
 	}
 	return t.Rights
 }
@@ -166,24 +169,13 @@ func (t *table) worker() {
 	serve("tags", ns.TagCreate(), ns.TagUpdate(), ns.TagDelete(), ns.TagList(), wire.ThrottleSubject(ns))
 	own := inbox(t.d.InboxPrefix)
 	t.needed(all, func() { t.publish(answers, own) })
-	inboxes := []string{own}
-	for _, prefix := range append([]string{defaultInbox}, t.d.ReplyTo...) {
-		isBelow := prefix != defaultInbox && strings.HasPrefix(prefix, nats.InboxPrefix)
-		if p := inbox(prefix); !isBelow && !slices.Contains(inboxes, p) {
-			inboxes = append(inboxes, p)
-		}
-	}
-	t.publish(answers, inboxes[1:]...)
+	t.publish(answers, t.inboxes()[1:]...)
 	t.publish(answers+" of other accounts, which import natsid", serviceReplies)
 	t.needed(all, t.replies)
 	const relays = "relay requests to workers that can load, and take them"
 	t.publish(relays, wire.Relays(ns))
 	t.needed(relay, func() { t.subscribe(wire.QueueGroup, relays, wire.Relays(ns)) })
-	const number = "say who holds a worker number, and ask for it"
-	t.needed(snowflake, func() {
-		t.publish(number, wire.Workers(ns))
-		t.subscribe("", number, wire.Workers(ns))
-	})
+	t.needed(snowflake, t.number)
 	t.publish("share rates", wire.ServicePing(ns))
 	const loaders = "load strict tags for other workers, and let them"
 	t.publish(loaders, wire.Loaders(ns), wire.Loader(ns, "*"))
@@ -203,6 +195,37 @@ func (t *table) worker() {
 	}
 	if !t.d.NoGrants {
 		t.writeGrants()
+	}
+}
+
+// inboxes returns the patterns of the user's own inboxes, and of those whom it answers.
+func (t *table) inboxes() []string {
+	all := []string{inbox(t.d.InboxPrefix)}
+	for _, prefix := range append([]string{defaultInbox}, t.d.ReplyTo...) {
+		isBelow := prefix != defaultInbox && strings.HasPrefix(prefix, nats.InboxPrefix)
+		if p := inbox(prefix); !isBelow && !slices.Contains(all, p) {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// number gives a user the right to hold a worker number beside others.
+func (t *table) number() {
+	const number = "say who holds a worker number, and ask for it"
+	t.publish(number, wire.Workers(t.ns))
+	t.subscribe("", number, wire.Workers(t.ns))
+}
+
+// holder adds the rights of a user whose program draws its own snowflakes.
+func (t *table) holder() {
+	t.publish("learn what it may do", UserInfo)
+	t.publish(answers, t.inboxes()...)
+	t.replies()
+	t.number()
+	t.publish("ask whether the registry is stopped", wire.RegistryAsk(t.ns))
+	for _, b := range t.buckets()[1:] {
+		t.use(b)
 	}
 }
 

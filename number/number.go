@@ -1,0 +1,91 @@
+// Package number draws snowflakes in the caller's own process, without a request:
+//
+//	ids, err := number.Open(ctx, nc, number.Config{Dir: "/var/lib/shop"}) // nc is a *nats.Conn
+//	…
+//	defer ids.Close()
+//	id, err := ids.Next(ctx)
+//
+// [Open] acquires a worker number beside the workers of natsid, and renews its window on a connection of its own, made
+// like the given one. IDs are unique among those of all workers and all programs of the registry, by the law of the
+// workers: see docs/uniqueness.md. A program that stands still, for however long, issues nothing beyond its window.
+//
+// While NATS or JetStream is away, IDs are issued until the window ends, up to five minutes. After that, and while the
+// clock of the machine is wrong, calls fail, and Config.OnChange says so in advance. Retry such a call, or ask workers
+// with package client: a [Holder] is a client.Source, too.
+//
+// `natsid permissions holder` prints the rights that the user of NATS needs; docs/number.md has the rest.
+package number
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/internal/holder"
+	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/subjects"
+)
+
+// A Config is the settings of a [Holder]. The zero value means the defaults.
+type Config struct {
+	// Namespace is the namespace of the workers; "" means [subjects.DefaultNamespace].
+	Namespace subjects.Namespace
+	// JSDomain or JSPrefix is the domain or the API prefix of JetStream, as of the workers' flags.
+	JSDomain, JSPrefix string
+	// Layout is the layout that the program expects; the zero value means that of the workers, whatever it is.
+	Layout snowflake.Layout
+	// Site is the site of this program, where the layout has site bits.
+	Site int
+	// Dir is a directory for the state of this one process, so that a restart after a crash goes on with its number,
+	// also without JetStream; "" keeps none, and a number stays blocked for up to five minutes after a crash.
+	Dir string
+	// Name is what operators see; "" means the host's name and a random part.
+	Name string
+	// MaxClockSkew is how far the clocks of two machines may differ; 0 means 1 s. Set it as the workers'.
+	MaxClockSkew time.Duration
+	// OnChange is called when no ID can be issued any more, or none once the present window ends, with the reason; and
+	// with nil when IDs are issued again and the window is renewed. nil means no call. It must not block.
+	OnChange func(error)
+	// Log receives messages for an operator; nil discards them.
+	Log *slog.Logger
+}
+
+// A Holder holds a worker number and issues its snowflakes. It is safe for concurrent use.
+type Holder struct{ h *holder.Holder }
+
+// Open acquires a number. It returns once an ID can be issued, about a second later, or why none can by the end of ctx,
+// or within 15 s if ctx has no deadline. A worker must have started in the namespace before.
+func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Holder, error) {
+	h, err := holder.Open(ctx, nc, holder.Config{
+		Namespace: cfg.Namespace, JSDomain: cfg.JSDomain, JSPrefix: cfg.JSPrefix, Layout: cfg.Layout, Site: cfg.Site,
+		Dir: cfg.Dir, Name: cfg.Name, MaxClockSkew: cfg.MaxClockSkew, OnChange: cfg.OnChange, Log: cfg.Log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("number: %w", err)
+	}
+	return &Holder{h}, nil
+}
+
+// Next returns a snowflake from memory. It does not allocate, and waits, a few milliseconds and not longer than ctx,
+// only where calls run ahead of the clock: with Leaf's layout above 4.096 million IDs a second. Errors are those of
+// [snowflake.Generator.NextAt] and [snowflake.ErrNoNumber], with the reason.
+func (h *Holder) Next(ctx context.Context) (subjects.ID, error) { return h.h.Next(ctx) }
+
+// NextN returns n snowflakes, 1 to client.MaxIDs, and waits for the clock as long as that many take.
+func (h *Holder) NextN(ctx context.Context, n int) (subjects.Runs, error) { return h.h.NextN(ctx, n) }
+
+// Number returns the worker number that is held, and reports whether one is. It may change.
+func (h *Holder) Number() (number int, held bool) { return h.h.Number() }
+
+// Until returns the end of the present window: no ID has a later time.
+func (h *Holder) Until() time.Time { return h.h.Until() }
+
+// Layout returns the layout of the IDs, which [snowflake.Layout.Decode] reads.
+func (h *Holder) Layout() snowflake.Layout { return h.h.Layout() }
+
+// Close ends issuing for good and gives the number back. The error says why the number stays blocked until its window
+// ends. The given connection stays open.
+func (h *Holder) Close() error { return h.h.Close() }

@@ -1,0 +1,151 @@
+package number_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/goleak"
+
+	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/e2e"
+	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/number"
+	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/subjects"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(t.Around(m), natstest.Left()...) }
+
+var _ client.Source = (*number.Holder)(nil)
+
+func open(t *testing.T, nc *nats.Conn, cfg number.Config) *number.Holder {
+	t.Helper()
+	h, err := number.Open(t.Context(), nc, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return h
+}
+
+func TestProgramsAndWorkersHaveNumbersOfTheirOwn(t *testing.T) {
+	c := e2e.Start(t, e2e.Config{})
+	seen := make(map[subjects.ID]bool)
+	numbers := map[int]bool{c.WorkerNumber(0): true}
+	for range 3 {
+		h := open(t, c.Conn, number.Config{})
+		w, held := h.Number()
+		if !held || w < 512 || numbers[w] {
+			t.Errorf("number %d (%t), want a new one of 512-1023", w, held)
+		}
+		numbers[w] = true
+		if left := time.Until(h.Until()); left < 4*time.Minute || left > 6*time.Minute {
+			t.Errorf("a window of %v", left)
+		}
+		ids, err := h.NextN(t.Context(), 10_000)
+		if err != nil || ids.Len() != 10_000 {
+			t.Fatal(ids.Len(), err)
+		}
+		one, err := h.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for id := range append(ids, subjects.Run{First: one, Last: one}).All() {
+			p, err := h.Layout().Decode(id)
+			if seen[id] || err != nil || p.Worker != w {
+				t.Fatalf("%d: %+v, %v, seen %t", id, p, err, seen[id])
+			}
+			seen[id] = true
+		}
+	}
+	if c.WorkerNumber(0) >= 512 {
+		t.Errorf("the worker has number %d", c.WorkerNumber(0))
+	}
+}
+
+func TestANumberIsGivenBackAndTakenAgain(t *testing.T) {
+	c, dir := e2e.Start(t, e2e.Config{}), t.TempDir()
+	h := open(t, c.Conn, number.Config{Dir: dir})
+	first, err := h.Next(t.Context())
+	was, _ := h.Number()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := number.Open(t.Context(), c.Conn, number.Config{Dir: dir}); err == nil ||
+		!strings.Contains(err.Error(), dir) {
+		t.Errorf("%v, want an error that names the directory in use", err)
+	}
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Next(t.Context()); !errors.Is(err, snowflake.ErrClosed) && !errors.Is(err, snowflake.ErrNoNumber) {
+		t.Errorf("after Close: %v", err)
+	}
+	h = open(t, c.Conn, number.Config{Dir: dir})
+	if is, _ := h.Number(); is != was {
+		t.Errorf("number %d, want %d again", is, was)
+	}
+	if id, err := h.Next(t.Context()); err != nil || id <= first {
+		t.Errorf("%d after %d, %v", id, first, err)
+	}
+}
+
+func TestAHolderFoundsNothing(t *testing.T) {
+	nc := natstest.Connect(t, natstest.Start(t))
+	_, err := number.Open(t.Context(), nc, number.Config{})
+	if err == nil || !strings.Contains(err.Error(), "no natsid worker has started in this namespace (id)") {
+		t.Error(err)
+	}
+}
+
+func TestAnotherLayoutIsRefusedWithBothNames(t *testing.T) {
+	c := e2e.Start(t, e2e.Config{})
+	_, err := number.Open(t.Context(), c.Conn, number.Config{Layout: snowflake.JS53})
+	if err == nil || !strings.Contains(err.Error(), "41+10+12") || !strings.Contains(err.Error(), "41+6+6") {
+		t.Error(err)
+	}
+	open(t, c.Conn, number.Config{Layout: snowflake.Leaf})
+}
+
+func TestNextAllocatesNothing(t *testing.T) {
+	c := e2e.Start(t, e2e.Config{})
+	h := open(t, c.Conn, number.Config{})
+	if n := testing.AllocsPerRun(1000, func() {
+		if _, err := h.Next(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestTwentyStartAtOnce(t *testing.T) {
+	c := e2e.Start(t, e2e.Config{})
+	began, seen := time.Now(), sync.Map{}
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			h, err := number.Open(t.Context(), c.Conn, number.Config{})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer h.Close()
+			w, _ := h.Number()
+			if _, again := seen.LoadOrStore(w, true); again {
+				t.Errorf("number %d twice", w)
+			}
+			t.Logf("number %d after %v", w, time.Since(began).Round(time.Millisecond))
+		})
+	}
+	all.Wait()
+}

@@ -1,0 +1,113 @@
+package workerid
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/natsid/natsid/snowflake"
+)
+
+// Holders says which machine numbers of each site are for programs that draw their own snowflakes: the first and the
+// last, such as 512-1023, or off for none. "" is the upper half. The others are for workers, so that neither can use up
+// the numbers of the other.
+//
+// Law: uniqueness does not depend on it. A number has one owner at a time, whoever it is, and a process goes on with
+// its own number when the range changes.
+type Holders string
+
+// NoHolders leaves all numbers to workers.
+const NoHolders Holders = "off"
+
+// Valid returns nil, or an error that says what is wrong with the text.
+func (h Holders) Valid() error {
+	if h == "" || h == NoHolders {
+		return nil
+	}
+	s, err := ParseSpan(string(h))
+	if err == nil && (s.First < 0 || s.First > s.Last) {
+		err = fmt.Errorf("%s is no range", s)
+	}
+	if err != nil {
+		return fmt.Errorf("numbers of programs: %q: %w, or %s", string(h), err, NoHolders)
+	}
+	return nil
+}
+
+// Of returns the numbers of a site that are for programs; those of an empty span if there are none.
+func (h Holders) Of(l snowflake.Layout, site int) (s Span, err error) {
+	first, count := l.Numbers(site)
+	switch h {
+	case "":
+		return Span{first + count/2, first + count - 1}, nil
+	case NoHolders:
+		return Span{first, first - 1}, nil
+	}
+	if s, err = ParseSpan(string(h)); err != nil {
+		return s, err
+	}
+	s.First, s.Last = first+s.First, first+s.Last
+	return s, s.Within(l, site)
+}
+
+// numbers are those that this process may take: of the span only the numbers of programs if it is a program, and none
+// of them if it is a worker, unless an operator named the span.
+type numbers struct {
+	Span
+	layout           snowflake.Layout
+	site             int
+	holders          Span
+	isProgram, named bool
+}
+
+func numbersOf(cfg Config) numbers {
+	n := numbers{
+		Span: NumbersOf(cfg.Layout, cfg.Site), layout: cfg.Layout, site: cfg.Site, isProgram: cfg.Program != "",
+		named: cfg.Numbers != nil,
+	}
+	if n.named {
+		n.Span = *cfg.Numbers
+	}
+	return n
+}
+
+// divide takes in which numbers are for programs.
+func (n *numbers) divide(h Holders) (err error) {
+	if n.holders, err = h.Of(n.layout, n.site); err != nil {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return nil
+}
+
+// has reports whether this process may take number w.
+func (n numbers) has(w int) bool {
+	isFor := n.named || !n.holders.has(w) //mutant:left-to-programs
+	if n.isProgram {
+		isFor = n.holders.has(w) //mutant:range
+	}
+	return isFor && n.Span.has(w)
+}
+
+// exhausted says which numbers have no free one, and which of them frees first.
+func (n numbers) exhausted(v view) string {
+	count, first := 0, -1
+	for w := n.First; w <= n.Last; w++ {
+		if !n.has(w) {
+			continue
+		}
+		count++
+		_, live := v.heartbeats[w]
+		if r := v.records[w]; !live && !r.Damaged && (first < 0 || r.Until < v.records[first].Until) {
+			first = w
+		}
+	}
+	whose := "workers"
+	if n.isProgram {
+		whose = "programs"
+	}
+	text := fmt.Sprintf("all %d numbers of %s within %s, where programs have %s", count, whose, n.Span, n.holders)
+	if first < 0 {
+		return text + "; the first is free when its owner stops"
+	}
+	return fmt.Sprintf("%s; the first, %d, is free at %s", text, first,
+		time.UnixMilli(v.records[first].Until).UTC().Format(time.DateTime))
+}
