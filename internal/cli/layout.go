@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -9,8 +10,12 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/natsid/natsid/kvregistry"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/workerid"
 )
 
 // layoutCmd also has the flags --layout and --epoch, from addSettings.
@@ -21,6 +26,7 @@ type layoutCmd struct {
 	Businesses int64 `placeholder:"N"`
 	Peak       int64 `placeholder:"N"`
 	Unit       time.Duration
+	Holders    string `placeholder:"FIRST-LAST"`
 }
 
 func (*layoutCmd) help() help {
@@ -30,9 +36,13 @@ func (*layoutCmd) help() help {
 today unless --epoch says otherwise. Without needs it describes --layout. IDs of
 at most 53 bits fit into the numbers of JavaScript.
 
+With --holders it says which numbers of each site are for programs that draw their
+own snowflakes; the others are for workers. Who has a number keeps it.
+
 Examples:
   natsid layout --years 10 --sites 4 --machines 100 --businesses 10 --peak 100000
-  natsid layout --layout js53`,
+  natsid layout --layout js53
+  natsid layout --holders 768-1023`,
 		values: map[string]string{
 			"years":      "How many years, from the epoch, the time field must last.",
 			"sites":      "Sites that number their own machines. The default is 1.",
@@ -40,12 +50,18 @@ Examples:
 			"businesses": "Businesses that IDs distinguish. The default is 1.",
 			"peak":       "Peak of one machine, in IDs per second.",
 			"unit":       "Length of a tick, in whole milliseconds. The default is 1ms.",
+			"holders":    "Numbers for programs, or off. The default is the upper half of a site's.",
 		},
 	}
 }
 
 // Run implements the command.
 func (c *layoutCmd) Run(s *session) error {
+	if c.Holders != "" {
+		return s.withJetStream(func(ctx context.Context, js jetstream.JetStream) error {
+			return c.setHolders(ctx, s.numbers(js))
+		})
+	}
 	l, err := s.layout()
 	if *c != (layoutCmd{}) {
 		if onCommandLine(s.call, "layout") {
@@ -58,6 +74,26 @@ func (c *layoutCmd) Run(s *session) error {
 	}
 	d := c.describe(l)
 	return s.print(d, func(out *sheet) { d.print(out, l) })
+}
+
+// setHolders says in the registry which numbers are for programs.
+func (c *layoutCmd) setHolders(ctx context.Context, registry *kvregistry.Registry) error {
+	h := workerid.Holders(c.Holders)
+	d, err := registry.Deployment(ctx)
+	if err != nil {
+		return err
+	}
+	l, err := d.SnowflakeLayout()
+	if err == nil {
+		err = h.Valid()
+	}
+	if err == nil {
+		_, err = h.Of(l, 0)
+	}
+	if err != nil {
+		return usage(err)
+	}
+	return registry.SetHolders(ctx, h)
 }
 
 const year = 365.25 * 24 * time.Hour

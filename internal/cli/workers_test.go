@@ -106,5 +106,5 @@ func TestWorkersNamesTheBucketWhoseServersAreAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := natsid(t, "workers", "--nats", nc.ConnectedUrl(), "--js-prefix=far")
-	got.want(t, 1, "bucket id_history", "no NATS server that holds its stream is up")
+	got.want(t, 1, "bucket id_workers", "no NATS server that holds its stream is up")
 }
