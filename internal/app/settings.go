@@ -157,7 +157,7 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 		Flag: "numbers", Env: "NATSID_NUMBERS", Group: groupSnowflakes, Placeholder: "FIRST-LAST",
 		Help: "Worker numbers that this worker may take, where others are in use elsewhere, such as those of Leaf " +
 			"nodes that run beside it. Without it any number of its site that is not for programs. Give it to all " +
-				"workers alike.",
+			"workers alike.",
 		field: field{set: setNumbers, check: checkNumbers, limits: "numbers of the layout and the site"},
 	}, {
 		Flag: "horizon", Env: "NATSID_HORIZON", Group: groupSnowflakes,
