@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A Cork dials the connection of one membership, and can hold back writes for a moment, so that the server reads them
-// in one piece. Use it for one [nats.Conn], as its CustomDialer or its InProcessServer. The zero value dials TCP.
+// A Cork dials the connection of one membership. It can hold back writes for a moment, so that the server reads them in
+// one piece. Use it for one [nats.Conn], as its CustomDialer or its InProcessServer. The zero value dials TCP.
 type Cork struct {
 	// Inside, if set, is the server in this process to connect to.
 	Inside nats.InProcessConnProvider
@@ -46,8 +46,8 @@ func corkOf(nc *nats.Conn) *Cork {
 	return c
 }
 
-// together calls f, and lets the server read in one piece what f sends on nc. This cork has dialed nc. f must not
-// block.
+// together calls f, and makes the server read in one piece what f sends on nc, a connection that this cork has dialed.
+// f must not block.
 func (c *Cork) together(nc *nats.Conn, f func()) {
 	k := c.latest.Load()
 	k.hold(1)

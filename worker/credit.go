@@ -40,15 +40,15 @@ type rate struct {
 	idle      bool // no request waited at some moment after the time in since
 }
 
-// A process with limited CPU time runs in slices, of 100 ms usually. So the mean must be over several slices.
+// The measurement covers several slices: a process with limited CPU time runs in slices of 100 ms usually.
 const (
 	rateLeast = 3 * markEvery
 	rateMost  = 15 * markEvery
 )
 
 // note updates the rate with the number of requests that have arrived, and that wait. While nothing waits, the group
-// could answer more than it did, so the rate only rises: otherwise a worker with little to do would get ever smaller
-// credits, and use them up.
+// could answer more than arrives, so the rate only rises: it must not fall because a worker has little to do, or its
+// credits would get smaller and smaller.
 func (r *rate) note(now time.Duration, arrived, waiting int64) {
 	r.idle = r.idle || waiting == 0
 	took := now - r.since
@@ -65,11 +65,11 @@ func (r *rate) note(now time.Duration, arrived, waiting int64) {
 	*r = rate{answered, r.known + took, now, arrived, waiting == 0}
 }
 
-// A credit is how many requests each new subscription of a group may get.
+// A credit is how many requests each new subscription of a group may receive.
 type credit struct {
 	granted int // 0: any number
 	rate    rate
-	usedUp  time.Duration // when a credit was last used up, or the group was last away since it was late
+	usedUp  time.Duration // when a credit was last used up, or the group last left because it was late
 }
 
 // grant sets the credit of the next subscriptions on conn.
@@ -100,8 +100,8 @@ func (g *group) subscribe(e *endpoint) (sub *nats.Subscription, err error) {
 	return sub, nil
 }
 
-// subscribeFor subscribes to an endpoint for granted requests. The server may deliver some more, since it may read the
-// limit late, and the client would drop them. So the subscription is drained one request before the limit.
+// subscribeFor subscribes to an endpoint for granted requests, and drains the subscription one request before that
+// limit: the server may read the limit late and deliver some more, which the client would drop.
 func (g *group) subscribeFor(e *endpoint, granted int) (sub *nats.Subscription, err error) {
 	cork, handle, came := corkOf(g.link.conn), e.receive(), 0
 	var opened atomic.Pointer[nats.Subscription]
@@ -129,8 +129,8 @@ func end(sub *nats.Subscription) {
 	_ = sub.Drain()
 }
 
-// refill subscribes again to each endpoint that has handled half of its credit. Once the overload is over, it
-// subscribes to all again, without credit.
+// refill subscribes again to each endpoint that has used half of its credit. Once the overload is over, it subscribes
+// to all endpoints again, without credit.
 func (g *group) refill(now time.Duration) {
 	for _, e := range g.endpoints {
 		if handled, waiting := g.used(e); e.granted > 0 && handled+waiting >= e.granted-1 {

@@ -15,8 +15,8 @@ type endpoint struct {
 	mode    Mode
 	name    string // in `nats micro`
 	subject string
-	// handler returns a new handler for one subscription: that of the previous subscription may still be at work. A
-	// handler must not block: it would delay all requests of its subscription.
+	// handler returns a new handler for one subscription; the handler of the previous subscription may still be
+	// running. A handler must not block: it would delay all requests of its subscription.
 	handler func() handler
 
 	link    *link
@@ -32,8 +32,8 @@ const listEndpoint = "tag-list"
 // A handler answers a request, or parks it.
 type handler func(request, *nats.Msg)
 
-// yieldEvery is how long a subscription with a queue may run before it yields the CPU: where CPU time is short, the
-// goroutine that measures the lag would otherwise run late.
+// yieldEvery is how long a subscription may handle queued requests before it yields the CPU: where CPU time is short,
+// the goroutine that measures the lag would otherwise run late.
 const yieldEvery = 5 * time.Millisecond
 
 // receive returns the callback of a new subscription. It drops a message without a reply subject, and one whose reply
@@ -58,7 +58,7 @@ func (e *endpoint) receive() nats.MsgHandler {
 	}
 }
 
-// wakeIf makes the endpoint wake the worker at the next busy-th request if the worker rests, else never.
+// wakeIf makes the endpoint wake the worker at the next busy-th request, if the worker rests; else never.
 func (e *endpoint) wakeIf(rests bool) {
 	at := int64(0)
 	if rests {
@@ -67,9 +67,9 @@ func (e *endpoint) wakeIf(rests bool) {
 	e.counts.wakesAt.Store(at)
 }
 
-// misled reports whether the reply subject of m is one of natsid's own subjects or of a bucket, which is nobody's
-// inbox. NATS checks the worker's right to publish there, not the caller's, so the answer could replace a mark, which
-// keeps IDs unique, or the record of a worker number.
+// misled reports whether the reply subject of m is one of natsid's own subjects or of a bucket, and so nobody's inbox.
+// NATS checks the worker's right to publish there, not the caller's: the answer could replace a mark, which keeps IDs
+// unique, or the record of a worker number.
 func (l *link) misled(m *nats.Msg) bool {
 	js := l.JSPrefix
 	if !strings.HasPrefix(m.Reply, l.own) && m.Reply[0] != '$' && !strings.Contains(m.Reply, ".$") &&

@@ -23,7 +23,7 @@ func ofStore(err error) error {
 }
 
 // codes maps errors of the cores to codes and texts for callers; the first row that matches counts. A text states a
-// fact and names no internals; a program that speaks to people says by the code what to do.
+// fact and names no internals: programs that speak to people add by the code what to do.
 var codes = []struct {
 	err  error
 	code subjects.Code

@@ -10,30 +10,30 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// leaveAhead is how long before the end of its window a worker leaves the queue group for snowflakes, so that it
-// refuses hardly any request.
+// leaveAhead is how long before its window ends a worker leaves the queue group for snowflakes: then it refuses hardly
+// any request.
 const leaveAhead = 200 * time.Millisecond
 
 var (
-	// errNotBegun is the trouble of a mode until the server has read its subscriptions.
+	// errNotBegun is the trouble of a mode until the server has confirmed its subscriptions.
 	errNotBegun = errors.New("worker: not serving yet")
 	errNoAnswer = errors.New("worker: the NATS server does not answer")
 	errOverload = errors.New("worker: more requests arrive than it can answer in time; " +
 		"callers learn at once that nobody serves them, or reach other workers: start more workers")
 )
 
-// A group has the queue subscriptions of one mode, on the connection of one membership. It is subscribed while there is
-// no [Reason] to be out except [Stopped]; otherwise callers reach other workers, or learn from NATS at once that there
-// are none. Requests that were delivered are still answered. Only the goroutine of the membership uses a group, except
-// for report.
+// A group has the queue subscriptions of one mode on one membership's connection. It is subscribed unless there is a
+// [Reason], other than [Stopped], to be out: then callers reach other workers, or learn from NATS at once that there
+// are none. Requests already delivered are still answered. Only the membership's goroutine uses a group, except for
+// report.
 type group struct {
 	mode      Mode
 	link      *link
 	ping      *pinger
 	rights    *rights
 	endpoints []*endpoint
-	// cannot returns the cause if requests would fail for the reason lack, else nil; up says whether the group is
-	// subscribed.
+	// cannot returns why requests would fail because the store or the number is lacking, nil if they would not. up says
+	// whether the group is subscribed.
 	cannot func(up bool) error
 	lack   Reason
 	only   *group // a group whose reasons count here too; nil for none
@@ -47,7 +47,7 @@ type group struct {
 	report atomic.Pointer[report]
 }
 
-// A strain is how late a group answers, and its overload and credit, which depend on that.
+// A strain is how late a group answers, with the overload and the credit that follow from it.
 type strain struct {
 	lag      lag
 	overload overload
@@ -70,8 +70,8 @@ func (g *group) publish(now time.Duration, trouble error) {
 
 func (g *group) isUp() bool { return g.subs != nil }
 
-// decide returns all reasons why the mode should not be served: those of the process and of this connection. Nothing
-// else decides that.
+// decide returns all reasons, of the process and of this connection, why the mode should not be served. No other code
+// decides that.
 func (g *group) decide() []Out {
 	outs, now := g.link.Reasons.Of(g.mode), time.Now()
 	if g.only != nil {
@@ -96,8 +96,8 @@ func (g *group) decide() []Out {
 	return outs
 }
 
-// isOut reports whether the group should leave for these reasons. A stopped group stays, even if requests would fail
-// for the reason lack: it needs nothing to answer 503. A group of relays leaves for any reason.
+// isOut reports whether the group should leave for these reasons. A stopped group stays, even with the
+// reason lack: it needs neither store nor number to answer 503. A group of relays leaves for any reason.
 func (g *group) isOut(outs []Out) bool {
 	if g.mode == Relay || find(outs, Stopped) < 0 {
 		return len(outs) > 0
@@ -215,7 +215,7 @@ func (g *group) arrived() (n int64) {
 	return n
 }
 
-// waiting returns how many messages wait in this process for their handlers, also in subscriptions that are draining.
+// waiting returns how many delivered messages wait for their handlers, draining subscriptions included.
 func (g *group) waiting() (n int64) {
 	g.draining = slices.DeleteFunc(g.draining, isGone)
 	for _, subs := range [][]*nats.Subscription{g.subs, g.draining} {
@@ -240,7 +240,7 @@ func drain(log *slog.Logger, subs []*nats.Subscription) {
 	}
 }
 
-// renew subscribes again to the endpoints that the filter which accepts, and then drains their former subscriptions.
+// renew subscribes again to the endpoints for which which returns true, and then drains their former subscriptions.
 func (g *group) renew(which func(*endpoint) bool) {
 	for i, e := range g.endpoints {
 		if !which(e) {

@@ -69,7 +69,7 @@ func (h *segmentHandler) parse(tag string, m *nats.Msg) (int, error) {
 // isAhead reports whether the caller fetches the IDs ahead, to use them later.
 func isAhead(m *nats.Msg) bool { return len(m.Header[subjects.HeaderPrefetch]) > 0 }
 
-// errStrictPrefetch refuses to fetch IDs of a strict tag ahead: the caller could use them after higher ones.
+// errStrictPrefetch refuses IDs of a strict tag that the caller wants to hold: it could use them after higher ones.
 var errStrictPrefetch = subjects.Errorf(subjects.BadRequest,
 	"this tag is strict, so its IDs cannot be fetched ahead: leave out the header "+subjects.HeaderPrefetch)
 
@@ -83,8 +83,8 @@ func parseCount(m *nats.Msg, limit int) (int, error) {
 	return wire.ParseCount(m.Data, limit)
 }
 
-// park leaves the request to the allocator, which answers it by the deadline. Whether a tag is strict, and its limits,
-// may be known only after its first load, so they are checked again then.
+// park leaves the request to the allocator, which answers it by the deadline. The tag's order and limits may become
+// known with its first load only, so park checks them again after it.
 func (h *segmentHandler) park(r request, m *nats.Msg, tag string, n int) {
 	parked, tag, ahead := r.park(), strings.Clone(tag), isAhead(m)
 	err := h.ids.Park(tag, int64(n), func(ranges []segment.Range, err error) {
@@ -133,20 +133,21 @@ type snowflakeHandler struct {
 	read        time.Duration // when the wall clock was read, by clock
 }
 
-// wallEvery is how long requests share one reading of the wall clock: to read it costs as much as the rest of issuing
-// an ID. Why that is safe: [snowflake.Issuer.NextAt].
+// wallEvery is how long one reading of the wall clock serves all requests: reading it costs as much as the rest of
+// issuing an ID. [snowflake.Issuer.NextAt] says why this is safe.
 const wallEvery = time.Millisecond
 
 func newSnowflakeHandler(cfg *Config) *snowflakeHandler {
 	return &snowflakeHandler{
 		cfg: cfg, ids: cfg.Snowflakes, ns: cfg.Namespace, maxBusiness: cfg.Layout.MaxBusiness(),
-		// A batch that took more than half the deadline to issue would leave too little time to the requests behind it.
+		// A larger batch takes more than half the deadline to issue, and leaves too little time to the requests behind
+		// it.
 		maxBatch: int(min(int64(cfg.MaxBatch), cfg.Layout.Yield(cfg.Deadline/2))),
 		wall:     cfg.Snowflakes.Now(), read: clock(),
 	}
 }
 
-// now returns the time of the wall clock when a request came, up to wallEvery old.
+// now returns the wall clock's time at which a request came, up to wallEvery old.
 func (h *snowflakeHandler) now(came time.Duration) int64 {
 	if came-h.read >= wallEvery {
 		h.wall, h.read = h.ids.Now(), came

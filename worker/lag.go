@@ -16,16 +16,16 @@ import (
 const (
 	leaveAt = 120 * time.Millisecond
 	joinAt  = 40 * time.Millisecond
-	// A machine that paused for a moment is late too, but need not leave. So a group leaves only if at least few
-	// requests wait, and their number times the lag is at least crowd.
+	// A machine that paused for a moment is late, too, but its worker need not leave. So a group leaves only if at
+	// least few requests wait, and their number times the lag is at least crowd.
 	few   = 32
 	crowd = 256 * 100 * time.Millisecond
-	// The lag is measured while at least busy requests wait, or arrive within markEvery.
+	// The lag is measured only under load: while at least busy requests wait, or that many arrive within markEvery.
 	busy      = 16
 	markEvery = 20 * time.Millisecond
 )
 
-// A lag measures how late the requests of a group are answered. Only the goroutine of the membership uses it.
+// A lag measures how late the requests of a group are answered. Only the membership's goroutine uses it.
 type lag struct {
 	marks []mark        // those not reached yet, the oldest first
 	last  time.Duration // from when the last mark was set until it was reached
@@ -43,7 +43,7 @@ func (l *lag) look(arrived, waiting int64) {
 	}
 }
 
-// A mark is a place in the queue of requests: behind all that had come when it was set.
+// A mark is a place in the queue of requests, behind all requests that had come when it was set.
 type mark struct {
 	ping    proof         // its answer comes behind the requests that wait in the server
 	set     time.Duration // when the mark was set
@@ -57,7 +57,7 @@ func (l *lag) mark(now time.Duration, ping proof, arrived int64) {
 }
 
 // see removes the marks that were reached, and returns the last of them. answered is the last ping that was answered;
-// arrived and waiting count the requests that have reached their handlers, and that wait for them in this process.
+// arrived counts the requests that have reached their handlers, waiting those that wait for them in this process.
 func (l *lag) see(now time.Duration, answered proof, arrived, waiting int64) (reached mark, any bool) {
 	n := 0
 	for i := range l.marks {
@@ -80,7 +80,7 @@ func (l *lag) see(now time.Duration, answered proof, arrived, waiting int64) (re
 	return reached, true
 }
 
-// isCrowd reports whether the requests wait since they are too many, and not since the machine paused.
+// isCrowd reports whether requests are late because too many wait, not because the machine paused.
 func isCrowd(late time.Duration, waiting int64) bool {
 	return waiting >= few && late*time.Duration(waiting) >= crowd
 }
@@ -93,7 +93,7 @@ func (l *lag) of(now time.Duration) time.Duration {
 	return l.last
 }
 
-// An overload is a period in which a group leaves again and again, or stays away, since it answers late. The zero value
+// An overload is a period in which a group is out, or leaves again and again, because it answers late. The zero value
 // is no overload.
 type overload struct {
 	on          bool // the group is away now
@@ -106,8 +106,8 @@ type overload struct {
 const (
 	// calm is how long after the group was last away an overload ends.
 	calm = 10 * time.Second
-	// lasting is how long an overload must last to raise the alarm, and how long after the group was last away the mode
-	// still has trouble.
+	// lasting is how long an overload must last to raise the alarm, and how long the mode keeps its trouble after the
+	// group was last out.
 	lasting = time.Second
 )
 
@@ -124,7 +124,8 @@ func (o *overload) leave(now time.Duration) (begins bool) {
 
 func (o *overload) isTrouble(now time.Duration) bool { return o.times > 0 && now-o.last < lasting }
 
-// pass updates the overload at the time now. It reports whether to raise the alarm, and whether the overload is over.
+// pass updates the overload at the time now. alarm says that the alarm must be raised now, over that the overload has
+// ended.
 func (o *overload) pass(now time.Duration) (alarm, over bool) {
 	if o.times == 0 {
 		return false, false

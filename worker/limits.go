@@ -32,7 +32,7 @@ func (c *Config) tagInfo(t segment.Tag) subjects.TagInfo {
 	return info
 }
 
-// limitError returns the reply to a request that a limit refused with err; nil if err is another error.
+// limitError returns the reply to a request that a limit refused with err; nil if err is not a limit's.
 func limitError(err error) *subjects.Error {
 	switch e := err.(type) {
 	case *policy.BatchError:

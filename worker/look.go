@@ -39,8 +39,8 @@ func (m *membership) look() time.Duration {
 	return pause
 }
 
-// isIdle reports whether the next look may wait: only events that wake the worker can change what it serves. These are
-// requests, an answer of the server, and a worker number that is lost or acquired ([Worker.Wake]).
+// isIdle reports whether the next look may be delayed: only events that wake the worker can change what it serves.
+// These are requests, an answer of the server, and a lost or acquired worker number ([Worker.Wake]).
 func (m *membership) isIdle() bool {
 	if !m.isDue || m.ping.out > 0 {
 		return false

@@ -16,7 +16,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A link is the settings of a worker with one of its connections, which does not reconnect.
+// A link is the settings of a worker, and one of its connections, which does not reconnect.
 type link struct {
 	Config
 	conn *nats.Conn
@@ -52,8 +52,8 @@ type membership struct {
 	woken  chan struct{} // a message means: look now; has room for one
 	leave  context.CancelFunc
 	closed chan nats.Status // the connection is closed
-	// A message on replace means that another connection is needed: the server is about to stop, or would now take
-	// subscriptions that it has refused. It has room for one.
+	// A message on replace asks for another connection: the server is about to stop, or would now accept subscriptions
+	// that it has refused. It has room for one message.
 	replace chan struct{}
 	done    chan struct{} // closed when the connection is gone
 }
@@ -85,8 +85,8 @@ func (w *Worker) newMembership(conn *nats.Conn, replace chan struct{}, before *m
 	return m
 }
 
-// cannotLoad returns an error while the connection on which stores are written is not back after both connections were
-// lost. It waits for that connection at most awaitOther: then the group joins, since memory may serve.
+// cannotLoad returns an error while the connection to the stores is down after both connections were lost, for
+// awaitOther at most: then the group joins, since memory may serve.
 func (m *membership) cannotLoad(up bool) error {
 	if up || m.link.Ask.IsConnected() || time.Since(m.began) >= awaitOther {
 		return nil
@@ -106,10 +106,10 @@ func (m *membership) group(mode Mode, lack Reason, cannot func(up bool) error, e
 	return g
 }
 
-// cannotIssue returns why requests for snowflakes would fail, or nil. The group joins only once the worker answers for
-// its worker number, so that no ID is issued under a number that looks free.
+// cannotIssue returns why requests for snowflakes would fail, nil if they would not. The group joins only once the
+// worker answers for its worker number: no ID is issued under a number that looks free to others.
 func (m *membership) cannotIssue(up bool) error {
-	// Join when the next request need not wait; stay while it need not fail.
+	// A group joins if the next request need not wait, and stays while the next request need not fail.
 	if up {
 		return m.link.Snowflakes.Ready(m.link.Deadline, leaveAhead)
 	}
@@ -171,8 +171,8 @@ func (m *membership) run(ctx context.Context) {
 	}
 }
 
-// permitted makes the membership look at its rights again. If given is true, the worker moves to another connection:
-// refused subscriptions are not made again on this one.
+// permitted makes the membership check its rights again. If given is true, a right was granted, and the worker moves to
+// another connection: this one does not repeat refused subscriptions.
 func (m *membership) permitted(given bool) {
 	if given {
 		signal(m.replace)
@@ -232,7 +232,7 @@ func (m *membership) pinged(p pong) {
 	m.ping.end(clock(), p, arrived)
 }
 
-// follow joins and leaves queue groups, and reports, as the state of the worker demands.
+// follow makes each group join or leave its queue group and publish its report, by the state of the worker.
 func (m *membership) follow() {
 	now := clock()
 	_ = m.holder.follow() // the holder logs the error; snowflakes are not served meanwhile
@@ -247,7 +247,7 @@ func (m *membership) follow() {
 	}
 }
 
-// pingIfNeeded sends a ping if a proof is missing, or to measure the lag of a group.
+// pingIfNeeded sends a ping to get a missing proof, or to measure the lag of a group.
 func (m *membership) pingIfNeeded(now time.Duration) {
 	needed, marked := m.ping.owes(m.holder.known), []*group{}
 	for _, g := range m.groups {
@@ -292,7 +292,8 @@ func (m *membership) stop() {
 
 // settle waits, for patience at most, until the connection has only the given number of subscriptions and every request
 // is answered. A subscription is gone when its last request has left its queue, a moment before the handler counts that
-// request: so the counters must stand still for two looks. If the connection is lost, settle returns at once.
+// request: so settle demands that the counters stand still between two looks. It returns at once if the connection is
+// lost.
 func (m *membership) settle(subscriptions int, patience time.Duration) {
 	const look = 10 * time.Millisecond
 	still, before := 0, int64(-1)
@@ -330,7 +331,7 @@ func closeGently(conn *nats.Conn, closed <-chan nats.Status, log *slog.Logger) {
 }
 
 // tagChanged looks up the tag that an announcement names. So a change by any worker reaches this one within
-// milliseconds; a worker that misses the announcement sees the change at its next load or poll.
+// milliseconds; if the announcement is lost, the next load or poll shows the change.
 func (m *membership) tagChanged(msg *nats.Msg) {
 	tag := string(msg.Data)
 	if err := subjects.CheckTag(tag); err != nil {

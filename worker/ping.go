@@ -6,8 +6,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A pinger pings the server of a connection. The server reads all that was sent before the ping, and answers behind all
-// messages that it has queued for the connection. Only the goroutine of the membership uses it.
+// A pinger pings the server of a connection. The server answers after it has read all that was sent before the ping,
+// and behind all messages that it has queued for the connection. Only the membership's goroutine uses it.
 type pinger struct {
 	conn *nats.Conn
 	back chan pong
@@ -16,9 +16,9 @@ type pinger struct {
 	answered proof         // the last ping that was answered
 	out      int           // how many pings are under way
 	asked    time.Duration // since when an answer is awaited, if out > 0
-	lost     error         // why the last ping that ended got no answer; nil if it got one
+	lost     error         // why the last finished ping got no answer; nil if it got one
 
-	// The shortest round trip of the current stretch of time, and of the one before; 0 if none was measured.
+	// The shortest round trips of the current stretch of time, and of the previous one; 0 if none was measured.
 	shortest, before time.Duration
 	stretch          time.Duration // when the current stretch began
 }
@@ -35,8 +35,8 @@ type pong struct {
 }
 
 const (
-	// pingTimeout is how long a ping waits for its answer: under load that may take long. The connection counts as
-	// hanging after slowPing already.
+	// pingTimeout is how long a ping waits for its answer, which may take long under load. After slowPing already the
+	// connection counts as hanging.
 	pingTimeout = 10 * time.Second
 	slowPing    = 2 * time.Second
 	// maxPings is how many pings may be under way at once.
@@ -45,7 +45,8 @@ const (
 
 func newPinger(conn *nats.Conn) *pinger { return &pinger{conn: conn, back: make(chan pong, maxPings)} }
 
-// send sends a ping, and reports whether it did: maxPings may be under way. arrived is the number of messages so far.
+// send sends a ping, and reports whether it did: at most maxPings may be under way. arrived is the number of messages
+// received so far.
 func (p *pinger) send(now time.Duration, arrived int64) bool {
 	if p.out == maxPings {
 		return false
@@ -65,7 +66,7 @@ func (p *pinger) send(now time.Duration, arrived int64) bool {
 	return true
 }
 
-// end records how a ping ended. arrived is the number of messages so far.
+// end records the end of a ping. arrived is the number of messages received so far.
 func (p *pinger) end(now time.Duration, q pong, arrived int64) {
 	p.out--
 	p.asked, p.lost = now, q.err
@@ -85,10 +86,10 @@ func (p *pinger) end(now time.Duration, q pong, arrived int64) {
 	}
 }
 
-// stretch is the length of a stretch of time: a shortest round trip counts for one to two of them.
+// stretch is how long the shortest round trip is measured: it counts for one to two stretches.
 const stretch = 10 * time.Second
 
-// way returns the round trip to the server without the time behind queued messages; 0 if that is unknown.
+// way returns the round trip to the server, without the time that messages queue; 0 if unknown.
 func (p *pinger) way() time.Duration {
 	if p.shortest == 0 || p.before == 0 {
 		return max(p.shortest, p.before)
@@ -103,13 +104,13 @@ func (p *pinger) stop() {
 	}
 }
 
-// ask returns the proof that the server has read all that was sent so far.
+// ask returns the proof to wait for: once it is there, the server has read all that was sent so far.
 func (p *pinger) ask() proof { return p.sent + 1 }
 
 // has reports whether the ping q, or a later one, was answered.
 func (p *pinger) has(q proof) bool { return p.answered >= q }
 
-// owes reports whether a ping must be sent for the proof q: none was sent, or none is under way and q is not proven.
+// owes reports whether proof q needs a ping: none was sent for it, or none is under way and q is missing.
 func (p *pinger) owes(q proof) bool { return p.sent < q || p.out == 0 && !p.has(q) }
 
 // hangs reports whether the server does not answer pings.
@@ -117,7 +118,8 @@ func (p *pinger) hangs(now time.Duration) bool {
 	return p.lost != nil || p.out > 0 && now-p.asked >= slowPing
 }
 
-// waited returns a lag less 1.5 round trips to the server, since round trips vary; 0 while the round trip is unknown.
+// waited returns the part of a lag that requests have waited: lag less 1.5 round trips, which vary; 0 while the round
+// trip is unknown.
 func (p *pinger) waited(lag time.Duration) time.Duration {
 	if p.way() == 0 {
 		return 0

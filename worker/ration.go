@@ -7,9 +7,9 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// FirstUses returns a function that allows perMinute new tags a minute. Further calls return an error for the caller,
-// of the type [subjects.Error]. It bounds the tags that strangers create by first use; tags that an operator creates do
-// not count. The function is safe for concurrent use.
+// FirstUses returns a function that allows perMinute new tags a minute. Beyond that it returns an error for the caller,
+// an [subjects.Error]. It bounds the tags that strangers create by first use; an operator's do not count. The function
+// is safe for concurrent use.
 func FirstUses(perMinute int64) func() error {
 	bucket, perSecond := ratelimit.New(time.Minute), float64(perMinute)/time.Minute.Seconds()
 	return func() error {

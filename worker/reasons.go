@@ -17,18 +17,19 @@ type Reason string
 // The reasons, in the order in which they are shown. A worker with a reason other than [Stopped] is not in the queue
 // group of the mode.
 const (
-	// Disconnected: there is no connection to NATS, or ranges are loaded on another one that is not back yet.
+	// Disconnected: there is no connection to NATS, or the other connection, on which ranges are loaded, is not back
+	// yet.
 	Disconnected Reason = "disconnected"
 	// Unchecked: the registry has not been checked since the start of the process.
 	Unchecked Reason = "unchecked"
 	// Stopped: the registry has an incident, until an operator resumes it. The worker stays in the queue group, so that
-	// callers learn that. It relays each request to a worker that is not stopped; without one it answers 503.
+	// callers are answered: by a worker that is not stopped, to which it relays their requests, or with 503.
 	Stopped Reason = "stopped"
-	// Rights: the user of NATS lacks a right that the mode needs, or NATS has not listed the user's rights yet.
+	// Rights: the NATS user lacks a right that the mode needs, or the server has not listed the user's rights yet.
 	Rights Reason = "rights"
 	// Number: there is no worker number, or its window or the clock does not allow snowflakes.
 	Number Reason = "number"
-	// Store: this worker cannot write the store, so it takes no requests that other workers relay.
+	// Store: this worker cannot write to the store, so it takes no requests that other workers relay.
 	Store Reason = "store"
 	// Overload: requests are answered late.
 	Overload Reason = "overload"
@@ -45,8 +46,8 @@ var shown = []Reason{Disconnected, Unchecked, Stopped, Rights, Number, Store, Ov
 // AllReasons returns all reasons, in the order in which they are shown.
 func AllReasons() []Reason { return slices.Clone(shown) }
 
-// Forbids reports whether this process may send no ID of the mode: even requests that it took before are answered with
-// 503. With other reasons a worker still answers those from memory.
+// Forbids reports whether no ID of the mode may leave this process: even requests that it took before get 503. For
+// other reasons a worker still answers those requests from memory.
 func (r Reason) Forbids() bool { return r == Unchecked || r == Stopped }
 
 // An Out is one reason, with its cause.
@@ -56,16 +57,16 @@ type Out struct {
 	Since  time.Time
 }
 
-// Reasons holds, by mode, the reasons of the process why it serves no requests; a membership adds those of its
-// connection (see [Worker.Outs]). Each reason is set and cleared independently, by the same part of the program. After
-// Set has returned with a reason that forbids, no ID of the mode leaves this process. The zero value has no reasons. It
-// is safe for concurrent use.
+// Reasons holds, by mode, the reasons why the process serves no requests; a membership adds those of its connection
+// (see [Worker.Outs]). Each reason is set and cleared by one part of the program, independently of others. Once Set has
+// returned with a reason that forbids, no ID of the mode leaves this process. The zero value has no reasons. It is safe
+// for concurrent use.
 type Reasons struct {
 	mu      sync.Mutex
 	out     map[Mode][]Out
 	changed func() // wakes the worker, if set; it does not block
 
-	// Each request reads the causes of reasons that forbid; nil if no mode has one.
+	// For each mode with a forbidding reason, its causes; nil if there are none. Each request reads it.
 	forbidden atomic.Pointer[map[Mode]error]
 }
 
@@ -81,8 +82,8 @@ func (r *Reasons) Clear(reason Reason, modes ...Mode) {
 	})
 }
 
-// add returns outs with o, in the order of shown. If outs has that reason already, its cause is replaced and its time
-// is kept.
+// add returns outs with o, in the order of shown. If outs has o's reason already, its cause is replaced and its time is
+// kept.
 func add(outs []Out, o Out) []Out {
 	if i := find(outs, o.Reason); i >= 0 {
 		outs[i].Why = o.Why
@@ -133,7 +134,7 @@ func (r *Reasons) publish() {
 	r.forbidden.Store(&causes)
 }
 
-// join returns, as one error, the causes of those reasons that the filter which accepts; nil if there are none.
+// join returns, as one error, the causes of the reasons for which which returns true; nil if there are none.
 func join(outs []Out, which func(Reason) bool) (why error) {
 	for _, o := range outs {
 		switch {
@@ -159,7 +160,7 @@ func (r *Reasons) Of(mode Mode) []Out {
 // Why returns the causes of all reasons of a mode as one error, nil if there are none.
 func (r *Reasons) Why(mode Mode) error { return join(r.Of(mode), anyReason) }
 
-// Forbidden returns the error for callers if no ID of the mode may leave this process, else nil.
+// Forbidden returns the error for callers while no ID of the mode may leave this process, else nil.
 func (r *Reasons) Forbidden(mode Mode) error {
 	if all := r.forbidden.Load(); all != nil {
 		return (*all)[mode]

@@ -35,9 +35,9 @@ import (
 // delivered it without this worker. So an answer counts even if the stop comes before it: its IDs are of a worker that
 // is not stopped.
 
-// Headers between workers. A relay has the registry of the sender ("" for any) and how long the sender waits for the
-// answer. A worker that does not take a relay has changed nothing, and the sender sends it again to a worker that NATS
-// picks.
+// Headers between workers. A relay has the registry of its sender ("" for any) and how long its sender waits for the
+// answer. A worker that refuses a relay has changed nothing, and the sender sends the relay again, to a worker that
+// NATS picks.
 const (
 	headerRegistry = "Natsid-Registry"
 	headerWithin   = "Natsid-Within-Ms"
@@ -48,11 +48,11 @@ const (
 const (
 	// mostRelays bounds the relays of one connection that wait for an answer.
 	mostRelays = 4096
-	// relayTries is how often a relay is sent until a worker takes it. The worker that NATS picks may just have lost
-	// its store, or be the sender itself, until the server knows that it has left.
+	// relayTries is how often a relay is sent until a worker takes it. NATS may pick a worker that has just lost its
+	// store, or the sender itself, as long as the server does not know that it has left.
 	relayTries = 4
-	// heldTries is relayTries for a relay that asks only for IDs in memory: perhaps one of many workers has them, and
-	// the others refuse at once.
+	// heldTries is relayTries for a relay that asks for IDs in memory only: one of many workers may have some, and the
+	// others refuse at once.
 	heldTries = 16
 )
 
@@ -68,8 +68,8 @@ var (
 // isRelayed reports whether another worker has sent the request.
 func (r *request) isRelayed() bool { return r.at.mode == Relay }
 
-// turnAway relays a request for n IDs if err says that another worker has to serve it, or that this one is stopped.
-// Otherwise, or if the request was relayed already, turnAway refuses it with err.
+// turnAway relays a request for n IDs if err says that another worker must serve it, or that this one is stopped. For
+// another err, or a request that was relayed already, it refuses the request with err.
 func (r request) turnAway(m *nats.Msg, n int, err error) {
 	switch isStopped := errors.Is(err, errStopped); {
 	case r.isRelayed():
@@ -86,8 +86,8 @@ func (r request) turnAway(m *nats.Msg, n int, err error) {
 // relayTo returns the header of a relay to workers of a registry, "" for any.
 func relayTo(registry string) nats.Header { return nats.Header{headerRegistry: {registry}} }
 
-// relay sends a request to other workers with the header, and passes the answer on. If no worker takes it, the caller
-// gets the error nobody. It does not block.
+// relay sends a request to other workers with the header, and passes their answer to the caller. If no worker takes it,
+// the caller gets the error nobody. relay does not block.
 func (r request) relay(m *nats.Msg, n int, header nats.Header, nobody error) {
 	l := r.at.link
 	if l.relays.Add(1) > mostRelays {
@@ -175,8 +175,8 @@ func (l *link) ask(ctx context.Context, m *nats.Msg, header nats.Header) ([]byte
 	}
 }
 
-// FindRelay returns nil if some worker takes the relays of this one, [ErrNobodyLoads] if none does, or another error if
-// that is unknown. It asks on the connection on which requests arrive: the control connection may be lost.
+// FindRelay returns nil if some worker takes relays of this one, [ErrNobodyLoads] if none does, or another error if
+// that is unknown. It asks on the serving connection, since the control connection may be lost.
 func (w *Worker) FindRelay(ctx context.Context) error {
 	m := w.current()
 	if m == nil {
@@ -186,7 +186,7 @@ func (w *Worker) FindRelay(ctx context.Context) error {
 	return err
 }
 
-// search returns the subject of [Worker.FindRelay]: its answer shows that some worker takes relays.
+// search returns the subject on which [Worker.FindRelay] asks: an answer shows that some worker takes relays.
 func (l *link) search() string { return string(l.Namespace) + ".search" }
 
 // relayEndpoints returns the endpoints of relayed requests: one for each endpoint of callers, and one for FindRelay.

@@ -27,7 +27,7 @@ var began = time.Now()
 // clock returns the time since the process began. It costs half of [time.Now].
 func clock() time.Duration { return time.Since(began) }
 
-// park returns the request marked as one that memory could not serve at once.
+// park returns the request, marked as one that memory could not serve at once.
 func (r request) park() request {
 	r.parked = true
 	return r
@@ -61,7 +61,7 @@ func (r *request) refuse(err error) {
 	r.close(e.Code, 0)
 }
 
-// answerUncounted answers with a header alone, and counts the message as none of the requests.
+// answerUncounted answers with a header alone, and does not count the message as a request.
 func (r *request) answerUncounted(header nats.Header) {
 	r.at.link.sent(r.at.link.conn.PublishMsg(&nats.Msg{Subject: r.reply, Header: header}))
 	r.at.counts.none.Add(1)
@@ -104,7 +104,7 @@ func (t *tally) open() int64 {
 	return t.arrived.Load() - answered
 }
 
-// add adds the counts of o that statistics show; arrived is not among them.
+// add adds the counts of o that statistics show: all but arrived.
 func (t *tally) add(o *tally) {
 	t.answered.Add(o.answered.Load())
 	t.none.Add(o.none.Load())

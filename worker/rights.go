@@ -12,8 +12,8 @@ import (
 )
 
 // A rights knows for which modes the user of a connection lacks a right. It asks the server when the connection is
-// made, after each refusal of the server, and every 10 s while a right is missing. Until the first answer no group
-// joins. If the server does not answer, all groups join: callers may be served.
+// made, after each refusal by the server, and every 10 s while a right is missing. Until the first answer no group
+// joins. If the server does not answer, all groups join, since callers may be served.
 type rights struct {
 	ask     func(context.Context, *nats.Conn) (map[Mode]error, error)
 	conn    *nats.Conn
@@ -26,7 +26,8 @@ const (
 	// rightsTimeout bounds the wait for the answer: a server that does not let the user ask leaves the question
 	// unanswered.
 	rightsTimeout = time.Second
-	// rightsEvery is about how often the server is asked while a right is missing: it does not announce a new right.
+	// rightsEvery is the interval, roughly, at which the server is asked while a right is missing: it does not announce
+	// a granted right.
 	rightsEvery = 10 * time.Second
 )
 
@@ -34,8 +35,8 @@ var errFull = errors.New("worker: NATS refuses subscriptions: raise max_subscrip
 
 var errRightsUnknown = errors.New("worker: NATS has not said yet what this user may do")
 
-// newRights returns the rights on a connection. Until they are known, those of the connection before count; nil for
-// none.
+// newRights returns the rights of a connection. Until the server has listed them, those of the connection before count;
+// nil for none.
 func newRights(l *link, before *rights) *rights {
 	r := &rights{ask: l.Rights, conn: l.conn, refused: make(chan struct{}, 1)}
 	if before != nil {
@@ -63,8 +64,8 @@ func gains(before, now map[Mode]error) bool {
 	return false
 }
 
-// isFull reports whether the server refused a subscription since the account or connection has as many as it may. A
-// refusal has arrived by the time that a ping sent after the subscription is answered.
+// isFull reports whether the server refused a subscription because the account or connection has too many. Ask once a
+// ping that was sent after the subscription is answered: any refusal has arrived by then.
 func (r *rights) isFull() bool {
 	if errors.Is(r.conn.LastError(), nats.ErrMaxSubscriptionsExceeded) {
 		r.full.Store(true)
@@ -84,8 +85,8 @@ func (r *rights) refusal(mode Mode) error {
 	return (*lacks)[mode]
 }
 
-// run keeps the rights up to date until ctx ends. It calls changed after each answer; given says that a mode may have
-// got its missing right, so that subscriptions which the server refused should be tried again.
+// run keeps the rights up to date until ctx ends. It calls changed after each answer. given says that a mode may have
+// got its missing right, so subscriptions that the server refused should be tried again.
 func (r *rights) run(ctx context.Context, changed func(given bool)) {
 	for ctx.Err() == nil {
 		limited, cancel := context.WithTimeout(ctx, rightsTimeout)

@@ -13,8 +13,8 @@ import (
 )
 
 // A service shows the worker in `nats micro`: it answers on $SRV.PING, $SRV.INFO and $SRV.STATS with the types of
-// package micro. It is not a [micro.Service], which cannot say how many requests wait. It shows all endpoints, also
-// those whose groups are out: the metadata says which modes are ready.
+// package micro. It replaces [micro.Service], which cannot say how many requests wait. It also shows endpoints whose
+// groups are out; the metadata says which modes are ready.
 type service struct {
 	link      *link
 	identity  micro.ServiceIdentity
@@ -95,8 +95,8 @@ func (s *service) statsOf() micro.Stats {
 	return stats
 }
 
-// stats returns the counts of the endpoint on this connection and on those before. The time of processing is the time
-// until the answer, also while a request is parked.
+// stats returns the counts of the endpoint on this connection and the former ones. The processing time of a request
+// ends with its answer, and includes the time that it was parked.
 func (e *endpoint) stats() *micro.EndpointStats {
 	s := &micro.EndpointStats{}
 	for _, t := range []*tally{e.before, &e.counts} {

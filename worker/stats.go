@@ -9,9 +9,9 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// Statistics of all tags are computed when they are asked for, and then used for statsEvery, or for statsEveryTag per
-// tag if that is longer. One tag costs about 0.25 us, so they cost at most 1/400 of a CPU, however often they are asked
-// for. With 100,000 tags they are up to 10 s old.
+// Statistics are computed on demand, and then reused for statsEvery, or for statsEveryTag per tag if that is longer. A
+// tag costs about 0.25 us, so they take at most 1/400 of a CPU, however often they are requested. With 100,000 tags
+// they are up to 10 s old.
 const (
 	statsEvery    = 10 * time.Millisecond
 	statsEveryTag = 100 * time.Microsecond
@@ -26,7 +26,7 @@ type statistics struct {
 	until  time.Time // when latest becomes too old; zero while there is none
 }
 
-// with returns the statistics of the worker; Busiest has at most the given number of tags.
+// with returns the statistics of the worker, with at most the given number of tags in Busiest.
 func (s *statistics) with(tags int) wire.WorkerStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -143,8 +143,9 @@ func (a *tagAdmin) remove(ctx context.Context, body []byte) (any, error) {
 	return a.link.tagInfo(t), nil
 }
 
-// changed makes a change of a tag known, to this worker before the answer and to the others by a message, and returns
-// the answer. Unless err is a refusal, the change may have been made, and is announced.
+// changed announces a change of a tag, to this worker before the answer and to the others by a message, and returns the
+// answer. If err is a refusal nothing has changed; after any other error the change may have been made, and is
+// announced.
 func (a *tagAdmin) changed(tag string, t segment.Tag, err error) (any, error) {
 	if err != nil {
 		if !isRefusal(err) {
@@ -220,8 +221,8 @@ func tagInfo(t segment.Tag) subjects.TagInfo {
 	return info
 }
 
-// log logs a request that changes tags, and how it ended. The log has all requests that changed a tag or may have;
-// internal/loglimit knows their messages. Of refused requests it has one a minute.
+// log logs a request that changes tags, and how it ended. It logs every request that changed a tag or may have; of
+// refused ones it logs one a minute. internal/loglimit knows its messages.
 func (a *tagAdmin) log(endpoint string, body []byte, err error) {
 	if endpoint == listEndpoint || len(body) == 0 {
 		return // it changes nothing

@@ -85,13 +85,13 @@ type Config struct {
 	// Version is the semantic version that `nats micro ls` shows.
 	Version string
 	// Dial connects once to a NATS server, with its own options and opts. announced are URLs that the former server
-	// gave. The worker closes the connection, and nothing else may use it. If a [Cork] dials, the worker gets few more
-	// requests than it can answer in time when it comes back during an overload.
+	// announced. The worker closes the connection, and nothing else may use it. Dial with a [Cork], if the worker
+	// should not get more requests than it can answer when it comes back during an overload.
 	Dial func(announced []string, opts ...nats.Option) (*nats.Conn, error)
 	// Ask is the control connection, on which stores are written.
 	Ask *nats.Conn
 	// Rights, if set, asks the server of a connection for which modes its user lacks a right, and returns the reason
-	// for each. An error means that the server does not say. Each connection calls it from one goroutine.
+	// for each. An error means that the server gave no answer. Each connection calls it from one goroutine.
 	Rights func(context.Context, *nats.Conn) (map[Mode]error, error)
 	// Segments issues the IDs of tags, and Store holds the tags.
 	Segments *segment.Allocator
@@ -99,8 +99,8 @@ type Config struct {
 	// Snowflakes issues the snowflakes of Layout.
 	Snowflakes *snowflake.Issuer
 	Layout     snowflake.Layout
-	// Number returns the worker number, whether one is held, and the JSON value
-	// that answers a request for the identity of that number. It must not block.
+	// Number returns the worker number, whether this process holds one, and the JSON value that says so to whoever asks
+	// for the number. It must not block.
 	Number func() (number int, held bool, who any)
 	// Instance returns the worker's name, which identifies it in statistics.
 	Instance func() string
@@ -115,23 +115,23 @@ type Config struct {
 	MaxBatch int
 	// Deadline is how long a request may wait for its answer.
 	Deadline time.Duration
-	// Reasons are the reasons of the process to keep modes out of their queue groups. Each change wakes the worker.
+	// Reasons are the reasons of the process why modes are not served. Each change wakes the worker.
 	Reasons *Reasons
 	// Rest is the longest pause between two looks at what the worker can serve, while it serves and gets hardly any
-	// requests; 500 ms if 0. Whoever changes the results of Number and Snowflakes calls [Worker.Wake].
+	// requests; 500 ms if 0. After a change of Number's or Snowflakes' results, call [Worker.Wake].
 	Rest time.Duration
-	// Overloaded is called once per overload: when the worker has been leaving the queue group of the mode for 1 s,
-	// since more requests arrive than it can answer in time. It must not block.
+	// Overloaded is called once per overload: when, for 1 s, the worker has been out of the queue group of the mode, or
+	// leaving it again and again, because requests arrive faster than it answers them. It must not block.
 	Overloaded func(Mode)
-	// CannotLoad returns why this worker cannot load, nil if it can; package internal/fleet/relay decides that. Whoever
-	// changes the result calls [Worker.Wake].
+	// CannotLoad returns why this worker cannot load, nil if it can, as package internal/fleet/relay decides. After a
+	// change of its result, call [Worker.Wake].
 	CannotLoad func() error
 	// Registry returns the ID of the registry that this worker loads from, "" if it is unknown.
 	Registry func() string
 	// Observe is called with every answer, concurrently. It must not block.
 	Observe func(Answer)
-	// Intercept, if set, is called with each message to an endpoint, and reports whether the worker is to handle it: a
-	// service for tests delays or fails requests so. It may change the reply subject; it must not block.
+	// Intercept, if set, is called with each message to an endpoint, and reports whether the worker handles it; a
+	// service for tests uses it to delay or fail requests. It may change the reply subject; it must not block.
 	Intercept func(*nats.Msg) bool
 	// Log is the log for operators; nil discards it.
 	Log *slog.Logger
@@ -155,8 +155,8 @@ func (cfg *Config) fill() {
 	}
 }
 
-// refusal returns err as callers get it. If a queue is full, the caller should retry after a tenth of the deadline,
-// within which all queued requests are answered.
+// refusal returns err as callers get it. If a queue is full, it asks the caller to retry after a tenth of the deadline:
+// all queued requests are answered within the deadline.
 func (cfg *Config) refusal(err error) *subjects.Error {
 	e := wireError(err, cfg.Log)
 	if e.Code == subjects.TooMany && e.RetryAfter == 0 {
@@ -166,7 +166,7 @@ func (cfg *Config) refusal(err error) *subjects.Error {
 }
 
 // A Worker serves the requests of one process, by one membership after another. It answers no request twice. Run
-// returns only after every delivered request is answered, except those of lost connections. Its methods are safe for
+// returns only once every delivered request is answered, except those of lost connections. Its methods are safe for
 // concurrent use.
 type Worker struct {
 	cfg      Config
@@ -201,8 +201,8 @@ func (w *Worker) current() *membership {
 	return nil
 }
 
-// Trouble returns why callers of a mode are not served here, or why that is unknown; nil while they are served. Without
-// a connection it is [ErrDisconnected].
+// Trouble returns why this worker does not serve callers of a mode, or why that is unknown; nil if it serves them.
+// Without a connection it is [ErrDisconnected].
 func (w *Worker) Trouble(mode Mode) error {
 	if m := w.current(); m != nil {
 		return m.trouble(mode)
@@ -259,17 +259,16 @@ func (w *Worker) Run(ctx context.Context) {
 }
 
 const (
-	// redialEvery is the mean wait between two attempts to connect. Waits are random, so that some workers of a
-	// restarted server are back at once.
+	// redialEvery is the mean pause between two attempts to connect. Pauses are random, so that some workers are back
+	// at once after a server restarts.
 	redialEvery = 250 * time.Millisecond
-	// redialQuietly is how long attempts may fail before the log says why. The loss of the connection itself is in the
-	// log already.
+	// redialQuietly is how long attempts may fail before the log says why. It already has the loss of the connection.
 	redialQuietly = 10 * time.Second
-	// joinWithin bounds the wait until the new connection serves snowflakes: the worker may have none to serve. A
+	// joinWithin bounds the wait until the new connection serves snowflakes, which the worker may be unable to serve. A
 	// server in lame duck mode disconnects no client for the first 10 s by default, 5 s in deploy/nats.conf.
 	joinWithin = time.Second
-	// spread is how long a worker that moves serves on both connections. The other servers of the cluster learn of the
-	// new subscriptions at an unknown time, and must not learn before it that the old ones are gone.
+	// spread is how long a worker that moves serves on both connections: at an unknown time the other servers of the
+	// cluster learn of the new subscriptions, and the old ones must not end before.
 	spread = 300 * time.Millisecond
 )
 
@@ -316,8 +315,9 @@ func (w *Worker) begin(ctx context.Context, before *membership) (*membership, er
 	return m, nil
 }
 
-// move begins to serve on another connection before it leaves the old one: a server that stops disconnects its clients,
-// and requests under way are lost. If no other server can be reached, the old connection serves until it is closed.
+// move serves on another connection before it leaves the old one, whose server is about to stop: it would disconnect
+// its clients, and requests under way would be lost. If no other server can be reached, the old connection serves until
+// it is closed.
 func (w *Worker) move(ctx context.Context, old *membership) *membership {
 	if ctx.Err() != nil {
 		return old // it leaves since ctx has ended
@@ -346,7 +346,7 @@ func (w *Worker) move(ctx context.Context, old *membership) *membership {
 	return next
 }
 
-// joins waits up to joinWithin until a membership serves snowflakes, and then until its server has read all
+// joins waits until a membership serves snowflakes, for joinWithin at most, and then until its server has read all
 // subscriptions. It reports whether the connection works.
 func (m *membership) joins() bool {
 	for late := time.Now().Add(joinWithin); m.trouble(Snowflake) != nil && time.Now().Before(late); {
