@@ -46,7 +46,7 @@ type Client struct {
 	cfg     Config    // with defaults filled in
 	foreign sync.Once // logs the first ErrNotNatsid
 	inbox   inbox
-	wall    func() time.Time
+	wall    func(time.Time) time.Time // the wall clock's part of a time
 
 	mu      sync.Mutex
 	handles map[settings]*Handle
@@ -65,10 +65,12 @@ func New(nc *nats.Conn, cfg Config) (*Client, error) {
 	case cfg.Timeout < 0:
 		return nil, fmt.Errorf("client: Timeout is %v, want 0 for %v, or more", cfg.Timeout, DefaultTimeout)
 	}
-	c := &Client{nc: nc, cfg: cfg, wall: time.Now, handles: make(map[settings]*Handle)}
+	c := &Client{nc: nc, cfg: cfg, wall: wallClock, handles: make(map[settings]*Handle)}
 	c.inbox.nc = nc
 	return c, nil
 }
+
+func wallClock(t time.Time) time.Time { return t.Round(0) }
 
 // Must returns v, and panics if err is not nil. It is for calls with constant arguments:
 //

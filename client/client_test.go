@@ -160,7 +160,8 @@ func TestAWrongValueFailsWhereItIsGiven(t *testing.T) {
 func TestEqualArgumentsGiveOneHandle(t *testing.T) {
 	c := client.Must(client.New(connect(t), client.Config{}))
 	held := client.SegmentConfig{Prefetch: 10}
-	one, same := client.Must(c.Segment("order", held)), client.Must(c.Segment("order", held))
+	spelled := client.SegmentConfig{Prefetch: 10, MaxAge: client.DefaultMaxAge, MaxBatch: client.DefaultMaxBatch}
+	one, same := order(c, held), order(c, spelled)
 	if one != same || one == order(c, client.SegmentConfig{}) {
 		t.Errorf("%p, %p", one, same)
 	}

@@ -6,7 +6,11 @@ import (
 )
 
 // Gathered returns how many calls wait for a batch that has not left.
-func (h *Handle) Gathered() int64 { return h.merger.gathering.Load().count() }
+func (h *Handle) Gathered() int64 {
+	h.merger.mu.Lock()
+	defer h.merger.mu.Unlock()
+	return h.merger.gathering.waiting
+}
 
 // ParseRuns reads a reply to a request for n IDs.
 var ParseRuns = parseRuns
@@ -15,6 +19,6 @@ var ParseRuns = parseRuns
 // other clock, as when its machine was suspended. It is called before the first handle.
 func (c *Client) Suspend() (suspend func(time.Duration)) {
 	var ahead atomic.Int64
-	c.wall = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	c.wall = func(t time.Time) time.Time { return t.Round(0).Add(time.Duration(ahead.Load())) }
 	return func(d time.Duration) { ahead.Add(int64(d)) }
 }

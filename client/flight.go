@@ -21,28 +21,23 @@ type flight struct {
 	n      int
 	// header is the header of each copy; nil means none.
 	header nats.Header
-	// wanted reports whether a caller still waits; a nil func means always.
+	// wanted reports whether a caller still waits.
 	wanted func() bool
-	// slow is called once if the answer takes long; nil means never.
-	slow func()
-	done func(answer)
+	done   func(answer) // not called before launch has returned
 
-	mu      sync.Mutex
-	began   time.Time
-	timer   *time.Timer
-	step    step
-	copies  int // number of copies sent
-	open    []trip
-	pause   time.Duration // before the next copy, after a refusal; 0 before the first refusal
-	failure error         // the error with which the step fail ends the flight
-	ended   bool
+	mu     sync.Mutex
+	began  time.Time
+	timer  *time.Timer
+	step   func() // what the flight does when its timer fires
+	copies int    // number of copies sent
+	open   []trip
+	pause  time.Duration // before the next copy, after a refusal; 0 before the first refusal
+	ended  bool
 }
 
 // An answer is the outcome of a flight.
 type answer struct {
 	runs subjects.Runs
-	sent time.Time // when the answered copy was sent
-	wall time.Time // the same by the wall clock
 	err  error
 	most int // the worker's limit of IDs, if the request exceeded it; else 0
 }
@@ -51,27 +46,11 @@ type answer struct {
 type trip struct {
 	token      uint64
 	sent       time.Time
-	wall       time.Time // the same by the wall clock
-	reconnects uint64    // of the connection, when the copy was sent
-	spent      bool      // [target.spend] has counted this copy
+	reconnects uint64 // of the connection, when the copy was sent
+	spent      bool   // [target.spend] has counted this copy
 }
 
-// A step is what a flight does when its timer fires.
-type step int
-
 const (
-	turnSlow step = iota // let callers watch their contexts
-	askAgain             // send a copy, since no answer came
-	sendNow              // send a copy, since a pause is over
-	fail                 // end the flight; by the timer, since launch must return first
-)
-
-const (
-	// slowAfter is how long a call waits for the answer without watching its context, which costs less. By up to this
-	// time it may notice late that its context has ended. The time is shorter, down to slowSoonest, if answers usually
-	// come sooner.
-	slowAfter   = 20 * time.Millisecond
-	slowSoonest = 5 * time.Millisecond
 	// hedgedMost is the largest request, in IDs, of which a copy is sent before lostAfter if no answer comes.
 	hedgedMost = 10_000
 	// lostAfter is when the answer to a larger request counts as lost: workers answer or refuse within 1.5 s. Then
@@ -89,19 +68,13 @@ func (f *flight) launch() {
 	f.began = time.Now()
 	f.target.earn()
 	f.target.counts.requests.Add(1)
-	f.timer = time.AfterFunc(f.target.slowAfter(), f.tick)
-	if wait := f.target.held(); wait > 0 {
-		f.turnSlow()
-		f.after(sendNow, min(wait, pauseLongest))
-		return
-	}
-	f.target.note(nil)
-	f.send(false)
+	f.timer = time.AfterFunc(time.Hour, f.tick)
+	f.sendNow()
 }
 
 // after sets the timer. f.mu is held.
-func (f *flight) after(s step, d time.Duration) {
-	f.step = s
+func (f *flight) after(d time.Duration, step func()) {
+	f.step = step
 	f.timer.Reset(d)
 }
 
@@ -119,7 +92,7 @@ func (f *flight) send(spent bool) bool {
 		msg.Data = strconv.AppendInt(nil, int64(f.n), 10)
 	}
 	f.copies++
-	f.open = append(f.open, trip{token, time.Now(), c.wall(), nc.Stats().Reconnects, spent})
+	f.open = append(f.open, trip{token, time.Now(), nc.Stats().Reconnects, spent})
 	err = nc.PublishMsg(msg)
 	switch {
 	case err == nil:
@@ -128,7 +101,7 @@ func (f *flight) send(spent bool) bool {
 		f.failSoon(fmt.Errorf("%w: %w", ErrClosed, err))
 	default:
 		f.drop(token)
-		f.after(askAgain, busyPause)
+		f.after(busyPause, f.askAgain)
 		f.retry(fmt.Errorf("client: request on %s: %w", f.target.subject, err), 0)
 	}
 	return false
@@ -136,8 +109,7 @@ func (f *flight) send(spent bool) bool {
 
 // failSoon ends the flight with an error, from the goroutine of the timer. f.mu is held.
 func (f *flight) failSoon(err error) {
-	f.failure = err
-	f.after(fail, 0)
+	f.after(0, func() { f.end(answer{err: err}) })
 }
 
 // drop forgets a copy. f.mu is held.
@@ -191,7 +163,7 @@ func (f *flight) receive(token uint64, m *nats.Msg, err error) {
 	}
 	f.target.learn(time.Since(t.sent))
 	f.target.note(nil)
-	f.end(answer{runs: runs, sent: t.sent, wall: t.wall})
+	f.end(answer{runs: runs})
 }
 
 // refusalIn returns why a message holds no IDs, or nil.
@@ -237,7 +209,7 @@ func (f *flight) retry(why error, least time.Duration) {
 	if pause > 0 {
 		pause = pause/2 + rand.N(pause/2) // callers must not come back together
 	}
-	f.after(sendNow, max(pause, least))
+	f.after(max(pause, least), f.sendNow)
 }
 
 // tick is called by the timer.
@@ -247,7 +219,7 @@ func (f *flight) tick() {
 	if f.ended {
 		return
 	}
-	if f.wanted != nil && !f.wanted() {
+	if !f.wanted() {
 		f.end(answer{err: errUnwanted})
 		return
 	}
@@ -255,25 +227,7 @@ func (f *flight) tick() {
 		f.end(answer{err: err})
 		return
 	}
-	switch f.step {
-	case fail:
-		f.end(answer{err: f.failure})
-	case turnSlow:
-		f.turnSlow()
-		f.after(askAgain, f.silence())
-	case askAgain:
-		f.askAgain()
-	case sendNow:
-		f.turnSlow()
-		f.sendNow()
-	}
-}
-
-func (f *flight) turnSlow() {
-	if f.slow != nil {
-		f.slow()
-		f.slow = nil
-	}
+	f.step()
 }
 
 // silence returns how long to wait for an answer before the next copy is sent. The time doubles with each copy, so that
@@ -290,7 +244,7 @@ const busyPause = 50 * time.Millisecond
 func (f *flight) askAgain() {
 	nc := f.target.client.nc
 	if !nc.IsConnected() || f.target.held() > 0 {
-		f.after(askAgain, busyPause)
+		f.after(busyPause, f.askAgain)
 		return
 	}
 	// Copies that were sent before a reconnect are lost.
@@ -303,33 +257,35 @@ func (f *flight) askAgain() {
 		}
 	}
 	if f.n > hedgedMost && len(f.open) > 0 && time.Since(f.began) < lostAfter {
-		f.after(askAgain, busyPause)
+		f.after(busyPause, f.askAgain)
 		return
 	}
 	f.target.note(nil)
 	if spent := len(f.open) > 0; !spent || f.target.spend() {
 		f.target.counts.hedges.Add(1)
 		if f.send(spent) {
-			f.after(askAgain, f.silence())
+			f.after(f.silence(), f.askAgain)
 		}
 		return
 	}
-	f.after(askAgain, busyPause)
+	f.after(busyPause, f.askAgain)
 }
 
 // sendNow sends a copy after a pause.
 func (f *flight) sendNow() {
 	switch wait := f.target.held(); {
 	case wait > 0:
-		f.after(sendNow, min(wait, pauseLongest)) // not longer: the request may become unwanted
+		f.after(min(wait, pauseLongest), f.sendNow) // not longer: the request may become unwanted
 	case f.copies > 0 && !f.target.spend():
-		f.after(sendNow, busyPause)
+		f.after(busyPause, f.sendNow)
 	default:
 		if f.copies > 0 {
 			f.target.counts.retries.Add(1)
+		} else {
+			f.target.note(nil)
 		}
 		if f.send(f.copies > 0) {
-			f.after(askAgain, f.silence())
+			f.after(f.silence(), f.askAgain)
 		}
 	}
 }

@@ -40,11 +40,10 @@ type SnowflakeConfig struct {
 
 // A Handle draws the IDs of one tag, or snowflakes. It is safe for concurrent use.
 //
-// With Prefetch it holds a range of IDs, and requests the next range in the background before the first is used up. It
-// discards IDs older than MaxAge, counted from before they were requested: so that is also the greatest age of the time
-// in a snowflake, and the longest delay until a raised max_id takes effect. Age is checked by a timer and at one call
-// in 64. So a process that was paused may give out up to 63 older IDs, and for up to five seconds more if the whole
-// machine was suspended. While natsid is out of reach, calls get held IDs. Discarded IDs are holes.
+// With Prefetch it holds a range of IDs. A call that leaves half of it, or finds a quarter of MaxAge left, requests the
+// next range in the background. IDs older than MaxAge are discarded, counted from before they were requested: so that
+// is also the greatest age of the time in a snowflake, and the longest delay until a raised max_id takes effect. While
+// natsid is out of reach, calls get held IDs. Discarded IDs are holes.
 type Handle struct {
 	target *target
 	merger *merger
@@ -95,6 +94,7 @@ func (c *Client) handle(s settings) (*Handle, error) {
 	case s.maxBatch < 0 || s.maxBatch > MaxIDs:
 		return nil, badRequest("MaxBatch is %d, want 0 to %d", s.maxBatch, MaxIDs)
 	}
+	s.maxAge, s.maxBatch = cmp.Or(s.maxAge, DefaultMaxAge), cmp.Or(s.maxBatch, DefaultMaxBatch)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	h := c.handles[s]
@@ -109,10 +109,10 @@ func (c *Client) handle(s settings) (*Handle, error) {
 }
 
 func newHandle(c *Client, s settings) *Handle {
-	t := newTarget(c, s.subject, int64(cmp.Or(s.maxBatch, DefaultMaxBatch)))
+	t := newTarget(c, s.subject, int64(s.maxBatch))
 	h := &Handle{target: t, merger: newMerger(t)}
 	if s.prefetch > 0 {
-		h.stock = newStock(t, s.prefetch, cmp.Or(s.maxAge, DefaultMaxAge))
+		h.stock = newStock(t, s.prefetch, s.maxAge)
 	}
 	return h
 }
@@ -127,38 +127,36 @@ func newHandle(c *Client, s settings) *Handle {
 // The error is [ErrBadRequest], [ErrUnknownTag], [ErrUsedUp], [ErrNotNatsid], [ErrBusy], [ErrClosed], or
 // [ErrUnavailable] while workers wait for an operator. Otherwise it is that of ctx, and wraps the reason why there was
 // no ID, such as [ErrNotServed], [ErrUnavailable] or [ErrThrottled].
-func (h *Handle) Next(ctx context.Context) (subjects.ID, error) {
+func (h *Handle) Next(ctx context.Context) (id subjects.ID, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, ended(h.target.subject, err)
 	}
-	if k := h.stock; k != nil {
-		s, i := k.place()
-		if s.isPlain(i) {
-			return s.first + subjects.ID(i), nil
+	if h.stock != nil {
+		if id := h.stock.next(); id > 0 {
+			return id, nil
 		}
-		return k.next(ctx, s, i)
 	}
 	began := time.Now()
-	g, i, err := h.merger.join()
-	if err != nil {
-		h.target.observe(ctx, began, 1, err)
-		return 0, err
+	if h.stock != nil {
+		id, err = h.stock.wait(ctx)
+	} else {
+		id, err = h.merger.next(ctx)
 	}
-	// The call waits in this function, not in a callee: the less stack a call has while it waits, the less memory is
-	// fetched to wake it, which is the main cost with 10,000 calls.
-	woken, patient := g.wakes(ctx)
-	<-woken
-	id, err := g.id(ctx, i, patient)
 	h.target.observe(ctx, began, 1, err)
 	return id, err
 }
 
-// NextN returns n IDs, 1 to [MaxIDs], which are requested for this call alone. If n is above the limit of a request,
-// 100,000 by default, it sends several requests in turn; if one fails, the IDs of those before it are holes. Errors are
-// those of [Handle.Next].
+// NextN returns n IDs, 1 to [MaxIDs]: held ones if there are as many, else IDs that are requested for this call alone.
+// If n is above the limit of a request, 100,000 by default, it sends several requests in turn; if one fails, the IDs of
+// those before it are holes. Errors are those of [Handle.Next].
 func (h *Handle) NextN(ctx context.Context, n int) (runs subjects.Runs, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, ended(h.target.subject, err)
+	}
+	if h.stock != nil && 0 < n && n <= MaxIDs {
+		if runs = h.stock.nextN(n); runs != nil {
+			return runs, nil
+		}
 	}
 	began := time.Now()
 	defer func() { h.target.observe(ctx, began, n, err) }()

@@ -62,17 +62,17 @@ func TestCallsThatGaveUpTakeNoPlace(t *testing.T) {
 	const most = 2
 	d, h := openDesk(t, nc), order(patient(nc), client.SegmentConfig{MaxBatch: most})
 	first, gathered := gather(t.Context(), t, d, h, 1)
-	for n := range int64(10 * 5 * most) {
+	for range 10 * 5 * most {
 		ctx, cancel := context.WithCancel(t.Context())
 		gone := start(ctx, h, 1)
-		until(t, "the call waits", func() bool { return h.Gathered() == 1+n+1 })
+		until(t, "the call waits", func() bool { return h.Gathered() == 2 })
 		cancel()
 		if r := <-gone; !errors.Is(r.err, context.Canceled) {
 			t.Errorf("%+v, want the end of its context", r)
 		}
 	}
 	late := start(t.Context(), h, 5*most-4-1)
-	until(t, "the last calls wait", func() bool { return h.Gathered() == 1+10*5*most+5*most-4-1 })
+	until(t, "the last calls wait", func() bool { return h.Gathered() == 5*most-4 })
 	if _, err := h.Next(t.Context()); !errors.Is(err, client.ErrBusy) {
 		t.Errorf("%v, want ErrBusy", err)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -13,270 +12,167 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A stock holds IDs for future calls, by the law Prefetch of docs/client-laws.md. Each ID is given once: a call takes a
-// place in a span by one atomic addition, and no two replies of natsid hold the same ID. Places of a used-up or
-// outdated span are never given again.
+// A stock holds IDs for future calls, by the law Prefetch of docs/client-laws.md. Each ID is given once: a call removes
+// it under the lock, and no two replies of natsid hold the same ID.
 type stock struct {
 	target *target
 	header nats.Header
 	n      int
 	maxAge time.Duration
-	now    atomic.Pointer[span] // the span to draw from
 
-	mu       sync.Mutex
-	later    []*span       // the spans to draw from after that
-	newest   *block        // the block of the last span in later
-	isAsking bool          // a request is under way
-	waiting  int           // calls that wait for the answer to the request
-	arrived  chan struct{} // closed when that request has ended
-	err      error         // error of the last request
+	mu      sync.Mutex
+	held    []*block      // in the order of their requests
+	asking  chan struct{} // closed when the request under way has ended; nil if there is none
+	waiting int           // calls that wait for that
+	err     error         // error of the last request
 }
 
-// A span is consecutive IDs, with a place for each.
-type span struct {
-	taken  atomic.Int64 // number of places taken by calls; size or more: none is left
-	first  subjects.ID
-	size   int64
-	refill int64 // the place at which the next request is sent; -1 means none
-	block  *block
-}
-
-// A block has the IDs of one request.
+// A block has the IDs of one request that no call has got.
 //
-// The IDs are too old when maxAge has passed by the monotonic or by the wall clock: the monotonic clock, and timers
-// with it, stand still while a machine is suspended. If the wall clock is set ahead, the IDs become a hole; if it is
-// set back, the monotonic clock counts.
+// They are too old when maxAge has passed by the monotonic or by the wall clock since before the request: the monotonic
+// clock stands still while a machine is suspended. If the wall clock is set ahead, the IDs become a hole; if it is set
+// back, the monotonic clock counts.
 type block struct {
-	until  time.Time // when the IDs are too old, by the monotonic clock
-	by     time.Time // the same by the wall clock
-	wall   func() time.Time
-	follow time.Duration // the next block is requested this long before until; 0 once it was
-	stale  atomic.Bool
-	spans  []*span
-	timer  *time.Timer // sets stale
+	runs  subjects.Runs
+	size  int
+	until time.Time // when the IDs are too old, by the monotonic clock
+	by    time.Time // the same by the wall clock
 }
 
-const (
-	usedUp = 1 << 62
-	// At one place in lookEvery a call reads the clock, since the timer is late if the process was paused, and checks
-	// whether the next request is due. It is a power of two.
-	lookEvery = 64
-	// wakeEvery is how often a timer checks the age of a block: a single timer for its end would stand still while the
-	// machine is suspended, and 64 calls may take long.
-	wakeEvery = 5 * time.Second
-)
-
-func newStock(s *target, n int, maxAge time.Duration) *stock {
+func newStock(t *target, n int, maxAge time.Duration) *stock {
 	header := nats.Header{subjects.HeaderPrefetch: {maxAge.String()}}
-	k := &stock{target: s, header: header, n: n, maxAge: maxAge, arrived: make(chan struct{})}
-	k.now.Store(&span{block: new(block), refill: -1})
-	return k
+	return &stock{target: t, header: header, n: n, maxAge: maxAge}
 }
 
-// place takes a place in the present span. It is small, so that it is inlined.
-func (k *stock) place() (*span, int64) {
-	s := k.now.Load()
-	return s, s.taken.Add(1) - 1
-}
-
-// isPlain reports whether the ID at a place of a span may be used without a check of its age.
-func (s *span) isPlain(place int64) bool { return place < s.size && place&(lookEvery-1) != 0 }
-
-// next returns the ID at a place that a call has taken, or waits for another ID if that place is not usable.
-func (k *stock) next(ctx context.Context, s *span, i int64) (id subjects.ID, err error) {
-	if i < s.size && k.look(s, i) {
-		return s.first + subjects.ID(i), nil
-	}
-	began := time.Now()
-	defer func() { k.target.observe(ctx, began, 1, err) }()
-	bounded, cancel := k.target.client.bounded(ctx)
-	defer cancel()
-	for {
-		if err := k.wait(bounded, s); err != nil {
-			return 0, err
-		}
-		if s, i = k.place(); i < s.size && k.look(s, i) {
-			return s.first + subjects.ID(i), nil
-		}
-	}
-}
-
-// look sends the next request if it is due, and reports whether the IDs of the span may still be used.
-func (k *stock) look(s *span, place int64) bool {
-	if place == s.refill {
-		k.mu.Lock()
-		if k.newest == s.block { // the next block has not arrived
-			k.ask()
-		}
-		k.mu.Unlock()
-	}
-	return s.block.isFresh()
-}
-
-func (b *block) isFresh() bool {
-	if b.stale.Load() {
-		return false
-	}
-	if b.left() > 0 {
-		return true
-	}
-	b.expire()
-	return false
-}
-
-// left returns how long the IDs of a block may still be used: the shorter of the times by the two clocks.
-func (b *block) left() time.Duration {
-	left := time.Until(b.until)
-	if left > 0 {
-		left = min(left, b.by.Sub(b.wall().Round(0)))
-	}
-	return left
-}
-
-// expire discards the remaining IDs of a block.
-func (b *block) expire() {
-	b.stale.Store(true)
-	for _, s := range b.spans {
-		s.taken.Store(usedUp)
-	}
-}
-
-// wait returns when the stock has another span than s to draw from.
-func (k *stock) wait(ctx context.Context, s *span) error {
-	if err := ctx.Err(); err != nil {
-		return k.target.gaveUp(err)
-	}
-	k.mu.Lock()
-	if k.advance(s) {
-		k.mu.Unlock()
-		return nil
-	}
-	k.ask()
-	arrived := k.arrived
-	k.waiting++
-	k.mu.Unlock()
-	var ended error
-	select {
-	case <-arrived:
-	case <-ctx.Done():
-		ended = k.target.gaveUp(ctx.Err())
-	}
+// next returns a held ID, or 0 if none is held.
+func (k *stock) next() subjects.ID {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.waiting--
-	if ended == nil && len(k.later) == 0 && !k.isAsking {
-		ended = k.err
+	if !k.holds(1) {
+		return 0
 	}
-	return ended
+	return k.take(1).First
 }
 
-// advance replaces s by the next span, and reports whether the stock has another span than s. k.mu is held.
-func (k *stock) advance(s *span) bool {
-	if k.now.Load() != s {
-		return true
+// nextN returns n held IDs, or nil if fewer are held. It returns no part: that would grow too old while the rest is
+// requested.
+func (k *stock) nextN(n int) (runs subjects.Runs) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.holds(n) {
+		return nil
 	}
-	k.dropStale()
-	if len(k.later) == 0 {
-		return false
+	for n > 0 {
+		run := k.take(n)
+		runs, n = append(runs, run), n-int(run.Len())
 	}
-	next := k.later[0]
-	k.later = k.later[1:]
-	k.now.Store(next)
-	isLeft := func(s *span) bool { return s.taken.Load() < s.size }
-	if b := s.block; b.timer != nil && !slices.ContainsFunc(b.spans, isLeft) {
-		b.timer.Stop() // it would keep the block in memory until it is too old
-	}
-	return true
+	return runs
 }
 
-func (k *stock) dropStale() {
-	k.later = slices.DeleteFunc(k.later, func(s *span) bool { return !s.block.isFresh() })
+// holds reports whether n IDs are held that are not too old, and requests the next range if it is due: when the call
+// uses a half, or the newest range has a quarter of its age left. After a failure only a call that waits asks again.
+// k.mu is held.
+func (k *stock) holds(n int) bool {
+	held, left := k.fresh()
+	if k.err == nil && (held-n <= k.n/2 || left < k.maxAge/4) {
+		k.ask()
+	}
+	return held >= n
+}
+
+// fresh discards IDs that are too old, and returns how many are held, and for how long the newest may be used. k.mu is
+// held.
+func (k *stock) fresh() (held int, left time.Duration) {
+	now := time.Now()
+	wall := k.target.client.wall(now)
+	all := k.held
+	k.held = all[:0]
+	for _, b := range all {
+		if rest := min(b.until.Sub(now), b.by.Sub(wall)); rest > 0 {
+			k.held = append(k.held, b)
+			held, left = held+b.size, rest
+		}
+	}
+	return held, left
+}
+
+// take removes up to most held IDs, of which there is one at least, and returns them. k.mu is held.
+func (k *stock) take(most int) subjects.Run {
+	b := k.held[0]
+	run := b.runs[0]
+	if n := int64(most); n < run.Len() {
+		run.Last = run.First + subjects.ID(n) - 1
+		b.runs[0].First = run.Last + 1
+	} else {
+		b.runs = b.runs[1:]
+	}
+	if b.size -= int(run.Len()); b.size == 0 {
+		k.held = slices.Delete(k.held, 0, 1)
+	}
+	return run
+}
+
+// wait waits for an ID of the next range.
+func (k *stock) wait(ctx context.Context) (subjects.ID, error) {
+	ctx, cancel := k.target.client.bounded(ctx)
+	defer cancel()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for !k.holds(1) {
+		k.ask()
+		asking := k.asking
+		k.waiting++
+		k.mu.Unlock()
+		select {
+		case <-asking:
+		case <-ctx.Done():
+		}
+		k.mu.Lock()
+		k.waiting--
+		if ctx.Err() != nil {
+			return 0, k.target.gaveUp(ctx.Err())
+		}
+		if k.err != nil {
+			return 0, k.err
+		}
+	}
+	return k.take(1).First, nil
 }
 
 // ask sends a request unless one is under way. k.mu is held.
 func (k *stock) ask() {
-	if k.isAsking {
+	if k.asking != nil {
 		return
 	}
-	k.isAsking = true
-	f := &flight{target: k.target, n: k.n, header: k.header, wanted: k.isWanted, done: k.receive}
-	go f.launch() // the flight may end at once, and its callback takes k.mu
+	k.asking = make(chan struct{})
+	now := time.Now()
+	b := &block{size: k.n, until: now.Add(k.maxAge), by: k.target.client.wall(now).Add(k.maxAge)}
+	done := func(a answer) {
+		b.runs = a.runs
+		k.receive(b, a.err)
+	}
+	f := &flight{target: k.target, n: k.n, header: k.header, wanted: k.isWanted, done: done}
+	go f.launch() // it may wait for the connection
 }
 
 // isWanted reports whether the answer to a request is still useful: a call waits, or the held IDs will run out.
 func (k *stock) isWanted() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.waiting > 0 || k.now.Load().block.isFresh()
+	held, _ := k.fresh()
+	return k.waiting > 0 || held > 0
 }
 
 // receive handles the answer to a request.
-func (k *stock) receive(a answer) {
+func (k *stock) receive(b *block, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.isAsking, k.err = false, a.err
-	if errors.Is(a.err, errUnwanted) {
-		k.err = nil // calls that wait for another span ask again
+	if k.err = err; err == nil {
+		k.held = append(k.held, b)
 	}
-	if a.err == nil {
-		k.put(a)
+	if errors.Is(err, errUnwanted) {
+		k.err = nil // no call waited
 	}
-	close(k.arrived)
-	k.arrived = make(chan struct{})
-}
-
-// put appends the IDs of an answer to the held ones. k.mu is held.
-func (k *stock) put(a answer) {
-	b := &block{
-		until: a.sent.Add(k.maxAge), by: a.wall.Round(0).Add(k.maxAge), wall: k.target.client.wall,
-		follow: k.maxAge / 4,
-	}
-	half := int64(k.n / 2)
-	for _, r := range a.runs {
-		s := &span{first: r.First, size: r.Len(), refill: -1, block: b}
-		if 0 <= half && half < s.size {
-			s.refill = half - half%lookEvery
-		}
-		half -= s.size
-		b.spans = append(b.spans, s)
-	}
-	k.later, k.newest = append(k.later, b.spans...), b
-	b.timer = time.AfterFunc(b.pause(b.left()), func() { k.tick(b) })
-}
-
-// pause returns the time until the next check of a block that may be used for the time left.
-func (b *block) pause(left time.Duration) time.Duration { return min(max(0, left-b.follow), wakeEvery) }
-
-// tick is called by the timer of a block: at least every wakeEvery, when the block will soon be too old, and when it is
-// too old. When it will soon be, tick requests the next block if calls have used this one.
-func (k *stock) tick(b *block) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	left := b.left()
-	if left <= 0 {
-		b.expire()
-		return
-	}
-	if 0 < b.follow && left <= b.follow {
-		b.follow = 0
-		if k.newest == b && k.now.Load().block.isUsed() {
-			k.ask()
-		}
-	}
-	b.timer.Reset(b.pause(left))
-}
-
-// isUsed reports whether a call has got an ID of the block, and the block is not too old.
-func (b *block) isUsed() bool {
-	return !b.stale.Load() && slices.ContainsFunc(b.spans, func(s *span) bool { return s.taken.Load() > 0 })
-}
-
-// held returns how many IDs are held for future calls.
-func (k *stock) held() (n int64) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, s := range append([]*span{k.now.Load()}, k.later...) {
-		n += max(0, s.size-s.taken.Load())
-	}
-	return n
+	close(k.asking)
+	k.asking = nil
 }

@@ -71,28 +71,6 @@ func TestCopiesOnAConnectionThatWasLostAreNotCounted(t *testing.T) {
 	}
 }
 
-func TestALargeRequestIsCopiedEarlyOnlyIfItsConnectionWasLost(t *testing.T) {
-	nc := natstest.Connect(t, natstest.Start(t))
-	if _, err := nc.QueueSubscribe("id.snowflake", wire.QueueGroup, func(*nats.Msg) {}); err != nil {
-		t.Fatal(err)
-	}
-	c := Must(New(nc, Config{}))
-	t.Cleanup(c.Close)
-	to := Must(c.Snowflake(SnowflakeConfig{})).target
-	for reconnects, want := range map[uint64]int{0: 1, 7: 2} {
-		f := &flight{target: to, n: hedgedMost + 1, copies: 1, done: func(answer) {}}
-		f.began, f.open = time.Now(), []trip{{reconnects: reconnects}}
-		f.timer = time.AfterFunc(time.Hour, f.tick)
-		f.mu.Lock()
-		f.askAgain()
-		if f.copies != want || f.silence() > hedgeAgain {
-			t.Errorf("%d copies after %d reconnects, the next after %v", f.copies, reconnects, f.silence())
-		}
-		f.timer.Stop()
-		f.mu.Unlock()
-	}
-}
-
 // A call has 5 s: two of three copies may reach workers that hang. But a service that is
 // away for some seconds must not use up the copies that are needed when it is back.
 func TestACallThatIsNotAnsweredAsksLessOftenDownToFourTimesASecond(t *testing.T) {
@@ -103,4 +81,13 @@ func TestACallThatIsNotAnsweredAsksLessOftenDownToFourTimesASecond(t *testing.T)
 			t.Errorf("after copy %d it waits %v, want %v", i+1, got, want*time.Millisecond)
 		}
 	}
+}
+
+func TestAFlightThatHasEndedAnswersNobodyAgain(t *testing.T) {
+	f := &flight{
+		ended: true, open: []trip{{token: 1}}, target: &target{client: new(Client)}, timer: time.NewTimer(time.Hour),
+		wanted: func() bool { return false }, done: func(answer) { t.Error("its calls are answered again") },
+	}
+	f.tick()
+	f.receive(1, nil, errUnwanted)
 }

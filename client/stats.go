@@ -74,7 +74,10 @@ func (h *Handle) Stats() Stats {
 		Failures: c.failures.Load(),
 	}
 	if h.stock != nil {
-		s.Held = h.stock.held()
+		h.stock.mu.Lock()
+		held, _ := h.stock.fresh()
+		h.stock.mu.Unlock()
+		s.Held = int64(held)
 	}
 	h.target.mu.Lock()
 	defer h.target.mu.Unlock()

@@ -62,13 +62,6 @@ func (t *target) patience() time.Duration {
 	return min(max(t.usual+4*t.spread, hedgeSoonest), hedgeLatest)
 }
 
-// slowAfter returns how long the calls of a batch wait for the answer alone.
-func (t *target) slowAfter() time.Duration {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return min(max(4*t.usual, slowSoonest), slowAfter)
-}
-
 // Bounds of the gap between two batches; a batch leaves earlier if the one before is answered. Within the bounds the
 // gap is a quarter of the usual response time, so that four batches under way, [mostUnderWay], cover that time, and a
 // call waits for at most a quarter of it.

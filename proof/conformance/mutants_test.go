@@ -23,7 +23,6 @@ func breaks(scenario, says, file, text, code string) mutant.Mutant {
 }
 
 const (
-	batchGo    = "../../client/batch.go"
 	clientGo   = "../../client/client.go"
 	errorsGo   = "../../client/errors.go"
 	flightGo   = "../../client/flight.go"
@@ -60,36 +59,33 @@ var mutants = []mutant.Mutant{
 	breaks("half-answer", "half an answer serves half the calls", runsGo, "if left > 0 {", "if left > int64(n)/2 {"),
 	breaks("answers-twice", "all requests have one reply subject", inboxGo, "b.last++", "b.last = 1"),
 
-	breaks("merging", "each call has a request", mergeGo,
-		"gap := max(m.target.gap(), min(m.woke, slowAfter))",
-		"if n < 1<<40 { return 0 }\ngap := max(m.target.gap(), min(m.woke, slowAfter))"),
+	breaks("merging", "each call has a request", handleGo, "id, err = h.merger.next(ctx)",
+		"a := h.target.request(ctx, 1)\nif err = a.err; err == nil {\nid = a.runs[0].First\n}"),
 	breaks("merging-fresh", "calls take IDs that others left", handleGo, "if s.prefetch > 0 {",
 		"if s.prefetch == 0 {\nh.stock = newStock(t, 100, time.Second)\n}\nif s.prefetch > 0 {"),
 	breaks("merging-apart", "tags share their requests", handleGo,
 		"h := c.handles[s]", "s.subject = c.cfg.Namespace.Segment(`order`)\nh := c.handles[s]"),
-	breaks("merging-alone", "a timer gathers calls", mergeGo, "crowd := m.size > 1 && len(m.underWay) == 0",
-		"time.Sleep(10 * time.Millisecond)\ncrowd := m.size > 1 && len(m.underWay) == 0"),
+	breaks("merging-alone", "a timer gathers calls", mergeGo,
+		"runtime.Gosched() // let concurrent calls join", "time.Sleep(10 * time.Millisecond)"),
 	breaks("merging-parallel", "one batch is under way at most", mergeGo,
-		"case len(m.underWay) == mostUnderWay:", "case len(m.underWay) > 0:"),
+		"m.underWay == mostUnderWay {", "m.underWay > 0 {"),
 	breaks("merging-limit", "a worker's limit fails the calls", flightGo,
 		"f.end(answer{err: err, most: e.MaxBatch})", "f.end(answer{err: err})"),
-	breaks("merging-left", "one call more than there are numbers fails all", batchGo,
-		"if b.err != nil && n >= int64(b.runs.Len()) {", "if b.err != nil {"),
+	breaks("merging-left", "one call more than there are numbers fails all", mergeGo,
+		"if n >= int64(b.runs.Len()) {", "if b.err != nil {"),
 	breaks("merging-left", "the numbers that are left are a limit for ever", mergeGo,
-		"if errors.Is(why.err, ErrBadRequest) {\n\t\tm.target", "{\n\t\tm.target"),
+		"errors.Is(a.err, ErrBadRequest)", "!errors.Is(a.err, ErrClosed)"),
 	breaks("busy", "any number of calls may wait", mergeGo,
-		"room := waitingMost*m.target.most - n + gathering.gaveUp.Load()",
-		"room := 1000*m.target.most - n + gathering.gaveUp.Load()"),
+		"m.waiting >= waitingMost*m.target.most", "m.waiting >= 1000*m.target.most"),
 
 	breaks("deadline", "the client's own limit is never reached", tagsGo,
 		"return context.WithTimeout(ctx, c.cfg.Timeout)", "return context.WithTimeout(ctx, 6*c.cfg.Timeout)"),
 	breaks("late-answer", "a late answer goes to the last request", inboxGo, "f := b.wait[token]",
 		"if b.wait[token] == nil {\ntoken = b.last\n}\nf := b.wait[token]"),
-	breaks("cancel", "the end of one call ends the batch", batchGo,
-		"case <-ctx.Done():\n\t\tb.gaveUp.Add(1)",
-		"case <-ctx.Done():\n\t\tgo b.answer(nil, ErrClosed)\n\t\tb.gaveUp.Add(1)"),
+	breaks("cancel", "the end of one call ends the batch", mergeGo, "err = ctx.Err()\n",
+		"if err = ctx.Err(); b.taken.Add(1) == 1 {\nb.err = ErrClosed\nclose(b.done)\n}\n"),
 	breaks("unwanted", "copies are sent for calls that have ended", flightGo,
-		"if f.wanted != nil && !f.wanted() {", "if false {"),
+		"if !f.wanted() {", "if false {"),
 
 	breaks("hang", "no other worker is asked", flightGo,
 		"if spent := len(f.open) > 0; !spent || f.target.spend() {", "if spent := len(f.open) > 0; !spent {"),
@@ -122,8 +118,11 @@ var mutants = []mutant.Mutant{
 
 	breaks("prefetch", "nothing is held", handleGo, "if s.prefetch > 0 {", "if false {"),
 	breaks("prefetch-age", "the age counts from the answer", prefetchGo,
-		"until: a.sent.Add(k.maxAge), by: a.wall.Round(0).Add(k.maxAge),",
-		"until: time.Now().Add(k.maxAge), by: time.Now().Round(0).Add(k.maxAge),"),
+		"k.held = append(k.held, b)\n\t}\n\tif", "b.until, b.by = time.Now().Add(k.maxAge), "+
+			"time.Now().Round(0).Add(k.maxAge)\nk.held = append(k.held, b)\n\t}\n\tif"),
+	breaks("prefetch-many", "a call for many always has a request of its own", handleGo,
+		"if runs = h.stock.nextN(n); runs != nil {", "if runs = h.stock.nextN(n); runs != nil && n < 0 {"),
+	breaks("prefetch-many", "a call for many gets a part", prefetchGo, "return held >= n", "return held > 0"),
 	breaks("prefetch-strict", "workers do not learn of it", prefetchGo,
 		"header := nats.Header{subjects.HeaderPrefetch: {maxAge.String()}}",
 		"_ = subjects.HeaderPrefetch\nheader := nats.Header{}"),

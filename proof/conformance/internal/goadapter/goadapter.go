@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/client"
-	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
 )
@@ -176,18 +175,15 @@ func nextN(ctx context.Context, h *client.Handle, p params) (any, error) {
 	return map[string]any{"runs": runs}, err
 }
 
-// Count returns the count that a JSON value is. What Go's compiler refuses, it refuses as a worker does that gets it.
+// Count returns the count that a JSON value is. What Go's compiler refuses, it refuses as the client does other counts.
 func Count(value json.RawMessage) (n int, err error) {
 	if json.Unmarshal(value, &n) == nil {
 		return n, nil
 	}
 	text := string(value)
 	_ = json.Unmarshal(value, &text) // if it is a text
-	return wire.ParseCount([]byte(text), maxCount)
+	return 0, subjects.Errorf(subjects.BadRequest, "%s IDs: want 1 to %d", text, client.MaxIDs)
 }
-
-// maxCount is the limit of workers unless they are configured otherwise.
-const maxCount = 100_000
 
 func burst(ctx context.Context, h *client.Handle, p params) (any, error) {
 	var mu sync.Mutex

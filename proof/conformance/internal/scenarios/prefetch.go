@@ -12,6 +12,7 @@ var onPrefetch = law("Prefetch",
 	full("prefetch",
 		"calls get IDs from memory, also while nobody answers, and the next range is asked for in time", playPrefetch),
 	full("prefetch-age", "no ID is given out that is older than its age, from before its request was sent", playAge),
+	full("prefetch-many", "nextN takes held IDs if they suffice, and else none of them", playMany),
 	full("prefetch-strict", "IDs of a strict tag are not held, and rise", playStrict),
 )
 
@@ -42,26 +43,42 @@ func playPrefetch(s *Stage) {
 	s.distinct(ids...)
 }
 
-// lateMost is how many IDs of a range a client may give out before it notices their age: it need not read a clock for
-// each, and a timer is late.
-const lateMost = 63
-
 func playAge(s *Stage) {
 	s.connect(nil)
 	const age, late = 400 * time.Millisecond, 150 * time.Millisecond
 	s.Desk.Say(after(late))
 	target := prefetch(order, 10_000, age)
-	tooOld := map[*rig.Request]int{} // IDs by their origin
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
 		o := s.next(target, long)
 		s.want(o.failure == nil, "%v", o)
 		from := s.Desk.Origin(o.id())
-		if old := o.began.Sub(from.At); old > age {
-			tooOld[from]++
-			s.want(tooOld[from] <= lateMost, "%d IDs of a range were given out later than %v after its request had "+
-				"arrived, such as ID %d after %v", tooOld[from], age, o.id(), old)
+		old := o.began.Sub(from.At)
+		s.want(old <= age, "ID %d was given out %v after its request had arrived, want %v at most", o.id(), old, age)
+	}
+}
+
+func playMany(s *Stage) {
+	s.connect(nil)
+	const n = 100
+	target := prefetch(order, n, time.Minute)
+	ids := []subjects.ID{s.mustNext(target)}
+	draw := func(many, from int) {
+		o := s.nextN(target, many, short)
+		s.want(o.failure == nil, "%v", o)
+		for _, run := range o.runs {
+			r := s.Desk.Origin(run[0])
+			s.want(r.N == from, "%d IDs are of %v, want them of one for %d", many, r, from)
+			for id := run[0]; id <= run[1]; id++ {
+				ids = append(ids, id)
+			}
 		}
 	}
+	draw(40, n)
+	draw(3*n, 3*n)
+	draw(40, n)
+	s.Desk.Say(rig.Silence)
+	draw(19, n)
+	s.distinct(ids...)
 }
 
 func playStrict(s *Stage) {
@@ -74,8 +91,14 @@ func playStrict(s *Stage) {
 		s.want(id > last, "ID %d came after ID %d", id, last)
 		last = id
 	}
-	o := s.next(prefetch(tag(name), 10, time.Second), long)
-	s.want(o.kind == "BadRequest", "%v, want BadRequest", o)
+	held := prefetch(tag(name), 10, time.Second)
+	for range 3 {
+		o := s.next(held, long)
+		s.want(o.kind == "BadRequest", "%v, want BadRequest", o)
+		o = s.nextN(held, 5, long)
+		s.want(o.failure == nil && o.runs[0][0] > last, "%v, want IDs above %d", o, last)
+		last = o.runs[len(o.runs)-1][1]
+	}
 }
 
 // natsid returns the namespace of the real natsid.

@@ -98,7 +98,7 @@ func (r *recorder) counts(files map[string][]byte) error {
 		}
 	}
 	return put(files, "counts.json", "Counts of IDs: the body of a request, or the client's refusal. "+
-		"What Go's compiler refuses is refused as a worker does that gets it.", cases,
+		"What Go's compiler refuses is refused as other counts are.", cases,
 		func(c Count) Case { return c.Case })
 }
 
