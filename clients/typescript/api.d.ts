@@ -241,16 +241,13 @@ export interface SegmentOptions {
     /** How many calls share a request at most. The default is 10,000. A lower limit of a worker is obeyed. */
     maxBatch?: number | undefined;
 }
-/** How many calls share a request at most, unless {@link SegmentOptions} say otherwise. */
-export declare const defaultMaxBatch = 10000;
 /**
  * Draws the IDs of one tag, or snowflakes. Keep it and share it: calls that overlap share requests.
  *
- * With `prefetch` it holds a range of IDs, and requests the next range in the background before the first is used up.
- * IDs older than `maxAge` are discarded: so the time in a snowflake is no older than that, and a raised max_id takes
- * effect after it. Each discarded range is a hole. While natsid is out of reach, calls get held IDs. Age is checked by
- * a timer, at each call of next and at one of takeSync in 64. A suspended machine is noticed within 64 calls or five
- * seconds.
+ * With `prefetch` it holds a range of IDs. A call that leaves half of it, or finds a quarter of `maxAge` left, requests
+ * the next range in the background. IDs older than `maxAge` are discarded: so the time in a snowflake is no older than
+ * that, and a raised max_id takes effect after it. Each discarded range is a hole. While natsid is out of reach, calls
+ * get held IDs.
  */
 export declare class Handle {
     #private;

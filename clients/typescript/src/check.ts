@@ -61,13 +61,9 @@ export function checkTimeout(timeout: number): void {
   }
 }
 
-/** Throws the fault of a count of IDs. The limit above is the worker's to say. */
+/** Throws the fault of a count of IDs. */
 export function checkCount(n: number): void {
-  if (!Number.isSafeInteger(n)) {
-    const text = excerpt(bytes(String(n)), 24);
-    malformed(`the count is ${text}, want empty for one ID or a decimal 1..100000 without leading zero`);
-  }
-  if (n < 1 || n > 10_000_000) malformed(`${n} IDs: want 1 to 10000000`);
+  if (!(Number.isSafeInteger(n) && n >= 1 && n <= 10_000_000)) malformed(`${n} IDs: want 1 to 10000000`);
 }
 
 /** Throws the fault of the options of a handle. */

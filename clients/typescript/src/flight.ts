@@ -21,10 +21,6 @@ const lateMost = 20;
 /** The outcome of a flight: IDs, or an error; neither if no caller waited any longer. */
 export interface Answer {
   runs?: Runs;
-  /** When the answered copy was sent, by the monotonic clock. */
-  sent?: number;
-  /** The same by the wall clock. */
-  wall?: number;
   error?: NatsidError;
 }
 
@@ -32,7 +28,6 @@ export interface Answer {
 interface Trip {
   token: string;
   sent: number;
-  wall: number;
   /** Of the connection at that time. */
   reconnects: number;
   /** The copy counts against the bound of copies. */
@@ -160,7 +155,7 @@ export class Flight {
     let trip: Trip | undefined;
     try {
       const token = inbox.expect(this);
-      trip = { token, sent: now(), wall: Date.now(), reconnects: inbox.link.reconnects, spent };
+      trip = { token, sent: now(), reconnects: inbox.link.reconnects, spent };
       this.#open.push(trip);
       const reply = inbox.replyTo(token);
       const options = this.#header ? { reply, headers: this.#header } : { reply };
@@ -197,12 +192,12 @@ export class Flight {
     else this.#end(this.#read(msg, trip));
   }
 
-  #read(msg: Msg, { sent, wall }: Trip): Answer {
+  #read(msg: Msg, { sent }: Trip): Answer {
     try {
       const runs = parseRuns(msg.data, this.n);
       this.#target.learn(now() - sent);
       this.#target.trouble = undefined;
-      return { runs, sent, wall };
+      return { runs };
     } catch (fault) {
       return { error: this.#target.settings.notNatsid(this.#target.subject, fault as Error) };
     }

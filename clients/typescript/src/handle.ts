@@ -40,19 +40,13 @@ export interface SegmentOptions {
   maxBatch?: number | undefined;
 }
 
-/** How many calls share a request at most, unless {@link SegmentOptions} say otherwise. */
-export const defaultMaxBatch = 10_000;
-/** How old an ID that is held may become in ms, unless {@link SegmentOptions} say otherwise. */
-const defaultMaxAge = 60_000;
-
 /**
  * Draws the IDs of one tag, or snowflakes. Keep it and share it: calls that overlap share requests.
  *
- * With `prefetch` it holds a range of IDs, and requests the next range in the background before the first is used up.
- * IDs older than `maxAge` are discarded: so the time in a snowflake is no older than that, and a raised max_id takes
- * effect after it. Each discarded range is a hole. While natsid is out of reach, calls get held IDs. Age is checked by
- * a timer, at each call of next and at one of takeSync in 64. A suspended machine is noticed within 64 calls or five
- * seconds.
+ * With `prefetch` it holds a range of IDs. A call that leaves half of it, or finds a quarter of `maxAge` left, requests
+ * the next range in the background. IDs older than `maxAge` are discarded: so the time in a snowflake is no older than
+ * that, and a raised max_id takes effect after it. Each discarded range is a hole. While natsid is out of reach, calls
+ * get held IDs.
  */
 export class Handle {
   readonly #target: Target;
@@ -60,14 +54,13 @@ export class Handle {
   readonly #stock: Stock | undefined;
 
   /** @internal */
-  constructor(settings: Settings, subject: string, { prefetch, maxAge, maxBatch }: SegmentOptions) {
-    this.#target = new Target(settings, subject, maxBatch || defaultMaxBatch);
+  constructor(settings: Settings, subject: string, { prefetch, maxAge, maxBatch }: Record<keyof SegmentOptions, number>) {
+    this.#target = new Target(settings, subject, maxBatch);
     this.#merger = new Merger(this.#target);
-    if (!prefetch) return;
-    const age = maxAge || defaultMaxAge;
+    if (prefetch === 0) return;
     const header = headers();
-    header.set("Natsid-Prefetch", duration(age));
-    this.#stock = new Stock(this.#target, prefetch, age, header);
+    header.set("Natsid-Prefetch", duration(maxAge));
+    this.#stock = new Stock(this.#target, prefetch, maxAge, header);
   }
 
   /**

@@ -106,12 +106,13 @@ export class Client {
 
   #handle(kind: string, options: SegmentOptions): Handle {
     checkOptions(options);
-    const { prefetch = 0, maxAge = 0, maxBatch = 0 } = options;
-    const key = [kind, prefetch, maxAge, maxBatch].join(" ");
+    const { prefetch = 0, maxAge, maxBatch } = options;
+    const all = { prefetch, maxAge: maxAge || 60_000, maxBatch: maxBatch || 10_000 };
+    const key = [kind, ...Object.values(all)].join(" ");
     let handle = this.#handles.get(key);
     if (!handle) {
       if (this.#handles.size === handlesMost) this.#handles.clear(); // callers keep the handles that they hold
-      handle = new Handle(this.#settings, `${this.#namespace}.${kind}`, options);
+      handle = new Handle(this.#settings, `${this.#namespace}.${kind}`, all);
       this.#handles.set(key, handle);
     }
     return handle;
