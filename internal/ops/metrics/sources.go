@@ -39,7 +39,7 @@ func (m *Metrics) Watch(s Sources) {
 		}
 	}
 	m.registry.MustRegister(
-		&segments{a: s.Segments, most: shownTags, now: time.Now, shown: make(map[string]bool)},
+		&segments{a: s.Segments, most: shownTags, now: time.Now},
 		waitingRequests.read(func() float64 { return float64(s.Snowflakes.Waiting()) }, string(worker.Snowflake)),
 		windowSeconds.read(s.window),
 		workerNumber.read(s.number),

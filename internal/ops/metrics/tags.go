@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -15,22 +14,21 @@ import (
 // shownTags is how many tags have series of their own. Each costs Prometheus four series for every worker.
 const shownTags = 20
 
-// chooseEvery is the shortest time for which a tag is shown. Each name that was ever shown costs Prometheus memory, so
-// only few new names a minute are shown.
-const chooseEvery = time.Minute
+// chooseEvery is how long chosen tags keep their series. Prometheus keeps each name that was ever shown for hours, and
+// tags of about the same speed may take turns.
+const chooseEvery = 5 * time.Minute
 
 // segments collects the metrics of an allocator. They are collected together, since each pass over 100,000 tags takes
 // tens of milliseconds. It is safe for concurrent use.
 //
-// At a time it shows series of their own for at most most tags, those with the most requests. A shown tag is replaced
-// only by one with more than twice as many requests, so that tags of about the same speed do not take turns.
+// At a time it shows series of their own for at most most tags: those with the most requests when they were chosen.
 type segments struct {
 	a    *segment.Allocator
 	most int
 	now  func() time.Time
 
 	mu     sync.Mutex
-	shown  map[string]bool
+	shown  []string
 	chosen time.Time
 }
 
@@ -77,37 +75,23 @@ func (s *segments) Collect(series chan<- prometheus.Metric) {
 	}
 }
 
-// choose returns the figures of the tags to show, chosen from the busiest tags.
-func (s *segments) choose(busiest []segment.TagStats) []segment.TagStats {
+// choose returns the figures of the tags to show. It chooses among the busiest tags every chooseEvery, and for free
+// places at once.
+func (s *segments) choose(busiest []segment.TagStats) (all []segment.TagStats) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var kept []segment.TagStats
-	for tag := range s.shown {
+	if now := s.now(); now.Sub(s.chosen) >= chooseEvery {
+		s.shown, s.chosen = nil, now
+	}
+	for _, t := range busiest {
+		if len(s.shown) < s.most && t.Issued > 0 && !slices.Contains(s.shown, t.Tag) {
+			s.shown = append(s.shown, t.Tag)
+		}
+	}
+	for _, tag := range s.shown {
 		if t, ok := s.a.StatsOf(tag); ok {
-			kept = append(kept, t)
+			all = append(all, t)
 		}
-	}
-	others := slices.DeleteFunc(busiest, func(t segment.TagStats) bool { return s.shown[t.Tag] || t.Issued == 0 })
-	now := s.now()
-	if now.Sub(s.chosen) < chooseEvery {
-		others = others[:min(len(others), s.most-len(s.shown))] // the free places
-	} else if len(others) > 0 {
-		s.chosen = now
-	}
-	all := slices.Concat(kept, others)
-	worth := func(t segment.TagStats) float64 {
-		if s.shown[t.Tag] {
-			return 2 * t.Speed
-		}
-		return t.Speed
-	}
-	slices.SortFunc(all, func(a, b segment.TagStats) int {
-		return cmp.Or(cmp.Compare(worth(b), worth(a)), cmp.Compare(a.Tag, b.Tag))
-	})
-	all = all[:min(len(all), s.most)]
-	clear(s.shown)
-	for _, t := range all {
-		s.shown[t.Tag] = true
 	}
 	return all
 }
