@@ -64,7 +64,7 @@ func workers(_ *page, _ *http.Request, s fleetview.Snapshot) (any, error) { retu
 // New returns the page. It starts nothing.
 func New(cfg Config) http.Handler {
 	p := &page{cfg: cfg}
-	p.tags = share(cfg.Now, p.list)
+	p.tags = &shared[listing]{now: cfg.Now, read: p.list}
 	mux := http.NewServeMux()
 	for _, v := range views {
 		t := template.Must(template.New("page.html").Funcs(words).ParseFS(assets, "assets/page.html", "assets/"+v.file))
