@@ -197,7 +197,7 @@ func TestEachWayToAuthenticate(t *testing.T) {
 	t.Run("token", func(t *testing.T) {
 		t.Parallel()
 		s := launch(t, &server.Options{JetStream: true, Authorization: "right"})
-		at := "--nats=nats://" + s.Addr().String()
+		at, ca := "--nats=nats://"+s.Addr().String(), "--tlsca="+newAuthority(t).file("ca.pem")
 		door{
 			right: [][]string{
 				{at, "--token-file=" + file(t, "token", "right\n")},
@@ -208,6 +208,7 @@ func TestEachWayToAuthenticate(t *testing.T) {
 			wrong: map[string][]string{
 				"refuses this user & --token (":      {at, "--token=secret"},
 				"refuses this user & --token-file (": {at, "--token-file=" + file(t, "token", "secret")},
+				"offers no TLS":                      {at, "--token=right", ca},
 			},
 		}.try(t)
 	})
@@ -223,6 +224,7 @@ func TestEachWayToAuthenticate(t *testing.T) {
 			wrong: map[string][]string{
 				"refuses this user & --creds (":         {at, "--creds=" + file(t, "x.creds", stranger.creds(key))},
 				"--creds cannot be used & nsc generate": {at, "--creds=" + file(t, "y.creds", "secret")},
+				"/nowhere.creds":                        {at, "--creds=/nowhere.creds"},
 			},
 		}.try(t)
 	})
@@ -236,8 +238,10 @@ func TestEachWayToAuthenticate(t *testing.T) {
 		door{
 			right: [][]string{append(mine, at, ca)},
 			wrong: map[string][]string{
-				"--tlsca (":            append(mine, at),
-				"--tlscert & --tlskey": {at, ca},
+				"--tlsca (":              append(mine, at),
+				"--tlscert & --tlskey":   {at, ca},
+				"--tlsca & PEM":          {at, "--tlsca=" + file(t, "no.pem", "damaged")},
+				"localhost & --nats as ": {strings.Replace(at, "127.0.0.1", "localhost", 1), ca},
 			},
 		}.try(t)
 	})

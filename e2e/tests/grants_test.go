@@ -46,22 +46,6 @@ func startGrants(t *testing.T, prepare func(jetstream.JetStream), changes ...fun
 	return w
 }
 
-// alarms waits for an alarm about grants that has the words, while both kinds of IDs are issued.
-func (w *grantsWorker) alarms(words string) {
-	w.t.Helper()
-	nc := connectTo(w.t, w.url)
-	waitServed(w.t, nc)
-	waitFor(w.t, "an alarm: "+words, func() bool {
-		getIDs(w.t, nc, "id", "order")
-		for line := range strings.Lines(w.log.String()) {
-			if strings.Contains(line, "grants-lost") && strings.Contains(line, words) {
-				return true
-			}
-		}
-		return false
-	})
-}
-
 // audited waits until an audit has read a load.
 func (w *grantsWorker) audited() {
 	w.t.Helper()
@@ -84,25 +68,6 @@ func TestAWorkerWithoutANumberWritesDownItsLoads(t *testing.T) {
 		_, err := nc.Request("id.segment.order", nil, patience)
 		return err == nil
 	})
-	w.audited()
-}
-
-func TestAFullStreamOfGrantsRaisesAnAlarm(t *testing.T) {
-	t.Parallel()
-	full := jetstream.StreamConfig{
-		Name: grantsStream, Subjects: []string{"$KV.id_grants.>"}, MaxMsgsPerSubject: -1, MaxAge: time.Hour,
-		MaxBytes: 64, Discard: jetstream.DiscardNew,
-	}
-	w := startGrants(t, func(js jetstream.JetStream) {
-		if _, err := js.CreateStream(patient(t), full); err != nil {
-			t.Fatal(err)
-		}
-	})
-	w.alarms("no room")
-	full.MaxBytes = 1 << 20
-	if _, err := w.js.UpdateStream(patient(t), full); err != nil {
-		t.Fatal(err)
-	}
 	w.audited()
 }
 

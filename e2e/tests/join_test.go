@@ -76,14 +76,7 @@ func (a *authority) issue(name string, c *x509.Certificate) (*x509.Certificate, 
 
 func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
 
-// server starts a nats-server with TLS that asks for client certificates if verify
-// is set.
-func (a *authority) server(verify bool) *server.Server {
-	a.t.Helper()
-	return a.launch(verify, func(*server.Options) {})
-}
-
-// launch is server with other options.
+// launch starts a nats-server with TLS and what edit adds; it asks for client certificates if verify is set.
 func (a *authority) launch(verify bool, edit func(*server.Options)) *server.Server {
 	a.t.Helper()
 	o := a.options(verify)
@@ -118,48 +111,6 @@ func run(t *testing.T, ctx context.Context, args ...string) (code int, text stri
 // started are the flags of a worker of its own.
 func started(t *testing.T, args ...string) []string {
 	return append([]string{"--http=", "--data=" + t.TempDir(), "--log-level=error"}, args...)
-}
-
-func TestAStartEndsForWhatWaitingCannotMend(t *testing.T) {
-	t.Parallel()
-	a := newAuthority(t)
-	if err := os.WriteFile(a.file("damaged"), []byte("-----BEGIN NATS USER JWT-----\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	plain := launch(t, &server.Options{JetStream: true, Username: "me", Password: "right"})
-	secure, strict := a.server(false), a.server(true)
-	url := func(s *server.Server, user string) string { return "--nats=nats://" + user + s.Addr().String() }
-	missing, damaged := "--creds="+a.file("none"), "--creds="+a.file("damaged")
-	ca, none := "--tlsca="+a.file("ca.pem"), "--tlsca="+a.file("damaged")
-	elsewhere := strings.Replace(url(secure, ""), "127.0.0.1", "localhost", 1)
-	for name, c := range map[string]struct {
-		args  []string
-		words []string
-	}{
-		"damaged credentials":   {[]string{url(plain, ""), damaged}, []string{"--creds", "nsc"}},
-		"missing credentials":   {[]string{url(plain, ""), missing}, []string{a.file("none")}},
-		"a wrong password":      {[]string{url(plain, "me:wrong@")}, []string{"Authorization Violation", "--nats"}},
-		"an unknown authority":  {[]string{url(secure, "")}, []string{"--tlsca"}},
-		"another host's":        {[]string{elsewhere, ca}, []string{"localhost", "--nats as"}},
-		"a missing certificate": {[]string{url(strict, ""), ca}, []string{"--tlscert"}},
-		"no authority's file":   {[]string{url(secure, ""), none}, []string{"--tlsca", "PEM"}},
-		"no TLS there":          {[]string{url(plain, "me:right@"), ca}, []string{"offers no TLS"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			for _, args := range [][]string{started(t, c.args...), append([]string{"workers"}, c.args...)} {
-				code, text := run(t, patient(t), args...)
-				if code != 1 {
-					t.Errorf("natsid %s ended with %d", strings.Join(args, " "), code)
-				}
-				for _, word := range append(c.words, "cannot join NATS") {
-					if !strings.Contains(text, word) {
-						t.Errorf("natsid %s does not say %q: %s", strings.Join(args, " "), word, text)
-					}
-				}
-			}
-		})
-	}
 }
 
 func TestAStartWaitsForAnAuthCallout(t *testing.T) {

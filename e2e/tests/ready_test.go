@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,7 +15,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/internal/app"
-	"github.com/natsid/natsid/internal/cli"
 	"github.com/natsid/natsid/internal/registry/rights"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/subjects"
@@ -83,12 +81,6 @@ func lacking(publish, subscribe []string) func(*server.Permissions) {
 				func(right string) bool { return slices.Contains(cut.what, right) })
 		}
 	}
-}
-
-// respondingOnly lets workers reply to whom asks, and publish to no inbox else.
-func respondingOnly(p *server.Permissions) {
-	lacking([]string{"_INBOX.>"}, nil)(p)
-	p.Response = &server.ResponsePermission{MaxMsgs: 1, Expires: 5 * time.Second}
 }
 
 // answer is how a request ended: "ids", "nobody" if no worker is there, "silence", or the code of an error.
@@ -201,93 +193,6 @@ func TestAWorkerWithoutARightIsNotReadyAndSaysWhich(t *testing.T) {
 			expect(right.segment, right.snowflake, right.asked)
 			g.change(t, allRights)
 			expect(nil, nil, all)
-		})
-	}
-}
-
-func TestAWorkerThatMayOnlyRespondIsReady(t *testing.T) {
-	t.Parallel()
-	g := startGuardedServer(t, respondingOnly)
-	startAt(t, g.url("worker")).waitReady(t)
-	caller := connectTo(t, g.url("caller"))
-	for _, subject := range []string{"id.segment.order", "id.snowflake"} {
-		waitFor(t, "an ID on "+subject, func() bool { return answer(caller, subject) == "ids" })
-	}
-}
-
-// A listing is the workers that `natsid status` prints.
-type listing struct {
-	Workers []struct {
-		Instance, State string
-		Why             []string
-	}
-}
-
-// listed returns what `natsid status` prints, and how many workers are in each state.
-func listed(t *testing.T, url string) (l listing, states map[string]int) {
-	t.Helper()
-	var out, errs natstest.Buffer
-	cli.Main(t.Context(), []string{"status", "--json", "--nats", url}, &out, &errs)
-	_ = json.Unmarshal([]byte(out.String()), &l) // without an answer there is no listing
-	states = make(map[string]int)
-	for _, w := range l.Workers {
-		states[w.State]++
-	}
-	return l, states
-}
-
-// saysTheSame reports whether a listing has the same reasons as /readyz of a worker.
-func (l listing) saysTheSame(name, readyz string) bool {
-	rowOf, same := "", 0
-	for _, w := range l.Workers {
-		if w.Instance == name {
-			rowOf = strings.Join(w.Why, "; ")
-		}
-	}
-	for line := range strings.Lines(readyz) {
-		if strings.HasPrefix(line, "limits: ") {
-			continue // of tags, which the listing does not show
-		}
-		if strings.Contains(line, ": not ready: ") && !strings.Contains(rowOf, strings.TrimSpace(line)) {
-			return false
-		}
-		same++
-	}
-	return same == 2
-}
-
-func TestWorkersWithoutANumberAreListedWithTheReason(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		store   string // of JetStream
-		numbers int    // how many workers have one
-	}{
-		"no JetStream":   {},
-		"no number left": {store: t.TempDir(), numbers: 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			url := startNATS(t, freePort(t), tc.store).ClientURL()
-			var workers []*siteWorker
-			for i := range 3 {
-				workers = append(workers, startAt(t, url, func(cfg *app.Config) {
-					cfg.Name = fmt.Sprintf("worker-%d", i)
-					cfg.Layout.Time, cfg.Layout.Worker, cfg.Layout.Sequence = 50, 1, 12
-				}))
-			}
-			waitFor(t, "a list that says what /readyz says", func() bool {
-				all, states := listed(t, url)
-				if states["no number"] != 3-tc.numbers || states["serving"] != tc.numbers {
-					return false
-				}
-				for i, w := range workers {
-					readyz, _ := w.readyz()
-					if !all.saysTheSame(fmt.Sprintf("worker-%d", i), readyz) {
-						return false
-					}
-				}
-				return true
-			})
 		})
 	}
 }

@@ -9,8 +9,6 @@ import (
 
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/registry/rights"
-	"github.com/natsid/natsid/internal/stores/mysqlstore"
-	"github.com/natsid/natsid/internal/testkit/mysqltest"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 )
 
@@ -40,51 +38,5 @@ func TestRefusedRepliesAreOneLine(t *testing.T) {
 	}
 	if n := strings.Count(log.String(), line); n != 1 {
 		t.Errorf("%d lines, want one", n)
-	}
-}
-
-func TestATagThatMySQLRefusesNamesTheRight(t *testing.T) {
-	t.Parallel()
-	db := mysqltest.Start(t)
-	table, err := mysqlstore.Login{DSN: db.DSN()}.Open(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	table.Close()
-	s := launch(t, &server.Options{JetStream: true})
-	dsn := db.Limited("leaf_alloc", "SELECT, UPDATE")
-	cfg := app.Default()
-	cfg.NATS, cfg.Data, cfg.HTTP, cfg.MySQL = s.ClientURL(), t.TempDir(), freePort(t), dsn
-	cfg.Log = cfg.NewLog(t.Output())
-	startWith(t, cfg)
-	waitFor(t, "a worker is ready", ok("http://"+cfg.HTTP+"/readyz"))
-	nats := "--nats=" + s.ClientURL()
-	const right = "the right INSERT on leaf_alloc"
-	if code, text := run(t, patient(t), "tag", "create", "order", nats); code != 3 || !strings.Contains(text, right) {
-		t.Errorf("ended with %d, and does not say %q: %s", code, right, text)
-	}
-	if _, err := db.DB().Exec("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 1, 10)"); err != nil {
-		t.Fatal(err)
-	}
-	if code, text := run(t, patient(t), "tag", "create", "order", nats); code != 0 {
-		t.Errorf("beside a row of the operator's it ended with %d: %s", code, text)
-	}
-	code, text := run(t, patient(t), "tag", "create", "order", nats)
-	if code != 3 || !strings.Contains(text, "natsid tag update") {
-		t.Errorf("ended with %d, and does not name the command for a tag that exists: %s", code, text)
-	}
-	few := db.Limited("leaf_alloc", "SELECT")
-	code, text = run(t, patient(t), started(t, nats, "--mysql="+few)...)
-	if code != 1 || !strings.Contains(text, "UPDATE") {
-		t.Errorf("natsid without the right to UPDATE ended with %d: %s", code, text)
-	}
-}
-
-func TestWithoutJetStreamWorkersSaysSo(t *testing.T) {
-	t.Parallel()
-	s := launch(t, new(server.Options))
-	code, text := run(t, patient(t), "workers", "--nats="+s.ClientURL())
-	if code != 1 || !strings.Contains(text, "JetStream") || !strings.Contains(text, "--js-domain") {
-		t.Errorf("ended with %d: %s", code, text)
 	}
 }

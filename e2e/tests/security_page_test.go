@@ -153,27 +153,6 @@ func TestTheConfigurationOfAnAccountForEachTeamWorks(t *testing.T) {
 	seen.report(t)
 }
 
-func TestAWorkerThatMayNotAnswerOtherAccountsSaysSo(t *testing.T) {
-	t.Parallel()
-	page := shown(t, "An account for each team")
-	file := filepath.Join(page.dir, "worker.conf")
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(text), `"_R_.>"`, "")), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	srv := page.start(t, "teams", page.confs[0], new(violations))
-	log, _ := serveOn(t, srv)
-	if err := connectTo(t, urlOf(srv, "shop")).PublishRequest("id.snowflake", "_INBOX.x", nil); err != nil {
-		t.Fatal(err)
-	}
-	waitFor(t, "a line about the reply", func() bool {
-		return strings.Contains(log.String(), "NATS refuses a reply") && strings.Contains(log.String(), `"_R_.`)
-	})
-}
-
 func TestTheConfigurationOfALeafNodeWorks(t *testing.T) {
 	t.Parallel()
 	teams, leaf, seen := shown(t, "An account for each team"), shown(t, "A leaf node"), new(violations)

@@ -11,7 +11,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/natsid/natsid/e2e"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/cli"
 	"github.com/natsid/natsid/internal/registry/buckets"
@@ -96,14 +95,4 @@ func toMySQL(t *testing.T, conn *nats.Conn) error {
 	value := bytes.Replace(id.Value(), []byte(`"kind":"kv"`), []byte(`"kind":"mysql"`), 1)
 	_, err = kv.Update(t.Context(), buckets.Own, value, id.Revision())
 	return err
-}
-
-func TestAWorkerOfAnotherKindDoesNotStart(t *testing.T) {
-	t.Parallel()
-	db := mysqltest.Start(t)
-	c := e2e.Start(t, e2e.Config{})
-	out := fails(t, "--nats", c.URL, "--data", t.TempDir(), "--mysql", db.DSN())
-	if !strings.Contains(out, "another kind of store") || !strings.Contains(out, "docs/operations.md") {
-		t.Errorf("a worker with --mysql beside one without: %s", out)
-	}
 }

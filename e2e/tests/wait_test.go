@@ -2,8 +2,6 @@ package tests
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -38,11 +36,6 @@ func patient(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	t.Cleanup(cancel)
 	return ctx
-}
-
-// diskStood reports whether the log of a worker says that the disk did not answer, for which it gives up its number.
-func diskStood(log fmt.Stringer) bool {
-	return strings.Contains(log.String(), "the disk has not answered")
 }
 
 // inNoHurry configures workers that must not refuse any request in a test: on a
