@@ -6,6 +6,10 @@ MEMORY = $(firstword $(wildcard /dev/shm) $(TMPDIR) /tmp)
 COSIGN = github.com/sigstore/cosign/v3/cmd/cosign@v3.1.3
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
+# As releases are built, so that what is not raced is compiled once for all.
+export CGO_ENABLED ?= 0
+export GOFLAGS ?= -trimpath
+
 .PHONY: help deps quick test stress-test faults upgrade-test kube-test sim model lint format vet staticcheck fuzz bench build release release-check cosign run clean
 # `make -j deps test` must not start the tests before their needs are there.
 .NOTPARALLEL:

@@ -247,9 +247,7 @@ func stories() (all []story) {
 }
 
 func FuzzGenerator(f *testing.F) {
-	for _, s := range stories() {
-		f.Add([]byte(s))
-	}
+	f.Add([]byte(stories()[0])) // TestStoriesHoldEveryCase plays them all
 	f.Fuzz(func(t *testing.T, s []byte) { play(t, s[:min(len(s), 1000)]) })
 }
 

@@ -33,12 +33,12 @@ import (
 
 // options are the flags; their usage texts explain them.
 type options struct {
-	list, brief, keep, verbose bool
-	rate, batch, parallel      int
-	markdown, old              string
-	random                     time.Duration
-	seed                       uint64
-	stampMessages              uint64
+	list, brief, build, keep, verbose bool
+	rate, batch, parallel             int
+	markdown, old                     string
+	random                            time.Duration
+	seed                              uint64
+	stampMessages                     uint64
 }
 
 func main() {
@@ -59,6 +59,7 @@ func command(ctx context.Context) error {
 	opt := options{}
 	flag.BoolVar(&opt.list, "list", false, "list the faults and exit")
 	flag.BoolVar(&opt.brief, "short", false, "only the faults of the short run")
+	flag.BoolVar(&opt.build, "build", false, "build the programs, which the next run finds in Go's cache, and exit")
 	flag.BoolVar(&opt.keep, "keep", false, "keep logs and data, and say where")
 	flag.BoolVar(&opt.verbose, "v", false, "print the events of every trial, not only of those that failed")
 	flag.IntVar(&opt.rate, "rate", 400, "requests per second")
@@ -119,7 +120,7 @@ func run(ctx context.Context, opt options, chosen []fault) error {
 	}
 	fmt.Fprintln(os.Stderr, "building natsid with a clock that can be set, and nats-server")
 	bins, err := build(ctx, dir, opt.old)
-	if err != nil {
+	if err != nil || opt.build {
 		return err
 	}
 	results := runAll(ctx, opt, bins, dir, chosen)
