@@ -38,15 +38,12 @@ func TestWrongGoIsSeen(t *testing.T) {
 	wide := "package client\n\n//" + strings.Repeat(" ", maxColumns-2) + "x\n"
 	for _, tc := range []struct {
 		law, path, src string
-		want           string // part of the fault, "" for none
+		want           string // part of the fault
 	}{
-		{"an example with output", "client/a_test.go", example, ""},
 		{"an example without", "client/a_test.go", strings.Replace(example, "Output", "Hint", 1), "no example"},
 		{"a wide line", "client/b.go", wide, "121 columns"},
-		{"a line as wide as may be", "client/b.go", strings.Replace(wide, " x", "x", 1), ""},
 		{"a tab is four columns", "client/b.go", strings.Replace(wide, "// ", "\t//", 1), "124 columns"},
 		{"another module's lines are its own", "proof/bench/b.go", wide, "121 columns"},
-		{"testdata is not ours", "client/testdata/b.go", wide, ""},
 	} {
 		t.Run(tc.law, func(t *testing.T) {
 			fsys := fstest.MapFS{}

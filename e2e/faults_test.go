@@ -308,19 +308,3 @@ func TestAnOrderThatIsNoneIsRefusedInWords(t *testing.T) {
 		}
 	}
 }
-
-// A worker that is stalled for longer than any ping may take stays connected.
-func TestALongStallCutsNoConnection(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it stalls for 8 s")
-	}
-	t.Parallel()
-	ids := e2e.Start(t, e2e.Config{})
-	next(t, ids)
-	ids.Stall(8 * time.Second)
-	began := time.Now()
-	_, refused, err := ask(t, ids, modes[0], "", patient)
-	if took := time.Since(began); err != nil || refused != nil || took < 8*time.Second {
-		t.Errorf("%v, %v after %v; want an ID when the stall ends", refused, err, took)
-	}
-}

@@ -3,7 +3,6 @@ module github.com/natsid/natsid/deploy/charttest
 go 1.26.0
 
 require (
-	github.com/google/go-containerregistry v0.22.1
 	github.com/natsid/natsid v0.0.0-00010101000000-000000000000
 	helm.sh/helm/v3 v3.22.0
 	k8s.io/api v0.37.0

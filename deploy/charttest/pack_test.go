@@ -2,21 +2,14 @@ package main
 
 import (
 	"bytes"
-	"io"
-	"log"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
-	containers "github.com/google/go-containerregistry/pkg/registry"
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/lint"
 	"helm.sh/helm/v3/pkg/lint/support"
-	"helm.sh/helm/v3/pkg/registry"
 	"sigs.k8s.io/yaml"
 )
 
@@ -74,44 +67,6 @@ func TestPackedTwiceItIsTheSameBytesWithTheSameFiles(t *testing.T) {
 	}
 	if len(files) > 0 {
 		t.Errorf("the archive lacks %v", files)
-	}
-}
-
-func TestARegistryGivesTheSameChartBack(t *testing.T) {
-	data := packed(t, chartDir, "0.1.0-rc1")
-	var digests []string
-	for range 2 {
-		server := httptest.NewServer(containers.New(containers.Logger(log.New(io.Discard, "", 0))))
-		defer server.Close()
-		client, err := registry.NewClient(registry.ClientOptPlainHTTP(), registry.ClientOptWriter(io.Discard),
-			registry.ClientOptCredentialsFile(filepath.Join(t.TempDir(), "config.json")))
-		if err != nil {
-			t.Fatal(err)
-		}
-		ref := strings.TrimPrefix(server.URL, "http://") + "/charts/natsid:0.1.0-rc1"
-		pushed, err := client.Push(data, ref, registry.PushOptCreationTime(date.Format(time.RFC3339)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		pulled, err := client.Pull(ref, registry.PullOptWithChart(true))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(pulled.Chart.Data, data) || pulled.Manifest.Digest != pushed.Manifest.Digest {
-			t.Error("pulled, the chart differs from that pushed")
-		}
-		digests = append(digests, pulled.Manifest.Digest)
-		c, err := loader.LoadArchive(bytes.NewReader(pulled.Chart.Data))
-		if err != nil {
-			t.Fatal(err)
-		}
-		o, err := tryRender(c, values(t, "strictly-apart"))
-		if err != nil || !strings.HasSuffix(o.worker().Image, ":0.1.0-rc1") || o.Rule == nil {
-			t.Errorf("it renders %+v, %v", o, err)
-		}
-	}
-	if len(slices.Compact(digests)) != 1 {
-		t.Errorf("pushed twice, it has the digests %q", digests)
 	}
 }
 

@@ -3,12 +3,10 @@
 package kubetest
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,7 +14,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // minReady is the chart's minReadySeconds.
@@ -165,99 +162,22 @@ func (f fleet) servicesLeadTo(t *testing.T, want int) {
 	}
 }
 
-// A history is in which order workers stop, and new ones become ready.
-type history struct {
-	fleet fleet
-	stop  func()
-
-	mu     sync.Mutex
-	events []event
-	seen   map[types.UID]string // what was recorded of a pod last
-}
-
-type event struct {
-	pod, what string    // what: stops, or the image with which it is ready
-	at        time.Time // as Kubernetes has it, in whole seconds
-}
-
-func (e event) String() string {
-	return fmt.Sprint(e.pod, " ", e.what, " ", e.at.Format(time.TimeOnly))
-}
-
-// record records what happens to the workers, until the history is read.
-func (f fleet) record(t *testing.T) *history {
+// replacedOneByOne checks that each worker was replaced, and was ready for minReady before the next.
+func (f fleet) replacedOneByOne(t *testing.T, before map[string]corev1.Pod) {
 	t.Helper()
-	h := &history{fleet: f, seen: map[types.UID]string{}}
-	for _, pod := range f.pods(t) {
-		h.seen[pod.UID] = pod.Spec.Containers[0].Image
-	}
-	// From any version: from etcd 3.4, Debian's, the API server does not learn whether it has the latest.
-	from := workers
-	from.ResourceVersion = "0"
-	watch, err := k.CoreV1().Pods(f.namespace).Watch(context.Background(), from)
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for event := range watch.ResultChan() {
-			if pod, isPod := event.Object.(*corev1.Pod); isPod {
-				h.add(*pod)
-			}
+	var ready []time.Time
+	for name, pod := range f.pods(t) {
+		if pod.UID == before[name].UID {
+			t.Errorf("%s was not replaced", name)
 		}
-	}()
-	h.stop = func() { watch.Stop(); <-done }
-	return h
-}
-
-func (h *history) add(pod corev1.Pod) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	e := event{pod: pod.Name}
-	switch {
-	case pod.DeletionTimestamp != nil:
-		grace := time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second
-		e.what, e.at = "stops", pod.DeletionTimestamp.Add(-grace)
-	case isReady(pod):
-		e.what, e.at = pod.Spec.Containers[0].Image, condition(pod, corev1.PodReady).LastTransitionTime.Time
+		ready = append(ready, condition(pod, corev1.PodReady).LastTransitionTime.Time)
 	}
-	if e.what != "" && h.seen[pod.UID] != e.what {
-		h.seen[pod.UID] = e.what
-		h.events = append(h.events, e)
-	}
-}
-
-// has reports whether a pod was recorded with an image.
-func (h *history) has(pod corev1.Pod, image string) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.seen[pod.UID] == image
-}
-
-// replaced ends the record once all workers are ready with the image, and checks that each was replaced before the
-// next stopped. It returns them in order, and the shortest time between one that is ready and the next that stops.
-func (h *history) replaced(t *testing.T, image string) (workers []string, shortest time.Duration) {
-	t.Helper()
-	for name, pod := range h.fleet.pods(t) {
-		await(t, name+" is ready with "+image, func() bool { return h.has(pod, image) })
-	}
-	h.stop()
-	shortest = patience
-	for i := 0; i+1 < len(h.events); i += 2 {
-		stops, ready := h.events[i], h.events[i+1]
-		if stops.what != "stops" || ready.what != image || stops.pod != ready.pod {
-			break
-		}
-		workers = append(workers, stops.pod)
-		if i > 0 {
-			shortest = min(shortest, stops.at.Sub(h.events[i-1].at))
+	slices.SortFunc(ready, time.Time.Compare)
+	for i := range ready[1:] {
+		if apart := ready[i+1].Sub(ready[i]); apart < minReady {
+			t.Errorf("two workers became ready within %v, want %v between them", apart, minReady)
 		}
 	}
-	if len(h.events) != 2*len(workers) {
-		t.Errorf("workers are not replaced one after the other: %v", h.events)
-	}
-	return workers, shortest
 }
 
 // await waits until something is so.

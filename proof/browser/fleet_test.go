@@ -27,8 +27,8 @@ import (
 // A large fleet: whole workers, as many as a small machine bears in one process, others that only answer how they are,
 // and tags in the store.
 const (
-	wholeWorkers = 20
-	otherWorkers = 180
+	wholeWorkers = 5
+	otherWorkers = 195
 	manyTags     = 100_000
 )
 

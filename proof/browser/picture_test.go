@@ -1,13 +1,9 @@
 package browser_test
 
 import (
-	"bytes"
-	"cmp"
 	"fmt"
 	"image"
-	"image/color"
 	"image/draw"
-	"image/png"
 	"slices"
 )
 
@@ -62,59 +58,4 @@ func plain(p image.Image) *image.RGBA {
 	out := image.NewRGBA(image.Rectangle{Max: p.Bounds().Size()})
 	draw.Draw(out, out.Rect, p, p.Bounds().Min, draw.Src)
 	return out
-}
-
-// A picture is kept with at most maxColours: those of areas, and as few as do for the edges of letters.
-const (
-	maxColours = 32
-	fewer      = 64 // how far apart two colours are, at least
-	area       = 500
-)
-
-// reduced returns a picture with few colours.
-func reduced(picture image.Image) *image.Paletted {
-	p := plain(picture)
-	counts := make(map[color.RGBA]int)
-	for y := range p.Rect.Dy() {
-		for x := range p.Rect.Dx() {
-			counts[p.RGBAAt(x, y)]++
-		}
-	}
-	var all []color.RGBA
-	for c := range counts {
-		all = append(all, c)
-	}
-	slices.SortFunc(all, func(x, y color.RGBA) int {
-		return cmp.Or(cmp.Compare(counts[y], counts[x]), bytes.Compare([]byte{x.R, x.G, x.B}, []byte{y.R, y.G, y.B}))
-	})
-	var palette color.Palette
-	for _, c := range all {
-		isArea := len(palette) == 0 || counts[c] > p.Rect.Dx()*p.Rect.Dy()/area
-		if len(palette) < maxColours && (isArea || far(c, palette[palette.Index(c)].(color.RGBA))) {
-			palette = append(palette, c)
-		}
-	}
-	out := image.NewPaletted(p.Rect, palette)
-	draw.Draw(out, out.Rect, p, image.Point{}, draw.Src)
-	return out
-}
-
-// far reports whether two colours are far apart.
-func far(x, y color.RGBA) bool {
-	for _, d := range []int{int(x.R) - int(y.R), int(x.G) - int(y.G), int(x.B) - int(y.B)} {
-		if max(d, -d) > fewer {
-			return true
-		}
-	}
-	return false
-}
-
-// encoded returns a picture as a file.
-func encoded(p image.Image) []byte {
-	var out bytes.Buffer
-	e := png.Encoder{CompressionLevel: png.BestCompression}
-	if err := e.Encode(&out, p); err != nil {
-		panic(err) // cannot be: it is written to memory
-	}
-	return out.Bytes()
 }

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"image"
+	_ "image/png"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -81,7 +82,7 @@ func compare(t *testing.T, file string, shot []byte) {
 	switch {
 	case fault == "":
 	case *update:
-		if err := os.WriteFile(file, encoded(reduced(got)), 0o644); err != nil {
+		if err := os.WriteFile(file, shot, 0o644); err != nil {
 			t.Error(err)
 		}
 	default:

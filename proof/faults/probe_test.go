@@ -3,16 +3,13 @@
 package main
 
 import (
-	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/testkit/natstest"
-	"github.com/natsid/natsid/internal/wire"
 )
 
 // startProbe returns a probe, the load that it is beside, and JetStream as others reach it.
@@ -69,49 +66,6 @@ func TestTheProbeWritesByCompareAndSetAndSaysWhenItCannot(t *testing.T) {
 	}
 }
 
-func TestTheProbeAsksTheLeaderOfTheMarksAndWritesNothingThere(t *testing.T) {
-	t.Parallel()
-	p, l, js := startProbe(t)
-	if err := p.ask(); err == nil {
-		t.Error("nobody leads the marks, and the probe got an answer")
-	}
-	marks, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: wire.SegmentBucket(namespace)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.ask(); err != nil {
-		t.Errorf("their leader is there: %v", err)
-	}
-	if s, err := marks.Status(t.Context()); err != nil || s.Values() != 0 {
-		t.Errorf("%v: the bucket has %d entries", err, s.Values())
-	}
-	if all := p.asks.meanwhile(span{0, l.now()}); all.writes != 2 || all.failed != 1 {
-		t.Errorf("%+v", all)
-	}
-}
-
-func TestTheProbeGivesUpWhatItAskedOnAConnectionThatIsLost(t *testing.T) {
-	t.Parallel()
-	p, err := newProbe(&load{}, []string{natstest.Start(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.nc.Close)
-	ctx, cancel := p.patience()
-	defer cancel()
-	if err := p.nc.ForceReconnect(); err != nil {
-		t.Fatal(err)
-	}
-	<-ctx.Done()
-	if err := ctx.Err(); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-	for again := context.Context(nil); again == nil || again.Err() != nil; time.Sleep(time.Millisecond) {
-		again, cancel = p.patience() // on the next connection
-		defer cancel()
-	}
-}
-
 // probed returns a trial with a fault from 10 s to 20 s, beside which bare writes were made.
 func probed(t *testing.T, writes ...write) *trial {
 	s := newTrial(t, fault{})
@@ -150,15 +104,6 @@ func TestABurstOfRefusalsShowsTheBareWritesBesideItAndStillFailsTheTrial(t *test
 	}
 }
 
-func TestOtherFailuresShowNoBareWrites(t *testing.T) {
-	s := probed(t, write{ms(12000, 13000), nil})
-	s.load.failures = []failure{{short, "503", 12 * time.Second}, {strict, timeout, 12 * time.Second}}
-	s.judgeFailures()
-	if len(s.violations) != 2 || strings.Contains(s.violations[0]+s.violations[1], "bare") {
-		t.Errorf("%q", s.violations)
-	}
-}
-
 func TestARefusalOfTheStrictTagIsKeptToItsAnswer(t *testing.T) {
 	l := &load{}
 	l.begin()
@@ -168,34 +113,5 @@ func TestARefusalOfTheStrictTagIsKeptToItsAnswer(t *testing.T) {
 	l.fail(request{kind: strict, at: sent}, "503")
 	if got := l.refusals(); len(got) != 1 || got[0].from != 3*time.Millisecond || got[0].till > l.now() {
 		t.Errorf("%v", got)
-	}
-}
-
-func TestTheSlowestBareWriteIsSeenFromTheFault(t *testing.T) {
-	for want, writes := range map[string][]write{
-		"-":                                {},
-		"0.30 s (1.50 s before the fault)": {{ms(8500, 8800), nil}, {ms(12000, 12100), nil}},
-		"0.30 s (2.00 s into the fault)":   {{ms(8500, 8600), nil}, {ms(12000, 12300), nil}},
-		"0.30 s (1.00 s after the fault)":  {{ms(21000, 21300), nil}},
-		"failed after 2.00 s (0.00 s into the fault), 1 of 2 failed": {
-			{ms(10000, 12000), errors.New("no answer")}, {ms(12000, 12100), nil},
-		},
-	} {
-		s := probed(t)
-		s.probe.asks.all = writes
-		if none, got := s.slowestBare(); none != "-" || got != want {
-			t.Errorf("of the marks' leader: got %s, want %s; bare writes %s", got, want, none)
-		}
-		if got, none := probed(t, writes...).slowestBare(); none != "-" || got != want {
-			t.Errorf("got %s, want %s; of the marks' leader %s", got, want, none)
-		}
-	}
-	random := probed(t, write{ms(8500, 8800), nil})
-	random.from, random.till = 0, 0
-	if got, _ := random.slowestBare(); got != "0.30 s (at 8.50 s)" {
-		t.Errorf("at random: got %s", got)
-	}
-	if write, answer := newTrial(t, fault{}).slowestBare(); write != "-" || answer != "-" {
-		t.Errorf("without a probe: %s, %s", write, answer)
 	}
 }

@@ -47,6 +47,14 @@ func want(t *testing.T, s *mysqltest.Server, want int) {
 	}
 }
 
+func count(t *testing.T, s *mysqltest.Server) (n int) {
+	t.Helper()
+	if err := s.DB().QueryRowContext(t.Context(), "SELECT n FROM counter").Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
 func TestRestoreGoesBack(t *testing.T) {
 	t.Parallel()
 	s := start(t)

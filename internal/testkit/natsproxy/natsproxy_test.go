@@ -3,8 +3,6 @@ package natsproxy_test
 import (
 	"context"
 	"errors"
-	"os"
-	"strconv"
 	"testing"
 	"time"
 
@@ -17,86 +15,17 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, natstest.Left()...) }
 
-func TestAStalledClientStandsStillAndLosesNothing(t *testing.T) {
-	t.Parallel()
-	url := natstest.Start(t)
-	p := start(t, url)
-	sub := subscribe(t, natstest.Connect(t, url), "x")
-	a, b := connect(t, p, "a"), connect(t, p, "b")
-
-	p.Stall(true, "a")
-	if err := a.Publish("x", []byte("late")); err != nil {
-		t.Fatal(err)
-	}
-	silent(t, a)
-	flush(t, b)
-	again := connect(t, p, "a") // still accepted, by the server too
-	silent(t, again)
-	if msg, err := sub.NextMsg(long); err == nil {
-		t.Errorf("%q came through", msg.Data)
-	}
-
-	p.Stall(false, "a")
-	flush(t, a)
-	flush(t, again)
-	if msg, err := sub.NextMsg(soon); err != nil || string(msg.Data) != "late" {
-		t.Errorf("what was said meanwhile: %v, %v", msg, err)
-	}
-	if n := a.Stats().Reconnects; n != 0 {
-		t.Errorf("it reconnected %d times", n)
-	}
-}
-
-func TestADelayDelaysEachByteAndNotTheOnesBehindIt(t *testing.T) {
+func TestADelayDelaysBothWays(t *testing.T) {
 	t.Parallel()
 	p := start(t, natstest.Start(t))
 	nc := connect(t, p, "a")
-	sub := subscribe(t, nc, "x")
 	const delay = 100 * time.Millisecond
 	p.Delay(delay)
 	if rtt, err := nc.RTT(); err != nil || rtt < 2*delay {
 		t.Errorf("round trip %v, %v, want %v", rtt, err, 2*delay)
 	}
-	asked := time.Now()
-	for i := range 1000 {
-		if err := nc.Publish("x", strconv.AppendInt(nil, int64(i), 10)); err != nil {
-			t.Fatal(err)
-		}
-		if i%5 == 0 { // many small writes
-			_ = nc.FlushTimeout(time.Nanosecond)
-		}
-	}
-	for i := range 1000 {
-		msg, err := sub.NextMsg(soon)
-		if err != nil || string(msg.Data) != strconv.Itoa(i) {
-			t.Fatalf("message %d: %v, %v", i, msg, err)
-		}
-	}
-	// One after the other they would take 100 s.
-	if d := time.Since(asked); d < 2*delay || d > soon {
-		t.Errorf("1000 messages took %v, want little more than %v", d, 2*delay)
-	}
 	p.Delay(0)
 	waitFor(t, "a round trip without delay", func() bool { rtt, err := nc.RTT(); return err == nil && rtt < 2*delay })
-}
-
-func TestACutLosesWhatIsHeldBack(t *testing.T) {
-	t.Parallel()
-	target := listen(t)
-	p := start(t, target.Addr().String())
-	p.Stall(true, "")
-	for range 20 {
-		c := dial(t, p)
-		s := accept(t, target)
-		if _, err := c.Write([]byte("PUB x 1\r\n1\r\n")); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Millisecond) // it may have arrived at the proxy or not: either way it must not pass
-		p.Cut()
-		if n, err := read(s, soon); n > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("the server read %d bytes, %v, want the end", n, err)
-		}
-	}
 }
 
 func TestADroppedAcknowledgementIsOfAWriteThatLanded(t *testing.T) {
