@@ -157,6 +157,34 @@ func TestAWindowThatHasPassedIsNotExtended(t *testing.T) {
 	})
 }
 
+// The worker saw by its clock that the window was over, before it read the record.
+func TestANumberThatAnotherWorkerTookMeanwhileRaisesTheAlarmOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := new(workeridtest.Memory)
+		l := start(t, m)
+		time.Sleep(10 * time.Second)
+		w := l.number()
+		l.reg.OnCall(func(string, func() error) error { return workeridtest.ErrInjected })
+		time.Sleep(6 * time.Minute)
+		other := &workeridtest.Fake{Memory: m}
+		r, err := other.Record(t.Context(), w)
+		if err != nil || r.Until > now() {
+			t.Fatal(r, err)
+		}
+		r.Instance, r.Token, r.Until = "other", "foreign", now()+300_000
+		if _, err := other.Write(t.Context(), w, r); err != nil {
+			t.Fatal(err)
+		}
+		l.reg.OnCall(nil)
+		time.Sleep(time.Minute)
+		if l.number() == w {
+			t.Errorf("two workers have number %d", w)
+		}
+		l.raised(workerid.NumberLost)
+		l.end()
+	})
+}
+
 // The records of a restored registry look free, though their owners were alive a
 // moment ago.
 func TestOnlyTheOwnReleasedNumberIsUsedWithoutTheMargin(t *testing.T) {

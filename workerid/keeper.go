@@ -173,6 +173,7 @@ type Keeper struct {
 	founder   founder
 	numbers   numbers
 	pending   *claim    // the claim whose first write was not acknowledged
+	ended     *claim    // the claim whose window has passed; nil once its record was read
 	lag       lag       // how long the clock has been behind what this worker issued or reported
 	awaySince time.Time // since when no attempt reached the registry; zero if the last one did
 }
@@ -342,8 +343,7 @@ func (k *Keeper) notFound(err error) {
 func (k *Keeper) giveUp(ctx context.Context, c *claim, why error) (err error) {
 	switch {
 	case errors.Is(why, errLost):
-		k.cfg.Alarm(NumberLost, fmt.Sprintf("%v: this worker issues nothing more under it and acquires another; "+
-			"find out who wrote the record, or whether the bucket was lost or restored", why))
+		k.raiseLost(why)
 		if err := k.file.forget(nil); err != nil { //mutant:forget-lost
 			k.dropFile(err)
 		}
@@ -353,6 +353,7 @@ func (k *Keeper) giveUp(ctx context.Context, c *claim, why error) (err error) {
 	case errors.Is(why, ErrStateFile):
 		k.dropFile(why)
 	case errors.Is(why, errEnded):
+		k.ended = c
 	default:
 		k.life.becomeSearching()
 		if err = k.release(ctx, c); errors.Is(err, ErrStateFile) {
@@ -363,6 +364,11 @@ func (k *Keeper) giveUp(ctx context.Context, c *claim, why error) (err error) {
 	}
 	k.life.becomeSearching()
 	return err
+}
+
+func (k *Keeper) raiseLost(why error) {
+	k.cfg.Alarm(NumberLost, fmt.Sprintf("%v: this worker issues nothing more under it and acquires another; "+
+		"find out who wrote the record, or whether the bucket was lost or restored", why))
 }
 
 // dropFile makes this worker continue without a state file: issuing without local state is better than not issuing.

@@ -51,6 +51,11 @@ func (k *Keeper) find(ctx context.Context) (*claim, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c := k.ended; c != nil {
+		if k.ended = nil; v.records[c.number].Token != "" && !c.wrote(v.records[c.number]) {
+			k.raiseLost(c.lostTo(v.records[c.number]))
+		}
+	}
 	behind := time.Duration(k.lastReported(v)-v.now) * time.Millisecond
 	if behind > k.cfg.MaxAhead {
 		k.alarms.set(ClockBehind, fmt.Sprintf(behindText, behind, "the last report of "+k.cfg.Instance, maxBehind))
