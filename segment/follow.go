@@ -76,7 +76,6 @@ func (f *follower) poll(ctx context.Context) (seen bool, err error) {
 func (f *follower) apply(l Listing, began time.Duration) {
 	f.tags.names.list(l.Tags, began)
 	for _, t := range l.Tags {
-		f.tags.note(t)
 		b := f.tags.get(t.Name)
 		switch {
 		case b == nil:
@@ -114,7 +113,6 @@ func (f *follower) changed(tag string) {
 
 // see takes over the state of a tag that the store has just returned.
 func (f *follower) see(t Tag) {
-	f.tags.note(t)
 	f.invalidate(t.Name)
 	if t.Disabled {
 		defer f.tags.names.deleted(t.Name)

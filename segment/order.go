@@ -16,20 +16,9 @@ func (a *Allocator) IsStrict(tag string) bool {
 	return b.supply.isStrict
 }
 
-// AnyStrict reports whether a strict tag was ever seen.
-func (a *Allocator) AnyStrict() bool { return a.tags.anyStrict.Load() }
-
-// note notes that a tag was seen in the store.
-func (s *tagSet) note(t Tag) {
-	if t.Rules.Strict {
-		s.anyStrict.Store(true)
-	}
-}
-
 // seal makes the tag strict, since load l, which has no range, found it to be. IDs in memory become holes: the tag has
 // some only if an operator replaced a loose tag of the name.
 func (b *buffer) seal(l Loaded) {
-	b.set.anyStrict.Store(true)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := &b.supply

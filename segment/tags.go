@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -18,8 +17,6 @@ type tagSet struct {
 	source *source
 	clock  clock
 	rule   stepRule
-
-	anyStrict atomic.Bool // a strict tag was seen
 
 	mu      sync.Mutex
 	closed  bool

@@ -81,7 +81,7 @@ type cores struct {
 type fleet struct {
 	watch  *relay.Watch // knows whether this worker can load
 	limits *policy.Limits
-	ring   *loaders.Ring
+	shared *loaders.Tags // strict tags that other workers load, too
 }
 
 // maxNewTags is how many tags a minute this worker creates on first use. A caller that uses tags as keys by mistake
@@ -161,7 +161,7 @@ func (p *program) steps() []step {
 		during("requests", answered+5*time.Second, p.serve),
 		during("who can load", soon, func(ctx context.Context) error { p.watch.Run(ctx); return nil }),
 		// After this stop other workers load strict tags for themselves.
-		during("loads for other workers", soon, func(ctx context.Context) error { return p.ring.Run(ctx) }),
+		during("loads for other workers", soon, func(ctx context.Context) error { p.shared.Run(ctx); return nil }),
 	}
 }
 
@@ -172,7 +172,7 @@ const parkedSnowflakes = 4096
 func (p *program) assemble(context.Context) error {
 	cfg := p.cfg
 	now := func() int64 { return cfg.Now().UnixMilli() }
-	p.ring = loaders.New(loaders.Config{
+	p.shared = loaders.New(loaders.Config{
 		Namespace: cfg.Namespace, Conn: p.links.control, Marks: p.registry.marksInUse, Loads: p.canLoad,
 		Segments: func() *segment.Allocator { return p.segments },
 	})
@@ -259,7 +259,7 @@ func creates(pattern, tag string) bool {
 func (p *program) segmentConfig() segment.Config {
 	cfg := p.cfg
 	c := segment.Config{
-		Store: loads{p.registry.member.Gate(p.storage.tags), p.watch, p.ring, p.runsOut, p.undecided},
+		Store: loads{p.registry.member.Gate(p.storage.tags), p.watch, p.shared, p.runsOut, p.undecided},
 		Clock: p.clock, Deadline: cfg.Deadline,
 		MaxStep:    cfg.MaxStep,
 		AutoCreate: func(tag string) bool { return creates(cfg.AutoCreatePattern, tag) },

@@ -13,7 +13,7 @@ import (
 // loads is the store from which the allocator loads ranges. A load takes these steps:
 //
 //  1. watch is informed when the load begins, and how it ends.
-//  2. A strict tag is loaded by one worker, its loader, so that compare-and-sets of several workers do not race.
+//  2. A strict tag for which workers contend is loaded by one of them, its loader, so that no compare-and-sets race.
 //  3. [lineage.Member.Gate] checks that the registry is sound, before the load and when it ends.
 //  4. The store raises the mark: by a compare-and-set, or in MySQL by an UPDATE.
 type loads struct {
@@ -24,7 +24,7 @@ type loads struct {
 	undecided     func(tag string, is bool) // raises the alarm, or ends it
 }
 
-// loader is the part of [loaders.Ring] that a load needs.
+// loader is the part of [loaders.Tags] that a load needs.
 type loader interface {
 	LoadStrict(ctx context.Context, tag string, join func() int64, floor int64, load loaders.LoadFunc) (
 		segment.Loaded, error)

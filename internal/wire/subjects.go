@@ -58,7 +58,7 @@ func Inner(n subjects.Namespace) []SubjectInfo {
 		{RegistryOf(n, "<registry>"), "of workers and `natsid resume`", "from one worker of the registry"},
 		{Relay(n, string(n)+".<subject>"), "a request for IDs of a tag, or about tags, of a worker that cannot load",
 			"that of a worker that can"},
-		{Loaders(n) + "[.<worker>]", "of workers: who loads strict tags for others; such a load", "a range"},
+		{Loader(n, "<tag>"), "of a worker to the one that loads a strict tag for others: how many IDs", "a range"},
 		{TagChanged(n), "published: the name of a tag that was created, changed or deleted", ""},
 	}
 }
@@ -91,12 +91,9 @@ func TagChanged(n subjects.Namespace) string { return string(n) + ".tag.changed"
 // on it.
 func ThrottleSubject(n subjects.Namespace) string { return string(n) + ".control.throttle" }
 
-// Loaders returns the subject on which workers publish that they can load strict tags for others, and Loader the
-// subject on which a worker receives such loads. Only workers should be allowed to publish on them.
-func Loaders(n subjects.Namespace) string { return string(n) + ".loader" }
-
-// Loader is described with [Loaders].
-func Loader(n subjects.Namespace, name string) string { return Loaders(n) + "." + name }
+// Loader returns the subject on which the loader of a strict tag receives the loads of other workers. Only workers
+// should be allowed to subscribe to it.
+func Loader(n subjects.Namespace, tag string) string { return string(n) + ".loader." + tag }
 
 // Worker returns the subject on which the holder of worker number w identifies
 // itself.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -27,24 +26,24 @@ var _ loaders.Conn = (*wire)(nil)
 // mayPassOn reports whether the workers of the world pass on the loads of strict tags to one of them.
 func (w *world) mayPassOn() bool { return w.ordering != nil && w.seed%12 == 8 }
 
-// passOn returns the store of a life that passes on, and the ring that must run.
-func (l *life) passOn(store segment.Store) (segment.Store, *loaders.Ring) {
+// passOn returns the store of a life that passes on, and its tags, which must run.
+func (l *life) passOn(store segment.Store) (segment.Store, *loaders.Tags) {
 	l.wire = &wire{life: l, hears: map[string]nats.MsgHandler{}, waits: map[string]chan []byte{}}
-	ring := loaders.New(loaders.Config{
-		Namespace: subjects.DefaultNamespace, Name: strings.ReplaceAll(l.name(), ".", "-"), Conn: l.wire,
+	tags := loaders.New(loaders.Config{
+		Namespace: subjects.DefaultNamespace, Conn: l.wire,
 		Segments: func() *segment.Allocator { return l.alloc },
 		Marks:    func() string { return "marks" },
 		Loads:    func() bool { return true },
 	})
-	return passing{store, ring}, ring
+	return passing{store, tags}, tags
 }
 
 func (c *wire) post(what string, f func()) {
 	c.life.world.post(fmt.Sprintf("%s wire %s", c.life.name(), what), f)
 }
 
-// Subscribe implements [loaders.Conn].
-func (c *wire) Subscribe(subject string, f nats.MsgHandler) (*nats.Subscription, error) {
+// QueueSubscribe implements [loaders.Conn]. A life that is the loader no more hears what was sent to it before.
+func (c *wire) QueueSubscribe(subject, _ string, f nats.MsgHandler) (*nats.Subscription, error) {
 	c.post("hears "+subject, func() { c.hears[subject] = f })
 	return nil, nil
 }
@@ -83,34 +82,36 @@ func (c *wire) RequestWithContext(ctx context.Context, subject string, data []by
 	}
 }
 
-// send lets a message arrive wherever its subject is heard, and reports whether it is anywhere.
+// send lets a message arrive at one of the lives that hear its subject, and reports whether there is one.
 func (c *wire) send(m *nats.Msg) (heard bool) {
 	w := c.life.world
+	var hear []*life
 	for _, machine := range w.machines {
 		l := machine.life
 		if l == nil || l.isDead() || l.wire == nil {
 			continue
 		}
-		f, waits := l.wire.hears[m.Subject], l.wire.waits[m.Subject]
-		if f == nil && waits == nil {
-			continue
+		if l != c.life && l.wire.hears[m.Subject] != nil || l.wire.waits[m.Subject] != nil {
+			hear = append(hear, l)
 		}
-		heard = true
-		late := w.ordering.chance(2 * time.Millisecond)
-		if !w.healthy {
-			switch w.ordering.rnd.IntN(w.rare) {
-			case 0:
-				w.log("%s: a message to %s is lost", c.life.name(), m.Subject)
-				continue
-			case 1:
-				late = w.ordering.chance(20 * time.Second)
-			case 2:
-				late = w.ordering.chance(400 * time.Millisecond)
-			}
-		}
-		w.after(late, func() { l.wire.arrive(m) })
 	}
-	return heard
+	if hear == nil {
+		return false
+	}
+	l, late := hear[w.ordering.rnd.IntN(len(hear))], w.ordering.chance(2*time.Millisecond)
+	if !w.healthy {
+		switch w.ordering.rnd.IntN(w.rare) {
+		case 0:
+			w.log("%s: a message to %s is lost", c.life.name(), m.Subject)
+			return true
+		case 1:
+			late = w.ordering.chance(20 * time.Second)
+		case 2:
+			late = w.ordering.chance(400 * time.Millisecond)
+		}
+	}
+	w.after(late, func() { l.wire.arrive(m) })
+	return true
 }
 
 // arrive takes in a message.
@@ -133,12 +134,12 @@ func (c *wire) arrive(m *nats.Msg) {
 // passing is a store whose strict loads are passed on, as those of a worker are.
 type passing struct {
 	segment.Store
-	ring *loaders.Ring
+	tags *loaders.Tags
 }
 
 // LoadStrict implements [segment.Store].
 func (p passing) LoadStrict(
 	ctx context.Context, tag string, join func() int64, floor int64,
 ) (segment.Loaded, error) {
-	return p.ring.LoadStrict(ctx, tag, join, floor, p.Store.LoadStrict)
+	return p.tags.LoadStrict(ctx, tag, join, floor, p.Store.LoadStrict)
 }

@@ -68,11 +68,11 @@ func (m *machine) start() {
 	l.open()
 	cfg := w.conf.config
 	cfg.Store = probe{l.store, l}
-	passesOn := func(context.Context) error { return nil }
+	passesOn := func(context.Context) {}
 	if w.mayPassOn() {
-		var ring *loaders.Ring
-		cfg.Store, ring = l.passOn(cfg.Store)
-		passesOn = ring.Run
+		var tags *loaders.Tags
+		cfg.Store, tags = l.passOn(cfg.Store)
+		passesOn = tags.Run
 	}
 	cfg.Granted = l.granted
 	cfg.AutoCreate = func(tag string) bool { return !w.isStrict(tag) }
@@ -86,7 +86,7 @@ func (m *machine) start() {
 		defer close(l.ended)
 		var follower sync.WaitGroup
 		follower.Go(func() { l.alloc.Follow(ctx) })
-		follower.Go(func() { _ = passesOn(ctx) }) // subscribing never fails
+		follower.Go(func() { passesOn(ctx) })
 		<-ctx.Done()
 		l.alloc.Close()
 		follower.Wait()

@@ -252,7 +252,7 @@ var mutantsOfOrder = []mutant.Mutant{
 	{Name: "a strict request is served from a load that was passed on before it came",
 		In:   "../../internal/fleet/loaders",
 		Args: []string{"-test.run=^TestRequestsJoinALoadThatIsPassedOnOnlyBeforeItIsSent$"}, Edits: []mutant.Edit{
-			mutant.Replace("pass", "n, marks := join()+20, r.cfg.Marks()"),
+			mutant.Replace("pass", "n, marks := join()+20, t.cfg.Marks()"),
 			mutant.Before("passed", "_ = join()")}},
 	{Name: "a strict load takes the revision from the store, and the mark from its memory", Edits: []mutant.Edit{
 		mutant.Replace("load-read", "was, err := s.read(ctx, tag); if strict { was.Mark = max(1, floor) }")}},

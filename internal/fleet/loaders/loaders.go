@@ -1,40 +1,36 @@
 // Package loaders lets several workers load a strict tag through one of them, so that their compare-and-sets do not
 // fight over its mark; it is internal to natsid and may change.
 //
-// Each worker announces itself periodically. By a hash of names and tag, a worker chooses one of the workers that it
-// has heard: the tag's loader. The other workers send the loader the total number of IDs that their requests ask for,
-// and the loader parks that number as one request beside its own. A worker loads for itself if there is no other
-// worker, or if the loader does not answer in time. How long it waits depends on how long loads take: see patience.
+// A worker loads a strict tag itself until others overtake its compare-and-sets. Then it asks the tag's loader, which
+// listens on id.loader.<tag>, to load for it: a message has the total number of IDs that its requests ask for, and the
+// loader parks that number as one request beside its own. Where nobody listens, NATS says so at once, and the worker
+// becomes the loader. A loader that is overtaken stops listening, and asks. So of the workers that contend for a tag
+// one is its loader after a few loads; while nobody contends, nothing is sent. A worker loads for itself, too, if the
+// loader does not answer in time. How long it waits depends on how long loads take: see [Tags.patience].
 //
 // # The third law
 //
 // A message is sent after the requests joined it, and joins the loader's load before that load sends its
 // compare-and-set: so the compare-and-set is sent after all those requests arrived. Which worker loads is therefore a
-// matter of speed alone. A wrong view of the other workers costs a message or a conflict. An answer that comes too
-// late is a hole.
+// matter of speed alone. A wrong loader, or two, cost a message or a conflict. An answer that comes too late is a hole.
 //
-// A message is not passed on again: a worker that received a message for a tag loads the tag itself. A load whose first
-// compare-and-sets failed ends before it sends another, and its waiting requests are passed on, if a loader has been
-// heard since.
+// A message is not passed on again: a worker that has one for a tag loads the tag itself.
 //
 // Before its load joins requests, a loader waits a moment for the next messages of the workers that its last load
-// served: see rendezvous. That only delays the compare-and-set, so more requests arrive before it.
+// served: see [Tags.await]. That only delays the compare-and-set, so more requests arrive before it.
 //
 // # The second law
 //
-// A range that comes from another process must be of the same marks. So every announcement, message and answer names
-// the bucket of marks, and a worker with another bucket ignores it: two registries behind the same subjects do not mix.
-// The loader parks a message as one request, so its range is in no other answer; the asker takes one answer to a
-// message and drops later ones.
+// A range that comes from another process must be of the same marks. So every message and answer names the bucket of
+// marks, and a worker with another bucket ignores it: two registries behind the same subjects do not mix. The loader
+// parks a message as one request, so its range is in no other answer; the asker takes one answer to a message and drops
+// later ones.
 package loaders
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"hash/fnv"
-	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -50,201 +46,271 @@ import (
 )
 
 const (
-	// sayEvery is the interval at which a worker announces itself in a small fleet, saySeldom the longest interval.
-	// After believed intervals without an announcement the other workers forget the worker.
-	sayEvery  = time.Second
-	saySeldom = 30 * time.Second
-	believed  = 3
-	// lookEvery is how often a worker that cannot load checks whether it can, to announce itself at once: after an
-	// outage of the store all workers race for the marks until they have heard of one another. It is also the shortest
-	// interval between two announcements of a worker.
-	lookEvery = 50 * time.Millisecond
-	// leastPause is how long a worker gets no messages after it has not answered in time. The pause doubles each time,
-	// until that worker announces itself again.
-	leastPause = 250 * time.Millisecond
-	// loadsFor is how long a worker loads a tag itself after it got a message for the tag, unless it hears a new
-	// worker: the sender found no other loader.
-	loadsFor = time.Second
-	// smallFleet is the largest number of known workers at which a worker announces itself at once to a new one.
-	smallFleet = 20
-	// mostTries is how many compare-and-sets a load sends before it is passed on to another worker that can load. A
-	// load is passed on once: after that it races for the rest of its time.
+	// mostTries is how many compare-and-sets a load sends before it is passed on. A load is passed on once: after that
+	// it races for the rest of its time.
 	mostTries = 2
+	// patience is the shortest time that a worker waits for a loader's answer, and loads how many load times a loader
+	// may take.
+	patience = 200 * time.Millisecond
+	loads    = 3
+	// leastPause is how long a worker does not ask after it got no answer in time. The pause doubles each time, up to
+	// mostPause, until there is an answer.
+	leastPause = 250 * time.Millisecond
+	mostPause  = 2 * time.Second
+	// mostWait bounds the wait of a load for messages, which is a quarter of the duration of the last load.
+	mostWait = 2 * time.Millisecond
+	// idle is how long a tag is unused until a worker forgets that it contended for it, and about half of the time
+	// between two looks for such tags.
+	idle = 10 * time.Second
+	// mostTags bounds the tags of one worker that have a loader; loads of further ones race.
+	mostTags = 1000
 )
 
-// A Conn is the part of a [nats.Conn] that a Ring uses.
+// A Conn is the part of a [nats.Conn] that Tags use.
 type Conn interface {
 	Publish(subject string, data []byte) error
-	Subscribe(subject string, f nats.MsgHandler) (*nats.Subscription, error)
+	QueueSubscribe(subject, queue string, f nats.MsgHandler) (*nats.Subscription, error)
 	RequestWithContext(ctx context.Context, subject string, data []byte) (*nats.Msg, error)
 	IsConnected() bool
 }
 
-// Config is the settings of a Ring. All fields but Name must be set.
+// Config is the settings of Tags. All fields must be set.
 type Config struct {
 	Namespace subjects.Namespace
-	Name      string // of this process, a unique token of a subject; "" makes one
-	Conn      Conn   // must not be the connection on which requests arrive
+	Conn      Conn // must not be the connection on which requests arrive
 	// Segments returns the allocator of this worker, once it exists.
 	Segments func() *segment.Allocator
 	// Marks returns a unique name of the bucket of marks that this worker issues from; "" while the name is unknown, or
-	// while the worker must issue nothing. While it is "", the worker neither loads for other workers nor passes loads
-	// on.
+	// while the worker must issue nothing. While it is "", the worker neither loads for other workers nor asks them.
 	Marks func() string
-	// Loads reports whether this worker can load, as far as it knows. While it cannot, it loads for no other worker,
-	// and passes on to workers that can.
+	// Loads reports whether this worker can load, as far as it knows. While it cannot, it loads for no other worker.
 	Loads func() bool
 }
 
-// A Ring has the workers that this worker knows, from which loaders are chosen. It is safe for concurrent use.
-type Ring struct {
-	cfg  Config
-	name string // of this process, one token of a subject
-
-	mu     sync.Mutex
-	heard  map[string]announcement // by name: the last announcement of each worker
-	passed map[string]*rendezvous  // by tag, for recent messages
-
+// Tags has the strict tags for which this worker contended with others lately. It is safe for concurrent use.
+type Tags struct {
+	cfg     Config
 	slowest latency.Slowest // duration of loads of strict tags on any worker, failed or not
-	news    chan struct{}   // has a value after a new worker was heard
+
+	mu  sync.Mutex
+	all map[string]*tag
 }
 
-// An announcement is the last one that a worker has sent.
-type announcement struct {
-	at    time.Time
-	marks string // the bucket that it loads from
+// A tag is one for which workers contend. [Tags.mu] guards it.
+type tag struct {
+	used time.Time // when a load or a message of the tag last came
+	// hears has the messages of other workers: this worker is the loader. nil if it is not.
+	hears *nats.Subscription
+	asks  bool // loads are passed on
 
-	pause      time.Duration // how long it gets no messages after it missed an answer
+	pause      time.Duration // how long this worker does not ask after the next answer that is missing; 0 is leastPause
 	retryAfter time.Time     // when that pause ends
+
+	parked  int           // messages that wait for their answers
+	awaited int           // workers that were served and have not sent their next message
+	came    chan struct{} // gets a value once no worker is awaited
+	took    time.Duration // duration of the last load
 }
 
-// New returns a ring without other workers.
-func New(cfg Config) *Ring {
-	return &Ring{
-		cfg: cfg, name: cmp.Or(cfg.Name, strings.TrimPrefix(nats.NewInbox(), nats.InboxPrefix)),
-		heard: make(map[string]announcement), passed: make(map[string]*rendezvous), news: make(chan struct{}, 1),
+// New returns the tags of a worker that has contended for none.
+func New(cfg Config) *Tags { return &Tags{cfg: cfg, all: make(map[string]*tag)} }
+
+// Run forgets tags for which nobody contends any more, until ctx ends; then this worker loads for no other one.
+func (t *Tags) Run(ctx context.Context) {
+	for jitter.Sleep(ctx, idle/2) == nil {
+		t.forget(time.Now().Add(-idle))
 	}
+	t.forget(time.Now())
 }
 
-// Run takes messages of other workers, and announces this worker while it knows of a strict tag, until ctx ends.
-func (r *Ring) Run(ctx context.Context) error {
-	own, err := r.cfg.Conn.Subscribe(wire.Loader(r.cfg.Namespace, r.name), r.take)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = own.Unsubscribe() }() // it fails only on a closed connection
-	others, err := r.cfg.Conn.Subscribe(wire.Loaders(r.cfg.Namespace), r.hear)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = others.Unsubscribe() }()
-	for {
-		pause := lookEvery
-		connected := r.cfg.Conn.IsConnected()
-		if marks := r.cfg.Marks(); marks != "" && connected && r.cfg.Loads() && r.cfg.Segments().AnyStrict() {
-			// Publish fails only without a connection; then no worker could send messages.
-			_ = r.cfg.Conn.Publish(wire.Loaders(r.cfg.Namespace), []byte(r.name+" "+marks))
-			pause = r.pause()
-		}
-		r.forget(time.Now(), connected)
-		if jitter.Sleep(ctx, lookEvery) != nil { // one announcement answers all workers that were heard in that time
-			return nil
-		}
-		if pause > lookEvery {
-			select {
-			case <-time.After(pause - lookEvery):
-			case <-r.news:
-			case <-ctx.Done():
-				return nil
-			}
+func (t *Tags) forget(before time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for name, g := range t.all {
+		if g.parked == 0 && !g.used.After(before) {
+			g.resign()
+			delete(t.all, name)
 		}
 	}
 }
 
-// pause limits the announcements of all workers together to some 20 messages a second.
-func (r *Ring) pause() time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return jitter.Around(r.every())
+// of returns a tag, which it adds if add is true; nil if there is none. The lock is held.
+func (t *Tags) of(name string, add bool) *tag {
+	g := t.all[name]
+	if g == nil && add && len(t.all) < mostTags {
+		g = &tag{came: make(chan struct{}, 1)}
+		t.all[strings.Clone(name)] = g
+	}
+	if g != nil {
+		g.used = time.Now()
+	}
+	return g
 }
 
-func (r *Ring) every() time.Duration {
-	return min(sayEvery*time.Duration(1+len(r.heard)/20), saySeldom)
+// resign makes this worker another one than the tag's loader. The lock is held.
+func (g *tag) resign() {
+	if g.hears != nil {
+		_ = g.hears.Unsubscribe() // it fails only on a closed connection
+		g.hears = nil
+	}
 }
 
-// hear records the announcement of another worker. It does so also while this worker cannot load: after an outage of
-// the store, others may be able to load sooner, and this worker passes its loads on to them.
-func (r *Ring) hear(m *nats.Msg) {
-	name, marks, _ := strings.Cut(string(m.Data), " ")
-	if name == r.name || name == "" || strings.ContainsAny(name, ".*>\r\n\t") || marks == "" || len(m.Data) > 128 {
+// mayAsk reports whether this worker may ask the loader of a tag now.
+func (t *Tags) mayAsk(g *tag) bool {
+	return g.parked == 0 && !time.Now().Before(g.retryAfter) && t.cfg.Marks() != "" && t.cfg.Conn.IsConnected()
+}
+
+// asks reports whether a load of a tag is passed on at once.
+func (t *Tags) asks(name string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g := t.of(name, false)
+	return g != nil && g.asks && t.mayAsk(g)
+}
+
+// overtaken records that others have overtaken a load, and reports whether to pass it on. Messages that wait for the
+// load are not passed on again.
+func (t *Tags) overtaken(name string) (pass bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g := t.of(name, true)
+	if g == nil {
+		return false
+	}
+	g.resign()
+	g.asks = true
+	return t.mayAsk(g)
+}
+
+// lead makes this worker the loader of a tag.
+func (t *Tags) lead(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g := t.of(name, true)
+	if g == nil || g.hears != nil {
 		return
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	_, isKnown := r.heard[name]
-	if isKnown || len(r.heard) < 10_000 {
-		r.heard[name] = announcement{at: time.Now(), marks: marks}
-	}
-	if isKnown {
-		return
-	}
-	for _, meets := range r.passed {
-		meets.last = time.Time{} // workers that pass on to this worker may pass on to the new one now
-	}
-	if len(r.heard) <= smallFleet {
-		select {
-		case r.news <- struct{}{}: // until the new worker hears of this one, it would load at the same time
-		default:
-		}
+	hears, err := t.cfg.Conn.QueueSubscribe(wire.Loader(t.cfg.Namespace, name), wire.QueueGroup, t.take)
+	if err == nil { // it fails only on a closed connection
+		g.hears, g.asks = hears, false
 	}
 }
 
-// forget drops workers that were not heard for long, and old rendezvous. While this worker is not connected it drops no
-// worker, since it can hear none; a message to a worker that has stopped has no responders.
-func (r *Ring) forget(now time.Time, connected bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for name, w := range r.heard {
-		if !connected {
-			r.heard[name] = announcement{at: now, marks: w.marks}
-		} else if now.Sub(w.at) > believed*r.every() {
-			delete(r.heard, name)
-		}
-	}
-	for tag, meets := range r.passed {
-		if meets.parked == 0 && now.Sub(meets.last) > loadsFor {
-			delete(r.passed, tag)
-		}
+// answered records whether the loader of a tag has answered with a range in time. The pause is short at first: after a
+// short outage of the store it is still the loader, and a worker that loads at the same time races with it.
+func (t *Tags) answered(name string, isRange bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if g := t.of(name, false); g != nil && isRange {
+		g.pause = 0
+	} else if g != nil {
+		g.pause = min(max(leastPause, 2*g.pause), mostPause)
+		g.retryAfter = time.Now().Add(g.pause)
 	}
 }
 
-// loader returns the loader of a tag, "" for this worker.
-func (r *Ring) loader(tag string) string {
-	marks, loads := r.cfg.Marks(), r.cfg.Loads()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if meets := r.passed[tag]; meets != nil && (meets.parked > 0 || time.Since(meets.last) < loadsFor) {
-		return ""
-	}
-	loader, highest, now := "", uint64(0), time.Now()
-	if loads {
-		highest = weight(r.name, tag)
-	}
-	for name, a := range r.heard {
-		if w := weight(name, tag); w > highest && a.marks == marks && !now.Before(a.retryAfter) {
-			loader, highest = name, w
+// A LoadFunc loads a strict tag in this process, as [segment.Store.LoadStrict] does.
+type LoadFunc func(ctx context.Context, tag string, join func() int64, floor int64) (segment.Loaded, error)
+
+// LoadStrict loads a strict tag in the process of its loader: another process by a message, or this one with load.
+func (t *Tags) LoadStrict(
+	ctx context.Context, name string, join func() int64, floor int64, load LoadFunc,
+) (segment.Loaded, error) {
+	if t.asks(name) {
+		if l, ok := t.pass(ctx, name, join, floor); ok {
+			return l, nil
 		}
 	}
-	return loader
+	l, err := t.load(ctx, name, join, floor, load, true)
+	if !errors.Is(err, errOvertaken) {
+		return l, err
+	}
+	if l, ok := t.pass(ctx, name, join, floor); ok {
+		return l, nil
+	}
+	return t.load(ctx, name, join, floor, load, false)
 }
 
-// weight returns the rank of a worker for a tag: the highest is the loader. All workers compute the same.
-func weight(name, tag string) uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(name + " " + tag)) // never fails
-	x := h.Sum64()
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	return x ^ x>>27
+// errOvertaken ends a load whose compare-and-sets lost, and which is passed on.
+var errOvertaken = errors.New("loaders: another worker loads the tag")
+
+// load loads for this worker, and for workers whose messages join the load. mayPass says that it ends with errOvertaken
+// if it is to be passed on.
+func (t *Tags) load(
+	ctx context.Context, name string, join func() int64, floor int64, load LoadFunc, mayPass bool,
+) (l segment.Loaded, err error) {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	began, tries, waited := time.Now(), 0, time.Duration(0)
+	l, err = load(ctx, name, func() int64 {
+		if tries++; tries > mostTries && mayPass && t.overtaken(name) {
+			end(errOvertaken) // before the compare-and-set: a store sends none once its context has ended
+		}
+		waited += t.await(ctx, name)
+		return join()
+	}, floor)
+	took := time.Since(began) - waited
+	t.slowest.Note(took)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if g := t.all[name]; g != nil {
+		g.took = took
+	}
+	if err != nil && errors.Is(context.Cause(ctx), errOvertaken) {
+		err = errOvertaken
+	}
+	return l, err
+}
+
+// await waits until the workers that the last load of a tag served have sent their next messages, for mostWait at most,
+// and returns how long it waited. A worker that is late is not awaited again until it is served again.
+//
+// A worker sends its next message once the last is answered, for all requests that arrived in between. So messages
+// arrive just after a load has ended, when the next load would already have read the mark: without the wait a message
+// would take two loads.
+//
+// Law: a load calls it before it joins requests, and so before it sends its compare-and-set.
+func (t *Tags) await(ctx context.Context, name string) time.Duration {
+	t.mu.Lock()
+	g := t.all[name]
+	if g == nil || g.awaited == 0 {
+		t.mu.Unlock()
+		return 0
+	}
+	select {
+	case <-g.came: // from an earlier load
+	default:
+	}
+	most := min(g.took/4, mostWait)
+	t.mu.Unlock()
+	began, late := time.Now(), time.NewTimer(most)
+	defer late.Stop()
+	select {
+	case <-g.came:
+	case <-late.C:
+	case <-ctx.Done():
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g.awaited = 0
+	return time.Since(began)
+}
+
+// patience returns how long to wait for a loader's answer within ctx: at most half of the time, so that the other half
+// remains for a load of the worker's own. Before the first estimate it is that half.
+//
+// A message waits for the load that is under way, and then for its own load. A worker that gave up sooner would load at
+// the same time as the loader. If JetStream is slow, all workers would do so, and their compare-and-sets would race for
+// one mark: some workers would win none before their requests expire.
+func (t *Tags) patience(ctx context.Context) time.Duration {
+	slowest := t.slowest.Get()
+	d := max(patience, loads*slowest)
+	if end, ok := ctx.Deadline(); ok {
+		if half := max(patience, time.Until(end)/2); slowest == 0 || d > half {
+			return half
+		}
+	}
+	return d
 }
 
 // An answer is the reply of a loader: a range of marks, or nothing.
@@ -255,194 +321,98 @@ type answer struct {
 	Step  int64  `json:"step"`
 }
 
+// pass makes the loader load the IDs that requests ask for, at the floor or above, and reports whether it did. Where
+// there is no loader, this worker becomes it. pass sends nothing if a message of another worker has joined these
+// requests: a message is not passed on again.
+func (t *Tags) pass(ctx context.Context, name string, join func() int64, floor int64) (segment.Loaded, bool) {
+	n, marks := join(), t.cfg.Marks() //mutant:pass
+	if !t.asks(name) {
+		return segment.Loaded{}, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, t.patience(ctx))
+	defer cancel()
+	began := time.Now()
+	m, err := t.cfg.Conn.RequestWithContext(ctx, wire.Loader(t.cfg.Namespace, name),
+		[]byte(strconv.FormatInt(n, 10)+" "+marks+" "+name))
+	if errors.Is(err, nats.ErrNoResponders) {
+		t.lead(name)
+		return segment.Loaded{}, false
+	}
+	var a answer
+	if err == nil {
+		err = json.Unmarshal(m.Data, &a)
+	}
+	isRange := err == nil && marks != "" && a.Marks == marks && t.cfg.Marks() == marks &&
+		a.Start >= max(1, floor) && a.End-a.Start == n && a.Step >= 1
+	t.answered(name, isRange)
+	if !isRange {
+		return segment.Loaded{}, false
+	}
+	t.slowest.Note(time.Since(began))
+	//mutant:passed
+	return segment.Loaded{Range: segment.Range{Start: a.Start, End: a.End}, Step: a.Step, Passed: true}, true
+}
+
 // take parks a message of another worker: the number of IDs, the marks and the tag.
-func (r *Ring) take(m *nats.Msg) {
+func (t *Tags) take(m *nats.Msg) {
 	count, rest, _ := strings.Cut(string(m.Data), " ")
-	marks, tag, _ := strings.Cut(rest, " ")
+	marks, name, _ := strings.Cut(rest, " ")
 	n, err := strconv.ParseInt(count, 10, 64)
 	if err == nil {
-		err = subjects.CheckTag(tag)
+		err = subjects.CheckTag(name)
 	}
 	if err != nil || m.Reply == "" {
 		return
 	}
-	segments := r.cfg.Segments()
-	if marks == "" || marks != r.cfg.Marks() || !r.cfg.Loads() {
-		r.reply(m, tag, nil)
+	segments := t.cfg.Segments()
+	t.mu.Lock()
+	g := t.of(name, true)
+	if g != nil && !t.cfg.Loads() {
+		g.resign()
+	}
+	if g == nil || marks == "" || marks != t.cfg.Marks() || !t.cfg.Loads() {
+		t.mu.Unlock()
+		t.reply(m, name, nil)
 		return
 	}
-	meets := r.meet(tag) // before the message is parked: the load that it joins counts it
-	if meets.came() {
-		defer meets.goOn() // after the message is parked
+	g.parked++ // before the message is parked: the load that it joins is not passed on
+	if g.awaited == 1 {
+		defer func() { // after the message is parked
+			select {
+			case g.came <- struct{}{}:
+			default:
+			}
+		}()
 	}
-	err = segments.Park(tag, n, func(ranges []segment.Range, _ error) {
-		if !segments.IsStrict(tag) {
+	g.awaited = max(0, g.awaited-1)
+	t.mu.Unlock()
+	done := func(ranges []segment.Range) {
+		t.mu.Lock()
+		g.parked--
+		if len(ranges) == 1 {
+			g.awaited++ // before the answer: the next message may follow at once
+		}
+		t.mu.Unlock()
+		t.reply(m, name, ranges)
+	}
+	err = segments.Park(name, n, func(ranges []segment.Range, _ error) {
+		if !segments.IsStrict(name) {
 			ranges = nil // the ranges may have been loaded before the message came
 		}
-		if len(ranges) == 1 {
-			meets.await() // before the answer: the next message may follow at once
-		}
-		r.part(meets)
-		r.reply(m, tag, ranges)
+		done(ranges)
 	})
 	if err != nil {
-		r.part(meets)
-		r.reply(m, tag, nil)
+		done(nil)
 	}
-}
-
-// part records that a message was answered.
-func (r *Ring) part(meets *rendezvous) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	meets.parked--
-}
-
-// meet records that a message for a tag came. Its caller must call part once the message is answered.
-func (r *Ring) meet(tag string) *rendezvous {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	meets := r.passed[tag]
-	if meets == nil {
-		meets = &rendezvous{all: make(chan struct{}, 1)}
-		r.passed[tag] = meets
-	}
-	meets.last = time.Now()
-	meets.parked++
-	return meets
 }
 
 // reply answers a message. A worker that gets no range loads for itself.
-func (r *Ring) reply(m *nats.Msg, tag string, ranges []segment.Range) {
+func (t *Tags) reply(m *nats.Msg, name string, ranges []segment.Range) {
 	var a answer
-	s, _ := r.cfg.Segments().StatsOf(tag)
-	if marks := r.cfg.Marks(); len(ranges) == 1 && marks != "" {
+	s, _ := t.cfg.Segments().StatsOf(name)
+	if marks := t.cfg.Marks(); len(ranges) == 1 && marks != "" {
 		a = answer{marks, ranges[0].Start, ranges[0].End, s.Configured}
 	}
 	body, _ := json.Marshal(a)            // integers and a string
-	_ = r.cfg.Conn.Publish(m.Reply, body) // it fails only without a connection: then the range is a hole
-}
-
-// A LoadFunc loads a strict tag in this process, as [segment.Store.LoadStrict] does.
-type LoadFunc func(ctx context.Context, tag string, join func() int64, floor int64) (segment.Loaded, error)
-
-// LoadStrict loads a strict tag in the process of its loader: another process by a message, or this one with load.
-func (r *Ring) LoadStrict(
-	ctx context.Context, tag string, join func() int64, floor int64, load LoadFunc,
-) (l segment.Loaded, err error) {
-	l, err = r.passOrLoad(ctx, tag, join, floor, load, mostTries)
-	if errors.Is(err, errOutrun) {
-		l, err = r.passOrLoad(ctx, tag, join, floor, load, math.MaxInt)
-	}
-	return l, err
-}
-
-// passOrLoad sends the load to the tag's loader, or loads in this process: with up to most compare-and-sets if another
-// worker can load.
-func (r *Ring) passOrLoad(
-	ctx context.Context, tag string, join func() int64, floor int64, load LoadFunc, most int,
-) (segment.Loaded, error) {
-	if r.isCutOff() {
-		return segment.Loaded{}, errCutOff
-	}
-	if loader := r.loader(tag); loader != "" {
-		began := time.Now()
-		if l, ok := r.pass(ctx, loader, tag, join); ok && l.Start >= floor {
-			r.slowest.Note(time.Since(began))
-			return l, nil
-		}
-		if r.isCutOff() {
-			return segment.Loaded{}, errCutOff
-		}
-	}
-	return r.load(ctx, tag, join, floor, load, most)
-}
-
-// isCutOff reports whether the connection to the marks is lost.
-func (r *Ring) isCutOff() bool { return r.cfg.Marks() != "" && !r.cfg.Conn.IsConnected() }
-
-var (
-	// errCutOff ends a load at once while the connection is lost. A load that began now would wait until the marks are
-	// checked, while the next load can be passed on.
-	errCutOff = errors.New("loaders: not connected to NATS")
-	// errOutrun ends a load whose compare-and-sets lost, while another worker can load the tag.
-	errOutrun = errors.New("loaders: another worker loads the tag")
-)
-
-// load loads for this worker, and for workers whose messages join the load.
-//
-// A worker that has just started, or recovered, may begin a load before it has heard of the other workers. It races
-// with them, and may win no compare-and-set before its requests expire.
-func (r *Ring) load(
-	ctx context.Context, tag string, join func() int64, floor int64, load LoadFunc, most int,
-) (l segment.Loaded, err error) {
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	began, tries := time.Now(), 0
-	defer func() { r.slowest.Note(time.Since(began)) }()
-	r.mu.Lock()
-	meets := r.passed[tag]
-	r.mu.Unlock()
-	var waited time.Duration
-	l, err = load(ctx, tag, func() int64 {
-		if tries++; tries > most && r.loader(tag) != "" {
-			end(errOutrun) // before the compare-and-set: a store sends none once its context has ended
-		}
-		if meets != nil {
-			waited += meets.wait(ctx)
-		}
-		return join()
-	}, floor)
-	if meets != nil {
-		meets.loaded(time.Since(began) - waited)
-	}
-	if err != nil && errors.Is(context.Cause(ctx), errOutrun) {
-		err = errOutrun
-	}
-	return l, err
-}
-
-// missed records that a loader has no subscription (noResponders), or has not answered a message with a range in time.
-// Its pause is short at first: after a short outage of the store it is still the loader, and a worker that loads at the
-// same time races with it.
-func (r *Ring) missed(loader string, noResponders bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	w, isKnown := r.heard[loader]
-	if noResponders {
-		delete(r.heard, loader)
-	} else if now := time.Now(); isKnown && !now.Before(w.retryAfter) {
-		w.pause = max(leastPause, 2*w.pause)
-		w.retryAfter = now.Add(w.pause)
-		r.heard[loader] = w
-	}
-}
-
-// pass makes the loader load the IDs that requests ask for, and reports whether the loader did. pass sends nothing if a
-// message of another worker has joined these requests: a message is not passed on again.
-func (r *Ring) pass(ctx context.Context, loader, tag string, join func() int64) (segment.Loaded, bool) {
-	n, marks := join(), r.cfg.Marks() //mutant:pass
-	if r.loader(tag) == "" || marks == "" {
-		return segment.Loaded{}, false
-	}
-	ctx, cancel := context.WithTimeout(ctx, r.patience(ctx))
-	defer cancel()
-	m, err := r.cfg.Conn.RequestWithContext(ctx, wire.Loader(r.cfg.Namespace, loader),
-		[]byte(strconv.FormatInt(n, 10)+" "+marks+" "+tag))
-	if err != nil {
-		if r.cfg.Conn.IsConnected() {
-			r.missed(loader, errors.Is(err, nats.ErrNoResponders))
-		}
-		return segment.Loaded{}, false
-	}
-	var a answer
-	if err = json.Unmarshal(m.Data, &a); err == nil && a.Marks == "" {
-		r.missed(loader, false)
-	}
-	if err != nil || a.Marks != marks || r.cfg.Marks() != marks ||
-		a.Start < 1 || a.End-a.Start != n || a.Step < 1 {
-		return segment.Loaded{}, false
-	}
-	//mutant:passed
-	return segment.Loaded{Range: segment.Range{Start: a.Start, End: a.End}, Step: a.Step, Passed: true}, true
+	_ = t.cfg.Conn.Publish(m.Reply, body) // it fails only without a connection: then the range is a hole
 }

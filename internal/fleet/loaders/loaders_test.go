@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -31,9 +30,9 @@ var strictTag = segment.Tag{Name: "a", Step: 100, MaxID: 1, Rules: segment.Rules
 // deadline is that of requests. It is long, since the machine may be busy.
 const deadline = 10 * time.Second
 
-// A worker is one member of a ring, on a store of its own view that counts its loads.
+// A worker contends for tags on a store of its own view that counts its loads.
 type worker struct {
-	*Ring
+	*Tags
 	conn  *nats.Conn
 	store segment.Store
 	alloc *segment.Allocator
@@ -61,7 +60,7 @@ func (c counted) LoadStrict(
 	return c.Store.LoadStrict(ctx, tag, join, floor)
 }
 
-// fleet starts workers on one store, with the strict tag a, which know one another.
+// fleet starts workers on one store, with the strict tag a.
 func fleet(t *testing.T, n int) (workers []*worker) {
 	t.Helper()
 	url, store := natstest.Start(t), new(segmenttest.Memory)
@@ -70,7 +69,7 @@ func fleet(t *testing.T, n int) (workers []*worker) {
 	}
 	for range n {
 		w := &worker{conn: natstest.Connect(t, url), store: store}
-		w.Ring = New(Config{
+		w.Tags = New(Config{
 			Namespace: subjects.DefaultNamespace, Conn: w.conn,
 			Segments: func() *segment.Allocator { return w.alloc },
 			Marks:    func() string { return *w.marks.Load() },
@@ -80,42 +79,56 @@ func fleet(t *testing.T, n int) (workers []*worker) {
 		w.alloc = segment.New(segment.Config{Store: w.Store(counted{store, &w.loads, &w.slow}), Deadline: deadline})
 		w.alloc.See(strictTag)
 		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- w.Run(ctx) }()
-		w.stop = sync.OnceFunc(func() {
+		var running sync.WaitGroup
+		running.Go(func() { w.Run(ctx) })
+		w.stop = func() {
 			cancel()
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		})
+			running.Wait()
+		}
 		t.Cleanup(func() { w.stop(); w.alloc.Close() })
 		workers = append(workers, w)
-	}
-	for _, w := range workers {
-		w.await(t, n-1)
 	}
 	return workers
 }
 
-// await waits until a worker has heard so many others.
-func (w *worker) await(t *testing.T, others int) {
+// pair starts a worker that asks the other one for loads of the tag a.
+func pair(t *testing.T) (asker, loader *worker) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		n := w.knows()
-		if n == others {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("a worker has heard %d others, want %d", n, others)
-		}
+	workers := fleet(t, 2)
+	asker, loader = workers[0], workers[1]
+	loader.lead("a")
+	if err := loader.conn.Flush(); err != nil || !asker.overtaken("a") {
+		t.Fatal("it does not ask", err)
 	}
+	return asker, loader
 }
 
-// storm lets callers request IDs of the tag from all workers, and judges their order.
-func storm(t *testing.T, workers []*worker, callers, requests int) {
+// take takes an ID of the tag a, and returns how many loads that cost this worker.
+func (w *worker) take(t *testing.T) (loads int64) {
 	t.Helper()
+	before := w.loads.Load()
+	if _, err := segmenttest.Take(t.Context(), w.alloc, "a", 1); err != nil {
+		t.Error(err)
+	}
+	return w.loads.Load() - before
+}
+
+func (t *Tags) leads(name string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g := t.all[name]
+	return g != nil && g.hears != nil
+}
+
+func TestStrictIDsRiseWhoeverLoadsThem(t *testing.T) {
+	workers := fleet(t, 3)
+	for _, w := range workers {
+		w.slow.Store(int64(time.Millisecond)) // they overtake one another
+		w.lead("a")                           // too many at first
+	}
 	var order ledger.Order
 	var group sync.WaitGroup
+	const callers, requests = 12, 100
 	for range callers {
 		group.Go(func() {
 			for range requests {
@@ -133,117 +146,118 @@ func storm(t *testing.T, workers []*worker, callers, requests int) {
 		})
 	}
 	group.Wait()
-	if r := order.Report(); r.Inversions > 0 || r.Answers != int64(callers*requests) {
+	if r := order.Report(); r.Inversions > 0 || r.Answers != callers*requests {
 		t.Errorf("%+v", r)
 	}
 }
 
-func TestStrictIDsRiseWhoeverLoadsThem(t *testing.T) {
-	workers := fleet(t, 3)
-	storm(t, workers, 12, 100)
-	for _, w := range workers {
-		t.Logf("%d loads, passed on to %q", w.loads.Load(), w.loader("a"))
-	}
-}
-
-func TestAWorkerLoadsForItselfWhereNobodyAnswers(t *testing.T) {
+// The memory of these tests overtakes nobody, so it is said.
+func TestWhoIsOvertakenAsksAndLeadsWhereNobodyListens(t *testing.T) {
 	workers := fleet(t, 2)
-	w := workers[slices.IndexFunc(workers, func(w *worker) bool { return w.loader("a") != "" })]
-	other := workers[0]
-	if other == w {
-		other = workers[1]
+	loser, other := workers[0], workers[1]
+	outrun := segment.New(segment.Config{Store: loser.Store(outrun{loser.store}), Deadline: deadline})
+	defer outrun.Close()
+	outrun.See(strictTag)
+	if _, err := segmenttest.Take(t.Context(), outrun, "a", 1); err != nil || !loser.leads("a") {
+		t.Errorf("%v; nobody listens, and it leads: %t", err, loser.leads("a"))
 	}
-	ask := func(most time.Duration) {
-		t.Helper()
-		began := time.Now()
-		_, err := segmenttest.Take(t.Context(), w.alloc, "a", 1)
-		if err != nil || time.Since(began) > most+5*time.Second {
-			t.Errorf("%v after %v", err, time.Since(began))
-		}
-	}
-	passed := false
-	for range 10 { // a busy machine may be late
-		before := w.loads.Load()
-		if ask(0); w.loads.Load() == before {
-			passed = other.loads.Load() > 0
-			break
-		}
-		w.await(t, 1)
-	}
-	if !passed {
-		t.Fatal("the other worker is there, and did not load")
-	}
-	before := w.loads.Load()
-	other.stop()
-	ask(0) // no responders
-	if w.loads.Load() != before+1 {
-		t.Error("it did not load for itself")
-	}
-	silent, err := w.conn.SubscribeSync(wire.Loader(w.cfg.Namespace, other.name))
-	if err != nil {
+	other.lead("a") // two
+	if err := other.conn.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	w.hear(&nats.Msg{Data: []byte(other.name + " " + marks)})
-	began := time.Now()
-	ask(patience)
-	if waited := time.Since(began); w.loads.Load() != before+2 || waited < patience {
-		t.Errorf("a loader that is silent: %d loads, after %v", w.loads.Load()-before, waited)
+	_, err := segmenttest.Take(t.Context(), outrun, "a", 1)
+	if err != nil || loser.leads("a") || other.loads.Load() != 1 {
+		t.Errorf("%v; the loader that was overtaken still is one: %t; %d loads of the other one", err, loser.leads("a"),
+			other.loads.Load())
 	}
-	if n, _, _ := silent.Pending(); n != 1 || w.loader("a") != "" {
-		t.Errorf("it was asked %d times, and is chosen still: %q", n, w.loader("a"))
-	}
-}
-
-// Where each load takes longer than a worker waits at least, it must not load beside the loader: their compare-and-sets
-// would fight.
-func TestAWorkerWaitsForALoaderAsLongAsLoadsTake(t *testing.T) {
-	workers := fleet(t, 2)
-	asker, loader := workers[0], workers[1]
-	if asker.loader("a") == "" {
-		asker, loader = loader, asker
-	}
-	for _, w := range workers {
-		w.slow.Store(int64(patience * 5 / 4))
-	}
-	const requests = 12
-	for range requests {
-		asker.hear(&nats.Msg{Data: []byte(loader.name + " " + marks)}) // it says so all the time
-		if _, err := segmenttest.Take(t.Context(), asker.alloc, "a", 1); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if n := asker.loads.Load(); n > requests/2 {
-		t.Errorf("%d of %d loads were its own", n, requests)
-	}
-}
-
-// A worker that has just come may load before it has heard of the others, and they outrun it.
-func TestALoadThatIsOutrunIsPassedOnOnceALoaderIsHeard(t *testing.T) {
-	workers := fleet(t, 2)
-	loser := workers[slices.IndexFunc(workers, func(w *worker) bool { return w.loader("a") != "" })]
-	alloc := segment.New(segment.Config{Store: loser.Store(outrun{loser.store}), Deadline: deadline})
-	defer alloc.Close()
-	alloc.See(strictTag)
-	loser.mu.Lock()
-	clear(loser.heard)
-	loser.mu.Unlock()
-	if got, err := segmenttest.Take(t.Context(), alloc, "a", 1); err != nil {
-		t.Error(got, err)
-	}
-	if s, _ := alloc.StatsOf("a"); s.Errors > 0 {
+	if s, _ := outrun.StatsOf("a"); s.Errors > 0 {
 		t.Errorf("a load failed: %v", s.LastError)
 	}
+	if loser.take(t) != 0 {
+		t.Error("the next load is not passed on at once")
+	}
+	other.stop()
+	if err := other.conn.Flush(); err != nil || loser.take(t) != 1 || !loser.leads("a") {
+		t.Error("the loader has stopped, and this worker is not the next one")
+	}
 }
 
-// An outrun store is one in which others win each compare-and-set.
+// An outrun store is one in which others win each compare-and-set but those of a load that is not passed on.
 type outrun struct{ segment.Store }
 
-func (outrun) LoadStrict(ctx context.Context, _ string, join func() int64, _ int64) (segment.Loaded, error) {
-	for ctx.Err() == nil {
+func (o outrun) LoadStrict(ctx context.Context, tag string, join func() int64, floor int64) (segment.Loaded, error) {
+	for range mostTries + 1 {
 		join()
-		time.Sleep(time.Millisecond)
 	}
-	return segment.Loaded{}, ctx.Err()
+	if ctx.Err() != nil {
+		return segment.Loaded{}, ctx.Err()
+	}
+	return o.Store.LoadStrict(ctx, tag, join, floor)
+}
+
+// An air is a connection on which nobody answers in time.
+type air struct {
+	Conn
+	cut bool
+}
+
+func (a *air) IsConnected() bool { return !a.cut }
+
+func (a *air) RequestWithContext(ctx context.Context, _ string, _ []byte) (*nats.Msg, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// It may have waited for a store that was away for all: until it is asked again, they fight over the marks. And each
+// worker that hangs must not be waited for longer than the one before.
+func TestALoaderThatDoesNotAnswerIsAskedAgainAfterAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sky := new(air)
+		r := New(Config{
+			Namespace: subjects.DefaultNamespace, Conn: sky, Marks: func() string { return marks },
+			Loads: func() bool { return true },
+		})
+		r.slowest.Note(5 * time.Millisecond)
+		store := new(segmenttest.Memory)
+		if _, err := store.Create(t.Context(), strictTag, false); err != nil {
+			t.Fatal(err)
+		}
+		r.overtaken("a")
+		load := func() time.Duration {
+			t.Helper()
+			began := time.Now()
+			_, err := r.Store(store).LoadStrict(t.Context(), "a", func() int64 { return 1 }, 0)
+			if err != nil {
+				t.Error(err)
+			}
+			return time.Since(began)
+		}
+		for _, paused := range []time.Duration{leastPause, 2 * leastPause, 4 * leastPause, mostPause, mostPause} {
+			if took := load(); took != patience {
+				t.Errorf("a load took %v, want %v", took, patience)
+			}
+			if time.Sleep(paused - 1); r.asks("a") || load() != 0 {
+				t.Errorf("it is asked again before %v", paused)
+			}
+			if time.Sleep(time.Nanosecond); !r.asks("a") {
+				t.Errorf("it is not asked again after %v", paused)
+			}
+		}
+		if r.answered("a", true); r.all["a"].pause != 0 {
+			t.Error("an answer does not end the pauses")
+		}
+		if sky.cut = true; r.asks("a") || load() != 0 {
+			t.Error("it asks without a connection")
+		}
+		r.forget(time.Now().Add(-idle))
+		if r.all["a"] == nil {
+			t.Error("a tag in use is forgotten")
+		}
+		time.Sleep(idle)
+		if r.forget(time.Now().Add(-idle)); len(r.all) > 0 {
+			t.Error("a tag that nobody uses is remembered")
+		}
+	})
 }
 
 // A load of the worker's own needs time, too.
@@ -251,7 +265,7 @@ func TestALoaderGetsHalfOfTheTimeAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		var r Ring
+		var r Tags
 		check := func(ctx context.Context, what string, want time.Duration) {
 			t.Helper()
 			if got := r.patience(ctx); got != want {
@@ -272,8 +286,7 @@ func TestALoaderGetsHalfOfTheTimeAtMost(t *testing.T) {
 }
 
 func TestWhatWasPassedOnIsNotPassedOnAgain(t *testing.T) {
-	workers := fleet(t, 2)
-	w := workers[slices.IndexFunc(workers, func(w *worker) bool { return w.loader("a") != "" })]
+	w, other := pair(t)
 	w.slow.Store(int64(patience))
 	// By one who thinks that w loads the tag.
 	inbox := nats.NewInbox()
@@ -281,38 +294,25 @@ func TestWhatWasPassedOnIsNotPassedOnAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.conn.PublishRequest(wire.Loader(w.cfg.Namespace, w.name), inbox, []byte("7 M1 a")); err != nil {
-		t.Fatal(err)
-	}
-	for end := time.Now().Add(deadline); w.loads.Load() == 0 && time.Now().Before(end); {
-		time.Sleep(time.Millisecond)
-	}
-	if n, _, _ := answers.Pending(); w.loader("a") != "" && n == 0 {
+	w.Tags.take(&nats.Msg{Subject: wire.Loader(w.cfg.Namespace, "a"), Reply: inbox, Data: []byte("7 M1 a")})
+	if w.asks("a") || w.overtaken("a") {
 		t.Error("a load is passed on though a message waits for it")
 	}
 	m, err := answers.NextMsg(deadline)
-	if err != nil || w.loads.Load() != 1 {
+	if err != nil || w.loads.Load() != 1 || other.loads.Load() != 0 {
 		t.Fatalf("%v, after %d loads of its own", err, w.loads.Load())
 	}
 	if string(m.Data) != `{"marks":"M1","start":"1","end":"8","step":100}` {
 		t.Errorf("%s", m.Data)
 	}
-	if w.loader("a") != "" {
-		t.Error("the next load is passed on, and another message may join it")
-	}
-	w.mu.Lock()
-	clear(w.heard) // so that the other worker comes anew
-	w.mu.Unlock()
-	if w.await(t, 1); w.loader("a") == "" {
-		t.Error("a worker has come, and nothing is passed on to it")
+	if w.take(t) != 0 {
+		t.Error("once it is answered, nothing is passed on")
 	}
 }
 
 func TestMalformedMessagesGetNoID(t *testing.T) {
 	w := fleet(t, 1)[0]
-	for err := nats.ErrNoResponders; errors.Is(err, nats.ErrNoResponders); { // until it listens
-		_, err = w.conn.Request(wire.Loader(w.cfg.Namespace, w.name), []byte("0 M1 a"), deadline)
-	}
+	w.lead("a")
 	tooMany := strconv.Itoa(segment.MaxStep) + "0 M1 a"
 	// A tag that is not strict has IDs in memory, which may be older than the message.
 	if _, err := w.store.Create(t.Context(), segment.Tag{Name: "b", Step: 100, MaxID: 1}, false); err != nil {
@@ -322,59 +322,40 @@ func TestMalformedMessagesGetNoID(t *testing.T) {
 	for _, body := range []string{
 		"", "7", "7 a", "7 M2 a", "x M1 a", "0 M1 a", "-1 M1 a", "7 M1 b", "7 M1 a b", "7  a", tooMany,
 	} {
-		m, err := w.conn.Request(wire.Loader(w.cfg.Namespace, w.name), []byte(body), 50*time.Millisecond)
+		m, err := w.conn.Request(wire.Loader(w.cfg.Namespace, "a"), []byte(body), 50*time.Millisecond)
 		if err == nil && string(m.Data) != nothing || err != nil && !errors.Is(err, nats.ErrTimeout) {
 			t.Errorf("%q: %v, %v", body, m, err)
 		}
 	}
-	for _, name := range []string{"", "a.b M1", "> M1", "* M1", "a", "a M2", " M1", "a M1 b", w.name + " M1"} {
-		w.hear(&nats.Msg{Data: []byte(name)})
-	}
-	if w.loader("a") != "" || w.loads.Load() != 0 {
-		t.Errorf("heard %v, %d loads", w.heard, w.loads.Load())
+	if w.loads.Load() != 0 {
+		t.Errorf("%d loads", w.loads.Load())
 	}
 }
 
-func TestNothingIsPassedBetweenDifferentMarks(t *testing.T) {
-	workers := fleet(t, 2)
-	asker, loader := workers[0], workers[1]
-	if asker.loader("a") == "" {
-		asker, loader = loader, asker
-	}
-	take := func(by *worker) {
-		t.Helper()
-		before := by.loads.Load()
-		if _, err := segmenttest.Take(t.Context(), asker.alloc, "a", 1); err != nil || by.loads.Load() == before {
-			t.Errorf("%v; the other worker loaded", err)
+func TestNothingIsPassedBetweenDifferentMarksNorToOneWhoCannotLoad(t *testing.T) {
+	foreign, nothing := "M2", ""
+	for what, change := range map[string]func(asker, loader *worker){
+		"it loads from other marks":    func(_, loader *worker) { loader.marks.Store(&foreign) },
+		"it must issue nothing":        func(_, loader *worker) { loader.marks.Store(&nothing) },
+		"it cannot load":               func(_, loader *worker) { loader.cannot.Store(true) },
+		"the asker must issue nothing": func(asker, _ *worker) { asker.marks.Store(&nothing) },
+	} {
+		asker, loader := pair(t)
+		change(asker, loader)
+		if own := asker.take(t); own != 1 || loader.loads.Load() > 0 {
+			t.Errorf("%s: %d loads of its own, and %d of the loader", what, own, loader.loads.Load())
 		}
-	}
-	for what, of := range map[string]string{"it loads from other marks": "M2", "it must issue nothing": ""} {
-		loader.marks.Store(&of)
-		asker.hear(&nats.Msg{Data: []byte(loader.name + " M1")}) // of a moment ago
-		t.Log(what)
-		take(asker)
-		loader.hear(&nats.Msg{Data: []byte(asker.name + " M1")})
-		asker.hear(&nats.Msg{Data: []byte(loader.name + " " + of)})
-	}
-	var nothing string
-	asker.marks.Store(&nothing)
-	loader.marks.Store(&marks)
-	asker.hear(&nats.Msg{Data: []byte(loader.name + " M1")})
-	take(asker)
-	if loader.loads.Load() > 0 {
-		t.Errorf("%d loads for another worker", loader.loads.Load())
+		if loader.leads("a") == loader.cannot.Load() {
+			t.Errorf("%s: it is the loader after that: %t", what, loader.leads("a"))
+		}
 	}
 }
 
 // Whoever answers, a range of other marks is not taken, and none below the floor.
 func TestAnAnswerOfOtherMarksOrBelowTheFloorIsNotTaken(t *testing.T) {
-	w := fleet(t, 1)[0]
-	for i := 0; w.loader("a") == ""; i++ {
-		w.hear(&nats.Msg{Data: fmt.Appendf(nil, "other%d M1", i)})
-	}
-	other, then := w.loader("a"), marks
+	w, then := fleet(t, 1)[0], marks
 	var of string
-	forged, err := w.conn.Subscribe(wire.Loader(w.cfg.Namespace, other), func(m *nats.Msg) {
+	forged, err := w.conn.Subscribe(wire.Loader(w.cfg.Namespace, "a"), func(m *nats.Msg) {
 		w.marks.Store(new(then))
 		_ = m.Respond([]byte(`{"marks":"` + of + `","start":"900","end":"901","step":1}`))
 	})
@@ -382,32 +363,34 @@ func TestAnAnswerOfOtherMarksOrBelowTheFloorIsNotTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = forged.Unsubscribe() }()
+	pass := func(floor int64) (segment.Loaded, bool) {
+		w.overtaken("a")
+		w.mu.Lock()
+		w.all["a"].retryAfter = time.Time{}
+		w.mu.Unlock()
+		return w.pass(t.Context(), "a", func() int64 { return 1 }, floor)
+	}
 	for _, of = range []string{"M1", "M2"} {
-		if l, ok := w.pass(t.Context(), other, "a", func() int64 { return 1 }); ok != (of == "M1") {
+		if l, ok := pass(0); ok != (of == "M1") {
 			t.Errorf("an answer of %s: %+v, %t", of, l, ok)
 		}
 	}
 	for floor, passed := range map[int64]bool{900: true, 901: false} {
 		of = "M1"
-		l, err := w.Store(w.store).LoadStrict(t.Context(), "a", func() int64 { return 1 }, floor)
-		if err != nil || l.Passed != passed || l.Start < floor {
-			t.Errorf("an answer of 900 at the floor %d: %+v, %v", floor, l, err)
+		if l, ok := pass(floor); ok != passed {
+			t.Errorf("an answer of 900 at the floor %d: %+v", floor, l)
 		}
 	}
 	then = "M2"
-	if l, ok := w.pass(t.Context(), other, "a", func() int64 { return 1 }); ok {
+	if l, ok := pass(0); ok {
 		t.Errorf("marks that changed before the answer: %+v", l)
 	}
 }
 
 // A request that comes once the message was sent may have been sent after the answer to one that the loader served.
 func TestRequestsJoinALoadThatIsPassedOnOnlyBeforeItIsSent(t *testing.T) {
-	w := fleet(t, 1)[0]
-	for i := 0; w.loader("a") == ""; i++ {
-		w.hear(&nats.Msg{Data: fmt.Appendf(nil, "other%d M1", i)})
-	}
-	joined := 0
-	sent, err := w.conn.Subscribe(wire.Loader(w.cfg.Namespace, w.loader("a")), func(m *nats.Msg) {
+	w, joined := fleet(t, 1)[0], 0
+	sent, err := w.conn.Subscribe(wire.Loader(w.cfg.Namespace, "a"), func(m *nats.Msg) {
 		n := 0
 		if _, err := fmt.Sscan(string(m.Data), &n); err != nil || n != 3 || joined != 1 {
 			t.Errorf("%q was sent after %d joins, want 3 IDs after 1", m.Data, joined)
@@ -418,23 +401,65 @@ func TestRequestsJoinALoadThatIsPassedOnOnlyBeforeItIsSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = sent.Unsubscribe() }()
+	w.overtaken("a")
 	l, err := w.Store(w.store).LoadStrict(t.Context(), "a", func() int64 { joined++; return 3 }, 0)
 	if err != nil || !l.Passed || l.Range != (segment.Range{Start: 900, End: 903}) || joined != 1 {
 		t.Errorf("%+v, %v, after %d joins; want 900 to 902 after 1", l, err, joined)
 	}
 }
 
+func TestALoadWaitsForTheNextMessagesOfThoseItServedLast(t *testing.T) {
+	for name, c := range map[string]struct {
+		served int
+		came   []time.Duration // after the wait began
+		took   time.Duration   // by the last load
+		want   time.Duration
+	}{
+		"nobody was served":                 {0, nil, 4 * time.Millisecond, 0},
+		"both come":                         {2, []time.Duration{100, 300}, 4 * time.Millisecond, 300},
+		"one does not come":                 {2, []time.Duration{100}, 4 * time.Millisecond, time.Millisecond},
+		"one does not come, loads are slow": {2, []time.Duration{100}, time.Hour, mostWait},
+		"one who was not served comes too":  {1, []time.Duration{100, 200}, 4 * time.Millisecond, 100},
+		"no load was measured":              {1, nil, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				// A message for a tag that is not strict is not served, and so not awaited again.
+				alloc := segment.New(segment.Config{Store: new(segmenttest.Memory), Deadline: deadline})
+				defer alloc.Close()
+				r := New(Config{
+					Namespace: subjects.DefaultNamespace, Conn: new(deafAir), Marks: func() string { return marks },
+					Loads: func() bool { return true }, Segments: func() *segment.Allocator { return alloc },
+				})
+				r.of("a", true).awaited, r.of("a", false).took = c.served, c.took
+				r.of("a", false).came <- struct{}{} // of an earlier load
+				for _, d := range c.came {
+					time.AfterFunc(d, func() { r.take(&nats.Msg{Reply: "b", Data: []byte("7 M1 a")}) })
+				}
+				if got := r.await(t.Context(), "a"); got != c.want {
+					t.Errorf("it waited for %v, want %v", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+// A deafAir takes answers.
+type deafAir struct{ air }
+
+func (*deafAir) Publish(string, []byte) error { return nil }
+
 // Store returns a store whose strict loads are passed on.
-func (r *Ring) Store(store segment.Store) segment.Store { return passing{store, r} }
+func (t *Tags) Store(store segment.Store) segment.Store { return passing{store, t} }
 
 type passing struct {
 	segment.Store
-	ring *Ring
+	tags *Tags
 }
 
 // LoadStrict implements [segment.Store].
 func (p passing) LoadStrict(
 	ctx context.Context, tag string, join func() int64, floor int64,
 ) (segment.Loaded, error) {
-	return p.ring.LoadStrict(ctx, tag, join, floor, p.Store.LoadStrict)
+	return p.tags.LoadStrict(ctx, tag, join, floor, p.Store.LoadStrict)
 }

@@ -178,8 +178,8 @@ func (t *table) worker() {
 	t.needed(snowflake, t.number)
 	t.publish("share rates", wire.ServicePing(ns))
 	const loaders = "load strict tags for other workers, and let them"
-	t.publish(loaders, wire.Loaders(ns), wire.Loader(ns, "*"))
-	t.subscribe("", loaders, wire.Loaders(ns), wire.Loader(ns, "*"))
+	t.publish(loaders, wire.Loader(ns, ">"))
+	t.subscribe(wire.QueueGroup, loaders, wire.Loader(ns, ">"))
 	t.publish("announce a changed tag", wire.TagChanged(ns))
 	t.subscribe("", "hear of a changed tag", wire.TagChanged(ns))
 	const registry = "compare the registry with other workers"
