@@ -46,7 +46,7 @@ type Cluster struct {
 
 // A Config is what [Start] starts. The zero value means the defaults.
 type Config struct {
-	// Workers is how many workers there are; 0 means 1.
+	// Workers is how many workers there are; 0 means 1, and a negative number fails the test.
 	Workers int
 	// Namespace is the namespace of the workers; "" means [subjects.DefaultNamespace].
 	Namespace subjects.Namespace
@@ -61,6 +61,9 @@ type Config struct {
 // modes. The cluster stops when the test ends.
 func Start(tb testing.TB, cfg Config) *Cluster {
 	tb.Helper()
+	if cfg.Workers < 0 {
+		tb.Fatalf("e2e: Workers is %d, want 1 or more, or 0 for 1", cfg.Workers)
+	}
 	cfg.Namespace = cmp.Or(cfg.Namespace, subjects.DefaultNamespace)
 	log := slog.New(slog.NewTextHandler(tb.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	bed, err := testbed.Start(testbed.Config{

@@ -2,6 +2,8 @@ package e2e_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -28,6 +30,15 @@ func TestOneLineIsEnough(t *testing.T) {
 	if id, err := ids.Snowflake().Next(t.Context()); err != nil || id < 1<<60 {
 		t.Errorf("a snowflake is %d, %v", id, err)
 	}
+}
+
+func TestANegativeNumberOfWorkersFailsTheTest(t *testing.T) {
+	defer func() {
+		if said := fmt.Sprint(recover()); !strings.Contains(said, "Workers is -1") {
+			t.Error(said)
+		}
+	}()
+	e2e.Start(new(exampletb.T), e2e.Config{Workers: -1})
 }
 
 func TestAWorkerKeepsItsNumberOverARestart(t *testing.T) {

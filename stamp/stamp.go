@@ -91,8 +91,8 @@ func set(m *nats.Msg, id subjects.ID) {
 const most = 10_000
 
 // Msgs gives each message without an ID an ID, in order, with one request for each 10,000. The error is that of
-// [Stamper.Msg]. If a message has a malformed ID no message is stamped; after another error some may be stamped, and
-// the next call leaves those unchanged.
+// [Stamper.Msg], or names a source that gave another number of IDs. If a message has a malformed ID no message is
+// stamped; after another error some may be stamped, and the next call leaves those unchanged.
 func (s *Stamper) Msgs(ctx context.Context, msgs []*nats.Msg) error {
 	var bare []*nats.Msg
 	for i, m := range msgs {
@@ -108,6 +108,9 @@ func (s *Stamper) Msgs(ctx context.Context, msgs []*nats.Msg) error {
 		runs, err := s.ids.NextN(ctx, len(part))
 		if err != nil {
 			return err
+		}
+		if runs.Len() != len(part) {
+			return fmt.Errorf("stamp: the source gave %d IDs for %d messages", runs.Len(), len(part))
 		}
 		i := 0
 		for id := range runs.All() {

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/client/clienttest"
 	"github.com/natsid/natsid/e2e"
 	"github.com/natsid/natsid/internal/testkit/exampletb"
 	"github.com/natsid/natsid/internal/testkit/natstest"
@@ -101,13 +102,30 @@ func TestABatchIsStampedInItsOrderByOneRequest(t *testing.T) {
 	}
 }
 
+// A source is a client.Source that gives other runs than it should.
+type source struct {
+	client.Source
+	runs subjects.Runs
+}
+
+func (s source) NextN(context.Context, int) (subjects.Runs, error) { return s.runs, nil }
+
+func TestASourceThatGivesAnotherNumberOfIDsStampsNothing(t *testing.T) {
+	for _, runs := range []subjects.Runs{nil, {{First: 1, Last: 2}}, {{First: 1, Last: 4}}} {
+		msgs := []*nats.Msg{with(), with(), with()}
+		if err := stamp.New(source{runs: runs}).Msgs(t.Context(), msgs); err == nil || len(msgs[0].Header) > 0 {
+			t.Errorf("%v for 3 messages: %v, %v", runs, err, msgs[0].Header)
+		}
+	}
+}
+
 func TestManyMessagesGetAsManyIDs(t *testing.T) {
 	const n = 25_001
 	msgs, seen := make([]*nats.Msg, n), make(map[subjects.ID]bool, n)
 	for i := range msgs {
 		msgs[i] = with()
 	}
-	if err := stamper(t).Msgs(t.Context(), msgs); err != nil {
+	if err := stamp.New(clienttest.New()).Msgs(t.Context(), msgs); err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range msgs {
