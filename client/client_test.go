@@ -214,15 +214,6 @@ func TestTheFirstForeignReplyIsLoggedAlsoWithoutALogger(t *testing.T) {
 	}
 }
 
-func TestRunsWhoseLengthsOverflowAreNotNatsids(t *testing.T) {
-	nc := connect(t)
-	respond(t, nc, "id.>", func(m *nats.Msg) { answer(t, m, "0-9223372036854775807\n0-9223372036854775807\n7") })
-	h := client.Must(patient(nc).Snowflake(client.SnowflakeConfig{}))
-	if id, err := h.Next(t.Context()); !errors.Is(err, client.ErrNotNatsid) {
-		t.Errorf("2^64+1 IDs where one was requested: %d, %v", id, err)
-	}
-}
-
 // Repeated after a failure it could find the tag that it created itself.
 func TestARequestToCreateATagIsNotRepeated(t *testing.T) {
 	nc := connect(t)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -106,25 +105,6 @@ func TestALargeRequestIsCopiedAsASmallOneOnceAnAnswerIsLost(t *testing.T) {
 	if took := time.Since(begin); err != nil || runs.Len() != 10_001 || took > lost*3*time.Second/2 {
 		t.Errorf("%d IDs, %v after %v", runs.Len(), err, took)
 	}
-}
-
-// Each call that fails makes room for the next; they must not pile up on one stack.
-func TestCallsOfAClosedClientMayBeRepeatedForLong(t *testing.T) {
-	nc := connect(t)
-	c := client.Must(client.New(nc, client.Config{}))
-	c.Close()
-	h := order(c, client.SegmentConfig{})
-	var wg sync.WaitGroup
-	for range 16 {
-		wg.Go(func() {
-			for range 2000 {
-				if _, err := h.Next(t.Context()); !errors.Is(err, client.ErrClosed) {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
 }
 
 func TestConnectionsOfEachKindServe(t *testing.T) {

@@ -20,7 +20,7 @@ const (
 // A SegmentConfig is the settings of a handle of a tag. The zero value means the defaults.
 type SegmentConfig struct {
 	// Prefetch is how many IDs are held in advance, up to the workers' limit of a request: see [Handle]. 0 means none.
-	// For a strict tag calls fail with [ErrBadRequest], since other callers would get higher IDs while these are held.
+	// For a strict tag Next fails with [ErrBadRequest], since other callers would get higher IDs while these are held.
 	Prefetch int
 	// MaxAge is how old an ID that is held may be, up to [subjects.MaxPrefetchAge]; 0 means [DefaultMaxAge].
 	MaxAge time.Duration
@@ -153,7 +153,7 @@ func (h *Handle) NextN(ctx context.Context, n int) (runs subjects.Runs, err erro
 	if err := ctx.Err(); err != nil {
 		return nil, ended(h.target.subject, err)
 	}
-	if h.stock != nil && 0 < n && n <= MaxIDs {
+	if h.stock != nil {
 		if runs = h.stock.nextN(n); runs != nil {
 			return runs, nil
 		}

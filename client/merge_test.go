@@ -3,7 +3,6 @@ package client_test
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -116,42 +115,4 @@ func (d *desk) limit(most string, n int) func(int, int, *nats.Msg) bool {
 		}
 		return true
 	}
-}
-
-func TestACallOfASplitBatchEndsWithItsContext(t *testing.T) {
-	nc := connect(t)
-	d, h := openDesk(t, nc), order(patient(nc), client.SegmentConfig{})
-	first, gathered := gather(t.Context(), t, d, h, 10)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	mine := start(ctx, h, 1)
-	until(t, "all calls wait", func() bool { return h.Gathered() == 11 })
-	var parts atomic.Int64
-	refuseLarge := d.limit("3", 3)
-	d.mu.Lock()
-	d.reply = func(number, n int, m *nats.Msg) bool { // the parts meet a worker that hangs
-		if n > 3 {
-			return refuseLarge(number, n, m)
-		}
-		parts.Add(1)
-		return false
-	}
-	for _, m := range d.held {
-		d.issue(m)
-	}
-	d.held = nil
-	d.mu.Unlock()
-	collect(t, first, 4)
-	until(t, "the batch is split", func() bool { return parts.Load() > 0 })
-	cancel()
-	select {
-	case r := <-mine:
-		if !errors.Is(r.err, context.Canceled) {
-			t.Errorf("%+v", r)
-		}
-	case <-time.After(long):
-		t.Error("the call still waits")
-	}
-	d.issueHeld()
-	once(t, collect(t, gathered, 10))
 }

@@ -3,7 +3,6 @@ package client_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -106,30 +105,6 @@ func TestNoIDIsGivenTwice(t *testing.T) {
 		}
 		wg.Wait()
 		once(t, all...)
-	}
-}
-
-func TestACallForManyTakesHeldIDsOrHasARequestOfItsOwn(t *testing.T) {
-	nc := connect(t)
-	d := openDesk(t, nc)
-	h := order(patient(nc), client.SegmentConfig{Prefetch: 100})
-	ids := draw(t, h.Next, 1)
-	for i, n := range []int{30, 80, 150, 19} { // from 99 IDs, from 69, from 169, from 19
-		if i == 2 {
-			until(t, "the next range is held", func() bool { return h.Stats().Held == 69+100 })
-			d.say(hold)
-		}
-		runs, err := h.NextN(t.Context(), n)
-		if err != nil || runs.Len() != n {
-			t.Fatal(runs, err)
-		}
-		ids = slices.AppendSeq(ids, runs.All())
-	}
-	once(t, ids)
-	asked := d.requests()
-	slices.Sort(asked)
-	if want := []int{80, 100, 100}; !slices.Equal(slices.Compact(asked), slices.Compact(want)) {
-		t.Errorf("requests for %v, want %v", asked, want)
 	}
 }
 
