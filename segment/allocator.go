@@ -94,8 +94,8 @@ func (a *Allocator) Close() {
 func (a *Allocator) Trouble() error { return a.source.trouble() }
 
 // Follow keeps the allocator's memory in line with the store until ctx ends or the allocator is closed: it polls all
-// tags, at once and then every [Config.Poll], and looks up tags named by [Allocator.Changed]. No request waits for any
-// of it. Call it once.
+// tags, at once and then every [Config.Poll], looks up tags named by [Allocator.Changed], and preloads after the first
+// poll. No request waits for any of it. Call it once.
 //
 // From the poll on, a tag that is deleted or removed in the store issues no ID, and a new one is served at once.
 func (a *Allocator) Follow(ctx context.Context) {

@@ -250,6 +250,20 @@ func (b *buffer) more(err error) bool {
 	return b.supply.loader.running
 }
 
+// preload loads a first range and returns when that load has ended. It does nothing if a load has begun before.
+func (b *buffer) preload() {
+	b.mu.Lock()
+	l := &b.supply.loader
+	isIdle := !l.running && !b.supply.closed && l.loads == 0 && !b.supply.isStrict && b.set.source.begin()
+	if isIdle {
+		l.running = true
+	}
+	b.mu.Unlock()
+	if isIdle {
+		b.set.source.runHere(b)
+	}
+}
+
 // see takes over the state of the tag from a listing that began at asOf. If asOf is certain, the state comes from a
 // change just now: then see ignores refusals and rules of loads and listings that began before. see reports false if
 // the buffer is closed.

@@ -47,6 +47,10 @@ type Config struct {
 	// were not requested for Idle (1 h if 0). Their loaded IDs become holes.
 	Idle    time.Duration
 	MaxIdle int
+	// Preload makes Follow load one range of every tag that was changed or loaded within this time; 0 loads none.
+	Preload time.Duration
+	// Servable, if set, reports whether a tag can be requested at all; others are not preloaded.
+	Servable func(tag string) bool
 	// OnLoad, if set, is called after every load with its duration and outcome.
 	OnLoad func(tag string, took time.Duration, err error)
 	// Granted, if set, is called with each loaded range, before any of its IDs is issued. It must not block.
@@ -74,11 +78,15 @@ func (c Config) withDefaults() Config {
 }
 
 func (c Config) withFuncs() Config {
+	all := func(string) bool { return true }
 	if c.AutoCreate == nil {
-		c.AutoCreate = func(string) bool { return true }
+		c.AutoCreate = all
 	}
 	if c.Ration == nil {
 		c.Ration = func() error { return nil }
+	}
+	if c.Servable == nil {
+		c.Servable = all
 	}
 	if c.Enough == nil {
 		c.Enough = func(least time.Duration) time.Duration { return least }

@@ -28,15 +28,21 @@ func newFollower(cfg *Config, tags *tagSet) *follower {
 	}
 }
 
-// run polls until ctx ends. At the same time it looks up changed tags.
+// run polls until ctx ends and preloads after the first poll. At the same time it looks up changed tags.
 func (f *follower) run(ctx context.Context) {
 	var side sync.WaitGroup
 	defer side.Wait()
 	side.Go(func() { f.lookUpNews(ctx) })
 	side.Go(func() { f.keepCalendar(ctx) })
+	first := true
 	retries := jitter.NewBackoff(min(time.Second, f.cfg.Poll), f.cfg.Poll)
 	for {
-		seen, err := f.poll(ctx)
+		seen, err := f.poll(ctx, func(tags []Tag) {
+			if first {
+				first = false
+				side.Go(func() { f.preload(ctx, tags) })
+			}
+		})
 		if err != nil && ctx.Err() == nil {
 			f.cfg.Log.Warn("a poll of the tags failed, or could not raise all marks to max_id; it is retried",
 				"error", err)
@@ -60,13 +66,14 @@ func (f *follower) run(ctx context.Context) {
 const pollTimeout = time.Minute
 
 // poll reads all tags once, and reports whether the store listed them.
-func (f *follower) poll(ctx context.Context) (seen bool, err error) {
+func (f *follower) poll(ctx context.Context, then func([]Tag)) (seen bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, max(pollTimeout, f.cfg.Poll))
 	defer cancel()
 	began := f.tags.clock.now()
 	err = f.cfg.Store.Poll(ctx, func(l Listing) {
 		seen = true
 		f.apply(l, began)
+		then(l.Tags)
 	})
 	return seen, err
 }
@@ -147,14 +154,8 @@ const lookUps = 4
 
 // lookUpNews looks up changed tags until ctx ends.
 func (f *follower) lookUpNews(ctx context.Context) {
-	var side sync.WaitGroup
-	places := make(chan struct{}, lookUps)
 	for {
-		for _, tag := range f.news.take() {
-			places <- struct{}{}
-			side.Go(func() { f.lookUp(ctx, tag); <-places })
-		}
-		side.Wait()
+		each(lookUps, f.news.take(), func(tag string) { f.lookUp(ctx, tag) })
 		select {
 		case <-f.news.wake:
 		case <-time.After(time.Second): // for tags whose lookup failed
@@ -211,4 +212,22 @@ func (n *news) take() []string {
 	tags := slices.Collect(maps.Keys(n.tags))
 	n.tags = nil
 	return tags
+}
+
+// each calls f for all items, with at most atOnce calls under way.
+func each[T any](atOnce int, items []T, f func(T)) {
+	var workers sync.WaitGroup
+	queue := make(chan T)
+	for range min(atOnce, len(items)) {
+		workers.Go(func() {
+			for item := range queue {
+				f(item)
+			}
+		})
+	}
+	for _, item := range items {
+		queue <- item
+	}
+	close(queue)
+	workers.Wait()
 }

@@ -67,12 +67,27 @@ func newSource(cfg *Config) *source {
 // start loads ranges for b on a goroutine of its own until no more is due, and reports true; or false if the source was
 // stopped.
 func (s *source) start(b *buffer) bool {
+	isBegun := s.begin()
+	if isBegun {
+		go s.runHere(b)
+	}
+	return isBegun
+}
+
+// begin counts a run as under way, unless the source was stopped. After true call runHere.
+func (s *source) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.stopped {
-		s.loading.Go(func() { s.run(b) })
+		s.loading.Add(1)
 	}
 	return !s.stopped
+}
+
+// runHere loads ranges for b until no more is due, and ends the run that begin counted.
+func (s *source) runHere(b *buffer) {
+	defer s.loading.Done()
+	s.run(b)
 }
 
 // stop ends the loads under way; no other begins. wait waits for them.

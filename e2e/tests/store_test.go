@@ -96,3 +96,28 @@ func toMySQL(t *testing.T, conn *nats.Conn) error {
 	_, err = kv.Update(t.Context(), buckets.Own, value, id.Revision())
 	return err
 }
+
+func TestAStartPreloadsRecentlyUsedTags(t *testing.T) {
+	t.Parallel()
+	c := startConfigured(t, 1, inNoHurry)
+	ctx := patient(t)
+	last, err := c.Segment("order").Next(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mark := func() subjects.ID {
+		t.Helper()
+		page, err := c.Client.ListTags(ctx, subjects.TagList{})
+		if err != nil || len(page) != 1 {
+			t.Fatal(page, err)
+		}
+		return page[0].NextID
+	}
+	before := mark()
+	c.StopWorker(0)
+	c.StartWorker(0)
+	waitFor(t, "the preload", func() bool { return mark() == before+app.DefaultStep })
+	if id, err := c.Segment("order").Next(ctx); err != nil || id <= last || mark() != before+app.DefaultStep {
+		t.Errorf("it gives %d, %v, want an ID of the range that was loaded", id, err)
+	}
+}

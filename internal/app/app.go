@@ -16,6 +16,7 @@ import (
 	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/worker"
 	"github.com/natsid/natsid/workerid"
 )
@@ -264,8 +265,9 @@ func (p *program) segmentConfig() segment.Config {
 		MaxStep:    cfg.MaxStep,
 		AutoCreate: func(tag string) bool { return creates(cfg.AutoCreatePattern, tag) },
 		Ration:     worker.FirstUses(maxNewTags), OnCreate: p.links.announceTag,
-		Enough: p.storage.enoughToLoad,
-		Poll:   cfg.TagPoll, OnLoad: p.metrics.Loaded, Granted: p.grants.load,
+		Servable: func(tag string) bool { return subjects.CheckTag(tag) == nil },
+		Enough:   p.storage.enoughToLoad,
+		Poll:     cfg.TagPoll, Preload: cfg.Preload, OnLoad: p.metrics.Loaded, Granted: p.grants.load,
 		Log: cfg.Log,
 	}
 	if cfg.AutoCreateTags {

@@ -60,6 +60,9 @@ type Config struct {
 	LogLevel slog.Level // --log-level, of [Config.NewLog]
 	LogJSON  bool       // --log-format=json, of [Config.NewLog]
 
+	// Preload is how recently a tag must have been used or changed for its first range to be loaded at the start, so
+	// that its first request does not wait; 0 preloads none. A day covers tags of nightly jobs.
+	Preload time.Duration
 	// AutoStep is the step of tags created on first use, 1..segment.MaxStep.
 	AutoStep int64
 	// Now returns the time for snowflakes and worker numbers; nil is [time.Now].
@@ -90,7 +93,7 @@ const DefaultStep = 1000
 
 // Default returns the defaults of all settings.
 func Default() Config {
-	c := Config{AutoStep: DefaultStep, Version: "0.0.0-dev"}
+	c := Config{Preload: 24 * time.Hour, AutoStep: DefaultStep, Version: "0.0.0-dev"}
 	for _, s := range settings {
 		if s.Default == "" {
 			continue

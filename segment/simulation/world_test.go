@@ -111,9 +111,9 @@ func newWorld(seed uint64, s *schedules.Story) *world {
 		Deadline: deadline, LoadTimeout: deadline*2/3 + w.chance(time.Millisecond),
 		Poll:    time.Duration(2+w.rnd.IntN(8))*time.Second + w.chance(time.Millisecond),
 		MaxStep: pick[int64](w.agenda, 20, 1000), StepTime: pick(w.agenda, time.Second, time.Minute),
-		MaxWaiting: pick(w.agenda, 3, 100),
-		AutoStep:   pick[int64](w.agenda, 0, 1, 5),
-		Idle:       500 * time.Millisecond, MaxIdle: -1,
+		MaxWaiting: pick(w.agenda, 3, 100), Preload: pick(w.agenda, 0, time.Minute),
+		AutoStep: pick[int64](w.agenda, 0, 1, 5),
+		Idle:     500 * time.Millisecond, MaxIdle: -1,
 	}
 	w.js = &jetStream{world: w, links: newLinks("JetStream")}
 	w.db = &database{world: w, links: newLinks("MySQL"), limit: w.conf.limit, locked: map[string]bool{}}
