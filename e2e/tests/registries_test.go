@@ -138,6 +138,7 @@ func TestARegistryThatIsPinnedGoesOnWhereAnotherOneIsMet(t *testing.T) {
 	h1.run(t, hub, func(cfg *app.Config) { cfg.Registry = pinned })
 	h1.waitReady(t)
 	getIDs(t, connectTo(t, leaf), "id", "order") // a registry that was never used leaves
+	kept, stopped := holderOn(t, hub), holderOn(t, leaf)
 	link.Refuse(false)
 	waitFor(t, "the other registry is stopped", func() bool {
 		text, ok := l1.readyz()
@@ -155,6 +156,13 @@ func TestARegistryThatIsPinnedGoesOnWhereAnotherOneIsMet(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+	}
+	waitFor(t, "a program with a number of the stopped registry is stopped", func() bool {
+		_, err := stopped.Next(t.Context())
+		return err != nil && strings.Contains(err.Error(), "the registry is stopped, since registry "+pinned)
+	})
+	if _, err := kept.Next(t.Context()); err != nil {
+		t.Error(err)
 	}
 	if strings.Contains(h1.log.String(), "the registry is stopped") {
 		t.Error("the registry that is pinned was stopped")

@@ -28,7 +28,8 @@ A worker that was killed leaves its number blocked until UNTIL, at most a horizo
 away (5 min by default), and resumes it if it is started with the same data. A
 number that is blocked for longer was last written by a worker whose clock ran
 ahead; REPORTED is what that clock said. Nothing needs to be done about it, since
-all others acquire other numbers. OFFSET is a worker's clock minus JetStream's.
+all others acquire other numbers. PROGRAM ON is the host of a program that draws
+its own snowflakes. OFFSET is a worker's clock minus JetStream's.
 
 Example:
   natsid workers`,
@@ -39,6 +40,7 @@ Example:
 type numberRow struct {
 	Number   int       `json:"number"`
 	Instance string    `json:"instance"`
+	Program  string    `json:"program,omitempty"`   // host of a program; absent for a worker
 	State    string    `json:"state"`               // live or blocked
 	Since    time.Time `json:"since,omitzero"`      // when it was acquired
 	OffsetMs *int64    `json:"offset_ms,omitempty"` // its worker's clock minus that of JetStream
@@ -72,7 +74,7 @@ func (s *session) listNumbers(ctx context.Context, js jetstream.JetStream) error
 	rows := []numberRow{}
 	for _, number := range slices.Sorted(maps.Keys(records)) {
 		r := records[number]
-		row := numberRow{Number: number, Instance: r.Instance, State: "blocked",
+		row := numberRow{Number: number, Instance: r.Instance, Program: r.Program, State: "blocked",
 			Reported: fleetview.Moment(r.Reported), Until: fleetview.Moment(r.Until)}
 		if beat, live := beats[number]; live {
 			row.State, row.OffsetMs = "live", new(beat.Offset().Milliseconds())
@@ -83,13 +85,13 @@ func (s *session) listNumbers(ctx context.Context, js jetstream.JetStream) error
 		rows = append(rows, row)
 	}
 	return s.print(rows, func(out *sheet) {
-		out.head("NUMBER\tINSTANCE\tSTATE\tSINCE\tOFFSET\tREPORTED\tUNTIL")
+		out.head("NUMBER\tINSTANCE\tPROGRAM ON\tSTATE\tSINCE\tOFFSET\tREPORTED\tUNTIL")
 		for _, r := range rows {
 			offset := ""
 			if r.OffsetMs != nil {
 				offset = fleetview.Signed(time.Duration(*r.OffsetMs) * time.Millisecond)
 			}
-			out.row(r.Number, r.Instance, r.State, r.Since, offset, r.Reported, r.Until)
+			out.row(r.Number, r.Instance, r.Program, r.State, r.Since, offset, r.Reported, r.Until)
 		}
 	})
 }

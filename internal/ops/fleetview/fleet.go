@@ -104,11 +104,34 @@ func (w Worker) Name() string { return w.Statistics.Instance }
 // A Rate is the rates of a worker, per second.
 type Rate struct{ Requests, IDs float64 }
 
-// Numbers are the worker numbers as read from the registry.
+// Numbers are the worker numbers as read from the registry, those of programs apart.
 type Numbers struct {
 	Records    map[int]workerid.Record
 	Heartbeats map[int]workerid.Heartbeat
-	Trouble    error // why the registry could not be read; the numbers are then older than the snapshot
+	Programs   []Program // by number
+	Trouble    error     // why the registry could not be read; the numbers are then older than the snapshot
+}
+
+// A Program draws its own snowflakes, and answers no questions of this package.
+type Program struct {
+	Number     int
+	Name, Host string
+	Until      time.Time // the end of its window
+}
+
+// separate takes the numbers of programs with a heartbeat out of those of workers.
+func (n *Numbers) separate() {
+	for w, r := range n.Records {
+		if r.Program == "" {
+			continue
+		}
+		if _, live := n.Heartbeats[w]; live {
+			n.Programs = append(n.Programs, Program{w, r.Instance, r.Program, time.UnixMilli(r.Until).UTC()})
+		}
+		delete(n.Heartbeats, w)
+		delete(n.Records, w)
+	}
+	slices.SortFunc(n.Programs, func(a, b Program) int { return a.Number - b.Number })
 }
 
 // An answer is the latest snapshot for one question.
@@ -219,8 +242,9 @@ func (f *Fleet) numbers(ctx context.Context, last Numbers) (n Numbers) {
 		n.Records, n.Trouble = f.cfg.Registry.Records(ctx)
 	}
 	if n.Trouble != nil {
-		n.Heartbeats, n.Records = last.Heartbeats, last.Records
+		return Numbers{last.Records, last.Heartbeats, last.Programs, n.Trouble}
 	}
+	n.separate()
 	return n
 }
 

@@ -33,6 +33,7 @@ type Overview struct {
 	Alone                bool  // no other worker answers
 	Registry             error // why the worker numbers are older than the snapshot
 	Registries           []Registered
+	Programs             []Program
 	Stages               []wire.StageView // nil if they were not asked for
 	Errors               map[string]int64 // requests answered with an error since the workers started, by code
 	Alarms               []RaisedAlarm    // open ones first, then the latest first
@@ -49,7 +50,9 @@ type Registered struct {
 
 // Overview returns the workers in the order of the snapshot, and their sums.
 func (s Snapshot) Overview() Overview {
-	v := Overview{Alone: s.Alone, Registry: s.Numbers.Trouble, Errors: make(map[string]int64)}
+	v := Overview{
+		Alone: s.Alone, Registry: s.Numbers.Trouble, Programs: s.Numbers.Programs, Errors: make(map[string]int64),
+	}
 	versions, registries := make(map[string]bool), make(map[[2]string]*Registered)
 	for _, w := range s.Workers {
 		row := rowOf(w, s.At)
