@@ -67,7 +67,7 @@ func TestTheHigherSourceDecidesAmongWhatExcludesEachOther(t *testing.T) {
 			"nats=nats://a@h", "the user in --nats takes precedence over --token", ""},
 		"an unknown context": {
 			given{"context": {Text: "none/such", Place: "NATS_CONTEXT"}},
-			"", "", `NATS_CONTEXT: "none/such" is not the name`},
+			"", "", `NATS_CONTEXT: there is no context "none/such"`},
 	} {
 		t.Run(law, func(t *testing.T) {
 			before := maps.Clone(tc.given)

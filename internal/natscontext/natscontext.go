@@ -43,27 +43,14 @@ func Read(name string) (Context, error) {
 	if err != nil {
 		return c, err
 	}
-	if err := json.Unmarshal(text, &c); err != nil {
-		return c, fmt.Errorf("context %q is not what the nats command writes: %w", name, describe(err, text))
+	if json.Unmarshal(text, &c) != nil { // its error may show what is secret
+		return c, fmt.Errorf("context %q is not what the nats command writes: `nats context validate` names the fault",
+			name)
 	}
 	if err := c.complete(); err != nil {
 		return c, fmt.Errorf("context %q: %w", name, err)
 	}
 	return c, nil
-}
-
-// describe returns an error of JSON with the line, without what is written there.
-func describe(err error, text []byte) error {
-	at := int64(0)
-	why := "it is not JSON"
-	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
-		at = e.Offset
-	}
-	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		at, why = e.Offset, fmt.Sprintf("%q wants a %s", e.Field, e.Type)
-	}
-	at = min(max(at, 0), int64(len(text)))
-	return fmt.Errorf("line %d: %s", 1+strings.Count(string(text[:at]), "\n"), why)
 }
 
 // load returns the file of a context.
@@ -77,12 +64,9 @@ func load(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if name == "" || strings.Contains(name, "..") || strings.ContainsAny(name, `/\`) {
-		return nil, fmt.Errorf("%q is not the name of a context; %s", name, known(dir))
-	}
 	text, err := os.ReadFile(filepath.Join(dir, name+".json"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("there is no context %q; %s", name, known(dir))
+	if errors.Is(err, fs.ErrNotExist) || name != filepath.Base(name) {
+		return nil, fmt.Errorf("there is no context %q in %s; `nats context ls` lists them", name, dir)
 	}
 	return text, err
 }
@@ -98,18 +82,6 @@ func directory() (string, error) {
 		root = filepath.Join(home, ".config")
 	}
 	return filepath.Join(root, "nats", "context"), nil
-}
-
-// known says which contexts there are.
-func known(dir string) string {
-	files, _ := filepath.Glob(filepath.Join(dir, "*.json"))
-	if len(files) == 0 {
-		return "there is none in " + dir
-	}
-	for i, f := range files {
-		files[i] = strings.TrimSuffix(filepath.Base(f), ".json")
-	}
-	return "in " + dir + " are: " + strings.Join(files, ", ")
 }
 
 // complete expands the names of files, and refuses what natsid cannot do.
