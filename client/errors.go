@@ -11,7 +11,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// Errors of calls; the other error is that of the call's context. If a worker refused, errors.As also finds its
+// Errors of calls, besides the error of the call's context. If a worker refused, errors.As also finds its
 // [*subjects.Error], whose text names the reason.
 var (
 	// ErrNotServed: no worker serves the subject, for example since natsid runs on another NATS or in another
@@ -46,7 +46,7 @@ var (
 // errUnwanted ends a request for which no caller waits any longer. No call returns it.
 var errUnwanted = errors.New("client: no caller waits for the answer any longer")
 
-// A refusedError is the answer of a worker, with the sentinel of its code.
+// A refusedError is the refusal of a worker, with the sentinel of its code.
 type refusedError struct{ sentinel, refusal error }
 
 func (e *refusedError) Error() string   { return "client: refused: " + e.refusal.Error() }

@@ -51,10 +51,12 @@ type trip struct {
 }
 
 const (
-	// hedgedMost is the largest request, in IDs, of which a copy is sent before lostAfter if no answer comes.
+	// hedgedMost is the largest request, in IDs, that is copied after the usual silence; a larger one only after
+	// lostAfter.
 	hedgedMost = 10_000
-	// lostAfter is when the answer to a larger request counts as lost: workers answer or refuse within 1.5 s. Then
-	// copies are sent as for small requests. A copy on a lost connection is replaced at once.
+	// lostAfter is the silence after which the answer to a large request counts as lost: workers answer or refuse
+	// within 1.5 s. From then on copies are sent as for small requests. A copy on a lost connection is replaced at
+	// once.
 	lostAfter = 2 * time.Second
 	// Pauses after refusals double from pauseFirst to pauseLongest; after the first refusal a copy is sent at once.
 	pauseFirst   = 20 * time.Millisecond
@@ -197,8 +199,8 @@ func (f *flight) refused(err error) {
 	}
 }
 
-// retry schedules a copy after a refusal: after the next pause, which is 0 at first, but not before least. f.mu is
-// held.
+// retry schedules a copy after a refusal: after the next pause, which is 0 for the first refusal, and not sooner than
+// least. f.mu is held.
 func (f *flight) retry(why error, least time.Duration) {
 	f.target.note(why)
 	if len(f.open) > 0 {
@@ -230,14 +232,14 @@ func (f *flight) tick() {
 	f.step()
 }
 
-// silence returns how long to wait for an answer before the next copy is sent. The time doubles with each copy, so that
-// a flight does not use up the copies while the service is out of reach for seconds. f.mu is held.
+// silence returns how long to wait for an answer before the next copy is sent. It doubles with each copy: a flight does
+// not use up its copies while the service is out of reach for seconds. f.mu is held.
 func (f *flight) silence() time.Duration {
 	usual := f.target.patience()
 	return max(usual, min(usual<<min(f.copies-1, 2), hedgeAgain))
 }
 
-// busyPause is the pause before another attempt, if a copy may not be sent now.
+// busyPause is the pause before trying again to send a copy that may not be sent now.
 const busyPause = 50 * time.Millisecond
 
 // askAgain sends a copy since no answer came.

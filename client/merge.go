@@ -17,7 +17,7 @@ const (
 	// mostUnderWay is how many batches of a handle may be under way at once, so that one that hangs does not stop the
 	// handle.
 	mostUnderWay = 4
-	// waitingMost is how many calls of a handle may wait at once, as a multiple of the calls in a full request.
+	// waitingMost bounds how many calls of a handle may wait at once: that many full requests.
 	waitingMost = 5
 	// slowAfter is how long a call waits for the answer without watching its context, which costs less.
 	slowAfter = 20 * time.Millisecond

@@ -23,9 +23,9 @@ func (c *Client) CreateTag(ctx context.Context, t subjects.TagCreate) (created s
 	return c.tag(ctx, c.cfg.Namespace.TagCreate(), t.Tag, t)
 }
 
-// EnsureTag creates a tag, also one that was deleted, unless it exists with the same settings: so a service may call it
-// at each start, and again after an error. A zero field of t matches any value, and t.Start matches any next ID that is
-// not lower. If another setting differs, nothing is changed, and the error is [ErrTagExists]. Other errors are those of
+// EnsureTag creates a tag, or revives a deleted one, unless it exists with the same settings. So a service may call it
+// at each start, and again after an error. A zero field of t matches any value; t.Start matches any next ID that is not
+// lower. If another setting differs, nothing is changed, and the error is [ErrTagExists]. Other errors are those of
 // [Client.CreateTag].
 func (c *Client) EnsureTag(ctx context.Context, t subjects.TagCreate) error {
 	if err := subjects.CheckTag(t.Tag); err != nil {

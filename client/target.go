@@ -46,12 +46,12 @@ func (t *target) learn(took time.Duration) {
 	t.usual += (took - t.usual) / 8
 }
 
-// Bounds of the time without an answer after which another worker is asked, by the law Hedging of docs/client-laws.md.
+// Bounds of the silence after which another worker is asked, by the law Hedging of docs/client-laws.md.
 const (
 	hedgeSoonest = 100 * time.Millisecond
 	hedgeLatest  = 500 * time.Millisecond
-	// hedgeAgain is the longest wait before a further copy, unless answers usually take longer. For seconds after a
-	// server hangs, other servers route half of the copies to it.
+	// hedgeAgain is the longest pause before a further copy, unless answers usually take longer. After a server hangs,
+	// other servers send half of the copies to it for seconds.
 	hedgeAgain = 250 * time.Millisecond
 )
 
@@ -62,9 +62,9 @@ func (t *target) patience() time.Duration {
 	return min(max(t.usual+4*t.spread, hedgeSoonest), hedgeLatest)
 }
 
-// Bounds of the gap between two batches; a batch leaves earlier if the one before is answered. Within the bounds the
-// gap is a quarter of the usual response time, so that four batches under way, [mostUnderWay], cover that time, and a
-// call waits for at most a quarter of it.
+// Bounds of the gap between two batches; a batch leaves sooner once the one before is answered. Within them the gap is
+// a quarter of the usual response time: so [mostUnderWay] batches cover that time, and a call waits for a quarter of it
+// at most.
 const (
 	gapLeast = time.Millisecond
 	gapMost  = 100 * time.Millisecond
@@ -119,9 +119,10 @@ func (t *target) holdFor(d time.Duration) {
 	}
 }
 
-// A spare is the budget of copies of docs/client-laws.md, so that an overloaded service does not get twice the load. It
-// grows with the requests of about the last minute: while one of three workers hangs, half as many copies as requests
-// are needed for the 6 s until NATS notices. A handle that is new or seldom used must be able to retry.
+// A spare is the budget of copies of docs/client-laws.md: it keeps copies from doubling the load of an overloaded
+// service. It grows with the requests of about the last minute, since while one of three workers hangs, half as many
+// copies as requests are needed for the 6 s until NATS notices. A new or rarely used handle, too, must be able to
+// retry.
 type spare struct {
 	used   float64
 	recent float64 // requests, decaying with recentFor

@@ -124,7 +124,7 @@ func (c *Cluster) Number() *number.Holder {
 	return h
 }
 
-// StartWorker starts worker i, counted from 0, again after [Cluster.StopWorker], with its former data directory. It
+// StartWorker starts worker i, counted from 0, which [Cluster.StopWorker] has stopped, on its former data directory. It
 // returns once the worker issues IDs.
 func (c *Cluster) StartWorker(i int) {
 	c.tb.Helper()

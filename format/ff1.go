@@ -54,7 +54,7 @@ func (m *mask) show(n int64, tweak string) int64 {
 }
 
 // round returns the round function of a tweak, modulo 10^9: the first eight bytes of the last block of a CBC-MAC over
-// the blocks P and Q of the standard. What precedes the last block is the same in each round, and encrypted once.
+// the blocks P and Q of the standard. The blocks before the last are the same in each round, and encrypted once.
 func (m *mask) round(tweak string) func(i, half uint64) uint64 {
 	text := []byte{1, 2, 1, 0, 0, 10, 10, byte(m.width / 2), 0, 0, 0, byte(m.width)}
 	text = append(binary.BigEndian.AppendUint32(text, uint32(len(tweak))), tweak...)

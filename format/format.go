@@ -47,7 +47,7 @@ type Format struct {
 	text    string
 	parts   []part
 	layout  *snowflake.Layout // of snowflakes; nil for IDs of a tag
-	finest  int               // the finest field of a tag's date; without a date it is number, whose size is 0
+	finest  int               // the finest field of a tag's date; number, whose size is 0, without a date
 	max     int64             // highest number of {id}
 	mask    *mask             // nil for {id}
 	tag     string

@@ -27,7 +27,7 @@ type parser struct {
 	*Format
 	at, id, side int        // id is the index of {id}, side is 1 behind it
 	places       [kinds]int // where each kind of part begins, counted from 1
-	beside       [2]string  // texts before and behind {id}, with the digit 0 in place of each part
+	beside       [2]string  // the texts before and behind {id}, each part written as the digit 0
 }
 
 // Parse reads a format. The error names the place and the reason of a fault. Formats are at most 128 bytes.

@@ -71,7 +71,8 @@ func (p part) highest(width int) (n int64) {
 	return n
 }
 
-// Damm's quasigroup of order 10, and 2(x+y) in GF(32) by x^5+x^2+1: (c*x)*y = (c*y)*x only if x = y, and x*x = 0.
+// Damm's quasigroup of order 10 finds a swap of neighbours: (c*x)*y = (c*y)*x only if x = y, and x*x = 0. That of order
+// 32 is 2(x+y) in GF(32) by x^5+x^2+1.
 const quasigroup = "03175986427092154863420687135917509834266123045978" +
 	"36742095815869720134894536201794386172052581436790"
 

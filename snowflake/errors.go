@@ -12,8 +12,8 @@ var (
 	// ErrWindow is returned when the clock has reached the end of the generator's
 	// window, and [Generator.Extend] has not moved it.
 	ErrWindow = errors.New("snowflake: the window of the worker number is used up")
-	// ErrFence is returned where the clock is within the window of the worker number, but beyond the fence: see
-	// [Generator.Within]. errors.Is takes it for an ErrWindow, too.
+	// ErrFence is returned if the clock is within the window of the worker number, but beyond the fence: see
+	// [Generator.Within]. errors.Is also takes it for an ErrWindow.
 	ErrFence error = fenceError{}
 	// ErrEpoch is returned when the clock is before the layout's epoch.
 	ErrEpoch = errors.New("snowflake: the clock is before the epoch")
@@ -46,8 +46,7 @@ type BehindError struct {
 	// By is how far the clock must advance before the IDs can be issued; more
 	// than 0.
 	By time.Duration
-	// SetBack reports that no burst explains By: since the last ID, the clock was set back by more than IDs may run
-	// ahead of it.
+	// SetBack reports that the clock was set back since the last ID: By is more than a burst can explain.
 	SetBack bool
 }
 

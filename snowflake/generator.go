@@ -10,8 +10,8 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// DefaultMaxAhead is how far an ID's time may be ahead of the clock by default:
-// Leaf's tolerance for a clock that is set back.
+// DefaultMaxAhead is how far the time of an ID may be ahead of the clock by default: as far as a clock may be set back
+// in Leaf.
 const DefaultMaxAhead = 5 * time.Millisecond
 
 // A Generator issues the IDs of one claim on a worker number.
@@ -64,13 +64,12 @@ type Generator struct {
 	window atomic.Int64              // Unix ms; see Within
 	random func(tick, n int64) int64 // start of the sequence in a tick, in [0, n); tests replace it
 
-	// state is the next position to issue, with the closed bit on top: closing
-	// and issuing exclude one another, so nothing is issued after Close has read
-	// the last position.
+	// state is the next position to issue, with the closed bit on top. Closing and issuing change the same word, so
+	// nothing is issued after Close has read the last position.
 	state atomic.Uint64 //mutant:position
 
-	// fresh is the first tick whose sequence has yet to get a random start. Uniqueness does not depend on it: a start
-	// too many wastes some sequences, one too few makes their last bits less even.
+	// fresh is the first tick whose sequence has not begun at a random start yet. Uniqueness does not depend on it: a
+	// start too many wastes some sequences, one too few makes their last bits less even.
 	fresh atomic.Int64
 }
 
@@ -91,16 +90,16 @@ func NewGenerator(l Layout, worker int, from, until int64, maxAhead time.Duratio
 	seed := mix(uint64(worker)) + uint64(from)
 	g.random = func(tick, n int64) int64 { return int64(mix(seed+uint64(tick)) & uint64(n-1)) }
 	g.until.Store(until)
-	// A start before the epoch counts as the epoch, one after the end of the time field as its end: no tick exists
-	// outside.
+	// Outside the time field there is no tick: a start before the epoch counts as the epoch, one after the field's end
+	// as the end.
 	first := min(max(l.TickFrom(from), 0), l.maxTick()+1) //mutant:first-tick
 	g.first = first << l.Sequence
 	g.state.Store(uint64(g.first))
 	return g, nil
 }
 
-// mix is the output function of SplitMix64 (Steele, Lea, Flood 2014): consecutive numbers come out as if random. It
-// has no state, so nothing is shared, and a replayed failure has the same sequences.
+// mix is the output function of SplitMix64 (Steele, Lea, Flood 2014): consecutive inputs give outputs that look random.
+// It has no state, so goroutines share nothing, and a replayed failure has the same sequences.
 func mix(x uint64) uint64 {
 	x *= 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -131,13 +130,13 @@ func (g *Generator) Extend(until int64) {
 	}
 }
 
-// Within sets the end of the worker number's window, in Unix ms, which may be later than until. It decides only
-// whether the error beyond until is [ErrFence] or [ErrWindow].
+// Within sets the end of the worker number's window, in Unix ms; it may be later than until. It decides only whether a
+// time beyond until gives [ErrFence] or [ErrWindow].
 func (g *Generator) Within(end int64) { g.window.Store(end) }
 
-// Close ends issuing for good and returns a time, in Unix ms, at and after which this generator has issued nothing:
-// the end of its last tick, or from if that is later or nothing was issued. (The first tick may begin long after
-// from: at an epoch in the future.) Closing again returns the same.
+// Close ends issuing for good. It returns a time, in Unix ms, from which on this generator has issued nothing: the end
+// of its last tick, or from if that is later or nothing was issued. (The first tick may begin long after from, if the
+// epoch is in the future.) Closing again returns the same.
 func (g *Generator) Close() (free int64) {
 	next := int64(g.state.Or(closedBit) &^ closedBit) //mutant:last-tick
 	if next == g.first {
@@ -175,8 +174,8 @@ func (g *Generator) CheckAt(now int64) error {
 	return err
 }
 
-// startAt returns the position at which n IDs would start and, if that is a random start, the next tick for which one
-// is due.
+// startAt returns the position at which n IDs start at the time now. fresh is the next tick that is due for a random
+// start, if this start is one.
 func (g *Generator) startAt(now, n int64, state uint64) (start, fresh int64, err error) {
 	if state&closedBit != 0 {
 		return 0, 0, ErrClosed
@@ -190,8 +189,8 @@ func (g *Generator) startAt(now, n int64, state uint64) (start, fresh int64, err
 		return 0, 0, ErrTimeEnds
 	}
 	start = int64(state)
-	// A random start may reach into the next tick; if MaxAhead allows no more than that, the tick must be one that no
-	// ID has run into.
+	// A random start may make the IDs reach into the next tick. If MaxAhead allows no more than that, no earlier ID may
+	// have reached into this tick.
 	if start+n <= (tick+min(g.ahead-1, 1))<<l.Sequence && g.fresh.Load() <= tick {
 		per := l.PerTick()
 		start = max(start, (tick+1)<<l.Sequence-n-per+1) + g.random(tick, per)
@@ -201,11 +200,11 @@ func (g *Generator) startAt(now, n int64, state uint64) (start, fresh int64, err
 	if last > l.maxTick() {
 		return 0, 0, ErrTimeEnds
 	}
-	// Checked before the window: the window may be extended until the clock is there.
+	// Check this before the window, which may be extended by the time that the clock is there.
 	if lead := last - tick; lead > g.ahead {
 		ms := min((lead-g.ahead)*l.Unit, math.MaxInt64/int64(time.Millisecond))
-		// At its end a burst leads by ahead and one tick. A clock that is set back by ahead at that moment is waited
-		// for.
+		// A burst leads by up to ahead and one tick at its end. So a clock that is set back by ahead at that moment is
+		// waited for.
 		issued := int64(state)>>l.Sequence - tick
 		return 0, 0, &BehindError{
 			By: time.Duration(ms) * time.Millisecond, SetBack: int64(state) != g.first && issued > 2*g.ahead+1,

@@ -22,7 +22,7 @@ type Issuer struct {
 	parked []parked // in order of arrival, and so of expiry
 	ids    int64    // total of IDs that they wait for
 	issued int64    // IDs ever issued to requests that were parked
-	pace   float64  // IDs/s in the wait of the last answered request; 0 if it waited less than short
+	pace   float64  // IDs/s while the last answered request waited; 0 if it waited for less than short
 	timer  *time.Timer
 }
 
@@ -33,8 +33,8 @@ type parked struct {
 	done   func(Runs, error)
 }
 
-// patience returns how long a request waits for the clock: the rest of the deadline is for an answer that comes late,
-// for example where CPU time is short.
+// patience returns how long a request may wait for the clock. The rest of the deadline is for an answer that comes
+// late, as where CPU time is short.
 func (i *Issuer) patience() time.Duration { return i.deadline - i.deadline/8 }
 
 // short returns the length of a queue that is accepted at any pace.
@@ -69,10 +69,9 @@ func (i *Issuer) Now() int64 { return i.now() }
 
 // NextAt is [Issuer.Next] at the time now, which the caller has just read with [Issuer.Now].
 //
-// Law: now dates the IDs, and has no part in keeping them unique. Whatever now is, the generator never goes back, and
-// the tick in an ID, not now, must lie in the window. An older reading dates IDs too early by its age, and has no
-// other effect: if it looks like a clock that was set back, the clock is read again, and a parked request is dated
-// when it is served.
+// Law: uniqueness does not depend on now, which only dates the IDs: the generator never goes back, and the tick in an
+// ID must lie in the window. An old reading dates IDs too early by its age. If it looks like a clock that was set back,
+// the clock is read again; a parked request is dated when it is served.
 func (i *Issuer) NextAt(now int64, n int) (Runs, error) {
 	if i.waiting.Load() > 0 {
 		return Runs{}, ErrWait
@@ -87,8 +86,8 @@ func (i *Issuer) NextAt(now int64, n int) (Runs, error) {
 	return runs, err
 }
 
-// waits reports whether err ends within the time left as the clock advances, and after what time. A clock that was set
-// back is not waited for: another worker can answer.
+// waits reports whether the advancing clock will end err within the time left, and after how long. If the clock was set
+// back it reports false: another worker can answer.
 func waits(err error, left time.Duration) (by time.Duration, ok bool) {
 	b, ok := errors.AsType[*BehindError](err)
 	if !ok || b.SetBack || b.By >= left {
@@ -98,10 +97,10 @@ func waits(err error, left time.Duration) (by time.Duration, ok bool) {
 }
 
 // Park queues a request that [Issuer.Next] answered with [ErrWait]. done is called exactly once, within the deadline,
-// on any goroutine, with the IDs or an error; it must not block. If too many requests are parked, or the queue would
-// last more than three quarters of the deadline at the pace at which IDs are issued, Park returns [ErrTooMany] and
-// never calls done: in a longer queue all would wait, and many in vain. Where the process gets little CPU time that
-// pace is below the layout's.
+// on any goroutine, with the IDs or an error; it must not block. Park returns [ErrTooMany], and never calls done, if
+// too many requests are parked, or if at the present pace of issuing the queue would last for more than three quarters
+// of the deadline: in a longer queue many would wait in vain. The pace is lower than the layout's where the process
+// gets little CPU time.
 func (i *Issuer) Park(n int, done func(Runs, error)) error {
 	i.mu.Lock()
 	if len(i.parked) >= i.limit || i.isFullLocked(n) {
@@ -133,8 +132,8 @@ func (i *Issuer) isFullLocked(n int) bool {
 	return i.ids+int64(n) > most
 }
 
-// Ready returns nil if one ID can be issued within patience, before a request would be refused, and the window lasts
-// for the time ahead; otherwise it returns why not, as [Issuer.Next] does.
+// Ready returns nil if one ID can be issued within patience, and the window lasts for the time ahead; otherwise the
+// reason why not, as [Issuer.Next] does.
 func (i *Issuer) Ready(patience, ahead time.Duration) error {
 	g, patience := i.current.Load(), min(patience, i.patience())
 	if g == nil {
@@ -172,7 +171,7 @@ func (i *Issuer) nextAt(now int64, n int) (Runs, error) {
 }
 
 // reread reads the clock again after an error, and reports whether a retry may succeed. A [*BehindError] is final if
-// the clock still shows the same: a reading from before this goroutine was descheduled is older than the IDs that
+// the clock still shows the time before. A reading from before this goroutine was descheduled is older than IDs that
 // others have issued since. (At the limit, 64 goroutines on 2 CPUs met about 90 such readings a second.)
 func (i *Issuer) reread(before int64, err error) (now int64, changed bool) {
 	if _, behind := errors.AsType[*BehindError](err); !behind {
@@ -182,7 +181,7 @@ func (i *Issuer) reread(before int64, err error) (now int64, changed bool) {
 	return now, now != before
 }
 
-// serve answers requests from the head of the queue as far as it can, and sets the timer for the others.
+// serve answers parked requests from the head of the queue, as many as it can, and sets the timer for the rest.
 func (i *Issuer) serve() {
 	for {
 		done, runs, err := i.serveHead()

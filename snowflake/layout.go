@@ -38,7 +38,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A Layout is the split of the 63 bits of an ID, and the length of a tick. It is a plain value, and comparable.
+// A Layout is the split of an ID's 63 bits into fields, and the length of a tick. It is a plain value, and comparable.
 // Generators whose layouts differ in any field may issue the same ID under one worker number, so they must not share
 // numbers. The zero value is not valid; see [Layout.Validate].
 //
@@ -110,8 +110,7 @@ func (l Layout) MaxBusiness() int64 { return 1<<l.Business - 1 }
 // PerTick returns how many IDs one worker can issue in one tick.
 func (l Layout) PerTick() int64 { return 1 << l.Sequence }
 
-// Yield returns how many IDs one worker can issue in d: at least those of one
-// tick, at most [math.MaxInt64].
+// Yield returns how many IDs one worker can issue in d: at least those of one tick, at most [math.MaxInt64].
 func (l Layout) Yield(d time.Duration) int64 {
 	ticks := max(1, d.Milliseconds()/l.Unit)
 	if ticks > math.MaxInt64>>l.Sequence {

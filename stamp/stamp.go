@@ -29,8 +29,8 @@ const Header = "Natsid-Id"
 var (
 	// ErrNone is returned where a message has no ID: stamp it.
 	ErrNone = errors.New("stamp: the message has no ID in its header " + Header)
-	// ErrMalformed is returned where the header holds something else than one ID. The message's publisher wrote it, and
-	// it is not changed.
+	// ErrMalformed is returned if the header holds something else than one ID. The message's publisher wrote it, and
+	// natsid does not change it.
 	ErrMalformed = errors.New("stamp: the message has something else than one ID in its header " + Header)
 )
 
@@ -61,8 +61,8 @@ type Stamper struct {
 	ids client.Source
 }
 
-// New returns a Stamper. With a [client.Handle] that has Prefetch, a message costs no round trip, and its ID may be as
-// old as that allows.
+// New returns a Stamper. With a [client.Handle] that has Prefetch, stamping a message costs no round trip, and its ID
+// may be as old as MaxAge allows.
 func New(ids client.Source) *Stamper { return &Stamper{ids} }
 
 // Msg gives a message an ID, unless it has one, and returns the ID. The error is [ErrMalformed], or one of
@@ -86,8 +86,8 @@ func set(m *nats.Msg, id subjects.ID) {
 	m.Header[Header] = []string{id.String()}
 }
 
-// most is how many IDs one request asks for, at most. If the answer to a larger request is late, the client waits 2 s
-// before it sends a copy to another worker.
+// most is how many IDs one request asks for, at most: after a larger request the client waits 2 s for an answer before
+// it sends a copy to another worker.
 const most = 10_000
 
 // Msgs gives each message without an ID an ID, in order, with one request for each 10,000. The error is that of

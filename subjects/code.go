@@ -17,13 +17,13 @@ const (
 	HeaderRetryAfter = "Natsid-Retry-After-Ms"
 )
 
-// HeaderPrefetch marks a request whose IDs are held for later use: its value is the maximum time that they are held,
-// measured from before the request was sent, as a Go duration: "2s".
+// HeaderPrefetch marks a request whose IDs are held for later use. Its value is the longest time that they are held,
+// counted from before the request was sent, as a Go duration: "2s".
 const HeaderPrefetch = "Natsid-Prefetch"
 
-// MaxPrefetchAge is the longest time for which a caller may hold IDs: no ID is put to use later than that after a
-// worker issued it. Those who raise a tag, or read the time in a snowflake, may rely on that. Uniqueness does not
-// depend on it: a worker issues no ID twice, however long the first caller holds it.
+// MaxPrefetchAge is the longest time for which a caller may hold IDs: each ID is used within that time after a worker
+// issued it. Whoever raises a tag, or reads the time in a snowflake, may rely on that. Uniqueness does not depend on
+// it: a worker issues no ID twice, however long a caller holds it.
 const MaxPrefetchAge = time.Hour
 
 // A Code is the reason why a request got no ID. [Codes] explains each. Codes are part of the wire contract.
@@ -77,8 +77,8 @@ func (c Code) Retry() bool { return c == TooMany || c == Unavailable }
 type Error struct {
 	Code Code
 	Text string
-	// MaxBatch is the largest count that would not have been refused, if a smaller count helps; otherwise 0. It comes
-	// with [BadRequest], and with [UsedUp], where it falls with each ID that is issued.
+	// MaxBatch is the largest count that would not have been refused; 0 if no smaller count helps. It comes with
+	// [BadRequest], and with [UsedUp], where it falls with each ID that is issued.
 	MaxBatch int
 	// RetryAfter is 0, or how long to wait before the request is repeated, in whole ms. It comes with [TooMany], and
 	// with [Unavailable] if no worker can serve until an operator has acted.

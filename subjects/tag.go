@@ -11,12 +11,12 @@ type TagCreate struct {
 	Step        int64  `json:"step,omitempty"`  // IDs that a load reserves at least; 0 means 1000
 	Start       ID     `json:"start,omitempty"` // the first ID; 0 means the lowest that is surely free
 	Description string `json:"description,omitempty"`
-	// Min is the lowest number, 0 for 1, and Max the highest, 0 for no bound. They hold for each period, if the tag
-	// has one.
+	// Min is the lowest number, where 0 means 1; Max is the highest, where 0 means no bound. With a period they hold
+	// within each period.
 	Min ID `json:"min,omitempty"`
 	Max ID `json:"max,omitempty"`
-	// MaxHole bounds how many IDs a crash of one worker can waste, those of unanswered requests not counted; 0 for a
-	// hundredth of the numbers that there are.
+	// MaxHole bounds how many IDs a crash of one worker can waste, not counting those of unanswered requests; 0 means a
+	// hundredth of the tag's numbers.
 	MaxHole ID `json:"max_hole,omitempty"`
 	// Period is daily, monthly or yearly if the numbers begin again with each day, month or year; "" if they do not.
 	// The IDs carry the date: yyyyMMdd × 10^8 + number, yyyyMM × 10^10 + number, or yyyy × 10^12 + number.
@@ -59,10 +59,10 @@ type TagInfo struct {
 	MaxHole ID     `json:"max_hole,omitempty"`
 	Period  string `json:"period,omitempty"`
 	Zone    string `json:"zone,omitempty"`
-	// Hole is how many IDs a crash of the answering worker can waste at most, those of unanswered requests not counted.
+	// Hole is how many IDs a crash of the worker that answers can waste at most, not counting those of unanswered
+	// requests.
 	Hole ID `json:"hole,omitempty"`
-	// MarkAhead is how far the mark that guards a table is ahead of the row's
-	// max_id, negative if it is behind; nil without a table or its guard.
+	// MarkAhead is the mark minus the max_id of the table's row, negative if the mark is behind; nil without a table.
 	// NextID is the higher of the two.
 	MarkAhead *int64 `json:"mark_ahead,omitempty,string"`
 }

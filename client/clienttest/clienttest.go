@@ -32,7 +32,7 @@ var _ client.Source = (*Source)(nil)
 // New returns a source whose first ID is 1.
 func New() *Source { return From(1) }
 
-// From returns a source whose first ID is first: From(1<<53) finds code that stores IDs in too few bits.
+// From returns a source whose first ID is first. From(1<<53) finds code that stores IDs in too few bits.
 func From(first subjects.ID) *Source { return &Source{last: first - 1} }
 
 // Fail makes calls fail with an error that wraps err, such as [client.ErrUnavailable], until Fail(nil). A failed call
