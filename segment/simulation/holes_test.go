@@ -29,7 +29,7 @@ func markOf(e buckets.Entry) (m mark) {
 func sayTheSame(a, b buckets.Entry) bool {
 	say := func(e buckets.Entry) (m map[string]any) {
 		_ = json.Unmarshal(e.Value, &m)
-		delete(m, "tokens")
+		delete(m, "token")
 		return m
 	}
 	return reflect.DeepEqual(say(a), say(b))

@@ -187,7 +187,7 @@ func (s *Store) put(ctx context.Context, tag string, was state, e entry, c *crea
 		return was, err
 	}
 	try := newCAS(0, "")
-	e.Mark, e.Tokens = max(1, e.Mark), try.tokens()
+	e.Mark, e.Token = max(1, e.Mark), try.token
 	create := s.kv.CreateFirst
 	if c.tag.MaxID > 0 {
 		create = s.kv.Create

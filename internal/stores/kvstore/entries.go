@@ -91,8 +91,8 @@ func (s *Store) change(ctx context.Context, tag string, f func(*entry) error) er
 //
 // Law: a mark is at least the highest max_id ever seen in the row.
 func (s *Store) replace(ctx context.Context, tag string, was state, e entry) (state, error) {
-	try := newCAS(was.kve.Revision, was.Tokens)
-	e.Mark, e.Tokens = max(1, e.Mark, e.Seen), try.tokens()
+	try := newCAS(was.kve.Revision, was.Token)
+	e.Mark, e.Token = max(1, e.Mark, e.Seen), try.token
 	revision, err := s.write(ctx, tag, e.encode(), was.kve.Revision)
 	err = s.outcome(ctx, tag, try, written(err))
 	s.raised(tag, was.raw, e.Mark, err)
@@ -128,11 +128,8 @@ func (s *Store) outcome(ctx context.Context, tag string, try cas, err error) err
 	if again != nil {
 		return err
 	}
-	switch try.outcome(now.kve.Revision, now.Tokens) {
-	case landed:
+	if try.outcome(now.kve.Revision, now.Token) == landed {
 		return nil
-	case refused:
-		return buckets.ErrRevision
 	}
 	return err
 }

@@ -20,10 +20,10 @@ type entry struct {
 	Disabled    bool   `json:"disabled,omitempty"`
 	Claimed     bool   `json:"claimed,omitempty"` // a call is making the tag's row
 	Least       int64  `json:"least,omitempty"`   // no ID below it is issued, not even one already loaded
-	// Tokens has the tokens of the latest writes. An entry that an operator wrote has none.
-	Tokens tokens        `json:"tokens,omitempty"`
-	Rules  segment.Rules `json:"rules,omitzero"`
-	// Era is the era in which Mark was written, "" for none: see package era.
+	// Token is random, and that of the latest write. An entry that an operator put has none.
+	Token string        `json:"token,omitempty"`
+	Rules segment.Rules `json:"rules,omitzero"`
+	// Era is the one in which Mark was written, "" for none: see package era.
 	Era   string `json:"era,omitempty"`
 	First bool   `json:"first,omitempty"` // made on first use, and not changed by an operator since
 

@@ -13,7 +13,7 @@ import (
 func FuzzEntry(f *testing.F) {
 	for _, text := range []string{
 		"", "{}", "null", "[]", `{"mark":101,"step":10}`, `{"mark":0,"step":10}`, `{"mark":1,"step":-1}`,
-		`{"mark":9223372036854775807,"step":9223372036854775807,"least":-5,"tokens":"a,b","first":"R"}`,
+		`{"mark":9223372036854775807,"step":9223372036854775807,"least":-5,"token":"a","first":"R"}`,
 		`{"mark":7,"mark":3,"step":1}`, `{"mark":1e3,"step":1}`, `{"Mark":5,"STEP":5,"unknown":1}`,
 	} {
 		f.Add([]byte(text))

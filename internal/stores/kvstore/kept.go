@@ -12,6 +12,7 @@ type reservation struct {
 	segment.Range
 	cas
 	sentBefore bool  // the write was sent before
+	acked      bool  // the write was acknowledged, or a later read has shown that it landed
 	most       int64 // upper bound of the tag's next range; 0 for none
 	kept       int64 // how many of its IDs are from an earlier range: if this write is refused, they are lost
 	era        string
@@ -20,7 +21,7 @@ type reservation struct {
 // A view is the state of a tag that a load has just read, and the bounds of the load.
 type view struct {
 	revision uint64
-	tokens   tokens
+	token    string
 	mark     int64
 	lowest   int64  // no ID below it may be used: the highest of floor, least, and a guarded row's max_id and seen
 	limit    int64  // no range may end above it
@@ -33,12 +34,12 @@ type view struct {
 //
 // It bounds holes: however long loads fail, they cost no more IDs than one load asked for.
 //
-//   - A range whose write was acknowledged, or whose token a later read shows, is used by the next load, even if that
+//   - A range whose write was acknowledged, or whose token the next read shows, is used by the next load, even if that
 //     load asks for more IDs: the others are loaded after it. A write that has not landed yet is sent once more,
 //     unchanged. Neither moves the mark any further.
-//   - Where a range is lost, because too many others wrote since, or Leaf may have used it, or it cannot answer strict
-//     requests, the tag's next range has at most half as many IDs, until a load succeeds: the losses sum up to
-//     1/2 + 1/4 + … of the IDs that one load asked for.
+//   - Where a range is lost, because another worker wrote after a write whose outcome is unknown, or Leaf may have used
+//     it, or it cannot answer strict requests, the tag's next range has at most half as many IDs, until a load succeeds:
+//     the losses sum up to 1/2 + 1/4 + … of the IDs that one load asked for.
 //
 // Law: a range is returned as reserved only if its write has landed, the mark just read is not below its end, and
 // nothing of it is below view.lowest. Any other range begins at the mark just read or above, and is reserved only when
@@ -55,36 +56,31 @@ type keeper struct {
 	loads map[string]reservation // by tag
 }
 
-// next returns the range for the next load of n IDs of a tag. If reserved is false, the caller writes End as the mark,
-// and the tokens, by a compare-and-set on the revision of v. If that write is refused, the caller passes the range to
-// [keeper.lost], after any other error to [keeper.keep]. The next read of the entry then decides whether the write
-// landed.
+// next returns the range for the next load of n IDs of a tag. Unless reserved is true, the caller writes End as the
+// mark, and the token, by a compare-and-set on the revision of v. It returns a load that failed: to [keeper.lost] if
+// that write was refused, and to [keeper.keep] after any other error. The next read of the entry decides whether the
+// write landed.
 func (r *keeper) next(tag string, v view, n int64) (l reservation, reserved bool, err error) {
 	old := r.take(tag)
-	outcome, fits := old.outcome(v.revision, v.tokens), old.Start >= v.lowest && old.era == v.era //mutant:fits
+	outcome, fits := old.outcome(v.revision, v.token), old.Start >= v.lowest && old.era == v.era //mutant:fits
+	isOurs := outcome == landed || old.acked                                                     //mutant:ours
 	mark, kept := v.mark, int64(0)
 	switch {
-	case v.strict && outcome == landed: //mutant:strict-kept
-		if fits && v.mark == old.End && v.tokens.newest() == old.token { //mutant:strict-last
-			mark, kept = old.Start, old.Len()
-			break
-		}
-		old.most = max(1, old.Len()/2)
-	case outcome == refused && old.kept > 0:
-		old.most = max(1, old.kept/2)
-	case outcome == landed && fits && v.mark >= old.End: //mutant:landed
-		old.sentBefore = true
+	case v.strict && outcome == landed && fits && v.mark == old.End: //mutant:strict-last
+		mark, kept = old.Start, old.Len()
+	case !v.strict && isOurs && fits && v.mark >= old.End: //mutant:landed
+		old.sentBefore, old.acked = true, true
 		return old, true, nil
 	case outcome == open && fits && old.Start >= v.mark:
 		old.sentBefore = true
 		return old, false, nil
-	case outcome != none && outcome != refused: // a hole, or it may become one
+	case outcome != none: // a hole, or it may become one
 		old.most = max(1, old.Len()/2) //mutant:halve
 	}
 	if old.most > 0 {
 		n = min(n, old.most)
 	}
-	l = reservation{cas: newCAS(v.revision, v.tokens), most: old.most, kept: kept, era: v.era}
+	l = reservation{cas: newCAS(v.revision, v.token), most: old.most, kept: kept, era: v.era}
 	l.Range, err = segment.NextRange(mark, v.lowest, n, v.limit) //mutant:next-range
 	if err == nil && v.strict && l.Len() < n {
 		err = &segment.ExhaustedError{Left: l.Len(), Why: segment.ErrExhausted}

@@ -2,7 +2,6 @@ package kvstore
 
 import (
 	"errors"
-	"strings"
 	"testing"
 
 	"github.com/natsid/natsid/segment"
@@ -11,14 +10,14 @@ import (
 // A seen is an entry as a bucket shows it.
 type seen struct {
 	revision uint64
-	tokens   tokens
+	token    string
 	mark     int64
 }
 
-func (e *seen) cas() cas { return newCAS(e.revision, e.tokens) }
+func (e *seen) cas() cas { return newCAS(e.revision, e.token) }
 
 // write lets a compare-and-set land.
-func (e *seen) write(c cas) { e.revision, e.tokens = e.revision+1, c.tokens() }
+func (e *seen) write(c cas) { e.revision, e.token = e.revision+1, c.token }
 
 func (e *seen) load(l reservation) { e.write(l.cas); e.mark = l.End }
 
@@ -26,7 +25,7 @@ func (e *seen) load(l reservation) { e.write(l.cas); e.mark = l.End }
 func (e *seen) loadElsewhere(n int64) { e.load(new(kept).next(*e, n)) }
 
 func (e *seen) view() view {
-	return view{revision: e.revision, tokens: e.tokens, mark: e.mark, limit: 1 << 40}
+	return view{revision: e.revision, token: e.token, mark: e.mark, limit: 1 << 40}
 }
 
 // A kept is a keeper of one tag, and what it said of the last range.
@@ -54,53 +53,31 @@ func from(start, n int64) segment.Range { return segment.Range{Start: start, End
 
 func TestALaterReadSaysWhatBecameOfAWrite(t *testing.T) {
 	e := seen{revision: 7}
-	if got := e.cas().outcome(8, ""); got != unknown {
-		t.Errorf("an entry without tokens, replaced by another: %v", got)
-	}
-	e.write(e.cas())
-	base := e
-	mine, other := base.cas(), base.cas()
-	for revision, tokens := range map[uint64]tokens{base.revision: "x", base.revision + 1: ""} {
-		if got := mine.outcome(revision, tokens); got != unknown {
-			t.Errorf("where another history, or an operator, has another entry: %v, want unknown", got)
+	for range 2 { // without a token, and with one
+		mine, other := e.cas(), e.cas()
+		if got := mine.outcome(e.revision, e.token); got != open {
+			t.Errorf("before it landed: %v, want open", got)
 		}
-	}
-	if got := mine.outcome(base.revision, base.tokens); got != open {
-		t.Errorf("before it landed: %v, want open", got)
-	}
-	e.write(mine)
-	for i := range borne {
-		if got := mine.outcome(e.revision, e.tokens); got != landed {
-			t.Errorf("%d writes after it landed: %v, want landed", i, got)
+		if got := mine.outcome(e.revision, "x"); got != unknown {
+			t.Errorf("where another history has another entry: %v, want unknown", got)
 		}
-		if got := other.outcome(e.revision, e.tokens); i < borne-1 && got != refused {
-			t.Errorf("the write that came too late, %d writes later: %v, want refused", i, got)
+		e.write(mine)
+		if got := mine.outcome(e.revision, e.token); got != landed {
+			t.Errorf("after it landed: %v", got)
+		}
+		if got := other.outcome(e.revision, e.token); got != unknown {
+			t.Errorf("the write that came too late: %v, want unknown", got)
 		}
 		e.write(e.cas())
-	}
-	for name, c := range map[string]cas{"landed": mine, "came too late": other} {
-		if got := c.outcome(e.revision, e.tokens); got != unknown {
-			t.Errorf("%d writes after the one that %s: %v, want unknown", borne, name, got)
+		if got := mine.outcome(e.revision, e.token); got != unknown {
+			t.Errorf("after another one: %v, want unknown", got)
 		}
 	}
 	if got := (cas{}).outcome(e.revision, ""); got != none {
 		t.Errorf("of no write: %v", got)
 	}
-}
-
-func TestAnEntryBearsTheTokensOfItsLatestWrites(t *testing.T) {
-	var e seen
-	known := map[string]bool{}
-	for range 1000 {
-		c := e.cas()
-		if len(c.token) < 11 || known[c.token] || strings.Contains(c.token, ",") {
-			t.Fatalf("token %q", c.token)
-		}
-		known[c.token] = true
-		e.write(c)
-		if n := strings.Count(string(e.tokens), ",") + 1; n > borne || !strings.HasPrefix(string(e.tokens), c.token) {
-			t.Fatalf("tokens %q", e.tokens)
-		}
+	if a, b := newToken(), newToken(); len(a) < 11 || a == b {
+		t.Errorf("tokens %q and %q", a, b)
 	}
 }
 
@@ -108,6 +85,8 @@ func TestARangeWhoseWriteLandedIsUsedOnceHoweverManyAreAskedFor(t *testing.T) {
 	e, k := seen{mark: 1}, new(kept)
 	l := k.next(e, 100)
 	e.load(l)
+	k.keep("a", l)
+	l = k.want(t, e, 1000, true, l.Range) // the next read shows that it landed
 	k.keep("a", l)
 	e.loadElsewhere(50)
 	k.want(t, e, 1000, true, l.Range)
@@ -120,7 +99,7 @@ func TestAWriteThatHasNotLandedIsSentAgainAsItWas(t *testing.T) {
 	for range 10 {
 		k.keep("a", l)
 		again := k.want(t, e, 5000, false, l.Range)
-		if again.tokens() != l.tokens() {
+		if again.token != l.token {
 			t.Errorf("%+v, want the same as before: %+v", again, l)
 		}
 		l = again
@@ -130,19 +109,13 @@ func TestAWriteThatHasNotLandedIsSentAgainAsItWas(t *testing.T) {
 	k.want(t, e, 5000, true, l.Range)
 }
 
-// Of a write that another one came before no ID is lost, whether that is known at once or from the next read.
 func TestARefusedWriteCostsNothing(t *testing.T) {
-	for _, refuse := range []func(*kept, reservation){
-		func(k *kept, l reservation) { k.lost("a", l) }, func(k *kept, l reservation) { k.keep("a", l) },
-	} {
-		e, k := seen{mark: 1}, new(kept)
-		e.write(e.cas())
-		for range 3 {
-			l := k.next(e, 100)
-			e.loadElsewhere(10)
-			refuse(k, l)
-			k.want(t, e, 100, false, from(e.mark, 100))
-		}
+	e, k := seen{mark: 1}, new(kept)
+	for range 3 {
+		l := k.next(e, 100)
+		e.loadElsewhere(10)
+		k.lost("a", l)
+		k.want(t, e, 100, false, from(e.mark, 100))
 	}
 }
 
@@ -150,8 +123,8 @@ func TestAReservedRangeIsNotUsedWhereOthersMayHaveIt(t *testing.T) {
 	for name, change := range map[string]func(v *view){
 		"a higher floor":        func(v *view) { v.lowest = 2 },
 		"an entry put back":     func(v *view) { v.mark = 100 },
-		"another entry":         func(v *view) { v.tokens, v.revision = "x", 99 },
-		"an entry with no name": func(v *view) { v.tokens, v.revision = "", 99 },
+		"another entry":         func(v *view) { v.token, v.revision = "x", 99 },
+		"an entry with no name": func(v *view) { v.token, v.revision = "", 99 },
 		"another era":           func(v *view) { v.era, v.mark = "E", v.mark+1000 },
 		"another era alone":     func(v *view) { v.era = "E" },
 	} {
@@ -176,7 +149,7 @@ func TestAWriteThatHasNotLandedIsNotSentAgainToAnotherState(t *testing.T) {
 		"in another era":                        {func(v *view) { v.era = "E" }, 50},
 		"to another entry of the same revision": {func(v *view) { v.mark = 51 }, 50},
 		"after another worker's equal one": {func(v *view) {
-			v.mark, v.revision, v.tokens = 101, 1, newCAS(0, "").tokens()
+			v.mark, v.revision, v.token = 101, 1, newToken()
 		}, 50},
 	} {
 		e, k := seen{mark: 1}, new(kept)
@@ -244,28 +217,23 @@ func TestALostRangeHalvesTheNext(t *testing.T) {
 // A strict load begins at the range that is kept, if nobody has loaded since. If others load before its write lands,
 // that range is lost.
 func TestARangeThatIsLostToAStrictLoadHalvesTheNext(t *testing.T) {
-	for name, refuse := range map[string]func(k *keeper, l reservation){
-		"refused at once":     func(k *keeper, l reservation) { k.lost("a", l) },
-		"that is known later": func(k *keeper, l reservation) { k.keep("a", l) },
-	} {
-		e, k := seen{mark: 1}, new(keeper)
-		e.write(e.cas())
-		strict := func(want segment.Range) reservation {
-			v := e.view()
-			v.strict = true
-			l, isReserved, err := k.next("a", v, 100)
-			if err != nil || isReserved || l.Start != want.Start || want.End > 0 && l.End != want.End {
-				t.Fatalf("%s: %v, reserved %t, %v, want %v", name, l.Range, isReserved, err, want)
-			}
-			return l
+	e, k := seen{mark: 1}, new(keeper)
+	e.write(e.cas())
+	strict := func(want segment.Range) reservation {
+		v := e.view()
+		v.strict = true
+		l, isReserved, err := k.next("a", v, 100)
+		if err != nil || isReserved || l.Start != want.Start || want.End > 0 && l.End != want.End {
+			t.Fatalf("%v, reserved %t, %v, want %v", l.Range, isReserved, err, want)
 		}
-		for _, n := range []int64{100, 50, 25} {
-			l := strict(from(e.mark, n))
-			e.load(l)
-			k.keep("a", l) // what else it needs fails
-			again := strict(segment.Range{Start: l.Start})
-			e.loadElsewhere(10)
-			refuse(k, again)
-		}
+		return l
+	}
+	for _, n := range []int64{100, 50, 25} {
+		l := strict(from(e.mark, n))
+		e.load(l)
+		k.keep("a", l) // what else it needs fails
+		again := strict(segment.Range{Start: l.Start})
+		e.loadElsewhere(10)
+		k.lost("a", again) // refused at once
 	}
 }

@@ -23,8 +23,8 @@ func (s *Store) LoadStrict(
 
 // load loads as many IDs as wanted returns; wanted is called with the step before each compare-and-set.
 //
-// Law: if a compare-and-set gets no answer soon, its range is kept, and the entry is read again. The tokens in the
-// entry then decide whether the write landed, as in the tag's next load: see [keeper].
+// Law: if a compare-and-set has no answer soon, its range is kept, and the entry is read again. The token in the entry
+// then shows whether the write landed, as in the tag's next load: see [keeper].
 func (s *Store) load(
 	ctx context.Context, tag string, floor int64, strict bool, wanted func(step int64) int64,
 ) (l segment.Loaded, err error) {
@@ -77,7 +77,7 @@ func (s *Store) tryLoad(
 		return segment.Loaded{}, err
 	}
 	l, reserved, err := s.kept.next(tag, view{
-		revision: was.kve.Revision, tokens: e.Tokens, mark: e.Mark,
+		revision: was.kve.Revision, token: e.Token, mark: e.Mark,
 		lowest: max(least, lowest), limit: min(limit, s.limit()), strict: strict, era: e.Era,
 	}, n)
 	if err != nil {
@@ -86,6 +86,7 @@ func (s *Store) tryLoad(
 	//mutant:reserve
 	if !reserved {
 		err = s.reserve(ctx, tag, was, l)
+		l.acked = err == nil
 	}
 	if err == nil && s.cfg.Table != nil {
 		err = s.advance(ctx, tag, l)
@@ -100,7 +101,7 @@ func (s *Store) tryLoad(
 // reserve raises the mark to the end of a load. If that fails, the load is kept.
 func (s *Store) reserve(ctx context.Context, tag string, was state, l reservation) error {
 	e := was.now()
-	e.Mark, e.Tokens = l.End, l.tokens()
+	e.Mark, e.Token = l.End, l.token
 	write := s.write
 	if was.kve.Revision > 0 {
 		write = s.kv.UpdateSoon
