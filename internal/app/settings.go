@@ -85,7 +85,7 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 	}, {
 		Flag: "replicas", Env: "NATSID_REPLICAS", Group: groupWorker,
 		Help: "Replicas of each bucket that this worker creates. " +
-			"0 means 3, or 1 where JetStream has fewer servers.",
+			"0 means 3, or 1 on a single server.",
 		field: number(func(c *Config) *int { return &c.Replicas }, "replicas", 0, 0, 5),
 	}, {
 		Flag: "grants", Env: "NATSID_GRANTS", Group: groupWorker,

@@ -25,7 +25,7 @@ var mutantsOfMarks = []mutant.Mutant{
 	{Name: "a range is used though its write was refused", Edits: []mutant.Edit{
 		mutant.Before("loaded", "if isOvertaken(err) { return loaded, nil }")}},
 	{Name: "a mark that equals the end of a range proves that the write landed", Edits: []mutant.Edit{
-		mutant.Replace("landed", `case old.End > 0 && fits && v.mark == old.End:
+		mutant.Replace("landed", `case (isOurs || old.End > 0) && fits && v.mark == old.End:
 			return old, true, nil`)}},
 	{Name: "a range whose write is under way counts as reserved", Edits: []mutant.Edit{
 		mutant.Replace("ours", "isOurs := outcome != none")}},
@@ -248,8 +248,8 @@ var mutantsOfOrder = []mutant.Mutant{
 	{Name: "a kept range answers strict requests", Edits: []mutant.Edit{
 		mutant.Replace("landed", "case isOurs && fits && v.mark >= old.End: return old, true, nil"),
 		mutant.Replace("strict-last", "case false:")}},
-	{Name: "a kept range answers strict requests though others have loaded since", Edits: []mutant.Edit{
-		mutant.Replace("strict-last", "case v.strict && isOurs && fits: mark = old.Start")}},
+	inKVStore("a kept range answers strict requests though others have loaded since", "TestAReservedRange",
+		mutant.Replace("strict-last", "case v.strict && isOurs && fits: mark = old.Start")),
 	{Name: "an ambiguous range answers strict requests", Edits: []mutant.Edit{
 		mutant.Before("loaded", "if strict && !isOvertaken(err) { return loaded, nil }")}},
 	{Name: "a strict request is served from a load that was passed on before it came",

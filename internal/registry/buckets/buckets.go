@@ -67,8 +67,7 @@ type Config struct {
 // costs one atomic load more. It is safe for concurrent use.
 //
 // A bucket with Replicas 0 gets three, or one where JetStream is a single server, as on a leaf node. Replicas are not
-// added later, and a cluster with too few servers may still be starting. So there the bucket gets one replica only
-// after 30 s, and never while the cluster knows of a server that is away.
+// added later, and a cluster with too few servers may still be starting. So there no bucket is made.
 type Bucket struct{ o *opening }
 
 // New returns a bucket that is not open yet.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -17,7 +16,6 @@ type maker struct {
 	id    string        // random; marks the buckets that this process founds
 	again atomic.Bool   // this process has opened a bucket of the name before
 	seen  atomic.Uint64 // the highest revision
-	few   time.Time     // when JetStream first had too few servers for the replicas; zero if it never had
 }
 
 // saw is [Bucket.Saw].
@@ -77,39 +75,30 @@ func (m *maker) make(ctx context.Context, cfg Config, streams Streams) error {
 	if cfg.Whole {
 		c.MaxMsgsPerSubject, c.AllowRollup, c.Discard = -1, false, jetstream.DiscardOld
 	}
-	err := m.place(ctx, cfg, streams, c)
-	for ; errors.Is(err, ErrFull) && c.MaxBytes > 4<<20; err = m.place(ctx, cfg, streams, c) {
+	err := place(ctx, cfg, streams, c)
+	for ; errors.Is(err, ErrFull) && c.MaxBytes > 4<<20; err = place(ctx, cfg, streams, c) {
 		c.MaxBytes /= 8 // JetStream reserves MaxBytes at once
 	}
 	return err
 }
 
-const (
-	// chosen is the default number of replicas.
-	chosen = 3
-	// forming is how long a cluster with too few servers may take to find the others.
-	forming = 30 * time.Second
-)
+// chosen is the default number of replicas.
+const chosen = 3
 
 // place makes the stream, and chooses its replicas unless the settings say how many: see [Bucket].
-func (m *maker) place(ctx context.Context, cfg Config, streams Streams, c jetstream.StreamConfig) error {
+func place(ctx context.Context, cfg Config, streams Streams, c jetstream.StreamConfig) error {
 	single := cfg.Alone && c.Replicas == 1
 	if c.Replicas == 0 {
 		c.Replicas = chosen
 		err := streams.Make(ctx, c)
-		switch single = errors.Is(err, ErrOneServer); {
-		case single:
-			cfg.Log.Info("a bucket is made with 1 replica, since JetStream is a single server", "bucket", cfg.Name)
-		case errors.Is(err, ErrFewServers):
-			if err := m.await(err); err != nil {
-				return err
-			}
-			cfg.Log.Warn("a bucket is made with 1 replica, since JetStream has fewer than 3 servers: while the "+
-				"server that keeps it is away nothing is loaded; with 3 servers, `nats stream edit` gives it 3",
-				"bucket", cfg.Name, "error", err)
-		default:
+		if errors.Is(err, ErrFewServers) {
+			return fmt.Errorf("JetStream shows fewer than %d servers: start them all, or choose with --replicas: %w",
+				chosen, err)
+		}
+		if single = errors.Is(err, ErrOneServer); !single {
 			return err
 		}
+		cfg.Log.Info("a bucket is made with 1 replica, since JetStream is a single server", "bucket", cfg.Name)
 		c.Replicas = 1
 	}
 	if single && cfg.Fleeting { // not in a cluster, as such a stream cannot get replicas later
@@ -120,21 +109,4 @@ func (m *maker) place(ctx context.Context, cfg Config, streams Streams, c jetstr
 		c.PersistMode = jetstream.DefaultPersistMode // a server before 2.12 may refuse what it does not know
 	}
 	return streams.Make(ctx, c)
-}
-
-// await returns nil once a cluster has had the time to form, else an error. The text of few says whether JetStream
-// knows of servers that are away.
-func (m *maker) await(few error) error {
-	if strings.Contains(few.Error(), "offline") {
-		return fmt.Errorf("a server is away; start it, or choose --replicas: %w", few)
-	}
-	if m.few.IsZero() {
-		m.few = time.Now()
-	}
-	left := forming - time.Since(m.few)
-	if left <= 0 {
-		return nil
-	}
-	return fmt.Errorf("a cluster may be forming: with fewer than %d servers it gets 1 replica in %v; "+
-		"--replicas chooses now: %w", chosen, left.Round(time.Second), few)
 }

@@ -125,12 +125,16 @@ func TestAReservedRangeIsNotUsedWhereOthersMayHaveIt(t *testing.T) {
 		"an entry put back":     func(v *view) { v.mark = 100 },
 		"another entry":         func(v *view) { v.token, v.revision = "x", 99 },
 		"an entry with no name": func(v *view) { v.token, v.revision = "", 99 },
-		"another era":           func(v *view) { v.era, v.mark = "E", v.mark+1000 },
-		"another era alone":     func(v *view) { v.era = "E" },
+		"a load before a strict request": func(v *view) {
+			v.strict, v.token, v.revision, v.mark = true, "x", 99, 201
+		},
+		"another era":       func(v *view) { v.era, v.mark = "E", v.mark+1000 },
+		"another era alone": func(v *view) { v.era = "E" },
 	} {
 		e, k := seen{mark: 1}, new(kept)
 		l := k.next(e, 100)
 		e.load(l)
+		l.acked = name == "a load before a strict request"
 		k.keep("a", l)
 		v := e.view()
 		change(&v)

@@ -43,12 +43,6 @@ func (s *Store) List(ctx context.Context, after string, limit int) ([]segment.Ta
 // listAll returns all tags in the order of names. A damaged entry does not hide the others.
 func (s *Store) listAll(ctx context.Context) ([]segment.Tag, error) {
 	all, _, err := s.all(ctx)
-	for _, t := range all {
-		if t.isBehind() {
-			err = s.readMarksAgain(ctx, all)
-			break
-		}
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -76,20 +70,4 @@ func (t state) asListed(name string) segment.Tag {
 		t.Description, t.Disabled = "damaged: replace the entry; requests for the tag log how", true
 	}
 	return t.tag(name)
-}
-
-// isBehind reports whether the mark is below the row: Leaf nodes took IDs from the table, or the tag was loaded after
-// the mark was read.
-func (t state) isBehind() bool { return t.row != nil && 0 < t.raw && t.Mark < t.row.MaxID }
-
-// readMarksAgain replaces the marks that are below their rows by present ones.
-func (s *Store) readMarksAgain(ctx context.Context, all map[string]state) error {
-	marks, _, _, err := s.marks(ctx)
-	for name, t := range all {
-		if now, ok := marks[name]; ok && t.isBehind() {
-			now.row = t.row
-			all[name] = now
-		}
-	}
-	return err
 }

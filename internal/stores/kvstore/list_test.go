@@ -135,14 +135,3 @@ func TestAListShowsHowFarTheMarkIsAheadOfTheTable(t *testing.T) {
 		t.Errorf("after the table went back: %q", got)
 	}
 }
-
-func TestATagThatIsLoadedWhileAListReadsItIsNotBehind(t *testing.T) {
-	_, table, marks := guarded(t, nil)
-	between := &interrupted{Table: table}
-	g := beside(between, marks)
-	between.reads = func() { load(t, g) }
-	tags, err := g.List(t.Context(), "", 10)
-	if err != nil || len(tags) != 1 || *tags[0].MarkAhead != 0 || tags[0].MaxID != 101 {
-		t.Errorf("%+v, %v", tags, err)
-	}
-}
