@@ -13,8 +13,8 @@ func newToken() string {
 }
 
 // A cas is one compare-and-set of an entry, from a revision that was read just before. Its random token in the entry
-// shows a later read that it has landed. Equal contents prove nothing: another worker that starts from the same revision
-// with the same step writes the same mark. The zero value stands for none.
+// shows a later read that it has landed. Equal contents would prove nothing: another worker that starts from the same
+// revision with the same step writes the same mark. The zero value stands for none.
 type cas struct {
 	token  string
 	base   uint64 // the revision that it replaces
