@@ -17,7 +17,6 @@ import (
 	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/kvregistry"
-	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/workerid"
 	"github.com/natsid/natsid/workerid/workeridtest"
 )
@@ -126,28 +125,6 @@ func TestHeartbeatsExpireAndRecordsStay(t *testing.T) {
 	}
 	if _, err := r.Record(t.Context(), 1); err != nil {
 		t.Errorf("the record: %v", err)
-	}
-}
-
-func TestNoRecordCanBePurged(t *testing.T) {
-	cfg := place()
-	r := open(t, cfg)
-	revision, err := r.Write(t.Context(), 1, workerid.Record{Token: "t"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := bucket(t, cfg.History).Purge(t.Context(), "1"); err == nil {
-		t.Error("a record was purged")
-	}
-	next := workerid.Record{Token: "u", Revision: revision}
-	if _, err := r.Write(t.Context(), 1, next); err != nil {
-		t.Errorf("the next write: %v", err)
-	}
-	if err := r.Report(t.Context(), 1, workerid.Heartbeat{Instance: "a"}); err != nil {
-		t.Error(err)
-	}
-	if err := r.Leave(t.Context(), 1); err != nil {
-		t.Errorf("a heartbeat could not be purged: %v", err)
 	}
 }
 
@@ -421,60 +398,6 @@ func canceled(t *testing.T) context.Context {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	return ctx
-}
-
-func TestSixtyFourWorkersAtOnceOnAnEmptyBucketGetDifferentNumbers(t *testing.T) {
-	cfg := place()
-	type life struct {
-		*workerid.Keeper
-		stop func()
-		done chan error
-	}
-	var lives []life
-	for range 64 {
-		k := workerid.New(workerid.Config{
-			Registry: open(t, cfg), Layout: snowflake.Leaf,
-			Now: func() int64 { return time.Now().UnixMilli() }, Use: func(*snowflake.Generator) {},
-		})
-		ctx, stop := context.WithCancel(t.Context())
-		lives = append(lives, life{k, stop, make(chan error, 1)})
-		go func(l life) { l.done <- l.Run(ctx) }(lives[len(lives)-1])
-	}
-	seen := make(map[int]bool)
-	deadline := time.Now().Add(2 * time.Minute)
-	for _, k := range lives {
-		for !k.Status().Held {
-			if time.Now().After(deadline) {
-				t.Fatalf("no number after 2 minutes: %v", k.Status().Trouble)
-			}
-			time.Sleep(5 * time.Millisecond)
-		}
-		if w := k.Status().Number; seen[w] {
-			t.Errorf("number %d twice", w)
-		} else {
-			seen[w] = true
-		}
-	}
-	for _, l := range lives { // one at a time: on a slow machine 64 at once take longer than a release may
-		l.stop()
-		if err := <-l.done; err != nil {
-			t.Error(err)
-		}
-	}
-	// Each was released: its window has ended and its heartbeat is gone.
-	r := open(t, cfg)
-	records, err := r.Records(t.Context())
-	if err != nil || len(records) != 64 {
-		t.Errorf("%d records, %v, want 64", len(records), err)
-	}
-	for w, rec := range records {
-		if ahead := rec.Until - time.Now().UnixMilli(); ahead > 1000 {
-			t.Errorf("number %d stays blocked for %d ms", w, ahead)
-		}
-	}
-	if left, err := r.Heartbeats(t.Context()); err != nil || len(left) != 0 {
-		t.Errorf("%d heartbeats left, %v", len(left), err)
-	}
 }
 
 func TestADamagedDeploymentIsReadAsWrittenOrRefused(t *testing.T) {

@@ -208,31 +208,3 @@ func TestCountsOutOfRangeAreRefusedAndMoveNothing(t *testing.T) {
 		}
 	})
 }
-
-func TestTheLastIDsBelowTheEndOfInt64AreIssuedOnce(t *testing.T) {
-	inBubble(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, _ *segmenttest.Faulty) {
-		want := int64(1<<63 - 1 - 150)
-		for range 150 { // a range of 100, and what is left
-			if got := take(t, a, "huge", 1)[0].Start; got != want {
-				t.Fatalf("ID %d, want %d", got, want)
-			}
-			want++
-		}
-		for range 3 {
-			if r, err := segmenttest.Take(t.Context(), a, "huge", 1); !errors.Is(err, segment.ErrExhausted) {
-				t.Errorf("after the last ID: %v, %v", r, err)
-			}
-		}
-	})
-}
-
-func TestABatchBeyondTheLastIDsLeavesThemToOthers(t *testing.T) {
-	inBubble(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, _ *segmenttest.Faulty) {
-		if r, err := segmenttest.Take(t.Context(), a, "huge", 151); !errors.Is(err, segment.ErrExhausted) {
-			t.Errorf("151 of 150 IDs: %v, %v", r, err)
-		}
-		if n := count(take(t, a, "huge", 150)); n != 150 {
-			t.Errorf("then %d of 150", n)
-		}
-	})
-}

@@ -133,46 +133,6 @@ func TestAnOldReadBringsBackNoRangeOfADeletedTag(t *testing.T) {
 	}
 }
 
-func TestARangeBelowARaiseIsNotUsedThoughItWasReserved(t *testing.T) {
-	js, bucket := connect(t), bucketName()
-	l := &lossy{Streams: buckets.OnJetStream(js)}
-	s := openOn(t, l, bucket)
-	create(t, s, segment.Tag{Name: "order", Step: 10, MaxID: 1})
-	l.lose.Store(true)
-	if r, err := s.Load(t.Context(), "order", 0, 0); err == nil {
-		t.Fatalf("loaded %v", r)
-	}
-	l.lose.Store(false)
-	if _, err := open(t, js, bucket).Update(t.Context(), "order", segment.Change{MaxID: 5000}); err != nil {
-		t.Fatal(err)
-	}
-	if r, err := s.Load(t.Context(), "order", 0, 0); err != nil || r.Start < 5000 {
-		t.Errorf("%v, %v after a raise to 5000", r, err)
-	}
-}
-
-func TestLoadsWhoseAcksAreLostMoveTheMarkOnce(t *testing.T) {
-	js, bucket := connect(t), bucketName()
-	l := &lossy{Streams: buckets.OnJetStream(js)}
-	s := openOn(t, l, bucket)
-	create(t, s, segment.Tag{Name: "order", Step: 10, MaxID: 1})
-	l.lose.Store(true)
-	mark, served := int64(0), int64(0)
-	for n := range int64(40) {
-		if r, err := s.Load(t.Context(), "order", 1000*n, 0); err == nil {
-			served += r.Len()
-		}
-		tag, err := s.Look(t.Context(), "order")
-		if err != nil {
-			t.Fatal(err)
-		}
-		mark = tag.MaxID
-	}
-	if lost := mark - 1 - served; lost > 39_000 {
-		t.Errorf("of %d IDs below the mark %d were loaded", mark-1, served)
-	}
-}
-
 func TestAChangeWhoseAckIsLostWasMadeOrMayHaveBeen(t *testing.T) {
 	js, bucket := connect(t), bucketName()
 	l := &lossy{Streams: buckets.OnJetStream(js)}

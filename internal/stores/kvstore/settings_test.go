@@ -1,7 +1,6 @@
 package kvstore_test
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -27,11 +26,6 @@ func edit(t *testing.T, js jetstream.JetStream, bucket string, change func(*jets
 		t.Fatal(err)
 	}
 }
-
-// frozen is a JetStream whose buckets the user may not update.
-type frozen struct{ buckets.Streams }
-
-func (frozen) Defend(context.Context, string, string) error { return context.DeadlineExceeded }
 
 func TestNoBucketOfMarksCanBePurgedAndLoadsContinue(t *testing.T) {
 	js, bucket := connect(t), bucketName()
@@ -59,18 +53,6 @@ func TestNoBucketOfMarksCanBePurgedAndLoadsContinue(t *testing.T) {
 		}
 	}
 	mustLoad(t, s, "order", 111)
-}
-
-func TestANewBucketRefusesPurgesWithoutAnUpdate(t *testing.T) {
-	js, bucket := connect(t), bucketName()
-	create(t, openOn(t, frozen{buckets.OnJetStream(js)}, bucket), segment.Tag{Name: "order", Step: 10, MaxID: 1})
-	stream, err := js.Stream(t.Context(), "KV_"+bucket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := stream.Purge(t.Context()); err == nil {
-		t.Error("it was purged")
-	}
 }
 
 func TestSettingsThatForgetAreNoticedWhileInUseAndWhenCorrected(t *testing.T) {

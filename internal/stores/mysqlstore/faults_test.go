@@ -3,7 +3,6 @@ package mysqlstore_test
 import (
 	"context"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -11,33 +10,6 @@ import (
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
 	"github.com/natsid/natsid/segment"
 )
-
-func TestTwoServersThatBothTakeWritesShareNoID(t *testing.T) {
-	srv := mysqltest.Start(t)
-	marks := marksOf(t)
-	create(t, beside(open(t, srv.DSN()), marks), "order", 100, 1)
-	twin := srv.Clone()
-	var mu sync.Mutex
-	var ranges []segment.Range
-	var wg sync.WaitGroup
-	for i := range 4 {
-		g := beside(open(t, []*mysqltest.Server{srv, twin}[i%2].DSN()), marks)
-		wg.Go(func() {
-			for range 100 {
-				r, err := g.Load(t.Context(), "order", 0, 0)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				mu.Lock()
-				ranges = append(ranges, r.Range)
-				mu.Unlock()
-			}
-		})
-	}
-	wg.Wait()
-	wantNoRepeat(t, ranges)
-}
 
 func TestAConnectionCutAtAnyByteRepeatsNothing(t *testing.T) {
 	srv := mysqltest.Start(t)
@@ -88,45 +60,4 @@ func TestAConnectionCutAtAnyByteRepeatsNothing(t *testing.T) {
 		t.Errorf("only %d of %d tries were cut", cut, up+down)
 	}
 	wantNoRepeat(t, ranges)
-}
-
-// paused is a table whose first Advance waits.
-type paused struct {
-	*mysqlstore.Table
-	once    sync.Once
-	in, out chan struct{}
-}
-
-func (p *paused) Advance(ctx context.Context, tag string, start, end int64) (bool, error) {
-	p.once.Do(func() {
-		close(p.in)
-		<-p.out
-	})
-	return p.Table.Advance(ctx, tag, start, end)
-}
-
-func TestAWorkerPausedInItsLoadDelaysNoOther(t *testing.T) {
-	srv := mysqltest.Start(t)
-	marks := marksOf(t)
-	g := beside(open(t, srv.DSN()), marks)
-	create(t, g, "order", 100, 1)
-	p := &paused{Table: open(t, srv.DSN()), in: make(chan struct{}), out: make(chan struct{})}
-	late := make(chan error, 1)
-	var mine segment.Range
-	go func() {
-		// In the end it finds that it was overtaken, and retries.
-		r, err := beside(p, marks).Load(t.Context(), "order", 0, 0)
-		mine = r.Range
-		late <- err
-	}()
-	<-p.in
-	ranges := []segment.Range{}
-	for range 10 { // a load that waited for the paused one would never end
-		ranges = append(ranges, load(t, g))
-	}
-	close(p.out)
-	if err := <-late; err != nil {
-		t.Fatal(err)
-	}
-	wantNoRepeat(t, append(ranges, mine))
 }

@@ -1,8 +1,6 @@
 package mysqlstore_test
 
 import (
-	"context"
-	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -11,64 +9,6 @@ import (
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/segmenttest"
 )
-
-func TestALockedRowMovesTheMarkByOneLoadHoweverLongItIsLocked(t *testing.T) {
-	srv := mysqltest.Start(t)
-	exec(t, srv.DB(), intTable)
-	marks := marksOf(t)
-	g := beside(open(t, srv.DSN()), marks)
-	create(t, g, "order", 1000, 1)
-	tx, err := srv.DB().Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec("UPDATE leaf_alloc SET step = 1001 WHERE biz_tag = 'order'"); err != nil {
-		t.Fatal(err)
-	}
-	a := segment.New(segment.Config{Store: g, Deadline: deadline})
-	defer a.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	var mu sync.Mutex
-	var ranges []segment.Range
-	var callers sync.WaitGroup
-	for range 1000 {
-		callers.Go(func() {
-			for ctx.Err() == nil {
-				got, _ := segmenttest.Take(ctx, a, "order", 1+rand.Int64N(100_000))
-				mu.Lock()
-				ranges = append(ranges, got...)
-				mu.Unlock()
-				time.Sleep(100 * time.Millisecond)
-			}
-		})
-	}
-	mark := func() int64 { return markOf(t, marks) }
-	first := mark()
-	for begin := time.Now(); first == 1 && time.Since(begin) < time.Minute; first = mark() {
-		time.Sleep(10 * time.Millisecond)
-	}
-	time.Sleep(8 * time.Second)
-	if late := mark(); late != first || late > 1+1000*100_000 {
-		t.Errorf("the mark is at %d after the first load, and at %d after 8 s", first, late)
-	}
-	if err := tx.Rollback(); err != nil {
-		t.Fatal(err)
-	}
-	for begin := time.Now(); time.Since(begin) < time.Minute; time.Sleep(10 * time.Millisecond) {
-		mu.Lock()
-		served := len(ranges)
-		mu.Unlock()
-		if served > 0 {
-			break
-		}
-	}
-	cancel()
-	callers.Wait()
-	wantNoRepeat(t, ranges)
-	if len(ranges) == 0 {
-		t.Error("no ID since the row is free")
-	}
-}
 
 // A statement that a read-only server refuses costs its connection: the address may lead to another server by now.
 func TestAReadOnlyServerIsAskedTenTimesASecond(t *testing.T) {

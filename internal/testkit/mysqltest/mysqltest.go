@@ -187,18 +187,6 @@ func (s *Server) Restore(dir string) {
 	s.copy(s.folder.data(), dir)
 }
 
-// Clone returns a second server that starts with a copy of the data and runs beside
-// s, independent of it: a split brain. Connections to s are lost, as by
-// [Server.Snapshot].
-func (s *Server) Clone() *Server {
-	s.tb.Helper()
-	s.needPrivate("Clone")
-	c := private(s.tb, s.kit)
-	c.copy(c.folder.data(), s.Snapshot())
-	c.Run()
-	return c
-}
-
 // SetReadOnly makes the server refuse writes with error 1290, as a replica
 // does, or take them again. A server that is started again takes them.
 func (s *Server) SetReadOnly(on bool) {
