@@ -3,7 +3,6 @@ package segment_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -215,44 +214,6 @@ func TestAFullDayIsRefusedUntilTheNext(t *testing.T) {
 				t.Errorf("the next day begins with %d", id)
 			}
 		})
-}
-
-// Three workers whose clocks are apart by the tolerance serve through three midnights, and one is set back over each.
-// Between them all clocks are set ahead, by most of a day.
-func TestDaysThroughClocksThatAreApart(t *testing.T) {
-	walls := []*wall{{}, {}, {}}
-	for _, strict := range []bool{false, true} {
-		t.Run(fmt.Sprintf("strict=%v", strict), func(t *testing.T) {
-			daily := segment.Rules{Period: segment.Daily, Strict: strict}
-			withClocks(t, daily, walls, func(t *testing.T, w []*segment.Allocator, m *segmenttest.Memory) {
-				seen, last, ahead := make(map[int64]bool), int64(0), time.Duration(0)
-				now := func() time.Time { return time.Now().UTC().Add(ahead) }
-				for range 3 {
-					ahead += now().Truncate(24 * time.Hour).Add(24*time.Hour - 5*time.Second).Sub(now())
-					for i, apart := range []time.Duration{-2 * time.Second, 0, 2 * time.Second} {
-						walls[i].set(ahead+apart, false)
-					}
-					for i := range 1000 {
-						if i == 520 {
-							walls[2].set(ahead-2*time.Second, false) // back over midnight, as NTP sets it
-						}
-						id := first(t, w[i%3])
-						switch {
-						case seen[id]:
-							t.Fatalf("ID %d came twice", id)
-						case strict && id <= last:
-							t.Fatalf("strict ID %d after %d", id, last)
-						case day(id) > int64(now().Add(3*time.Second).Day()) ||
-							day(id) < int64(now().Add(-3*time.Second).Day()):
-							t.Fatalf("at %v an ID is %d", now(), id)
-						}
-						seen[id], last = true, max(last, id)
-						time.Sleep(10 * time.Millisecond)
-					}
-				}
-			})
-		})
-	}
 }
 
 func TestABoundOnHolesHoldsAtAnySpeed(t *testing.T) {

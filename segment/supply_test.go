@@ -1,7 +1,6 @@
 package segment
 
 import (
-	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -64,31 +63,6 @@ func TestARequestRefusedByItsDeadlineMakesRoomForSmallerOnes(t *testing.T) {
 	deliver(s.waiters.refuse(&s.stock, ErrClosed))
 	if s.waiters.any() || len(got) != 3 {
 		t.Errorf("%q, want all answered", got)
-	}
-}
-
-func TestALoaderRemembersHowLoadsEnded(t *testing.T) {
-	var l loader
-	errAway := errors.New("away")
-	for range 3 {
-		if pause := l.failed(errAway); pause <= 0 || pause > time.Second {
-			t.Errorf("a pause of %v", pause)
-		}
-	}
-	if !errors.Is(l.notLoaded(), errAway) || !errors.Is(l.notLoaded(), ErrNotLoaded) || l.fails != 3 {
-		t.Errorf("after 3 failures: %v, %d in a row", l.notLoaded(), l.fails)
-	}
-	l.refused(time.Minute)
-	if l.fails != 0 || !l.quiet(time.Minute+quietTime-1) || l.quiet(time.Minute+quietTime) || l.lastErr != nil {
-		t.Errorf("after a refusal: %+v", &l)
-	}
-	if l.wake(); l.quiet(time.Minute) {
-		t.Error("quiet after news")
-	}
-	l.succeeded(80 * time.Millisecond)
-	l.succeeded(8 * time.Millisecond)
-	if l.loads != 2 || l.errs != 4 || l.slowest.Get() != 70*time.Millisecond {
-		t.Errorf("after loads of 80 ms and 8 ms: %+v, want the slowest to fade by an eighth", &l)
 	}
 }
 
