@@ -39,9 +39,9 @@ type view struct {
 //   - A range whose write was acknowledged, or whose token the next read shows, is used by the next load, even if that
 //     load asks for more IDs: the others are loaded after it. A write that has not landed yet is sent once more,
 //     unchanged. Neither moves the mark any further.
-//   - Where a range is lost, the tag's next range has at most half as many IDs, until a load succeeds: the losses sum up
-//     to 1/2 + 1/4 + … of the IDs that one load asked for. A range is lost if another worker wrote after a write whose
-//     outcome is unknown, if Leaf may have used it, or if it cannot answer strict requests.
+//   - Where a range is lost, the tag's next range has at most half as many IDs, until a load succeeds: the losses sum
+//     up to 1/2 + 1/4 + … of the IDs that one load asked for. A range is lost if another worker wrote after a write
+//     whose outcome is unknown, if Leaf may have used it, or if it cannot answer strict requests.
 //
 // Law: a range is returned as reserved only if its write has landed, the mark just read is not below its end, and
 // nothing of it is below view.lowest. Any other range begins at the mark just read or above, and is reserved only when
