@@ -11,7 +11,7 @@
 //	mode       a call costs            holes           age of an ID
 //	Next       a round trip, shared    few             younger than its call
 //	NextN      a round trip or more    few             younger than its call
-//	Prefetch   0.1 µs                  2n at a time    up to MaxAge
+//	Prefetch   0.2 µs                  2n at a time    up to MaxAge
 //
 // Of two calls, one of which began after the other had ended, the later gets the ID that was issued later. The IDs of
 // one worker rise; those of several interleave. IDs of a strict tag rise over all workers, so it has no Prefetch.

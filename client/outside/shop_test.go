@@ -2,7 +2,6 @@ package shop_test
 
 import (
 	"context"
-	"encoding/json"
 	"os/exec"
 	"slices"
 	"strings"
@@ -62,25 +61,6 @@ func TestNoOrderFailsAndNoNumberRepeats(t *testing.T) {
 	}
 	if len(numbers) != want || numbers[0] {
 		t.Errorf("%d of %d numbers are different, 0 among them: %v", len(numbers), want, numbers[0])
-	}
-}
-
-func TestAnOrderPassesThroughJSON(t *testing.T) {
-	t.Parallel()
-	s := open(t, e2e.Start(t, e2e.Config{}))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	in, err := s.Order(ctx, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, err := json.Marshal(in)
-	if err != nil || !strings.HasPrefix(string(body), `{"id":"`+in.ID.String()+`","lines":["`) {
-		t.Errorf("an order is %s, %v", body, err)
-	}
-	var out shop.Order
-	if err := json.Unmarshal(body, &out); err != nil || out.ID != in.ID || !slices.Equal(out.Lines, in.Lines) {
-		t.Errorf("%s comes back as %+v, %v", body, out, err)
 	}
 }
 

@@ -76,7 +76,7 @@ func waysOf(nc *nats.Conn) (ways []*way, end func()) {
 		{name: "bare request", call: bare},
 		{name: "shared", call: merged},
 		{name: "shared, cancellable", cancel: true, call: merged},
-		{name: "waking alone", call: newAlarmClock().wait},
+		{name: "waking alone", call: new(alarmClock).wait},
 	}, ids.Close
 }
 
@@ -210,75 +210,30 @@ func callAll(ctx context.Context, length time.Duration, n int, w *way) (ids, rat
 	return ids, ids / lasted.Seconds(), (after - before) * 1e6 / ids, took, err
 }
 
-// An alarmClock wakes goroutines that wait together, repeatedly and without any request. It wakes them as the client
-// does after an answer: see groupSize and passOn there.
+// An alarmClock wakes goroutines that wait together, repeatedly and without any request, as the client does after an
+// answer.
 type alarmClock struct {
-	mu          sync.Mutex
-	first, last *bell // groups of goroutines that wait
-	ringing     bool  // until the last group is woken
-	rings       chan struct{}
-}
-
-// A bell wakes a group.
-type bell struct {
-	ring    chan struct{}
-	waiting int
-	next    *bell
-}
-
-func newBell() *bell { return &bell{ring: make(chan struct{})} }
-
-func newAlarmClock() *alarmClock {
-	b := newBell()
-	c := &alarmClock{first: b, last: b, rings: make(chan struct{}, 1)}
-	go func() { // until the process ends
-		for range c.rings {
-			runtime.Gosched() // let others join
-			c.mu.Lock()
-			first := c.first
-			c.first = newBell()
-			c.last = c.first
-			c.ringing = first.next != nil
-			c.mu.Unlock()
-			close(first.ring)
-		}
-	}()
-	return c
+	mu   sync.Mutex
+	ring chan struct{} // nil if nobody waits
 }
 
 func (c *alarmClock) wait(context.Context) error {
-	const groupSize, passOn = 128, 96
 	c.mu.Lock()
-	if c.last.waiting == groupSize {
-		c.last.next = newBell()
-		c.last = c.last.next
+	ring, isFirst := c.ring, c.ring == nil
+	if isFirst {
+		ring = make(chan struct{})
+		c.ring = ring
 	}
-	b, i, start := c.last, c.last.waiting, !c.ringing
-	b.waiting++
-	c.ringing = true
 	c.mu.Unlock()
-	if start {
-		c.rings <- struct{}{}
+	if isFirst {
+		runtime.Gosched() // let others join
+		c.mu.Lock()
+		c.ring = nil
+		c.mu.Unlock()
+		close(ring)
 	}
-	<-b.ring
-	if i == passOn && b.next != nil {
-		close(b.next.ring)
-		if b.next.next == nil {
-			c.rung()
-		}
-	}
+	<-ring
 	return nil
-}
-
-// rung rings for those that wait by now, since all who waited before have been woken.
-func (c *alarmClock) rung() {
-	c.mu.Lock()
-	c.ringing = c.first.waiting > 0
-	again := c.ringing
-	c.mu.Unlock()
-	if again {
-		c.rings <- struct{}{}
-	}
 }
 
 // compareHeld compares prefetched IDs with an addition, on one CPU and on two.

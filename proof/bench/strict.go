@@ -75,7 +75,7 @@ func strictWays(ids *client.Client, order *ledger.Order) []*way {
 	strict := client.Must(ids.Segment("strict", client.SegmentConfig{}))
 	asked := func(h *client.Handle) func() int64 { return func() int64 { return h.Stats().Requests } }
 	return []*way{
-		{name: "waking alone", call: newAlarmClock().wait, asked: func() int64 { return 0 }},
+		{name: "waking alone", call: new(alarmClock).wait, asked: func() int64 { return 0 }},
 		{
 			name: "loose", call: func(ctx context.Context) error { _, err := loose.Next(ctx); return err },
 			asked: asked(loose),
