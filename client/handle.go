@@ -122,7 +122,7 @@ func newHandle(c *Client, s settings) *Handle {
 //
 // It asks again after refusals that another worker may not repeat, after silence, and after a lost connection, until
 // ctx ends. A ctx without a deadline ends after the client's Timeout. A call may return up to 20 ms after ctx has
-// ended. IDs for which no call waits any longer are holes.
+// ended, or 100 ms where answers take long. IDs for which no call waits any longer are holes.
 //
 // The error is [ErrBadRequest], [ErrUnknownTag], [ErrUsedUp], [ErrNotNatsid], [ErrBusy], [ErrClosed], or
 // [ErrUnavailable] while workers wait for an operator. Otherwise it is that of ctx, and wraps the reason why there was

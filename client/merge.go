@@ -19,8 +19,6 @@ const (
 	mostUnderWay = 4
 	// waitingMost bounds how many calls of a handle may wait at once: that many full requests.
 	waitingMost = 5
-	// slowAfter is how long a call waits for the answer without watching its context, which costs less.
-	slowAfter = 20 * time.Millisecond
 )
 
 // A merger lets concurrent calls share requests, by the law Merging of docs/client-laws.md.
@@ -114,7 +112,7 @@ func (m *merger) join() (b *batch, isDue bool, err error) {
 	m.waiting++
 	b.waiting++
 	if b.slow == nil {
-		b.slow = time.AfterFunc(slowAfter, b.turn)
+		b.slow = time.AfterFunc(m.target.slowAfter(), b.turn)
 	}
 	return b, b.waiting == 1 || b.waiting == m.target.most, nil
 }

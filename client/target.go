@@ -76,6 +76,19 @@ func (t *target) gap() time.Duration {
 	return min(max(t.usual/mostUnderWay, gapLeast), gapMost)
 }
 
+// Bounds of the time that a call waits for the answer without watching its context, which costs a third. So much later
+// it may notice that its context has ended.
+const (
+	slowSoonest = 20 * time.Millisecond
+	slowLatest  = 100 * time.Millisecond
+)
+
+func (t *target) slowAfter() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return min(max(4*t.usual, slowSoonest), slowLatest)
+}
+
 // earn counts a request, which allows further copies.
 func (t *target) earn() {
 	t.mu.Lock()
