@@ -40,15 +40,15 @@ func (v *viewer) answer(context.Context) error {
 // keepHour records the figures of the last hour until ctx ends.
 func (v *viewer) keepHour(ctx context.Context) error {
 	before := make(map[worker.Mode]metrics.Totals)
-	v.hour.Run(ctx, v.cfg.Now, func() map[string]fleetview.Point {
-		points := make(map[string]fleetview.Point)
+	v.hour.Run(ctx, v.cfg.Now, func() map[string]wire.HourPoint {
+		points := make(map[string]wire.HourPoint)
 		for _, mode := range viewed {
 			now := v.metrics.Totals(mode)
 			t := now.Since(before[mode])
 			before[mode] = now
-			points[string(mode)] = fleetview.Point{
-				Requests: t.Requests, Refused: t.Refused, IDs: t.IDs,
-				Median: t.Within(0.5), Slow: t.Within(0.99), Lag: v.worker.Lag(mode),
+			points[string(mode)] = wire.HourPoint{
+				Requests: t.Requests, Refused: t.Refused, IDs: t.IDs, MedianUs: t.Within(0.5).Microseconds(),
+				SlowUs: t.Within(0.99).Microseconds(), LagMs: v.worker.Lag(mode).Milliseconds(),
 			}
 		}
 		return points

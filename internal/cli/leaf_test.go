@@ -133,13 +133,3 @@ func TestLeafsPathsWarnBeyondLoopback(t *testing.T) {
 	code := cli.Main(ctx, []string{"leaf", "--listen=:0", "--nats=" + startServer(t).ClientURL()}, &out, &errs)
 	result{code, out.String(), errs.String()}.want(t, 0, "every program that reaches Leaf's paths can take IDs")
 }
-
-func TestLeafsAddressInUseIsExitCode1(t *testing.T) {
-	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	natsid(t, "leaf", "--listen="+l.Addr().String()).want(t, 1, "--listen", l.Addr().String())
-}

@@ -98,25 +98,6 @@ func TestTheTargetTakesTheCopiesOfItsSourceOnly(t *testing.T) {
 		"there is no stream NONE to copy")
 }
 
-func TestTheStatusShowsHowFarASourceIsCopied(t *testing.T) {
-	t.Parallel()
-	url := serve(t).url
-	js := withOrders(t, url)
-	publish(t, js, &nats.Msg{Subject: "orders.new"})
-	args := []string{"stamp", "--nats=" + url, "--from=ORDERS", "--to=STAMPED"}
-	answered(t, append(slices.Clone(args), "--tag=order", "--create", "--once")...).want(t, 0)
-	publish(t, js, &nats.Msg{Subject: "orders.new"})
-	for flag, want := range map[string]string{
-		"":       "position  1\nbehind    1\n",
-		"--json": `{"position":1,"behind":1,"foreign":0,"gone":0,"missed":0}` + "\n",
-	} {
-		args := append(strings.Fields("stamp status "+flag), args[1:]...)
-		if got := answered(t, args...).out; got != want {
-			t.Errorf("the status is %q, want %q", got, want)
-		}
-	}
-}
-
 func TestARepairAsksBeforeStagesContinue(t *testing.T) {
 	t.Parallel()
 	url := serve(t).url

@@ -4,7 +4,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 func TestStatusShowsTheFleetAndEndsWith1WhileAnythingIsWrong(t *testing.T) {
@@ -32,23 +31,4 @@ func TestStatusShowsTheFleetAndEndsWith1WhileAnythingIsWrong(t *testing.T) {
 	second.stop()
 	s.stop()
 	natsid(t, "status", nats).want(t, 1, "cannot reach NATS")
-}
-
-func TestStatusNamesAWorkerThatDoesNotAnswer(t *testing.T) {
-	t.Parallel()
-	s := serve(t, "--name=w1")
-	js := jetStream(t, s.url)
-	kv, err := js.KeyValue(t.Context(), "id_workers")
-	if err != nil {
-		t.Fatal(err)
-	}
-	beat := `{"instance":"lost","time":` + time.Now().Format("20060102150405") + `}`
-	if _, err := kv.Put(t.Context(), "77", []byte(beat)); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "it is shown", func() bool {
-		got := natsid(t, "status", "--nats="+s.url)
-		return got.code == 1 && strings.Contains(got.out, "lost    77") &&
-			strings.Contains(got.err, "no answer from lost")
-	})
 }

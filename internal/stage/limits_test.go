@@ -12,7 +12,6 @@ import (
 
 	"github.com/natsid/natsid/internal/stage"
 	"github.com/natsid/natsid/internal/testkit/natstest"
-	"github.com/natsid/natsid/stamp"
 )
 
 // Bodies of a whole pull would otherwise fill the connection, where answers of JetStream wait behind them.
@@ -82,27 +81,6 @@ func TestAMessageBeyondALimitIsADeadLetterThatNamesTheLimit(t *testing.T) {
 				t.Errorf("the dead letter has headers %.300v", h)
 			}
 		})
-	}
-}
-
-// A dead letter is what its reader gets: what the stage was told to do is no advice for them.
-func TestTheDetailOfADeadLetterIsAFact(t *testing.T) {
-	p := newPair(t, 0)
-	m := &nats.Msg{Subject: t.Name() + ".new", Header: nats.Header{stamp.Header: {"7"}}}
-	_, err := p.js.PublishMsg(t.Context(), m)
-	must(t, err)
-	letters := p.target + "-letters"
-	_, err = p.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: letters, Subjects: []string{letters}})
-	must(t, err)
-	must(t, p.stage(func(c *stage.Config) {
-		c.Existing, c.DeadLetters = stage.BuryID, stage.DeadLettersOn(p.js, letters)
-	}).Run(t.Context()))
-	s, err := p.js.Stream(t.Context(), letters)
-	must(t, err)
-	kept, err := s.GetMsg(t.Context(), 1)
-	must(t, err)
-	if d := kept.Header.Get(stage.DetailHeader); d != "it has an ID already, 7" {
-		t.Errorf("the detail is %q", d)
 	}
 }
 

@@ -2,8 +2,6 @@ package stage_test
 
 import (
 	"context"
-	"log/slog"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,21 +31,6 @@ func (h heedful) SetHint(ctx context.Context, hint stage.Hint) error {
 		return err
 	}
 	return h.to.SetHint(ctx, hint)
-}
-
-// Otherwise nobody knows for ten seconds which of several stages copies.
-func TestAStageSaysWhereItBegins(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 1)
-		w.calm = true
-		var log strings.Builder
-		w.publish(make([]kind, 5)...)
-		s := w.stage(true, func(c *stage.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
-		err := s.Run(t.Context())
-		if !strings.Contains(log.String(), `"this stage begins to copy" position=0 behind=5`) {
-			t.Errorf("%v, with the log %q", err, log.String())
-		}
-	})
 }
 
 // Otherwise a target whose messages expire during the stop could not be continued.

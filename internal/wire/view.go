@@ -73,16 +73,16 @@ const (
 
 // HourView is the last hour of a worker, for each mode, in points that are [HourStep] apart.
 type HourView struct {
-	End   int64                 `json:"end"` // time of the last point, Unix s, a multiple of HourStep
-	Modes map[string]HourSeries `json:"modes"`
+	End   int64                  `json:"end"` // time of the last point, Unix s, a multiple of HourStep
+	Modes map[string][]HourPoint `json:"modes"`
 }
 
-// HourSeries are the points of a mode; the last point covers the step before End. All slices are equally long.
-type HourSeries struct {
-	Requests []int64 `json:"requests"`  // answered
-	Refused  []int64 `json:"refused"`   // answered with an error
-	IDs      []int64 `json:"ids"`       // issued
-	MedianUs []int64 `json:"median_us"` // upper bound of the duration of half of the answers
-	SlowUs   []int64 `json:"slow_us"`   // upper bound of the duration of 99 of 100 answers
-	LagMs    []int64 `json:"lag_ms"`    // at the end of the step
+// HourPoint is the figures of a mode in one [HourStep]. Its names are short, since an answer has hundreds.
+type HourPoint struct {
+	Requests int64 `json:"r"` // answered
+	Refused  int64 `json:"f"` // answered with an error
+	IDs      int64 `json:"i"` // issued
+	MedianUs int64 `json:"m"` // upper bound of the duration of half of the answers
+	SlowUs   int64 `json:"s"` // upper bound of the duration of 99 of 100 answers
+	LagMs    int64 `json:"l"` // at the end of the step
 }

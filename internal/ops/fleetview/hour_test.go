@@ -10,11 +10,17 @@ import (
 
 func TestAnHourHasTheLastPointsAndHolesWhereTimeWasLost(t *testing.T) {
 	var h fleetview.Hour
+	requests := func(v *wire.HourView) (all []int64) {
+		for _, p := range v.Modes["segment"] {
+			all = append(all, p.Requests)
+		}
+		return all
+	}
 	if h.View() != nil {
 		t.Error("points before the first")
 	}
 	add := func(end, requests int64) {
-		h.Add(end, map[string]fleetview.Point{"segment": {Requests: requests}})
+		h.Add(end, map[string]wire.HourPoint{"segment": {Requests: requests}})
 	}
 	for _, tc := range []struct {
 		law            string
@@ -29,7 +35,7 @@ func TestAnHourHasTheLastPointsAndHolesWhereTimeWasLost(t *testing.T) {
 	} {
 		add(tc.end, tc.requests)
 		v := h.View()
-		if got := v.Modes["segment"].Requests; v.End != tc.wantEnd || !slices.Equal(got, tc.wantLastPoints) {
+		if got := requests(v); v.End != tc.wantEnd || !slices.Equal(got, tc.wantLastPoints) {
 			t.Errorf("%s: %d %v, want %d %v", tc.law, v.End, got, tc.wantEnd, tc.wantLastPoints)
 		}
 	}
@@ -37,16 +43,15 @@ func TestAnHourHasTheLastPointsAndHolesWhereTimeWasLost(t *testing.T) {
 	for i := range int64(2 * wire.HourPoints) {
 		add(1060+10*i, i)
 	}
-	got := h.View().Modes["segment"]
-	n := len(got.Requests)
-	if n != wire.HourPoints || len(got.LagMs) != n || got.Requests[n-1] != 2*wire.HourPoints-1 {
-		t.Errorf("%d points, the last is %d", n, got.Requests[n-1])
+	got := requests(h.View())
+	if n := len(got); n != wire.HourPoints || got[n-1] != 2*wire.HourPoints-1 {
+		t.Errorf("%d points, the last is %d", n, got[n-1])
 	}
-	if !slices.Equal(before.Modes["segment"].Requests, []int64{1, 2, 0, 0, 3, 4}) {
-		t.Errorf("a view changed after it was taken: %v", before.Modes["segment"].Requests)
+	if !slices.Equal(requests(before), []int64{1, 2, 0, 0, 3, 4}) {
+		t.Errorf("a view changed after it was taken: %v", requests(before))
 	}
 	add(1_000_000, 7)
-	if got := h.View().Modes["segment"].Requests; len(got) != wire.HourPoints || got[0] != 0 {
+	if got := requests(h.View()); len(got) != wire.HourPoints || got[0] != 0 {
 		t.Errorf("after a day's pause: %v", got)
 	}
 }

@@ -184,7 +184,14 @@ func exposed(t *testing.T, m served) map[string]string {
 }
 
 func TestEventsThatHaveNotHappenedAreZeroNotAbsent(t *testing.T) {
-	got := scrape(t, metrics.New())
+	m := metrics.New()
+	got := scrape(t, m)
+	for _, a := range wire.Alarms() {
+		series := fmt.Sprintf(`natsid_alarms_total{kind="%s"}`, a.Kind)
+		want(t, got, map[string]float64{series: 0})
+		m.Alarmed(a.Kind)
+		want(t, scrape(t, m), map[string]float64{series: 1})
+	}
 	for _, mode := range modes {
 		want(t, got, map[string]float64{
 			fmt.Sprintf(`natsid_ids_total{mode="%s"}`, mode):          0,
@@ -200,23 +207,6 @@ func TestEventsThatHaveNotHappenedAreZeroNotAbsent(t *testing.T) {
 
 		`natsid_segment_load_seconds_count{outcome="unknown"}`: 0,
 	})
-}
-
-// kinds are the kinds in operators' alerts: see [wire.Alarm].
-var kinds = []wire.Alarm{
-	"bucket-unfit", "clock-behind", "clock-skew", "clock-step", "marks-lost", "marks-went-back", "number-lost",
-	"numbers-exhausted", "overload", "registry-conflict", "second-registry", "state-file",
-	"table-went-back", "time-ends",
-}
-
-func TestAlarmsAreCountedByKindFromZero(t *testing.T) {
-	m := metrics.New()
-	for _, kind := range kinds {
-		series := fmt.Sprintf(`natsid_alarms_total{kind="%s"}`, kind)
-		want(t, scrape(t, m), map[string]float64{series: 0})
-		m.Alarmed(kind)
-		want(t, scrape(t, m), map[string]float64{series: 1})
-	}
 }
 
 func TestAnswersAreCountedByModeAndCode(t *testing.T) {
@@ -361,21 +351,6 @@ func TestTheLinterOfPrometheusFindsNothing(t *testing.T) {
 	}
 	for _, p := range problems {
 		t.Errorf("%s: %s", p.Metric, p.Text)
-	}
-}
-
-func TestReadinessIsReadAtEachScrape(t *testing.T) {
-	m := metrics.New()
-	s, _ := sources(t)
-	modes := map[string]error{"segment": errors.New("away"), "snowflake": nil}
-	s.Ready = func() map[string]error { return modes }
-	m.Watch(s)
-	for _, why := range []error{errors.New("away"), nil, errors.New("again")} {
-		modes["segment"] = why
-		up := map[bool]float64{true: 1}[why == nil]
-		want(t, scrape(t, m), map[string]float64{
-			`natsid_ready{mode="segment"}`: up, `natsid_ready{mode="snowflake"}`: 1,
-		})
 	}
 }
 

@@ -42,22 +42,22 @@ type chartsView struct {
 // figures are the figures of the charts: at each point, the sum over all workers or the highest value.
 var figures = []struct {
 	title, note string
-	of          func(wire.HourSeries) []int64
+	of          func(wire.HourPoint) int64
 	worst       bool
 	scale       float64 // factor from the stored unit
 	word        func(float64) string
 }{
-	{"IDs a second", "of all workers", func(s wire.HourSeries) []int64 { return s.IDs }, false, perSecond, rate},
-	{"Requests a second", "of all workers", func(s wire.HourSeries) []int64 { return s.Requests }, false, perSecond,
+	{"IDs a second", "of all workers", func(p wire.HourPoint) int64 { return p.IDs }, false, perSecond, rate},
+	{"Requests a second", "of all workers", func(p wire.HourPoint) int64 { return p.Requests }, false, perSecond,
 		rate},
 	{"Refused requests a second", "answered with an error, of all workers",
-		func(s wire.HourSeries) []int64 { return s.Refused }, false, perSecond, rate},
+		func(p wire.HourPoint) int64 { return p.Refused }, false, perSecond, rate},
 	{"Time of half of the answers", "at most, of the slowest worker",
-		func(s wire.HourSeries) []int64 { return s.MedianUs }, true, 1e-6, inSeconds},
+		func(p wire.HourPoint) int64 { return p.MedianUs }, true, 1e-6, inSeconds},
 	{"Time of 99 in 100 answers", "at most, of the slowest worker",
-		func(s wire.HourSeries) []int64 { return s.SlowUs }, true, 1e-6, inSeconds},
+		func(p wire.HourPoint) int64 { return p.SlowUs }, true, 1e-6, inSeconds},
 	{"Lag", "how long requests wait for their turn, of the latest worker",
-		func(s wire.HourSeries) []int64 { return s.LagMs }, true, 1e-3, inSeconds},
+		func(p wire.HourPoint) int64 { return p.LagMs }, true, 1e-3, inSeconds},
 }
 
 const perSecond = 1 / float64(wire.HourStep/time.Second)
@@ -119,25 +119,25 @@ var modes = []string{"segment", "snowflake"}
 // gather returns the points of the hour that ended at end, each the sum over all workers, or with worst the highest;
 // NaN where no worker has a point.
 func gather(
-	hours []*wire.HourView, end int64, mode string, of func(wire.HourSeries) []int64, worst bool,
+	hours []*wire.HourView, end int64, mode string, of func(wire.HourPoint) int64, worst bool,
 ) []float64 {
 	all := slices.Repeat([]float64{math.NaN()}, wire.HourPoints)
 	for _, h := range hours {
-		points := of(h.Modes[mode])
+		points := h.Modes[mode]
 		late := int((end - h.End) / int64(wire.HourStep/time.Second))
 		if max(late, -late) > maxLate {
 			late = 0 // the worker's clock is wrong: take its last point as that of now
 		}
-		for i, v := range points {
-			at := wire.HourPoints - len(points) - late + i
+		for i, p := range points {
+			v, at := float64(of(p)), wire.HourPoints-len(points)-late+i
 			switch {
 			case at < 0 || at >= len(all):
 			case math.IsNaN(all[at]):
-				all[at] = float64(v)
+				all[at] = v
 			case worst:
-				all[at] = max(all[at], float64(v))
+				all[at] = max(all[at], v)
 			default:
-				all[at] += float64(v)
+				all[at] += v
 			}
 		}
 	}

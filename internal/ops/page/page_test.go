@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,7 +22,6 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// get returns the answer of a page.
 // get gets a view in virtual time: it waits half a second for the data, and the machine may be busy.
 func get(t *testing.T, cfg page.Config, path string) (*httptest.ResponseRecorder, string) {
 	t.Helper()
@@ -312,35 +310,6 @@ func TestAViewDoesNotWaitForASlowStore(t *testing.T) {
 	})
 }
 
-func TestWhatCouldNotBeReadIsTriedAgainSoon(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cfg := frozen.Config()
-		cfg.Now = time.Now
-		var answers atomic.Bool
-		tags := cfg.Tags
-		cfg.Tags = func(ctx context.Context) ([]segment.Tag, error) {
-			if !answers.Load() {
-				<-ctx.Done()
-				return nil, ctx.Err()
-			}
-			return tags(ctx)
-		}
-		h := page.New(cfg)
-		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Second) {
-			visit(h, "/tags")
-		}
-		answers.Store(true)
-		for end := time.Now().Add(15 * time.Second); ; time.Sleep(time.Second) {
-			if strings.Contains(visit(h, "/tags").Body.String(), "of 7 tags") {
-				return
-			}
-			if time.Now().After(end) {
-				t.Fatal("JetStream answers again, and the tags do not appear")
-			}
-		}
-	})
-}
-
 func TestWhatManyLookAtIsReadOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := frozen.Config()
@@ -372,6 +341,12 @@ func TestWhatManyLookAtIsReadOnce(t *testing.T) {
 		}
 		if !shows("/tag?name=order") {
 			t.Error("what was read before is gone")
+		}
+		fails, now = false, now.Add(2*time.Second)
+		visit(h, "/tags")
+		synctest.Wait()
+		if shows("cannot be read") {
+			t.Error("a read that failed was not repeated after 2 s")
 		}
 	})
 }

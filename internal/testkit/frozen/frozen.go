@@ -122,7 +122,7 @@ func of(i int, name string, q wire.ViewRequest) fleetview.Worker {
 		w.Tag = new(stats("order", name, i))
 	}
 	if q.Hour {
-		w.Hour = &wire.HourView{End: At.Truncate(wire.HourStep).Unix(), Modes: map[string]wire.HourSeries{
+		w.Hour = &wire.HourView{End: At.Truncate(wire.HourStep).Unix(), Modes: map[string][]wire.HourPoint{
 			"segment": series(i, 3500), "snowflake": series(i+3, 950),
 		}}
 	}
@@ -143,15 +143,15 @@ func stats(tag, worker string, i int) wire.TagStats {
 }
 
 // series returns an hour that goes up and down.
-func series(phase, most int) (s wire.HourSeries) {
+func series(phase, most int) (all []wire.HourPoint) {
 	for i := range wire.HourPoints {
 		v := (1 + math.Sin(float64(i)/40+float64(phase))) / 2
 		n := int64(v * float64(most) * 10)
-		s.Requests, s.IDs = append(s.Requests, n), append(s.IDs, n*5)
-		s.Refused = append(s.Refused, int64(i%90)/89*n/20)
 		late := int64((i + 40*phase) % 150 / 140) // for some points of 150
-		s.MedianUs, s.SlowUs = append(s.MedianUs, int64(8<<(phase%3))), append(s.SlowUs, 256<<(int64(phase%2)+late))
-		s.LagMs = append(s.LagMs, late*int64(phase+1))
+		all = append(all, wire.HourPoint{
+			Requests: n, IDs: n * 5, Refused: int64(i%90) / 89 * n / 20, MedianUs: 8 << (phase % 3),
+			SlowUs: 256 << (int64(phase%2) + late), LagMs: late * int64(phase+1),
+		})
 	}
-	return s
+	return all
 }
