@@ -255,11 +255,7 @@ func (f *Fleet) keep(a *answer, self string, heard map[string]wire.WorkerView, n
 	now := f.cfg.Now()
 	_, here := heard[self]
 	others := len(heard) > 1 || len(heard) == 1 && !here
-	if others || n.Trouble == nil { // else this process is cut off, and cannot know which workers have stopped
-		f.meet(heard, n, now)
-	} else {
-		f.unheard(heard, now)
-	}
+	f.meet(heard, n, now, !others && n.Trouble != nil)
 	s := Snapshot{At: now, Numbers: n}
 	for name, w := range f.met {
 		s.Alone = s.Alone || name != self && !others
@@ -276,37 +272,23 @@ func (f *Fleet) keep(a *answer, self string, heard map[string]wire.WorkerView, n
 	}
 }
 
-// meet updates the known workers from those that answered and those that should have.
-func (f *Fleet) meet(heard map[string]wire.WorkerView, n Numbers, now time.Time) {
-	live := make(map[string]bool)
-	for _, h := range n.Heartbeats {
-		live[h.Instance] = true
-	}
-	gone := n.gone(live, now)
+// meet updates the known workers from those that answered and those that should have. A process that is cut off cannot
+// know which workers have begun or stopped: it adds and drops none.
+func (f *Fleet) meet(heard map[string]wire.WorkerView, n Numbers, now time.Time, isCutOff bool) {
+	should := n.workers(now)
 	for name, w := range f.met {
-		_, w.Answered = heard[name]
-		if w.Gone = gone[name].until; !w.Answered && !w.Gone.IsZero() {
-			f.met[name] = w
-			continue
+		_, isThere := should[name]
+		if _, w.Answered = heard[name]; !isCutOff {
+			w.Gone = should[name].Gone
 		}
-		stopped := n.Trouble == nil && w.Statistics.Number != nil && !live[name]
-		if !w.Answered && (stopped || !live[name] && now.Sub(w.Seen) > missing) {
+		f.met[name] = w
+		stopped := n.Trouble == nil && w.Statistics.Number != nil || now.Sub(w.Seen) > missing
+		if stopped && !isThere && !w.Answered && !isCutOff {
 			delete(f.met, name)
-			continue
-		}
-		f.met[name] = w
-	}
-	for number, h := range n.Heartbeats {
-		if _, known := f.met[h.Instance]; !known && h.Instance != "" {
-			var w Worker
-			w.Statistics.Instance, w.Statistics.Number = h.Instance, &number
-			f.met[h.Instance] = w
 		}
 	}
-	for name, g := range gone {
-		if _, known := f.met[name]; !known {
-			w := Worker{Seen: g.reported, Gone: g.until}
-			w.Statistics.Instance, w.Statistics.Number, w.Until = name, &g.number, g.until
+	for name, w := range should {
+		if _, known := f.met[name]; !known && !isCutOff {
 			f.met[name] = w
 		}
 	}
@@ -315,33 +297,24 @@ func (f *Fleet) meet(heard map[string]wire.WorkerView, n Numbers, now time.Time)
 	}
 }
 
-// unheard updates the known workers after a question that no other worker answered: it drops none.
-func (f *Fleet) unheard(heard map[string]wire.WorkerView, now time.Time) {
-	for name, w := range f.met {
-		w.Answered = false
-		f.met[name] = w
+// workers returns the workers that have a heartbeat, and those that did not stop cleanly, by name.
+func (n Numbers) workers(now time.Time) map[string]Worker {
+	all := make(map[string]Worker)
+	for number, h := range n.Heartbeats {
+		var w Worker
+		w.Statistics.Instance, w.Statistics.Number = h.Instance, &number
+		all[h.Instance] = w
 	}
-	for name, v := range heard {
-		f.met[name] = f.met[name].answered(v, now)
-	}
-}
-
-// A goneWorker is a worker that did not stop cleanly.
-type goneWorker struct {
-	number          int
-	reported, until time.Time
-}
-
-// gone returns the workers that did not stop cleanly and have no heartbeat, by name.
-func (n Numbers) gone(live map[string]bool, now time.Time) map[string]goneWorker {
-	all := make(map[string]goneWorker)
 	for number, r := range n.Records {
-		g := goneWorker{number, time.UnixMilli(r.Reported).UTC(), time.UnixMilli(r.Until).UTC()}
-		if r.Instance != "" && !live[r.Instance] && g.until.Sub(now) > nearEnd && now.Sub(g.reported) < goneFor &&
-			g.until.After(all[r.Instance].until) {
-			all[r.Instance] = g
+		w := Worker{Seen: time.UnixMilli(r.Reported).UTC(), Gone: time.UnixMilli(r.Until).UTC()}
+		w.Statistics.Instance, w.Statistics.Number, w.Until = r.Instance, &number, w.Gone
+		other, known := all[r.Instance]
+		isLive := known && other.Gone.IsZero()
+		if !isLive && w.Gone.Sub(now) > nearEnd && now.Sub(w.Seen) < goneFor && w.Gone.After(other.Gone) {
+			all[r.Instance] = w
 		}
 	}
+	delete(all, "")
 	return all
 }
 
