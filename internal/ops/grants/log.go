@@ -13,19 +13,18 @@ import (
 const (
 	interval = time.Second     // between two writes of a process
 	timeout  = 5 * time.Second // bounds an attempt to write an entry
-	maxKept  = 100_000         // grants that wait to be written
 	maxEntry = 200             // grants in an entry, which then has less than 50 kB
+	maxQueue = 500             // entries that wait to be written
 )
 
-// A Log collects the grants of this process and writes them into the stream. Until they are written it keeps up to
-// maxKept of them in memory. It is safe for concurrent use, and adding never blocks. A nil Log drops all grants.
+// A Log collects the grants of this process and writes them into the stream. Until they are written it keeps them in
+// memory, up to maxQueue entries. It is safe for concurrent use, and adding never blocks. A nil Log drops all grants.
 type Log struct {
 	who   func() Who
 	write func(ctx context.Context, body []byte) error
 
 	mu    sync.Mutex
 	queue []*Entry // grants are added to the last one, unless it is sealed
-	kept  int      // grants in queue
 	n     uint64   // number of the last entry
 }
 
@@ -66,17 +65,14 @@ func (l *Log) add(add func(*Entry) int) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.kept >= maxKept {
-		l.n++
-		return
-	}
 	if n := len(l.queue); n == 0 || l.queue[n-1].sealed || l.queue[n-1].grants >= maxEntry {
-		l.n++
+		if l.n++; n == maxQueue {
+			return
+		}
 		l.queue = append(l.queue, &Entry{N: l.n, Loads: make(map[string][]Load), began: time.Now()})
 	}
 	e := l.queue[len(l.queue)-1]
-	n := add(e)
-	e.grants, l.kept = e.grants+n, l.kept+n
+	e.grants += add(e)
 }
 
 // Run writes entries until ctx ends, and then the remaining ones, for at most the time that late returns.
@@ -110,7 +106,7 @@ func (l *Log) Flush(ctx context.Context) error {
 			return err
 		}
 		l.mu.Lock()
-		l.queue, l.kept = l.queue[1:], l.kept-e.grants
+		l.queue = l.queue[1:]
 		l.mu.Unlock()
 	}
 	return nil

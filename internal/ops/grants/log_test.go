@@ -112,7 +112,7 @@ func TestWhatCannotBeWrittenWaitsWithinABoundAndNobodyElseDoes(t *testing.T) {
 	s.hangs.Store(true)
 	logged(t, &s, func(l *Log) {
 		began := time.Now()
-		for range maxKept + 7 {
+		for range maxQueue*maxEntry + 7 {
 			l.Window(Window{Number: 4})
 			if time.Since(began) > 0 {
 				t.Fatal("adding waits")
