@@ -13,7 +13,7 @@
 // clock of the machine is wrong, calls fail, and Config.OnChange says so in advance. Retry such a call, or ask workers
 // with package client: a [Holder] is a client.Source, too.
 //
-// `natsid permissions holder` prints the rights that the user of NATS needs; docs/number.md has the rest.
+// `natsid permissions holder` prints the rights that the user of NATS needs; docs/holders.md has the rest.
 package number
 
 import (

@@ -17,7 +17,7 @@
 // JetStream: see benchCounter. With "overload" it offers workers more than they can answer:
 // see benchOverload. With "stamp" it compares the stage that stamps messages with a plain
 // copy: see benchStamp. With "leaf" it compares natsid leaf with a bare handler of
-// net/http: see benchLeaf.
+// net/http: see benchLeaf. With "holder" it issues snowflakes in this process: see benchHolder.
 //
 //	cd bench && go run .                        # builds natsid from the parent folder
 //	cd bench && go run . -callers 1             # the latency of an idle system
@@ -27,6 +27,7 @@
 //	cd bench && go run . -callers 128 -for 1s -repeats 3 counter
 //	cd bench && go run . -repeats 5 stamp
 //	cd bench && go run . leaf
+//	cd bench && go run . -for 1s holder
 package main
 
 import (
@@ -82,7 +83,7 @@ func command(ctx context.Context) error {
 	opt.conns = min(opt.conns, opt.callers)
 	modes := map[string]func(ctx context.Context, dir string, opt options) error{
 		"": run, "client": benchClient, "strict": benchStrict, "counter": benchCounter,
-		"overload": benchOverload, "stamp": benchStamp, "leaf": benchLeaf,
+		"overload": benchOverload, "stamp": benchStamp, "leaf": benchLeaf, "holder": benchHolder,
 	}
 	mode, known := modes[flag.Arg(0)]
 	switch {
