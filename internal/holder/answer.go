@@ -40,7 +40,10 @@ func (h *Holder) settle(change func()) {
 	defer h.mu.Unlock()
 	change()
 	g := h.offered
-	if g != nil && (g.Worker() != h.answered || h.refused != nil) {
+	if g != nil && g.Worker() != h.answered { //mutant:answered
+		g = nil
+	}
+	if h.refused != nil { //mutant:refused
 		g = nil
 	}
 	h.gen.Store(g)

@@ -1,0 +1,51 @@
+package holder
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/workerid"
+	"github.com/natsid/natsid/workerid/workeridtest"
+)
+
+// A registry that lost its records gives the number of an owner that does not answer to another, and of two registries
+// behind one subject both give it.
+func TestNothingIsIssuedBeforeTheNumberIsAnsweredNorWhileTheRegistryIsStopped(t *testing.T) {
+	h := &Holder{answered: -1, refused: errNotAsked, wake: make(chan struct{}, 1), layout: snowflake.Leaf}
+	h.keeper = workerid.New(workerid.Config{
+		Registry: &workeridtest.Fake{Memory: new(workeridtest.Memory)}, Layout: snowflake.Leaf, Now: now, Use: h.use,
+	})
+	generator := func(number int) *snowflake.Generator {
+		g, err := snowflake.NewGenerator(snowflake.Leaf, number, now(), now()+3600_000, time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	issues := func(what string, want bool) {
+		t.Helper()
+		_, err := h.Next(t.Context())
+		if got := err == nil; got != want || !got && !errors.Is(err, snowflake.ErrNoNumber) {
+			t.Errorf("%s: %v, want an ID: %t", what, err, want)
+		}
+	}
+	issues("without a number", false)
+	h.use(generator(600))
+	issues("before anything is known", false)
+	h.settle(func() { h.answered = 600 })
+	issues("before the workers were asked", false)
+	h.settle(func() { h.refused = nil })
+	issues("answered and allowed", true)
+	h.use(generator(601))
+	issues("while another number is answered", false)
+	h.settle(func() { h.answered = 601 })
+	issues("answered again", true)
+	h.settle(func() { h.refused = errors.New("stopped") })
+	issues("after a stop", false)
+	h.settle(func() { h.refused = nil })
+	issues("after the stop", true)
+	h.use(nil)
+	issues("while the keeper offers none", false)
+}
