@@ -2,8 +2,6 @@ package snowflake
 
 import (
 	"errors"
-	"runtime"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -213,49 +211,6 @@ func TestAnOldReadingOfTheClockIsNotTakenForAStep(t *testing.T) {
 			t.Errorf("Next: %v, %d stalls to come", err, stalls)
 		}
 	})
-}
-
-// With 32 goroutines per CPU, one that is descheduled between reading the clock
-// and issuing finds the others hundreds of ms ahead of its reading.
-func TestManyGoroutinesSeeNoFalseStep(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
-	wide := Layout{Time: 40, Worker: 3, Sequence: 20, Epoch: epoch, Unit: 1}
-	for _, c := range []struct {
-		name   string
-		layout Layout
-		behind time.Duration
-	}{
-		{"under the limit", wide, 0}, // 2^20 IDs a ms are more than the callers request
-		{"at the limit", Leaf, time.Millisecond},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			// With deadline 0 each BehindError is returned.
-			i := NewIssuer(0, 0, func() int64 { return time.Now().UnixMilli() })
-			i.Use(newGenerator(t, c.layout, time.Now().UnixMilli(), 1<<60))
-			var steps, issued atomic.Int64
-			var all sync.WaitGroup
-			for range 64 {
-				all.Go(func() {
-					for start := time.Now(); time.Since(start) < time.Second/2; {
-						for range 64 {
-							_, err := i.Next(1)
-							if b, ok := errors.AsType[*BehindError](err); ok && b.By > c.behind {
-								steps.Add(1)
-							} else if err == nil {
-								issued.Add(1)
-							} else if !ok {
-								t.Error(err)
-							}
-						}
-					}
-				})
-			}
-			all.Wait()
-			if steps.Load() > 0 || issued.Load() < 10_000 {
-				t.Errorf("%d of %d IDs met a step of the clock that was none", steps.Load(), issued.Load())
-			}
-		})
-	}
 }
 
 // The end of a window is moved every second, and stays a few seconds ahead.

@@ -14,16 +14,6 @@ import (
 )
 
 func TestLeafLayoutIsLeafs(t *testing.T) {
-	if err := Leaf.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	if got := Leaf.String(); got != "41+10+12" {
-		t.Errorf("split = %s", got)
-	}
-	// 2^41 ms after the epoch, as Leaf's documentation has it: 69 years.
-	if got, want := Leaf.Ends(), time.Date(2080, 7, 10, 17, 30, 30, 209e6, time.UTC); !got.Equal(want) {
-		t.Errorf("ends %v, want %v", got, want)
-	}
 	// Leaf: (timestamp - twepoch) << 22 | workerId << 12 | sequence.
 	const ms, worker, sequence = 1700000000123, 1023, 4095
 	id := subjects.ID((ms-1288834974657)<<22 | worker<<12 | sequence)

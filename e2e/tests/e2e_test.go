@@ -102,8 +102,8 @@ func (c cluster) StopWorker(i int) {
 // A load requests IDs, single and in batches, until it is stopped. It sends each
 // request once, and keeps every answer.
 type load struct {
-	got    map[string]*ledger // by mode
-	within time.Duration      // how long a request may take
+	got    map[string]*given // by mode
+	within time.Duration     // how long a request may take
 	mu     sync.Mutex
 	errs   []error
 	cancel context.CancelFunc
@@ -116,9 +116,9 @@ func startLoad(
 	t *testing.T, within time.Duration, nc *nats.Conn, callers int, subjectOf map[string]string,
 ) *load {
 	ctx, cancel := context.WithCancel(t.Context())
-	l := &load{got: make(map[string]*ledger), within: within, cancel: cancel}
+	l := &load{got: make(map[string]*given), within: within, cancel: cancel}
 	for mode := range subjectOf {
-		l.got[mode] = new(ledger) // all of them, before any caller starts
+		l.got[mode] = newGiven(t) // all of them, before any caller starts
 	}
 	for mode, subject := range subjectOf {
 		for range callers {

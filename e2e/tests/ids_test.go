@@ -2,13 +2,13 @@ package tests
 
 import (
 	"fmt"
-	"slices"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/natsid/natsid/internal/testkit/ledger"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -24,43 +24,25 @@ func request(nc *nats.Conn, subject string, n int, within time.Duration) ([]subj
 	return subjects.ParseRuns(msg.Data)
 }
 
-// A ledger records the IDs that callers got.
-type ledger struct {
-	mu   sync.Mutex
-	runs []subjects.Run
-	n    int64
+// A given is the IDs that callers got.
+type given struct {
+	ledger *ledger.Ledger
+	n      atomic.Int64
 }
 
-func (l *ledger) add(runs ...subjects.Run) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.runs = append(l.runs, runs...)
+func newGiven(t *testing.T) *given { return &given{ledger: ledger.New(t.TempDir())} }
+
+func (g *given) add(runs ...subjects.Run) {
 	for _, r := range runs {
-		l.n += r.Len()
+		_ = g.ledger.Add(int64(r.First), int64(r.Last)) // Close returns an error of the disk
+		g.n.Add(r.Len())
 	}
-}
-
-func (l *ledger) len() int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.n
 }
 
 // check fails the test if an ID was issued twice.
-func (l *ledger) check(t *testing.T) {
+func (g *given) check(t *testing.T) {
 	t.Helper()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	slices.SortFunc(l.runs, func(a, b subjects.Run) int {
-		if a.First < b.First {
-			return -1
-		}
-		return 1
-	})
-	for i := 1; i < len(l.runs); i++ {
-		if l.runs[i].First <= l.runs[i-1].Last {
-			t.Fatalf("IDs were issued twice: %v and %v", l.runs[i-1], l.runs[i])
-		}
+	if r, err := g.ledger.Close(); err != nil || r.Repeats > 0 {
+		t.Errorf("IDs were issued twice: %+v, %v", r, err)
 	}
-	t.Logf("%d IDs in %d runs, no repeat", l.n, len(l.runs))
 }

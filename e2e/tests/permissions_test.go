@@ -166,7 +166,7 @@ func TestThreeWorkersACallerAndAnOperatorNeedWhatPermissionsPrints(t *testing.T)
 		t.Errorf("no registry was announced: %v", err)
 	}
 	for mode, l := range load.got {
-		if l.len() == 0 {
+		if l.n.Load() == 0 {
 			t.Errorf("no IDs of mode %s", mode)
 		}
 	}

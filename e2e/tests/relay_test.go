@@ -25,12 +25,12 @@ type lossy struct {
 	opts   *server.Options
 	urls   []string // of monitors
 	caller *nats.Conn
-	got    map[string]*ledger
+	got    map[string]*given
 	last   atomic.Int64 // the highest ID of the strict tag that was answered
 }
 
 func startLossy(t *testing.T) *lossy {
-	l := &lossy{T: t, db: mysqltest.Start(t), got: map[string]*ledger{}}
+	l := &lossy{T: t, db: mysqltest.Start(t), got: map[string]*given{}}
 	if _, err := l.db.DB().Exec(leafTable); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func startLossy(t *testing.T) *lossy {
 		}
 	}
 	for _, tag := range []string{"loose", "strict"} {
-		l.got[tag] = new(ledger)
+		l.got[tag] = newGiven(t)
 	}
 	return l
 }

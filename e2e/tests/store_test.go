@@ -41,8 +41,8 @@ func TestTagsMoveToMySQLAndBackAndRepeatNoID(t *testing.T) {
 	l := startLoad(t, 2*time.Second, c.Conn, 4, map[string]string{"segment": "id.segment.order"})
 	more := func(what string) {
 		t.Helper()
-		before := l.got["segment"].len()
-		waitFor(t, what, func() bool { return l.got["segment"].len() > before+20_000 })
+		before := l.got["segment"].n.Load()
+		waitFor(t, what, func() bool { return l.got["segment"].n.Load() > before+20_000 })
 	}
 	more("load in JetStream")
 	for _, q := range []string{leafTable, "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 1, 1000)"} {
