@@ -115,8 +115,10 @@ func started(t *testing.T, args ...string) []string {
 
 func TestAStartWaitsForAnAuthCallout(t *testing.T) {
 	t.Parallel()
-	const issuer = "ABJHLOVMPA4CI6R5KLNGOB4GSLNIY7IOUPAJC4YFNDLQVIOBYQGUWVLA" // whose key nobody has
-	s := launch(t, &server.Options{
+	// Nobody has its key.
+	const issuer = "ABJHLOVMPA4CI6R5KLNGOB4GSLNIY7IOUPAJC4YFNDLQVIOBYQGUWVLA"
+	addr := freePort(t)
+	s := launchOn(t, addr, &server.Options{
 		JetStream: true, AuthTimeout: 2, Users: []*server.User{{Username: "auth", Password: "auth"}},
 		AuthCallout: &server.AuthCallout{Issuer: issuer, AuthUsers: []string{"auth"}},
 	})
@@ -130,7 +132,6 @@ func TestAStartWaitsForAnAuthCallout(t *testing.T) {
 	if took := time.Since(began); took < time.Second {
 		t.Fatalf("refused after %v: the callout was not waited for", took)
 	}
-	addr := s.Addr().String()
 	s.Shutdown()
 	s.WaitForShutdown()
 	launchOn(t, addr, &server.Options{JetStream: true, Username: "me", Password: "right"})

@@ -19,8 +19,8 @@ type renewal struct {
 // try runs a worker through the renewal: the server starts again, refuses what was shown before, and the files follow.
 func (r renewal) try(t *testing.T) {
 	r.before.JetStream, r.before.StoreDir = true, t.TempDir()
-	s := launch(t, r.before)
-	addr := s.Addr().String()
+	addr := freePort(t) // which nobody takes between the two servers
+	s := launchOn(t, addr, r.before)
 	args := append(r.args, "--nats=nats://"+addr)
 	servesWith(t, args...)
 	s.Shutdown()
