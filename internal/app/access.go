@@ -160,7 +160,7 @@ func checkPrefix(c *Config) error {
 	return nil
 }
 
-// shown returns the names of the settings that have this program's credentials, as they were written.
+// shown returns the names of the settings that give this program's credentials, as people wrote them.
 func (c *Config) shown() string {
 	var names []string
 	if strings.Contains(c.NATS, "@") {

@@ -21,8 +21,8 @@ import (
 // unpublishedAlarms is how many alarms wait at most while NATS is out of reach.
 const unpublishedAlarms = 16
 
-// alarmedOf is how many objects, such as tags, can have an alarm of one kind within a minute, each once. Further alarms
-// are held back: they are counted, and the last one about an object is raised when its minute ends.
+// alarmedOf is how many objects, such as tags, can each have an alarm of one kind within a minute. Further alarms are
+// held back: they are counted, and the last one about an object is raised when its minute ends.
 const alarmedOf = 10
 
 // alarms reports events that an operator must look at: in the log, in the metrics, and as messages on NATS.
@@ -71,8 +71,8 @@ func newAlarms(log *slog.Logger, count, held func(wire.Alarm)) *alarms {
 // block, and may be called at any time, with any lock held.
 func (a *alarms) raise(kind wire.Alarm, message string) { a.raiseAbout(kind, "", message) }
 
-// raiseAbout is raise for a kind that may concern many objects at once, such as tags: alarms about one object do not
-// hold back those about another.
+// raiseAbout is raise for a kind that may concern many objects, such as tags. Each object has its own minute in which
+// further alarms about it are held back.
 func (a *alarms) raiseAbout(kind wire.Alarm, about, message string) {
 	event := wire.AlarmEvent{Kind: kind, Message: message, Time: time.Now().UTC()}
 	a.keepOpen(about, event)

@@ -85,8 +85,9 @@ type fleet struct {
 	shared *loaders.Tags // strict tags that other workers load, too
 }
 
-// maxNewTags is how many tags a minute this worker creates on first use. A caller that uses tags as keys by mistake
-// must not fill the store before an operator reads the alarm, and a deploy of hundreds of tags must not wait.
+// maxNewTags is how many tags a minute this worker creates on first use: few enough that a caller that uses tags as
+// keys by mistake does not fill the store before an operator reads the alarm, and enough for a deploy of hundreds of
+// tags.
 const maxNewTags = 6000
 
 func newProgram(cfg Config, quit func()) *program {
@@ -111,8 +112,8 @@ func newProgram(cfg Config, quit func()) *program {
 }
 
 // steps returns the steps of the program: it starts from top to bottom and stops from bottom to top. IDs are unique,
-// and a restart loses no request, only if it stops in this order. Comments say what must have stopped before the step
-// stops.
+// and a restart loses no request, only if it stops in this order. The comments say what each stop does, and what must
+// have stopped before.
 func (p *program) steps() []step {
 	const soon = time.Second // for steps that end with ctx
 	answered := answers(&p.cfg)
@@ -154,8 +155,7 @@ func (p *program) steps() []step {
 		until("watch of the registry", 5*time.Second, p.registry.watch),
 		// The stop runs while requests are answered: if NATS is silent, the two steps above stop faster.
 		during("question whether NATS still answers", answered+3*time.Second, p.links.askNATS),
-		// The stop refuses requests that still wait, and waits for loads under way. Loaded IDs that were not issued are
-		// holes.
+		// The stop refuses requests that still wait, and waits for loads under way. IDs in memory become holes.
 		{name: "allocator", stop: func() error { p.segments.Close(); return nil }, within: p.cfg.Deadline},
 		// The stop leaves the queue groups, answers all requests that were taken, and drains the serving connection, so
 		// that the last replies are sent.
@@ -204,8 +204,8 @@ func (p *program) assemble(context.Context) error {
 	return nil
 }
 
-// clock returns the time by which periods of tags begin. It is sure while snowflakes can be issued, since they cannot
-// with a clock that was set far, or that other workers' clocks contradict.
+// clock returns the time by which periods of tags begin. It is sure while snowflakes can be issued: they cannot while
+// the clock was set far, or other workers' clocks contradict it.
 func (p *program) clock() (now time.Time, isSure bool) {
 	return p.cfg.Now(), p.issuer != nil && p.issuer.Ready(time.Second, 0) == nil
 }
@@ -225,8 +225,8 @@ func (p *program) deployment() string {
 	return p.keeper.Status().Registry
 }
 
-// use makes g the generator in use, and wakes the worker: from the moment when it may issue under a worker number, it
-// must answer for that number.
+// use makes g the generator in use, and wakes the worker, which must answer for the worker number as soon as it may
+// issue under it.
 func (p *program) use(g *snowflake.Generator) {
 	p.issuer.Use(g)
 	p.worker.Wake()

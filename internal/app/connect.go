@@ -67,9 +67,9 @@ func (l *links) disconnect() error {
 // answers returns the longest time that the stop of the worker needs to answer all requests that it took.
 func answers(cfg *Config) time.Duration { return cfg.Deadline + 2*time.Second }
 
-// askNATS checks, once the stop begins, whether NATS answers on the control connection. If NATS does not answer for
-// as long as requests may wait, askNATS closes the connection: a call on a reconnecting connection can hang for
-// longer than its context allows.
+// askNATS checks, once the stop begins, whether NATS answers on the control connection. If NATS stays silent for as
+// long as requests may wait, it closes the connection: on a reconnecting connection a call can hang for longer than its
+// context allows.
 func (l *links) askNATS(ctx context.Context) error {
 	<-ctx.Done()
 	for end := time.Now().Add(answers(l.cfg)); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -99,8 +99,8 @@ func (l *links) announceTag(tag string) {
 	}
 }
 
-// dialServing makes the serving connection, to one of the known servers. The timeout is short and per server: the old
-// connection waits until the new one is made.
+// dialServing makes the serving connection, to one of the known servers. Its timeout is short, and holds for each
+// server: a worker that moves keeps the old connection until the new one is made.
 func (l *links) dialServing(announced []string, opts ...nats.Option) (*nats.Conn, error) {
 	cfg := *l.cfg
 	cfg.NATS = others(cfg.NATS, announced)

@@ -69,9 +69,9 @@ func credentialsOf(cfg Config) (*credentials, error) {
 	return c, errors.Join(faults...)
 }
 
-// withNKey signs with the seed in a file. The client sends the public key in the connection's options, so when the file
-// has a new seed, that key is changed too. This happens where the client signs, with the connection locked: the attempt
-// that finds the new seed is refused, and the next one succeeds.
+// withNKey signs with the seed in a file. The client sends the public key in the connection's options, so for a new
+// seed the key there must change. That happens when the client signs, with the connection locked: the attempt that
+// finds the new seed is refused, and the next one succeeds.
 func (c *credentials) withNKey(file string) nats.Option {
 	read := func() (o nats.Options, err error) {
 		option, err := nats.NkeyOptionFromSeed(file)
@@ -129,8 +129,8 @@ func (s secret) read() (string, error) {
 	return configfile.Secret(s.file)
 }
 
-// latest returns a function that reads the secret again, for callers that cannot take an error: while the file cannot
-// be read, it returns the last text.
+// latest returns a function that reads the secret again, for callers that cannot take an error. If the file cannot be
+// read, it returns the last text.
 func (s secret) latest() (func() string, error) {
 	text, err := s.read()
 	return func() string {

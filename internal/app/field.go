@@ -23,7 +23,8 @@ type field struct {
 	check    func(c *Config) error // nil if every value is valid
 	beside   string                // the flag of another setting that the check concerns, "" for none
 	none     bool                  // the empty text is valid, and means none
-	// show returns the value for people, without secrets, or how the default is found; nil if the given text is shown.
+	// show returns the value for people, without secrets, or says how the default is found. If show is nil, people see
+	// the given text.
 	show func(c *Config) string
 }
 

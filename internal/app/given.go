@@ -54,8 +54,8 @@ func Parse(given map[string]Given) (Config, error) {
 	return c, errors.Join(faults...)
 }
 
-// set sets the value of a setting from its text. An empty text is an error, since a template makes one from a missing
-// value: taken for the default, it could start a worker outside the fleet that it should join.
+// set sets the value of a setting from its text. An empty text is an error: a template makes it of a missing value, and
+// the default in its place could start a worker outside the fleet that it should join.
 func (s Setting) set(c *Config, text string) error {
 	switch err := s.field.set(c, text); {
 	case text == "" && s.Flag == "nats":
@@ -68,8 +68,8 @@ func (s Setting) set(c *Config, text string) error {
 	return nil
 }
 
-// fault returns err with the place of the setting. If the setting was not given, the fault comes from the setting
-// beside it, and gets the place of that one.
+// fault returns err with the place where the setting was given. If it was not given, another setting caused the fault,
+// and err gets the place of that one.
 func (s Setting) fault(given map[string]Given, err error) error {
 	g := given[s.Flag]
 	if beside := given[s.field.beside]; g.From == FromDefault && beside.From == FromFile {

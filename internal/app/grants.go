@@ -14,8 +14,7 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// A grantLog records which IDs this process may issue. IDs are issued whether or not it works. It records nothing
-// before open.
+// A grantLog records which IDs this process may issue. IDs are issued even if it fails. It records nothing before open.
 type grantLog struct {
 	storage *storage
 	raise   func(message string) // raises an alarm

@@ -19,9 +19,9 @@ type httpDoor struct {
 	listener net.Listener // nil if HTTP is not served
 }
 
-// listen opens the address of --http. If the operator gave the address, probes and alerts depend on it, so an error
-// ends the start. If the default address is in use, natsid runs without HTTP: so a second worker on a machine needs no
-// other command than the first.
+// listen opens the address of --http. If the operator gave the address, an error ends the start, since probes and
+// alerts depend on it. If the default address is in use, natsid runs without HTTP: so a second worker on a machine can
+// be started by the same command.
 func (d *httpDoor) listen(context.Context) error {
 	if d.cfg.HTTP == "" {
 		return nil

@@ -31,8 +31,8 @@ func dial(ctx context.Context, cfg Config, opts []nats.Option) (*nats.Conn, erro
 }
 
 // writeTimeout is how long a write may wait for the server to read. The client's default is a minute, in which calls
-// wait whatever their contexts say, and pings cannot detect that the server hangs. After this time the connection is
-// replaced, since data that could not be written is lost, which may include a subscription.
+// wait whatever their contexts say, and pings cannot detect that the server hangs. After writeTimeout the connection is
+// replaced: data that could not be written is lost, perhaps a subscription.
 const writeTimeout = 3 * time.Second
 
 // joinTimeout is enough for a server with a round trip of a second.
@@ -83,8 +83,8 @@ func Join(cfg Config, opts []nats.Option) (*nats.Conn, error) {
 	return nil, &JoinError{URL: Redact(cfg.NATS), Passing: passing, why: why, cause: err}
 }
 
-// decided is the longest time that a server needs to refuse a user by itself. If its auth callout does not answer, for
-// example while it starts, the server refuses only after its timeout, 2 s by default: then a retry may help.
+// decided is the longest time in which a server itself refuses a user. A later refusal means that its auth callout did
+// not answer within its timeout, 2 s by default, as while it starts: then a retry may help.
 const decided = 500 * time.Millisecond
 
 // whyRefused returns why NATS could not be joined and the remedy, "" if NATS did not answer. passing reports whether a
@@ -125,8 +125,8 @@ func whyRefused(cfg Config, err error, took time.Duration) (why string, passing 
 	return "", true
 }
 
-// hungUp reports whether the server closed the connection before this program read why. That may happen when it refuses
-// a user.
+// hungUp reports whether the server closed the connection before this program read the reason, as it may when it
+// refuses a user.
 func hungUp(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A step is one part of the program. Its start may use everything that the steps above it have started; it stops before
-// they do.
+// A step is one part of the program. Its start may use everything that the steps above it have started, and it stops
+// before them.
 type step struct {
 	name  string
 	start func(ctx context.Context) error // nil: nothing to start

@@ -76,8 +76,8 @@ func (p *program) snowflakeTrouble() error {
 // missingAfter is how long a start may take before the log shows why a mode cannot issue.
 const missingAfter = 15 * time.Second
 
-// await waits until all modes can issue, and reports whether they could before ctx ended. Every 15 s it logs why they
-// cannot.
+// await waits until all modes can issue, and reports whether they can; false means that ctx ended first. Every 15 s it
+// logs why they cannot.
 func (p *program) await(ctx context.Context, log *slog.Logger) bool {
 	tick, missing := time.NewTicker(20*time.Millisecond), time.NewTicker(missingAfter)
 	defer tick.Stop()

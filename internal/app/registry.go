@@ -55,8 +55,8 @@ func (m *registry) makeBus(ctx context.Context) error {
 }
 
 // awaitCheck refuses requests until the first check of the registry has ended. late is why the buckets could not be
-// opened, nil if they were. If they were not, it refuses none: requests for segments are answered 503 at once, and
-// snowflakes are issued in the rest of the window.
+// opened, nil if they were. If late is set it refuses none: requests for segments get 503 at once, and snowflakes are
+// issued for the rest of the window.
 func (m *registry) awaitCheck(late error) {
 	m.begun = make(chan struct{})
 	if late == nil {
@@ -64,8 +64,8 @@ func (m *registry) awaitCheck(late error) {
 	}
 }
 
-// checked ends the refusals of awaitCheck; err is the result of the first check. A worker that cannot load serves
-// segments once it knows whether another worker can. Without a right that relays need, it waits until it can load
+// checked ends the refusals of awaitCheck. err is the result of the first check. A worker that cannot load then serves
+// segments as soon as it knows whether another worker can; if it lacks a right to relay, it waits until it can load
 // itself.
 func (m *registry) checked(ctx context.Context, err error) {
 	close(m.begun)
@@ -79,7 +79,7 @@ func (m *registry) checked(ctx context.Context, err error) {
 	m.reasons.Clear(worker.Unchecked, worker.Segment, worker.Tags)
 }
 
-// open opens what the worker remembers of its registry, before the bucket of marks is opened.
+// open opens this worker's memory of its registry, before the bucket of marks is opened.
 func (m *registry) open(tags *kvstore.Store, unused func(context.Context) (bool, error)) (err error) {
 	m.member, err = lineage.Open(lineage.Config{
 		Bucket: tags.Own(), Tags: tags, Kind: string(tags.Kind()), Rows: tags.Kind() == kvstore.Guarded,
@@ -141,7 +141,8 @@ func (m *registry) answerFor(registry string) {
 	}
 }
 
-// mayFound is called before a bucket of marks gets an identity. It returns an error if another bucket is or was in use.
+// mayFound is called before a bucket of marks gets an identity. It returns an error if another bucket of the name is or
+// was in use.
 func (m *registry) mayFound(ctx context.Context) error {
 	if m.member.Remembers() {
 		return fmt.Errorf("the data directory %s remembers another bucket of marks, which is gone", m.cfg.Data)
@@ -222,8 +223,8 @@ func (m *registry) hasSecond() bool {
 	return in != nil && in.Other != ""
 }
 
-// marksInUse returns the ID of the registry whose marks this worker uses, also if another worker loads; "" while it
-// must not issue.
+// marksInUse returns the ID of the registry whose marks this worker uses, even if only other workers can load; "" while
+// it must not issue.
 func (m *registry) marksInUse() string {
 	if m.reasons.Forbidden(worker.Segment) != nil {
 		return ""

@@ -12,9 +12,9 @@ import (
 	"github.com/natsid/natsid/internal/natscontext"
 )
 
-// Resolve returns the given settings, and those of the nats context that they name, which have lower precedence. If
-// settings exclude each other, it keeps the one with the highest source. said has a sentence, without values, for each
-// setting that it drops.
+// Resolve returns the given settings, and those of the nats context that they name, which have lower precedence. Of
+// settings that exclude each other, it keeps the one with the highest source. said explains each dropped setting in a
+// sentence without values.
 func Resolve(given map[string]Given) (all map[string]Given, said []string, err error) {
 	all = maps.Clone(given)
 	if name := given["context"].Text; name != "" {
@@ -74,7 +74,7 @@ func exclusive() [][]way {
 	return sets
 }
 
-// first returns the flag of a way that was given by the highest source, "" if none was given.
+// first returns the flag of this way whose source is the highest, "" if none was given.
 func (w way) first(all map[string]Given) (flag string) {
 	for _, f := range w {
 		if g := all[f]; g.Text != "" && (flag == "" || g.From > all[flag].From) {

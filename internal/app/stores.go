@@ -37,8 +37,8 @@ type storage struct {
 }
 
 // openBuckets tries once to open the buckets in JetStream. If JetStream does not answer, the program still starts, and
-// [storage.openLate] tries again. Until then requests for segment IDs are answered 503, and a worker that was killed
-// issues snowflakes in the rest of its window.
+// [storage.openLate] tries again. Until then requests for segments get 503, and a worker that was killed issues
+// snowflakes for the rest of its window.
 func (s *storage) openBuckets(ctx context.Context) (err error) {
 	cfg, ns, m := *s.cfg, s.cfg.Namespace, s.registry
 	if s.js, err = JetStream(s.links.control, cfg); err != nil {
@@ -94,8 +94,8 @@ func (s *storage) replicas() int {
 // measureEvery is how often JetStream's round trip is measured while it leaves requests unanswered.
 const measureEvery = time.Second
 
-// watch checks the settings of the bucket of worker numbers every --tag-poll. Those of the marks are checked when the
-// tags are compared with the store.
+// watch checks the settings of the bucket of worker numbers every --tag-poll. The poll of the tags checks those of the
+// bucket of marks.
 func (s *storage) watch(ctx context.Context) error {
 	tick, measure := time.NewTicker(s.cfg.TagPoll), time.NewTicker(measureEvery)
 	defer tick.Stop()
@@ -125,8 +125,8 @@ func (s *storage) watch(ctx context.Context) error {
 }
 
 // loadRequests is how many requests to JetStream a load of an existing tag needs at most: to check the marks, to read
-// one, and to raise it. maxLoad bounds the time of a load, which waits that long for a lost answer: it is enough for a
-// round trip of a second.
+// one, and to raise it. maxLoad bounds the time limit of a load: it is enough for a round trip of a second, and a lost
+// answer is waited for that long.
 const (
 	loadRequests = 6
 	maxLoad      = 8 * time.Second

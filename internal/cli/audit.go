@@ -54,11 +54,11 @@ type auditJSON struct {
 	Findings []grants.Finding `json:"findings"` // repetitions before others
 }
 
-// settled is how long after it wrote a mark a worker takes to record the grant, at most.
+// settled is the longest time from a worker's write of a mark to its record of the grant.
 const settled = 2500 * time.Millisecond
 
-// sameAge is the most by which the creation of the marks and of the stream of grants may differ if the stream is to
-// count as a record of all writes.
+// sameAge is how far the creation times of the marks and of the stream of grants may differ, if the stream is to count
+// as a record of all writes.
 const sameAge = 10 * time.Minute
 
 // withGrants calls f with a reader of the stream of grants.
@@ -76,7 +76,7 @@ func (s *session) withGrants(f func(context.Context, jetstream.JetStream, *grant
 }
 
 // Run implements the command. It reads the marks first, and the grants once the last writes of marks are recorded. So
-// an ID below its mark that is in no record comes from a load that was not recorded.
+// if no record has an ID below its mark, the load of the ID was not recorded.
 func (c *auditCmd) Run(s *session) error {
 	return s.withGrants(func(ctx context.Context, js jetstream.JetStream, before *grants.Reader) error {
 		r, err := kvstore.Inspect(ctx, onJetStream(js), wire.SegmentBucket(s.namespace()))

@@ -198,7 +198,7 @@ func bucketOf(d time.Duration) int {
 	return shift<<5 + int(v>>shift)
 }
 
-// quantile returns the duration within which a part of the calls ended: half of them for 0.5. 0 means no calls.
+// quantile returns the duration within which a share of the calls ended: half of them for 0.5. 0 means no calls.
 func (m *measured) quantile(part float64) time.Duration {
 	rank := int64(part * float64(m.calls.Load()))
 	for b := range m.latency {
@@ -210,7 +210,7 @@ func (m *measured) quantile(part float64) time.Duration {
 	return 0
 }
 
-// benchJSON is the figures of natsid, and of bare requests, which the command answers itself.
+// benchJSON has the figures of natsid, and those of bare requests, which the command answers itself.
 type benchJSON struct {
 	benchFigures
 	Bare benchFigures `json:"bare"`

@@ -62,7 +62,7 @@ func (s *session) dial(refused func(*buckets.RightError), more ...nats.Option) (
 		"cannot reach NATS at %s: %w; start natsid, or name another server with --nats URL", app.Redact(cfg.NATS), err)
 }
 
-// canDoWithout reports whether a command succeeds without the right to publish to a subject. JetStream deletes idle
+// canDoWithout reports whether a command succeeds without the right to publish to a subject: JetStream deletes idle
 // consumers by itself; a bucket need not refuse purges; a stage need not be on the page, and needs hints only where all
 // copies expire; no ID depends on the record of grants.
 func canDoWithout(ns subjects.Namespace, subject string) bool {
@@ -98,8 +98,8 @@ func (s *session) withNATS(f func(*nats.Conn) error) error {
 	return f(nc)
 }
 
-// request sends a request of an operator once: a second one could fail because the first one succeeded. It is sent
-// again only if a worker answers that it is busy, and so has changed nothing.
+// request sends a request of an operator once: if it succeeded and its answer was lost, a second one could fail. It
+// repeats the request only if a worker answers that it is busy, and so has changed nothing.
 func request[T any](s *session, nc *nats.Conn, subject string, body any) (answer T, err error) {
 	data, err := json.Marshal(body)
 	if err != nil {
@@ -160,8 +160,8 @@ func (s *session) openTable(ctx context.Context) (*mysqlstore.Table, error) {
 
 var errNoMySQL = usage(errors.New("--mysql is missing: where the table is"))
 
-// A tagName is a tag on the command line. A malformed one is refused before NATS is contacted: with a space or an empty
-// token it could not even be sent.
+// A tagName is a tag on the command line. A malformed one is refused before NATS is contacted: one with a space or an
+// empty token could not be sent.
 type tagName string
 
 // UnmarshalText implements [encoding.TextUnmarshaler].

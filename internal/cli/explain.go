@@ -66,7 +66,7 @@ func (c *explainCmd) Run(s *session) error {
 	})
 }
 
-// windows replaces Grants by the claims whose windows contain the ID, if there are any: then it is a snowflake.
+// windows replaces Grants by the claims whose windows contain the ID, if there are any: the ID is a snowflake then.
 func (j *explainedJSON) windows(claims []*grants.Claim) {
 	var found []grants.Grant
 	for _, c := range claims {

@@ -12,7 +12,7 @@ import (
 	"github.com/natsid/natsid/internal/configfile"
 )
 
-// Settings that commands other than serve have. addSettings names the commands of each of the rest.
+// Settings of commands other than serve. addSettings names the commands that have each further one.
 var (
 	common   = []string{"config", "namespace"} // of every command, like all settings of NATS
 	ofLayout = []string{"layout", "epoch"}     // of config, decode, layout, leaf, serve and test-server
@@ -54,8 +54,8 @@ func find(k *kong.Kong, path string) *kong.Node {
 	return all[slices.IndexFunc(all, func(n *kong.Node) bool { return n.Path() == path })]
 }
 
-// addFlag adds the flag of a setting to a command. kong knows neither its default nor its range, which [app.Parse]
-// applies later: so a flag that is not used counts as not given.
+// addFlag adds the flag of a setting to a command. It gives kong neither default nor range, which [app.Parse] applies
+// later: so a flag that is not used counts as not given.
 func addFlag(n *kong.Node, s app.Setting) {
 	tag := &kong.Tag{Envs: []string{s.Env}}
 	if s.Bare {

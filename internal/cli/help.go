@@ -55,8 +55,8 @@ func addHelp(n *kong.Node) error {
 	return nil
 }
 
-// printHelp prints the help of a command. It explains the flags that every command has only for `natsid help
-// connection`; otherwise it names the first of them.
+// printHelp prints the help of a command. Flags that every command has are explained only by `natsid help connection`;
+// the help of other commands names the first of them.
 func (s *session) printHelp(opts kong.HelpOptions, call *kong.Context) error {
 	for _, f := range call.Model.Flags {
 		f.Hidden = !s.connection

@@ -12,8 +12,8 @@ import (
 	"github.com/natsid/natsid/internal/app"
 )
 
-// misspelt returns an error that suggests a command line if args begin with a word that is no command of n, or if the
-// parser's error, refused, is about such a word after flags. Otherwise it returns nil.
+// misspelt returns an error that suggests a command line if args begin with a word that is no command of n, or if
+// refused, the parser's error, is about such a word after flags. Otherwise it returns nil.
 func misspelt(n *kong.Node, args []string, refused error) error {
 	if e, ok := errors.AsType[*kong.ParseError](refused); ok && e.Context.Selected() == n.DefaultCmd {
 		isIt := func(arg string) bool { return arg == "serve" || refused.Error() == "unexpected argument "+arg }
@@ -54,7 +54,8 @@ func misspelt(n *kong.Node, args []string, refused error) error {
 	return nil
 }
 
-// beginsWithHyphen matches the parser's error about a value such as -5. What that error advises would be refused, too.
+// beginsWithHyphen matches the parser's error about a value such as -5. That error advises a form that would be
+// refused, too.
 var beginsWithHyphen = regexp.MustCompile(`^(--[a-z-]+): expected .* got "(-[^"]*)" \(.*\); perhaps try .*`)
 
 // inWords returns an error of the parser with the command's usage, and with a remedy for a value such as -5.

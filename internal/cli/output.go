@@ -85,8 +85,8 @@ func (o *output) print(value any, text func(*sheet)) error {
 	return err
 }
 
-// A sheet is a text for people: tables, facts and sentences. Others wrote the names of workers and tags, descriptions
-// and alarms: a newline or tab in them begins no line or column.
+// A sheet is a text for people: tables, facts and sentences. Names of workers and tags, descriptions and alarms come
+// from others: a newline or tab in them begins no line or column.
 type sheet struct {
 	*tabwriter.Writer
 	begun bool

@@ -53,9 +53,9 @@ func (c *serveCmd) Run(s *session) error {
 	return app.Run(s.ctx, cfg)
 }
 
-// drains handles signals that would end a serving command without a drain. SIGPIPE, as when the reader of its log has
-// ended, only makes writes fail. SIGHUP, as when its terminal is closed, drains the command, unless nohup ignores the
-// signal, or isRead is set: then it means to read a configuration again.
+// drains handles signals that would end a serving command without a drain. SIGPIPE, sent when the reader of its log has
+// ended, only makes writes fail. SIGHUP, sent when its terminal is closed, drains the command, unless nohup ignores the
+// signal, or isRead is set: then it means to read the configuration again.
 func (s *session) drains(isRead bool) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // not Ignore, which programs that this one starts inherit
 	if !isRead && !signal.Ignored(syscall.SIGHUP) {
@@ -75,8 +75,8 @@ func notify(state string) {
 	}
 }
 
-// spareHeap is memory that is allocated and never touched: it takes no room, but as it counts as heap, garbage is
-// collected less often. With the 1 MB that natsid uses, this would be several times a second, a tenth of the CPU time.
+// spareHeap is memory that is allocated and never touched. It takes no room, but counts as heap, so garbage is
+// collected less often: with the 1 MB that natsid uses, it would be several times a second, a tenth of the CPU time.
 const spareHeap = 16 << 20
 
 // ready prints the addresses of the service, and a command to try it.

@@ -62,8 +62,8 @@ func onCommandLine(call *kong.Context, flag string) bool {
 	return slices.ContainsFunc(call.Path, func(p *kong.Path) bool { return p.Flag != nil && p.Flag.Name == flag })
 }
 
-// addFile adds the configuration file's settings for a command, where neither a flag nor the environment sets them.
-// Settings of other commands are ignored.
+// addFile adds settings of the configuration file that neither a flag nor the environment sets. Settings that the
+// command does not have are ignored.
 func (s *settings) addFile() {
 	file := s.given["config"]
 	if file.Text == "" {

@@ -139,8 +139,8 @@ func (j *statusJSON) wrong(format string, args ...any) {
 	j.Wrong = append(j.Wrong, clean(fmt.Sprintf(format, args...)))
 }
 
-// addStore adds the state of the store, and tags that are full or nearly full, or cannot be served. Their marks show
-// most of these; listed, from a worker, shows the others, such as a row of MySQL whose step is below 1.
+// addStore adds the state of the store, and the tags that are full or nearly full, or cannot be served. Most of these
+// show in their marks; others, such as a row of MySQL whose step is below 1, only in listed, a worker's list.
 func (j *statusJSON) addStore(r kvstore.Report, err error, listed []subjects.TagInfo) {
 	id := r.Identity
 	j.Store = storeJSON{
@@ -219,7 +219,7 @@ func (j statusJSON) print(out *sheet) {
 	}
 }
 
-// once returns what is wrong with a worker or the store, or where the same cause is printed already.
+// once returns text, what is wrong with whose worker or store; if the same text was printed already, where.
 func once(said map[string]string, text, whose string) string {
 	mode, cause, ofMode := strings.Cut(text, ": not ready: ")
 	if !ofMode {

@@ -54,12 +54,12 @@ func (c *storeMoveCmd) Run(s *session) error {
 	})
 }
 
-// move raises the marks that are below their rows, and then changes the kind in the identity of their bucket. A guarded
-// table has its marks in JetStream already, so that no mark is copied too late.
+// move raises the marks that are below their rows, and then changes the kind in the identity of their bucket. The marks
+// of a guarded table are in JetStream already, so no mark can be copied too late.
 //
 // Law: until each worker of the old kind has noticed the change, workers of both kinds load. Each load raises the same
-// mark by the same compare-and-set, so their ranges are disjoint. Leaf nodes know the table alone, and no marks: they
-// must be stopped before.
+// mark by the same compare-and-set, so their ranges are disjoint. Leaf nodes know the table, and no marks: they must be
+// stopped before.
 func (c *storeMoveCmd) move(
 	ctx context.Context, s *session, streams buckets.Streams, r kvstore.Report, table segment.Table,
 ) error {
@@ -102,7 +102,8 @@ func (c *storeMoveCmd) move(
 	})
 }
 
-// read plans which marks are raised, and returns their rows. Marks only rise, so those in r are not too high by now.
+// read plans which marks to raise, and returns their rows. Marks only rise, so those in r, read before, are not too
+// high.
 func (j *movedJSON) read(ctx context.Context, table segment.Table, r kvstore.Report) ([]segment.Row, error) {
 	rows, err := table.AllRows(ctx)
 	if err != nil {

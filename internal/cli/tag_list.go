@@ -62,7 +62,7 @@ func printTags(out *sheet, all []subjects.TagInfo) {
 	}
 }
 
-// changeTags calls do with the tag of that name, or with each that matches a pattern, if a person agrees.
+// changeTags calls do with the tag of the given name, or with each tag that matches a pattern, if a person agrees.
 func (s *session) changeTags(c consent, pattern, verb string, do func(nc *nats.Conn, tag string) error) error {
 	return s.withNATS(func(nc *nats.Conn) error {
 		if c.Yes && !c.DryRun && !strings.ContainsAny(pattern, "*?") {
@@ -128,10 +128,11 @@ func (s *session) allTags(ctx context.Context, nc *nats.Conn) ([]subjects.TagInf
 	}
 }
 
-// withMarks returns the tags with their marks in JetStream. failed is why workers did not list all tags, or nil; it is
-// returned if the marks cannot be read either.
+// withMarks returns the tags with their marks in JetStream. failed is why workers did not list all tags, nil if they
+// did; it is returned if the marks cannot be read either.
 //
-// Law: no tag's NextID is below its mark, and no tag with a mark is missing, so rows of MySQL may be made of the list.
+// Law: no tag's NextID is below its mark, and no tag with a mark is missing, so the list can be written as rows of
+// MySQL.
 func (s *session) withMarks(
 	js jetstream.JetStream, all []subjects.TagInfo, failed error,
 ) ([]subjects.TagInfo, error) {

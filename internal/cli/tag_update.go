@@ -94,7 +94,7 @@ func (c *tagUpdateCmd) Run(s *session) error {
 var fields = regexp.MustCompile(
 	`next_id is|\b(step|start|description|min|max|rate|force)\b|next_id|max_(hole|batch)|raise_by|or 0 for no limit`)
 
-// inFlags returns the text of a refusal with flags in place of the fields of the wire.
+// inFlags returns the text of a refusal with flags in place of the wire's fields.
 func inFlags(text string) string {
 	return fields.ReplaceAllStringFunc(text, func(field string) string {
 		switch field {

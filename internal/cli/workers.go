@@ -96,8 +96,8 @@ func (s *session) listNumbers(ctx context.Context, js jetstream.JetStream) error
 	})
 }
 
-// numbers returns the registry of worker numbers, whose buckets must exist: they would be made with other settings than
-// the workers'.
+// numbers returns the registry of worker numbers, whose buckets must exist: this command would create them with other
+// settings than a worker.
 func (s *session) numbers(js jetstream.JetStream) *kvregistry.Registry {
 	ns := s.namespace()
 	return kvregistry.New(js, kvregistry.Config{

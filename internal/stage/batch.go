@@ -32,8 +32,9 @@ const (
 // lookAhead is how often a source that delivers nothing is checked.
 const lookAhead = time.Second
 
-// A reader that delivers nothing for patience, though the source holds more, is replaced: its request to JetStream
-// may be lost. The time doubles with each such reader in a row, up to mostPatience: the source may just be slow.
+// A reader that delivers nothing for patience, though the source holds more, is replaced, since its request to
+// JetStream may be lost. With each further such reader the time doubles, up to mostPatience, since the source may just
+// be slow.
 const (
 	patience     = time.Second
 	mostPatience = 8 * time.Second
@@ -48,8 +49,8 @@ type batch struct {
 	size    int      // bytes of those messages
 }
 
-// gather reads messages, gives them IDs, and sends them in prepared batches to copy, which writes the batch before. A
-// batch holds the messages at hand, without waiting for more. The error says why gather ended.
+// gather reads messages, gives them IDs, and sends them to copy in prepared batches, while copy writes the batch
+// before. A batch holds the messages at hand, and does not wait for more. The error says why gather ended.
 func (s *Stage) gather(ctx context.Context, from Reader, begin place, to chan<- *batch) error {
 	at, last := begin.from, begin.last
 	var next *Message  // read, but not in a batch yet
@@ -121,8 +122,8 @@ func (s *Stage) gather(ctx context.Context, from Reader, begin place, to chan<- 
 // errQuiet means that the source delivered nothing for lookAhead.
 var errQuiet = errors.New("stage: no message")
 
-// quiet checks a source that delivers nothing, and passes messages that no filter selects. It returns an error once
-// the source has been known for some time (see patience) to hold messages that are to be read.
+// quiet is called when a source delivers nothing. It passes messages that no filter selects. If the source has been
+// known for longer than patience to hold messages to be read, it returns an error.
 func (s *Stage) quiet(ctx context.Context, at *Position, held *time.Time) error {
 	more, err := s.origin.look(ctx, at)
 	switch {
@@ -175,7 +176,7 @@ func (s *Stage) copyOf(m *Message, at Position) (*nats.Msg, *unfit) {
 	return c, nil
 }
 
-// own returns a copy of the headers without those whose names begin with Nats-, with room for more.
+// own returns a copy of the headers, without those that begin with Nats-, and with room for more headers.
 func own(h nats.Header, more int) nats.Header {
 	c := make(nats.Header, len(h)+more)
 	for name, values := range h {

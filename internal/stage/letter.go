@@ -15,7 +15,7 @@ import (
 type DeadLetters interface {
 	// Check returns a [Stop] if no dead letters can be kept; after any other error it is unknown.
 	Check(ctx context.Context) error
-	// Keep returns once the letter is kept. A letter that is kept twice is stored once or twice.
+	// Keep returns once the letter is kept. If it is called twice for a letter, the letter may be stored twice.
 	Keep(ctx context.Context, letter *nats.Msg) error
 	Largest() int // most bytes of a letter
 }

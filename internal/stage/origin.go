@@ -13,8 +13,8 @@ type origin struct {
 	name string
 }
 
-// at returns the state of the source, or an error if p is of another stream or after the source's last message. The
-// error is not a [Stop]: copy finds out whether the stage must stop.
+// at returns the state of the source. It returns an error if p is of another stream, or after the source's last
+// message; that error is not a [Stop], as copy finds out whether the stage must stop.
 func (o origin) at(ctx context.Context, p Position) (SourceState, error) {
 	ctx, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()
@@ -30,8 +30,8 @@ func (o origin) at(ctx context.Context, p Position) (SourceState, error) {
 	return src, nil
 }
 
-// holds returns a [Stop] if a position, which the target shows, is not one of the source in state src: if it is of
-// another stream, or if the source was set back, even if it was written again since.
+// holds returns a [Stop] if position p, as the target shows it, is not of the source in state src: it is of another
+// stream, or the source was set back, even if it was written again since.
 func (o origin) holds(ctx context.Context, p Position, src SourceState) error {
 	switch {
 	case p.Stream != o.name:
@@ -84,9 +84,9 @@ func (o origin) look(ctx context.Context, at *Position) (more bool, err error) {
 	return false, nil
 }
 
-// follows returns why message m cannot be copied right after the message at a position: messages between the two have
-// left the source unread. Messages deleted one by one do not count. The error is not a [Stop]: another stage may have
-// copied the messages, which the position in the target shows.
+// follows returns why message m cannot be copied right after the position to: messages in between have left the source
+// unread. Messages deleted one by one do not count. The error is not a [Stop]: another stage may have copied the
+// messages, as the target would show.
 func (o origin) follows(ctx context.Context, to Position, m Message) error {
 	last := to.Seq
 	switch {

@@ -157,7 +157,7 @@ func (s *Stage) hint(ctx context.Context) (Hint, error) {
 // of returns the position of a message of the same source.
 func (p Position) of(m *Message) Position { return Position{p.Stream, p.Created, m.Seq, m.Time} }
 
-// isOf reports whether a position is in this stream, not in a deleted one of the same name.
+// isOf reports whether a position belongs to this stream, not to a deleted one of the same name.
 func (p Position) isOf(stream string, src SourceState) bool {
 	return p.Stream == stream && p.Created.Equal(src.Created)
 }

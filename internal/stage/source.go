@@ -51,7 +51,7 @@ func (s *onSource) State(ctx context.Context) (SourceState, error) {
 	return state, err
 }
 
-// end returns the sequence of the last message that is to be read; 0 if there is none.
+// end returns the sequence of the last message to be read; 0 if there is none.
 func (s *onSource) end(ctx context.Context) (end uint64, err error) {
 	filters := s.filters
 	if len(filters) == 0 {

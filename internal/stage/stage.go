@@ -94,13 +94,13 @@ type TargetState struct {
 
 // A Target is the stream that is written to.
 type Target interface {
-	// State returns the position, or why the stream cannot be a target, as a [Stop].
+	// State returns the position; or, as a [Stop], why the stream cannot be a target.
 	State(ctx context.Context) (TargetState, error)
 	// Header returns the headers of a message, and whether the stream holds it.
 	Header(ctx context.Context, seq uint64) (h nats.Header, held bool, err error)
-	// Prepare sends the messages of a Write in advance, without the commit. The batch before may still be under way:
-	// Write follows only when that batch is known to have landed. The error is a [Stop] if the messages are refused
-	// for good.
+	// Prepare sends the messages of a Write in advance, without the commit. It may be called while the batch before is
+	// under way; Write then waits until that batch is known to have landed. The error is a [Stop] if the messages are
+	// refused for good.
 	Prepare(msgs []*nats.Msg, last uint64) error
 	// Write writes all of the prepared messages, or none, after the sequence last. The error is ErrFenced if last is
 	// not the last sequence; a [Stop] if the write is refused for good; after any other error the outcome is unknown.
@@ -160,8 +160,9 @@ type Config struct {
 	DeadLetters DeadLetters // nil: a message that cannot be copied stops the stage
 	Since       time.Time   // if no position is known, pass messages older than this
 	Once        bool        // return when all messages that the source holds are copied
-	// Settle is the wait before JetStream is asked a second time whether the stage must stop, and half the wait before
-	// the third time. 0: it is asked once, since JetStream is a single server, whose answers are never out of date.
+	// Settle is the pause before JetStream is asked a second time whether the stage must stop, and half the pause
+	// before the third time. 0 means that one answer is enough: JetStream is a single server, whose answers are never
+	// out of date.
 	Settle time.Duration
 	Log    *slog.Logger
 }
@@ -303,8 +304,8 @@ type doubts struct {
 	n      int
 }
 
-// sure returns err, but a [Stop] only the third time in a row: before that, a deposed leader may have answered. If
-// settle is 0, the first one is returned.
+// sure returns err, but returns a [Stop] only the third time in a row: a deposed leader may have answered before. If
+// settle is 0 it returns the first one.
 func (d *doubts) sure(err error) error {
 	_, stopped := errors.AsType[*Stop](err)
 	switch {
@@ -320,8 +321,8 @@ func (d *doubts) sure(err error) error {
 // doubted returns err as an error that is not a [Stop]: copy asks again whether the stage must stop.
 func doubted(err error) error { return fmt.Errorf("JetStream is asked again: %v", err) }
 
-// write writes a batch after the sequence last, which it advances; a batch that only passes messages has none to
-// write. It awaits the outcome even if ctx ends first, so that the last hint matches the last write.
+// write writes a batch after the sequence last, and advances last; a batch that only passes messages has none to write.
+// It awaits the outcome even if ctx ends, so that the last hint matches the last write.
 func (s *Stage) write(ctx context.Context, b *batch, last *uint64) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answersWithin)
 	defer cancel()

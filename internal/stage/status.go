@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// A Status is how far a source is copied. If the target ends with messages that are not copies, or are gone, only
-// people know whether a copy is gone: if none is, they may store the Hint, and stages continue. If messages have left
-// the source before they were copied, the Hint passes them; no message gets a second ID, since it is after the last
-// copy.
+// A Status is how far a source is copied. If the target ends with messages that are not copies, or with messages that
+// are gone, only people know whether a copy is gone. If none is, they may store the Hint, and stages continue. If
+// messages have left the source before they were copied, the Hint passes them; it is after the last copy, so no message
+// gets a second ID.
 type Status struct {
 	Hint           // the position, for the target's last sequence
 	Behind  uint64 // number of messages of the source after the position
@@ -19,9 +19,8 @@ type Status struct {
 	Why     string // why stages stop, if one of these numbers is not 0
 }
 
-// Status reads the target backwards to its last copy, or to the message that the hint is for. The error is a [Stop] if
-// a stage would stop for another reason than foreign, gone or missed messages, or if neither copy nor hint shows a
-// position.
+// Status reads the target backwards to its last copy, or to the message that the hint is for. It returns a [Stop] if
+// neither shows a position, or if a stage would stop for another reason than foreign, gone or missed messages.
 func (s *Stage) Status(ctx context.Context) (r Status, err error) {
 	t, err := s.target(ctx)
 	src, unknown := s.cfg.Source.State(ctx)

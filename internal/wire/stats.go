@@ -45,8 +45,8 @@ type TagStats struct {
 	SecondsLeft Fraction `json:"seconds_left"`
 	Step        int64    `json:"step"`      // configured for the tag at its last load; 0 before the first load
 	NextStep    int64    `json:"next_step"` // least number of IDs that the next load reserves
-	// RecommendedStep makes a range last at least 10 minutes at the peak, the highest mean speed of a second. It is 0
-	// before a speed was measured.
+	// RecommendedStep makes a range last at least 10 minutes at the peak, which is the highest mean speed over a
+	// second. It is 0 until a speed was measured.
 	RecommendedStep int64      `json:"recommended_step"`
 	Loads           int64      `json:"loads"`   // loads that succeeded
 	Errors          int64      `json:"errors"`  // loads that failed

@@ -116,7 +116,8 @@ func AlarmSubject(n subjects.Namespace, kind Alarm) string {
 // publish on it.
 func RegistryAnnounce(n subjects.Namespace) string { return string(n) + ".registry.announce" }
 
-// RegistryAsk returns the subject of the question which registries exist. One worker of each answers.
+// RegistryAsk returns the subject on which workers are asked which registries exist. One worker of each registry
+// answers.
 func RegistryAsk(n subjects.Namespace) string { return string(n) + ".registry.ask" }
 
 // RegistryOf returns the subject of requests that one worker of a registry answers.

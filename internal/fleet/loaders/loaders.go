@@ -313,7 +313,7 @@ func (t *Tags) patience(ctx context.Context) time.Duration {
 	return d
 }
 
-// An answer is the reply of a loader: a range of marks, or nothing.
+// An answer is the reply of a loader: a range in the named bucket of marks, or nothing.
 type answer struct {
 	Marks string `json:"marks"`
 	Start int64  `json:"start,string"`
@@ -353,7 +353,7 @@ func (t *Tags) pass(ctx context.Context, name string, join func() int64, floor i
 	return segment.Loaded{Range: segment.Range{Start: a.Start, End: a.End}, Step: a.Step, Passed: true}, true
 }
 
-// take parks a message of another worker: the number of IDs, the marks and the tag.
+// take parks a message of another worker, which has the number of IDs, the name of the bucket of marks, and the tag.
 func (t *Tags) take(m *nats.Msg) {
 	count, rest, _ := strings.Cut(string(m.Data), " ")
 	marks, name, _ := strings.Cut(rest, " ")

@@ -30,15 +30,15 @@ type Limits struct {
 	shared [sharing]*ratelimit.Bucket
 }
 
-// burst is how long an unused rate is saved up. A request may ask for the IDs that this worker issues of the tag in the
-// time longest: one request must not block a tag for hours.
+// burst is how long an unused rate is saved up. longest bounds one request: it may ask for what this worker issues of
+// the tag in that time, so that one request does not block a tag for hours.
 const (
 	burst   = time.Second
 	longest = time.Minute
 	sharing = 4096
 )
 
-// New returns limits. rules returns the rules of a tag, as far as this worker knows them, and throttle the rate
+// New returns limits. rules returns the rules of a tag, as far as this worker knows them; throttle returns the rate
 // that holds for each tag, 0 for none. Both must be fast.
 func New(rules func(tag string) segment.Rules, throttle func() int64) *Limits {
 	l := &Limits{rules: rules, throttle: throttle, seed: maphash.MakeSeed()}

@@ -27,7 +27,8 @@ const (
 	// leastPatience is the shortest time after which a load or a probe without an answer raises a doubt. The time is
 	// longer if the store is slow.
 	leastPatience = 300 * time.Millisecond
-	// probeEvery is about how often an unable worker probes, and looks for another worker.
+	// probeEvery is the interval, roughly, at which a worker that cannot load probes the store, and looks for another
+	// worker.
 	probeEvery = time.Second
 	// probeTimeout bounds a probe. The first check of a registry takes 2 s if no other worker answers.
 	probeTimeout = 3 * time.Second
@@ -44,8 +45,8 @@ var (
 
 // Config configures a [Watch]. All fields must be set but Log.
 type Config struct {
-	// Probe returns nil once the store has acknowledged a write that was sent after the call, or if the store is not
-	// the cause of the doubt.
+	// Probe returns nil once the store has acknowledged a write that was sent after the call, or if something else than
+	// the store caused the doubt.
 	Probe func(context.Context) error
 	// Find returns nil if another worker takes the requests of this one, [ErrNobody] if none does, or another error if
 	// that is unknown.
@@ -61,7 +62,7 @@ type Watch struct {
 	cfg     Config
 	doubted chan struct{}   // a message means: loads are in doubt; has room for one
 	wrote   chan struct{}   // a message means: a write has succeeded; has room for one
-	anew    chan struct{}   // a message means: start a new probe, the old one may never end; has room for one
+	anew    chan struct{}   // a message means: start a new probe, since the old one may never end; has room for one
 	slowest latency.Slowest // duration of writes that succeeded
 
 	mu      sync.Mutex
@@ -81,7 +82,7 @@ func New(cfg Config) *Watch {
 }
 
 // Load is called when a load begins. It returns a function to call with the load's error when it ends. silent says that
-// the outcome shows nothing of the store: the store refused the tag, or another worker loaded.
+// the outcome proves nothing about the store: it refused the tag, or another worker loaded.
 func (w *Watch) Load() (ended func(err error, silent bool)) {
 	began := time.Now()
 	late := time.AfterFunc(w.patience(), func() { w.failed(began) })
@@ -117,7 +118,7 @@ func (w *Watch) IsAnswered() bool {
 	return w.found == nil
 }
 
-// IsSettled reports whether it is known whether this worker can load and, if it cannot, whether another one can.
+// IsSettled reports whether this worker is known to be able to load, or else whether it is known if another one can.
 func (w *Watch) IsSettled() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -152,8 +153,8 @@ func (w *Watch) resolve(ctx context.Context) {
 	}
 }
 
-// probe probes the store once. It returns when the probe has ended or its result no longer matters, and reports whether
-// this worker is unable to load.
+// probe probes the store once, and reports whether this worker is unable to load. It returns when the probe has ended,
+// or its result no longer matters.
 func (w *Watch) probe(ctx context.Context) (isUnable bool) {
 	select {
 	case <-w.anew:
@@ -220,7 +221,7 @@ func (w *Watch) unable(ctx context.Context, why error) bool {
 	return true
 }
 
-// rest waits for at most d: until a write has succeeded, Suspect is called, or ctx ends.
+// rest waits until a write has succeeded, Suspect is called, or ctx ends; for d at most.
 func (w *Watch) rest(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -244,7 +245,7 @@ func (w *Watch) succeeded(began time.Time) {
 	}
 }
 
-// failed records that a load failed, or is late. That raises no doubt if a write has succeeded since the load began.
+// failed records that a load failed, or is late. If a write has succeeded since the load began, this raises no doubt.
 func (w *Watch) failed(began time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

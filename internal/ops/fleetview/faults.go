@@ -74,7 +74,7 @@ func causes(why []string) string {
 	return strings.Join(all, "; ")
 }
 
-// nearlyFull is the part of a tag's numbers, 0 to 1, above which the tag counts as nearly full.
+// nearlyFull is the share of a tag's numbers, 0 to 1, above which the tag counts as nearly full.
 const nearlyFull = 0.9
 
 // Bounds are the bounds of a tag's numbers. [segment.Rules] implements it.
@@ -83,8 +83,8 @@ type Bounds interface {
 	Begins(now time.Time) int64 // the lowest ID of the present period
 }
 
-// Full returns which part of a tag's numbers is reserved, 0 to 1, and a warning for an operator: "" if enough numbers
-// are left, or a new period has begun.
+// Full returns the share of a tag's numbers that is reserved, 0 to 1, and a warning for an operator: "" if enough
+// numbers are left, or a new period has begun.
 func Full(b Bounds, mark int64, now time.Time) (used float64, why string) {
 	if used = b.Used(mark); used < nearlyFull || mark < b.Begins(now) {
 		return used, ""
@@ -99,16 +99,15 @@ type RaisedAlarm struct {
 	Over    bool // its condition has ended on all these workers
 }
 
-// lasting are the kinds of alarms that are not over only because the worker serves.
+// lasting are the kinds of alarms that stay open although the worker serves again.
 var lasting = []wire.Alarm{
 	wire.AlarmStateFile, wire.AlarmTableWentBack, wire.AlarmTagFillsUp, wire.AlarmTagUndecided, wire.AlarmTimeEnds,
 }
 
-// raisedAgain is how soon an alarm is raised again at the latest while its condition lasts: each minute, with an
-// attempt that takes 6 s.
+// raisedAgain is the longest time between two alarms of a lasting condition: each minute, and 6 s for the attempt.
 const raisedAgain = 70 * time.Second
 
-// raise adds an alarm of a worker. The alarm is over if the worker serves, and has not raised it again.
+// raise adds an alarm of a worker. It drops an alarm that is over: the worker serves, and has not raised it again.
 func (v *Overview) raise(a wire.OpenAlarm, of Row, now time.Time) {
 	over := of.Class == Good && now.Sub(a.Last) > raisedAgain && !slices.Contains(lasting, a.Kind)
 	i := slices.IndexFunc(v.Alarms, func(r RaisedAlarm) bool { return r.Kind == a.Kind && r.Message == a.Message })

@@ -14,8 +14,8 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// Maximum ages of answers that are shown. If an answer is older than fresh, the workers are asked again, and it is
-// shown until the next one arrives, up to the age stale: so a worker that does not answer delays no page.
+// Maximum ages of answers that are shown. Beyond fresh the workers are asked again, while the old answer is shown, up
+// to the age stale: so a worker that does not answer delays no page.
 const (
 	fresh = 1900 * time.Millisecond
 	stale = 10 * time.Second
@@ -23,17 +23,17 @@ const (
 	freshHour = 9 * time.Second
 )
 
-// goneFor is how long a worker without a heartbeat is shown if it did not stop cleanly. It is dropped earlier when its
-// number is free, or when it is back.
+// goneFor is how long a worker without a heartbeat is shown that did not stop cleanly; it is dropped earlier if its
+// number becomes free, or it is back.
 const goneFor = time.Hour
 
-// nearEnd is the longest window that a clean stop leaves, seen by a clock that differs a little.
+// nearEnd is the longest rest of a window after a clean stop, as seen by a clock that differs a little.
 const nearEnd = 5 * time.Second
 
 // missing is how long a worker that no longer answers is shown, unless JetStream shows that it has stopped.
 const missing = 30 * time.Second
 
-// maxQuestions is how many questions have their answers kept, such as those about single tags. maxAsking is how many
+// maxQuestions is how many questions, such as those about single tags, have their answers kept. maxAsking is how many
 // questions may be under way at once.
 const (
 	maxQuestions = 64

@@ -36,13 +36,13 @@ func Answer(
 	})
 }
 
-// isInbox reports whether a reply subject is an inbox, as a [Fleet] uses. Answers are published with a worker's rights,
-// so on another subject an answer could act as a worker's message.
+// isInbox reports whether a reply subject is an inbox, as that of a [Fleet] is. Answers are published with a worker's
+// rights, so on another subject an answer could pass for a worker's message.
 func isInbox(ns subjects.Namespace, reply string) bool {
 	return reply != "" && !strings.HasPrefix(reply, string(ns)+".") && !strings.Contains("."+reply, ".$")
 }
 
-// encode returns a view in JSON, with as many stages as fit in a message.
+// encode returns a view in JSON, with at most most stages, and no more than fit in a message.
 func encode(v wire.WorkerView, most int) []byte {
 	for {
 		body, err := json.Marshal(v)

@@ -32,8 +32,8 @@ func (h *Hour) Run(ctx context.Context, now func() time.Time, take func() map[st
 	}
 }
 
-// Add adds the points of the step that ended at end, in Unix seconds. Steps that were left out, since the process
-// paused or the clock was set ahead, get empty points. If the clock was set back, the points follow the last step.
+// Add adds the points of the step that ended at end, in Unix seconds. Missing steps, as after a pause of the process or
+// when the clock was set ahead, get empty points. If the clock was set back, the points follow the last step.
 func (h *Hour) Add(end int64, points map[string]wire.HourPoint) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

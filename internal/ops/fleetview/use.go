@@ -44,7 +44,7 @@ func (u *Use) Add(t wire.TagStats) {
 	}
 }
 
-// Taken returns which part of the current ranges is issued, 0 to 1; ok is false without ranges.
+// Taken returns the share of the current ranges that is issued, 0 to 1; ok is false without ranges.
 func (u *Use) Taken() (part float64, ok bool) { return u.taken / u.size, u.size > 0 }
 
 // Busiest returns the busiest tags of all workers together, the busiest first.

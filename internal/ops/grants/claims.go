@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A Claim is the time that one process had under a worker number. All windows of a claim begin at the same time, and
-// each replaces the one before.
+// A Claim is the time for which one process had a worker number. All windows of a claim begin at the same time; each
+// replaces the one before.
 type Claim struct {
 	Who
 	Window           // the latest window, with the How of the first
@@ -46,8 +46,8 @@ func (c *Claim) isSame(o *Claim) bool {
 // Claims returns all claims, in the order of their first entries. If the worker's next process resumed a claim, the
 // claim ends there.
 //
-// Law: a resumed claim begins at the fence of the worker, and the dead process before issued only below it. A process
-// that wrote a window of its claim after the resume was not dead.
+// Law: the resumed claim begins at the worker's fence, and the process before issued only below it, if it was dead. If
+// it wrote a window of its claim after the resume, it was not dead.
 func (h *History) Claims() []*Claim {
 	for _, next := range h.claims {
 		for _, o := range h.claims {
@@ -60,7 +60,7 @@ func (h *History) Claims() []*Claim {
 	return h.claims
 }
 
-// judgeClaims returns a finding for each two claims of different processes that share times, and the number of worker
+// judgeClaims returns a finding for every two claims of different processes that share times, and the number of worker
 // numbers.
 //
 // A process that died within a second of its stop may have released its number without a record. Then it is unknown

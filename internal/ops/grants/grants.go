@@ -15,7 +15,8 @@ import "time"
 // Key is the key of all entries in their bucket.
 const Key = "log"
 
-// An Entry has what one process was granted within a second; if entries could not be written, since its entry before.
+// An Entry has what one process was granted within a second, or since its entry before, if it could not write for
+// longer.
 type Entry struct {
 	Who
 	N       uint64            `json:"n"`               // 1, 2, 3, … per process; a gap means dropped grants
@@ -62,8 +63,8 @@ type Window struct {
 	How    string `json:"how"` // acquired, resumed, renewed or closed: see workerid.How
 }
 
-// Closed is the How of the last window of a claim: the process issued no more IDs under the number. Resumed is the How
-// of a window that continues a claim of an earlier process of the worker, and ends it.
+// Closed is the How of a claim's last window: the process issued no more IDs under the number. Resumed is the How of a
+// window that continues, and so ends, a claim of an earlier process of the worker.
 const (
 	Closed  = "closed"
 	Resumed = "resumed"

@@ -13,7 +13,7 @@ import (
 type History struct {
 	Tag   string // if set, loads of other tags are left out
 	ID    int64  // Found gets the loads that contain it, and Skipped the raises that leave it out
-	Whole bool   // no record is older than the first entry: each tag must begin with its first ID
+	Whole bool   // the first entry is the oldest record ever: each tag must begin with its first ID
 	Past  uint64 // entries up to this one were stored before the marks were read
 
 	Loads   int64
@@ -51,8 +51,8 @@ type ledger struct {
 	isBack  bool      // a load replaced a mark below IDs that were granted before: the marks went back
 }
 
-// settling is by how much entries of several workers may be out of order, except late ones. For that long after the
-// first entry of a tag, entries may continue loads whose entries are gone.
+// settling bounds the disorder among entries of several workers, late ones excepted. For that long after the first
+// entry of a tag, entries may continue loads whose own entries are gone.
 const settling = time.Minute
 
 // Add adds an entry. Entries must be added in the order of the stream.

@@ -2,7 +2,7 @@ package grants
 
 import "time"
 
-// moment is how long after a write of a mark its record is in the stream at the latest, unless the entry is Late.
+// moment is the longest time from a write of a mark to its record in the stream, unless the entry is Late.
 const moment = 10 * time.Second
 
 // A life is what the stream shows of one process.
@@ -65,8 +65,8 @@ func (h *History) loser(gap held, written time.Time) (only *life) {
 }
 
 // isDead reports whether a process was dead before the grants of the entry by; nil means now. It was dead if a process
-// of the same name began after it, since a data directory serves one process at a time, or if it has been silent since
-// the end of its window.
+// of the same name began later, since a data directory serves one process at a time, or if it has been silent since its
+// window ended.
 func (h *History) isDead(l *life, by *Entry) bool {
 	for _, next := range h.lives {
 		if next.last.Instance == l.last.Instance && next.first.Sequence > l.last.Sequence && (by == nil ||

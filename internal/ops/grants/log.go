@@ -57,8 +57,8 @@ func (l *Log) Window(w Window) {
 	l.add(func(e *Entry) int { e.Windows = append(e.Windows, w); return 1 })
 }
 
-// add calls the function add with the entry to which grants are added, with the lock held; it returns how many grants
-// it added. If there is no room the grant is dropped, and the number of the next entry shows that.
+// add calls the function add, with the lock held and the entry to which it adds grants; it returns how many it added.
+// If there is no room the grants are dropped, which a gap in the numbers of entries shows.
 func (l *Log) add(add func(*Entry) int) {
 	if l == nil {
 		return

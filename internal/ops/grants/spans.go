@@ -8,15 +8,15 @@ import (
 // A Span is the IDs from Span[0] up to, and without, Span[1].
 type Span [2]int64
 
-// A held is a span with two entries: low, the latest that begins it, and high, the first that ends it. For a gap they
-// are its neighbours: low ends where the gap begins, high begins where it ends.
+// A held is a span with two entries: low, the latest that begins it, and high, the first that ends it. A gap has the
+// entries of its neighbours: low ends where the gap begins, high begins where it ends.
 type held struct {
 	Span
 	low, high *Entry
 }
 
-// spans are disjoint spans of IDs in rising order, neither empty nor adjacent. Adjacent loads of a tag are one span,
-// however many they are.
+// spans are disjoint spans of IDs in rising order, neither empty nor adjacent. Any number of adjacent loads make one
+// span.
 type spans []held
 
 // add adds a span that an entry grants, and returns the parts of it that s had before.

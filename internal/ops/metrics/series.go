@@ -106,7 +106,7 @@ func (s SeriesInfo) desc(values ...string) *prometheus.Desc {
 	return prometheus.NewDesc(s.Name, s.Help, nil, s.with(values))
 }
 
-// ofEach returns the description of the series if each sample brings its label values.
+// ofEach returns the description of a series whose samples bring their own label values.
 func (s SeriesInfo) ofEach() *prometheus.Desc {
 	return prometheus.NewDesc(s.Name, s.Help, s.labels(), nil)
 }
@@ -118,7 +118,7 @@ func (s SeriesInfo) valueType() prometheus.ValueType {
 	return prometheus.GaugeValue
 }
 
-// read returns a collector of the series for these values of its labels; it calls f at each scrape.
+// read returns a collector of the series with the given label values. It calls f at each scrape.
 func (s SeriesInfo) read(f func() float64, values ...string) prometheus.Collector {
 	opts := prometheus.Opts{Name: s.Name, Help: s.Help, ConstLabels: s.with(values)}
 	if s.Type == "counter" {

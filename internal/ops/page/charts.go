@@ -111,7 +111,7 @@ func (p *page) charts(r *http.Request, _ fleetview.Snapshot) (any, error) {
 	return v, nil
 }
 
-// maxLate is the most points by which the hours of two workers with correct clocks can be apart.
+// maxLate is the most points by which the hours of two workers with correct clocks can differ.
 const maxLate = 6
 
 var modes = []string{"segment", "snowflake"}

@@ -73,7 +73,7 @@ func (p *page) tagFaults(ctx context.Context, s fleetview.Snapshot) (all []fleet
 	return all
 }
 
-// A tagRow is a tag in the list; Busy is set if it is among the busiest of some worker.
+// A tagRow is a tag in the list. Busy is set if it is among the busiest tags of a worker.
 type tagRow struct {
 	subjects.TagInfo
 	Busy *fleetview.Use

@@ -21,8 +21,8 @@ var words = template.FuncMap{
 	"ms":   func(ms int64) string { return fleetview.Signed(time.Duration(ms) * time.Millisecond) },
 }
 
-// operand writes a tag as the last operand of a command. Before a tag that begins with a hyphen stands --, so that it
-// is no flag.
+// operand writes a tag as the last operand of a command. It puts -- before a tag that begins with a hyphen, which would
+// be taken for a flag.
 func operand(tag string) string {
 	if strings.HasPrefix(tag, "-") {
 		return "-- " + tag
@@ -30,7 +30,7 @@ func operand(tag string) string {
 	return tag
 }
 
-// typed writes a sentence as HTML. Its parts in backquotes are commands; the argument natsid is how they begin.
+// typed writes a sentence as HTML. Parts in backquotes are commands, which begin with the argument natsid.
 func typed(natsid, text string) template.HTML {
 	var b strings.Builder
 	for i, part := range strings.Split(text, "`") {
