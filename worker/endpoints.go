@@ -58,7 +58,7 @@ func (e *endpoint) receive() nats.MsgHandler {
 	}
 }
 
-// wakeIf makes the endpoint wake the worker at the next busy-th request, if the worker rests; else never.
+// wakeIf makes the endpoint wake a resting worker once busy requests have come; if rests is false, never.
 func (e *endpoint) wakeIf(rests bool) {
 	at := int64(0)
 	if rests {

@@ -123,9 +123,8 @@ func (h *Host) wait(ctx context.Context, again <-chan os.Signal) error {
 	return ctx.Err()
 }
 
-// look returns why a stream cannot be written, nil if all can. nats-server also reports a stream that is being
-// created or deleted as one that could not be recovered: a report other than a write error counts only after
-// standsFor.
+// look returns why a stream cannot be written, nil if all can. nats-server also reports an error for a stream that is
+// just being created or deleted. So an error other than that of a write counts only if it lasts for standsFor.
 func (h *Host) look() (trouble error) {
 	text := ""
 	if health := h.current().Healthz(nil); health != nil {

@@ -98,8 +98,8 @@ type Target interface {
 	State(ctx context.Context) (TargetState, error)
 	// Header returns the headers of a message, and whether the stream holds it.
 	Header(ctx context.Context, seq uint64) (h nats.Header, held bool, err error)
-	// Prepare sends the messages of a Write in advance, without the commit. It may be called while the batch before is
-	// under way; Write then waits until that batch is known to have landed. The error is a [Stop] if the messages are
+	// Prepare sends the messages of a Write in advance, without the commit, perhaps while the batch before is under
+	// way. Write is called only once that batch is known to have landed. The error is a [Stop] if the messages are
 	// refused for good.
 	Prepare(msgs []*nats.Msg, last uint64) error
 	// Write writes all of the prepared messages, or none, after the sequence last. The error is ErrFenced if last is

@@ -59,8 +59,8 @@ const (
 	mostPause  = 2 * time.Second
 	// mostWait bounds the wait of a load for messages, which is a quarter of the duration of the last load.
 	mostWait = 2 * time.Millisecond
-	// idle is how long a tag is unused until a worker forgets that it contended for it, and about half of the time
-	// between two looks for such tags.
+	// idle is the time without use after which a worker forgets that it contended for a tag. It looks for such tags
+	// about twice in that time.
 	idle = 10 * time.Second
 	// mostTags bounds the tags of one worker that have a loader; loads of further ones race.
 	mostTags = 1000

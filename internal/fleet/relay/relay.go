@@ -118,7 +118,7 @@ func (w *Watch) IsAnswered() bool {
 	return w.found == nil
 }
 
-// IsSettled reports whether this worker is known to be able to load, or else whether it is known if another one can.
+// IsSettled reports whether it is known whether this worker can load and, if it cannot, whether another one can.
 func (w *Watch) IsSettled() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

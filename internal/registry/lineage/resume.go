@@ -26,8 +26,8 @@ type Operator struct {
 }
 
 // Joining is how long an operator waits after first reading an incident: by then each worker has checked, and has
-// written by how much marks are below its floors. Draining is how long, after a decision between two registries,
-// workers that have not heard of it may still use ranges loaded before.
+// written by how much marks are below its floors. Draining is for a decision between two registries: for that long
+// workers may still use ranges that they loaded before they heard of it.
 const (
 	Joining  = fresh + time.Second
 	Draining = fresh + writeTimeout + time.Second
