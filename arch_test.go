@@ -48,6 +48,7 @@ var floors = []floor{
 	{"commands", "the command line, and tests of whole services", map[string][]string{
 		".": {"internal/cli"},
 		"internal/cli": {"internal/app", "client", "format", "stamp", "internal/leaf", "internal/stage", "subjects",
+			"internal/holder", "internal/supervise",
 			"internal/wire", "snowflake", "workerid", "kvregistry", "internal/gather", "internal/jitter",
 			"internal/registry/era", "internal/registry/lineage", "internal/registry/natsbus",
 			"internal/registry/buckets", "internal/registry/resume",
@@ -71,6 +72,7 @@ var floors = []floor{
 		"proof/conformance/internal/vectors": {"proof/conformance/internal/goadapter",
 			"proof/conformance/internal/rig", "client", "format", "snowflake", "subjects", natsGo},
 		"proof/conformance/internal/vectors/make": {"proof/conformance/internal/vectors"},
+		"proof/faults/holder":                     {"internal/holder", "snowflake", "subjects", natsGo},
 		"proof/faults": {"client", "subjects", "internal/wire", "internal/testkit/freeport", "internal/testkit/ledger",
 			"internal/testkit/linear", "internal/testkit/mysqltest", "internal/testkit/natsconf",
 			"internal/testkit/natsproxy", "internal/testkit/overload", "internal/testkit/process", natsGo},
@@ -147,6 +149,7 @@ var floors = []floor{
 		"internal/natscontext": {},
 		"internal/natsembed":   {"internal/jitter", natsServer},
 		"internal/ratelimit":   {},
+		"internal/supervise":   {system},
 	}},
 	{"test kits", "for tests, of any floor", map[string][]string{
 		"internal/testkit/exampletb": {},

@@ -364,7 +364,7 @@ func namings(t *testing.T) []naming {
 	if err != nil {
 		t.Fatal(err)
 	}
-	variables, kinds, codes, series := set{}, set{}, set{}, set{}
+	variables, kinds, codes, series := set{"NATSID_WORKER_NUMBER": true}, set{}, set{}, set{}
 	for _, s := range app.Settings() {
 		variables[s.Env] = true
 	}
@@ -399,7 +399,7 @@ var commandLineFlags = sync.OnceValues(func() (set, error) {
 		"connection", "serve", "permissions", "get segment", "get snowflake", "bench segment", "bench snowflake",
 		"tag create", "tag update", "tag delete", "tag list",
 		"throttle", "explain", "audit", "store move", "resume", "stamp run", "status", "workers",
-		"health", "read", "decode", "layout",
+		"health", "read", "decode", "number", "layout",
 	} {
 		var help, stderr bytes.Buffer
 		ctx, args := context.Background(), append([]string{"help"}, strings.Fields(command)...)

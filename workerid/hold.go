@@ -139,7 +139,7 @@ func (k *Keeper) trouble(ctx context.Context, c *claim, err error) {
 	if err != nil && !known && ctx.Err() == nil {
 		k.cfg.Log.Warn("a heartbeat failed: snowflakes are issued until the window of the worker number ends, "+
 			"if the clock is right; check NATS and the clock",
-			"number", c.number, "until", time.UnixMilli(c.until.Load()).UTC(), "error", err)
+			"number", c.number, "until", time.UnixMilli(c.usable()).UTC(), "error", err)
 	}
 }
 

@@ -46,6 +46,8 @@ var mutants = []mutant.Mutant{
 		mutant.Replace("renewed-until", "until := now + horizon")}},
 	{Name: "IDs are issued while the number rests", Args: unit("NothingIsIssuedWhileTheNumberRests"),
 		Edits: []mutant.Edit{mutant.Replace("rest", "func (c *claim) usable() int64 { return c.until.Load() }")}},
+	{Name: "a number that must rest is released", Args: unit("ANumberWithoutTimeForItsReleaseRests"),
+		Edits: []mutant.Edit{mutant.Replace("at-stop", "if within = max(within, releaseTimeout); within == 0 {")}},
 	{Name: "a record of a foreign token is adopted", Edits: []mutant.Edit{
 		mutant.Delete("foreign-token")}},
 

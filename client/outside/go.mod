@@ -3,9 +3,11 @@ module example.com/shop
 go 1.26.0
 
 require (
+	github.com/bwmarrin/snowflake v0.3.0
 	github.com/nats-io/nats.go v1.55.0
 	github.com/natsid/natsid v0.0.0-00010101000000-000000000000
 	github.com/prometheus/client_golang v1.25.0
+	github.com/sony/sonyflake/v2 v2.2.0
 	go.opentelemetry.io/otel v1.47.0
 	go.opentelemetry.io/otel/sdk v1.47.0
 	go.opentelemetry.io/otel/trace v1.47.0

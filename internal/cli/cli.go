@@ -41,6 +41,7 @@ type commandLine struct {
 	Bench    benchCmd    `cmd:""`
 	Decode   decodeCmd   `cmd:""`
 	Read     readCmd     `cmd:""`
+	Number   numberCmd   `cmd:""`
 	Layout   layoutCmd   `cmd:""`
 	Config   configCmd   `cmd:""`
 
@@ -126,7 +127,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) (code in
 	s := &session{ctx: ctx, output: output{stdout: stdout, stderr: stderr}}
 	err := s.run(newParser(s, func(code int) { panic(exit(code)) }), args)
 	code = exitCode(err)
-	if err != nil {
+	if err != nil && !isA[programEnd](err) {
 		fmt.Fprintf(stderr, "natsid: %s\n", inURL.ReplaceAllString(errorText(err), "://xxxxx@"))
 	}
 	if isA[usageError](err) {

@@ -40,6 +40,7 @@ var notTyped = map[string]string{
 	"go run ./proof":             "a developer's",
 	"$ node ids.mjs":             "clients/typescript types it",
 	"true client: refused":       "client has its own examples",
+	"natsid number -- java":      "client/outside types it",
 }
 
 // A block of a document is commands as they are typed, each with what it prints.

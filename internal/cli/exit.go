@@ -23,22 +23,28 @@ func Exits() []Exit {
 		{1, "failed: NATS or the workers do not answer, or a fault was found"},
 		{2, "called incorrectly: a flag, an argument, a variable, or the configuration file"},
 		{3, "refused by the service: a worker answers with a code, or NATS refuses the user or a right"},
-		{4, "not proven: `natsid audit` found no fault, and no proof"},
+		{4, "not proven: `natsid audit` found no fault, and no proof; or `natsid number` ended its program"},
+		{127, "`natsid number` cannot run its program; its other exit codes are the program's"},
 	}
 }
 
 // exitCode returns the exit code of a command that ended with err.
 func exitCode(err error) int {
+	if e, ok := errors.AsType[programEnd](err); ok {
+		return int(e)
+	}
 	switch {
 	case err == nil:
 		return 0
+	case errors.Is(err, errNoProgram):
+		return 127
 	case isA[usageError](err):
 		return 2
 	case isA[*subjects.Error](err), isA[*buckets.RightError](err), slices.ContainsFunc(refusals, func(of error) bool {
 		return errors.Is(err, of)
 	}):
 		return 3
-	case errors.Is(err, errNotProven):
+	case errors.Is(err, errNotProven), errors.Is(err, errNotRenewed):
 		return 4
 	}
 	return 1

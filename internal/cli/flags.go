@@ -15,7 +15,9 @@ import (
 // Settings of commands other than serve. addSettings names the commands that have each further one.
 var (
 	common   = []string{"config", "namespace"} // of every command, like all settings of NATS
-	ofLayout = []string{"layout", "epoch"}     // of config, decode, layout, leaf, serve and test-server
+	ofLayout = []string{"layout", "epoch"}     // of config, decode, layout, leaf, number, serve and test-server
+	// ofNumber are those of number besides.
+	ofNumber = []string{"site", "horizon", "max-clock-skew"}
 )
 
 // addSettings gives each command the flags of its settings.
@@ -34,6 +36,9 @@ func addSettings(k *kong.Kong) error {
 		if strings.HasPrefix(s.Flag, "mysql") {
 			addFlag(find(k, "store move"), s)
 			addFlag(find(k, "resume"), s)
+		}
+		if slices.Contains(ofNumber, s.Flag) || slices.Contains(ofLayout, s.Flag) {
+			addFlag(find(k, "number"), s)
 		}
 		if s.Flag == "grants" {
 			addFlag(find(k, "permissions"), s)

@@ -35,8 +35,9 @@ type Config struct {
 	Site      int
 	Dir       string
 	Name      string
-	// Numbers limits the numbers further than to those of programs.
-	Numbers      *workerid.Span
+	// Fit returns which numbers the program can take, of those that are for programs; nil takes all.
+	Fit          func(programs workerid.Span) (workerid.Span, error)
+	Rest         time.Duration // see workerid.Config
 	Horizon      time.Duration
 	MaxClockSkew time.Duration
 	OnChange     func(error)
@@ -54,8 +55,9 @@ type Holder struct {
 	nc      *nats.Conn // the holder's own
 	keeper  *workerid.Keeper
 	layout  snowflake.Layout
-	longest time.Duration // the longest that a call waits for the clock
-	process string        // random; identifies this process where registries are asked for
+	fits    *workerid.Span // see Config.Fit
+	longest time.Duration  // the longest that a call waits for the clock
+	process string         // random; identifies this process where registries are asked for
 
 	gen atomic.Pointer[snowflake.Generator] // to issue from; nil while nothing may be issued
 
@@ -74,6 +76,7 @@ type Holder struct {
 	err     error
 	unlock  func()
 	closing sync.Once
+	leased  atomic.Bool // see Lease
 }
 
 // ErrNoWorkers is returned where no worker has made the registry.
@@ -145,9 +148,10 @@ func (h *Holder) start(ctx context.Context, nc *nats.Conn) (err error) {
 	h.longest = 2 * max(snowflake.DefaultMaxAhead, time.Duration(h.layout.Unit)*time.Millisecond)
 	host, err := os.Hostname()
 	h.keeper = workerid.New(workerid.Config{
-		Registry: registry, Layout: h.layout, Site: cfg.Site, Numbers: cfg.Numbers, Instance: cfg.Name,
+		Registry: registry, Layout: h.layout, Site: cfg.Site, Numbers: h.fits, Instance: cfg.Name,
 		Program: cmp.Or(host, "unknown host"), StateDir: cfg.Dir, Horizon: cfg.Horizon,
-		MaxClockSkew: cfg.MaxClockSkew, MaxAhead: snowflake.DefaultMaxAhead, Now: now, Use: h.use, Log: cfg.Log,
+		Rest: cfg.Rest, MaxClockSkew: cfg.MaxClockSkew, MaxAhead: snowflake.DefaultMaxAhead,
+		AtStop: h.atStop, Now: now, Use: h.use, Log: cfg.Log,
 		Alarm: func(kind workerid.Alarm, message string) {
 			cfg.Log.Error(message, "alarm", kind)
 		},
@@ -232,6 +236,15 @@ func (h *Holder) findLayout(ctx context.Context, registry workerid.Registry) (sn
 		return l, fmt.Errorf("the registry has layout %s, epoch %d; this program was given layout %s, epoch %d: "+
 			"leave it out, or choose another namespace", l, l.Epoch, want, want.Epoch)
 	}
+	if h.cfg.Fit == nil || err != nil {
+		return l, err
+	}
+	programs, err := d.Holders.Of(l, h.cfg.Site)
+	if err != nil {
+		return l, err
+	}
+	fits, err := h.cfg.Fit(programs)
+	h.fits = &fits
 	return l, err
 }
 

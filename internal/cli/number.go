@@ -1,0 +1,171 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/internal/holder"
+	"github.com/natsid/natsid/internal/supervise"
+	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/workerid"
+)
+
+// numberCmd also has the flags of ofNumber and ofLayout.
+type numberCmd struct {
+	Env        []string      `placeholder:"NAME"`
+	Bits       int           `placeholder:"N"`
+	Offset     int           `default:"-1" placeholder:"N"`
+	Quarantine time.Duration `default:"1h"`
+	Program    []string      `arg:"" passthrough:""`
+}
+
+func (*numberCmd) help() help {
+	return help{
+		summary: "Run a program that makes IDs by itself, with a worker number that no other has.",
+		detail: `The program finds the number in NATSID_WORKER_NUMBER. natsid renews it, passes
+signals on, reaps processes as PID 1, and ends with the program's exit code.
+While the number cannot be renewed, it says so at half of what is left, sends
+SIGTERM 10 s before the end, and SIGKILL at the end; its exit code is 4 then.
+
+This promises less than a worker or package number does. A program that was
+paused may wake up and make IDs before it is killed: so a number rests for
+--quarantine, unless all processes of its program were seen to end in time. And
+what a program's generator does when the clock is set back is its own matter.
+
+Examples:
+  natsid number -- java -jar app.jar
+  natsid number --env NODE_ID -- app    sets NODE_ID, too
+  natsid number --bits 5 -- app         a number from 0 to 31`,
+		values: map[string]string{
+			"env": "Set this variable to the number, too. May be repeated.",
+			"bits": "How many bits the program has for the number; by default as many as the layout. It gets one of " +
+				"that many of natsid's numbers, from --offset on.",
+			"offset": "What is subtracted from natsid's number; by default nothing or, with --bits, the first number " +
+				"for programs. Give all programs the same whose IDs must differ.",
+			"quarantine": "How long a number rests after an end that was not clean: longer than programs are paused. " +
+				"Valid: 0s to 720h.",
+			"program": "The program and its arguments.",
+		},
+	}
+}
+
+// A programEnd is the exit code, not 0, of a program that ended by itself.
+type programEnd int
+
+func (e programEnd) Error() string { return fmt.Sprintf("the program ended with exit code %d", int(e)) }
+
+var (
+	// errNoProgram is returned when there is no such program, or the system does not run it.
+	errNoProgram = errors.New("the program cannot be run")
+	// errNotRenewed is returned when natsid ended the program.
+	errNotRenewed = errors.New("the program was ended")
+)
+
+// check returns the path of the program, or an error about the arguments.
+func (c *numberCmd) check() (path string, err error) {
+	if c.Program[0] == "--" {
+		c.Program = c.Program[1:]
+	}
+	switch {
+	case len(c.Program) == 0:
+		return "", usage(errors.New("name a program, such as natsid number -- java -jar app.jar"))
+	case c.Bits < 0 || c.Bits > 30:
+		return "", usage(fmt.Errorf("--bits %d: want 1 to 30", c.Bits))
+	case c.Offset < -1 || c.Offset > 1<<30:
+		return "", usage(fmt.Errorf("--offset %d: want a number of natsid", c.Offset))
+	case c.Quarantine < 0 || c.Quarantine > 720*time.Hour:
+		return "", usage(fmt.Errorf("--quarantine %v: want 0s to 720h", c.Quarantine))
+	case strings.ContainsAny(strings.Join(c.Env, ""), "=\x00") || slices.Contains(c.Env, ""):
+		return "", usage(fmt.Errorf("--env %q: want names of variables", c.Env))
+	}
+	if path, err = exec.LookPath(c.Program[0]); err != nil {
+		return "", fmt.Errorf("%w: %w", errNoProgram, err)
+	}
+	return path, nil
+}
+
+// fit returns the numbers that the program can take, and completes --offset.
+func (c *numberCmd) fit(programs workerid.Span) (workerid.Span, error) {
+	if c.Offset < 0 {
+		c.Offset = 0
+		if c.Bits > 0 {
+			c.Offset = programs.First
+		}
+	}
+	of := workerid.Span{First: c.Offset, Last: c.Offset + 1<<cmp.Or(c.Bits, 30) - 1}
+	fits := workerid.Span{First: max(of.First, programs.First), Last: min(of.Last, programs.Last)}
+	if fits.First > fits.Last {
+		return fits, usage(fmt.Errorf("no number fits: programs have the numbers %v here, and --bits and --offset "+
+			"want %v; `natsid layout --holders` changes those of programs", programs, of))
+	}
+	return fits, nil
+}
+
+// Run implements the command.
+func (c *numberCmd) Run(s *session) error {
+	path, err := c.check()
+	if err != nil {
+		return err
+	}
+	cfg, err := s.validConfig()
+	if err != nil {
+		return err
+	}
+	nc, err := s.connect()
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	if s.given["layout"] == (app.Given{}) && s.given["epoch"] == (app.Given{}) {
+		cfg.Layout = snowflake.Layout{} // any
+	}
+	h, err := holder.Open(s.ctx, nc, holder.Config{
+		Namespace: cfg.Namespace, JSDomain: cfg.JSDomain, JSPrefix: cfg.JSPrefix, Layout: cfg.Layout, Site: cfg.Site,
+		Fit: c.fit, Horizon: cfg.Horizon, Rest: c.Quarantine, MaxClockSkew: cfg.MaxClockSkew,
+		Log: slog.New(slog.NewTextHandler(s.stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+	})
+	if err != nil {
+		return err
+	}
+	lease, err := h.Lease(s.ctx)
+	if err != nil {
+		return errors.Join(err, h.Close())
+	}
+	return c.run(s, path, lease)
+}
+
+// run runs the program, and gives the number back if no process of it is left.
+func (c *numberCmd) run(s *session, path string, lease *holder.Lease) error {
+	cmd := supervise.Command{
+		Path: path, Args: c.Program, Env: os.Environ(), Until: lease.Until,
+		Say: func(format string, args ...any) { fmt.Fprintf(s.stderr, "natsid: "+format+"\n", args...) },
+	}
+	for _, name := range append(c.Env, "NATSID_WORKER_NUMBER") {
+		cmd.Env = append(cmd.Env, name+"="+strconv.Itoa(lease.Number()-c.Offset))
+	}
+	end, err := cmd.Run()
+	if err != nil {
+		return errors.Join(fmt.Errorf("%w: %w", errNoProgram, err), lease.Release())
+	}
+	giveUp := lease.Abandon
+	if end.Whole {
+		giveUp = lease.Release
+	}
+	_ = giveUp() // the log says why a number rests
+	switch {
+	case end.Because != nil:
+		return fmt.Errorf("%w: %w", errNotRenewed, end.Because)
+	case end.Code != 0:
+		return programEnd(end.Code)
+	}
+	return nil
+}

@@ -1,0 +1,228 @@
+//go:build linux
+
+package cli_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/natsid/natsid/internal/testkit/natsproxy"
+)
+
+// A program below natsid number runs in processes of their own: natsid reaps all of its children.
+type program struct {
+	*testing.T
+	cmd      *exec.Cmd
+	dir      string
+	out, err bytes.Buffer
+}
+
+// below starts natsid number with flags on a shell script, in a folder of its own.
+func below(t *testing.T, url, script string, flags ...string) *program {
+	t.Helper()
+	p := &program{T: t, dir: t.TempDir()}
+	args := slices.Concat([]string{"number", "--nats", url, "--max-clock-skew=1ms"}, flags,
+		[]string{"--", "sh", "-c", script})
+	p.cmd = exec.Command(os.Args[0], args...)
+	p.cmd.Env, p.cmd.Dir = append(os.Environ(), "TEST_AS_NATSID=1"), p.dir
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.err
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.cmd.Process.Kill(); _ = p.cmd.Wait() })
+	return p
+}
+
+// ends waits for the end, and checks the exit code and that each text is in what natsid says.
+func (p *program) ends(code int, says ...string) {
+	p.Helper()
+	_ = p.cmd.Wait()
+	if got := p.cmd.ProcessState.ExitCode(); got != code {
+		p.Errorf("exit code %d, want %d: %s", got, code, &p.err)
+	}
+	left := p.err.String()
+	for _, text := range says {
+		_, after, ok := strings.Cut(left, text)
+		if !ok || text == "" && left != "" {
+			p.Errorf("natsid says %q, want %q", p.err.String(), says)
+		}
+		left = after
+	}
+}
+
+// wrote waits for the file that the script writes.
+func (p *program) wrote(name string) (text string) {
+	p.Helper()
+	eventually(p.T, "the program runs", func() bool {
+		all, _ := os.ReadFile(filepath.Join(p.dir, name))
+		text = strings.TrimSpace(string(all))
+		return text != ""
+	})
+	return text
+}
+
+// rests returns for how long nobody else may take each number of programs, by number.
+func rests(t *testing.T, url string) map[int]time.Duration {
+	t.Helper()
+	var rows []struct {
+		Number int
+		Until  time.Time
+	}
+	if err := json.Unmarshal([]byte(answered(t, "workers", "--json", "--nats", url).out), &rows); err != nil {
+		t.Fatal(err)
+	}
+	blocked := map[int]time.Duration{}
+	for _, r := range rows {
+		if r.Number >= 512 {
+			blocked[r.Number] = time.Until(r.Until)
+		}
+	}
+	return blocked
+}
+
+func TestAProgramGetsANumberOfItsOwnAndGivesItBack(t *testing.T) {
+	t.Parallel()
+	url := serve(t).url
+	var all []*program
+	for range 4 {
+		all = append(all, below(t, url, `echo $NATSID_WORKER_NUMBER $NODE; echo on > on
+			while [ ! -e enough ]; do sleep 0.01; done; exit 7`, "--env=NODE", "--bits=5", "--offset=600"))
+	}
+	seen := map[string]bool{}
+	for _, p := range all {
+		p.wrote("on")
+	}
+	for _, p := range all {
+		if err := os.WriteFile(filepath.Join(p.dir, "enough"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p.ends(7, "")
+		numbers := strings.Fields(p.out.String())
+		if n, err := strconv.Atoi(numbers[0]); len(numbers) != 2 || numbers[0] != numbers[1] || seen[numbers[0]] ||
+			err != nil || n < 0 || n > 31 {
+			t.Errorf("the program printed %q, want a number from 0 to 31 twice, and of no other", p.out.String())
+		}
+		seen[numbers[0]] = true
+	}
+	for n, d := range rests(t, url) {
+		if d > 2*time.Second {
+			t.Errorf("number %d rests for %v after a clean end", n, d)
+		}
+	}
+}
+
+// The next owner of the number may have a clock that is ahead by the tolerance.
+func TestAReleasedNumberIsFreeOneSecondAfterTheProgramEnded(t *testing.T) {
+	t.Parallel()
+	url := serve(t).url
+	below(t, url, `date +%s%N > last`).ends(0, "")
+	for end := time.Now().Add(time.Second); ; {
+		all := rests(t, url)
+		if len(all) == 1 { // blocked at the moment
+			for n, d := range all {
+				if d > 1100*time.Millisecond {
+					t.Errorf("number %d rests for %v", n, d)
+				}
+			}
+			return
+		}
+		if time.Now().After(end) {
+			t.Skip("this machine took a second to look")
+		}
+	}
+}
+
+func TestAProgramThatCannotBeRunTakesNoNumber(t *testing.T) {
+	t.Parallel()
+	url := serve(t).url
+	natsid(t, "number", "--nats", url, "--", "no-such-program").want(t, 127, "no-such-program", "not found")
+	broken := filepath.Join(t.TempDir(), "broken")
+	if err := os.WriteFile(broken, []byte{0}, 0o700); err != nil { // found, and refused by the system
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0], "number", "--nats", url, broken)
+	cmd.Env = append(os.Environ(), "TEST_AS_NATSID=1")
+	out, _ := cmd.CombinedOutput()
+	if code := cmd.ProcessState.ExitCode(); code != 127 || !strings.Contains(string(out), "exec format error") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	for n, d := range rests(t, url) {
+		if d > 2*time.Second {
+			t.Errorf("number %d rests for %v", n, d)
+		}
+	}
+}
+
+func TestAProgramWhoseNumberCannotBeRenewedIsEnded(t *testing.T) {
+	t.Parallel()
+	url := serve(t).url
+	link, err := natsproxy.Start(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer link.Close()
+	p := below(t, link.URL(), `trap 'echo on > term' TERM; echo on > on; while :; do sleep 0.01; done`, "--horizon=6s")
+	p.wrote("on")
+	link.Refuse(true)
+	link.Cut()
+	p.ends(4, "cannot be renewed", "SIGTERM", "SIGKILL", "the program was ended")
+	p.wrote("term")
+	if all := rests(t, url); len(all) != 1 || slices.MinFunc(values(all), compare) < 59*time.Minute {
+		t.Errorf("of the numbers of programs these rest: %v, want one for an hour", all)
+	}
+}
+
+func TestANumberWhoseKeeperWasKilledRests(t *testing.T) {
+	t.Parallel()
+	url := serve(t).url
+	p := below(t, url, `echo $$ > pid; exec sleep 600`, "--quarantine=30m", "--horizon=6s")
+	pid, _ := strconv.Atoi(p.wrote("pid"))
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+	eventually(t, "the program ends, too", func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH })
+	eventually(t, "its number rests", func() bool {
+		all := rests(t, url)
+		return len(all) == 1 && slices.MinFunc(values(all), compare) > 29*time.Minute
+	})
+}
+
+func TestMistakesAboutNumbersSayWhatToType(t *testing.T) {
+	t.Parallel()
+	url := serve(t).url
+	for _, c := range []struct {
+		args []string
+		says []string
+	}{
+		{nil, []string{"natsid number <program>"}},
+		{[]string{"--"}, []string{"java -jar app.jar"}},
+		{[]string{"--bits=31", "--", "true"}, []string{"--bits 31: want 1 to 30"}},
+		{[]string{"--quarantine=-1s", "--", "true"}, []string{"--quarantine -1s: want 0s to 720h"}},
+		{[]string{"--env=A=B", "--", "true"}, []string{"A=B", "want names of variables"}},
+		{[]string{"--bits=5", "--offset=3", "--", "true"}, []string{"512-1023", "3-34", "natsid layout --holders"}},
+	} {
+		natsid(t, append([]string{"number", "--nats", url}, c.args...)...).want(t, 2, c.says...)
+	}
+	natsid(t, "number", "--nats", url, "--layout=js53", "--", "true").want(t, 1, "41+10+12", "41+6+6")
+	natsid(t, "number", "--nats", startServer(t).ClientURL(), "true").want(t, 1, "no natsid worker has started")
+	if help := natsid(t, "number", "--help").out; !strings.Contains(help, "promises less than a worker") {
+		t.Errorf("the help does not say the weaker promise: %s", help)
+	}
+}
+
+func values(of map[int]time.Duration) (all []time.Duration) {
+	for _, d := range of {
+		all = append(all, d)
+	}
+	return all
+}
+
+func compare(a, b time.Duration) int { return int(a - b) }

@@ -1,0 +1,138 @@
+//go:build unix
+
+package supervise
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+const (
+	// lookEvery is how often the lease is read. A process that was paused looks at once when it wakes up.
+	lookEvery = 100 * time.Millisecond
+	// notice is how long before the end of the lease the command receives SIGTERM; a third of a lease below 30 s.
+	notice = 10 * time.Second
+	// cleanWithin is how long the processes that a command leaves behind may take to die.
+	cleanWithin = 2 * time.Second
+)
+
+// Run runs the command to its end, and passes on the signals that this process receives. It reaps all children of this
+// process, which may be PID 1, and so must be the only one that starts any. The error is that of the start.
+func (c *Command) Run() (End, error) {
+	adopt()
+	runtime.LockOSThread() // the system ends the command when this thread does
+	defer runtime.UnlockOSThread()
+	received := make(chan os.Signal, 64)
+	signal.Notify(received)
+	defer signal.Stop(received)
+	p, err := os.StartProcess(c.Path, c.Args, &os.ProcAttr{
+		Env: c.Env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: attributes(),
+	})
+	if err != nil {
+		return End{}, err
+	}
+	w := &watch{Command: c, pid: p.Pid}
+	main, all := w.reap()
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case sig := <-received:
+			w.pass(sig.(syscall.Signal))
+		case <-tick.C:
+			w.look(time.Now())
+		case status := <-main:
+			return w.end(status, all), nil
+		}
+	}
+}
+
+// A watch is a command that runs.
+type watch struct {
+	*Command
+	pid     int
+	until   time.Time     // end of the lease at the last look
+	left    time.Duration // of it, when it was last renewed
+	warned  bool
+	because error // why the command was told to end
+	killed  bool
+}
+
+// reap waits for all children of this process. main receives the status of the command, and all is closed once no child
+// is left.
+func (w *watch) reap() (main chan syscall.WaitStatus, all chan struct{}) {
+	main, all = make(chan syscall.WaitStatus, 1), make(chan struct{})
+	go func() {
+		defer close(all)
+		for {
+			var status syscall.WaitStatus
+			switch pid, err := syscall.Wait4(-1, &status, 0, nil); {
+			case err == syscall.ECHILD:
+				return
+			case err == nil && pid == w.pid:
+				main <- status
+			}
+		}
+	}()
+	return main, all
+}
+
+// pass passes a signal on, unless it is one of this process's own: of its children, its scheduler and its output.
+func (w *watch) pass(sig syscall.Signal) {
+	if sig != syscall.SIGCHLD && sig != syscall.SIGURG && sig != syscall.SIGPIPE {
+		_ = syscall.Kill(w.pid, sig) // it fails once the command has ended
+	}
+}
+
+// look compares the lease with the clock: the wall clock, by which the command makes IDs.
+func (w *watch) look(now time.Time) {
+	until, lost := w.Until()
+	left := until.Sub(now.Round(0))
+	if until.After(w.until) {
+		w.until, w.left, w.warned = until, left, false
+	}
+	at := until.UTC().Format(time.TimeOnly)
+	switch {
+	case lost != nil || left <= 0:
+		if w.killed {
+			return
+		}
+		if w.killed = true; lost == nil {
+			lost = fmt.Errorf("the window ended at %s and was not renewed", at)
+		}
+		w.because = lost
+		w.Say("%v: SIGKILL for the command", lost)
+		_ = syscall.Kill(-w.pid, syscall.SIGKILL)
+	case left <= min(notice, w.left/3) && w.because == nil:
+		w.because = fmt.Errorf("the window ends at %s and could not be renewed", at)
+		w.Say("%v: SIGTERM for the command", w.because)
+		w.pass(syscall.SIGTERM)
+	case left <= w.left/2 && !w.warned:
+		w.warned = true
+		w.Say("the number cannot be renewed: the command is ended before %s unless NATS answers until then", at)
+	}
+}
+
+// end kills the processes that the command has left behind, and waits for them.
+func (w *watch) end(status syscall.WaitStatus, all chan struct{}) End {
+	e := End{Code: status.ExitStatus(), Because: w.because}
+	if status.Signaled() {
+		e.Code = 128 + int(status.Signal())
+	}
+	for late := time.After(cleanWithin); ; killChildren() {
+		select {
+		case <-all:
+			until, lost := w.Until()
+			e.Whole = lost == nil && time.Now().Before(until)
+			return e
+		case <-late:
+			w.Say("a process of the command is left, which may make IDs")
+			return e
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
