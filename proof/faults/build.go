@@ -20,6 +20,7 @@ import (
 // binaries are the programs of a cluster.
 type binaries struct {
 	natsid, natsServer string
+	holder             string // a program that draws its own snowflakes
 	old                string // natsid of an earlier version; "" if no trial needs one
 	versions           string // of nats-server and nats.go
 }
@@ -36,13 +37,17 @@ func build(ctx context.Context, dir, old string) (b binaries, err error) {
 		natsServer = "github.com/nats-io/nats-server/v2"
 		natsGo     = "github.com/nats-io/nats.go"
 	)
-	b = binaries{natsid: filepath.Join(dir, "natsid"), natsServer: filepath.Join(dir, "nats-server")}
-	if _, err := goTool(ctx, "build", "-trimpath", "-overlay", overlay, "-o", b.natsid, natsid); err != nil {
-		return b, err
+	b = binaries{
+		natsid: filepath.Join(dir, "natsid"), natsServer: filepath.Join(dir, "nats-server"),
+		holder: filepath.Join(dir, "holder"),
 	}
-	// With the same overlay: packages of both programs are compiled once.
-	if _, err := goTool(ctx, "build", "-trimpath", "-overlay", overlay, "-o", b.natsServer, natsServer); err != nil {
-		return b, err
+	// With the same overlay: packages of all programs are compiled once.
+	for out, path := range map[string]string{
+		b.natsid: natsid, b.natsServer: natsServer, b.holder: natsid + "/proof/faults/holder",
+	} {
+		if _, err := goTool(ctx, "build", "-trimpath", "-overlay", overlay, "-o", out, path); err != nil {
+			return b, err
+		}
 	}
 	if old != "" {
 		if b.old, err = buildOld(ctx, dir, overlay, old); err != nil {

@@ -183,9 +183,9 @@ var (
 
 // catalogue returns all faults, in the order of the report.
 func catalogue() []fault {
-	return slices.Concat(workerFaults(), clockFaults(), numberFaults(), natsFaults(), networkFaults(), diskFaults(),
-		databaseFaults(), marksFaults(), registryFaults(), stampFaults(), overloadFaults(), randomFaults(),
-		upgradeFaults())
+	return slices.Concat(workerFaults(), clockFaults(), numberFaults(), holderFaults(), natsFaults(),
+		networkFaults(), diskFaults(), databaseFaults(), marksFaults(), registryFaults(), stampFaults(),
+		overloadFaults(), randomFaults(), upgradeFaults())
 }
 
 func (f fault) recoveryLimit() time.Duration {
