@@ -62,7 +62,8 @@ func start(t *testing.T, lease time.Duration, script string, files ...string) *s
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.cmd.Process.Kill() })
+	late := time.AfterFunc(time.Minute, func() { _ = s.cmd.Process.Kill() })
+	t.Cleanup(func() { late.Stop(); _ = s.cmd.Process.Kill() })
 	return s
 }
 
