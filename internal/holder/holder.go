@@ -146,7 +146,7 @@ func (h *Holder) start(ctx context.Context, nc *nats.Conn) (err error) {
 		return err
 	}
 	h.longest = 2 * max(snowflake.DefaultMaxAhead, time.Duration(h.layout.Unit)*time.Millisecond)
-	host, err := os.Hostname()
+	host, _ := os.Hostname()
 	h.keeper = workerid.New(workerid.Config{
 		Registry: registry, Layout: h.layout, Site: cfg.Site, Numbers: h.fits, Instance: cfg.Name,
 		Program: cmp.Or(host, "unknown host"), StateDir: cfg.Dir, Horizon: cfg.Horizon,

@@ -35,7 +35,9 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, natstest.Left()...)
 }
 
-var only = &workerid.Span{First: 700, Last: 700}
+const number = 700
+
+func only(workerid.Span) (workerid.Span, error) { return workerid.Span{First: number, Last: number}, nil }
 
 const horizon = 3 * time.Second
 
@@ -45,7 +47,7 @@ func child(url string) {
 	if err != nil {
 		panic(err)
 	}
-	h, err := holder.Open(context.Background(), nc, holder.Config{Name: "child", Numbers: only, Horizon: horizon})
+	h, err := holder.Open(context.Background(), nc, holder.Config{Name: "child", Fit: only, Horizon: horizon})
 	if err != nil {
 		panic(err)
 	}
@@ -91,7 +93,7 @@ func TestAProcessThatStoodStillBeyondItsWindowIssuesNothing(t *testing.T) {
 	seen, highest := make(map[subjects.ID]bool), int64(0)
 	note := func(id subjects.ID) {
 		p, err := snowflake.Leaf.Decode(id)
-		if seen[id] || err != nil || p.Worker != only.First {
+		if seen[id] || err != nil || p.Worker != number {
 			t.Fatalf("%d: %+v, %v, seen %t", id, p, err, seen[id])
 		}
 		seen[id], highest = true, max(highest, p.Time.UnixMilli())
@@ -105,9 +107,9 @@ func TestAProcessThatStoodStillBeyondItsWindowIssuesNothing(t *testing.T) {
 		}
 	}
 	signal(syscall.SIGSTOP)
-	mine, err := holder.Open(t.Context(), c.Conn, holder.Config{Name: "parent", Numbers: only, Horizon: time.Minute})
+	mine, err := holder.Open(t.Context(), c.Conn, holder.Config{Name: "parent", Fit: only, Horizon: time.Minute})
 	for errors.Is(err, workerid.ErrExhausted) || err != nil && t.Context().Err() == nil {
-		mine, err = holder.Open(t.Context(), c.Conn, holder.Config{Name: "parent", Numbers: only, Horizon: time.Minute})
+		mine, err = holder.Open(t.Context(), c.Conn, holder.Config{Name: "parent", Fit: only, Horizon: time.Minute})
 	}
 	if err != nil {
 		t.Fatal(err)
