@@ -37,7 +37,9 @@ func TestMain(m *testing.M) {
 
 const number = 700
 
-func only(workerid.Span) (workerid.Span, error) { return workerid.Span{First: number, Last: number}, nil }
+func only(workerid.Span) (workerid.Span, error) {
+	return workerid.Span{First: number, Last: number}, nil
+}
 
 const horizon = 3 * time.Second
 
