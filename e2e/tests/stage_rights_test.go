@@ -88,6 +88,9 @@ func TestAStageNeedsWhatPermissionsPrints(t *testing.T) {
 			}
 		}
 		code, text := run(t, patient(t), strings.Fields(stampOrders+urlOf(s, user))...)
+		if strings.HasPrefix(right.Why, "make ") { // the next one needs what is in the target
+			run(t, patient(t), strings.Fields(stampOrders+urlOf(s, "stage"))...)
+		}
 		literal, _, _ := strings.Cut(strings.TrimSuffix(right.Subject, ">"), "*")
 		named := strings.Contains(text, "this user of NATS may not ") && strings.Contains(text, literal)
 		switch {
