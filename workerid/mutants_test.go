@@ -73,12 +73,13 @@ var mutants = []mutant.Mutant{
 		Edits: []mutant.Edit{mutant.Before("rechecked", "k.life.becomeIssuing(c)")}},
 
 	// Programs.
-	{Name: "a program founds a deployment", Args: unit("AProgramFoundsNothing"), Edits: []mutant.Edit{
-		mutant.Replace("guest", "if errors.Is(err, ErrNoDeployment) {")}},
-	{Name: "a worker takes the numbers of programs", Args: unit("WorkersAndProgramsTakeTheirOwnNumbersOnly"),
+	{Name: "a program founds a deployment", Edits: []mutant.Edit{
+		mutant.Replace("guest", `if errors.Is(err, ErrNoDeployment) {
+		have, err = f.found(ctx)
+	}`)}},
+	{Name: "a worker takes the numbers of programs",
 		Edits: []mutant.Edit{mutant.Replace("left-to-programs", "isFor := true")}},
-	{Name: "a program takes the numbers of workers", Args: unit("WorkersAndProgramsTakeTheirOwnNumbersOnly"),
-		Edits: []mutant.Edit{mutant.Replace("range", "isFor = true")}},
+	{Name: "a program takes the numbers of workers", Edits: []mutant.Edit{mutant.Replace("range", "isFor = true")}},
 
 	// Stopping.
 	{Name: "the state file keeps its claim at release", Args: []string{"-sim.from=2461"}, Edits: []mutant.Edit{

@@ -195,9 +195,13 @@ func (m *machine) reported() (latest int64) {
 func (w *world) served() (n int) {
 	l := w.layouts[w.machines[0].layout]
 	_, numbers := l.Numbers(0)
-	bySite := make([]int, l.Sites())
+	if w.mixed {
+		numbers /= 2
+	}
+	bySite := make(map[string]int)
 	for _, m := range w.machines {
-		if bySite[m.site]++; bySite[m.site] <= numbers {
+		of := fmt.Sprint(m.site, m.program != "")
+		if bySite[of]++; bySite[of] <= numbers {
 			n++
 		}
 	}

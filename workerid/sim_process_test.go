@@ -15,11 +15,12 @@ import (
 
 // A machine is where lives of one worker follow one another.
 type machine struct {
-	world  *world
-	name   string
-	rnd    *rand.Rand
-	site   int
-	layout int // of world.layouts
+	world   *world
+	name    string
+	rnd     *rand.Rand
+	site    int
+	program string // as in the keeper's settings; "" for a worker
+	layout  int    // of world.layouts
 
 	// Under world.mu.
 	life   *process
@@ -72,8 +73,12 @@ func (m *machine) start() {
 	w.story.Lives++
 	cfg := w.conf
 	cfg.Layout = w.layouts[m.layout]
-	numbers := workerid.NumbersOf(cfg.Layout, m.site)
-	cfg.Numbers = &numbers
+	if cfg.Site = m.site; w.mixed {
+		cfg.Program = m.program
+	} else {
+		numbers := workerid.NumbersOf(cfg.Layout, m.site)
+		cfg.Numbers = &numbers
+	}
 	cfg.Instance, cfg.Registry, cfg.Now, cfg.Use, cfg.Log = m.name, l, l.now, l.use, slog.New(acquisitions{l})
 	cfg.MayFound = l.mayFound
 	cfg.Alarm = func(kind workerid.Alarm, message string) {
@@ -228,6 +233,11 @@ func (l *process) use(g *snowflake.Generator) {
 		return
 	}
 	of := kind{l.layout, g.Worker()}
+	programs, err := workerid.Holders("").Of(w.layouts[l.layout], l.site)
+	if isTheirs := programs.First <= of.number && of.number <= programs.Last; w.mixed &&
+		(err != nil || isTheirs != (l.program != "")) {
+		w.fail("%s has number %d, and programs have %s, %v", l.name, of.number, programs, err)
+	}
 	for _, h := range w.generators[of] {
 		if h.Generator == g {
 			l.gen = h

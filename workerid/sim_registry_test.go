@@ -151,6 +151,9 @@ func (l *process) Found(ctx context.Context, d workerid.Deployment) error {
 		if l.world.reg.deployment.ID != "" {
 			return false
 		}
+		if l.program != "" {
+			l.world.fail("%s, a program, founds a deployment", l.name)
+		}
 		l.world.change(func(r *registryState) { r.deployment = d })
 		return true
 	})

@@ -37,6 +37,9 @@ import (
 // In all others the registry keeps acknowledged writes, and clocks do as they
 // like.
 //
+// In some schedules every other process of a site is a program. It founds no
+// deployment, and programs and workers each keep to their own numbers.
+//
 // A seed makes the same schedule each time. A schedule that fails is run again
 // and prints its story.
 func TestSimulation(t *testing.T) {

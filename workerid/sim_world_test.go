@@ -24,7 +24,9 @@ type world struct {
 	// half the skew, and workers reach one another and the registry: the promise
 	// holds within these bounds only. In all others clocks do as they like, and the
 	// question who has a number may get a wrong answer.
-	lossy   bool
+	lossy bool
+	// mixed worlds have programs beside workers, each with its own half of the numbers of a site.
+	mixed   bool
 	layouts []snowflake.Layout // the second is that of workers which should not be there
 	span    time.Duration      // how long faults are injected
 	rare    int                // of how many calls about one fails in each way
@@ -130,6 +132,7 @@ func newWorld(seed uint64, s *schedules.Story) *world {
 	}
 	w.log("lossy %t, span %v, rare %d, slow %v", w.lossy, w.span, w.rare, w.slow)
 	w.log("horizon %v skew %v ahead %v", w.conf.Horizon, w.conf.MaxClockSkew, w.conf.MaxAhead)
+	w.mixed = len(w.machines) > 1 && len(w.layouts) == 1 && rand.New(rand.NewPCG(seed, 6)).IntN(3) == 0
 	for i := range w.machines {
 		w.machines[i] = w.newMachine(seed, i)
 	}
@@ -140,6 +143,9 @@ func (w *world) newMachine(seed uint64, i int) *machine {
 	m := &machine{
 		world: w, name: fmt.Sprintf("m%d", i), rnd: rand.New(rand.NewPCG(seed, uint64(100+i))),
 		bare: w.one(5), driftT: w.begin, site: i % w.layouts[0].Sites(), layout: w.rnd.IntN(len(w.layouts)),
+	}
+	if w.mixed && i/w.layouts[0].Sites()%2 == 1 {
+		m.program = m.name
 	}
 	m.slip = w.skewed()
 	return m

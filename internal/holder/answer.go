@@ -185,12 +185,17 @@ func (h *Holder) watch() {
 func (h *Holder) state() (kind string, err error) {
 	s := h.keeper.Status()
 	until := time.UnixMilli(s.Until)
-	var behind *snowflake.BehindError
-	switch g := h.gen.Load(); {
-	case g == nil:
+	g := h.gen.Load()
+	if g == nil {
 		return "none", fmt.Errorf("%w: %w", snowflake.ErrNoNumber, h.trouble())
-	case g.CheckAt(now()) != nil && !errors.As(g.CheckAt(now()), &behind):
-		return "refused", h.explain(g.CheckAt(now()))
+	}
+	err = g.CheckAt(now())
+	if behind, ok := errors.AsType[*snowflake.BehindError](err); ok && behind.By <= h.longest {
+		err = nil // a burst
+	}
+	switch {
+	case err != nil:
+		return "refused", h.explain(err)
 	case s.Trouble != nil && time.Until(until) < h.horizon()/2:
 		return "ends", fmt.Errorf("no snowflakes from %s on unless the window is renewed: %w",
 			until.UTC().Format(time.TimeOnly), s.Trouble)
