@@ -154,7 +154,9 @@ func TestADiskThatFailsOrHangsCostsTheNumberOnly(t *testing.T) {
 func TestWhenAllNumbersAreInUseTheFirstFreeOneIsAcquired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := new(workeridtest.Memory)
-		two := func(c *workerid.Config) { c.Layout.Worker, c.Horizon = 1, time.Minute }
+		two := func(c *workerid.Config) {
+			c.Layout.Worker, c.Horizon, c.Numbers = 1, time.Minute, &workerid.Span{Last: 1}
+		}
 		a, b := start(t, m, two), start(t, m, two)
 		time.Sleep(30 * time.Second)
 		c := start(t, m, two)

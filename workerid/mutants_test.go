@@ -47,7 +47,7 @@ var mutants = []mutant.Mutant{
 	{Name: "IDs are issued while the number rests", Args: unit("NothingIsIssuedWhileTheNumberRests"),
 		Edits: []mutant.Edit{mutant.Replace("rest", "func (c *claim) usable() int64 { return c.until.Load() }")}},
 	{Name: "a number that must rest is released", Args: unit("ANumberWithoutTimeForItsReleaseRests"),
-		Edits: []mutant.Edit{mutant.Replace("at-stop", "if within = max(within, releaseTimeout); within == 0 {")}},
+		Edits: []mutant.Edit{mutant.Before("at-stop", "within = max(within, releaseTimeout)")}},
 	{Name: "a record of a foreign token is adopted", Edits: []mutant.Edit{
 		mutant.Delete("foreign-token")}},
 

@@ -19,7 +19,7 @@ func TestNumbersAreListedWhileTheyAreLive(t *testing.T) {
 	nats := "--nats=" + srv.ClientURL()
 	first, second := serve(t, nats, "--name=first"), serve(t, nats, "--name=second")
 	const (
-		live = ` +live +[-\d]+T[:\d]+Z +[+-]?[\d.]+m?s +[-\d]+T[:\d]+Z +[-\d]+T[:\d]+Z`
+		live = ` +- +live +[-\d]+T[:\d]+Z +[+-]?[\d.]+m?s +[-\d]+T[:\d]+Z +[-\d]+T[:\d]+Z`
 	)
 	list := func(want string) {
 		t.Helper()
@@ -65,13 +65,13 @@ func TestWorkersShowWhoseClockIsWrong(t *testing.T) {
 	}
 	got := answered(t, "workers", "--nats", js.Conn().ConnectedUrl())
 	// A busy machine adds to an offset the time that its report took.
-	const dates, live = ` +[-\d]+T[:\d]+Z +[-\d]+T[:\d]+Z`, ` +a +live +[-\d]+T[:\d]+Z +`
-	if got.want(t, 0, ""); !matchLines(got.out, `NUMBER +INSTANCE +STATE +SINCE +OFFSET +REPORTED +UNTIL`,
+	const dates, live = ` +[-\d]+T[:\d]+Z +[-\d]+T[:\d]+Z`, ` +a +- +live +[-\d]+T[:\d]+Z +`
+	if got.want(t, 0, ""); !matchLines(got.out, `NUMBER +INSTANCE +PROGRAM ON +STATE +SINCE +OFFSET +REPORTED +UNTIL`,
 		`0`+live+`-[\d.]+m?s`+dates,
 		`1`+live+`-\d\d?(?:\.\d)?s`+dates,
 		`2`+live+`\+6m[34]\ds`+dates,
 		`3`+live+`[+-]?[\d.]+m?s`+dates,
-		`4 +future +blocked +- +- +2061-02-03T04:05:06Z +2061-02-03T04:06:06Z`) {
+		`4 +future +- +blocked +- +- +2061-02-03T04:05:06Z +2061-02-03T04:06:06Z`) {
 		t.Errorf("listed\n%s", got.out)
 	}
 }
