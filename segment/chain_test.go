@@ -198,6 +198,23 @@ func TestTagsThatBeginToHangAtOnceDelayTheOthersForMomentsOnly(t *testing.T) {
 	})
 }
 
+// At a start many tags load at once, from a store that may be slow for all of them.
+func TestAStoreThatIsSlowForAllTagsServesOneForEachPlace(t *testing.T) {
+	for _, took := range []time.Duration{200 * time.Millisecond, 300 * time.Millisecond, 450 * time.Millisecond} {
+		inBubble(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty) {
+			const tags, places = 200, 20
+			for i := range tags {
+				create(t, store, segment.Tag{Name: fmt.Sprint("tag", i), Step: 100, MaxID: 1})
+			}
+			store.OnLoad(slow(took))
+			want := places * (int(deadline/took) - 1)
+			if served := tags - askAll(a, tags, 1); served < want {
+				t.Errorf("%d tags were served by loads of %v, want %d", served, took, want)
+			}
+		})
+	}
+}
+
 // askAll requests n IDs of each of so many tags, all at once, and returns how many requests failed.
 func askAll(a *segment.Allocator, tags int, n int64) (failed int) {
 	errs := make(chan error, tags)

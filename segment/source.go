@@ -138,7 +138,11 @@ func (s *source) load(p plan) (l Loaded, err error) {
 		if err == nil && !l.Passed {
 			s.cfg.Granted(p.tag, l)
 		}
-		s.cfg.OnLoad(p.tag, time.Since(start), err)
+		took := time.Since(start)
+		if err == nil {
+			s.lanes.slowest.Note(max(1, took)) // 0 means that none has succeeded
+		}
+		s.cfg.OnLoad(p.tag, took, err)
 		return err
 	})
 	if errors.Is(err, errNobody) {
