@@ -70,11 +70,15 @@ func (k *stock) nextN(n int) (runs subjects.Runs) {
 }
 
 // holds reports whether n IDs are held that are not too old, and requests the next range if it is due: when the call
-// uses a half, or the newest range has a quarter of its age left. After a failure only a call that waits asks again.
-// k.mu is held.
+// leaves a half, or the newest range has a quarter of its age left. A call for more than is held uses none. After a
+// failure only a call that waits asks again. k.mu is held.
 func (k *stock) holds(n int) bool {
 	held, left := k.fresh()
-	if k.err == nil && (held-n <= k.n/2 || left < k.maxAge/4) {
+	rest := held
+	if n <= held {
+		rest -= n
+	}
+	if k.err == nil && (rest <= k.n/2 || left < k.maxAge/4) {
 		k.ask()
 	}
 	return held >= n

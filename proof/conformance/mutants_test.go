@@ -122,6 +122,7 @@ var mutants = []mutant.Mutant{
 			"time.Now().Round(0).Add(k.maxAge)\nk.held = append(k.held, b)\n\t}\n\tif"),
 	breaks("prefetch-many", "a call for many always has a request of its own", handleGo,
 		"if runs = h.stock.nextN(n); runs != nil {", "if runs = h.stock.nextN(n); runs != nil && n < 0 {"),
+	breaks("prefetch-many", "a call that takes no held ID requests a range", prefetchGo, "if n <= held {", "if true {"),
 	breaks("prefetch-many", "a call for many gets a part", prefetchGo, "return held >= n", "return held > 0"),
 	breaks("prefetch-strict", "workers do not learn of it", prefetchGo,
 		"header := nats.Header{subjects.HeaderPrefetch: {maxAge.String()}}",

@@ -236,7 +236,7 @@ var mutantsOfOrder = []mutant.Mutant{
 		mutant.Replace("sealed", "if b.supply.waiters.any() || b.supply.stock.held() < n { return dst, ErrWait }")}},
 	{Name: "what a load of a strict tag leaves is served with the next", Edits: []mutant.Edit{
 		more, mutant.Delete("left-over")}},
-	{Name: "a strict request joins a load that was sent already", Args: []string{"-sim.from=2101"},
+	{Name: "a strict request joins a load that was sent already", Args: []string{"-sim.from=771"},
 		Edits: []mutant.Edit{
 			more, mutant.Replace("joined", "answers = s.waiters.serveUpTo(s.waiters.ever, &s.stock, nil)")}},
 	{Name: "a tag is loose before its first load", Edits: []mutant.Edit{

@@ -87,12 +87,13 @@ export class Stock implements Owner, Launcher {
   }
 
   /**
-   * Reports whether n IDs are held, and requests the next range if it is due: when the call uses a half, or the newest
-   * range has a quarter of its age left.
+   * Reports whether n IDs are held, and requests the next range if it is due: when the call leaves a half, or the newest
+   * range has a quarter of its age left. A call for more than is held uses none.
    */
   #holds(n: number): boolean {
     const held = this.held();
-    const isDue = held - n <= this.#n / 2 || timeLeft(this.#ranges.at(-1)!) < this.#maxAge / 4;
+    const rest = n <= held ? held - n : held;
+    const isDue = rest <= this.#n / 2 || timeLeft(this.#ranges.at(-1)!) < this.#maxAge / 4;
     if (isDue && (this.#waiting > 0 || now() > this.#quietUntil)) this.#ask();
     return held >= n;
   }

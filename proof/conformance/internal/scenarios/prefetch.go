@@ -74,7 +74,11 @@ func playMany(s *Stage) {
 		}
 	}
 	draw(40, n)
-	draw(3*n, 3*n)
+	for range 5 {
+		draw(3*n, 3*n)
+	}
+	held := s.stats(target).Held
+	s.want(held == n-1-40, "%d IDs are held after calls that took none of %d", held, n-1-40)
 	draw(40, n)
 	s.Desk.Say(rig.Silence)
 	draw(19, n)
