@@ -22,7 +22,7 @@ var (
 	// A leaf node is alone with its JetStream.
 	atHub  = fleet{servers: 1, workers: 2, leaf: joined, flags: []string{"--replicas", "1", "--auto-create-tags"}}
 	alone  = fleet{servers: 1, workers: 2, leaf: apart, flags: []string{"--replicas", "1"}}
-	narrow = fleet{servers: 1, workers: 2, flags: []string{"--layout", "41+1+2"}}
+	narrow = fleet{servers: 1, workers: 2, flags: []string{"--layout", "41+1+2", "--numbers", "0-1"}}
 )
 
 // registryFaults double a registry, or wipe that of worker numbers.
@@ -60,7 +60,7 @@ func registryFaults() []fault {
 		},
 		{
 			name: "history-wiped", summary: "`id_history` is deleted under four workers that have all four numbers",
-			fleet:  fleet{servers: 1, workers: 4, flags: []string{"--layout", "41+0+2+0+12"}},
+			fleet:  fleet{servers: 1, workers: 4, flags: []string{"--layout", "41+0+2+0+12", "--numbers", "0-3"}},
 			inject: func(t *trial) func() { deleteHistory(t); return nil }, lasts: 4 * time.Second,
 			losses: []loss{untilRenumberedAtOnce}, gap: 5 * time.Second,
 			alarms: alarms{wire.AlarmNumberLost: {0, 4}, wire.AlarmNumbersExhausted: {0, 4}},

@@ -60,7 +60,10 @@ func workerFaults() []fault {
 			name: "worker-pause-horizon",
 			summary: "SIGSTOP until its window has ended (--horizon 20s) and another worker has acquired its number: " +
 				"there are four numbers for five workers",
-			fleet:  fleet{servers: 3, workers: 3, flags: []string{"--horizon", "20s", "--layout", "41+0+2+0+12"}},
+			fleet: fleet{
+				servers: 3, workers: 3,
+				flags: []string{"--horizon", "20s", "--layout", "41+0+2+0+12", "--numbers", "0-3"},
+			},
 			inject: pauseBeyondHorizon,
 			// The scene waits for 5 s. A worker without a number retries after 2, 4, 8 and 16 s, half as long again
 			// at most; the number that it acquires is used a second later.
