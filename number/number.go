@@ -46,8 +46,8 @@ type Config struct {
 	Name string
 	// MaxClockSkew is how far the clocks of two machines may differ; 0 means 1 s. Set it as the workers'.
 	MaxClockSkew time.Duration
-	// OnChange is called when no ID can be issued any more, or none once the present window ends, with the reason; and
-	// with nil when IDs are issued again and the window is renewed. nil means no call. It must not block.
+	// OnChange is called, by Open already, with nil when IDs are issued and the window is renewed; and with the reason
+	// when no ID can be issued any more, or none once the present window ends. nil means no call. It must not block.
 	OnChange func(error)
 	// Log receives messages for an operator; nil discards them.
 	Log *slog.Logger

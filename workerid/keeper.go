@@ -53,8 +53,8 @@ type Config struct {
 	// MayFound is called before and after this worker creates the deployment of a registry that has none; an error
 	// refuses. It finds workers that issue under another layout, whose deployment that registry has lost. nil allows.
 	MayFound func(ctx context.Context) error
-	// AtStop returns how long releasing the number may take, given the usual limit; nil returns that limit. 0 releases
-	// nothing. A number that is not released stays blocked until its window ends.
+	// AtStop returns how long releasing the number may take, given the usual limit; nil returns that limit. A number
+	// that is not released stays blocked until its window ends.
 	AtStop func(usual time.Duration) time.Duration
 	// Now reads the wall clock, in Unix ms.
 	Now func() int64
@@ -383,11 +383,7 @@ func (k *Keeper) dropFile(why error) {
 }
 
 func (k *Keeper) release(ctx context.Context, c *claim) error {
-	within := k.cfg.AtStop(releaseTimeout)
-	if within == 0 { //mutant:at-stop
-		return fmt.Errorf("workerid: number %d rests until %v", c.number, time.UnixMilli(c.until.Load()).UTC())
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.cfg.AtStop(releaseTimeout))
 	defer cancel()
 	pauses := backoff.WithContext(backoff.NewConstantBackOff(100*time.Millisecond), ctx)
 	err := backoff.Retry(func() error {

@@ -46,8 +46,6 @@ var mutants = []mutant.Mutant{
 		mutant.Replace("renewed-until", "until := now + horizon")}},
 	{Name: "IDs are issued while the number rests", Args: unit("NothingIsIssuedWhileTheNumberRests"),
 		Edits: []mutant.Edit{mutant.Replace("rest", "func (c *claim) usable() int64 { return c.until.Load() }")}},
-	{Name: "a number that must rest is released", Args: unit("ANumberWithoutTimeForItsReleaseRests"),
-		Edits: []mutant.Edit{mutant.Before("at-stop", "within = max(within, releaseTimeout)")}},
 	{Name: "a record of a foreign token is adopted", Edits: []mutant.Edit{
 		mutant.Delete("foreign-token")}},
 

@@ -39,17 +39,3 @@ func TestNothingIsIssuedWhileTheNumberRests(t *testing.T) {
 		}
 	})
 }
-
-// The keeper does not know what a program issued under the number.
-func TestANumberWithoutTimeForItsReleaseRests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := start(t, new(workeridtest.Memory), func(c *workerid.Config) {
-			c.Rest, c.AtStop = time.Hour, func(time.Duration) time.Duration { return 0 }
-		})
-		l.first(10 * time.Second)
-		w := l.number()
-		if err := l.stop(); err == nil || l.record(w).Until-now() < time.Hour.Milliseconds() {
-			t.Errorf("%v, the record ends %d ms from now, want the rest", err, l.record(w).Until-now())
-		}
-	})
-}

@@ -138,7 +138,7 @@ func (c *numberCmd) Run(s *session) error {
 	}
 	lease, err := h.Lease(s.ctx)
 	if err != nil {
-		return errors.Join(err, h.Close())
+		return err
 	}
 	return c.run(s, path, lease)
 }
@@ -156,11 +156,9 @@ func (c *numberCmd) run(s *session, path string, lease *holder.Lease) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("%w: %w", errNoProgram, err), lease.Release())
 	}
-	giveUp := lease.Abandon
 	if end.Whole {
-		giveUp = lease.Release
+		_ = lease.Release() // otherwise the number rests
 	}
-	_ = giveUp() // the log says why a number rests
 	switch {
 	case end.Because != nil:
 		return fmt.Errorf("%w: %w", errNotRenewed, end.Because)

@@ -55,47 +55,36 @@ type Holder struct {
 	nc      *nats.Conn // the holder's own
 	keeper  *workerid.Keeper
 	layout  snowflake.Layout
-	fits    *workerid.Span // see Config.Fit
-	longest time.Duration  // the longest that a call waits for the clock
-	process string         // random; identifies this process where registries are asked for
+	longest time.Duration // the longest that a call waits for the clock
 
 	gen atomic.Pointer[snowflake.Generator] // to issue from; nil while nothing may be issued
 
 	mu       sync.Mutex
 	offered  *snowflake.Generator // the keeper's; nil while it has none
 	answered int                  // the number for which the server knows this holder's subscription; -1 for none
-	refused  error                // why the registry allows no IDs; nil if it does
+	stopped  error                // why the registry allows no IDs; nil if it does
 
-	sub     *nats.Subscription // only answer uses it
-	number  int                // of sub
-	wake    chan struct{}      // the keeper has changed what it offers
-	stop    func()             // ends the keeper
-	quit    func()             // ends the rest
-	running sync.WaitGroup
-	ended   chan struct{} // closed once the keeper has ended, with err
-	err     error
-	unlock  func()
-	closing sync.Once
-	leased  atomic.Bool // see Lease
+	stop   func()        // ends the keeper, and then all else
+	ended  chan struct{} // closed once all has ended, with err
+	err    error
+	unlock func()
 }
-
-// ErrNoWorkers is returned where no worker has made the registry.
-var ErrNoWorkers = errors.New("no natsid worker has started in this namespace")
 
 const (
 	// patience bounds Open if its context has no deadline: the margin before a first ID and the fence after a crash
 	// are seconds.
 	patience = 15 * time.Second
-	// rightsTimeout bounds the question what the user may do. A server before 2.10 does not answer.
-	rightsTimeout = 2 * time.Second
+	// askTimeout bounds a question to the server or to JetStream. A server before 2.10 does not say what a user may do.
+	askTimeout = 2 * time.Second
 )
 
 // Open acquires a number. It returns once an ID can be issued, or with the reason why none can.
-func Open(ctx context.Context, nc *nats.Conn, cfg Config) (_ *Holder, err error) {
+func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Holder, error) {
 	if nc == nil {
 		return nil, errors.New("no connection: did nats.Connect return an error?")
 	}
 	cfg.Namespace = cmp.Or(cfg.Namespace, subjects.DefaultNamespace)
+	cfg.Horizon = cmp.Or(cfg.Horizon, workerid.DefaultHorizon)
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	if err := cfg.Namespace.Check(); err != nil {
 		return nil, err
@@ -106,28 +95,38 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (_ *Holder, err error)
 		defer cancel()
 	}
 	h := &Holder{
-		cfg: cfg, answered: -1, refused: errNotAsked, wake: make(chan struct{}, 1), ended: make(chan struct{}),
-		unlock: func() {},
-	}
-	if cfg.Dir != "" {
-		if h.unlock, err = durable.Lock(cfg.Dir); err != nil {
-			return nil, fmt.Errorf("directory %s: %w; give each process one of its own", cfg.Dir, err)
-		}
+		cfg: cfg, answered: -1, stopped: errNotAsked, stop: func() {}, ended: make(chan struct{}), unlock: func() {},
 	}
 	if err := h.start(ctx, nc); err != nil {
-		h.end()
+		h.nc.Close()
+		h.unlock()
 		return nil, err
 	}
-	if err := h.await(ctx); err != nil {
-		return nil, errors.Join(err, h.Close())
+	for {
+		issues, err := h.state()
+		if issues {
+			return h, nil
+		}
+		select {
+		case <-h.ended:
+			return nil, h.err
+		case <-ctx.Done():
+			return nil, errors.Join(fmt.Errorf("%w: %w", ctx.Err(), err), h.Close())
+		case <-time.After(5 * time.Millisecond):
+		}
 	}
-	h.running.Go(h.watch)
-	return h, nil
 }
 
 // start starts the keeper.
 func (h *Holder) start(ctx context.Context, nc *nats.Conn) (err error) {
 	cfg := h.cfg
+	if cfg.Dir != "" {
+		unlock, err := durable.Lock(cfg.Dir)
+		if err != nil {
+			return fmt.Errorf("directory %s: %w; give each process one of its own", cfg.Dir, err)
+		}
+		h.unlock = unlock
+	}
 	if h.nc, err = h.dial(nc.Opts); err != nil {
 		return fmt.Errorf("connecting as the given connection: %w", err)
 	}
@@ -142,32 +141,39 @@ func (h *Holder) start(ctx context.Context, nc *nats.Conn) (err error) {
 		History: wire.HistoryBucket(cfg.Namespace), Workers: wire.WorkerBucket(cfg.Namespace), Existing: true,
 		WorkerSubject: func(w int) string { return wire.Worker(cfg.Namespace, w) }, Log: cfg.Log,
 	})
-	if h.layout, err = h.findLayout(ctx, registry); err != nil {
+	fits, err := h.findLayout(ctx, registry)
+	if err != nil {
 		return err
 	}
 	h.longest = 2 * max(snowflake.DefaultMaxAhead, time.Duration(h.layout.Unit)*time.Millisecond)
 	host, _ := os.Hostname()
 	h.keeper = workerid.New(workerid.Config{
-		Registry: registry, Layout: h.layout, Site: cfg.Site, Numbers: h.fits, Instance: cfg.Name,
+		Registry: registry, Layout: h.layout, Site: cfg.Site, Numbers: fits, Instance: cfg.Name,
 		Program: cmp.Or(host, "unknown host"), StateDir: cfg.Dir, Horizon: cfg.Horizon,
 		Rest: cfg.Rest, MaxClockSkew: cfg.MaxClockSkew, MaxAhead: snowflake.DefaultMaxAhead,
-		AtStop: h.atStop, Now: now, Use: h.use, Log: cfg.Log,
-		Alarm: func(kind workerid.Alarm, message string) {
-			cfg.Log.Error(message, "alarm", kind)
-		},
+		Now: now, Use: func(g *snowflake.Generator) { h.settle(func() { h.offered = g }) }, Log: cfg.Log,
+		Alarm: func(kind workerid.Alarm, message string) { cfg.Log.Error(message, "alarm", kind) },
 	})
-	who, _ := h.keeper.Who()
-	h.process = who.Process
 	keeping, stop := context.WithCancel(context.Background())
-	living, quit := context.WithCancel(context.Background())
-	h.stop, h.quit = stop, quit
-	go func() {
-		h.err = h.keeper.Run(keeping)
-		close(h.ended)
-	}()
-	h.running.Go(func() { h.answer(living) })
-	h.running.Go(func() { h.ask(living) })
+	h.stop = stop
+	go h.keep(keeping)
 	return nil
+}
+
+// keep runs the keeper until ctx ends.
+//
+// Law: the keeper closes the generator before it lowers the end of the window, and this holder answers for the number
+// until both are done.
+func (h *Holder) keep(ctx context.Context) {
+	defer close(h.ended)
+	living, quit := context.WithCancel(context.Background())
+	var rest sync.WaitGroup
+	rest.Go(func() { h.live(living) })
+	h.err = h.keeper.Run(ctx)
+	quit()
+	rest.Wait()
+	h.nc.Close()
+	h.unlock()
 }
 
 // dial makes the holder's own connection, like the given one. Writes of the keeper must not wait behind the traffic of
@@ -187,81 +193,69 @@ func (h *Holder) dial(opts nats.Options) (*nats.Conn, error) {
 	return opts.Connect()
 }
 
-// checkRights returns an error that lists all rights that the user lacks.
+// checkRights returns an error that lists all rights that the user lacks, if the server says what it may do.
 func (h *Holder) checkRights(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, rightsTimeout)
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	held, err := rights.Ask(ctx, h.nc)
 	if err != nil {
-		h.cfg.Log.Debug("it is not known what this user may do", "error", err)
 		return nil
 	}
 	missing := rights.Of(rights.Holder, rights.Deployment{
 		Namespace: h.cfg.Namespace, InboxPrefix: h.nc.Opts.InboxPrefix, JSDomain: h.cfg.JSDomain,
 		JSPrefix: h.cfg.JSPrefix,
-	}).Missing(held)
-	if text := missing.String(); text != "" {
-		return fmt.Errorf("this user of NATS may not %s: `natsid permissions holder` prints all that it needs", text)
+	}).Missing(held).String()
+	if missing == "" {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("this user of NATS may not %s: `natsid permissions holder` prints all that it needs", missing)
 }
 
-// findLayout returns the layout of the registry, or, while the registry does not answer, that of the state file.
-func (h *Holder) findLayout(ctx context.Context, registry workerid.Registry) (snowflake.Layout, error) {
+// findLayout takes in the layout of the registry or, while the registry does not answer, that of the state file. It
+// returns which numbers the program can take; nil for all.
+func (h *Holder) findLayout(ctx context.Context, registry workerid.Registry) (fits *workerid.Span, err error) {
 	var d workerid.Deployment
 	for {
-		attempt, cancel := context.WithTimeout(ctx, 3*time.Second)
-		have, err := registry.Deployment(attempt)
+		attempt, cancel := context.WithTimeout(ctx, askTimeout)
+		d, err = registry.Deployment(attempt)
 		cancel()
-		switch {
-		case err == nil:
-			d = have
-		case errors.Is(err, buckets.ErrNoBucket), errors.Is(err, workerid.ErrNoDeployment):
-			return snowflake.Layout{}, fmt.Errorf("%w (%s): start one first, or check the connection and the "+
-				"namespace", ErrNoWorkers, h.cfg.Namespace)
-		case errors.Is(err, workerid.ErrDamaged), errors.Is(err, buckets.ErrUnfit):
-			return snowflake.Layout{}, err
-		default:
-			if d = workerid.DeploymentIn(h.cfg.Dir); d.ID == "" {
-				if jitter.Sleep(ctx, jitter.Around(200*time.Millisecond)) != nil {
-					return snowflake.Layout{}, err
-				}
-				continue
-			}
+		if err == nil || isFinal(err) {
+			break
 		}
-		break
+		if d = workerid.DeploymentIn(h.cfg.Dir); d.ID != "" {
+			err = nil
+			break
+		}
+		if jitter.Sleep(ctx, jitter.Around(200*time.Millisecond)) != nil {
+			break
+		}
 	}
-	l, err := d.SnowflakeLayout()
-	if want := h.cfg.Layout; err == nil && want != (snowflake.Layout{}) && want != l {
-		return l, fmt.Errorf("the registry has layout %s, epoch %d; this program was given layout %s, epoch %d: "+
+	if errors.Is(err, buckets.ErrNoBucket) || errors.Is(err, workerid.ErrNoDeployment) {
+		err = fmt.Errorf("no natsid worker has started in this namespace (%s): start one first, or check the "+
+			"connection and the namespace", h.cfg.Namespace)
+	}
+	if err == nil {
+		h.layout, err = d.SnowflakeLayout()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if want, l := h.cfg.Layout, h.layout; want != (snowflake.Layout{}) && want != l {
+		return nil, fmt.Errorf("the registry has layout %s, epoch %d; this program was given layout %s, epoch %d: "+
 			"leave it out, or choose another namespace", l, l.Epoch, want, want.Epoch)
 	}
-	if h.cfg.Fit == nil || err != nil {
-		return l, err
+	programs, err := d.Holders.Of(h.layout, h.cfg.Site)
+	if err != nil || h.cfg.Fit == nil {
+		return nil, err
 	}
-	programs, err := d.Holders.Of(l, h.cfg.Site)
-	if err != nil {
-		return l, err
-	}
-	fits, err := h.cfg.Fit(programs)
-	h.fits = &fits
-	return l, err
+	span, err := h.cfg.Fit(programs)
+	return &span, err
 }
 
-// await waits until an ID can be issued.
-func (h *Holder) await(ctx context.Context) error {
-	for {
-		if g := h.gen.Load(); g != nil && g.CheckAt(now()) == nil {
-			return nil
-		}
-		select {
-		case <-h.ended:
-			return h.err
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", ctx.Err(), h.trouble())
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
+// isFinal reports whether another attempt to read the deployment cannot succeed by itself.
+func isFinal(err error) bool {
+	return errors.Is(err, buckets.ErrNoBucket) || errors.Is(err, workerid.ErrNoDeployment) ||
+		errors.Is(err, workerid.ErrDamaged) || errors.Is(err, buckets.ErrUnfit)
 }
 
 // Number returns the worker number that is held, and reports whether one is.
@@ -278,28 +272,10 @@ func (h *Holder) Layout() snowflake.Layout { return h.layout }
 
 // Close ends issuing for good and gives the number back. The error says why the number was not released: it stays
 // blocked until its window ends. Closing again changes nothing.
-//
-// Law: the keeper closes the generator before it lowers the end of the window, and this holder answers for the number
-// until both are done.
 func (h *Holder) Close() error {
-	h.closing.Do(func() {
-		h.stop()
-		<-h.ended
-		h.end()
-	})
+	h.stop()
+	<-h.ended
 	return h.err
-}
-
-// end stops all but the keeper.
-func (h *Holder) end() {
-	if h.quit != nil {
-		h.quit()
-	}
-	h.running.Wait()
-	if h.nc != nil {
-		h.nc.Close()
-	}
-	h.unlock()
 }
 
 func now() int64 { return time.Now().UnixMilli() }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/jitter"
@@ -74,17 +73,4 @@ func (h *Holder) wait(ctx context.Context, n int) (snowflake.Runs, error) {
 		}
 		at = now()
 	}
-}
-
-// explain adds to an error what the holder knows about its cause.
-func (h *Holder) explain(err error) error {
-	s := h.keeper.Status()
-	if trouble := h.trouble(); trouble != nil {
-		err = fmt.Errorf("%w: %w", err, trouble)
-	}
-	if s.Held {
-		return fmt.Errorf("%w (number %d, window to %s)", err, s.Number,
-			time.UnixMilli(s.Until).UTC().Format(time.DateTime))
-	}
-	return err
 }

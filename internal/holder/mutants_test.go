@@ -12,7 +12,7 @@ import (
 var mutants = []mutant.Mutant{
 	{Name: "an ID is issued before the subject of the number is answered", Edits: []mutant.Edit{
 		mutant.Delete("answered")}},
-	{Name: "an ID is issued while the registry is stopped", Edits: []mutant.Edit{mutant.Delete("refused")}},
+	{Name: "an ID is issued while the registry is stopped", Edits: []mutant.Edit{mutant.Delete("stopped")}},
 }
 
 func TestMutants(t *testing.T) {

@@ -13,9 +13,10 @@ import (
 // A registry that lost its records gives the number of an owner that does not answer to another, and of two registries
 // behind one subject both give it.
 func TestNothingIsIssuedBeforeTheNumberIsAnsweredNorWhileTheRegistryIsStopped(t *testing.T) {
-	h := &Holder{answered: -1, refused: errNotAsked, wake: make(chan struct{}, 1), layout: snowflake.Leaf}
+	h := &Holder{answered: -1, stopped: errNotAsked, layout: snowflake.Leaf}
 	h.keeper = workerid.New(workerid.Config{
-		Registry: &workeridtest.Fake{Memory: new(workeridtest.Memory)}, Layout: snowflake.Leaf, Now: now, Use: h.use,
+		Registry: &workeridtest.Fake{Memory: new(workeridtest.Memory)}, Layout: snowflake.Leaf, Now: now,
+		Use: func(*snowflake.Generator) {},
 	})
 	generator := func(number int) *snowflake.Generator {
 		g, err := snowflake.NewGenerator(snowflake.Leaf, number, now(), now()+3600_000, time.Second)
@@ -32,20 +33,20 @@ func TestNothingIsIssuedBeforeTheNumberIsAnsweredNorWhileTheRegistryIsStopped(t 
 		}
 	}
 	issues("without a number", false)
-	h.use(generator(600))
+	h.settle(func() { h.offered = generator(600) })
 	issues("before anything is known", false)
 	h.settle(func() { h.answered = 600 })
 	issues("before the workers were asked", false)
-	h.settle(func() { h.refused = nil })
+	h.settle(func() { h.stopped = nil })
 	issues("answered and allowed", true)
-	h.use(generator(601))
+	h.settle(func() { h.offered = generator(601) })
 	issues("while another number is answered", false)
 	h.settle(func() { h.answered = 601 })
 	issues("answered again", true)
-	h.settle(func() { h.refused = errors.New("stopped") })
+	h.settle(func() { h.stopped = errors.New("stopped") })
 	issues("after a stop", false)
-	h.settle(func() { h.refused = nil })
+	h.settle(func() { h.stopped = nil })
 	issues("after the stop", true)
-	h.use(nil)
+	h.settle(func() { h.offered = nil })
 	issues("while the keeper offers none", false)
 }

@@ -1,35 +1,162 @@
 package supervise
 
 import (
+	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// adopt makes this process the parent of processes whose parents end, as PID 1 is.
-func adopt() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) } // it fails on no supported Linux
+const (
+	// lookEvery is how often the lease is read. A process that was paused looks at once when it wakes up.
+	lookEvery = 100 * time.Millisecond
+	// notice is how long before the end of the lease the command receives SIGTERM; a third of a lease below 30 s.
+	notice = 10 * time.Second
+	// cleanWithin is how long the processes that a command leaves behind may take to die.
+	cleanWithin = 2 * time.Second
+)
 
-// attributes returns those of the command: it has a group of its own, and the terminal if this process has it, and it
-// ends with this process.
-func attributes() *syscall.SysProcAttr {
+// Run runs the command to its end, and passes on the signals that this process receives. It reaps all children of this
+// process, which may be PID 1, and so must be the only one that starts any. The error is that of the start.
+func (c *Command) Run() (End, error) {
+	// As PID 1 is, this process becomes the parent of processes whose parents end. It fails on no supported Linux.
+	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+	runtime.LockOSThread() // the system ends the command when this thread does
+	defer runtime.UnlockOSThread()
+	received := make(chan os.Signal, 64)
+	signal.Notify(received)
+	defer signal.Stop(received)
 	group, err := unix.IoctlGetInt(0, unix.TIOCGPGRP) // of the terminal
-	return &syscall.SysProcAttr{
-		Setpgid: true, Pdeathsig: syscall.SIGKILL, Foreground: err == nil && group == unix.Getpgrp(),
+	p, err := os.StartProcess(c.Path, c.Args, &os.ProcAttr{
+		Env: c.Env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
+		Sys: &syscall.SysProcAttr{
+			Setpgid: true, Pdeathsig: syscall.SIGKILL, Foreground: err == nil && group == unix.Getpgrp(),
+		},
+	})
+	if err != nil {
+		return End{}, err
+	}
+	w := &watch{Command: c, pid: p.Pid}
+	main, all := w.reap()
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case sig := <-received:
+			w.pass(sig.(syscall.Signal))
+		case <-tick.C:
+			w.look(time.Now())
+		case status := <-main:
+			return w.end(status, all), nil
+		}
 	}
 }
 
-// killChildren kills all children of this process.
-func killChildren() {
-	lists, _ := filepath.Glob("/proc/self/task/*/children")
-	for _, name := range lists {
-		list, _ := os.ReadFile(name)
-		for pid := range strings.FieldsSeq(string(list)) {
-			if n, err := strconv.Atoi(pid); err == nil {
-				_ = syscall.Kill(n, syscall.SIGKILL)
+// A stage is how far a lease that is not renewed has ended.
+type stage int
+
+const (
+	renewed stage = iota
+	warned
+	terminated
+	killed
+)
+
+// A watch is a command that runs.
+type watch struct {
+	*Command
+	pid     int
+	until   time.Time     // end of the lease at the last look
+	left    time.Duration // of it, when it was last renewed
+	stage   stage
+	because error // why the command was told to end
+}
+
+// reap waits for all children of this process. main receives the status of the command, and all is closed once no child
+// is left.
+func (w *watch) reap() (main chan syscall.WaitStatus, all chan struct{}) {
+	main, all = make(chan syscall.WaitStatus, 1), make(chan struct{})
+	go func() {
+		defer close(all)
+		for {
+			var status syscall.WaitStatus
+			switch pid, err := syscall.Wait4(-1, &status, 0, nil); {
+			case err == syscall.ECHILD:
+				return
+			case err == nil && pid == w.pid:
+				main <- status
+			}
+		}
+	}()
+	return main, all
+}
+
+// pass passes a signal on, unless it is one of this process's own: of its children, its scheduler and its output.
+func (w *watch) pass(sig syscall.Signal) {
+	if sig != syscall.SIGCHLD && sig != syscall.SIGURG && sig != syscall.SIGPIPE {
+		_ = syscall.Kill(w.pid, sig) // it fails once the command has ended
+	}
+}
+
+// look compares the lease with the clock: the wall clock, by which the command makes IDs.
+func (w *watch) look(now time.Time) {
+	until, lost := w.Until()
+	left := until.Sub(now.Round(0))
+	if until.After(w.until) {
+		w.until, w.left = until, left
+		if w.stage == warned {
+			w.stage = renewed
+		}
+	}
+	at := until.UTC().Format(time.TimeOnly)
+	switch {
+	case w.stage < killed && (lost != nil || left <= 0):
+		if w.stage, w.because = killed, lost; lost == nil {
+			w.because = fmt.Errorf("the window ended at %s and was not renewed", at)
+		}
+		w.Say("%v: SIGKILL for the command", w.because)
+		_ = syscall.Kill(-w.pid, syscall.SIGKILL)
+	case w.stage < terminated && left <= min(notice, w.left/3):
+		w.stage, w.because = terminated, fmt.Errorf("the window ends at %s and could not be renewed", at)
+		w.Say("%v: SIGTERM for the command", w.because)
+		w.pass(syscall.SIGTERM)
+	case w.stage < warned && left <= w.left/2:
+		w.stage = warned
+		w.Say("the number cannot be renewed: the command is ended before %s unless NATS answers until then", at)
+	}
+}
+
+// end kills the processes that the command has left behind, which become children, and waits for them.
+func (w *watch) end(status syscall.WaitStatus, all chan struct{}) End {
+	e := End{Code: status.ExitStatus(), Because: w.because}
+	if status.Signaled() {
+		e.Code = 128 + int(status.Signal())
+	}
+	for late := time.After(cleanWithin); ; {
+		select {
+		case <-all:
+			until, lost := w.Until()
+			e.Whole = lost == nil && time.Now().Before(until)
+			return e
+		case <-late:
+			w.Say("a process of the command is left, which may make IDs")
+			return e
+		case <-time.After(10 * time.Millisecond):
+		}
+		lists, _ := filepath.Glob("/proc/self/task/*/children")
+		for _, name := range lists {
+			list, _ := os.ReadFile(name)
+			for pid := range strings.FieldsSeq(string(list)) {
+				if n, err := strconv.Atoi(pid); err == nil {
+					_ = syscall.Kill(n, syscall.SIGKILL)
+				}
 			}
 		}
 	}

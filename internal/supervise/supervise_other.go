@@ -1,13 +1,8 @@
-//go:build unix && !linux
+//go:build !linux
 
 package supervise
 
-import "syscall"
+import "errors"
 
-// Only Linux has a parent of orphans other than PID 1, and a signal at the parent's death.
-
-func adopt() {}
-
-func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
-
-func killChildren() {}
+// Run fails: only on Linux does a command end when its supervisor is killed, and do its orphans become children.
+func (c *Command) Run() (End, error) { return End{}, errors.New("natsid number needs Linux") }
