@@ -18,22 +18,8 @@ type Holders string
 // NoHolders leaves all numbers to workers.
 const NoHolders Holders = "off"
 
-// Valid returns nil, or an error that says what is wrong with the text.
-func (h Holders) Valid() error {
-	if h == "" || h == NoHolders {
-		return nil
-	}
-	s, err := ParseSpan(string(h))
-	if err == nil && (s.First < 0 || s.First > s.Last) {
-		err = fmt.Errorf("%s is no range", s)
-	}
-	if err != nil {
-		return fmt.Errorf("numbers of programs: %q: %w, or %s", string(h), err, NoHolders)
-	}
-	return nil
-}
-
-// Of returns the numbers of a site that are for programs; those of an empty span if there are none.
+// Of returns the numbers of a site that are for programs; those of an empty span if there are none. The error says what
+// is wrong with the text.
 func (h Holders) Of(l snowflake.Layout, site int) (s Span, err error) {
 	first, count := l.Numbers(site)
 	switch h {
@@ -42,40 +28,30 @@ func (h Holders) Of(l snowflake.Layout, site int) (s Span, err error) {
 	case NoHolders:
 		return Span{first, first - 1}, nil
 	}
-	if s, err = ParseSpan(string(h)); err != nil {
-		return s, err
+	if s, err = ParseSpan(string(h)); err == nil {
+		s.First, s.Last = first+s.First, first+s.Last
+		err = s.Within(l, site)
 	}
-	s.First, s.Last = first+s.First, first+s.Last
-	return s, s.Within(l, site)
+	if err != nil {
+		return s, fmt.Errorf("numbers of programs: %q: %w, or %s", string(h), err, NoHolders)
+	}
+	return s, nil
 }
 
 // numbers are those that this process may take: of the span only the numbers of programs if it is a program, and none
 // of them if it is a worker, unless an operator named the span.
 type numbers struct {
 	Span
-	layout           snowflake.Layout
-	site             int
 	holders          Span
 	isProgram, named bool
 }
 
 func numbersOf(cfg Config) numbers {
-	n := numbers{
-		Span: NumbersOf(cfg.Layout, cfg.Site), layout: cfg.Layout, site: cfg.Site, isProgram: cfg.Program != "",
-		named: cfg.Numbers != nil,
-	}
+	n := numbers{Span: NumbersOf(cfg.Layout, cfg.Site), isProgram: cfg.Program != "", named: cfg.Numbers != nil}
 	if n.named {
 		n.Span = *cfg.Numbers
 	}
 	return n
-}
-
-// divide takes in which numbers are for programs.
-func (n *numbers) divide(h Holders) (err error) {
-	if n.holders, err = h.Of(n.layout, n.site); err != nil {
-		return fmt.Errorf("%w: %w", ErrDamaged, err)
-	}
-	return nil
 }
 
 // has reports whether this process may take number w.

@@ -121,12 +121,9 @@ func TestARangeOfProgramsIsOneOfTheSite(t *testing.T) {
 			t.Errorf("%q: %v %v, want %s", c.h, s, err, c.want)
 		}
 	}
-	for _, bad := range []workerid.Holders{"5", "5-3", "-1-3", "x-y"} {
-		if bad.Valid() == nil {
-			t.Errorf("%q is valid", bad)
+	for _, bad := range []workerid.Holders{"5", "5-3", "-1-3", "x-y", "0-128"} {
+		if s, err := bad.Of(snowflake.Article, 1); err == nil {
+			t.Errorf("%q: %v", bad, s)
 		}
-	}
-	if _, err := workerid.Holders("0-128").Of(snowflake.Article, 1); err == nil {
-		t.Error("a range beyond the site")
 	}
 }

@@ -106,8 +106,8 @@ func (k *Keeper) look(ctx context.Context) (v view, err error) {
 	if err != nil {
 		return view{}, err
 	}
-	if err := k.numbers.divide(holders); err != nil {
-		return view{}, err
+	if k.numbers.holders, err = holders.Of(k.cfg.Layout, k.cfg.Site); err != nil {
+		return view{}, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	if f := k.file; !f.absent && f.Claim != nil && f.Deployment.ID != have.ID {
 		k.alarms.set(StateFile, fmt.Sprintf("the state file remembers a number of another registry (%s, this is %s): "+

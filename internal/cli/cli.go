@@ -127,7 +127,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) (code in
 	s := &session{ctx: ctx, output: output{stdout: stdout, stderr: stderr}}
 	err := s.run(newParser(s, func(code int) { panic(exit(code)) }), args)
 	code = exitCode(err)
-	if err != nil && !isA[programEnd](err) {
+	if end, is := errors.AsType[programEnd](err); err != nil && (!is || end.error != nil) {
 		fmt.Fprintf(stderr, "natsid: %s\n", inURL.ReplaceAllString(errorText(err), "://xxxxx@"))
 	}
 	if isA[usageError](err) {

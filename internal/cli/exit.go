@@ -31,20 +31,18 @@ func Exits() []Exit {
 // exitCode returns the exit code of a command that ended with err.
 func exitCode(err error) int {
 	if e, ok := errors.AsType[programEnd](err); ok {
-		return int(e)
+		return e.code
 	}
 	switch {
 	case err == nil:
 		return 0
-	case errors.Is(err, errNoProgram):
-		return 127
 	case isA[usageError](err):
 		return 2
 	case isA[*subjects.Error](err), isA[*buckets.RightError](err), slices.ContainsFunc(refusals, func(of error) bool {
 		return errors.Is(err, of)
 	}):
 		return 3
-	case errors.Is(err, errNotProven), errors.Is(err, errNotRenewed):
+	case errors.Is(err, errNotProven):
 		return 4
 	}
 	return 1

@@ -85,9 +85,6 @@ func (c *layoutCmd) setHolders(ctx context.Context, registry *kvregistry.Registr
 	}
 	l, err := d.SnowflakeLayout()
 	if err == nil {
-		err = h.Valid()
-	}
-	if err == nil {
 		_, err = h.Of(l, 0)
 	}
 	if err != nil {

@@ -58,17 +58,16 @@ Examples:
 	}
 }
 
-// A programEnd is the exit code, not 0, of a program that ended by itself.
-type programEnd int
+// A programEnd is the exit code of natsid number, and why natsid chose it; nil if it is the program's.
+type programEnd struct {
+	error
+	code int
+}
 
-func (e programEnd) Error() string { return fmt.Sprintf("the program ended with exit code %d", int(e)) }
-
-var (
-	// errNoProgram is returned when there is no such program, or the system does not run it.
-	errNoProgram = errors.New("the program cannot be run")
-	// errNotRenewed is returned when natsid ended the program.
-	errNotRenewed = errors.New("the program was ended")
-)
+// notRun is the end of a program that does not exist, or that the system does not run.
+func notRun(err error) error {
+	return programEnd{fmt.Errorf("the program cannot be run: %w", err), 127}
+}
 
 // check returns the path of the program, or an error about the arguments.
 func (c *numberCmd) check() (path string, err error) {
@@ -88,7 +87,7 @@ func (c *numberCmd) check() (path string, err error) {
 		return "", usage(fmt.Errorf("--env %q: want names of variables", c.Env))
 	}
 	if path, err = exec.LookPath(c.Program[0]); err != nil {
-		return "", fmt.Errorf("%w: %w", errNoProgram, err)
+		return "", notRun(err)
 	}
 	return path, nil
 }
@@ -154,16 +153,13 @@ func (c *numberCmd) run(s *session, path string, lease *holder.Lease) error {
 	}
 	end, err := cmd.Run()
 	if err != nil {
-		return errors.Join(fmt.Errorf("%w: %w", errNoProgram, err), lease.Release())
+		return errors.Join(notRun(err), lease.Release())
 	}
 	if end.Whole {
 		_ = lease.Release() // otherwise the number rests
 	}
-	switch {
-	case end.Because != nil:
-		return fmt.Errorf("%w: %w", errNotRenewed, end.Because)
-	case end.Code != 0:
-		return programEnd(end.Code)
+	if end.Because != nil {
+		return programEnd{fmt.Errorf("the program was ended: %w", end.Because), 4}
 	}
-	return nil
+	return programEnd{nil, end.Code}
 }

@@ -1,6 +1,7 @@
 package holder
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,11 +31,12 @@ func (h *Holder) settle(change func()) {
 	defer h.mu.Unlock()
 	change()
 	g := h.offered
+	h.why = nil
 	if g != nil && g.Worker() != h.answered { //mutant:answered
-		g = nil
+		g, h.why = nil, errUnanswered
 	}
 	if h.stopped != nil { //mutant:stopped
-		g = nil
+		g, h.why = nil, h.stopped
 	}
 	h.gen.Store(g)
 }
@@ -156,15 +158,7 @@ func (h *Holder) explain(err error) error {
 	s := h.keeper.Status()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	why := s.Trouble
-	switch {
-	case why != nil || h.offered == nil:
-	case h.stopped != nil:
-		why = h.stopped
-	case h.offered.Worker() != h.answered:
-		why = errUnanswered
-	}
-	if why != nil {
+	if why := cmp.Or(s.Trouble, h.why); why != nil {
 		err = fmt.Errorf("%w: %w", err, why)
 	}
 	if s.Held {

@@ -63,6 +63,7 @@ type Holder struct {
 	offered  *snowflake.Generator // the keeper's; nil while it has none
 	answered int                  // the number for which the server knows this holder's subscription; -1 for none
 	stopped  error                // why the registry allows no IDs; nil if it does
+	why      error                // why the keeper's generator is not issued from; nil if it is
 
 	stop   func()        // ends the keeper, and then all else
 	ended  chan struct{} // closed once all has ended, with err
@@ -212,50 +213,40 @@ func (h *Holder) checkRights(ctx context.Context) error {
 }
 
 // findLayout takes in the layout of the registry or, while the registry does not answer, that of the state file. It
-// returns which numbers the program can take; nil for all.
+// returns which numbers the program can take; nil for all. The keeper refuses a layout that is not the registry's.
 func (h *Holder) findLayout(ctx context.Context, registry workerid.Registry) (fits *workerid.Span, err error) {
-	var d workerid.Deployment
+	d := workerid.DeploymentIn(h.cfg.Dir)
 	for {
 		attempt, cancel := context.WithTimeout(ctx, askTimeout)
-		d, err = registry.Deployment(attempt)
+		have, err := registry.Deployment(attempt)
 		cancel()
-		if err == nil || isFinal(err) {
-			break
+		switch {
+		case err == nil:
+			d = have
+		case errors.Is(err, buckets.ErrNoBucket), errors.Is(err, workerid.ErrNoDeployment):
+			return nil, fmt.Errorf("no natsid worker has started in this namespace (%s): start one first, or check "+
+				"the connection and the namespace", h.cfg.Namespace)
+		case errors.Is(err, workerid.ErrDamaged), errors.Is(err, buckets.ErrUnfit):
+			return nil, err
+		case d.ID == "":
+			if jitter.Sleep(ctx, jitter.Around(200*time.Millisecond)) != nil {
+				return nil, err
+			}
+			continue
 		}
-		if d = workerid.DeploymentIn(h.cfg.Dir); d.ID != "" {
-			err = nil
-			break
-		}
-		if jitter.Sleep(ctx, jitter.Around(200*time.Millisecond)) != nil {
-			break
-		}
+		break
 	}
-	if errors.Is(err, buckets.ErrNoBucket) || errors.Is(err, workerid.ErrNoDeployment) {
-		err = fmt.Errorf("no natsid worker has started in this namespace (%s): start one first, or check the "+
-			"connection and the namespace", h.cfg.Namespace)
-	}
-	if err == nil {
-		h.layout, err = d.SnowflakeLayout()
-	}
-	if err != nil {
+	l, err := d.SnowflakeLayout()
+	h.layout = cmp.Or(h.cfg.Layout, l)
+	if err != nil || h.cfg.Fit == nil || h.layout != l {
 		return nil, err
 	}
-	if want, l := h.cfg.Layout, h.layout; want != (snowflake.Layout{}) && want != l {
-		return nil, fmt.Errorf("the registry has layout %s, epoch %d; this program was given layout %s, epoch %d: "+
-			"leave it out, or choose another namespace", l, l.Epoch, want, want.Epoch)
-	}
-	programs, err := d.Holders.Of(h.layout, h.cfg.Site)
-	if err != nil || h.cfg.Fit == nil {
+	programs, err := d.Holders.Of(l, h.cfg.Site)
+	if err != nil {
 		return nil, err
 	}
 	span, err := h.cfg.Fit(programs)
 	return &span, err
-}
-
-// isFinal reports whether another attempt to read the deployment cannot succeed by itself.
-func isFinal(err error) bool {
-	return errors.Is(err, buckets.ErrNoBucket) || errors.Is(err, workerid.ErrNoDeployment) ||
-		errors.Is(err, workerid.ErrDamaged) || errors.Is(err, buckets.ErrUnfit)
 }
 
 // Number returns the worker number that is held, and reports whether one is.
