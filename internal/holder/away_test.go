@@ -80,3 +80,20 @@ func TestAHolderSaysThatItsWindowEndsBeforeItDoes(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A program that was never run leaves no number that rests.
+func TestALeaseThatIsNotBegunGivesTheNumberBack(t *testing.T) {
+	c := e2e.Start(t, e2e.Config{})
+	h, err := holder.Open(t.Context(), c.Conn, holder.Config{Rest: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := h.Lease(ctx); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if number, held := h.Number(); held {
+		t.Errorf("number %d is held", number)
+	}
+}

@@ -49,28 +49,23 @@ func (h *Holder) NextN(ctx context.Context, n int) (all subjects.Runs, err error
 
 // wait issues n IDs, and waits for the clock where a burst has run ahead of it.
 func (h *Holder) wait(ctx context.Context, n int) (snowflake.Runs, error) {
-	for at := now(); ; {
+	for at := now(); ; at = now() {
 		g := h.gen.Load()
 		if g == nil {
 			return snowflake.Runs{}, h.explain(snowflake.ErrNoNumber)
 		}
 		runs, err := g.NextAt(at, n)
-		if err == nil {
-			return runs, nil
-		}
 		behind, ok := errors.AsType[*snowflake.BehindError](err)
-		switch later := now(); {
-		case !ok:
-			return snowflake.Runs{}, h.explain(err)
-		case later != at: // the reading may be from before this goroutine lost its CPU
-			at = later
+		switch {
+		case err == nil:
+			return runs, nil
+		case ok && now() != at: // the reading may be from before this goroutine lost its CPU
 			continue
-		case behind.SetBack || behind.By > h.longest:
+		case !ok || behind.SetBack || behind.By > h.longest:
 			return snowflake.Runs{}, h.explain(err)
 		}
 		if err := jitter.Sleep(ctx, behind.By); err != nil {
 			return snowflake.Runs{}, err
 		}
-		at = now()
 	}
 }

@@ -23,11 +23,14 @@ type Lease struct {
 
 // Lease returns the lease of the number that was acquired, once the clock has reached its window.
 func (h *Holder) Lease(ctx context.Context) (*Lease, error) {
-	l := &Lease{h, h.gen.Load()}
-	if l.g == nil {
-		return nil, errors.Join(h.explain(snowflake.ErrNoNumber), h.Close())
+	g, err := h.gen.Load(), h.explain(snowflake.ErrNoNumber)
+	if g != nil {
+		err = jitter.Sleep(ctx, time.UnixMilli(g.From()).Sub(time.Now().Round(0)))
 	}
-	return l, jitter.Sleep(ctx, time.UnixMilli(l.g.From()).Sub(time.Now().Round(0)))
+	if err != nil {
+		return nil, errors.Join(err, h.Close())
+	}
+	return &Lease{h, g}, nil
 }
 
 // Number returns the number.
