@@ -10,7 +10,7 @@ type Command struct {
 	Env  []string
 	// Until returns the end of the lease, which moves while it is renewed, or why it is over at once.
 	Until func() (time.Time, error)
-	// Say is called with what a person must know.
+	// Say is called with what a person must know. It may block.
 	Say func(format string, args ...any)
 }
 

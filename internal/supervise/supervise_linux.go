@@ -31,7 +31,7 @@ func (c *Command) Run() (End, error) {
 	runtime.LockOSThread() // the system ends the command when this thread does
 	defer runtime.UnlockOSThread()
 	received := make(chan os.Signal, 64)
-	signal.Notify(received)
+	signal.Notify(received, caught()...)
 	defer signal.Stop(received)
 	group, err := unix.IoctlGetInt(0, unix.TIOCGPGRP) // of the terminal
 	p, err := os.StartProcess(c.Path, c.Args, &os.ProcAttr{
@@ -57,6 +57,16 @@ func (c *Command) Run() (End, error) {
 			return w.end(status, all), nil
 		}
 	}
+}
+
+// caught returns the signals that this process does not ignore. Below nohup it ignores SIGHUP, and so must the command.
+func caught() (all []os.Signal) {
+	for s := syscall.Signal(1); s <= 64; s++ {
+		if !signal.Ignored(s) {
+			all = append(all, s)
+		}
+	}
+	return all
 }
 
 // A stage is how far a lease that is not renewed has ended.
@@ -121,15 +131,28 @@ func (w *watch) look(now time.Time) {
 		if w.stage, w.because = killed, lost; lost == nil {
 			w.because = fmt.Errorf("the window ended at %s and was not renewed", at)
 		}
-		w.Say("%v: SIGKILL for the command", w.because)
 		_ = syscall.Kill(-w.pid, syscall.SIGKILL)
+		w.say("%v: SIGKILL for the command", w.because)
 	case w.stage < terminated && left <= min(notice, w.left/3):
 		w.stage, w.because = terminated, fmt.Errorf("the window ends at %s and could not be renewed", at)
-		w.Say("%v: SIGTERM for the command", w.because)
 		w.pass(syscall.SIGTERM)
+		w.say("%v: SIGTERM for the command", w.because)
 	case w.stage < warned && left <= w.left/2:
 		w.stage = warned
-		w.Say("the number cannot be renewed: the command is ended before %s unless NATS answers until then", at)
+		w.say("the number cannot be renewed: the command is ended before %s unless NATS answers until then", at)
+	}
+}
+
+// say says something, and waits only briefly: who reads the output may hang, and the command must be killed even so.
+func (w *watch) say(format string, args ...any) {
+	said := make(chan struct{})
+	go func() {
+		defer close(said)
+		w.Say(format, args...)
+	}()
+	select {
+	case <-said:
+	case <-time.After(lookEvery):
 	}
 }
 
@@ -146,7 +169,7 @@ func (w *watch) end(status syscall.WaitStatus, all chan struct{}) End {
 			e.Whole = lost == nil && time.Now().Before(until)
 			return e
 		case <-late:
-			w.Say("a process of the command is left, which may make IDs")
+			w.say("a process of the command is left, which may make IDs")
 			return e
 		case <-time.After(10 * time.Millisecond):
 		}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -123,6 +124,9 @@ func TestTheExitCodeIsTheCommands(t *testing.T) {
 func TestSignalsArePassedOn(t *testing.T) {
 	t.Parallel()
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1} {
+		if signal.Ignored(sig) {
+			continue // the test runs below nohup
+		}
 		s := start(t, time.Hour, fmt.Sprintf(`trap 'exit 9' %d; echo on > on; while :; do sleep 0.01; done`, sig))
 		s.file("on")
 		_ = s.cmd.Process.Signal(sig)
@@ -192,6 +196,37 @@ func TestTheCommandEndsWithItsSupervisor(t *testing.T) {
 	_ = s.cmd.Process.Kill()
 	_ = s.cmd.Wait()
 	gone(t, pid)
+}
+
+// A container's log may be read by nobody.
+func TestACommandIsKilledThoughNobodyReadsTheOutput(t *testing.T) {
+	t.Parallel()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for full := time.Now().Add(time.Second); err == nil; { // until the pipe takes no more
+		_ = w.SetWriteDeadline(full)
+		_, err = w.Write(make([]byte, 1024))
+	}
+	s := &supervised{T: t, dir: t.TempDir()}
+	s.cmd = exec.Command(os.Args[0], `trap '' TERM; echo $$ > pid; while :; do sleep 0.01; done`)
+	s.cmd.Env, s.cmd.Dir, s.cmd.Stdout = append(os.Environ(), "TEST_LEASE=2s"), s.dir, w
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.cmd.Process.Kill(); _ = s.cmd.Wait() }()
+	gone(t, s.file("pid"))
+}
+
+func TestACommandBelowNohupIgnoresSIGHUP(t *testing.T) {
+	t.Parallel()
+	c := exec.Command("sh", "-c", `trap '' HUP; exec "$0" 'kill -HUP $PPID $$; exit 6'`, os.Args[0])
+	c.Env = append(os.Environ(), "TEST_LEASE=1h")
+	if out, err := c.CombinedOutput(); err != nil || !strings.Contains(string(out), "code 6, whole true") {
+		t.Errorf("%v: %s", err, out)
+	}
 }
 
 // The command may have woken up too; a lease whose end has passed is not excused by a look that came late.
