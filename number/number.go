@@ -47,7 +47,8 @@ type Config struct {
 	// MaxClockSkew is how far the clocks of two machines may differ; 0 means 1 s. Set it as the workers'.
 	MaxClockSkew time.Duration
 	// OnChange is called, by Open already, with nil when IDs are issued and the window is renewed; and with the reason
-	// when no ID can be issued any more, or none once the present window ends. nil means no call. It must not block.
+	// when no ID can be issued any more, or none once the present window ends. nil means no call. It must not block,
+	// nor call Close.
 	OnChange func(error)
 	// Log receives messages for an operator; nil discards them.
 	Log *slog.Logger

@@ -149,3 +149,30 @@ func TestTwentyStartAtOnce(t *testing.T) {
 	}
 	all.Wait()
 }
+
+func TestBadInputIsRefusedBeforeANumberIsTaken(t *testing.T) {
+	c := e2e.Start(t, e2e.Config{})
+	for want, cfg := range map[string]number.Config{
+		"site 1: want 0 to 0":                {Site: 1},
+		"layout":                             {Layout: snowflake.Layout{Worker: -1}},
+		"site -1: want 0 to 0":               {Site: -1},
+		"a clock skew of -1h0m0s: want 1ms":  {MaxClockSkew: -time.Hour},
+		"a clock skew of 1h0m0s: want 1ms":   {MaxClockSkew: time.Hour},
+		"a name of 129 bytes: want at most ": {Name: strings.Repeat("x", 129)},
+	} {
+		if _, err := number.Open(t.Context(), c.Conn, cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// A pedantic server closes a connection for good that it finds fault with.
+func TestAGivenConnectionMayBePedantic(t *testing.T) {
+	c := e2e.Start(t, e2e.Config{})
+	nc, err := nats.Connect(c.URL, func(o *nats.Options) error { o.Verbose, o.Pedantic = true, true; return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	open(t, nc, number.Config{})
+}

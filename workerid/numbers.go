@@ -80,6 +80,10 @@ func (n numbers) exhausted(v view) string {
 	if n.isProgram {
 		whose = "programs"
 	}
+	if count == 0 {
+		return fmt.Sprintf("no number within %s is for %s, since programs have %s: `natsid layout --holders` changes "+
+			"that", n.Span, whose, n.holders)
+	}
 	text := fmt.Sprintf("all %d numbers of %s within %s, where programs have %s", count, whose, n.Span, n.holders)
 	if first < 0 {
 		return text + "; the first is free when its owner stops"

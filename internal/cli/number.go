@@ -49,8 +49,8 @@ Examples:
 			"env": "Set this variable to the number, too. May be repeated.",
 			"bits": "How many bits the program has for the number; by default as many as the layout. It gets one of " +
 				"that many of natsid's numbers, from --offset on.",
-			"offset": "What is subtracted from natsid's number; by default nothing or, with --bits, the first number " +
-				"for programs. Give all programs the same whose IDs must differ.",
+			"offset": "What is subtracted from natsid's number; by default nothing or, with --bits, the middle of " +
+				"a site's numbers. Give all programs the same whose IDs must differ.",
 			"quarantine": "How long a number rests after an end that was not clean: longer than programs are paused. " +
 				"Valid: 0s to 720h.",
 			"program": "The program and its arguments.",
@@ -92,19 +92,23 @@ func (c *numberCmd) check() (path string, err error) {
 	return path, nil
 }
 
-// fit returns the numbers that the program can take, and completes --offset.
-func (c *numberCmd) fit(programs workerid.Span) (workerid.Span, error) {
+// fit returns the numbers that the program can take, and completes --offset. Its default depends on the layout alone:
+// two programs of which different offsets are subtracted may both get the same number, as where the numbers of programs
+// have been changed in between, or at two sites.
+func (c *numberCmd) fit(l snowflake.Layout, programs workerid.Span) (workerid.Span, error) {
 	if c.Offset < 0 {
 		c.Offset = 0
 		if c.Bits > 0 {
-			c.Offset = programs.First
+			_, count := l.Numbers(0)
+			c.Offset = count / 2
 		}
 	}
 	of := workerid.Span{First: c.Offset, Last: c.Offset + 1<<cmp.Or(c.Bits, 30) - 1}
 	fits := workerid.Span{First: max(of.First, programs.First), Last: min(of.Last, programs.Last)}
 	if fits.First > fits.Last {
 		return fits, usage(fmt.Errorf("no number fits: programs have the numbers %v here, and --bits and --offset "+
-			"want %v; `natsid layout --holders` changes those of programs", programs, of))
+			"want %v: give an --offset, the same to all programs whose IDs must differ, or change those of "+
+			"programs with `natsid layout --holders`", programs, of))
 	}
 	return fits, nil
 }
@@ -151,6 +155,7 @@ func (c *numberCmd) run(s *session, path string, lease *holder.Lease) error {
 	for _, name := range append(c.Env, "NATSID_WORKER_NUMBER") {
 		cmd.Env = append(cmd.Env, name+"="+strconv.Itoa(lease.Number()-c.Offset))
 	}
+	cmd.Env = (&exec.Cmd{Env: cmd.Env}).Environ() // drops what was set before: C, Java and Perl read the first
 	end, err := cmd.Run()
 	if err != nil {
 		return errors.Join(notRun(err), lease.Release())

@@ -34,7 +34,7 @@ func below(t *testing.T, url, script string, flags ...string) *program {
 	args := slices.Concat([]string{"number", "--nats", url, "--max-clock-skew=1ms"}, flags,
 		[]string{"--", "sh", "-c", script})
 	p.cmd = exec.Command(os.Args[0], args...)
-	p.cmd.Env, p.cmd.Dir = append(os.Environ(), "TEST_AS_NATSID=1"), p.dir
+	p.cmd.Env, p.cmd.Dir = append(os.Environ(), "TEST_AS_NATSID=1", "NATSID_WORKER_NUMBER=0"), p.dir
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.err
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -118,6 +118,15 @@ func TestAProgramGetsANumberOfItsOwnAndGivesItBack(t *testing.T) {
 		if d > 2*time.Second {
 			t.Errorf("number %d rests for %v after a clean end", n, d)
 		}
+	}
+}
+
+// C, Java and Perl read the first of two variables of one name, so a number from the image would be that of all.
+func TestANumberReplacesTheVariablesOfTheEnvironment(t *testing.T) {
+	t.Parallel()
+	p := below(t, serve(t).url, `tr '\0' '\n' < /proc/$$/environ | grep -c NATSID_WORKER_NUMBER=`)
+	if p.ends(0, ""); p.out.String() != "1\n" {
+		t.Errorf("the program has the variable %s times", p.out.String())
 	}
 }
 
@@ -215,6 +224,9 @@ func TestMistakesAboutNumbersSayWhatToType(t *testing.T) {
 	}
 	natsid(t, "number", "--nats", url, "--layout=js53", "--", "true").want(t, 1, "41+10+12", "41+6+6")
 	natsid(t, "number", "--nats", startServer(t).ClientURL(), "true").want(t, 1, "no natsid worker has started")
+	// The offset of --bits stays where it was: a program that was started before may have the number 32.
+	natsid(t, "layout", "--nats", url, "--holders=768-1023").want(t, 0)
+	natsid(t, "number", "--nats", url, "--bits=5", "--", "true").want(t, 2, "768-1023", "512-543", "--offset")
 	if help := natsid(t, "number", "--help").out; !strings.Contains(help, "promises less than a worker") {
 		t.Errorf("the help does not say the weaker promise: %s", help)
 	}

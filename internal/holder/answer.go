@@ -110,7 +110,8 @@ func (h *Holder) say(m *nats.Msg) {
 // ask asks the workers whether their registry is stopped for another one.
 //
 // Law: of two registries behind one subject, both may give the same snowflakes. Their workers stop within 10 s of a
-// link, and a holder follows within 10 s more. Where nobody answers, the last answer holds; without one the holder
+// link, and a holder follows within 10 s more. If workers of another registry answer and none of its own, the holder
+// stops by itself, unless that one is stopped. Where nobody answers, the last answer holds; without one the holder
 // issues, as a worker would that hears of no other registry.
 func (h *Holder) ask(ctx context.Context, bus *natsbus.Bus) {
 	who, _ := h.keeper.Who()
@@ -119,17 +120,32 @@ func (h *Holder) ask(ctx context.Context, bus *natsbus.Bus) {
 	if errors.Is(stopped, errNotAsked) {
 		stopped = nil
 	}
-	for _, n := range all {
-		if n.Numbers != who.Registry && n.Numbers != "" && who.Registry != "" {
-			continue // of another registry
-		}
-		if stopped = nil; n.Other != "" {
-			stopped = fmt.Errorf("the registry is stopped, since registry %s serves the same subjects: "+
-				"`natsid resume` shows both", n.Other)
-			break
-		}
+	if len(all) > 0 {
+		stopped = verdict(who.Registry, all)
 	}
 	h.settle(func() { h.stopped = stopped })
+}
+
+// verdict returns why the workers that gave the notices allow no IDs under numbers of a registry; nil if they do.
+func verdict(registry string, all []lineage.Notice) (stopped error) {
+	answers := false // of its own workers
+	for _, n := range all {
+		isOwn := n.Numbers == registry || n.Numbers == "" || registry == ""
+		switch {
+		case isOwn && n.Other != "":
+			return fmt.Errorf("the registry is stopped, since registry %s serves the same subjects: "+
+				"`natsid resume` shows both", n.Other)
+		case isOwn:
+			answers = true
+		case n.Other == "":
+			stopped = fmt.Errorf("registry %s serves the same subjects, and no worker answers whose registry is that "+
+				"of this number: start one, then `natsid resume` shows both", n.Registry)
+		}
+	}
+	if answers {
+		return nil
+	}
+	return stopped
 }
 
 // state reports whether IDs can be issued, and returns why not, or why none can soon.

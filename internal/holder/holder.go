@@ -36,7 +36,7 @@ type Config struct {
 	Dir       string
 	Name      string
 	// Fit returns which numbers the program can take, of those that are for programs; nil takes all.
-	Fit          func(programs workerid.Span) (workerid.Span, error)
+	Fit          func(l snowflake.Layout, programs workerid.Span) (workerid.Span, error)
 	Rest         time.Duration // see workerid.Config
 	Horizon      time.Duration
 	MaxClockSkew time.Duration
@@ -77,6 +77,8 @@ const (
 	patience = 15 * time.Second
 	// askTimeout bounds a question to the server or to JetStream. A server before 2.10 does not say what a user may do.
 	askTimeout = 2 * time.Second
+	// maxName bounds a name, in bytes. It is part of each record and heartbeat.
+	maxName = 128
 )
 
 // Open acquires a number. It returns once an ID can be issued, or with the reason why none can.
@@ -89,6 +91,12 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Holder, error) {
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	if err := cfg.Namespace.Check(); err != nil {
 		return nil, err
+	}
+	if s := cfg.MaxClockSkew; s < 0 || s > time.Minute {
+		return nil, fmt.Errorf("a clock skew of %v: want 1ms to 1m, as the workers' --max-clock-skew", s)
+	}
+	if len(cfg.Name) > maxName {
+		return nil, fmt.Errorf("a name of %d bytes: want at most %d", len(cfg.Name), maxName)
 	}
 	if _, has := ctx.Deadline(); !has {
 		var cancel context.CancelFunc
@@ -180,6 +188,7 @@ func (h *Holder) keep(ctx context.Context) {
 // dial makes the holder's own connection, like the given one. Writes of the keeper must not wait behind the traffic of
 // the program, nor in its buffer while the connection is lost: see [kvregistry.Options].
 func (h *Holder) dial(opts nats.Options) (*nats.Conn, error) {
+	opts.Verbose, opts.Pedantic = false, false // a pedantic server may close the connection for good
 	opts.Name, opts.NoEcho, opts.AllowReconnect, opts.IgnoreAuthErrorAbort = "natsid number", false, true, true
 	opts.ClosedCB, opts.DisconnectedCB, opts.DisconnectedErrCB, opts.ReconnectedCB = nil, nil, nil, nil
 	opts.ConnectedCB, opts.DiscoveredServersCB, opts.LameDuckModeHandler, opts.ReconnectErrCB = nil, nil, nil, nil
@@ -238,14 +247,20 @@ func (h *Holder) findLayout(ctx context.Context, registry workerid.Registry) (fi
 	}
 	l, err := d.SnowflakeLayout()
 	h.layout = cmp.Or(h.cfg.Layout, l)
-	if err != nil || h.cfg.Fit == nil || h.layout != l {
+	if err = cmp.Or(err, h.layout.Validate()); err != nil {
 		return nil, err
+	}
+	if s := h.cfg.Site; s < 0 || s >= l.Sites() {
+		return nil, fmt.Errorf("site %d: want 0 to %d, since layout %s has %d site bits", s, l.Sites()-1, l, l.Site)
+	}
+	if h.cfg.Fit == nil || h.layout != l {
+		return nil, nil
 	}
 	programs, err := d.Holders.Of(l, h.cfg.Site)
 	if err != nil {
 		return nil, err
 	}
-	span, err := h.cfg.Fit(programs)
+	span, err := h.cfg.Fit(l, programs)
 	return &span, err
 }
 

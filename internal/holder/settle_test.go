@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/workerid"
 	"github.com/natsid/natsid/workerid/workeridtest"
@@ -49,4 +50,26 @@ func TestNothingIsIssuedBeforeTheNumberIsAnsweredNorWhileTheRegistryIsStopped(t 
 	issues("after the stop", true)
 	h.settle(func() { h.offered = nil })
 	issues("while the keeper offers none", false)
+}
+
+// A registry may have programs and no worker that runs when a link joins it with another one.
+func TestWhichWorkersStopAHolder(t *testing.T) {
+	own, stopped := lineage.Notice{Registry: "a", Numbers: "A"}, lineage.Notice{Registry: "a", Numbers: "A", Other: "b"}
+	other, gone := lineage.Notice{Registry: "b", Numbers: "B"}, lineage.Notice{Registry: "b", Numbers: "B", Other: "a"}
+	for _, c := range []struct {
+		what  string
+		all   []lineage.Notice
+		stops bool
+	}{
+		{"its own", []lineage.Notice{own}, false},
+		{"its own, stopped", []lineage.Notice{stopped}, true},
+		{"both, its own stopped", []lineage.Notice{other, stopped}, true},
+		{"both, the other one not noticed yet", []lineage.Notice{other, own}, false},
+		{"the other one alone", []lineage.Notice{other}, true},
+		{"the other one alone, stopped", []lineage.Notice{gone}, false},
+	} {
+		if err := verdict("A", c.all); (err != nil) != c.stops {
+			t.Errorf("%s: %v, want a stop: %t", c.what, err, c.stops)
+		}
+	}
 }

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 
 const number = 700
 
-func only(workerid.Span) (workerid.Span, error) {
+func only(snowflake.Layout, workerid.Span) (workerid.Span, error) {
 	return workerid.Span{First: number, Last: number}, nil
 }
 
