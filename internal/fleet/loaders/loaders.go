@@ -147,10 +147,11 @@ func (t *Tags) of(name string, add bool) *tag {
 	return g
 }
 
-// resign makes this worker another one than the tag's loader. The lock is held.
+// resign makes this worker another one than the tag's loader. Messages that are on their way are still answered: where
+// they were dropped, their senders would wait in vain. The lock is held.
 func (g *tag) resign() {
 	if g.hears != nil {
-		_ = g.hears.Unsubscribe() // it fails only on a closed connection
+		_ = g.hears.Drain() // it fails only on a closed connection
 		g.hears = nil
 	}
 }

@@ -310,6 +310,37 @@ func TestWhatWasPassedOnIsNotPassedOnAgain(t *testing.T) {
 	}
 }
 
+// Otherwise their senders would wait in vain, for up to half of the time that their requests have.
+func TestALoaderThatStopsAnswersWhatItHasReceived(t *testing.T) {
+	asker, loader := pair(t)
+	const sent = 3
+	answers, err := asker.conn.SubscribeSync(asker.conn.NewInbox())
+	if err != nil {
+		t.Fatal(err)
+	}
+	subject := wire.Loader(subjects.DefaultNamespace, "a")
+	loader.mu.Lock()
+	for range sent {
+		if err := asker.conn.PublishRequest(subject, answers.Subject, []byte("1 M1 a")); err != nil {
+			t.Error(err)
+		}
+	}
+	err = errors.Join(asker.conn.Flush(), loader.conn.Flush()) // the messages wait for the lock
+	loader.all["a"].resign()
+	loader.mu.Unlock()
+	for i := range sent {
+		if err == nil {
+			_, err = answers.NextMsg(deadline)
+		}
+		if err != nil {
+			t.Fatalf("answer %d of %d: %v", i, sent, err)
+		}
+	}
+	if loader.leads("a") {
+		t.Error("it is the loader still")
+	}
+}
+
 func TestMalformedMessagesGetNoID(t *testing.T) {
 	w := fleet(t, 1)[0]
 	w.lead("a")
