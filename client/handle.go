@@ -131,14 +131,15 @@ func (h *Handle) Next(ctx context.Context) (id subjects.ID, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, ended(h.target.subject, err)
 	}
+	var asking chan struct{}
 	if h.stock != nil {
-		if id := h.stock.next(); id > 0 {
+		if id, asking = h.stock.next(); id > 0 {
 			return id, nil
 		}
 	}
 	began := time.Now()
 	if h.stock != nil {
-		id, err = h.stock.wait(ctx)
+		id, err = h.stock.wait(ctx, asking)
 	} else {
 		id, err = h.merger.next(ctx)
 	}

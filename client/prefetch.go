@@ -44,14 +44,17 @@ func newStock(t *target, n int, maxAge time.Duration) *stock {
 	return &stock{target: t, header: header, n: n, maxAge: maxAge}
 }
 
-// next returns a held ID, or 0 if none is held.
-func (k *stock) next() subjects.ID {
+// next returns a held ID. If none is held, it returns 0 and a channel that is closed when the request under way has
+// ended: then the caller calls wait, and gets what that request brings.
+func (k *stock) next() (id subjects.ID, asking chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !k.holds(1) {
-		return 0
+	if k.holds(1) {
+		return k.take(1).First, nil
 	}
-	return k.take(1).First
+	k.ask()
+	k.waiting++
+	return 0, k.asking
 }
 
 // nextN returns n held IDs, or nil if fewer are held. It returns no part: that would grow too old while the rest is
@@ -116,31 +119,32 @@ func (k *stock) take(most int) subjects.Run {
 	return run
 }
 
-// wait waits for an ID of the next range.
-func (k *stock) wait(ctx context.Context) (subjects.ID, error) {
+// wait waits for the request that next returned, and for further ones while other calls take all IDs.
+func (k *stock) wait(ctx context.Context, asking chan struct{}) (subjects.ID, error) {
 	ctx, cancel := k.target.client.bounded(ctx)
 	defer cancel()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for !k.holds(1) {
-		k.ask()
-		asking := k.asking
-		k.waiting++
+	defer func() { k.waiting-- }()
+	for {
 		k.mu.Unlock()
 		select {
 		case <-asking:
 		case <-ctx.Done():
 		}
 		k.mu.Lock()
-		k.waiting--
 		if ctx.Err() != nil {
 			return 0, k.target.gaveUp(ctx.Err())
 		}
 		if k.err != nil {
 			return 0, k.err
 		}
+		if k.holds(1) {
+			return k.take(1).First, nil
+		}
+		k.ask()
+		asking = k.asking
 	}
-	return k.take(1).First, nil
 }
 
 // ask sends a request unless one is under way. k.mu is held.
