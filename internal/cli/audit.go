@@ -25,13 +25,15 @@ func (*auditCmd) help() help {
 		summary: "Prove that no ID was granted twice, by what workers wrote down, or say of which that is not proven.",
 		detail: `Reads the stream of grants: all loads of tags and windows of worker numbers.
 
-proven      exit code 0. Each ID that was loaded since the first entry is in one
-            load, or lost by one process that died within a second of it,
-            and no two processes had one worker number at one time.
-repeated    exit code 1. Two grants share IDs, or times of a worker number.
-not proven  exit code 4. IDs below a mark are in no load: several workers died
-            within a second of loads, somebody wrote the mark by hand, or
-            entries are gone.
+Exit code 0 means proven: each ID that was loaded since the first entry is in one
+load, or lost by one process that died within a second of it, and no two
+processes had one worker number at one time.
+
+Exit code 1 means repeated: two grants share IDs, or times of a worker number.
+
+Exit code 4 means not proven: IDs below a mark are in no load. Several workers
+died within a second of loads, somebody wrote the mark by hand, or entries are
+gone.
 
 Examples:
   natsid audit

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/kvregistry"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
@@ -59,7 +60,7 @@ Examples:
 func (c *layoutCmd) Run(s *session) error {
 	if c.Holders != "" {
 		return s.withJetStream(func(ctx context.Context, js jetstream.JetStream) error {
-			return c.setHolders(ctx, s.numbers(js))
+			return c.setHolders(ctx, s, s.numbers(js))
 		})
 	}
 	l, err := s.layout()
@@ -77,9 +78,12 @@ func (c *layoutCmd) Run(s *session) error {
 }
 
 // setHolders says in the registry which numbers are for programs.
-func (c *layoutCmd) setHolders(ctx context.Context, registry *kvregistry.Registry) error {
+func (c *layoutCmd) setHolders(ctx context.Context, s *session, registry *kvregistry.Registry) error {
 	h := workerid.Holders(c.Holders)
 	d, err := registry.Deployment(ctx)
+	if errors.Is(err, buckets.ErrNoBucket) {
+		return s.neverRan()
+	}
 	if err != nil {
 		return err
 	}
@@ -90,7 +94,17 @@ func (c *layoutCmd) setHolders(ctx context.Context, registry *kvregistry.Registr
 	if err != nil {
 		return usage(err)
 	}
-	return registry.SetHolders(ctx, h)
+	if err := registry.SetHolders(ctx, h); err != nil {
+		return err
+	}
+	return s.print(holdersJSON{h}, func(out *sheet) {
+		out.line("numbers of programs: %s; who has a number keeps it", h)
+	})
+}
+
+// holdersJSON is the output of `natsid layout --holders --json`.
+type holdersJSON struct {
+	Holders workerid.Holders `json:"holders"`
 }
 
 const year = 365.25 * 24 * time.Hour

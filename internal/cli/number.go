@@ -41,6 +41,8 @@ paused may wake up and make IDs before it is killed: so a number rests for
 --quarantine, unless all processes of its program were seen to end in time. And
 what a program's generator does when the clock is set back is its own matter.
 
+The user of NATS needs the rights of "natsid permissions holder".
+
 Examples:
   natsid number -- java -jar app.jar
   natsid number --env NODE_ID -- app    sets NODE_ID, too

@@ -53,12 +53,17 @@ func (*workersCmd) Run(s *session) error {
 	return s.withJetStream(s.listNumbers)
 }
 
+// neverRan returns the error for a namespace without buckets.
+func (s *session) neverRan() error {
+	return fmt.Errorf("no natsid has run on this NATS in namespace %s; check --nats and --namespace", s.namespace())
+}
+
 // listNumbers prints the worker numbers that are live or blocked.
 func (s *session) listNumbers(ctx context.Context, js jetstream.JetStream) error {
 	registry := s.numbers(js)
 	now, err := registry.Time(ctx) // this machine's clock may be wrong
 	if errors.Is(err, buckets.ErrNoBucket) {
-		return fmt.Errorf("no natsid has run on this NATS in namespace %s; check --nats and --namespace", s.namespace())
+		return s.neverRan()
 	}
 	if err != nil {
 		return err

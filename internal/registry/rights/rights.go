@@ -309,6 +309,8 @@ func (t *table) operator() {
 		return
 	}
 	t.publish("repair the marks", t.api.Write(wire.SegmentBucket(ns), ">"))
+	t.publish("say which numbers are for programs", t.api.Get(wire.HistoryBucket(ns)),
+		t.api.Write(wire.HistoryBucket(ns), "deployment"))
 	if !t.d.NoGrants {
 		t.publish("write down what was repaired", t.api.Write(wire.GrantsBucket(ns), ">"))
 	}
