@@ -111,7 +111,7 @@ func (c *Cluster) Snowflake() *client.Handle {
 	return h
 }
 
-// Number returns a program's own worker number, which it gives back when the test ends.
+// Number acquires a worker number for the test itself, and gives it back when the test ends.
 func (c *Cluster) Number() *number.Holder {
 	c.tb.Helper()
 	h, err := number.Open(c.tb.Context(), c.Conn, number.Config{Namespace: c.ns, Log: c.log})

@@ -35,7 +35,7 @@ type Config struct {
 	Namespace subjects.Namespace
 	// JSDomain or JSPrefix is the domain or the API prefix of JetStream, as of the workers' flags.
 	JSDomain, JSPrefix string
-	// Layout is the layout that the program expects; the zero value means that of the workers, whatever it is.
+	// Layout is the layout that the program expects; the zero value accepts whatever layout the workers have.
 	Layout snowflake.Layout
 	// Site is the site of this program, where the layout has site bits.
 	Site int

@@ -260,8 +260,8 @@ func (r Rules) mostHeld() int64 {
 var zones sync.Map
 
 // Zone returns the location of a name of the IANA database, such as Asia/Shanghai, or of a difference from UTC, such as
-// +08:00, 14 hours at most; UTC for "". Other names give a [RuleError], also those that only some systems have, such as
-// right/UTC, or that differ between systems, such as posixrules. All names of the database begin with a capital.
+// +08:00, 14 hours at most; UTC for "". Any other name gives a [RuleError]. So does a name that begins with a small
+// letter: only some systems have it, such as right/UTC, or its meaning differs between systems, as with posixrules.
 func Zone(name string) (*time.Location, error) {
 	if zone, ok := zones.Load(name); ok {
 		return zone.(*time.Location), nil

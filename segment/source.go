@@ -11,8 +11,8 @@ import (
 	"github.com/natsid/natsid/internal/jitter"
 )
 
-// A source loads ranges of all tags from the store: in lanes, with a timeout, and creating tags on first use. It
-// counts and logs the outcomes of loads; wait waits for their goroutines.
+// A source loads ranges of all tags from the store, in [lanes] and with a timeout. It creates tags on first use, and
+// counts and logs the outcomes of loads.
 type source struct {
 	cfg    *Config
 	lanes  *lanes

@@ -219,8 +219,8 @@ func (s *stock) lastRangeBegun(held int64) bool {
 	return len(s.rest) == 0 && held <= s.size-s.size/10
 }
 
-// dueFrom returns the ID of the open run r at which a load becomes due, by Leaf's rule or because fewer than low IDs
-// are left.
+// dueFrom returns the ID of the open run r from which a load is due: because a tenth of the last range is used (see
+// lastRangeBegun), or because fewer than low IDs are left.
 func (s *stock) dueFrom(r *run, low int64) int64 {
 	from := r.end
 	if len(s.rest) == 0 {

@@ -147,7 +147,7 @@ func (s *supply) floor() Floor {
 	return f
 }
 
-// addTo adds the figures of the tag to the totals, and returns its speed.
+// addTo adds the figures of the tag to total, and returns how many IDs per second are requested of the tag.
 func (s *supply) addTo(total *Stats, now time.Duration) (speed float64) {
 	speed = s.pace.speed.at(now, s.asked())
 	total.Tags++

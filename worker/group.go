@@ -15,7 +15,7 @@ import (
 const leaveAhead = 200 * time.Millisecond
 
 var (
-	// errNotBegun is the trouble of a mode until the server has confirmed its subscriptions.
+	// errNotBegun is why requests are not served before the NATS server has confirmed the subscriptions to them.
 	errNotBegun = errors.New("worker: not serving yet")
 	errNoAnswer = errors.New("worker: the NATS server does not answer")
 	errOverload = errors.New("worker: more requests arrive than it can answer in time; " +

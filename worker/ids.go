@@ -69,7 +69,7 @@ func (h *segmentHandler) parse(tag string, m *nats.Msg) (int, error) {
 // isAhead reports whether the caller fetches the IDs ahead, to use them later.
 func isAhead(m *nats.Msg) bool { return len(m.Header[subjects.HeaderPrefetch]) > 0 }
 
-// errStrictPrefetch refuses IDs of a strict tag that the caller wants to hold: it could use them after higher ones.
+// errStrictPrefetch refuses to fetch IDs of a strict tag ahead: the caller could use them after higher IDs.
 var errStrictPrefetch = subjects.Errorf(subjects.BadRequest,
 	"this tag is strict, so its IDs cannot be fetched ahead: leave out the header "+subjects.HeaderPrefetch)
 

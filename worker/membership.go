@@ -16,7 +16,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A link is the settings of a worker, and one of its connections, which does not reconnect.
+// A link is one of a worker's connections, which does not reconnect, with the worker's settings.
 type link struct {
 	Config
 	conn *nats.Conn

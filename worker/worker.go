@@ -346,8 +346,8 @@ func (w *Worker) move(ctx context.Context, old *membership) *membership {
 	return next
 }
 
-// joins waits until a membership serves snowflakes, for joinWithin at most, and then until its server has read all
-// subscriptions. It reports whether the connection works.
+// joins waits until the membership serves snowflakes, and then until the NATS server has read all its subscriptions,
+// for joinWithin at most each. It reports whether the server did so.
 func (m *membership) joins() bool {
 	for late := time.Now().Add(joinWithin); m.trouble(Snowflake) != nil && time.Now().Before(late); {
 		select {

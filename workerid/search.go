@@ -32,8 +32,8 @@ import (
 // and late writes do not block one number after another.
 
 const (
-	// awayAfter is how long the registry must be out of reach before a worker resumes without it; one lost reply is
-	// not an outage. After a crash the fence is about as far ahead.
+	// awayAfter is how long the registry must be out of reach before a worker resumes without it: one lost reply is no
+	// outage. It costs little after a crash: no ID may be issued for 1.5 to 3 s anyway, until the fence in the file.
 	awayAfter = 2 * time.Second
 	// unheardFor is added to the margin before a window begins if another worker may have had the number a moment ago
 	// and could not be asked. It covers two heartbeats: at each, a worker whose record is no longer its own closes

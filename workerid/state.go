@@ -85,8 +85,8 @@ func (st state) unsummed() []byte {
 	return data
 }
 
-// decodeState returns the state that encode wrote, or an error: a file counts only if encode writes the same bytes
-// again, so that no byte of it is damaged.
+// decodeState returns the state that encode wrote as data. It returns an error if encode would now write other bytes,
+// since then the file is damaged.
 func decodeState(data []byte) (st state, err error) {
 	if err := json.Unmarshal(data, &st); err != nil {
 		return state{}, err

@@ -83,8 +83,8 @@ func span(of func(*Config) *time.Duration, standard, low, high time.Duration) fi
 	return f
 }
 
-// daysOrOff returns a field that takes a duration from 1 h to most days, as 12h or 30d, or off, which is 0. standard is
-// in days.
+// daysOrOff returns a field that takes a duration, such as 12h or 30d, from 1 h to most days. "off" sets it to 0. The
+// default is standard, in days.
 func daysOrOff(of func(*Config) *time.Duration, standard, most int) field {
 	const day = 24 * time.Hour
 	f := field{standard: fmt.Sprintf("%dd", standard), limits: fmt.Sprintf("off, or 1h to %dd", most)}

@@ -13,9 +13,9 @@ import (
 
 // Next issues a snowflake: see package number.
 //
-// Law: (1), (3) and (4) of docs/uniqueness.md are the generator's, which refuses a tick at or above the end of its
-// window whatever the clock showed. So a process that stood still between two steps of this call puts no tick into an
-// ID that is another owner's.
+// Law: the generator keeps rules (1), (3) and (4) of docs/uniqueness.md. It refuses a tick at or above the end of its
+// window, whatever the clock shows. So even a process that was paused in the middle of this call puts no tick of
+// another owner's window into an ID.
 func (h *Holder) Next(ctx context.Context) (subjects.ID, error) {
 	if g := h.gen.Load(); g != nil {
 		if runs, err := g.NextAt(now(), 1); err == nil {

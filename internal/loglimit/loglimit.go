@@ -85,7 +85,7 @@ func write(r record, left int) {
 	_ = r.to.Handle(context.Background(), r.Record) // an error is dropped, as in slog
 }
 
-// Flush writes the records that the handler of a log holds back, if it is one of New: call it before the process
+// Flush writes the records that the log's handler holds back, if New made that handler. Call Flush before the process
 // ends.
 func Flush(log *slog.Logger) {
 	if h, ok := log.Handler().(*handler); ok {

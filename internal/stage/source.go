@@ -77,7 +77,7 @@ func (s *onSource) TimeOf(ctx context.Context, seq uint64) (time.Time, error) {
 	return m.Time, err
 }
 
-// Before implements [Source]. It creates a consumer that begins at t, and reads the consumer's position.
+// Before implements [Source]. A new consumer that begins at time t counts all earlier messages as delivered.
 func (s *onSource) Before(ctx context.Context, t time.Time) (uint64, error) {
 	c, err := s.js.CreateConsumer(ctx, s.name, jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &t, InactiveThreshold: time.Minute,

@@ -18,6 +18,6 @@ type Command struct {
 type End struct {
 	Code    int   // its exit code, or 128 and the signal that ended it, as in a shell
 	Because error // why it was told to end; nil if it ended by itself
-	// Whole means that none of its processes is left, nor was any when the lease ended.
+	// Whole reports whether the last of the command's processes ended before the lease did.
 	Whole bool
 }

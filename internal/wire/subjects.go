@@ -43,7 +43,7 @@ func Subjects(n subjects.Namespace) []SubjectInfo {
 	}
 }
 
-// Inner returns the other subjects, which natsid's own programs use. The slice is the caller's.
+// Inner returns the subjects that are not public: natsid's own programs use them. The slice is the caller's.
 func Inner(n subjects.Namespace) []SubjectInfo {
 	return []SubjectInfo{
 		{AlarmSubject(n, "<kind>"), "published: an operator must look", ""},

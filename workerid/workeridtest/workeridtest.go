@@ -14,8 +14,8 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// Run runs the conformance suite. In each subtest open returns a function whose
-// calls each return another process's handle on the same, empty registry.
+// Run runs the conformance suite. Each subtest calls open once, for an empty registry. Each
+// call of next returns a new handle on that registry, as another process would have it.
 func Run(t *testing.T, open func(t *testing.T) (next func() workerid.Registry)) {
 	for name, test := range map[string]func(*suite){
 		"TheFirstDeploymentStands":      (*suite).deployment,

@@ -83,8 +83,8 @@ type Bounds interface {
 	Begins(now time.Time) int64 // the lowest ID of the present period
 }
 
-// Full returns the share of a tag's numbers that is reserved, 0 to 1, and a warning for an operator: "" if enough
-// numbers are left, or a new period has begun.
+// Full returns the share of a tag's numbers that is reserved, 0 to 1, and a warning for an operator. The warning is ""
+// if that share is below nearlyFull, or if the mark is below the present period.
 func Full(b Bounds, mark int64, now time.Time) (used float64, why string) {
 	if used = b.Used(mark); used < nearlyFull || mark < b.Begins(now) {
 		return used, ""

@@ -105,7 +105,7 @@ func (h *History) of(tag string, now time.Time) *ledger {
 	return h.tags[tag]
 }
 
-// A Mark is the present mark of a tag, which was read before the entries.
+// A Mark is the mark of a tag, as it was read before the entries of the log.
 type Mark struct {
 	Raw   int64     // as stored in the bucket
 	Shown int64     // lifted to the present era: nothing is loaded below it

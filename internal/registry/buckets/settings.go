@@ -13,7 +13,7 @@ type State struct {
 	Info
 	// Mine reports whether this process made the bucket, and was allowed to make it as the first of its name.
 	Mine bool
-	// Founding reports whether another process has just made the bucket as the first of its name.
+	// Founding reports whether another process made the bucket, as the first of its name, within the last 10 s.
 	Founding bool
 }
 

@@ -169,7 +169,7 @@ func (id Identity) Merge(registry string, eras Offsets) Identity {
 	return id
 }
 
-// Knowing returns the identity with more eras: those of its open incident, and the given ones. The present era stays.
+// Knowing returns the identity with more Offsets: those of its open incident, and the given ones. Era is unchanged.
 func (id Identity) Knowing(eras Offsets) Identity {
 	if id.Incident != nil {
 		id.Offsets = id.Offsets.Add(id.Incident.Eras)

@@ -41,11 +41,11 @@ func isRefused(err error) bool {
 // Identity returns the identity as last read, a zero one before.
 func (r *registry) Identity() era.Identity { return valueOf(&r.last) }
 
-// Eras returns the identity by which entries of the bucket are read: that of the last check that found this worker in
-// the present era, or else the one in its memory; zero if it was never in an era.
+// Eras returns the identity by which entries of the bucket are read. It is of the last check that found this worker in
+// the present era, or that noted an open incident for it; before, it is the one in its memory, or zero.
 //
-// Law: an identity that was merely read may come from a deposed leader. Its set of eras may be older, and would show a
-// mark lower than a resume has raised it.
+// Law: it is not Identity, which may come from a deposed leader. That one's eras may be fewer, so that a mark would be
+// read lower than a resume has raised it.
 func (r *registry) Eras() era.Identity { return valueOf(&r.begun) }
 
 // Throttle returns the rate that holds for each tag, as last read; 0 for none.

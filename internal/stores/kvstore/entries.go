@@ -87,9 +87,9 @@ func (s *Store) change(ctx context.Context, tag string, f func(*entry) error) er
 	}))
 }
 
-// replace replaces the entry of a state by e, and returns the new state; its revision is 0 if unknown.
+// replace writes e in place of the entry that was read as was. It returns the new state, of revision 0 if unknown.
 //
-// Law: a mark is at least the highest max_id ever seen in the row.
+// Law: the mark that it writes is at least the highest max_id ever read from the tag's row.
 func (s *Store) replace(ctx context.Context, tag string, was state, e entry) (state, error) {
 	try := newCAS(was.kve.Revision, was.Token)
 	e.Mark, e.Token = max(1, e.Mark, e.Seen), try.token

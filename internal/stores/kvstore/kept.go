@@ -20,12 +20,12 @@ type reservation struct {
 	era        string
 }
 
-// A view is the state of a tag that a load has just read, and the bounds of the load.
+// A view is the state of a tag that a load has just read, and the bounds of the range that the load may return.
 type view struct {
 	revision uint64
 	token    string
 	mark     int64
-	lowest   int64  // no ID below it may be used: the highest of floor, least, and a guarded row's max_id and seen
+	lowest   int64  // no ID below it may be used: the highest of floor, Seen and Least, and the lowest of Rules.Window
 	limit    int64  // no range may end above it
 	strict   bool   // a range reserved earlier is no answer: see [segment.Store.LoadStrict]
 	era      string // the present era; a range of another one is a hole
@@ -177,8 +177,8 @@ const (
 
 // outcome returns the outcome of the compare-and-set, given a later read of the entry.
 //
-// Law: landed means that the compare-and-set from base was this one, and no other. So the range that it reserved is
-// this process's alone, as after an acknowledgement.
+// Law: landed means that of all writes from revision base this one succeeded, and no other. So the range that it
+// reserved is this process's alone, as after an acknowledgement.
 func (c cas) outcome(revision uint64, now string) outcome {
 	switch {
 	case c.token == "":
