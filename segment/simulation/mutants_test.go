@@ -200,7 +200,7 @@ var mutantsOfMemory = []mutant.Mutant{
 		mutant.Delete("floor")}},
 	{Name: "the floor of a tag that was stopped is forgotten", Edits: []mutant.Edit{
 		mutant.Delete("keep-floor")}},
-	{Name: "a load under way brings IDs below the least", Args: []string{"-sim.from=5771"}, Edits: []mutant.Edit{
+	{Name: "a load under way brings IDs below the least", Args: []string{"-sim.from=7687"}, Edits: []mutant.Edit{
 		mutant.Replace("least", "if r.Len() <= 0 { return }")}},
 	{Name: "a raise raises no floor", In: "..",
 		Args:  []string{"-test.run=^TestARaiseThatWasSeenOutlastsAStoreThatLosesIt$"},
@@ -214,7 +214,7 @@ var mutantsOfMemory = []mutant.Mutant{
 	{Name: "the floor of a tag that was idle is forgotten", Edits: []mutant.Edit{
 		mutant.Replace("rest-floor", "b.supply.stock.floor = 0; b.stopLocked(nil, false)")}},
 	{Name: "a listing by a member that is behind is taken for all",
-		Args: []string{"-sim.from=991"}, Edits: []mutant.Edit{
+		Args: []string{"-sim.from=1754"}, Edits: []mutant.Edit{
 			mutant.Before("behind", "upTo = 0")}},
 	{Name: "a listing brings limits back that were changed since", In: "..",
 		Args: []string{"-test.run=^TestAListingOlderThanTheNewsOfATagBringsNoOldLimits$"}, Edits: []mutant.Edit{
@@ -245,7 +245,7 @@ var mutantsOfOrder = []mutant.Mutant{
 	ofOrder("a loose tag is said to be revived as strict", "r.Strict && !old.Strict", "false"),
 	inKVStore("a tag whose row was lost is made again in another order", "TestATagWhoseRowWasRemovedKeepsItsOrder",
 		inCreate("s.raw > 0 && !s.isUnmade() { // it", "false { // it")),
-	{Name: "a kept range answers strict requests", Edits: []mutant.Edit{
+	{Name: "a kept range answers strict requests", Args: []string{"-sim.from=1524"}, Edits: []mutant.Edit{
 		mutant.Replace("landed", "case isOurs && fits && v.mark >= old.End: return old, true, nil"),
 		mutant.Replace("strict-last", "case false:")}},
 	inKVStore("a kept range answers strict requests though others have loaded since", "TestAReservedRange",
