@@ -176,6 +176,14 @@ func TestAnOrdinaryLifeIsProven(t *testing.T) {
 	if code, text := run(t, patient(t), "resume", "--restored", "--yes", "--nats="+url); code != 0 {
 		t.Fatal(code, text)
 	}
+	waitFor(t, "all workers in the new era", func() bool { // until then the others answer that the registry is stopped
+		for range 20 {
+			if _, err := segment("order").NextN(patient(t), 1); err != nil {
+				return false
+			}
+		}
+		return true
+	})
 	waitFor(t, "a load in the new era", func() bool {
 		return strings.Contains(use("a resume"), "assumption of `natsid resume`")
 	})
