@@ -68,17 +68,3 @@ func TestAPlanThatDoesNotFitSaysWhy(t *testing.T) {
 		natsid(t, append([]string{"layout"}, strings.Fields(args)...)...).want(t, 2, want)
 	}
 }
-
-func TestLayoutSaysWhichNumbersAreForPrograms(t *testing.T) {
-	t.Parallel()
-	nats := "--nats=" + startServer(t).ClientURL()
-	natsid(t, "layout", "--holders=off", nats).want(t, 1, "no natsid has run")
-	serve(t, nats, "--name=first")
-	natsid(t, "layout", "--holders=768-1024", nats).want(t, 2, "768-1024")
-	natsid(t, "number", "--quarantine=0s", nats, "--", "sh", "-c", "test $NATSID_WORKER_NUMBER -lt 1022").want(t, 0)
-	got := natsid(t, "layout", "--holders=1022-1023", nats)
-	if got.want(t, 0, ""); got.out != "numbers of programs: 1022-1023; who has a number keeps it\n" {
-		t.Errorf("%q", got.out)
-	}
-	natsid(t, "number", nats, "--", "sh", "-c", "test $NATSID_WORKER_NUMBER -ge 1022").want(t, 0)
-}

@@ -19,7 +19,8 @@ import (
 	"github.com/natsid/natsid/kvregistry"
 )
 
-// A program below natsid number runs in processes of their own: natsid reaps all of its children.
+// A program runs below natsid number, which is a process of its own: at the program's end it kills all children of its
+// process, and would kill those of other tests.
 type program struct {
 	*testing.T
 	cmd      *exec.Cmd
@@ -204,6 +205,21 @@ func TestANumberWhoseKeeperWasKilledRests(t *testing.T) {
 		all := rests(t, url)
 		return len(all) == 1 && slices.MinFunc(values(all), compare) > 29*time.Minute
 	})
+}
+
+func TestLayoutSaysWhichNumbersAreForPrograms(t *testing.T) {
+	t.Parallel()
+	url := startServer(t).ClientURL()
+	nats := "--nats=" + url
+	natsid(t, "layout", "--holders=off", nats).want(t, 1, "no natsid has run")
+	serve(t, nats, "--name=first")
+	natsid(t, "layout", "--holders=768-1024", nats).want(t, 2, "768-1024")
+	below(t, url, "test $NATSID_WORKER_NUMBER -lt 1022").ends(0)
+	got := natsid(t, "layout", "--holders=1022-1023", nats)
+	if got.want(t, 0, ""); got.out != "numbers of programs: 1022-1023; who has a number keeps it\n" {
+		t.Errorf("%q", got.out)
+	}
+	below(t, url, "test $NATSID_WORKER_NUMBER -ge 1022").ends(0)
 }
 
 func TestMistakesAboutNumbersSayWhatToType(t *testing.T) {
