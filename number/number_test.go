@@ -3,6 +3,7 @@ package number_test
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/natsid/natsid/number"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/workerid"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(t.Around(m), natstest.Left()...) }
@@ -38,6 +40,10 @@ func open(t *testing.T, nc *nats.Conn, cfg number.Config) *number.Holder {
 }
 
 func TestProgramsAndWorkersHaveNumbersOfTheirOwn(t *testing.T) {
+	of, err := workerid.Holders("").Of(snowflake.Leaf, 0)
+	if half := (workerid.Span{First: 512, Last: 1023}); of != half || err != nil { // else no worker would start
+		t.Fatalf("programs have the numbers %v, want %v: %v", of, half, err)
+	}
 	c := e2e.Start(t, e2e.Config{})
 	seen := make(map[subjects.ID]bool)
 	numbers := map[int]bool{c.WorkerNumber(0): true}
@@ -96,6 +102,27 @@ func TestANumberIsGivenBackAndTakenAgain(t *testing.T) {
 	}
 	if id, err := h.Next(t.Context()); err != nil || id <= first {
 		t.Errorf("%d after %d, %v", id, first, err)
+	}
+}
+
+// The client library asks each server in turn.
+func TestOpenReturnsByTheEndOfItsContextThoughServersAreSilent(t *testing.T) {
+	nc := natstest.Connect(t, natstest.Start(t))
+	nc.Opts.Url, nc.Opts.Servers, nc.Opts.Timeout = "", nil, 5*time.Second
+	for range 3 {
+		silent, err := net.Listen("tcp", "127.0.0.1:0") // the system accepts
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer silent.Close()
+		nc.Opts.Servers = append(nc.Opts.Servers, "nats://"+silent.Addr().String())
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	began := time.Now()
+	_, err := number.Open(ctx, nc, number.Config{})
+	if took := time.Since(began); took > 8*time.Second || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v after %v, want a deadline after 1 s", err, took)
 	}
 }
 

@@ -128,10 +128,10 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) (code in
 	err := s.run(newParser(s, func(code int) { panic(exit(code)) }), args)
 	code = exitCode(err)
 	if end, is := errors.AsType[programEnd](err); err != nil && (!is || end.error != nil) {
-		fmt.Fprintf(stderr, "natsid: %s\n", inURL.ReplaceAllString(errorText(err), "://xxxxx@"))
+		fmt.Fprintf(s.stderr, "natsid: %s\n", inURL.ReplaceAllString(errorText(err), "://xxxxx@"))
 	}
 	if isA[usageError](err) {
-		fmt.Fprintln(stderr, "Run `natsid --help`, or --help after a command, to see what it takes.")
+		fmt.Fprintln(s.stderr, "Run `natsid --help`, or --help after a command, to see what it takes.")
 	}
 	return code
 }

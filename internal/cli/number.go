@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -117,6 +119,7 @@ func (c *numberCmd) fit(l snowflake.Layout, programs workerid.Span) (workerid.Sp
 
 // Run implements the command.
 func (c *numberCmd) Run(s *session) error {
+	s.stderr = loose{s.stderr, make(chan struct{}, 1)}
 	path, err := c.check()
 	if err != nil {
 		return err
@@ -169,4 +172,30 @@ func (c *numberCmd) run(s *session, path string, lease *holder.Lease) error {
 		return programEnd{fmt.Errorf("the program was ended: %w", end.Because), 4}
 	}
 	return programEnd{nil, end.Code}
+}
+
+// A loose writer drops what nobody reads within a moment: even so the program is ended, and its number given back.
+type loose struct {
+	io.Writer
+	writing chan struct{} // has room for one: the write that is under way
+}
+
+// Write implements [io.Writer].
+func (l loose) Write(text []byte) (int, error) {
+	late, done, text := time.After(100*time.Millisecond), make(chan struct{}), bytes.Clone(text)
+	select {
+	case l.writing <- struct{}{}:
+		go func() {
+			_, _ = l.Writer.Write(text)
+			<-l.writing
+			close(done)
+		}()
+	case <-late:
+		return len(text), nil
+	}
+	select {
+	case <-done:
+	case <-late:
+	}
+	return len(text), nil
 }

@@ -31,12 +31,20 @@ type program struct {
 // below starts natsid number with flags on a shell script, in a folder of its own.
 func below(t *testing.T, url, script string, flags ...string) *program {
 	t.Helper()
+	return belowTo(t, nil, url, script, flags...)
+}
+
+// belowTo is below, where natsid writes its messages to stderr, unless that is nil.
+func belowTo(t *testing.T, stderr *os.File, url, script string, flags ...string) *program {
+	t.Helper()
 	p := &program{T: t, dir: t.TempDir()}
 	args := slices.Concat([]string{"number", "--nats", url, "--max-clock-skew=1ms"}, flags,
 		[]string{"--", "sh", "-c", script})
 	p.cmd = exec.Command(os.Args[0], args...)
 	p.cmd.Env, p.cmd.Dir = append(os.Environ(), "TEST_AS_NATSID=1", "NATSID_WORKER_NUMBER=0"), p.dir
-	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.err
+	if p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.err; stderr != nil {
+		p.cmd.Stderr = stderr
+	}
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -190,6 +198,34 @@ func TestAProgramWhoseNumberCannotBeRenewedIsEnded(t *testing.T) {
 	p.wrote("term")
 	if all := rests(t, url); len(all) != 1 || slices.MinFunc(values(all), compare) < 59*time.Minute {
 		t.Errorf("of the numbers of programs these rest: %v, want one for an hour", all)
+	}
+}
+
+// A container's log may be read by nobody.
+func TestAProgramIsEndedThoughNobodyReadsWhatNatsidSays(t *testing.T) {
+	t.Parallel()
+	link, err := natsproxy.Start(serve(t).url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer link.Close()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for full := time.Now().Add(time.Second); err == nil; { // until the pipe takes no more
+		_ = w.SetWriteDeadline(full)
+		_, err = w.Write(make([]byte, 1024))
+	}
+	p := belowTo(t, w, link.URL(), `trap '' TERM; echo $$ > pid; while :; do sleep 0.01; done`, "--horizon=6s")
+	pid, _ := strconv.Atoi(p.wrote("pid"))
+	link.Refuse(true)
+	link.Cut()
+	late := time.AfterFunc(time.Minute, func() { _ = p.cmd.Process.Kill() })
+	defer late.Stop()
+	if p.ends(4); syscall.Kill(pid, 0) != syscall.ESRCH {
+		t.Error("the program runs after its natsid has ended")
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/internal/registry/natsbus"
 	"github.com/natsid/natsid/internal/wire"
-	"github.com/natsid/natsid/snowflake"
 )
 
 var (
@@ -38,7 +37,7 @@ func (h *Holder) settle(change func()) {
 	if h.stopped != nil { //mutant:stopped
 		g, h.why = nil, h.stopped
 	}
-	h.gen.Store(g)
+	h.issuer.Use(g)
 }
 
 const (
@@ -150,19 +149,11 @@ func verdict(registry string, all []lineage.Notice) (stopped error) {
 
 // state reports whether IDs can be issued, and returns why not, or why none can soon.
 func (h *Holder) state() (issues bool, err error) {
-	s := h.keeper.Status()
-	err = snowflake.ErrNoNumber
-	if g := h.gen.Load(); g != nil {
-		err = g.CheckAt(now())
-	}
-	if behind, ok := errors.AsType[*snowflake.BehindError](err); ok && behind.By <= h.longest {
-		err = nil // a burst
-	}
-	until := time.UnixMilli(s.Until)
-	switch {
-	case err != nil:
+	if err := h.issuer.Ready(time.Hour, 0); err != nil {
 		return false, h.explain(err)
-	case s.Trouble != nil && time.Until(until) < h.cfg.Horizon/2:
+	}
+	s := h.keeper.Status()
+	if until := time.UnixMilli(s.Until); s.Trouble != nil && time.Until(until) < h.cfg.Horizon/2 {
 		err = fmt.Errorf("no snowflakes from %s on unless the window is renewed: %w",
 			until.UTC().Format(time.TimeOnly), s.Trouble)
 	}

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -51,13 +50,12 @@ type Config struct {
 // number on the number's subject before its first ID, founds no registry, and issues nothing while workers say that
 // the registry is stopped for another one.
 type Holder struct {
-	cfg     Config
-	nc      *nats.Conn // the holder's own
-	keeper  *workerid.Keeper
-	layout  snowflake.Layout
-	longest time.Duration // the longest that a call waits for the clock
-
-	gen atomic.Pointer[snowflake.Generator] // to issue from; nil while nothing may be issued
+	cfg    Config
+	nc     *nats.Conn // the holder's own
+	keeper *workerid.Keeper
+	layout snowflake.Layout
+	tick   time.Duration     // of the layout
+	issuer *snowflake.Issuer // without a generator while nothing may be issued
 
 	mu       sync.Mutex
 	offered  *snowflake.Generator // the keeper's; nil while it has none
@@ -136,7 +134,7 @@ func (h *Holder) start(ctx context.Context, nc *nats.Conn) (err error) {
 		}
 		h.unlock = unlock
 	}
-	if h.nc, err = h.dial(nc.Opts); err != nil {
+	if h.nc, err = h.dial(ctx, nc.Opts); err != nil {
 		return fmt.Errorf("connecting as the given connection: %w", err)
 	}
 	if err := h.checkRights(ctx); err != nil {
@@ -154,7 +152,8 @@ func (h *Holder) start(ctx context.Context, nc *nats.Conn) (err error) {
 	if err != nil {
 		return err
 	}
-	h.longest = 2 * max(snowflake.DefaultMaxAhead, time.Duration(h.layout.Unit)*time.Millisecond)
+	h.tick = time.Duration(h.layout.Unit) * time.Millisecond
+	h.issuer = snowflake.NewIssuer(3*max(snowflake.DefaultMaxAhead, h.tick), 0, now)
 	host, _ := os.Hostname()
 	h.keeper = workerid.New(workerid.Config{
 		Registry: registry, Layout: h.layout, Site: cfg.Site, Numbers: fits, Instance: cfg.Name,
@@ -186,8 +185,9 @@ func (h *Holder) keep(ctx context.Context) {
 }
 
 // dial makes the holder's own connection, like the given one. Writes of the keeper must not wait behind the traffic of
-// the program, nor in its buffer while the connection is lost: see [kvregistry.Options].
-func (h *Holder) dial(opts nats.Options) (*nats.Conn, error) {
+// the program, nor in its buffer while the connection is lost: see [kvregistry.Options]. The client library asks one
+// server after the other, whatever ctx says: then the attempt is left to end by itself.
+func (h *Holder) dial(ctx context.Context, opts nats.Options) (*nats.Conn, error) {
 	opts.Verbose, opts.Pedantic = false, false // a pedantic server may close the connection for good
 	opts.Name, opts.NoEcho, opts.AllowReconnect, opts.IgnoreAuthErrorAbort = "natsid number", false, true, true
 	opts.ClosedCB, opts.DisconnectedCB, opts.DisconnectedErrCB, opts.ReconnectedCB = nil, nil, nil, nil
@@ -200,7 +200,20 @@ func (h *Holder) dial(opts nats.Options) (*nats.Conn, error) {
 			return nil, err
 		}
 	}
-	return opts.Connect()
+	var nc *nats.Conn
+	made := make(chan error, 1)
+	go func() {
+		var err error
+		nc, err = opts.Connect()
+		made <- err
+	}()
+	select {
+	case err := <-made:
+		return nc, err
+	case <-ctx.Done():
+		go func() { <-made; nc.Close() }()
+		return nil, fmt.Errorf("no server answers: %w", ctx.Err())
+	}
 }
 
 // checkRights returns an error that lists all rights that the user lacks, if the server says what it may do.

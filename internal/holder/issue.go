@@ -17,12 +17,7 @@ import (
 // window, whatever the clock shows. So even a process that was paused in the middle of this call puts no tick of
 // another owner's window into an ID.
 func (h *Holder) Next(ctx context.Context) (subjects.ID, error) {
-	if g := h.gen.Load(); g != nil {
-		if runs, err := g.NextAt(now(), 1); err == nil {
-			return runs.First(), nil
-		}
-	}
-	runs, err := h.wait(ctx, 1)
+	runs, err := h.next(ctx, 1)
 	if err != nil {
 		return 0, err
 	}
@@ -35,7 +30,7 @@ func (h *Holder) NextN(ctx context.Context, n int) (all subjects.Runs, err error
 		return nil, fmt.Errorf("%w: %d IDs: want 1 to %d", client.ErrBadRequest, n, client.MaxIDs)
 	}
 	for most := int(h.layout.PerTick()); n > 0; {
-		runs, err := h.wait(ctx, min(n, most))
+		runs, err := h.next(ctx, min(n, most))
 		if err != nil {
 			return nil, err
 		}
@@ -47,25 +42,17 @@ func (h *Holder) NextN(ctx context.Context, n int) (all subjects.Runs, err error
 	return all, nil
 }
 
-// wait issues n IDs, and waits for the clock where a burst has run ahead of it.
-func (h *Holder) wait(ctx context.Context, n int) (snowflake.Runs, error) {
-	for at := now(); ; at = now() {
-		g := h.gen.Load()
-		if g == nil {
-			return snowflake.Runs{}, h.explain(snowflake.ErrNoNumber)
-		}
-		runs, err := g.NextAt(at, n)
-		behind, ok := errors.AsType[*snowflake.BehindError](err)
-		switch {
-		case err == nil:
+// next issues n IDs, and waits for the clock where a burst has run ahead of it.
+func (h *Holder) next(ctx context.Context, n int) (runs snowflake.Runs, err error) {
+	for {
+		if runs, err = h.issuer.Next(n); err == nil {
 			return runs, nil
-		case ok && now() != at: // the reading may be from before this goroutine lost its CPU
-			continue
-		case !ok || behind.SetBack || behind.By > h.longest:
-			return snowflake.Runs{}, h.explain(err)
 		}
-		if err := jitter.Sleep(ctx, behind.By); err != nil {
-			return snowflake.Runs{}, err
+		if !errors.Is(err, snowflake.ErrWait) {
+			return runs, h.explain(err)
+		}
+		if err := jitter.Sleep(ctx, h.tick); err != nil {
+			return runs, err
 		}
 	}
 }

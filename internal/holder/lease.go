@@ -23,7 +23,7 @@ type Lease struct {
 
 // Lease returns the lease of the number that was acquired, once the clock has reached its window.
 func (h *Holder) Lease(ctx context.Context) (*Lease, error) {
-	g, err := h.gen.Load(), h.explain(snowflake.ErrNoNumber)
+	g, err := h.issuer.Generator(), h.explain(snowflake.ErrNoNumber)
 	if g != nil {
 		err = jitter.Sleep(ctx, time.UnixMilli(g.From()).Sub(time.Now().Round(0)))
 	}
@@ -48,7 +48,7 @@ func (l *Lease) Until() (until time.Time, lost error) {
 
 // Release gives the number back after the program has ended. The error says why it rests instead.
 func (l *Lease) Release() error {
-	margin := max(l.h.cfg.MaxClockSkew, time.Second) + l.h.longest
+	margin := max(l.h.cfg.MaxClockSkew, time.Second) + 2*max(snowflake.DefaultMaxAhead, l.h.tick)
 	if _, err := l.g.NextAt(now()+margin.Milliseconds(), 1); err != nil {
 		return err
 	}

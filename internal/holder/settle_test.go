@@ -14,7 +14,9 @@ import (
 // A registry that lost its records gives the number of an owner that does not answer to another, and of two registries
 // behind one subject both give it.
 func TestNothingIsIssuedBeforeTheNumberIsAnsweredNorWhileTheRegistryIsStopped(t *testing.T) {
-	h := &Holder{answered: -1, stopped: errNotAsked, layout: snowflake.Leaf}
+	h := &Holder{
+		answered: -1, stopped: errNotAsked, layout: snowflake.Leaf, issuer: snowflake.NewIssuer(time.Second, 0, now),
+	}
 	h.keeper = workerid.New(workerid.Config{
 		Registry: &workeridtest.Fake{Memory: new(workeridtest.Memory)}, Layout: snowflake.Leaf, Now: now,
 		Use: func(*snowflake.Generator) {},

@@ -10,7 +10,8 @@ type Command struct {
 	Env  []string
 	// Until returns the end of the lease, which moves while it is renewed, or why it is over at once.
 	Until func() (time.Time, error)
-	// Say is called with what a person must know. It may block.
+	// Say is called with what a person must know. It must not block: who reads the output may hang, and the command is
+	// killed even so.
 	Say func(format string, args ...any)
 }
 

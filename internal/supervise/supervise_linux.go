@@ -6,6 +6,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -33,12 +34,9 @@ func (c *Command) Run() (End, error) {
 	received := make(chan os.Signal, 64)
 	signal.Notify(received, caught()...)
 	defer signal.Stop(received)
-	group, err := unix.IoctlGetInt(0, unix.TIOCGPGRP) // of the terminal
 	p, err := os.StartProcess(c.Path, c.Args, &os.ProcAttr{
 		Env: c.Env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
-		Sys: &syscall.SysProcAttr{
-			Setpgid: true, Pdeathsig: syscall.SIGKILL, Foreground: err == nil && group == unix.Getpgrp(),
-		},
+		Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
 	})
 	if err != nil {
 		return End{}, err
@@ -59,10 +57,13 @@ func (c *Command) Run() (End, error) {
 	}
 }
 
-// caught returns the signals that this process does not ignore. Below nohup it ignores SIGHUP, and so must the command.
+// caught returns the signals to catch: none that this process ignores, as SIGHUP below nohup, since so must the
+// command; none of its scheduler and its children; and none that stops a job. The command is in the process group of
+// its supervisor, as a shell expects: Ctrl-Z stops both, and `fg` or `bg` continues both.
 func caught() (all []os.Signal) {
+	left := []syscall.Signal{syscall.SIGURG, syscall.SIGCHLD, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU}
 	for s := syscall.Signal(1); s <= 64; s++ {
-		if !signal.Ignored(s) {
+		if !signal.Ignored(s) && !slices.Contains(left, s) {
 			all = append(all, s)
 		}
 	}
@@ -108,11 +109,23 @@ func (w *watch) reap() (main chan syscall.WaitStatus, all chan struct{}) {
 	return main, all
 }
 
-// pass passes a signal on, unless it is one of this process's own: of its children, its scheduler and its output.
+// pass passes a signal on, unless it is about this process's own output, or was typed: then the command has it already.
 func (w *watch) pass(sig syscall.Signal) {
-	if sig != syscall.SIGCHLD && sig != syscall.SIGURG && sig != syscall.SIGPIPE {
+	isKey := sig == syscall.SIGINT || sig == syscall.SIGQUIT
+	if sig != syscall.SIGPIPE && !(isKey && isForeground()) {
 		_ = syscall.Kill(w.pid, sig) // it fails once the command has ended
 	}
+}
+
+// isForeground reports whether the terminal, if there is one, sends the signals of its keys to this process group.
+func isForeground() bool {
+	tty, err := os.Open("/dev/tty")
+	if err != nil {
+		return false
+	}
+	defer tty.Close()
+	group, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP)
+	return err == nil && group == unix.Getpgrp()
 }
 
 // look compares the lease with the clock: the wall clock, by which the command makes IDs.
@@ -131,28 +144,15 @@ func (w *watch) look(now time.Time) {
 		if w.stage, w.because = killed, lost; lost == nil {
 			w.because = fmt.Errorf("the window ended at %s and was not renewed", at)
 		}
-		_ = syscall.Kill(-w.pid, syscall.SIGKILL)
-		w.say("%v: SIGKILL for the command", w.because)
+		_ = syscall.Kill(w.pid, syscall.SIGKILL)
+		w.Say("%v: SIGKILL for the command", w.because)
 	case w.stage < terminated && left <= min(notice, w.left/3):
 		w.stage, w.because = terminated, fmt.Errorf("the window ends at %s and could not be renewed", at)
 		w.pass(syscall.SIGTERM)
-		w.say("%v: SIGTERM for the command", w.because)
+		w.Say("%v: SIGTERM for the command", w.because)
 	case w.stage < warned && left <= w.left/2:
 		w.stage = warned
-		w.say("the number cannot be renewed: the command is ended before %s unless NATS answers until then", at)
-	}
-}
-
-// say says something, and waits only briefly: who reads the output may hang, and the command must be killed even so.
-func (w *watch) say(format string, args ...any) {
-	said := make(chan struct{})
-	go func() {
-		defer close(said)
-		w.Say(format, args...)
-	}()
-	select {
-	case <-said:
-	case <-time.After(lookEvery):
+		w.Say("the number cannot be renewed: the command is ended before %s unless NATS answers until then", at)
 	}
 }
 
@@ -169,7 +169,7 @@ func (w *watch) end(status syscall.WaitStatus, all chan struct{}) End {
 			e.Whole = lost == nil && time.Now().Before(until)
 			return e
 		case <-late:
-			w.say("a process of the command is left, which may make IDs")
+			w.Say("a process of the command is left, which may make IDs")
 			return e
 		case <-time.After(10 * time.Millisecond):
 		}

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -15,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/natsid/natsid/internal/supervise"
 )
@@ -54,18 +57,30 @@ type supervised struct {
 // start starts one, in whose folder there are some files.
 func start(t *testing.T, lease time.Duration, script string, files ...string) *supervised {
 	t.Helper()
-	s := &supervised{T: t, cmd: exec.Command(os.Args[0], script), dir: t.TempDir()}
-	s.cmd.Env = append(os.Environ(), "TEST_LEASE="+lease.String())
-	s.cmd.Dir, s.cmd.Stdout, s.cmd.Stderr = s.dir, &s.out, &s.out
+	s := prepare(t, lease, script)
 	for _, name := range files {
 		s.put(name)
 	}
+	s.start()
+	return s
+}
+
+// prepare returns one that is not started.
+func prepare(t *testing.T, lease time.Duration, script string) *supervised {
+	s := &supervised{T: t, cmd: exec.Command(os.Args[0], script), dir: t.TempDir()}
+	s.cmd.Env = append(os.Environ(), "TEST_LEASE="+lease.String())
+	s.cmd.Dir, s.cmd.Stdout, s.cmd.Stderr = s.dir, &s.out, &s.out
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // as a job of a shell; the test's group may be in front
+	return s
+}
+
+func (s *supervised) start() {
+	s.Helper()
 	if err := s.cmd.Start(); err != nil {
-		t.Fatal(err)
+		s.Fatal(err)
 	}
 	late := time.AfterFunc(time.Minute, func() { _ = s.cmd.Process.Kill() })
-	t.Cleanup(func() { late.Stop(); _ = s.cmd.Process.Kill() })
-	return s
+	s.Cleanup(func() { late.Stop(); _ = s.cmd.Process.Kill() })
 }
 
 // ends waits for the end of the supervisor, and checks that each text is in its output, in this order.
@@ -198,28 +213,6 @@ func TestTheCommandEndsWithItsSupervisor(t *testing.T) {
 	gone(t, pid)
 }
 
-// A container's log may be read by nobody.
-func TestACommandIsKilledThoughNobodyReadsTheOutput(t *testing.T) {
-	t.Parallel()
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	for full := time.Now().Add(time.Second); err == nil; { // until the pipe takes no more
-		_ = w.SetWriteDeadline(full)
-		_, err = w.Write(make([]byte, 1024))
-	}
-	s := &supervised{T: t, dir: t.TempDir()}
-	s.cmd = exec.Command(os.Args[0], `trap '' TERM; echo $$ > pid; while :; do sleep 0.01; done`)
-	s.cmd.Env, s.cmd.Dir, s.cmd.Stdout = append(os.Environ(), "TEST_LEASE=2s"), s.dir, w
-	if err := s.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = s.cmd.Process.Kill(); _ = s.cmd.Wait() }()
-	gone(t, s.file("pid"))
-}
-
 func TestACommandBelowNohupIgnoresSIGHUP(t *testing.T) {
 	t.Parallel()
 	c := exec.Command("sh", "-c", `trap '' HUP; exec "$0" 'kill -HUP $PPID $$; exit 6'`, os.Args[0])
@@ -229,13 +222,78 @@ func TestACommandBelowNohupIgnoresSIGHUP(t *testing.T) {
 	}
 }
 
-// The command may have woken up too; a lease whose end has passed is not excused by a look that came late.
-func TestASupervisorThatWasPausedKillsWhenItWakesUp(t *testing.T) {
+// signal sends a signal to the job, as a shell or a terminal does.
+func (s *supervised) signal(sig syscall.Signal) {
+	s.Helper()
+	if err := syscall.Kill(-s.cmd.Process.Pid, sig); err != nil {
+		s.Error(err)
+	}
+}
+
+// stop stops the job, and waits until the supervisor and the command, whose ID is in file on, have stopped.
+func (s *supervised) stop() {
+	s.Helper()
+	pids := []string{strconv.Itoa(s.cmd.Process.Pid), s.file("on")}
+	s.signal(syscall.SIGTSTP)
+	isStopped := func(pid string) bool {
+		stat, _ := os.ReadFile("/proc/" + pid + "/stat")
+		return bytes.Contains(stat, []byte(") T "))
+	}
+	for end := time.Now().Add(10 * time.Second); !isStopped(pids[0]) || !isStopped(pids[1]); {
+		if time.Sleep(5 * time.Millisecond); time.Now().After(end) {
+			s.Fatalf("of the supervisor and its command these have stopped: %t, %t", isStopped(pids[0]),
+				isStopped(pids[1]))
+		}
+	}
+}
+
+func TestAShellStopsAndContinuesTheJobAsAWhole(t *testing.T) {
 	t.Parallel()
-	s := start(t, 2*time.Second, `trap '' TERM; echo on > on; while :; do sleep 0.01; done`)
-	s.file("on")
-	_ = s.cmd.Process.Signal(syscall.SIGSTOP)
+	s := start(t, time.Hour, `echo $$ > on; while [ ! -e enough ]; do sleep 0.01; done; exit 3`)
+	s.stop()
+	s.signal(syscall.SIGCONT)
+	s.put("enough")
+	s.ends("code 3, whole true, because <nil>")
+}
+
+// A lease that ended while both stood still is not excused by a look that came late.
+func TestAJobThatWasStoppedBeyondItsLeaseIsKilledWhenItContinues(t *testing.T) {
+	t.Parallel()
+	s := start(t, 2*time.Second, `trap '' TERM; echo $$ > on; while :; do sleep 0.01; done`)
+	s.stop()
 	time.Sleep(2500 * time.Millisecond)
-	_ = s.cmd.Process.Signal(syscall.SIGCONT)
+	s.signal(syscall.SIGCONT)
 	s.ends("SIGKILL", "code 137, whole false")
+}
+
+// The terminal sends the signal of a key to the supervisor and to the command, unless that has left its session.
+func TestTheSignalOfAKeyIsNotPassedOn(t *testing.T) {
+	t.Parallel()
+	for begin, want := range map[string]string{"exec ": "code 1", "exec setsid ": "code 0"} {
+		keys, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+		if err != nil {
+			t.Skip(err)
+		}
+		defer keys.Close()
+		number, err := unix.IoctlGetInt(int(keys.Fd()), unix.TIOCGPTN)
+		err = errors.Join(err, unix.IoctlSetPointerInt(int(keys.Fd()), unix.TIOCSPTLCK, 0))
+		tty, openErr := os.OpenFile(fmt.Sprint("/dev/pts/", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+		if err = errors.Join(err, openErr); err != nil {
+			t.Fatal(err)
+		}
+		defer tty.Close()
+		s := prepare(t, time.Hour, begin+`sh -c "trap 'n=1' INT; trap 'exit \$n' USR1; n=0; echo on > on
+			while :; do sleep 0.01; done"`)
+		s.cmd.Stdin, s.cmd.SysProcAttr = tty, &syscall.SysProcAttr{Setsid: true, Setctty: true}
+		s.start()
+		s.file("on")
+		if _, err := keys.WriteString("\x03"); err != nil { // Ctrl-C
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(keys, make([]byte, len("^C"))); err != nil { // the terminal has sent SIGINT
+			t.Fatal(err)
+		}
+		_ = s.cmd.Process.Signal(syscall.SIGUSR1)
+		s.ends(want + ", whole true, because <nil>")
+	}
 }
