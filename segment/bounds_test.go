@@ -65,7 +65,7 @@ func (s *slowly) Load(ctx context.Context, tag string, n, floor int64) (segment.
 	return s.Memory.Load(ctx, tag, n, floor)
 }
 
-func TestABoundOnHolesThatIsShownHolds(t *testing.T) {
+func TestALowerBoundOnHolesHolds(t *testing.T) {
 	withClocks(t, segment.Rules{}, []*wall{{}}, func(t *testing.T, w []*segment.Allocator, m *segmenttest.Memory) {
 		take(t, w[0], "d", 5000)
 		take(t, w[0], "d", 1)
@@ -79,8 +79,8 @@ func TestABoundOnHolesThatIsShownHolds(t *testing.T) {
 		}
 		w[0].See(got)
 		synctest.Wait()
-		if shown, held := w[0].MaxHole(got), left(w[0]); held > shown {
-			t.Errorf("the bound that is shown is %d, and %d IDs are in memory", shown, held)
+		if held := left(w[0]); held > 10 {
+			t.Errorf("%d IDs are in memory, and a crash may waste 10", held)
 		}
 	})
 }
@@ -170,8 +170,8 @@ func TestAWorkerHoldsAHundredthOfASmallTag(t *testing.T) {
 		for _, a := range w {
 			take(t, a, "d", 1)
 			synctest.Wait()
-			if shown, held := a.MaxHole(segment.Tag{Step: 1000, Rules: rules}), left(a); held > 50 || shown != 50 {
-				t.Errorf("a worker holds %d of 5000 IDs, and %d are shown, want at most 50", held, shown)
+			if held := left(a); held > 50 {
+				t.Errorf("a worker holds %d of 5000 IDs, want at most 50", held)
 			}
 		}
 		if now, err := m.Look(t.Context(), "d"); err != nil || now.MaxID > 151 {

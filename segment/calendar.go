@@ -103,13 +103,3 @@ func (a *Allocator) RulesOf(tag string) Rules {
 	}
 	return noRules
 }
-
-// MaxHole returns how many IDs of a tag a crash of this worker can turn into holes at most, those of unanswered
-// requests not counted.
-func (a *Allocator) MaxHole(t Tag) int64 {
-	if t.Rules.Strict {
-		return 0
-	}
-	longest := max(a.tags.rule.max, t.Step)
-	return min(t.Rules.mostHeld(), (chainSteps+1)*min(MaxStep, longest))
-}

@@ -59,9 +59,6 @@ type TagInfo struct {
 	MaxHole ID     `json:"max_hole,omitempty"`
 	Period  string `json:"period,omitempty"`
 	Zone    string `json:"zone,omitempty"`
-	// Hole is how many IDs a crash of the worker that answers can waste at most, not counting those of unanswered
-	// requests.
-	Hole ID `json:"hole,omitempty"`
 	// MarkAhead is the mark minus the max_id of the table's row, negative if the mark is behind; nil without a table.
 	// NextID is the higher of the two.
 	MarkAhead *int64 `json:"mark_ahead,omitempty,string"`

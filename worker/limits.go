@@ -28,7 +28,7 @@ func (w *Worker) TagInfo(t segment.Tag) subjects.TagInfo { return w.cfg.tagInfo(
 
 func (c *Config) tagInfo(t segment.Tag) subjects.TagInfo {
 	info := tagInfo(t)
-	info.Throttle, info.Hole = c.Limits.Throttle(), subjects.ID(c.Segments.MaxHole(t))
+	info.Throttle = c.Limits.Throttle()
 	return info
 }
 

@@ -86,12 +86,7 @@ func plain(prints string, severalWorkers bool) []string {
 	for line := range strings.Lines(prints) {
 		line = varies.ReplaceAllString(line, "~")
 		if columns := strings.Contains(line, "  "); columns || severalWorkers {
-			line = digits.ReplaceAllStringFunc(line, func(n string) string {
-				if strings.HasSuffix(n, "000000") { // no chance: a bound, as that of a hole
-					return n
-				}
-				return "~"
-			})
+			line = digits.ReplaceAllString(line, "~")
 		}
 		if line = strings.Join(strings.Fields(line), " "); line != "" {
 			all = append(all, line)

@@ -111,9 +111,7 @@ func (c count) get(s *session, tag string, business int64, f *format.Format) err
 		if err != nil {
 			return err
 		}
-		for _, r := range runs {
-			got.Runs = append(got.Runs, runJSON(r))
-		}
+		got.Runs = joined(runs)
 		for id := range runs.All() {
 			if f == nil {
 				break
@@ -128,13 +126,25 @@ func (c count) get(s *session, tag string, business int64, f *format.Format) err
 			for _, text := range got.Texts {
 				fmt.Fprintln(out, text)
 			}
-			for _, r := range runs {
+			for _, r := range got.Runs {
 				if f == nil {
-					fmt.Fprintln(out, r)
+					fmt.Fprintln(out, subjects.Run(r))
 				}
 			}
 		})
 	})
+}
+
+// joined returns runs in which those that touch are one, such as those of several requests.
+func joined(runs subjects.Runs) (all []runJSON) {
+	for _, r := range runs {
+		if n := len(all); n > 0 && all[n-1].Last+1 == r.First {
+			all[n-1].Last = r.Last
+			continue
+		}
+		all = append(all, runJSON(r))
+	}
+	return all
 }
 
 // idsJSON is the output of commands that get IDs.

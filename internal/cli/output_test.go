@@ -4,7 +4,17 @@ import (
 	"io"
 	"slices"
 	"testing"
+
+	"github.com/natsid/natsid/subjects"
 )
+
+func TestRunsThatTouchArePrintedAsOne(t *testing.T) {
+	runs := subjects.Runs{{First: 1, Last: 10}, {First: 11, Last: 11}, {First: 12, Last: 20}, {First: 30, Last: 31}}
+	want := []runJSON{{1, 20}, {30, 31}}
+	if got := joined(runs); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
 
 // All but help, whose text is for people, and number, whose program prints.
 func TestEachCommandHasJSON(t *testing.T) {

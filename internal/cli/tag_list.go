@@ -16,40 +16,60 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-type tagListCmd struct{}
+type tagListCmd struct {
+	Tags []string `arg:"" optional:"" name:"tag"`
+}
 
 func (*tagListCmd) help() help {
 	return help{
 		summary: "List the tags.",
-		detail: `NEXT ID is the first ID that no worker has loaded. HOLE is how many IDs a crash of
-one worker can waste at most, those of unanswered requests not counted; --max-hole
-bounds it. LIMITS are the tag's period and bounds; the limits of "natsid tag
-update", in IDs a request and IDs per second of all workers together; and what
-"natsid throttle" sets. A tag whose IDs rise over all workers is strict.
+		detail: `NEXT ID is the first ID that no worker has loaded. LIMITS are the tag's period and
+bounds; the limits of "natsid tag update", in IDs a request and IDs per second of
+all workers together; and what "natsid throttle" sets. A tag whose IDs rise over
+all workers is strict.
 
 With --json the marks in JetStream are part of the list, also without a worker.
 
-Example:
-  natsid tag list`,
+Examples:
+  natsid tag list
+  natsid tag list order 'so-*'`,
+		values: map[string]string{"tag": "The tags to list, or patterns, such as 'so-*'; all if absent."},
 	}
 }
 
 // Run implements the command.
-func (*tagListCmd) Run(s *session) error { return s.withJetStream(s.listTags) }
+func (c *tagListCmd) Run(s *session) error {
+	return s.withJetStream(func(_ context.Context, js jetstream.JetStream) error {
+		all, err := s.allTags(s.ctx, js.Conn())
+		if s.json {
+			all, err = s.withMarks(js, all, err)
+		}
+		if err == nil && len(c.Tags) > 0 {
+			all, err = matching(all, c.Tags...)
+		}
+		if err != nil {
+			return err
+		}
+		return s.print(all, func(out *sheet) { printTags(out, all) })
+	})
+}
 
-func (s *session) listTags(_ context.Context, js jetstream.JetStream) error {
-	all, err := s.allTags(s.ctx, js.Conn())
-	if s.json {
-		all, err = s.withMarks(js, all, err)
+// matching returns the tags whose names match a pattern. It is an error if there is none.
+func matching(all []subjects.TagInfo, patterns ...string) ([]subjects.TagInfo, error) {
+	all = slices.DeleteFunc(all, func(t subjects.TagInfo) bool {
+		return !slices.ContainsFunc(patterns, func(pattern string) bool {
+			matches, _ := path.Match(pattern, t.Tag) // a malformed pattern matches none
+			return matches
+		})
+	})
+	if len(all) == 0 {
+		return nil, fmt.Errorf("no tag matches %s: check the name or pattern", strings.Join(patterns, ", "))
 	}
-	if err != nil {
-		return err
-	}
-	return s.print(all, func(out *sheet) { printTags(out, all) })
+	return all, nil
 }
 
 func printTags(out *sheet, all []subjects.TagInfo) {
-	out.head("TAG\tNEXT ID\tSTEP\tHOLE\tUPDATED\tLIMITS\tDESCRIPTION")
+	out.head("TAG\tNEXT ID\tSTEP\tUPDATED\tLIMITS\tDESCRIPTION")
 	for _, t := range all {
 		description := t.Description
 		if t.Unservable != "" {
@@ -58,7 +78,7 @@ func printTags(out *sheet, all []subjects.TagInfo) {
 		if t.Disabled {
 			description = "(deleted) " + description
 		}
-		out.row(t.Tag, t.NextID, t.Step, t.Hole, t.Updated, fleetview.Limits(t), description)
+		out.row(t.Tag, t.NextID, t.Step, t.Updated, fleetview.Limits(t), description)
 	}
 }
 
@@ -69,12 +89,9 @@ func (s *session) changeTags(c consent, pattern, verb string, do func(nc *nats.C
 			return do(nc, pattern)
 		}
 		all, err := s.allTags(s.ctx, nc)
-		all = slices.DeleteFunc(all, func(t subjects.TagInfo) bool {
-			matches, _ := path.Match(pattern, t.Tag) // a malformed pattern matches none
-			return !matches || t.Disabled
-		})
-		if err == nil && len(all) == 0 {
-			err = fmt.Errorf("no tag matches %s: check the name or pattern", pattern)
+		if err == nil {
+			all = slices.DeleteFunc(all, func(t subjects.TagInfo) bool { return t.Disabled })
+			all, err = matching(all, pattern)
 		}
 		if err != nil {
 			return err
@@ -104,11 +121,6 @@ func (s *session) tell(nc *nats.Conn, subject string, change any) error {
 			next = "deleted, " + next
 		}
 		out.line("%s: %sstep %d, limits %s", t.Tag, next, t.Step, cmp.Or(fleetview.Limits(t), "off"))
-		if n := int64(t.MaxHole); n > 0 {
-			loads := max(1, n/2)
-			out.line("a crash of a worker wastes at most %d numbers; it loads once for each %d, so at 1000 IDs/s %.3g "+
-				"times a second", n, loads, 1000/float64(loads))
-		}
 	})
 }
 

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/natsid/natsid/subjects"
 )
 
 func TestTagsAreCreatedAndListed(t *testing.T) {
@@ -20,12 +22,23 @@ func TestTagsAreCreatedAndListed(t *testing.T) {
 	}
 	answered(t, "tag", "create", "order", nats).want(t, 3, "exists")
 	list := answered(t, "tag", "list", nats)
-	if list.want(t, 0, ""); !matchLines(list.out, `TAG +NEXT ID +STEP +HOLE +UPDATED +LIMITS +DESCRIPTION`,
-		`order +1 +1000 +11000000 +\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ +- +-`,
+	if list.want(t, 0, ""); !matchLines(list.out, `TAG +NEXT ID +STEP +UPDATED +LIMITS +DESCRIPTION`,
+		`order +1 +1000 +\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ +- +-`,
 		`order\.eu +9007199254740993 +50 .* of +Europe`) {
 		t.Errorf("listed\n%s", list.out)
 	}
 	wantFrom(t, 9007199254740993, answered(t, "get", "segment", "order.eu", nats))
+	lists := func(want string, tags ...string) {
+		t.Helper()
+		got := answered(t, append([]string{"tag", "list", nats}, tags...)...)
+		if names := regexp.MustCompile(`(?m)^order\S*`).FindAllString(got.out, -1); strings.Join(names, " ") != want {
+			t.Errorf("%v: %+v, want %s", tags, got, want)
+		}
+	}
+	lists("order", "order")
+	lists("order.eu", "none", "*.eu")
+	lists("order order.eu", "order", "ord*")
+	natsid(t, "tag", "list", "ordre", nats).want(t, 1, "no tag matches ordre: check the name or pattern")
 }
 
 // Each pair of flags either makes a tag that gives the ID which the flags say, or is refused with a reason.
@@ -162,8 +175,9 @@ func TestTagsAreLimitedAndThrottled(t *testing.T) {
 	if got != (result{0, "order: next ID 1, step 1000, limits 50 a request, 100/s\n", ""}) {
 		t.Errorf("%+v", got)
 	}
-	if got := answered(t, "get", "segment", "order", "-n", "51", nats); strings.Count(got.out, "\n") != 2 {
-		t.Errorf("%+v, want two requests, of 50 at most", got)
+	got = answered(t, "get", "segment", "order", "-n", "51", nats) // by two requests
+	if runs, err := subjects.ParseRuns([]byte(strings.TrimSpace(got.out))); err != nil || runs.Len() != 51 {
+		t.Errorf("%+v, %v, want 51 IDs", got, err)
 	}
 	natsid(t, "throttle", "1000", nats).want(t, 2, "IDs/s of each tag  1000", "give --yes")
 	says(answered(t, "throttle", "1000", "--dry-run", nats), "IDs/s of each tag  1000\n")

@@ -55,9 +55,10 @@ Examples:
 			"next-id":   "The next ID: no ID below it is issued any more. It only rises.",
 			"raise-by":  "How many IDs to skip above those that workers have loaded.",
 			"max-batch": "The most IDs that one request gets, up to 1000000; or off.",
-			"rate":      "The most IDs per second, of all workers together, up to 1000000000000; or off.",
-			"max":       "The highest number; or off, for as many as there are.",
-			"force":     "Skip more than 1099511627776 (2^40) IDs at once, which are lost for good.",
+			"rate": "The most IDs per second, of all workers together, up to 1000000000000; or off. One request may " +
+				"take those of a minute at once; the next ones wait until that is made up for.",
+			"max":   "The highest number; or off, for as many as there are.",
+			"force": "Skip more than 1099511627776 (2^40) IDs at once, which are lost for good.",
 		},
 	}
 }

@@ -122,6 +122,9 @@ func Limits(t subjects.TagInfo) string {
 	if t.Max > 0 {
 		all = append(all, fmt.Sprintf("up to %d", t.Max))
 	}
+	if t.MaxHole > 0 {
+		all = append(all, fmt.Sprintf("holes up to %d", t.MaxHole))
+	}
 	if t.MaxBatch > 0 {
 		all = append(all, fmt.Sprintf("%d a request", t.MaxBatch))
 	}
