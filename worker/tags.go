@@ -216,7 +216,7 @@ func tagInfo(t segment.Tag) subjects.TagInfo {
 	} else if t.Step < 1 || t.MaxID < 1 {
 		info.Unservable = "step and max_id must be at least 1"
 	} else if t.Undecided {
-		info.Unservable = "undecided since a resume"
+		info.Unservable = wire.Undecided
 	}
 	return info
 }

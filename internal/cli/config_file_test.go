@@ -5,6 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/natsid/natsid/subjects"
 )
 
 // configFile writes a configuration file and returns its name.
@@ -87,8 +90,9 @@ func TestServeAndCommandsTakeTheirSettingsFromTheFile(t *testing.T) {
 	s.says(t, "joined, from "+file+":1: nats; ", "filed.segment.order")
 	answered(t, "get", "segment", "order", "--config", file).want(t, 0, "")
 	natsid(t, "get", "segment", "other", "--config", file).want(t, 3, "404")
-	if got := answered(t, "get", "segment", "order", "-n", "11", "--config", file); strings.Count(got.out, "\n") != 2 {
-		t.Errorf("%+v, want two requests, of 10 at most", got)
+	m, err := jetStream(t, url).Conn().Request("filed.segment.order", []byte("11"), time.Minute)
+	if err != nil || subjects.ParseError(m.Header) == nil {
+		t.Errorf("%+v, %v, want a refusal of more than 10", m, err)
 	}
 	natsid(t, "get", "segment", "order", "--config", file, "--nats", nowhere(t)).want(t, 1, "cannot reach")
 }

@@ -1,12 +1,10 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
+	"maps"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -29,7 +27,7 @@ the subjects of a namespace: where two answer, both stop until
 "natsid resume --keep REGISTRY" says which one serves. The store is the bucket of
 marks: of kind kv they are the tags, of kind mysql they guard a table. Tags are in
 trouble if they cannot be served, if their numbers are nearly used up, or if loads
-of a busy one fail.
+of a busy one fail. What is wrong stands last, with what to type.
 
 Example:
   natsid status`,
@@ -44,13 +42,12 @@ func (s *session) status(ctx context.Context, js jetstream.JetStream) error {
 	if err != nil {
 		return err
 	}
-	j := statusOf(snapshot.Overview(), snapshot.Busiest())
 	var listed []subjects.TagInfo
 	if snapshot.Answered() > 0 {
 		listed, _ = s.allTags(ctx, js.Conn()) // what fails is shown as a state
 	}
 	r, err := inspect(ctx, onJetStream(js), s.namespace())
-	j.addStore(r, err, listed)
+	j := statusOf(snapshot, r, err, listed)
 	if missing := s.missing(); missing != nil {
 		return missing
 	}
@@ -61,7 +58,7 @@ func (s *session) status(ctx context.Context, js jetstream.JetStream) error {
 	case snapshot.Answered() == 0:
 		return errNoWorker
 	case len(j.Wrong) > 0:
-		return errors.New(strings.Join(j.Wrong, "; "))
+		return fmt.Errorf("%s, the first: %s", numberOf(len(j.Wrong), "fault"), clean(j.Wrong[0].What))
 	}
 	return nil
 }
@@ -82,10 +79,7 @@ type statusJSON struct {
 	Registries []fleetview.Registered `json:"registries"`
 	Store      storeJSON              `json:"store"`
 	Stages     []wire.StageView       `json:"stages"`
-	Tags       []tagTrouble           `json:"tags"`  // full ones first
-	Wrong      []string               `json:"wrong"` // what an operator must attend to
-
-	loadsNowhere bool // no worker that answers can load
+	Wrong      []fleetview.Fault      `json:"wrong"` // what an operator must attend to, the worst first
 }
 
 // workerJSON is a worker that answers, or should.
@@ -106,102 +100,70 @@ type storeJSON struct {
 	Throttle int64  `json:"throttle,omitempty"` // of each tag, in IDs per second
 }
 
-type tagTrouble struct {
-	Tag string `json:"tag"`
-	Why string `json:"why"`
-}
-
-func statusOf(v fleetview.Overview, busiest []fleetview.Use) statusJSON {
-	answered, loads := false, false
+// statusOf returns the status of workers and of the store; unread is why the store could not be read. Most faults of
+// tags show in their marks; others, such as a row of MySQL whose step is below 1, only in listed, a worker's list.
+func statusOf(s fleetview.Snapshot, r kvstore.Report, unread error, listed []subjects.TagInfo) statusJSON {
+	v, id, loads := s.Overview(), r.Identity, false
 	j := statusJSON{
 		Workers: []workerJSON{}, Registries: append([]fleetview.Registered{}, v.Registries...),
-		Stages: append([]wire.StageView{}, v.Stages...), Tags: []tagTrouble{}, Wrong: []string{},
+		Stages: append([]wire.StageView{}, v.Stages...),
+		Store: storeJSON{
+			Kind: id.Kind, Registry: id.Registry, Tags: &r.Tags, State: storeState(r), Throttle: id.Throttle,
+		},
 	}
-	for _, r := range v.Rows {
-		answered = answered || r.Answered
-		loads = loads || r.Answered && r.Modes["segment"].State == wire.Ready
-		j.Workers = append(j.Workers, workerJSON{r.Name(), r.Statistics.Number, r.Version, r.State, r.Why})
+	for _, row := range v.Rows {
+		loads = loads || row.Answered && row.Modes["segment"].State == wire.Ready
+		j.Workers = append(j.Workers, workerJSON{row.Name(), row.Statistics.Number, row.Version, row.State, row.Why})
 	}
-	j.loadsNowhere = answered && !loads
-	for _, f := range v.Faults() {
-		j.wrong("%s", f.What)
+	switch {
+	case unread != nil:
+		j.Store.Tags, j.Store.State = nil, unread.Error()
+	case j.Store.State == inOrder && s.Answered() > 0 && !loads:
+		j.Store.State = "no worker loads"
 	}
-	for _, u := range busiest {
-		if u.Failing {
-			j.Tags = append(j.Tags, tagTrouble{u.Tag, "loads fail; its IDs last " + fleetview.Seconds(u.SecondsLeft)})
-			j.wrong("tag %s: loads fail", u.Tag)
-		}
+	var wrong []fleetview.Fault
+	if j.Store.State != inOrder {
+		wrong = append(wrong, fleetview.Fault{What: "the store is not in order"})
 	}
+	j.Wrong = append([]fleetview.Fault{}, s.Wrong(append(wrong, tagFaults(r, listed)...))...)
 	return j
 }
 
-func (j *statusJSON) wrong(format string, args ...any) {
-	j.Wrong = append(j.Wrong, clean(fmt.Sprintf(format, args...)))
-}
-
-// addStore adds the state of the store, and the tags that are full or nearly full, or cannot be served. Most of these
-// show in their marks; others, such as a row of MySQL whose step is below 1, only in listed, a worker's list.
-func (j *statusJSON) addStore(r kvstore.Report, err error, listed []subjects.TagInfo) {
-	id := r.Identity
-	j.Store = storeJSON{
-		Kind: id.Kind, Registry: id.Registry, Tags: &r.Tags, State: storeState(r), Throttle: id.Throttle,
-	}
-	switch {
-	case err != nil:
-		j.Store.Tags, j.Store.State = nil, err.Error()
-	case j.Store.State == inOrder && j.loadsNowhere:
-		j.Store.State = "no worker loads"
-	}
-	if j.Store.State != inOrder {
-		j.wrong("the store is not in order")
-	}
-	refused := make(map[string]string) // reason, by tag
-	for tag, p := range r.Marks {
-		if p.Undecided && !p.Disabled && r.Trouble == nil && id.Incident == nil {
-			refused[tag] = "undecided since a resume: `natsid tag update " + tag + " --next-id N`"
-		}
+func tagFaults(r kvstore.Report, listed []subjects.TagInfo) []fleetview.Fault {
+	marks, unservable := maps.Clone(r.Marks), make(map[string]string)
+	if marks == nil {
+		marks = make(map[string]kvstore.Present)
 	}
 	for _, t := range listed {
-		if t.Unservable != "" && !t.Disabled && subjects.CheckTag(t.Tag) == nil { // a row's name may be no valid tag
-			refused[t.Tag] = cmp.Or(refused[t.Tag], t.Unservable)
+		unservable[t.Tag] = t.Unservable
+		if _, ok := marks[t.Tag]; !ok {
+			marks[t.Tag] = kvstore.Present{Mark: int64(t.NextID), Disabled: t.Disabled}
 		}
 	}
-	used := make(map[string]float64)
-	full := []tagTrouble{}
-	for tag, why := range refused {
-		full = append(full, tagTrouble{tag, why})
-	}
-	for tag, p := range r.Marks {
-		part, why := fleetview.Full(p.Rules, p.Mark, time.Now())
-		if used[tag] = part; !p.Disabled && refused[tag] == "" && why != "" {
-			full = append(full, tagTrouble{tag, why})
+	var all []fleetview.TagFault
+	for tag, p := range marks {
+		why := unservable[tag]
+		if p.Undecided && r.Trouble == nil && r.Identity.Incident == nil {
+			why = wire.Undecided
+		}
+		if f, ok := fleetview.FaultOf(tag, p.Rules, p.Mark, why, time.Now()); ok && !p.Disabled {
+			all = append(all, f)
 		}
 	}
-	slices.SortFunc(full, func(a, b tagTrouble) int {
-		return cmp.Or(cmp.Compare(used[b.Tag], used[a.Tag]), cmp.Compare(a.Tag, b.Tag))
-	})
-	for _, t := range full {
-		j.wrong("tag %s: %s", t.Tag, t.Why)
-	}
-	j.Tags = append(full, j.Tags...)
+	return fleetview.FullestFirst(all)
 }
 
 func (j statusJSON) print(out *sheet) {
-	out.head("WORKER\tNUMBER\tVERSION\tSTATE\tREASON")
-	said := make(map[string]string) // by cause: whose it is that is printed
+	out.head("WORKER\tNUMBER\tVERSION\tSTATE")
 	for _, w := range j.Workers {
-		why := make([]string, len(w.Why))
-		for i, text := range w.Why {
-			why[i] = once(said, text, w.Instance)
-		}
-		out.row(w.Instance, w.Number, w.Version, w.State, strings.Join(why, "; "))
+		out.row(w.Instance, w.Number, w.Version, w.State)
 	}
 	out.head("REGISTRY\tERA\tLAYOUT\tPINNED\tWORKERS")
 	for _, r := range j.Registries {
 		out.row(r.Registry, r.Era, r.Layout, r.Pinned, r.Workers)
 	}
 	out.head("STORE\tREGISTRY\tTAGS\tSTATE")
-	out.row(j.Store.Kind, j.Store.Registry, j.Store.Tags, once(said, j.Store.State, "store"))
+	out.row(j.Store.Kind, j.Store.Registry, j.Store.Tags, j.Store.State)
 	if n := j.Store.Throttle; n > 0 {
 		out.line("Each tag is throttled to %d IDs/s, until `natsid throttle off`.", n)
 	}
@@ -211,23 +173,10 @@ func (j statusJSON) print(out *sheet) {
 	for _, t := range j.Stages {
 		out.row(t.Name, t.From, t.To, t.Role, t.Behind, t.Why)
 	}
-	if len(j.Tags) > 0 {
-		out.head("TAG\tTROUBLE")
+	if len(j.Wrong) > 0 {
+		out.head("WRONG\tWHY\tREMEDY")
 	}
-	for _, t := range j.Tags {
-		out.row(t.Tag, t.Why)
+	for _, f := range j.Wrong {
+		out.row(f.What, f.Why, f.Do)
 	}
-}
-
-// once returns text, what is wrong with whose worker or store; if the same text was printed already, where.
-func once(said map[string]string, text, whose string) string {
-	mode, cause, ofMode := strings.Cut(text, ": not ready: ")
-	if !ofMode {
-		mode, cause = "", text
-	}
-	if first := said[cause]; first != "" {
-		return strings.TrimPrefix(mode+": ", ": ") + "as " + first
-	}
-	said[cause] = strings.TrimSpace(whose + " " + mode)
-	return text
 }

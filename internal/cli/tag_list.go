@@ -13,6 +13,7 @@ import (
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/ops/fleetview"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -164,7 +165,7 @@ func (s *session) withMarks(
 		}
 		t := subjects.TagInfo{Tag: tag, NextID: subjects.ID(p.Mark), Updated: p.Written, Disabled: p.Disabled}
 		if p.Undecided {
-			t.Unservable = "undecided since a resume"
+			t.Unservable = wire.Undecided
 		}
 		all = append(all, t)
 	}

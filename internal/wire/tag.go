@@ -22,6 +22,9 @@ const (
 	MaxRate       = 1_000_000_000_000 // IDs per second
 )
 
+// Undecided is why a tag cannot be served of which an operator must say where it goes on.
+const Undecided = "undecided since a resume"
+
 // TagUpdate is the request that changes a tag. Fields that are nil leave their value unchanged. At least one must be
 // set, and NextID and RaiseBy exclude each other.
 type TagUpdate struct {

@@ -1,16 +1,41 @@
 package fleetview
 
 import (
+	"cmp"
 	"fmt"
-	"github.com/natsid/natsid/internal/wire"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/natsid/natsid/internal/wire"
+	"github.com/natsid/natsid/subjects"
 )
 
 // A Fault says what is wrong (What), why if that is known (Why), and what an operator does about it (Do), with commands
 // in backquotes.
-type Fault struct{ What, Why, Do string }
+type Fault struct {
+	What string `json:"what"`
+	Why  string `json:"why,omitempty"`
+	Do   string `json:"do,omitempty"`
+}
+
+// Wrong returns what is wrong with workers, registries and tags, the worst first. more are faults of tags that their
+// marks show. Faults of tags come before those of single workers: no worker issues the IDs of such a tag.
+func (s Snapshot) Wrong(more []Fault) []Fault {
+	v, tags := s.Overview(), slices.Clip(more)
+	for _, u := range s.Busiest() {
+		if u.Failing {
+			tags = append(tags, Fault{
+				What: "tag " + u.Tag + ": loads fail, and its IDs last for " + Seconds(u.SecondsLeft),
+				Do:   "see the log of its workers, and `natsid tag stats`",
+			})
+		}
+	}
+	if v.Ready == 0 || len(v.Registries) > 1 {
+		return append(v.Faults(), tags...)
+	}
+	return append(tags, v.Faults()...)
+}
 
 // Faults returns what is wrong with workers and registries, the worst first; tags and alarms are not among them.
 func (v Overview) Faults() (all []Fault) {
@@ -83,13 +108,42 @@ type Bounds interface {
 	Begins(now time.Time) int64 // the lowest ID of the present period
 }
 
-// Full returns the share of a tag's numbers that is reserved, 0 to 1, and a warning for an operator. The warning is ""
-// if that share is below nearlyFull, or if the mark is below the present period.
-func Full(b Bounds, mark int64, now time.Time) (used float64, why string) {
-	if used = b.Used(mark); used < nearlyFull || mark < b.Begins(now) {
-		return used, ""
+// A TagFault is a tag that cannot be served, or whose numbers are used up or nearly so.
+type TagFault struct {
+	Tag  string
+	Used float64 // the share of its numbers that is reserved, 0 to 1
+	Fault
+}
+
+// FaultOf returns the fault of a tag that is not deleted, and whether there is one. unservable is why no request can
+// get its IDs, "" if one can. A tag of whose numbers nearly all are reserved has a fault, unless the mark is below the
+// present period.
+func FaultOf(tag string, b Bounds, mark int64, unservable string, now time.Time) (f TagFault, ok bool) {
+	f = TagFault{Tag: tag, Used: b.Used(mark)}
+	switch {
+	case unservable == wire.Undecided:
+		f.Used, f.What, f.Do = 1, unservable, "run `natsid tag update --next-id N "+Operand(tag)+"`"
+	case unservable != "":
+		f.Used, f.What = 1, unservable
+	case f.Used >= nearlyFull && mark >= b.Begins(now):
+		f.What = fmt.Sprintf("%.0f%% of its numbers are reserved", 100*f.Used)
+		f.Do = "run `natsid tag update --max N " + Operand(tag) + "`"
+	default:
+		return f, false
 	}
-	return used, fmt.Sprintf("%.0f%% of its numbers are reserved", 100*used)
+	f.What = "tag " + tag + ": " + f.What
+	return f, subjects.CheckTag(tag) == nil // a row's name may be no valid tag
+}
+
+// FullestFirst returns faults of tags, the fullest first, others by name.
+func FullestFirst(all []TagFault) (faults []Fault) {
+	slices.SortFunc(all, func(a, b TagFault) int {
+		return cmp.Or(cmp.Compare(b.Used, a.Used), cmp.Compare(a.Tag, b.Tag))
+	})
+	for _, f := range all {
+		faults = append(faults, f.Fault)
+	}
+	return faults
 }
 
 // A RaisedAlarm is an alarm that one or more workers raised in the last 15 minutes with the same message.

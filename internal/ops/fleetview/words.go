@@ -107,6 +107,15 @@ func Names(all []string) string {
 	return strings.Join(all[:most], ", ") + " and " + Count(len(all)-most) + " others"
 }
 
+// Operand writes a tag as the last operand of a command. It puts -- before a tag that begins with a hyphen, which would
+// be taken for a flag.
+func Operand(tag string) string {
+	if strings.HasPrefix(tag, "-") {
+		return "-- " + tag
+	}
+	return tag
+}
+
 // Limits writes the order, period, bounds and limits of a tag; "" if there are none.
 func Limits(t subjects.TagInfo) string {
 	var all []string

@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"context"
 	"embed"
+	"errors"
 	"html/template"
 	"net/http"
 	"slices"
@@ -124,16 +125,15 @@ type link struct {
 // maxWrong bounds how many faults one page names.
 const maxWrong = 20
 
-// wrong returns the present faults, the worst first. Faults of tags come before those of single workers: no worker
-// issues the IDs of such a tag.
+// wrong returns the present faults, the worst first, and then the open alarms.
 func (p *page) wrong(ctx context.Context, s fleetview.Snapshot) []fleetview.Fault {
-	v := s.Overview()
-	fleet, tags := v.Faults(), p.tagFaults(ctx, s)
-	all := slices.Concat(tags, fleet)
-	if v.Ready == 0 || len(v.Registries) > 1 {
-		all = slices.Concat(fleet, tags)
+	l, _, err := p.tags.get(ctx)
+	if err != nil && !errors.Is(err, errLate) {
+		what := "the tags cannot be read: " + fleetview.Why(err)
+		l.wrong = append(slices.Clip(l.wrong), fleetview.Fault{What: what, Do: "run `natsid status`"})
 	}
-	for _, a := range v.Alarms {
+	all := s.Wrong(l.wrong)
+	for _, a := range s.Overview().Alarms {
 		if !a.Over {
 			all = append(all, a.Fault())
 		}

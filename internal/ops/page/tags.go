@@ -3,7 +3,6 @@ package page
 import (
 	"cmp"
 	"context"
-	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -19,16 +18,10 @@ import (
 
 // A listing has the tags of the store.
 type listing struct {
-	tags   []segment.Tag  // in the order of names
-	at     map[string]int // index in tags, by name
-	faults []tagFault     // the fullest tags first
-}
-
-// A tagFault is a tag that cannot be served, or whose numbers are used up or nearly so.
-type tagFault struct {
-	tag  segment.Tag
-	used float64
-	fleetview.Fault
+	tags   []segment.Tag        // in the order of names
+	at     map[string]int       // index in tags, by name
+	faults []fleetview.TagFault // the fullest tags first
+	wrong  []fleetview.Fault    // those of faults
 }
 
 // list reads the tags from the store.
@@ -37,40 +30,13 @@ func (p *page) list(ctx context.Context) (l listing, err error) {
 	l.at = make(map[string]int, len(l.tags))
 	for i, t := range l.tags {
 		l.at[t.Name] = i
-		used, why := fleetview.Full(t.Rules, t.MaxID, p.cfg.Now())
-		raise := "run `natsid tag update --max N " + operand(t.Name) + "`"
-		f := tagFault{t, used, fleetview.Fault{What: why, Do: raise}}
-		if why := p.cfg.Info(t).Unservable; why != "" {
-			f.used, f.Fault = 1, fleetview.Fault{What: why}
-		}
-		if f.What != "" && !t.Disabled && subjects.CheckTag(t.Name) == nil { // a row's name may be no valid tag
-			f.What = "tag " + t.Name + ": " + f.What
+		f, ok := fleetview.FaultOf(t.Name, t.Rules, t.MaxID, p.cfg.Info(t).Unservable, p.cfg.Now())
+		if ok && !t.Disabled {
 			l.faults = append(l.faults, f)
 		}
 	}
-	slices.SortStableFunc(l.faults, func(a, b tagFault) int { return cmp.Compare(b.used, a.used) })
+	l.wrong = fleetview.FullestFirst(l.faults)
 	return l, err
-}
-
-// tagFaults returns the faults of tags: full ones first, then those whose loads fail.
-func (p *page) tagFaults(ctx context.Context, s fleetview.Snapshot) (all []fleetview.Fault) {
-	l, _, err := p.tags.get(ctx)
-	for _, f := range l.faults {
-		all = append(all, f.Fault)
-	}
-	for _, u := range s.Busiest() {
-		if u.Failing {
-			all = append(all, fleetview.Fault{
-				What: "tag " + u.Tag + ": loads fail, and its IDs last for " + fleetview.Seconds(u.SecondsLeft),
-				Do:   "see the log of its workers, and `natsid tag stats`",
-			})
-		}
-	}
-	if err != nil && !errors.Is(err, errLate) {
-		what := "the tags cannot be read: " + fleetview.Why(err)
-		all = append(all, fleetview.Fault{What: what, Do: "run `natsid status`"})
-	}
-	return all
 }
 
 // A tagRow is a tag in the list. Busy is set if it is among the busiest tags of a worker.
@@ -112,7 +78,7 @@ func (p *page) tagList(r *http.Request, s fleetview.Snapshot) (any, error) {
 		busy[busiest[i].Tag] = &busiest[i]
 	}
 	for _, f := range l.faults {
-		full[f.tag.Name] = true
+		full[f.Tag] = true
 	}
 	for _, t := range v.paged(matching(v.chosen(l, busiest, full), v.Query), r) {
 		row := tagRow{p.cfg.Info(t), busy[t.Name], full[t.Name]}
@@ -138,7 +104,7 @@ func (v *tagsView) chosen(l listing, busiest []fleetview.Use, full map[string]bo
 		return l.tags
 	case v.By == "trouble":
 		for _, f := range l.faults {
-			found = append(found, f.tag)
+			found = append(found, l.tags[l.at[f.Tag]])
 		}
 	}
 	for _, u := range busiest {

@@ -15,19 +15,11 @@ var words = template.FuncMap{
 	"count": fleetview.Count, "rate": fleetview.PerSecond, "span": fleetview.Span, "clock": fleetview.Clock,
 	"seconds": fleetview.Seconds, "ago": ago, "runbook": runbook,
 	"speed": func(v wire.Fraction) string { return fleetview.PerSecond(float64(v)) },
-	"names": fleetview.Names, "operand": operand, "limits": fleetview.Limits, "why": fleetview.Why, "typed": typed,
+	"names": fleetview.Names, "operand": fleetview.Operand, "limits": fleetview.Limits,
+	"why": fleetview.Why, "typed": typed,
 	"late": func(err error) bool { return errors.Is(err, errLate) },
 	"iso":  func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 	"ms":   func(ms int64) string { return fleetview.Signed(time.Duration(ms) * time.Millisecond) },
-}
-
-// operand writes a tag as the last operand of a command. It puts -- before a tag that begins with a hyphen, which would
-// be taken for a flag.
-func operand(tag string) string {
-	if strings.HasPrefix(tag, "-") {
-		return "-- " + tag
-	}
-	return tag
 }
 
 // typed writes a sentence as HTML. Parts in backquotes are commands, which begin with the argument natsid.
