@@ -61,7 +61,8 @@ func invalidCount(n int64) error {
 // [ErrNotLoaded], [ErrRationed], [ErrElsewhere] or [ErrClosed]. done must not block. Requests of one tag are served in
 // order of arrival; IDs are taken only when all n are there, so a refused request has used none.
 //
-// While loads of the tag fail, a request waits three fifths of the deadline: then its caller has time to ask again.
+// Once two loads of the tag in a row have failed, a request waits three fifths of the deadline: then its caller has
+// time to ask again.
 //
 // If Park itself returns an error, done is never called: [ErrTooMany], [ErrElsewhere], [ErrUnknownTag], [ErrDisabled],
 // [ErrBadRow], [ErrClosed] or [ErrInvalid].

@@ -260,7 +260,7 @@ func (b *buffer) preload() {
 	}
 	b.mu.Unlock()
 	if isIdle {
-		b.set.source.runHere(b)
+		b.set.source.run(b)
 	}
 }
 
@@ -327,7 +327,7 @@ func (b *buffer) stopLocked(why error, deleted bool) (answers []answer) {
 		floor = Floor{End: floor.End}
 	}
 	b.supply.closed = true
-	b.supply.stock.clear()
+	b.supply.stock.discard(b.set.clock.now())
 	b.set.forget(b, floor, b.unlisted)
 	b.unlisted = false
 	return b.supply.waiters.refuse(&b.supply.stock, why)

@@ -59,8 +59,9 @@ func (l *loader) wake() { l.quietUntil = 0 }
 // quiet reports whether no load begins unless a request waits.
 func (l *loader) quiet(now time.Duration) bool { return now < l.quietUntil }
 
-// failing reports whether the last load failed, and a retry may succeed.
-func (l *loader) failing() bool { return l.fails > 0 }
+// failing reports whether loads fail again and again. One that failed is tried again first: where this process stood
+// still for longer than a load may take, the load's timeout and its answer come at the same moment.
+func (l *loader) failing() bool { return l.fails > 1 }
 
 // notLoaded returns [ErrNotLoaded] with the cause, if there is one.
 func (l *loader) notLoaded() error {

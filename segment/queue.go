@@ -9,7 +9,7 @@ import (
 type waiter struct {
 	n       int64
 	expires time.Time
-	soon    time.Time // when it expires if loads of the tag fail
+	soon    time.Time // when it expires if loads of the tag fail again and again
 	done    func([]Range, error)
 }
 

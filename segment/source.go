@@ -69,12 +69,12 @@ func newSource(cfg *Config) *source {
 func (s *source) start(b *buffer) bool {
 	isBegun := s.begin()
 	if isBegun {
-		go s.runHere(b)
+		go s.run(b)
 	}
 	return isBegun
 }
 
-// begin counts a run as under way, unless the source was stopped. After true call runHere.
+// begin counts a run as under way, unless the source was stopped. After true call run.
 func (s *source) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,12 +82,6 @@ func (s *source) begin() bool {
 		s.loading.Add(1)
 	}
 	return !s.stopped
-}
-
-// runHere loads ranges for b until no more is due, and ends the run that begin counted.
-func (s *source) runHere(b *buffer) {
-	defer s.loading.Done()
-	s.run(b)
 }
 
 // stop ends the loads under way; no other begins. wait waits for them.
@@ -100,9 +94,10 @@ func (s *source) stop() {
 
 func (s *source) wait() { s.loading.Wait() }
 
-// run loads ranges until no more is due. After a failure it pauses, and continues only if requests wait: otherwise the
-// next request starts it again.
+// run loads ranges until no more is due, and ends the run that begin counted. After a failure it pauses, and continues
+// only if requests wait: otherwise the next request starts it again.
 func (s *source) run(b *buffer) {
+	defer s.loading.Done()
 	for {
 		p := b.plan()
 		l, err := s.load(p)

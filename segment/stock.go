@@ -195,12 +195,6 @@ func (s *stock) discard(now time.Duration) {
 	s.beginFirst()
 }
 
-// clear is discard for a tag whose figures are no longer needed.
-func (s *stock) clear() {
-	s.shut()
-	s.rest, s.restLen = nil, 0
-}
-
 // held returns how many IDs are in memory. While the stock is open the number may fall at any time.
 func (s *stock) held() int64 {
 	if r := s.run.Load(); r != nil {

@@ -11,8 +11,8 @@ import (
 //
 // Lock order: a buffer's lock, then mu, then that of names.
 type tagSet struct {
+	index  // read without a lock, changed under mu
 	cfg    *Config
-	index  index // read without a lock, changed under mu
 	names  *names
 	source *source
 	clock  clock
@@ -33,9 +33,6 @@ func newTagSet(cfg *Config, source *source) *tagSet {
 	return s
 }
 
-// get returns the buffer of a tag, or nil. It takes no lock and allocates nothing.
-func (s *tagSet) get(tag string) *buffer { return s.index.get(tag) }
-
 // getOrKeep returns the buffer of a tag. If there is none, it returns nil, and the tag's next buffer will start at ID
 // least or above. Once the set is closed there is no buffer.
 func (s *tagSet) getOrKeep(tag string, least int64) *buffer {
@@ -48,9 +45,6 @@ func (s *tagSet) getOrKeep(tag string, least int64) *buffer {
 	}
 	return b
 }
-
-// all calls yield for every buffer, in no order, until it returns false. It takes no lock.
-func (s *tagSet) all(yield func(*buffer) bool) { s.index.all(yield) }
 
 // snapshot returns every buffer that exists now, one that is being added included.
 func (s *tagSet) snapshot() []*buffer {
@@ -77,7 +71,7 @@ func (s *tagSet) obtain(tag string) (*buffer, error) {
 	}
 	b := newBuffer(s, strings.Clone(tag)) // the caller's string may be part of a message
 	b.unlisted, b.supply.stock.floor = unlisted, s.names.floor(tag)
-	s.index.put(b)
+	s.put(b)
 	return b, nil
 }
 
@@ -124,6 +118,6 @@ func (s *tagSet) forget(b *buffer, floor Floor, unlisted bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.index.remove(b)
+	s.remove(b)
 	delete(s.periods, b)
 }
