@@ -245,9 +245,9 @@ var mutantsOfOrder = []mutant.Mutant{
 	ofOrder("a loose tag is said to be revived as strict", "r.Strict && !old.Strict", "false"),
 	inKVStore("a tag whose row was lost is made again in another order", "TestATagWhoseRowWasRemovedKeepsItsOrder",
 		inCreate("s.raw > 0 && !s.isUnmade() { // it", "false { // it")),
-	{Name: "a kept range answers strict requests", Args: []string{"-sim.from=1524"}, Edits: []mutant.Edit{
+	inKVStore("a kept range answers strict requests", "TestAReservedRange",
 		mutant.Replace("landed", "case isOurs && fits && v.mark >= old.End: return old, true, nil"),
-		mutant.Replace("strict-last", "case false:")}},
+		mutant.Replace("strict-last", "case false:")),
 	inKVStore("a kept range answers strict requests though others have loaded since", "TestAReservedRange",
 		mutant.Replace("strict-last", "case v.strict && isOurs && fits: mark = old.Start")),
 	{Name: "an ambiguous range answers strict requests", Edits: []mutant.Edit{
