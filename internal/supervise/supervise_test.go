@@ -259,9 +259,12 @@ func TestAShellStopsAndContinuesTheJobAsAWhole(t *testing.T) {
 // A lease that ended while both stood still is not excused by a look that came late.
 func TestAJobThatWasStoppedBeyondItsLeaseIsKilledWhenItContinues(t *testing.T) {
 	t.Parallel()
-	s := start(t, 2*time.Second, `trap '' TERM; echo $$ > on; while :; do sleep 0.01; done`)
+	s := start(t, 2*time.Second, `trap '' TERM; echo $$ > on; while :; do sleep 0.01; done`, "renewed")
 	s.stop()
-	time.Sleep(2500 * time.Millisecond)
+	if err := os.Remove(filepath.Join(s.dir, "renewed")); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2500 * time.Millisecond) // it was renewed before the stop
 	s.signal(syscall.SIGCONT)
 	s.ends("SIGKILL", "code 137, whole false")
 }
