@@ -237,7 +237,8 @@ func (s *supervised) stop() {
 	s.signal(syscall.SIGTSTP)
 	isStopped := func(pid string) bool {
 		stat, _ := os.ReadFile("/proc/" + pid + "/stat")
-		return bytes.Contains(stat, []byte(") T "))
+		// D is a shell that waits for its new child, which has stopped.
+		return bytes.Contains(stat, []byte(") T ")) || bytes.Contains(stat, []byte(") D "))
 	}
 	for end := time.Now().Add(10 * time.Second); !isStopped(pids[0]) || !isStopped(pids[1]); {
 		if time.Sleep(5 * time.Millisecond); time.Now().After(end) {
