@@ -231,13 +231,17 @@ func alarmsTable() string {
 }
 
 func metricsTable(series []metrics.SeriesInfo) string {
-	rows := [][]string{{"metric", "type", "meaning"}}
+	rows := [][]string{{"metric", "meaning"}}
 	for _, s := range series {
 		labels := ""
 		if s.Labels != "" {
 			labels = "{" + strings.ReplaceAll(s.Labels, ", ", ",") + "}"
 		}
-		rows = append(rows, []string{literal(s.Name + labels), s.Type, s.Help})
+		help := s.Help
+		if s.Type == "histogram" {
+			help = "Histogram: " + help
+		}
+		rows = append(rows, []string{literal(s.Name + labels), help})
 	}
 	return table(rows...)
 }

@@ -35,9 +35,9 @@ var ofAccess = []Setting{
 			shownAs(func(c *Config) string { return Redact(c.NATS) }),
 	}, {
 		Flag: "context", Env: "NATS_CONTEXT", Group: GroupNATS, Placeholder: "NAME",
-		Help: "Context of the nats command with the settings of this group: a name, or a file in .json. " +
+		Help: "Context of the nats command: a name, or a file in .json. " +
 			"Flags, environment and configuration file take precedence over it. " +
-			"The one that `nats context select` chose is not taken by itself.",
+			"The one of `nats context select` is not taken by itself.",
 		field: text(func(c *Config) *string { return &c.Context }, ""),
 	}, {
 		Flag: "user", Env: "NATS_USER", Group: GroupNATS, Placeholder: "USER",
@@ -56,8 +56,7 @@ var ofAccess = []Setting{
 		file:  func(c *Config) *string { return &c.NATSTokenFile },
 	}, {
 		Flag: "creds", Env: "NATS_CREDS", Group: GroupNATS, Placeholder: "FILE",
-		Help: "File with the credentials of the user, a JWT and its seed. " +
-			"It is read again for each connection, as are all files of this group.",
+		Help:  "File with the user's JWT and seed. All files of this group are read again for each connection.",
 		field: text(func(c *Config) *string { return &c.NATSCreds }, ""),
 	}, {
 		Flag: "nkey", Env: "NATS_NKEY", Group: GroupNATS, Placeholder: "FILE",
@@ -65,11 +64,11 @@ var ofAccess = []Setting{
 		field: text(func(c *Config) *string { return &c.NATSNKey }, ""),
 	}, {
 		Flag: "tlsca", Env: "NATS_CA", Group: GroupNATS, Placeholder: "FILE",
-		Help:  "File with the certificates of the authorities that vouch for the NATS servers, not the system's.",
+		Help:  "File with the authorities' certificates for NATS, in place of the system's.",
 		field: text(func(c *Config) *string { return &c.NATSCA }, ""),
 	}, {
 		Flag: "tlscert", Env: "NATS_CERT", Group: GroupNATS, Placeholder: "FILE",
-		Help: "File with the client certificate for NATS servers that ask for one.",
+		Help: "File with the client certificate for NATS.",
 		field: text(func(c *Config) *string { return &c.NATSCert }, "").
 			together("tlskey", func(c *Config) (string, string) { return c.NATSCert, c.NATSKey }),
 	}, {
@@ -78,12 +77,12 @@ var ofAccess = []Setting{
 		field: text(func(c *Config) *string { return &c.NATSKey }, ""),
 	}, {
 		Flag: "inbox-prefix", Env: "NATSID_INBOX_PREFIX", Group: GroupNATS, Placeholder: "SUBJECT",
-		Help: "First tokens of the subjects on which replies arrive, in place of _INBOX. " +
+		Help: "First tokens of the subjects of replies, in place of _INBOX. " +
 			"Users with prefixes of their own cannot read each other's replies.",
 		field: text(func(c *Config) *string { return &c.InboxPrefix }, "").checked("a subject", checkInbox),
 	}, {
 		Flag: "js-domain", Env: "NATSID_JS_DOMAIN", Group: GroupNATS, Placeholder: "DOMAIN",
-		Help:  "JetStream domain of the buckets, where it is not that of the NATS server joined, as from a leaf node.",
+		Help:  "JetStream domain of the buckets, if another than the server's, as from a leaf node.",
 		field: text(func(c *Config) *string { return &c.JSDomain }, "").checked("one token", checkDomain),
 	}, {
 		Flag: "js-prefix", Aliases: []string{"js-api-prefix"}, Env: "NATSID_JS_PREFIX", Group: GroupNATS,

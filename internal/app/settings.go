@@ -42,8 +42,7 @@ func Settings() []Setting { return slices.Clone(settings) }
 var settings = declared(slices.Concat(ofAccess, []Setting{
 	{
 		Flag: "config", Env: "NATSID_CONFIG", Group: groupWorker, Placeholder: "FILE",
-		Help: "YAML file with settings, by the names of their flags. " +
-			"Flags and the environment take precedence over it. `natsid config` checks it.",
+		Help:  "YAML file with settings, by the names of their flags. `natsid config` checks it.",
 		field: text(func(c *Config) *string { return &c.File }, ""),
 	}, {
 		Flag: "namespace", Env: "NATSID_NAMESPACE", Group: groupWorker,
@@ -74,9 +73,8 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 			orNone(),
 	}, {
 		Flag: "http-token-file", Env: "NATSID_HTTP_TOKEN_FILE", Group: groupWorker, Placeholder: "FILE",
-		Help: "File with the token that the page and /metrics demand: as a bearer token, or as the password of any " +
-			"user. It also serves profiles at /debug/pprof, for `go tool pprof`. /healthz and /readyz demand none. " +
-			"The file is read again for each request.",
+		Help: "File with the token that the page and /metrics demand, as a bearer token or as the password of any " +
+			"user. With it /debug/pprof serves profiles. It is read again for each request.",
 		field: text(func(c *Config) *string { return &c.HTTPTokenFile }, ""),
 	}, {
 		Flag: "name", Env: "NATSID_NAME", Group: groupWorker, Placeholder: "NAME",
@@ -107,7 +105,7 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 	}, {
 		Flag: "mysql-ca", Env: "NATSID_MYSQL_CA", Group: groupSegments, Placeholder: "FILE",
 		Help: "File with the certificates of the authorities that vouch for MySQL. It demands TLS, as does tls=true " +
-			"in the DSN for the system's authorities. It is read again for each connection, as are all files of MySQL.",
+			"in the DSN for the system's authorities. All files of MySQL are read again for each connection.",
 		field: text(func(c *Config) *string { return &c.MySQLCA }, ""),
 	}, {
 		Flag: "mysql-cert", Env: "NATSID_MYSQL_CERT", Group: groupSegments, Placeholder: "FILE",
@@ -139,13 +137,12 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 		Flag: "layout", Env: "NATSID_LAYOUT", Group: groupSnowflakes,
 		Help: "How the bits of a snowflake are split: leaf (41+10+12), js53 (41+6+6), article (39+2+7+4+7), " +
 			"or widths of time+machine+sequence or time+site+machine+business+sequence, " +
-			"followed by @10ms or @1s for longer ticks. All workers of a namespace must share it.",
+			"followed by @10ms or @1s for longer ticks. All workers of a namespace must share it, and --epoch.",
 		field: field{standard: "leaf", set: setLayout, check: checkLayout, beside: "epoch"},
 	}, {
 		Flag: "epoch", Env: "NATSID_EPOCH", Group: groupSnowflakes, Placeholder: "TIME",
-		Help: "Instant at which the time of snowflakes begins: a date, an RFC 3339 time, or Unix milliseconds. " +
-			"The default belongs to the layout: article has its own, all others have Leaf's. " +
-			"All workers of a namespace must share it.",
+		Help: "Start of the time of snowflakes: a date, an RFC 3339 time, or Unix milliseconds. " +
+			"The default is the layout's: article has its own, all others have Leaf's.",
 		field: field{set: setEpoch, show: showEpoch},
 	}, {
 		Flag: "site", Env: "NATSID_SITE", Group: groupSnowflakes,
@@ -155,13 +152,12 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 			checked("0 to the layout's sites - 1", checkSite),
 	}, {
 		Flag: "numbers", Env: "NATSID_NUMBERS", Group: groupSnowflakes, Placeholder: "FIRST-LAST",
-		Help: "Worker numbers that this worker may take, where others are in use elsewhere, such as those of Leaf " +
-			"nodes that run beside it. Without it any number of its site that is not for programs. Give it to all " +
-			"workers alike.",
+		Help: "Worker numbers that this worker may take, where others are in use elsewhere, such as by Leaf nodes. " +
+			"Without it any of its site that is not for programs. Give it to all workers alike.",
 		field: field{set: setNumbers, check: checkNumbers, limits: "numbers of the layout and the site"},
 	}, {
 		Flag: "horizon", Env: "NATSID_HORIZON", Group: groupSnowflakes,
-		Help: "How long snowflakes are issued while JetStream is away: at most this long, at least two thirds of it.",
+		Help: "How long snowflakes are issued while JetStream is away, at most; two thirds of it at least.",
 		field: span(func(c *Config) *time.Duration { return &c.Horizon },
 			5*time.Minute, time.Second, 30*24*time.Hour),
 	}, {
@@ -211,7 +207,7 @@ func inFile(s Setting) Setting {
 	flag, file := s.Flag, s.file
 	return Setting{
 		Flag: flag + "-file", Env: s.Env + "_FILE", Group: s.Group, Placeholder: "FILE",
-		Help:  "File with what --" + flag + " says, as secrets of containers are mounted.",
+		Help:  "File with what --" + flag + " says.",
 		field: text(file, ""),
 	}
 }

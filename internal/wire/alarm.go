@@ -57,19 +57,20 @@ var alarms = []AlarmInfo{
 		Kind: AlarmBucketUnfit,
 		Happened: "a bucket was given settings with which it forgets entries, or takes what others write; " +
 			"of the marks: all workers have stopped segments; of the worker numbers: none is renewed",
-		Do: "correct the settings that the message names; if segments are stopped, then run `natsid resume`",
+		Do: "correct the settings that the message names with `nats stream edit`; " +
+			"if segments are stopped, run `natsid resume`",
 	},
 	{
 		Kind: AlarmClockBehind,
 		Happened: "this worker's clock is behind its own last IDs or heartbeat; it issues no snowflakes until the " +
-			"clock has caught up, or, 5 s after it is right, until another worker number is acquired",
-		Do: "nothing for this worker; find out what sets the clock in steps, and let NTP slew it instead",
+			"clock has caught up or, 5 s after it is right, another number is acquired",
+		Do: "find out what sets the clock in steps, and let NTP slew it instead",
 	},
 	{
 		Kind: AlarmClockSkew,
 		Happened: "this worker's clock differs too much from the other workers' and JetStream's; " +
 			"it issues no snowflakes until the clock is right",
-		Do: "synchronize the clock with NTP; if there is no other worker, check JetStream's clock too",
+		Do: "synchronize the clock with NTP; without other workers, check JetStream's clock too",
 	},
 	{
 		Kind: AlarmClockStep,
@@ -91,15 +92,15 @@ var alarms = []AlarmInfo{
 	},
 	{
 		Kind: AlarmMarksWentBack,
-		Happened: "the registry in JetStream is in an earlier state, as after restoring a backup or losing a disk; " +
+		Happened: "the registry in JetStream is in an earlier state, as after a restored backup or a lost disk; " +
 			"all workers have stopped segments",
-		Do: "find out what was restored, and run `natsid resume`: it begins above all that was loaded since",
+		Do: "find out what was restored, and run `natsid resume`",
 	},
 	{
 		Kind: AlarmNumberLost,
 		Happened: "the record of the worker number is another worker's now, or gone; " +
 			"this worker acquires another number",
-		Do: "look for a copied machine or data directory, or a JetStream that was wiped or restored from a backup",
+		Do: "look for a copied machine or data directory, or a wiped or restored JetStream",
 	},
 	{
 		Kind:     AlarmNumbersExhausted,
@@ -114,36 +115,34 @@ var alarms = []AlarmInfo{
 	},
 	{
 		Kind: AlarmRegistryConflict,
-		Happened: "the registry's deployment, which fixes layout and epoch of snowflakes, is missing, damaged or " +
-			"another one, or a worker number's record is damaged; this worker issues no snowflakes, " +
-			"or leaves that number alone",
-		Do: "read the message: stop the workers of the other layout or epoch, or put the named entry back; " +
-			"to change a layout, see the operations guide",
+		Happened: "the key `deployment`, with layout and epoch of snowflakes, is missing, damaged or another one: " +
+			"this worker issues no snowflakes; or a worker number's record is damaged, and left alone",
+		Do: "read the message: stop the workers of the other layout or epoch, or put the named entry back",
 	},
 	{
 		Kind: AlarmSecondRegistry,
-		Happened: "workers behind the same subjects rest on two registries, as of a hub and of a leaf node; " +
-			"both have stopped, but for one that `--registry` names",
+		Happened: "workers behind the same subjects rest on two registries, such as a hub's and a leaf node's; " +
+			"both have stopped, except one that `--registry` names",
 		Do: "separate the two, or decide with `natsid resume --keep REGISTRY` which one serves",
 	},
 	{
 		Kind: AlarmStateFile,
 		Happened: "`worker.json` is damaged, was copied here, or cannot be written: " +
 			"the worker acquires another number; or `lineage.json` is damaged or cannot be written",
-		Do: "if it cannot be written, repair the data directory, and restart the worker; until then a crash costs it " +
-			"its number",
+		Do: "if it cannot be written, repair the directory and restart the worker; until then " +
+			"a crash costs its number",
 	},
 	{
 		Kind: AlarmTableWentBack,
-		Happened: "MySQL lost commits: natsid repeats no ID and continues above its marks, but other data of the " +
-			"database may be lost, and Leaf nodes on the table may repeat IDs",
+		Happened: "MySQL lost commits: natsid repeats no ID, but other data of the database may be lost, " +
+			"and Leaf nodes on the table may repeat IDs",
 		Do: "check MySQL's failover or backup, and stop Leaf nodes on the table",
 	},
 	{
 		Kind:     AlarmTagFillsUp,
-		Happened: "90 % of a tag's numbers are reserved, of its maximum or period; or all are, and requests get 410",
-		Do: "raise the maximum with `natsid tag update TAG --max N`; where a day has " +
-			"too few numbers, find out with `natsid tag stats` who takes more than planned",
+		Happened: "90 % of the numbers of a tag, or of its period, are reserved; or all are, and requests get 410",
+		Do: "raise the maximum with `natsid tag update TAG --max N`; where a day has too few numbers, " +
+			"find out with `natsid tag stats` who takes most",
 	},
 	{
 		Kind: AlarmTagUndecided,

@@ -24,40 +24,36 @@ func histogram(name, labels, help string) SeriesInfo {
 
 var (
 	idsTotal = counter("natsid_ids_total", "mode",
-		"IDs issued, by mode. Those of relay are counted as segment by the worker that relayed, too.")
+		"IDs issued. Those of relay are counted as segment by the worker that relayed, too.")
 	requestsTotal = counter("natsid_requests_total", "mode, code",
-		"Requests answered, by mode and code; 200 is success.")
+		"Requests answered; code 200 is success.")
 	requestSeconds = histogram("natsid_request_seconds", "mode, code",
-		"How long requests took from their delivery to this worker to its answer, by mode and code. "+
-			"A code that was never sent has no series.")
+		"Time from a request's delivery to this worker to its answer. A code that was never sent has no series.")
 	waitSeconds = histogram("natsid_wait_seconds", "mode",
 		"How long requests waited that could not be answered from memory.")
 	waitingRequests = gauge("natsid_waiting_requests", "mode",
 		"Requests that wait now, for a range or for the clock.")
 	lagSeconds = gauge("natsid_lag_seconds", "mode",
-		"How long requests wait for their turn, in the NATS server and in this worker; 0 while few arrive. "+
-			"A worker that is late leaves the queue group.")
+		"How long requests wait for their turn, in the NATS server and in this worker; 0 while few arrive.")
 	loadSeconds = histogram("natsid_segment_load_seconds", "outcome",
-		"How long loads of a range took, by outcome: ok, error, or unknown if there is no such tag.")
+		"How long loads of a range took; unknown if there is no such tag, otherwise ok or error.")
 	segmentTags        = gauge("natsid_segment_tags", "", "Tags that hold ranges in memory.")
 	segmentSecondsLeft = gauge("natsid_segment_seconds_left", "",
-		"How long the tag that runs out first lasts at its present speed without another load; "+
-			"+Inf if none is in use.")
+		"How long the tag that runs out first lasts at its present speed; +Inf if none is in use.")
 	tagIDs = counter("natsid_tag_ids_total", "tag",
-		"IDs issued of a tag, for the 20 busiest tags alone.")
+		"IDs issued of a tag. Only the 20 busiest tags have series.")
 	tagSecondsLeft = gauge("natsid_tag_seconds_left", "tag",
-		"How long the IDs of a tag in memory last at the present speed, for the busiest tags; +Inf if none is used.")
+		"How long a busy tag's IDs in memory last at the present speed; +Inf if none is used.")
 	tagErrors = counter("natsid_tag_load_errors_total", "tag",
-		"Loads of a tag that failed, for the busiest tags alone.")
+		"Failed loads of a busy tag.")
 	tagWaits = counter("natsid_tag_waits_total", "tag",
-		"Requests for IDs of a tag that waited for a load, for the busiest tags alone.")
-	alarmsTotal    = counter("natsid_alarms_total", "kind", "Alarms raised, by kind.")
+		"Requests for IDs of a busy tag that waited for a load.")
+	alarmsTotal    = counter("natsid_alarms_total", "kind", "Alarms raised.")
 	alarmsHeldBack = counter("natsid_alarms_held_back_total", "kind",
-		"Alarms that were not raised at once, since one of the kind about the same thing had been raised in "+
-			"the minute before.")
+		"Alarms not raised at once, since one of the kind about the same thing was raised in the minute before.")
 	ready      = gauge("natsid_ready", "mode", "1 while the mode can issue IDs.")
 	outOfGroup = gauge("natsid_out_of_group", "mode, reason",
-		"1 while the worker is out of the queue group of the mode for the reason; there can be several. "+
+		"1 while the worker is out of the mode's queue group for this reason; there can be several. "+
 			"/readyz and the log say the cause.")
 	windowSeconds = gauge("natsid_snowflake_window_seconds", "",
 		"How long snowflakes can be issued without another renewal; 0 without a worker number.")
