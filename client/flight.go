@@ -63,7 +63,6 @@ const (
 	pauseLongest = 500 * time.Millisecond
 )
 
-// launch starts a flight.
 func (f *flight) launch() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -137,7 +136,6 @@ func (f *flight) end(a answer) {
 	f.done(a)
 }
 
-// receive handles the reply to a copy.
 func (f *flight) receive(token uint64, m *nats.Msg, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -214,7 +212,6 @@ func (f *flight) retry(why error, least time.Duration) {
 	f.after(max(pause, least), f.sendNow)
 }
 
-// tick is called by the timer.
 func (f *flight) tick() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -181,7 +181,6 @@ func (h *Handle) NextN(ctx context.Context, n int) (runs subjects.Runs, err erro
 	return runs, nil
 }
 
-// request requests n IDs for one call.
 func (t *target) request(ctx context.Context, n int) answer {
 	done := make(chan answer, 1)
 	f := &flight{

@@ -63,7 +63,6 @@ func (m *merger) newBatch() *batch {
 	return &batch{merger: m, woken: make(chan struct{}), done: make(chan struct{})}
 }
 
-// next returns an ID for one call.
 func (m *merger) next(ctx context.Context) (subjects.ID, error) {
 	b, isDue, err := m.join()
 	if err != nil {

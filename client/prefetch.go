@@ -171,7 +171,6 @@ func (k *stock) isWanted() bool {
 	return k.waiting > 0 || held > 0
 }
 
-// receive handles the answer to a request.
 func (k *stock) receive(b *block, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

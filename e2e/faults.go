@@ -17,11 +17,11 @@ func (c *Cluster) Refuse(code subjects.Code, d time.Duration) {
 	c.must(c.bed.Refuse(code, d))
 }
 
-// DropReplies drops the replies to requests for IDs that workers get until d has passed; if d is 0, until
+// DropReplies drops the replies to requests for IDs that arrive before d has passed; if d is 0, before
 // [Cluster.Resume]. The IDs are a hole.
 func (c *Cluster) DropReplies(d time.Duration) { c.bed.DropReplies(d) }
 
-// Resume ends the effect of Stall, Refuse or DropReplies. Workers get the requests that wait.
+// Resume ends the effect of Stall, Refuse or DropReplies. Requests that wait are then answered.
 func (c *Cluster) Resume() { c.bed.Resume() }
 
 // Restart stops all running workers cleanly, and then starts them again. In between no worker serves.

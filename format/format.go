@@ -146,7 +146,6 @@ func (f *Format) join(v values) int64 {
 	return (v[year]*1e4+v[month]*100+v[day])*1e8/size*size + v[number]
 }
 
-// tweak returns the tweak of an ID's mask.
 func (f *Format) tweak(id int64) string {
 	if size := sizes[f.finest]; size > 0 {
 		return f.tag + "/" + strconv.FormatInt(id/size, 10) //mutant:tweak

@@ -46,9 +46,8 @@ type Config struct {
 	Name string
 	// MaxClockSkew is how far the clocks of two machines may differ; 0 means 1 s. Set it as the workers'.
 	MaxClockSkew time.Duration
-	// OnChange is called, by Open already, with nil when IDs are issued and the window is renewed; and with the reason
-	// when no ID can be issued any more, or none once the present window ends. nil means no call. It must not block,
-	// nor call Close.
+	// OnChange is called with nil when IDs are issued and the window is renewed, first by Open; and with the reason
+	// when no ID can be issued, or none after the present window. nil means no call. It must not block, nor call Close.
 	OnChange func(error)
 	// Log receives messages for an operator; nil discards them.
 	Log *slog.Logger
@@ -57,8 +56,8 @@ type Config struct {
 // A Holder holds a worker number and issues its snowflakes. It is safe for concurrent use.
 type Holder struct{ h *holder.Holder }
 
-// Open acquires a number. It returns once an ID can be issued, about a second later, or why none can by the end of ctx,
-// or within 15 s if ctx has no deadline. A worker must have started in the namespace before.
+// Open acquires a number. It returns once an ID can be issued, after about a second. The error says why none can by
+// the end of ctx, or within 15 s if ctx has no deadline. A worker must have started in the namespace before.
 func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Holder, error) {
 	h, err := holder.Open(ctx, nc, holder.Config{
 		Namespace: cfg.Namespace, JSDomain: cfg.JSDomain, JSPrefix: cfg.JSPrefix, Layout: cfg.Layout, Site: cfg.Site,
@@ -70,12 +69,12 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Holder, error) {
 	return &Holder{h}, nil
 }
 
-// Next returns a snowflake from memory. It does not allocate, and waits, a few milliseconds and not longer than ctx,
-// only where calls run ahead of the clock: with Leaf's layout above 4.096 million IDs a second. Errors are those of
+// Next returns a snowflake from memory. It does not allocate. It waits only where calls run ahead of the clock (with
+// Leaf's layout above 4.096 million IDs a second): for a few milliseconds, and not longer than ctx. Errors are those of
 // [snowflake.Generator.NextAt] and [snowflake.ErrNoNumber], with the reason.
 func (h *Holder) Next(ctx context.Context) (subjects.ID, error) { return h.h.Next(ctx) }
 
-// NextN returns n snowflakes, 1 to client.MaxIDs, and waits for the clock as long as that many take.
+// NextN returns n snowflakes, 1 to client.MaxIDs. It waits while the clock advances by the ticks that they need.
 func (h *Holder) NextN(ctx context.Context, n int) (subjects.Runs, error) { return h.h.NextN(ctx, n) }
 
 // Number returns the worker number that is held, and reports whether one is. It may change.

@@ -172,7 +172,7 @@ func (i *Issuer) nextAt(now int64, n int) (Runs, error) {
 
 // reread reads the clock again after an error, and reports whether a retry may succeed. A [*BehindError] is final if
 // the clock still shows the time before. A reading from before this goroutine was descheduled is older than IDs that
-// others have issued since. (At the limit, 64 goroutines on 2 CPUs met about 90 such readings a second.)
+// others have issued since.
 func (i *Issuer) reread(before int64, err error) (now int64, changed bool) {
 	if _, behind := errors.AsType[*BehindError](err); !behind {
 		return before, false

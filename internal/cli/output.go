@@ -145,6 +145,9 @@ func cell(value any) (text string) {
 	default:
 		text = clean(fmt.Sprint(v))
 	}
+	if text == "–" { // the page's sign for no value
+		text = ""
+	}
 	return cmp.Or(text, "-")
 }
 

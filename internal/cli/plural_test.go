@@ -1,6 +1,13 @@
 package cli
 
-import "testing"
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/natsid/natsid/internal/ops/fleetview"
+	"github.com/natsid/natsid/internal/wire"
+)
 
 func TestNumbersHaveTheirPlural(t *testing.T) {
 	for _, c := range []struct {
@@ -12,6 +19,14 @@ func TestNumbersHaveTheirPlural(t *testing.T) {
 	} {
 		if got := numberOf(c.n, c.thing); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
+func TestAnAbsentValueIsADash(t *testing.T) {
+	for _, v := range []any{"", time.Time{}, (*int)(nil), fleetview.Seconds(wire.Fraction(math.Inf(1)))} {
+		if got := cell(v); got != "-" {
+			t.Errorf("%#v is %q, want a dash", v, got)
 		}
 	}
 }
