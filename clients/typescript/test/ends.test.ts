@@ -1,8 +1,11 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once as event } from "node:events";
+import { copyFileSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { test } from "node:test";
-import { fileURLToPath } from "node:url";
+import { fileURLToPath, pathToFileURL } from "node:url";
 import { connect as dial } from "@nats-io/transport-node";
 import {
   AbortError, type CallOptions, type Client, ClosedError, natsid, NatsidError, NotServedError,
@@ -64,8 +67,12 @@ test("ensureTag ends with its signal and its timeout, in each of its requests", 
   }
 });
 
-test("an error of another copy of the package is of its class", async () => {
-  const copy: typeof import("natsid") = await import(`${new URL("../dist/errors.js", import.meta.url)}?copy`);
+test("an error of another copy of the package is of its class", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "natsid-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const file = join(folder, "errors.mjs"); // Bun takes errors.js?copy for errors.js
+  copyFileSync(new URL("../dist/errors.js", import.meta.url), file);
+  const copy: typeof import("natsid") = await import(pathToFileURL(file).href);
   const theirs = new copy.NotServedError("theirs");
   assert.ok(copy.NotServedError !== NotServedError && theirs instanceof NotServedError && theirs instanceof NatsidError);
   assert.ok(!(theirs instanceof ClosedError) && !(new Error("other") instanceof NatsidError));
