@@ -22,7 +22,7 @@ type auditCmd struct {
 
 func (*auditCmd) help() help {
 	return help{
-		summary: "Prove that no ID was granted twice, by what workers wrote down, or say of which that is not proven.",
+		summary: "Prove from the records of workers that no ID was granted twice, or name the IDs in doubt.",
 		detail: `Reads the stream of grants: all loads of tags and windows of worker numbers.
 
 Exit code 0 means proven: each ID that was loaded since the first entry is in one

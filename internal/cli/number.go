@@ -35,7 +35,7 @@ func (*numberCmd) help() help {
 		summary: "Run a program that makes IDs by itself, with a worker number that no other has.",
 		detail: `The program finds the number in NATSID_WORKER_NUMBER. natsid renews it, passes
 signals on, reaps processes as PID 1, and ends with the program's exit code.
-While the number cannot be renewed, it says so at half of what is left, sends
+If the number cannot be renewed, it warns when half of the window is left, and sends
 SIGTERM 10 s before the end, and SIGKILL at the end; its exit code is 4 then.
 
 This promises less than a worker or package number does. A program that was

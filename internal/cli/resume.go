@@ -31,11 +31,11 @@ func (*resumeCmd) help() help {
 		detail: `Workers stop all segments when the state behind them is not the one that they have
 loaded from: a backup was restored, a disk lost its last seconds, the bucket was
 made again, or another registry serves the same subjects. A resume begins an era, in
-which each tag goes on higher: by as much as workers know its mark to be too low, and
-by the bump. No ID repeats if no tag moved further. The hole costs nothing.
+which each tag continues higher: by as much as workers know its mark to be too low,
+and by the bump. No ID repeats if no tag moved further. The hole costs nothing.
 
 The command shows what was found and what becomes of the tags, asks, and resumes by
-one write. A tag with a last number is refused until you say where it goes on.
+one write. A tag with a last number is refused until you say where it continues.
 
 Examples:
   natsid resume

@@ -49,7 +49,7 @@ type stampRunCmd struct {
 
 func (*stampRunCmd) help() help {
 	return help{
-		summary: "Copy a stream to another, each message with an ID, exactly once; the default of stamp.",
+		summary: "Copy each message of a stream to another once, with an ID; the default of stamp.",
 		detail: `Each message is published with its headers, but for those of NATS, with its
 ID in Natsid-Id, and with Natsid-Source: its stream, when that was made, its
 sequence, and its time. The position is the target's last message. So every

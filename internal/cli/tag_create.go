@@ -28,7 +28,7 @@ type tagCreateCmd struct {
 func (*tagCreateCmd) help() help {
 	return help{
 		summary: "Create tags, or revive deleted ones.",
-		detail: `Of several tags, all alike, those before the one that fails are made.
+		detail: `All get the same settings. If one fails, those before it are created.
 
 The numbers of a daily, monthly or yearly tag begin again with each period. Its IDs
 carry the date, such as 2026112500000042 for number 42 of a day, so that none
