@@ -307,7 +307,7 @@ func TestMaxIsTheHighestNumber(t *testing.T) {
 
 func TestAppendDoesNotAllocate(t *testing.T) {
 	buf := make([]byte, 0, 128)
-	for _, f := range benchmarked(t)[:3] { // a mask does allocate
+	for _, f := range shapes(t)[:3] { // a mask does allocate
 		if n := testing.AllocsPerRun(100, func() {
 			if _, err := f.f.Append(buf, f.id); err != nil {
 				t.Fatal(err)
@@ -323,38 +323,11 @@ type written struct {
 	id subjects.ID
 }
 
-func benchmarked(t testing.TB) []written {
+func shapes(t testing.TB) []written {
 	return []written{
 		{parse(t, "SO-{id:6}"), 42},
 		{parse(t, "SO-{date:yyyyMMdd}-{id:6}-{check}"), 20261125_00000042},
 		{parse(t, "{date:yyyyMMdd}-{id:13:crockford}{check}", leaf), aFlake},
 		{parse(t, "SO-{mask:k1:9}-{check}", k1()), 42},
-	}
-}
-
-func BenchmarkAppend(b *testing.B) {
-	buf := make([]byte, 0, 128)
-	for _, f := range benchmarked(b) {
-		b.Run(f.f.String(), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				_, _ = f.f.Append(buf, f.id)
-			}
-		})
-	}
-}
-
-func BenchmarkRead(b *testing.B) {
-	for _, f := range benchmarked(b) {
-		text, err := f.f.Format(f.id)
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.Run(f.f.String(), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				_, _ = f.f.Read(text)
-			}
-		})
 	}
 }

@@ -137,16 +137,3 @@ func sumOf(r Runs) (sum subjects.ID) {
 	}
 	return sum
 }
-
-func BenchmarkNextAt(b *testing.B) {
-	g := newGenerator(b, Leaf, t0, t0+1<<40)
-	now := int64(t0)
-	for i := 0; b.Loop(); i++ {
-		if i%4096 == 0 {
-			now++ // a clock that keeps pace with the layout's limit
-		}
-		if _, err := g.NextAt(now, 1); err != nil {
-			now++
-		}
-	}
-}

@@ -3,7 +3,6 @@ package segment_test
 import (
 	"fmt"
 	"runtime"
-	"sync/atomic"
 	"testing"
 
 	"github.com/natsid/natsid/segment"
@@ -39,35 +38,6 @@ func TestTakingIDsFromMemoryAllocatesNothing(t *testing.T) {
 		if got != 0 {
 			t.Errorf("%v allocations for %d IDs", got, n)
 		}
-	}
-}
-
-// Run BenchmarkNext with -cpu 1,2. All goroutines request IDs of one tag, or each of all tags in turn. It is compared
-// with the one atomic operation that it needs at least.
-func BenchmarkNext(b *testing.B) {
-	b.Run("atomic.Int64.Add", func(b *testing.B) {
-		var x atomic.Int64
-		b.RunParallel(func(pb *testing.PB) {
-			for pb.Next() {
-				x.Add(1)
-			}
-		})
-	})
-	for _, n := range []int{1, 100_000} {
-		a, tags := inUse(b, n, 1<<34)
-		b.Run(fmt.Sprintf("tags=%d", n), func(b *testing.B) {
-			b.ReportAllocs()
-			b.RunParallel(func(pb *testing.PB) {
-				buf := make([]segment.Range, 0, 4)
-				var err error
-				for i := 0; pb.Next() && err == nil; i += 7919 {
-					buf, err = a.Next(tags[i%n], 1, buf[:0])
-				}
-				if err != nil {
-					b.Error(err)
-				}
-			})
-		})
 	}
 }
 
@@ -108,18 +78,4 @@ func TestATagInUseTakesLessThanAKilobyte(t *testing.T) {
 	if got > 1024 {
 		t.Errorf("%.0f bytes a tag", got)
 	}
-}
-
-func BenchmarkStats(b *testing.B) {
-	a, _ := inUse(b, 100_000, 1000)
-	b.Run("totals", func(b *testing.B) {
-		for b.Loop() {
-			a.Stats()
-		}
-	})
-	b.Run("one", func(b *testing.B) {
-		for b.Loop() {
-			a.StatsOf("order.region0.tag0")
-		}
-	})
 }
