@@ -22,7 +22,7 @@ func TestAWorkerThatLostItsConnectionServesAgainThoughTheOtherOneHangs(t *testin
 	t.Parallel()
 	r, proxy := apart(t)
 	r.one("id.snowflake")
-	proxy.Stall(true, "")
+	proxy.Stall(true)
 	for range 5 { // a busy machine takes as long by itself
 		lost, before := time.Now(), r.dials.Load()
 		r.conn().Close()

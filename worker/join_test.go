@@ -80,7 +80,7 @@ func TestAWorkerThatLeavesOverALostConnectionGetsNoRequestsAfterAReconnect(t *te
 			p.Cut()
 			r.eventually("lose the connection", func() bool { return !r.worker.IsConnected() })
 		},
-		"it hangs, and is lost later": func(_ *rig, p *natsproxy.Proxy) { p.Stall(true, "") },
+		"it hangs, and is lost later": func(_ *rig, p *natsproxy.Proxy) { p.Stall(true) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			url, proxy := startProxied(t)
@@ -113,7 +113,7 @@ func TestAWorkerOnAHangingConnectionDoesNotReportThatItServes(t *testing.T) {
 		cfg.Dial = func(_ []string, opts ...nats.Option) (*nats.Conn, error) {
 			nc, err := nats.Connect(proxy.URL(), opts...)
 			if !passes.Load() {
-				proxy.Stall(true, "")
+				proxy.Stall(true)
 				time.AfterFunc(1500*time.Millisecond, func() { passes.Store(true); proxy.Pass() })
 			}
 			return nc, err

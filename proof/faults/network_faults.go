@@ -67,6 +67,6 @@ func cut(t *trial) func() {
 }
 
 func partition(t *trial) func() {
-	t.eachProxy(func(p *natsproxy.Proxy) { p.Stall(true, "") })
-	return func() { t.eachProxy(func(p *natsproxy.Proxy) { p.Stall(false, "") }) }
+	t.eachProxy(func(p *natsproxy.Proxy) { p.Stall(true) })
+	return func() { t.eachProxy(func(p *natsproxy.Proxy) { p.Stall(false) }) }
 }

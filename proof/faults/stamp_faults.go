@@ -146,7 +146,7 @@ func cutStage(t *trial, p *pipeline) {
 	}{
 		{"no acknowledgement passes", func(l *natsproxy.Proxy) { l.DropAcks(natsproxy.All) }},
 		{"the connection is cut", func(l *natsproxy.Proxy) { l.Refuse(true); l.Cut() }},
-		{"no byte passes", func(l *natsproxy.Proxy) { l.Stall(true, "") }},
+		{"no byte passes", func(l *natsproxy.Proxy) { l.Stall(true) }},
 	} {
 		t.logf("%s, message %d is copied", part.name, p.checked.Load())
 		for _, l := range links {

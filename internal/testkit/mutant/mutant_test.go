@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 )
@@ -76,28 +75,6 @@ func TestASeamNamesTheOutermostThingThatBeginsOnItsLine(t *testing.T) {
 	}
 }
 
-func TestEditsReplacePrecedeAndDelete(t *testing.T) {
-	dir := folder(t, source)
-	seams, err := find([]string{dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := apply(seams, Mutant{Name: "m", Edits: []Edit{
-		Delete("check"), Replace("field", "n, m int"), Before("add", "by++"),
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := strings.NewReplacer(
-		"n int //", "n, m int //",
-		"\tc.n += by", "\tby++\nc.n += by",
-		"if c.n > 9 {\n\t\tc.n = 0\n\t}", "",
-	).Replace(source)
-	if got := string(files[filepath.Join(dir, "p.go")]); len(files) != 1 || got != want {
-		t.Errorf("got %d files, %s\nwant %s", len(files), got, want)
-	}
-}
-
 func TestEachFaultIsReported(t *testing.T) {
 	const head = "package p\n\nfunc f() {\n"
 	for name, c := range map[string]struct {
@@ -148,62 +125,4 @@ func TestANameIsUsedOnce(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `two mutants are named "a"`) {
 		t.Errorf("got %v", err)
 	}
-}
-
-// TestDouble is what finds the mutants of TestASuiteFindsItsMutants.
-func TestDouble(t *testing.T) {
-	if got := double(2); got != 4 {
-		t.Errorf("finding: double(2) = %d", got)
-	}
-	if last != 2 {
-		t.Errorf("finding: the last was %d", last)
-	}
-	if got, err := half(3); got != 1 || err == nil {
-		t.Errorf("finding: half(3) = %d, %v", got, err)
-	}
-}
-
-func double(n int) int {
-	n += n //mutant:double
-	note(n / 2)
-	return n
-}
-
-var last int
-
-func note(n int) {
-	last = n + zero //mutant:note
-}
-
-var errOdd = errors.New("odd")
-
-// The names of its results are used after they were declared again, and by what is deferred.
-func half(n int) (got int, err error) {
-	defer func() {
-		if n != 2*got {
-			err = errOdd //mutant:odd
-		}
-	}()
-	got, rest := n/2, n%2 //mutant:half
-	_ = rest
-	return got, err
-}
-
-var zero = 0 //mutant:declaration
-
-func TestASuiteFindsItsMutants(t *testing.T) {
-	// The seams of source, above, are in a string and do not count.
-	Suite{
-		Mutants: []Mutant{
-			{Name: "nothing is added", Edits: []Edit{Delete("double")}},
-			{Name: "one is added besides", Edits: []Edit{Before("double", "n++")}},
-			{Name: "it is squared and more", Edits: []Edit{Replace("double", "n *= n * n")}},
-			{Name: "nothing is noted", Edits: []Edit{Delete("note")}},
-			{Name: "nothing odd is found", Edits: []Edit{Delete("odd")}},
-			{Name: "a half is a third", Edits: []Edit{Replace("half", "got, rest := n/3, 0"), Delete("odd")}},
-			{Name: "more than bodies is edited", Edits: []Edit{Replace("declaration", "var zero = 1")}},
-		},
-		Args:    []string{"-test.run=^TestDouble$"},
-		Finding: regexp.MustCompile(`(?m)finding: (.*)$`),
-	}.Run(t)
 }

@@ -25,9 +25,9 @@ func start(t *testing.T, target string) *natsproxy.Proxy {
 	return p
 }
 
-func connect(t *testing.T, p *natsproxy.Proxy, name string, opts ...nats.Option) *nats.Conn {
+func connect(t *testing.T, p *natsproxy.Proxy, opts ...nats.Option) *nats.Conn {
 	t.Helper()
-	return natstest.Connect(t, p.URL(), append(opts, nats.Name(name), nats.MaxReconnects(-1),
+	return natstest.Connect(t, p.URL(), append(opts, nats.MaxReconnects(-1),
 		nats.ReconnectWait(10*time.Millisecond), nats.ReconnectJitter(0, 0))...)
 }
 

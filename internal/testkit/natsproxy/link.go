@@ -1,6 +1,7 @@
 package natsproxy
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"sync"
@@ -9,13 +10,7 @@ import (
 
 // A link is one connection through the proxy: a queue per direction, each with a
 // goroutine that fills it and one that empties it.
-type link struct {
-	proxy *Proxy
-
-	mu       sync.Mutex
-	claimed  string // the name in CONNECT
-	accepted bool   // by the server
-}
+type link struct{ proxy *Proxy }
 
 const (
 	// A queue holds queueLen chunks of at most about chunkSize bytes: 16 MB.
@@ -28,22 +23,20 @@ const (
 type chunk struct {
 	data []byte
 	due  time.Time
-	pong bool // it holds a PONG of the server
 	last bool // the sender hung up after it
 }
 
 // A filter takes bytes that were read and returns those that may be passed on, in
 // memory of its own; it may keep some back until it sees more. At the end of the
 // stream it gets nil, and keeps nothing back.
-type filter func(b []byte) (out []byte, pong bool)
+type filter func(b []byte) (out []byte)
 
 // run passes on bytes in both directions until both have ended.
 func (l *link) run(ctx context.Context, client, server *net.TCPConn) {
 	up, down := make(chan chunk, queueLen), make(chan chunk, queueLen)
-	first := greeting{link: l}
 	replies := parser{drops: l.proxy.drops}
 	var wg sync.WaitGroup
-	wg.Go(func() { l.read(ctx, client, up, first.feed) })
+	wg.Go(func() { l.read(ctx, client, up, bytes.Clone) })
 	wg.Go(func() { l.write(ctx, server, up) })
 	wg.Go(func() { l.read(ctx, server, down, replies.feed) })
 	wg.Go(func() { l.write(ctx, client, down) })
@@ -57,10 +50,9 @@ func (l *link) read(ctx context.Context, from net.Conn, queue chan<- chunk, pass
 	for last := false; !last; {
 		n, err := from.Read(buf)
 		c := chunk{due: l.proxy.due(), last: err != nil}
-		c.data, c.pong = pass(buf[:n])
+		c.data = pass(buf[:n])
 		if last = c.last; last {
-			rest, _ := pass(nil)
-			c.data = append(c.data, rest...)
+			c.data = append(c.data, pass(nil)...)
 		}
 		if len(c.data) == 0 && !last {
 			continue
@@ -79,12 +71,9 @@ func (l *link) read(ctx context.Context, from net.Conn, queue chan<- chunk, pass
 func (l *link) write(ctx context.Context, to *net.TCPConn, queue <-chan chunk) {
 	for c := range queue {
 		await(ctx, c.due)
-		l.proxy.gate(ctx, l.name)
+		l.proxy.gate(ctx)
 		if _, err := to.Write(c.data); err != nil {
 			break
-		}
-		if c.pong {
-			l.accept()
 		}
 		if c.last {
 			_ = to.CloseWrite()
@@ -106,28 +95,4 @@ func await(ctx context.Context, t time.Time) {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-}
-
-// claim records the name in the client's CONNECT.
-func (l *link) claim(name string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.claimed = name
-}
-
-// accept records that the server has answered the client's CONNECT.
-func (l *link) accept() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.accepted = true
-}
-
-// name returns the client's name, "" until the server has accepted it.
-func (l *link) name() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.accepted {
-		return ""
-	}
-	return l.claimed
 }

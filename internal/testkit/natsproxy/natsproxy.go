@@ -30,7 +30,7 @@ type Proxy struct {
 	dropped         atomic.Int64
 
 	mu      sync.Mutex
-	stalled map[string]bool // by name of the client; "" is all
+	stalled bool
 	delay   time.Duration
 	drop    func(stream string, seq uint64) bool // nil: none
 	changed chan struct{}                        // closed when stalled changes
@@ -39,7 +39,7 @@ type Proxy struct {
 // Start starts a proxy to the target, host:port or a URL nats://host:port, on
 // a free port of the loopback interface.
 func Start(target string) (*Proxy, error) {
-	p := &Proxy{stalled: map[string]bool{}, changed: make(chan struct{})}
+	p := &Proxy{changed: make(chan struct{})}
 	core, err := tcpproxy.Start(strings.TrimPrefix(target, "nats://"), p.pass)
 	if err != nil {
 		return nil, fmt.Errorf("natsproxy: %w", err)
@@ -62,25 +62,16 @@ func (p *Proxy) Pass() {
 	p.Refuse(false)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.delay, p.drop = 0, nil
-	clear(p.stalled)
+	p.stalled, p.delay, p.drop = false, 0, nil
 	p.changedLocked()
 }
 
-// Stall holds back all bytes that connections of the NATS client name send and
-// receive, or lets them pass again; nothing is lost. The connections stay open, new
-// ones are accepted, and the end of a connection is held back as well. A name is
-// known once the server has accepted the connection, so clients still connect. With
-// the name "" all connections are stalled from their first byte. Each name has a
-// switch of its own, and so has "".
-func (p *Proxy) Stall(on bool, name string) {
+// Stall holds back all bytes that connections send and receive, or lets them pass again; nothing is lost. The
+// connections stay open, new ones are accepted, and the end of a connection is held back as well.
+func (p *Proxy) Stall(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if on {
-		p.stalled[name] = true
-	} else {
-		delete(p.stalled, name)
-	}
+	p.stalled = on
 	p.changedLocked()
 }
 
@@ -134,11 +125,11 @@ func (p *Proxy) due() time.Time {
 	return time.Now().Add(p.delay)
 }
 
-// gate waits while connections with that name are stalled.
-func (p *Proxy) gate(ctx context.Context, name func() string) {
+// gate waits while connections are stalled.
+func (p *Proxy) gate(ctx context.Context) {
 	for {
 		p.mu.Lock()
-		stalled, changed := p.stalled[""] || p.stalled[name()], p.changed
+		stalled, changed := p.stalled, p.changed
 		p.mu.Unlock()
 		if !stalled {
 			return

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m, natstest.Left()...) }
 func TestADelayDelaysBothWays(t *testing.T) {
 	t.Parallel()
 	p := start(t, natstest.Start(t))
-	nc := connect(t, p, "a")
+	nc := connect(t, p)
 	const delay = 100 * time.Millisecond
 	p.Delay(delay)
 	if rtt, err := nc.RTT(); err != nil || rtt < 2*delay {
@@ -33,7 +33,7 @@ func TestADroppedAcknowledgementIsOfAWriteThatLanded(t *testing.T) {
 	url := natstest.Start(t)
 	p := start(t, url)
 	kv := bucket(t, natstest.JetStream(t, url), "b")
-	js, err := jetstream.New(connect(t, p, "a"))
+	js, err := jetstream.New(connect(t, p))
 	if err != nil {
 		t.Fatal(err)
 	}

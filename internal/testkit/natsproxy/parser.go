@@ -15,40 +15,6 @@ const (
 	lineMax = 1 << 20
 )
 
-// A greeting reads the client's first line, for the name in CONNECT.
-type greeting struct {
-	link *link
-	line []byte
-	over bool
-}
-
-// feed is a filter that passes everything.
-func (g *greeting) feed(b []byte) (out []byte, pong bool) {
-	if !g.over {
-		g.line = append(g.line, b...)
-		line, _, ended := bytes.Cut(g.line, []byte("\n"))
-		if ended {
-			g.link.claim(clientName(line))
-		}
-		if g.over = ended || len(line) > lineMax; g.over {
-			g.line = nil
-		}
-	}
-	return bytes.Clone(b), false
-}
-
-// clientName returns the name in a CONNECT line, "" if there is none.
-func clientName(line []byte) string {
-	verb, options, _ := bytes.Cut(line, []byte(" "))
-	var connect struct {
-		Name string `json:"name"`
-	}
-	if !bytes.EqualFold(verb, []byte("CONNECT")) || json.Unmarshal(options, &connect) != nil {
-		return ""
-	}
-	return connect.Name
-}
-
 // A parser reads the messages of a server:
 //
 //	MSG <subject> <sid> [reply] <#bytes>\r\n<payload>\r\n
@@ -65,7 +31,7 @@ type parser struct {
 }
 
 // feed is a filter.
-func (p *parser) feed(b []byte) (out []byte, pong bool) {
+func (p *parser) feed(b []byte) (out []byte) {
 	p.held = append(p.held, b...)
 	rest := p.held
 	for len(rest) > 0 {
@@ -79,7 +45,6 @@ func (p *parser) feed(b []byte) (out []byte, pong bool) {
 		unit := rest[:size]
 		rest = rest[size:]
 		if whole {
-			pong = pong || bytes.HasPrefix(unit, []byte("PONG"))
 			if stream, seq, ok := acknowledged(unit); ok && p.drops(stream, seq) {
 				continue
 			}
@@ -87,7 +52,7 @@ func (p *parser) feed(b []byte) (out []byte, pong bool) {
 		out = append(out, unit...)
 	}
 	p.held = append(p.held[:0], rest...)
-	return out, pong
+	return out
 }
 
 // next returns how many bytes at the start of b belong together, 0 if that is not
