@@ -98,20 +98,6 @@ func TestARaiseDoesNotLeaveTheDayOfADailyTag(t *testing.T) {
 	t.Errorf("without force, the next IDs of 2026-11-30 begin at %d, %v: a date that does not exist", lowest, err)
 }
 
-// A worker that lost its number, or whose clock is wrong, never drops yesterday's IDs.
-func TestAPastDayIsNotServedByAClockThatIsNotSure(t *testing.T) {
-	w := &wall{}
-	daily := segment.Rules{Period: segment.Daily}
-	withClocks(t, daily, []*wall{w}, func(t *testing.T, a []*segment.Allocator, m *segmenttest.Memory) {
-		first(t, a[0])
-		w.set(0, true)
-		time.Sleep(time.Hour)
-		if id, err := segmenttest.Take(t.Context(), a[0], "d", 1); err == nil && day(id[0].Start) == 1 {
-			t.Errorf("in the next day an ID is %d", id[0].Start)
-		}
-	})
-}
-
 // Otherwise the worker takes itself for one that cannot load, and leaves the queue group of all tags.
 func TestAClockThatIsNotSureIsNoTroubleOfTheStore(t *testing.T) {
 	w := &wall{unsure: true}

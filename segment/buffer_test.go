@@ -68,15 +68,6 @@ func TestTheTakerOfTheLastIDMovesOnToTheNextRange(t *testing.T) {
 	}
 }
 
-func TestALoadHasTwoThirdsOfTheDeadlineUnlessConfigured(t *testing.T) {
-	for _, c := range []struct{ configured, want time.Duration }{{0, 2 * time.Second}, {time.Second, time.Second}} {
-		cfg := Config{Deadline: 3 * time.Second, LoadTimeout: c.configured}
-		if got := cfg.withDefaults().LoadTimeout; got != c.want {
-			t.Errorf("LoadTimeout %v configured: %v, want %v", c.configured, got, c.want)
-		}
-	}
-}
-
 func TestABufferThatIsGoneNeverOpensAgain(t *testing.T) {
 	b := holding(t, Range{1, 11})
 	p := b.plan()

@@ -31,7 +31,7 @@ func TestATagKeepsItsRules(t *testing.T) {
 
 func (r *rig) request(subject string) *nats.Msg {
 	r.Helper()
-	m, err := r.caller.Request(subject, nil, 2*time.Second)
+	m, err := r.caller.Request(subject, nil, time.Minute)
 	if err != nil {
 		r.Fatal(err)
 	}

@@ -10,54 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/workerid"
 	"github.com/natsid/natsid/workerid/workeridtest"
 )
-
-func TestACleanStopFreesTheNumberAndTheNextLifeAcquiresIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m, dir := new(workeridtest.Memory), t.TempDir()
-		var last snowflake.Parts
-		w := -1
-		for i := range 5 {
-			l := start(t, m, in(dir))
-			if w >= 0 && l.number() != w {
-				t.Errorf("life %d has number %d, want %d back", i, l.number(), w)
-			}
-			w = l.number()
-			time.Sleep(2 * time.Second)
-			p := l.issue()
-			if p.Tick <= last.Tick {
-				t.Errorf("life %d issued tick %d after %d", i, p.Tick, last.Tick)
-			}
-			last = p
-			g := l.gen()
-			l.reg.OnCall(func(method string, call func() error) error {
-				if method == "Write" {
-					// In the order of the law: closed, then forgotten, then freed.
-					if err := g.CheckAt(now()); !errors.Is(err, snowflake.ErrClosed) {
-						t.Errorf("released with the generator open: %v", err)
-					}
-					if s, _ := os.ReadFile(filepath.Join(dir, "worker.json")); claimIn(t, s) {
-						t.Error("released with the claim in the state file")
-					}
-				}
-				return call()
-			})
-			if err := l.stop(); err != nil {
-				t.Fatal(err)
-			}
-			r, err := l.reg.Record(t.Context(), w)
-			if err != nil || r.Until != layout.FirstMs(p.Tick)+1 {
-				t.Errorf("after the stop until is %d, %v, want one tick after the last ID", r.Until-now(), err)
-			}
-		}
-		if l := start(t, m, in(t.TempDir())); l.stop() != nil {
-			t.Error("stop failed")
-		}
-	})
-}
 
 // fenceIn returns the fence in the state file.
 func fenceIn(t *testing.T, dir string) int64 {
@@ -71,15 +26,6 @@ func fenceIn(t *testing.T, dir string) int64 {
 		t.Fatal(err)
 	}
 	return s.Claim.Fence
-}
-
-func claimIn(t *testing.T, file []byte) bool {
-	t.Helper()
-	var s map[string]any
-	if err := json.Unmarshal(file, &s); err != nil {
-		t.Fatal(err)
-	}
-	return s["claim"] != nil
 }
 
 func TestAskingThatFailsIsReportedAsSuch(t *testing.T) {

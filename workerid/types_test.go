@@ -226,20 +226,6 @@ func TestNoWriteHitsAForeignRecordOfTheSameRevision(t *testing.T) {
 	}
 }
 
-func TestAReleaseWithNothingIssuedNeverLowersUntilBelowFrom(t *testing.T) {
-	s, k := newStub(t, "")
-	c := opened(t, k)
-	if err := c.heartbeat(t.Context()); err != nil || len(s.heartbeats) != 1 {
-		t.Errorf("%d heartbeats, %v", len(s.heartbeats), err)
-	}
-	if err := c.release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got := s.records[1].Until; got != c.from || len(s.heartbeats) != 0 {
-		t.Errorf("until is %d ms after from, want 0; %d heartbeats were left", got-c.from, len(s.heartbeats))
-	}
-}
-
 // A later life would resume the claim of the file beyond the lowered end.
 func TestAReleaseThatIsNotInTheStateFileLowersNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

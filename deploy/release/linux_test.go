@@ -26,17 +26,15 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/internal/testkit/freeport"
 )
 
 // freePort returns a port that no program uses.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
+	_, port, _ := net.SplitHostPort(got(freeport.Get()))
+	return port
 }
 
 // asRoot skips a test of other users and folders as root.

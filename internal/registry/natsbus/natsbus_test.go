@@ -20,8 +20,9 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// called returns a worker that has called, and then joined a registry.
-func called(t *testing.T, url string) *natsbus.Bus {
+// called returns a worker that has called, and then joined a registry. Beside one that is silent its call lasts until
+// the limit.
+func called(t *testing.T, url string, limit time.Duration) *natsbus.Bus {
 	nc, err := nats.Connect(url)
 	if err != nil {
 		t.Error(err)
@@ -29,7 +30,7 @@ func called(t *testing.T, url string) *natsbus.Bus {
 	}
 	t.Cleanup(nc.Close)
 	b := natsbus.New(nc, subjects.DefaultNamespace)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	err = b.Call(ctx, dialing(url))
 	if err = errors.Join(err, b.Join("R1", func(context.Context, []byte) []byte { return nil })); err != nil {
@@ -57,7 +58,7 @@ func saysNobodyWithin(t *testing.T, b *natsbus.Bus, limit time.Duration) bool {
 // A worker that called, and is alone, asks nobody, until somebody else calls or announces a registry.
 func TestAWorkerThatIsAloneAsksNobody(t *testing.T) {
 	for who, come := range map[string]func(url string) error{
-		"one that calls": func(url string) error { called(t, url); return nil },
+		"one that calls": func(url string) error { called(t, url, time.Second); return nil },
 		"one that comes back": func(url string) error {
 			nc := natstest.Connect(t, url)
 			return errors.Join(natsbus.New(nc, subjects.DefaultNamespace).Announce([]byte("R2")), nc.Flush())
@@ -65,7 +66,7 @@ func TestAWorkerThatIsAloneAsksNobody(t *testing.T) {
 	} {
 		t.Run(who, func(t *testing.T) {
 			url := natstest.Start(t)
-			b := called(t, url)
+			b := called(t, url, time.Minute)
 			for range 2 {
 				if !saysNobodyWithin(t, b, time.Minute) {
 					t.Error("a worker that is alone asks")
@@ -89,7 +90,7 @@ func TestSilenceIsNoNo(t *testing.T) {
 	if err = errors.Join(err, nc.Flush()); err != nil {
 		t.Fatal(err)
 	}
-	if saysNobody(t, called(t, url)) {
+	if saysNobody(t, called(t, url, time.Second)) {
 		t.Error("a worker counts as alone beside one that is silent")
 	}
 }
@@ -107,7 +108,7 @@ func TestAWorkerThatMayNotListenDoesNotCountAsAlone(t *testing.T) {
 	}
 	t.Cleanup(srv.WaitForShutdown)
 	t.Cleanup(srv.Shutdown)
-	if saysNobody(t, called(t, strings.Replace(srv.ClientURL(), "://", "://a:a@", 1))) {
+	if saysNobody(t, called(t, strings.Replace(srv.ClientURL(), "://", "://a:a@", 1), time.Minute)) {
 		t.Error("it counts as alone, and would not hear who comes back")
 	}
 }
@@ -119,7 +120,7 @@ func TestOfTwoThatCallAtOneMomentNoneIsAlone(t *testing.T) {
 		var both [2]*natsbus.Bus
 		var calling sync.WaitGroup
 		for i := range both {
-			calling.Go(func() { both[i] = called(t, url) })
+			calling.Go(func() { both[i] = called(t, url, 2*time.Second) })
 		}
 		calling.Wait()
 		if saysNobody(t, both[0]) || saysNobody(t, both[1]) {
@@ -164,7 +165,7 @@ func TestAWorkerHearsWhoCallsWhileItsOwnCallEnds(t *testing.T) {
 		}
 	})
 	time.Sleep(100 * time.Millisecond) // its question is answered
-	called(t, url)
+	called(t, url, time.Second)
 	v.Unlock()
 	calling.Wait()
 	if saysNobody(t, b) {
@@ -191,13 +192,13 @@ func TestRegistriesThatAskAtOneMomentHearEachOther(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for i, registry := range []string{"R1", "R2"} {
 		asking.Go(func() {
 			err := buses[i].Ask(ctx, "", []byte(registry), func(answer []byte) bool {
 				heard[i] += string(answer)
-				return false
+				return true
 			})
 			if err != nil {
 				t.Error(err)
