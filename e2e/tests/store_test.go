@@ -72,10 +72,6 @@ func TestTagsMoveToMySQLAndBackAndRepeatNoID(t *testing.T) {
 		}
 	}
 	l.check(t)
-	var max int64
-	if err := db.DB().QueryRow("SELECT max_id FROM leaf_alloc WHERE biz_tag = 'order'").Scan(&max); err != nil {
-		t.Error(err)
-	}
 }
 
 // toMySQL changes the kind of the marks.
