@@ -410,19 +410,3 @@ func TestTroubleIsAStoreThatFails(t *testing.T) {
 		}
 	})
 }
-
-func TestStatsShowWhenATagRunsOut(t *testing.T) {
-	inBubble(t, segment.Config{}, func(t *testing.T, a *allocator, _ *faulty) {
-		if s := a.Stats(); !math.IsInf(s.SecondsLeft, 1) {
-			t.Errorf("nothing in use: %v s left", s.SecondsLeft)
-		}
-		for range 1000 {
-			take(t, a, "a", 1)
-			time.Sleep(100 * time.Millisecond)
-		}
-		// 10 IDs/s, and between 90 and 190 IDs in memory.
-		if s := a.Stats(); s.SecondsLeft < 8 || s.SecondsLeft > 20 || s.Tags != 1 {
-			t.Errorf("%+v, want about 10 to 19 s left", s)
-		}
-	})
-}

@@ -85,19 +85,6 @@ func TestALowerBoundOnHolesHolds(t *testing.T) {
 	})
 }
 
-func TestARaiseDoesNotLeaveTheDayOfADailyTag(t *testing.T) {
-	last := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
-	base := segment.Daily.Base(last)
-	tag := segment.Tag{Name: "d", Step: 10, MaxID: base + 5, Rules: segment.Rules{Period: segment.Daily}}
-	raised, err := segment.Change{RaiseBy: numbersADay}.Apply(tag, 1<<62)
-	if err != nil {
-		return // refused
-	}
-	clock := func() (time.Time, bool) { return last, true }
-	lowest, _, err := raised.Rules.Window(raised.MaxID, clock)
-	t.Errorf("without force, the next IDs of 2026-11-30 begin at %d, %v: a date that does not exist", lowest, err)
-}
-
 // Otherwise the worker takes itself for one that cannot load, and leaves the queue group of all tags.
 func TestAClockThatIsNotSureIsNoTroubleOfTheStore(t *testing.T) {
 	w := &wall{unsure: true}

@@ -7,18 +7,6 @@ import (
 	"time"
 )
 
-func TestRangesThatOneRequestUsesUpCountAsOne(t *testing.T) {
-	s := newSupply(&stepRule{max: DefaultMaxStep, time: DefaultStepTime}, 0)
-	s.stock.add(Range{1, 1001}, 0)
-	s.stock.add(Range{1001, 1011}, 0)
-	s.stock.take(1010, nil)
-	s.settle(time.Hour)
-	// Each by itself: 10 IDs in no time, and the step would double for a batch that comes once an hour.
-	if want := (usage{1010, time.Hour}); s.pace.last != want {
-		t.Errorf("%+v, want %+v", s.pace.last, want)
-	}
-}
-
 // hanging is a store whose loads never end.
 type hanging struct{ Store }
 

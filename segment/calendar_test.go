@@ -156,20 +156,6 @@ func TestNoStateOfAWorkerServesAPastDay(t *testing.T) {
 	}
 }
 
-func TestARangeThatArrivesAfterMidnightIsNotUsed(t *testing.T) {
-	late := &wall{}
-	daily := segment.Rules{Period: segment.Daily}
-	withClocks(t, daily, []*wall{late}, func(t *testing.T, w []*segment.Allocator, m *segmenttest.Memory) {
-		first(t, w[0])
-		late.set(12*time.Hour, false) // the clock is set over midnight, between two requests
-		time.Sleep(time.Second)
-		synctest.Wait()
-		if id := first(t, w[0]); day(id) != 2 {
-			t.Errorf("after the clock was set over midnight an ID is %d", id)
-		}
-	})
-}
-
 // A load that began before midnight ends after it, between two looks at the calendar.
 func TestALoadThatEndsAfterMidnightAnswersNobody(t *testing.T) {
 	w1 := &wall{}
@@ -194,24 +180,6 @@ func TestAClockThatIsNotSureBeginsNoDay(t *testing.T) {
 			first(t, w[1])
 			if id := first(t, w[0]); day(id) != 1 {
 				t.Errorf("once another worker has begun the day an ID is %d", id)
-			}
-		})
-}
-
-func TestAFullDayIsRefusedUntilTheNext(t *testing.T) {
-	withClocks(t, segment.Rules{Period: segment.Daily, Min: 11, Max: 15}, []*wall{{}},
-		func(t *testing.T, w []*segment.Allocator, m *segmenttest.Memory) {
-			for n := int64(11); n <= 15; n++ {
-				if id := first(t, w[0]); id%numbersADay != n {
-					t.Fatalf("number %d, want %d", id%numbersADay, n)
-				}
-			}
-			if _, err := segmenttest.Take(t.Context(), w[0], "d", 1); !errors.Is(err, segment.ErrExhausted) {
-				t.Fatalf("beyond the last number: %v", err)
-			}
-			time.Sleep(10 * time.Minute)
-			if id := first(t, w[0]); id != 20000102*numbersADay+11 {
-				t.Errorf("the next day begins with %d", id)
 			}
 		})
 }

@@ -91,20 +91,6 @@ func TestAChainIsBounded(t *testing.T) {
 	})
 }
 
-func TestAtRestThereAreTwoRangesAtMost(t *testing.T) {
-	inBubble(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty) {
-		store.OnLoad(slow(20 * time.Millisecond))
-		take(t, a, "a", 1)
-		for range 1000 {
-			take(t, a, "a", 1)
-			time.Sleep(10 * time.Millisecond)
-			if s, _ := a.StatsOf("a"); len(s.Ranges) > 2 {
-				t.Fatalf("%+v", s.Ranges)
-			}
-		}
-	})
-}
-
 func TestATagHasOneLoadUnderWayAtMost(t *testing.T) {
 	var under, most atomic.Int32
 	inBubble(t, segment.Config{MaxStep: 1000}, func(t *testing.T, a *allocator, store *faulty) {

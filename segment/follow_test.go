@@ -152,22 +152,6 @@ func TestDiscardedIDsAreNoTraffic(t *testing.T) {
 	})
 }
 
-func TestLoadedIDsAreIssuedThoughTheStoreLostItsMemory(t *testing.T) {
-	followed(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty, memory *memory) {
-		take(t, a, "a", 1)
-		store.OnPoll(func(_ context.Context, see func(segment.Listing), _ func(func(segment.Listing)) error) error {
-			see(segment.Listing{Removed: func(string) bool { return false }})
-			return nil
-		})
-		store.OnLoad(func(context.Context, string, loadFunc) (segment.Range, error) {
-			return segment.Range{}, segment.ErrUnknownTag
-		})
-		time.Sleep(2 * time.Minute)
-		take(t, a, "a", 98)
-		wantRefused(t, a, "b", segment.ErrUnknownTag)
-	})
-}
-
 // late delays listings, so that they are old when they arrive.
 func late(by time.Duration) segmenttest.PollHook {
 	return func(_ context.Context, see func(segment.Listing), poll func(func(segment.Listing)) error) error {

@@ -110,25 +110,6 @@ func TestFloorsAreThoseOfAllTagsEverLoaded(t *testing.T) {
 	})
 }
 
-func TestEachDiscardedIDIsAHole(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := new(segmenttest.Memory)
-		create(t, store, segment.Tag{Name: "a", Step: 7, MaxID: 1})
-		a := segment.New(segment.Config{Store: store, Deadline: deadline, MaxStep: 7})
-		defer a.Close()
-		highest := int64(0)
-		for range 100 {
-			for _, r := range take(t, a, "a", 3) {
-				if r.Start <= highest {
-					t.Fatalf("ID %d after %d", r.Start, highest)
-				}
-				highest = r.End - 1
-			}
-			a.Discard()
-		}
-	})
-}
-
 func TestARequestIsTurnedAwayOnlyIfMemoryCannotServeIt(t *testing.T) {
 	inBubble(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty) {
 		take(t, a, "a", 1)

@@ -65,15 +65,3 @@ func TestARequestRefusedByItsDeadlineMakesRoomForSmallerOnes(t *testing.T) {
 		t.Errorf("%q, want all answered", got)
 	}
 }
-
-func TestALoadBringsWhatIsWaitedFor(t *testing.T) {
-	s := newTestSupply(Range{1, 11})
-	s.pace.configure(100, *s.rule)
-	if s.due(0) {
-		t.Error("a load is due for a whole range, though nothing was used")
-	}
-	s.waiters.push(waiter{n: 5000, expires: time.Now().Add(time.Hour)}, false, func() {})
-	if got := s.plan(0); !s.due(0) || got < 4990 {
-		t.Errorf("due %v, a load of %d; want one of 4990 or more", s.due(0), got)
-	}
-}

@@ -233,20 +233,6 @@ func TestTheMarkFollowsWhatOthersTakeFromTheTable(t *testing.T) {
 	}
 }
 
-func TestARowBelowTheMarkIsLiftedForLoadersThatKnowTheTableAlone(t *testing.T) {
-	g, table, _ := guarded(t, nil)
-	load(t, g)
-	backup := table.Snapshot()
-	last := load(t, g)
-	table.Restore(backup) // exactly the last commit is lost: below the mark, not below seen
-	if err := g.Poll(t.Context(), func(segment.Listing) {}); err != nil {
-		t.Fatal(err)
-	}
-	if leaf := table.LoadAsLeaf("a"); leaf.Start < last.End {
-		t.Errorf("Leaf loads %v, natsid had %v", leaf, last)
-	}
-}
-
 func TestALoadReturnsWhenItsContextEnds(t *testing.T) {
 	g, table, _ := guarded(t, nil)
 	table.OnAdvance(func(func() (bool, error)) (bool, error) { return false, nil }) // always too late
