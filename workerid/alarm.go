@@ -33,10 +33,6 @@ type alarms struct {
 	on    map[Alarm]bool
 }
 
-func newAlarms(raise func(Alarm, string)) *alarms {
-	return &alarms{raise: raise, on: make(map[Alarm]bool)}
-}
-
 // set raises an alarm when its condition begins.
 func (a *alarms) set(kind Alarm, message string) {
 	if !a.on[kind] {

@@ -51,11 +51,9 @@ import (
 //	right, but behind the last ID      refuses until it has caught up; acquires another number
 //	                                   after maxBehind
 type clock struct {
-	now       func() int64 // wall clock, Unix ms
-	registry  timeSource
-	self      string // this worker's instance, whose heartbeats are left out
-	tolerance int64  // how far the clock may be from the others', ms
-	slack     int64  // a step of up to this many ms is none
+	cfg       *Config
+	tolerance int64 // how far the clock may be from the others', ms
+	slack     int64 // a step of up to this many ms is none
 	onStep    func(step time.Duration)
 	rand      *rand.Rand
 
@@ -67,12 +65,6 @@ type clock struct {
 	compared time.Time // when the clock was last found right; zero before the first time
 	others   []int64   // offsets of the other workers, ms
 	due      time.Time // when others is due to be read
-}
-
-// A timeSource is the part of a [Registry] that a clock calls.
-type timeSource interface {
-	Time(ctx context.Context) (ms int64, err error)
-	Heartbeats(ctx context.Context) (map[int]Heartbeat, error)
 }
 
 // A reading is the wall clock at one moment. A time written from it stays true even if the process stood still, or
@@ -114,7 +106,7 @@ func (c *clock) start(isIn func(now int64) bool) {
 func (c *clock) leads() (lead, inexact int64) {
 	for range 3 {
 		before := time.Since(c.born).Milliseconds()
-		lead = c.now() - before
+		lead = c.cfg.Now() - before
 		if inexact = time.Since(c.born).Milliseconds() - before; inexact <= 1 {
 			break
 		}
@@ -203,12 +195,12 @@ func (c *clock) compare(ctx context.Context, fresh bool) (r reading, beats map[i
 // bounds returns the bounds of the clock's offset, in ms, and the reading of the clock at that offset.
 func (c *clock) bounds(ctx context.Context) (early, late, now int64, err error) {
 	for range 3 {
-		before := c.now()
+		before := c.cfg.Now()
 		at, err := c.registryTime(ctx)
 		if err != nil {
 			return 0, 0, 0, err
 		}
-		now = c.now()
+		now = c.cfg.Now()
 		early, late = before-at, now-at
 		// The registry read its clock in between. Bounds in the wrong order, or farther apart than a call may take,
 		// mean that the clock was set.
@@ -224,7 +216,7 @@ func (c *clock) bounds(ctx context.Context) (early, late, now int64, err error) 
 func (c *clock) registryTime(ctx context.Context) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return c.registry.Time(ctx)
+	return c.cfg.Registry.Time(ctx)
 }
 
 // readOthers reads the heartbeats of the live workers, and computes their offsets. After a failure the offsets of the
@@ -236,14 +228,14 @@ func (c *clock) readOthers(ctx context.Context, fresh bool) (map[int]Heartbeat, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	beats, err := c.registry.Heartbeats(ctx)
+	beats, err := c.cfg.Registry.Heartbeats(ctx)
 	c.due = time.Now().Add(about(c.rand, othersAge))
 	if err != nil {
 		return nil, fmt.Errorf("workerid: the heartbeats of others cannot be read: %w", err)
 	}
 	c.others = c.others[:0]
 	for _, h := range beats {
-		if h.Time != 0 && h.Instance != c.self {
+		if h.Time != 0 && h.Instance != c.cfg.Instance {
 			c.others = append(c.others, h.Offset().Milliseconds())
 		}
 	}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/natsid/natsid/snowflake"
 )
 
 // isRefused reports whether err means that the registry answers, but this worker must not issue under it: then the
@@ -17,14 +15,9 @@ func isRefused(err error) bool {
 
 // A founder joins the registry. Only the goroutine of Keeper.Run uses it.
 type founder struct {
-	registry Registry
-	layout   snowflake.Layout
-	now      func() int64
-	// mayFound is called before and after this worker creates the deployment.
-	mayFound func(ctx context.Context) error
-	isGuest  bool       // a program: it creates no deployment
+	cfg      *Config
 	joined   Deployment // the last one that this process joined; zero before
-	founding bool       // mayFound is to be called once more before this worker joins
+	founding bool       // MayFound is to be called once more before this worker joins
 }
 
 // join returns the registry's deployment, which this worker creates if there is none and it may, and apart from it the
@@ -38,12 +31,12 @@ type founder struct {
 //   - The records name it: that one is put back.
 //   - The registry has no records: no worker ever had a number in it.
 //
-// A registry that lost everything may still have live workers. mayFound asks them, before the deployment is created
+// A registry that lost everything may still have live workers. MayFound asks them, before the deployment is created
 // and after. A worker that acquires a number in between reads the deployment after its own write. So it sees this
-// deployment, or mayFound finds that worker.
+// deployment, or MayFound finds that worker.
 func (f *founder) join(ctx context.Context) (d Deployment, holders Holders, err error) {
 	have, err := f.read(ctx)
-	if errors.Is(err, ErrNoDeployment) && !f.isGuest { //mutant:guest
+	if errors.Is(err, ErrNoDeployment) && f.cfg.Program == "" { //mutant:guest
 		have, err = f.found(ctx)
 	}
 	if err != nil {
@@ -51,7 +44,7 @@ func (f *founder) join(ctx context.Context) (d Deployment, holders Holders, err 
 	}
 	d, holders = have, have.Holders
 	d.Holders = ""
-	if err := DeploymentOf(f.layout).check(d); err != nil {
+	if err := DeploymentOf(f.cfg.Layout).check(d); err != nil {
 		return Deployment{}, "", err
 	}
 	if f.founding {
@@ -67,7 +60,7 @@ func (f *founder) join(ctx context.Context) (d Deployment, holders Holders, err 
 func (f *founder) read(ctx context.Context) (Deployment, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return f.registry.Deployment(ctx)
+	return f.cfg.Registry.Deployment(ctx)
 }
 
 // found creates the deployment, and returns the one that the registry then has.
@@ -77,7 +70,7 @@ func (f *founder) found(ctx context.Context) (d Deployment, err error) {
 			return Deployment{}, err
 		}
 	}
-	err = f.registry.Found(ctx, d)
+	err = f.cfg.Registry.Found(ctx, d)
 	if errors.Is(err, ErrConflict) { // another worker has created it since
 		return f.read(ctx)
 	}
@@ -86,15 +79,15 @@ func (f *founder) found(ctx context.Context) (d Deployment, err error) {
 
 // first returns the deployment that this worker, which never joined the registry, may create there.
 func (f *founder) first(ctx context.Context) (Deployment, error) {
-	records, err := f.registry.Records(ctx)
+	records, err := f.cfg.Registry.Records(ctx)
 	if err != nil {
 		return Deployment{}, err
 	}
-	d := DeploymentOf(f.layout)
+	d := DeploymentOf(f.cfg.Layout)
 	switch {
-	case len(records) == 0 && f.now() < f.layout.Epoch: // the epoch would be recorded for good
+	case len(records) == 0 && f.cfg.Now() < f.cfg.Layout.Epoch: // the epoch would be recorded for good
 		return d, fmt.Errorf("%w, and none is made: the clock shows %s, before the epoch: correct one",
-			ErrNoDeployment, time.UnixMilli(f.now()).UTC().Format(time.RFC3339))
+			ErrNoDeployment, time.UnixMilli(f.cfg.Now()).UTC().Format(time.RFC3339))
 	case len(records) == 0:
 		d.ID, f.founding = newToken(), true
 		return d, f.askOthers(ctx)
@@ -104,12 +97,12 @@ func (f *founder) first(ctx context.Context) (Deployment, error) {
 			"IDs is unknown; another layout would repeat those; put back the key deployment with the layout, epoch "+
 			"and unit of all IDs so far", ErrNoDeployment, len(records))
 	}
-	return d, DeploymentOf(f.layout).check(d)
+	return d, DeploymentOf(f.cfg.Layout).check(d)
 }
 
 // askOthers asks the live workers whether this one may create the deployment.
 func (f *founder) askOthers(ctx context.Context) error {
-	if err := f.mayFound(ctx); err != nil {
+	if err := f.cfg.MayFound(ctx); err != nil {
 		return fmt.Errorf("%w of this layout, and none is made: %w", ErrNoDeployment, err)
 	}
 	return nil

@@ -1,6 +1,7 @@
 package workerid
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -116,12 +117,9 @@ func (s Span) Within(l snowflake.Layout, site int) error {
 
 // withDefaults returns the settings with a value for every optional field but the name.
 func (cfg Config) withDefaults() Config {
-	if cfg.Horizon == 0 {
-		cfg.Horizon = DefaultHorizon
-	}
-	if cfg.MaxClockSkew == 0 {
-		cfg.MaxClockSkew = time.Second
-	}
+	cfg.Horizon = cmp.Or(cfg.Horizon, DefaultHorizon)
+	cfg.MaxClockSkew = cmp.Or(cfg.MaxClockSkew, time.Second)
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	if cfg.Alarm == nil {
 		cfg.Alarm = func(Alarm, string) {}
 	}
@@ -133,9 +131,6 @@ func (cfg Config) withDefaults() Config {
 	}
 	if cfg.Granted == nil {
 		cfg.Granted = func(Window) {}
-	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	return cfg
 }
@@ -201,14 +196,12 @@ func New(cfg Config) *Keeper {
 	}
 	k := &Keeper{
 		cfg: cfg, process: newToken(), file: file, unread: unread, watch: watchEvery,
-		life: newLife(cfg.Instance, cfg.Use, cfg.Log), alarms: newAlarms(cfg.Alarm),
-		founder: founder{registry: cfg.Registry, layout: cfg.Layout, now: cfg.Now, mayFound: cfg.MayFound,
-			isGuest: cfg.Program != ""},
-		numbers: numbersOf(cfg),
+		life: newLife(cfg.Instance, cfg.Use, cfg.Log), numbers: numbersOf(cfg),
+		alarms: &alarms{raise: cfg.Alarm, on: make(map[Alarm]bool)},
 	}
+	k.founder.cfg = &k.cfg
 	k.clock = &clock{
-		now: cfg.Now, registry: cfg.Registry, self: cfg.Instance, onStep: k.stepped,
-		tolerance: max(cfg.MaxClockSkew, precision).Milliseconds(),
+		cfg: &k.cfg, onStep: k.stepped, tolerance: max(cfg.MaxClockSkew, precision).Milliseconds(),
 	}
 	k.clock.slack = min(max(cfg.MaxAhead, cfg.unit()).Milliseconds(), k.clock.tolerance)
 	k.chooseBy(rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())))

@@ -366,7 +366,7 @@ func TestAClockFailsFourComparisonsBeforeItIsRefusedUnlessItWasSet(t *testing.T)
 		s, k := newStub(t, "")
 		var ahead int64
 		c := k.clock
-		c.now = func() int64 { return wallClock() + ahead }
+		c.cfg.Now = func() int64 { return wallClock() + ahead }
 		if r, err := c.read(t.Context()); err != nil || r.offset.Abs() > time.Second {
 			t.Fatalf("%+v, %v", r, err)
 		}
@@ -521,7 +521,7 @@ func TestAllNumbersThatAWorkerMayTakeAreTakenAndNoOther(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s, k := newStub(t, "")
 			k.cfg.Layout.Worker, k.cfg.Layout.Sequence, k.cfg.Numbers = 6, 8, &span
-			k.founder.layout, k.numbers = k.cfg.Layout, numbersOf(k.cfg)
+			k.numbers = numbersOf(k.cfg)
 			s.deployment = DeploymentOf(k.cfg.Layout)
 			s.deployment.ID = "stub"
 			k.chooseBy(rand.New(rand.NewPCG(1, 1)))
