@@ -3,7 +3,6 @@ package worker
 import (
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -74,7 +73,7 @@ type credit struct {
 
 // grant sets the credit of the next subscriptions on conn.
 func (c *credit) grant(now time.Duration, conn *nats.Conn, o *overload) {
-	if c.granted = 0; corkOf(conn) == nil || !o.isTrouble(now) {
+	if c.granted = 0; !o.isTrouble(now) {
 		return
 	}
 	lasts := creditFor
@@ -100,33 +99,24 @@ func (g *group) subscribe(e *endpoint) (sub *nats.Subscription, err error) {
 	return sub, nil
 }
 
-// subscribeFor subscribes to an endpoint for granted requests, and drains the subscription one request before that
-// limit: the server may read the limit late and deliver some more, which the client would drop.
+// subscribeFor subscribes to an endpoint for granted requests. The server may read that limit a moment later, and
+// deliver more until then, which the client would drop. So one request before the limit the handler leaves, and then
+// lifts the limit: the server reads that after it has ended the subscription. Requests that were delivered are handled.
 func (g *group) subscribeFor(e *endpoint, granted int) (sub *nats.Subscription, err error) {
-	cork, handle, came := corkOf(g.link.conn), e.receive(), 0
-	var opened atomic.Pointer[nats.Subscription]
-	cork.together(g.link.conn, func() {
-		sub, err = g.link.conn.QueueSubscribe(e.subject, wire.QueueGroup, func(m *nats.Msg) {
-			if came++; came >= granted-1 {
-				if s := opened.Swap(nil); s != nil {
-					cork.together(g.link.conn, func() { end(s) })
-				}
-			}
-			handle(m)
-		})
-		if err == nil {
-			opened.Store(sub)
-			err = sub.AutoUnsubscribe(granted)
+	handle, came, limited := e.receive(), 0, make(chan struct{})
+	defer close(limited)
+	sub, err = g.link.conn.QueueSubscribe(e.subject, wire.QueueGroup, func(m *nats.Msg) {
+		<-limited
+		if came++; came == granted-1 {
+			_ = m.Sub.Drain()
+			_ = m.Sub.AutoUnsubscribe(limitless) // fails only if the connection is gone, as Drain does
 		}
+		handle(m)
 	})
+	if err == nil {
+		err = sub.AutoUnsubscribe(granted)
+	}
 	return sub, err
-}
-
-// end leaves a subscription that had a credit; requests delivered to it are still handled. The server must read both
-// commands in one piece.
-func end(sub *nats.Subscription) {
-	_ = sub.AutoUnsubscribe(limitless) // fails if the subscription is gone
-	_ = sub.Drain()
 }
 
 // refill subscribes again to each endpoint that has used half of its credit. Once the overload is over, it subscribes

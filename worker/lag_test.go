@@ -1,7 +1,10 @@
 package worker
 
 import (
+	"bytes"
 	"log/slog"
+	"net"
+	"sync"
 	"testing"
 	"time"
 
@@ -160,18 +163,11 @@ type creditedGroup struct {
 	handled chan struct{}
 }
 
-func corkedConn(t *testing.T) *nats.Conn {
-	t.Helper()
-	conn, err := nats.Connect(natstest.Start(t), nats.SetCustomDialer(&Cork{}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
-	return conn
+func joinWithCredit(t *testing.T) creditedGroup {
+	return joinWithCreditOn(t, natstest.Connect(t, natstest.Start(t)))
 }
 
-func joinWithCredit(t *testing.T) creditedGroup {
-	conn := corkedConn(t)
+func joinWithCreditOn(t *testing.T, conn *nats.Conn) creditedGroup {
 	e := &endpoint{subject: "id.snowflake"}
 	handled := make(chan struct{}, 1000)
 	e.handler = func() handler { return func(request, *nats.Msg) { handled <- struct{}{} } }
@@ -238,4 +234,73 @@ func TestCreditsLastLongerOnceNoneIsUsedUp(t *testing.T) {
 	want(4*lasting-1, creditFor)
 	g.deliver(used / 2)
 	want(4*lasting, creditBelow)
+}
+
+// A lateConn writes no UNSUB before it is released.
+type lateConn struct {
+	net.Conn
+	released <-chan struct{}
+}
+
+func (c lateConn) Write(b []byte) (int, error) {
+	before, _, found := bytes.Cut(b, []byte("UNSUB "))
+	if !found {
+		return c.Conn.Write(b)
+	}
+	n, err := c.Conn.Write(before)
+	if err != nil {
+		return n, err
+	}
+	<-c.released
+	m, err := c.Conn.Write(b[n:])
+	return n + m, err
+}
+
+// dial dials a server in place of the NATS client.
+type dial func(network, address string) (net.Conn, error)
+
+func (d dial) Dial(network, address string) (net.Conn, error) { return d(network, address) }
+
+// The NATS client drops what comes beyond the limit of a subscription.
+func TestRequestsBeyondACreditAreHandledIfTheServerReadsItsLimitLate(t *testing.T) {
+	url, released := natstest.Start(t), make(chan struct{})
+	conn, err := nats.Connect(url, nats.SetCustomDialer(dial(func(network, address string) (net.Conn, error) {
+		c, err := net.Dial(network, address)
+		return lateConn{c, released}, err
+	})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := sync.OnceFunc(func() { close(released) })
+	defer conn.Close()
+	defer release() // a write under way delays Close
+	g := joinWithCreditOn(t, conn)
+	caller := natstest.Connect(t, url)
+	e := g.endpoints[0]
+	ask := func(n int) {
+		for range n {
+			if err := caller.Publish(e.subject, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := caller.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually := func(what string, is func() bool) {
+		t.Helper()
+		for late := time.Now().Add(10 * time.Second); !is(); time.Sleep(ms) {
+			if time.Now().After(late) {
+				t.Fatalf("it does not %s: %d requests came", what, e.counts.arrived.Load())
+			}
+		}
+	}
+	eventually("subscribe", func() bool {
+		ask(1)
+		return e.counts.arrived.Load() > 0
+	})
+	more := 3 * e.granted
+	ask(more)
+	release()
+	eventually("get all requests", func() bool { return e.counts.arrived.Load() > int64(more) })
 }

@@ -85,8 +85,7 @@ type Config struct {
 	// Version is the semantic version that `nats micro ls` shows.
 	Version string
 	// Dial connects once to a NATS server, with its own options and opts. announced are URLs that the former server
-	// announced. The worker closes the connection, and nothing else may use it. Dial with a [Cork], if the worker
-	// should not get more requests than it can answer when it comes back during an overload.
+	// announced. The worker closes the connection, and nothing else may use it.
 	Dial func(announced []string, opts ...nats.Option) (*nats.Conn, error)
 	// Ask is the control connection, on which stores are written.
 	Ask *nats.Conn

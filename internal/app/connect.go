@@ -104,12 +104,7 @@ func (l *links) announceTag(tag string) {
 func (l *links) dialServing(announced []string, opts ...nats.Option) (*nats.Conn, error) {
 	cfg := *l.cfg
 	cfg.NATS = others(cfg.NATS, announced)
-	cork := &worker.Cork{Inside: l.embedded}
-	dialed := nats.SetCustomDialer(cork)
-	if l.embedded != nil {
-		dialed = nats.InProcessServer(cork)
-	}
-	all := append(options(cfg, l.embedded), nats.Name("natsid"), nats.Timeout(servingTimeout), dialed)
+	all := append(options(cfg, l.embedded), nats.Name("natsid"), nats.Timeout(servingTimeout))
 	nc, err := Join(cfg, append(all, opts...))
 	if err != nil {
 		return nil, WithoutURL(err)
