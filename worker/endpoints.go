@@ -3,6 +3,7 @@ package worker
 import (
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -21,9 +22,13 @@ type endpoint struct {
 
 	link    *link
 	wake    func() // wakes the membership
-	counts  tally
-	before  *tally // counts of the connections before this one
-	granted int    // credit of the subscription; 0: any number of requests
+	figures *tally // of this connection and those before it
+
+	// Counts of this connection.
+	arrived  atomic.Int64
+	answered atomic.Int64
+	wakesAt  atomic.Int64 // the value of arrived that wakes the worker; 0: never
+	granted  int          // credit of the subscription; 0: any number of requests
 }
 
 // listEndpoint is the only endpoint for tags that changes none.
@@ -42,12 +47,11 @@ func (e *endpoint) receive() nats.MsgHandler {
 	handle, yielded := e.handler(), clock()
 	return func(m *nats.Msg) {
 		came := clock()
-		if e.counts.arrived.Add(1) == e.counts.wakesAt.Load() {
+		if e.arrived.Add(1) == e.wakesAt.Load() {
 			e.wake()
 		}
 		if m.Reply == "" || e.link.misled(m) || e.link.Intercept != nil && !e.link.Intercept(m) {
-			e.counts.none.Add(1)
-			e.counts.answered.Add(1)
+			e.answered.Add(1)
 		} else {
 			handle(request{at: e, reply: m.Reply, came: came, within: e.link.Deadline}, m)
 		}
@@ -62,9 +66,15 @@ func (e *endpoint) receive() nats.MsgHandler {
 func (e *endpoint) wakeIf(rests bool) {
 	at := int64(0)
 	if rests {
-		at = e.counts.arrived.Load() + busy
+		at = e.arrived.Load() + busy
 	}
-	e.counts.wakesAt.Store(at)
+	e.wakesAt.Store(at)
+}
+
+// open returns how many requests have arrived that are not answered yet.
+func (e *endpoint) open() int64 {
+	answered := e.answered.Load() // read first, so that the result is never too small
+	return e.arrived.Load() - answered
 }
 
 // misled reports whether the reply subject of m is one of natsid's own subjects or of a bucket, and so nobody's inbox.
@@ -84,7 +94,7 @@ func (l *link) misled(m *nats.Msg) bool {
 // Endpoints belong to four groups and one service. A membership also subscribes, in no queue group, to changes of tags,
 // to questions of `nats micro`, and to questions about its worker number while it holds one.
 
-// A served maps the name of an endpoint to its counts on the connections that are closed.
+// A served maps the name of an endpoint to its figures on all connections.
 type served map[string]*tally
 
 func (s served) of(name string) *tally {
@@ -94,17 +104,17 @@ func (s served) of(name string) *tally {
 	return s[name]
 }
 
-func (m *membership) segmentEndpoints(before served) []*endpoint {
+func (m *membership) segmentEndpoints(s served) []*endpoint {
 	return []*endpoint{
-		m.endpoint(Segment, wire.SegmentEndpoint, wire.Segments(m.link.Namespace), before,
+		m.endpoint(Segment, wire.SegmentEndpoint, wire.Segments(m.link.Namespace), s,
 			func() handler { return newSegmentHandler(&m.link.Config).handle }),
 	}
 }
 
-func (m *membership) tagEndpoints(before served) []*endpoint {
+func (m *membership) tagEndpoints(s served) []*endpoint {
 	ns, admin := m.link.Namespace, newTagAdmin(m.link)
 	tags := func(name, subject string, serve serve) *endpoint {
-		return m.endpoint(Tags, name, subject, before, func() handler { return admin.handler(serve) })
+		return m.endpoint(Tags, name, subject, s, func() handler { return admin.handler(serve) })
 	}
 	return []*endpoint{
 		tags("tag-create", ns.TagCreate(), admin.create),
@@ -115,18 +125,16 @@ func (m *membership) tagEndpoints(before served) []*endpoint {
 	}
 }
 
-func (m *membership) snowflakeEndpoints(before served) []*endpoint {
+func (m *membership) snowflakeEndpoints(s served) []*endpoint {
 	// Each endpoint gets a handler of its own: subscriptions run concurrently.
 	handler := func() handler { return newSnowflakeHandler(&m.link.Config).handle }
 	return []*endpoint{
-		m.endpoint(Snowflake, "snowflake", m.link.Namespace.Snowflake(), before, handler),
-		m.endpoint(Snowflake, "business", wire.Snowflakes(m.link.Namespace), before, handler),
+		m.endpoint(Snowflake, "snowflake", m.link.Namespace.Snowflake(), s, handler),
+		m.endpoint(Snowflake, "business", wire.Snowflakes(m.link.Namespace), s, handler),
 	}
 }
 
-func (m *membership) endpoint(
-	mode Mode, name, subject string, before served, handler func() handler,
-) *endpoint {
+func (m *membership) endpoint(mode Mode, name, subject string, s served, handler func() handler) *endpoint {
 	return &endpoint{mode: mode, name: name, subject: subject, handler: handler, link: m.link, wake: m.wake,
-		before: before.of(name)}
+		figures: s.of(name)}
 }

@@ -38,6 +38,7 @@ type group struct {
 	lack   Reason
 	only   *group // a group whose reasons count here too; nil for none
 
+	outs     []Out                // why the mode should not be served, as decided last
 	subs     []*nats.Subscription // one per endpoint; nil while the group is out
 	draining []*nats.Subscription // former subscriptions, until their last request is handled
 	known    proof                // the ping after whose answer the server knows subs
@@ -58,14 +59,14 @@ type strain struct {
 
 // A report is the state of a group for other goroutines. It is replaced, never changed.
 type report struct {
-	outs    []Out         // why the mode should not be served
+	outs    []Out
 	trouble error         // why the mode is not served; nil while it is
 	late    time.Duration // the lag
 }
 
 // publish stores a new report: why the mode is not served (nil if it is), and how late requests are answered.
 func (g *group) publish(now time.Duration, trouble error) {
-	g.report.Store(&report{g.report.Load().outs, trouble, g.ping.waited(g.lag.of(now))})
+	g.report.Store(&report{g.outs, trouble, g.ping.waited(g.lag.of(now))})
 }
 
 func (g *group) isUp() bool { return g.subs != nil }
@@ -75,7 +76,7 @@ func (g *group) isUp() bool { return g.subs != nil }
 func (g *group) decide() []Out {
 	outs, now := g.link.Reasons.Of(g.mode), time.Now()
 	if g.only != nil {
-		outs = slices.Clone(g.only.report.Load().outs)
+		outs = slices.Clone(g.only.outs)
 	}
 	if err := g.rights.refusal(g.mode); err != nil {
 		outs = add(outs, Out{Rights, err, now})
@@ -86,13 +87,12 @@ func (g *group) decide() []Out {
 	if g.overload.on {
 		outs = add(outs, Out{Overload, errOverload, now})
 	}
-	before := g.report.Load()
 	for i := range outs {
-		if at := find(before.outs, outs[i].Reason); at >= 0 {
-			outs[i].Since = before.outs[at].Since
+		if at := find(g.outs, outs[i].Reason); at >= 0 {
+			outs[i].Since = g.outs[at].Since
 		}
 	}
-	g.report.Store(&report{outs, before.trouble, before.late})
+	g.outs = outs
 	return outs
 }
 
@@ -210,7 +210,7 @@ func (g *group) isIdle() bool {
 // arrived returns how many requests have reached their handlers.
 func (g *group) arrived() (n int64) {
 	for _, e := range g.endpoints {
-		n += e.counts.arrived.Load()
+		n += e.arrived.Load()
 	}
 	return n
 }

@@ -97,11 +97,11 @@ func TestAPauseThatIsOverMakesNobodyLeaveHoweverMuchIsAnsweredLater(t *testing.T
 		strain: strain{leaveAt: leaveAt, joinAt: joinAt},
 	}
 	g.lag.mark(0, 1, 0)
-	e.counts.arrived.Add(few)
+	e.arrived.Add(few)
 	g.ping.answered = 1
 	for now := 2 * leaveAt; now < time.Second; now += 5 * ms {
 		g.measure(now)
-		e.counts.arrived.Add(100)
+		e.arrived.Add(100)
 	}
 	if g.overload.on {
 		t.Error("it left")
@@ -291,16 +291,16 @@ func TestRequestsBeyondACreditAreHandledIfTheServerReadsItsLimitLate(t *testing.
 		t.Helper()
 		for late := time.Now().Add(10 * time.Second); !is(); time.Sleep(ms) {
 			if time.Now().After(late) {
-				t.Fatalf("it does not %s: %d requests came", what, e.counts.arrived.Load())
+				t.Fatalf("it does not %s: %d requests came", what, e.arrived.Load())
 			}
 		}
 	}
 	eventually("subscribe", func() bool {
 		ask(1)
-		return e.counts.arrived.Load() > 0
+		return e.arrived.Load() > 0
 	})
 	more := 3 * e.granted
 	ask(more)
 	release()
-	eventually("get all requests", func() bool { return e.counts.arrived.Load() > int64(more) })
+	eventually("get all requests", func() bool { return e.arrived.Load() > int64(more) })
 }

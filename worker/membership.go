@@ -164,11 +164,6 @@ func (m *membership) run(ctx context.Context) {
 	close(m.done)
 	m.ping.stop()
 	asking.Wait()
-	for _, g := range m.groups {
-		for _, e := range g.endpoints {
-			e.before.add(&e.counts)
-		}
-	}
 }
 
 // permitted makes the membership check its rights again. If given is true, a right was granted, and the worker moves to
@@ -236,15 +231,11 @@ func (m *membership) pinged(p pong) {
 func (m *membership) follow() {
 	now := clock()
 	_ = m.holder.follow() // the holder logs the error; snowflakes are not served meanwhile
-	troubles := make([]error, len(m.groups))
-	for i, g := range m.groups {
+	for _, g := range m.groups {
 		g.measure(now)
-		troubles[i] = g.follow(now)
+		g.publish(now, g.follow(now))
 	}
 	m.pingIfNeeded(now)
-	for i, g := range m.groups {
-		g.publish(now, troubles[i])
-	}
 }
 
 // pingIfNeeded sends a ping to get a missing proof, or to measure the lag of a group.
@@ -270,8 +261,8 @@ func (m *membership) pingIfNeeded(now time.Duration) {
 func (m *membership) requests() (arrived, open int64) {
 	for _, g := range m.groups {
 		for _, e := range g.endpoints {
-			open += e.counts.open()
-			arrived += e.counts.arrived.Load()
+			open += e.open()
+			arrived += e.arrived.Load()
 		}
 	}
 	return arrived, open

@@ -190,15 +190,15 @@ func (w *Worker) FindRelay(ctx context.Context) error {
 func (l *link) search() string { return string(l.Namespace) + ".search" }
 
 // relayEndpoints returns the endpoints of relayed requests: one for each endpoint of callers, and one for FindRelay.
-func (m *membership) relayEndpoints(before served, of ...*endpoint) (all []*endpoint) {
+func (m *membership) relayEndpoints(s served, of ...*endpoint) (all []*endpoint) {
 	of = append(of, &endpoint{mode: Relay, name: "search", subject: m.link.search(), handler: func() handler {
 		return func(r request, _ *nats.Msg) { r.answerUncounted(nil) }
 	}})
 	for _, e := range of {
-		relay := m.endpoint(Relay, e.name, wire.Relay(m.link.Namespace, e.subject), before, func() handler {
+		relay := m.endpoint(Relay, e.name, wire.Relay(m.link.Namespace, e.subject), s, func() handler {
 			return m.take(e.mode, e.handler())
 		})
-		relay.before = before.of("relay of " + e.name)
+		relay.figures = s.of("relay of " + e.name)
 		all = append(all, relay)
 	}
 	return all

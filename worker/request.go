@@ -57,22 +57,23 @@ func (r *request) refuse(err error) {
 		m.Header.Set(headerNotTaken, "1")
 	}
 	r.at.link.sent(r.at.link.conn.PublishMsg(m))
-	r.at.counts.refused(e)
+	r.at.figures.errors.Add(1)
+	r.at.figures.last.Store(e)
 	r.close(e.Code, 0)
 }
 
 // answerUncounted answers with a header alone, and does not count the message as a request.
 func (r *request) answerUncounted(header nats.Header) {
 	r.at.link.sent(r.at.link.conn.PublishMsg(&nats.Msg{Subject: r.reply, Header: header}))
-	r.at.counts.none.Add(1)
-	r.at.counts.answered.Add(1)
+	r.at.answered.Add(1)
 }
 
 func (r *request) close(code subjects.Code, ids int) {
 	took := clock() - r.came
 	r.at.link.Observe(Answer{Mode: r.at.mode, Code: code, IDs: ids, Parked: r.parked, Took: took})
-	r.at.counts.took.Add(int64(took))
-	r.at.counts.answered.Add(1)
+	r.at.figures.took.Add(int64(took))
+	r.at.figures.requests.Add(1)
+	r.at.answered.Add(1)
 }
 
 // sent logs the error with which sending a reply ended, if any.
@@ -82,35 +83,10 @@ func (l *link) sent(err error) {
 	}
 }
 
-// A tally counts the requests and the answers of one endpoint. It is safe for concurrent use.
+// A tally has the figures of one endpoint for `nats micro`. It is safe for concurrent use.
 type tally struct {
-	arrived  atomic.Int64
-	wakesAt  atomic.Int64 // the value of arrived that wakes the worker; 0: never
-	answered atomic.Int64
-	none     atomic.Int64 // answered messages that do not count as requests
+	requests atomic.Int64 // answered ones
 	took     atomic.Int64 // sum of the times until the answers, in ns
 	errors   atomic.Int64
 	last     atomic.Pointer[subjects.Error] // nil if there was no error
-}
-
-func (t *tally) refused(e *subjects.Error) {
-	t.errors.Add(1)
-	t.last.Store(e)
-}
-
-// open returns how many requests have arrived that are not answered yet.
-func (t *tally) open() int64 {
-	answered := t.answered.Load() // read first, so that the result is never too small
-	return t.arrived.Load() - answered
-}
-
-// add adds the counts of o that statistics show: all but arrived.
-func (t *tally) add(o *tally) {
-	t.answered.Add(o.answered.Load())
-	t.none.Add(o.none.Load())
-	t.took.Add(o.took.Load())
-	t.errors.Add(o.errors.Load())
-	if e := o.last.Load(); e != nil {
-		t.last.Store(e)
-	}
 }

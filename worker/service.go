@@ -85,7 +85,7 @@ func (s *service) info() micro.Info {
 func (s *service) statsOf() micro.Stats {
 	stats := micro.Stats{ServiceIdentity: s.who(), Type: micro.StatsResponseType, Started: s.began}
 	for _, e := range s.endpoints {
-		one := e.stats()
+		one := e.figures.stats()
 		one.Name, one.Subject, one.QueueGroup = e.name, e.subject, wire.QueueGroup
 		if e.name == wire.SegmentEndpoint {
 			one.Data, _ = json.Marshal(s.stats.with(wire.MaxBusiest)) // cannot fail: texts and numbers
@@ -95,17 +95,15 @@ func (s *service) statsOf() micro.Stats {
 	return stats
 }
 
-// stats returns the counts of the endpoint on this connection and the former ones. The processing time of a request
-// ends with its answer, and includes the time that it was parked.
-func (e *endpoint) stats() *micro.EndpointStats {
-	s := &micro.EndpointStats{}
-	for _, t := range []*tally{e.before, &e.counts} {
-		s.NumRequests += int(t.answered.Load() - t.none.Load())
-		s.NumErrors += int(t.errors.Load())
-		s.ProcessingTime += time.Duration(t.took.Load())
-		if e := t.last.Load(); e != nil {
-			s.LastError = e.Code.String() + ":" + e.Text
-		}
+// stats returns the figures of the endpoint. The processing time of a request ends with its answer, and includes the
+// time that it was parked.
+func (t *tally) stats() *micro.EndpointStats {
+	s := &micro.EndpointStats{
+		NumRequests: int(t.requests.Load()), NumErrors: int(t.errors.Load()),
+		ProcessingTime: time.Duration(t.took.Load()),
+	}
+	if e := t.last.Load(); e != nil {
+		s.LastError = e.Code.String() + ":" + e.Text
 	}
 	s.AverageProcessingTime = s.ProcessingTime / time.Duration(max(1, s.NumRequests))
 	return s
