@@ -46,7 +46,7 @@ type Client struct {
 	cfg     Config    // with defaults filled in
 	foreign sync.Once // logs the first ErrNotNatsid
 	inbox   inbox
-	wall    func(time.Time) time.Time // the wall clock's part of a time
+	wall    func() time.Time // the wall clock
 
 	mu      sync.Mutex
 	handles map[settings]*Handle
@@ -70,7 +70,7 @@ func New(nc *nats.Conn, cfg Config) (*Client, error) {
 	return c, nil
 }
 
-func wallClock(t time.Time) time.Time { return t.Round(0) }
+func wallClock() time.Time { return time.Now().Round(0) }
 
 // Must returns v, and panics if err is not nil. It is for calls with constant arguments:
 //

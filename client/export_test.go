@@ -19,6 +19,9 @@ var ParseRuns = parseRuns
 // other clock, as when its machine was suspended. It is called before the first handle.
 func (c *Client) Suspend() (suspend func(time.Duration)) {
 	var ahead atomic.Int64
-	c.wall = func(t time.Time) time.Time { return t.Round(0).Add(time.Duration(ahead.Load())) }
-	return func(d time.Duration) { ahead.Add(int64(d)) }
+	c.wall = func() time.Time { return wallClock().Add(time.Duration(ahead.Load())) }
+	return func(d time.Duration) {
+		ahead.Add(int64(d))
+		time.Sleep(wallEvery) // from then on the wall clock is read
+	}
 }

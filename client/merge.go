@@ -76,21 +76,14 @@ func (m *merger) next(ctx context.Context) (subjects.ID, error) {
 	select {
 	case <-b.done:
 	default:
-		var late <-chan time.Time
-		if _, ok := ctx.Deadline(); !ok {
-			timer := time.NewTimer(m.target.client.cfg.Timeout)
-			defer timer.Stop()
-			late = timer.C
-		}
+		bounded, cancel := m.target.client.bounded(ctx)
+		defer cancel()
 		select {
 		case <-b.done:
-		case <-late:
-			err = context.DeadlineExceeded
-		case <-ctx.Done():
-			err = ctx.Err()
-		}
-		if err != nil && b.leave() {
-			return 0, m.target.gaveUp(err)
+		case <-bounded.Done():
+			if b.leave() {
+				return 0, m.target.gaveUp(bounded.Err())
+			}
 		}
 	}
 	n := b.taken.Add(1) - 1

@@ -22,6 +22,7 @@ type stock struct {
 
 	mu      sync.Mutex
 	held    []*block      // in the order of their requests
+	looked  time.Duration // when the wall clock was read, by clock
 	asking  chan struct{} // closed when the request under way has ended; nil if there is none
 	waiting int           // calls that wait for that
 	err     error         // error of the last request
@@ -35,9 +36,19 @@ type stock struct {
 type block struct {
 	runs  subjects.Runs
 	size  int
-	until time.Time // when the IDs are too old, by the monotonic clock
-	by    time.Time // the same by the wall clock
+	until time.Duration // when the IDs are too old, by clock
+	by    time.Time     // the same by the wall clock
 }
+
+// wallEvery is how long one reading of the wall clock serves all calls: reading it costs more than the rest of a call.
+// Each call reads the monotonic clock itself, which notices pauses of the process, but no suspension of the machine. So
+// in the first millisecond after a suspension a call may get an ID that it could have got just before.
+const wallEvery = time.Millisecond
+
+var began = time.Now()
+
+// clock returns the time since the process began, by the monotonic clock.
+func clock() time.Duration { return time.Since(began) }
 
 func newStock(t *target, n int, maxAge time.Duration) *stock {
 	header := nats.Header{subjects.HeaderPrefetch: {maxAge.String()}}
@@ -90,15 +101,22 @@ func (k *stock) holds(n int) bool {
 // fresh discards IDs that are too old, and returns how many are held, and for how long the newest may be used. k.mu is
 // held.
 func (k *stock) fresh() (held int, left time.Duration) {
-	now := time.Now()
-	wall := k.target.client.wall(now)
-	all := k.held
-	k.held = all[:0]
-	for _, b := range all {
-		if rest := min(b.until.Sub(now), b.by.Sub(wall)); rest > 0 {
-			k.held = append(k.held, b)
-			held, left = held+b.size, rest
+	now := clock()
+	if now-k.looked >= wallEvery {
+		k.looked = now
+		wall := k.target.client.wall()
+		for _, b := range k.held {
+			b.until = min(b.until, now+b.by.Sub(wall))
 		}
+	}
+	for i := 0; i < len(k.held); {
+		b := k.held[i]
+		if b.until <= now {
+			k.held = slices.Delete(k.held, i, i+1)
+			continue
+		}
+		held, left = held+b.size, b.until-now
+		i++
 	}
 	return held, left
 }
@@ -153,8 +171,7 @@ func (k *stock) ask() {
 		return
 	}
 	k.asking = make(chan struct{})
-	now := time.Now()
-	b := &block{size: k.n, until: now.Add(k.maxAge), by: k.target.client.wall(now).Add(k.maxAge)}
+	b := &block{size: k.n, until: clock() + k.maxAge, by: k.target.client.wall().Add(k.maxAge)}
 	done := func(a answer) {
 		b.runs = a.runs
 		k.receive(b, a.err)

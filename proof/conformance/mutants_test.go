@@ -82,8 +82,8 @@ var mutants = []mutant.Mutant{
 		"return context.WithTimeout(ctx, c.cfg.Timeout)", "return context.WithTimeout(ctx, 6*c.cfg.Timeout)"),
 	breaks("late-answer", "a late answer goes to the last request", inboxGo, "f := b.wait[token]",
 		"if b.wait[token] == nil {\ntoken = b.last\n}\nf := b.wait[token]"),
-	breaks("cancel", "the end of one call ends the batch", mergeGo, "err = ctx.Err()\n",
-		"if err = ctx.Err(); b.taken.Add(1) == 1 {\nb.err = ErrClosed\nclose(b.done)\n}\n"),
+	breaks("cancel", "the end of one call ends the batch", mergeGo, "case <-bounded.Done():\n",
+		"case <-bounded.Done():\nif b.taken.Add(1) == 1 {\nb.err = ErrClosed\nclose(b.done)\n}\n"),
 	breaks("unwanted", "copies are sent for calls that have ended", flightGo,
 		"if !f.wanted() {", "if false {"),
 
@@ -118,7 +118,7 @@ var mutants = []mutant.Mutant{
 
 	breaks("prefetch", "nothing is held", handleGo, "if s.prefetch > 0 {", "if false {"),
 	breaks("prefetch-age", "the age counts from the answer", prefetchGo,
-		"k.held = append(k.held, b)\n\t}\n\tif", "b.until, b.by = time.Now().Add(k.maxAge), "+
+		"k.held = append(k.held, b)\n\t}\n\tif", "b.until, b.by = clock()+k.maxAge, "+
 			"time.Now().Round(0).Add(k.maxAge)\nk.held = append(k.held, b)\n\t}\n\tif"),
 	breaks("prefetch-many", "a call for many always has a request of its own", handleGo,
 		"if runs = h.stock.nextN(n); runs != nil {", "if runs = h.stock.nextN(n); runs != nil && n < 0 {"),
