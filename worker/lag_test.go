@@ -236,24 +236,32 @@ func TestCreditsLastLongerOnceNoneIsUsedUp(t *testing.T) {
 	want(4*lasting, creditBelow)
 }
 
-// A lateConn writes no UNSUB before it is released.
+// A lateConn holds back what follows an UNSUB, until it is released.
 type lateConn struct {
 	net.Conn
-	released <-chan struct{}
+	mu       sync.Mutex
+	held     []byte
+	released bool
 }
 
-func (c lateConn) Write(b []byte) (int, error) {
-	before, _, found := bytes.Cut(b, []byte("UNSUB "))
-	if !found {
-		return c.Conn.Write(b)
+func (c *lateConn) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.held = append(c.held, b...)
+	before, _, found := bytes.Cut(c.held, []byte("UNSUB "))
+	if c.released || !found {
+		before = c.held
 	}
-	n, err := c.Conn.Write(before)
-	if err != nil {
-		return n, err
-	}
-	<-c.released
-	m, err := c.Conn.Write(b[n:])
-	return n + m, err
+	_, err := c.Conn.Write(before)
+	c.held = c.held[len(before):]
+	return len(b), err
+}
+
+func (c *lateConn) release() {
+	c.mu.Lock()
+	c.released = true
+	c.mu.Unlock()
+	_, _ = c.Write(nil)
 }
 
 // dial dials a server in place of the NATS client.
@@ -263,17 +271,16 @@ func (d dial) Dial(network, address string) (net.Conn, error) { return d(network
 
 // The NATS client drops what comes beyond the limit of a subscription.
 func TestRequestsBeyondACreditAreHandledIfTheServerReadsItsLimitLate(t *testing.T) {
-	url, released := natstest.Start(t), make(chan struct{})
+	url, late := natstest.Start(t), new(lateConn)
 	conn, err := nats.Connect(url, nats.SetCustomDialer(dial(func(network, address string) (net.Conn, error) {
 		c, err := net.Dial(network, address)
-		return lateConn{c, released}, err
+		late.Conn = c
+		return late, err
 	})))
 	if err != nil {
 		t.Fatal(err)
 	}
-	release := sync.OnceFunc(func() { close(released) })
 	defer conn.Close()
-	defer release() // a write under way delays Close
 	g := joinWithCreditOn(t, conn)
 	caller := natstest.Connect(t, url)
 	e := g.endpoints[0]
@@ -289,8 +296,8 @@ func TestRequestsBeyondACreditAreHandledIfTheServerReadsItsLimitLate(t *testing.
 	}
 	eventually := func(what string, is func() bool) {
 		t.Helper()
-		for late := time.Now().Add(10 * time.Second); !is(); time.Sleep(ms) {
-			if time.Now().After(late) {
+		for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(ms) {
+			if time.Now().After(end) {
 				t.Fatalf("it does not %s: %d requests came", what, e.arrived.Load())
 			}
 		}
@@ -301,6 +308,6 @@ func TestRequestsBeyondACreditAreHandledIfTheServerReadsItsLimitLate(t *testing.
 	})
 	more := 3 * e.granted
 	ask(more)
-	release()
+	late.release()
 	eventually("get all requests", func() bool { return e.arrived.Load() > int64(more) })
 }
