@@ -26,72 +26,67 @@ type Access struct {
 // GroupNATS is the group of the settings that every command has.
 const GroupNATS = "NATS"
 
-var ofAccess = []Setting{
+var ofAccess = grouped(GroupNATS, []Setting{
 	{
-		Flag: "nats", Aliases: []string{"server"}, Env: "NATS_URL", Group: GroupNATS, Placeholder: "URL[,URL]",
+		Flag: "nats", Aliases: []string{"server"}, Env: "NATS_URL", context: "url", Placeholder: "URL[,URL]",
+		in: func(c *Config) any { return &c.NATS }, show: func(c *Config) string { return Redact(c.NATS) },
+		check: checkURLs,
 		Help: "URLs of the NATS servers to join: nats, tls, ws or wss. Without it serve runs an embedded NATS " +
 			"server, and other commands connect to nats://127.0.0.1:4222.",
-		field: text(func(c *Config) *string { return &c.NATS }, "").checked("", checkURLs).
-			shownAs(func(c *Config) string { return Redact(c.NATS) }),
 	}, {
-		Flag: "context", Env: "NATS_CONTEXT", Group: GroupNATS, Placeholder: "NAME",
+		Flag: "context", Env: "NATS_CONTEXT", Placeholder: "NAME", in: func(c *Config) any { return &c.Context },
 		Help: "Context of the nats command: a name, or a file in .json. " +
 			"Flags, environment and configuration file take precedence over it. " +
 			"The one of `nats context select` is not taken by itself.",
-		field: text(func(c *Config) *string { return &c.Context }, ""),
 	}, {
-		Flag: "user", Env: "NATS_USER", Group: GroupNATS, Placeholder: "USER",
-		Help:  "User for NATS. Without a password it is a token.",
-		field: text(func(c *Config) *string { return &c.NATSUser }, "").shownAs(showUser),
+		Flag: "user", Env: "NATS_USER", context: "user", Placeholder: "USER",
+		in: func(c *Config) any { return &c.NATSUser }, show: showUser,
+		Help: "User for NATS. Without a password it is a token.",
 	}, {
-		Flag: "password", Env: "NATS_PASSWORD", Group: GroupNATS, Placeholder: "PASSWORD",
+		Flag: "password", Env: "NATS_PASSWORD", context: "password", Placeholder: "PASSWORD",
+		in: func(c *Config) any { return &c.NATSPassword }, file: func(c *Config) any { return &c.NATSPasswordFile },
+		check: checkPassword, beside: "password-file",
 		Help: "Password of --user.",
-		field: text(func(c *Config) *string { return &c.NATSPassword }, "").
-			checked("", checkPassword).with("password-file"),
-		file: func(c *Config) *string { return &c.NATSPasswordFile },
 	}, {
-		Flag: "token", Env: "NATS_TOKEN", Group: GroupNATS, Placeholder: "TOKEN",
-		Help:  "Token for NATS.",
-		field: text(func(c *Config) *string { return &c.NATSToken }, ""),
-		file:  func(c *Config) *string { return &c.NATSTokenFile },
+		Flag: "token", Env: "NATS_TOKEN", context: "token", Placeholder: "TOKEN",
+		in: func(c *Config) any { return &c.NATSToken }, file: func(c *Config) any { return &c.NATSTokenFile },
+		Help: "Token for NATS.",
 	}, {
-		Flag: "creds", Env: "NATS_CREDS", Group: GroupNATS, Placeholder: "FILE",
-		Help:  "File with the user's JWT and seed. All files of this group are read again for each connection.",
-		field: text(func(c *Config) *string { return &c.NATSCreds }, ""),
+		Flag: "creds", Env: "NATS_CREDS", context: "creds", Placeholder: "FILE",
+		in:   func(c *Config) any { return &c.NATSCreds },
+		Help: "File with the user's JWT and seed. All files of this group are read again for each connection.",
 	}, {
-		Flag: "nkey", Env: "NATS_NKEY", Group: GroupNATS, Placeholder: "FILE",
-		Help:  "File with the seed of the user's nkey.",
-		field: text(func(c *Config) *string { return &c.NATSNKey }, ""),
+		Flag: "nkey", Env: "NATS_NKEY", context: "nkey", Placeholder: "FILE",
+		in:   func(c *Config) any { return &c.NATSNKey },
+		Help: "File with the seed of the user's nkey.",
 	}, {
-		Flag: "tlsca", Env: "NATS_CA", Group: GroupNATS, Placeholder: "FILE",
-		Help:  "File with the authorities' certificates for NATS, in place of the system's.",
-		field: text(func(c *Config) *string { return &c.NATSCA }, ""),
+		Flag: "tlsca", Env: "NATS_CA", context: "ca", Placeholder: "FILE", in: func(c *Config) any { return &c.NATSCA },
+		Help: "File with the authorities' certificates for NATS, in place of the system's.",
 	}, {
-		Flag: "tlscert", Env: "NATS_CERT", Group: GroupNATS, Placeholder: "FILE",
+		Flag: "tlscert", Env: "NATS_CERT", context: "cert", Placeholder: "FILE", Range: "with --tlskey",
+		in:    func(c *Config) any { return &c.NATSCert },
+		check: func(c *Config) error { return together(c.NATSCert, c.NATSKey, "tlskey") }, beside: "tlskey",
 		Help: "File with the client certificate for NATS.",
-		field: text(func(c *Config) *string { return &c.NATSCert }, "").
-			together("tlskey", func(c *Config) (string, string) { return c.NATSCert, c.NATSKey }),
 	}, {
-		Flag: "tlskey", Env: "NATS_KEY", Group: GroupNATS, Placeholder: "FILE",
-		Help:  "File with the key of --tlscert.",
-		field: text(func(c *Config) *string { return &c.NATSKey }, ""),
+		Flag: "tlskey", Env: "NATS_KEY", context: "key", Placeholder: "FILE",
+		in:   func(c *Config) any { return &c.NATSKey },
+		Help: "File with the key of --tlscert.",
 	}, {
-		Flag: "inbox-prefix", Env: "NATSID_INBOX_PREFIX", Group: GroupNATS, Placeholder: "SUBJECT",
+		Flag: "inbox-prefix", context: "inbox_prefix", Placeholder: "SUBJECT", Range: "a subject",
+		in: func(c *Config) any { return &c.InboxPrefix }, check: checkInbox,
 		Help: "First tokens of the subjects of replies, in place of _INBOX. " +
 			"Users with prefixes of their own cannot read each other's replies.",
-		field: text(func(c *Config) *string { return &c.InboxPrefix }, "").checked("a subject", checkInbox),
 	}, {
-		Flag: "js-domain", Env: "NATSID_JS_DOMAIN", Group: GroupNATS, Placeholder: "DOMAIN",
-		Help:  "JetStream domain of the buckets, if another than the server's, as from a leaf node.",
-		field: text(func(c *Config) *string { return &c.JSDomain }, "").checked("one token", checkDomain),
+		Flag: "js-domain", context: "jetstream_domain", Placeholder: "DOMAIN", Range: "one token",
+		in: func(c *Config) any { return &c.JSDomain }, check: checkDomain,
+		Help: "JetStream domain of the buckets, if another than the server's, as from a leaf node.",
 	}, {
-		Flag: "js-prefix", Aliases: []string{"js-api-prefix"}, Env: "NATSID_JS_PREFIX", Group: GroupNATS,
-		Placeholder: "SUBJECT",
+		Flag: "js-prefix", Aliases: []string{"js-api-prefix"}, context: "jetstream_api_prefix", Placeholder: "SUBJECT",
+		Range: "a subject", in: func(c *Config) any { return &c.JSPrefix }, check: checkPrefix,
 		Help: "Subject under which the JetStream of another account is imported, in place of $JS.API. " +
 			"Its $KV subjects are imported under it, too.",
-		field: text(func(c *Config) *string { return &c.JSPrefix }, "").checked("a subject", checkPrefix),
 	},
-}
+})
 
 // showUser hides a user that is a token.
 func showUser(c *Config) string {

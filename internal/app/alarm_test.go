@@ -271,7 +271,8 @@ func TestNoAlarmOfAnIncidentHoldsAnotherBack(t *testing.T) {
 func TestGrantsThatAreRefusedOrNotWrittenForAMinuteRaiseAnAlarm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		alarms := 0
-		g := grantLog{raise: func(string) { alarms++ }}
+		count := func(wire.Alarm) { alarms++ } // raised or held back
+		g := grantLog{program: &program{alarms: newAlarms(slog.New(slog.DiscardHandler), count, count)}}
 		for _, tc := range []struct {
 			err    error
 			after  time.Duration

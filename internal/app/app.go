@@ -56,7 +56,7 @@ type program struct {
 	metrics *metrics.Metrics
 	alarms  *alarms
 
-	data     dataDir
+	unlock   func() // lets other processes into the data directory; nil before and without
 	links    links
 	storage  storage
 	registry registry
@@ -95,19 +95,8 @@ func newProgram(cfg Config, quit func()) *program {
 	p := &program{
 		cfg: cfg, quit: quit, metrics: m, alarms: newAlarms(cfg.Log, m.Alarmed, m.AlarmHeldBack),
 	}
-	p.data.path = cfg.Data
-	p.links.cfg = &p.cfg
-	p.registry = registry{
-		serving: serving{&p.reasons, p.alarms.raiseAbout}, cfg: &p.cfg, links: &p.links, instance: p.instance,
-		numbers: p.deployment,
-		watched: func() *relay.Watch { return p.watch },
-	}
-	p.storage = storage{
-		cfg: &p.cfg, links: &p.links, registry: &p.registry, raiseAbout: p.alarms.raiseAbout,
-		raised: p.grants.raised, clock: p.clock,
-	}
-	p.grants = grantLog{storage: &p.storage, raise: func(m string) { p.alarms.raise(wire.AlarmGrantsLost, m) }}
-	p.views.program, p.http.program = p, p
+	p.links.program, p.registry.program, p.storage.program = p, p, p
+	p.grants.program, p.views.program, p.http.program = p, p, p
 	return p
 }
 
@@ -119,7 +108,7 @@ func (p *program) steps() []step {
 	answered := answers(&p.cfg)
 	return []step{
 		// Stops once no step writes into the directory.
-		{name: "lock of the data directory", start: p.data.lock, stop: p.data.unlock, within: soon},
+		{name: "lock of the data directory", start: p.lockData, stop: p.unlockData, within: soon},
 		// Stops once its clients, the connections, are closed.
 		{name: "embedded NATS server", start: p.links.startServer, stop: p.links.stopServer, within: 10 * time.Second},
 		during("disk of the embedded server", 10*time.Second, p.links.tendServer),
@@ -193,7 +182,7 @@ func (p *program) assemble(context.Context) error {
 		AtStop: p.links.atStop, Granted: p.grants.window,
 		Alarm: func(kind workerid.Alarm, message string) { p.alarms.raise(wire.Alarm(kind), message) },
 	})
-	p.grants.open(p.keeper)
+	p.grants.open()
 	p.worker = worker.New(p.workerConfig())
 	p.alarms.conn, p.alarms.namespace, p.alarms.instance = p.links.control, cfg.Namespace, p.instance
 	p.metrics.Watch(metrics.Sources{

@@ -98,7 +98,7 @@ func Default() Config {
 		if s.Default == "" {
 			continue
 		}
-		if err := s.field.set(&c, s.Default); err != nil {
+		if err := s.put(&c, s.Default); err != nil {
 			panic(err) // a fault in the table of settings, which every test would meet
 		}
 	}
@@ -109,15 +109,16 @@ func Default() Config {
 func (c Config) Validate() error {
 	var faults []error
 	for _, s := range settings {
-		if s.field.check == nil || c.given[s.Flag].unread {
+		if c.given[s.Flag].unread {
 			continue
 		}
-		if err := s.field.check(&c); err != nil {
+		if err := s.valid(&c); err != nil {
 			faults = append(faults, s.fault(c.given, err))
 		}
 	}
-	if err := within(c.AutoStep, 1, segment.MaxStep, fmt.Sprintf("1 to %d", int64(segment.MaxStep))); err != nil {
-		faults = append(faults, fmt.Errorf("step of tags created on first use %w", err))
+	if c.AutoStep < 1 || c.AutoStep > segment.MaxStep {
+		faults = append(faults, fmt.Errorf("step of tags created on first use %d: want 1 to %d", c.AutoStep,
+			int64(segment.MaxStep)))
 	}
 	return errors.Join(faults...)
 }

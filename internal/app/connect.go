@@ -30,7 +30,7 @@ import (
 // the last answer. It reconnects every 250 ms without limit, even while a server refuses its credentials. More
 // connections were not faster: no handler waits.
 type links struct {
-	cfg      *Config         // startServer replaces its Access by that of the embedded server
+	*program                 // startServer replaces the Access of its cfg by that of the embedded server
 	where    Where           // the fields about NATS, set by startServer
 	embedded *natsembed.Host // nil if an existing NATS is joined
 	again    chan os.Signal  // SIGHUP: read the configuration of the embedded server again
@@ -40,8 +40,8 @@ type links struct {
 
 // connect opens the control connection, to the embedded server if there is one, and waits until NATS answers.
 func (l *links) connect(ctx context.Context) (err error) {
-	opts := append(options(*l.cfg, l.embedded), nats.Name("natsid control"))
-	if l.control, err = dial(ctx, *l.cfg, append(opts, kvregistry.Options()...)); err != nil {
+	opts := append(options(l.cfg, l.embedded), nats.Name("natsid control"))
+	if l.control, err = dial(ctx, l.cfg, append(opts, kvregistry.Options()...)); err != nil {
 		return err
 	}
 	if most := l.control.MaxPayload(); most < worker.MinPayload {
@@ -54,8 +54,8 @@ func (l *links) connect(ctx context.Context) (err error) {
 
 // dialOnce makes a connection that does not outlive the start.
 func (l *links) dialOnce(opts ...nats.Option) (*nats.Conn, error) {
-	all := append(options(*l.cfg, l.embedded), nats.Name("natsid start"), nats.Timeout(servingTimeout))
-	return Join(*l.cfg, append(all, opts...))
+	all := append(options(l.cfg, l.embedded), nats.Name("natsid start"), nats.Timeout(servingTimeout))
+	return Join(l.cfg, append(all, opts...))
 }
 
 // disconnect closes the control connection.
@@ -72,7 +72,7 @@ func answers(cfg *Config) time.Duration { return cfg.Deadline + 2*time.Second }
 // context allows.
 func (l *links) askNATS(ctx context.Context) error {
 	<-ctx.Done()
-	for end := time.Now().Add(answers(l.cfg)); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(answers(&l.cfg)); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if l.control.FlushTimeout(time.Until(end)) == nil {
 			return nil
 		}
@@ -102,7 +102,7 @@ func (l *links) announceTag(tag string) {
 // dialServing makes the serving connection, to one of the known servers. Its timeout is short, and holds for each
 // server: a worker that moves keeps the old connection until the new one is made.
 func (l *links) dialServing(announced []string, opts ...nats.Option) (*nats.Conn, error) {
-	cfg := *l.cfg
+	cfg := l.cfg
 	cfg.NATS = others(cfg.NATS, announced)
 	all := append(options(cfg, l.embedded), nats.Name("natsid"), nats.Timeout(servingTimeout))
 	nc, err := Join(cfg, append(all, opts...))

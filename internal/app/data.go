@@ -8,20 +8,14 @@ import (
 	"github.com/natsid/natsid/internal/durable"
 )
 
-// A dataDir is the data directory, which one process uses at a time.
-type dataDir struct {
-	path    string // "" for none
-	release func() // nil before lock, and without a directory
-}
-
-// lock creates the data directory and keeps other processes out of it.
-func (d *dataDir) lock(context.Context) (err error) {
-	if d.path == "" {
+// lockData creates the data directory and keeps other processes out of it.
+func (p *program) lockData(context.Context) (err error) {
+	if p.cfg.Data == "" {
 		return nil
 	}
-	if d.release, err = durable.Lock(d.path); errors.Is(err, durable.ErrInUse) {
+	if p.unlock, err = durable.Lock(p.cfg.Data); errors.Is(err, durable.ErrInUse) {
 		return fmt.Errorf("%w: another natsid runs in %s, or has ended and its disk hangs; stop it, "+
-			"or give this one a directory of its own with --data DIR", ErrDataInUse, d.path)
+			"or give this one a directory of its own with --data DIR", ErrDataInUse, p.cfg.Data)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot create or lock the data directory: %w; make it writable, or choose another with "+
@@ -30,10 +24,9 @@ func (d *dataDir) lock(context.Context) (err error) {
 	return nil
 }
 
-// unlock lets other processes into the data directory.
-func (d *dataDir) unlock() error {
-	if d.release != nil {
-		d.release()
+func (p *program) unlockData() error {
+	if p.unlock != nil {
+		p.unlock()
 	}
 	return nil
 }

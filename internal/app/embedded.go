@@ -15,7 +15,7 @@ import (
 
 // startServer starts the embedded NATS server, unless --nats names servers to join.
 func (l *links) startServer(context.Context) (err error) {
-	cfg := l.cfg
+	cfg := &l.cfg
 	l.where = Where{URL: Redact(cfg.NATS)}
 	if cfg.NATS != "" {
 		return nil

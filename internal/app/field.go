@@ -1,9 +1,11 @@
 package app
 
 import (
+	"encoding"
 	"errors"
 	"fmt"
 	"path"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -11,129 +13,93 @@ import (
 	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/workerid"
 )
 
-// A field says how a setting sets and checks its part of a [Config]. Its functions return errors without the name of
-// the setting.
-type field struct {
-	standard string // the default, in its written form
-	limits   string // the valid values, with their unit
-	set      func(c *Config, text string) error
-	check    func(c *Config) error // nil if every value is valid
-	beside   string                // the flag of another setting that the check concerns, "" for none
-	none     bool                  // the empty text is valid, and means none
-	// show returns the value for people, without secrets, or says how the default is found. If show is nil, people see
-	// the given text.
-	show func(c *Config) string
-}
+// The functions below return errors without the name of the setting.
 
-// checked returns the field with another check, and the valid values that it allows.
-func (f field) checked(limits string, check func(*Config) error) field {
-	f.limits, f.check = limits, check
-	return f
-}
-
-// orNone returns the field with the empty text allowed.
-func (f field) orNone() field {
-	f.none = true
-	return f
-}
-
-// with returns the field with another setting that its check concerns.
-func (f field) with(beside string) field {
-	f.beside = beside
-	return f
-}
-
-// together returns the field with a check that it and another setting are both given, or neither.
-func (f field) together(other string, values func(*Config) (own, other string)) field {
-	return f.with(other).checked("with --"+other, func(c *Config) error {
-		if a, b := values(c); (a == "") != (b == "") {
-			return fmt.Errorf("and --%s belong together: give both", other)
+// read sets the value at p from its written form.
+func read(p any, text string) (err error) {
+	switch p := p.(type) {
+	case *string:
+		*p = text
+	case *subjects.Namespace:
+		*p = subjects.Namespace(text)
+	case *snowflake.Layout:
+		*p, err = snowflake.ParseLayout(text)
+	case **workerid.Span:
+		*p = new(workerid.Span)
+		**p, err = workerid.ParseSpan(text)
+	case *time.Duration:
+		if *p, err = time.ParseDuration(text); err != nil {
+			err = errors.New("want a duration, such as 1.5s or 10m")
 		}
-		return nil
-	})
-}
-
-// shownAs returns the field with the function that shows its value to people.
-func (f field) shownAs(show func(*Config) string) field {
-	f.show = show
-	return f
-}
-
-// text returns a field that takes any text.
-func text[S ~string](of func(*Config) *S, standard S) field {
-	return field{standard: string(standard), set: func(c *Config, text string) error {
-		*of(c) = S(text)
-		return nil
-	}}
-}
-
-// span returns a field that takes a duration from low to high.
-func span(of func(*Config) *time.Duration, standard, low, high time.Duration) field {
-	f := field{standard: shorten(standard), limits: shorten(low) + " to " + shorten(high)}
-	f.set = func(c *Config, text string) (err error) {
-		if *of(c), err = time.ParseDuration(text); err != nil {
-			return errors.New("want a duration, such as 1.5s or 10m")
-		}
-		return nil
-	}
-	f.check = func(c *Config) error { return within(*of(c), low, high, f.limits) }
-	return f
-}
-
-// daysOrOff returns a field that takes a duration, such as 12h or 30d, from 1 h to most days. "off" sets it to 0. The
-// default is standard, in days.
-func daysOrOff(of func(*Config) *time.Duration, standard, most int) field {
-	const day = 24 * time.Hour
-	f := field{standard: fmt.Sprintf("%dd", standard), limits: fmt.Sprintf("off, or 1h to %dd", most)}
-	f.set = func(c *Config, text string) (err error) {
-		if text == "off" {
-			*of(c) = 0
-			return nil
-		}
-		if days, ok := strings.CutSuffix(text, "d"); ok {
-			n, err := strconv.Atoi(days)
-			if err != nil || n < 1 || n > most {
-				return fmt.Errorf("want %s", f.limits)
-			}
-			*of(c) = time.Duration(n) * day
-			return nil
-		}
-		if *of(c), err = time.ParseDuration(text); err != nil || *of(c) == 0 {
-			return errors.New("want a time, such as 30d or 12h, or off")
-		}
-		return nil
-	}
-	f.check = func(c *Config) error {
-		if *of(c) == 0 {
-			return nil
-		}
-		return within(*of(c), time.Hour, time.Duration(most)*day, f.limits)
-	}
-	return f
-}
-
-// number returns a field that takes a whole number from low to high. unit is for the help; "" for none.
-func number[N int | int64](of func(*Config) *N, unit string, standard, low, high N) field {
-	limits := strings.TrimSpace(fmt.Sprintf("%d to %d %s", low, high, unit))
-	f := field{standard: fmt.Sprint(standard), limits: limits}
-	f.set = func(c *Config, text string) error {
-		n, err := strconv.ParseInt(text, 0, 64)
-		if err != nil || int64(N(n)) != n {
+	case encoding.TextUnmarshaler:
+		err = p.UnmarshalText([]byte(text))
+	default:
+		number := reflect.ValueOf(p).Elem()
+		n, malformed := strconv.ParseInt(text, 0, number.Type().Bits())
+		if malformed != nil {
 			return errors.New("want a whole number")
 		}
-		*of(c) = N(n)
-		return nil
+		number.SetInt(n)
 	}
-	f.check = func(c *Config) error { return within(*of(c), low, high, f.limits) }
-	return f
+	return err
 }
 
-func within[N int | int64 | time.Duration](n, low, high N, limits string) error {
-	if n < low || n > high {
-		return fmt.Errorf("%v: want %s", n, limits)
+// valid returns why the value of the setting is not valid, nil if it is. Without a check of its own, a number or a
+// duration must be within Range, such as "1s to 24h" or "0 to 5 replicas".
+func (s Setting) valid(c *Config) error {
+	if s.check != nil {
+		return s.check(c)
+	}
+	ends := strings.Fields(s.Range)
+	if len(ends) < 3 || ends[1] != "to" {
+		return nil
+	}
+	n := reflect.ValueOf(s.in(c)).Elem()
+	low, high := reflect.New(n.Type()), reflect.New(n.Type())
+	if err := errors.Join(read(low.Interface(), ends[0]), read(high.Interface(), ends[2])); err != nil {
+		return err
+	}
+	if n.Int() < low.Elem().Int() || n.Int() > high.Elem().Int() {
+		return fmt.Errorf("%v: want %s", n, s.Range)
+	}
+	return nil
+}
+
+// together returns an error unless a file and that of another flag are both given, or neither.
+func together(file, others, other string) error {
+	if (file == "") != (others == "") {
+		return fmt.Errorf("and --%s belong together: give both", other)
+	}
+	return nil
+}
+
+const mostGrants = 3650 * 24 * time.Hour
+
+// setGrants reads a duration, such as 12h or 30d, or off.
+func setGrants(c *Config, text string) (err error) {
+	c.Grants = 0
+	if text == "off" {
+		return nil
+	}
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		c.Grants, err = time.ParseDuration(days + "h")
+		c.Grants = 24 * min(c.Grants, mostGrants)
+	} else {
+		c.Grants, err = time.ParseDuration(text)
+	}
+	if err != nil || c.Grants == 0 {
+		return errors.New("want a time, such as 30d or 12h, or off")
+	}
+	return nil
+}
+
+func checkGrants(c *Config) error {
+	if c.Grants != 0 && (c.Grants < time.Hour || c.Grants > mostGrants) {
+		return fmt.Errorf("%v: want off, or 1h to 3650d", c.Grants)
 	}
 	return nil
 }
@@ -208,11 +174,6 @@ func checkAutoCreate(c *Config) error {
 	return nil
 }
 
-func setLayout(c *Config, text string) (err error) {
-	c.Layout, err = snowflake.ParseLayout(text)
-	return err
-}
-
 // checkLayout also checks the epoch, which is part of the layout.
 func checkLayout(c *Config) error {
 	if err := c.Layout.Validate(); err != nil {
@@ -255,15 +216,6 @@ func checkSite(c *Config) error {
 	}
 	return fmt.Errorf("%d: want 0 to %d, since layout %s has %d site bits; choose one with more with --layout",
 		c.Site, c.Layout.Sites()-1, c.Layout, c.Layout.Site)
-}
-
-// setNumbers reads the first and the last worker number, such as 512-1023.
-func setNumbers(c *Config, text string) error {
-	of, err := workerid.ParseSpan(text)
-	if err == nil {
-		c.Numbers = &of
-	}
-	return err
 }
 
 // checkNumbers checks the numbers if the layout and the site are valid: otherwise their faults are reported.

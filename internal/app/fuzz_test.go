@@ -18,7 +18,7 @@ func FuzzSettings(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, s := range settings {
 			cfg := Default()
-			if err := s.field.set(&cfg, text); err != nil {
+			if err := s.put(&cfg, text); err != nil {
 				if strings.ContainsAny(err.Error(), "\r\n") {
 					t.Fatalf("--%s %q: the error has several lines: %v", s.Flag, text, err)
 				}

@@ -44,8 +44,7 @@ func Parse(given map[string]Given) (Config, error) {
 		if !ok {
 			continue
 		}
-		err := s.set(&c, g.Text)
-		if err != nil {
+		if err := s.put(&c, g.Text); err != nil {
 			g.unread = true
 			faults = append(faults, s.fault(given, err))
 		}
@@ -54,13 +53,21 @@ func Parse(given map[string]Given) (Config, error) {
 	return c, errors.Join(faults...)
 }
 
-// set sets the value of a setting from its text. An empty text is an error: a template makes it of a missing value, and
+// Given returns the text that was given for a setting, and where.
+func (c Config) Given(flag string) Given { return c.given[flag] }
+
+// put sets the value of a setting from its text. An empty text is an error: a template makes it of a missing value, and
 // the default in its place could start a worker outside the fleet that it should join.
-func (s Setting) set(c *Config, text string) error {
-	switch err := s.field.set(c, text); {
+func (s Setting) put(c *Config, text string) (err error) {
+	if s.set != nil {
+		err = s.set(c, text)
+	} else {
+		err = read(s.in(c), text)
+	}
+	switch {
 	case text == "" && s.Flag == "nats":
 		return errors.New("is set, but empty: remove it, or name a server")
-	case text == "" && !s.field.none:
+	case text == "" && !s.none:
 		return errors.New("is set, but empty: remove it, or give it a value")
 	case err != nil:
 		return fmt.Errorf("%q: %w", text, err)
@@ -72,8 +79,8 @@ func (s Setting) set(c *Config, text string) error {
 // and err gets the place of that one.
 func (s Setting) fault(given map[string]Given, err error) error {
 	g := given[s.Flag]
-	if beside := given[s.field.beside]; g.From == FromDefault && beside.From == FromFile {
-		g = Given{Place: strings.TrimSuffix(beside.Place, s.field.beside) + "--" + s.Flag, Line: beside.Line}
+	if beside := given[s.beside]; g.From == FromDefault && beside.From == FromFile {
+		g = Given{Place: strings.TrimSuffix(beside.Place, s.beside) + "--" + s.Flag, Line: beside.Line}
 	}
 	return &lineError{g.Line, fmt.Errorf("%s %w", cmp.Or(g.Place, "--"+s.Flag), err)}
 }
@@ -83,8 +90,6 @@ type lineError struct {
 	line int
 	error
 }
-
-func (e *lineError) Unwrap() error { return e.error }
 
 // Faults joins the errors of [ReadFile], [Parse] and [Config.Validate]: first those not in the configuration file, then
 // those in it, in the order of lines.
@@ -118,8 +123,7 @@ func ReadFile(config Given) (map[string]Given, error) {
 	entries, found := configfile.Parse(text)
 	given := make(map[string]Given)
 	for _, e := range entries {
-		flag := flagOf(e.Name)
-		fault := checkName(flag)
+		flag, fault := named(e.Name)
 		if other, twice := given[flag]; twice {
 			fault = " is the same setting as " + other.Place + ": keep one"
 		}
@@ -138,33 +142,23 @@ func ReadFile(config Given) (map[string]Given, error) {
 	return given, errors.Join(faults...)
 }
 
-// flagOf returns the flag for a name that may be an alias of a flag.
-func flagOf(name string) string {
-	for _, s := range settings {
-		if slices.Contains(s.Aliases, name) {
-			return s.Flag
-		}
-	}
-	return name
-}
-
-// checkName returns the fault of a setting's name in a file, "" if it has none.
-func checkName(name string) string {
+// named returns the flag of a name in a file, which may be an alias, and the fault of the name, "" if it has none.
+func named(name string) (flag, fault string) {
 	var flags []string
 	for _, s := range settings {
-		if s.Flag == name && name == "config" {
-			return " cannot stand in the file: a file names no other"
+		switch {
+		case s.Flag != name && !slices.Contains(s.Aliases, name):
+			flags = append(flags, s.Flag)
+		case s.Flag == "config":
+			return s.Flag, " cannot stand in the file: a file names no other"
+		default:
+			return s.Flag, ""
 		}
-		if s.Flag == name {
-			return ""
-		}
-		flags = append(flags, s.Flag)
 	}
-	best := Nearest(name, flags)
-	if best == "" {
-		return " is no setting: `natsid serve --help` lists them, without the leading dashes here"
+	if best := Nearest(name, flags); best != "" {
+		return name, " is no setting: did you mean " + best + "?"
 	}
-	return " is no setting: did you mean " + best + "?"
+	return name, " is no setting: `natsid serve --help` lists them, without the leading dashes here"
 }
 
 // MisspeltEnv returns an error that names each environment variable that is probably a misspelt setting. Other unknown
@@ -175,14 +169,14 @@ func MisspeltEnv(environ []string) error {
 	for _, variable := range environ {
 		name, _, _ := strings.Cut(variable, "=")
 		prefix, rest, _ := strings.Cut(name, "_")
-		most := map[string]int{"NATS": 1, "NATSID": mostEdits(rest)}[prefix]
 		var known []string
 		for _, s := range settings {
 			if own, ok := strings.CutPrefix(s.Env, prefix+"_"); ok {
 				known = append(known, own)
 			}
 		}
-		if best := nearest(rest, known, most); best != "" && best != rest && most > 0 {
+		best := Nearest(rest, known)
+		if best != "" && best != rest && (prefix != "NATS" || edits(rest, best) == 1) {
 			faults = append(faults, fmt.Errorf("%s in the environment is no setting: did you mean %s_%s?",
 				name, prefix, best))
 		}
@@ -191,13 +185,8 @@ func MisspeltEnv(environ []string) error {
 }
 
 // Nearest returns the one of names that name most probably misspells, "" if it resembles none.
-func Nearest(name string, names []string) (best string) { return nearest(name, names, mostEdits(name)) }
-
-// mostEdits returns how many edits a misspelling of name may have.
-func mostEdits(name string) int { return max(2, len(name)/3) }
-
-func nearest(name string, names []string, most int) (best string) {
-	distance := 1 + most
+func Nearest(name string, names []string) (best string) {
+	distance := 1 + max(2, len(name)/3)
 	for _, n := range names {
 		if d := edits(name, n); d < distance {
 			best, distance = n, d

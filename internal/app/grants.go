@@ -16,12 +16,10 @@ import (
 
 // A grantLog records which IDs this process may issue. IDs are issued even if it fails. It records nothing before open.
 type grantLog struct {
-	storage *storage
-	raise   func(message string) // raises an alarm
-	keeper  *workerid.Keeper     // set by open
-	bucket  *buckets.Bucket      // set by open
-	log     *grants.Log          // nil with --grants off
-	failing time.Time            // since when writes fail; zero if they succeed
+	*program
+	bucket  *buckets.Bucket // set by open
+	log     *grants.Log     // nil with --grants off
+	failing time.Time       // since when writes fail; zero if they succeed
 }
 
 // grantsSize is the size, in bytes, of the stream of grants: beyond it the oldest are removed. `nats stream edit`
@@ -29,9 +27,9 @@ type grantLog struct {
 const grantsSize = 256 << 20
 
 // open creates the log of loads and of the keeper's windows. The bucket is created with the first entry.
-func (g *grantLog) open(keeper *workerid.Keeper) {
-	cfg := g.storage.cfg
-	if g.keeper = keeper; cfg.Grants == 0 {
+func (g *grantLog) open() {
+	cfg := g.cfg
+	if cfg.Grants == 0 {
 		return
 	}
 	g.bucket = buckets.New(g.storage.streams, buckets.Config{
@@ -63,7 +61,7 @@ func (g *grantLog) window(w workerid.Window) {
 // run writes grants until ctx ends, and then the remaining ones.
 func (g *grantLog) run(ctx context.Context) error {
 	if g.log != nil {
-		g.log.Run(ctx, func() time.Duration { return g.storage.links.atStop(1500 * time.Millisecond) })
+		g.log.Run(ctx, func() time.Duration { return g.links.atStop(1500 * time.Millisecond) })
 	}
 	return nil
 }
@@ -89,6 +87,7 @@ func (g *grantLog) report(err error) {
 	g.failing = cmp.Or(g.failing, time.Now())
 	isRefused := errors.Is(err, buckets.ErrUnfit) || errors.Is(err, buckets.ErrFull) || isA[*buckets.RightError](err)
 	if isRefused || time.Since(g.failing) > time.Minute {
-		g.raise(fmt.Sprintf("grants are not written, and the next 100,000 kept in memory: %v", err))
+		g.alarms.raise(wire.AlarmGrantsLost, fmt.Sprintf(
+			"grants are not written, and the next 100,000 kept in memory: %v", err))
 	}
 }

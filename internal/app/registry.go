@@ -10,7 +10,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/natsid/natsid/internal/fleet/relay"
 	"github.com/natsid/natsid/internal/gather"
 	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/internal/registry/era"
@@ -30,13 +29,7 @@ var stoppable = []worker.Mode{worker.Segment, worker.Snowflake, worker.Tags}
 // registry decides whether this worker may load and issue from its registry, and exchanges messages about registries
 // with other workers.
 type registry struct {
-	serving
-	cfg      *Config
-	links    *links
-	instance func() string
-	numbers  func() string // ID of the deployment of the worker numbers; "" before it is known
-	watched  func() *relay.Watch
-
+	*program
 	bus     *natsbus.Bus
 	process string          // random, one per process
 	member  *lineage.Member // set when the buckets are opened
@@ -72,8 +65,8 @@ func (m *registry) checked(ctx context.Context, err error) {
 	m.reasons.Clear(worker.Unchecked, worker.Snowflake)
 	if err != nil {
 		m.reasons.Set(worker.Unchecked, err, worker.Segment, worker.Tags)
-		m.watched().Suspect()
-		for !m.watched().IsSettled() && jitter.Sleep(ctx, 10*time.Millisecond) == nil {
+		m.program.watch.Suspect()
+		for !m.program.watch.IsSettled() && jitter.Sleep(ctx, 10*time.Millisecond) == nil {
 		}
 	}
 	m.reasons.Clear(worker.Unchecked, worker.Segment, worker.Tags)
@@ -83,11 +76,11 @@ func (m *registry) checked(ctx context.Context, err error) {
 func (m *registry) open(tags *kvstore.Store, unused func(context.Context) (bool, error)) (err error) {
 	m.member, err = lineage.Open(lineage.Config{
 		Bucket: tags.Own(), Tags: tags, Kind: string(tags.Kind()), Rows: tags.Kind() == kvstore.Guarded,
-		Dir: m.cfg.Data, Name: m.instance, Numbers: m.numbers,
+		Dir: m.cfg.Data, Name: m.instance, Numbers: m.deployment,
 		Embedded: m.links.embedded != nil, Poll: m.cfg.TagPoll,
 		Found: func(ctx context.Context) error { _, err := tags.Check(ctx); return err },
 		Links: func() uint64 { return m.links.control.Stats().Reconnects },
-		Bus:   m.bus, Serving: m.serving, Settled: m.answerFor, Unused: unused,
+		Bus:   m.bus, Serving: serving{&m.reasons, m.alarms.raiseAbout}, Settled: m.answerFor, Unused: unused,
 		Pin: m.cfg.Registry, Fields: m.fields(), Process: m.process, Log: m.cfg.Log,
 	})
 	return err
@@ -203,7 +196,7 @@ func (m *registry) watch(ctx context.Context) error {
 	logs := m.links.control.Opts.ReconnectedCB
 	m.links.control.SetReconnectHandler(func(nc *nats.Conn) {
 		m.member.Reconnected()
-		m.watched().Suspect()
+		m.program.watch.Suspect()
 		logs(nc)
 	})
 	var joining sync.WaitGroup

@@ -2,8 +2,10 @@ package app
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -14,47 +16,53 @@ import (
 
 // Resolve returns the given settings, and those of the nats context that they name, which have lower precedence. Of
 // settings that exclude each other, it keeps the one with the highest source. said explains each dropped setting in a
-// sentence without values.
+// sentence without values. After an error, all may have too many.
 func Resolve(given map[string]Given) (all map[string]Given, said []string, err error) {
 	all = maps.Clone(given)
 	if name := given["context"].Text; name != "" {
 		c, err := natscontext.Read(name)
 		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", place("context", given), err)
+			return all, nil, fmt.Errorf("%s: %w", place("context", given), err)
 		}
+		c["url"] = cmp.Or(c["url"], nats.DefaultURL)
 		said = addContext(all, name, c)
 	}
-	for _, ways := range exclusive() {
-		more, err := choose(all, ways)
-		if err != nil {
-			return nil, nil, err
-		}
-		said = append(said, more...)
+	urls := all["nats"]
+	hasUser := strings.Contains(urls.Text, "@")
+	if hasUser {
+		all[inURL] = Given{Text: "@", From: urls.From, Place: "the user in " + place("nats", all)}
 	}
-	return all, append(said, chooseUser(all)...), nil
+	for _, ways := range exclusive() {
+		err = errors.Join(err, choose(all, ways, &said))
+	}
+	if _, stays := all[inURL]; hasUser && !stays {
+		urls.Text = userOfURL.ReplaceAllString(urls.Text, "$1")
+		all["nats"] = urls
+	}
+	delete(all, inURL)
+	return all, said, err
 }
 
 // addContext adds the settings of a context that were not given elsewhere.
-func addContext(all map[string]Given, name string, c natscontext.Context) (said []string) {
-	c.URL = cmp.Or(c.URL, nats.DefaultURL)
-	for _, f := range []struct{ flag, field, text string }{
-		{"nats", "url", c.URL}, {"user", "user", c.User}, {"password", "password", c.Password},
-		{"token", "token", c.Token}, {"creds", "creds", c.Creds}, {"nkey", "nkey", c.NKey},
-		{"tlscert", "cert", c.Cert}, {"tlskey", "key", c.Key}, {"tlsca", "ca", c.CA},
-		{"inbox-prefix", "inbox_prefix", c.InboxPrefix},
-		{"js-domain", "jetstream_domain", c.JSDomain}, {"js-prefix", "jetstream_api_prefix", c.JSPrefix},
-	} {
-		theirs := Given{Text: f.text, From: FromContext, Place: f.field + " of context " + name}
-		switch mine, ok := all[f.flag]; {
-		case f.text == "":
+func addContext(all map[string]Given, name string, c map[string]string) (said []string) {
+	for _, s := range settings {
+		theirs := Given{Text: c[s.context], From: FromContext, Place: s.context + " of context " + name}
+		switch mine, ok := all[s.Flag]; {
+		case theirs.Text == "":
 		case !ok:
-			all[f.flag] = theirs
-		case mine.Text != f.text:
-			said = append(said, gaveWay(theirs.Place, place(f.flag, all)))
+			all[s.Flag] = theirs
+		case mine.Text != theirs.Text:
+			said = append(said, gaveWay(theirs.Place, place(s.Flag, all)))
 		}
 	}
 	return said
 }
+
+// inURL stands for the user in the URLs of NATS, among the flags of ways.
+const inURL = "user in --nats"
+
+// userOfURL matches the user of a URL in a list, and before it what remains.
+var userOfURL = regexp.MustCompile(`(\w+://|,|^)[^,]*@`)
 
 // A way is the flags that express one thing together.
 type way []string
@@ -64,6 +72,7 @@ func exclusive() [][]way {
 	sets := [][]way{
 		{{"creds"}, {"nkey"}}, // the key that signs
 		{{"user", "password", "password-file"}, {"token", "token-file"}},
+		{{inURL}, {"user", "password", "password-file", "token", "token-file"}},
 		{{"js-domain"}, {"js-prefix"}},
 	}
 	for _, s := range settings {
@@ -84,60 +93,26 @@ func (w way) first(all map[string]Given) (flag string) {
 	return flag
 }
 
-// choose keeps the way of the highest source, and removes the others from all.
-func choose(all map[string]Given, ways []way) (said []string, err error) {
-	best := ""
-	for _, w := range ways {
+// choose keeps the way of the highest source, and removes the others from all. Among equals in a context, or with users
+// in the URLs, the first way counts.
+func choose(all map[string]Given, ways []way, said *[]string) error {
+	from := func(w way) Source { return all[w.first(all)].From }
+	slices.SortStableFunc(ways, func(v, w way) int { return cmp.Compare(from(w), from(v)) })
+	best := ways[0].first(all)
+	for _, w := range ways[1:] {
 		f := w.first(all)
-		switch {
-		case f == "":
-		case best == "" || all[f].From > all[best].From:
-			best = f
-		case all[f].From == all[best].From && all[f].From != FromContext: // within a context the first way counts
-			return nil, fmt.Errorf("%s and %s exclude each other: give one",
-				place(best, all), place(f, all))
+		if f == "" {
+			continue
 		}
-	}
-	for _, w := range ways {
-		if f := w.first(all); f != "" && !slices.Contains(w, best) {
-			said = append(said, gaveWay(place(f, all), place(best, all)))
-			for _, f := range w {
-				delete(all, f)
-			}
+		if from(w) == all[best].From && from(w) != FromContext && best != inURL {
+			return fmt.Errorf("%s and %s exclude each other: give one", place(best, all), place(f, all))
 		}
-	}
-	return said, nil
-}
-
-// chooseUser keeps either the user in the URLs of NATS or the user in a setting, whichever has the higher source.
-func chooseUser(all map[string]Given) (said []string) {
-	f := way{"user", "token", "token-file"}.first(all)
-	urls := all["nats"]
-	if f == "" || !strings.Contains(urls.Text, "@") {
-		return nil
-	}
-	inURL := "the user in " + place("nats", all)
-	if all[f].From <= urls.From {
-		said = append(said, gaveWay(place(f, all), inURL))
-		for _, f := range []string{"user", "password", "password-file", "token", "token-file"} {
+		*said = append(*said, gaveWay(place(f, all), place(best, all)))
+		for _, f := range w {
 			delete(all, f)
 		}
-		return said
 	}
-	list := strings.Split(urls.Text, ",")
-	for i, u := range list {
-		if at := strings.LastIndexByte(u, '@'); at >= 0 {
-			scheme, _, ok := strings.Cut(u[:at], "://")
-			list[i] = u[at+1:]
-			if ok {
-				list[i] = scheme + "://" + list[i]
-			}
-		}
-	}
-	said = append(said, gaveWay(inURL, place(f, all)))
-	urls.Text = strings.Join(list, ",")
-	all["nats"] = urls
-	return said
+	return nil
 }
 
 // gaveWay returns the sentence that one setting takes precedence over another.

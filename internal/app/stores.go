@@ -15,18 +15,12 @@ import (
 	"github.com/natsid/natsid/internal/stores/mysqlstore"
 	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/kvregistry"
-	"github.com/natsid/natsid/segment"
 )
 
 // storage has the durable state: the buckets in JetStream, and the MySQL table that the marks guard. The steps that
 // open them set its fields.
 type storage struct {
-	cfg        *Config
-	links      *links
-	registry   *registry
-	raiseAbout func(kind wire.Alarm, about, message string) // alarms.raiseAbout
-	raised     segment.Raised                               // records a write of a mark
-	clock      segment.Clock
+	*program
 
 	js      jetstream.JetStream
 	streams buckets.Streams
@@ -40,7 +34,7 @@ type storage struct {
 // [storage.openLate] tries again. Until then requests for segments get 503, and a worker that was killed issues
 // snowflakes for the rest of its window.
 func (s *storage) openBuckets(ctx context.Context) (err error) {
-	cfg, ns, m := *s.cfg, s.cfg.Namespace, s.registry
+	cfg, ns, m := s.cfg, s.cfg.Namespace, &s.registry
 	if s.js, err = JetStream(s.links.control, cfg); err != nil {
 		return err
 	}
@@ -55,9 +49,9 @@ func (s *storage) openBuckets(ctx context.Context) (err error) {
 		Bucket: wire.SegmentBucket(ns), Replicas: n, MayFound: m.mayFound, Clock: s.clock, Log: cfg.Log,
 		Lost:     func() { m.member.Doubt() },
 		WentBack: func(why string, need int64) { m.member.WentBack(why, need) },
-		Eras:     func() era.Identity { return m.member.Eras() }, Raised: s.raised,
+		Eras:     func() era.Identity { return m.member.Eras() }, Raised: s.grants.raised,
 		RowWentBack: func(tag, message string) {
-			s.raiseAbout(wire.AlarmTableWentBack, tag, "tag "+tag+": "+message)
+			s.alarms.raiseAbout(wire.AlarmTableWentBack, tag, "tag "+tag+": "+message)
 		},
 	}
 	if s.table != nil {
@@ -114,7 +108,7 @@ func (s *storage) watch(ctx context.Context) error {
 		cancel()
 		switch unfit := errors.Is(err, buckets.ErrUnfit); {
 		case unfit && !reported:
-			s.raiseAbout(wire.AlarmBucketUnfit, "worker numbers", err.Error()+
+			s.alarms.raiseAbout(wire.AlarmBucketUnfit, "worker numbers", err.Error()+
 				"; the worker numbers are not renewed until then, and snowflakes end with the present window")
 			reported = true
 		case err == nil && reported:
@@ -175,7 +169,7 @@ func (s *storage) openLate(ctx context.Context) error {
 
 // openTable opens the table that the marks guard, if there is one. It waits until the database answers.
 func (s *storage) openTable(ctx context.Context) error {
-	cfg := s.cfg
+	cfg := &s.cfg
 	if !cfg.OnMySQL() {
 		return nil
 	}

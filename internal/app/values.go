@@ -22,8 +22,8 @@ func (c Config) Values() (all []Value) {
 		g := c.given[s.Flag]
 		v := Value{s.Flag, g.Text, g.From, strings.TrimSuffix(g.Place, ": "+s.Flag)}
 		switch {
-		case s.field.show != nil:
-			v.Text = s.field.show(&c)
+		case s.show != nil:
+			v.Text = s.show(&c)
 		case g.From == FromDefault:
 			v.Text = s.Default
 		case s.file != nil && g.Text != "":

@@ -159,7 +159,7 @@ func (s *session) run(parser *kong.Kong, args []string) (err error) {
 		return usage(errors.New(inArgument.ReplaceAllString(err.Error(), "xxxxx@")))
 	}
 	s.json = s.line.JSON
-	s.given = givenTo(s.call, s.call.Selected())
+	s.given = givenTo(s.call)
 	s.addFile()
 	err = s.call.Run()
 	if missing := s.missing(); missing != nil && err != nil {

@@ -81,7 +81,7 @@ func isRepair(ns subjects.Namespace, subject string) bool {
 
 // jetStream returns JetStream with the settings for its domain and prefix.
 func (s *session) jetStream(nc *nats.Conn) (jetstream.JetStream, error) {
-	cfg, err := s.config()
+	cfg, err := s.validConfig()
 	if err != nil {
 		return nil, err
 	}

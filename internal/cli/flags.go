@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -12,51 +13,43 @@ import (
 	"github.com/natsid/natsid/internal/configfile"
 )
 
-// Settings of commands other than serve. addSettings names the commands that have each further one.
-var (
-	common   = []string{"config", "namespace"} // of every command, like all settings of NATS
-	ofLayout = []string{"layout", "epoch"}     // of config, decode, layout, leaf, number, serve and test-server
-	// ofNumber are those of number besides.
-	ofNumber = []string{"site", "horizon", "max-clock-skew"}
-)
+// ofLayout are settings of config, decode, layout, leaf, number, serve and test-server.
+var ofLayout = []string{"layout", "epoch"}
+
+// commandsOf returns the commands that have a setting; nil means all.
+func commandsOf(s app.Setting) []string {
+	commands := []string{"serve", "config"}
+	switch {
+	case s.Group == app.GroupNATS, s.Flag == "config", s.Flag == "namespace":
+		return nil
+	case slices.Contains(ofLayout, s.Flag):
+		return append(commands, "decode", "layout", "leaf", "number", "test-server")
+	case slices.Contains([]string{"site", "horizon", "max-clock-skew"}, s.Flag):
+		return append(commands, "number")
+	case strings.HasPrefix(s.Flag, "mysql"):
+		return append(commands, "store move", "resume")
+	case s.Flag == "http":
+		return append(commands, "health")
+	case s.Flag == "grants":
+		return append(commands, "permissions")
+	}
+	return commands
+}
 
 // addSettings gives each command the flags of its settings.
 func addSettings(k *kong.Kong) error {
 	for _, s := range app.Settings() {
-		switch {
-		case slices.Contains(common, s.Flag) || s.Group == app.GroupNATS:
+		commands := commandsOf(s)
+		if commands == nil {
 			addFlag(k.Model.Node, s)
-		default:
-			addFlag(find(k, "serve"), s)
-			addFlag(find(k, "config"), s)
 		}
-		if s.Flag == "http" {
-			addFlag(find(k, "health"), s)
-		}
-		if strings.HasPrefix(s.Flag, "mysql") {
-			addFlag(find(k, "store move"), s)
-			addFlag(find(k, "resume"), s)
-		}
-		if slices.Contains(ofNumber, s.Flag) || slices.Contains(ofLayout, s.Flag) {
-			addFlag(find(k, "number"), s)
-		}
-		if s.Flag == "grants" {
-			addFlag(find(k, "permissions"), s)
-		}
-		if slices.Contains(ofLayout, s.Flag) {
-			addFlag(find(k, "decode"), s)
-			addFlag(find(k, "layout"), s)
-			addFlag(find(k, "leaf"), s)
-			addFlag(find(k, "test-server"), s)
+		for _, n := range k.Model.Leaves(false) {
+			if slices.Contains(commands, n.Path()) {
+				addFlag(n, s)
+			}
 		}
 	}
 	return nil
-}
-
-// find returns the command of that path, such as "tag create".
-func find(k *kong.Kong, path string) *kong.Node {
-	all := k.Model.Leaves(false)
-	return all[slices.IndexFunc(all, func(n *kong.Node) bool { return n.Path() == path })]
 }
 
 // addFlag adds the flag of a setting to a command. It gives kong neither default nor range, which [app.Parse] applies
@@ -66,16 +59,16 @@ func addFlag(n *kong.Node, s app.Setting) {
 	if s.Bare {
 		tag.Negatable = "_" // kong's syntax for a flag --no-NAME
 	}
-	var target written
+	var target *string
+	if s.Range != "" {
+		s.Help += " Valid: " + s.Range + "."
+	}
 	f := &kong.Flag{
 		Value: &kong.Value{
-			Name: s.Flag, Help: helpOf(s), OrigHelp: helpOf(s), Mapper: reader{s.Bare},
-			Tag: tag, Target: reflect.ValueOf(&target).Elem(), DefaultValue: reflect.ValueOf(written{}),
+			Name: s.Flag, Help: s.Help, OrigHelp: s.Help, Mapper: reader{s.Bare},
+			Tag: tag, Target: reflect.ValueOf(&target).Elem(), DefaultValue: reflect.ValueOf(target),
 		},
-		Aliases: s.Aliases, Envs: tag.Envs, PlaceHolder: s.Placeholder,
-	}
-	if s.Default != "" {
-		f.PlaceHolder = s.Default
+		Aliases: s.Aliases, Envs: tag.Envs, PlaceHolder: cmp.Or(s.Default, s.Placeholder),
 	}
 	if n.Type == kong.CommandNode && (n.Name == "serve" || n.Name == "config") {
 		f.Group = &kong.Group{Key: s.Group, Title: s.Group + ":"}
@@ -84,34 +77,20 @@ func addFlag(n *kong.Node, s app.Setting) {
 	n.Flags = append(n.Flags, f)
 }
 
-// helpOf returns the help of a setting with its range.
-func helpOf(s app.Setting) string {
-	if s.Range == "" {
-		return s.Help
-	}
-	return s.Help + " Valid: " + s.Range + "."
-}
-
-// written is the text of a flag, from the command line or the environment.
-type written struct {
-	text  string
-	given bool
-}
-
-// A reader reads the text of a flag. A bare flag without a value means true.
+// A reader reads the text of a flag, from the command line or the environment. A bare flag without a value means true.
 type reader struct{ bare bool }
 
 // Decode implements [kong.Mapper].
 func (r reader) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
-	if r.bare && ctx.Scan.Peek().Type != kong.FlagValueToken {
-		target.Set(reflect.ValueOf(written{"true", true}))
-		return nil
+	text := "true"
+	if !r.bare || ctx.Scan.Peek().Type == kong.FlagValueToken {
+		token, err := ctx.Scan.PopValue("text")
+		if err != nil {
+			return err
+		}
+		text = configfile.Clean(fmt.Sprint(token.Value))
 	}
-	token, err := ctx.Scan.PopValue("text")
-	if err != nil {
-		return err
-	}
-	target.Set(reflect.ValueOf(written{configfile.Clean(fmt.Sprint(token.Value)), true}))
+	target.Set(reflect.ValueOf(&text))
 	return nil
 }
 

@@ -45,7 +45,7 @@ func (c *serveCmd) Run(s *session) error {
 	defer context.AfterFunc(s.ctx, func() { notify("STOPPING=1") })()
 	cfg.Ready = func(w app.Where) {
 		// A failed print must not stop the service.
-		_ = s.print(w, func(out *sheet) { ready(out, cfg, w, s.given["nats"]) })
+		_ = s.print(w, func(out *sheet) { ready(out, cfg, w) })
 		notify("READY=1")
 	}
 	spare := make([]byte, spareHeap)
@@ -80,7 +80,8 @@ func notify(state string) {
 const spareHeap = 16 << 20
 
 // ready prints the addresses of the service, and a command to try it.
-func ready(out *sheet, cfg app.Config, w app.Where, nats app.Given) {
+func ready(out *sheet, cfg app.Config, w app.Where) {
+	nats := cfg.Given("nats")
 	page, how, server := "", "joined", ""
 	if w.HTTP != "" {
 		page = ", http://" + w.HTTP + "/readyz"

@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"cmp"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -20,24 +18,21 @@ type settings struct {
 	call      *kong.Context        // the parsed command line
 	given     map[string]app.Given // by flag
 	fileFault error                // in the configuration file
-	resolved  bool                 // given includes the settings of the nats command's context
 	said      []string             // sentences about settings over which others took precedence
 }
 
 // givenTo returns the settings that flags and the environment give to a command, by flag.
-func givenTo(call *kong.Context, n *kong.Node) map[string]app.Given {
+func givenTo(call *kong.Context) map[string]app.Given {
 	given := make(map[string]app.Given)
-	for _, f := range n.Flags {
-		if w, ok := f.Target.Interface().(written); ok && w.given {
-			g := app.Given{Text: w.text, From: app.FromFlag, Place: writtenName(call, f)}
-			if !onCommandLine(call, f.Name) {
-				g.From, g.Place = app.FromEnv, f.Envs[0]
-			}
-			given[f.Name] = g
+	for _, f := range call.Flags() {
+		text, _ := f.Target.Interface().(*string)
+		switch {
+		case text == nil: // not given, or no setting
+		case onCommandLine(call, f.Name):
+			given[f.Name] = app.Given{Text: *text, From: app.FromFlag, Place: writtenName(call, f)}
+		default:
+			given[f.Name] = app.Given{Text: *text, From: app.FromEnv, Place: f.Envs[0]}
 		}
-	}
-	if n.Parent != nil {
-		maps.Copy(given, givenTo(call, n.Parent))
 	}
 	return given
 }
@@ -71,12 +66,10 @@ func (s *settings) addFile() {
 	}
 	var written map[string]app.Given
 	written, s.fileFault = app.ReadFile(file)
-	for n := s.call.Selected(); n != nil; n = n.Parent {
-		for _, f := range n.Flags {
-			g, ok := written[f.Name]
-			if _, above := s.given[f.Name]; ok && !above {
-				s.given[f.Name] = g
-			}
+	for _, f := range s.call.Flags() {
+		g, ok := written[f.Name]
+		if _, above := s.given[f.Name]; ok && !above {
+			s.given[f.Name] = g
 		}
 	}
 }
@@ -87,18 +80,13 @@ func (s *settings) config() (app.Config, error) {
 	return cfg, usage(app.Faults(s.fileFault, err))
 }
 
-// validConfig returns the settings, or an error that names all their faults.
-func (s *settings) validConfig() (app.Config, error) {
-	if !s.resolved {
-		all, said, err := app.Resolve(s.given)
-		if err = cmp.Or(err, app.MisspeltEnv(os.Environ())); err != nil {
-			_, unread := app.Parse(s.given)
-			return app.Config{}, usage(app.Faults(s.fileFault, err, unread))
-		}
-		s.given, s.said, s.resolved = all, said, true
-	}
-	cfg, err := app.Parse(s.given)
-	return cfg, usage(app.Faults(s.fileFault, err, cfg.Validate()))
+// validConfig returns the settings, those of a context of the nats command included, or an error that names all their
+// faults.
+func (s *settings) validConfig() (cfg app.Config, err error) {
+	all, said, fault := app.Resolve(s.given)
+	s.said = said
+	cfg, err = app.Parse(all)
+	return cfg, usage(app.Faults(s.fileFault, fault, app.MisspeltEnv(os.Environ()), err, cfg.Validate()))
 }
 
 // namespace returns the namespace of --namespace.

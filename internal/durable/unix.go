@@ -7,8 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
 // Inode returns the inode number of a file or directory, which its copies do not share; 0 where there is none.
@@ -19,24 +17,13 @@ func Inode(info fs.FileInfo) uint64 {
 	return 0
 }
 
-var fsync = unix.Fsync // tests replace it
+var fsync = (*os.File).Sync // tests replace it
 
-// syncDir makes a rename in the directory durable. Package os would prepare the directory for waiting, at three times
-// the system calls.
+// syncDir makes a rename in the directory durable.
 func syncDir(dir string) error {
-	fd, err := retryInterrupted(func() (int, error) { return unix.Open(dir, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
+	f, err := os.Open(dir)
 	if err != nil {
-		return &os.PathError{Op: "open", Path: dir, Err: err}
+		return err
 	}
-	_, err = retryInterrupted(func() (int, error) { return 0, fsync(fd) })
-	return errors.Join(err, unix.Close(fd))
-}
-
-// retryInterrupted calls f until no signal interrupts it.
-func retryInterrupted(f func() (int, error)) (n int, err error) {
-	for {
-		if n, err = f(); !errors.Is(err, unix.EINTR) {
-			return n, err
-		}
-	}
+	return errors.Join(fsync(f), f.Close())
 }

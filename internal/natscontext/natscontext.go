@@ -6,49 +6,56 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
-// A Context is what a file says about reaching NATS. Names of files are expanded: they have no ~ and no variables.
-type Context struct {
-	URL         string `json:"url"` // of one server or several
-	User        string `json:"user"`
-	Password    string `json:"password"`
-	Token       string `json:"token"`
-	Creds       string `json:"creds"` // file
-	NKey        string `json:"nkey"`  // file of a seed
-	Cert        string `json:"cert"`  // file
-	Key         string `json:"key"`   // file
-	CA          string `json:"ca"`    // file
-	InboxPrefix string `json:"inbox_prefix"`
-	JSDomain    string `json:"jetstream_domain"`
-	JSPrefix    string `json:"jetstream_api_prefix"`
+// read are the fields that natsid reads, files those that name files, and refused those that it cannot do: nsc is the
+// user in nsc's store, and with tls_first TLS begins before the server's greeting.
+var (
+	read = []string{"url", "user", "password", "token", "creds", "nkey", "cert", "key", "ca", "inbox_prefix",
+		"jetstream_domain", "jetstream_api_prefix"}
+	files   = []string{"ca", "cert", "creds", "key", "nkey"}
+	refused = []string{"nsc", "user_jwt", "tls_first", "socks_proxy", "windows_cert_store"}
+)
 
-	// Fields that natsid refuses.
-	NSC        string `json:"nsc"` // the user in nsc's store; --creds names its file instead
-	JWT        string `json:"user_jwt"`
-	TLSFirst   bool   `json:"tls_first"` // TLS before the server's greeting
-	SocksProxy string `json:"socks_proxy"`
-	CertStore  string `json:"windows_cert_store"`
-}
-
-// Read returns a context: that of a name, or of a file whose name ends in .json. Its errors say nothing secret.
-func Read(name string) (Context, error) {
-	var c Context
+// Read returns the fields of a context about reaching NATS: that of a name, or of a file whose name ends in .json.
+// Names of files are expanded: they have no ~ and no variables. Its errors say nothing secret.
+func Read(name string) (map[string]string, error) {
 	text, err := load(name)
 	if err != nil {
-		return c, err
+		return nil, err
 	}
-	if json.Unmarshal(text, &c) != nil { // its error may show what is secret
-		return c, fmt.Errorf("context %q is not what the nats command writes: `nats context validate` names the fault",
-			name)
+	var all map[string]any
+	fault := json.Unmarshal(text, &all) // it may show what is secret
+	c := map[string]string{}
+	for _, field := range read {
+		text, isText := all[field].(string)
+		if text != "" {
+			c[field] = text
+		} else if !isText && all[field] != nil {
+			fault = errors.ErrUnsupported
+		}
 	}
-	if err := c.complete(); err != nil {
-		return c, fmt.Errorf("context %q: %w", name, err)
+	if fault != nil {
+		return nil, fmt.Errorf("context %q is not what the nats command writes: "+
+			"`nats context validate` names the fault", name)
+	}
+	for _, field := range refused {
+		if v := all[field]; v != nil && v != "" && v != false {
+			return nil, fmt.Errorf("context %q: natsid cannot do what its %q says; remove it there, "+
+				"or give the settings as flags", name, field)
+		}
+	}
+	for _, field := range files {
+		if strings.Contains(c[field], "://") {
+			return nil, fmt.Errorf("context %q: natsid cannot read its %q, which is not a file; write it into one and "+
+				"give that", name, field)
+		}
+		if c[field] != "" {
+			c[field] = expand(c[field])
+		}
 	}
 	return c, nil
 }
@@ -82,29 +89,6 @@ func directory() (string, error) {
 		root = filepath.Join(home, ".config")
 	}
 	return filepath.Join(root, "nats", "context"), nil
-}
-
-// complete expands the names of files, and refuses what natsid cannot do.
-func (c *Context) complete() error {
-	for field, used := range map[string]bool{
-		"nsc": c.NSC != "", "user_jwt": c.JWT != "", "tls_first": c.TLSFirst,
-		"socks_proxy": c.SocksProxy != "", "windows_cert_store": c.CertStore != "",
-	} {
-		if used {
-			return fmt.Errorf("natsid cannot do what its %q says; remove it there, "+
-				"or give the settings as flags", field)
-		}
-	}
-	files := map[string]*string{"creds": &c.Creds, "nkey": &c.NKey, "cert": &c.Cert, "key": &c.Key, "ca": &c.CA}
-	for _, field := range slices.Sorted(maps.Keys(files)) {
-		file := files[field]
-		if strings.Contains(*file, "://") {
-			return fmt.Errorf("natsid cannot read its %q, which is not a file; write it into one and give that",
-				field)
-		}
-		*file = expand(*file)
-	}
-	return nil
 }
 
 // expand replaces variables, and ~ by the home directory, as the nats command does.

@@ -149,7 +149,7 @@ func TestAServerThatStartedOnAFullDiskWritesOnceItIsFree(t *testing.T) {
 func connect(t *testing.T, h *natsembed.Host, opts ...nats.Option) *nats.Conn {
 	t.Helper()
 	opts = append(opts, nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond))
-	nc, err := nats.Connect(h.ClientURL(), opts...)
+	nc, err := nats.Connect(h.CallersURL(), opts...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/natsid/natsid/internal/jitter"
@@ -27,9 +27,8 @@ import (
 type Host struct {
 	cfg Config
 
-	mu      sync.Mutex
-	server  *Server
-	trouble error // why a stream cannot be written, at the last check of Tend; nil if all can
+	server  atomic.Pointer[Server]
+	trouble atomic.Pointer[error] // why a stream cannot be written, at the last check of Tend; nil before it
 
 	// Used by Tend alone: the last health report of nats-server, and the time of its first appearance.
 	reported string
@@ -43,32 +42,24 @@ func Run(cfg Config) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Host{cfg: cfg, server: s}
+	h := &Host{cfg: cfg}
+	h.server.Store(s)
 	_, h.cfg.at = h.at() // clients find the next server on the same port
 	return h, nil
 }
 
 // at returns the scheme of the server's URL, and where it listens.
 func (h *Host) at() (scheme, address string) {
-	scheme, address, _ = strings.Cut(h.current().ClientURL(), "://")
+	scheme, address, _ = strings.Cut(h.server.Load().ClientURL(), "://")
 	return scheme, address
 }
 
-func (h *Host) current() *Server {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.server
-}
-
-// ClientURL returns the URL at which clients reach the server.
-func (h *Host) ClientURL() string { return h.current().ClientURL() }
-
 // InProcessConn connects to the server that runs now. It implements [nats.InProcessConnProvider].
-func (h *Host) InProcessConn() (net.Conn, error) { return h.current().InProcessConn() }
+func (h *Host) InProcessConn() (net.Conn, error) { return h.server.Load().InProcessConn() }
 
 // Stop ends the server. Tend must have returned.
 func (h *Host) Stop() {
-	s := h.current()
+	s := h.server.Load()
 	s.Shutdown()
 	s.WaitForShutdown()
 }
@@ -83,21 +74,17 @@ const (
 // can, until ctx ends. The pause between restarts doubles up to a minute, since the stream may fail for another reason
 // than a full disk.
 func (h *Host) Tend(ctx context.Context, again <-chan os.Signal) {
-	pause, restarted, reported := lookEvery, time.Time{}, false
+	pause, restarted := lookEvery, time.Time{}
 	for h.wait(ctx, again) == nil {
 		trouble := h.look()
 		if trouble == nil {
-			reported = false
 			if time.Since(restarted) > 2*pause {
 				pause = lookEvery
 			}
 			continue
 		}
-		if !reported {
-			reported = true
-			h.cfg.Log.Error("no ranges are loaded and no worker number is renewed until the disk has room; then the "+
-				"server is restarted by itself", "error", trouble)
-		}
+		h.cfg.Log.Error("no ranges are loaded and no worker number is renewed until the disk has room; then the "+
+			"server is restarted by itself", "error", trouble)
 		if time.Since(restarted) < pause || probeDisk(h.cfg.StoreDir) != nil {
 			continue
 		}
@@ -127,7 +114,7 @@ func (h *Host) wait(ctx context.Context, again <-chan os.Signal) error {
 // just being created or deleted. So an error other than that of a write counts only if it lasts for standsFor.
 func (h *Host) look() (trouble error) {
 	text := ""
-	if health := h.current().Healthz(nil); health != nil {
+	if health := h.server.Load().Healthz(nil); health != nil {
 		text = health.Error
 	}
 	if text != h.reported {
@@ -137,17 +124,16 @@ func (h *Host) look() (trouble error) {
 		trouble = fmt.Errorf("the embedded NATS server cannot write: %s; free space on the disk of %s",
 			text, h.cfg.StoreDir)
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.trouble = trouble
+	h.trouble.Store(&trouble)
 	return trouble
 }
 
 // Trouble returns why the server cannot write, or nil.
 func (h *Host) Trouble() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.trouble
+	if trouble := h.trouble.Load(); trouble != nil {
+		return *trouble
+	}
+	return nil
 }
 
 // probeDisk returns an error if the disk has no room for 256 KiB, the size of several marks and records.
@@ -168,15 +154,13 @@ func probeDisk(dir string) error {
 // restart replaces the present server by another one, and retries until that runs or ctx ends.
 func (h *Host) restart(ctx context.Context) {
 	h.cfg.Log.Warn("the disk of the embedded NATS server can be written again; the server is restarted")
-	old := h.current()
+	old := h.server.Load()
 	old.Shutdown()
 	old.WaitForShutdown()
 	for {
 		s, err := Start(h.cfg)
 		if err == nil {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			h.server = s
+			h.server.Store(s)
 			h.cfg.Log.Info("the embedded NATS server runs again")
 			return
 		}

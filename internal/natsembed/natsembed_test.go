@@ -187,7 +187,7 @@ func TestAStreamThatIsBeingMadeRestartsNoServer(t *testing.T) {
 	var tending sync.WaitGroup
 	defer tending.Wait()
 	defer cancel()
-	nc, err := nats.Connect(h.ClientURL())
+	nc, err := nats.Connect(h.CallersURL())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -88,7 +88,7 @@ func (h *Host) Reload() error {
 	if err != nil {
 		return err
 	}
-	if err := h.current().ReloadOptions(opts); err != nil {
+	if err := h.server.Load().ReloadOptions(opts); err != nil {
 		return fmt.Errorf("natsembed: %s: %w", h.cfg.File, err)
 	}
 	return nil
@@ -107,6 +107,6 @@ func (h *Host) CallersURL() string {
 // IsOpen reports whether all programs of other machines can connect, without a user.
 func (h *Host) IsOpen() bool {
 	_, at := h.at()
-	state, err := h.current().Varz(nil)
+	state, err := h.server.Load().Varz(nil)
 	return err == nil && !state.AuthRequired && !Loopback(at)
 }
