@@ -260,7 +260,7 @@ func TestNoAlarmOfAnIncidentHoldsAnotherBack(t *testing.T) {
 		t.Errorf("%s is held back", k)
 	})
 	for _, cause := range []era.Cause{era.WentBack, era.Lost, era.Second} {
-		serving{raiseAbout: a.raiseAbout}.Alarm(cause, "stopped")
+		(&registry{program: &program{alarms: a}}).Alarm(cause, "stopped")
 	}
 	if len(a.queue) != 3 {
 		t.Errorf("%d alarms, want three", len(a.queue))

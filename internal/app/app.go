@@ -249,7 +249,7 @@ func creates(pattern, tag string) bool {
 func (p *program) segmentConfig() segment.Config {
 	cfg := p.cfg
 	c := segment.Config{
-		Store: loads{p.registry.member.Gate(p.storage.tags), p.watch, p.shared, p.runsOut, p.undecided},
+		Store: loads{p.registry.member.Gate(p.storage.tags), p.watch, p.shared.LoadStrict, p.runsOut, p.undecided},
 		Clock: p.clock, Deadline: cfg.Deadline,
 		MaxStep:    cfg.MaxStep,
 		AutoCreate: func(tag string) bool { return creates(cfg.AutoCreatePattern, tag) },

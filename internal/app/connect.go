@@ -8,13 +8,13 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/internal/natsembed"
@@ -205,40 +205,26 @@ func WithoutURL(err error) error {
 	return err
 }
 
-// Redact hides the users and passwords in a list of URLs. A password may contain a comma, which looks like the end of a
-// URL: so everything before the @ is hidden.
-func Redact(urls string) string {
-	var list []string
-	for u := range strings.SplitSeq(urls, ",") {
-		for before := ""; len(list) > 0 && strings.Contains(u, "@") && !strings.Contains(u+before, "://"); {
-			before, list = list[len(list)-1], list[:len(list)-1]
-		}
-		list = append(list, redact(u))
-	}
-	return strings.Join(list, ",")
-}
+// userOfURL matches the user and password of a URL in a list, with the scheme before it if there is one. A password may
+// contain a comma, which looks like the end of a URL: so the user is all that is before the @.
+var userOfURL = regexp.MustCompile(`(\w+://)?(?:[^:]|:[^/]|:/[^/])*(?::/?)?@`)
 
-// redact hides the text before an @, and a text that is no URL, such as half a password that contains a comma. Without
-// a scheme url.Parse would take the host for a path.
-func redact(u string) string {
-	if at := strings.LastIndexByte(u, '@'); at >= 0 {
-		scheme, _, ok := strings.Cut(u[:at], "://")
+// Redact hides the users and passwords in a list of URLs, and texts that are no URL, such as half a password.
+func Redact(urls string) string {
+	list := strings.Split(userOfURL.ReplaceAllStringFunc(urls, func(user string) string {
+		scheme, _, ok := strings.Cut(user, "://")
 		if !ok {
 			scheme = "nats"
 		}
-		return scheme + "://xxxxx@" + u[at+1:]
+		return scheme + "://xxxxx@"
+	}), ",")
+	for i, u := range list {
+		if !strings.Contains(u, "://") {
+			u = "nats://" + u // otherwise url.Parse would take the host for a path
+		}
+		if _, err := url.Parse(u); err != nil {
+			list[i] = "xxxxx"
+		}
 	}
-	full := u
-	if !strings.Contains(u, "://") {
-		full = "nats://" + u
-	}
-	if _, err := url.Parse(full); err != nil {
-		return "xxxxx"
-	}
-	return u
-}
-
-// JetStream returns JetStream over a connection: directly, or through a domain or a prefix.
-func JetStream(nc *nats.Conn, cfg Config) (jetstream.JetStream, error) {
-	return buckets.Connect(nc, cfg.JSDomain, cfg.JSPrefix)
+	return strings.Join(list, ",")
 }

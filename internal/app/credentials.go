@@ -47,8 +47,11 @@ func credentialsOf(cfg Config) (*credentials, error) {
 		flag   string
 		remedy string
 	}{
-		{user != "", withPassword(user, password), "password-file", "write the password there"},
-		{token.given(), withToken(token), "token-file", "write the token there"},
+		{user != "", password.option(func(latest func() string) nats.Option {
+			return nats.UserInfoHandler(func() (string, string) { return user, latest() })
+		}), "password-file", "write the password there"},
+		{token.given(), token.option(func(latest func() string) nats.Option { return nats.TokenHandler(latest) }),
+			"token-file", "write the token there"},
 		{cfg.NATSCreds != "", nats.UserCredentials(cfg.NATSCreds), "creds",
 			"write the file again, as with `nsc generate creds`"},
 		{cfg.NATSNKey != "", c.withNKey(cfg.NATSNKey), "nkey",
@@ -96,26 +99,6 @@ func (c *credentials) withNKey(file string) nats.Option {
 	}
 }
 
-func withPassword(user string, password secret) nats.Option {
-	return func(o *nats.Options) error {
-		latest, err := password.latest()
-		if err != nil {
-			return err
-		}
-		return nats.UserInfoHandler(func() (string, string) { return user, latest() })(o)
-	}
-}
-
-func withToken(token secret) nats.Option {
-	return func(o *nats.Options) error {
-		latest, err := token.latest()
-		if err != nil {
-			return err
-		}
-		return nats.TokenHandler(latest)(o)
-	}
-}
-
 // A secret is a text that must not be shown, given directly or in a file. Its errors name the file, never the text.
 type secret struct{ text, file string }
 
@@ -129,14 +112,19 @@ func (s secret) read() (string, error) {
 	return configfile.Secret(s.file)
 }
 
-// latest returns a function that reads the secret again, for callers that cannot take an error. If the file cannot be
-// read, it returns the last text.
-func (s secret) latest() (func() string, error) {
-	text, err := s.read()
-	return func() string {
-		if now, err := s.read(); err == nil {
-			text = now
+// option returns the connection option that with returns for a function with the latest text. The text is read again for
+// each connection; if the file cannot be read then, it is the last one.
+func (s secret) option(with func(latest func() string) nats.Option) nats.Option {
+	return func(o *nats.Options) error {
+		text, err := s.read()
+		if err != nil {
+			return err
 		}
-		return text
-	}, err
+		return with(func() string {
+			if now, err := s.read(); err == nil {
+				text = now
+			}
+			return text
+		})(o)
+	}
 }

@@ -19,15 +19,10 @@ import (
 type loads struct {
 	segment.Store // steps 3 and 4
 	watch         *relay.Watch
-	loaders       loader
-	runsOut       func(tag, message string) // raises the alarm
-	undecided     func(tag string, is bool) // raises the alarm, or ends it
-}
-
-// loader is the part of [loaders.Tags] that a load needs.
-type loader interface {
-	LoadStrict(ctx context.Context, tag string, join func() int64, floor int64, load loaders.LoadFunc) (
-		segment.Loaded, error)
+	loadStrict    func(
+		ctx context.Context, tag string, join func() int64, floor int64, load loaders.LoadFunc) (segment.Loaded, error)
+	runsOut   func(tag, message string) // raises the alarm
+	undecided func(tag string, is bool) // raises the alarm, or ends it
 }
 
 // Load implements [segment.Store].
@@ -44,7 +39,7 @@ func (s loads) LoadStrict(
 	ctx context.Context, tag string, join func() int64, floor int64,
 ) (l segment.Loaded, err error) {
 	ended := s.watch.Load()
-	l, err = s.loaders.LoadStrict(ctx, tag, join, floor, s.Store.LoadStrict)
+	l, err = s.loadStrict(ctx, tag, join, floor, s.Store.LoadStrict)
 	s.watchEnd(tag, l, err)
 	ended(err, segment.IsFinal(err) || l.Passed)
 	return l, err

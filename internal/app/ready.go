@@ -1,14 +1,15 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/internal/ops/monitor"
 	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/snowflake"
@@ -49,13 +50,11 @@ func (p *program) segmentTrouble() error {
 	if err != nil || p.watch.IsAnswered() {
 		return err
 	}
-	if err := p.storage.tags.Trouble(); err != nil {
-		return err
+	unable := p.watch.Trouble()
+	if unable != nil {
+		unable = fmt.Errorf("nothing can be loaded: %w", unable)
 	}
-	if err := p.watch.Trouble(); err != nil {
-		return fmt.Errorf("nothing can be loaded: %w", err)
-	}
-	return p.segments.Trouble()
+	return cmp.Or(p.storage.tags.Trouble(), unable, p.segments.Trouble())
 }
 
 func (p *program) snowflakeTrouble() error {
@@ -76,31 +75,25 @@ func (p *program) snowflakeTrouble() error {
 // missingAfter is how long a start may take before the log shows why a mode cannot issue.
 const missingAfter = 15 * time.Second
 
-// await waits until all modes can issue, and reports whether they can; false means that ctx ended first. Every 15 s it
-// logs why they cannot.
-func (p *program) await(ctx context.Context, log *slog.Logger) bool {
-	tick, missing := time.NewTicker(20*time.Millisecond), time.NewTicker(missingAfter)
-	defer tick.Stop()
+// announce calls cfg.Ready once all modes can issue. Every 15 s until then it logs why they cannot.
+func (p *program) announce(ctx context.Context) error {
+	missing := time.NewTicker(missingAfter)
 	defer missing.Stop()
 	for p.segmentTrouble() != nil || p.snowflakeTrouble() != nil {
+		if jitter.Sleep(ctx, 20*time.Millisecond) != nil {
+			return nil
+		}
 		select {
-		case <-tick.C:
 		case <-missing.C:
 			var what []any
 			for mode, why := range p.modes() {
 				what = append(what, mode, monitor.State(why))
 			}
-			log.Warn("not ready yet; still trying", what...)
-		case <-ctx.Done():
-			return false
+			p.cfg.Log.Warn("not ready yet; still trying", what...)
+		default:
 		}
 	}
-	return true
-}
-
-// announce calls cfg.Ready once all modes can issue.
-func (p *program) announce(ctx context.Context) error {
-	if !p.await(ctx, p.cfg.Log) || p.cfg.Ready == nil {
+	if p.cfg.Ready == nil {
 		return nil
 	}
 	w, s := p.links.where, p.keeper.Status()

@@ -80,7 +80,7 @@ func (m *registry) open(tags *kvstore.Store, unused func(context.Context) (bool,
 		Embedded: m.links.embedded != nil, Poll: m.cfg.TagPoll,
 		Found: func(ctx context.Context) error { _, err := tags.Check(ctx); return err },
 		Links: func() uint64 { return m.links.control.Stats().Reconnects },
-		Bus:   m.bus, Serving: serving{&m.reasons, m.alarms.raiseAbout}, Settled: m.answerFor, Unused: unused,
+		Bus:   m.bus, Serving: m, Settled: m.answerFor, Unused: unused,
 		Pin: m.cfg.Registry, Fields: m.fields(), Process: m.process, Log: m.cfg.Log,
 	})
 	return err
@@ -91,39 +91,33 @@ func (m *registry) fields() lineage.Fields {
 	return lineage.Fields{Layout: d.Layout, Epoch: d.Epoch, Unit: d.Unit}
 }
 
-// serving stops modes and raises alarms when the registry has an incident.
-type serving struct {
-	reasons    *worker.Reasons
-	raiseAbout func(kind wire.Alarm, about, message string) // alarms.raiseAbout
-}
-
-var _ lineage.Serving = serving{}
+var _ lineage.Serving = (*registry)(nil)
 
 // Refuse implements [lineage.Serving].
-func (s serving) Refuse(why error, all bool) {
+func (m *registry) Refuse(why error, all bool) {
 	if all {
-		s.reasons.Set(worker.Stopped, why, stoppable...)
+		m.reasons.Set(worker.Stopped, why, stoppable...)
 		return
 	}
-	s.reasons.Clear(worker.Stopped, worker.Snowflake, worker.Tags)
-	s.reasons.Set(worker.Stopped, why, worker.Segment)
+	m.reasons.Clear(worker.Stopped, worker.Snowflake, worker.Tags)
+	m.reasons.Set(worker.Stopped, why, worker.Segment)
 }
 
 // Allow implements [lineage.Serving].
-func (s serving) Allow() { s.reasons.Clear(worker.Stopped, stoppable...) }
+func (m *registry) Allow() { m.reasons.Clear(worker.Stopped, stoppable...) }
 
 // Alarm raises the alarm that the registry was stopped.
-func (s serving) Alarm(cause era.Cause, message string) {
+func (m *registry) Alarm(cause era.Cause, message string) {
 	kinds := map[era.Cause]wire.Alarm{
 		era.WentBack: wire.AlarmMarksWentBack, era.Lost: wire.AlarmMarksLost,
 		era.Exposed: wire.AlarmBucketUnfit, era.Second: wire.AlarmSecondRegistry,
 	}
-	s.raiseAbout(kinds[cause], string(cause), message)
+	m.alarms.raiseAbout(kinds[cause], string(cause), message)
 }
 
 // JournalAlarm implements [lineage.Serving].
-func (s serving) JournalAlarm(message string) {
-	s.raiseAbout(wire.AlarmStateFile, "lineage", message)
+func (m *registry) JournalAlarm(message string) {
+	m.alarms.raiseAbout(wire.AlarmStateFile, "lineage", message)
 }
 
 // answerFor makes this worker answer questions about its registry.

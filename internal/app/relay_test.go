@@ -19,10 +19,8 @@ func (unreachable) Load(context.Context, string, int64, int64) (segment.Loaded, 
 	return segment.Loaded{}, errCut
 }
 
-// another is a worker that loads strict tags for this one.
-type another struct{}
-
-func (another) LoadStrict(
+// another loads strict tags as another worker does for this one.
+func another(
 	_ context.Context, _ string, join func() int64, floor int64, _ loaders.LoadFunc,
 ) (segment.Loaded, error) {
 	start := max(1, floor)
@@ -39,7 +37,7 @@ func TestWhatAnotherWorkerLoadsShowsNothingOfTheStore(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { watch.Run(ctx); close(ended) }()
-	store := loads{unreachable{}, watch, another{}, nil, func(string, bool) {}}
+	store := loads{unreachable{}, watch, another, nil, func(string, bool) {}}
 	if _, err := store.Load(ctx, "short", 1, 0); !errors.Is(err, errCut) {
 		t.Fatal(err)
 	}

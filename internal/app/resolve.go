@@ -36,7 +36,7 @@ func Resolve(given map[string]Given) (all map[string]Given, said []string, err e
 		err = errors.Join(err, choose(all, ways, &said))
 	}
 	if _, stays := all[inURL]; hasUser && !stays {
-		urls.Text = userOfURL.ReplaceAllString(urls.Text, "$1")
+		urls.Text = regexp.MustCompile(`(\w+://|,|^)[^,]*@`).ReplaceAllString(urls.Text, "$1")
 		all["nats"] = urls
 	}
 	delete(all, inURL)
@@ -60,9 +60,6 @@ func addContext(all map[string]Given, name string, c map[string]string) (said []
 
 // inURL stands for the user in the URLs of NATS, among the flags of ways.
 const inURL = "user in --nats"
-
-// userOfURL matches the user of a URL in a list, and before it what remains.
-var userOfURL = regexp.MustCompile(`(\w+://|,|^)[^,]*@`)
 
 // A way is the flags that express one thing together.
 type way []string

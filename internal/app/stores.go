@@ -35,7 +35,7 @@ type storage struct {
 // snowflakes for the rest of its window.
 func (s *storage) openBuckets(ctx context.Context) (err error) {
 	cfg, ns, m := s.cfg, s.cfg.Namespace, &s.registry
-	if s.js, err = JetStream(s.links.control, cfg); err != nil {
+	if s.js, err = buckets.Connect(s.links.control, cfg.JSDomain, cfg.JSPrefix); err != nil {
 		return err
 	}
 	s.streams = buckets.OnJetStream(s.js)

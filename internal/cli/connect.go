@@ -85,7 +85,7 @@ func (s *session) jetStream(nc *nats.Conn) (jetstream.JetStream, error) {
 	if err != nil {
 		return nil, err
 	}
-	return app.JetStream(nc, cfg)
+	return buckets.Connect(nc, cfg.JSDomain, cfg.JSPrefix)
 }
 
 // withNATS calls f with a connection.
