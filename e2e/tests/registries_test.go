@@ -91,7 +91,7 @@ func startAt(t *testing.T, natsURL string, edits ...func(*app.Config)) *siteWork
 func (w *siteWorker) run(t *testing.T, natsURL string, edits ...func(*app.Config)) {
 	cfg := app.Default()
 	cfg.NATS, cfg.HTTP, cfg.Data, cfg.Replicas = natsURL, w.http, w.data, 1
-	cfg.AutoCreateTags, cfg.AutoStep = true, 10
+	cfg.AutoCreateTags = true
 	cfg.Log = slog.New(slog.NewTextHandler(&w.log, nil))
 	for _, edit := range edits {
 		edit(&cfg)

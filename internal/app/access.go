@@ -160,12 +160,9 @@ func (c *Config) shown() string {
 	if strings.Contains(c.NATS, "@") {
 		names = append(names, "the user in "+place("nats", c.given))
 	}
-	for _, way := range []struct{ flag, value string }{
-		{"user", c.NATSUser}, {"token", c.NATSToken}, {"token-file", c.NATSTokenFile},
-		{"creds", c.NATSCreds}, {"nkey", c.NATSNKey}, {"tlscert", c.NATSCert},
-	} {
-		if way.value != "" {
-			names = append(names, place(way.flag, c.given))
+	for _, flag := range []string{"user", "token", "token-file", "creds", "nkey", "tlscert"} {
+		if c.given[flag].Text != "" {
+			names = append(names, place(flag, c.given))
 		}
 	}
 	if names == nil {

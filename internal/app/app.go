@@ -90,6 +90,10 @@ type fleet struct {
 // tags.
 const maxNewTags = 6000
 
+// preload is how recently a tag must have been used or changed for its first range to be loaded at the start, so that its
+// first request does not wait. A day covers tags of nightly jobs.
+const preload = 24 * time.Hour
+
 func newProgram(cfg Config, quit func()) *program {
 	m := metrics.New()
 	p := &program{
@@ -256,11 +260,11 @@ func (p *program) segmentConfig() segment.Config {
 		Ration:     worker.FirstUses(maxNewTags), OnCreate: p.links.announceTag,
 		Servable: func(tag string) bool { return subjects.CheckTag(tag) == nil },
 		Enough:   p.storage.enoughToLoad,
-		Poll:     cfg.TagPoll, Preload: cfg.Preload, OnLoad: p.metrics.Loaded, Granted: p.grants.load,
+		Poll:     cfg.TagPoll, Preload: preload, OnLoad: p.metrics.Loaded, Granted: p.grants.load,
 		Log: cfg.Log,
 	}
 	if cfg.AutoCreateTags {
-		c.AutoStep = cfg.AutoStep
+		c.AutoStep = DefaultStep
 	}
 	return c
 }

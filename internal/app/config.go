@@ -5,7 +5,6 @@ package app
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/internal/loglimit"
-	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/workerid"
@@ -60,11 +58,6 @@ type Config struct {
 	LogLevel slog.Level // --log-level, of [Config.NewLog]
 	LogJSON  bool       // --log-format=json, of [Config.NewLog]
 
-	// Preload is how recently a tag must have been used or changed for its first range to be loaded at the start, so
-	// that its first request does not wait; 0 preloads none. A day covers tags of nightly jobs.
-	Preload time.Duration
-	// AutoStep is the step of tags created on first use, 1..segment.MaxStep.
-	AutoStep int64
 	// Now returns the time for snowflakes and worker numbers; nil is [time.Now].
 	Now func() time.Time
 	// Intercept, if set, is called with each request, and reports whether to handle it: see [worker.Config].
@@ -93,7 +86,7 @@ const DefaultStep = 1000
 
 // Default returns the defaults of all settings.
 func Default() Config {
-	c := Config{Preload: 24 * time.Hour, AutoStep: DefaultStep, Version: "0.0.0-dev"}
+	c := Config{Version: "0.0.0-dev"}
 	for _, s := range settings {
 		if s.Default == "" {
 			continue
@@ -115,10 +108,6 @@ func (c Config) Validate() error {
 		if err := s.valid(&c); err != nil {
 			faults = append(faults, s.fault(c.given, err))
 		}
-	}
-	if c.AutoStep < 1 || c.AutoStep > segment.MaxStep {
-		faults = append(faults, fmt.Errorf("step of tags created on first use %d: want 1 to %d", c.AutoStep,
-			int64(segment.MaxStep)))
 	}
 	return errors.Join(faults...)
 }

@@ -52,8 +52,6 @@ func TestEachSettingIsCheckedAgainstItsRange(t *testing.T) {
 		{"", func(c *app.Config) { c.Listen, c.NATS = "", "nats://n1" }},
 		{"replicas", func(c *app.Config) { c.Replicas = -1 }},
 		{"replicas", func(c *app.Config) { c.Replicas = 6 }},
-		{"step", func(c *app.Config) { c.AutoStep = 0 }},
-		{"step", func(c *app.Config) { c.AutoStep = 1<<40 + 1 }},
 		{"max-step 0", func(c *app.Config) { c.MaxStep = 0 }},
 		{"max-step", func(c *app.Config) { c.MaxStep = 1<<40 + 1 }},
 		{"", func(c *app.Config) { c.MaxStep = 1 }},
@@ -88,7 +86,7 @@ func TestAllFaultsAreNamedAtOnce(t *testing.T) {
 		t.Fatal("the zero value is valid")
 	}
 	for _, want := range []string{
-		"namespace", "layout", "--data", "host:port", "replicas", "step", "--max-batch", "horizon",
+		"namespace", "layout", "--data", "host:port", "replicas", "max-step", "--max-batch", "horizon",
 		"max-clock-skew", "deadline",
 	} {
 		if !strings.Contains(err.Error(), want) {

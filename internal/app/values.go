@@ -8,9 +8,10 @@ import (
 
 // A Value is a setting with the value in force, as people may see it: secrets are hidden.
 type Value struct {
-	Flag, Text string
-	From       Source
-	Place      string // where it was given; "" if it was not
+	Setting string `json:"setting"`         // the flag, without dashes
+	Value   string `json:"value"`           // in its written form, secrets hidden
+	From    string `json:"from"`            // flag, environment, file, context or default
+	Place   string `json:"place,omitempty"` // where it was given; "" if it was not
 }
 
 // hidden is shown in place of a secret.
@@ -20,14 +21,14 @@ const hidden = "xxxxx"
 func (c Config) Values() (all []Value) {
 	for _, s := range settings {
 		g := c.given[s.Flag]
-		v := Value{s.Flag, g.Text, g.From, strings.TrimSuffix(g.Place, ": "+s.Flag)}
+		v := Value{s.Flag, g.Text, g.From.String(), strings.TrimSuffix(g.Place, ": "+s.Flag)}
 		switch {
 		case s.show != nil:
-			v.Text = s.show(&c)
+			v.Value = s.show(&c)
 		case g.From == FromDefault:
-			v.Text = s.Default
+			v.Value = s.Default
 		case s.file != nil && g.Text != "":
-			v.Text = hidden
+			v.Value = hidden
 		}
 		all = append(all, v)
 	}

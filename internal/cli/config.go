@@ -35,10 +35,7 @@ func (*configCmd) Run(s *session) error {
 	for _, sentence := range s.said {
 		fmt.Fprintln(s.stderr, sentence)
 	}
-	values := []valueJSON{}
-	for _, v := range cfg.Values() {
-		values = append(values, valueJSON{v.Flag, v.Text, v.From.String(), v.Place})
-	}
+	values := cfg.Values()
 	return s.print(values, func(out *sheet) {
 		out.head("SETTING\tVALUE\tFROM")
 		for _, v := range values {
@@ -48,12 +45,4 @@ func (*configCmd) Run(s *session) error {
 			out.row(v.Setting, v.Value, cmp.Or(v.Place, v.From))
 		}
 	})
-}
-
-// valueJSON is a setting in force.
-type valueJSON struct {
-	Setting string `json:"setting"` // the flag, without dashes
-	Value   string `json:"value"`   // in its written form, secrets hidden
-	From    string `json:"from"`    // flag, environment, file, context or default
-	Place   string `json:"place,omitempty"`
 }

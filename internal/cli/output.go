@@ -44,7 +44,7 @@ func Outputs() []Output {
 		{"leaf", leafJSON{}},
 		{"decode", partsJSON{}}, {"layout", layoutJSON{}},
 		{"test-server", testServerJSON{}},
-		{"permissions", rightsJSON{}}, {"config", []valueJSON{}}, {"--version", versionJSON{}},
+		{"permissions", rightsJSON{}}, {"config", []app.Value{}}, {"--version", versionJSON{}},
 	}
 }
 

@@ -15,10 +15,7 @@ func ParseCount(body []byte, limit int) (int, error) {
 	if len(body) == 0 {
 		return 1, nil
 	}
-	digits := body
-	if last := len(digits) - 1; digits[last] == '\n' {
-		digits = digits[:last]
-	}
+	digits := bytes.TrimSuffix(body, []byte("\n"))
 	n, ok := parseDecimal(digits, int64(limit))
 	if ok && n > 0 {
 		return int(n), nil

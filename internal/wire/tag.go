@@ -123,10 +123,9 @@ func (u TagUpdate) Check() error {
 }
 
 // ChangesRules reports whether the request changes the bounds or the limits of the tag.
-func (u TagUpdate) ChangesRules() bool { return u.Max != nil || u.MaxHole != nil || u.ChangesLimit() }
-
-// ChangesLimit reports whether the request changes the limits of the tag.
-func (u TagUpdate) ChangesLimit() bool { return u.MaxBatch != nil || u.Rate != nil }
+func (u TagUpdate) ChangesRules() bool {
+	return u.Max != nil || u.MaxHole != nil || u.MaxBatch != nil || u.Rate != nil
+}
 
 // ParseTagDelete reads the body of a request that deletes a tag. The error is
 // an [*subjects.Error] of code [subjects.BadRequest].
