@@ -90,8 +90,8 @@ type fleet struct {
 // tags.
 const maxNewTags = 6000
 
-// preload is how recently a tag must have been used or changed for its first range to be loaded at the start, so that its
-// first request does not wait. A day covers tags of nightly jobs.
+// preload is how recently a tag must have been used or changed for its first range to be loaded at the start, so that
+// its first request does not wait. A day covers tags of nightly jobs.
 const preload = 24 * time.Hour
 
 func newProgram(cfg Config, quit func()) *program {

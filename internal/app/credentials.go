@@ -112,8 +112,8 @@ func (s secret) read() (string, error) {
 	return configfile.Secret(s.file)
 }
 
-// option returns the connection option that with returns for a function with the latest text. The text is read again for
-// each connection; if the file cannot be read then, it is the last one.
+// option returns the connection option that with returns for a function with the latest text. The text is read again
+// for each connection; if the file cannot be read then, it is the last one.
 func (s secret) option(with func(latest func() string) nats.Option) nats.Option {
 	return func(o *nats.Options) error {
 		text, err := s.read()
