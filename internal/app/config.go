@@ -84,17 +84,13 @@ type Where struct {
 // DefaultStep is the step, in IDs, of tags that are created without one: that of Leaf's example.
 const DefaultStep = 1000
 
-// Default returns the defaults of all settings.
+// Default returns the defaults of all settings, without tags created on first use.
 func Default() Config {
-	c := Config{Version: "0.0.0-dev"}
-	for _, s := range settings {
-		if s.Default == "" {
-			continue
-		}
-		if err := s.put(&c, s.Default); err != nil {
-			panic(err) // a fault in the table of settings, which every test would meet
-		}
+	c, err := Parse(nil)
+	if err != nil {
+		panic(err) // a fault in the table of settings, which every test would meet
 	}
+	c.AutoCreateTags = false
 	return c
 }
 

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/natsid/natsid/internal/configfile"
 )
@@ -35,20 +37,22 @@ const (
 // Parse returns the Config of "natsid serve": the defaults, changed by the texts in given, which has flags as keys. Its
 // error names every malformed text by its place; [Config.Validate] checks ranges.
 func Parse(given map[string]Given) (Config, error) {
-	c := Default()
-	c.AutoCreateTags = given["nats"].Text == ""
-	c.given = make(map[string]Given)
+	c := Config{Version: "0.0.0-dev", AutoCreateTags: given["nats"].Text == "", given: make(map[string]Given)}
 	var faults []error
 	for _, s := range settings {
 		g, ok := given[s.Flag]
-		if !ok {
+		if !ok && s.Default == "" {
 			continue
+		} else if !ok {
+			g.Text = s.Default
 		}
 		if err := s.put(&c, g.Text); err != nil {
 			g.unread = true
 			faults = append(faults, s.fault(given, err))
 		}
-		c.given[s.Flag] = g
+		if ok {
+			c.given[s.Flag] = g
+		}
 	}
 	return c, errors.Join(faults...)
 }
@@ -214,4 +218,49 @@ func edits(a, b string) int {
 		}
 	}
 	return row[len(b)]
+}
+
+// A Value is a setting with the value in force, as people may see it: secrets are hidden.
+type Value struct {
+	Setting string `json:"setting"`         // the flag, without dashes
+	Value   string `json:"value"`           // in its written form, secrets hidden
+	From    string `json:"from"`            // flag, environment, file, context or default
+	Place   string `json:"place,omitempty"` // where it was given; "" if it was not
+}
+
+// hidden is shown in place of a secret.
+const hidden = "xxxxx"
+
+// Values returns the settings of a Config that [Parse] has returned, in the order of [Settings].
+func (c Config) Values() (all []Value) {
+	for _, s := range settings {
+		g := c.given[s.Flag]
+		v := Value{s.Flag, g.Text, g.From.String(), strings.TrimSuffix(g.Place, ": "+s.Flag)}
+		switch {
+		case s.show != nil:
+			v.Value = s.show(&c)
+		case g.From == FromDefault:
+			v.Value = s.Default
+		case s.file != nil && g.Text != "":
+			v.Value = hidden
+		}
+		all = append(all, v)
+	}
+	return all
+}
+
+// String returns the source in one word.
+func (s Source) String() string {
+	return [...]string{"default", "context", "file", "environment", "flag"}[s]
+}
+
+func showAutoCreate(c *Config) string {
+	if c.AutoCreatePattern != "" {
+		return c.AutoCreatePattern
+	}
+	return strconv.FormatBool(c.AutoCreateTags)
+}
+
+func showEpoch(c *Config) string {
+	return time.UnixMilli(c.Layout.Epoch).UTC().Format(time.RFC3339Nano)
 }

@@ -42,7 +42,9 @@ func fileIDOf(f *os.File) (FileID, error) {
 // file is the old one or the new one, whole. It may leave path.new behind, which the next call overwrites. Only one
 // caller at a time may replace a file.
 func Replace(path string, data func(FileID) []byte) error {
-	defer begin(path)()
+	dir := filepath.Dir(path)
+	count(dir, 1)
+	defer count(dir, -1)
 	temp := path + ".new"
 	if err := write(temp, data); err != nil {
 		return err
@@ -50,7 +52,7 @@ func Replace(path string, data func(FileID) []byte) error {
 	if err := os.Rename(temp, path); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	return syncDir(dir)
 }
 
 func write(path string, data func(FileID) []byte) error {

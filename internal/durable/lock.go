@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -32,7 +33,11 @@ func Lock(dir string) (unlock func(), err error) {
 	return func() {
 		released := make(chan struct{})
 		go func() {
-			Wait(dir)
+			mu.Lock()
+			for underWay[filepath.Clean(dir)] > 0 {
+				ended.Wait()
+			}
+			mu.Unlock()
 			_ = lock.Unlock() // it fails only for a lock that is not held
 			close(released)
 		}()
@@ -41,4 +46,20 @@ func Lock(dir string) (unlock func(), err error) {
 		case <-time.After(time.Second / 2):
 		}
 	}, nil
+}
+
+// underWay counts the replacements under way in each directory. A disk that hangs keeps one under way for long after
+// its caller has given up.
+var (
+	underWay = make(map[string]int)
+	mu       sync.Mutex // guards underWay
+	ended    = sync.NewCond(&mu)
+)
+
+// count adds n to the replacements under way in a directory.
+func count(dir string, n int) {
+	mu.Lock()
+	defer mu.Unlock()
+	underWay[dir] += n
+	ended.Broadcast()
 }
