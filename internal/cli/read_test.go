@@ -30,7 +30,6 @@ func TestTextsArePrintedAndReadBack(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	natsid(t, "get", "segment", "so", "--format={id:1}{check}", nats).want(t, 1, "want 0 to 9")
-	natsid(t, "tag", "create", "cyclic", "--cycle", nats).want(t, 2, "never repeats", "--daily")
 	natsid(t, "tag", "create", "both", "--daily", "--monthly", nats).want(t, 2, "--daily")
 	answered(t, "tag", "create", "few", "--min=10", "--max=19", "--max-hole=4", nats).want(t, 0, "")
 	line(t, `few +10 +1000 .* from 10, up to 19, holes up to 4 +-`, "tag", "list", nats)

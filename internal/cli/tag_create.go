@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/nats-io/nats.go"
@@ -21,7 +20,6 @@ type tagCreateCmd struct {
 	Min     int64     `placeholder:"N"`
 	Max     limit     `placeholder:"N"`
 	MaxHole limit     `placeholder:"N"`
-	Cycle   bool      `hidden:""`
 	Strict  bool
 }
 
@@ -52,9 +50,8 @@ Examples:
 			"yearly":  "Let them begin again with each year.",
 			"zone": "Where the day begins: a name such as Asia/Shanghai, or a difference such as +08:00; " +
 				"UTC if absent.",
-			"min":   "The lowest number; with --daily, of each day. 1 if absent.",
-			"max":   "The highest number; then requests are refused. Off if absent.",
-			"cycle": "Not supported.",
+			"min": "The lowest number; with --daily, of each day. 1 if absent.",
+			"max": "The highest number; then requests are refused. Off if absent.",
 			"strict": "Let the IDs rise over all workers: a request that is sent after the answer to another has " +
 				"arrived gets higher ones. The order of a tag never changes.",
 		},
@@ -63,10 +60,6 @@ Examples:
 
 // Run implements the command.
 func (c *tagCreateCmd) Run(s *session) error {
-	if c.Cycle {
-		return usage(errors.New("natsid never repeats an ID, so there is no --cycle: " +
-			"with --daily, numbers begin again and the ID carries the day"))
-	}
 	var start int64 // 0 is left out of the request
 	if c.Start != nil {
 		start = *c.Start

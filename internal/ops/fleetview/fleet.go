@@ -14,8 +14,7 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// Maximum ages of answers that are shown. Beyond fresh the workers are asked again, while the old answer is shown, up
-// to the age stale: so a worker that does not answer delays no page.
+// Maximum ages of answers: see [Shared]. A worker that does not answer delays no page.
 const (
 	fresh = 1900 * time.Millisecond
 	stale = 10 * time.Second
@@ -66,8 +65,9 @@ type Fleet struct {
 
 	asking  chan struct{} // has a value for each question under way
 	mu      sync.Mutex
-	answers map[wire.ViewRequest]*answer
+	answers map[wire.ViewRequest]*Shared[Snapshot]
 	met     map[string]Worker // by name: the last answer of each worker
+	last    Snapshot
 }
 
 // A Snapshot is the fleet at one moment.
@@ -134,72 +134,45 @@ func (n *Numbers) separate() {
 	slices.SortFunc(n.Programs, func(a, b Program) int { return a.Number - b.Number })
 }
 
-// An answer is the latest snapshot for one question.
-type answer struct {
-	snapshot Snapshot
-	begun    chan struct{} // closed once there is a snapshot
-	asking   bool
-}
-
 // New returns a fleet that has asked no worker yet.
 func New(cfg Config) *Fleet {
 	return &Fleet{
 		cfg: cfg, asking: make(chan struct{}, maxAsking),
-		answers: make(map[wire.ViewRequest]*answer), met: make(map[string]Worker),
+		answers: make(map[wire.ViewRequest]*Shared[Snapshot]), met: make(map[string]Worker),
 	}
 }
 
 // Look returns the recent answers of the workers to a question, and asks again if they are too old.
 func (f *Fleet) Look(ctx context.Context, q wire.ViewRequest) (Snapshot, error) {
 	f.mu.Lock()
-	now := f.cfg.Now()
 	a := f.answers[q]
-	if a == nil || now.Sub(a.snapshot.At) > stale && !a.asking {
+	if a == nil {
 		if len(f.answers) >= maxQuestions {
 			clear(f.answers)
 		}
-		a = &answer{begun: make(chan struct{})}
+		a = &Shared[Snapshot]{Now: f.cfg.Now, Fresh: fresh, Stale: stale}
+		a.Read = func() (Snapshot, error) { return f.ask(q), nil }
+		if q.Hour {
+			a.Fresh = freshHour
+		}
 		f.answers[q] = a
 	}
-	if age := now.Sub(a.snapshot.At); !a.asking && (age > freshFor(q) || age < 0) {
-		a.asking = true
-		go f.ask(q, a)
-	}
 	f.mu.Unlock()
-	select {
-	case <-a.begun:
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		return a.snapshot, nil
-	case <-ctx.Done():
-		return Snapshot{}, ctx.Err()
-	}
+	s, _, err := a.Get(ctx)
+	return s, err
 }
 
-func freshFor(q wire.ViewRequest) time.Duration {
-	if q.Hour {
-		return freshHour
-	}
-	return fresh
-}
-
-// ask asks all workers, and keeps their answers.
-func (f *Fleet) ask(q wire.ViewRequest, a *answer) {
+// ask asks all workers, and returns their answers.
+func (f *Fleet) ask(q wire.ViewRequest) Snapshot {
 	f.asking <- struct{}{}
 	defer func() { <-f.asking }()
 	ctx, cancel := context.WithTimeout(context.Background(), f.cfg.Patience)
 	defer cancel()
-	expected, last := f.expected(a)
-	numbers := make(chan Numbers, 1)
-	go func() {
-		half, cancel := context.WithTimeout(ctx, f.cfg.Patience/2) // the other half is for the answers of workers
-		defer cancel()
-		numbers <- f.numbers(half, last)
-	}()
-	var n Numbers
+	expected, last := f.expected()
+	half, end := context.WithTimeout(ctx, f.cfg.Patience/2) // the other half is for the answers of workers
+	defer end()
+	n := f.numbers(half, last)
 	if len(expected) == 0 { // no question was asked before
-		n = <-numbers
-		numbers <- n
 		for _, h := range n.Heartbeats {
 			expected[h.Instance] = true
 		}
@@ -220,11 +193,11 @@ func (f *Fleet) ask(q wire.ViewRequest, a *answer) {
 		hear(v)
 	}
 	ask(enough, f.cfg.Conn, f.cfg.Namespace, q, hear)
-	f.keep(a, self, heard, <-numbers)
+	return f.keep(self, heard, n)
 }
 
-// expected returns the names of the workers that answered last time, and the numbers read at that time.
-func (f *Fleet) expected(a *answer) (names map[string]bool, last Numbers) {
+// expected returns the names of the workers that answered last time, and recent numbers.
+func (f *Fleet) expected() (names map[string]bool, last Numbers) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	names = make(map[string]bool)
@@ -233,7 +206,10 @@ func (f *Fleet) expected(a *answer) (names map[string]bool, last Numbers) {
 			names[name] = true
 		}
 	}
-	return names, a.snapshot.Numbers
+	if f.cfg.Now().Sub(f.last.At) > stale {
+		return names, last
+	}
+	return names, f.last.Numbers
 }
 
 // numbers reads the worker numbers.
@@ -248,8 +224,8 @@ func (f *Fleet) numbers(ctx context.Context, last Numbers) (n Numbers) {
 	return n
 }
 
-// keep stores the answers as a snapshot. self is the name of this worker, "" if this process is none.
-func (f *Fleet) keep(a *answer, self string, heard map[string]wire.WorkerView, n Numbers) {
+// keep returns the answers as a snapshot. self is the name of this worker, "" if this process is none.
+func (f *Fleet) keep(self string, heard map[string]wire.WorkerView, n Numbers) Snapshot {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.cfg.Now()
@@ -265,11 +241,8 @@ func (f *Fleet) keep(a *answer, self string, heard map[string]wire.WorkerView, n
 		s.Workers = append(s.Workers, w)
 	}
 	slices.SortFunc(s.Workers, func(x, y Worker) int { return strings.Compare(x.Name(), y.Name()) })
-	first := a.snapshot.At.IsZero()
-	a.snapshot, a.asking = s, false
-	if first {
-		close(a.begun)
-	}
+	f.last = s
+	return s
 }
 
 // meet updates the known workers from those that answered and those that should have. A process that is cut off cannot

@@ -14,12 +14,7 @@ import (
 
 // Count writes a whole number, or the number that a pointer points to, with commas: 1,234,567.
 func Count(n any) string {
-	v, text, sign := reflect.Indirect(reflect.ValueOf(n)), "", ""
-	if v.CanUint() {
-		text = strconv.FormatUint(v.Uint(), 10)
-	} else {
-		text = strconv.FormatInt(v.Int(), 10)
-	}
+	text, sign := fmt.Sprint(reflect.Indirect(reflect.ValueOf(n))), ""
 	if text[0] == '-' {
 		sign, text = "-", text[1:]
 	}

@@ -47,11 +47,12 @@ var figures = []struct {
 	scale       float64 // factor from the stored unit
 	word        func(float64) string
 }{
-	{"IDs a second", "of all workers", func(p wire.HourPoint) int64 { return p.IDs }, false, perSecond, rate},
+	{"IDs a second", "of all workers", func(p wire.HourPoint) int64 { return p.IDs }, false, perSecond,
+		fleetview.PerSecond},
 	{"Requests a second", "of all workers", func(p wire.HourPoint) int64 { return p.Requests }, false, perSecond,
-		rate},
+		fleetview.PerSecond},
 	{"Refused requests a second", "answered with an error, of all workers",
-		func(p wire.HourPoint) int64 { return p.Refused }, false, perSecond, rate},
+		func(p wire.HourPoint) int64 { return p.Refused }, false, perSecond, fleetview.PerSecond},
 	{"Time of half of the answers", "at most, of the slowest worker",
 		func(p wire.HourPoint) int64 { return p.MedianUs }, true, 1e-6, inSeconds},
 	{"Time of 99 in 100 answers", "at most, of the slowest worker",
@@ -61,8 +62,6 @@ var figures = []struct {
 }
 
 const perSecond = 1 / float64(wire.HourStep/time.Second)
-
-func rate(v float64) string { return fleetview.PerSecond(v) }
 
 func inSeconds(v float64) string { return fleetview.Span(time.Duration(v * float64(time.Second))) }
 

@@ -1,7 +1,7 @@
 // Package page shows the whole fleet to people, in a browser; it is internal to natsid and may change.
 //
 // It only reads: changes are shown as commands to copy. Nothing is read while no page is open, and data for many
-// viewers is read once: see [fleetview.Fleet] and shared. Each view is a template in assets, and a function that
+// viewers is read once: see [fleetview.Shared]. Each view is a template in assets, and a function that
 // returns the data of the template. A script renews the views every two seconds; without it, the browser reloads
 // them.
 package page
@@ -42,7 +42,7 @@ var assets embed.FS
 // A page serves the views.
 type page struct {
 	cfg  Config
-	tags *shared[listing]
+	tags *fleetview.Shared[listing]
 }
 
 // A view returns the data of its template, in which data that cannot be read is marked. After an error the page shows
@@ -65,7 +65,7 @@ func workers(_ *page, _ *http.Request, s fleetview.Snapshot) (any, error) { retu
 // New returns the page. It starts nothing.
 func New(cfg Config) http.Handler {
 	p := &page{cfg: cfg}
-	p.tags = &shared[listing]{now: cfg.Now, read: p.list}
+	p.tags = &fleetview.Shared[listing]{Now: cfg.Now, Read: p.list, Fresh: 2 * time.Second, Share: 20}
 	mux := http.NewServeMux()
 	for _, v := range views {
 		t := template.Must(template.New("page.html").Funcs(words).ParseFS(assets, "assets/page.html", "assets/"+v.file))
@@ -127,7 +127,7 @@ const maxWrong = 20
 
 // wrong returns the present faults, the worst first, and then the open alarms.
 func (p *page) wrong(ctx context.Context, s fleetview.Snapshot) []fleetview.Fault {
-	l, _, err := p.tags.get(ctx)
+	l, _, err := p.listed(ctx)
 	if err != nil && !errors.Is(err, errLate) {
 		what := "the tags cannot be read: " + fleetview.Why(err)
 		l.wrong = append(slices.Clip(l.wrong), fleetview.Fault{What: what, Do: "run `natsid status`"})

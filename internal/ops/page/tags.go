@@ -3,6 +3,7 @@ package page
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -24,8 +25,29 @@ type listing struct {
 	wrong  []fleetview.Fault    // those of faults
 }
 
+// errLate is returned if the first read takes longer than firstList: a view does not wait for all of its data.
+var errLate = errors.New("reading takes a while; the result appears here when it is done")
+
+const (
+	firstList  = 500 * time.Millisecond
+	listWithin = 10 * time.Second // bounds an attempt to read
+)
+
+// listed returns the tags as they were read last, when that was, and the error of the last attempt.
+func (p *page) listed(ctx context.Context) (listing, time.Time, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, firstList, errLate)
+	defer cancel()
+	l, at, err := p.tags.Get(ctx)
+	if err != nil && err == ctx.Err() {
+		err = context.Cause(ctx)
+	}
+	return l, at, err
+}
+
 // list reads the tags from the store.
-func (p *page) list(ctx context.Context) (l listing, err error) {
+func (p *page) list() (l listing, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), listWithin)
+	defer cancel()
 	l.tags, err = p.cfg.Tags(ctx)
 	l.at = make(map[string]int, len(l.tags))
 	for i, t := range l.tags {
@@ -66,7 +88,7 @@ func (p *page) tagList(r *http.Request, s fleetview.Snapshot) (any, error) {
 	if by := r.FormValue("by"); by == "speed" || by == "trouble" {
 		v.By = by
 	}
-	l, at, trouble := p.tags.get(r.Context())
+	l, at, trouble := p.listed(r.Context())
 	v.All, v.At, v.Trouble, v.Memory = len(l.tags), at, trouble, trouble != nil && at.IsZero()
 	busy, full, busiest := make(map[string]*fleetview.Use), make(map[string]bool), s.Busiest()
 	if v.Memory {
@@ -171,7 +193,7 @@ func (p *page) tag(r *http.Request, _ fleetview.Snapshot) (any, error) {
 	if len(v.Name) > maxName {
 		return v, nil
 	}
-	l, at, err := p.tags.get(r.Context())
+	l, at, err := p.listed(r.Context())
 	i, exists := l.at[v.Name]
 	if v.At, v.Trouble, v.Exists = at, err, exists; exists {
 		v.Info = p.cfg.Info(l.tags[i])
