@@ -97,7 +97,7 @@ var floors = []floor{
 		"internal/leaf":          {"client", "snowflake", "subjects", "internal/wire"},
 		"internal/stage":         {"client", "stamp", "internal/registry/buckets", "internal/jitter", natsGo},
 		"internal/ops/fleetview": {"internal/gather", "subjects", "internal/wire", "workerid", natsGo},
-		"internal/ops/grants":    {"internal/jitter", "internal/registry/buckets", natsGo},
+		"internal/ops/grants":    {"internal/jitter", "internal/registry/buckets", "segment", "workerid", natsGo},
 		"internal/ops/metrics": {"segment", "snowflake", "subjects", "internal/wire", "workerid", "worker",
 			"internal/stage", prometheus},
 		"internal/ops/monitor": {"internal/configfile"},

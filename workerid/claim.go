@@ -238,9 +238,10 @@ func (c *claim) leave(ctx context.Context) error {
 // A Window is the times [From, Until) that a process may put into IDs under a number, in Unix ms. All windows of one
 // claim have the same From, and each replaces the one before.
 type Window struct {
-	Number      int
-	From, Until int64
-	How         How
+	Number int   `json:"number"`
+	From   int64 `json:"from"`
+	Until  int64 `json:"until"`
+	How    How   `json:"how"`
 }
 
 // How is the origin of a window.

@@ -40,23 +40,13 @@ func (g *grantLog) open() {
 }
 
 // load adds a load.
-func (g *grantLog) load(tag string, l segment.Loaded) {
-	load := grants.Load{First: l.Start, Last: l.End - 1}
-	if l.Replaced < l.Start {
-		load.Above = l.Replaced
-	}
-	g.log.Load(tag, load)
-}
+func (g *grantLog) load(tag string, l segment.Loaded) { g.log.Load(tag, grants.LoadOf(l)) }
 
 // raised adds a write that raised a mark.
-func (g *grantLog) raised(tag string, from, to int64) {
-	g.log.Load(tag, grants.Raise(from, to))
-}
+func (g *grantLog) raised(tag string, from, to int64) { g.log.Load(tag, grants.Raise(from, to)) }
 
 // window adds a window.
-func (g *grantLog) window(w workerid.Window) {
-	g.log.Window(grants.Window{Number: w.Number, From: w.From, Until: w.Until, How: string(w.How)})
-}
+func (g *grantLog) window(w workerid.Window) { g.log.Window(w) }
 
 // run writes grants until ctx ends, and then the remaining ones.
 func (g *grantLog) run(ctx context.Context) error {

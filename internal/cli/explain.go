@@ -83,7 +83,7 @@ func (j *explainedJSON) windows(claims []*grants.Claim) {
 		j.Parts = &parts
 		found = append(found, grants.Grant{
 			Stored: c.Stored, Instance: c.Instance, Process: c.Process, First: c.From, Last: c.Until - 1,
-			Number: &c.Number, How: c.How, Entry: c.First,
+			Number: &c.Number, How: string(c.How), Entry: c.First,
 		})
 	}
 	if len(found) > 0 {

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/ops/grants"
+	"github.com/natsid/natsid/workerid"
 )
 
 // entries returns the entries of the stream of grants of a server.
@@ -60,7 +61,7 @@ func TestAnIDIsExplainedAndAPlantedOverlapIsFound(t *testing.T) {
 	snowflake := strings.TrimSpace(answered(t, "get", "snowflake", nats).out)
 	deadline := time.Now().Add(2 * time.Minute)
 	var who grants.Who
-	var window grants.Window
+	var window workerid.Window
 	for loads := 0; loads == 0 || window.Until == 0; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("no grant is written down")
@@ -102,7 +103,7 @@ func TestAnIDIsExplainedAndAPlantedOverlapIsFound(t *testing.T) {
 	thief := grants.Entry{Who: who, N: 1}
 	thief.Loads = map[string][]grants.Load{"order": {{First: 1200, Last: 1250}}}
 	thief.Instance, thief.Process = "us-1", "THIEF"
-	thief.Windows = []grants.Window{{Number: window.Number, From: window.From + 1, Until: window.Until}}
+	thief.Windows = []workerid.Window{{Number: window.Number, From: window.From + 1, Until: window.Until}}
 	plant(t, s.url, thief)
 	n := len(entries(t, s.url))
 	answered(t, "get", "segment", "alive", nats).want(t, 0, "")

@@ -28,11 +28,7 @@ func (r *reports) add(tag string, l grants.Load) {
 
 // granted takes in a load.
 func (l *life) granted(tag string, loaded segment.Loaded) {
-	g := grants.Load{First: loaded.Start, Last: loaded.End - 1}
-	if loaded.Replaced < loaded.Start {
-		g.Above = loaded.Replaced
-	}
-	l.world.reports.add(tag, g)
+	l.world.reports.add(tag, grants.LoadOf(loaded))
 }
 
 // raised takes in a write that raised a mark, or may have.

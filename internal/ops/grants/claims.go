@@ -5,21 +5,23 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/natsid/natsid/workerid"
 )
 
 // A Claim is the time for which one process had a worker number. All windows of a claim begin at the same time; each
 // replaces the one before.
 type Claim struct {
 	Who
-	Window           // the latest window, with the How of the first
-	First  uint64    // sequence of its first entry
-	Stored time.Time // when its first entry was stored
-	last   uint64    // sequence of its last entry
-	closed bool      // Until is the end of the last ID's tick
+	workerid.Window           // the latest window, with the How of the first
+	First           uint64    // sequence of its first entry
+	Stored          time.Time // when its first entry was stored
+	last            uint64    // sequence of its last entry
+	closed          bool      // Until is the end of the last ID's tick
 }
 
 // claim adds a window to its claim, or begins a claim with it.
-func (h *History) claim(e *Entry, w Window) {
+func (h *History) claim(e *Entry, w workerid.Window) {
 	i := slices.IndexFunc(h.claims, func(o *Claim) bool {
 		return o.Process == e.Process && o.Number == w.Number && o.From == w.From
 	})
@@ -30,7 +32,7 @@ func (h *History) claim(e *Entry, w Window) {
 	c := h.claims[i]
 	c.last = e.Sequence
 	switch {
-	case w.How == Closed:
+	case w.How == workerid.Closed:
 		c.Until, c.closed = w.Until, true
 	case !c.closed:
 		c.Until = max(c.Until, w.Until)
@@ -51,8 +53,9 @@ func (c *Claim) isSame(o *Claim) bool {
 func (h *History) Claims() []*Claim {
 	for _, next := range h.claims {
 		for _, o := range h.claims {
-			if next.How == Resumed && o.isSame(next) && o.Instance == next.Instance && o.Process != next.Process &&
-				!o.closed && o.last < next.First && o.From <= next.From {
+			if next.How == workerid.Resumed && o.isSame(next) &&
+				o.Instance == next.Instance && o.Process != next.Process && !o.closed &&
+				o.last < next.First && o.From <= next.From {
 				o.Until = min(o.Until, next.From)
 			}
 		}

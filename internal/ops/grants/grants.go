@@ -10,7 +10,12 @@
 // in no record was in a load without a record. If only one process can have made that load, that is no fault.
 package grants
 
-import "time"
+import (
+	"time"
+
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/workerid"
+)
 
 // Key is the key of all entries in their bucket.
 const Key = "log"
@@ -21,7 +26,7 @@ type Entry struct {
 	Who
 	N       uint64            `json:"n"`               // 1, 2, 3, … per process; a gap means dropped grants
 	Loads   map[string][]Load `json:"loads,omitempty"` // by tag
-	Windows []Window          `json:"windows,omitempty"`
+	Windows []workerid.Window `json:"windows,omitempty"`
 	Late    bool              `json:"late,omitempty"` // it was written more than 5 s after its first grant
 	End     bool              `json:"end,omitempty"`  // the process stopped: it was granted nothing later
 
@@ -51,21 +56,15 @@ type Load struct {
 	Last  int64 `json:"l"`
 }
 
+// LoadOf returns the record of a load.
+func LoadOf(l segment.Loaded) Load {
+	load := Load{First: l.Start, Last: l.End - 1}
+	if l.Replaced < l.Start {
+		load.Above = l.Replaced
+	}
+	return load
+}
+
 // Raise returns the record of a write that raised a mark from one ID to another, or may have. The IDs in between are in
 // a load that is recorded later, or a hole.
 func Raise(from, to int64) Load { return Load{Above: max(1, from), First: to, Last: to - 1} }
-
-// A Window has the times [From, Until), in Unix ms, that a worker could put into snowflakes under a worker number.
-type Window struct {
-	Number int    `json:"number"`
-	From   int64  `json:"from"`
-	Until  int64  `json:"until"`
-	How    string `json:"how"` // acquired, resumed, renewed or closed: see workerid.How
-}
-
-// Closed is the How of a claim's last window: the process issued no more IDs under the number. Resumed is the How of a
-// window that continues, and so ends, a claim of an earlier process of the worker.
-const (
-	Closed  = "closed"
-	Resumed = "resumed"
-)

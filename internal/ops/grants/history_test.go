@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/testkit/mutant"
+	"github.com/natsid/natsid/workerid"
 )
 
 // by returns an entry of a process of a worker: "A1" is process A1 of worker A.
@@ -20,7 +21,7 @@ func by(process string, grants ...any) Entry {
 		switch g := g.(type) {
 		case Load:
 			e.Loads["a"] = append(e.Loads["a"], g)
-		case Window:
+		case workerid.Window:
 			e.Windows = append(e.Windows, g)
 		case string:
 			e.Layout = g
@@ -35,8 +36,8 @@ func ids(first, last int64) Load { return Load{First: first, Last: last} }
 
 func above(mark, first, last int64) Load { return Load{Above: mark, First: first, Last: last} }
 
-func win(how string, from, until int64) Window {
-	return Window{Number: 5, From: from, Until: until, How: how}
+func win(how workerid.How, from, until int64) workerid.Window {
+	return workerid.Window{Number: 5, From: from, Until: until, How: how}
 }
 
 // judged returns the findings in a history of the entries, where the mark was read after the first past of them.
@@ -193,7 +194,7 @@ func TestTheClaimsOfATimeAreTwoWhereItIsNotProven(t *testing.T) {
 		var h History
 		for i := range 2 + rnd.IntN(6) {
 			from := rnd.Int64N(40)
-			how := []string{"acquired", Resumed, "renewed", Closed}[rnd.IntN(4)]
+			how := []workerid.How{workerid.Acquired, workerid.Resumed, workerid.Renewed, workerid.Closed}[rnd.IntN(4)]
 			e := by([]string{"A1", "A2", "A3", "B1"}[rnd.IntN(4)], win(how, from, from+1+rnd.Int64N(20)))
 			e.Sequence = uint64(i + 1)
 			h.Add(&e)

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/natsid/natsid/workerid"
 )
 
 func TestALossOfOneDeadProcessIsProvenAndNothingElse(t *testing.T) {
@@ -44,7 +46,8 @@ func TestALossOfOneDeadProcessIsProvenAndNothingElse(t *testing.T) {
 		{"it died not long ago", []Entry{by("C1", win("acquired", 0, 1)), first, next, by("A2")},
 			"not proven 101-200"},
 		{"it is away as long as a window may be", join([]Entry{by("C1", win("acquired", 0, 1)),
-			by("B1", Window{Number: 6, Until: 1e8})}, hours, []Entry{first, next, by("A2")}), "not proven 101-200"},
+			by("B1", workerid.Window{Number: 6, Until: 1e8})}, hours, []Entry{first, next, by("A2")}),
+			"not proven 101-200"},
 	} {
 		if got := strings.Join(judged(99, true, at(301), tc.entries...), ", "); got != tc.want {
 			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)

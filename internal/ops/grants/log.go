@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/jitter"
+	"github.com/natsid/natsid/workerid"
 )
 
 const (
@@ -53,7 +54,7 @@ func (l *Log) Load(tag string, g Load) {
 }
 
 // Window adds a window.
-func (l *Log) Window(w Window) {
+func (l *Log) Window(w workerid.Window) {
 	l.add(func(e *Entry) int { e.Windows = append(e.Windows, w); return 1 })
 }
 

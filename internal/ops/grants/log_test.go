@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/natsid/natsid/workerid"
 )
 
 // A sink keeps the entries that a log writes, and fails as often as it is told.
@@ -113,7 +115,7 @@ func TestWhatCannotBeWrittenWaitsWithinABoundAndNobodyElseDoes(t *testing.T) {
 	logged(t, &s, func(l *Log) {
 		began := time.Now()
 		for range maxQueue*maxEntry + 7 {
-			l.Window(Window{Number: 4})
+			l.Window(workerid.Window{Number: 4})
 			if time.Since(began) > 0 {
 				t.Fatal("adding waits")
 			}
@@ -121,7 +123,7 @@ func TestWhatCannotBeWrittenWaitsWithinABoundAndNobodyElseDoes(t *testing.T) {
 		time.Sleep(time.Minute)
 		s.hangs.Store(false)
 		time.Sleep(time.Minute)
-		l.Window(Window{Number: 5})
+		l.Window(workerid.Window{Number: 5})
 	})
 	last, n := s.entries[len(s.entries)-1], len(s.entries)
 	if len(last.Windows) != 1 || last.N != uint64(n+7) || s.entries[n-2].N != uint64(n-1) {
@@ -131,12 +133,12 @@ func TestWhatCannotBeWrittenWaitsWithinABoundAndNobodyElseDoes(t *testing.T) {
 
 func TestWhatWaitsIsWrittenAtTheStop(t *testing.T) {
 	s := sink{failures: 3}
-	logged(t, &s, func(l *Log) { l.Window(Window{Number: 5}) })
+	logged(t, &s, func(l *Log) { l.Window(workerid.Window{Number: 5}) })
 	if len(s.entries) != 1 {
 		t.Errorf("%+v", s.entries)
 	}
 	silent := sink{failures: 1 << 30}
-	logged(t, &silent, func(l *Log) { l.Window(Window{Number: 5}) }) // and ends
+	logged(t, &silent, func(l *Log) { l.Window(workerid.Window{Number: 5}) }) // and ends
 }
 
 // Entries are what strangers may have written.
