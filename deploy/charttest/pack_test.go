@@ -2,12 +2,9 @@ package main
 
 import (
 	"bytes"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
-	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/lint"
 	"helm.sh/helm/v3/pkg/lint/support"
 	"sigs.k8s.io/yaml"
@@ -31,42 +28,6 @@ func TestHelmFindsNothingToMend(t *testing.T) {
 func TestBothVersionsOfTheChartAreNatsids(t *testing.T) {
 	if m := loadChart(t).Metadata; m.Version != m.AppVersion {
 		t.Errorf("version %s, appVersion %s", m.Version, m.AppVersion)
-	}
-}
-
-func TestPackedTwiceItIsTheSameBytesWithTheSameFiles(t *testing.T) {
-	first := packed(t, chartDir, "")
-	// Other modes and times, as of another clone.
-	clone := t.TempDir()
-	if err := os.CopyFS(clone, os.DirFS("..")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(filepath.Join(clone, "chart", "values.yaml"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(first, packed(t, filepath.Join(clone, "chart"), "")) {
-		t.Error("packed twice, the chart differs")
-	}
-	c, err := loader.LoadArchive(bytes.NewReader(first))
-	if err != nil {
-		t.Fatal(err)
-	}
-	folder, err := loader.LoadDir(chartDir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	files := map[string]string{}
-	for _, f := range folder.Raw {
-		files[f.Name] = string(f.Data)
-	}
-	for _, f := range c.Raw {
-		if files[f.Name] != string(f.Data) {
-			t.Errorf("%s differs from that of the folder", f.Name)
-		}
-		delete(files, f.Name)
-	}
-	if len(files) > 0 {
-		t.Errorf("the archive lacks %v", files)
 	}
 }
 
