@@ -120,11 +120,7 @@ func (t *trial) waitHolders(all []*holder) {
 	for _, h := range all {
 		before := h.drawn()
 		t.waitFor(2*startWithin, h.name+" draws IDs", func() bool {
-			if h.Crashed() {
-				if !h.isBelow || h.Cmd.ProcessState.ExitCode() != notRenewed {
-					t.Fatalf("%s has ended by itself: %v", h.name, h.Cmd.ProcessState)
-				}
-				t.logf("natsid number has ended the program of %s", h.name)
+			if h.wasEnded() {
 				h.start()
 			}
 			return h.drawn() > before
@@ -133,12 +129,27 @@ func (t *trial) waitHolders(all []*holder) {
 	t.logf("all programs draw IDs")
 }
 
+// wasEnded reports whether natsid number has ended the program, whose number could not be renewed: it may do so at any
+// time. Any other end by itself ends the trial.
+func (h *holder) wasEnded() bool {
+	if !h.Crashed() {
+		return false
+	}
+	if !h.isBelow || h.Cmd.ProcessState.ExitCode() != notRenewed {
+		h.t.Fatalf("%s has ended by itself: %v", h.name, h.Cmd.ProcessState)
+	}
+	h.t.logf("natsid number has ended the program of %s", h.name)
+	return true
+}
+
 // stopHolders stops them, and counts their IDs with those of the workers.
 func (t *trial) stopHolders(all []*holder) {
 	t.waitHolders(all)
 	var ids int64
 	for _, h := range all {
-		t.must(h.Stop(syscall.SIGTERM, stopWithin))
+		if !h.wasEnded() {
+			t.must(h.Stop(syscall.SIGTERM, stopWithin))
+		}
 		text, err := os.ReadFile(h.path)
 		t.must(err)
 		for ; len(text) >= 16; text = text[16:] {
@@ -260,7 +271,7 @@ func startAtOnce(t *trial, all []*holder) {
 		for i, h := range all {
 			if i%3 == 0 {
 				h.Kill()
-			} else {
+			} else if !h.wasEnded() {
 				t.must(h.Signal(syscall.SIGTERM))
 				h.Expect()
 			}
