@@ -54,7 +54,7 @@ func (p *program) segmentTrouble() error {
 	if unable != nil {
 		unable = fmt.Errorf("nothing can be loaded: %w", unable)
 	}
-	return cmp.Or(p.storage.tags.Trouble(), unable, p.segments.Trouble())
+	return cmp.Or(p.storage.tags.Own().Trouble(), unable, p.segments.Trouble())
 }
 
 func (p *program) snowflakeTrouble() error {

@@ -75,10 +75,9 @@ func (m *registry) checked(ctx context.Context, err error) {
 // open opens this worker's memory of its registry, before the bucket of marks is opened.
 func (m *registry) open(tags *kvstore.Store, unused func(context.Context) (bool, error)) (err error) {
 	m.member, err = lineage.Open(lineage.Config{
-		Bucket: tags.Own(), Tags: tags, Kind: string(tags.Kind()), Rows: tags.Kind() == kvstore.Guarded,
+		Bucket: tags.Own(), Tags: tags, Kind: tags.Kind(), Rows: tags.Kind() == era.Guarded,
 		Dir: m.cfg.Data, Name: m.instance, Numbers: m.deployment,
 		Embedded: m.links.embedded != nil, Poll: m.cfg.TagPoll,
-		Found: func(ctx context.Context) error { _, err := tags.Check(ctx); return err },
 		Links: func() uint64 { return m.links.control.Stats().Reconnects },
 		Bus:   m.bus, Serving: m, Settled: m.answerFor, Unused: unused,
 		Pin: m.cfg.Registry, Fields: m.fields(), Process: m.process, Log: m.cfg.Log,

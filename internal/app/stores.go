@@ -67,8 +67,7 @@ func (s *storage) openBuckets(ctx context.Context) (err error) {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if err == nil || errors.Is(err, era.ErrKind) || errors.Is(err, buckets.ErrUnfit) ||
-		errors.Is(err, era.ErrNewer) {
+	if err == nil || isFinal(err) {
 		return err
 	}
 	cfg.Log.Warn("JetStream is not ready: no ranges can be loaded, so requests for segment IDs are answered 503; "+
@@ -142,7 +141,7 @@ func (s *storage) open(ctx context.Context) error {
 	defer cancel()
 	var mismatches [2]string
 	var marksErr, numbersErr error
-	mismatches[0], marksErr = s.tags.Open(ctx)
+	mismatches[0], marksErr = s.tags.Own().Open(ctx)
 	mismatches[1], numbersErr = s.numbers.Open(ctx)
 	if err := errors.Join(marksErr, numbersErr); err != nil {
 		return err
@@ -152,7 +151,12 @@ func (s *storage) open(ctx context.Context) error {
 			s.cfg.Log.Warn("an existing bucket differs from the settings and is used as it is", "difference", m)
 		}
 	}
-	return nil
+	return s.registry.member.Fits(ctx)
+}
+
+// isFinal reports whether buckets stay as they are until an operator changes something.
+func isFinal(err error) bool {
+	return errors.Is(err, era.ErrKind) || errors.Is(err, buckets.ErrUnfit) || errors.Is(err, era.ErrNewer)
 }
 
 // openLate opens the buckets if the start could not open them. It returns when they are open or ctx ends.

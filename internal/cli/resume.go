@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/internal/registry/natsbus"
 	"github.com/natsid/natsid/internal/registry/resume"
@@ -65,8 +66,8 @@ func (c *resumeCmd) Run(s *session) error {
 				return s.agree(c.Yes, "Resume?")
 			},
 		}
-		cfg := kvstore.Config{Bucket: wire.SegmentBucket(s.namespace()), Kind: kindOf(report), Eras: r.Eras}
-		if r.HasRows = cfg.Kind == kvstore.Guarded; r.HasRows {
+		cfg, kind := kvstore.Config{Bucket: wire.SegmentBucket(s.namespace()), Eras: r.Eras}, kindOf(report)
+		if r.HasRows = kind == era.Guarded; r.HasRows {
 			table, err := s.openTable(ctx)
 			if err == nil {
 				defer table.Close()
@@ -78,7 +79,7 @@ func (c *resumeCmd) Run(s *session) error {
 		bus, store := natsbus.New(js.Conn(), s.namespace()), kvstore.New(onJetStream(js), cfg)
 		r.Tags, r.Ask = store.List, bus.Ask
 		r.Operator = lineage.Operator{
-			Bucket: store.Own(), Kind: string(cfg.Kind), Name: "natsid resume", Now: time.Now, Announce: bus.Announce,
+			Bucket: store.Own(), Kind: kind, Name: "natsid resume", Now: time.Now, Announce: bus.Announce,
 		}
 		p, err := r.Run()
 		if words, ok := errors.AsType[resume.WordsError](err); ok {

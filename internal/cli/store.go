@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/internal/wire"
@@ -63,14 +64,14 @@ func (s *session) withJetStream(f func(context.Context, jetstream.JetStream) err
 }
 
 // kindOf returns the kind in the identity, or the kind that the marks suggest.
-func kindOf(r kvstore.Report) kvstore.Kind {
+func kindOf(r kvstore.Report) string {
 	switch {
 	case r.Trouble == nil:
-		return kvstore.Kind(r.Identity.Kind)
+		return r.Identity.Kind
 	case r.Guards > 0:
-		return kvstore.Guarded
+		return era.Guarded
 	}
-	return kvstore.Alone
+	return era.Alone
 }
 
 // inspect returns the content of the bucket of the marks, which must exist.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/natsid/natsid/internal/ops/grants"
 	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
@@ -65,7 +66,7 @@ func (c *storeMoveCmd) move(
 ) error {
 	bucket, log := wire.SegmentBucket(s.namespace()), logOf(s, streams)
 	store := kvstore.New(streams, kvstore.Config{
-		Bucket: bucket, Kind: kvstore.Kind(r.Identity.Kind),
+		Bucket: bucket,
 		Raised: func(tag string, from, to int64) { log.Load(tag, grants.Raise(from, to)) },
 	})
 	plan := movedJSON{Changed: !c.DryRun, Bucket: bucket}
@@ -90,7 +91,7 @@ func (c *storeMoveCmd) move(
 				return fmt.Errorf("tag %s: %w; run the command again, it leaves out completed tags", row.Name, err)
 			}
 		}
-		if kvstore.Kind(r.Identity.Kind) != kvstore.Alone {
+		if r.Identity.Kind != era.Alone {
 			if err := kvstore.MakeAlone(ctx, streams, bucket, r); err != nil {
 				return fmt.Errorf("change the kind of bucket %s: %w", bucket, err)
 			}

@@ -19,7 +19,6 @@ package buckets
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"log/slog"
 	"time"
@@ -49,13 +48,14 @@ type Config struct {
 	// Lost, if set, is called when a bucket that was open is gone with all its entries: JetStream was wiped, or the
 	// bucket was deleted. The call that finds this creates the bucket again. Lost must not block.
 	Lost func()
-	// MayFound, if set, is called before this process creates a bucket, unless it saw one of the name before. If
-	// MayFound returns an error, the bucket is created, but not as the first of its name: see [State].
+	// First, if set, returns the first entry of a new bucket, given when the bucket was made. Whoever opens a bucket
+	// into which nothing was ever written writes it, before any other call can use the bucket: an operator made the
+	// bucket, or a process ended too early. A bucket that replaces another one gets no first entry.
+	First func(created time.Time) (key string, value []byte)
+	// MayFound, if set, is called before this process creates a bucket, unless it saw one of the name before, and
+	// before it writes the first entry. An error means that another bucket of the name is or was in use.
 	MayFound func(context.Context) error
-	// Found, if set, is called when this process has created the first bucket of the name, before any other call can
-	// use it. Found may call Bucket.Found only.
-	Found func(context.Context, State)
-	Log   *slog.Logger // nil discards
+	Log      *slog.Logger // nil discards
 	// WentBack, if set, is called when an acknowledged write shows that the bucket went back: its revision is not above
 	// all revisions known before it was sent. WentBack is called before the write returns, and must not block.
 	WentBack func(why string)
@@ -74,7 +74,7 @@ type Bucket struct{ o *opening }
 func New(streams Streams, cfg Config) *Bucket {
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	r := &reader{streams: streams, bucket: cfg.Name, insists: cfg.Insist}
-	o := &opening{reader: r, cfg: cfg, maker: maker{id: rand.Text()}}
+	o := &opening{reader: r, cfg: cfg}
 	o.trouble = o.failed(errors.New("no answer yet"))
 	return &Bucket{o}
 }
@@ -102,58 +102,22 @@ func (b *Bucket) Trouble() error {
 
 // Look reads the present settings of the bucket, opening it first if necessary. If they do not fit any more, Look
 // returns [ErrUnfit], and so do all other calls until Look finds them corrected.
-func (b *Bucket) Look(ctx context.Context) (State, error) {
+func (b *Bucket) Look(ctx context.Context) (Info, error) {
 	for range 2 {
 		a, err := b.o.get(ctx)
 		if err != nil {
-			return State{}, err
+			return Info{}, err
 		}
 		info, err := b.o.streams.Info(ctx, b.o.bucket)
 		if err == nil {
-			return b.o.maker.state(info), b.o.note(info)
+			return info, b.o.note(info)
 		}
 		if !errors.Is(err, ErrNoBucket) {
-			return State{}, err
+			return Info{}, err
 		}
 		b.o.forget(a, err)
 	}
-	return State{}, b.o.failed(ErrNoBucket)
-}
-
-// Found writes the first value of a key into the same bucket that Look returned. It returns [ErrReplaced] if another
-// bucket has taken its place since, [ErrKeyExists] if the key has a value, and [ErrKeyRemoved] if its value was
-// removed.
-//
-// The write demands the highest revision of this bucket; a bucket made later has higher ones. When other writes come
-// between, Found repeats it, and returns [ErrRevision] after 20 attempts.
-func (b *Bucket) Found(ctx context.Context, s State, key string, value []byte) (err error) {
-	never := uint64(0)
-	for range 20 {
-		now, err := b.o.streams.Info(ctx, b.o.bucket)
-		if err != nil {
-			return err
-		}
-		if !now.Created.Equal(s.Created) || now.FirstSeq != s.FirstSeq {
-			return ErrReplaced
-		}
-		w := Write{Value: value, Last: &never, LastOfAll: &now.LastSeq}
-		revision, err := b.o.streams.Publish(ctx, b.o.bucket, key, w)
-		b.o.maker.saw(revision) // the revision is 0 after an error
-		if !errors.Is(err, ErrRevision) {
-			return err
-		}
-		last, err := b.o.streams.Last(ctx, b.o.bucket, key)
-		if err == nil && last.Removed {
-			return ErrKeyRemoved
-		}
-		if err == nil {
-			return ErrKeyExists
-		}
-		if !errors.Is(err, ErrNoKey) {
-			return err
-		}
-	}
-	return ErrRevision
+	return Info{}, b.o.failed(ErrNoBucket)
 }
 
 // Known returns the highest revision of the bucket that this process knows of.

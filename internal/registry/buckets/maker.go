@@ -13,7 +13,6 @@ import (
 
 // A maker makes the stream of a bucket. Only one goroutine may call make.
 type maker struct {
-	id    string        // random; marks the buckets that this process founds
 	again atomic.Bool   // this process has opened a bucket of the name before
 	seen  atomic.Uint64 // the highest revision
 }
@@ -33,32 +32,29 @@ func (m *maker) firstSeq() uint64 {
 	return max(uint64(time.Now().UnixMicro()), m.seen.Load()+margin)
 }
 
-// notFounded is recorded as the maker of a bucket that is not the first of its name.
-const notFounded = "not founded"
+// makerKey is natsid's key in the metadata of a stream; absent if the stream was made by hand.
+const makerKey = "natsid-maker"
 
-// founder returns the maker to record in a new bucket: this process, if it saw no other bucket of the name and may
-// found one, or notFounded.
+// What makerKey says of a bucket: it is the first of its name, or not.
+const (
+	founded    = "founded"
+	notFounded = "not founded"
+)
+
+// founder returns whether a new bucket is the first of its name: if this process saw no other one and may found it.
 func (m *maker) founder(ctx context.Context, cfg Config) string {
 	if m.again.Load() {
 		return notFounded
 	}
 	if cfg.MayFound == nil {
-		return m.id
+		return founded
 	}
 	if err := cfg.MayFound(ctx); err != nil {
 		cfg.Log.Warn("a bucket that was missing is made, but not as the first of its name: another one was in use; "+
 			"no tag is created on first use in it", "bucket", cfg.Name, "error", err)
 		return notFounded
 	}
-	return m.id
-}
-
-// state returns a description with what the recorded maker means for this process.
-func (m *maker) state(i Info) State {
-	const foundingTime = 10 * time.Second // the most time from making a bucket to writing what it is
-	by := i.Metadata[makerKey]
-	others := by != "" && by != notFounded && by != m.id
-	return State{i, by == m.id, others && i.Now.Sub(i.Created) < foundingTime}
+	return founded
 }
 
 // make makes the stream that [jetstream.KeyValueConfig] describes (ADR-8), with FirstSeq and without AllowDirect: see

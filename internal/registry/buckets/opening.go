@@ -79,10 +79,11 @@ func (o *opening) try(a *attempt) {
 		a.mismatch = o.cfg.mismatch(info)
 		err = o.cfg.Judge(info)
 	}
+	if err == nil {
+		err = o.found(ctx, info)
+	}
 	if err != nil {
 		a.err = o.failed(err)
-	} else if s := o.maker.state(info); s.Mine && o.cfg.Found != nil {
-		o.cfg.Found(ctx, s)
 	}
 	o.maker.saw(info.LastSeq)
 	o.mu.Lock()
@@ -112,6 +113,24 @@ func (o *opening) find(ctx context.Context) (info Info, err error) {
 			return info, err
 		}
 	}
+}
+
+// found writes the first entry of a bucket into which nothing was ever written.
+//
+// Law: the write demands that nothing was written into this very bucket. A bucket that took its place has higher
+// revisions, so of all first entries of buckets of a name only one is ever written.
+func (o *opening) found(ctx context.Context, i Info) error {
+	isUntouched := i.Metadata[makerKey] != notFounded && i.LastSeq < max(1, i.FirstSeq)
+	if !isUntouched || o.cfg.First == nil || o.cfg.MayFound != nil && o.cfg.MayFound(ctx) != nil {
+		return nil
+	}
+	key, value := o.cfg.First(i.Created)
+	revision, err := o.streams.Publish(ctx, o.bucket, key, Write{Value: value, Last: new(uint64), LastOfAll: &i.LastSeq})
+	o.maker.saw(revision) // the revision is 0 after an error
+	if errors.Is(err, ErrRevision) {
+		return nil // another process was faster, or the bucket was made again
+	}
+	return err
 }
 
 // on calls f with the bucket, and opens it first if necessary. If the bucket is gone, on creates it again and calls f

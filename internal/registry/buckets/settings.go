@@ -8,21 +8,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// State is a bucket as [Bucket.Look] found it.
-type State struct {
-	Info
-	// Mine reports whether this process made the bucket, and was allowed to make it as the first of its name.
-	Mine bool
-	// Founding reports whether another process made the bucket, as the first of its name, within the last 10 s.
-	Founding bool
-}
-
-// Untouched reports whether nothing was ever written into the bucket: an operator made it, or a process ended between
-// making it and writing its identity. It is false for a bucket that replaced another one.
-func (s State) Untouched() bool {
-	return s.Metadata[makerKey] != notFounded && s.LastSeq < max(1, s.FirstSeq)
-}
-
 // mismatch describes how a bucket harmlessly differs from the settings wanted; "" if it does not.
 func (c Config) mismatch(have Info) string {
 	replicas := cmp.Or(c.Replicas, have.Replicas)

@@ -43,10 +43,6 @@ type Info struct {
 	Clustered bool
 }
 
-// makerKey is natsid's key in the metadata of a stream. It holds the random ID of the process that founded the bucket,
-// or [notFounded]; it is absent if the stream was made by hand.
-const makerKey = "natsid-maker"
-
 // An Entry is what is stored under a key: a value, or the marker of one that was removed.
 type Entry struct {
 	Key      string
@@ -82,8 +78,6 @@ var (
 	// ErrUnfit is returned for a bucket whose settings natsid must not rely on: it forgets what it must keep, or takes
 	// what others write.
 	ErrUnfit = errors.New("the bucket cannot be used")
-	// ErrReplaced is returned if another bucket of the same name has replaced the one that was looked at.
-	ErrReplaced = errors.New("buckets: the bucket was made again since it was looked at")
 	// ErrFull is returned if JetStream or the bucket has no room for a write, or JetStream none for the bucket.
 	ErrFull = errors.New("buckets: no room")
 	// ErrRevision is returned when a key's revision is not the expected one.

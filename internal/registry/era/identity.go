@@ -24,7 +24,7 @@ const Version = 2
 type Identity struct {
 	Version  int       `json:"version"`
 	Registry string    `json:"registry"` // a random ID, made with the first bucket
-	Kind     string    `json:"kind"`     // what the marks are: the store, or the guard of a table
+	Kind     string    `json:"kind"`     // [Alone] or [Guarded]
 	Created  time.Time `json:"created"`  // when the stream was made, as the founder or the last resume saw it
 	// Era is the ID of the present era; "" while an incident is open. Offsets has all eras so far.
 	Era     string            `json:"era"`
@@ -36,6 +36,12 @@ type Identity struct {
 	// Throttle is the rate that holds for each tag, in IDs per second of all workers together; 0 for none.
 	Throttle int64 `json:"throttle,omitempty"`
 }
+
+// The kinds of marks. Workers of one namespace share one.
+const (
+	Alone   = "kv"    // the marks are the store
+	Guarded = "mysql" // the marks guard a table
+)
 
 // Offsets maps the random ID of each era to its offset.
 type Offsets map[string]int64

@@ -46,7 +46,7 @@ func (c *checker) check(ctx context.Context, thorough bool) error {
 	if inEra {
 		wrote = c.own.write(ctx, 0, false)
 	}
-	v, err := c.registry.read(ctx, a.thorough, !c.own.remembers())
+	v, err := c.registry.read(ctx, a.thorough)
 	if err != nil {
 		return err
 	}
@@ -291,7 +291,7 @@ func (c *checker) write(ctx context.Context, v *view) error {
 	if err := c.own.write(ctx, v.revision, false); err != nil {
 		return err
 	}
-	now, err := c.registry.read(ctx, false, false)
+	now, err := c.registry.read(ctx, false)
 	if err == nil && now.revision != v.revision {
 		err = errNewerRead
 	}

@@ -14,7 +14,7 @@ import (
 
 // Bucket is what a member uses of the bucket of marks. [buckets.Bucket] implements it.
 type Bucket interface {
-	Look(ctx context.Context) (buckets.State, error)
+	Look(ctx context.Context) (buckets.Info, error)
 	Get(ctx context.Context, key string) (buckets.Entry, error)
 	Create(ctx context.Context, key string, value []byte) (revision uint64, err error)
 	Update(ctx context.Context, key string, value []byte, last uint64) (revision uint64, err error)
@@ -83,9 +83,6 @@ type Config struct {
 	// inode and birth of the journal's file show that it is a copy.
 	Embedded bool
 	Poll     time.Duration // time between thorough checks
-	// Found gives the bucket an identity if it is the first of its name. It returns nil once the bucket has one,
-	// otherwise [era.ErrNoIdentity].
-	Found func(ctx context.Context) error
 	// Links returns how often the connection to the bucket was made. After each, the bucket may be an older one.
 	Links func() uint64
 	// Settled is called at each check with the ID of the registry, once this worker can answer for it.
@@ -163,6 +160,13 @@ func (w *Member) Use(loaded Memory) {
 	}
 }
 
+// Fits returns why this worker must not use the marks, nil if it may: [era.ErrKind] or [era.ErrNewer]. Other faults of the
+// identity stop the registry at the first check.
+func (w *Member) Fits(ctx context.Context) error {
+	_, err := w.registry.read(ctx, false)
+	return err
+}
+
 // Remembers reports whether this process remembers a registry: then a missing bucket cannot be the first of its name.
 func (w *Member) Remembers() bool { return w.own.remembers() }
 
@@ -212,7 +216,7 @@ func (w *Member) Prove(ctx context.Context) error {
 func (w *Member) SetThrottle(ctx context.Context, rate int64) error {
 	return w.checks.do(ctx, func() error {
 		for {
-			v, err := w.registry.read(ctx, false, false)
+			v, err := w.registry.read(ctx, false)
 			if err != nil || v.missing != nil {
 				return cmp.Or(err, v.missing)
 			}

@@ -3,6 +3,7 @@ package lineage
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -310,6 +311,24 @@ func TestAnIdentityOfANewerNatsidIsLeftAlone(t *testing.T) {
 	}
 	if now := w.bkt.entries[era.Key].Value; string(now) != string(newer) {
 		t.Errorf("the identity is %s now", now)
+	}
+}
+
+func TestWorkersOfTwoKindsDoNotShareMarks(t *testing.T) {
+	w := newWorld(1, options{noFaults: true}, nil)
+	w.quiet, w.depth = true, 3
+	p := w.procs[0]
+	w.sound(t, p)
+	id := p.member.Identity()
+	id.Kind = era.Guarded
+	w.bkt, _ = w.bkt.with(era.Key, id.Encode(), w.now)
+	p.member.Doubt()
+	for what, err := range map[string]error{
+		"a load": p.member.Ready(context.Background()), "the start": p.member.Fits(context.Background()),
+	} {
+		if !errors.Is(err, era.ErrKind) || !strings.Contains(err.Error(), "start it with --mysql") {
+			t.Errorf("%s: %v, want ErrKind", what, err)
+		}
 	}
 }
 

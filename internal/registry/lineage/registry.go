@@ -26,7 +26,7 @@ type view struct {
 	revision uint64 // of the identity; 0 if there is none
 	missing  error  // why there is no identity to use; nil if there is one
 	// stream and unfit describe the bucket's stream, for checks that look at it; otherwise stream is zero.
-	stream buckets.State
+	stream buckets.Info
 	unfit  error
 }
 
@@ -63,25 +63,19 @@ func valueOf(of *atomic.Pointer[era.Identity]) era.Identity {
 	return era.Identity{}
 }
 
-// read reads the identity. If thorough is true it also describes the stream. If mayFound is true, a bucket that is the
-// first of its name gets its identity.
-func (r *registry) read(ctx context.Context, thorough, mayFound bool) (view, error) {
+// read reads the identity. If thorough is true it also describes the stream.
+func (r *registry) read(ctx context.Context, thorough bool) (view, error) {
 	v, err := readView(ctx, r.cfg.Bucket, thorough)
-	switch {
-	case err != nil:
-	case v.missing == nil && v.id.Kind != r.cfg.Kind:
-		err = fmt.Errorf("%w: the marks are of kind %s, and this worker is of kind %s",
-			era.ErrKind, v.id.Kind, r.cfg.Kind)
-	case v.missing == nil:
-		r.last.Store(&v.id)
-	case v.revision == 0 && mayFound:
-		if err = r.cfg.Found(ctx); err == nil {
-			return r.read(ctx, thorough, false)
-		} else if errors.Is(err, era.ErrNoIdentity) {
-			err = nil
-		}
+	if err != nil || v.missing != nil {
+		return v, err
 	}
-	return v, err
+	if have := v.id.Kind; have != r.cfg.Kind {
+		how := map[string]string{era.Alone: "without --mysql", era.Guarded: "with --mysql"}[have]
+		return v, fmt.Errorf("%w: they are of kind %s, and this worker is of kind %s; start it %s, or move the tags as "+
+			"docs/operations.md says", era.ErrKind, have, r.cfg.Kind, how)
+	}
+	r.last.Store(&v.id)
+	return v, nil
 }
 
 // readView reads the identity. It describes the stream if thorough is set, or if there is no identity to use.
@@ -105,7 +99,7 @@ func readView(ctx context.Context, b Bucket, thorough bool) (v view, err error) 
 }
 
 // describe returns the state of the stream; unfit names settings under which entries can vanish, nil for none.
-func describe(ctx context.Context, b Bucket) (s buckets.State, unfit, err error) {
+func describe(ctx context.Context, b Bucket) (s buckets.Info, unfit, err error) {
 	s, err = b.Look(ctx)
 	switch {
 	case errors.Is(err, buckets.ErrUnfit):

@@ -348,7 +348,6 @@ func (p *proc) start() {
 		Rows: p.w.rows != nil,
 		Name: func() string { return fmt.Sprint(p.name, ".", life) },
 		Poll: time.Minute, Links: func() uint64 { return 0 }, Now: func() time.Time { return at(p.w.now + p.skew) },
-		Found:   func(context.Context) error { return era.ErrNoIdentity },
 		Settled: func(string) {},
 		Unused:  func(context.Context) (bool, error) { return false, nil },
 		Process: fmt.Sprint(p.name, ".", life),
@@ -370,7 +369,7 @@ func (p *proc) start() {
 // newStore returns the store of a life, on the bucket and the table as that life reaches them.
 func (p *proc) newStore(life int) *kvstore.Store {
 	cfg := kvstore.Config{
-		Bucket: "id_segments", Kind: kvstore.Alone,
+		Bucket:   "id_segments",
 		Eras:     func() era.Identity { return p.member.Eras() },
 		WentBack: func(why string, need int64) { p.member.WentBack(why, need) },
 		Clock:    func() (time.Time, bool) { return at(p.w.now), true },
@@ -471,16 +470,13 @@ func (l link) Get(_ context.Context, key string) (buckets.Entry, error) {
 	return e, nil
 }
 
-func (l link) Look(context.Context) (buckets.State, error) {
+func (l link) Look(context.Context) (buckets.Info, error) {
 	if err := l.before(); err != nil {
-		return buckets.State{}, err
+		return buckets.Info{}, err
 	}
 	b := l.p.w.bkt
-	return buckets.State{Info: buckets.Info{Created: at(b.made), LastSeq: b.last}}, nil
+	return buckets.Info{Created: at(b.made), LastSeq: b.last}, nil
 }
-
-func (l link) Open(context.Context) (string, error) { return "", nil }
-func (l link) Trouble() error                       { return nil }
 
 func (l link) AllAndRemoved(context.Context) (all map[string]buckets.Entry, removed map[string]bool, err error) {
 	if err := l.before(); err != nil {
@@ -497,10 +493,6 @@ func (l link) AllAndRemoved(context.Context) (all map[string]buckets.Entry, remo
 
 func (l link) CreateFirst(ctx context.Context, key string, value []byte) (uint64, error) {
 	return l.Create(ctx, key, value)
-}
-
-func (l link) Found(context.Context, buckets.State, string, []byte) error {
-	return buckets.ErrKeyExists
 }
 
 func (l link) Create(ctx context.Context, key string, value []byte) (uint64, error) {
@@ -958,7 +950,7 @@ func (o *command) by() int64 {
 // decide says of an undecided tag where it goes on.
 func (o *command) decide(ctx context.Context) {
 	w, tag := o.w, []string{bounded, daily}[o.w.rnd.IntN(2)]
-	cfg := kvstore.Config{Bucket: "id_segments", Kind: kvstore.Alone}
+	cfg := kvstore.Config{Bucket: "id_segments"}
 	if w.rows != nil {
 		cfg.Table = table{link{o.proc, 0}}
 	}

@@ -23,7 +23,7 @@ type memory struct {
 	identity       buckets.Entry
 }
 
-func (m *memory) Look(context.Context) (buckets.State, error) { return buckets.State{}, nil }
+func (m *memory) Look(context.Context) (buckets.Info, error) { return buckets.Info{}, nil }
 
 func (m *memory) Get(context.Context, string) (buckets.Entry, error) {
 	if m.identity.Revision == 0 {

@@ -183,7 +183,7 @@ func (s *Store) put(ctx context.Context, tag string, was state, e entry, c *crea
 	if !was.isMissing() {
 		return s.replace(ctx, tag, was, e)
 	}
-	if err := s.refusedFor(tag); err != nil {
+	if err := refused(tag); err != nil {
 		return was, err
 	}
 	try := newCAS(0, "")

@@ -38,7 +38,7 @@ func (s *Store) read(ctx context.Context, tag string) (t state, err error) {
 // readMark returns the entry of a tag as a state without a row. For a tag without an entry the state has the mark at
 // which the tag would begin.
 func (s *Store) readMark(ctx context.Context, tag string) (t state, err error) {
-	if err := s.refusedFor(tag); err != nil {
+	if err := refused(tag); err != nil {
 		return state{}, err
 	}
 	t.kve, err = s.kv.Get(ctx, tag)
@@ -68,6 +68,17 @@ func (s *Store) eras(ctx context.Context) (era.Identity, error) {
 		err = nil
 	}
 	return id, err
+}
+
+func (s *Store) readIdentity(ctx context.Context) (era.Identity, error) {
+	kve, err := s.kv.Get(ctx, era.Key)
+	if errors.Is(err, buckets.ErrNoKey) {
+		return era.Identity{}, era.ErrNoIdentity
+	}
+	if err != nil {
+		return era.Identity{}, err
+	}
+	return era.Decode(kve.Value)
 }
 
 // change replaces the entry of a tag by what f makes of it, by compare-and-set. If another write came first, it reads
@@ -102,7 +113,7 @@ func (s *Store) replace(ctx context.Context, tag string, was state, e entry) (st
 
 // write writes an entry in place of the one with revision last; last is 0 if there is none.
 func (s *Store) write(ctx context.Context, tag string, value []byte, last uint64) (revision uint64, err error) {
-	if err := s.refusedFor(tag); err != nil {
+	if err := refused(tag); err != nil {
 		return 0, err
 	}
 	if last == 0 {
@@ -134,13 +145,13 @@ func (s *Store) outcome(ctx context.Context, tag string, try cas, err error) err
 	return err
 }
 
-// refusedFor returns why the entry of a tag must not be used, nil if it may: the bucket is refused, or the key is one
-// of natsid's own. No request can name such a tag, but a row of a table can.
-func (s *Store) refusedFor(tag string) error {
+// refused returns why the entry of a tag must not be used, nil if it may: the key is one of natsid's own. No request
+// can name such a tag, but a row of a table can.
+func refused(tag string) error {
 	if buckets.IsOwn(tag) {
 		return fmt.Errorf("%w: %w", segment.ErrInvalid, buckets.ErrInvalidKey)
 	}
-	return s.refused()
+	return nil
 }
 
 // written marks the error of a write with [segment.ErrUncertain], unless it says that nothing was written.

@@ -27,52 +27,55 @@ func mustLoad(t *testing.T, s *kvstore.Store, tag string, atLeast int64) {
 	}
 }
 
+// unfounded reports whether a bucket has no identity.
+func unfounded(t *testing.T, js jetstream.JetStream, bucket string) bool {
+	t.Helper()
+	_, err := buckets.OnJetStream(js).Last(t.Context(), bucket, era.Key)
+	if err != nil && !errors.Is(err, buckets.ErrNoKey) {
+		t.Fatal(err)
+	}
+	return err != nil
+}
+
 func TestOneOfManyWorkersGivesANewBucketItsIdentity(t *testing.T) {
-	js, bucket := connect(t), bucketName()
+	streams, bucket := buckets.OnJetStream(connect(t)), bucketName()
 	var wg sync.WaitGroup
 	ids := make([]era.Identity, 8)
 	for i := range ids {
 		wg.Go(func() {
-			s := kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: bucket})
-			if _, err := s.Open(t.Context()); err != nil {
-				t.Error(err)
+			s := kvstore.New(streams, kvstore.Config{Bucket: bucket})
+			e, err := s.Own().Get(t.Context(), era.Key)
+			if err == nil {
+				ids[i], err = era.Decode(e.Value)
 			}
-			var err error
-			if ids[i], err = s.Check(t.Context()); err != nil {
+			if err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	wg.Wait()
 	for _, id := range ids {
-		if id.Registry == "" || id.Registry != ids[0].Registry || id.Kind != string(kvstore.Alone) {
-			t.Errorf("identityCheck %+v and %+v", ids[0], id)
+		if id.Registry == "" || id.Registry != ids[0].Registry || id.Kind != era.Alone {
+			t.Errorf("%+v and %+v", ids[0], id)
 		}
 	}
 }
 
 func TestABucketMadeBesideWorkersOfALostOneGetsNoIdentity(t *testing.T) {
-	js, bucket := connect(t), bucketName()
-	refuse := errors.New("worker eu-1 has ranges of another registry")
-	var asked int
-	s := kvstore.New(buckets.OnJetStream(js), kvstore.Config{
-		Bucket: bucket, MayFound: func(context.Context) error { asked++; return refuse },
-	})
-	if _, err := s.Check(t.Context()); !errors.Is(err, era.ErrNoIdentity) || asked == 0 {
-		t.Errorf("%v after %d questions, want ErrNoIdentity", err, asked)
-	}
-	// Allowed before the bucket was made, and refused once it was.
-	bucket, asked = bucketName(), 0
-	s = kvstore.New(buckets.OnJetStream(js), kvstore.Config{
-		Bucket: bucket, MayFound: func(context.Context) error {
-			if asked++; asked > 1 {
-				return refuse
-			}
-			return nil
-		},
-	})
-	if _, err := s.Check(t.Context()); !errors.Is(err, era.ErrNoIdentity) || asked < 2 {
-		t.Errorf("%v after %d questions, want ErrNoIdentity after two", err, asked)
+	js := connect(t)
+	for _, allowed := range []int{0, 1} { // 1: allowed before the bucket is made, and refused once it was
+		bucket, asked := bucketName(), 0
+		s := kvstore.New(buckets.OnJetStream(js), kvstore.Config{
+			Bucket: bucket, MayFound: func(context.Context) error {
+				if asked++; asked > allowed {
+					return errors.New("worker eu-1 has ranges of another registry")
+				}
+				return nil
+			},
+		})
+		if _, err := s.Own().Open(t.Context()); err != nil || asked != allowed+1 || !unfounded(t, js, bucket) {
+			t.Errorf("%v after %d questions, want no identity", err, asked)
+		}
 	}
 }
 
@@ -83,40 +86,5 @@ func TestABucketMadeByHandIsUsedLikeANewOne(t *testing.T) {
 	}
 	if err := firstUse(t, open(t, js, bucket), "order"); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestWorkersOfTwoKindsDoNotShareMarks(t *testing.T) {
-	js := connect(t)
-	streams := buckets.OnJetStream(js)
-	for first, second := range map[kvstore.Kind]kvstore.Kind{
-		kvstore.Alone: kvstore.Guarded, kvstore.Guarded: kvstore.Alone,
-	} {
-		bucket := bucketName()
-		a := kvstore.New(streams, kvstore.Config{Bucket: bucket, Kind: first})
-		b := kvstore.New(streams, kvstore.Config{Bucket: bucket, Kind: second})
-		_, err := a.Open(t.Context())
-		if _, other := b.Open(t.Context()); err != nil || !errors.Is(other, era.ErrKind) {
-			t.Errorf("kind %s: %v; then kind %s: %v, want ErrKind", first, err, second, other)
-		}
-		if _, err := b.Load(t.Context(), "order", 0, 0); !errors.Is(err, era.ErrKind) {
-			t.Errorf("a load of the second: %v", err)
-		}
-		if err := b.Restore(t.Context(), floors("order", floor(10, ""))); !errors.Is(err, era.ErrKind) {
-			t.Errorf("a restore by the second: %v", err)
-		}
-		if second != kvstore.Alone {
-			continue
-		}
-		// The kind changes while both run.
-		r, err := kvstore.Inspect(t.Context(), streams, bucket)
-		if err == nil {
-			err = kvstore.MakeAlone(t.Context(), streams, bucket, r)
-		}
-		_, errA := a.Check(t.Context())
-		_, errB := b.Check(t.Context())
-		if err != nil || !errors.Is(errA, era.ErrKind) || errB != nil || b.Trouble() != nil {
-			t.Errorf("once the kind was changed: %v, first %v, second %v", err, errA, errB)
-		}
 	}
 }

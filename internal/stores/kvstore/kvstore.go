@@ -30,9 +30,9 @@ package kvstore
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/registry/era"
@@ -50,7 +50,6 @@ type Store struct {
 	cfg      Config
 	kv       Bucket
 	own      *buckets.Bucket               // nil in simulations
-	checked  atomic.Pointer[error]         // a wrong kind that Check found; nil before the first Check
 	kept     keeper                        // ranges of loads whose acknowledgement was lost
 	listed   atomic.Pointer[[]segment.Tag] // tags for the pages of a list after the first; nil if none are cached
 	setbacks setbacks
@@ -64,12 +63,10 @@ type Config struct {
 	Bucket   string
 	Replicas int           // of a bucket that is created; 0 means 3 or 1: see [buckets.Bucket]
 	Table    segment.Table // the table that the marks guard; nil for none
-	Kind     Kind          // "" is Guarded with a table, and Alone without one
 	// Lost, if set, is called when an open bucket is gone with all its marks; the bucket is then created again, empty.
 	// Lost must not block.
 	Lost func()
-	// MayFound, if set, is called before the bucket is made, and before it gets an identity. An error means that
-	// another bucket of the name is or was in use.
+	// MayFound, if set, is called before the bucket is made, and before it gets an identity: see [buckets.Config].
 	MayFound func(context.Context) error
 	Log      *slog.Logger // nil discards
 	// WentBack, if set, is called when an acknowledged write shows that the bucket went back. It is called before a
@@ -87,10 +84,6 @@ type Config struct {
 
 // Bucket is what a store uses of its bucket. [buckets.Bucket] implements it.
 type Bucket interface {
-	Open(ctx context.Context) (mismatch string, err error)
-	Trouble() error
-	Look(ctx context.Context) (buckets.State, error)
-	Found(ctx context.Context, s buckets.State, key string, value []byte) error
 	Get(ctx context.Context, key string) (buckets.Entry, error)
 	AllAndRemoved(ctx context.Context) (all map[string]buckets.Entry, removed map[string]bool, err error)
 	Create(ctx context.Context, key string, value []byte) (revision uint64, err error)
@@ -99,15 +92,18 @@ type Bucket interface {
 	UpdateSoon(ctx context.Context, key string, value []byte, last uint64) (revision uint64, err error)
 }
 
-// New returns a store on a bucket. The first call that can opens the bucket; until then all calls return why it cannot
-// be opened.
+// New returns a store on a bucket. The first call that can opens the bucket, and gives a new one its identity; until
+// then all calls return why it cannot be opened.
 func New(streams buckets.Streams, cfg Config) *Store {
 	s := On(nil, cfg)
 	cfg = s.cfg
 	s.own = buckets.New(streams, buckets.Config{
 		Name: cfg.Bucket, Description: "natsid: high-water marks of the tags", Replicas: cfg.Replicas,
 		Insist: true, Tolerant: true,
-		Lost: cfg.Lost, MayFound: cfg.MayFound, Found: s.foundNow, Log: cfg.Log,
+		Lost: cfg.Lost, MayFound: cfg.MayFound, Log: cfg.Log,
+		First: func(created time.Time) (string, []byte) {
+			return era.Key, era.Found(s.Kind(), created).Encode()
+		},
 		WentBack: func(why string) { cfg.WentBack(why, 0) },
 	})
 	s.kv, s.atOnce = s.own, catchUps
@@ -116,10 +112,6 @@ func New(streams buckets.Streams, cfg Config) *Store {
 
 // On returns a store on a bucket that need not be JetStream's, such as a simulation's.
 func On(b Bucket, cfg Config) *Store {
-	if cfg.Kind == "" && cfg.Table != nil {
-		cfg.Kind = Guarded
-	}
-	cfg.Kind = cmp.Or(cfg.Kind, Alone)
 	if cfg.RowWentBack == nil {
 		cfg.RowWentBack = func(string, string) {}
 	}
@@ -136,32 +128,16 @@ func On(b Bucket, cfg Config) *Store {
 	return &Store{cfg: cfg, kv: b, setbacks: setbacks{alarm: cfg.RowWentBack}, atOnce: 1}
 }
 
-// Kind returns what the bucket is to this store.
-func (s *Store) Kind() Kind { return s.cfg.Kind }
+// Kind returns what the marks are: see [era.Identity].
+func (s *Store) Kind() string {
+	if s.cfg.Table != nil {
+		return era.Guarded
+	}
+	return era.Alone
+}
 
 // Own returns the bucket, for natsid's own keys in it.
 func (s *Store) Own() *buckets.Bucket { return s.own }
-
-// Open opens the bucket, as any other call would, and creates it if necessary. mismatch says how an existing bucket
-// differs from the wanted one. Open returns [era.ErrKind] for a bucket of another kind. Other faults of the identity
-// stop the registry, but do not fail Open: see package lineage.
-func (s *Store) Open(ctx context.Context) (mismatch string, err error) {
-	if mismatch, err = s.kv.Open(ctx); err != nil {
-		return "", err
-	}
-	if _, err = s.Check(ctx); errors.Is(err, era.ErrNoIdentity) || errors.Is(err, era.ErrIdentity) {
-		err = nil
-	}
-	return mismatch, err
-}
-
-// Trouble returns why the bucket is not open or is refused, or nil if it is in use.
-func (s *Store) Trouble() error {
-	if err := s.kv.Trouble(); err != nil {
-		return err
-	}
-	return s.refused()
-}
 
 // Delete implements [segment.Store]. A row stays as it is, with its max_id: the owners of the table decide about it.
 // Law: every call also raises the mark to the row's max_id: Leaf nodes may load from a deleted tag until its row is

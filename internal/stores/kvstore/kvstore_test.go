@@ -32,7 +32,7 @@ func open(t *testing.T, js jetstream.JetStream, bucket string) *kvstore.Store {
 func openOn(t *testing.T, streams buckets.Streams, bucket string) *kvstore.Store {
 	t.Helper()
 	s := kvstore.New(streams, kvstore.Config{Bucket: bucket})
-	if mismatch, err := s.Open(t.Context()); err != nil || mismatch != "" {
+	if mismatch, err := s.Own().Open(t.Context()); err != nil || mismatch != "" {
 		t.Fatal(err, mismatch)
 	}
 	return s

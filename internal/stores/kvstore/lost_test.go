@@ -42,12 +42,12 @@ func TestABucketLostInUseIsReportedOnceAndCreatedAgain(t *testing.T) {
 		if err := js.DeleteStream(t.Context(), "KV_"+bucket); err != nil {
 			t.Fatal(err)
 		}
-		if err := call(s); err != nil && !errors.Is(err, segment.ErrUnknownTag) || lost != 1 || s.Trouble() != nil {
-			t.Errorf("%s: %v, reported %d times, trouble %v", name, err, lost, s.Trouble())
+		if err := call(s); err != nil && !errors.Is(err, segment.ErrUnknownTag) || lost != 1 || s.Own().Trouble() != nil {
+			t.Errorf("%s: %v, reported %d times, trouble %v", name, err, lost, s.Own().Trouble())
 		}
 		if _, err := s.Load(t.Context(), "order", 0, 0); !errors.Is(err, segment.ErrUnknownTag) || lost != 1 ||
-			s.Trouble() != nil {
-			t.Errorf("%s, then a load: %v, reported %d times, trouble %v", name, err, lost, s.Trouble())
+			s.Own().Trouble() != nil {
+			t.Errorf("%s, then a load: %v, reported %d times, trouble %v", name, err, lost, s.Own().Trouble())
 		}
 		if _, err := s.Create(t.Context(), segment.Tag{Name: "order", Step: 1, MaxID: 1000}, true); err != nil {
 			t.Errorf("%s, then the tag created again: %v", name, err)
@@ -187,8 +187,7 @@ func TestATagIsNotCreatedOnFirstUseInABucketLostAtThatMoment(t *testing.T) {
 	}
 }
 
-// A bucket is lost, and made again by another worker, right before a step of founding: the second time that its
-// settings are read, or its identity is written.
+// A bucket is lost, and made again by another worker, right before it is looked at, or its identity is written.
 func TestNoIdentityIsWrittenIntoABucketMadeAgainMeanwhile(t *testing.T) {
 	js := connect(t)
 	for _, step := range []string{"look", "write"} {
@@ -198,19 +197,19 @@ func TestNoIdentityIsWrittenIntoABucketMadeAgainMeanwhile(t *testing.T) {
 		isIdentity := func(key string) bool { return step == "write" && key == buckets.Own }
 		lose := sync.OnceFunc(func() {
 			remove(t, js, bucket)
-			if _, err := other.Check(t.Context()); !errors.Is(err, era.ErrNoIdentity) {
-				t.Errorf("%v, want ErrNoIdentity", err)
+			if _, err := other.Own().Look(t.Context()); err != nil {
+				t.Error(err)
 			}
 		})
 		l, infos := loses(js, isIdentity, lose), 0
 		l.look = func() {
-			if infos++; step == "look" && infos == 3 { // missing, made, and now
+			if infos++; step == "look" && infos == 2 { // missing, and made
 				lose()
 			}
 		}
 		s := kvstore.New(l, kvstore.Config{Bucket: bucket})
-		if _, err := s.Check(t.Context()); !errors.Is(err, era.ErrNoIdentity) {
-			t.Errorf("lost before the %s: %v, want ErrNoIdentity", step, err)
+		if _, err := s.Own().Open(t.Context()); err != nil || !unfounded(t, js, bucket) {
+			t.Errorf("lost before the %s: %v, want no identity", step, err)
 		}
 	}
 }
@@ -220,15 +219,12 @@ func TestATagCreatedWhileTheBucketIsMadeAgainBeginsAboveTheOffset(t *testing.T) 
 	for _, start := range []int64{0, 500} {
 		js, bucket := connect(t), bucketName()
 		other := open(t, js, bucket)
-		was, err := other.Check(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		was := identity(t, buckets.OnJetStream(js), bucket)
 		isOrder := func(key string) bool { return key == "order" }
 		s := openOn(t, loses(js, isOrder, func() {
 			remove(t, js, bucket)
-			if _, err := other.Check(t.Context()); !errors.Is(err, era.ErrNoIdentity) {
-				t.Errorf("%v, want ErrNoIdentity", err)
+			if _, err := other.Own().Look(t.Context()); err != nil || !unfounded(t, js, bucket) {
+				t.Errorf("%v, want no identity", err)
 			}
 			put(t, buckets.OnJetStream(js), bucket, era.Found("kv", time.Now()))
 			resume(t, buckets.OnJetStream(js), bucket, 1000)
@@ -241,10 +237,7 @@ func TestATagCreatedWhileTheBucketIsMadeAgainBeginsAboveTheOffset(t *testing.T) 
 			if !errors.As(err, new(*era.UnknownError)) {
 				t.Errorf("started at %d: loaded %v, %v, want an UnknownError", start, l, err)
 			}
-			now, err := other.Check(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			now := identity(t, buckets.OnJetStream(js), bucket)
 			put(t, buckets.OnJetStream(js), bucket, now.Merge(was.Registry, was.Offsets))
 			l, err = other.Load(t.Context(), "order", 0, 0)
 			if err != nil || l.Start != 1500 {

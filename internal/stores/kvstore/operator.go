@@ -101,7 +101,7 @@ func MakeAlone(ctx context.Context, streams buckets.Streams, bucket string, r Re
 		return r.Trouble
 	}
 	id := r.Identity
-	id.Kind = string(Alone)
+	id.Kind = era.Alone
 	_, err := streams.Publish(ctx, bucket, era.Key, buckets.Write{Value: id.Encode(), Last: &r.revision})
 	if errors.Is(err, buckets.ErrRevision) {
 		return fmt.Errorf("the identity of bucket %s was changed just now; look again: %w", bucket, err)

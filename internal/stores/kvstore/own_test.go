@@ -30,10 +30,7 @@ var ownKeys = []string{buckets.Own, buckets.Own + ".w.x"}
 func TestNoTagHasAKeyOfNatsidsOwn(t *testing.T) {
 	js, bucket := connect(t), bucketName()
 	s := open(t, js, bucket)
-	before, err := s.Check(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := identity(t, buckets.OnJetStream(js), bucket)
 	for _, tag := range ownKeys {
 		if subjects.CheckTag(tag) == nil {
 			t.Errorf("a request may name the tag %s", tag)
@@ -54,8 +51,8 @@ func TestNoTagHasAKeyOfNatsidsOwn(t *testing.T) {
 			}
 		}
 	}
-	if after, err := s.Check(t.Context()); err != nil || !reflect.DeepEqual(after, before) {
-		t.Errorf("the identity is %+v, %v, and was %+v", after, err, before)
+	if after := identity(t, buckets.OnJetStream(js), bucket); !reflect.DeepEqual(after, before) {
+		t.Errorf("the identity is %+v, and was %+v", after, before)
 	}
 	create(t, s, segment.Tag{Name: buckets.Own + "s", Step: 10, MaxID: 1})
 	if tags, err := s.List(t.Context(), "", 10); err != nil || len(tags) != 1 {
@@ -68,13 +65,10 @@ func TestARowWithAKeyOfNatsidsOwnIsNotServedAndHarmsNothing(t *testing.T) {
 	js, bucket := connect(t), bucketName()
 	table := new(segmenttest.Table)
 	g := kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: bucket, Table: table})
-	if _, err := g.Open(t.Context()); err != nil {
+	if _, err := g.Own().Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	before, err := g.Check(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := identity(t, buckets.OnJetStream(js), bucket)
 	for _, tag := range append(ownKeys, "order") {
 		if err := table.Insert(t.Context(), segment.Tag{Name: tag, Step: 10, MaxID: 100}); err != nil {
 			t.Fatal(err)
@@ -102,7 +96,7 @@ func TestARowWithAKeyOfNatsidsOwnIsNotServedAndHarmsNothing(t *testing.T) {
 	if rows, err := g.List(t.Context(), "", 10); err != nil || len(rows) != 3 {
 		t.Errorf("%v, %v, want three rows", rows, err)
 	}
-	if now, err := g.Check(t.Context()); err != nil || !reflect.DeepEqual(now, before) {
-		t.Errorf("the identity is %+v, %v, and was %+v", now, err, before)
+	if now := identity(t, buckets.OnJetStream(js), bucket); !reflect.DeepEqual(now, before) {
+		t.Errorf("the identity is %+v, and was %+v", now, before)
 	}
 }

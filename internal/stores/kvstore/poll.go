@@ -88,9 +88,6 @@ func (s *Store) all(ctx context.Context) (all map[string]state, removed map[stri
 
 // marks returns all entries by tag. none is the state of a tag without an entry.
 func (s *Store) marks(ctx context.Context) (all map[string]state, none state, removed map[string]bool, err error) {
-	if err := s.refused(); err != nil {
-		return nil, none, nil, err
-	}
 	entries, removed, err := s.kv.AllAndRemoved(ctx)
 	if err != nil {
 		return nil, none, nil, fmt.Errorf("kvstore: list: %w", err)

@@ -106,7 +106,7 @@ func TestABucketThatIsAMirrorIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: bucket})
-	if _, err := s.Open(t.Context()); !errors.Is(err, buckets.ErrUnfit) || !strings.Contains(err.Error(), "origin") {
+	if _, err := s.Own().Open(t.Context()); !errors.Is(err, buckets.ErrUnfit) || !strings.Contains(err.Error(), "origin") {
 		t.Errorf("%v, want ErrUnfit and the origin", err)
 	}
 	_, err := s.Create(t.Context(), segment.Tag{Name: "order", Step: 10, MaxID: 1}, true)
@@ -121,7 +121,7 @@ func TestAnExistingBucketIsUsedAsItIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: bucket, Replicas: 3})
-	mismatch, err := s.Open(t.Context())
+	mismatch, err := s.Own().Open(t.Context())
 	if want := "bucket " + bucket + " has 1 replicas and a TTL of 0s, wanted 3 and 0s"; err != nil || mismatch != want {
 		t.Fatalf("mismatch %q, %v, want %q", mismatch, err, want)
 	}
