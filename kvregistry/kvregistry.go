@@ -309,7 +309,7 @@ func all[T any](ctx context.Context, b *buckets.Bucket, read func(buckets.Entry)
 	}
 	out := make(map[int]T, len(entries))
 	for key, kve := range entries {
-		if w, ok := number(key); ok {
+		if w, ok := number(key); ok && !kve.Removed {
 			out[w] = read(kve)
 		}
 	}

@@ -21,6 +21,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -68,22 +70,33 @@ type Config struct {
 //
 // A bucket with Replicas 0 gets three, or one where JetStream is a single server, as on a leaf node. Replicas are not
 // added later, and a cluster with too few servers may still be starting. So there no bucket is made.
-type Bucket struct{ o *opening }
+type Bucket struct {
+	*reader
+	cfg Config
+
+	opened  atomic.Pointer[attempt]
+	changed atomic.Pointer[error] // what makes the open bucket unfit; nil if nothing
+	again   atomic.Bool           // this process has opened a bucket of the name before
+	seen    atomic.Uint64         // the highest revision
+
+	mu      sync.Mutex
+	attempt *attempt // under way, or the one that succeeded; nil if none
+	trouble error    // why the bucket is not open; nil if it is
+}
 
 // New returns a bucket that is not open yet.
 func New(streams Streams, cfg Config) *Bucket {
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
-	r := &reader{streams: streams, bucket: cfg.Name, insists: cfg.Insist}
-	o := &opening{reader: r, cfg: cfg}
-	o.trouble = o.failed(errors.New("no answer yet"))
-	return &Bucket{o}
+	b := &Bucket{reader: &reader{streams: streams, bucket: cfg.Name, insists: cfg.Insist}, cfg: cfg}
+	b.trouble = b.failed(errors.New("no answer yet"))
+	return b
 }
 
 // Open opens the bucket unless it is open, and creates it if none exists. An existing bucket is used as it is;
 // mismatch, if not empty, says how it differs from the [Config]. A bucket that cannot be relied on is refused with
 // [ErrUnfit]. Open returns by the time ctx ends.
 func (b *Bucket) Open(ctx context.Context) (mismatch string, err error) {
-	a, err := b.o.get(ctx)
+	a, err := b.get(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -92,44 +105,48 @@ func (b *Bucket) Open(ctx context.Context) (mismatch string, err error) {
 
 // Trouble returns why the bucket is not open or not fit, or nil if it is both.
 func (b *Bucket) Trouble() error {
-	b.o.mu.Lock()
-	defer b.o.mu.Unlock()
-	if b.o.trouble != nil {
-		return b.o.trouble
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.trouble != nil {
+		return b.trouble
 	}
-	return b.o.unfit()
+	return b.unfit()
 }
 
 // Look reads the present settings of the bucket, opening it first if necessary. If they do not fit any more, Look
 // returns [ErrUnfit], and so do all other calls until Look finds them corrected.
 func (b *Bucket) Look(ctx context.Context) (Info, error) {
 	for range 2 {
-		a, err := b.o.get(ctx)
+		a, err := b.get(ctx)
 		if err != nil {
 			return Info{}, err
 		}
-		info, err := b.o.streams.Info(ctx, b.o.bucket)
+		info, err := b.streams.Info(ctx, b.bucket)
 		if err == nil {
-			return info, b.o.note(info)
+			return info, b.note(info)
 		}
 		if !errors.Is(err, ErrNoBucket) {
 			return Info{}, err
 		}
-		b.o.forget(a, err)
+		b.forget(a, err)
 	}
-	return Info{}, b.o.failed(ErrNoBucket)
+	return Info{}, b.failed(ErrNoBucket)
 }
 
 // Known returns the highest revision of the bucket that this process knows of.
-func (b *Bucket) Known() uint64 { return b.o.maker.seen.Load() }
+func (b *Bucket) Known() uint64 { return b.seen.Load() }
 
 // Saw notes a revision that the bucket has given to this process or another one.
-func (b *Bucket) Saw(revision uint64) { b.o.maker.saw(revision) }
+func (b *Bucket) Saw(revision uint64) {
+	for last := b.Known(); revision > last && !b.seen.CompareAndSwap(last, revision); {
+		last = b.Known()
+	}
+}
 
 // Time returns the clock of the server that leads the bucket's stream. Entries are dated by it.
 func (b *Bucket) Time(ctx context.Context) (time.Time, error) {
-	return on(ctx, b.o, func() (time.Time, error) {
-		i, err := timed(&b.o.latency, func() (Info, error) { return b.o.streams.Info(ctx, b.o.bucket) })
+	return on(ctx, b, func() (time.Time, error) {
+		i, err := timed(&b.latency, func() (Info, error) { return b.streams.Info(ctx, b.bucket) })
 		if err == nil && i.Now.IsZero() {
 			err = errors.New("buckets: nats-server does not tell its time; run 2.10 or later")
 		}
@@ -139,15 +156,15 @@ func (b *Bucket) Time(ctx context.Context) (time.Time, error) {
 
 // Enough returns how long a number of requests in a row may take: least, or longer where JetStream is far away.
 func (b *Bucket) Enough(requests int, least time.Duration) time.Duration {
-	return b.o.latency.enough(requests, least)
+	return b.latency.enough(requests, least)
 }
 
 // Measure times one request, with a timeout of 3 s, if the last one got no answer: Enough then knows how slow JetStream
 // is.
 func (b *Bucket) Measure(ctx context.Context) {
-	b.o.latency.mu.Lock()
-	unanswered := b.o.latency.unanswered
-	b.o.latency.mu.Unlock()
+	b.latency.mu.Lock()
+	unanswered := b.latency.unanswered
+	b.latency.mu.Unlock()
 	if !unanswered {
 		return
 	}

@@ -183,7 +183,7 @@ func TestABucketIsOpenedSoonAfterWhatWasAskedFirstIsLost(t *testing.T) {
 				js := &deaf{far: far{takes: c.takes}, hears: began.Add(c.lost)}
 				b := New(js, Config{Name: "b", Insist: !c.patient})
 				for range 2 {
-					b.o.latency.note(c.takes, nil)
+					b.latency.note(c.takes, nil)
 				}
 				_, err := b.Open(t.Context())
 				if took := time.Since(began); !errors.Is(err, c.fails) || took != c.took || js.asks.Load() != c.asks {

@@ -9,8 +9,7 @@ import (
 )
 
 // Own is natsid's own key in a bucket; its other own keys begin with Own and a dot. No tag and no worker number can
-// have such a key: see [IsOwn]. [Bucket.All] and [Bucket.AllAndRemoved] leave own keys out; all other methods treat
-// them like other keys.
+// have such a key: see [IsOwn].
 const Own = "_natsid"
 
 // IsOwn reports whether a key is natsid's own.
@@ -37,8 +36,8 @@ func (b *Bucket) last(ctx context.Context, key string) (Entry, error) {
 	if !isKey(key) {
 		return Entry{}, ErrInvalidKey
 	}
-	entry, err := on(ctx, b.o, func() (Entry, error) { return b.o.last(ctx, key) })
-	b.o.maker.saw(entry.Revision) // the revision is 0 after an error
+	entry, err := on(ctx, b, func() (Entry, error) { return b.newest(ctx, key) })
+	b.Saw(entry.Revision) // the revision is 0 after an error
 	return entry, err
 }
 
@@ -77,7 +76,7 @@ func (b *Bucket) CreateFirst(ctx context.Context, key string, value []byte) (rev
 			return 0, ErrKeyRemoved
 		}
 		again = true
-		return b.o.streams.Publish(ctx, b.o.bucket, key, Write{Value: value, Last: &never})
+		return b.streams.Publish(ctx, b.bucket, key, Write{Value: value, Last: &never})
 	})
 	if errors.Is(err, ErrRevision) {
 		if _, err = b.marker(ctx, key); err == nil {
@@ -101,7 +100,7 @@ func (b *Bucket) UpdateSoon(
 	ctx context.Context, key string, value []byte, last uint64,
 ) (revision uint64, err error) {
 	began := time.Now()
-	patience, ended := b.o.latency.forWrite()
+	patience, ended := b.latency.forWrite()
 	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	revision, err = b.Update(limited, key, value, last)
@@ -127,7 +126,7 @@ func (b *Bucket) Purge(ctx context.Context, key string) error {
 }
 
 func (b *Bucket) publish(ctx context.Context, key string, w Write) (revision uint64, err error) {
-	return b.write(ctx, key, func() (uint64, error) { return b.o.streams.Publish(ctx, b.o.bucket, key, w) })
+	return b.write(ctx, key, func() (uint64, error) { return b.streams.Publish(ctx, b.bucket, key, w) })
 }
 
 func (b *Bucket) write(ctx context.Context, key string, f func() (uint64, error)) (revision uint64, err error) {
@@ -135,50 +134,25 @@ func (b *Bucket) write(ctx context.Context, key string, f func() (uint64, error)
 		return 0, ErrInvalidKey
 	}
 	known := b.Known() // before the write is sent
-	revision, err = on(ctx, b.o, func() (uint64, error) { return timed(&b.o.latency, f) })
-	if err == nil && revision <= known && b.o.cfg.WentBack != nil {
-		b.o.cfg.WentBack(fmt.Sprintf("a write to bucket %s was given revision %d, and %d was given before",
-			b.o.bucket, revision, known))
-		b.o.maker.seen.Store(revision) // revisions rise from there
+	revision, err = on(ctx, b, func() (uint64, error) { return timed(&b.latency, f) })
+	if err == nil && revision <= known && b.cfg.WentBack != nil {
+		b.cfg.WentBack(fmt.Sprintf("a write to bucket %s was given revision %d, and %d was given before",
+			b.bucket, revision, known))
+		b.seen.Store(revision) // revisions rise from there
 	}
-	b.o.maker.saw(revision) // the revision is 0 after an error
+	b.Saw(revision) // the revision is 0 after an error
 	return revision, err
 }
 
-// All returns the present entries by key, without removed keys and natsid's own. It has each key that existed
-// throughout the call. The snapshot may be a little old: confirm what rests on it by a compare-and-set. All does not
-// ask the stream's leader, for which workers have no right in the bucket of heartbeats.
+// All returns the last entry of each key, markers included. It has each key that existed throughout the call. The
+// entries may be a little old: confirm what rests on them by a compare-and-set. All does not ask the stream's leader,
+// for which workers have no right in the bucket of heartbeats.
 func (b *Bucket) All(ctx context.Context) (map[string]Entry, error) {
-	entries, err := on(ctx, b.o, func() ([]Entry, error) { return b.o.streams.List(ctx, b.o.bucket, "") })
-	all, _ := present(entries)
-	return all, err
+	return latest(on(ctx, b, func() ([]Entry, error) { return b.streams.List(ctx, b.bucket, "") }))
 }
 
-// AllAndRemoved is like All, but no older than the call; removed has the deleted and purged keys. A key written during
-// the call may be missing, or have its former value.
-func (b *Bucket) AllAndRemoved(ctx context.Context) (all map[string]Entry, removed map[string]bool, err error) {
-	entries, err := on(ctx, b.o, func() ([]Entry, error) { return b.o.all(ctx, "") })
-	all, removed = present(entries)
-	return all, removed, err
-}
-
-// present splits entries into the present value of each key and the removed keys, without natsid's own.
-func present(entries []Entry) (all map[string]Entry, removed map[string]bool) {
-	all, removed = latest(entries), make(map[string]bool)
-	for key, e := range all {
-		if e.Removed && !IsOwn(key) {
-			removed[key] = true
-		}
-		if e.Removed || IsOwn(key) {
-			delete(all, key)
-		}
-	}
-	return all, removed
-}
-
-// AllOwn returns the present entries whose keys begin with prefix, which begins with [Own] and ends with a dot. They
-// are no older than the call, except those of keys written during it.
-func (b *Bucket) AllOwn(ctx context.Context, prefix string) (map[string]Entry, error) {
-	entries, err := on(ctx, b.o, func() ([]Entry, error) { return b.o.all(ctx, prefix) })
-	return standing(entries), err
+// Latest is like All, for the keys that begin with prefix, which is "" or ends with a dot, and no older than the call.
+// A key written during the call may be missing, or have its former value.
+func (b *Bucket) Latest(ctx context.Context, prefix string) (map[string]Entry, error) {
+	return latest(on(ctx, b, func() ([]Entry, error) { return b.all(ctx, prefix) }))
 }

@@ -72,10 +72,10 @@ func TestABucketKnowsHowFarAwayJetStreamIs(t *testing.T) {
 		b.Measure(t.Context())
 		want("farther than a call waits, and measured", 5*time.Second)
 		for range 2 {
-			b.o.latency.note(time.Minute, nats.ErrDisconnected) // that was no answer
+			b.latency.note(time.Minute, nats.ErrDisconnected) // that was no answer
 		}
 		want("after the connection broke", 5*time.Second)
-		b.o.latency.note(js.takes, nil) // calls have the time now
+		b.latency.note(js.takes, nil) // calls have the time now
 		want("and called", 10*time.Second)
 		js.takes = time.Millisecond
 		for range 30 {

@@ -5,31 +5,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// A maker makes the stream of a bucket. Only one goroutine may call make.
-type maker struct {
-	again atomic.Bool   // this process has opened a bucket of the name before
-	seen  atomic.Uint64 // the highest revision
-}
-
-// saw is [Bucket.Saw].
-func (m *maker) saw(revision uint64) {
-	for last := m.seen.Load(); revision > last && !m.seen.CompareAndSwap(last, revision); {
-		last = m.seen.Load()
-	}
-}
-
 // firstSeq returns the first revision of a bucket that is created now. It must lie above every revision that a bucket
 // of the name ever had. The clock ensures that unless it was set back by more than the age of the bucket; a process
 // that has seen the bucket's revisions does not depend on its clock.
-func (m *maker) firstSeq() uint64 {
+func (b *Bucket) firstSeq() uint64 {
 	const margin = 1_000_000 // for writes of other workers that this one has not seen
-	return max(uint64(time.Now().UnixMicro()), m.seen.Load()+margin)
+	return max(uint64(time.Now().UnixMicro()), b.seen.Load()+margin)
 }
 
 // makerKey is natsid's key in the metadata of a stream; absent if the stream was made by hand.
@@ -42,16 +28,16 @@ const (
 )
 
 // founder returns whether a new bucket is the first of its name: if this process saw no other one and may found it.
-func (m *maker) founder(ctx context.Context, cfg Config) string {
-	if m.again.Load() {
+func (b *Bucket) founder(ctx context.Context) string {
+	if b.again.Load() {
 		return notFounded
 	}
-	if cfg.MayFound == nil {
+	if b.cfg.MayFound == nil {
 		return founded
 	}
-	if err := cfg.MayFound(ctx); err != nil {
-		cfg.Log.Warn("a bucket that was missing is made, but not as the first of its name: another one was in use; "+
-			"no tag is created on first use in it", "bucket", cfg.Name, "error", err)
+	if err := b.cfg.MayFound(ctx); err != nil {
+		b.cfg.Log.Warn("a bucket that was missing is made, but not as the first of its name: another one was in use; "+
+			"no tag is created on first use in it", "bucket", b.bucket, "error", err)
 		return notFounded
 	}
 	return founded
@@ -59,20 +45,21 @@ func (m *maker) founder(ctx context.Context, cfg Config) string {
 
 // make makes the stream that [jetstream.KeyValueConfig] describes (ADR-8), with FirstSeq and without AllowDirect: see
 // the package comment.
-func (m *maker) make(ctx context.Context, cfg Config, streams Streams) error {
+func (b *Bucket) make(ctx context.Context) error {
+	cfg := b.cfg
 	c := jetstream.StreamConfig{
 		Name: streamName(cfg.Name), Description: cfg.Description, Subjects: []string{subjectPrefix(cfg.Name) + ">"},
-		FirstSeq: m.firstSeq(), MaxMsgsPerSubject: 1, MaxMsgs: -1, MaxBytes: cmp.Or(cfg.MaxBytes, -1), MaxMsgSize: -1,
+		FirstSeq: b.firstSeq(), MaxMsgsPerSubject: 1, MaxMsgs: -1, MaxBytes: cmp.Or(cfg.MaxBytes, -1), MaxMsgSize: -1,
 		MaxConsumers: -1, MaxAge: cfg.TTL, Replicas: cfg.Replicas, Discard: jetstream.DiscardNew, DenyDelete: true,
 		DenyPurge: cfg.TTL == 0, AllowRollup: cfg.TTL > 0, Duplicates: min(2*time.Minute, cmp.Or(cfg.TTL, time.Hour)),
 		Compression: jetstream.NoCompression, // nats-server 2.15 breaks compressed ones when it is killed
-		Metadata:    map[string]string{makerKey: m.founder(ctx, cfg)},
+		Metadata:    map[string]string{makerKey: b.founder(ctx)},
 	}
 	if cfg.Whole {
 		c.MaxMsgsPerSubject, c.AllowRollup, c.Discard = -1, false, jetstream.DiscardOld
 	}
-	err := place(ctx, cfg, streams, c)
-	for ; errors.Is(err, ErrFull) && c.MaxBytes > 4<<20; err = place(ctx, cfg, streams, c) {
+	err := b.place(ctx, c)
+	for ; errors.Is(err, ErrFull) && c.MaxBytes > 4<<20; err = b.place(ctx, c) {
 		c.MaxBytes /= 8 // JetStream reserves MaxBytes at once
 	}
 	return err
@@ -82,11 +69,11 @@ func (m *maker) make(ctx context.Context, cfg Config, streams Streams) error {
 const chosen = 3
 
 // place makes the stream, and chooses its replicas unless the settings say how many: see [Bucket].
-func place(ctx context.Context, cfg Config, streams Streams, c jetstream.StreamConfig) error {
-	single := cfg.Alone && c.Replicas == 1
+func (b *Bucket) place(ctx context.Context, c jetstream.StreamConfig) error {
+	single := b.cfg.Alone && c.Replicas == 1
 	if c.Replicas == 0 {
 		c.Replicas = chosen
-		err := streams.Make(ctx, c)
+		err := b.streams.Make(ctx, c)
 		if errors.Is(err, ErrFewServers) {
 			return fmt.Errorf("JetStream shows fewer than %d servers: start them all, or choose with --replicas: %w",
 				chosen, err)
@@ -94,15 +81,15 @@ func place(ctx context.Context, cfg Config, streams Streams, c jetstream.StreamC
 		if single = errors.Is(err, ErrOneServer); !single {
 			return err
 		}
-		cfg.Log.Info("a bucket is made with 1 replica, since JetStream is a single server", "bucket", cfg.Name)
+		b.cfg.Log.Info("a bucket is made with 1 replica, since JetStream is a single server", "bucket", b.bucket)
 		c.Replicas = 1
 	}
-	if single && cfg.Fleeting { // not in a cluster, as such a stream cannot get replicas later
+	if single && b.cfg.Fleeting { // not in a cluster, as such a stream cannot get replicas later
 		c.PersistMode = jetstream.AsyncPersistMode
-		if err := streams.Make(ctx, c); err == nil || errors.Is(err, ErrBucketExists) {
+		if err := b.streams.Make(ctx, c); err == nil || errors.Is(err, ErrBucketExists) {
 			return err
 		}
 		c.PersistMode = jetstream.DefaultPersistMode // a server before 2.12 may refuse what it does not know
 	}
-	return streams.Make(ctx, c)
+	return b.streams.Make(ctx, c)
 }

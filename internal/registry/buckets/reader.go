@@ -3,7 +3,6 @@ package buckets
 import (
 	"context"
 	"errors"
-	"maps"
 	"sync"
 	"time"
 )
@@ -67,8 +66,8 @@ func (r *reader) info(ctx context.Context) (Info, error) {
 	return read(ctx, r, openAgain, func(ctx context.Context) (Info, error) { return r.streams.Info(ctx, r.bucket) })
 }
 
-// last returns the last entry of a key, a value or the marker of a removed one, or [ErrNoKey] if it never had a value.
-func (r *reader) last(ctx context.Context, key string) (Entry, error) {
+// newest returns the last entry of a key, a value or the marker of a removed one, or [ErrNoKey] if it never had a value.
+func (r *reader) newest(ctx context.Context, key string) (Entry, error) {
 	return read(ctx, r, r.latency.forRead(), func(ctx context.Context) (Entry, error) {
 		return r.streams.Last(ctx, r.bucket, key)
 	})
@@ -122,22 +121,14 @@ func (r *reader) all(ctx context.Context, prefix string) ([]Entry, error) {
 // Listed returns the last entries of all keys of a bucket, markers included, for a caller without a [Bucket]. They are
 // no older than the call. A key written during the call may be missing, or have its former value.
 func Listed(ctx context.Context, streams Streams, bucket string) (map[string]Entry, error) {
-	entries, err := (&reader{streams: streams, bucket: bucket}).all(ctx, "")
-	return latest(entries), err
+	return latest((&reader{streams: streams, bucket: bucket}).all(ctx, ""))
 }
 
 // latest returns the last entry of each key, markers included. A later entry follows the earlier one of its key.
-func latest(entries []Entry) map[string]Entry {
+func latest(entries []Entry, err error) (map[string]Entry, error) {
 	all := make(map[string]Entry, len(entries))
 	for _, e := range entries {
 		all[e.Key] = e
 	}
-	return all
-}
-
-// standing returns the last entry of each key that has a value.
-func standing(entries []Entry) map[string]Entry {
-	all := latest(entries)
-	maps.DeleteFunc(all, func(_ string, e Entry) bool { return e.Removed })
-	return all
+	return all, err
 }

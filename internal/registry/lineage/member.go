@@ -19,7 +19,7 @@ type Bucket interface {
 	Create(ctx context.Context, key string, value []byte) (revision uint64, err error)
 	Update(ctx context.Context, key string, value []byte, last uint64) (revision uint64, err error)
 	UpdateSoon(ctx context.Context, key string, value []byte, last uint64) (revision uint64, err error)
-	AllOwn(ctx context.Context, prefix string) (map[string]buckets.Entry, error)
+	Latest(ctx context.Context, prefix string) (map[string]buckets.Entry, error)
 	// Known returns the highest revision that this process knows of; Saw adds one that it heard of.
 	Known() uint64
 	Saw(revision uint64)

@@ -214,7 +214,7 @@ func (k *own) choose(ctx context.Context) error {
 		k.Key = newID()
 		return nil
 	}
-	all, err := k.cfg.Bucket.AllOwn(ctx, ownPrefix)
+	all, err := k.cfg.Bucket.Latest(ctx, ownPrefix)
 	if err != nil {
 		return fmt.Errorf("lineage: the own keys of workers cannot be listed: %w", err)
 	}

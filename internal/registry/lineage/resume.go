@@ -76,7 +76,7 @@ func (o *Operator) Look(ctx context.Context, before *Case) (c Case, err error) {
 	if v.id.Incident != nil {
 		c.Need = v.id.Incident.Need
 	}
-	entries, err := o.Bucket.AllOwn(ctx, ownPrefix)
+	entries, err := o.Bucket.Latest(ctx, ownPrefix)
 	if err != nil {
 		return c, fmt.Errorf("lineage: the own keys of workers cannot be listed: %w", err)
 	}

@@ -478,19 +478,6 @@ func (l link) Look(context.Context) (buckets.Info, error) {
 	return buckets.Info{Created: at(b.made), LastSeq: b.last}, nil
 }
 
-func (l link) AllAndRemoved(context.Context) (all map[string]buckets.Entry, removed map[string]bool, err error) {
-	if err := l.before(); err != nil {
-		return nil, nil, err
-	}
-	all = map[string]buckets.Entry{}
-	for key, e := range l.view().entries {
-		if !buckets.IsOwn(key) {
-			all[key] = e
-		}
-	}
-	return all, nil, nil
-}
-
 func (l link) CreateFirst(ctx context.Context, key string, value []byte) (uint64, error) {
 	return l.Create(ctx, key, value)
 }
@@ -544,12 +531,15 @@ func (l link) Update(_ context.Context, key string, value []byte, last uint64) (
 	return revision, nil
 }
 
-func (l link) AllOwn(_ context.Context, prefix string) (map[string]buckets.Entry, error) {
+func (l link) Latest(_ context.Context, prefix string) (map[string]buckets.Entry, error) {
 	if err := l.before(); err != nil {
 		return nil, err
 	}
-	all := map[string]buckets.Entry{}
-	for key, e := range l.p.w.bkt.entries {
+	all, b := map[string]buckets.Entry{}, l.p.w.bkt
+	if prefix == "" {
+		b = l.view()
+	}
+	for key, e := range b.entries {
 		if strings.HasPrefix(key, prefix) {
 			all[key] = e
 		}

@@ -44,7 +44,7 @@ func (m *memory) Update(_ context.Context, key string, value []byte, last uint64
 	return last + 1, nil
 }
 
-func (m *memory) AllOwn(context.Context, string) (map[string]buckets.Entry, error) { return nil, nil }
+func (m *memory) Latest(context.Context, string) (map[string]buckets.Entry, error) { return nil, nil }
 
 func (m *memory) read(t *testing.T) era.Identity {
 	t.Helper()

@@ -85,7 +85,7 @@ type Config struct {
 // Bucket is what a store uses of its bucket. [buckets.Bucket] implements it.
 type Bucket interface {
 	Get(ctx context.Context, key string) (buckets.Entry, error)
-	AllAndRemoved(ctx context.Context) (all map[string]buckets.Entry, removed map[string]bool, err error)
+	Latest(ctx context.Context, prefix string) (map[string]buckets.Entry, error)
 	Create(ctx context.Context, key string, value []byte) (revision uint64, err error)
 	CreateFirst(ctx context.Context, key string, value []byte) (revision uint64, err error)
 	Update(ctx context.Context, key string, value []byte, last uint64) (revision uint64, err error)

@@ -86,9 +86,9 @@ func (s *Store) all(ctx context.Context) (all map[string]state, removed map[stri
 	return all, removed, nil
 }
 
-// marks returns all entries by tag. none is the state of a tag without an entry.
+// marks returns all entries by tag. none is the state of a tag without an entry; removed are the keys with a marker.
 func (s *Store) marks(ctx context.Context) (all map[string]state, none state, removed map[string]bool, err error) {
-	entries, removed, err := s.kv.AllAndRemoved(ctx)
+	entries, err := s.kv.Latest(ctx, "")
 	if err != nil {
 		return nil, none, nil, fmt.Errorf("kvstore: list: %w", err)
 	}
@@ -96,8 +96,14 @@ func (s *Store) marks(ctx context.Context) (all map[string]state, none state, re
 	if err != nil {
 		return nil, none, nil, err
 	}
-	all = make(map[string]state, len(entries))
+	all, removed = make(map[string]state, len(entries)), make(map[string]bool)
 	for tag, kve := range entries {
+		if kve.Removed {
+			removed[tag] = true
+		}
+		if kve.Removed || buckets.IsOwn(tag) {
+			continue
+		}
 		t := state{kve: kve}
 		t.entry, t.fault = decode(s.cfg.Bucket, kve)
 		if t.fault == nil {
