@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -55,6 +56,14 @@ func (s *Store) readMark(ctx context.Context, tag string) (t state, err error) {
 		err = t.in(id, s.limit())
 	}
 	return t, err
+}
+
+// limit returns the highest mark that the store can hold.
+func (s *Store) limit() int64 {
+	if s.cfg.Table == nil {
+		return math.MaxInt64
+	}
+	return s.cfg.Table.Limit()
 }
 
 // eras returns the identity by which entries are read: that of Config.Eras or, if it is nil, that of the bucket, read

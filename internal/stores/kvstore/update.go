@@ -4,19 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/natsid/natsid/segment"
 )
-
-// limit returns the highest mark that the store can hold.
-func (s *Store) limit() int64 {
-	if s.cfg.Table == nil {
-		return math.MaxInt64
-	}
-	return s.cfg.Table.Limit()
-}
 
 // uncertain marks the error of a change of the table with [segment.ErrUncertain], unless it says that nothing was
 // changed.
