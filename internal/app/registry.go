@@ -12,6 +12,7 @@ import (
 
 	"github.com/natsid/natsid/internal/gather"
 	"github.com/natsid/natsid/internal/jitter"
+	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/internal/registry/natsbus"
@@ -127,16 +128,15 @@ func (m *registry) answerFor(registry string) {
 	}
 }
 
-// mayFound is called before a bucket of marks gets an identity. It returns an error if another bucket of the name is or
-// was in use.
+// mayFound implements [buckets.Config.MayFound] for the bucket of marks.
 func (m *registry) mayFound(ctx context.Context) error {
 	if m.member.Remembers() {
-		return fmt.Errorf("the data directory %s remembers another bucket of marks, which is gone", m.cfg.Data)
+		return fmt.Errorf("%w: the data directory %s remembers it", buckets.ErrInUse, m.cfg.Data)
 	}
 	all, err := m.notices(ctx)
 	for _, n := range all {
 		if n.Registry != "" {
-			err = fmt.Errorf("worker %q of this namespace rests on registry %s", n.Instance, n.Registry)
+			err = fmt.Errorf("%w: worker %q rests on registry %s", buckets.ErrInUse, n.Instance, n.Registry)
 		}
 	}
 	return err

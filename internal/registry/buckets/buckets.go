@@ -55,7 +55,8 @@ type Config struct {
 	// bucket, or a process ended too early. A bucket that replaces another one gets no first entry.
 	First func(created time.Time) (key string, value []byte)
 	// MayFound, if set, is called before this process creates a bucket, unless it saw one of the name before, and
-	// before it writes the first entry. An error means that another bucket of the name is or was in use.
+	// before it writes the first entry. After [ErrInUse] the bucket is created, but not as the first of its name; after
+	// another error it is not opened.
 	MayFound func(context.Context) error
 	Log      *slog.Logger // nil discards
 	// WentBack, if set, is called when an acknowledged write shows that the bucket went back: its revision is not above

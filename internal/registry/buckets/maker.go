@@ -27,33 +27,37 @@ const (
 	notFounded = "not founded"
 )
 
-// founder returns whether a new bucket is the first of its name: if this process saw no other one and may found it.
-func (b *Bucket) founder(ctx context.Context) string {
-	if b.again.Load() {
-		return notFounded
+// mayFound reports whether a bucket of the name can be the first one; an error says that this is not known.
+func (b *Bucket) mayFound(ctx context.Context) (bool, error) {
+	if again := b.again.Load(); again || b.cfg.MayFound == nil {
+		return !again, nil
 	}
-	if b.cfg.MayFound == nil {
-		return founded
+	err := b.cfg.MayFound(ctx)
+	if errors.Is(err, ErrInUse) {
+		b.cfg.Log.Warn("a bucket is not the first of its name: another one was in use; no tag is created on first use "+
+			"in it", "bucket", b.bucket, "error", err)
+		return false, nil
 	}
-	if err := b.cfg.MayFound(ctx); err != nil {
-		b.cfg.Log.Warn("a bucket that was missing is made, but not as the first of its name: another one was in use; "+
-			"no tag is created on first use in it", "bucket", b.bucket, "error", err)
-		return notFounded
-	}
-	return founded
+	return err == nil, err
 }
 
 // make makes the stream that [jetstream.KeyValueConfig] describes (ADR-8), with FirstSeq and without AllowDirect: see
 // the package comment.
 func (b *Bucket) make(ctx context.Context) error {
-	cfg := b.cfg
+	cfg, by := b.cfg, founded
+	switch may, err := b.mayFound(ctx); {
+	case err != nil:
+		return err
+	case !may:
+		by = notFounded
+	}
 	c := jetstream.StreamConfig{
 		Name: streamName(cfg.Name), Description: cfg.Description, Subjects: []string{subjectPrefix(cfg.Name) + ">"},
 		FirstSeq: b.firstSeq(), MaxMsgsPerSubject: 1, MaxMsgs: -1, MaxBytes: cmp.Or(cfg.MaxBytes, -1), MaxMsgSize: -1,
 		MaxConsumers: -1, MaxAge: cfg.TTL, Replicas: cfg.Replicas, Discard: jetstream.DiscardNew, DenyDelete: true,
 		DenyPurge: cfg.TTL == 0, AllowRollup: cfg.TTL > 0, Duplicates: min(2*time.Minute, cmp.Or(cfg.TTL, time.Hour)),
 		Compression: jetstream.NoCompression, // nats-server 2.15 breaks compressed ones when it is killed
-		Metadata:    map[string]string{makerKey: b.founder(ctx)},
+		Metadata:    map[string]string{makerKey: by},
 	}
 	if cfg.Whole {
 		c.MaxMsgsPerSubject, c.AllowRollup, c.Discard = -1, false, jetstream.DiscardOld

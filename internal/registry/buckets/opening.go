@@ -105,8 +105,11 @@ func (b *Bucket) find(ctx context.Context) (info Info, err error) {
 // revisions, so of all first entries of buckets of a name only one is ever written.
 func (b *Bucket) found(ctx context.Context, i Info) error {
 	isUntouched := i.Metadata[makerKey] != notFounded && i.LastSeq < max(1, i.FirstSeq)
-	if !isUntouched || b.cfg.First == nil || b.cfg.MayFound != nil && b.cfg.MayFound(ctx) != nil {
+	if !isUntouched || b.cfg.First == nil {
 		return nil
+	}
+	if may, err := b.mayFound(ctx); err != nil || !may {
+		return err
 	}
 	key, value := b.cfg.First(i.Created)
 	revision, err := b.streams.Publish(ctx, b.bucket, key, Write{Value: value, Last: new(uint64), LastOfAll: &i.LastSeq})

@@ -78,6 +78,8 @@ var (
 	// ErrUnfit is returned for a bucket whose settings natsid must not rely on: it forgets what it must keep, or takes
 	// what others write.
 	ErrUnfit = errors.New("the bucket cannot be used")
+	// ErrInUse is wrapped by errors of [Config.MayFound] if another bucket of the name is or was in use.
+	ErrInUse = errors.New("another bucket of this name is in use")
 	// ErrFull is returned if JetStream or the bucket has no room for a write, or JetStream none for the bucket.
 	ErrFull = errors.New("buckets: no room")
 	// ErrRevision is returned when a key's revision is not the expected one.

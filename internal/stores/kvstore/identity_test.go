@@ -3,6 +3,7 @@ package kvstore_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 
@@ -68,13 +69,33 @@ func TestABucketMadeBesideWorkersOfALostOneGetsNoIdentity(t *testing.T) {
 		s := kvstore.New(buckets.OnJetStream(js), kvstore.Config{
 			Bucket: bucket, MayFound: func(context.Context) error {
 				if asked++; asked > allowed {
-					return errors.New("worker eu-1 has ranges of another registry")
+					return fmt.Errorf("%w: worker eu-1 rests on another registry", buckets.ErrInUse)
 				}
 				return nil
 			},
 		})
 		if _, err := s.Own().Open(t.Context()); err != nil || asked != allowed+1 || !unfounded(t, js, bucket) {
 			t.Errorf("%v after %d questions, want no identity", err, asked)
+		}
+	}
+}
+
+// While nobody can be asked, nothing says that a bucket is the first of its name, or that it is not.
+func TestABucketIsNotOpenedBeforeOthersWereAsked(t *testing.T) {
+	js := connect(t)
+	for _, asked := range []int{1, 2} { // before the bucket is made, and before it gets its identity
+		bucket, n, away := bucketName(), 0, errors.New("NATS is away")
+		s := kvstore.New(buckets.OnJetStream(js), kvstore.Config{
+			Bucket: bucket, MayFound: func(context.Context) error {
+				if n++; n == asked {
+					return away
+				}
+				return nil
+			},
+		})
+		_, err := s.Own().Open(t.Context())
+		if _, again := s.Own().Open(t.Context()); !errors.Is(err, away) || again != nil || unfounded(t, js, bucket) {
+			t.Errorf("question %d failed: %v; then %v", asked, err, again)
 		}
 	}
 }
