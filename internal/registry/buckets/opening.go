@@ -112,7 +112,8 @@ func (b *Bucket) found(ctx context.Context, i Info) error {
 		return err
 	}
 	key, value := b.cfg.First(i.Created)
-	revision, err := b.streams.Publish(ctx, b.bucket, key, Write{Value: value, Last: new(uint64), LastOfAll: &i.LastSeq})
+	w := Write{Value: value, Last: new(uint64), LastOfAll: &i.LastSeq}
+	revision, err := b.streams.Publish(ctx, b.bucket, key, w)
 	b.Saw(revision) // the revision is 0 after an error
 	if errors.Is(err, ErrRevision) {
 		return nil // another process was faster, or the bucket was made again

@@ -68,7 +68,7 @@ func (r *reader) info(ctx context.Context) (Info, error) {
 	return read(ctx, r, openAgain, func(ctx context.Context) (Info, error) { return r.streams.Info(ctx, r.bucket) })
 }
 
-// newest returns the last entry of a key, a value or the marker of a removed one, or [ErrNoKey] if it never had a value.
+// newest returns the last entry of a key, a value or a removed one's marker, or [ErrNoKey] if it never had a value.
 func (r *reader) newest(ctx context.Context, key string) (Entry, error) {
 	return read(ctx, r, r.latency.forRead(), func(ctx context.Context) (Entry, error) {
 		return r.streams.Last(ctx, r.bucket, key)

@@ -160,8 +160,8 @@ func (w *Member) Use(loaded Memory) {
 	}
 }
 
-// Fits returns why this worker must not use the marks, nil if it may: [era.ErrKind] or [era.ErrNewer]. Other faults of the
-// identity stop the registry at the first check.
+// Fits returns why this worker must not use the marks, nil if it may: [era.ErrKind] or [era.ErrNewer]. Other faults of
+// the identity stop the registry at the first check.
 func (w *Member) Fits(ctx context.Context) error {
 	_, err := w.registry.read(ctx, false)
 	return err

@@ -71,8 +71,8 @@ func (r *registry) read(ctx context.Context, thorough bool) (view, error) {
 	}
 	if have := v.id.Kind; have != r.cfg.Kind {
 		how := map[string]string{era.Alone: "without --mysql", era.Guarded: "with --mysql"}[have]
-		return v, fmt.Errorf("%w: they are of kind %s, and this worker is of kind %s; start it %s, or move the tags as "+
-			"docs/operations.md says", era.ErrKind, have, r.cfg.Kind, how)
+		return v, fmt.Errorf("%w: they are of kind %s, and this worker is of kind %s; start it %s, or move the tags "+
+			"as docs/operations.md says", era.ErrKind, have, r.cfg.Kind, how)
 	}
 	r.last.Store(&v.id)
 	return v, nil

@@ -42,7 +42,8 @@ func TestABucketLostInUseIsReportedOnceAndCreatedAgain(t *testing.T) {
 		if err := js.DeleteStream(t.Context(), "KV_"+bucket); err != nil {
 			t.Fatal(err)
 		}
-		if err := call(s); err != nil && !errors.Is(err, segment.ErrUnknownTag) || lost != 1 || s.Own().Trouble() != nil {
+		if err := call(s); err != nil && !errors.Is(err, segment.ErrUnknownTag) || lost != 1 ||
+			s.Own().Trouble() != nil {
 			t.Errorf("%s: %v, reported %d times, trouble %v", name, err, lost, s.Own().Trouble())
 		}
 		if _, err := s.Load(t.Context(), "order", 0, 0); !errors.Is(err, segment.ErrUnknownTag) || lost != 1 ||

@@ -106,10 +106,11 @@ func TestABucketThatIsAMirrorIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: bucket})
-	if _, err := s.Own().Open(t.Context()); !errors.Is(err, buckets.ErrUnfit) || !strings.Contains(err.Error(), "origin") {
+	_, err := s.Own().Open(t.Context())
+	if !errors.Is(err, buckets.ErrUnfit) || !strings.Contains(err.Error(), "origin") {
 		t.Errorf("%v, want ErrUnfit and the origin", err)
 	}
-	_, err := s.Create(t.Context(), segment.Tag{Name: "order", Step: 10, MaxID: 1}, true)
+	_, err = s.Create(t.Context(), segment.Tag{Name: "order", Step: 10, MaxID: 1}, true)
 	if !errors.Is(err, buckets.ErrUnfit) {
 		t.Errorf("a tag was created in it: %v", err)
 	}
