@@ -104,7 +104,7 @@ func TestEachCallIsWhatTheWireSays(t *testing.T) {
 	const (
 		tag = `{"tag":"order","step":10,"next_id":"7","description":"",` +
 			`"updated":"2026-01-02T03:04:05Z","disabled":false}`
-		want  = "{order 10 7  2026-01-02 03:04:05 +0000 UTC false  0 0 0 false 0 0 0   0 <nil>}"
+		want  = "{order 10 7  2026-01-02 03:04:05 +0000 UTC false  0 0 0 false 0 0 0   <nil>}"
 		large = "9223372036854775803-9223372036854775807"
 	)
 	for name, tc := range map[string]struct{ subject, body, reply, want string }{
