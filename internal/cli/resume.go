@@ -66,7 +66,8 @@ func (c *resumeCmd) Run(s *session) error {
 				return s.agree(c.Yes, "Resume?")
 			},
 		}
-		cfg, kind := kvstore.Config{Bucket: wire.SegmentBucket(s.namespace()), Eras: r.Eras}, kindOf(report)
+		cfg := kvstore.Config{Bucket: wire.SegmentBucket(s.namespace()), Existing: true, Eras: r.Eras}
+		kind := kindOf(report)
 		if r.HasRows = kind == era.Guarded; r.HasRows {
 			table, err := s.openTable(ctx)
 			if err == nil {

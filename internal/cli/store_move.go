@@ -66,7 +66,7 @@ func (c *storeMoveCmd) move(
 ) error {
 	bucket, log := wire.SegmentBucket(s.namespace()), logOf(s, streams)
 	store := kvstore.New(streams, kvstore.Config{
-		Bucket: bucket,
+		Bucket: bucket, Existing: true,
 		Raised: func(tag string, from, to int64) { log.Load(tag, grants.Raise(from, to)) },
 	})
 	plan := movedJSON{Changed: !c.DryRun, Bucket: bucket}

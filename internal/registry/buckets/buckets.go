@@ -42,7 +42,7 @@ type Config struct {
 	// others write: Look reports [ErrUnfit], and the owner stops by itself. A bucket that takes no writes is refused
 	// even if Tolerant.
 	Tolerant bool
-	// Existing says that this process makes no bucket: a missing one is [ErrNoBucket].
+	// Existing says that this process makes no bucket: a missing one is [ErrNoBucket]. It writes no First either.
 	Existing bool
 	// Fleeting says that all values are put again within seconds, so the server may acknowledge a write before it is on
 	// disk. Alone says that JetStream is a single server.

@@ -105,7 +105,7 @@ func (b *Bucket) find(ctx context.Context) (info Info, err error) {
 // revisions, so of all first entries of buckets of a name only one is ever written.
 func (b *Bucket) found(ctx context.Context, i Info) error {
 	isUntouched := i.Metadata[makerKey] != notFounded && i.LastSeq < max(1, i.FirstSeq)
-	if !isUntouched || b.cfg.First == nil {
+	if !isUntouched || b.cfg.First == nil || b.cfg.Existing {
 		return nil
 	}
 	if may, err := b.mayFound(ctx); err != nil || !may {

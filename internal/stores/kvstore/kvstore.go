@@ -66,6 +66,9 @@ type Config struct {
 	// Lost, if set, is called when an open bucket is gone with all its marks; the bucket is then created again, empty.
 	// Lost must not block.
 	Lost func()
+	// Existing says that this process makes no bucket, and gives none an identity: an operator's command must not take
+	// an empty bucket, whose marks were lost, for a new one.
+	Existing bool
 	// MayFound, if set, is called before the bucket is made, and before it gets an identity: see [buckets.Config].
 	MayFound func(context.Context) error
 	Log      *slog.Logger // nil discards
@@ -100,7 +103,7 @@ func New(streams buckets.Streams, cfg Config) *Store {
 	s.own = buckets.New(streams, buckets.Config{
 		Name: cfg.Bucket, Description: "natsid: high-water marks of the tags", Replicas: cfg.Replicas,
 		Insist: true, Tolerant: true,
-		Lost: cfg.Lost, MayFound: cfg.MayFound, Log: cfg.Log,
+		Existing: cfg.Existing, Lost: cfg.Lost, MayFound: cfg.MayFound, Log: cfg.Log,
 		First: func(created time.Time) (string, []byte) {
 			return era.Key, era.Found(s.Kind(), created).Encode()
 		},
