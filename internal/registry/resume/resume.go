@@ -117,7 +117,7 @@ func (r *Resumption) step(ctx context.Context) (p Plan, err error) {
 	if err := r.Operator.Resume(ctx, &c, p.Bump, p.Need); err != nil {
 		return p, err
 	}
-	p.Offset, p.Outcome = c.Identity.Offset(), "resumed"
+	p.Registry, p.Offset, p.Outcome = c.Identity.Registry, c.Identity.Offset(), "resumed"
 	return p, nil
 }
 

@@ -140,6 +140,9 @@ func TestAResumeBeginsAnEraAboveAllThatIsKnown(t *testing.T) {
 				if err != nil || id.Offset() != tc.offset || p.Offset != tc.offset || id.Incident != nil {
 					t.Errorf("%+v, %v: %+v, want the offset %d", id, err, p, tc.offset)
 				}
+				if p.Registry != id.Registry {
+					t.Errorf("it says that registry %q was resumed, which is %s", p.Registry, id.Registry)
+				}
 				if *asked != 1 || p.Outcome != "resumed" || time.Since(began) < lineage.Joining {
 					t.Errorf("asked %d times, after %v: %s", *asked, time.Since(began), p.Outcome)
 				}
