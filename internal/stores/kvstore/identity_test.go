@@ -109,3 +109,18 @@ func TestABucketMadeByHandIsUsedLikeANewOne(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Otherwise a bucket that was made by hand after the marks were lost would be a new registry, with nothing to resume.
+func TestAnOperatorsCommandGivesABucketMadeByHandNoIdentity(t *testing.T) {
+	js, bucket := connect(t), bucketName()
+	command := kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: bucket, Existing: true})
+	if _, err := command.Own().Open(t.Context()); !errors.Is(err, buckets.ErrNoBucket) {
+		t.Errorf("%v, want no bucket made", err)
+	}
+	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: bucket}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := command.Own().Open(t.Context()); err != nil || !unfounded(t, js, bucket) {
+		t.Errorf("%v, want an open bucket without identity", err)
+	}
+}
