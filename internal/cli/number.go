@@ -34,7 +34,9 @@ func (*numberCmd) help() help {
 	return help{
 		summary: "Run a program that makes IDs by itself, with a worker number that no other has.",
 		detail: `The program finds the number in NATSID_WORKER_NUMBER. natsid renews it, passes
-signals on, reaps processes as PID 1, and ends with the program's exit code.
+signals on, reaps processes as PID 1, and ends with the program's exit code. As
+a job in a shell's foreground it takes SIGINT and SIGQUIT for keys, of which the
+terminal tells the program itself.
 If the number cannot be renewed, it warns when half of the window is left, and sends
 SIGTERM 10 s before the end, and SIGKILL at the end; its exit code is 4 then.
 

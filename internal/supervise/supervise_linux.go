@@ -34,14 +34,19 @@ func (c *Command) Run() (End, error) {
 	received := make(chan os.Signal, 64)
 	signal.Notify(received, caught()...)
 	defer signal.Stop(received)
+	sys := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	tty, leads := terminal()
+	if leads {
+		sys.Foreground, sys.Ctty = true, int(tty.Fd())
+	}
 	p, err := os.StartProcess(c.Path, c.Args, &os.ProcAttr{
-		Env: c.Env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
-		Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
+		Env: c.Env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: sys,
 	})
+	_ = tty.Close() // nil if there is none
 	if err != nil {
 		return End{}, err
 	}
-	w := &watch{Command: c, pid: p.Pid}
+	w := &watch{Command: c, pid: p.Pid, leads: leads}
 	main, all := w.reap()
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -59,7 +64,9 @@ func (c *Command) Run() (End, error) {
 
 // caught returns the signals to catch: none that this process ignores, as SIGHUP below nohup, since so must the
 // command; none of its scheduler and its children; and none that stops a job. The command is in the process group of
-// its supervisor, as a shell expects: Ctrl-Z stops both, and `fg` or `bg` continues both.
+// its supervisor, as a shell expects: Ctrl-Z stops both, and `fg` or `bg` continues both. Where the supervisor leads
+// the session of the terminal, as in a container, there is no such shell: then the command has a group of its own, in
+// the foreground. So a signal that the supervisor receives was sent, not typed, and Ctrl-Z stops nothing.
 func caught() (all []os.Signal) {
 	left := []syscall.Signal{syscall.SIGURG, syscall.SIGCHLD, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU}
 	for s := syscall.Signal(1); s <= 64; s++ {
@@ -84,6 +91,7 @@ const (
 type watch struct {
 	*Command
 	pid     int
+	leads   bool          // this process leads the session of the terminal
 	until   time.Time     // end of the lease at the last look
 	left    time.Duration // of it, when it was last renewed
 	stage   stage
@@ -98,9 +106,13 @@ func (w *watch) reap() (main chan syscall.WaitStatus, all chan struct{}) {
 		defer close(all)
 		for {
 			var status syscall.WaitStatus
-			switch pid, err := syscall.Wait4(-1, &status, 0, nil); {
+			switch pid, err := syscall.Wait4(-1, &status, syscall.WUNTRACED, nil); {
 			case err == syscall.ECHILD:
 				return
+			case err == nil && status.Stopped():
+				if w.leads && status.StopSignal() == syscall.SIGTSTP {
+					_ = syscall.Kill(-w.pid, syscall.SIGCONT)
+				}
 			case err == nil && pid == w.pid:
 				main <- status
 			}
@@ -124,8 +136,24 @@ func isForeground() bool {
 		return false
 	}
 	defer tty.Close()
+	return isBehind(tty)
+}
+
+// isBehind reports whether this process group is in the foreground of tty.
+func isBehind(tty *os.File) bool {
 	group, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP)
 	return err == nil && group == unix.Getpgrp()
+}
+
+// terminal opens the terminal, nil if there is none. leads reports whether this process group is in its foreground, and
+// this process leads the session.
+func terminal() (tty *os.File, leads bool) {
+	tty, err := os.OpenFile("/dev/tty", os.O_RDONLY, 0)
+	if err != nil {
+		return nil, false
+	}
+	session, err := unix.Getsid(0)
+	return tty, err == nil && session == os.Getpid() && isBehind(tty)
 }
 
 // look compares the lease with the clock: the wall clock, by which the command makes IDs.

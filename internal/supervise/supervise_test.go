@@ -270,34 +270,84 @@ func TestAJobThatWasStoppedBeyondItsLeaseIsKilledWhenItContinues(t *testing.T) {
 	s.ends("SIGKILL", "code 137, whole false")
 }
 
+// A terminal is one whose keys a test types.
+type terminal struct {
+	*testing.T
+	keys, tty *os.File
+}
+
+func openTerminal(t *testing.T) terminal {
+	keys, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { keys.Close() })
+	number, err := unix.IoctlGetInt(int(keys.Fd()), unix.TIOCGPTN)
+	err = errors.Join(err, unix.IoctlSetPointerInt(int(keys.Fd()), unix.TIOCSPTLCK, 0))
+	tty, openErr := os.OpenFile(fmt.Sprint("/dev/pts/", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err = errors.Join(err, openErr); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { tty.Close() })
+	return terminal{t, keys, tty}
+}
+
+// press presses a key, and waits until the terminal has sent its signal.
+func (t terminal) press(key byte) {
+	t.Helper()
+	if _, err := t.keys.Write([]byte{key}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(t.keys, make([]byte, len("^C"))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// start starts a supervisor, in a new session of the terminal.
+func (t terminal) start(s *supervised) {
+	s.cmd.Stdin, s.cmd.SysProcAttr = t.tty, &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	s.start()
+}
+
+const (
+	ctrlC = 0x03
+	ctrlZ = 0x1a
+)
+
 // The terminal sends the signal of a key to the supervisor and to the command, unless that has left its session.
 func TestTheSignalOfAKeyIsNotPassedOn(t *testing.T) {
 	t.Parallel()
 	for begin, want := range map[string]string{"exec ": "code 1", "exec setsid ": "code 0"} {
-		keys, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
-		if err != nil {
-			t.Skip(err)
-		}
-		defer keys.Close()
-		number, err := unix.IoctlGetInt(int(keys.Fd()), unix.TIOCGPTN)
-		err = errors.Join(err, unix.IoctlSetPointerInt(int(keys.Fd()), unix.TIOCSPTLCK, 0))
-		tty, openErr := os.OpenFile(fmt.Sprint("/dev/pts/", number), os.O_RDWR|syscall.O_NOCTTY, 0)
-		if err = errors.Join(err, openErr); err != nil {
-			t.Fatal(err)
-		}
-		defer tty.Close()
-		s := prepare(t, time.Hour, begin+`sh -c "trap 'n=1' INT; trap 'exit \$n' USR1; n=0; echo on > on
+		term := openTerminal(t)
+		s := prepare(t, time.Hour, begin+`sh -c "trap 'n=1' INT; trap 'exit \$n' USR1; n=0; echo \$PPID > on
 			while :; do sleep 0.01; done"`)
-		s.cmd.Stdin, s.cmd.SysProcAttr = tty, &syscall.SysProcAttr{Setsid: true, Setctty: true}
-		s.start()
-		s.file("on")
-		if _, err := keys.WriteString("\x03"); err != nil { // Ctrl-C
+		s.cmd.Args = []string{"sh", "-c", `trap : INT; "$0" "$1" ; :`, s.cmd.Path, s.cmd.Args[1]}
+		s.cmd.Path = "/bin/sh"
+		term.start(s)
+		supervisor, err := strconv.Atoi(s.file("on"))
+		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := io.ReadFull(keys, make([]byte, len("^C"))); err != nil { // the terminal has sent SIGINT
-			t.Fatal(err)
-		}
-		_ = s.cmd.Process.Signal(syscall.SIGUSR1)
+		term.press(ctrlC)
+		_ = syscall.Kill(supervisor, syscall.SIGUSR1)
 		s.ends(want + ", whole true, because <nil>")
 	}
+}
+
+// In a container with a terminal the signal that stops it may be the same as that of a key, and no shell continues what
+// a key has stopped.
+func TestALeaderOfASessionPassesOnWhatIsSent(t *testing.T) {
+	t.Parallel()
+	term := openTerminal(t)
+	s := prepare(t, time.Hour, `trap 'n=$((n+1)); echo $n > n$n' INT; trap 'exit $n' USR1; n=0; echo on > on
+		while :; do sleep 0.01; done`)
+	term.start(s)
+	s.file("on")
+	_ = s.cmd.Process.Signal(syscall.SIGINT)
+	s.file("n1")
+	term.press(ctrlC)
+	s.file("n2")
+	term.press(ctrlZ)
+	_ = s.cmd.Process.Signal(syscall.SIGUSR1)
+	s.ends("code 2, whole true, because <nil>")
 }
