@@ -57,7 +57,8 @@ type Config struct {
 type Holder struct{ h *holder.Holder }
 
 // Open acquires a number. It returns once an ID can be issued, after about a second. The error says why none can by
-// the end of ctx, or within 15 s if ctx has no deadline. A worker must have started in the namespace before.
+// the end of ctx, or within 15 s if ctx has no deadline; a number that was acquired is given back first, which takes
+// some seconds if NATS does not answer. A worker must have started in the namespace before.
 func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Holder, error) {
 	h, err := holder.Open(ctx, nc, holder.Config{
 		Namespace: cfg.Namespace, JSDomain: cfg.JSDomain, JSPrefix: cfg.JSPrefix, Layout: cfg.Layout, Site: cfg.Site,

@@ -110,7 +110,7 @@ func (s Span) has(w int) bool { return s.First <= w && w <= s.Last }
 // Within returns an error unless a worker of a site may be limited to these numbers.
 func (s Span) Within(l snowflake.Layout, site int) error {
 	if all := NumbersOf(l, site); s.First > s.Last || !all.has(s.First) || !all.has(s.Last) {
-		return fmt.Errorf("%s: want numbers of layout %s, site %d: %s at most", s, l, site, all)
+		return fmt.Errorf("%d-%d: want numbers of layout %s, site %d: %s at most", s.First, s.Last, l, site, all)
 	}
 	return nil
 }

@@ -1,9 +1,9 @@
 package app
 
 import (
-	"encoding"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path"
 	"reflect"
 	"strconv"
@@ -35,8 +35,10 @@ func read(p any, text string) (err error) {
 		if *p, err = time.ParseDuration(text); err != nil {
 			err = errors.New("want a duration, such as 1.5s or 10m")
 		}
-	case encoding.TextUnmarshaler:
-		err = p.UnmarshalText([]byte(text))
+	case *slog.Level:
+		if p.UnmarshalText([]byte(text)) != nil {
+			err = errors.New("want debug, info, warn or error")
+		}
 	default:
 		number := reflect.ValueOf(p).Elem()
 		n, malformed := strconv.ParseInt(text, 0, number.Type().Bits())
