@@ -319,7 +319,8 @@ func TestTheSignalOfAKeyIsNotPassedOn(t *testing.T) {
 	t.Parallel()
 	for begin, want := range map[string]string{"exec ": "code 1", "exec setsid ": "code 0"} {
 		term := openTerminal(t)
-		s := prepare(t, time.Hour, begin+`sh -c "trap 'n=1; echo on > key' INT; trap 'exit \$n' USR1; n=0; echo \$PPID > on
+		s := prepare(t, time.Hour, begin+`sh -c "trap 'n=1; echo on > key' INT; trap 'exit \$n' USR1; n=0
+			echo \$PPID > on
 			while :; do sleep 0.01; done"`)
 		s.cmd.Args = []string{"sh", "-c", `trap : INT; "$0" "$1" ; :`, s.cmd.Path, s.cmd.Args[1]}
 		s.cmd.Path = "/bin/sh"
