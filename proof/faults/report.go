@@ -43,8 +43,9 @@ func report(opt options, bins binaries, results []result) error {
 			return err
 		}
 	}
-	if n := len(broken(results)); n > 0 {
-		return fmt.Errorf("%d of %d trials broke a promise: see VIOLATION above", n, len(results))
+	if lines := broken(results); len(lines) > 0 {
+		return fmt.Errorf("%d of %d trials broke a promise, see VIOLATION above:\n%s", len(lines), len(results),
+			strings.Join(lines, "\n"))
 	}
 	return nil
 }
