@@ -32,7 +32,8 @@ func marksFaults() []fault {
 				"comes back with its store from before all that",
 			fleet: fleet{servers: 1, workers: 3, flags: pollOften}, inject: restoreMarks,
 			losses: []loss{natsAway, untilRestarted, whileAway},
-			alarms: alarms{wire.AlarmMarksWentBack: {2, 6}, wire.AlarmNumberLost: {0, 3}},
+			// The second may be published before a caller is connected to the nats-server that comes back.
+			alarms: alarms{wire.AlarmMarksWentBack: {1, 6}, wire.AlarmNumberLost: {0, 3}},
 			brief:  true,
 		},
 		{
