@@ -66,7 +66,7 @@ func (t *trial) auditAt(url string) (grants int64) {
 			t.logf("%s: %s: %s", x.Verdict, x.What, x.Message)
 			continue
 		}
-		t.violation("audit: %s: %s", x.What, x.Message)
+		t.wrong("audit: %s: %s", x.What, x.Message)
 	}
 	return a.Loads + int64(a.Numbers)
 }

@@ -30,6 +30,7 @@ type harness struct {
 	zero       time.Time // origin of the times of events
 	events     []string
 	violations []string // broken promises
+	broken     bool     // one of them is no matter of time
 	skipped    string   // why the trial cannot run here
 	cleanups   []func()
 }
@@ -60,6 +61,14 @@ func (h *harness) violation(format string, args ...any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.violations = append(h.violations, text)
+}
+
+// wrong records a violation that no stall of the machine explains, as a repeated ID; the trial continues.
+func (h *harness) wrong(format string, args ...any) {
+	h.violation(format, args...)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.broken = true
 }
 
 // must ends the trial if there is an error.

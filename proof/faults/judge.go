@@ -54,7 +54,7 @@ func (t *trial) figures() (r result) {
 			continue
 		}
 		for _, e := range rep.Examples {
-			t.violation("%v: %v was issued twice", kind(k), e)
+			t.wrong("%v: %v was issued twice", kind(k), e)
 		}
 	}
 	return r
@@ -67,10 +67,10 @@ func (t *trial) judge(r result) {
 	}
 	t.checkProcesses()
 	if r.repeats > 0 {
-		t.violation("%d IDs were issued twice", r.repeats)
+		t.wrong("%d IDs were issued twice", r.repeats)
 	}
 	for _, fault := range r.order.faults {
-		t.violation("strict: %s", fault)
+		t.wrong("strict: %s", fault)
 	}
 	if t.fault.random {
 		t.judgeEnd()

@@ -33,12 +33,12 @@ import (
 
 // options are the flags; their usage texts explain them.
 type options struct {
-	list, brief, build, keep, verbose bool
-	rate, batch, parallel             int
-	markdown, old                     string
-	random                            time.Duration
-	seed                              uint64
-	stampMessages                     uint64
+	list, brief, build, again, keep, verbose bool
+	rate, batch, parallel                    int
+	markdown, old                            string
+	random                                   time.Duration
+	seed                                     uint64
+	stampMessages                            uint64
 }
 
 func main() {
@@ -60,6 +60,8 @@ func command(ctx context.Context) error {
 	flag.BoolVar(&opt.list, "list", false, "list the faults and exit")
 	flag.BoolVar(&opt.brief, "short", false, "only the faults of the short run")
 	flag.BoolVar(&opt.build, "build", false, "build the programs, which the next run finds in Go's cache, and exit")
+	flag.BoolVar(&opt.again, "again", false,
+		"try a trial that breaks a promise of time once more; a repeat or a broken order counts at once")
 	flag.BoolVar(&opt.keep, "keep", false, "keep logs and data, and say where")
 	flag.BoolVar(&opt.verbose, "v", false, "print the events of every trial, not only of those that failed")
 	flag.IntVar(&opt.rate, "rate", 400, "requests per second")

@@ -187,8 +187,7 @@ func (p *pipeline) check(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := c.read(ctx)
 		if wrong, ok := errors.AsType[*wrongError](err); ok {
-			p.t.wrong.Store(true)
-			p.t.violation("%v", wrong)
+			p.t.wrong("%v", wrong)
 			return
 		}
 		time.Sleep(50 * time.Millisecond) // servers are out of reach
@@ -419,8 +418,7 @@ func (p *pipeline) judge() {
 	t.must(t.api("$JS.API.STREAM.MSG.GET."+toStream, map[string]uint64{"seq": end}, &last))
 	if n := p.source().State.LastSeq; n != p.checked.Load() ||
 		!strings.Contains(string(last.Message.Headers), fmt.Sprintf(" %d\r\n", n)) {
-		t.wrong.Store(true)
-		t.violation("the source ends with message %d, %d were found in the target, which ends with message %d: %s",
+		t.wrong("the source ends with message %d, %d were found in the target, which ends with message %d: %s",
 			n, p.checked.Load(), end, last.Message.Headers)
 	}
 	t.stamp = &stampFigures{p.checked.Load(), p.kills, time.Since(p.began), p.standstill}

@@ -63,10 +63,10 @@ func (t *trial) judgeSecrets() {
 			text = append(text, w.FirstLine()...)
 		}
 		if kind := t.secrets.shown(text); kind != "" {
-			t.violation("%s shows %s", name, kind)
+			t.wrong("%s shows %s", name, kind)
 		}
 	}
 	if kind := t.secrets.shown([]byte(strings.Join(t.events, "\n"))); kind != "" {
-		t.violation("a command, or /readyz, shows %s", kind)
+		t.wrong("a command, or /readyz, shows %s", kind)
 	}
 }

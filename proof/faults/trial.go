@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/natsid/natsid/internal/testkit/overload"
@@ -27,8 +26,7 @@ type trial struct {
 	recovered  time.Duration // since till, once every worker is ready and no request fails
 	overload   *overload.Figures
 	stamp      *stampFigures
-	wrong      atomic.Bool // a target holds wrong messages
-	note       string      // what the trial measured beside the load
+	note       string // what the trial measured beside the load
 	// explained is how many alarms, beside those of the fault, the trial's events explain.
 	explained map[wire.Alarm]int
 }
@@ -79,8 +77,9 @@ const (
 
 func (r result) machineStalled() bool { return r.stalled >= stallMax || r.disk >= diskMax }
 
-// try runs a trial of a fault, again if the machine stalled. If it stalls each time, the trial is skipped. A repeated
-// ID counts in any case, and so does a wrong copy.
+// try runs a trial of a fault, again if the machine stalled. If it stalls each time, the trial is skipped. With -again
+// a trial that breaks a promise runs once more, and counts if that breaks one, too. What is wrong, as a repeated ID,
+// counts in any case.
 func try(ctx context.Context, opt options, bins binaries, dir string, f fault) (r result) {
 	for n := range 3 {
 		at := filepath.Join(dir, fmt.Sprint(n))
@@ -89,9 +88,11 @@ func try(ctx context.Context, opt options, bins binaries, dir string, f fault) (
 		}
 		r = tryOnce(ctx, opt, bins, at, f)
 		r.tries = n + 1
-		if len(r.violations) == 0 || r.repeats > 0 || r.wrong || !r.machineStalled() || ctx.Err() != nil {
+		final := len(r.violations) == 0 || r.wrong || ctx.Err() != nil
+		if again := opt.again && n == 0; final || !again && !r.machineStalled() {
 			return r
 		}
+		printResult(opt, r)
 	}
 	r.violations = nil
 	r.skipped = fmt.Sprintf("the machine stalled in each of %d tries, for %v (CPU) and %v (disk) in the last",
@@ -119,13 +120,13 @@ func tryOnce(ctx context.Context, opt options, bins binaries, dir string, f faul
 		t.sleep(f.watchTime())
 	})
 	t.judgeSecrets() // including the logs of the stop
-	r.wrong = t.wrong.Load()
 	r.name, r.disk = f.name, slowest()
 	if len(t.violations) > 0 {
 		t.logf("this process stood still for up to %v, and its writes took up to %v", r.stalled, r.disk)
 		r.logs = t.logs()
 	}
-	r.violations, r.skipped, r.events, r.overload, r.stamp = t.violations, t.skipped, t.events, t.overload, t.stamp
+	r.wrong, r.violations, r.skipped = t.broken, t.violations, t.skipped
+	r.events, r.overload, r.stamp = t.events, t.overload, t.stamp
 	r.note = t.note
 	return r
 }

@@ -105,7 +105,7 @@ func (w *worker) restart() {
 func (w *worker) restartWithout(number int) {
 	w.restart()
 	if w.number == number {
-		w.c.violation("%s took number %d again, though its claim was gone", w.name, number)
+		w.c.wrong("%s took number %d again, though its claim was gone", w.name, number)
 	}
 }
 

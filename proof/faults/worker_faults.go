@@ -187,7 +187,7 @@ func copyLive(t *trial) func() {
 	c.copyData(w)
 	c.restart()
 	if c.number == w.number {
-		t.violation("%s and its copy both have number %d", w.name, w.number)
+		t.wrong("%s and its copy both have number %d", w.name, w.number)
 	}
 	return nil
 }
@@ -204,7 +204,7 @@ func copyDead(t *trial) func() {
 		c.waitReady()
 		w.waitReady()
 		if c.number == w.number {
-			t.violation("%s and its copy both have number %d", w.name, w.number)
+			t.wrong("%s and its copy both have number %d", w.name, w.number)
 		}
 	}
 }
