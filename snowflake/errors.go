@@ -19,16 +19,8 @@ var (
 	ErrEpoch = errors.New("snowflake: the clock is before the epoch")
 	// ErrTimeEnds is returned when the layout's time field is full.
 	ErrTimeEnds = errors.New("snowflake: the time field is full")
-	// ErrNoNumber is returned while an issuer has no generator.
+	// ErrNoNumber is returned while a process holds no worker number, and so has no generator.
 	ErrNoNumber = errors.New("snowflake: no worker number is held")
-	// ErrWait is returned by [Issuer.Next] when the request cannot be served at
-	// once but can within the deadline: call [Issuer.Park].
-	ErrWait = errors.New("snowflake: the clock must advance first")
-	// ErrTooMany is returned by [Issuer.Park] when as many requests are parked as
-	// the issuer allows, or as it can serve in time.
-	ErrTooMany = errors.New("snowflake: too many requests wait for the clock")
-	// ErrExpired is the answer to a parked request whose turn came after the deadline.
-	ErrExpired = errors.New("snowflake: the request has waited for too long")
 )
 
 type fenceError struct{}

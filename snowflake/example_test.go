@@ -71,28 +71,3 @@ func ExampleGenerator() {
 	// wait 995ms
 	// snowflake: the generator is closed
 }
-
-func ExampleIssuer() {
-	now := func() int64 { return time.Now().UnixMilli() }
-	issuer := snowflake.NewIssuer(time.Second, 100, now)
-	fmt.Println(issuer.Ready(time.Second, 0))
-
-	g, err := snowflake.NewGenerator(snowflake.Leaf, 7, now(), now()+60_000, snowflake.DefaultMaxAhead)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	issuer.Use(g)
-	answer := make(chan int, 1)
-	done := func(runs snowflake.Runs, _ error) { answer <- runs.Len() }
-	runs, err := issuer.Next(3)
-	if errors.Is(err, snowflake.ErrWait) {
-		err = issuer.Park(3, done) // answered within the deadline
-	} else {
-		done(runs, err)
-	}
-	fmt.Println(err, <-answer)
-	// Output:
-	// snowflake: no worker number is held
-	// <nil> 3
-}

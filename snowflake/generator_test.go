@@ -107,8 +107,6 @@ func TestBusinessesShareOneSequence(t *testing.T) {
 func TestIssuingAllocatesNothing(t *testing.T) {
 	g := newGenerator(t, Leaf, t0, 1<<60)
 	now, sum := int64(t0), subjects.ID(0)
-	i := NewIssuer(time.Second, 1, func() int64 { return now })
-	i.Use(g)
 	issue := func(next func(n int) (Runs, error), n int) func() {
 		return func() {
 			now += 100
@@ -122,7 +120,6 @@ func TestIssuingAllocatesNothing(t *testing.T) {
 	nextAt := func(n int) (Runs, error) { return g.NextAt(now, n) }
 	for name, f := range map[string]func(){
 		"an ID": issue(nextAt, 1), "a batch": issue(nextAt, 100_000),
-		"an ID of the issuer": issue(i.Next, 1), "a batch of the issuer": issue(i.Next, 100_000),
 		"CheckAt": func() { g.CheckAt(now) },
 	} {
 		if a := testing.AllocsPerRun(1000, f); a != 0 {

@@ -6,8 +6,6 @@
 //   - A [Generator] issues the IDs of one worker number within a window of time,
 //     and refuses outside it. Its caller guarantees that no other generator has
 //     the same number at an overlapping window: that makes IDs unique.
-//   - An [Issuer] adds waiting: it queues requests that a burst, or a clock set
-//     back by a few ms, can delay but must not refuse.
 //
 // Times are Unix milliseconds in int64 unless a name says otherwise.
 //

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/natsid/natsid/internal/issuer"
 	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/snowflake"
@@ -50,8 +51,8 @@ var codes = []struct {
 	{segment.ErrElsewhere, subjects.Unavailable, "this worker cannot load IDs at the moment"},
 	{errStore, subjects.Unavailable, "the store does not answer"},
 	{segment.ErrClosed, subjects.Unavailable, "this worker is stopping"},
-	{snowflake.ErrTooMany, subjects.TooMany, "too many requests wait for the clock"},
-	{snowflake.ErrExpired, subjects.Unavailable, "this worker was too slow to answer in time"},
+	{issuer.ErrTooMany, subjects.TooMany, "too many requests wait for the clock"},
+	{issuer.ErrExpired, subjects.Unavailable, "this worker was too slow to answer in time"},
 	{snowflake.ErrNoNumber, subjects.Unavailable, "this worker has no worker number"},
 	{snowflake.ErrClosed, subjects.Unavailable, "this worker has given up its worker number"},
 	{snowflake.ErrFence, subjects.Unavailable, "this worker may not issue at this time"},

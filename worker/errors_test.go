@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/natsid/natsid/internal/issuer"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
@@ -37,7 +38,7 @@ func TestEachErrorOfTheCoresHasItsCode(t *testing.T) {
 		{segment.ErrNotLoaded, 503},
 		{segment.ErrClosed, 503},
 		{&segment.RightError{Right: "INSERT"}, 503},
-		{snowflake.ErrTooMany, 429},
+		{issuer.ErrTooMany, 429},
 		{snowflake.ErrNoNumber, 503},
 		{snowflake.ErrClosed, 503},
 		{snowflake.ErrWindow, 503},
@@ -97,18 +98,18 @@ func TestTheCauseBehindACodeIsInTheLog(t *testing.T) {
 // reply.
 func TestEverySentinelOfTheCoresHasARow(t *testing.T) {
 	rows := selectors(t, "errors.go")
-	for _, core := range []string{"segment", "snowflake"} {
+	for _, core := range []string{"segment", "snowflake", "internal/issuer"} {
 		var missing []string
 		for _, name := range sentinels(t, filepath.Join("..", core)) {
-			if !rows[core+"."+name] {
+			if !rows[filepath.Base(core)+"."+name] {
 				missing = append(missing, name)
 			}
 		}
 		// ErrWait parks the request, and after ErrStrict another load follows: they are no
 		// answers. The others pass between a guard and what it guards, and stand behind ErrNotLoaded or errStore.
 		inner := map[string][]string{
-			"segment":   {"ErrNoWrites", "ErrNotApplied", "ErrStrict", "ErrWait"},
-			"snowflake": {"ErrWait"},
+			"segment":         {"ErrNoWrites", "ErrNotApplied", "ErrStrict", "ErrWait"},
+			"internal/issuer": {"ErrWait"},
 		}[core]
 		if !slices.Equal(missing, inner) {
 			t.Errorf("%s: no row for %v, want none for %v only", core, missing, inner)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/natsid/natsid/internal/issuer"
 	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/snowflake"
@@ -124,7 +125,7 @@ func appendRanges(body []byte, ranges []segment.Range) []byte {
 // A snowflakeHandler serves the requests of one subscription, one after another, and reuses its buffer.
 type snowflakeHandler struct {
 	cfg         *Config
-	ids         *snowflake.Issuer
+	ids         *issuer.Issuer
 	ns          subjects.Namespace
 	maxBatch    int
 	maxBusiness int64
@@ -134,7 +135,7 @@ type snowflakeHandler struct {
 }
 
 // wallEvery is how long one reading of the wall clock serves all requests: reading it costs as much as the rest of
-// issuing an ID. [snowflake.Issuer.NextAt] says why this is safe.
+// issuing an ID. [issuer.Issuer.NextAt] says why this is safe.
 const wallEvery = time.Millisecond
 
 func newSnowflakeHandler(cfg *Config) *snowflakeHandler {
@@ -172,7 +173,7 @@ func (h *snowflakeHandler) handle(r request, m *nats.Msg) {
 		}
 		h.body = appendRuns(h.body[:0], runs)
 		r.respond(h.body, n)
-	case errors.Is(err, snowflake.ErrWait):
+	case errors.Is(err, issuer.ErrWait):
 		h.park(r.park(), m, business, n)
 	default:
 		r.refuse(err)

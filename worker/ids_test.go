@@ -6,6 +6,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/natsid/natsid/internal/issuer"
 	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
@@ -36,7 +37,7 @@ func TestRequestsShareAReadingOfTheWallClockForAMillisecond(t *testing.T) {
 	wall := int64(1000)
 	h := newSnowflakeHandler(&Config{
 		Layout: snowflake.Leaf, MaxBatch: 1,
-		Snowflakes: snowflake.NewIssuer(time.Second, 1, func() int64 { return wall }),
+		Snowflakes: issuer.New(time.Second, 1, func() int64 { return wall }),
 	})
 	began := h.read
 	for _, step := range []struct {

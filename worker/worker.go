@@ -1,6 +1,6 @@
 // Package worker answers requests for IDs over NATS; it is internal to natsid and may change.
 //
-// It makes no IDs itself: they come from a [segment.Allocator] and a [snowflake.Issuer]. endpoints.go lists its
+// It makes no IDs itself: they come from a [segment.Allocator] and a [issuer.Issuer]. endpoints.go lists its
 // endpoints.
 //
 // # Handlers never block
@@ -57,6 +57,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/natsid/natsid/internal/fleet/policy"
+	"github.com/natsid/natsid/internal/issuer"
 	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
@@ -96,7 +97,7 @@ type Config struct {
 	Segments *segment.Allocator
 	Store    segment.Store
 	// Snowflakes issues the snowflakes of Layout.
-	Snowflakes *snowflake.Issuer
+	Snowflakes *issuer.Issuer
 	Layout     snowflake.Layout
 	// Number returns the worker number, whether this process holds one, and the JSON value that says so to whoever asks
 	// for the number. It must not block.

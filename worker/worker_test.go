@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/natsid/natsid/internal/fleet/policy"
+	"github.com/natsid/natsid/internal/issuer"
 	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/internal/testkit/natsproxy"
 	"github.com/natsid/natsid/internal/testkit/natstest"
@@ -87,7 +88,7 @@ type rig struct {
 	caller   *nats.Conn
 	dials    atomic.Int64 // connections that the worker made
 	store    *segmenttest.Faulty
-	issuer   *snowflake.Issuer
+	issuer   *issuer.Issuer
 	worker   *worker.Worker
 	offset   atomic.Int64       // of the worker's clock, in ms
 	number   atomic.Int64       // worker number; negative for none
@@ -133,7 +134,7 @@ func launch(t *testing.T, url string, number int, store *segmenttest.Faulty, edi
 	r := &rig{T: t, caller: connect(t, url), store: store}
 	r.answers = make(chan worker.Answer, 1000)
 	r.number.Store(int64(number))
-	r.issuer = snowflake.NewIssuer(deadline, 100, func() int64 { return time.Now().UnixMilli() + r.offset.Load() })
+	r.issuer = issuer.New(deadline, 100, func() int64 { return time.Now().UnixMilli() + r.offset.Load() })
 	r.issuer.Use(r.generator(time.Hour))
 	segments := segment.Config{
 		Store: store, Deadline: deadline, LoadTimeout: deadline * 2 / 3,

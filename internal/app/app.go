@@ -11,6 +11,7 @@ import (
 	"github.com/natsid/natsid/internal/fleet/loaders"
 	"github.com/natsid/natsid/internal/fleet/policy"
 	"github.com/natsid/natsid/internal/fleet/relay"
+	"github.com/natsid/natsid/internal/issuer"
 	"github.com/natsid/natsid/internal/loglimit"
 	"github.com/natsid/natsid/internal/ops/metrics"
 	"github.com/natsid/natsid/internal/wire"
@@ -73,7 +74,7 @@ type program struct {
 // The cores issue IDs, and the worker serves them.
 type cores struct {
 	segments *segment.Allocator
-	issuer   *snowflake.Issuer
+	issuer   *issuer.Issuer
 	keeper   *workerid.Keeper
 	worker   *worker.Worker
 }
@@ -177,7 +178,7 @@ func (p *program) assemble(context.Context) error {
 	p.limits = policy.New(p.segments.RulesOf, p.registry.member.Throttle)
 	p.registry.member.Use(p.segments)
 	p.registry.awaitCheck(p.storage.late)
-	p.issuer = snowflake.NewIssuer(cfg.Deadline, parkedSnowflakes, now)
+	p.issuer = issuer.New(cfg.Deadline, parkedSnowflakes, now)
 	p.keeper = workerid.New(workerid.Config{
 		Registry: p.storage.numbers, Layout: cfg.Layout, Site: cfg.Site, Numbers: cfg.Numbers,
 		Instance: cfg.Name, StateDir: cfg.Data,

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/natsid/natsid/internal/issuer"
 	"github.com/natsid/natsid/segment"
-	"github.com/natsid/natsid/snowflake"
 )
 
 func TestTheAlarmOfATagComesAtNineTenthsAndWhenNoNumberIsLeft(t *testing.T) {
@@ -45,7 +45,7 @@ func TestAClockWithoutSnowflakesBeginsNoDay(t *testing.T) {
 	if _, isSure := p.clock(); isSure {
 		t.Error("a clock is sure before the start")
 	}
-	p.issuer = snowflake.NewIssuer(time.Second, 1, func() int64 { return time.Now().UnixMilli() })
+	p.issuer = issuer.New(time.Second, 1, func() int64 { return time.Now().UnixMilli() })
 	if _, isSure := p.clock(); isSure {
 		t.Error("a clock is sure that no worker number vouches for")
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/internal/durable"
+	"github.com/natsid/natsid/internal/issuer"
 	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/registry/rights"
@@ -54,8 +55,8 @@ type Holder struct {
 	nc     *nats.Conn // the holder's own
 	keeper *workerid.Keeper
 	layout snowflake.Layout
-	tick   time.Duration     // of the layout
-	issuer *snowflake.Issuer // without a generator while nothing may be issued
+	tick   time.Duration  // of the layout
+	issuer *issuer.Issuer // without a generator while nothing may be issued
 
 	mu       sync.Mutex
 	offered  *snowflake.Generator // the keeper's; nil while it has none
@@ -153,7 +154,7 @@ func (h *Holder) start(ctx context.Context, nc *nats.Conn) (err error) {
 		return err
 	}
 	h.tick = time.Duration(h.layout.Unit) * time.Millisecond
-	h.issuer = snowflake.NewIssuer(3*max(snowflake.DefaultMaxAhead, h.tick), 0, now)
+	h.issuer = issuer.New(3*max(snowflake.DefaultMaxAhead, h.tick), 0, now)
 	host, _ := os.Hostname()
 	h.keeper = workerid.New(workerid.Config{
 		Registry: registry, Layout: h.layout, Site: cfg.Site, Numbers: fits, Instance: cfg.Name,

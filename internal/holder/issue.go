@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/internal/issuer"
 	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
@@ -53,7 +54,7 @@ func (h *Holder) next(ctx context.Context, n int) (runs snowflake.Runs, err erro
 		if runs, err = h.issuer.Next(n); err == nil {
 			return runs, nil
 		}
-		if !errors.Is(err, snowflake.ErrWait) {
+		if !errors.Is(err, issuer.ErrWait) {
 			return runs, h.explain(err)
 		}
 		if err := jitter.Sleep(ctx, h.tick); err != nil {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/natsid/natsid/internal/issuer"
 	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/workerid"
@@ -15,7 +16,7 @@ import (
 // behind one subject both give it.
 func TestNothingIsIssuedBeforeTheNumberIsAnsweredNorWhileTheRegistryIsStopped(t *testing.T) {
 	h := &Holder{
-		answered: -1, stopped: errNotAsked, layout: snowflake.Leaf, issuer: snowflake.NewIssuer(time.Second, 0, now),
+		answered: -1, stopped: errNotAsked, layout: snowflake.Leaf, issuer: issuer.New(time.Second, 0, now),
 	}
 	h.keeper = workerid.New(workerid.Config{
 		Registry: &workeridtest.Fake{Memory: new(workeridtest.Memory)}, Layout: snowflake.Leaf, Now: now,

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"go.uber.org/goleak"
 
+	"github.com/natsid/natsid/internal/issuer"
 	"github.com/natsid/natsid/internal/ops/metrics"
 	"github.com/natsid/natsid/internal/stage"
 	"github.com/natsid/natsid/internal/wire"
@@ -94,7 +95,7 @@ func sources(t *testing.T) (s metrics.Sources, store *segmenttest.Faulty) {
 	now := func() int64 { return time.Now().UnixMilli() }
 	return metrics.Sources{
 		Segments:   allocator,
-		Snowflakes: snowflake.NewIssuer(time.Second, 10, now),
+		Snowflakes: issuer.New(time.Second, 10, now),
 		Keeper: workerid.New(workerid.Config{
 			Registry: &workeridtest.Fake{Memory: new(workeridtest.Memory)}, Layout: snowflake.Leaf,
 			Horizon: time.Minute, MaxClockSkew: time.Millisecond,

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/natsid/natsid/internal/issuer"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/worker"
@@ -13,7 +14,7 @@ import (
 // Sources are what the metrics of states are read from at each scrape.
 type Sources struct {
 	Segments   *segment.Allocator
-	Snowflakes *snowflake.Issuer
+	Snowflakes *issuer.Issuer
 	Keeper     *workerid.Keeper
 	Layout     snowflake.Layout
 	Lag        func(worker.Mode) time.Duration

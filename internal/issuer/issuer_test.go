@@ -1,4 +1,4 @@
-package snowflake
+package issuer
 
 import (
 	"errors"
@@ -6,22 +6,27 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/natsid/natsid/snowflake"
 )
 
-const deadline = 1500 * time.Millisecond
+const (
+	deadline = 1500 * time.Millisecond
+	ahead    = snowflake.DefaultMaxAhead
+)
 
 // inBubble runs f in virtual time with an issuer on a layout that began a day
 // ago, whose window ends in an hour. Its clock is the virtual one plus offset ms.
 func inBubble(t *testing.T, f func(i *Issuer, offset *atomic.Int64)) {
 	synctest.Test(t, func(t *testing.T) {
 		var offset atomic.Int64
-		l := Leaf
+		l := snowflake.Leaf
 		l.Epoch = time.Now().Add(-24 * time.Hour).UnixMilli()
-		g, err := NewGenerator(l, 1, time.Now().UnixMilli(), time.Now().Add(time.Hour).UnixMilli(), DefaultMaxAhead)
+		g, err := snowflake.NewGenerator(l, 1, time.Now().UnixMilli(), time.Now().Add(time.Hour).UnixMilli(), ahead)
 		if err != nil {
 			t.Fatal(err)
 		}
-		i := NewIssuer(deadline, 8, func() int64 { return time.Now().UnixMilli() + offset.Load() })
+		i := New(deadline, 8, func() int64 { return time.Now().UnixMilli() + offset.Load() })
 		i.Use(g)
 		time.Sleep(time.Second)
 		f(i, &offset)
@@ -36,9 +41,9 @@ type answer struct {
 }
 
 // begin makes the issuer use a number whose window begins in a second.
-func begin(t *testing.T, i *Issuer) *Generator {
+func begin(t *testing.T, i *Issuer) *snowflake.Generator {
 	t.Helper()
-	g, err := NewGenerator(i.Generator().Layout(), 2, i.Now()+1000, i.Now()+3600_000, DefaultMaxAhead)
+	g, err := snowflake.NewGenerator(i.Generator().Layout(), 2, i.Now()+1000, i.Now()+3600_000, ahead)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +60,8 @@ func ask(t *testing.T, i *Issuer, name string, n int, out chan<- answer) {
 		out <- answer{name, runs.Len(), 0, err}
 		return
 	}
-	if err := i.Park(n, func(r Runs, err error) { out <- answer{name, r.Len(), time.Since(start), err} }); err != nil {
+	done := func(r snowflake.Runs, err error) { out <- answer{name, r.Len(), time.Since(start), err} }
+	if err := i.Park(n, done); err != nil {
 		out <- answer{name, 0, 0, err}
 	}
 }
@@ -124,7 +130,7 @@ func TestASmallStepBackIsRiddenOutAnyOtherIsRefusedAtOnce(t *testing.T) {
 		<-out
 		for _, back := range []time.Duration{100 * time.Millisecond, time.Hour} {
 			offset.Store(-10 - back.Milliseconds())
-			b, ok := errors.AsType[*BehindError](i.Ready(deadline, 0))
+			b, ok := errors.AsType[*snowflake.BehindError](i.Ready(deadline, 0))
 			if !ok || !b.SetBack || b.By < back-10*time.Millisecond || b.By > back {
 				t.Errorf("%v back: ready says %v", back, b)
 			}
@@ -162,14 +168,14 @@ func TestALostNumberFailsWhatIsParkedAndANewOneServes(t *testing.T) {
 		ask(t, i, "parked", 1, out)
 		g.Close()
 		i.Use(nil)
-		if got := <-out; !errors.Is(got.err, ErrNoNumber) {
-			t.Errorf("%+v, want ErrNoNumber", got)
+		if got := <-out; !errors.Is(got.err, snowflake.ErrNoNumber) {
+			t.Errorf("%+v, want snowflake.ErrNoNumber", got)
 		}
-		if err := i.Ready(deadline, 0); !errors.Is(err, ErrNoNumber) {
+		if err := i.Ready(deadline, 0); !errors.Is(err, snowflake.ErrNoNumber) {
 			t.Errorf("ready: %v", err)
 		}
 		from, until := time.Now().Add(-time.Second).UnixMilli(), time.Now().Add(time.Hour).UnixMilli()
-		fresh, _ := NewGenerator(g.Layout(), 2, from, until, DefaultMaxAhead)
+		fresh, _ := snowflake.NewGenerator(g.Layout(), 2, from, until, ahead)
 		i.Use(fresh)
 		ask(t, i, "after", 1, out)
 		if got := <-out; got.err != nil {
@@ -184,8 +190,8 @@ func TestTheEndOfTheWindowIsSeenAhead(t *testing.T) {
 		if err := i.Ready(0, 500*time.Millisecond); err != nil {
 			t.Errorf("half a second ahead: %v", err)
 		}
-		if err := i.Ready(0, 1500*time.Millisecond); !errors.Is(err, ErrWindow) {
-			t.Errorf("one and a half seconds ahead: %v, want ErrWindow", err)
+		if err := i.Ready(0, 1500*time.Millisecond); !errors.Is(err, snowflake.ErrWindow) {
+			t.Errorf("one and a half seconds ahead: %v, want snowflake.ErrWindow", err)
 		}
 		if _, err := i.Next(1); err != nil {
 			t.Errorf("now: %v", err)
@@ -216,13 +222,13 @@ func TestAnOldReadingOfTheClockIsNotTakenForAStep(t *testing.T) {
 // The end of a window is moved every second, and stays a few seconds ahead.
 func TestABatchBeyondAWindowThatIsExtendedIsParked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := Layout{Time: 41, Worker: 1, Sequence: 4, Epoch: time.Now().UnixMilli() - 1000, Unit: 1}
+		l := snowflake.Layout{Time: 41, Worker: 1, Sequence: 4, Epoch: time.Now().UnixMilli() - 1000, Unit: 1}
 		now := func() int64 { return time.Now().UnixMilli() }
-		g, err := NewGenerator(l, 1, now(), now()+3000, DefaultMaxAhead)
+		g, err := snowflake.NewGenerator(l, 1, now(), now()+3000, snowflake.DefaultMaxAhead)
 		if err != nil {
 			t.Fatal(err)
 		}
-		i := NewIssuer(20*time.Second, 8, now)
+		i := New(20*time.Second, 8, now)
 		i.Use(g)
 		out := make(chan answer, 1)
 		ask(t, i, "batch", 16*10_000, out) // 10 s of them
@@ -234,8 +240,8 @@ func TestABatchBeyondAWindowThatIsExtendedIsParked(t *testing.T) {
 			t.Errorf("%+v, want IDs after 10 s", got)
 		}
 		ask(t, i, "the window is not extended", 16*10_000, out)
-		if got := <-out; !errors.Is(got.err, ErrWindow) || got.at > 20*time.Second {
-			t.Errorf("%+v, want ErrWindow", got)
+		if got := <-out; !errors.Is(got.err, snowflake.ErrWindow) || got.at > 20*time.Second {
+			t.Errorf("%+v, want snowflake.ErrWindow", got)
 		}
 	})
 }

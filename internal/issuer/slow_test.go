@@ -1,10 +1,12 @@
-package snowflake
+package issuer
 
 import (
 	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/natsid/natsid/snowflake"
 )
 
 // slowly runs f in virtual time with an issuer whose clock advances by 1 ms in each 5 ms:
@@ -12,13 +14,13 @@ import (
 func slowly(t *testing.T, f func(i *Issuer)) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		l := Leaf
+		l := snowflake.Leaf
 		l.Epoch = began.Add(-24 * time.Hour).UnixMilli()
-		g, err := NewGenerator(l, 1, began.UnixMilli(), began.Add(time.Hour).UnixMilli(), DefaultMaxAhead)
+		g, err := snowflake.NewGenerator(l, 1, began.UnixMilli(), began.Add(time.Hour).UnixMilli(), ahead)
 		if err != nil {
 			t.Fatal(err)
 		}
-		i := NewIssuer(deadline, 4096, func() int64 { return began.UnixMilli() + time.Since(began).Milliseconds()/5 })
+		i := New(deadline, 4096, func() int64 { return began.UnixMilli() + time.Since(began).Milliseconds()/5 })
 		i.Use(g)
 		f(i)
 	})

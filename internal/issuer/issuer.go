@@ -1,10 +1,25 @@
-package snowflake
+// Package issuer queues requests for snowflakes that must wait until the clock advances: where a burst, or a clock that
+// was set back by a few ms, can delay a request but must not refuse it.
+package issuer
 
 import (
 	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/natsid/natsid/snowflake"
+)
+
+var (
+	// ErrWait is returned by [Issuer.Next] when the request cannot be served at once but can within the deadline: call
+	// [Issuer.Park].
+	ErrWait = errors.New("issuer: the clock must advance first")
+	// ErrTooMany is returned by [Issuer.Park] when as many requests are parked as the issuer allows, or as it can serve
+	// in time.
+	ErrTooMany = errors.New("issuer: too many requests wait for the clock")
+	// ErrExpired is the answer to a parked request whose turn came after the deadline.
+	ErrExpired = errors.New("issuer: the request has waited for too long")
 )
 
 // An Issuer issues the IDs of the generator in use, and parks the requests that must wait for the clock. Parked
@@ -15,7 +30,7 @@ type Issuer struct {
 	now      func() int64 // wall clock, Unix ms; deadlines are monotonic time
 	deadline time.Duration
 	limit    int
-	current  atomic.Pointer[Generator]
+	current  atomic.Pointer[snowflake.Generator]
 	waiting  atomic.Int32 // len(parked), readable without mu
 
 	mu     sync.Mutex
@@ -30,7 +45,7 @@ type parked struct {
 	n      int
 	came   time.Time
 	issued int64 // Issuer.issued when the request was parked
-	done   func(Runs, error)
+	done   func(snowflake.Runs, error)
 }
 
 // patience returns how long a request may wait for the clock. The rest of the deadline is for an answer that comes
@@ -40,29 +55,28 @@ func (i *Issuer) patience() time.Duration { return i.deadline - i.deadline/8 }
 // short returns the length of a queue that is accepted at any pace.
 func (i *Issuer) short() time.Duration { return i.deadline / 8 }
 
-// NewIssuer returns an issuer without a generator. It answers each parked request
-// within the deadline, and parks at most limit requests at once. now reads the
-// wall clock in Unix ms.
-func NewIssuer(deadline time.Duration, limit int, now func() int64) *Issuer {
+// New returns an issuer without a generator. It answers each parked request within the deadline, and parks at most
+// limit requests at once. now reads the wall clock in Unix ms.
+func New(deadline time.Duration, limit int, now func() int64) *Issuer {
 	return &Issuer{now: now, deadline: deadline, limit: limit}
 }
 
 // Use makes g the generator in use; nil means none. Parked requests are served by g, or refused at once if it is nil.
-func (i *Issuer) Use(g *Generator) {
+func (i *Issuer) Use(g *snowflake.Generator) {
 	i.current.Store(g)
 	i.serve()
 }
 
 // Generator returns the generator in use, or nil.
-func (i *Issuer) Generator() *Generator { return i.current.Load() }
+func (i *Issuer) Generator() *snowflake.Generator { return i.current.Load() }
 
 // Waiting returns the number of parked requests.
 func (i *Issuer) Waiting() int { return int(i.waiting.Load()) }
 
-// Next issues n IDs, n at least 1, without waiting. The error is [ErrWait] if the
-// request should be parked. [ErrNoNumber], or one of [Generator.NextAt], means
-// that it cannot be served within the deadline.
-func (i *Issuer) Next(n int) (Runs, error) { return i.NextAt(i.now(), n) }
+// Next issues n IDs, n at least 1, without waiting. The error is [ErrWait] if the request should be parked.
+// [snowflake.ErrNoNumber], or an error of [snowflake.Generator.NextAt], means that the request cannot be served within
+// the deadline.
+func (i *Issuer) Next(n int) (snowflake.Runs, error) { return i.NextAt(i.now(), n) }
 
 // Now reads the wall clock in Unix ms.
 func (i *Issuer) Now() int64 { return i.now() }
@@ -72,16 +86,16 @@ func (i *Issuer) Now() int64 { return i.now() }
 // Law: uniqueness does not depend on now, which only dates the IDs: the generator never goes back, and the tick in an
 // ID must lie in the window. An old reading dates IDs too early by its age. If it looks like a clock that was set back,
 // the clock is read again; a parked request is dated when it is served.
-func (i *Issuer) NextAt(now int64, n int) (Runs, error) {
+func (i *Issuer) NextAt(now int64, n int) (snowflake.Runs, error) {
 	if i.waiting.Load() > 0 {
-		return Runs{}, ErrWait
+		return snowflake.Runs{}, ErrWait
 	}
 	runs, err := i.nextAt(now, n)
 	if err == nil {
 		return runs, nil
 	}
 	if _, ok := waits(err, i.patience()); ok {
-		return Runs{}, ErrWait
+		return snowflake.Runs{}, ErrWait
 	}
 	return runs, err
 }
@@ -89,7 +103,7 @@ func (i *Issuer) NextAt(now int64, n int) (Runs, error) {
 // waits reports whether the advancing clock will end err within the time left, and after how long. If the clock was set
 // back it reports false: another worker can answer.
 func waits(err error, left time.Duration) (by time.Duration, ok bool) {
-	b, ok := errors.AsType[*BehindError](err)
+	b, ok := errors.AsType[*snowflake.BehindError](err)
 	if !ok || b.SetBack || b.By >= left {
 		return 0, false
 	}
@@ -101,7 +115,7 @@ func waits(err error, left time.Duration) (by time.Duration, ok bool) {
 // too many requests are parked, or if at the present pace of issuing the queue would last for more than three quarters
 // of the deadline: in a longer queue many would wait in vain. The pace is lower than the layout's where the process
 // gets little CPU time.
-func (i *Issuer) Park(n int, done func(Runs, error)) error {
+func (i *Issuer) Park(n int, done func(snowflake.Runs, error)) error {
 	i.mu.Lock()
 	if len(i.parked) >= i.limit || i.isFullLocked(n) {
 		i.mu.Unlock()
@@ -125,9 +139,9 @@ func (i *Issuer) isFullLocked(n int) bool {
 		return false
 	}
 	longest := i.deadline * 3 / 4
-	most := g.layout.Yield(longest)
+	most := g.Layout().Yield(longest)
 	if i.pace > 0 {
-		most = min(most, max(g.layout.Yield(i.short()), int64(i.pace*longest.Seconds())))
+		most = min(most, max(g.Layout().Yield(i.short()), int64(i.pace*longest.Seconds())))
 	}
 	return i.ids+int64(n) > most
 }
@@ -137,11 +151,11 @@ func (i *Issuer) isFullLocked(n int) bool {
 func (i *Issuer) Ready(patience, ahead time.Duration) error {
 	g, patience := i.current.Load(), min(patience, i.patience())
 	if g == nil {
-		return ErrNoNumber
+		return snowflake.ErrNoNumber
 	}
 	for now, changed := i.now(), false; ; {
 		err := g.CheckAt(now + ahead.Milliseconds())
-		if !errors.Is(err, ErrWindow) {
+		if !errors.Is(err, snowflake.ErrWindow) {
 			err = g.CheckAt(now)
 		}
 		if now, changed = i.reread(now, err); changed {
@@ -154,10 +168,10 @@ func (i *Issuer) Ready(patience, ahead time.Duration) error {
 	}
 }
 
-func (i *Issuer) nextAt(now int64, n int) (Runs, error) {
+func (i *Issuer) nextAt(now int64, n int) (snowflake.Runs, error) {
 	g := i.current.Load()
 	if g == nil {
-		return Runs{}, ErrNoNumber
+		return snowflake.Runs{}, snowflake.ErrNoNumber
 	}
 	for changed := false; ; {
 		runs, err := g.NextAt(now, n)
@@ -170,11 +184,11 @@ func (i *Issuer) nextAt(now int64, n int) (Runs, error) {
 	}
 }
 
-// reread reads the clock again after an error, and reports whether a retry may succeed. A [*BehindError] is final if
-// the clock still shows the time before. A reading from before this goroutine was descheduled is older than IDs that
-// others have issued since.
+// reread reads the clock again after an error, and reports whether a retry may succeed. A [*snowflake.BehindError] is
+// final if the clock still shows the time before. A reading from before this goroutine was descheduled is older than
+// IDs that others have issued since.
 func (i *Issuer) reread(before int64, err error) (now int64, changed bool) {
-	if _, behind := errors.AsType[*BehindError](err); !behind {
+	if _, behind := errors.AsType[*snowflake.BehindError](err); !behind {
 		return before, false
 	}
 	now = i.now()
@@ -194,11 +208,11 @@ func (i *Issuer) serve() {
 
 // serveHead removes the first parked request if it can be answered now, and returns its answer; a nil done means that
 // no request can be answered.
-func (i *Issuer) serveHead() (done func(Runs, error), runs Runs, err error) {
+func (i *Issuer) serveHead() (done func(snowflake.Runs, error), runs snowflake.Runs, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if len(i.parked) == 0 {
-		return nil, Runs{}, nil
+		return nil, snowflake.Runs{}, nil
 	}
 	head := i.parked[0]
 	waited := time.Since(head.came)
@@ -207,7 +221,7 @@ func (i *Issuer) serveHead() (done func(Runs, error), runs Runs, err error) {
 	}
 	if by, ok := waits(err, i.patience()-waited); ok {
 		i.setTimer(by)
-		return nil, Runs{}, nil
+		return nil, snowflake.Runs{}, nil
 	}
 	i.parked[0].done = nil
 	i.parked = i.parked[1:]
