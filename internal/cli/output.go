@@ -14,7 +14,7 @@ import (
 
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/ops/fleetview"
-	"github.com/natsid/natsid/internal/registry/resume"
+	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
@@ -35,7 +35,7 @@ func Outputs() []Output {
 		{"tag create", subjects.TagInfo{}}, {"tag update", subjects.TagInfo{}}, {"tag delete", subjects.TagInfo{}},
 		{"tag list", []subjects.TagInfo{}}, {"tag stats", []wire.WorkerStats{}},
 		{"store move", movedJSON{}},
-		{"resume", resume.Plan{}},
+		{"resume", lineage.Plan{}},
 		{"explain", explainedJSON{}}, {"audit", auditJSON{}},
 		{"status", statusJSON{}}, {"workers", []numberRow{}},
 		{"health", healthJSON{}},

@@ -14,7 +14,6 @@ import (
 	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/internal/registry/natsbus"
-	"github.com/natsid/natsid/internal/registry/resume"
 	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/internal/wire"
 )
@@ -58,33 +57,32 @@ func (c *resumeCmd) Run(s *session) error {
 		if err != nil {
 			return err
 		}
-		r := resume.Resumption{
-			Words: resume.Words{Restored: c.Restored, Bump: c.Bump, Keep: c.Keep, DryRun: c.DryRun},
-			Limit: math.MaxInt64, Soon: s.soon, Say: func(what string) { fmt.Fprintln(s.stderr, what) },
-			Agree: func(p resume.Plan) error {
+		bus, kind := natsbus.New(js.Conn(), s.namespace()), kindOf(report)
+		o := lineage.Operator{
+			Choices: lineage.Choices{Restored: c.Restored, Bump: c.Bump, Keep: c.Keep, DryRun: c.DryRun},
+			Kind:    kind, HasRows: kind == era.Guarded, Name: "natsid resume", Limit: math.MaxInt64, Now: time.Now,
+			Announce: bus.Announce, Ask: bus.Ask, Soon: s.soon,
+			Say: func(what string) { fmt.Fprintln(s.stderr, what) },
+			Agree: func(p lineage.Plan) error {
 				_, _ = s.stderr.Write(typeset(func(out *sheet) { printPlan(p, out) }).Bytes())
 				return s.agree(c.Yes, "Resume?")
 			},
 		}
-		cfg := kvstore.Config{Bucket: wire.SegmentBucket(s.namespace()), Existing: true, Eras: r.Eras}
-		kind := kindOf(report)
-		if r.HasRows = kind == era.Guarded; r.HasRows {
+		cfg := kvstore.Config{Bucket: wire.SegmentBucket(s.namespace()), Existing: true, Eras: o.Eras}
+		if o.HasRows {
 			table, err := s.openTable(ctx)
 			if err == nil {
 				defer table.Close()
-				cfg.Table, r.Limit = table, table.Limit()
+				cfg.Table, o.Limit = table, table.Limit()
 			} else if !errors.Is(err, errNoMySQL) {
 				return err
 			}
 		}
-		bus, store := natsbus.New(js.Conn(), s.namespace()), kvstore.New(onJetStream(js), cfg)
-		r.Tags, r.Ask = store.List, bus.Ask
-		r.Operator = lineage.Operator{
-			Bucket: store.Own(), Kind: kind, Name: "natsid resume", Now: time.Now, Announce: bus.Announce,
-		}
-		p, err := r.Run()
-		if words, ok := errors.AsType[resume.WordsError](err); ok {
-			return usage(words)
+		store := kvstore.New(onJetStream(js), cfg)
+		o.Bucket, o.List = store.Own(), store.List
+		p, err := o.Run()
+		if choices, ok := errors.AsType[lineage.ChoicesError](err); ok {
+			return usage(choices)
 		} else if err != nil {
 			return err
 		}
@@ -93,7 +91,7 @@ func (c *resumeCmd) Run(s *session) error {
 }
 
 // printPlan prints a plan. The same plan always gives the same text.
-func printPlan(j resume.Plan, out *sheet) {
+func printPlan(j lineage.Plan, out *sheet) {
 	if j.Outcome == "" {
 		out.line("cause %s, incident %s", cmp.Or(j.Cause, "-"), cmp.Or(j.Incident, "-"))
 		for _, p := range j.Found {

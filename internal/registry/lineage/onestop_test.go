@@ -306,7 +306,7 @@ func TestAnIdentityOfANewerNatsidIsLeftAlone(t *testing.T) {
 		}
 	}
 	o := w.newOp(0)
-	if _, err := o.o.Look(context.Background(), nil); !errors.Is(err, era.ErrNewer) {
+	if err := o.o.look(context.Background()); !errors.Is(err, era.ErrNewer) {
 		t.Errorf("the operator's command: %v, want ErrNewer", err)
 	}
 	if now := w.bkt.entries[era.Key].Value; string(now) != string(newer) {
@@ -342,16 +342,15 @@ func TestAnOperatorWaitsUntilEachWorkerHasChecked(t *testing.T) {
 	w.bring(*backup)
 	_ = w.procs[0].check(context.Background(), true)
 	o := w.newOp(0).o
-	c, err := o.Look(context.Background(), nil)
-	if err != nil {
+	if err := o.look(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	for until := w.now + Joining; w.now < until; w.now += time.Second {
-		if o.Resume(context.Background(), &c, 1, 0) == nil {
+	for until := w.now + joining; w.now < until; w.now += time.Second {
+		if o.resume(context.Background(), 1, 0) == nil {
 			t.Fatal("it went on at once")
 		}
 	}
-	if err := o.Resume(context.Background(), &c, 1, 0); err != nil {
+	if err := o.resume(context.Background(), 1, 0); err != nil {
 		t.Error(err)
 	}
 }

@@ -216,7 +216,7 @@ func (w *world) begun(id era.Identity) {
 	hasJoined := func(p *proc) bool { // a restored bucket may have other facts at that revision
 		o := w.resuming
 		return p.up && o != nil && o.epoch == w.epoch && o.joined[p.full()] &&
-			p.member.own.Incident == o.c.Identity.Open()
+			p.member.own.Incident == o.o.seen.id.Open()
 	}
 	for _, tag := range tagNames {
 		if tag == daily || bytes.Contains(w.bkt.entries[tag].Value, []byte(`"max":`)) {
@@ -847,7 +847,6 @@ type command struct {
 	proc   *proc // its link to the bucket
 	name   string
 	o      Operator
-	c      *Case
 	joined map[string]bool // workers that had joined what it read last
 	epoch  int             // in which it read that
 	next   int
@@ -872,7 +871,7 @@ func (o *command) step(ctx context.Context) bool {
 	if err != nil {
 		o.w.log("%s: %v", o.name, err)
 	}
-	if errors.Is(err, ErrChanged) {
+	if errors.Is(err, errChanged) {
 		o.next = 0
 		return true
 	}
@@ -884,30 +883,30 @@ var errNothing = errors.New("nothing to resume")
 func (o *command) try(ctx context.Context) (err error) {
 	switch o.next {
 	case 0, 1:
-		if o.next == 1 && o.o.Wait(*o.c) > 0 {
+		if o.next == 1 && o.o.wait() > 0 {
 			return nil
 		}
-		c, err := o.o.Look(ctx, o.c)
-		if err != nil {
+		if err := o.o.look(ctx); err != nil {
 			return err
 		}
-		if o.c = &c; c.Identity.Incident == nil && c.Missing == nil {
+		now := o.o.seen
+		if now.id.Incident == nil && now.missing == nil {
 			return errNothing
 		}
-		o.w.log("%s reads incident %.4s", o.name, c.Identity.Open())
+		o.w.log("%s reads incident %.4s", o.name, now.id.Open())
 		o.joined, o.epoch = map[string]bool{}, o.w.epoch
-		for _, name := range c.Stopped {
+		for _, name := range now.stopped {
 			o.joined[name] = true
 		}
 		if o.next == 0 {
-			o.o.Rouse(c)
-		} else if o.o.Wait(c) > 0 {
+			o.o.rouse()
+		} else if o.o.wait() > 0 {
 			return nil
 		}
 	case 2:
 		before := o.w.resuming
 		o.w.resuming = o
-		if err = o.o.Resume(ctx, o.c, o.by(), 0); err != nil && o.w.resuming == o {
+		if err = o.o.resume(ctx, o.by(), 0); err != nil && o.w.resuming == o {
 			o.w.resuming = before
 		}
 	}
@@ -925,7 +924,7 @@ func (o *command) by() int64 {
 	case usual:
 		return ample
 	}
-	highest, known := int64(0), o.c.Identity.Offset()
+	highest, known := int64(0), o.o.seen.id.Offset()
 	for _, offset := range o.w.eras {
 		highest = max(highest, offset)
 	}
