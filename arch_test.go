@@ -97,7 +97,7 @@ var floors = []floor{
 			"internal/registry/lineage", "internal/registry/natsbus", "internal/registry/rights", natsGo},
 		"internal/leaf":          {"client", "snowflake", "subjects", "internal/wire"},
 		"internal/stage":         {"client", "stamp", "internal/registry/buckets", "internal/jitter", natsGo},
-		"internal/ops/fleetview": {"internal/gather", "subjects", "internal/wire", "workerid", natsGo},
+		"internal/ops/fleetview": {"internal/gather", "segment", "subjects", "internal/wire", "workerid", natsGo},
 		"internal/ops/grants":    {"internal/jitter", "internal/registry/buckets", "segment", "workerid", natsGo},
 		"internal/ops/metrics": {"segment", "internal/issuer", "snowflake", "subjects", "internal/wire", "workerid",
 			"worker", "internal/stage", prometheus},

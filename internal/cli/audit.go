@@ -11,7 +11,6 @@ import (
 
 	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/internal/ops/grants"
-	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/internal/wire"
 )
 
@@ -26,8 +25,8 @@ func (*auditCmd) help() help {
 		detail: `Reads the stream of grants: all loads of tags and windows of worker numbers.
 
 Exit code 0 means proven: each ID that was loaded since the first entry is in one
-load, or lost by one process that died within a second of it, and no two
-processes had one worker number at one time.
+load, or was lost by one process that died within a second of loading it, and no
+two processes had one worker number at one time.
 
 Exit code 1 means repeated: two grants share IDs, or times of a worker number.
 
@@ -40,7 +39,7 @@ Examples:
   natsid audit --tag order --since 24h`,
 		values: map[string]string{
 			"tag":   "Only the loads of this tag.",
-			"since": "Only what was written since then: a time, as 2026-01-31T12:00:00Z, or an age, as 24h.",
+			"since": "Only entries since a time, such as 2026-01-31T12:00:00Z, or of an age, such as 24h.",
 		},
 	}
 }
@@ -77,13 +76,13 @@ func (s *session) withGrants(f func(context.Context, jetstream.JetStream, *grant
 	})
 }
 
-// Run implements the command. It reads the marks first, and the grants once the last writes of marks are recorded. So
-// if no record has an ID below its mark, the load of the ID was not recorded.
+// Run reads the marks first, and the grants once the last writes of these marks are recorded. So an ID below its mark
+// that is in no record belongs to a load that was never recorded.
 func (c *auditCmd) Run(s *session) error {
 	return s.withGrants(func(ctx context.Context, js jetstream.JetStream, before *grants.Reader) error {
-		r, err := kvstore.Inspect(ctx, onJetStream(js), wire.SegmentBucket(s.namespace()))
+		r, err := s.inspect(ctx, js)
 		if err != nil {
-			return fmt.Errorf("read the marks: %w", err)
+			return err
 		}
 		marks := make(map[string]grants.Mark)
 		for tag, p := range r.Marks {

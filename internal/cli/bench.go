@@ -33,7 +33,7 @@ type benchFlags struct {
 
 const benchDetail = `Each call requests one ID, and its caller waits for the ID before it calls again.
 In turns with natsid, the callers send bare requests, which this command answers
-itself over the same connection: NATS alone takes that long here.
+itself over the same connection: they show how long NATS alone takes.
 
 Latencies are those of calls that succeeded. Ctrl-C ends the measurement with the
 figures so far.
@@ -55,7 +55,6 @@ Examples:
 	}
 }
 
-// Run implements the command.
 func (c *benchSegmentCmd) Run(s *session) error { return c.run(s, string(c.Tag)) }
 
 type benchSnowflakeCmd struct{ benchFlags }
@@ -69,7 +68,6 @@ Example:
 	}
 }
 
-// Run implements the command.
 func (c *benchSnowflakeCmd) Run(s *session) error { return c.run(s, "") }
 
 const (
@@ -87,12 +85,7 @@ func (f *benchFlags) run(s *session, tag string) error {
 		return err
 	}
 	defer nc.Close()
-	c, err := s.clientOn(nc, client.Config{})
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	handle, err := handleOf(c, tag, 0)
+	handle, err := s.handle(nc, client.Config{}, tag, 0)
 	if err != nil {
 		return err
 	}

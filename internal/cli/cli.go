@@ -20,7 +20,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// commandLine is the tree of commands. Struct tags hold no prose: see [help].
+// A commandLine is the tree of commands. Their help is not in struct tags: see [help].
 type commandLine struct {
 	JSON        bool
 	ShowVersion versionFlag `name:"version"`
@@ -73,9 +73,9 @@ type storeCmd struct {
 	Move storeMoveCmd `cmd:""`
 }
 
-func (*storeCmd) help() help { return help{summary: "Look after the store of the tags."} }
+func (*storeCmd) help() help { return help{summary: "Move the tags to another store."} }
 
-// A session is the state of one command.
+// A session is one command that runs.
 type session struct {
 	ctx        context.Context
 	line       commandLine

@@ -85,12 +85,36 @@ func (r result) want(t *testing.T, code int, words ...string) {
 	}
 }
 
-// A served natsid runs until stop is called, at the latest by the end of the test.
+// A started command runs until stop is called, at the latest by the end of the test.
+type started struct {
+	out, err natstest.Buffer
+	ended    chan struct{}
+	stop     func() result
+}
+
+// start runs a command line in the background.
+func start(t *testing.T, args ...string) *started {
+	ctx, cancel := context.WithCancel(context.Background())
+	s, code := &started{ended: make(chan struct{})}, 0
+	go func() {
+		defer close(s.ended)
+		code = cli.Main(ctx, args, &s.out, &s.err)
+	}()
+	s.stop = sync.OnceValue(func() result {
+		cancel()
+		<-s.ended
+		return result{code, s.out.String(), s.err.String()}
+	})
+	t.Cleanup(func() { s.stop() })
+	return s
+}
+
+// A served natsid is a worker.
 type served struct {
+	*started
 	url  string
 	line string // what it prints when it is ready
 	data string
-	stop func() result
 }
 
 var readyURL = regexp.MustCompile(`^(?:natsid is ready on |{"url":")([^ ",]+)[",]`)
@@ -103,31 +127,18 @@ func serve(t *testing.T, args ...string) served {
 	common := []string{
 		"--listen=127.0.0.1:0", "--http=", "--data=" + s.data, "--max-clock-skew=1ms", "--log-level=warn",
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var out, errs natstest.Buffer
-	var code int
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		code = cli.Main(ctx, append(common, args...), &out, &errs)
-	}()
-	s.stop = sync.OnceValue(func() result {
-		cancel()
-		<-done
-		return result{code, out.String(), errs.String()}
-	})
-	t.Cleanup(func() { s.stop() })
+	s.started = start(t, append(common, args...)...)
 	late := time.After(time.Minute)
-	for !strings.Contains(out.String(), "\n") {
+	for !strings.Contains(s.out.String(), "\n") {
 		select {
 		case <-time.After(2 * time.Millisecond):
-		case <-done:
+		case <-s.ended:
 			t.Fatalf("natsid %q ended: %+v", args, s.stop())
 		case <-late:
-			t.Fatalf("natsid %q is not ready: %s", args, errs.String())
+			t.Fatalf("natsid %q is not ready: %s", args, s.err.String())
 		}
 	}
-	s.line = out.String()
+	s.line = s.out.String()
 	if m := readyURL.FindStringSubmatch(s.line); m != nil {
 		s.url = m[1]
 	} else {

@@ -26,7 +26,6 @@ Examples:
 	}
 }
 
-// Run implements the command.
 func (*configCmd) Run(s *session) error {
 	cfg, err := s.validConfig()
 	if err != nil {

@@ -57,30 +57,6 @@ func TestEveryFaultOfAConfigurationFileIsNamedWithItsLine(t *testing.T) {
 	answered(t, "--version").want(t, 0, "")
 }
 
-func TestFlagsAreAboveTheEnvironmentAboveTheFileAboveDefaults(t *testing.T) {
-	for _, tc := range []struct{ flag, env, want string }{
-		{"", "", `natsid.yaml:1: deadline 1ms: want`},
-		{"", "2ms", `NATSID_DEADLINE 2ms: want`},
-		{"3ms", "2ms", `--deadline 3ms: want`},
-		{"3ms", "", `--deadline 3ms: want`},
-	} {
-		file := configFile(t, "deadline: 1ms")
-		args := []string{"serve", "--config=" + file}
-		if tc.flag != "" {
-			args = append(args, "--deadline="+tc.flag)
-		}
-		t.Run(tc.want, func(t *testing.T) {
-			if tc.env != "" {
-				t.Setenv("NATSID_DEADLINE", tc.env)
-			}
-			got := natsid(t, args...)
-			if got.want(t, 2, tc.want); strings.Count(got.err, "want") != 1 {
-				t.Errorf("%s", got.err)
-			}
-		})
-	}
-}
-
 func TestServeAndCommandsTakeTheirSettingsFromTheFile(t *testing.T) {
 	t.Parallel()
 	url := startServer(t).ClientURL()

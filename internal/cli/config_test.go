@@ -22,6 +22,7 @@ func TestConfigShowsWhatIsInForceAndWhereItComesFrom(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("NATSID_DEADLINE", "2s\r")
+	t.Setenv("NATSID_HORIZON", "5m")
 	t.Setenv("NATSID_HTTP", "")
 	file := configFile(t, "nats: [nats://n1, nats://n2]", "deadline: 3s", "horizon: 4m", "site: 1", "layout: article",
 		"js-api-prefix: JS.hub.API")

@@ -107,18 +107,23 @@ func request[T any](s *session, nc *nats.Conn, subject string, body any) (answer
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, client.DefaultTimeout)
 	defer cancel()
-	m, err := nc.RequestWithContext(ctx, subject, data)
-	for err == nil && isBusy(m) && jitter.Sleep(ctx, jitter.Around(100*time.Millisecond)) == nil {
+	var m *nats.Msg
+	for {
 		m, err = nc.RequestWithContext(ctx, subject, data)
-	}
-	switch {
-	case errors.Is(err, nats.ErrNoResponders):
-		return answer, fmt.Errorf("no worker answers on %s: check --nats and --namespace", subject)
-	case err != nil:
-		return answer, fmt.Errorf("no answer on %s; look whether it was done before you ask again: %w", subject, err)
-	}
-	if refused := subjects.ParseError(m.Header); refused != nil {
-		return answer, refused
+		switch {
+		case errors.Is(err, nats.ErrNoResponders):
+			return answer, fmt.Errorf("no worker answers on %s: check --nats and --namespace", subject)
+		case err != nil:
+			return answer, fmt.Errorf("no answer on %s; look whether it was done before you ask again: %w",
+				subject, err)
+		}
+		refused := subjects.ParseError(m.Header)
+		if refused == nil {
+			break
+		}
+		if refused.Code != subjects.TooMany || jitter.Sleep(ctx, jitter.Around(100*time.Millisecond)) != nil {
+			return answer, refused
+		}
 	}
 	var stored struct{ Stream string } // the acknowledgement of a stream; no worker's answer has that field
 	if err := errors.Join(json.Unmarshal(m.Data, &answer), json.Unmarshal(m.Data, &stored)); err != nil {
@@ -131,15 +136,22 @@ func request[T any](s *session, nc *nats.Conn, subject string, body any) (answer
 	return answer, nil
 }
 
-func isBusy(m *nats.Msg) bool {
-	e := subjects.ParseError(m.Header)
-	return e != nil && e.Code == subjects.TooMany
-}
-
-// clientOn returns a client of the command's namespace. Without cfg.Log it logs nothing, since commands print errors.
-func (s *session) clientOn(nc *nats.Conn, cfg client.Config) (*client.Client, error) {
+// client returns a client of the command's namespace. Without cfg.Log it logs nothing, since commands print errors.
+func (s *session) client(nc *nats.Conn, cfg client.Config) (*client.Client, error) {
 	cfg.Namespace, cfg.Log = s.namespace(), cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	return client.New(nc, cfg)
+}
+
+// handle returns the handle of a tag, or of the snowflakes of a business if tag is "".
+func (s *session) handle(nc *nats.Conn, cfg client.Config, tag string, business int64) (*client.Handle, error) {
+	c, err := s.client(nc, cfg)
+	switch {
+	case err != nil:
+		return nil, err
+	case tag == "":
+		return c.Snowflake(client.SnowflakeConfig{Business: business})
+	}
+	return c.Segment(tag, client.SegmentConfig{})
 }
 
 // openTable opens the table of --mysql.

@@ -23,7 +23,6 @@ func (*decodeCmd) help() help {
 	}
 }
 
-// Run implements the command.
 func (c *decodeCmd) Run(s *session) error {
 	l, err := s.layout()
 	if err != nil {

@@ -21,14 +21,15 @@ type explainCmd struct {
 func (*explainCmd) help() help {
 	return help{
 		summary: "Show when an ID was granted or skipped, by which worker, and in which load or window.",
-		detail: `Looks in the stream of grants. With --tag, ID is one of that tag; without, a
-snowflake or, if it is in no window, one of any tag. "natsid audit" names what the
-stream lacks. An ID that a service masked must be given as natsid issued it.
+		detail: `Searches the stream of grants. With --tag it searches the loads of that tag. Without,
+it takes the ID for a snowflake or, if no window contains it, searches the loads of
+all tags. "natsid audit" names what the stream lacks. Give an ID that a service
+masked as natsid issued it.
 
 Examples:
   natsid explain 1234567 --tag order
   natsid explain 2124263042718941184`,
-		values: map[string]string{"id": "The ID, in decimal.", "tag": "The tag that it is of."},
+		values: map[string]string{"id": "The ID, in decimal.", "tag": "The tag of the ID."},
 	}
 }
 
@@ -41,7 +42,6 @@ type explainedJSON struct {
 	Skipped []grants.Grant `json:"skipped,omitempty"`
 }
 
-// Run implements the command.
 func (c *explainCmd) Run(s *session) error {
 	return s.withGrants(func(_ context.Context, _ jetstream.JetStream, r *grants.Reader) error {
 		h := grants.History{Tag: string(c.Tag), ID: c.ID, Found: []grants.Grant{}}

@@ -29,18 +29,17 @@ func (*getSegmentCmd) help() help {
 	return help{
 		summary: "Get IDs of a tag.",
 		detail: `Examples:
-  natsid get segment order          1001
-  natsid get segment order -n 100   1002-1101
+  natsid get segment order           # 1001
+  natsid get segment order -n 100    # 1002-1101
   natsid get segment so --format 'SO-{date:yyyyMMdd}-{id:6}-{check}'
   natsid get segment order --format 'NO-{mask:k1:9}' --key k1=k1.key`,
 		values: map[string]string{
-			"format": "Print each ID as this format writes it, one a line: see natsid read --help. In a radix above " +
-				"36 IDs may differ in case alone.",
+			"format": "Print each ID in this format, one a line: see natsid read --help. In a radix above 36 two IDs " +
+				"may differ in case alone.",
 		},
 	}
 }
 
-// Run implements the command.
 func (c *getSegmentCmd) Run(s *session) error {
 	if c.Format == "" && len(c.Key) == 0 {
 		return c.get(s, string(c.Tag), 0, nil)
@@ -64,12 +63,11 @@ func (*getSnowflakeCmd) help() help {
   natsid get snowflake -n 3
   natsid get snowflake --business 2`,
 		values: map[string]string{
-			"business": "The business, where the layout has a field for it. 0 if absent.",
+			"business": "Number of the business, if the layout has a field for it. The default is 0.",
 		},
 	}
 }
 
-// Run implements the command.
 func (c *getSnowflakeCmd) Run(s *session) error {
 	return c.get(s, "", c.Business, nil)
 }
@@ -82,14 +80,6 @@ type count struct {
 // getWithin is how long a person at a terminal waits for a worker that can issue.
 const getWithin = 2 * time.Second
 
-// handleOf returns the handle of a tag, or of the snowflakes of a business if tag is "".
-func handleOf(ids *client.Client, tag string, business int64) (*client.Handle, error) {
-	if tag == "" {
-		return ids.Snowflake(client.SnowflakeConfig{Business: business})
-	}
-	return ids.Segment(tag, client.SegmentConfig{})
-}
-
 // get prints IDs of a tag, or snowflakes if tag is "": as runs if f is nil, otherwise each in the format f.
 func (c count) get(s *session, tag string, business int64, f *format.Format) error {
 	if c.N < 1 || c.N > client.MaxIDs {
@@ -98,12 +88,7 @@ func (c count) get(s *session, tag string, business int64, f *format.Format) err
 	return s.withNATS(func(nc *nats.Conn) error {
 		ctx, cancel := context.WithTimeout(s.ctx, getWithin)
 		defer cancel()
-		var got idsJSON
-		ids, err := s.clientOn(nc, client.Config{})
-		if err != nil {
-			return err
-		}
-		handle, err := handleOf(ids, tag, business)
+		handle, err := s.handle(nc, client.Config{}, tag, business)
 		if err != nil {
 			return err
 		}
@@ -111,7 +96,7 @@ func (c count) get(s *session, tag string, business int64, f *format.Format) err
 		if err != nil {
 			return err
 		}
-		got.Runs = joined(runs)
+		got := idsJSON{Runs: joined(runs)}
 		for id := range runs.All() {
 			if f == nil {
 				break

@@ -14,17 +14,8 @@ import (
 )
 
 // entries returns the entries of the stream of grants of a server.
-func entries(t *testing.T, url string) (all []grants.Entry) {
+func entries(t *testing.T, js jetstream.JetStream) (all []grants.Entry) {
 	t.Helper()
-	nc, err := nats.Connect(url, nats.Timeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
 	r, err := grants.Open(t.Context(), js, "id_grants")
 	if err != nil {
 		return nil
@@ -36,43 +27,25 @@ func entries(t *testing.T, url string) (all []grants.Entry) {
 	return all
 }
 
-// plant writes an entry as a worker would.
-func plant(t *testing.T, url string, e grants.Entry) {
-	t.Helper()
-	nc, err := nats.Connect(url, nats.Timeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	body, err := json.Marshal(e)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := nc.Request("$KV.id_grants.log", body, time.Minute); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestAnIDIsExplainedAndAPlantedOverlapIsFound(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "--name=eu-1")
 	nats := "--nats=" + s.url
 	answered(t, "get", "segment", "order", nats, "-n2500").want(t, 0, "")
 	snowflake := strings.TrimSpace(answered(t, "get", "snowflake", nats).out)
-	deadline := time.Now().Add(2 * time.Minute)
+	js := jetStream(t, s.url)
 	var who grants.Who
 	var window workerid.Window
-	for loads := 0; loads == 0 || window.Until == 0; time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("no grant is written down")
-		}
-		for _, e := range entries(t, s.url) {
+	eventually(t, "a load and a window are written down", func() bool {
+		loads := 0
+		for _, e := range entries(t, js) {
 			loads, who = loads+len(e.Loads), e.Who
 			if len(e.Windows) > 0 {
 				window = e.Windows[0]
 			}
 		}
-	}
+		return loads > 0 && window.Until > 0
+	})
 	for _, tc := range []struct {
 		args  []string
 		words []string
@@ -104,14 +77,16 @@ func TestAnIDIsExplainedAndAPlantedOverlapIsFound(t *testing.T) {
 	thief.Loads = map[string][]grants.Load{"order": {{First: 1200, Last: 1250}}}
 	thief.Instance, thief.Process = "us-1", "THIEF"
 	thief.Windows = []workerid.Window{{Number: window.Number, From: window.From + 1, Until: window.Until}}
-	plant(t, s.url, thief)
-	n := len(entries(t, s.url))
-	answered(t, "get", "segment", "alive", nats).want(t, 0, "")
-	for ; n == len(entries(t, s.url)); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the load is not written down")
-		}
+	body, err := json.Marshal(thief)
+	if err == nil {
+		_, err = js.Publish(t.Context(), "$KV.id_grants.log", body)
 	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := len(entries(t, js))
+	answered(t, "get", "segment", "alive", nats).want(t, 0, "")
+	eventually(t, "the load is written down", func() bool { return len(entries(t, js)) > n })
 	got := answered(t, "audit", nats)
 	if got.code != 1 || !strings.Contains(got.out, "verdict   repeated") ||
 		!strings.Contains(got.err, "IDs were granted twice") {

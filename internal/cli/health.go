@@ -17,12 +17,12 @@ type healthCmd struct{}
 func (*healthCmd) help() help {
 	return help{
 		summary: "Ask a worker on this machine whether it is ready, for images without a shell.",
-		detail: `It prints what /readyz says, and its exit code is 0 if all modes are ready, and 1 if
-one is not, or nobody answers within 5 s at the address of --http: that of the
-worker, which a container has in NATSID_HTTP. It asks a "natsid stamp" as well.
+		detail: `It prints the answer of /readyz at --http, the address of a worker or "natsid
+stamp"; a container has it in NATSID_HTTP. The exit code is 0 if all modes are ready,
+and 1 if one is not, or if nobody answers within 5 s.
 
 A worker that is not ready mostly waits for NATS, and needs no restart: do not use
-this where a container that fails it is killed, as in a liveness probe.
+this command as a liveness probe, which kills containers that fail it.
 
 Examples:
   natsid health
@@ -36,7 +36,6 @@ type healthJSON struct {
 	Says  []string `json:"says"` // the lines of the answer
 }
 
-// Run implements the command.
 func (*healthCmd) Run(s *session) error {
 	cfg, err := s.config()
 	if err != nil {

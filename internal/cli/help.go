@@ -12,17 +12,17 @@ import (
 type help struct {
 	summary string            // one line
 	detail  string            // below it; indented lines are kept as they are
-	values  map[string]string // of its arguments and flags, by name, except those in [sharedHelp]
+	values  map[string]string // help of arguments and flags, by name; others are in [sharedHelp]
 }
 
 // sharedHelp is the help of arguments and flags of several commands, by name.
 var sharedHelp = map[string]string{
 	"yes": "Do not ask.", "dry-run": "Show what would be done, and change nothing.",
 	"n":   "How many IDs. More than one are printed as runs, first-last, one a line.",
-	"key": "A key that the format names, and its file. Repeatable.",
+	"key": "A key that the format names, and its file. May be repeated.",
 	"tag": "The tag: 1 to 128 characters of A-Z a-z 0-9 - _ / = and single dots inside.",
-	"max-hole": "The most numbers that a crash of one worker can waste, those of unanswered requests not " +
-		"counted; or off, for a hundredth of those that there are. Workers then load fewer at once, and more often.",
+	"max-hole": "The most numbers that a crash of one worker may waste, unanswered requests not counted: workers " +
+		"load fewer at once, and more often. Off: a hundredth of the tag's numbers.",
 	"callers":  "How many callers, each with one call under way.",
 	"duration": "How long natsid is measured. Bare requests take as long again.",
 	"merge":    "Call through the Go client: calls share requests, and faults are retried.",
@@ -55,8 +55,8 @@ func addHelp(n *kong.Node) error {
 	return nil
 }
 
-// printHelp prints the help of a command. Flags that every command has are explained only by `natsid help connection`;
-// the help of other commands names the first of them.
+// printHelp prints the help of a command. Only `natsid help connection` explains the flags that every command has; the
+// help of other commands names some of them.
 func (s *session) printHelp(opts kong.HelpOptions, call *kong.Context) error {
 	for _, f := range call.Model.Flags {
 		f.Hidden = !s.connection
@@ -67,7 +67,7 @@ func (s *session) printHelp(opts kong.HelpOptions, call *kong.Context) error {
 	if call.Selected() == nil {
 		fmt.Fprint(call.Stdout, "\nExit codes:\n")
 		for _, e := range Exits() {
-			fmt.Fprintf(call.Stdout, "  %d  %s\n", e.Code, e.Meaning)
+			fmt.Fprintf(call.Stdout, "  %-3d  %s\n", e.Code, e.Meaning)
 		}
 	}
 	_, err := fmt.Fprint(call.Stdout, `
@@ -84,15 +84,15 @@ type helpCmd struct {
 
 func (*helpCmd) help() help {
 	return help{
-		summary: "Show the help of a command, or the flags that lead to the service.",
+		summary: "Show the help of a command, or the flags for the connection to NATS.",
 		detail: `Examples:
   natsid help tag create
   natsid help connection`,
-		values: map[string]string{"topic": "A command, or connection."},
+		values: map[string]string{"topic": "A command, or the word connection."},
 	}
 }
 
-// Run implements the command. When the parser meets --help it prints the help and calls kong's exit hook.
+// Run lets the parser meet --help: the parser then prints the help and calls kong's exit hook.
 func (c *helpCmd) Run(s *session) error {
 	topic := c.Topic
 	if s.connection = slices.Equal(topic, []string{"connection"}); s.connection {

@@ -56,7 +56,6 @@ Examples:
 	}
 }
 
-// Run implements the command.
 func (c *layoutCmd) Run(s *session) error {
 	if c.Holders != "" {
 		return s.withJetStream(func(ctx context.Context, js jetstream.JetStream) error {

@@ -23,7 +23,7 @@ type leafCmd struct {
 func (*leafCmd) help() help {
 	return help{
 		summary: "Answer the HTTP paths of Meituan's Leaf, as a client of the workers.",
-		detail: `It answers the paths that docs/from-leaf.md has. Start as many as you like.
+		detail: `docs/from-leaf.md lists the paths. Start as many processes as you like.
 
 Example:
   natsid leaf --nats nats://n1:4222 --listen 10.0.0.5:8081`,
@@ -38,7 +38,7 @@ type leafJSON struct {
 	URL string `json:"url"`
 }
 
-// Run implements the command. While NATS is away, it answers requests with errors.
+// Run serves Leaf's paths until the command is stopped. While NATS is away, it answers requests with errors.
 func (c *leafCmd) Run(s *session) error {
 	cfg, err := s.validConfig()
 	if err != nil {
@@ -63,7 +63,7 @@ func (c *leafCmd) Run(s *session) error {
 	}
 	spare := make([]byte, spareHeap)
 	defer runtime.KeepAlive(spare)
-	ids, err := s.clientOn(nc, client.Config{Log: log, Timeout: c.Deadline})
+	ids, err := s.client(nc, client.Config{Log: log, Timeout: c.Deadline})
 	if err != nil {
 		return err
 	}

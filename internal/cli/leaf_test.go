@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -25,20 +24,7 @@ func startLeaf(t *testing.T, args ...string) (url string, stop func() result) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var out, errs natstest.Buffer
-	var code int
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		code = cli.Main(ctx, append([]string{"leaf", "--listen=" + address}, args...), &out, &errs)
-	}()
-	stop = sync.OnceValue(func() result {
-		cancel()
-		<-done
-		return result{code, out.String(), errs.String()}
-	})
-	t.Cleanup(func() { stop() })
+	leaf := start(t, append([]string{"leaf", "--listen=" + address}, args...)...)
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	eventually(t, "natsid leaf listens", func() bool {
 		c, err := net.Dial("tcp", address)
@@ -47,7 +33,7 @@ func startLeaf(t *testing.T, args ...string) (url string, stop func() result) {
 		}
 		return err == nil
 	})
-	return "http://" + address, stop
+	return "http://" + address, leaf.stop
 }
 
 func getFrom(t *testing.T, url string) (status int, body string) {

@@ -34,31 +34,32 @@ func (*numberCmd) help() help {
 	return help{
 		summary: "Run a program that makes IDs by itself, with a worker number that no other has.",
 		detail: `The program finds the number in NATSID_WORKER_NUMBER. natsid renews it, passes
-signals on, reaps processes as PID 1, and ends with the program's exit code. As
-a job in a shell's foreground it takes SIGINT and SIGQUIT for keys, of which the
-terminal tells the program itself.
+signals on, reaps processes as PID 1, and ends with the program's exit code. In the
+foreground of a terminal it passes neither SIGINT nor SIGQUIT on: the terminal sends
+them to the program itself.
 If the number cannot be renewed, it warns when half of the window is left, and sends
 SIGTERM 10 s before the end, and SIGKILL at the end; its exit code is 4 then.
 
 This promises less than a worker or package number does. A program that was
 paused may wake up and make IDs before it is killed: so a number rests for
 --quarantine, unless all processes of its program were seen to end in time. And
-what a program's generator does when the clock is set back is its own matter.
+natsid cannot keep a program's generator from repeating IDs when the clock is set
+back.
 
 The user of NATS needs the rights of "natsid permissions holder".
 
 Examples:
   natsid number -- java -jar app.jar
-  natsid number --env NODE_ID -- app    sets NODE_ID, too
-  natsid number --bits 5 -- app         a number from 0 to 31`,
+  natsid number --env NODE_ID -- app    # sets NODE_ID, too
+  natsid number --bits 5 -- app         # a number from 0 to 31`,
 		values: map[string]string{
 			"env": "Set this variable to the number, too. May be repeated.",
-			"bits": "How many bits the program has for the number; by default as many as the layout. It gets one of " +
-				"that many of natsid's numbers, from --offset on.",
-			"offset": "What is subtracted from natsid's number; by default nothing or, with --bits, the middle of " +
-				"a site's numbers. Give all programs the same whose IDs must differ.",
-			"quarantine": "How long a number rests after an end that was not clean: longer than programs are paused. " +
-				"Valid: 0s to 720h.",
+			"bits": "How many bits the program has for its number. The default is those of the layout. The number " +
+				"is one of natsid's numbers minus --offset.",
+			"offset": "What is subtracted from natsid's number. The default is 0 or, with --bits, the middle of a " +
+				"site's numbers. Programs whose IDs must differ need the same offset.",
+			"quarantine": "How long a number rests after an end that was not clean. It must be longer than a program " +
+				"may be paused. Valid: 0s to 720h.",
 			"program": "The program and its arguments.",
 		},
 	}
@@ -119,7 +120,6 @@ func (c *numberCmd) fit(l snowflake.Layout, programs workerid.Span) (workerid.Sp
 	return fits, nil
 }
 
-// Run implements the command.
 func (c *numberCmd) Run(s *session) error {
 	s.stderr = loose{s.stderr, make(chan struct{}, 1)}
 	path, err := c.check()

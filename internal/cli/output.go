@@ -161,14 +161,11 @@ func stamped(t time.Time, form string) string {
 	return t.UTC().Format(form)
 }
 
-// clean returns a text on one line, without characters that control a terminal.
+// clean returns a text on one line.
 func clean(text string) string {
 	return strings.Map(func(r rune) rune {
-		switch {
-		case unicode.IsSpace(r):
+		if unicode.IsSpace(r) {
 			return ' '
-		case !unicode.IsPrint(r):
-			return '\uFFFD'
 		}
 		return r
 	}, text)

@@ -17,25 +17,24 @@ type permissionsCmd struct {
 	Repairs     bool
 	MakeBuckets bool `negatable:"" default:"true"`
 
-	From, To   string
+	From, To   string `placeholder:"STREAM"`
 	Into       string `default:"stamped.>"`
-	DeadLetter string `name:"dead-letter"`
+	DeadLetter string `name:"dead-letter" placeholder:"SUBJECT"`
 	Create     bool
 }
 
 func (*permissionsCmd) help() help {
 	return help{
 		summary: "Print what a user of NATS must be allowed to publish and subscribe to.",
-		detail: `A worker runs natsid serve, a caller requests IDs, an operator runs the other
-commands but natsid stamp, which a stage runs: with the flags that are given here,
-too. A holder is a program that draws its own snowflakes. Nobody needs more; all
-else should be denied. The rights depend on
---namespace, --js-domain, --js-prefix and --inbox-prefix of that user, and those
-of a worker on --grants: give it as you give it there.
+		detail: `A worker runs natsid serve. A caller requests IDs. A stage runs natsid stamp, with
+the flags that you give here, too. A holder is a program that draws its own
+snowflakes. An operator runs the other commands. Deny everything else: nobody needs
+more. The rights depend on --namespace, --js-domain, --js-prefix and --inbox-prefix
+of the user, and a worker's on --grants: give them here as you give them there.
 
-Who may subscribe to _INBOX.> hears all answers that others get there, so give
-each user an --inbox-prefix that does not begin with _INBOX and a dot, and tell
-the workers all of them with --inbox.
+Who may subscribe to _INBOX.> hears the answers to all others, so give each user an
+--inbox-prefix that does not begin with _INBOX and a dot, and give all of these to
+the worker's permissions with --inbox.
 
 Formats: nats for the configuration of nats-server, nsc for the command that adds
 the user to an account.
@@ -46,22 +45,20 @@ Examples:
   natsid permissions stage --from ORDERS --to ORDERS_STAMPED
   natsid permissions worker --inbox _INBOX_shop,_INBOX_operator --format nsc`,
 		values: map[string]string{
-			"role":   "worker, caller, operator, stage or holder.",
-			"format": "nats or nsc.",
-			"inbox":  "For a worker: prefixes of the inboxes of its callers and operators.",
-			"repairs": "For an operator: also what `resume` and `store move` need, " +
-				"which write what uniqueness rests on.",
-			"make-buckets": "For a worker: it may make the buckets. For a stage: it may make the one with hints.",
+			"role":         "worker, caller, operator, stage or holder.",
+			"format":       "nats or nsc.",
+			"inbox":        "For a worker: prefixes of the inboxes of its callers and operators.",
+			"repairs":      "For an operator: also the rights of `resume` and `store move`, which write the marks.",
+			"make-buckets": "For a worker: it may create the buckets. For a stage: it may create the bucket of hints.",
 			"from":         "For a stage: the stream to copy.",
 			"to":           "For a stage: the stream to copy to.",
 			"into":         "For a stage: the subjects of copies.",
 			"dead-letter":  "For a stage: the subject of dead letters, if there is one.",
-			"create":       "For a stage: it may make the target.",
+			"create":       "For a stage: it may create the target.",
 		},
 	}
 }
 
-// Run implements the command.
 func (c *permissionsCmd) Run(s *session) error {
 	cfg, err := s.validConfig()
 	if err != nil {

@@ -20,14 +20,14 @@ type readCmd struct {
 
 func (*readCmd) help() help {
 	return help{
-		summary: "Read the text of an ID.",
-		detail: `Prints the ID, or says where the text is wrong and why: it never guesses. Nothing
-is asked of a worker.
+		summary: "Print the ID that a formatted text, such as SO-000042-4, stands for.",
+		detail: `Prints the ID, or says where the text is wrong and why: it never guesses. It asks no
+worker.
 
 In a format {id:6} is the number with at least 6 digits, {check} finds typing
 errors, {date:yyyyMMdd} is the day of a daily tag. {mask:k1:9} in place of {id}
-hides volume and order under a key, in a file of 64 hexadecimal digits, such as of
-"openssl rand -hex 32 >k1.key".
+hides the number, and so volume and order, with a key. Its file has 64 hexadecimal
+digits: "openssl rand -hex 32 >k1.key".
 
 Examples:
   natsid read --format 'SO-{date:yyyyMMdd}-{id:6}-{check}' SO-20261125-000042-4
@@ -36,12 +36,11 @@ Examples:
 			"text":    "The text, as natsid get segment --format prints it.",
 			"format":  "The format of the text.",
 			"tag":     "The tag of which the ID is; a mask depends on it.",
-			"lenient": "In Crockford's base32, read o as 0, i and l as 1, and lower case.",
+			"lenient": "In Crockford's base32, read o as 0, i and l as 1, and lower case as upper case.",
 		},
 	}
 }
 
-// Run implements the command.
 func (c *readCmd) Run(s *session) error {
 	var opts []format.Option
 	if c.Lenient {

@@ -27,12 +27,13 @@ type resumeCmd struct {
 
 func (*resumeCmd) help() help {
 	return help{
-		summary: "Resume a registry that its workers have stopped.",
+		summary: "Resume segments after workers have stopped them.",
 		detail: `Workers stop all segments when the state behind them is not the one that they have
 loaded from: a backup was restored, a disk lost its last seconds, the bucket was
-made again, or another registry serves the same subjects. A resume begins an era, in
-which each tag continues higher: by as much as workers know its mark to be too low,
-and by the bump. No ID repeats if no tag moved further. The hole costs nothing.
+made again, or another registry serves the same subjects. A resume begins a new era.
+In it each tag continues higher: by as much as workers know its mark to be too low,
+plus the bump. No ID repeats, unless a tag had moved further than that. The skipped
+IDs cost nothing.
 
 The command shows what was found and what becomes of the tags, asks, and resumes by
 one write. A tag with a last number is refused until you say where it continues.
@@ -44,16 +45,16 @@ Examples:
   natsid resume --keep 5N7LAQLGLLR4UQACIRT2BJPGKX`,
 		values: map[string]string{
 			"restored": "Say that a backup was restored, though no worker has noticed.",
-			"bump":     "No tag was loaded, raised or created N further since the state found. 1000000000 if absent.",
-			"keep":     "Of two registries, the one that serves: the one of the NATS that this command reaches.",
+			"bump": "How far each tag is raised: further than any tag moved since the state found. The default is " +
+				"1000000000.",
+			"keep": "Of two registries, the one that shall serve. This command must reach its NATS.",
 		},
 	}
 }
 
-// Run implements the command.
 func (c *resumeCmd) Run(s *session) error {
 	return s.withJetStream(func(ctx context.Context, js jetstream.JetStream) error {
-		report, err := inspect(ctx, onJetStream(js), s.namespace())
+		report, err := s.inspect(ctx, js)
 		if err != nil {
 			return err
 		}

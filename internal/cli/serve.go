@@ -18,12 +18,12 @@ type serveCmd struct{}
 func (*serveCmd) help() help {
 	return help{
 		summary: "Serve IDs; the default command.",
-		detail: `Each flag can be given in the environment too; the flag takes precedence.
+		detail: `Each flag has an environment variable, shown as $NAME; the flag takes precedence.
 
 Examples:
-  natsid                                        a whole service on this machine
-  natsid --listen 127.0.0.1:4333 --http ""      the same beside another NATS server
-  natsid --nats nats://n1:4222,nats://n2:4222   a worker on a NATS with JetStream
+  natsid                                        # a whole service on this machine
+  natsid --listen 127.0.0.1:4333 --http ""      # the same beside another NATS server
+  natsid --nats nats://n1:4222,nats://n2:4222   # a worker on a NATS with JetStream
   natsid --nats nats://n1:4222 --mysql 'leaf:password@tcp(db:3306)/leaf'
   natsid --nats nats://n1:4222 --layout article --site 2
   natsid --nats nats://n1:4222 --auto-create-tags='tmp.*'
@@ -31,7 +31,6 @@ Examples:
 	}
 }
 
-// Run implements the command.
 func (c *serveCmd) Run(s *session) error {
 	cfg, err := s.validConfig()
 	if err != nil {

@@ -16,16 +16,6 @@ import (
 	"github.com/natsid/natsid/internal/testkit/natstest"
 )
 
-func TestTheFlagOverridesTheEnvironment(t *testing.T) {
-	url := serve(t).url
-	t.Setenv("NATS_URL", url)
-	answered(t, "get", "segment", "order").want(t, 0, "")
-	natsid(t, "get", "segment", "order", "--nats", nowhere(t)).want(t, 1, "cannot reach")
-	t.Setenv("NATS_URL", nowhere(t))
-	natsid(t, "get", "segment", "order").want(t, 1, "cannot reach")
-	answered(t, "get", "segment", "order", "--nats", url).want(t, 0, "")
-}
-
 func TestTheReadyLineSaysWhereAndHow(t *testing.T) {
 	own := serve(t)
 	own.says(t, fmt.Sprintf("\nembedded server, data in %s; try:", own.data), ", worker number ",

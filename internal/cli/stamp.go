@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -50,12 +51,12 @@ type stampRunCmd struct {
 func (*stampRunCmd) help() help {
 	return help{
 		summary: "Copy each message of a stream to another once, with an ID; the default of stamp.",
-		detail: `Each message is published with its headers, but for those of NATS, with its
-ID in Natsid-Id, and with Natsid-Source: its stream, when that was made, its
-sequence, and its time. The position is the target's last message. So every
-message of the source is in the target once and in order, however often the
-command is killed, and however many run: of two, one copies, and the other takes
-over within 5 s.
+		detail: `A copy has the headers of its message, except those of NATS; an ID in Natsid-Id;
+and in Natsid-Source the stream, when the stream was created, the sequence, and the
+time of the message. The target's last message says where to continue. So every
+message of the source is in the target once and in order, however often the command
+is killed, and however many run: of two, one copies, and the other takes over within
+5 s.
 
 Examples:
   natsid stamp --from ORDERS --to ORDERS_STAMPED --tag order --create
@@ -68,11 +69,12 @@ Examples:
 			"into":      "What the copies' subjects begin with, in place of --subject.",
 			"create":    "Create the target for the subjects of the copies, and let it take atomic batches.",
 			"existing": "What becomes of a message that has a Natsid-Id already: stop at it, keep the ID, or " +
-				"make a dead letter of the message. With keep, its producer answers for its uniqueness.",
-			"dead-letter": "The subject for messages that cannot be copied, such as one too large with its ID. " +
-				"A stream must take it. Each is there at least once. Without it, such a message stops the stage.",
-			"since": "Begin with messages of this time, such as 2026-01-31T12:00:00Z, or of this long ago, such as " +
-				"90m. It has effect only where nothing was copied yet.",
+				"dead-letter the message. With keep, the producer of the message must see to unique IDs.",
+			"dead-letter": "The subject for messages that cannot be copied, such as one that is too large with " +
+				"an ID. A stream must take it. Each is sent there at least once. Without it, such a message stops " +
+				"the stage.",
+			"since": "Begin with the messages since a time, such as 2026-01-31T12:00:00Z, or of an age, such as 90m. " +
+				"It has an effect only if nothing was copied yet.",
 			"once": "Stop when all that the source holds is copied.",
 			"http": "Serve /healthz, /readyz and /metrics here.",
 		},
@@ -87,17 +89,17 @@ type stampJSON struct {
 	Behind      uint64 `json:"behind"`       // number of messages of the source after it
 }
 
-// Run implements the command.
 func (c *stampRunCmd) Run(s *session) error {
 	if err := c.check(); err != nil {
 		return usage(err)
 	}
 	s.drains(false)
-	l, err := c.listen()
-	if err != nil {
-		return err
-	}
-	if l != nil {
+	var l net.Listener
+	if c.HTTP != "" {
+		var err error
+		if l, err = net.Listen("tcp", c.HTTP); err != nil {
+			return fmt.Errorf("--http %s: %w", c.HTTP, err)
+		}
 		defer l.Close()
 	}
 	nc, err := s.connect(nats.MaxReconnects(-1), nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2))
@@ -106,12 +108,7 @@ func (c *stampRunCmd) Run(s *session) error {
 	}
 	defer nc.Close()
 	log := slog.New(slog.NewTextHandler(s.stderr, nil))
-	ids, err := s.clientOn(nc, client.Config{Log: log})
-	if err != nil {
-		return err
-	}
-	defer ids.Close()
-	handle, err := handleOf(ids, string(c.Tag), 0)
+	handle, err := s.handle(nc, client.Config{Log: log}, string(c.Tag), 0)
 	if err != nil {
 		return err
 	}

@@ -25,11 +25,11 @@ type stampRepairCmd struct {
 
 func (*stampRepairCmd) help() help {
 	return help{
-		summary: "Let stages continue after messages that are no copies, are gone, or were missed.",
-		detail: `After other messages came into the target, or some were removed, or if some left the
-source before they were copied, stages stop. This shows where they would continue,
-and lets them if you agree. If a copy is gone, its original is copied again, with
-another ID; what left the source is never copied.
+		summary: "Let stages that have stopped over foreign, removed or missed messages continue.",
+		detail: `Stages stop if the target got other messages, if copies were removed from it, or if
+messages left the source before they were copied. This shows where stages would
+continue, and lets them if you agree. If a copy was removed, its message is copied
+again, with another ID; a message that left the source is never copied.
 
 Example:
   natsid stamp repair --from ORDERS --to ORDERS_STAMPED`,
@@ -60,12 +60,10 @@ func (j stampStatusJSON) print(out *sheet) {
 	}
 }
 
-// Run implements the command.
 func (c *stampStatusCmd) Run(s *session) error {
 	return c.look(s, func(_ *stage.Stream, _ stage.Hint, j stampStatusJSON) error { return s.print(j, j.print) })
 }
 
-// Run implements the command.
 func (c *stampRepairCmd) Run(s *session) error {
 	return c.look(s, func(to *stage.Stream, hint stage.Hint, j stampStatusJSON) error {
 		if j.isSound() {

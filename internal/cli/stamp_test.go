@@ -16,8 +16,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/natsid/natsid/internal/cli"
-	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/stamp"
 	"github.com/natsid/natsid/subjects"
 )
@@ -30,7 +28,6 @@ func TestStampCopiesAStreamWithIDs(t *testing.T) {
 		publish(t, js, &nats.Msg{Subject: "orders.new", Data: fmt.Append(nil, i)})
 	}
 	args := []string{"stamp", "--nats=" + url, "--from=ORDERS", "--to=STAMPED", "--once"}
-	natsid(t, args...).want(t, 2, "either --tag or --snowflake")
 	natsid(t, append(args, "--tag=order", "--snowflake")...).want(t, 2, "can't be used together")
 	natsid(t, append(args, "--tag=a b")...).want(t, 2, `tag "a b"`)
 	natsid(t, append(args, "--tag=order", "--into=stamped.*")...).want(t, 2, `--into "stamped.*"`)
@@ -178,23 +175,16 @@ func TestAStageSaysHowItIsUntilItIsStopped(t *testing.T) {
 	worker := serve(t, "--http=127.0.0.1:0")
 	url := worker.url
 	js := withOrders(t, url)
-	ctx, stop := context.WithCancel(context.Background())
-	var out, errs natstest.Buffer
-	code, done := -1, make(chan struct{})
-	go func() {
-		defer close(done)
-		code = cli.Main(ctx, []string{"stamp", "--nats=" + url, "--from=ORDERS", "--to=STAMPED", "--tag=order",
-			"--create", "--http=127.0.0.1:0"}, &out, &errs)
-	}()
+	stage := start(t, "stamp", "--nats="+url, "--from=ORDERS", "--to=STAMPED", "--tag=order", "--create",
+		"--http=127.0.0.1:0")
 	defer func() {
-		stop()
-		if <-done; t.Failed() {
-			t.Logf("it ends with %d: %s", code, errs.String())
+		if end := stage.stop(); t.Failed() {
+			t.Logf("%+v", end)
 		}
 	}()
 	var at string
 	eventually(t, "the address is logged", func() bool {
-		_, rest, ok := strings.Cut(errs.String(), "http=")
+		_, rest, ok := strings.Cut(stage.err.String(), "http=")
 		at, _, _ = strings.Cut(rest, "\n")
 		return ok && strings.Contains(rest, "\n")
 	})
@@ -224,10 +214,8 @@ func TestAStageSaysHowItIsUntilItIsStopped(t *testing.T) {
 	}
 	second := natsid(t, "stamp", "--nats="+url, "--from=ORDERS", "--to=STAMPED", "--tag=order", "--http="+at)
 	second.want(t, 1, "--http "+at, "address already in use")
-	stop()
-	<-done
-	if want := "1 message copied, up to message 1 of ORDERS\n"; code != 0 || out.String() != want {
-		t.Errorf("it ends with %d and %q, want 0 and %q: %s", code, out.String(), want, errs.String())
+	if end, want := stage.stop(), "1 message copied, up to message 1 of ORDERS\n"; end.code != 0 || end.out != want {
+		t.Errorf("%+v, want %q", end, want)
 	}
 	hints := messages(t, js, "KV_id_stamp")
 	if len(hints) == 0 || !strings.Contains(string(hints[len(hints)-1].Data), `"last":1,`) {
@@ -238,15 +226,7 @@ func TestAStageSaysHowItIsUntilItIsStopped(t *testing.T) {
 // withOrders makes the stream ORDERS.
 func withOrders(t *testing.T, url string) jetstream.JetStream {
 	t.Helper()
-	nc, err := nats.Connect(url, nats.Timeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := jetStream(t, url)
 	asked(t, func(ctx context.Context) (jetstream.Stream, error) {
 		return js.CreateStream(ctx, jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}})
 	})

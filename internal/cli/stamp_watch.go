@@ -45,10 +45,12 @@ func (c *stampRunCmd) watch(
 func (c *stampRunCmd) tellPage(
 	ctx context.Context, nc *nats.Conn, ns subjects.Namespace, progress func() stage.Progress,
 ) {
+	host, _ := os.Hostname()
+	name := fmt.Sprintf("%s/%d", host, os.Getpid())
 	say := func(role string) {
 		p := progress()
 		body, err := json.Marshal(wire.StageView{
-			Name: processName(), From: c.From, To: c.To, Role: role,
+			Name: name, From: c.From, To: c.To, Role: role,
 			Position: p.Position, Behind: p.Behind, Why: p.Why,
 		})
 		if err != nil {
@@ -60,24 +62,6 @@ func (c *stampRunCmd) tellPage(
 		say(string(progress().Role))
 	}
 	say(wire.StageStopped)
-}
-
-// processName names this process for people.
-func processName() string {
-	host, _ := os.Hostname()
-	return fmt.Sprintf("%s/%d", host, os.Getpid())
-}
-
-// listen opens the address of --http; nil if there is none.
-func (c *stampRunCmd) listen() (net.Listener, error) {
-	if c.HTTP == "" {
-		return nil, nil
-	}
-	l, err := net.Listen("tcp", c.HTTP)
-	if err != nil {
-		return nil, fmt.Errorf("--http %s: %w", c.HTTP, err)
-	}
-	return l, nil
 }
 
 // pages are the paths that --http serves.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -22,19 +21,18 @@ func (*statusCmd) help() help {
 		summary: "Show the fleet: workers, registries, store, stages, and tags in trouble.",
 		detail: `Its exit code is 1 while anything is wrong, or if no worker answers.
 
-A registry is where marks and worker numbers are durable. There must be one behind
-the subjects of a namespace: where two answer, both stop until
-"natsid resume --keep REGISTRY" says which one serves. The store is the bucket of
-marks: of kind kv they are the tags, of kind mysql they guard a table. Tags are in
-trouble if they cannot be served, if their numbers are nearly used up, or if loads
-of a busy one fail. What is wrong stands last, with what to type.
+A registry is the JetStream that keeps marks and worker numbers. A namespace must
+have one: if two answer, both stop until "natsid resume --keep REGISTRY" says which
+one serves. The store is the bucket of marks: in kind kv they are the tags, in kind
+mysql they guard a table. A tag is in trouble if it cannot be served, if its numbers
+are nearly used up, or if it is busy and its loads fail. What is wrong stands last,
+with what to type.
 
 Example:
   natsid status`,
 	}
 }
 
-// Run implements the command.
 func (*statusCmd) Run(s *session) error { return s.withJetStream(s.status) }
 
 func (s *session) status(ctx context.Context, js jetstream.JetStream) error {
@@ -46,7 +44,7 @@ func (s *session) status(ctx context.Context, js jetstream.JetStream) error {
 	if snapshot.Answered() > 0 {
 		listed, _ = s.allTags(ctx, js.Conn()) // what fails is shown as a state
 	}
-	r, err := inspect(ctx, onJetStream(js), s.namespace())
+	r, err := s.inspect(ctx, js)
 	j := statusOf(snapshot, r, err, listed)
 	if missing := s.missing(); missing != nil {
 		return missing
@@ -130,25 +128,25 @@ func statusOf(s fleetview.Snapshot, r kvstore.Report, unread error, listed []sub
 }
 
 func tagFaults(r kvstore.Report, listed []subjects.TagInfo) []fleetview.Fault {
-	marks, unservable := maps.Clone(r.Marks), make(map[string]string)
-	if marks == nil {
-		marks = make(map[string]kvstore.Present)
-	}
-	for _, t := range listed {
-		unservable[t.Tag] = t.Unservable
-		if _, ok := marks[t.Tag]; !ok {
-			marks[t.Tag] = kvstore.Present{Mark: int64(t.NextID), Disabled: t.Disabled}
+	var all []fleetview.TagFault
+	add := func(tag string, p kvstore.Present, why string) {
+		if f, ok := fleetview.FaultOf(tag, p.Rules, p.Mark, why, time.Now()); ok && !p.Disabled {
+			all = append(all, f)
 		}
 	}
-	var all []fleetview.TagFault
-	for tag, p := range marks {
+	unservable := make(map[string]string)
+	for _, t := range listed {
+		unservable[t.Tag] = t.Unservable
+		if _, ok := r.Marks[t.Tag]; !ok {
+			add(t.Tag, kvstore.Present{Mark: int64(t.NextID), Disabled: t.Disabled}, t.Unservable)
+		}
+	}
+	for tag, p := range r.Marks {
 		why := unservable[tag]
 		if p.Undecided && r.Trouble == nil && r.Identity.Incident == nil {
 			why = wire.Undecided
 		}
-		if f, ok := fleetview.FaultOf(tag, p.Rules, p.Mark, why, time.Now()); ok && !p.Disabled {
-			all = append(all, f)
-		}
+		add(tag, p, why)
 	}
 	return fleetview.FullestFirst(all)
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/internal/wire"
-	"github.com/natsid/natsid/subjects"
 )
 
 // inOrder is the state of a store that needs no operator.
@@ -75,13 +74,13 @@ func kindOf(r kvstore.Report) string {
 }
 
 // inspect returns the content of the bucket of the marks, which must exist.
-func inspect(ctx context.Context, streams buckets.Streams, ns subjects.Namespace) (kvstore.Report, error) {
-	bucket := wire.SegmentBucket(ns)
-	r, err := kvstore.Inspect(ctx, streams, bucket)
+func (s *session) inspect(ctx context.Context, js jetstream.JetStream) (kvstore.Report, error) {
+	bucket := wire.SegmentBucket(s.namespace())
+	r, err := kvstore.Inspect(ctx, onJetStream(js), bucket)
 	switch {
 	case errors.Is(err, buckets.ErrNoBucket):
 		err = fmt.Errorf("no bucket %s: no worker has kept marks in namespace %s; check --nats and --namespace",
-			bucket, ns)
+			bucket, s.namespace())
 	case err != nil:
 		err = fmt.Errorf("read bucket %s: %w", bucket, err)
 	}

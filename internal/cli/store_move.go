@@ -24,9 +24,10 @@ type storeMoveCmd struct{ consent }
 func (*storeMoveCmd) help() help {
 	return help{
 		summary: "Move all tags from MySQL to JetStream.",
-		detail: `Raises each mark to its row, then changes the kind of the marks. Stop all Leaf
-nodes before. Workers with --mysql refuse segments within --tag-poll, and those
-without it start. docs/operations.md has the whole sequence, and the way back.
+		detail: `Stop all Leaf nodes before. The command raises each tag's mark in JetStream to its
+row in MySQL. After that only the marks count: within --tag-poll, workers with
+--mysql refuse requests for segments, and workers without it serve them.
+docs/operations.md has the whole sequence, and the way back.
 
 The command can be repeated.
 
@@ -35,7 +36,6 @@ Example:
 	}
 }
 
-// Run implements the command.
 func (c *storeMoveCmd) Run(s *session) error {
 	table, err := s.openTable(s.ctx)
 	if err != nil {
@@ -43,15 +43,14 @@ func (c *storeMoveCmd) Run(s *session) error {
 	}
 	defer table.Close()
 	return s.withJetStream(func(ctx context.Context, js jetstream.JetStream) error {
-		streams := onJetStream(js)
-		r, err := inspect(ctx, streams, s.namespace())
+		r, err := s.inspect(ctx, js)
 		if err != nil {
 			return err
 		}
 		if err := errors.Join(r.Unfit, r.Trouble); err != nil {
 			return fmt.Errorf("%w; run `natsid status`", err)
 		}
-		return c.move(s.ctx, s, streams, r, table)
+		return c.move(s.ctx, s, onJetStream(js), r, table)
 	})
 }
 

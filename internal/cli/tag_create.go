@@ -26,7 +26,8 @@ type tagCreateCmd struct {
 func (*tagCreateCmd) help() help {
 	return help{
 		summary: "Create tags, or revive deleted ones.",
-		detail: `All get the same settings. If one fails, those before it are created.
+		detail: `All tags get the same settings. If one cannot be created, those before it are, and
+those after it are not.
 
 The numbers of a daily, monthly or yearly tag begin again with each period. Its IDs
 carry the date, such as 2026112500000042 for number 42 of a day, so that none
@@ -42,23 +43,22 @@ Examples:
 		values: map[string]string{
 			"step": "How many IDs a worker loads at once. With 600 times the peak of IDs per second " +
 				"a worker can do without the store for ten minutes.",
-			"start": "The first ID, above all in use elsewhere. Without it a tag begins at 1, or after a resume " +
-				"above all that it can have had.",
+			"start": "The first ID: above all IDs in use elsewhere. The default is 1, or after a resume an ID above " +
+				"all that the tag can have had.",
 			"desc":    "Description, for people.",
-			"daily":   "Let the numbers begin again with each day.",
-			"monthly": "Let them begin again with each month.",
-			"yearly":  "Let them begin again with each year.",
-			"zone": "Where the day begins: a name such as Asia/Shanghai, or a difference such as +08:00; " +
-				"UTC if absent.",
-			"min": "The lowest number; with --daily, of each day. 1 if absent.",
-			"max": "The highest number; then requests are refused. Off if absent.",
-			"strict": "Let the IDs rise over all workers: a request that is sent after the answer to another has " +
-				"arrived gets higher ones. The order of a tag never changes.",
+			"daily":   "Begin the numbers again each day.",
+			"monthly": "Begin the numbers again each month.",
+			"yearly":  "Begin the numbers again each year.",
+			"zone": "Time zone in which a period begins: a name such as Asia/Shanghai, or a difference such as " +
+				"+08:00. The default is UTC.",
+			"min": "The lowest number, in each period if there is one. The default is 1.",
+			"max": "The highest number; after it, requests are refused. The default is off.",
+			"strict": "Issue rising IDs over all workers: a request that is sent after the answer to another has " +
+				"arrived gets higher IDs. The order of a tag never changes.",
 		},
 	}
 }
 
-// Run implements the command.
 func (c *tagCreateCmd) Run(s *session) error {
 	var start int64 // 0 is left out of the request
 	if c.Start != nil {
@@ -69,7 +69,12 @@ func (c *tagCreateCmd) Run(s *session) error {
 	}
 	t := subjects.TagCreate{Step: c.Step, Start: subjects.ID(start), Description: c.Desc,
 		Strict: c.Strict, Min: subjects.ID(c.Min), Max: subjects.ID(c.Max),
-		MaxHole: subjects.ID(c.MaxHole), Period: c.period(), Zone: c.Zone}
+		MaxHole: subjects.ID(c.MaxHole), Zone: c.Zone}
+	for period, isGiven := range map[string]bool{"daily": c.Daily, "monthly": c.Monthly, "yearly": c.Yearly} {
+		if isGiven {
+			t.Period = period
+		}
+	}
 	return s.withNATS(func(nc *nats.Conn) error {
 		for i, tag := range c.Tags {
 			t.Tag = string(tag)
@@ -82,16 +87,4 @@ func (c *tagCreateCmd) Run(s *session) error {
 		}
 		return nil
 	})
-}
-
-func (c *tagCreateCmd) period() string {
-	switch {
-	case c.Daily:
-		return "daily"
-	case c.Monthly:
-		return "monthly"
-	case c.Yearly:
-		return "yearly"
-	}
-	return ""
 }

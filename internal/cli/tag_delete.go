@@ -24,7 +24,6 @@ Examples:
 	}
 }
 
-// Run implements the command.
 func (c *tagDeleteCmd) Run(s *session) error {
 	return s.changeTags(c.consent, string(c.Tag), "Delete", func(nc *nats.Conn, tag string) error {
 		return s.tell(nc, s.namespace().TagDelete(), wire.TagDelete{Tag: tag})

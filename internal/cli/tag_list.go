@@ -38,7 +38,6 @@ Examples:
 	}
 }
 
-// Run implements the command.
 func (c *tagListCmd) Run(s *session) error {
 	return s.withJetStream(func(_ context.Context, js jetstream.JetStream) error {
 		all, err := s.allTags(s.ctx, js.Conn())
@@ -127,7 +126,7 @@ func (s *session) tell(nc *nats.Conn, subject string, change any) error {
 
 // allTags returns all tags, page by page.
 func (s *session) allTags(ctx context.Context, nc *nats.Conn) ([]subjects.TagInfo, error) {
-	cl, err := s.clientOn(nc, client.Config{})
+	cl, err := s.client(nc, client.Config{})
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +150,7 @@ func (s *session) withMarks(
 ) ([]subjects.TagInfo, error) {
 	ctx, cancel := s.soon()
 	defer cancel()
-	r, err := inspect(ctx, onJetStream(js), s.namespace())
+	r, err := s.inspect(ctx, js)
 	if err != nil {
 		return nil, cmp.Or(failed, err)
 	}

@@ -30,7 +30,6 @@ Example:
 	}
 }
 
-// Run implements the command.
 func (*tagStatsCmd) Run(s *session) error { return s.withJetStream(s.listBusiest) }
 
 // listBusiest prints the statistics of all workers.

@@ -31,16 +31,16 @@ func (*tagUpdateCmd) help() help {
 	return help{
 		summary: "Change a tag's step, description or limits, or raise its next ID.",
 		detail: `What is not given stays as it is. After --next-id or --raise-by every worker
-discards what it has loaded below the new ID: within milliseconds, or, if it is
-cut off from NATS at that moment, at its next load or poll. --next-id also says where
-a tag goes on that is undecided since a resume: above every ID that it ever had.
+discards the IDs that it has loaded below the new one: within milliseconds or, if it
+is cut off from NATS then, at its next load or poll. If a tag is undecided after a
+resume, --next-id says where it continues: above every ID that it ever had.
 
 --max-batch and --rate limit what callers get of the tag; off ends a limit. Workers
-heed them at once, or, if they miss the news, at their next load or poll. A request
-beyond --rate is answered 429, and says when to try again. To slow the callers of
-each tag down for a time, use "natsid throttle".
+apply them at once or, if the message does not reach them, at their next load or
+poll. A request above --rate is answered 429, with the time after which to try
+again. To limit every tag for a time, use "natsid throttle".
 
-TAG may be a pattern, as a shell has of files; then the command asks.
+<tag> may be a pattern with * and ?, as for files; the command then asks first.
 
 Examples:
   natsid tag update order --step 10000 --desc 'orders of Europe'
@@ -56,14 +56,13 @@ Examples:
 			"raise-by":  "How many IDs to skip above those that workers have loaded.",
 			"max-batch": "The most IDs that one request gets, up to 1000000; or off.",
 			"rate": "The most IDs per second, of all workers together, up to 1000000000000; or off. One request may " +
-				"take those of a minute at once; the next ones wait until that is made up for.",
-			"max":   "The highest number; or off, for as many as there are.",
-			"force": "Skip more than 1099511627776 (2^40) IDs at once, which are lost for good.",
+				"take the IDs of a minute at once; requests after it are then refused for as long.",
+			"max":   "The highest number; or off.",
+			"force": "Allow to skip more than 1099511627776 (2^40) IDs at once. Skipped IDs are never issued.",
 		},
 	}
 }
 
-// Run implements the command.
 func (c *tagUpdateCmd) Run(s *session) error {
 	u := wire.TagUpdate{
 		Tag: c.Tag, Step: c.Step, Description: c.Desc,

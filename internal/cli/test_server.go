@@ -28,12 +28,12 @@ a temporary directory, in memory unless TMPDIR names another, and is gone then.
 
 Orders are requests on that subject; the reply is ok, or an error:
 
-  stall 2s              requests for IDs wait
-  refuse 503 for 1s     they are answered with an error
-  drop replies for 1s   workers answer them, and nobody hears it
-  resume                ends these, which last until then without a time
-  restart               the worker stops, and serves again before the reply comes
-  skip 1000000          the next ID of each tag is that much higher
+  stall 2s              let requests for IDs wait
+  refuse 503 for 1s     answer them with an error
+  drop replies for 1s   answer them, but drop the answers
+  resume                end the order above; without a time it lasts until then
+  restart               stop the worker, and reply once it serves again
+  skip 1000000          raise the next ID of each tag by that much
 
 Examples:
   natsid test-server
@@ -42,7 +42,6 @@ Examples:
 	}
 }
 
-// Run implements the command.
 func (c *testServerCmd) Run(s *session) (err error) {
 	cfg, err := c.worker(s)
 	if err != nil {

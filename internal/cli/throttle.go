@@ -16,11 +16,11 @@ type throttleCmd struct {
 
 func (*throttleCmd) help() help {
 	return help{
-		summary: "Slow the callers of each tag down, until it is switched off.",
-		detail: `Each tag gives so many IDs per second, of all workers together; what is beyond is
-answered 429, and says when to try again. All workers heed it within seconds, also
-after a restart, until off. A lower --rate of "natsid tag update" still counts.
-Snowflakes are not throttled.
+		summary: "Limit the IDs per second of every tag, until it is switched off.",
+		detail: `Every tag then gives at most <rate> IDs per second, from all workers together. A
+request above that is answered 429, with the time after which to try again. All
+workers apply the limit within seconds, and after a restart, until "natsid throttle
+off". A lower --rate of "natsid tag update" still holds. Snowflakes are not limited.
 
 Examples:
   natsid throttle 500
@@ -55,7 +55,6 @@ func (l limit) String() string {
 	return strconv.FormatInt(int64(l), 10)
 }
 
-// Run implements the command.
 func (c *throttleCmd) Run(s *session) error {
 	t := wire.Throttle{Rate: (*int64)(&c.Rate)}
 	if c.Rate > wire.MaxRate {

@@ -48,7 +48,6 @@ type numberRow struct {
 	Until    time.Time `json:"until,omitzero"`      // the end of the window
 }
 
-// Run implements the command.
 func (*workersCmd) Run(s *session) error {
 	return s.withJetStream(s.listNumbers)
 }

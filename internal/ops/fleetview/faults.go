@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/wire"
+	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -19,8 +20,8 @@ type Fault struct {
 	Do   string `json:"do,omitempty"`
 }
 
-// Wrong returns what is wrong with workers, registries and tags, the worst first. more are faults of tags that their
-// marks show. Faults of tags come before those of single workers: no worker issues the IDs of such a tag.
+// Wrong returns the faults of workers, registries and tags, the worst first. more has the faults of tags that the
+// caller found in their marks. Faults of tags come before those of single workers: no worker issues IDs of such a tag.
 func (s Snapshot) Wrong(more []Fault) []Fault {
 	v, tags := s.Overview(), slices.Clip(more)
 	for _, u := range s.Busiest() {
@@ -45,13 +46,13 @@ func (v Overview) Faults() (all []Fault) {
 			"the workers are of %d registries, or know different eras of one", n)
 	}
 	var silent []string
-	var bad []Fault                   // of workers, which share one where state and cause are the same
-	named := make(map[Fault][]string) // by them
+	var bad []Fault                   // of workers; those of the same state and cause share one fault
+	named := make(map[Fault][]string) // names of the workers, by their fault
 	for _, r := range v.Rows {
 		if !r.Answered {
 			silent = append(silent, r.Name())
 		} else if r.Class == Bad {
-			f := Fault{What: r.State, Why: causes(r.Why)}
+			f := Fault{What: r.State, Why: strings.ReplaceAll(strings.Join(r.Why, "; "), "not ready: ", "")}
 			if named[f] == nil {
 				bad = append(bad, f)
 			}
@@ -79,34 +80,8 @@ func (v Overview) Faults() (all []Fault) {
 	return all
 }
 
-// causes returns why modes are not ready, each cause once.
-func causes(why []string) string {
-	var all []string
-	modes := make(map[string][]string) // by cause
-	for _, text := range why {
-		mode, cause, isCause := strings.Cut(text, ": not ready: ")
-		if !isCause {
-			mode, cause = "", text
-		}
-		if modes[cause] == nil {
-			all = append(all, cause)
-		}
-		modes[cause] = append(modes[cause], mode)
-	}
-	for i, cause := range all {
-		all[i] = strings.TrimPrefix(strings.Join(modes[cause], ", ")+": ", ": ") + cause
-	}
-	return strings.Join(all, "; ")
-}
-
 // nearlyFull is the share of a tag's numbers, 0 to 1, above which the tag counts as nearly full.
 const nearlyFull = 0.9
-
-// Bounds are the bounds of a tag's numbers. [segment.Rules] implements it.
-type Bounds interface {
-	Used(mark int64) float64    // the part of the numbers below mark, 0 to 1
-	Begins(now time.Time) int64 // the lowest ID of the present period
-}
 
 // A TagFault is a tag that cannot be served, or whose numbers are used up or nearly so.
 type TagFault struct {
@@ -115,27 +90,26 @@ type TagFault struct {
 	Fault
 }
 
-// FaultOf returns the fault of a tag that is not deleted, and whether there is one. unservable is why no request can
-// get its IDs, "" if one can. A tag of whose numbers nearly all are reserved has a fault, unless the mark is below the
-// present period.
-func FaultOf(tag string, b Bounds, mark int64, unservable string, now time.Time) (f TagFault, ok bool) {
-	f = TagFault{Tag: tag, Used: b.Used(mark)}
+// FaultOf returns the fault of a tag, and whether the tag has one. unservable says why no request can get IDs of the
+// tag; "" means that requests can. A tag has a fault, too, if nearly all numbers of its present period are reserved.
+func FaultOf(tag string, r segment.Rules, mark int64, unservable string, now time.Time) (f TagFault, ok bool) {
+	f = TagFault{Tag: tag, Used: r.Used(mark)}
 	switch {
 	case unservable == wire.Undecided:
 		f.Used, f.What, f.Do = 1, unservable, "run `natsid tag update --next-id N "+Operand(tag)+"`"
 	case unservable != "":
 		f.Used, f.What = 1, unservable
-	case f.Used >= nearlyFull && mark >= b.Begins(now):
+	case f.Used >= nearlyFull && mark >= r.Begins(now):
 		f.What = fmt.Sprintf("%.0f%% of its numbers are reserved", 100*f.Used)
 		f.Do = "run `natsid tag update --max N " + Operand(tag) + "`"
 	default:
 		return f, false
 	}
 	f.What = "tag " + tag + ": " + f.What
-	return f, subjects.CheckTag(tag) == nil // a row's name may be no valid tag
+	return f, subjects.CheckTag(tag) == nil // the name of a row may be no valid tag
 }
 
-// FullestFirst returns faults of tags, the fullest first, others by name.
+// FullestFirst returns faults of tags, those with the highest Used first, and those with the same by name.
 func FullestFirst(all []TagFault) (faults []Fault) {
 	slices.SortFunc(all, func(a, b TagFault) int {
 		return cmp.Or(cmp.Compare(b.Used, a.Used), cmp.Compare(a.Tag, b.Tag))
@@ -158,10 +132,11 @@ var lasting = []wire.Alarm{
 	wire.AlarmStateFile, wire.AlarmTableWentBack, wire.AlarmTagFillsUp, wire.AlarmTagUndecided, wire.AlarmTimeEnds,
 }
 
-// raisedAgain is the longest time between two alarms of a lasting condition: each minute, and 6 s for the attempt.
+// raisedAgain is the longest time between two alarms while their cause lasts: alarms are raised each minute, after an
+// attempt of up to 6 s.
 const raisedAgain = 70 * time.Second
 
-// raise adds an alarm of a worker. It drops an alarm that is over: the worker serves, and has not raised it again.
+// raise adds an alarm of a worker. The alarm is over if the worker serves and has not raised it for [raisedAgain].
 func (v *Overview) raise(a wire.OpenAlarm, of Row, now time.Time) {
 	over := of.Class == Good && now.Sub(a.Last) > raisedAgain && !slices.Contains(lasting, a.Kind)
 	i := slices.IndexFunc(v.Alarms, func(r RaisedAlarm) bool { return r.Kind == a.Kind && r.Message == a.Message })

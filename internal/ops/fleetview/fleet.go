@@ -14,7 +14,7 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// Maximum ages of answers: see [Shared]. A worker that does not answer delays no page.
+// Maximum ages of answers, as in [Shared].
 const (
 	fresh = 1900 * time.Millisecond
 	stale = 10 * time.Second
@@ -22,11 +22,11 @@ const (
 	freshHour = 9 * time.Second
 )
 
-// goneFor is how long a worker without a heartbeat is shown that did not stop cleanly; it is dropped earlier if its
-// number becomes free, or it is back.
+// goneFor is how long after its last report a worker that did not stop cleanly is shown. It is dropped earlier if its
+// number becomes free.
 const goneFor = time.Hour
 
-// nearEnd is the longest rest of a window after a clean stop, as seen by a clock that differs a little.
+// nearEnd is the longest time that the window of a worker may seem to last after a clean stop, since clocks differ.
 const nearEnd = 5 * time.Second
 
 // missing is how long a worker that no longer answers is shown, unless JetStream shows that it has stopped.
@@ -39,7 +39,7 @@ const (
 	maxAsking    = 4
 )
 
-// Registry is the part of the worker numbers that a [Fleet] reads.
+// A Registry has the worker numbers that a [Fleet] reads.
 type Registry interface {
 	Records(context.Context) (map[int]workerid.Record, error)
 	Heartbeats(context.Context) (map[int]workerid.Heartbeat, error)
@@ -79,14 +79,7 @@ type Snapshot struct {
 }
 
 // Answered returns how many workers have answered.
-func (s Snapshot) Answered() (n int) {
-	for _, w := range s.Workers {
-		if w.Answered {
-			n++
-		}
-	}
-	return n
-}
+func (s Snapshot) Answered() int { return len(s.Statistics()) }
 
 // A Worker is the state of one worker. If the worker does not answer, it is that of its last answer; if it never
 // answered, only the name is set.
@@ -104,12 +97,12 @@ func (w Worker) Name() string { return w.Statistics.Instance }
 // A Rate is the rates of a worker, per second.
 type Rate struct{ Requests, IDs float64 }
 
-// Numbers are the worker numbers as read from the registry, those of programs apart.
+// Numbers are the worker numbers as read from the registry.
 type Numbers struct {
-	Records    map[int]workerid.Record
-	Heartbeats map[int]workerid.Heartbeat
-	Programs   []Program // by number
-	Trouble    error     // why the registry could not be read; the numbers are then older than the snapshot
+	Records    map[int]workerid.Record    // of workers
+	Heartbeats map[int]workerid.Heartbeat // of workers
+	Programs   []Program                  // sorted by number
+	Trouble    error                      // why the registry could not be read; the numbers are those read before
 }
 
 // A Program draws its own snowflakes, and answers no questions of this package.
@@ -119,7 +112,7 @@ type Program struct {
 	Until      time.Time // the end of its window
 }
 
-// separate takes the numbers of programs with a heartbeat out of those of workers.
+// separate moves the numbers of programs into Programs. It drops those of programs without a heartbeat.
 func (n *Numbers) separate() {
 	for w, r := range n.Records {
 		if r.Program == "" {
@@ -196,7 +189,7 @@ func (f *Fleet) ask(q wire.ViewRequest) Snapshot {
 	return f.keep(self, heard, n)
 }
 
-// expected returns the names of the workers that answered last time, and recent numbers.
+// expected returns the names of the workers that answered last time, and the numbers read then, unless they are stale.
 func (f *Fleet) expected() (names map[string]bool, last Numbers) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -212,7 +205,7 @@ func (f *Fleet) expected() (names map[string]bool, last Numbers) {
 	return names, f.last.Numbers
 }
 
-// numbers reads the worker numbers.
+// numbers reads the worker numbers. If that fails it returns the last ones, with the error.
 func (f *Fleet) numbers(ctx context.Context, last Numbers) (n Numbers) {
 	if n.Heartbeats, n.Trouble = f.cfg.Registry.Heartbeats(ctx); n.Trouble == nil {
 		n.Records, n.Trouble = f.cfg.Registry.Records(ctx)
@@ -291,7 +284,7 @@ func (n Numbers) workers(now time.Time) map[string]Worker {
 	return all
 }
 
-// answered returns w updated with an answer of this moment.
+// answered returns w updated with an answer that came now.
 func (w Worker) answered(v wire.WorkerView, now time.Time) Worker {
 	v.Tag, v.Hour, v.Statistics.Busiest, v.Stages = nil, nil, nil, nil // these belong to one question
 	passed := now.Sub(w.Seen).Seconds()

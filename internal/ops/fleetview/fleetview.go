@@ -20,8 +20,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// Answer answers questions about this worker on a connection with the result of view, until the connection is closed.
-// view must not block.
+// Answer subscribes to questions about this worker, and replies to each with the result of view, which must not block.
 func Answer(
 	nc *nats.Conn, ns subjects.Namespace, log *slog.Logger, view func(wire.ViewRequest) wire.WorkerView,
 ) (*nats.Subscription, error) {
@@ -36,13 +35,13 @@ func Answer(
 	})
 }
 
-// isInbox reports whether a reply subject is an inbox, as that of a [Fleet] is. Answers are published with a worker's
-// rights, so on another subject an answer could pass for a worker's message.
+// isInbox reports whether a reply subject is an inbox. An answer is published with the worker's rights: on a reply
+// subject such as id.tag.changed or $KV.id_segments.order it would pass for a message of the worker.
 func isInbox(ns subjects.Namespace, reply string) bool {
 	return reply != "" && !strings.HasPrefix(reply, string(ns)+".") && !strings.Contains("."+reply, ".$")
 }
 
-// encode returns a view in JSON, with at most most stages, and no more than fit in a message.
+// encode returns a view as JSON. It drops stages until the JSON has at most most bytes, and so fits into a message.
 func encode(v wire.WorkerView, most int) []byte {
 	for {
 		body, err := json.Marshal(v)

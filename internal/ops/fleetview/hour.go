@@ -47,7 +47,7 @@ func (h *Hour) Add(end int64, points map[string]wire.HourPoint) {
 		h.modes = make(map[string][]wire.HourPoint)
 	}
 	for mode, p := range points {
-		all := append(append(h.modes[mode], make([]wire.HourPoint, gap)...), p) // views keep their points
+		all := append(append(h.modes[mode], make([]wire.HourPoint, gap)...), p) // past the end of the slice of any view
 		h.modes[mode] = all[max(0, len(all)-wire.HourPoints):]
 	}
 	h.end = end

@@ -10,16 +10,15 @@ import (
 // A Row is a worker as people read it.
 type Row struct {
 	Worker
-	State    string // in a word or two
+	State    string // for people, such as serving or no number
 	Class    string // Good or Bad
 	Why      []string
 	Window   time.Duration // time left in the window; 0 without a worker number
 	Requests float64       // per second, over all modes
 	IDs      float64
-	Known    bool // the rates are known
 	Waiting  int
 	Lag      wire.Fraction
-	Runbook  wire.Alarm // the entry of the runbook for the state; "" if it is good
+	Runbook  wire.Alarm // entry of the runbook about the state; "" if the state is good
 }
 
 // An Overview is the fleet as people read it.
@@ -27,11 +26,11 @@ type Overview struct {
 	Rows                 []Row
 	Segments, Snowflakes float64 // IDs per second of the workers that answered
 	Requests             float64 // per second, of the workers that answered
-	Known                bool    // the rates of some worker are known
+	Known                bool    // at least one worker has rates
 	Waiting, Ready       int
 	Versions             int   // number of different versions
 	Alone                bool  // no other worker answers
-	Registry             error // why the worker numbers are older than the snapshot
+	Registry             error // why the worker numbers could not be read
 	Registries           []Registered
 	Programs             []Program
 	Stages               []wire.StageView // nil if they were not asked for
@@ -81,7 +80,7 @@ func (s Snapshot) Overview() Overview {
 		v.Segments += w.Rates["segment"].IDs
 		v.Snowflakes += w.Rates["snowflake"].IDs
 		v.Requests += row.Requests
-		v.Known = v.Known || row.Known
+		v.Known = v.Known || row.Rates != nil
 		v.Waiting += row.Waiting
 		if row.Class == Good {
 			v.Ready++
@@ -113,7 +112,7 @@ const (
 )
 
 func rowOf(w Worker, now time.Time) Row {
-	row := Row{Worker: w, State: "serving", Class: Good, Known: w.Rates != nil}
+	row := Row{Worker: w, State: "serving", Class: Good}
 	for _, mode := range []string{"segment", "snowflake"} {
 		m := w.Modes[mode]
 		row.Requests += w.Rates[mode].Requests
@@ -124,29 +123,26 @@ func rowOf(w Worker, now time.Time) Row {
 			row.Why = append(row.Why, mode+": "+m.State)
 		}
 	}
+	if segment := w.Modes["segment"].State; len(row.Why) == 2 && segment == w.Modes["snowflake"].State {
+		row.Why = []string{"segment, snowflake: " + segment}
+	}
 	if !w.Until.IsZero() {
 		row.Window = max(0, w.Until.Sub(now))
 	}
 	switch {
 	case !w.Answered && !w.Gone.IsZero():
-		row.State, row.Class, row.Why = "gone", Bad, []string{
-			"It did not stop cleanly, hangs, or is cut off. Its number is blocked until " + Clock(w.Gone, now) +
-				" UTC, or until it starts again with the same data.",
-		}
-		row.Window = 0
+		row.State, row.Runbook, row.Window = "gone", "down", 0
+		row.Why = []string{"It did not stop cleanly, hangs, or is cut off. Its number is blocked until " +
+			Clock(w.Gone, now) + " UTC, or until it starts again with the same data."}
 	case !w.Answered:
-		row.State, row.Class, row.Why = "no answer", Bad, []string{silence(w, now)}
+		row.State, row.Runbook, row.Why = "no answer", "down", []string{silence(w, now)}
 	case w.Statistics.Number == nil:
-		row.State, row.Class = "no number", Bad
+		row.State, row.Runbook = "no number", "not-ready"
 	case len(row.Why) > 0:
-		row.State, row.Class = "not ready", Bad
+		row.State, row.Runbook = "not ready", "not-ready"
 	}
-	switch {
-	case row.Class != Bad:
-	case w.Answered:
-		row.Runbook = "not-ready"
-	default:
-		row.Runbook = "down"
+	if row.Runbook != "" {
+		row.Class = Bad
 	}
 	return row
 }

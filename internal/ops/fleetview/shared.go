@@ -11,8 +11,8 @@ type Shared[T any] struct {
 	Now  func() time.Time
 	Read func() (T, error)
 	// A value is read again once it is older than Fresh, or than Share times the duration of the read if that is
-	// longer: so reading takes at most 1/Share of a CPU. Meanwhile the old value is returned, unless it is older than
-	// Stale; 0 means that it never is.
+	// longer: so reading takes at most 1/Share of a CPU. During a read, Get returns the old value, unless it is older
+	// than Stale; 0 means no limit.
 	Fresh, Stale time.Duration
 	Share        int
 

@@ -19,7 +19,7 @@ type Use struct {
 	SecondsLeft                     wire.Fraction // until the first worker runs out
 	Waiting                         int
 	Waits, Errors                   int64
-	Failing                         bool // on some worker that is asked for the tag the last load failed
+	Failing                         bool // the last load failed on a worker that is asked for the tag
 
 	taken, size float64 // IDs of the current ranges: issued, and all
 }

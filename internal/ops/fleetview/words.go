@@ -74,7 +74,7 @@ func Signed(d time.Duration) string {
 	return Span(d)
 }
 
-// Moment returns the time that is ms after 1970, and the zero time for 0, which means none.
+// Moment returns the time of a number of Unix milliseconds; the zero time for 0.
 func Moment(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}
@@ -120,23 +120,16 @@ func Limits(t subjects.TagInfo) string {
 	if t.Period != "" {
 		all = append(all, strings.TrimSpace(t.Period+" "+t.Zone))
 	}
-	if t.Min > 0 {
-		all = append(all, fmt.Sprintf("from %d", t.Min))
-	}
-	if t.Max > 0 {
-		all = append(all, fmt.Sprintf("up to %d", t.Max))
-	}
-	if t.MaxHole > 0 {
-		all = append(all, fmt.Sprintf("holes up to %d", t.MaxHole))
-	}
-	if t.MaxBatch > 0 {
-		all = append(all, fmt.Sprintf("%d a request", t.MaxBatch))
-	}
-	if t.Rate > 0 {
-		all = append(all, fmt.Sprintf("%d/s", t.Rate))
-	}
-	if t.Throttle > 0 {
-		all = append(all, fmt.Sprintf("throttled to %d/s", t.Throttle))
+	for _, l := range []struct {
+		form  string
+		value int64
+	}{
+		{"from %d", int64(t.Min)}, {"up to %d", int64(t.Max)}, {"holes up to %d", int64(t.MaxHole)},
+		{"%d a request", int64(t.MaxBatch)}, {"%d/s", t.Rate}, {"throttled to %d/s", t.Throttle},
+	} {
+		if l.value > 0 {
+			all = append(all, fmt.Sprintf(l.form, l.value))
+		}
 	}
 	return strings.Join(all, ", ")
 }

@@ -66,8 +66,8 @@ func (h *History) Claims() []*Claim {
 // judgeClaims returns a finding for every two claims of different processes that share times, and the number of worker
 // numbers.
 //
-// A process that died within a second of its stop may have released its number without a record. Then it is unknown
-// whether it still had the time that another process got.
+// A process that died while it stopped may have released its number without a record of that. Then it is not known
+// whether the process still had the times that another process was given.
 func (h *History) judgeClaims() (all []Finding, numbers int) {
 	sorted := slices.SortedStableFunc(slices.Values(h.Claims()), func(a, b *Claim) int {
 		return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.From, b.From))

@@ -20,11 +20,10 @@ import (
 // Key is the key of all entries in their bucket.
 const Key = "log"
 
-// An Entry has what one process was granted within a second, or since its entry before, if it could not write for
-// longer.
+// An Entry has the grants of one process since its previous entry: of a second, or of longer if it could not write.
 type Entry struct {
 	Who
-	N       uint64            `json:"n"`               // 1, 2, 3, … per process; a gap means dropped grants
+	N       uint64            `json:"n"`               // 1, 2, 3, … per process; one is missing if grants were dropped
 	Loads   map[string][]Load `json:"loads,omitempty"` // by tag
 	Windows []workerid.Window `json:"windows,omitempty"`
 	Late    bool              `json:"late,omitempty"` // it was written more than 5 s after its first grant
@@ -33,7 +32,7 @@ type Entry struct {
 	Sequence uint64    `json:"-"` // in the stream; set by [Reader]
 	Stored   time.Time `json:"-"` // when JetStream stored it; set by [Reader]
 
-	grants int       // number of grants
+	grants int       // number of loads and windows
 	began  time.Time // when the first grant was added
 	sealed bool      // it is being written, so no grant is added
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A History collects the entries that are added to it. It keeps the spans in which a tag was loaded without a hole, 16
-// bytes each, and the claims on worker numbers. Set the fields down to Past before the first [History.Add].
+// A History collects entries. It keeps the spans of IDs that were loaded of each tag, adjacent loads as one, and the
+// claims on worker numbers. Set the fields down to Past before the first [History.Add].
 type History struct {
 	Tag   string // if set, loads of other tags are left out
 	ID    int64  // Found gets the loads that contain it, and Skipped the raises that leave it out
@@ -43,16 +43,16 @@ type Grant struct {
 // A ledger has the records of one tag.
 type ledger struct {
 	granted spans
-	known   spans // IDs that were granted, or are a recorded hole
-	again   []Span
+	known   spans     // IDs that were granted, or are a recorded hole
+	again   []Span    // IDs that were granted twice
 	began   time.Time // when its first entry was stored
-	begin   int64     // IDs below begin may be in entries that are gone
-	past    int64     // end of the loads of entries up to History.Past
+	begin   int64     // IDs below begin may be in entries that have aged out
+	past    int64     // end of the loads in entries up to History.Past
 	isBack  bool      // a load replaced a mark below IDs that were granted before: the marks went back
 }
 
-// settling bounds the disorder among entries of several workers, late ones excepted. For that long after the first
-// entry of a tag, entries may continue loads whose own entries are gone.
+// settling is the longest time by which entries of several workers are out of order, late ones excepted. So for that
+// long after the first entry of a tag, an entry may follow on loads whose own entries have aged out.
 const settling = time.Minute
 
 // Add adds an entry. Entries must be added in the order of the stream.
@@ -134,8 +134,8 @@ const (
 //
 // Law: each write that raises the mark of a tag is recorded, as a load or a hole. So if each ID below the mark is in a
 // record, no load is unrecorded, and no ID was granted twice if no two loads share one. If an ID is in no record, two
-// unrecorded loads could contain it; if only one process can have made them, its floor keeps them apart. Where marks
-// went back, they may be of any time, so of any process. No two claims on a worker number may share a time.
+// unrecorded loads could contain it; if only one process can have made them, its floor keeps them apart. If marks went
+// back, an unrecorded load may be of any time, and so of any process. No two claims on a worker number share a time.
 func (h *History) Judge(s Scope, marks map[string]Mark) (all []Finding, tags, numbers int) {
 	all = []Finding{}
 	if s.Missing > 0 {
@@ -156,7 +156,7 @@ func (h *History) Judge(s Scope, marks map[string]Mark) (all []Finding, tags, nu
 	return all, len(h.tags), numbers
 }
 
-// judge is Judge for one tag. mark is zero if the tag had none when the marks were read.
+// judge returns the findings about one tag. mark is zero if the tag had none when the marks were read.
 func (h *History) judge(t *ledger, tag string, mark Mark, isWhole bool) (all []Finding) {
 	find := func(verdict string, s Span, format string, args ...any) {
 		all = append(all, Finding{verdict, "tag " + tag, s[0], s[1] - 1, fmt.Sprintf(format, args...)})

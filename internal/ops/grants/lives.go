@@ -36,10 +36,10 @@ func (h *History) live(e *Entry) *Entry {
 // The loads in a gap were written after that of its low neighbour, and before that of its high neighbour; without a
 // high neighbour, at the latest when the mark was written.
 //
-// Law: entries of a process are numbered, so an entry proves that all earlier ones are known. So only a process without
-// an entry since the gap, which had neither stopped nor died before it, can have unrecorded loads there. If the stream
-// is cut, a process may have lived without an entry that is left, but not for longer than a window. A
-// process that was killed before its first entry, within about a second of its start, is not known.
+// Law: entries of a process are numbered, so an entry proves that none before it is missing. So an unrecorded load in
+// the gap is of a process that has written no entry since, and had neither stopped nor died before. If the first
+// entries of the stream are gone, all entries of such a process may be among them; but it writes one within the length
+// of a window. A process that was killed before its first entry, within about a second of its start, is not known.
 func (h *History) loser(gap held, written time.Time) (only *life) {
 	if !h.Whole && (gap.low == nil || gap.low.Stored.Sub(h.began) < h.silent) {
 		return nil
@@ -64,9 +64,9 @@ func (h *History) loser(gap held, written time.Time) (only *life) {
 	return only
 }
 
-// isDead reports whether a process was dead before the grants of the entry by; nil means now. It was dead if a process
-// of the same name began later, since a data directory serves one process at a time, or if it has been silent since its
-// window ended.
+// isDead reports whether a process was dead before the grants in the entry by; nil means now. It was dead if a later
+// process has its name, since a data directory serves one process at a time, or if it has been silent since the end of
+// its window.
 func (h *History) isDead(l *life, by *Entry) bool {
 	for _, next := range h.lives {
 		if next.last.Instance == l.last.Instance && next.first.Sequence > l.last.Sequence && (by == nil ||

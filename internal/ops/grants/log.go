@@ -37,9 +37,10 @@ func New(who func() Who, write func(ctx context.Context, body []byte) error) *Lo
 
 // Load adds a load of a tag, or a raise of its mark.
 func (l *Log) Load(tag string, g Load) {
-	l.add(func(e *Entry) int {
+	l.add(func(e *Entry) {
 		all := e.Loads[tag]
-		before, n := len(all), len(all)-1
+		n := len(all) - 1
+		e.grants -= len(all)
 		if n >= 0 && all[n] == Raise(cmp.Or(g.Above, g.First), g.Last+1) { // the record of this load's own raise
 			all, n = all[:n], n-1
 		}
@@ -49,18 +50,18 @@ func (l *Log) Load(tag string, g Load) {
 			all = append(all, g)
 		}
 		e.Loads[tag] = all
-		return len(all) - before
+		e.grants += len(all)
 	})
 }
 
 // Window adds a window.
 func (l *Log) Window(w workerid.Window) {
-	l.add(func(e *Entry) int { e.Windows = append(e.Windows, w); return 1 })
+	l.add(func(e *Entry) { e.Windows = append(e.Windows, w); e.grants++ })
 }
 
-// add calls the function add, with the lock held and the entry to which it adds grants; it returns how many it added.
-// If there is no room the grants are dropped, which a gap in the numbers of entries shows.
-func (l *Log) add(add func(*Entry) int) {
+// add calls to with the entry to which grants are added, with the lock held. If the queue is full it drops the grants,
+// which a gap in the numbers of entries shows.
+func (l *Log) add(to func(*Entry)) {
 	if l == nil {
 		return
 	}
@@ -72,11 +73,10 @@ func (l *Log) add(add func(*Entry) int) {
 		}
 		l.queue = append(l.queue, &Entry{N: l.n, Loads: make(map[string][]Load), began: time.Now()})
 	}
-	e := l.queue[len(l.queue)-1]
-	e.grants += add(e)
+	to(l.queue[len(l.queue)-1])
 }
 
-// Run writes entries until ctx ends, and then the remaining ones, for at most the time that late returns.
+// Run writes entries until ctx ends, and then the remaining ones, for at most the time that late returns then.
 func (l *Log) Run(ctx context.Context, late func() time.Duration) {
 	for jitter.Sleep(ctx, interval) == nil {
 		_ = l.Flush(ctx) // after an error the next round tries again
@@ -89,7 +89,7 @@ func (l *Log) Run(ctx context.Context, late func() time.Duration) {
 
 // End writes the remaining entries. Call it once nothing more is granted.
 func (l *Log) End(ctx context.Context) error {
-	l.add(func(e *Entry) int { e.End = true; return 1 })
+	l.add(func(e *Entry) { e.End = true })
 	return l.Flush(ctx)
 }
 

@@ -25,7 +25,7 @@ const silence = 15 * time.Second
 // A Reader reads the entries that the stream of grants had when it was opened.
 type Reader struct {
 	Made  time.Time // when the stream was created
-	Cut   bool      // the first entries of the stream are gone
+	Cut   bool      // the first entries of the stream have aged out
 	Last  uint64    // sequence number of the last entry
 	first uint64    // sequence number of the first entry
 
@@ -42,7 +42,7 @@ type Scope struct {
 	Missing uint64    `json:"missing"` // entries of known processes that were lost, and dropped grants
 }
 
-// Open returns a reader of the entries that the stream of a bucket has now, as its leader says.
+// Open asks the leader of the bucket's stream which entries it has now, and returns a reader of these.
 func Open(ctx context.Context, js jetstream.JetStream, bucket string) (*Reader, error) {
 	streams := buckets.Patient(buckets.OnJetStream(js))
 	info, err := streams.Info(ctx, bucket)
@@ -86,8 +86,8 @@ func (r *Reader) Read(ctx context.Context, since time.Time, f func(*Entry)) (s S
 	return s, err
 }
 
-// scan calls f with all entries. If an entry does not arrive, the consumer resumes by itself. A server that lags behind
-// the leader may deliver nothing although there is more: so after a silence scan asks the leader.
+// scan calls f with all entries. The consumer resumes by itself after a lost message. A server that lags behind the
+// leader may deliver too few entries: so after a silence scan asks the leader whether there are more.
 func (r *Reader) scan(ctx context.Context, f func(*Entry)) error {
 	next := r.first
 	c, err := r.js.OrderedConsumer(ctx, "KV_"+r.bucket, jetstream.OrderedConsumerConfig{

@@ -8,18 +8,17 @@ import (
 // A Span is the IDs from Span[0] up to, and without, Span[1].
 type Span [2]int64
 
-// A held is a span with two entries: low, the latest that begins it, and high, the first that ends it. A gap has the
-// entries of its neighbours: low ends where the gap begins, high begins where it ends.
+// A held is a span with two entries: low is the latest that grants its first ID, and high the earliest that grants its
+// last. Of a gap, low grants the ID just below, and high the ID just above; nil if that ID is not granted.
 type held struct {
 	Span
 	low, high *Entry
 }
 
-// spans are disjoint spans of IDs in rising order, neither empty nor adjacent. Any number of adjacent loads make one
-// span.
+// spans are disjoint spans of IDs in rising order, neither empty nor adjacent.
 type spans []held
 
-// add adds a span that an entry grants, and returns the parts of it that s had before.
+// add adds the span n, which the entry by grants, and returns the parts of n that s had before.
 func (s *spans) add(n Span, by *Entry) (again []Span) {
 	if n[0] >= n[1] {
 		return nil

@@ -28,8 +28,8 @@ type Metrics struct {
 	segment, snowflake, tags, relay requests
 }
 
-// Requests are the metrics of one mode's requests. All exist from the start: so counting an answer takes no lock, and
-// an alert on a code that was never sent reads 0.
+// A requests has the metrics of one mode's requests. All codes are in it from the start: so counting an answer takes no
+// lock, and an alert on a code that was never sent reads 0.
 type requests struct {
 	ids   atomic.Int64
 	ok    *times // of code OK, which nearly all answers have

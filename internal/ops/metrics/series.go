@@ -102,18 +102,6 @@ func (s SeriesInfo) desc(values ...string) *prometheus.Desc {
 	return prometheus.NewDesc(s.Name, s.Help, nil, s.with(values))
 }
 
-// ofEach returns the description of a series whose samples bring their own label values.
-func (s SeriesInfo) ofEach() *prometheus.Desc {
-	return prometheus.NewDesc(s.Name, s.Help, s.labels(), nil)
-}
-
-func (s SeriesInfo) valueType() prometheus.ValueType {
-	if s.Type == "counter" {
-		return prometheus.CounterValue
-	}
-	return prometheus.GaugeValue
-}
-
 // read returns a collector of the series with the given label values. It calls f at each scrape.
 func (s SeriesInfo) read(f func() float64, values ...string) prometheus.Collector {
 	opts := prometheus.Opts{Name: s.Name, Help: s.Help, ConstLabels: s.with(values)}

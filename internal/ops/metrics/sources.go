@@ -42,8 +42,18 @@ func (m *Metrics) Watch(s Sources) {
 	m.registry.MustRegister(
 		&segments{a: s.Segments, most: shownTags, now: time.Now},
 		waitingRequests.read(func() float64 { return float64(s.Snowflakes.Waiting()) }, string(worker.Snowflake)),
-		windowSeconds.read(s.window),
-		workerNumber.read(s.number),
+		windowSeconds.read(func() float64 {
+			if st := s.Keeper.Status(); st.Held {
+				return max(0, time.Until(time.UnixMilli(st.Until)).Seconds())
+			}
+			return 0
+		}),
+		workerNumber.read(func() float64 {
+			if st := s.Keeper.Status(); st.Held {
+				return float64(st.Number)
+			}
+			return -1
+		}),
 		secondRegistry.read(func() float64 { return oneIf(s.Second != nil && s.Second()) }),
 		clockOffset.read(func() float64 { return s.Keeper.Status().Offset.Seconds() }),
 		timeEnds.read(func() float64 { return float64(s.Layout.Ends().Unix()) }))
@@ -56,19 +66,4 @@ func oneIf(holds bool) float64 {
 		return 1
 	}
 	return 0
-}
-
-func (s Sources) window() float64 {
-	st := s.Keeper.Status()
-	if !st.Held {
-		return 0
-	}
-	return max(0, time.Until(time.UnixMilli(st.Until)).Seconds())
-}
-
-func (s Sources) number() float64 {
-	if st := s.Keeper.Status(); st.Held {
-		return float64(st.Number)
-	}
-	return -1
 }

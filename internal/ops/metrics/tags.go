@@ -14,14 +14,14 @@ import (
 // shownTags is how many tags have series of their own. Each costs Prometheus four series for every worker.
 const shownTags = 20
 
-// chooseEvery is how long chosen tags keep their series. Prometheus keeps each name that was ever shown for hours, and
-// tags of about the same speed may take turns.
+// chooseEvery is how long chosen tags keep their series. If tags of about the same speed took turns at each scrape,
+// there would be many series, and Prometheus keeps each of them for hours.
 const chooseEvery = 5 * time.Minute
 
 // segments collects the metrics of an allocator. They are collected together, since each pass over 100,000 tags takes
 // tens of milliseconds. It is safe for concurrent use.
 //
-// At a time it shows series of their own for at most most tags: those with the most requests when they were chosen.
+// At most most tags have series of their own: those with the most requests at the last choice.
 type segments struct {
 	a    *segment.Allocator
 	most int
@@ -32,15 +32,9 @@ type segments struct {
 	chosen time.Time
 }
 
-var (
-	waitingDesc     = waitingRequests.desc(string(worker.Segment))
-	tagsDesc        = segmentTags.desc()
-	secondsLeftDesc = segmentSecondsLeft.desc()
-)
-
 // ofTags are the series that each shown tag has, with the function that reads the value.
 var ofTags = []struct {
-	info  SeriesInfo
+	SeriesInfo
 	value func(segment.TagStats) float64
 }{
 	{tagIDs, func(t segment.TagStats) float64 { return float64(t.Issued) }},
@@ -49,28 +43,28 @@ var ofTags = []struct {
 	{tagWaits, func(t segment.TagStats) float64 { return float64(t.Waits) }},
 }
 
-// Describe implements [prometheus.Collector].
-func (*segments) Describe(descs chan<- *prometheus.Desc) {
-	descs <- waitingDesc
-	descs <- tagsDesc
-	descs <- secondsLeftDesc
-	for _, s := range ofTags {
-		descs <- s.info.ofEach()
-	}
-}
+// Describe implements [prometheus.Collector]. It describes nothing, which Prometheus allows: series come and go.
+func (*segments) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements [prometheus.Collector].
 func (s *segments) Collect(series chan<- prometheus.Metric) {
 	stats, busiest := s.a.Busiest(s.most)
-	series <- prometheus.MustNewConstMetric(waitingDesc, prometheus.GaugeValue, float64(stats.Waiting))
-	series <- prometheus.MustNewConstMetric(tagsDesc, prometheus.GaugeValue, float64(stats.Tags))
-	series <- prometheus.MustNewConstMetric(secondsLeftDesc, prometheus.GaugeValue, stats.SecondsLeft)
+	add := func(s SeriesInfo, value float64, labels ...string) {
+		kind := prometheus.GaugeValue
+		if s.Type == "counter" {
+			kind = prometheus.CounterValue
+		}
+		m, err := prometheus.NewConstMetric(prometheus.NewDesc(s.Name, s.Help, s.labels(), nil), kind, value, labels...)
+		if err == nil { // a name that is not UTF-8 has no series
+			series <- m
+		}
+	}
+	add(waitingRequests, float64(stats.Waiting), string(worker.Segment))
+	add(segmentTags, float64(stats.Tags))
+	add(segmentSecondsLeft, stats.SecondsLeft)
 	for _, t := range s.choose(busiest) {
 		for _, of := range ofTags {
-			m, err := prometheus.NewConstMetric(of.info.ofEach(), of.info.valueType(), of.value(t), t.Tag)
-			if err == nil { // a name that is not UTF-8 has no series
-				series <- m
-			}
+			add(of.SeriesInfo, of.value(t), t.Tag)
 		}
 	}
 }

@@ -14,12 +14,12 @@ const (
 	mostBits  = 32
 )
 
-// Times is a histogram of times. Counting one costs two atomic additions, to adjacent memory for short times. It is
-// safe for concurrent use.
+// A times is a histogram of durations. Counting one costs two atomic additions, to adjacent memory for short times. It
+// is safe for concurrent use.
 type times struct {
 	sum atomic.Int64 // ns
-	// Bucket n counts times up to 2^(leastBits+n) ns that exceed the bucket before; the last one counts all longer
-	// times.
+	// Bucket n counts times above 2^(leastBits+n-1) and up to 2^(leastBits+n) ns; the first also counts shorter ones,
+	// and the last longer ones.
 	buckets [mostBits - leastBits + 2]atomic.Uint64
 	desc    *prometheus.Desc
 	always  bool // exposed even before a time is counted

@@ -10,7 +10,7 @@ import (
 // Totals are counts of one mode since the process started.
 type Totals struct {
 	Requests, Refused, IDs int64
-	Took                   [mostBits + 2]int64 // answers by time: Took[n] up to 2^n ns, the last longer
+	Took                   [mostBits + 2]int64 // answers within 2^n ns, but not 2^(n-1); the last: longer ones, too
 }
 
 // Totals returns the counts of a mode so far.
