@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// consent is the flags of the commands that destroy something, or change several tags.
+// consent has the flags of commands that destroy something, or that change several tags.
 type consent struct {
 	Yes    bool `short:"y"`
 	DryRun bool

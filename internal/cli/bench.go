@@ -24,7 +24,7 @@ type benchCmd struct {
 
 func (*benchCmd) help() help { return help{summary: "Measure how fast IDs come over this NATS."} }
 
-// benchFlags are the flags of "bench segment" and "bench snowflake".
+// benchFlags are the flags of bench segment and bench snowflake.
 type benchFlags struct {
 	Callers  int           `short:"c" default:"64"`
 	Duration time.Duration `short:"d" default:"10s"`

@@ -74,7 +74,7 @@ func canDoWithout(ns subjects.Namespace, subject string) bool {
 		strings.Contains(subject, "KV_"+hints) || strings.Contains(subject, "$KV."+hints)
 }
 
-// isRepair reports whether only an operator who repairs may publish to a subject.
+// isRepair reports whether only an operator with the rights of --repairs may publish to a subject.
 func isRepair(ns subjects.Namespace, subject string) bool {
 	return subject == wire.RegistryAnnounce(ns) || strings.Contains(subject, "$KV."+wire.SegmentBucket(ns)+".")
 }

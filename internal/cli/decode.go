@@ -8,7 +8,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// decodeCmd also has the flags --layout and --epoch, from addSettings.
+// decodeCmd also has the flags --layout and --epoch: see addSettings.
 type decodeCmd struct {
 	ID int64 `arg:""`
 }

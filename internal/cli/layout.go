@@ -19,7 +19,7 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// layoutCmd also has the flags --layout and --epoch, from addSettings.
+// layoutCmd also has the flags --layout and --epoch: see addSettings.
 type layoutCmd struct {
 	Years      int64 `placeholder:"N"`
 	Sites      int64 `placeholder:"N"`

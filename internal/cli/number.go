@@ -21,7 +21,7 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// numberCmd also has the flags of ofNumber and ofLayout.
+// numberCmd also has the flags of the settings that commandsOf gives it.
 type numberCmd struct {
 	Env        []string      `placeholder:"NAME"`
 	Bits       int           `placeholder:"N"`
@@ -65,7 +65,7 @@ Examples:
 	}
 }
 
-// A programEnd is the exit code of natsid number, and why natsid chose it; nil if it is the program's.
+// A programEnd is the exit code of natsid number. The error says why natsid ended; it is nil if the program ended.
 type programEnd struct {
 	error
 	code int
@@ -99,9 +99,8 @@ func (c *numberCmd) check() (path string, err error) {
 	return path, nil
 }
 
-// fit returns the numbers that the program can take, and completes --offset. Its default depends on the layout alone:
-// two programs of which different offsets are subtracted may both get the same number, as where the numbers of programs
-// have been changed in between, or at two sites.
+// fit returns the numbers that the program can take, and sets --offset if it is not given. The default depends on the
+// layout alone: from different offsets, two programs could get the same number.
 func (c *numberCmd) fit(l snowflake.Layout, programs workerid.Span) (workerid.Span, error) {
 	if c.Offset < 0 {
 		c.Offset = 0
@@ -176,7 +175,8 @@ func (c *numberCmd) run(s *session, path string, lease *holder.Lease) error {
 	return programEnd{nil, end.Code}
 }
 
-// A loose writer drops what nobody reads within a moment: even so the program is ended, and its number given back.
+// A loose writer drops text that its reader does not take within 100 ms. So a reader that hangs does not keep natsid
+// from ending the program before its window ends.
 type loose struct {
 	io.Writer
 	writing chan struct{} // has room for one: the write that is under way

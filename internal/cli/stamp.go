@@ -26,7 +26,7 @@ func (*stampCmd) help() help {
 	return help{summary: "Copy streams to others, each message with an ID."}
 }
 
-// pipeline is the flags of all commands about stages.
+// pipeline has the flags of all commands about stages.
 type pipeline struct {
 	From   string   `required:"" placeholder:"STREAM"`
 	To     string   `required:"" placeholder:"STREAM"`
@@ -151,7 +151,7 @@ func (c *stampRunCmd) Run(s *session) error {
 	})
 }
 
-// stage returns the target, and those settings of a stage that follow from its streams alone.
+// stage returns the target, and the settings of a stage that follow from its streams.
 func (p *pipeline) stage(s *session, js jetstream.JetStream) (stage.Config, *stage.Stream) {
 	to := stage.TargetOn(js, p.To, wire.StampBucket(s.namespace()))
 	return stage.Config{

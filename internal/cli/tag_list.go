@@ -106,7 +106,7 @@ func (s *session) changeTags(c consent, pattern, verb string, do func(nc *nats.C
 	})
 }
 
-// tell asks for a change of a tag, and prints the tag.
+// tell sends a change of a tag to a worker, and prints the changed tag.
 func (s *session) tell(nc *nats.Conn, subject string, change any) error {
 	t, err := request[subjects.TagInfo](s, nc, subject, change)
 	if err != nil {
