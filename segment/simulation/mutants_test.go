@@ -48,8 +48,9 @@ var mutantsOfMarks = []mutant.Mutant{
 			mutant.Replace("kept-lost", "r.keep(tag, reservation{most: l.most})")}},
 	{Name: "a deleted tag is loaded", Edits: []mutant.Edit{
 		mutant.Delete("disabled")}},
-	{Name: "a revived tag has no least ID", Args: []string{"-sim.from=2621"}, Edits: []mutant.Edit{
-		mutant.Replace("revived", "again.Disabled = false")}},
+	{Name: "a revived tag has no least ID", In: "../../internal/stores/kvstore",
+		Args: []string{"-test.run=^TestARevivedTagIssuesNothing"}, Edits: []mutant.Edit{
+			mutant.Replace("revived", "again.Disabled = false")}},
 	{Name: "a raise may lower the mark", Edits: []mutant.Edit{
 		mutant.Replace("raise", "case false:"),
 		mutant.Replace("changed", "e.Mark = t.MaxID")}},
@@ -82,18 +83,18 @@ var mutantsOfRules = []mutant.Mutant{
 }
 
 var mutantsOfTables = []mutant.Mutant{
-	{Name: "the first mark is put, not created", Edits: []mutant.Edit{
-		mutant.Replace("first-mark", "return s.own.Put(ctx, tag, value)")}},
+	inKVStore("the first mark is put, not created", "TestAtMostOneOfManyCallsCreatesATag",
+		mutant.Replace("first-mark", "return s.own.Put(ctx, tag, value)")),
 	{Name: "the mark is not raised", Edits: []mutant.Edit{
 		mutant.Replace("reserve", "_ = reserved")}},
 	{Name: "the row is not raised", Edits: []mutant.Edit{
 		mutant.Replace("advance", "done, err := true, error(nil)")}},
-	{Name: "a range is used though the row had passed its start", Edits: []mutant.Edit{
-		mutant.Replace("advanced", "_ = done")}},
+	inKVStore("a range is used though the row had passed its start", "TestALoadUsesNoRangeThatLeafHasBegun",
+		mutant.Replace("advanced", "_ = done")),
 	{Name: "a range is used though the table did not confirm it", Edits: []mutant.Edit{
 		mutant.Before("confirmed", "if err != nil && !errors.Is(err, errOvertaken) { err = nil }")}},
-	{Name: "a row one above the start is raised", Args: []string{"-sim.from=1531"}, Edits: []mutant.Edit{
-		mutant.Replace("advance", "done, err := s.cfg.Table.Advance(ctx, tag, l.Start+1, l.End)")}},
+	inKVStore("a row one above the start is raised", "TestALoadUsesNoRangeThatLeafHasBegun",
+		mutant.Replace("advance", "done, err := s.cfg.Table.Advance(ctx, tag, l.Start+1, l.End)")),
 	{Name: "a created, changed or revived tag ignores the mark", Edits: []mutant.Edit{
 		mutant.Before("merged", "e.Mark = 0"), mutant.Replace("changed", "e.Mark = t.MaxID")}},
 	{Name: "a deletion forgets the row's max_id", In: "../../internal/stores/kvstore",
@@ -200,13 +201,14 @@ var mutantsOfMemory = []mutant.Mutant{
 		mutant.Delete("floor")}},
 	{Name: "the floor of a tag that was stopped is forgotten", Edits: []mutant.Edit{
 		mutant.Delete("keep-floor")}},
-	{Name: "a load under way brings IDs below the least", Args: []string{"-sim.from=7687"}, Edits: []mutant.Edit{
-		mutant.Replace("least", "if r.Len() <= 0 { return }")}},
+	{Name: "a load under way brings IDs below the least", In: "..",
+		Args: []string{"-test.run=^TestAStockKeepsNothingBelowLeast$"}, Edits: []mutant.Edit{
+			mutant.Replace("least", "if r.Len() <= 0 { return }")}},
 	{Name: "a raise raises no floor", In: "..",
 		Args:  []string{"-test.run=^TestARaiseThatWasSeenOutlastsAStoreThatLosesIt$"},
 		Edits: []mutant.Edit{mutant.Replace("least-floor", "s.least = least")}},
-	{Name: "a deleted tag in a listing is not stopped", Args: []string{"-sim.from=3321"}, Edits: []mutant.Edit{
-		mutant.Delete("listed-deleted")}},
+	{Name: "a deleted tag in a listing is not stopped", In: "..",
+		Args: []string{"-test.run=^TestAPollSeesTags"}, Edits: []mutant.Edit{mutant.Delete("listed-deleted")}},
 	{Name: "a worker that deletes a tag does not stop it", Edits: []mutant.Edit{
 		mutant.Delete("news-deleted")}},
 	{Name: "a worker that raises a tag does not heed that at once", Edits: []mutant.Edit{

@@ -233,6 +233,23 @@ func TestTheMarkFollowsWhatOthersTakeFromTheTable(t *testing.T) {
 	}
 }
 
+// Leaf takes the first ID of a range between the read of the row and its update.
+func TestALoadUsesNoRangeThatLeafHasBegun(t *testing.T) {
+	g, table, _ := guarded(t, nil)
+	var leafs int64
+	table.OnAdvance(func(advance func() (bool, error)) (bool, error) {
+		if row := table.Snapshot()["a"]; leafs == 0 {
+			leafs = row.MaxID
+			row.MaxID++
+			table.Restore(map[string]segment.Row{"a": row})
+		}
+		return advance()
+	})
+	if r := load(t, g); r.Start <= leafs {
+		t.Errorf("loaded %v, of which Leaf has issued %d", r, leafs)
+	}
+}
+
 func TestALoadReturnsWhenItsContextEnds(t *testing.T) {
 	g, table, _ := guarded(t, nil)
 	table.OnAdvance(func(func() (bool, error)) (bool, error) { return false, nil }) // always too late
