@@ -83,11 +83,31 @@ func (a *Allocator) Park(tag string, n int64, done func([]Range, error)) error {
 	}
 }
 
+// IsStrict reports whether a tag is strict, as far as its memory shows: see [ErrStrict].
+func (a *Allocator) IsStrict(tag string) bool {
+	b := a.tags.get(tag)
+	if b == nil {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.supply.isStrict
+}
+
+// RulesOf returns the rules of a tag as far as its memory shows them: none before the first load, then those of the
+// last load, poll or announced change. It takes no lock and allocates nothing.
+func (a *Allocator) RulesOf(tag string) Rules {
+	if b := a.tags.get(tag); b != nil {
+		return *b.supply.ruled()
+	}
+	return noRules
+}
+
 // Close refuses waiting requests, ends the loads under way, and waits for their goroutines. IDs in memory become holes.
 func (a *Allocator) Close() {
 	a.source.stop()
 	a.tags.close()
-	a.source.wait()
+	a.source.loading.Wait()
 }
 
 // Trouble returns why ranges cannot be loaded, nil if they can: why loads are held, or the error of the last load if

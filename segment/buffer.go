@@ -151,8 +151,7 @@ func (b *buffer) plan() plan {
 	p := plan{
 		tag: b.tag, n: b.supply.plan(now), floor: b.supply.stock.floor,
 		made: now, fails: b.supply.loader.fails, changes: b.changes, discards: b.discards, unlisted: b.unlisted,
-		isStrict: b.supply.isStrict, seal: b.seal,
-		join: locked(&b.mu, b.supply.join), hasWaiters: locked(&b.mu, b.supply.waiters.any),
+		isStrict: b.supply.isStrict, of: b,
 	}
 	if p.isStrict {
 		p.n = b.supply.waiters.demand()
@@ -212,6 +211,55 @@ func (b *buffer) addLocked(p plan, l Loaded, now time.Duration) {
 	if p.discards != b.discards || b.supply.closed {
 		b.supply.stock.discard(now) // the load began before the memory was discarded
 	}
+}
+
+// join is [supply.join] under the lock.
+func (b *buffer) join() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.supply.join()
+}
+
+// hasWaiters reports whether a request waits.
+func (b *buffer) hasWaiters() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.supply.waiters.any()
+}
+
+// seal makes the tag strict, since load l, which has no range, found it to be. IDs in memory become holes: the tag has
+// some only if an operator replaced a loose tag of the name.
+func (b *buffer) seal(l Loaded) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := &b.supply
+	s.isStrict, s.stock.sealed = true, true
+	s.era, s.isRuled = l.Era, true
+	s.stock.discard(b.set.clock.now())
+	b.obey(l.Rules)
+}
+
+// obey takes over the rules of the tag, and reports whether IDs in memory became holes; the lock is held.
+func (b *buffer) obey(r Rules) bool {
+	if r == *b.supply.ruled() {
+		return false
+	}
+	rules := r // only rules that change are on the heap
+	b.supply.rules.Store(&rules)
+	if r.Period != "" {
+		b.set.addPeriod(b)
+	}
+	return b.supply.trim()
+}
+
+// dropPast discards IDs that a load has just added if their period is past. The lock is held.
+func (b *buffer) dropPast(monotonic time.Duration) {
+	s := &b.supply
+	if s.ruled().Period == "" || s.isStrict {
+		return
+	}
+	now, _ := b.set.cfg.Clock()
+	s.stock.cut(s.ruled().Begins(now), monotonic)
 }
 
 // refusedLocked processes the store's refusal of the tag, and refuses waiting requests. If the stock is empty it

@@ -51,29 +51,6 @@ func (b *buffer) turn(now time.Time, isSure bool) {
 	}
 }
 
-// obey takes over the rules of the tag, and reports whether IDs in memory became holes; the lock is held.
-func (b *buffer) obey(r Rules) bool {
-	if r == *b.supply.ruled() {
-		return false
-	}
-	rules := r // only rules that change are on the heap
-	b.supply.rules.Store(&rules)
-	if r.Period != "" {
-		b.set.addPeriod(b)
-	}
-	return b.supply.trim()
-}
-
-// dropPast discards IDs that a load has just added if their period is past. The lock is held.
-func (b *buffer) dropPast(monotonic time.Duration) {
-	s := &b.supply
-	if s.ruled().Period == "" || s.isStrict {
-		return
-	}
-	now, _ := b.set.cfg.Clock()
-	s.stock.cut(s.ruled().Begins(now), monotonic)
-}
-
 // addPeriod makes keepCalendar call turn for a buffer.
 func (s *tagSet) addPeriod(b *buffer) {
 	s.mu.Lock()
@@ -93,13 +70,4 @@ func (s *tagSet) withPeriods() (all []*buffer) {
 		all = append(all, b)
 	}
 	return all
-}
-
-// RulesOf returns the rules of a tag as far as its memory shows them: none before the first load, then those of the
-// last load, poll or announced change. It takes no lock and allocates nothing.
-func (a *Allocator) RulesOf(tag string) Rules {
-	if b := a.tags.get(tag); b != nil {
-		return *b.supply.ruled()
-	}
-	return noRules
 }

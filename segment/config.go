@@ -62,9 +62,6 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// patience returns the time limit of a load that begins now.
-func (c *Config) patience() time.Duration { return c.Enough(c.LoadTimeout) }
-
 // withDefaults returns the configuration with a value for every optional field.
 func (c Config) withDefaults() Config {
 	c.LoadTimeout = cmp.Or(c.LoadTimeout, c.Deadline*2/3)
@@ -74,10 +71,6 @@ func (c Config) withDefaults() Config {
 	c.Poll = cmp.Or(c.Poll, time.Minute)
 	c.Idle = cmp.Or(c.Idle, time.Hour)
 	c.MaxIdle = cmp.Or(c.MaxIdle, 10_000)
-	return c.withFuncs()
-}
-
-func (c Config) withFuncs() Config {
 	all := func(string) bool { return true }
 	if c.AutoCreate == nil {
 		c.AutoCreate = all

@@ -1,7 +1,5 @@
 package segment
 
-import "sync/atomic"
-
 // A Floor is the state of a tag that a process knows from its own loads.
 type Floor struct {
 	End  int64 // no ID at or above it was ever loaded by this process
@@ -31,16 +29,6 @@ func (f Floor) Above(t Tag) int64 {
 		return 0 // below 1 its entry is damaged
 	}
 	return max(0, f.End-t.MaxID)
-}
-
-// A holdup holds the reason why no range is loaded; empty if ranges are loaded.
-type holdup struct{ why atomic.Pointer[error] }
-
-func (h *holdup) err() error {
-	if why := h.why.Load(); why != nil {
-		return *why
-	}
-	return nil
 }
 
 // Hold makes every load fail with the error why, without a call to the store, until [Allocator.Release]. IDs in memory

@@ -5,8 +5,6 @@ import (
 	"maps"
 	"sync"
 	"time"
-
-	"github.com/natsid/natsid/internal/ratelimit"
 )
 
 // Bounds of the memory for tags that have no buffer:
@@ -16,9 +14,9 @@ const (
 	refusedFor = 3 * time.Second
 	// maxRefused is how many such tags are remembered; beyond that each new one replaces any other.
 	maxRefused = 10_000
-	// lookupRate is how many unlisted tags are looked up per second; after a second without lookups, as many at once.
-	// maxUnlisted is how many such lookups may be under way.
-	lookupRate  = 1000
+	// maxLookups is how many unlisted tags are looked up in one second, maxUnlisted how many such lookups may be under
+	// way.
+	maxLookups  = 1000
 	maxUnlisted = 1024
 	// maxFresh is how many tags found since the last listing are remembered. Further ones count as unlisted, and are
 	// looked up, until a listing has them.
@@ -26,7 +24,7 @@ const (
 )
 
 // Names is what an allocator remembers of tags that have no buffer. It stops floods of requests for names that do not
-// exist, one or very many: they reach the store lookupRate times per second at most, in a lane of their own.
+// exist, one or very many: they reach the store maxLookups times in a second at most, in a lane of their own.
 //
 // Beyond that rate the listing decides: an unlisted tag is refused with ErrUnknownTag, or with ErrTooMany where tags
 // are created on first use or the listing is too old. So a tag that was added to the store within the last poll
@@ -39,8 +37,9 @@ type names struct {
 	listedAt time.Duration            // when that listing began
 	fresh    map[uint64]time.Duration // tags found since that listing, and when
 	refused  map[string]refusal
-	unlisted int // lookups of unlisted tags under way
-	lookups  *ratelimit.Bucket
+	unlisted int           // lookups of unlisted tags under way
+	lookups  int           // of unlisted tags in the second that began at
+	second   time.Duration // this time
 	// floors has a floor for each tag without a buffer that was stopped or idle, that a former process loaded, or whose
 	// mark was raised. The store has or had each of these tags. One takes about 300 bytes.
 	floors map[string]Floor
@@ -55,7 +54,7 @@ type refusal struct {
 func newNames() *names {
 	return &names{
 		seed: maphash.MakeSeed(), fresh: make(map[uint64]time.Duration), refused: make(map[string]refusal),
-		floors: make(map[string]Floor), lookups: ratelimit.New(time.Second),
+		floors: make(map[string]Floor),
 	}
 }
 
@@ -73,8 +72,12 @@ func (n *names) admit(tag string, now, recent time.Duration, creates bool) (unli
 	if n.existsLocked(tag) {
 		return false, nil
 	}
-	if n.unlisted < maxUnlisted && n.lookups.Take(now, 1, lookupRate) == 0 {
+	if now-n.second >= time.Second {
+		n.second, n.lookups = now, 0
+	}
+	if n.unlisted < maxUnlisted && n.lookups < maxLookups {
 		n.unlisted++
+		n.lookups++
 		return true, nil
 	}
 	if creates || now-n.listedAt > recent {

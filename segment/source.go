@@ -38,14 +38,8 @@ type plan struct {
 	changes  uint32        // number of announced changes of the tag
 	discards uint32        // number of times that the IDs in memory were discarded
 	unlisted bool          // the last listing lacked the tag
-
-	// isStrict says that the tag is known to be strict. A load of a strict tag reserves as many IDs as join returns:
-	// see [Store.LoadStrict]. A load that finds the tag to be strict calls seal. hasWaiters reports whether a request
-	// waits.
-	isStrict   bool
-	join       func() int64
-	seal       func(Loaded)
-	hasWaiters func() bool
+	isStrict bool          // the tag is known to be strict
+	of       *buffer
 }
 
 // check returns an error if the store broke its contract: a store's fault must not repeat an ID.
@@ -84,15 +78,13 @@ func (s *source) begin() bool {
 	return !s.stopped
 }
 
-// stop ends the loads under way; no other begins. wait waits for them.
+// stop ends the loads under way; no other begins. The caller waits for their goroutines by s.loading.
 func (s *source) stop() {
 	s.mu.Lock()
 	s.stopped = true
 	s.mu.Unlock()
 	s.cancel()
 }
-
-func (s *source) wait() { s.loading.Wait() }
 
 // run loads ranges until no more is due, and ends the run that begin counted. After a failure it pauses, and continues
 // only if requests wait: otherwise the next request starts it again.
@@ -118,7 +110,7 @@ func (s *source) load(p plan) (l Loaded, err error) {
 	began := time.Now()
 	err = s.lanes.of(p).drive(s.ctx, s.cfg.patience(), func(ctx context.Context) (err error) {
 		start := time.Now()
-		if p.isStrict && !p.hasWaiters() {
+		if p.isStrict && !p.of.hasWaiters() {
 			return errNobody
 		}
 		if err = s.holdup.err(); err != nil {
@@ -153,6 +145,9 @@ func (s *source) load(p plan) (l Loaded, err error) {
 	}
 	return l, err
 }
+
+// patience returns the time limit of a load that begins now.
+func (c *Config) patience() time.Duration { return c.Enough(c.LoadTimeout) }
 
 // trouble returns why ranges cannot be loaded, or nil: see [Allocator.Trouble].
 func (s *source) trouble() error {
@@ -195,12 +190,12 @@ func (s *source) loadOnce(ctx context.Context, p plan) (Loaded, error) {
 		if !errors.Is(err, ErrStrict) {
 			return l, err
 		}
-		p.seal(l)
-		if !p.hasWaiters() {
+		p.of.seal(l)
+		if !p.of.hasWaiters() {
 			return Loaded{}, errNobody
 		}
 	}
-	return s.cfg.Store.LoadStrict(ctx, p.tag, p.join, p.floor)
+	return s.cfg.Store.LoadStrict(ctx, p.tag, p.of.join, p.floor)
 }
 
 // create creates a tag on first use, unless another worker was faster.
@@ -218,3 +213,154 @@ func (s *source) create(ctx context.Context, tag string) error {
 	s.cfg.OnCreate(tag)
 	return nil
 }
+
+// A holdup holds the reason why no range is loaded; empty if ranges are loaded.
+type holdup struct{ why atomic.Pointer[error] }
+
+func (h *holdup) err() error {
+	if why := h.why.Load(); why != nil {
+		return *why
+	}
+	return nil
+}
+
+// Lanes bound the number of loads that are under way in the store at once. A tag whose loads hang, for example
+// because another session has locked its row, occupies a place for the whole timeout of a load, and then retries. So
+// tags are in separate lanes by how their last loads ended: failing tags queue behind one another, never in front of
+// the others.
+//
+// The first load of a tag that hangs is still in the sound lane, and many tags may begin to hang at once. So a load
+// there is ended if another one waits for a place, once it has taken a quarter of its time, and twice as long as recent
+// loads that succeeded: where the store is slow for all tags, ended loads would only double its work.
+type lanes struct {
+	sound    lane    // of tags whose last load succeeded; and of new tags
+	troubled lane    // of tags of which one or two loads in a row failed
+	stuck    lane    // of tags of which more loads in a row failed
+	unlisted lane    // loads of names that the last listing lacked: most likely no such tags exist
+	slowest  Slowest // of recent loads that succeeded, in all lanes
+}
+
+// newLanes returns lanes with a few places less in all than mysqlstore has connections to one database: polls and
+// administrators need some, too.
+func newLanes() *lanes {
+	l := &lanes{
+		sound:    lane{places: make(chan struct{}, 20)},
+		troubled: lane{places: make(chan struct{}, 8)},
+		stuck:    lane{places: make(chan struct{}, 4)},
+		unlisted: lane{places: make(chan struct{}, 4)},
+	}
+	l.sound.slowest = &l.slowest
+	return l
+}
+
+func (l *lanes) of(p plan) *lane {
+	switch {
+	case p.fails == 0 && p.unlisted:
+		return &l.unlisted
+	case p.fails == 0:
+		return &l.sound
+	case p.fails <= 2:
+		return &l.troubled
+	}
+	return &l.stuck
+}
+
+// A lane admits as many loads at once as it has places, in order of arrival.
+type lane struct {
+	places  chan struct{}
+	slowest *Slowest     // see lanes; nil where no load is ended for another one
+	waiting atomic.Int64 // loads that wait for a place
+}
+
+// drive waits for a place in the lane and calls load, with a context that ends after timeout.
+func (l *lane) drive(ctx context.Context, timeout time.Duration, load func(context.Context) error) error {
+	l.waiting.Add(1)
+	select {
+	case l.places <- struct{}{}:
+		l.waiting.Add(-1)
+		defer func() { <-l.places }()
+	case <-ctx.Done():
+		l.waiting.Add(-1)
+		return ctx.Err()
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout) //mutant:load-timeout
+	defer cancel()
+	if l.slowest != nil {
+		defer time.AfterFunc(l.patience(timeout), func() {
+			if l.waiting.Load() > 0 {
+				cancel()
+			}
+		}).Stop()
+	}
+	return load(ctx)
+}
+
+// patience returns after what time a load is ended if another one waits: half of its time before any has succeeded.
+func (l *lane) patience(timeout time.Duration) time.Duration {
+	slowest := l.slowest.Get()
+	if slowest == 0 {
+		return timeout / 2
+	}
+	return max(timeout/4, 2*slowest)
+}
+
+// A health records how the last loads of any tags ended.
+type health struct {
+	mu       sync.Mutex
+	last     error // of the last load that failed
+	failures int   // in a row
+	failed   time.Time
+	released time.Time // when a hold ended: failures of loads that began before say nothing about the store
+}
+
+// note records the outcome of a load that began at that time. A store that refuses a tag works.
+func (h *health) note(began time.Time, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err == nil || IsFinal(err) {
+		h.failures = 0
+		return
+	}
+	if began.Before(h.released) {
+		return
+	}
+	h.last, h.failed = err, time.Now()
+	h.failures++
+}
+
+// release discards the failures so far, and ignores those of loads under way: they may have failed because of the
+// hold.
+func (h *health) release() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.failures, h.released = 0, time.Now()
+}
+
+// trouble returns the error of the last load if at least two in a row failed, the last one recently.
+func (h *health) trouble() error {
+	const recent = 10 * time.Second
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.failures < 2 || time.Since(h.failed) > recent {
+		return nil
+	}
+	return h.last
+}
+
+// A Slowest estimates how long an operation takes: it is the slowest of recent samples. A slower sample replaces it,
+// and each other sample lowers it by an eighth, though not below that sample. The zero value has no sample yet. It is
+// safe for concurrent use.
+type Slowest struct{ ns atomic.Int64 }
+
+// Note takes a sample.
+func (s *Slowest) Note(took time.Duration) {
+	for {
+		old := s.ns.Load()
+		if s.ns.CompareAndSwap(old, max(int64(took), old-old/8)) {
+			return
+		}
+	}
+}
+
+// Get returns the estimate, 0 before the first sample.
+func (s *Slowest) Get() time.Duration { return time.Duration(s.ns.Load()) }

@@ -1,9 +1,12 @@
 package segment
 
 import (
+	"fmt"
 	"math"
 	"sync/atomic"
 	"time"
+
+	"github.com/natsid/natsid/internal/jitter"
 )
 
 // A chain of loads begins when the IDs held last for less than lowWater loads, and goes on until they last for
@@ -120,6 +123,24 @@ func (s *supply) ahead(now time.Duration, loads float64) int64 {
 	return min(count(need), chainSteps*min(MaxStep, max(s.rule.max, s.pace.configured)))
 }
 
+// join is called by the load of a strict tag before it sends its compare-and-set: the requests that wait now may be
+// served from that load. It returns how many IDs they request in total, within 1..[MaxStep].
+func (s *supply) join() int64 {
+	s.joined = s.waiters.ever
+	return max(1, min(MaxStep, s.waiters.demand())) //mutant:join
+}
+
+// serve answers waiting requests from the loaded range; those of a strict tag only if they joined the load. The rest of
+// a strict tag's range, as for requests that expired, is a hole.
+func (s *supply) serve(now time.Duration) (answers []answer) {
+	if !s.isStrict {
+		return s.waiters.serve(&s.stock, nil)
+	}
+	answers = s.waiters.serveUpTo(s.joined, &s.stock, nil) //mutant:joined
+	s.stock.discard(now)                                   //mutant:left-over
+	return answers
+}
+
 // setCheck sets the ID at which a request calls buffer.look next: the last ID of the open run, or an earlier one at
 // which a load will be due or the speed should be measured again.
 func (s *supply) setCheck(now time.Duration) {
@@ -193,4 +214,67 @@ func (s *supply) lasts(now time.Duration, speed float64) float64 {
 		return math.Inf(1)
 	}
 	return float64(s.stock.held()) / speed
+}
+
+// quietTime is the pause before a tag that the store refused is loaded again without a waiting request.
+const quietTime = time.Second
+
+// A loader records the loads of one tag. At most one is under way.
+type loader struct {
+	running    bool  // a goroutine loads, or is about to
+	loads      int64 // loads that succeeded
+	errs       int64 // loads that failed
+	fails      int   // failed loads in a row
+	slowest    Slowest
+	quietUntil time.Duration // no load before then unless a request waits
+	lastErr    error         // error of the last load, if a retry may succeed
+	retry      *jitter.Backoff
+}
+
+// succeeded records a load and its duration.
+func (l *loader) succeeded(took time.Duration) {
+	l.loads++
+	l.fails, l.retry, l.quietUntil, l.lastErr = 0, nil, 0, nil
+	l.slowest.Note(took)
+}
+
+// failed records a load that may succeed when retried, and returns the pause before the retry.
+func (l *loader) failed(err error) (pause time.Duration) {
+	l.lastErr = err
+	l.errs++
+	l.fails++
+	if l.retry == nil {
+		l.retry = jitter.NewBackoff(10*time.Millisecond, 250*time.Millisecond)
+	}
+	return l.retry.NextBackOff()
+}
+
+// refused records that the store does not serve the tag.
+func (l *loader) refused(now time.Duration) {
+	l.errs++
+	l.fails, l.retry, l.quietUntil, l.lastErr = 0, nil, now+quietTime, nil
+}
+
+// outdated records that the store refused the tag in a load that began before the tag was changed.
+func (l *loader) outdated() {
+	l.errs++
+	l.lastErr = nil
+}
+
+// wake ends the quiet time.
+func (l *loader) wake() { l.quietUntil = 0 }
+
+// quiet reports whether no load begins unless a request waits.
+func (l *loader) quiet(now time.Duration) bool { return now < l.quietUntil }
+
+// failing reports whether loads fail again and again. One that failed is tried again first: where this process stood
+// still for longer than a load may take, the load's timeout and its answer come at the same moment.
+func (l *loader) failing() bool { return l.fails > 1 }
+
+// notLoaded returns [ErrNotLoaded] with the cause, if there is one.
+func (l *loader) notLoaded() error {
+	if l.lastErr == nil {
+		return ErrNotLoaded
+	}
+	return fmt.Errorf("%w: %w", ErrNotLoaded, l.lastErr)
 }

@@ -1,13 +1,17 @@
 package worker
 
 import (
+	"errors"
 	"runtime"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
+
 	"github.com/natsid/natsid/internal/wire"
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/subjects"
 )
 
 // An endpoint is a subject on which each request is answered by one worker of the queue group. It exists as long as its
@@ -21,14 +25,12 @@ type endpoint struct {
 	handler func() handler
 
 	link    *link
-	wake    func() // wakes the membership
 	figures *tally // of this connection and those before it
 
 	// Counts of this connection.
 	arrived  atomic.Int64
 	answered atomic.Int64
-	wakesAt  atomic.Int64 // the value of arrived that wakes the worker; 0: never
-	granted  int          // credit of the subscription; 0: any number of requests
+	granted  int // credit of the subscription; 0: any number of requests
 }
 
 // listEndpoint is the only endpoint for tags that changes none.
@@ -47,9 +49,7 @@ func (e *endpoint) receive() nats.MsgHandler {
 	handle, yielded := e.handler(), clock()
 	return func(m *nats.Msg) {
 		came := clock()
-		if e.arrived.Add(1) == e.wakesAt.Load() {
-			e.wake()
-		}
+		e.arrived.Add(1)
 		if m.Reply == "" || e.link.misled(m) || e.link.Intercept != nil && !e.link.Intercept(m) {
 			e.answered.Add(1)
 		} else {
@@ -60,15 +60,6 @@ func (e *endpoint) receive() nats.MsgHandler {
 			yielded = came
 		}
 	}
-}
-
-// wakeIf makes the endpoint wake a resting worker once busy requests have come; if rests is false, never.
-func (e *endpoint) wakeIf(rests bool) {
-	at := int64(0)
-	if rests {
-		at = e.arrived.Load() + busy
-	}
-	e.wakesAt.Store(at)
 }
 
 // open returns how many requests have arrived that are not answered yet.
@@ -135,6 +126,85 @@ func (m *membership) snowflakeEndpoints(s served) []*endpoint {
 }
 
 func (m *membership) endpoint(mode Mode, name, subject string, s served, handler func() handler) *endpoint {
-	return &endpoint{mode: mode, name: name, subject: subject, handler: handler, link: m.link, wake: m.wake,
+	return &endpoint{mode: mode, name: name, subject: subject, handler: handler, link: m.link,
 		figures: s.of(name)}
+}
+
+// A request is a message that an endpoint got. Exactly one call of respond, refuse or answerUncounted answers it.
+type request struct {
+	at     *endpoint
+	reply  string
+	came   time.Duration // by clock
+	parked bool
+	within time.Duration // how long it may wait for its answer, from came
+}
+
+// began is the start of the process.
+var began = time.Now()
+
+// clock returns the time since the process began. It costs half of [time.Now].
+func clock() time.Duration { return time.Since(began) }
+
+// park returns the request, marked as one that memory could not serve at once.
+func (r request) park() request {
+	r.parked = true
+	return r
+}
+
+// respond answers with a body that holds n IDs.
+func (r *request) respond(body []byte, n int) {
+	err := r.at.link.conn.Publish(r.reply, body)
+	if errors.Is(err, nats.ErrMaxPayload) {
+		e := subjects.Errorf(subjects.BadRequest,
+			"the reply would have %d bytes, more than this NATS server accepts", len(body))
+		if n > 0 {
+			e.MaxBatch = wire.BatchThatFits(int(r.at.link.conn.MaxPayload()))
+		}
+		r.refuse(e)
+		return
+	}
+	r.at.link.sent(err)
+	r.close(wire.OK, n)
+}
+
+// refuse answers with the code for err, and without IDs.
+func (r *request) refuse(err error) {
+	e := r.at.link.refusal(err)
+	m := &nats.Msg{Subject: r.reply, Header: e.Headers()}
+	if r.isRelayed() && errors.Is(err, segment.ErrElsewhere) {
+		m.Header.Set(headerNotTaken, "1")
+	}
+	r.at.link.sent(r.at.link.conn.PublishMsg(m))
+	r.at.figures.errors.Add(1)
+	r.at.figures.last.Store(e)
+	r.close(e.Code, 0)
+}
+
+// answerUncounted answers with a header alone, and does not count the message as a request.
+func (r *request) answerUncounted(header nats.Header) {
+	r.at.link.sent(r.at.link.conn.PublishMsg(&nats.Msg{Subject: r.reply, Header: header}))
+	r.at.answered.Add(1)
+}
+
+func (r *request) close(code subjects.Code, ids int) {
+	took := clock() - r.came
+	r.at.link.Observe(Answer{Mode: r.at.mode, Code: code, IDs: ids, Parked: r.parked, Took: took})
+	r.at.figures.took.Add(int64(took))
+	r.at.figures.requests.Add(1)
+	r.at.answered.Add(1)
+}
+
+// sent logs the error with which sending a reply ended, if any.
+func (l *link) sent(err error) {
+	if err != nil && !errors.Is(err, nats.ErrMsgNoReply) {
+		l.Log.Debug("a reply was not sent", "error", err)
+	}
+}
+
+// A tally has the figures of one endpoint for `nats micro`. It is safe for concurrent use.
+type tally struct {
+	requests atomic.Int64 // answered ones
+	took     atomic.Int64 // sum of the times until the answers, in ns
+	errors   atomic.Int64
+	last     atomic.Pointer[subjects.Error] // nil if there was no error
 }

@@ -66,9 +66,6 @@ func wireError(err error, log *slog.Logger) *subjects.Error {
 	if e, ok := errors.AsType[*subjects.Error](err); ok {
 		return e
 	}
-	if e := limitError(err); e != nil {
-		return e
-	}
 	if b, ok := errors.AsType[*snowflake.BehindError](err); ok {
 		return subjects.Errorf(subjects.Unavailable, "this worker's clock is %v behind its last ID", b.By)
 	}

@@ -10,9 +10,6 @@ func (w *Worker) Conn() *nats.Conn {
 	return nil
 }
 
-// WakesAt returns after how many requests a worker at rest is woken; 0 for one that is not at rest.
-func (w *Worker) WakesAt() int64 { return w.now.Load().groups[0].endpoints[0].wakesAt.Load() }
-
 // IsConnected reports whether the worker serves on a connection.
 func (w *Worker) IsConnected() bool { return w.current() != nil }
 

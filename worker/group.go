@@ -202,11 +202,6 @@ func (g *group) measure(now time.Duration) {
 	}
 }
 
-// isIdle reports whether the group serves and gets hardly any requests.
-func (g *group) isIdle() bool {
-	return g.isUp() && g.report.Load().trouble == nil && !g.lag.isBusy && len(g.draining) == 0 && g.overload.times == 0
-}
-
 // arrived returns how many requests have reached their handlers.
 func (g *group) arrived() (n int64) {
 	for _, e := range g.endpoints {

@@ -331,3 +331,30 @@ func (m *membership) tagChanged(msg *nats.Msg) {
 	}
 	m.link.Segments.Changed(tag)
 }
+
+// How often a worker looks at what it can serve.
+const (
+	lookSeldom = 50 * time.Millisecond // by default
+	lookOften  = 5 * time.Millisecond  // while requests may be late
+)
+
+// look measures how busy each queue group of this worker is, and returns the pause until the next call of look.
+func (m *membership) look() time.Duration {
+	now := clock()
+	if m.isDue = now-m.looked >= markEvery; m.isDue {
+		m.looked = now
+	}
+	pause := lookSeldom
+	for _, g := range m.groups {
+		if m.isDue {
+			g.lag.look(g.arrived(), g.waiting())
+		}
+		switch {
+		case g.lag.of(now) > markEvery:
+			pause = lookOften
+		case g.overload.on || g.credit.granted > 0:
+			pause = min(pause, markEvery)
+		}
+	}
+	return pause
+}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/natsid/natsid/internal/fleet"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
@@ -28,7 +29,7 @@ func TestNewTagsOfFirstUseAreLimitedAndThoseOfOperatorsAreNot(t *testing.T) {
 	const limit = 3
 	began, log := time.Now(), new(natstest.Buffer)
 	r := start(t, startServer(t), 0, newStore(t), func(s *segment.Config, _ *worker.Config) {
-		s.Ration, s.AutoStep, s.Log = worker.FirstUses(limit), 10, slog.New(slog.NewTextHandler(log, nil))
+		s.Ration, s.AutoStep, s.Log = fleet.FirstUses(limit), 10, slog.New(slog.NewTextHandler(log, nil))
 	})
 	made := 0
 	for refused := 0; refused < 5 && made < 1000; {

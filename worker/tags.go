@@ -247,3 +247,47 @@ func changedNothing(err error) bool {
 	e, ok := errors.AsType[*subjects.Error](err)
 	return isRefusal(err) || ok && e.Code < subjects.Internal
 }
+
+// throttle sets the rate that holds for each tag; 0 ends it.
+func (a *tagAdmin) throttle(ctx context.Context, body []byte) (any, error) {
+	t, err := wire.ParseThrottle(body)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.link.SetThrottle(ctx, *t.Rate); err != nil {
+		return nil, fmt.Errorf("%w: %w", segment.ErrUncertain, err)
+	}
+	a.link.Log.Warn("an operator changed the throttle of each tag; 0 is none", "ids_per_second", *t.Rate)
+	return t, nil
+}
+
+// TagInfo returns a tag as the worker lists it, with its limits. It is safe for concurrent use.
+func (w *Worker) TagInfo(t segment.Tag) subjects.TagInfo { return w.cfg.tagInfo(t) }
+
+func (c *Config) tagInfo(t segment.Tag) subjects.TagInfo {
+	info := tagInfo(t)
+	info.Throttle = c.Limits.Throttle()
+	return info
+}
+
+// MinPayload is the least max_payload, in bytes, that the NATS server must have: statistics of the busiest tags take up
+// to 45 kB.
+const MinPayload = 64 << 10
+
+// maxPage bounds a page of tags, in bytes, well below the 1 MB that NATS accepts by default. Further tags are on the
+// next page.
+const maxPage = 512 << 10
+
+// pageOf returns the first of the tags that fit in one reply.
+func (c *Config) pageOf(tags []segment.Tag, conn *nats.Conn) []subjects.TagInfo {
+	page, room := []subjects.TagInfo{}, min(maxPage, int(conn.MaxPayload()))-len(`{"tags":[]}`)
+	for _, t := range tags {
+		info := c.tagInfo(t)
+		body, _ := json.Marshal(info) // cannot fail: texts, numbers and a time
+		if room -= len(body) + len(","); room < 0 {
+			break
+		}
+		page = append(page, info)
+	}
+	return page
+}

@@ -56,7 +56,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
-	"github.com/natsid/natsid/internal/fleet/policy"
+	"github.com/natsid/natsid/internal/fleet"
 	"github.com/natsid/natsid/internal/issuer"
 	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/internal/wire"
@@ -76,7 +76,7 @@ const (
 	Relay     Mode = "relay"
 )
 
-// Config says what a worker serves, and where. All fields but JSPrefix, Rights, Rest,
+// Config says what a worker serves, and where. All fields but JSPrefix, Rights,
 // Intercept and Log must be set.
 type Config struct {
 	Namespace subjects.Namespace
@@ -109,7 +109,7 @@ type Config struct {
 	State func() map[string]string
 	// Limits admits requests for IDs of tags. SetThrottle changes the rate for each tag, in IDs per second, 0 for none;
 	// after an error the rate may have been changed.
-	Limits      *policy.Limits
+	Limits      *fleet.Limits
 	SetThrottle func(ctx context.Context, rate int64) error
 	// MaxBatch is the most IDs that one request may ask for; at least 1.
 	MaxBatch int
@@ -117,13 +117,10 @@ type Config struct {
 	Deadline time.Duration
 	// Reasons are the reasons of the process why modes are not served. Each change wakes the worker.
 	Reasons *Reasons
-	// Rest is the longest pause between two looks at what the worker can serve, while it serves and gets hardly any
-	// requests; 500 ms if 0. After a change of Number's or Snowflakes' results, call [Worker.Wake].
-	Rest time.Duration
 	// Overloaded is called once per overload: when, for 1 s, the worker has been out of the queue group of the mode, or
 	// leaving it again and again, because requests arrive faster than it answers them. It must not block.
 	Overloaded func(Mode)
-	// CannotLoad returns why this worker cannot load, nil if it can, as package internal/fleet/relay decides. After a
+	// CannotLoad returns why this worker cannot load, nil if it can, as [fleet.Watch] decides. After a
 	// change of its result, call [Worker.Wake].
 	CannotLoad func() error
 	// Registry returns the ID of the registry that this worker loads from, "" if it is unknown.
@@ -148,7 +145,6 @@ type Answer struct {
 
 // fill sets the defaults of optional fields.
 func (cfg *Config) fill() {
-	cfg.Rest = cmp.Or(cfg.Rest, lookAtRest)
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	if cfg.Rights == nil {
 		cfg.Rights = func(context.Context, *nats.Conn) (map[Mode]error, error) { return nil, nil }

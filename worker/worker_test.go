@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
 
-	"github.com/natsid/natsid/internal/fleet/policy"
+	"github.com/natsid/natsid/internal/fleet"
 	"github.com/natsid/natsid/internal/issuer"
 	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/internal/testkit/natsproxy"
@@ -143,7 +143,6 @@ func launch(t *testing.T, url string, number int, store *segmenttest.Faulty, edi
 	cfg := worker.Config{
 		Namespace: subjects.DefaultNamespace, Version: "1.2.3",
 		Store: store, Snowflakes: r.issuer, Layout: layout, MaxBatch: maxBatch, Deadline: deadline,
-		Rest: 250 * time.Millisecond, // tests change what it follows without waking it
 		Number: func() (int, bool, any) {
 			n := int(r.number.Load())
 			return n, n >= 0, map[string]int{"number": n}
@@ -177,7 +176,7 @@ func launch(t *testing.T, url string, number int, store *segmenttest.Faulty, edi
 		total, _ := allocator.Busiest(0)
 		return total.Waiting
 	}
-	cfg.Limits = policy.New(allocator.RulesOf, r.throttle.Load)
+	cfg.Limits = fleet.NewLimits(allocator.RulesOf, r.throttle.Load)
 	r.turnAway, r.admit = allocator.TurnAway, allocator.Admit
 	r.worker = worker.New(cfg)
 	r.run(allocator)

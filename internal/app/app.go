@@ -8,9 +8,7 @@ import (
 	"path"
 	"time"
 
-	"github.com/natsid/natsid/internal/fleet/loaders"
-	"github.com/natsid/natsid/internal/fleet/policy"
-	"github.com/natsid/natsid/internal/fleet/relay"
+	"github.com/natsid/natsid/internal/fleet"
 	"github.com/natsid/natsid/internal/issuer"
 	"github.com/natsid/natsid/internal/loglimit"
 	"github.com/natsid/natsid/internal/ops/metrics"
@@ -64,7 +62,7 @@ type program struct {
 	http     httpDoor
 
 	cores
-	fleet
+	peers
 	reasons worker.Reasons // why modes are in no queue group
 	lack    lack
 	views   viewer
@@ -79,11 +77,11 @@ type cores struct {
 	worker   *worker.Worker
 }
 
-// A fleet is what this worker agrees on with others.
-type fleet struct {
-	watch  *relay.Watch // knows whether this worker can load
-	limits *policy.Limits
-	shared *loaders.Tags // strict tags that other workers load, too
+// The peers are what this worker agrees on with other workers.
+type peers struct {
+	watch  *fleet.Watch // knows whether this worker can load
+	limits *fleet.Limits
+	strict *fleet.StrictTags
 }
 
 // maxNewTags is how many tags a minute this worker creates on first use: few enough that a caller that uses tags as
@@ -156,7 +154,7 @@ func (p *program) steps() []step {
 		during("requests", answered+5*time.Second, p.serve),
 		during("who can load", soon, func(ctx context.Context) error { p.watch.Run(ctx); return nil }),
 		// After this stop other workers load strict tags for themselves.
-		during("loads for other workers", soon, func(ctx context.Context) error { p.shared.Run(ctx); return nil }),
+		during("loads for other workers", soon, func(ctx context.Context) error { p.strict.Run(ctx); return nil }),
 	}
 }
 
@@ -167,15 +165,15 @@ const parkedSnowflakes = 4096
 func (p *program) assemble(context.Context) error {
 	cfg := p.cfg
 	now := func() int64 { return cfg.Now().UnixMilli() }
-	p.shared = loaders.New(loaders.Config{
+	p.strict = fleet.NewStrictTags(fleet.StrictConfig{
 		Namespace: cfg.Namespace, Conn: p.links.control, Marks: p.registry.marksInUse, Loads: p.canLoad,
 		Segments: func() *segment.Allocator { return p.segments },
 	})
-	p.watch = relay.New(relay.Config{
+	p.watch = fleet.NewWatch(fleet.WatchConfig{
 		Probe: p.probe, Find: p.findRelay, Change: p.turnAway, Log: cfg.Log,
 	})
 	p.segments = segment.New(p.segmentConfig())
-	p.limits = policy.New(p.segments.RulesOf, p.registry.member.Throttle)
+	p.limits = fleet.NewLimits(p.segments.RulesOf, p.registry.member.Throttle)
 	p.registry.member.Use(p.segments)
 	p.registry.awaitCheck(p.storage.late)
 	p.issuer = issuer.New(cfg.Deadline, parkedSnowflakes, now)
@@ -254,11 +252,11 @@ func creates(pattern, tag string) bool {
 func (p *program) segmentConfig() segment.Config {
 	cfg := p.cfg
 	c := segment.Config{
-		Store: loads{p.registry.member.Gate(p.storage.tags), p.watch, p.shared.LoadStrict, p.runsOut, p.undecided},
+		Store: loads{p.strict.Over(p.registry.member.Gate(p.storage.tags)), p.watch, p.runsOut, p.undecided},
 		Clock: p.clock, Deadline: cfg.Deadline,
 		MaxStep:    cfg.MaxStep,
 		AutoCreate: func(tag string) bool { return creates(cfg.AutoCreatePattern, tag) },
-		Ration:     worker.FirstUses(maxNewTags), OnCreate: p.links.announceTag,
+		Ration:     fleet.FirstUses(maxNewTags), OnCreate: p.links.announceTag,
 		Servable: func(tag string) bool { return subjects.CheckTag(tag) == nil },
 		Enough:   p.storage.enoughToLoad,
 		Poll:     cfg.TagPoll, Preload: preload, OnLoad: p.metrics.Loaded, Granted: p.grants.load,

@@ -5,8 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/natsid/natsid/internal/fleet/loaders"
-	"github.com/natsid/natsid/internal/fleet/relay"
+	"github.com/natsid/natsid/internal/fleet"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/worker"
 )
@@ -14,16 +13,14 @@ import (
 // loads is the store from which the allocator loads ranges. A load takes these steps:
 //
 //  1. watch is informed when the load begins, and how it ends.
-//  2. A strict tag for which workers contend is loaded by one of them, its loader, so that no compare-and-sets race.
+//  2. [fleet.StrictTags] load a strict tag for which workers contend in one of them, so that no compare-and-sets race.
 //  3. [lineage.Member.Gate] checks that the registry is sound, before the load and when it ends.
 //  4. The store raises the mark: by a compare-and-set, or in MySQL by an UPDATE.
 type loads struct {
-	segment.Store // steps 3 and 4
-	watch         *relay.Watch
-	loadStrict    func(
-		ctx context.Context, tag string, join func() int64, floor int64, load loaders.LoadFunc) (segment.Loaded, error)
-	runsOut   func(tag, message string) // raises the alarm
-	undecided func(tag string, is bool) // raises the alarm, or ends it
+	segment.Store // steps 2 to 4
+	watch         *fleet.Watch
+	runsOut       func(tag, message string) // raises the alarm
+	undecided     func(tag string, is bool) // raises the alarm, or ends it
 }
 
 // Load implements [segment.Store].
@@ -40,7 +37,7 @@ func (s loads) LoadStrict(
 	ctx context.Context, tag string, join func() int64, floor int64,
 ) (l segment.Loaded, err error) {
 	ended := s.watch.Load()
-	l, err = s.loadStrict(ctx, tag, join, floor, s.Store.LoadStrict)
+	l, err = s.Store.LoadStrict(ctx, tag, join, floor)
 	s.watchEnd(tag, l, err)
 	ended(err, segment.IsFinal(err) || l.Passed)
 	return l, err
@@ -104,16 +101,16 @@ func (p *program) canLoad() bool {
 		p.registry.member.Checked()
 }
 
-// findRelay implements [relay.Config.Find].
+// findRelay implements [fleet.WatchConfig.Find].
 func (p *program) findRelay(ctx context.Context) error {
 	err := p.worker.FindRelay(ctx)
 	if errors.Is(err, worker.ErrNobodyLoads) {
-		return relay.ErrNobody
+		return fleet.ErrNobody
 	}
 	return err
 }
 
-// turnAway implements [relay.Config.Change].
+// turnAway implements [fleet.WatchConfig.Change].
 func (p *program) turnAway(isUnable, isFound bool) {
 	p.worker.Wake()
 	if isUnable {

@@ -5,8 +5,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/natsid/natsid/internal/fleet/loaders"
-	"github.com/natsid/natsid/internal/fleet/relay"
+	"github.com/natsid/natsid/internal/fleet"
 	"github.com/natsid/natsid/segment"
 )
 
@@ -19,17 +18,15 @@ func (unreachable) Load(context.Context, string, int64, int64) (segment.Loaded, 
 	return segment.Loaded{}, errCut
 }
 
-// another loads strict tags as another worker does for this one.
-func another(
-	_ context.Context, _ string, join func() int64, floor int64, _ loaders.LoadFunc,
-) (segment.Loaded, error) {
+// LoadStrict loads as another worker does for this one.
+func (unreachable) LoadStrict(_ context.Context, _ string, join func() int64, floor int64) (segment.Loaded, error) {
 	start := max(1, floor)
 	return segment.Loaded{Range: segment.Range{Start: start, End: start + join()}, Step: 1, Passed: true}, nil
 }
 
 func TestWhatAnotherWorkerLoadsShowsNothingOfTheStore(t *testing.T) {
 	unable := make(chan struct{}, 10)
-	watch := relay.New(relay.Config{
+	watch := fleet.NewWatch(fleet.WatchConfig{
 		Probe:  func(context.Context) error { return errCut },
 		Find:   func(context.Context) error { return nil },
 		Change: func(bool, bool) { unable <- struct{}{} },
@@ -37,7 +34,7 @@ func TestWhatAnotherWorkerLoadsShowsNothingOfTheStore(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { watch.Run(ctx); close(ended) }()
-	store := loads{unreachable{}, watch, another, nil, func(string, bool) {}}
+	store := loads{unreachable{}, watch, nil, func(string, bool) {}}
 	if _, err := store.Load(ctx, "short", 1, 0); !errors.Is(err, errCut) {
 		t.Fatal(err)
 	}

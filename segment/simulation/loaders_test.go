@@ -8,7 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/natsid/natsid/internal/fleet/loaders"
+	"github.com/natsid/natsid/internal/fleet"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 )
@@ -21,37 +21,37 @@ type wire struct {
 	waits map[string]chan []byte     // by inbox
 }
 
-var _ loaders.Conn = (*wire)(nil)
+var _ fleet.Conn = (*wire)(nil)
 
 // mayPassOn reports whether the workers of the world pass on the loads of strict tags to one of them.
 func (w *world) mayPassOn() bool { return w.ordering != nil && w.seed%12 == 8 }
 
-// passOn returns the store of a life that passes on, and its tags, which must run.
-func (l *life) passOn(store segment.Store) (segment.Store, *loaders.Tags) {
+// passOn returns the store of a life that passes on, and what must run.
+func (l *life) passOn(store segment.Store) (segment.Store, func(context.Context)) {
 	l.wire = &wire{life: l, hears: map[string]nats.MsgHandler{}, waits: map[string]chan []byte{}}
-	tags := loaders.New(loaders.Config{
+	tags := fleet.NewStrictTags(fleet.StrictConfig{
 		Namespace: subjects.DefaultNamespace, Conn: l.wire,
 		Segments: func() *segment.Allocator { return l.alloc },
 		Marks:    func() string { return "marks" },
 		Loads:    func() bool { return true },
 	})
-	return passing{store, tags}, tags
+	return tags.Over(store), tags.Run
 }
 
 func (c *wire) post(what string, f func()) {
 	c.life.world.post(fmt.Sprintf("%s wire %s", c.life.name(), what), f)
 }
 
-// QueueSubscribe implements [loaders.Conn]. A life that is the loader no more hears what was sent to it before.
+// QueueSubscribe implements [fleet.Conn]. A life that is the loader no more hears what was sent to it before.
 func (c *wire) QueueSubscribe(subject, _ string, f nats.MsgHandler) (*nats.Subscription, error) {
 	c.post("hears "+subject, func() { c.hears[subject] = f })
 	return nil, nil
 }
 
-// IsConnected implements [loaders.Conn].
+// IsConnected implements [fleet.Conn].
 func (c *wire) IsConnected() bool { return !c.life.isDead() }
 
-// Publish implements [loaders.Conn].
+// Publish implements [fleet.Conn].
 func (c *wire) Publish(subject string, data []byte) error {
 	if !c.life.isDead() {
 		c.post("says "+subject+" "+string(data), func() { c.send(&nats.Msg{Subject: subject, Data: data}) })
@@ -59,7 +59,7 @@ func (c *wire) Publish(subject string, data []byte) error {
 	return nil
 }
 
-// RequestWithContext implements [loaders.Conn]. One request for a tag is under way at a time.
+// RequestWithContext implements [fleet.Conn]. One request for a tag is under way at a time.
 func (c *wire) RequestWithContext(ctx context.Context, subject string, data []byte) (*nats.Msg, error) {
 	answer := make(chan []byte, 1)
 	c.post("asks "+subject+" "+string(data), func() {
@@ -129,17 +129,4 @@ func (c *wire) arrive(m *nats.Msg) {
 		c.life.world.log("%s loads for another", c.life.name())
 	}
 	c.hears[m.Subject](m)
-}
-
-// passing is a store whose strict loads are passed on, as those of a worker are.
-type passing struct {
-	segment.Store
-	tags *loaders.Tags
-}
-
-// LoadStrict implements [segment.Store].
-func (p passing) LoadStrict(
-	ctx context.Context, tag string, join func() int64, floor int64,
-) (segment.Loaded, error) {
-	return p.tags.LoadStrict(ctx, tag, join, floor, p.Store.LoadStrict)
 }

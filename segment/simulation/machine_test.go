@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/natsid/natsid/internal/fleet/loaders"
 	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/segment"
 )
@@ -70,9 +69,7 @@ func (m *machine) start() {
 	cfg.Store = probe{l.store, l}
 	passesOn := func(context.Context) {}
 	if w.mayPassOn() {
-		var tags *loaders.Tags
-		cfg.Store, tags = l.passOn(cfg.Store)
-		passesOn = tags.Run
+		cfg.Store, passesOn = l.passOn(cfg.Store)
 	}
 	cfg.Granted = l.granted
 	cfg.AutoCreate = func(tag string) bool { return !w.isStrict(tag) }

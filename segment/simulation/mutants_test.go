@@ -255,7 +255,7 @@ var mutantsOfOrder = []mutant.Mutant{
 	{Name: "an ambiguous range answers strict requests", Edits: []mutant.Edit{
 		mutant.Before("loaded", "if strict && !isOvertaken(err) { return loaded, nil }")}},
 	{Name: "a strict request is served from a load that was passed on before it came",
-		In:   "../../internal/fleet/loaders",
+		In:   "../../internal/fleet",
 		Args: []string{"-test.run=^TestRequestsJoinALoadThatIsPassedOnOnlyBeforeItIsSent$"}, Edits: []mutant.Edit{
 			mutant.Replace("pass", "n, marks := join()+20, t.cfg.Marks()"),
 			mutant.Before("passed", "_ = join()")}},
@@ -269,7 +269,7 @@ func TestMutants(t *testing.T) {
 		Mutants: mutants,
 		Folders: []string{
 			"..", "../../internal/stores/kvstore", "../../internal/registry/buckets",
-			"../../internal/fleet/loaders",
+			"../../internal/fleet",
 		},
 		Args: []string{"-test.run=^TestSimulation$", "-test.timeout=4m", fmt.Sprint("-sim.n=", 2*schedules.Usual)},
 		// A number begins what is logged of all schedules.

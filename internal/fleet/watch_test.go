@@ -1,4 +1,4 @@
-package relay
+package fleet
 
 import (
 	"context"
@@ -32,7 +32,7 @@ func play(t *testing.T, f func(r *rig)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		r := &rig{TB: t, ctx: ctx, takes: 5 * time.Millisecond}
-		r.Watch = New(Config{Probe: r.write, Find: r.find, Change: r.change})
+		r.Watch = NewWatch(WatchConfig{Probe: r.write, Find: r.find, Change: r.change})
 		var running sync.WaitGroup
 		defer running.Wait()
 		defer cancel()
@@ -221,7 +221,7 @@ func TestASuspicionEndsAProbeThatHangs(t *testing.T) {
 func TestAStopLeavesAnUnableWorkerAsItIs(t *testing.T) {
 	play(t, func(r *rig) {
 		ctx, cancel := context.WithCancel(r.ctx)
-		watch := New(Config{Probe: r.write, Find: r.find, Change: r.change})
+		watch := NewWatch(WatchConfig{Probe: r.write, Find: r.find, Change: r.change})
 		ended := make(chan struct{})
 		go func() { watch.Run(ctx); close(ended) }()
 		r.set(func() { r.fails = errRefused })

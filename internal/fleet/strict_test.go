@@ -1,4 +1,4 @@
-package loaders
+package fleet
 
 import (
 	"context"
@@ -32,7 +32,7 @@ const deadline = 10 * time.Second
 
 // A worker contends for tags on a store of its own view that counts its loads.
 type worker struct {
-	*Tags
+	*StrictTags
 	conn  *nats.Conn
 	store segment.Store
 	alloc *segment.Allocator
@@ -69,14 +69,14 @@ func fleet(t *testing.T, n int) (workers []*worker) {
 	}
 	for range n {
 		w := &worker{conn: natstest.Connect(t, url), store: store}
-		w.Tags = New(Config{
+		w.StrictTags = NewStrictTags(StrictConfig{
 			Namespace: subjects.DefaultNamespace, Conn: w.conn,
 			Segments: func() *segment.Allocator { return w.alloc },
 			Marks:    func() string { return *w.marks.Load() },
 			Loads:    func() bool { return !w.cannot.Load() },
 		})
 		w.marks.Store(&marks)
-		w.alloc = segment.New(segment.Config{Store: w.Store(counted{store, &w.loads, &w.slow}), Deadline: deadline})
+		w.alloc = segment.New(segment.Config{Store: w.Over(counted{store, &w.loads, &w.slow}), Deadline: deadline})
 		w.alloc.See(strictTag)
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
@@ -113,7 +113,7 @@ func (w *worker) take(t *testing.T) (loads int64) {
 	return w.loads.Load() - before
 }
 
-func (t *Tags) leads(name string) bool {
+func (t *StrictTags) leads(name string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	g := t.all[name]
@@ -155,7 +155,7 @@ func TestStrictIDsRiseWhoeverLoadsThem(t *testing.T) {
 func TestWhoIsOvertakenAsksAndLeadsWhereNobodyListens(t *testing.T) {
 	workers := fleet(t, 2)
 	loser, other := workers[0], workers[1]
-	outrun := segment.New(segment.Config{Store: loser.Store(outrun{loser.store}), Deadline: deadline})
+	outrun := segment.New(segment.Config{Store: loser.Over(outrun{loser.store}), Deadline: deadline})
 	defer outrun.Close()
 	outrun.See(strictTag)
 	if _, err := segmenttest.Take(t.Context(), outrun, "a", 1); err != nil || !loser.leads("a") {
@@ -213,7 +213,7 @@ func (a *air) RequestWithContext(ctx context.Context, _ string, _ []byte) (*nats
 func TestALoaderThatDoesNotAnswerIsAskedAgainAfterAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sky := new(air)
-		r := New(Config{
+		r := NewStrictTags(StrictConfig{
 			Namespace: subjects.DefaultNamespace, Conn: sky, Marks: func() string { return marks },
 			Loads: func() bool { return true },
 		})
@@ -226,15 +226,15 @@ func TestALoaderThatDoesNotAnswerIsAskedAgainAfterAPause(t *testing.T) {
 		load := func() time.Duration {
 			t.Helper()
 			began := time.Now()
-			_, err := r.Store(store).LoadStrict(t.Context(), "a", func() int64 { return 1 }, 0)
+			_, err := r.Over(store).LoadStrict(t.Context(), "a", func() int64 { return 1 }, 0)
 			if err != nil {
 				t.Error(err)
 			}
 			return time.Since(began)
 		}
 		for _, paused := range []time.Duration{leastPause, 2 * leastPause, 4 * leastPause, mostPause, mostPause} {
-			if took := load(); took != patience {
-				t.Errorf("a load took %v, want %v", took, patience)
+			if took := load(); took != leastAnswer {
+				t.Errorf("a load took %v, want %v", took, leastAnswer)
 			}
 			if time.Sleep(paused - 1); r.asks("a") || load() != 0 {
 				t.Errorf("it is asked again before %v", paused)
@@ -249,12 +249,12 @@ func TestALoaderThatDoesNotAnswerIsAskedAgainAfterAPause(t *testing.T) {
 		if sky.cut = true; r.asks("a") || load() != 0 {
 			t.Error("it asks without a connection")
 		}
-		r.forget(time.Now().Add(-idle))
+		r.forget(time.Now().Add(-forgetAfter))
 		if r.all["a"] == nil {
 			t.Error("a tag in use is forgotten")
 		}
-		time.Sleep(idle)
-		if r.forget(time.Now().Add(-idle)); len(r.all) > 0 {
+		time.Sleep(forgetAfter)
+		if r.forget(time.Now().Add(-forgetAfter)); len(r.all) > 0 {
 			t.Error("a tag that nobody uses is remembered")
 		}
 	})
@@ -265,14 +265,14 @@ func TestALoaderGetsHalfOfTheTimeAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		var r Tags
+		var r StrictTags
 		check := func(ctx context.Context, what string, want time.Duration) {
 			t.Helper()
 			if got := r.patience(ctx); got != want {
 				t.Errorf("%s: %v, want %v", what, got, want)
 			}
 		}
-		check(t.Context(), "before the first load, without end", patience)
+		check(t.Context(), "before the first load, without end", leastAnswer)
 		check(ctx, "before the first load", 500*time.Millisecond)
 		r.slowest.Note(100 * time.Millisecond)
 		check(ctx, "where a load takes 0.1 s", 300*time.Millisecond)
@@ -281,20 +281,20 @@ func TestALoaderGetsHalfOfTheTimeAtMost(t *testing.T) {
 		for range 200 {
 			r.slowest.Note(10 * time.Millisecond)
 		}
-		check(ctx, "once loads are fast again", patience)
+		check(ctx, "once loads are fast again", leastAnswer)
 	})
 }
 
 func TestWhatWasPassedOnIsNotPassedOnAgain(t *testing.T) {
 	w, other := pair(t)
-	w.slow.Store(int64(patience))
+	w.slow.Store(int64(leastAnswer))
 	// By one who thinks that w loads the tag.
 	inbox := nats.NewInbox()
 	answers, err := w.conn.SubscribeSync(inbox)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.Tags.take(&nats.Msg{Subject: wire.Loader(w.cfg.Namespace, "a"), Reply: inbox, Data: []byte("7 M1 a")})
+	w.StrictTags.take(&nats.Msg{Subject: wire.Loader(w.cfg.Namespace, "a"), Reply: inbox, Data: []byte("7 M1 a")})
 	if w.asks("a") || w.overtaken("a") {
 		t.Error("a load is passed on though a message waits for it")
 	}
@@ -433,7 +433,7 @@ func TestRequestsJoinALoadThatIsPassedOnOnlyBeforeItIsSent(t *testing.T) {
 	}
 	defer func() { _ = sent.Unsubscribe() }()
 	w.overtaken("a")
-	l, err := w.Store(w.store).LoadStrict(t.Context(), "a", func() int64 { joined++; return 3 }, 0)
+	l, err := w.Over(w.store).LoadStrict(t.Context(), "a", func() int64 { joined++; return 3 }, 0)
 	if err != nil || !l.Passed || l.Range != (segment.Range{Start: 900, End: 903}) || joined != 1 {
 		t.Errorf("%+v, %v, after %d joins; want 900 to 902 after 1", l, err, joined)
 	}
@@ -458,7 +458,7 @@ func TestALoadWaitsForTheNextMessagesOfThoseItServedLast(t *testing.T) {
 				// A message for a tag that is not strict is not served, and so not awaited again.
 				alloc := segment.New(segment.Config{Store: new(segmenttest.Memory), Deadline: deadline})
 				defer alloc.Close()
-				r := New(Config{
+				r := NewStrictTags(StrictConfig{
 					Namespace: subjects.DefaultNamespace, Conn: new(deafAir), Marks: func() string { return marks },
 					Loads: func() bool { return true }, Segments: func() *segment.Allocator { return alloc },
 				})
@@ -479,18 +479,3 @@ func TestALoadWaitsForTheNextMessagesOfThoseItServedLast(t *testing.T) {
 type deafAir struct{ air }
 
 func (*deafAir) Publish(string, []byte) error { return nil }
-
-// Store returns a store whose strict loads are passed on.
-func (t *Tags) Store(store segment.Store) segment.Store { return passing{store, t} }
-
-type passing struct {
-	segment.Store
-	tags *Tags
-}
-
-// LoadStrict implements [segment.Store].
-func (p passing) LoadStrict(
-	ctx context.Context, tag string, join func() int64, floor int64,
-) (segment.Loaded, error) {
-	return p.tags.LoadStrict(ctx, tag, join, floor, p.Store.LoadStrict)
-}

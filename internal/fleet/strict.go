@@ -1,31 +1,4 @@
-// Package loaders lets several workers load a strict tag through one of them, so that their compare-and-sets do not
-// fight over its mark; it is internal to natsid and may change.
-//
-// A worker loads a strict tag itself until others overtake its compare-and-sets. Then it asks the tag's loader, which
-// listens on id.loader.<tag>, to load for it: a message has the total number of IDs that its requests ask for, and the
-// loader parks that number as one request beside its own. Where nobody listens, NATS says so at once, and the worker
-// becomes the loader. A loader that is overtaken stops listening, and asks. So of the workers that contend for a tag
-// one is its loader after a few loads; while nobody contends, nothing is sent. A worker loads for itself, too, if the
-// loader does not answer in time. How long it waits depends on how long loads take: see [Tags.patience].
-//
-// # The third law
-//
-// A message is sent after the requests joined it, and joins the loader's load before that load sends its
-// compare-and-set: so the compare-and-set is sent after all those requests arrived. Which worker loads is therefore a
-// matter of speed alone. A wrong loader, or two, cost a message or a conflict. An answer that comes too late is a hole.
-//
-// A message is not passed on again: a worker that has one for a tag loads the tag itself.
-//
-// Before its load joins requests, a loader waits a moment for the next messages of the workers that its last load
-// served: see [Tags.await]. That only delays the compare-and-set, so more requests arrive before it.
-//
-// # The second law
-//
-// A range that comes from another process must be of the same marks. So every message and answer names the bucket of
-// marks, and a worker with another bucket ignores it: two registries behind the same subjects do not mix. The loader
-// parks a message as one request, so its range is in no other answer; the asker takes one answer to a message and drops
-// later ones.
-package loaders
+package fleet
 
 import (
 	"context"
@@ -39,7 +12,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/internal/jitter"
-	"github.com/natsid/natsid/internal/latency"
 	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
@@ -49,24 +21,24 @@ const (
 	// mostTries is how many compare-and-sets a load sends before it is passed on. A load is passed on once: after that
 	// it races for the rest of its time.
 	mostTries = 2
-	// patience is the shortest time that a worker waits for a loader's answer, and loads how many load times a loader
-	// may take.
-	patience = 200 * time.Millisecond
-	loads    = 3
-	// leastPause is how long a worker does not ask after it got no answer in time. The pause doubles each time, up to
-	// mostPause, until there is an answer.
+	// leastAnswer is the shortest time that a worker waits for a loader's answer. answerLoads is how many times as long
+	// as a load a loader may take.
+	leastAnswer = 200 * time.Millisecond
+	answerLoads = 3
+	// leastPause is how long a worker asks no loader after it got no answer in time. The pause doubles each time, up to
+	// mostPause, until a loader answers.
 	leastPause = 250 * time.Millisecond
 	mostPause  = 2 * time.Second
 	// mostWait bounds the wait of a load for messages, which is a quarter of the duration of the last load.
 	mostWait = 2 * time.Millisecond
-	// idle is the time without use after which a worker forgets that it contended for a tag. It looks for such tags
-	// about twice in that time.
-	idle = 10 * time.Second
-	// mostTags bounds the tags of one worker that have a loader; loads of further ones race.
+	// forgetAfter is the time without use after which a worker forgets that it contended for a tag. It looks for such
+	// tags about twice in that time.
+	forgetAfter = 10 * time.Second
+	// mostTags bounds the contended tags of one worker; loads of further tags race.
 	mostTags = 1000
 )
 
-// A Conn is the part of a [nats.Conn] that Tags use.
+// A Conn is the part of a [nats.Conn] that [StrictTags] use.
 type Conn interface {
 	Publish(subject string, data []byte) error
 	QueueSubscribe(subject, queue string, f nats.MsgHandler) (*nats.Subscription, error)
@@ -74,56 +46,87 @@ type Conn interface {
 	IsConnected() bool
 }
 
-// Config is the settings of Tags. All fields must be set.
-type Config struct {
+// StrictConfig configures [StrictTags]. All fields must be set.
+type StrictConfig struct {
 	Namespace subjects.Namespace
 	Conn      Conn // must not be the connection on which requests arrive
 	// Segments returns the allocator of this worker, once it exists.
 	Segments func() *segment.Allocator
 	// Marks returns a unique name of the bucket of marks that this worker issues from; "" while the name is unknown, or
-	// while the worker must issue nothing. While it is "", the worker neither loads for other workers nor asks them.
+	// while the worker must issue nothing. While the name is "", the worker neither loads for other workers nor asks
+	// them.
 	Marks func() string
 	// Loads reports whether this worker can load, as far as it knows. While it cannot, it loads for no other worker.
 	Loads func() bool
 }
 
-// Tags has the strict tags for which this worker contended with others lately. It is safe for concurrent use.
-type Tags struct {
-	cfg     Config
-	slowest latency.Slowest // duration of loads of strict tags on any worker, failed or not
+// StrictTags are the strict tags for which this worker contended with others lately. They let several workers load a
+// tag through one of them, its loader, so that their compare-and-sets do not race for its mark. StrictTags is safe for
+// concurrent use.
+//
+// A worker loads a strict tag itself until others overtake its compare-and-sets. Then it asks the tag's loader, which
+// listens on id.loader.<tag>, to load for it: a message has the total number of IDs that the worker's requests ask for,
+// and the loader parks that number as one request beside its own. Where nobody listens, NATS says so at once, and the
+// worker becomes the loader. A loader that is overtaken stops listening, and asks. So of the workers that contend for a
+// tag one is its loader after a few loads. While no workers contend, none sends anything. If the loader does not answer
+// in time (see [StrictTags.patience]), the worker loads the tag itself.
+//
+// # The third law
+//
+// A worker sends a message after its requests joined the message, and the message joins the loader's load before that
+// load sends its compare-and-set. So the compare-and-set is sent after all those requests arrived, whichever worker
+// loads. A wrong loader, or two, cost a message or a conflict. An answer that comes too late is a hole.
+//
+// A message is not passed on again: a worker that has a message for a tag loads the tag itself.
+//
+// Before its load joins requests, a loader waits a moment for the next messages of the workers that its last load
+// served: see [StrictTags.await]. That only delays the compare-and-set, so more requests arrive before it.
+//
+// # The second law
+//
+// A range that comes from another process must be of the same marks. So every message and answer names the bucket of
+// marks, and a worker with another bucket ignores it: two registries behind the same subjects do not mix. The loader
+// parks a message as one request, so the range is in no other answer. The asker takes one answer to a message, and
+// drops later ones.
+type StrictTags struct {
+	cfg     StrictConfig
+	slowest segment.Slowest // duration of loads of strict tags on any worker, failed or not
 
 	mu  sync.Mutex
 	all map[string]*tag
 }
 
-// A tag is one for which workers contend. [Tags.mu] guards it.
+// A tag is a strict tag for which workers contend. [StrictTags.mu] guards it.
 type tag struct {
 	used time.Time // when a load or a message of the tag last came
-	// hears has the messages of other workers: this worker is the loader. nil if it is not.
+	// hears receives the messages of other workers; nil unless this worker is the loader.
 	hears *nats.Subscription
-	asks  bool // loads are passed on
+	asks  bool // loads are passed to the loader
 
-	pause      time.Duration // how long this worker does not ask after the next answer that is missing; 0 is leastPause
+	pause      time.Duration // how long this worker asks no loader after the next missing answer; 0 is leastPause
 	retryAfter time.Time     // when that pause ends
 
 	parked  int           // messages that wait for their answers
 	awaited int           // workers that were served and have not sent their next message
-	came    chan struct{} // gets a value once no worker is awaited
+	came    chan struct{} // a message means: no worker is awaited; has room for one
 	took    time.Duration // duration of the last load
 }
 
-// New returns the tags of a worker that has contended for none.
-func New(cfg Config) *Tags { return &Tags{cfg: cfg, all: make(map[string]*tag)} }
+// NewStrictTags returns the tags of a worker that has contended for none.
+func NewStrictTags(cfg StrictConfig) *StrictTags {
+	return &StrictTags{cfg: cfg, all: make(map[string]*tag)}
+}
 
-// Run forgets tags for which nobody contends any more, until ctx ends; then this worker loads for no other one.
-func (t *Tags) Run(ctx context.Context) {
-	for jitter.Sleep(ctx, idle/2) == nil {
-		t.forget(time.Now().Add(-idle))
+// Run forgets tags for which no workers contend any more, until ctx ends. After that this worker loads for no other
+// worker.
+func (t *StrictTags) Run(ctx context.Context) {
+	for jitter.Sleep(ctx, forgetAfter/2) == nil {
+		t.forget(time.Now().Add(-forgetAfter))
 	}
 	t.forget(time.Now())
 }
 
-func (t *Tags) forget(before time.Time) {
+func (t *StrictTags) forget(before time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for name, g := range t.all {
@@ -135,7 +138,7 @@ func (t *Tags) forget(before time.Time) {
 }
 
 // of returns a tag, which it adds if add is true; nil if there is none. The lock is held.
-func (t *Tags) of(name string, add bool) *tag {
+func (t *StrictTags) of(name string, add bool) *tag {
 	g := t.all[name]
 	if g == nil && add && len(t.all) < mostTags {
 		g = &tag{came: make(chan struct{}, 1)}
@@ -147,8 +150,8 @@ func (t *Tags) of(name string, add bool) *tag {
 	return g
 }
 
-// resign makes this worker another one than the tag's loader. Messages that are on their way are still answered: where
-// they were dropped, their senders would wait in vain. The lock is held.
+// resign ends that this worker is the tag's loader. Messages that are on their way are still answered, since their
+// senders wait for the answers. The lock is held.
 func (g *tag) resign() {
 	if g.hears != nil {
 		_ = g.hears.Drain() // it fails only on a closed connection
@@ -157,21 +160,21 @@ func (g *tag) resign() {
 }
 
 // mayAsk reports whether this worker may ask the loader of a tag now.
-func (t *Tags) mayAsk(g *tag) bool {
+func (t *StrictTags) mayAsk(g *tag) bool {
 	return g.parked == 0 && !time.Now().Before(g.retryAfter) && t.cfg.Marks() != "" && t.cfg.Conn.IsConnected()
 }
 
-// asks reports whether a load of a tag is passed on at once.
-func (t *Tags) asks(name string) bool {
+// asks reports whether a load of a tag is passed to the loader at once.
+func (t *StrictTags) asks(name string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	g := t.of(name, false)
 	return g != nil && g.asks && t.mayAsk(g)
 }
 
-// overtaken records that others have overtaken a load, and reports whether to pass it on. Messages that wait for the
-// load are not passed on again.
-func (t *Tags) overtaken(name string) (pass bool) {
+// overtaken records that other workers have overtaken a load, and reports whether to pass it to the loader. A load for
+// which messages of other workers wait is not passed on again.
+func (t *StrictTags) overtaken(name string) (pass bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	g := t.of(name, true)
@@ -184,7 +187,7 @@ func (t *Tags) overtaken(name string) (pass bool) {
 }
 
 // lead makes this worker the loader of a tag.
-func (t *Tags) lead(name string) {
+func (t *StrictTags) lead(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	g := t.of(name, true)
@@ -197,9 +200,9 @@ func (t *Tags) lead(name string) {
 	}
 }
 
-// answered records whether the loader of a tag has answered with a range in time. The pause is short at first: after a
-// short outage of the store it is still the loader, and a worker that loads at the same time races with it.
-func (t *Tags) answered(name string, isRange bool) {
+// answered records whether the loader of a tag has answered with a range in time. The first pause is short: after a
+// short outage of the store the loader still loads, and a worker that loads at the same time races with it.
+func (t *StrictTags) answered(name string, isRange bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if g := t.of(name, false); g != nil && isRange {
@@ -210,40 +213,47 @@ func (t *Tags) answered(name string, isRange bool) {
 	}
 }
 
-// A LoadFunc loads a strict tag in this process, as [segment.Store.LoadStrict] does.
-type LoadFunc func(ctx context.Context, tag string, join func() int64, floor int64) (segment.Loaded, error)
+// Over returns a store whose strict loads are made in the process of the tag's loader: another process by a message,
+// or this one by the given store.
+func (t *StrictTags) Over(store segment.Store) segment.Store { return sharing{store, t} }
 
-// LoadStrict loads a strict tag in the process of its loader: another process by a message, or this one with load.
-func (t *Tags) LoadStrict(
-	ctx context.Context, name string, join func() int64, floor int64, load LoadFunc,
+type sharing struct {
+	segment.Store
+	tags *StrictTags
+}
+
+// LoadStrict implements [segment.Store].
+func (s sharing) LoadStrict(
+	ctx context.Context, name string, join func() int64, floor int64,
 ) (segment.Loaded, error) {
+	t := s.tags
 	if t.asks(name) {
 		if l, ok := t.pass(ctx, name, join, floor); ok {
 			return l, nil
 		}
 	}
-	l, err := t.load(ctx, name, join, floor, load, true)
+	l, err := t.load(ctx, name, join, floor, s.Store, true)
 	if !errors.Is(err, errOvertaken) {
 		return l, err
 	}
 	if l, ok := t.pass(ctx, name, join, floor); ok {
 		return l, nil
 	}
-	return t.load(ctx, name, join, floor, load, false)
+	return t.load(ctx, name, join, floor, s.Store, false)
 }
 
-// errOvertaken ends a load whose compare-and-sets lost, and which is passed on.
-var errOvertaken = errors.New("loaders: another worker loads the tag")
+// errOvertaken ends a load whose compare-and-sets lost, and which is passed to the loader.
+var errOvertaken = errors.New("fleet: another worker loads the tag")
 
-// load loads for this worker, and for workers whose messages join the load. mayPass says that it ends with errOvertaken
-// if it is to be passed on.
-func (t *Tags) load(
-	ctx context.Context, name string, join func() int64, floor int64, load LoadFunc, mayPass bool,
+// load loads for this worker, and for workers whose messages join the load. With mayPass it returns errOvertaken if the
+// load is to be passed to the loader.
+func (t *StrictTags) load(
+	ctx context.Context, name string, join func() int64, floor int64, store segment.Store, mayPass bool,
 ) (l segment.Loaded, err error) {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	began, tries, waited := time.Now(), 0, time.Duration(0)
-	l, err = load(ctx, name, func() int64 {
+	l, err = store.LoadStrict(ctx, name, func() int64 {
 		if tries++; tries > mostTries && mayPass && t.overtaken(name) {
 			end(errOvertaken) // before the compare-and-set: a store sends none once its context has ended
 		}
@@ -266,12 +276,12 @@ func (t *Tags) load(
 // await waits until the workers that the last load of a tag served have sent their next messages, for mostWait at most,
 // and returns how long it waited. A worker that is late is not awaited again until it is served again.
 //
-// A worker sends its next message once the last is answered, for all requests that arrived in between. So messages
+// A worker sends its next message once its last one is answered, for all requests that arrived in between. So messages
 // arrive just after a load has ended, when the next load would already have read the mark: without the wait a message
 // would take two loads.
 //
-// Law: a load calls it before it joins requests, and so before it sends its compare-and-set.
-func (t *Tags) await(ctx context.Context, name string) time.Duration {
+// Law: a load calls await before it joins requests, and so before it sends its compare-and-set.
+func (t *StrictTags) await(ctx context.Context, name string) time.Duration {
 	t.mu.Lock()
 	g := t.all[name]
 	if g == nil || g.awaited == 0 {
@@ -298,16 +308,16 @@ func (t *Tags) await(ctx context.Context, name string) time.Duration {
 }
 
 // patience returns how long to wait for a loader's answer within ctx: at most half of the time, so that the other half
-// remains for a load of the worker's own. Before the first estimate it is that half.
+// remains for a load of the worker's own. While no load was measured, patience returns that half.
 //
 // A message waits for the load that is under way, and then for its own load. A worker that gave up sooner would load at
 // the same time as the loader. If JetStream is slow, all workers would do so, and their compare-and-sets would race for
 // one mark: some workers would win none before their requests expire.
-func (t *Tags) patience(ctx context.Context) time.Duration {
+func (t *StrictTags) patience(ctx context.Context) time.Duration {
 	slowest := t.slowest.Get()
-	d := max(patience, loads*slowest)
+	d := max(leastAnswer, answerLoads*slowest)
 	if end, ok := ctx.Deadline(); ok {
-		if half := max(patience, time.Until(end)/2); slowest == 0 || d > half {
+		if half := max(leastAnswer, time.Until(end)/2); slowest == 0 || d > half {
 			return half
 		}
 	}
@@ -322,10 +332,10 @@ type answer struct {
 	Step  int64  `json:"step"`
 }
 
-// pass makes the loader load the IDs that requests ask for, at the floor or above, and reports whether it did. Where
-// there is no loader, this worker becomes it. pass sends nothing if a message of another worker has joined these
+// pass makes the loader load the IDs that requests ask for, at the floor or above, and reports whether the loader did.
+// Where there is no loader, this worker becomes it. pass sends nothing if a message of another worker has joined these
 // requests: a message is not passed on again.
-func (t *Tags) pass(ctx context.Context, name string, join func() int64, floor int64) (segment.Loaded, bool) {
+func (t *StrictTags) pass(ctx context.Context, name string, join func() int64, floor int64) (segment.Loaded, bool) {
 	n, marks := join(), t.cfg.Marks() //mutant:pass
 	if !t.asks(name) {
 		return segment.Loaded{}, false
@@ -355,7 +365,7 @@ func (t *Tags) pass(ctx context.Context, name string, join func() int64, floor i
 }
 
 // take parks a message of another worker, which has the number of IDs, the name of the bucket of marks, and the tag.
-func (t *Tags) take(m *nats.Msg) {
+func (t *StrictTags) take(m *nats.Msg) {
 	count, rest, _ := strings.Cut(string(m.Data), " ")
 	marks, name, _ := strings.Cut(rest, " ")
 	n, err := strconv.ParseInt(count, 10, 64)
@@ -408,7 +418,7 @@ func (t *Tags) take(m *nats.Msg) {
 }
 
 // reply answers a message. A worker that gets no range loads for itself.
-func (t *Tags) reply(m *nats.Msg, name string, ranges []segment.Range) {
+func (t *StrictTags) reply(m *nats.Msg, name string, ranges []segment.Range) {
 	var a answer
 	s, _ := t.cfg.Segments().StatsOf(name)
 	if marks := t.cfg.Marks(); len(ranges) == 1 && marks != "" {

@@ -1,15 +1,4 @@
-// Package relay determines whether this worker can load; it is internal to natsid and may change.
-//
-// A load that fails, or takes unusually long, only raises a doubt: one locked row can be the cause. A probe decides: a
-// write that depends on no tag. While probes fail, or get no answer, the worker is unable to load: it sends requests
-// that memory cannot serve to a worker that can load, and takes none from other workers. The first write that succeeds
-// ends this.
-//
-// An unable worker stays in the queue groups of callers, so no worker depends on when another one leaves. How requests
-// are sent, and why IDs stay unique and ordered, is described in package worker.
-//
-// While loads succeed nothing is sent and nothing is written.
-package relay
+package fleet
 
 import (
 	"cmp"
@@ -20,7 +9,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/jitter"
-	"github.com/natsid/natsid/internal/latency"
+	"github.com/natsid/natsid/segment"
 )
 
 const (
@@ -35,7 +24,7 @@ const (
 	findTimeout  = time.Second
 )
 
-// ErrNobody is returned by [Config.Find] if no other worker takes the requests of this one.
+// ErrNobody is returned by [WatchConfig.Find] if no other worker takes the requests of this one.
 var ErrNobody = errors.New("no other worker can load")
 
 var (
@@ -43,46 +32,50 @@ var (
 	errUnknown  = errors.New("no other worker was looked for yet")
 )
 
-// Config configures a [Watch]. All fields must be set but Log.
-type Config struct {
+// WatchConfig configures a [Watch]. All fields must be set but Log.
+type WatchConfig struct {
 	// Probe returns nil once the store has acknowledged a write that was sent after the call, or if something else than
 	// the store caused the doubt.
 	Probe func(context.Context) error
 	// Find returns nil if another worker takes the requests of this one, [ErrNobody] if none does, or another error if
 	// that is unknown.
 	Find func(context.Context) error
-	// Change is called when this worker becomes unable, after each search for another one, and when it can load again.
-	// It must not block.
+	// Change is called when this worker becomes unable to load, after each search for another worker, and when this
+	// worker can load again. It must not block.
 	Change func(isUnable, isFound bool)
 	Log    *slog.Logger // nil discards
 }
 
-// A Watch watches the loads of one worker. It is safe for concurrent use.
+// A Watch determines whether this worker can load. It is safe for concurrent use.
+//
+// A load that fails, or takes unusually long, only raises a doubt: one locked row can be the cause. A probe decides: a
+// write that depends on no tag. While probes fail, or get no answer, the worker is unable to load: it sends requests
+// that memory cannot serve to a worker that can load, and takes none from other workers. The first write that succeeds
+// ends this. While loads succeed, the watch sends and writes nothing.
+//
+// An unable worker stays in the queue groups of callers, so no worker depends on when another one leaves. How requests
+// are sent, and why IDs stay unique and ordered, is described in worker/relay.go.
 type Watch struct {
-	cfg     Config
+	cfg     WatchConfig
 	doubted chan struct{}   // a message means: loads are in doubt; has room for one
-	wrote   chan struct{}   // a message means: a write has succeeded; has room for one
-	anew    chan struct{}   // a message means: start a new probe, since the old one may never end; has room for one
-	slowest latency.Slowest // duration of writes that succeeded
+	poked   chan struct{}   // a message means: a write has succeeded, or a probe must begin now; has room for one
+	slowest segment.Slowest // duration of writes that succeeded
 
 	mu      sync.Mutex
 	ended   time.Time // when the last successful write ended
 	isDoubt bool      // a load failed or hangs, and no write has succeeded since
-	trouble error     // why this worker is unable; nil without a doubt
+	trouble error     // why this worker is unable to load; nil without a doubt
 	found   error     // the result of the last search for another worker; errUnknown without trouble
 }
 
-// New returns a watch. It does nothing before [Watch.Run].
-func New(cfg Config) *Watch {
+// NewWatch returns a watch. It does nothing before [Watch.Run].
+func NewWatch(cfg WatchConfig) *Watch {
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
-	return &Watch{
-		cfg: cfg, doubted: make(chan struct{}, 1), wrote: make(chan struct{}, 1), anew: make(chan struct{}, 1),
-		found: errUnknown,
-	}
+	return &Watch{cfg: cfg, doubted: make(chan struct{}, 1), poked: make(chan struct{}, 1), found: errUnknown}
 }
 
-// Load is called when a load begins. It returns a function to call with the load's error when it ends. silent says that
-// the outcome proves nothing about the store: it refused the tag, or another worker loaded.
+// Load is called when a load begins. It returns a function to call with the load's error when the load ends. silent
+// says that the outcome proves nothing about the store: the store refused the tag, or another worker loaded.
 func (w *Watch) Load() (ended func(err error, silent bool)) {
 	began := time.Now()
 	late := time.AfterFunc(w.patience(), func() { w.failed(began) })
@@ -101,10 +94,10 @@ func (w *Watch) Load() (ended func(err error, silent bool)) {
 // Suspect probes the store now, by a write that begins after the call. Call it after a reconnect.
 func (w *Watch) Suspect() {
 	w.failed(time.Now())
-	signal(w.anew)
+	signal(w.poked)
 }
 
-// Trouble returns why this worker is unable, nil if it can load as far as it knows.
+// Trouble returns why this worker is unable to load, nil if it can as far as it knows.
 func (w *Watch) Trouble() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -142,9 +135,13 @@ func (w *Watch) Run(ctx context.Context) {
 func (w *Watch) resolve(ctx context.Context) {
 	isUnable := false
 	for w.isDoubted() && ctx.Err() == nil {
-		next := time.Now().Add(jitter.Around(probeEvery))
+		next := time.NewTimer(jitter.Around(probeEvery))
 		if isUnable = w.probe(ctx) || isUnable; w.isDoubted() {
-			w.rest(ctx, time.Until(next))
+			select {
+			case <-next.C:
+			case <-w.poked:
+			case <-ctx.Done():
+			}
 		}
 	}
 	if isUnable && ctx.Err() == nil {
@@ -157,7 +154,7 @@ func (w *Watch) resolve(ctx context.Context) {
 // or its result no longer matters.
 func (w *Watch) probe(ctx context.Context) (isUnable bool) {
 	select {
-	case <-w.anew:
+	case <-w.poked: // by what happened before this probe
 	default:
 	}
 	probing, cancel := context.WithTimeout(ctx, probeTimeout)
@@ -178,10 +175,8 @@ func (w *Watch) probe(ctx context.Context) (isUnable bool) {
 			return isUnable
 		case <-late.C:
 			isUnable = w.unable(ctx, errNoAnswer)
-		case <-w.wrote:
-			return isUnable
-		case <-w.anew:
-			signal(w.anew) // ends rest, too
+		case <-w.poked:
+			signal(w.poked) // resolve must not pause either
 			return isUnable
 		}
 	}
@@ -221,18 +216,6 @@ func (w *Watch) unable(ctx context.Context, why error) bool {
 	return true
 }
 
-// rest waits until a write has succeeded, Suspect is called, or ctx ends; for d at most.
-func (w *Watch) rest(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-w.wrote:
-	case <-w.anew:
-	case <-ctx.Done():
-	}
-}
-
 // succeeded records that a write succeeded, which began at the given time.
 func (w *Watch) succeeded(began time.Time) {
 	w.mu.Lock()
@@ -241,24 +224,18 @@ func (w *Watch) succeeded(began time.Time) {
 	w.slowest.Note(w.ended.Sub(began))
 	if w.isDoubt {
 		w.isDoubt, w.trouble, w.found = false, nil, errUnknown
-		signal(w.wrote)
+		signal(w.poked)
 	}
 }
 
-// failed records that a load failed, or is late. If a write has succeeded since the load began, this raises no doubt.
+// failed records that a load failed, or is late. This raises no doubt if a write has succeeded since the load began.
 func (w *Watch) failed(began time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.ended.Before(began) {
 		return
 	}
-	if !w.isDoubt {
-		w.isDoubt = true
-		select {
-		case <-w.wrote: // left from an earlier doubt
-		default:
-		}
-	}
+	w.isDoubt = true
 	signal(w.doubted)
 }
 
@@ -271,6 +248,7 @@ func (w *Watch) isDoubted() bool {
 	return w.isDoubt
 }
 
+// signal puts a message into a channel that has room for one, unless it is full.
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
