@@ -9,9 +9,9 @@ import (
 
 // An Allocator issues the IDs of all tags from memory. Tags are isolated: no tag waits for the load of another.
 //
-// The IDs of one tag rise: a request to one allocator that begins after another has ended gets higher IDs, and parked
-// requests are served in order of arrival. Between allocators that share a store IDs rise only roughly, since each
-// takes them from ranges of its own, unless the tag is strict: see [Rules]. All methods are safe for concurrent use.
+// The IDs of one tag rise: of two requests to one allocator, a request that begins after the other has ended gets
+// higher IDs, and parked requests are served in order of arrival. The IDs of a loose tag rise only roughly between
+// allocators that share a store, since each allocator has ranges of its own. All methods are safe for concurrent use.
 type Allocator struct {
 	tags     *tagSet
 	source   *source
@@ -39,7 +39,7 @@ func (c clock) now() time.Duration { return time.Since(c.began) }
 // [ErrWait] if they are not in memory, as those of a strict tag never are: then the request should be parked. For
 // another n it returns [ErrInvalid].
 //
-// It takes no lock unless its IDs span ranges, except about four times a second per tag to see whether a load is due.
+// It takes no lock unless its IDs span ranges, except about four times a second per tag to check whether a load is due.
 // It allocates nothing if dst has room.
 func (a *Allocator) Next(tag string, n int64, dst []Range) ([]Range, error) {
 	if n < 1 || n > MaxStep {
@@ -61,8 +61,8 @@ func invalidCount(n int64) error {
 // [ErrNotLoaded], [ErrRationed], [ErrElsewhere] or [ErrClosed]. done must not block. Requests of one tag are served in
 // order of arrival; IDs are taken only when all n are there, so a refused request has used none.
 //
-// Once two loads of the tag in a row have failed, a request waits three fifths of the deadline: then its caller has
-// time to ask again.
+// Once two loads of the tag in a row have failed, a request waits three fifths of the deadline only, so that its caller
+// has time to ask again.
 //
 // If Park itself returns an error, done is never called: [ErrTooMany], [ErrElsewhere], [ErrUnknownTag], [ErrDisabled],
 // [ErrBadRow], [ErrClosed] or [ErrInvalid].
@@ -83,7 +83,7 @@ func (a *Allocator) Park(tag string, n int64, done func([]Range, error)) error {
 	}
 }
 
-// IsStrict reports whether a tag is strict, as far as its memory shows: see [ErrStrict].
+// IsStrict reports whether a load of this allocator has found the tag to be strict: see [ErrStrict].
 func (a *Allocator) IsStrict(tag string) bool {
 	b := a.tags.get(tag)
 	if b == nil {
@@ -94,8 +94,8 @@ func (a *Allocator) IsStrict(tag string) bool {
 	return b.supply.isStrict
 }
 
-// RulesOf returns the rules of a tag as far as its memory shows them: none before the first load, then those of the
-// last load, poll or announced change. It takes no lock and allocates nothing.
+// RulesOf returns the rules of a tag by the last load, poll or announced change; none before the first load. It takes
+// no lock and allocates nothing.
 func (a *Allocator) RulesOf(tag string) Rules {
 	if b := a.tags.get(tag); b != nil {
 		return *b.supply.ruled()
@@ -126,14 +126,14 @@ func (a *Allocator) Follow(ctx context.Context) {
 	a.follower.run(ctx)
 }
 
-// Refresh makes [Allocator.Follow] poll now. Call it when messages about changed tags may have been lost. It does not
-// block.
+// Refresh makes [Allocator.Follow] poll now, without blocking. Call it when messages about changed tags may have been
+// lost.
 func (a *Allocator) Refresh() { a.follower.refresh() }
 
 // Changed reports that a tag was created, changed or deleted elsewhere. A cached not-found result is cleared, and if
 // the tag is in memory [Allocator.Follow] looks it up until the store has answered. It does not block.
 //
-// From then on the guarantee of [Allocator.See] holds; until then IDs below the tag's new Least may be issued.
+// The guarantee of [Allocator.See] holds from that answer on; until then IDs below the tag's new Least may be issued.
 func (a *Allocator) Changed(tag string) { a.follower.changed(tag) }
 
 // See takes over the present state of a tag, as the store has just returned it.

@@ -8,15 +8,16 @@ import (
 	"time"
 )
 
-// A buffer serves one tag: it guards the tag's supply with a lock, answers requests from it, and starts a load when
-// one is due. Without load on the store it is Leaf's double buffer: a current range, and the next one, which is
-// loaded once a tenth of the current one is used. Where two ranges would not last as long as a load takes, the buffer
-// holds a chain of ranges: see [supply].
+// A buffer serves one tag: it guards the tag's supply with a lock, answers requests from the supply, and starts a load
+// when one is due. Usually it is Leaf's double buffer: a current range, and a next range, which is loaded once a tenth
+// of the current range is used. Where two ranges would not last as long as a load takes, the buffer holds more: see
+// [supply].
 //
-// The stock is open while no request waits: requests take IDs from it without the lock. As soon as a request waits,
-// the stock is shut, and every request takes the lock: so no request overtakes a waiting one.
+// The stock is open while no request waits: requests take IDs from it without the lock. As soon as a request waits, the
+// stock is shut, and every request takes the lock. So no request overtakes a waiting one.
 //
-// At most one load of a tag is under way. Requests see whether one is due, so the next request retries a failed load.
+// At most one load of a tag is under way. Each request that takes the lock checks whether a load is due. So the next
+// request retries a failed load.
 //
 // Answers are delivered after the lock is released. Lock order: mu, then the locks of the set and of the source.
 type buffer struct {
@@ -24,12 +25,12 @@ type buffer struct {
 	set *tagSet
 
 	mu       sync.Mutex
-	supply   supply        // guarded by mu, but for the open run of its stock
+	supply   supply        // guarded by mu, except for the open run of its stock
 	unlisted bool          // the last listing lacked the tag, and no load has found the tag since
 	changes  uint32        // number of announced changes of the tag
 	discards uint32        // number of times that the IDs in memory were discarded
 	vouched  time.Duration // when a load or an announcement last confirmed that the tag exists
-	news     time.Duration // when an announcement last brought its rules; 0 for never
+	news     time.Duration // when an announcement last brought the tag's rules; 0 for never
 }
 
 func newBuffer(s *tagSet, tag string) *buffer {
@@ -66,7 +67,8 @@ func (b *buffer) nextSlowly(n int64, dst []Range) ([]Range, error) {
 	return dst, err
 }
 
-// look closes a used-up run and starts a load if one is due. Requests call it after they took IDs from the open run.
+// look shuts a used-up run and starts a load if one is due. A request calls it after it took the run's check ID or a
+// later one.
 func (b *buffer) look() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -75,8 +77,8 @@ func (b *buffer) look() {
 }
 
 // tendLocked establishes what holds whenever the lock is free: the stock is open unless a request waits, and a load is
-// under way if one is due. It sets the check of the run before it decides whether a load is due. So a request that
-// arrives in between is counted in the decision, or calls look itself.
+// under way if one is due. It sets the run's check before it decides whether a load is due. So a request that arrives
+// in between is counted in the decision, or calls look itself.
 func (b *buffer) tendLocked() {
 	now := b.set.clock.now()
 	b.supply.settle(now)
@@ -143,7 +145,7 @@ func (b *buffer) close() {
 	deliver(answers)
 }
 
-// plan returns the plan of the next load. The source's goroutine calls plan, takeIn and more in turns.
+// plan returns the plan of the next load. The goroutine that loads calls plan, takeIn and more in turns.
 func (b *buffer) plan() plan {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -159,11 +161,10 @@ func (b *buffer) plan() plan {
 	return p
 }
 
-// takeIn processes the outcome of a load, answers waiting requests, and returns the pause
-// before the next load.
+// takeIn processes the outcome of a load, answers waiting requests, and returns the pause before the next load.
 //
-// If the store refuses a tag that was announced as changed while the load was under way, the load is repeated: the
-// refusal may be older than the change.
+// If the store refuses a tag, and a change of the tag was announced while the load was under way, the load is repeated:
+// the refusal may be older than the change.
 func (b *buffer) takeIn(p plan, l Loaded, err error) (pause time.Duration) {
 	b.mu.Lock()
 	now := b.set.clock.now()
@@ -227,8 +228,8 @@ func (b *buffer) hasWaiters() bool {
 	return b.supply.waiters.any()
 }
 
-// seal makes the tag strict, since load l, which has no range, found it to be. IDs in memory become holes: the tag has
-// some only if an operator replaced a loose tag of the name.
+// seal makes the tag strict. l is the load, without a range, that found the tag to be strict. IDs in memory become
+// holes; there are some only if an operator replaced a loose tag of the same name.
 func (b *buffer) seal(l Loaded) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -252,7 +253,8 @@ func (b *buffer) obey(r Rules) bool {
 	return b.supply.trim()
 }
 
-// dropPast discards IDs that a load has just added if their period is past. The lock is held.
+// dropPast discards IDs in memory whose period is past, such as those that a slow load has just added. The lock is
+// held.
 func (b *buffer) dropPast(monotonic time.Duration) {
 	s := &b.supply
 	if s.ruled().Period == "" || s.isStrict {
@@ -262,10 +264,10 @@ func (b *buffer) dropPast(monotonic time.Duration) {
 	s.stock.cut(s.ruled().Begins(now), monotonic)
 }
 
-// refusedLocked processes the store's refusal of the tag, and refuses waiting requests. If the stock is empty it
+// refusedLocked processes the store's refusal of the tag, and refuses waiting requests. If the stock is empty, it
 // removes the buffer and caches the refusal, so that further requests do not reach the store each time. A deleted tag
-// is removed even if the stock has IDs. A tag that has merely vanished may be in a store that lost its memory: the
-// IDs loaded from it remain valid.
+// is removed even if the stock has IDs. If the tag is missing but was not deleted, the store may have lost it: IDs in
+// memory remain valid.
 func (b *buffer) refusedLocked(err error, now time.Duration) (answers []answer) {
 	b.supply.loader.refused(now)
 	if b.supply.closed {
@@ -284,8 +286,8 @@ func (b *buffer) refusedLocked(err error, now time.Duration) (answers []answer) 
 	return b.supply.waiters.refuse(&b.supply.stock, err)
 }
 
-// more pauses, and reports whether another load follows one that ended with err. If none follows and the tag never had
-// a range, its buffer is removed: names of tags that do not exist cannot fill the memory.
+// more reports whether another load follows a load that ended with err. If none follows and the tag never had a range,
+// more removes the buffer: names of tags that do not exist cannot fill the memory.
 func (b *buffer) more(err error) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -313,8 +315,8 @@ func (b *buffer) preload() {
 }
 
 // see takes over the state of the tag from a listing that began at asOf. If asOf is certain, the state comes from a
-// change just now: then see ignores refusals and rules of loads and listings that began before. see reports false if
-// the buffer is closed.
+// change just now, and refusals and rules of loads and listings that began before are ignored. see reports false if the
+// buffer is closed.
 func (b *buffer) see(t Tag, asOf time.Duration) (seen bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -348,11 +350,11 @@ func (b *buffer) changed() {
 	b.changes++
 }
 
-// certain stands in place of a listing's start for a state that no load and no change can outweigh.
+// certain, in place of a listing's start, marks a state that is newer than all loads, changes and listings.
 const certain time.Duration = math.MaxInt64
 
 // stop ends the issuing of IDs of the tag, and refuses waiting requests. asOf is the start of the listing that lacked
-// the tag: if the tag was loaded or changed since, or its first load is under way, stop does nothing.
+// the tag, or certain. If the tag was loaded or changed since asOf, or its first load is under way, stop does nothing.
 func (b *buffer) stop(why error, asOf time.Duration) {
 	b.mu.Lock()
 	var answers []answer
@@ -363,9 +365,9 @@ func (b *buffer) stop(why error, asOf time.Duration) {
 	deliver(answers)
 }
 
-// stopLocked removes the buffer, discards the loaded IDs, and refuses waiting requests. The set keeps the tag's floor.
-// It marks the floor as live unless the tag is known to be deleted: a store that lacks the tag may have lost it, and a
-// repair writes it again.
+// stopLocked removes the buffer, discards the loaded IDs, and refuses waiting requests. The set keeps the tag's floor,
+// marked as live unless the tag is known to be deleted. A store that lacks a live tag may have lost it, and a repair
+// writes the tag again.
 func (b *buffer) stopLocked(why error, deleted bool) (answers []answer) {
 	if b.supply.closed {
 		return nil
@@ -381,7 +383,7 @@ func (b *buffer) stopLocked(why error, deleted bool) (answers []answer) {
 	return b.supply.waiters.refuse(&b.supply.stock, why)
 }
 
-// dropIfIdle removes the buffer if nobody requested its tag for the duration idle. The loaded IDs become a hole.
+// dropIfIdle removes the buffer if no caller requested its tag for the duration idle. The loaded IDs become a hole.
 //
 // Law: the floor is kept, and is at least the tag's least ID. So the next buffer of the tag loads above both, and the
 // tag is not created again on first use.

@@ -8,9 +8,8 @@ import (
 // recentFor is how long after its last request a tag counts as in use: then its next period is loaded ahead.
 const recentFor = time.Hour
 
-// keepCalendar takes IDs of past periods out of memory, until ctx ends. It begins with the first tag that has a period.
-// It looks at each whole second of the wall clock, since periods begin at whole seconds in every zone, and also after
-// the clock was set.
+// keepCalendar takes IDs of past periods out of memory, until ctx ends. It begins once a tag has a period. It wakes at
+// each whole second of the wall clock: periods begin at whole seconds in every zone, and the clock may be set.
 func (f *follower) keepCalendar(ctx context.Context) {
 	select {
 	case <-f.tags.dated:
@@ -31,8 +30,8 @@ func (f *follower) keepCalendar(ctx context.Context) {
 }
 
 // turn takes IDs of past periods out of memory, even if the clock is not sure: a wrong clock costs a hole at most. Just
-// before a period begins, it loads a first range of a loose tag that was requested lately, so that no request waits for
-// one.
+// before a period begins, turn loads the first range of a loose tag that was requested lately, so that no request waits
+// for that load.
 func (b *buffer) turn(now time.Time, isSure bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -40,7 +39,7 @@ func (b *buffer) turn(now time.Time, isSure bool) {
 	if s.closed || s.isStrict {
 		return
 	}
-	// idle is read each second: it counts a request from the first reading after it.
+	// idle counts from the first reading after the last request; turn reads it each second.
 	isRecent := s.loader.loads > 0 && s.pace.speed.idle(monotonic, s.asked()) < recentFor
 	if s.stock.cut(s.ruled().Begins(now), monotonic) {
 		s.reopen(monotonic)

@@ -22,15 +22,15 @@ type Change struct {
 	Rules func(Rules) Rules
 }
 
-// MaxRaise is the most by which a mark is raised without [Change.Force], so that no typing error uses up a tag for
-// good. A new tag may start anywhere.
+// MaxRaise is the most by which a mark is raised without [Change.Force], so that a typing error does not use up a tag
+// for good. A new tag may start anywhere.
 const MaxRaise = 1 << 40
 
 // Raises reports whether the change raises the mark.
 func (c Change) Raises() bool { return c.MaxID != 0 || c.RaiseBy != 0 }
 
-// Apply returns t with the change applied, in a store whose marks go up to limit. Fields of t that the caller does
-// not know may be zero. Apply is the one place where the arithmetic of raising is done, for all stores.
+// Apply returns t with the change applied, in a store whose marks go up to limit. Fields of t that the caller does not
+// know may be zero. All stores compute raised marks by Apply.
 //
 // Law: the mark never goes down. A raised mark becomes the tag's Least: a worker that sees it discards the loaded IDs
 // below it.

@@ -21,8 +21,8 @@ type Config struct {
 	// LoadTimeout bounds one load; two thirds of Deadline if 0. Keep it below Deadline, so that a load that hangs is
 	// retried before the requests behind it expire.
 	LoadTimeout time.Duration
-	// Enough, if set, returns the time that a load may take: least, or more where the store is far away. It may exceed
-	// Deadline: the range then serves later requests.
+	// Enough, if set, returns the time that a load may take: least, or more where the store is far away. That time may
+	// exceed Deadline: then the range serves later requests.
 	Enough func(least time.Duration) time.Duration
 	// MaxStep bounds the step while ranges last less than StepTime; 1,000,000 if 0. A tag configured with more keeps
 	// its own step.
@@ -36,8 +36,8 @@ type Config struct {
 	AutoStep int64
 	// AutoCreate, if set, reports whether a tag may be created on first use; nil allows all.
 	AutoCreate func(tag string) bool
-	// Ration, if set, is called before a tag is created on first use. It counts the tag and returns nil, or returns
-	// why no tag may be created now; the waiting requests get that error.
+	// Ration, if set, is called before a tag is created on first use. It counts the tag and returns nil, or it returns
+	// why no tag may be created now. The waiting requests get that error.
 	Ration func() error
 	// OnCreate, if set, is called after each tag created on first use. It must not block.
 	OnCreate func(tag string)

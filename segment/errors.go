@@ -14,15 +14,15 @@ var (
 	// ErrExists is returned when a tag to be created exists already.
 	ErrExists = errors.New("segment: the tag exists")
 	// ErrExhausted is returned when the next range would end beyond the numbers of the tag, or beyond what the store
-	// can hold. An [ExhaustedError] says how many are left.
+	// can hold. An [ExhaustedError] says how many IDs are left.
 	ErrExhausted = errors.New("segment: the IDs of the tag are used up")
 	// ErrStrict is returned by [Store.Load] for a strict tag: nothing was reserved.
 	ErrStrict = errors.New("segment: the tag is strict")
-	// ErrUndecided is returned while an operator must say where the tag goes on: see [Tag.Undecided].
+	// ErrUndecided is returned while an operator must say where the tag continues: see [Tag.Undecided].
 	ErrUndecided = errors.New("segment: the store went back, and the numbers of the tag end: an operator must say " +
 		"where it goes on")
-	// ErrClock is returned by a load of a daily, monthly or yearly tag if only this worker's clock says that the next
-	// period has begun, and the clock was not yet compared with others: see [Rules.Window].
+	// ErrClock is returned by a load of a daily, monthly or yearly tag if this worker's clock says that the next period
+	// has begun, and the clock was not yet compared with others: see [Rules.Window].
 	ErrClock = errors.New("segment: a period has begun by this worker's clock, which is not yet compared with others")
 	// ErrInvalid is returned when a tag cannot be created or changed as requested, or for a count of IDs out of range.
 	ErrInvalid = errors.New("segment: invalid tag")
@@ -58,7 +58,7 @@ var (
 
 // An ExhaustedError says how many IDs are left where a request asks for more. It is an [ErrExhausted].
 type ExhaustedError struct {
-	Left int64 // 0 if there is none
+	Left int64 // 0 if no ID is left
 	Why  error
 }
 
@@ -89,7 +89,7 @@ func (e *RightError) Error() string {
 // Unwrap returns [ErrNotApplied].
 func (e *RightError) Unwrap() error { return ErrNotApplied }
 
-// IsFinal reports whether a load failed for a reason that retrying cannot fix, while the store works.
+// IsFinal reports whether a load failed although the store works, for a reason that retrying cannot fix.
 func IsFinal(err error) bool {
 	return errors.Is(err, ErrUnknownTag) || errors.Is(err, ErrExhausted) || errors.Is(err, ErrBadRow) ||
 		errors.Is(err, ErrRationed) || errors.Is(err, ErrClock) || errors.Is(err, ErrUndecided) ||

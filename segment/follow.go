@@ -11,14 +11,14 @@ import (
 	"github.com/natsid/natsid/internal/jitter"
 )
 
-// A follower keeps the tags in memory in line with the store, by polls and by announced changes of single tags. An
-// announcement that is late or lost delays the change until the next load or poll of the tag, and has no other
-// effect.
+// A follower applies changes in the store to the tags in memory. It polls all tags, and looks up single tags whose
+// change was announced. A late or lost announcement delays a change until the next load or poll of the tag, and has no
+// other effect.
 type follower struct {
 	cfg  *Config
 	tags *tagSet
 
-	pollNow chan struct{} // receives when a poll is wanted now
+	pollNow chan struct{} // a message means: poll now; has room for one
 	news    news
 }
 
@@ -78,8 +78,8 @@ func (f *follower) poll(ctx context.Context, then func([]Tag)) (seen bool, err e
 	return seen, err
 }
 
-// apply takes over a listing that began at the given time. Where a tag was loaded or changed since, the listing is
-// ignored.
+// apply takes over a listing that began at the given time. It ignores the listing of a tag that was loaded or changed
+// since.
 func (f *follower) apply(l Listing, began time.Duration) {
 	f.tags.names.list(l.Tags, began)
 	for _, t := range l.Tags {
@@ -138,8 +138,8 @@ func (f *follower) see(t Tag) {
 	}
 }
 
-// invalidate clears the cached not-found result of a tag, and makes loads under way ignore theirs. It returns the tag's
-// buffer, nil if the tag is not in memory.
+// invalidate clears the cached not-found result of a tag. A load under way that finds no such tag is repeated.
+// invalidate returns the tag's buffer, nil if the tag is not in memory.
 func (f *follower) invalidate(tag string) *buffer {
 	b := f.tags.get(tag)
 	if b != nil {
@@ -152,7 +152,7 @@ func (f *follower) invalidate(tag string) *buffer {
 // lookUps bounds how many changed tags are looked up at once.
 const lookUps = 4
 
-// lookUpNews looks up changed tags until ctx ends.
+// lookUpNews looks up the tags in news until ctx ends.
 func (f *follower) lookUpNews(ctx context.Context) {
 	for {
 		each(lookUps, f.news.take(), func(tag string) { f.lookUp(ctx, tag) })
@@ -178,9 +178,9 @@ func (f *follower) lookUp(ctx context.Context, tag string) {
 	}
 }
 
-// News is the set of changed tags that wait for their lookup.
+// news is the set of changed tags that are to be looked up.
 type news struct {
-	wake chan struct{} // receives after add
+	wake chan struct{} // a message means: a tag was added; has room for one
 
 	mu   sync.Mutex
 	tags map[string]struct{}
@@ -195,7 +195,7 @@ func (n *news) add(tag string) {
 	}
 }
 
-// put adds a tag for the next retry.
+// put adds a tag, which the next pass looks up.
 func (n *news) put(tag string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -236,12 +236,12 @@ func each[T any](atOnce int, items []T, f func(T)) {
 const (
 	preloads    = 4               // loads under way at once
 	maxPreload  = 100_000         // tags
-	preloadTime = 5 * time.Minute // after it the remaining tags are left to their first requests
+	preloadTime = 5 * time.Minute // after that, first requests load the remaining tags
 )
 
 // preload loads one range of every recently used tag at the start, the latest first, so that the tag's first request
-// does not wait. That costs one range per tag, which the first request would have loaded anyway. These loads go through
-// the lane of sound tags like any others, but take few of its places.
+// does not wait. That first request would have loaded the range anyway. Preloads go through the lane of sound tags as
+// other loads do, but take few of its places.
 func (f *follower) preload(ctx context.Context, tags []Tag) {
 	began := time.Now()
 	recent := f.recent(tags, began)

@@ -11,7 +11,7 @@ type Floor struct {
 	Era string `json:",omitempty"`
 }
 
-// with returns the floor, completed by what was known before.
+// with returns the floor, completed by the floor known before.
 func (f Floor) with(known Floor) Floor {
 	if f.Live && f.Rules == nil && known.Rules != nil {
 		f.Rules, f.Era = known.Rules, known.Era
@@ -22,8 +22,8 @@ func (f Floor) with(known Floor) Floor {
 
 // Above returns by how much the floor is above the mark of a tag, 0 if it is not.
 //
-// Law: a mark below the floor went back. If the tag has a last number, this proves nothing, since an operator may have
-// set the mark.
+// Law: a mark below the floor went back. A mark of a tag with a last number proves nothing, since an operator may have
+// set that mark.
 func (f Floor) Above(t Tag) int64 {
 	if t.MaxID < 1 || t.Undecided || t.Rules.Bounded() || f.Rules != nil && f.Rules.Bounded() {
 		return 0 // below 1 its entry is damaged
@@ -41,9 +41,9 @@ func (a *Allocator) Release() {
 	a.source.health.release()
 }
 
-// TurnAway refuses, until [Allocator.Admit], each request that memory cannot serve: with [ErrElsewhere], as another
-// worker may be able to load. If waiting is true it also refuses parked requests, though the load under way might still
-// serve them.
+// TurnAway refuses each request that memory cannot serve, until [Allocator.Admit], with [ErrElsewhere]: another worker
+// may be able to load. If waiting is true, it also refuses parked requests, though the load under way might still serve
+// them.
 func (a *Allocator) TurnAway(waiting bool) {
 	a.source.elsewhere.Store(true)
 	if !waiting {
@@ -66,7 +66,7 @@ func (a *Allocator) Discard() {
 	}
 }
 
-// Floors returns the floor of each tag that this process ever loaded or remembers, those of dropped tags included.
+// Floors returns the floor of each tag that this process ever loaded or remembers, in memory or not.
 func (a *Allocator) Floors() map[string]Floor {
 	buffers := a.tags.snapshot() // read first: a buffer that is removed in between leaves its floor to the names
 	floors := a.tags.names.allFloors()

@@ -9,26 +9,27 @@ import (
 
 // Bounds of the memory for tags that have no buffer:
 const (
-	// refusedFor is how long a tag is refused without a lookup after the store reported that it does not exist, or
-	// that it cannot be served.
+	// refusedFor is how long a tag is refused without a lookup after the store reported that the tag does not exist or
+	// cannot be served.
 	refusedFor = 3 * time.Second
-	// maxRefused is how many such tags are remembered; beyond that each new one replaces any other.
+	// maxRefused is how many such tags are remembered; each further one replaces another.
 	maxRefused = 10_000
 	// maxLookups is how many unlisted tags are looked up in one second, maxUnlisted how many such lookups may be under
 	// way.
 	maxLookups  = 1000
 	maxUnlisted = 1024
-	// maxFresh is how many tags found since the last listing are remembered. Further ones count as unlisted, and are
+	// maxFresh is how many tags found since the last listing are remembered. Further tags count as unlisted, and are
 	// looked up, until a listing has them.
 	maxFresh = 100_000
 )
 
-// Names is what an allocator remembers of tags that have no buffer. It stops floods of requests for names that do not
-// exist, one or very many: they reach the store maxLookups times in a second at most, in a lane of their own.
+// names is what an allocator remembers of tags that have no buffer. It stops floods of requests for tags that do not
+// exist, however many names they have: they reach the store at most maxLookups times in a second, in a lane of their
+// own.
 //
-// Beyond that rate the listing decides: an unlisted tag is refused with ErrUnknownTag, or with ErrTooMany where tags
-// are created on first use or the listing is too old. So a tag that was added to the store within the last poll
-// interval and not announced may not be found during a flood, and only then.
+// Beyond that rate the listing decides: an unlisted tag is refused with ErrUnknownTag, or with ErrTooMany if tags are
+// created on first use or the listing is too old. So a tag that was added to the store within the last poll interval,
+// and not announced, may not be found during a flood, and only then.
 type names struct {
 	seed maphash.Seed
 
@@ -41,11 +42,11 @@ type names struct {
 	lookups  int           // of unlisted tags in the second that began at
 	second   time.Duration // this time
 	// floors has a floor for each tag without a buffer that was stopped or idle, that a former process loaded, or whose
-	// mark was raised. The store has or had each of these tags. One takes about 300 bytes.
+	// mark was raised. The store has or had each of these tags. A floor takes about 300 bytes.
 	floors map[string]Floor
 }
 
-// A refusal is a cached answer of the store: it lacks the tag, or cannot serve it.
+// A refusal is a cached answer of the store: the tag does not exist, or cannot be served.
 type refusal struct {
 	err   error
 	until time.Duration
@@ -60,9 +61,9 @@ func newNames() *names {
 
 func (n *names) hash(tag string) uint64 { return maphash.String(n.seed, tag) }
 
-// admit reports whether a tag that has no buffer may be loaded, and whether it is unlisted; for an unlisted one,
-// [names.release] must follow. creates means that the load creates a missing tag. While there are too many lookups,
-// admit answers by the last listing if its age is below recent.
+// admit returns an error if a tag that has no buffer may not be loaded. It also reports whether the tag is unlisted:
+// then [names.release] must follow. creates says that the load creates a missing tag. Beyond the rate of lookups, admit
+// answers by the last listing, if that is younger than recent.
 func (n *names) admit(tag string, now, recent time.Duration, creates bool) (unlisted bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -117,7 +118,7 @@ func (n *names) refuse(tag string, err error, now time.Duration) {
 	n.refused[tag] = refusal{err, now + refusedFor}
 }
 
-// found records that the store had a tag at that time.
+// found records that the store had a tag at the given time.
 func (n *names) found(tag string, at time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -128,7 +129,7 @@ func (n *names) found(tag string, at time.Duration) {
 	}
 }
 
-// list takes over a listing that began at that time. Later results remain.
+// list takes over a listing that began at the given time. Results of later lookups remain.
 func (n *names) list(tags []Tag, began time.Duration) {
 	listed := make(map[uint64]struct{}, len(tags))
 	for _, t := range tags {

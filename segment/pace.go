@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// A pace records how fast the IDs of one tag are used, and the step that follows from that.
+// A pace records how fast the IDs of one tag are used, and computes the step from that.
 type pace struct {
 	speed      speedometer
-	last       usage // of the last range; zero if none was used up yet
-	judged     bool  // step already follows from last
+	last       usage // of the last range; zero if no range was used up yet
+	judged     bool  // step was already computed from last
 	step       int64 // of the next load; 0 before the first
 	configured int64 // the tag's own step; 0 before the first load
 }
 
-// note takes a reading: asked IDs were requested so far, and used is the range used up since the last reading, if any.
+// note takes a reading: asked is how many IDs were requested so far, used is the range used up since the last reading.
 func (p *pace) note(now time.Duration, asked int64, used usage) {
 	p.speed.note(now, asked)
 	if used.ids > 0 {
@@ -57,9 +57,9 @@ type reading struct {
 }
 
 const (
-	// speedSpan is the shortest time over which the speed is measured: a batch counts as spread over it.
+	// speedSpan is the shortest time over which the speed is measured: a batch counts as spread over that time.
 	speedSpan = 100 * time.Millisecond
-	// peakSpan is the same for the peak: the busiest second.
+	// peakSpan is the shortest time over which the peak is measured.
 	peakSpan = time.Second
 )
 
@@ -80,7 +80,7 @@ func (s *speedometer) note(now time.Duration, ids int64) {
 	}
 }
 
-// idle returns the time since the first reading that showed the last request: a little less than the time since that
+// idle returns the time since the first reading that included the last request, a little less than the time since that
 // request.
 func (s *speedometer) idle(now time.Duration, ids int64) time.Duration {
 	if ids != s.last.ids {
@@ -90,8 +90,8 @@ func (s *speedometer) idle(now time.Duration, ids int64) time.Duration {
 	return now - s.last.at
 }
 
-// at returns the present speed in IDs per second, measured since the reading before the last. Without requests it falls
-// with time.
+// at returns the present speed in IDs per second, measured since the reading before the last one. Without requests it
+// falls with time.
 func (s *speedometer) at(now time.Duration, ids int64) float64 {
 	return speed(s.prev, reading{now, ids}, speedSpan)
 }
@@ -121,9 +121,9 @@ type stepRule struct {
 	time time.Duration
 }
 
-// next returns the step that follows step. configured is the tag's own step, which is the lower bound of the result.
-// lasted is how long a range of step IDs lasted: below time the step doubles, above twice time it halves, in between it
-// stays. Idle time belongs to the range that it falls into, so a night costs one halving.
+// next returns the step after step. configured is the tag's own step, the lower bound of the result. lasted is how long
+// a range of step IDs lasted: below r.time the step doubles, above twice r.time it halves, in between it stays. Idle
+// time counts for the range in use, so a night without requests halves the step once.
 func (r stepRule) next(step, configured int64, lasted time.Duration) int64 {
 	switch {
 	case lasted < r.time:
@@ -146,14 +146,15 @@ func double(n int64) int64 {
 	return 2 * n
 }
 
-// A usage says that ids IDs lasted for some time: one range, or several that a single request used up.
+// A usage is how long ids IDs lasted: of one range, or of several that a single request used up.
 type usage struct {
 	ids    int64
 	lasted time.Duration
 }
 
 // of returns how long step IDs last at the same speed. A range is longer or shorter than the step if the step has just
-// changed, or a large batch was requested: judged by its plain time, the rule would double and halve the step for ever.
+// changed, or a large batch was requested. Computed from that range's own duration, the step would double and halve for
+// ever.
 func (u usage) of(step int64) time.Duration {
 	d := float64(u.lasted) * float64(step) / float64(u.ids)
 	if d >= math.MaxInt64 {

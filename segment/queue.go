@@ -9,7 +9,7 @@ import (
 type waiter struct {
 	n       int64
 	expires time.Time
-	soon    time.Time // when it expires if loads of the tag fail again and again
+	soon    time.Time // when it expires instead while loads of the tag fail repeatedly
 	done    func([]Range, error)
 }
 
@@ -34,9 +34,9 @@ func deliver(answers []answer) {
 	}
 }
 
-// Waiters are the requests that wait for one tag, in order of arrival. All have the same deadline, so the first to
-// arrive is the first to expire, and one timer serves all. While loads of the tag fail the deadline is shorter, which
-// leaves callers time to ask another worker. The buffer's lock guards them.
+// waiters are the requests that wait for one tag, in order of arrival. All have the same deadline, so the first to
+// arrive is the first to expire, and one timer serves all. While loads of the tag fail repeatedly, the deadline is
+// shorter, which leaves callers time to ask another worker. The buffer's lock guards waiters.
 type waiters struct {
 	queue *queue // nil if no request waits, as for most tags: it takes memory only when needed
 	ever  int64  // number of requests that ever waited
@@ -89,8 +89,8 @@ func (w *waiters) pop() waiter {
 	return x
 }
 
-// serve removes requests from the head of the queue as long as the stock, which must be shut, has the IDs for them.
-// It returns answers with theirs appended. From a sealed stock it serves none.
+// serve removes requests from the head of the queue as long as the stock, which must be shut, has the IDs for them. It
+// appends their answers to answers. It serves no request from a sealed stock.
 func (w *waiters) serve(s *stock, answers []answer) []answer {
 	if s.sealed {
 		return answers
@@ -98,8 +98,8 @@ func (w *waiters) serve(s *stock, answers []answer) []answer {
 	return w.serveUpTo(w.ever, s, answers)
 }
 
-// serveUpTo is serve for the requests up to number last, counted from the tag's first request; it also serves from a
-// sealed stock.
+// serveUpTo is serve for the requests up to number last, counted from the first request that ever waited. It serves
+// from a sealed stock, too.
 func (w *waiters) serveUpTo(last int64, s *stock, answers []answer) []answer {
 	for w.any() && w.ever-int64(w.len()) < last && w.queue.waiters[0].n <= s.restLen {
 		x := w.pop()
@@ -116,8 +116,8 @@ func (w *waiters) refuse(s *stock, err error) (answers []answer) {
 	return answers
 }
 
-// exhausted refuses each request that the IDs in the stock, and left more in the store, cannot serve after the requests
-// before it. It serves those for which the stock has enough.
+// exhausted is called when the store has only left IDs of the tag. It refuses each request that the IDs in the stock
+// and in the store cannot serve after the requests before it, and serves those for which the stock has enough.
 func (w *waiters) exhausted(s *stock, left int64, why error) (answers []answer) {
 	if answers = w.serve(s, nil); !w.any() {
 		return answers
@@ -140,8 +140,8 @@ func (w *waiters) exhausted(s *stock, left int64, why error) (answers []answer) 
 	return w.serve(s, answers)
 }
 
-// expire refuses with err the requests whose deadline has passed. If a later request asks for fewer IDs than a refused
-// one, and the stock has them, expire serves it.
+// expire refuses with err the requests whose deadline has passed. Then it serves later requests for which the stock has
+// enough IDs.
 func (w *waiters) expire(s *stock, now time.Time, failing bool, err error) (answers []answer) {
 	for w.any() && !w.queue.waiters[0].end(failing).After(now) {
 		answers = append(answers, answer{done: w.pop().done, err: err})

@@ -48,11 +48,11 @@ func (p Period) Base(t time.Time) int64 {
 	return date * p.Size()
 }
 
-// Rules are what an operator has set about the numbers of a tag, beside its step. They are kept in the entry of its
-// mark, so that a load decides by the very rules that its compare-and-set confirms. The zero value has none.
+// Rules are an operator's settings of a tag, except its step. They are kept in the entry of the tag's mark, so that the
+// compare-and-set of a load confirms the rules by which the load decided. The zero value sets nothing.
 type Rules struct {
 	Min int64 `json:"min,omitempty"` // the lowest number, 1 if 0; with a period, of each period
-	Max int64 `json:"max,omitempty"` // the highest number; 0 for as many as there are
+	Max int64 `json:"max,omitempty"` // the highest number; 0 for the highest possible one
 	// MaxHole bounds how many IDs a crash of one worker can turn into holes, not counting those of unanswered requests;
 	// 0 means a hundredth of the tag's numbers.
 	MaxHole int64  `json:"max_hole,omitempty"`
@@ -60,8 +60,8 @@ type Rules struct {
 	Zone    string `json:"zone,omitempty"` // of the period's dates: see [Zone]; "" is UTC
 	// Strict says that the tag is strict: see the third law of this package. It is fixed when the tag is made.
 	Strict bool `json:"strict,omitempty"`
-	// MaxBatch and Rate limit what callers get, in IDs a request and in IDs per second of all workers together; 0 is no
-	// limit. An allocator passes them on, and does not enforce them: see [Allocator.RulesOf].
+	// MaxBatch limits the IDs of one request, and Rate the IDs per second of all workers together; 0 is no limit. An
+	// allocator does not enforce them: its caller does, by [Allocator.RulesOf].
 	MaxBatch int   `json:"max_batch,omitempty"`
 	Rate     int64 `json:"rate,omitempty"`
 }
@@ -77,7 +77,7 @@ func SystemClock() (time.Time, bool) { return time.Now(), true }
 // memory in time.
 const turnEarly = time.Second
 
-// A RuleError says why rules cannot be in force. It is an [ErrInvalid].
+// A RuleError says why rules, or a change of a tag, are invalid. It is an [ErrInvalid].
 type RuleError string
 
 func ruleError(format string, args ...any) error { return RuleError(fmt.Sprintf(format, args...)) }
@@ -87,7 +87,7 @@ func (e RuleError) Error() string { return "segment: " + string(e) }
 // Unwrap returns [ErrInvalid].
 func (RuleError) Unwrap() error { return ErrInvalid }
 
-// Validate returns a [RuleError] if the rules cannot be in force.
+// Validate returns a [RuleError] if the rules are invalid.
 func (r Rules) Validate() error {
 	size := r.Period.Size()
 	switch {
@@ -109,8 +109,8 @@ func (r Rules) Validate() error {
 
 // InOrderOf returns the rules with the order, loose or strict, of the old ones, or a [RuleError].
 //
-// Law: the order of a tag never changes. Workers and clients may hold IDs of a loose tag, so that it cannot become a
-// strict one.
+// Law: the order of a tag never changes. Workers and clients may hold IDs of a loose tag, and could issue them after
+// higher IDs if the tag became strict.
 func (r Rules) InOrderOf(old Rules) (Rules, error) {
 	if r.Strict && !old.Strict {
 		return r, ruleError("the tag is loose, and its order never changes: make a strict tag of another name, with " +
@@ -125,7 +125,7 @@ func (r Rules) Bounded() bool { return r.highest() < MaxID }
 
 func (r Rules) lowest() int64 { return max(1, r.Min) }
 
-// highest returns the highest number that there is, [MaxID] at most.
+// highest returns the highest number of the tag or, with a period, of each period; [MaxID] at most.
 func (r Rules) highest() int64 {
 	highest := int64(MaxID)
 	for _, bound := range []int64{r.Max, r.Period.Size() - 1} {
@@ -136,15 +136,16 @@ func (r Rules) highest() int64 {
 	return highest
 }
 
-// Window returns the IDs that the next load of a tag may reserve, [lowest, limit), where no ID below mark is free.
+// Window returns the bounds of the IDs that the next load of a tag may reserve: lowest, and limit, which is excluded. A
+// load never reserves IDs below mark.
 //
 // Law: a window only bounds a load further. The load begins at the mark or above it and raises the mark in one
 // compare-and-set, so the second and the third law hold whatever the clock shows. A date never goes back, since the
 // mark does not: a load whose clock is behind continues in the period of the mark.
 //
-// Only a sure clock begins a period. Where the clock is not sure and shows a later period than the mark, the error is
-// [ErrClock]: another worker may load. It is [ErrZone] where this worker lacks the zone, whatever the mark, and
-// [ErrExhausted] if the period, or the tag, is used up.
+// Only a sure clock begins a period. If the clock is not sure and shows a later period than the mark, the error is
+// [ErrClock]: another worker may load. The error is [ErrZone] if this worker lacks the tag's zone, and [ErrExhausted]
+// if the period, or the tag, is used up.
 func (r Rules) Window(mark int64, clock Clock) (lowest, limit int64, err error) {
 	base := r.baseOf(mark)
 	if r.Period != "" {
@@ -208,12 +209,12 @@ func (r Rules) Begins(now time.Time) int64 {
 	return base + r.lowest()
 }
 
-// fits returns why a tag with this mark cannot have id, nil if it can. id is the highest ID that the tag has used,
-// below the mark, or one that an operator names.
+// fits returns why a tag with this mark cannot have id, nil if it can. An id below the mark is the highest ID that the
+// tag has used; any other id is one that an operator names.
 //
-// Law: a mark never goes down, so a mark at which no load can begin is beyond repair. So no id is above the numbers of
-// the tag. One that an operator names is of today's period or the mark's at most. A used one is of tomorrow's at most,
-// as another worker's clock may be ahead, and has a date that exists.
+// Law: a mark never goes down, so a mark at which no load can begin could not be repaired. So id must not exceed the
+// numbers of the tag. An id that an operator names is at most of today's period, or of the mark's if that is later. A
+// used id has a date that exists, tomorrow's at most: another worker's clock may be ahead.
 func (r Rules) fits(id, mark int64, now time.Time) error {
 	size, base := r.Period.Size(), r.baseOf(id+1)
 	today, err := r.baseAt(now)
@@ -238,17 +239,18 @@ func (r Rules) fits(id, mark int64, now time.Time) error {
 	return nil
 }
 
-// Used returns the share of the numbers below a mark, 0 to 1: of the mark's period, if there is one, else of all.
+// Used returns the share of the numbers, 0 to 1, that are below a mark: of those in the mark's period, or without a
+// period of all numbers.
 func (r Rules) Used(mark int64) float64 {
 	return float64(max(0, mark-r.baseOf(mark)-r.lowest())) / float64(r.highest()-r.lowest()+1)
 }
 
-// Step returns step, but at most half of mostHeld: memory has two ranges at most, or one and a load whose outcome is
-// unknown.
+// Step returns step, but at most half of mostHeld: a crash loses at most two ranges in memory, or one and a load whose
+// outcome is unknown.
 func (r Rules) Step(step int64) int64 { return min(step, max(1, r.mostHeld()/2)) }
 
-// mostHeld returns how many IDs a worker may have in memory, not counting those of unanswered requests: MaxHole, or a
-// hundredth of all numbers, so that a few restarts do not use up a tag with few numbers.
+// mostHeld returns how many IDs a worker may have in memory, not counting those of unanswered requests: MaxHole or, by
+// default, a hundredth of all numbers, so that a few restarts do not use up a tag with few numbers.
 func (r Rules) mostHeld() int64 {
 	if r.MaxHole > 0 {
 		return r.MaxHole
@@ -256,7 +258,7 @@ func (r Rules) mostHeld() int64 {
 	return max(1, (r.highest()-r.lowest()+1)/100)
 }
 
-// zones are the locations by name: reading one takes long.
+// zones caches the locations by name, which are slow to read.
 var zones sync.Map
 
 // Zone returns the location of a name of the IANA database, such as Asia/Shanghai, or of a difference from UTC, such as

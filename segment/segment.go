@@ -11,17 +11,18 @@
 // by raising the mark from m to b, durably and in one step that no other load can share. The IDs are used only if the
 // store acknowledged that step, or if the entry, read again, bears the random token of this very write. After any other
 // outcome, a timeout or a lost connection, the write may have landed, may land later, or never, and the range is used
-// by none. So no two workers ever hold the same ID. The keeper of package kvstore bounds the size of such holes.
+// by none: it is a hole, whose size package kvstore bounds. So no two workers ever hold the same ID.
 //
 //   - floor is the highest range end that this process ever loaded for the tag. A store that went back cannot make the
 //     process repeat itself. A range that begins below the floor or is empty is refused, whatever the store says.
 //   - A tag that lost its mark is unknown. An allocator that had ranges of it does not create it on first use, since
 //     other workers may have loaded more: its operator must say where it continues.
-//   - A disabled tag keeps its mark. Created again, it continues above it; first use does not revive it.
+//   - A deleted tag keeps its mark. When an operator creates the tag again, it continues above that mark; first use
+//     does not revive it.
 //   - The mark alone cannot distinguish a raise by an operator from a load. So each tag also has a least ID that only
-//     rises. A worker that has seen it issues no ID below it, in no request that begins later. It sees it when the
-//     change is announced, with every load and with every poll; the worker that makes the change sees it before it
-//     answers. An announcement that is late or lost makes a worker late, and nothing else.
+//     rises. A worker that has seen the least ID serves each later request with that ID or higher ones. A worker sees
+//     it when the change is announced, with every load and with every poll. The worker that makes the change sees it
+//     before it answers the operator. A late or lost announcement only delays that other workers see it.
 //
 // # The third law: strict order
 //
@@ -31,18 +32,20 @@
 //	A strict request is served only from one load,
 //	whose compare-and-set of the mark is sent after the request arrived.
 //
-// It may join a load until that is sent ([Store.LoadStrict]), and is never served from two. Say that A was answered
-// before B was sent. A's load had raised the mark by then, and B's raises it afterwards, so B's range begins above A's.
-// No clock, lease or owner is part of this. A stale read loses its compare-and-set, a lost acknowledgement is a hole,
-// and the callers of a worker that stands still are concurrent with those of others.
+// A request may join a load until the load sends its compare-and-set ([Store.LoadStrict]). No request is served from
+// two loads. Say that request A was answered before request B was sent. A's load had raised the mark by then, and B's
+// load raises it afterwards, so B's range begins above A's. No clock, lease or owner is part of this. A stale read
+// loses its compare-and-set, a lost acknowledgement is a hole, and requests that wait at a paused worker are concurrent
+// with those at other workers.
 //
-// The order of a tag stands in its entry from its birth, and never changes. The first load of a tag reads it before it
-// reserves anything ([ErrStrict]), so that no ID leaves before the order is known.
+// The order of a tag, loose or strict, stands in the tag's entry when the tag is created, and never changes. The first
+// load of a tag reads the order before it reserves anything ([ErrStrict]), so no ID is issued before the order is
+// known.
 //
-// So a strict tag has nothing in memory: no run is open, nothing is loaded ahead, IDs of a load beyond its
-// requests are holes, and a range kept from a failed load is no answer.
+// So no ID of a strict tag stays in memory: nothing is loaded ahead, IDs of a load beyond its requests are holes, and
+// no request is served from a range that was kept after a failed load.
 //
-// The law rests on marks that lose no acknowledged write, as the second does.
+// The third law, as the second, requires a store that loses no acknowledged write of a mark.
 //
 // # The life of a request
 //
@@ -56,11 +59,12 @@
 //	              lane.drive waits for a place, so that failing tags do not delay others, and calls the store
 //
 // There are two calls upwards. source.run passes each outcome to the buffer, which answers the waiting requests. A
-// buffer informs its tagSet when a tag was found, refused or stopped. What the buffer guards with its lock is its
-// supply, whose parts call nothing outside: stock (the ranges), run (the lock-free part of them), waiters (the queue),
-// pace (speed and step) and loader (how loads ended). From them the supply decides when to load, and how much.
+// buffer informs its tagSet when a tag was found, refused or stopped. The buffer guards its supply with a lock. The
+// parts of the supply call nothing outside: stock (the ranges), run (the part of a range that requests use without the
+// lock), waiters (the queue), pace (speed and step) and loader (how loads ended). From them the supply decides when to
+// load, and how many IDs.
 //
-// Beside requests, a follower (follow.go) keeps the buffers in line with the store.
+// Independently of requests, a follower (follow.go) applies changes in the store to the buffers.
 package segment
 
 import (
@@ -84,8 +88,8 @@ type Range struct {
 // Len returns how many IDs the range holds.
 func (r Range) Len() int64 { return r.End - r.Start }
 
-// Loaded is the result of a load: a range, and the tag's configured step, at least 1, and its Least. The range may be
-// longer or shorter than the step.
+// Loaded is the result of a load: a range, and the tag's configured step (at least 1), least ID and rules. The range
+// may be longer or shorter than the step.
 type Loaded struct {
 	Range
 	Step  int64
@@ -101,8 +105,8 @@ type Loaded struct {
 	Passed bool
 }
 
-// Raised is called after each write that raised a tag's mark, or may have: before a load knows whether that write
-// grants its range. It must not block. Uniqueness does not depend on it.
+// Raised is a function that a store calls after each write that raised a tag's mark or may have raised it, before the
+// load knows whether the write succeeded. It must not block. Uniqueness does not depend on it.
 type Raised func(tag string, from, to int64)
 
 // A Tag is a tag as a store keeps it.
@@ -115,8 +119,8 @@ type Tag struct {
 	Updated     time.Time // of the last load or change; set by the store
 	Disabled    bool      // deleted: no ID is issued, the mark is kept
 	Rules       Rules
-	// Undecided says that the store went back, and no range is loaded until an operator sets MaxID to a mark above
-	// every ID that was ever loaded.
+	// Undecided says that the store went back to an earlier state, and that no range is loaded until an operator sets
+	// MaxID above every ID that was ever loaded.
 	Undecided bool
 	// MarkAhead is the tag's mark minus the max_id of its row in the table, negative if the mark is behind; nil if the
 	// tag has no row or no mark. Only [Store.List] sets it.
@@ -151,26 +155,24 @@ func (t Tag) Validate() error {
 // by the range's end, durably and in one step that no other load can share. Where the outcome of that step is unknown,
 // Load returns an error, and the range is a hole unless a later read of the mark proves that the step was this load's.
 type Store interface {
-	// Load reserves the next max(n, step) IDs of a tag, at floor or above: the highest end that the caller ever saw for
-	// the tag. It returns fewer, at least one, where fewer are left, or where an earlier load that failed has reserved
-	// fewer: another load follows. It also returns the tag's step, for callers whose n is larger. It returns
-	// [ErrUnknownTag], [ErrDisabled], [ErrExhausted] if no ID is left, or another error, after which a later call may
-	// succeed. Of a strict tag it reserves nothing: it returns [ErrStrict], with all fields of Loaded but the range.
+	// Load reserves the next max(n, step) IDs of a tag, at floor or above. floor is the highest end that the caller
+	// ever saw for the tag. Load returns fewer IDs, at least one, if fewer are left, or if it returns a range that an
+	// earlier failed load reserved. It returns [ErrUnknownTag], [ErrDisabled], [ErrExhausted] if no ID is left, or
+	// another error, after which a later call may succeed. Of a strict tag it reserves nothing: it returns [ErrStrict],
+	// with all fields of Loaded but the range.
 	Load(ctx context.Context, tag string, n, floor int64) (Loaded, error)
 
-	// LoadStrict reserves IDs of a tag whose requests are ordered: see the third law above. In each attempt it reads
-	// the mark, then calls join, then sends the compare-and-set that raises the mark. It reserves exactly the number
-	// of IDs that join returns, at least 1, or fewer where an earlier load that failed has. Its range begins where no
-	// load had begun when join was last called. It sends nothing if ctx has ended when join returns. It returns the
-	// errors of Load. Where fewer are left it reserves nothing and returns an [ExhaustedError]: what a strict load
-	// reserves beyond its requests is a hole.
+	// LoadStrict reserves IDs of a strict tag: see the third law above. In each attempt it reads the mark, then calls
+	// join, then sends the compare-and-set that raises the mark. It reserves the number of IDs that join returns, at
+	// least 1; fewer only if it returns a range that an earlier failed load reserved. Its range begins above all ranges
+	// that were loaded when join was last called. It sends nothing if ctx has ended when join returns. It returns the
+	// errors of Load. If fewer IDs are left than join returns, it reserves nothing and returns an [ExhaustedError].
 	LoadStrict(ctx context.Context, tag string, join func() int64, floor int64) (Loaded, error)
 
 	// Create creates a tag whose first ID is t.MaxID and returns it as stored. If revive is set, a disabled tag is
 	// enabled again, loose or strict as before, with t's step and description, and continues above its own mark;
 	// otherwise Create returns [ErrDisabled] for it. It returns [ErrExists] for an enabled tag and [ErrInvalid] for an
-	// invalid one. Without revive it may return [ErrUnknownTag] if the store has lost tags, since this could be one of
-	// them.
+	// invalid one. Without revive it may return [ErrUnknownTag] if the store has lost tags, since t may be one of them.
 	//
 	// Of several concurrent calls that create or revive a tag one succeeds, and the tag gets the fields of that call.
 	// After an error of Create, Update or Delete nothing was changed, unless the error wraps [ErrUncertain].
@@ -188,7 +190,7 @@ type Store interface {
 	Look(ctx context.Context, tag string) (Tag, error)
 
 	// Poll reads all tags with one query or listing, passes them to see, and then does the store's own periodic work.
-	// If it returns an error, it may or may not have called see.
+	// An error says nothing about whether see was called.
 	Poll(ctx context.Context, see func(Listing)) error
 
 	// List returns at most limit tags whose names are above after, in the byte order of names, disabled ones included.
@@ -214,8 +216,8 @@ func NextRange(mark, floor, n, limit int64) (Range, error) {
 	return Range{start, start + min(n, limit-start)}, nil
 }
 
-// A Table is a database that keeps one max_id per tag and can go back: to a backup, or to a replica that had not seen
-// the last commits. Others may write to it as well. All methods are safe for concurrent use.
+// A Table is a database that keeps one max_id per tag, and that can return to an earlier state: a backup, or a replica
+// that lacked the last commits. Other programs may write to it as well. All methods are safe for concurrent use.
 type Table interface {
 	// Row returns the present row of a tag. It returns [ErrUnknownTag], or a [*NameError] if the row that the database
 	// finds has another name.
@@ -223,11 +225,11 @@ type Table interface {
 	// Advance sets max_id to end if it is at most start, in one step, and reports whether it did. After
 	// [ErrNotApplied] it certainly did not; after any other error it may have, or may do so later.
 	Advance(ctx context.Context, tag string, start, end int64) (bool, error)
-	// Insert inserts a row. It returns [ErrExists] if there is one, [ErrInvalid] if the table cannot hold it, and
-	// [ErrNotApplied] if it changed nothing for another reason. After any other error it may have inserted the row.
+	// Insert inserts a row. It returns [ErrExists] if the tag has a row, [ErrInvalid] if the table cannot hold the row,
+	// and [ErrNotApplied] if it changed nothing for another reason. After any other error the row may be inserted.
 	Insert(ctx context.Context, t Tag) error
 	// Update changes the fields that c sets and nothing else, in one step: others may change the rest concurrently. It
-	// raises max_id to c.MaxID if it is lower; c.RaiseBy is 0. Its errors are those of Insert except ErrExists.
+	// raises max_id to c.MaxID if max_id is lower; c.RaiseBy is 0. Its errors are those of Insert except ErrExists.
 	Update(ctx context.Context, tag string, c Change) error
 	// Try returns the error that Update would return now, and changes nothing.
 	Try(ctx context.Context, tag string, c Change) error

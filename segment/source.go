@@ -18,7 +18,7 @@ type source struct {
 	lanes  *lanes
 	health health
 	holdup holdup
-	// elsewhere is true while requests that memory cannot serve are refused at once.
+	// elsewhere is true while [Allocator.TurnAway] refuses requests that memory cannot serve.
 	elsewhere atomic.Bool
 
 	ctx    context.Context // ends with stop
@@ -42,7 +42,7 @@ type plan struct {
 	of       *buffer
 }
 
-// check returns an error if the store broke its contract: a store's fault must not repeat an ID.
+// check returns an error if the store broke its contract, so that a store's fault repeats no ID.
 func (p plan) check(l Loaded) error {
 	//mutant:check
 	if l.Start < max(1, p.floor) || l.Len() < 1 || l.Step < 1 {
@@ -68,7 +68,7 @@ func (s *source) start(b *buffer) bool {
 	return isBegun
 }
 
-// begin counts a run as under way, unless the source was stopped. After true call run.
+// begin counts a run as under way and returns true, unless the source was stopped. The caller must then call run.
 func (s *source) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +87,7 @@ func (s *source) stop() {
 }
 
 // run loads ranges until no more is due, and ends the run that begin counted. After a failure it pauses, and continues
-// only if requests wait: otherwise the next request starts it again.
+// only if requests wait: otherwise the next request starts another run.
 func (s *source) run(b *buffer) {
 	defer s.loading.Done()
 	for {
@@ -103,9 +103,9 @@ func (s *source) run(b *buffer) {
 // errNobody is the outcome of a load of a strict tag that was skipped because no request waited for it.
 var errNobody = errors.New("segment: the requests have expired before their load had a place")
 
-// load loads one range, once it has a place in its lane. It skips a strict tag for which no request waits by then: with
-// many strict tags and a slow store, other requests would expire behind loads that only make holes. By the third law no
-// later request could use that range, so skipping loses nothing, and it reserves nothing.
+// load loads one range, once it has a place in its lane. It skips a strict tag for which no request waits by then: by
+// the third law no later request could use that range. With many strict tags and a slow store, other requests would
+// expire behind loads that only make holes.
 func (s *source) load(p plan) (l Loaded, err error) {
 	began := time.Now()
 	err = s.lanes.of(p).drive(s.ctx, s.cfg.patience(), func(ctx context.Context) (err error) {
@@ -157,15 +157,16 @@ func (s *source) trouble() error {
 	return s.health.trouble()
 }
 
-// errNotYet is the outcome of a load of a tag that another worker is just creating: some servers of the store already
-// refuse to create it, and others cannot read it yet. The next load will find it.
+// errNotYet is the outcome of a load of a tag that another worker has just created: some servers of the store already
+// refuse to create the tag again, and others cannot read it yet. The next load will find it.
 var errNotYet = errors.New("segment: the tag was created just now, and cannot be read yet")
 
 // creates reports whether a tag is created on first use.
 func (s *source) creates(tag string) bool { return s.cfg.AutoStep > 0 && s.cfg.AutoCreate(tag) }
 
-// loadOrCreate loads a range, and creates the tag first if it is unknown and may be created. A known tag that is
-// missing has lost its mark, and is not created: its IDs would repeat. Its operator must set where it continues.
+// loadOrCreate loads a range, and creates the tag first if the tag is unknown and may be created. A missing tag of
+// which this process knows a floor has lost its mark, and is not created: its IDs would repeat. An operator must set
+// where the tag continues.
 func (s *source) loadOrCreate(ctx context.Context, p plan) (Loaded, error) {
 	l, err := s.loadOnce(ctx, p)
 	if !s.creates(p.tag) || p.floor > 0 || !isMissing(err) {
@@ -180,10 +181,10 @@ func (s *source) loadOrCreate(ctx context.Context, p plan) (Loaded, error) {
 	return l, err
 }
 
-// loadOnce calls the store. A tag is loaded as a loose one until a load has found it to be strict.
+// loadOnce calls the store. It loads a tag as a loose one until a load has found it to be strict.
 //
-// Law: the load that finds this has reserved nothing. The next one sends its compare-and-set after all requests that
-// wait then. So the third law holds from the first ID that this worker issues of the tag.
+// Law: the load that finds a tag to be strict has reserved nothing. The next load sends its compare-and-set after all
+// requests that wait then. So the third law holds from the first ID that this worker issues of the tag.
 func (s *source) loadOnce(ctx context.Context, p plan) (Loaded, error) {
 	if !p.isStrict {
 		l, err := s.cfg.Store.Load(ctx, p.tag, p.n, p.floor)
@@ -214,7 +215,7 @@ func (s *source) create(ctx context.Context, tag string) error {
 	return nil
 }
 
-// A holdup holds the reason why no range is loaded; empty if ranges are loaded.
+// A holdup holds the reason of [Allocator.Hold]; empty while ranges are loaded.
 type holdup struct{ why atomic.Pointer[error] }
 
 func (h *holdup) err() error {
@@ -224,14 +225,14 @@ func (h *holdup) err() error {
 	return nil
 }
 
-// Lanes bound the number of loads that are under way in the store at once. A tag whose loads hang, for example
-// because another session has locked its row, occupies a place for the whole timeout of a load, and then retries. So
-// tags are in separate lanes by how their last loads ended: failing tags queue behind one another, never in front of
-// the others.
+// lanes bound the number of loads that are under way in the store at once. A tag whose loads hang, for example because
+// another session has locked its row, occupies a place for the whole timeout of a load, and then retries. So tags are
+// in separate lanes by how their last loads ended: failing tags queue behind one another, never in front of the others.
 //
-// The first load of a tag that hangs is still in the sound lane, and many tags may begin to hang at once. So a load
-// there is ended if another one waits for a place, once it has taken a quarter of its time, and twice as long as recent
-// loads that succeeded: where the store is slow for all tags, ended loads would only double its work.
+// The first load of a tag that hangs is still in the sound lane, and many tags may begin to hang at once. So a load in
+// that lane is ended if another load waits for a place, once it has taken a quarter of its timeout and twice as long as
+// recent loads that succeeded. Where the store is slow for all tags, no load is ended so: that would only double the
+// store's work.
 type lanes struct {
 	sound    lane    // of tags whose last load succeeded; and of new tags
 	troubled lane    // of tags of which one or two loads in a row failed
@@ -240,8 +241,8 @@ type lanes struct {
 	slowest  Slowest // of recent loads that succeeded, in all lanes
 }
 
-// newLanes returns lanes with a few places less in all than mysqlstore has connections to one database: polls and
-// administrators need some, too.
+// newLanes returns lanes with a few places less in total than mysqlstore has connections to one database: polls and
+// requests about tags need some, too.
 func newLanes() *lanes {
 	l := &lanes{
 		sound:    lane{places: make(chan struct{}, 20)},
@@ -265,7 +266,7 @@ func (l *lanes) of(p plan) *lane {
 	return &l.stuck
 }
 
-// A lane admits as many loads at once as it has places, in order of arrival.
+// A lane admits at most as many loads at once as it has places, in order of arrival.
 type lane struct {
 	places  chan struct{}
 	slowest *Slowest     // see lanes; nil where no load is ended for another one
@@ -310,10 +311,10 @@ type health struct {
 	last     error // of the last load that failed
 	failures int   // in a row
 	failed   time.Time
-	released time.Time // when a hold ended: failures of loads that began before say nothing about the store
+	released time.Time // when a hold ended: earlier loads may have failed because of the hold
 }
 
-// note records the outcome of a load that began at that time. A store that refuses a tag works.
+// note records the outcome of a load that began at the given time. A store that refuses a tag works.
 func (h *health) note(began time.Time, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -328,8 +329,7 @@ func (h *health) note(began time.Time, err error) {
 	h.failures++
 }
 
-// release discards the failures so far, and ignores those of loads under way: they may have failed because of the
-// hold.
+// release discards the failures so far, and ignores those of loads under way: a hold may have caused them.
 func (h *health) release() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -23,9 +23,9 @@ type stock struct {
 	began   time.Duration // when the current range began to be used
 	ended   int64         // IDs of ranges used up since the last call of usedUp
 	loaded  int64         // IDs ever loaded, less those discarded
-	floor   int64         // the highest end ever loaded, or least
+	floor   int64         // the highest end ever loaded, or least if that is higher
 	least   int64         // no ID below it may be issued; it only rises
-	sealed  bool          // it serves no request and is never opened, as the tag is strict, or may be
+	sealed  bool          // the tag is strict: the stock is never opened, and serves only requests that joined a load
 }
 
 // open moves the unused part of the current range into a run, if the stock is shut, not sealed and not empty.
@@ -77,7 +77,7 @@ func (s *stock) take(n int64, dst []Range) []Range {
 	return dst
 }
 
-// end records that the current range is used up: the next one becomes the current.
+// end records that the current range is used up: the next range becomes the current one.
 func (s *stock) end() {
 	s.ended += s.size
 	s.beginFirst()
@@ -91,8 +91,8 @@ func (s *stock) beginFirst() {
 	}
 }
 
-// usedUp returns how long the ranges lasted that were used up since its last call; zero if none was. Ranges that one
-// request used up together count as one.
+// usedUp returns how long the ranges lasted that were used up since the last call of usedUp; zero if none was. Ranges
+// that one request used up together count as one.
 func (s *stock) usedUp(now time.Duration) (u usage) {
 	if s.ended > 0 {
 		u = usage{s.ended, now - s.began}
@@ -101,7 +101,7 @@ func (s *stock) usedUp(now time.Duration) (u usage) {
 	return u
 }
 
-// add adds a loaded range, less its IDs below least: a hole.
+// add adds a loaded range without its IDs below least, which are a hole.
 func (s *stock) add(r Range, now time.Duration) {
 	s.floor = max(s.floor, r.End) //mutant:floor
 	//mutant:least
@@ -130,8 +130,8 @@ func (s *stock) drop(least int64, now time.Duration) {
 	s.cut(least, now)
 }
 
-// cut discards the IDs below least that are loaded now; a later load may bring others. It reports whether there were
-// any.
+// cut discards the IDs in memory below least, and reports whether there were any. A later load may bring IDs below
+// least.
 func (s *stock) cut(least int64, now time.Duration) bool {
 	if !s.isBelow(least) {
 		return false
@@ -183,8 +183,7 @@ func (s *stock) isBelow(least int64) bool {
 	return len(s.rest) > 0 && s.rest[0].Start < least
 }
 
-// discard turns all loaded IDs into holes. They count as never loaded, so the speed does not
-// change.
+// discard turns all IDs in memory into holes. They count as never loaded, so the speed does not change.
 //
 // Law: IDs that requests have taken from the open run are not among the holes, and no request takes from the run
 // afterwards.
@@ -207,8 +206,8 @@ func (s *stock) held() int64 {
 func (s *stock) issued() int64 { return s.loaded - s.held() }
 
 // lastRangeBegun reports whether a tenth of the current range is used and no range follows it: Leaf's rule for the next
-// load. held is the number of IDs in memory. Do not call it while requests wait: rest[0] is part of the current range
-// then.
+// load. held is the number of IDs in memory. The stock must be open or empty: while it is shut, rest[0] is part of the
+// current range.
 func (s *stock) lastRangeBegun(held int64) bool {
 	return len(s.rest) == 0 && held <= s.size-s.size/10
 }
@@ -244,23 +243,23 @@ func (s *stock) ranges() []RangeStats {
 // A run is the unused part of a tag's current range while no request waits. Requests take IDs from it without a lock
 // and without allocating.
 //
-// Law: next only rises, by single atomic operations, and each ID that it passes belongs to the caller whose operation
-// passed it, and to no other. To shut a run is to take all its unused IDs, so it needs no second state that a taker
-// could miss: a request that still holds a run that was shut finds it used up. A run is never filled again; the IDs
-// taken back continue in another one. So every loaded ID is at any time in one place: issued, at next or above in the
-// one open run, or in the rest of the stock, which the buffer's lock guards.
+// Law: next only rises, by single atomic operations, and each ID that next passes belongs to the caller whose operation
+// passed it, and to no other. To shut a run is to take all its unused IDs: a request that still uses a run that was
+// shut finds it used up. A run is never filled again; the IDs taken back continue in another run. So every loaded ID is
+// at any time in one place: issued, at next or above in the one open run, or in the rest of the stock, which the
+// buffer's lock guards.
 //
-// The next run holds only higher IDs and is opened after this one was used up or shut: a request that begins after
-// another has ended gets higher IDs than the other.
+// The next run holds only higher IDs and is opened after this one was used up or shut. So a request that begins after
+// another has ended gets higher IDs.
 type run struct {
 	end int64 // the first ID above the run
 	// A request that takes the ID check, or a later ID, calls buffer.look. check is never beyond the last ID, so the
-	// end of the run is always noticed. It is 0 until the buffer sets it: then every request calls look.
+	// request that takes the last ID calls look. While check is 0, which it is until the buffer sets it, every request
+	// calls look.
 	check atomic.Int64
 
-	// Requests write next all the time. This padding keeps it on another cache line than end and check, which readers
-	// then need not fetch again. No padding follows next: it may share a line with another tag, and 48 more bytes per
-	// tag are many.
+	// Each request writes next. The padding keeps next on another cache line than end and check, which requests only
+	// read. No padding follows next, to save 48 bytes per tag: next may share a line with another tag.
 	_    [48]byte
 	next atomic.Int64 // the next ID to issue; end once used up
 }

@@ -9,16 +9,16 @@ import (
 	"github.com/natsid/natsid/internal/jitter"
 )
 
-// A chain of loads begins when the IDs held last for less than lowWater loads, and goes on until they last for
-// highWater loads. So no request waits, even if a load takes twice as long as any recent one: while it runs, two loads'
-// worth of IDs is used up, and as much has arrived.
+// A chain of loads begins when the IDs in memory last for less than lowWater loads, and continues until they last for
+// highWater loads. So no request waits, even if a load takes twice as long as any recent one: it uses up as many IDs as
+// two usual loads.
 const (
 	lowWater  = 2
 	highWater = 4
 )
 
-// chainSteps bounds a chain to chainSteps times the maximum step, so that one slow load or one burst does not reserve
-// more. With loads of 0.5 s this allows 7 million IDs/s of one tag.
+// chainSteps bounds a chain to chainSteps times the maximum step, however slow a load or large a burst is. With loads
+// of 0.5 s this allows 7 million IDs/s of one tag.
 const chainSteps = 10
 
 // checkEvery is how often, at the present speed, a request calls buffer.look to measure the speed again within a range.
@@ -28,7 +28,7 @@ const checkEvery = 250 * time.Millisecond
 // It has no lock and starts nothing; callers pass the time.
 //
 // Normally it holds two ranges. If these would not last for two loads, each as slow as recent ones, it holds more: as
-// many as are used in four loads, within chainSteps.
+// many IDs as are used in four loads, bounded by chainSteps.
 type supply struct {
 	stock   stock
 	waiters waiters
@@ -36,12 +36,13 @@ type supply struct {
 	loader  loader
 	rule    *stepRule
 	closed  bool // the tag was stopped or the allocator closed: the stock is never opened again
-	// isStrict says that nothing is in memory, and each request is served from a load that it joined: the third law.
+	// isStrict says that the tag is strict: no ID stays in memory, and each request is served from a load that it
+	// joined.
 	isStrict bool
 	rules    atomic.Pointer[Rules] // nil for none; read without the lock, too
 	era      string                // era of the last load by this process; see [Floor]
-	isRuled  bool                  // such a load has said which rules there are
-	joined   int64                 // how many of the requests that ever waited a strict tag's last load may serve
+	isRuled  bool                  // a load by this process has said which rules the tag has
+	joined   int64                 // a strict tag's last load may serve requests up to this number: see serveUpTo
 }
 
 func newSupply(rule *stepRule, now time.Duration) supply {
@@ -69,7 +70,7 @@ func (s *supply) unused() bool { return !s.loader.running && s.loader.loads == 0
 func (s *supply) asked() int64 { return s.stock.issued() + s.waiters.demand() }
 
 // due reports whether a load should be under way: a request waits, or the next range is missing and a tenth of the
-// current one is used, or the IDs held last for less time than lowWater loads take.
+// current range is used, or the IDs in memory last for less time than lowWater loads take.
 func (s *supply) due(now time.Duration) bool {
 	held := s.stock.held()
 	switch {
@@ -93,14 +94,14 @@ func (s *supply) plan(now time.Duration) int64 {
 	return max(step, s.waiters.demand()+ahead-s.stock.held())
 }
 
-// planned returns how many of step IDs a load reserves for later requests.
+// planned returns how many IDs a load reserves for later requests: step, within the bound on holes.
 func (s *supply) planned(step int64) int64 { return s.ruled().Step(max(1, step)) }
 
 // fits reports whether the bound on holes allows another load for later requests.
 func (s *supply) fits() bool { return s.stock.held()+s.planned(s.pace.step) <= s.ruled().mostHeld() }
 
-// trim discards IDs in memory beyond MaxHole. There are such IDs after a request gave up, or the bound was lowered. It
-// reports whether there were any. The caller makes sure that no request waits.
+// trim discards IDs in memory beyond MaxHole, and reports whether there were any: a request gave up, or MaxHole was
+// lowered. No request may wait.
 func (s *supply) trim() bool {
 	most := s.ruled().MaxHole
 	return most > 0 && s.stock.keep(most)
@@ -131,7 +132,7 @@ func (s *supply) join() int64 {
 }
 
 // serve answers waiting requests from the loaded range; those of a strict tag only if they joined the load. The rest of
-// a strict tag's range, as for requests that expired, is a hole.
+// a strict tag's range, such as IDs for requests that expired, is a hole.
 func (s *supply) serve(now time.Duration) (answers []answer) {
 	if !s.isStrict {
 		return s.waiters.serve(&s.stock, nil)
@@ -219,7 +220,7 @@ func (s *supply) lasts(now time.Duration, speed float64) float64 {
 // quietTime is the pause before a tag that the store refused is loaded again without a waiting request.
 const quietTime = time.Second
 
-// A loader records the loads of one tag. At most one is under way.
+// A loader records the loads of one tag, of which at most one is under way.
 type loader struct {
 	running    bool  // a goroutine loads, or is about to
 	loads      int64 // loads that succeeded
@@ -267,8 +268,8 @@ func (l *loader) wake() { l.quietUntil = 0 }
 // quiet reports whether no load begins unless a request waits.
 func (l *loader) quiet(now time.Duration) bool { return now < l.quietUntil }
 
-// failing reports whether loads fail again and again. One that failed is tried again first: where this process stood
-// still for longer than a load may take, the load's timeout and its answer come at the same moment.
+// failing reports whether two loads in a row have failed. One failure does not count: if this process paused for longer
+// than a load may take, the load's timeout and its answer come at the same moment.
 func (l *loader) failing() bool { return l.fails > 1 }
 
 // notLoaded returns [ErrNotLoaded] with the cause, if there is one.

@@ -48,15 +48,15 @@ func (s *tagSet) getOrKeep(tag string, least int64) *buffer {
 	return b
 }
 
-// snapshot returns every buffer that exists now, one that is being added included.
+// snapshot returns every buffer that exists now. Unlike all, it waits for a buffer that is being added.
 func (s *tagSet) snapshot() []*buffer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Collect(s.all)
 }
 
-// obtain returns the buffer of a tag, which it creates if necessary; or why the tag is refused: it is known not to
-// exist, or too many such tags are requested.
+// obtain returns the buffer of a tag, which it creates if necessary. Or it returns why the tag is refused: the tag is
+// known not to exist, or too many unlisted tags are requested.
 func (s *tagSet) obtain(tag string) (*buffer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +77,7 @@ func (s *tagSet) obtain(tag string) (*buffer, error) {
 	return b, nil
 }
 
-// close refuses all waiting requests and creates no further buffers.
+// close refuses all waiting requests. After it no buffer is created.
 func (s *tagSet) close() {
 	s.mu.Lock()
 	s.closed = true
@@ -87,7 +87,7 @@ func (s *tagSet) close() {
 	}
 }
 
-// dropIdle removes idle tags while too many are in memory. It spares a tag that the last listing lacks: the store may
+// dropIdle removes idle tags while too many are in memory. It keeps a tag that the last listing lacks: the store may
 // have lost the tag, and the loaded IDs remain valid.
 func (s *tagSet) dropIdle() {
 	for b := range s.all {
