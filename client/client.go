@@ -30,8 +30,8 @@ type Config struct {
 	// FailFast makes calls for IDs fail with [ErrNotServed] as soon as no worker serves them. By default they ask again
 	// until their context ends: the only worker may be about to restart.
 	FailFast bool
-	// Log receives messages for an operator; nil means [slog.Default]. The only message is the first [ErrNotNatsid]:
-	// the operator should stop the program that answers in natsid's place.
+	// Log receives messages for an operator; nil discards them. The only message is the first [ErrNotNatsid]: the
+	// operator should stop the program that answers in natsid's place.
 	Log *slog.Logger
 	// ObserveCall is called at the end of each call with the caller's context, for example to record metrics, or a span
 	// as a child of the caller's; nil means no observer. It must not block, and may be called concurrently. It is not
@@ -57,6 +57,7 @@ type Client struct {
 func New(nc *nats.Conn, cfg Config) (*Client, error) {
 	cfg.Namespace = cmp.Or(cfg.Namespace, subjects.DefaultNamespace)
 	cfg.Timeout = cmp.Or(cfg.Timeout, DefaultTimeout)
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	switch err := cfg.Namespace.Check(); {
 	case nc == nil:
 		return nil, errors.New("client: no connection: did nats.Connect return an error?")

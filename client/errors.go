@@ -1,10 +1,8 @@
 package client
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"log/slog"
 
 	"github.com/nats-io/nats.go"
 
@@ -58,21 +56,15 @@ func refusal(err error) error {
 	if !ok {
 		return err
 	}
-	switch e.Code {
-	case subjects.BadRequest:
-		return &refusedError{ErrBadRequest, e}
-	case subjects.NotFound:
-		return &refusedError{ErrUnknownTag, e}
-	case subjects.Conflict:
-		return &refusedError{ErrTagExists, e}
-	case subjects.UsedUp:
-		return &refusedError{ErrUsedUp, e}
-	case subjects.TooMany:
-		return &refusedError{ErrThrottled, e}
-	case subjects.Unavailable:
-		return &refusedError{ErrUnavailable, e}
+	if sentinel, ok := sentinels[e.Code]; ok {
+		return &refusedError{sentinel, e}
 	}
 	return e
+}
+
+var sentinels = map[subjects.Code]error{
+	subjects.BadRequest: ErrBadRequest, subjects.NotFound: ErrUnknownTag, subjects.Conflict: ErrTagExists,
+	subjects.UsedUp: ErrUsedUp, subjects.TooMany: ErrThrottled, subjects.Unavailable: ErrUnavailable,
 }
 
 // badRequest returns the error for arguments that the client refuses without asking a worker.
@@ -100,7 +92,7 @@ func notServed(subject string) error {
 // notNatsid explains a reply that no worker sends, and logs the first.
 func (c *Client) notNatsid(subject string, err error) error {
 	c.foreign.Do(func() {
-		cmp.Or(c.cfg.Log, slog.Default()).Warn("a reply is not natsid's: find the stream or program that sent it",
+		c.cfg.Log.Warn("a reply is not natsid's: find the stream or program that sent it",
 			"subject", subject, "error", err)
 	})
 	return fmt.Errorf("%w: %w; does a JetStream stream or another program listen on %s?", ErrNotNatsid, err, subject)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"strconv"
 	"time"
 
 	"github.com/natsid/natsid/subjects"
@@ -79,7 +78,7 @@ func (c *Client) Snowflake(cfg SnowflakeConfig) (*Handle, error) {
 	case cfg.Business < 0:
 		return nil, badRequest("Business is %d, want at least 0", cfg.Business)
 	case cfg.Business > 0:
-		subject = c.cfg.Namespace.SnowflakeOf(strconv.FormatInt(cfg.Business, 10))
+		subject = c.cfg.Namespace.SnowflakeOf(cfg.Business)
 	}
 	return c.handle(settings{subject, cfg.Prefetch, cfg.MaxAge, 0})
 }

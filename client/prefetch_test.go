@@ -52,26 +52,6 @@ func TestWhatIsHeldGrowsTooOldWhileTheMachineIsSuspended(t *testing.T) {
 	}
 }
 
-func TestEachRangeIsRequestedOnce(t *testing.T) {
-	t.Parallel()
-	nc := connect(t)
-	const maxAge = 400 * time.Millisecond
-	openDesk(t, nc)
-	h := order(patient(nc), client.SegmentConfig{Prefetch: 64, MaxAge: maxAge})
-	begin := time.Now()
-	ranges := 0
-	for time.Since(begin) < 3*maxAge {
-		draw(t, h.Next, 64)
-		ranges++
-		time.Sleep(5 * time.Millisecond)
-	}
-	// IDs that are too old are discarded, and requested again.
-	most := ranges + 3 + 2*int(time.Since(begin)/(maxAge/2))
-	if n := h.Stats().Requests; n > int64(most) {
-		t.Errorf("%d requests for %d ranges in %v", n, ranges, time.Since(begin))
-	}
-}
-
 func TestNoIDIsGivenTwice(t *testing.T) {
 	nc := connect(t)
 	openDesk(t, nc)

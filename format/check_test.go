@@ -15,20 +15,20 @@ func TestReadFindsEachMistake(t *testing.T) {
 	} {
 		f := parse(t, tc.spec)
 		for n := subjects.ID(0); n < 1_000_000; n += 7919 {
-			text, err := f.Append(nil, n)
+			text, err := f.Format(n)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for i := range text {
 				for _, c := range []byte(tc.digits) {
-					other := append([]byte{}, text...)
+					other := []byte(text)
 					other[i] = c
 					if id, err := f.Read(string(other)); (err == nil) != (c == text[i]) {
 						t.Fatalf("%s for %s: got %d, %v", other, text, id, err)
 					}
 				}
 				if i > 0 && text[i] != text[i-1] {
-					other := append([]byte{}, text...)
+					other := []byte(text)
 					other[i], other[i-1] = text[i-1], text[i]
 					if id, err := f.Read(string(other)); err == nil {
 						t.Fatalf("%s for %s: got %d", other, text, id)

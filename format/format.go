@@ -80,28 +80,23 @@ func (f *Format) Max() subjects.ID { return subjects.ID(f.max) }
 
 // Format returns the text of an ID, or an [ErrRange].
 func (f *Format) Format(id subjects.ID) (string, error) {
-	text, err := f.Append(nil, id)
-	return string(text), err
-}
-
-// Append appends the text of an ID to dst; with an [ErrRange] it returns dst as it was.
-func (f *Format) Append(dst []byte, id subjects.ID) ([]byte, error) {
 	v, reason := f.split(int64(id))
 	if reason != "" {
-		return dst, fmt.Errorf("%w %d: %s", ErrRange, id, reason)
+		return "", fmt.Errorf("%w %d: %s", ErrRange, id, reason)
 	}
 	if f.mask != nil {
 		v[number] = f.mask.hide(v[number], f.tweak(int64(id)))
 	}
+	var text []byte
 	for _, p := range f.parts {
-		dst = append(dst, p.text...)
-		from := len(dst)
-		dst = p.append(dst, v[p.kind])
-		for _, c := range dst[from:] {
+		text = append(text, p.text...)
+		from := len(text)
+		text = p.append(text, v[p.kind])
+		for _, c := range text[from:] {
 			v[check] = f.sum(v[check], p.value(c, false)) //mutant:sum
 		}
 	}
-	return dst, nil
+	return string(text), nil
 }
 
 // split returns the values of an ID's parts, with 0 for the check digit, or the reason why the ID cannot be written.

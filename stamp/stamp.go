@@ -34,12 +34,8 @@ var (
 	ErrMalformed = errors.New("stamp: the message has something else than one ID in its header " + Header)
 )
 
-// ID returns the ID of a message, 1 to 2^63-1. The error is [ErrNone] or [ErrMalformed].
-func ID(m *nats.Msg) (subjects.ID, error) { return IDIn(m.Header) }
-
-// IDIn returns the ID of a message with these headers, such as those of a [jetstream.Msg]. Its errors are those of
-// [ID].
-func IDIn(h nats.Header) (subjects.ID, error) {
+// ID returns the ID in the headers of a message, 1 to 2^63-1. The error is [ErrNone] or [ErrMalformed].
+func ID(h nats.Header) (subjects.ID, error) {
 	values := h[Header]
 	switch len(values) {
 	case 0:
@@ -68,7 +64,7 @@ func New(ids client.Source) *Stamper { return &Stamper{ids} }
 // Msg gives a message an ID, unless it has one, and returns the ID. The error is [ErrMalformed], or one of
 // [client.Handle.Next]; then the message is unchanged.
 func (s *Stamper) Msg(ctx context.Context, m *nats.Msg) (subjects.ID, error) {
-	id, err := ID(m)
+	id, err := ID(m.Header)
 	if !errors.Is(err, ErrNone) {
 		return id, err
 	}
@@ -96,7 +92,7 @@ const most = 10_000
 func (s *Stamper) Msgs(ctx context.Context, msgs []*nats.Msg) error {
 	var bare []*nats.Msg
 	for i, m := range msgs {
-		switch _, err := ID(m); {
+		switch _, err := ID(m.Header); {
 		case errors.Is(err, ErrNone):
 			bare = append(bare, m)
 		case err != nil:

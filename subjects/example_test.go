@@ -11,7 +11,7 @@ func ExampleNamespace() {
 	const ns = subjects.DefaultNamespace
 	fmt.Println(ns.Segment("order"))
 	fmt.Println(ns.Snowflake())
-	fmt.Println(ns.SnowflakeOf("7"))
+	fmt.Println(ns.SnowflakeOf(7))
 	// Output:
 	// id.segment.order
 	// id.snowflake

@@ -11,7 +11,10 @@
 //     least 2 s. To repeat a request for IDs is safe: at worst some are never used.
 package subjects
 
-import "fmt"
+import (
+	"fmt"
+	"strconv"
+)
 
 // DefaultNamespace is the namespace of workers that are not given another.
 const DefaultNamespace = Namespace("id")
@@ -43,9 +46,10 @@ func (n Namespace) Segment(tag string) string { return string(n) + ".segment." +
 // Snowflake returns the subject of requests for snowflakes of business 0.
 func (n Namespace) Snowflake() string { return string(n) + ".snowflake" }
 
-// SnowflakeOf returns the subject of requests for snowflakes of a business, a
-// decimal number.
-func (n Namespace) SnowflakeOf(business string) string { return n.Snowflake() + "." + business }
+// SnowflakeOf returns the subject of requests for snowflakes of a business.
+func (n Namespace) SnowflakeOf(business int64) string {
+	return n.Snowflake() + "." + strconv.FormatInt(business, 10)
+}
 
 // TagCreate returns the subject of requests that create a tag.
 func (n Namespace) TagCreate() string { return string(n) + ".tag.create" }

@@ -17,16 +17,6 @@ type Source struct {
 	failure error
 }
 
-// Tags gives each tag a source of its own, as [client.Client.Segment] gives it a handle. The zero value is ready. It is
-// safe for concurrent use.
-type Tags struct{ sources sync.Map }
-
-// Segment returns the source of a tag. A new tag's first ID is 1.
-func (t *Tags) Segment(tag string) *Source {
-	s, _ := t.sources.LoadOrStore(tag, New())
-	return s.(*Source)
-}
-
 var _ client.Source = (*Source)(nil)
 
 // New returns a source whose first ID is 1.

@@ -55,7 +55,7 @@ func (s *stamping) holds(stream string, text func(*jetstream.RawStreamMsg) strin
 
 // withID tells an ID that is not one of natsid; those are small here, with holes at most.
 func withID(m *jetstream.RawStreamMsg) string {
-	id, err := stamp.IDIn(m.Header)
+	id, err := stamp.ID(m.Header)
 	if err == nil && id < foreignID {
 		return fmt.Sprintf("%.9s", m.Data)
 	}

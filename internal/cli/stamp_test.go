@@ -48,7 +48,7 @@ func TestStampCopiesAStreamWithIDs(t *testing.T) {
 	}
 	before := subjects.ID(0)
 	for seq, m := range messages(t, js, "STAMPED") {
-		id, err := stamp.IDIn(m.Header)
+		id, err := stamp.ID(m.Header)
 		if err != nil || id <= before || m.Subject != "stamped.new" || string(m.Data) != fmt.Sprint(seq) {
 			t.Errorf("message %d: %q on %s, ID %v, %v", seq+1, m.Data, m.Subject, id, err)
 		}

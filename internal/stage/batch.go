@@ -163,7 +163,7 @@ func (s *Stage) copyOf(m *Message, at Position) (*nats.Msg, *unfit) {
 		return c, &unfit{NoSubject, "its subject, " + m.Subject + ", is none of --subject"}
 	}
 	c.Header.Set(SourceHeader, at.String())
-	switch _, err := stamp.ID(c); {
+	switch _, err := stamp.ID(c.Header); {
 	case errors.Is(err, stamp.ErrNone):
 	case err != nil:
 		return c, &unfit{MalformedID, err.Error()}

@@ -36,10 +36,9 @@ func (p *pair) remove(seqs ...uint64) {
 
 func (p *pair) stops(want string) {
 	p.t.Helper()
-	err := p.stage().Run(p.t.Context())
-	if _, ok := errors.AsType[*stage.Stop](err); !ok || !strings.Contains(err.Error(), want) {
-		p.t.Errorf("%v, want a Stop with %q", err, want)
-	}
+	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
+	defer cancel()
+	wantStop(p.t, p.stage().Run(ctx), want)
 }
 
 func (p *pair) forgets() {
@@ -131,6 +130,7 @@ func TestATargetWithoutAnyCopyIsNotRepaired(t *testing.T) {
 	must(t, err)
 	must(t, s.Purge(t.Context()))
 	p.forgets()
+	p.stops("has expired, and no hint says")
 	if r, err := p.stage().Status(t.Context()); err == nil || !strings.Contains(err.Error(), "copy to a new target") {
 		t.Errorf("the status is %+v, %v", r, err)
 	}
@@ -178,15 +178,30 @@ func TestAnIdleStageSeesItsTargetDamaged(t *testing.T) {
 			go func() { ended <- s.Run(ctx) }()
 			eventually(t, "all is copied", func() bool { return s.Progress().Copied == 10 })
 			tc.damage(p)
-			err := <-ended
-			if _, ok := errors.AsType[*stage.Stop](err); !ok || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("%v, want a Stop with %q", err, tc.want)
-			}
+			wantStop(t, <-ended, tc.want)
 			if strings.Contains(log.String(), "interrupted") {
 				t.Errorf("nothing was interrupted: %s", log.String())
 			}
 		})
 	}
+}
+
+// The new source counts from one: messages with copied numbers would be left out, and later ones copied as if nothing
+// were missing.
+func TestASourceThatIsMadeAgainWhileItIsReadStopsTheStage(t *testing.T) {
+	p := newPair(t, 100)
+	// There may be no stream yet when it is asked at first.
+	s := p.stage(func(c *stage.Config) { c.Once, c.Settle = false, 300*time.Millisecond })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	eventually(t, "all is copied", func() bool { return s.Progress().Copied == 100 })
+	must(t, p.js.DeleteStream(t.Context(), p.source))
+	p.createSource()
+	p.publish(100, 250)
+	wantStop(t, <-ended, "deleted and made again")
+	p.verify(100)
 }
 
 func TestAnIdleStageAfterARepairIsNotInterrupted(t *testing.T) {

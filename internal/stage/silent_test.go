@@ -167,9 +167,7 @@ func (muteReader) Close() {}
 func TestASilentReaderIsLeftWithinSecondsAndSaidToBe(t *testing.T) {
 	for readers, within := range []time.Duration{time.Second, 3 * time.Second, 7 * time.Second, 13 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, 1)
-			w.calm = true
-			w.publish(plain, plain)
+			w := calm(t, 1, plain, plain)
 			src := &mute{world: w, readers: readers}
 			s := w.stage(true, func(c *stage.Config) { c.Source = src })
 			unready := make(chan error, 1)
@@ -192,9 +190,7 @@ func TestASilentReaderIsLeftWithinSecondsAndSaidToBe(t *testing.T) {
 // A source that has nothing more is not silent.
 func TestAnIdleSourceIsNotReadAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 1)
-		w.calm = true
-		w.publish(plain, foreign)
+		w := calm(t, 1, plain, foreign)
 		src := &mute{world: w}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()

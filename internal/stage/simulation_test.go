@@ -67,27 +67,20 @@ func play(t *testing.T, seed uint64) (writes int) {
 	w.publish(foreign)
 	ctx, kill := context.WithTimeout(t.Context(), time.Minute)
 	defer kill()
-	if err := w.stage(false).Run(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.stage(false).Run(ctx))
 	w.judge()
 	hint := w.hint
 	w.first = uint64(len(w.source)) + 1 // all has been passed
 	for range 2 {
 		w.publish(w.draws(10)...)
 		w.publish(plain)
-		if err := w.stage(true).Run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.stage(true).Run(t.Context()))
 		w.judge()
 		w.expire()
 	}
 	w.hint = hint // an older one came late
 	w.publish(plain)
-	var stopped *stage.Stop
-	if err := w.stage(true).Run(t.Context()); !errors.As(err, &stopped) {
-		t.Errorf("with a hint for message %d the stage goes on behind message %d: %v", hint.Last, len(w.target), err)
-	}
+	wantStop(t, w.stage(true).Run(t.Context()), "no hint says")
 	return w.writes
 }
 
@@ -95,9 +88,7 @@ func play(t *testing.T, seed uint64) (writes int) {
 func TestAMessageThatLeftUnreadIsMissed(t *testing.T) {
 	for first, want := range map[uint64]bool{1: false, 3: true} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, 1)
-			w.calm = true
-			w.publish(plain, plain, plain, plain, plain)
+			w := calm(t, 1, plain, plain, plain, plain, plain)
 			w.skip, w.firstThen = 2, first
 			err := w.stage(true).Run(t.Context())
 			if _, stopped := errors.AsType[*stage.Stop](err); stopped != want {
@@ -110,9 +101,7 @@ func TestAMessageThatLeftUnreadIsMissed(t *testing.T) {
 // A message that comes and expires while the source delivers nothing is a gap.
 func TestWhatExpiresUnseenIsMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 1)
-		w.calm = true
-		w.publish(plain)
+		w := calm(t, 1, plain)
 		go func() {
 			time.Sleep(20 * time.Second)
 			w.mu.Lock()
@@ -122,9 +111,6 @@ func TestWhatExpiresUnseenIsMissed(t *testing.T) {
 		}()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		err := w.stage(false).Run(ctx)
-		if _, stopped := errors.AsType[*stage.Stop](err); !stopped {
-			t.Errorf("message 2 has left unread: %v", err)
-		}
+		wantStop(t, w.stage(false).Run(ctx), "messages 2 to 2")
 	})
 }

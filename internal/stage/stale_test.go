@@ -90,11 +90,8 @@ func TestAServerThatLacksMessagesDoesNotEndAStage(t *testing.T) {
 // A message that its leader lacks is passed by nobody.
 func TestAnElectionBetweenTwoAnswersPassesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 1)
-		w.calm = true
-		w.publish(plain)
+		w := calm(t, 1, plain)
 		src := &elected{world: w}
-		s := w.stage(false, func(c *stage.Config) { c.Source = src })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		go func() {
@@ -102,9 +99,7 @@ func TestAnElectionBetweenTwoAnswersPassesNothing(t *testing.T) {
 			src.armed.Store(true)
 			w.publish(foreign, plain, foreign)
 		}()
-		if err := s.Run(ctx); err != nil {
-			t.Error(err)
-		}
+		must(t, w.stage(false, func(c *stage.Config) { c.Source = src }).Run(ctx))
 		w.judge()
 	})
 }
@@ -149,19 +144,12 @@ func TestASourceThatIsSetBackAndWrittenAgainStopsTheStage(t *testing.T) {
 		50: "was set back: it ends with message 150", 100: "written again", 200: "written again",
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, 1)
-			w.calm = true
-			w.publish(make([]kind, 200)...)
-			if err := w.stage(true).Run(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			w := calm(t, 1, make([]kind, 200)...)
+			must(t, w.stage(true).Run(t.Context()))
 			w.source = w.source[:100]
 			w.shift = time.Hour
 			w.publish(make([]kind, after)...)
-			err := w.stage(true).Run(t.Context())
-			if _, stopped := errors.AsType[*stage.Stop](err); !stopped || !strings.Contains(err.Error(), want) {
-				t.Errorf("%d messages were written again: %v", after, err)
-			}
+			wantStop(t, w.stage(true).Run(t.Context()), want)
 			if n := len(w.target); n != 200 {
 				t.Errorf("the target holds %d messages", n)
 			}
@@ -194,9 +182,7 @@ func TestThreeFindingsInARowEndAStage(t *testing.T) {
 		{[]error{set, set, errLost, set, set}, false}, {[]error{errLost, set, set, set}, true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, 1)
-			w.calm = true
-			w.publish(plain)
+			w := calm(t, 1, plain)
 			err := w.stage(true, func(c *stage.Config) { c.Source = &answering{w, tc.answers} }).Run(t.Context())
 			if (err != nil) != tc.ends {
 				t.Errorf("after %v it ends with %v", tc.answers, err)

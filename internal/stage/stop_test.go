@@ -37,9 +37,7 @@ func (h heedful) SetHint(ctx context.Context, hint stage.Hint) error {
 func TestAStageThatIsStoppedLeavesAHintForItsLastMessage(t *testing.T) {
 	for seed := range uint64(30) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, seed)
-			w.calm = true
-			w.publish(make([]kind, 1000)...)
+			w := calm(t, seed, make([]kind, 1000)...)
 			more := make(chan struct{})
 			go func() {
 				defer close(more)

@@ -471,6 +471,13 @@ func newWorld(t *testing.T, seed uint64) *world {
 		letters: make(map[uint64]bool)}
 }
 
+// calm returns a world in which nothing is lost, with messages of these kinds.
+func calm(t *testing.T, seed uint64, kinds ...kind) *world {
+	w := newWorld(t, seed)
+	w.calm, w.source = true, kinds
+	return w
+}
+
 // expireCopied removes messages of the source that were copied.
 func (w *world) expireCopied() {
 	w.mu.Lock()
