@@ -15,10 +15,10 @@ import (
 )
 
 // DefaultTimeout bounds a call whose context has no deadline. Workers answer within 1.5 s unless configured
-// otherwise, so there is time to ask another worker.
+// otherwise, so a call has time to ask another worker.
 const DefaultTimeout = 5 * time.Second
 
-// MaxIDs is the most IDs that one call of NextN can ask for: a count that was mistyped uses up no more.
+// MaxIDs is the most IDs that one call of NextN can request. It bounds how many IDs a mistyped count wastes.
 const MaxIDs = 10_000_000
 
 // A Config is the settings of a [Client]. The zero value means the defaults.
@@ -27,15 +27,15 @@ type Config struct {
 	Namespace subjects.Namespace
 	// Timeout bounds calls whose context has no deadline; 0 means [DefaultTimeout].
 	Timeout time.Duration
-	// FailFast makes calls for IDs fail with [ErrNotServed] as soon as no worker serves them. By default they ask again
-	// until their context ends: the only worker may be about to restart.
+	// FailFast makes calls for IDs fail with [ErrNotServed] as soon as no worker serves them. By default calls ask
+	// again until their context ends, since the only worker may be restarting.
 	FailFast bool
 	// Log receives messages for an operator; nil discards them. The only message is the first [ErrNotNatsid]: the
 	// operator should stop the program that answers in natsid's place.
 	Log *slog.Logger
 	// ObserveCall is called at the end of each call with the caller's context, for example to record metrics, or a span
 	// as a child of the caller's; nil means no observer. It must not block, and may be called concurrently. It is not
-	// called for calls that do not wait: those that get an ID held in advance, or whose context had ended.
+	// called for a call that gets a prefetched ID, or whose context had ended before the call.
 	ObserveCall func(context.Context, Call)
 }
 
@@ -52,8 +52,8 @@ type Client struct {
 	handles map[settings]*Handle
 }
 
-// New returns a client on a connection, which the caller closes. It sends nothing before the first call. The error
-// names what is wrong with the arguments.
+// New returns a client on a connection, which the caller closes. It sends nothing. The error names the argument that is
+// wrong.
 func New(nc *nats.Conn, cfg Config) (*Client, error) {
 	cfg.Namespace = cmp.Or(cfg.Namespace, subjects.DefaultNamespace)
 	cfg.Timeout = cmp.Or(cfg.Timeout, DefaultTimeout)

@@ -5,22 +5,22 @@
 //	id, err := order.Next(ctx)
 //
 // A [Handle] draws the IDs of one tag, or snowflakes. Keep it and share it: overlapping calls share requests. A call
-// asks again while that can help, and ends with its context, or after [DefaultTimeout] if that has no deadline. Asking
-// again is safe: no two calls return the same ID, and unused IDs are holes.
+// repeats its request while that can help. It ends with its context, or after [DefaultTimeout] if the context has no
+// deadline. A repetition is safe: no two calls return the same ID. IDs that no call returns are holes.
 //
-//	mode       a call costs            holes           age of an ID
-//	Next       a round trip, shared    few             younger than its call
-//	NextN      a round trip or more    few             younger than its call
-//	Prefetch   0.2 µs                  2n at a time    up to MaxAge
+//	mode         a call costs            holes           age of an ID
+//	Next         a round trip, shared    few             younger than its call
+//	NextN        a round trip or more    few             younger than its call
+//	Prefetch n   0.2 µs                  up to 2n        up to MaxAge
 //
-// Of two calls, one of which began after the other had ended, the later gets the ID that was issued later. The IDs of
-// one worker rise; those of several interleave. IDs of a strict tag rise over all workers, so it has no Prefetch.
+// Without Prefetch, a call that begins after another has ended gets an ID that was issued later. The IDs of one worker
+// rise; those of several workers interleave. IDs of a strict tag rise over all workers, so a strict tag has no Prefetch.
 // Snowflakes rise with the clocks of the workers.
 //
 // errors.Is finds the sentinels, such as [ErrNotServed], and errors.As a [*subjects.Error] where a worker refused. When
 // ctx ends first, the error is that of ctx, and wraps the reason for the wait if there is one.
 //
-// The caller owns the connection. One that notices within two seconds that a server hangs, and never gives up, is
+// The caller owns the connection. These options notice within two seconds that a server hangs, and reconnect for ever:
 //
 //	nats.Connect(urls, nats.MaxReconnects(-1), nats.PingInterval(time.Second), nats.MaxPingsOutstanding(1))
 //

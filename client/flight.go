@@ -39,7 +39,7 @@ type flight struct {
 type answer struct {
 	runs subjects.Runs
 	err  error
-	most int // the worker's limit of IDs, if the request exceeded it; else 0
+	most int // the worker's limit of IDs if the request exceeded it, else 0
 }
 
 // A trip is one copy of a request, under way.
@@ -177,7 +177,7 @@ func (t *target) refusalIn(m *nats.Msg) error {
 	return refused(m)
 }
 
-// refused decides the next step after a refusal. f.mu is held.
+// refused ends the flight after a refusal, or schedules a copy. f.mu is held.
 func (f *flight) refused(err error) {
 	var e subjects.Error // zero unless a worker sent the refusal
 	if said, ok := errors.AsType[*subjects.Error](err); ok {
@@ -236,7 +236,7 @@ func (f *flight) silence() time.Duration {
 	return max(usual, min(usual<<min(f.copies-1, 2), hedgeAgain))
 }
 
-// busyPause is the pause before trying again to send a copy that may not be sent now.
+// busyPause is the pause before the next attempt to send a copy that must not be sent yet.
 const busyPause = 50 * time.Millisecond
 
 // askAgain sends a copy since no answer came.

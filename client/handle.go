@@ -39,10 +39,10 @@ type SnowflakeConfig struct {
 
 // A Handle draws the IDs of one tag, or snowflakes. It is safe for concurrent use.
 //
-// With Prefetch it holds a range of IDs. A call that leaves half of it, or finds a quarter of MaxAge left, requests the
-// next range in the background. IDs older than MaxAge are discarded, counted from before they were requested: so that
-// is also the greatest age of the time in a snowflake, and the longest delay until a raised max_id takes effect. While
-// natsid is out of reach, calls get held IDs. Discarded IDs are holes.
+// With Prefetch, a handle holds a range of IDs. A call that leaves half of the range, or finds a quarter of MaxAge
+// left, requests the next range in the background. The age of an ID counts from before its request. IDs older than
+// MaxAge are discarded, and are holes. So the time in a snowflake is at most MaxAge old, and a raised max_id takes
+// effect within MaxAge. While natsid is out of reach, calls get held IDs.
 type Handle struct {
 	target *target
 	merger *merger
@@ -57,12 +57,12 @@ type settings struct {
 	maxBatch int
 }
 
-// handlesMost is how many handles a client remembers, about 1 KB each, so that equal ones share requests. Beyond that
-// number the client forgets all, so that memory stays bounded; some calls then share no requests.
+// handlesMost is how many handles a client remembers, about 1 KB each. To keep memory bounded, the client forgets all
+// handles at that number; new handles then share no requests with forgotten ones.
 const handlesMost = 10_000
 
-// Segment returns the handle of a tag: the same for all callers with the same arguments, who share its requests. The
-// error, an [ErrBadRequest], names what is wrong with the arguments.
+// Segment returns the handle of a tag. Calls with equal arguments return the same handle, whose callers share requests.
+// The error is an [ErrBadRequest] that names the argument that is wrong.
 func (c *Client) Segment(tag string, cfg SegmentConfig) (*Handle, error) {
 	if err := subjects.CheckTag(tag); err != nil {
 		return nil, refusal(err)
@@ -70,8 +70,8 @@ func (c *Client) Segment(tag string, cfg SegmentConfig) (*Handle, error) {
 	return c.handle(settings{c.cfg.Namespace.Segment(tag), cfg.Prefetch, cfg.MaxAge, cfg.MaxBatch})
 }
 
-// Snowflake returns the handle of the snowflakes of a business: the same for all callers with the same arguments, who
-// share its requests. The error, an [ErrBadRequest], names what is wrong with the arguments.
+// Snowflake returns the handle of the snowflakes of a business. Calls with equal arguments return the same handle,
+// whose callers share requests. The error is an [ErrBadRequest] that names the argument that is wrong.
 func (c *Client) Snowflake(cfg SnowflakeConfig) (*Handle, error) {
 	subject := c.cfg.Namespace.Snowflake()
 	switch {
@@ -116,12 +116,12 @@ func newHandle(c *Client, s settings) *Handle {
 	return h
 }
 
-// Next returns one ID. Concurrent calls share requests: the ID is from a request that
-// was sent after the call began, unless the handle has Prefetch.
+// Next returns one ID. Concurrent calls share requests. Unless the handle has Prefetch, the ID is from a request that
+// was sent after the call began.
 //
-// It asks again after refusals that another worker may not repeat, after silence, and after a lost connection, until
-// ctx ends. A ctx without a deadline ends after the client's Timeout. A call may return up to 20 ms after ctx has
-// ended, or 100 ms where answers take long. IDs for which no call waits any longer are holes.
+// Until ctx ends, Next repeats the request after silence, after a lost connection, and after a refusal that another
+// worker may not give. A ctx without a deadline ends after the client's Timeout. Next may return up to 20 ms after ctx
+// has ended, or 100 ms where answers take long. IDs for which no call waits any longer are holes.
 //
 // The error is [ErrBadRequest], [ErrUnknownTag], [ErrUsedUp], [ErrNotNatsid], [ErrBusy], [ErrClosed], or
 // [ErrUnavailable] while workers wait for an operator. Otherwise it is that of ctx, and wraps the reason why there was

@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// mostUnderWay is how many batches of a handle may be under way at once, so that one that hangs does not stop the
-	// handle.
+	// mostUnderWay is how many batches of a handle may be under way at once, so that a batch without an answer does not
+	// stop the handle.
 	mostUnderWay = 4
-	// waitingMost bounds how many calls of a handle may wait at once: that many full requests.
+	// waitingMost bounds the calls of a handle that may wait at once, counted in full requests.
 	waitingMost = 5
 )
 
@@ -35,8 +35,8 @@ type merger struct {
 
 // A batch has the calls that share a request, or several requests if there are too many for one.
 //
-// By the third law a strict ID comes from a load that is sent after its call began. For that no call may join a batch
-// that has left: [merger.depart] replaces the gathering batch before it sends a request.
+// Law: a strict ID comes from a request that was sent after its call began. So no call may join a batch that has left:
+// [merger.depart] replaces the gathering batch before it sends a request.
 type batch struct {
 	merger  *merger
 	woken   chan struct{} // closed when the batch is answered or turns slow: then its calls watch their contexts
@@ -112,7 +112,7 @@ func (m *merger) join() (b *batch, isDue bool, err error) {
 // turn wakes the calls, since the batch is answered or turns slow.
 func (b *batch) turn() { b.wake.Do(func() { close(b.woken) }) }
 
-// leave removes a call that gives up, and reports false if it need not, since the batch is answered.
+// leave removes a call that gives up. It reports false if the batch has been answered: then the call takes its ID.
 func (b *batch) leave() bool {
 	b.merger.mu.Lock()
 	defer b.merger.mu.Unlock()

@@ -68,8 +68,7 @@ func (k *stock) next() (id subjects.ID, asking chan struct{}) {
 	return 0, k.asking
 }
 
-// nextN returns n held IDs, or nil if fewer are held. It returns no part: that would grow too old while the rest is
-// requested.
+// nextN returns n held IDs, or nil if fewer are held: these would grow too old while the rest is requested.
 func (k *stock) nextN(n int) (runs subjects.Runs) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -83,9 +82,9 @@ func (k *stock) nextN(n int) (runs subjects.Runs) {
 	return runs
 }
 
-// holds reports whether n IDs are held that are not too old, and requests the next range if it is due: when the call
-// leaves a half, or the newest range has a quarter of its age left. A call for more than is held uses none. After a
-// failure only a call that waits asks again. k.mu is held.
+// holds reports whether n IDs are held that are not too old. It requests the next range when the call leaves a half, or
+// the newest range has a quarter of its age left. A call for more IDs than are held takes none. After a failed request
+// only a call that waits sends another. k.mu is held.
 func (k *stock) holds(n int) bool {
 	held, left := k.fresh()
 	rest := held
@@ -137,7 +136,7 @@ func (k *stock) take(most int) subjects.Run {
 	return run
 }
 
-// wait waits for the request that next returned, and for further ones while other calls take all IDs.
+// wait waits for the request under way, and for further requests while other calls take all IDs.
 func (k *stock) wait(ctx context.Context, asking chan struct{}) (subjects.ID, error) {
 	ctx, cancel := k.target.client.bounded(ctx)
 	defer cancel()

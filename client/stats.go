@@ -13,7 +13,7 @@ type Call struct {
 	IDs     int // IDs wanted; 0 if the call is about tags
 	Began   time.Time
 	Took    time.Duration
-	Outcome string // "ok", or the reason in one or two words; one of few, so it can label metrics
+	Outcome string // "ok", or the reason, such as "not_served": one of a fixed set, as labels of metrics need
 	Err     error  // what the call returns; nil if the Outcome is "ok"
 }
 

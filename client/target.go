@@ -62,9 +62,8 @@ func (t *target) patience() time.Duration {
 	return min(max(t.usual+4*t.spread, hedgeSoonest), hedgeLatest)
 }
 
-// Bounds of the gap between two batches; a batch leaves sooner once the one before is answered. Within them the gap is
-// a quarter of the usual response time: so [mostUnderWay] batches cover that time, and a call waits for a quarter of it
-// at most.
+// Bounds of the gap between two batches. Within them the gap is a quarter of the usual response time, so that
+// [mostUnderWay] batches cover that time. A batch leaves sooner if the batch before it is answered.
 const (
 	gapLeast = time.Millisecond
 	gapMost  = 100 * time.Millisecond
@@ -76,8 +75,8 @@ func (t *target) gap() time.Duration {
 	return min(max(t.usual/mostUnderWay, gapLeast), gapMost)
 }
 
-// Bounds of the time that a call waits for the answer without watching its context, which costs a third. So much later
-// it may notice that its context has ended.
+// A call does not watch its context at first, since that costs a third of the throughput. These are the bounds of that
+// time, and so of how late a call may notice that its context has ended.
 const (
 	slowSoonest = 20 * time.Millisecond
 	slowLatest  = 100 * time.Millisecond
@@ -132,10 +131,9 @@ func (t *target) holdFor(d time.Duration) {
 	}
 }
 
-// A spare is the budget of copies of docs/client-laws.md: it keeps copies from doubling the load of an overloaded
-// service. It grows with the requests of about the last minute, since while one of three workers hangs, half as many
-// copies as requests are needed for the 6 s until NATS notices. A new or rarely used handle, too, must be able to
-// retry.
+// A spare is the budget of copies (docs/client-laws.md), which keeps copies from doubling the load of an overloaded
+// service. The budget grows with the requests of about the last minute: while one of three workers hangs, half as many
+// copies as requests are needed for the 6 s until NATS notices. spareLeast lets a new or rarely used handle retry.
 type spare struct {
 	used   float64
 	recent float64 // requests, decaying with recentFor

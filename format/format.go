@@ -1,7 +1,7 @@
 // Package format writes IDs as people write them, such as SO-20261125-000042-4, and reads them back.
 //
-// A format is literal text with parts in braces; {{ and }} write braces. Literal text is ASCII: beyond it, different
-// letters look alike. The digits of a radix are 0-9, A-Z and a-z.
+// A format is literal text with parts in braces; {{ and }} write braces. Literal text is ASCII, since letters of other
+// scripts look alike. The digits of a radix are 0-9, A-Z and a-z.
 //
 //	{id}, {id:6}        the number; with at least 6 digits
 //	{id:6:36}, {id::36} in a radix from 2 to 62
@@ -18,8 +18,8 @@
 // The IDs of a daily tag are yyyyMMdd*10^8 + n, those of a monthly tag yyyyMM*10^10 + n, and those of a yearly tag
 // yyyy*10^12 + n: below 2^53 up to the year 9006. If the format has the date, {id} is n.
 //
-// An ID has exactly one text. {id} may have more digits than its width, unless a digit may stand beside it: then the
-// width is a limit, see [Format.Max]. The check digit is Damm's over the digits of all parts; for base32 it is over
+// An ID has exactly one text. {id} may have more digits than its width. But where a digit may stand beside {id}, the
+// width is a limit: see [Format.Max]. The check digit is Damm's over the digits of all parts; for base32 it is over
 // GF(32).
 //
 // A mask is FF1 of NIST SP 800-38G in radix 10: a bijection of the numbers of its width, under a secret AES-256 key.

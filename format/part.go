@@ -17,7 +17,7 @@ type part struct {
 	max   int64 // highest number that is written
 }
 
-// The kinds of parts. An ID of a tag consists of the first ones, up to number.
+// The kinds of parts. An ID of a tag has those from year to number; the others are of snowflakes, and check.
 const literal, year, month, day, number, hour, minute, second, milli, business, check, kinds = 0, 1, 2, 3, 4, 5, 6,
 	7, 8, 9, 10, 11
 

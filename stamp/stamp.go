@@ -29,8 +29,8 @@ const Header = "Natsid-Id"
 var (
 	// ErrNone is returned where a message has no ID: stamp it.
 	ErrNone = errors.New("stamp: the message has no ID in its header " + Header)
-	// ErrMalformed is returned if the header holds something else than one ID. The message's publisher wrote it, and
-	// natsid does not change it.
+	// ErrMalformed is returned if the header holds something else than one ID. The publisher of the message wrote that
+	// header, and this package does not change it.
 	ErrMalformed = errors.New("stamp: the message has something else than one ID in its header " + Header)
 )
 
@@ -51,8 +51,7 @@ func ID(h nats.Header) (subjects.ID, error) {
 	}
 }
 
-// A Stamper stamps messages with the IDs of one source. It is safe for concurrent use,
-// of different messages.
+// A Stamper stamps messages with the IDs of one source. It is safe for concurrent use on different messages.
 type Stamper struct {
 	ids client.Source
 }
@@ -82,8 +81,8 @@ func set(m *nats.Msg, id subjects.ID) {
 	m.Header[Header] = []string{id.String()}
 }
 
-// most is how many IDs one request asks for, at most: after a larger request the client waits 2 s for an answer before
-// it sends a copy to another worker.
+// most is the largest request, in IDs: a client waits 2 s for the answer to a larger request before it asks another
+// worker.
 const most = 10_000
 
 // Msgs gives each message without an ID an ID, in order, with one request for each 10,000. The error is that of
@@ -118,8 +117,8 @@ func (s *Stamper) Msgs(ctx context.Context, msgs []*nats.Msg) error {
 	return nil
 }
 
-// Handler returns a handler that passes on each message with an ID. If a message gets no ID it calls failed in place
-// of next, since core NATS does not deliver a message again. It waits for the ID for the client's timeout at most.
+// Handler returns a handler that stamps each message and calls next with it. If a message gets no ID within the
+// client's timeout, the handler calls failed in place of next: core NATS does not deliver a message again.
 func (s *Stamper) Handler(next nats.MsgHandler, failed func(*nats.Msg, error)) nats.MsgHandler {
 	return func(m *nats.Msg) {
 		if _, err := s.Msg(context.Background(), m); err != nil {
@@ -130,9 +129,9 @@ func (s *Stamper) Handler(next nats.MsgHandler, failed func(*nats.Msg, error)) n
 	}
 }
 
-// Consumer returns a handler for [jetstream.Consumer.Consume] that passes on each message with an ID. If a message
-// gets no ID it calls failed, which decides whether the message is delivered again, for example by NakWithDelay. It
-// waits for the ID for the client's timeout at most.
+// Consumer returns a handler for [jetstream.Consumer.Consume] that stamps each message and calls next with it. If a
+// message gets no ID within the client's timeout, the handler calls failed, which decides whether the message is
+// delivered again, for example by NakWithDelay.
 func (s *Stamper) Consumer(next jetstream.MessageHandler, failed func(jetstream.Msg, error)) jetstream.MessageHandler {
 	return func(m jetstream.Msg) {
 		own := nats.Msg{Header: m.Headers()}

@@ -9,10 +9,9 @@ import (
 
 // An ID is what natsid issues: 1 to 2^63-1. The zero value is no ID. In requests about tags it is also a number of IDs.
 //
-// It prints as a decimal. JSON carries it as a string, because JavaScript rounds
-// numbers above 2^53, and SQL as a BIGINT. A column that may be NULL is a
-// sql.Null[ID]. All methods that read an ID take the same texts: a decimal of 0 to 2^63-1
-// without sign, space or leading zero, so that an ID has one spelling only.
+// It prints as a decimal. JSON carries it as a string, because JavaScript rounds numbers above 2^53, and SQL as a
+// BIGINT. A column that may be NULL is a sql.Null[ID]. All methods that read an ID accept the same texts: a decimal of
+// 0 to 2^63-1 without sign, space or leading zero. So an ID has one spelling only.
 type ID int64
 
 // ParseID returns the ID that a text spells.
@@ -32,8 +31,8 @@ func (id ID) String() string { return strconv.FormatInt(int64(id), 10) }
 // error is nil.
 func (id ID) MarshalText() ([]byte, error) { return strconv.AppendInt(nil, int64(id), 10), nil }
 
-// UnmarshalText reads a text that [ParseID] accepts. After an error the ID is zero, as with the other methods that read
-// one.
+// UnmarshalText reads a text that [ParseID] accepts. After an error of this or another method that reads it, the ID is
+// zero.
 func (id *ID) UnmarshalText(text []byte) (err error) {
 	*id, err = ParseID(string(text))
 	return err

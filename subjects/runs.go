@@ -48,8 +48,8 @@ func (r Runs) Len() int {
 	return int(n)
 }
 
-// AppendRun appends the run first..last to dst, the runs of a reply so far: one run a line, without a newline after the
-// last.
+// AppendRun appends the run from first to last to dst, which holds the runs of a reply so far: one run a line, without
+// a newline after the last.
 func AppendRun(dst []byte, first, last ID) []byte {
 	if len(dst) > 0 {
 		dst = append(dst, '\n')

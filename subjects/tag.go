@@ -8,14 +8,14 @@ import (
 // TagCreate is the request that creates a tag.
 type TagCreate struct {
 	Tag         string `json:"tag"`
-	Step        int64  `json:"step,omitempty"`  // IDs that a load reserves at least; 0 means 1000
+	Step        int64  `json:"step,omitempty"`  // the fewest IDs that a load reserves; 0 means 1000
 	Start       ID     `json:"start,omitempty"` // the first ID; 0 means the lowest that is surely free
 	Description string `json:"description,omitempty"`
 	// Min is the lowest number, where 0 means 1; Max is the highest, where 0 means no bound. With a period they hold
 	// within each period.
 	Min ID `json:"min,omitempty"`
 	Max ID `json:"max,omitempty"`
-	// MaxHole bounds how many IDs a crash of one worker can waste, not counting those of unanswered requests; 0 means a
+	// MaxHole bounds how many IDs a crash of one worker wastes, besides those of unanswered requests; 0 means a
 	// hundredth of the tag's numbers.
 	MaxHole ID `json:"max_hole,omitempty"`
 	// Period is daily, monthly or yearly if the numbers begin again with each day, month or year; "" if they do not.

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// An origin is a source and its name. It finds which messages may be passed, and which left the source unread.
+// An origin is a source and its name. It finds which messages may be passed, and which have left the source unread.
 type origin struct {
 	Source
 	name string
@@ -56,12 +56,12 @@ func (o origin) holds(ctx context.Context, p Position, src SourceState) error {
 }
 
 // look passes the messages after a position if no filter selects any of them, and reports whether there is a message
-// to be read. Without look the position would stay far behind where few messages are selected: once unselected messages
-// have expired, they could not be distinguished from expired ones that were to be copied.
+// to be read. Without look the position would stay far behind where few messages are selected. Once unselected messages
+// had expired, the stage could not distinguish them from selected messages that expired unread.
 //
-// The source's state is read twice. First: no message up to Last is to be read if End, which was read after Last, is
-// not after the position. Second: no message that was to be read has left the source if its First is not beyond the
-// sequence after the position.
+// Two readings of the source's state prove that no selected message is passed. In the first reading End, which is read
+// after Last, is not after the position: so no message up to Last is to be read. In the second reading First is not
+// beyond the sequence after the position: so no message after the position has left the source.
 func (o origin) look(ctx context.Context, at *Position) (more bool, err error) {
 	src, err := o.at(ctx, *at)
 	//mutant:end

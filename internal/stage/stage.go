@@ -4,22 +4,22 @@
 // # The law
 //
 // The target's last message is the position: its header [SourceHeader] names the original in the source, and the
-// original's time. If the source holds another message there, it was set back. The only other position is a [Hint]
-// that was written after the target's last message: it is used if that message has expired, or if messages after the
-// original were passed. A batch is one atomic write, which fails unless that message is still the target's last. So no
-// message was written since the position was read, and the batch lands after it as a whole or not at all.
+// original's time. If the source's message of that sequence has another time, the source was set back. The only other
+// position is a [Hint] that was written after the target's last message. The hint is used if that message has expired,
+// or if messages after the original were passed. A batch is one atomic write, which fails unless the message at the
+// position is still the target's last. So the batch lands right after that message as a whole, or not at all.
 //
 // By induction, the target holds the messages of the source in their order, each once: whatever is lost, late or
 // doubled on the way, and however many stages run. Of two stages only one can write after a given message; the other
-// is fenced. A write of unknown outcome is never repeated: the position is read again, and shows the outcome. A write
-// that arrives late is refused by the fence.
+// is fenced. A write of unknown outcome is never repeated: the stage reads the position again, which shows the outcome.
+// The fence refuses a write that arrives late.
 //
 // A message is passed, not copied, if no filter selects it, or if it became a dead letter that JetStream has
 // acknowledged. Unselected messages are passed only if the last selected message is not after the position, and no
 // message after the position has left the source unread: see look.
 //
 // If the target's last message is not a copy, was removed, or expired without a hint, only people can know whether a
-// copy is gone. If none is, they may store a hint, which Status proposes.
+// copy is gone. If no copy is gone, an operator may store a hint, which Status proposes.
 //
 // Messages are passed only by answers of one leader, which has all messages of the source: see infoOf. A stage stops
 // for good only when JetStream gave the reason three times, over a longer time than a deposed leader answers: see
@@ -159,7 +159,7 @@ type Config struct {
 	Existing    Existing
 	DeadLetters DeadLetters // nil: a message that cannot be copied stops the stage
 	Since       time.Time   // if no position is known, pass messages older than this
-	Once        bool        // return when all messages that the source holds are copied
+	Once        bool        // Run returns when all messages that the source holds are copied
 	// Settle is the pause before JetStream is asked a second time whether the stage must stop, and half the pause
 	// before the third time. 0 means that one answer is enough: JetStream is a single server, whose answers are never
 	// out of date.

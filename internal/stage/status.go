@@ -7,9 +7,9 @@ import (
 )
 
 // A Status is how far a source is copied. If the target ends with messages that are not copies, or with messages that
-// are gone, only people know whether a copy is gone. If none is, they may store the Hint, and stages continue. If
-// messages have left the source before they were copied, the Hint passes them; it is after the last copy, so no message
-// gets a second ID.
+// are gone, only people know whether a copy is gone. If no copy is gone, an operator may store the Hint, and stages
+// continue. If messages have left the source before they were copied, the Hint passes them. The Hint is after the last
+// copy, so no message gets a second ID.
 type Status struct {
 	Hint           // the position, for the target's last sequence
 	Behind  uint64 // number of messages of the source after the position
