@@ -14,8 +14,8 @@
 //	Prefetch n   0.2 µs                  up to 2n        up to MaxAge
 //
 // Without Prefetch, a call that begins after another has ended gets an ID that was issued later. The IDs of one worker
-// rise; those of several workers interleave. IDs of a strict tag rise over all workers, so a strict tag has no Prefetch.
-// Snowflakes rise with the clocks of the workers.
+// rise; those of several workers interleave. IDs of a strict tag rise over all workers, so strict tags have no
+// Prefetch. Snowflakes rise with the clocks of the workers.
 //
 // errors.Is finds the sentinels, such as [ErrNotServed], and errors.As a [*subjects.Error] where a worker refused. When
 // ctx ends first, the error is that of ctx, and wraps the reason for the wait if there is one.

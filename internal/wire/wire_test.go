@@ -20,7 +20,7 @@ func TestSubjectsOfANamespace(t *testing.T) {
 		ns.Segment("a.b"):              "id.segment.a.b",
 		Tag(ns, "id.segment.a.b"):      "a.b",
 		ns.Snowflake():                 "id.snowflake",
-		ns.SnowflakeOf(7):            "id.snowflake.7",
+		ns.SnowflakeOf(7):              "id.snowflake.7",
 		Business(ns, "id.snowflake.7"): "7",
 		Worker(ns, 12):                 "id.worker.12",
 		Service(ns):                    "id",
