@@ -28,7 +28,7 @@ func TestHeartbeatsAloneAreAcknowledgedBeforeTheyAreOnDisk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			js := natstest.JetStream(t, natstest.Start(t))
 			c.cfg.History, c.cfg.Workers, c.cfg.LeaseTTL = "h", "w", 30*time.Second
-			if _, err := kvregistry.New(js, c.cfg).Open(t.Context()); err != nil {
+			if err := kvregistry.New(js, c.cfg).Open(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			modes := map[string]jetstream.PersistModeType{"KV_w": c.want, "KV_h": jetstream.DefaultPersistMode}

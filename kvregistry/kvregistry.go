@@ -22,7 +22,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -95,17 +94,14 @@ func New(js jetstream.JetStream, cfg Config) *Registry {
 		workers: buckets.New(streams, buckets.Config{
 			Name: cfg.Workers, Description: "natsid: heartbeats of the workers",
 			TTL: cmp.Or(cfg.LeaseTTL, 30*time.Second), Replicas: cfg.Replicas, Existing: cfg.Existing,
-			Fleeting: true, Alone: cfg.Single,
+			Fleeting: true, Alone: cfg.Single, Log: cfg.Log,
 		}),
 	}
 }
 
-// Open opens the buckets and creates missing ones, as any other call would. mismatch describes how existing buckets
-// differ from the configuration; "" if they do not.
-func (r *Registry) Open(ctx context.Context) (mismatch string, err error) {
-	mismatch, err = r.history.Open(ctx)
-	other, otherErr := r.workers.Open(ctx)
-	return strings.Trim(mismatch+"; "+other, "; "), errors.Join(err, otherErr)
+// Open opens the buckets and creates missing ones, as any other call would.
+func (r *Registry) Open(ctx context.Context) error {
+	return errors.Join(r.history.Open(ctx), r.workers.Open(ctx))
 }
 
 // Check reads the settings of the bucket of records. If the bucket forgets records or takes messages from other streams

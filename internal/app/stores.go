@@ -139,17 +139,8 @@ const openTimeout = 3 * time.Second
 func (s *storage) open(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	var mismatches [2]string
-	var marksErr, numbersErr error
-	mismatches[0], marksErr = s.tags.Own().Open(ctx)
-	mismatches[1], numbersErr = s.numbers.Open(ctx)
-	if err := errors.Join(marksErr, numbersErr); err != nil {
+	if err := errors.Join(s.tags.Own().Open(ctx), s.numbers.Open(ctx)); err != nil {
 		return err
-	}
-	for _, m := range mismatches {
-		if m != "" {
-			s.cfg.Log.Warn("an existing bucket differs from the settings and is used as it is", "difference", m)
-		}
 	}
 	return s.registry.member.Fits(ctx)
 }

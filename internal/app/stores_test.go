@@ -97,7 +97,7 @@ func TestAStartAfterOneThatEndedBeforeItFoundedTheMarksServes(t *testing.T) {
 		t.Fatal(err)
 	}
 	ended := buckets.New(buckets.OnJetStream(js), buckets.Config{Name: wire.SegmentBucket(cfg.Namespace)})
-	if _, err := ended.Open(t.Context()); err != nil {
+	if err := ended.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	launch(t, cfg).where()

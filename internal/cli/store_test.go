@@ -24,7 +24,7 @@ func marks(t *testing.T, url string) jetstream.KeyValue {
 	t.Helper()
 	js := jetStream(t, url)
 	b := buckets.New(buckets.OnJetStream(js), buckets.Config{Name: "id_segments"})
-	if _, err := b.Open(t.Context()); err != nil {
+	if err := b.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	kv, err := js.KeyValue(t.Context(), "id_segments")

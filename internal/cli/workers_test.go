@@ -84,7 +84,7 @@ func TestListingWorkersCreatesNoBucket(t *testing.T) {
 	// One of the two exists. The other must not be created: with heartbeats that
 	// never expire.
 	history := buckets.New(buckets.OnJetStream(js), buckets.Config{Name: "id_history"})
-	if _, err := history.Open(t.Context()); err != nil {
+	if err := history.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	natsid(t, "workers", "--nats", srv.ClientURL())

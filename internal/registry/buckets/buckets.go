@@ -93,15 +93,12 @@ func New(streams Streams, cfg Config) *Bucket {
 	return b
 }
 
-// Open opens the bucket unless it is open, and creates it if none exists. An existing bucket is used as it is;
-// mismatch, if not empty, says how it differs from the [Config]. A bucket that cannot be relied on is refused with
-// [ErrUnfit]. Open returns by the time ctx ends.
-func (b *Bucket) Open(ctx context.Context) (mismatch string, err error) {
-	a, err := b.get(ctx)
-	if err != nil {
-		return "", err
-	}
-	return a.mismatch, nil
+// Open opens the bucket unless it is open, and creates it if none exists. An existing bucket is used as it is; how its
+// replicas and TTL differ from the [Config] is logged. Open returns [ErrUnfit] for a bucket that cannot be relied on. It
+// returns by the time ctx ends.
+func (b *Bucket) Open(ctx context.Context) error {
+	_, err := b.get(ctx)
+	return err
 }
 
 // Trouble returns why the bucket is not open or not fit, or nil if it is both.

@@ -67,7 +67,7 @@ func TestABucketIsOpenedByTheFirstCallThatCan(t *testing.T) {
 			t.Error("open before any call")
 		}
 		for tries := range 3 {
-			_, err := b.Open(t.Context())
+			err := b.Open(t.Context())
 			if !errors.Is(err, away) || !errors.Is(b.Trouble(), away) || js.attempts != tries+1 {
 				t.Errorf("call %d: %v, trouble %v, %d attempts", tries, err, b.Trouble(), js.attempts)
 			}
@@ -129,7 +129,7 @@ func TestACallThatFindsNoBucketTwiceFailsThoughAnotherOpensIt(t *testing.T) {
 	js := &fake{refused: ErrNoBucket}
 	var b *Bucket
 	b = New(js, Config{Name: "b", Lost: func() {
-		if _, err := b.Open(t.Context()); err != nil { // another call does, at this moment
+		if err := b.Open(t.Context()); err != nil { // another call does, at this moment
 			t.Error(err)
 		}
 	}})

@@ -185,7 +185,7 @@ func TestABucketIsOpenedSoonAfterWhatWasAskedFirstIsLost(t *testing.T) {
 				for range 2 {
 					b.latency.note(c.takes, nil)
 				}
-				_, err := b.Open(t.Context())
+				err := b.Open(t.Context())
 				if took := time.Since(began); !errors.Is(err, c.fails) || took != c.took || js.asks.Load() != c.asks {
 					t.Errorf("%v after %v and %d asks, want %v after %v and %d", err, took, js.asks.Load(),
 						c.fails, c.took, c.asks)

@@ -41,7 +41,7 @@ func TestAListingEndsThoughItsLastEntryExpiresMeanwhile(t *testing.T) {
 // open opens a bucket, on a machine that may be busy with many others.
 func open(t *testing.T, b *buckets.Bucket) {
 	for late := time.Now().Add(time.Minute); ; {
-		_, err := b.Open(t.Context())
+		err := b.Open(t.Context())
 		if err == nil {
 			return
 		}

@@ -47,7 +47,7 @@ func TestABucketThatAnotherWorkerJustMadeIsOpenedAsSoonAsItCanBe(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
 				js := &agreeing{knows: began.Add(c.knows), leads: began.Add(c.leads)}
-				_, err := New(js, Config{Name: "b", Insist: true}).Open(t.Context())
+				err := New(js, Config{Name: "b", Insist: true}).Open(t.Context())
 				if took := time.Since(began); err != nil || took != c.took || js.asks.Load() != c.asks {
 					t.Errorf("%v after %v and %d asks, want %v and %d", err, took, js.asks.Load(), c.took, c.asks)
 				}
@@ -61,7 +61,7 @@ func TestABucketThatStaysUnknownIsGivenUpSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		js := &agreeing{knows: began.Add(time.Hour)}
-		if _, err := New(js, Config{Name: "b"}).Open(t.Context()); err == nil || time.Since(began) > time.Second {
+		if err := New(js, Config{Name: "b"}).Open(t.Context()); err == nil || time.Since(began) > time.Second {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 	})

@@ -11,11 +11,10 @@ import (
 	"github.com/natsid/natsid/internal/jitter"
 )
 
-// An attempt is one attempt to open a bucket. mismatch and err are valid once done is closed.
+// An attempt is one attempt to open a bucket. err is valid once done is closed.
 type attempt struct {
-	done     chan struct{}
-	mismatch string
-	err      error
+	done chan struct{}
+	err  error
 }
 
 func (b *Bucket) failed(why error) error {
@@ -60,13 +59,14 @@ func (b *Bucket) try(a *attempt) {
 	defer cancel()
 	info, err := b.find(ctx)
 	if err == nil {
-		a.mismatch = b.cfg.mismatch(info)
 		err = b.cfg.Judge(info)
 	}
 	if err == nil {
 		err = b.found(ctx, info)
 	}
-	if err != nil {
+	if err == nil {
+		b.cfg.compare(info)
+	} else {
 		a.err = b.failed(err)
 	}
 	b.Saw(info.LastSeq)

@@ -49,7 +49,7 @@ func TestReplicasAreWhatJetStreamAccepts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := New(&c.server, Config{Name: "b", Replicas: c.chosen, Fleeting: true})
-			_, err := b.Open(t.Context())
+			err := b.Open(t.Context())
 			if single := errors.Is(c.server.refusal, ErrOneServer); c.server.async != (single && c.want == 1) {
 				t.Errorf("async is %v: a cluster could not give the bucket more replicas", c.server.async)
 			}

@@ -8,17 +8,16 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// mismatch describes how a bucket harmlessly differs from the settings wanted; "" if it does not.
-func (c Config) mismatch(have Info) string {
+// compare logs how the replicas and the TTL of a bucket differ from those that this process would have made it with.
+func (c Config) compare(have Info) {
 	replicas := cmp.Or(c.Replicas, have.Replicas)
 	if replicas == 1 && c.Replicas == 0 && have.Clustered {
 		replicas = chosen
 	}
-	if have.Replicas == replicas && have.MaxAge == c.TTL {
-		return ""
+	if !c.Existing && (have.Replicas != replicas || have.MaxAge != c.TTL) {
+		c.Log.Warn("an existing bucket differs from the settings and is used as it is", "bucket", c.Name,
+			"replicas", have.Replicas, "wanted", replicas, "TTL", have.MaxAge.String(), "wanted TTL", c.TTL.String())
 	}
-	return fmt.Sprintf("bucket %s has %d replicas and a TTL of %v, wanted %d and %v",
-		c.Name, have.Replicas, have.MaxAge, replicas, c.TTL)
 }
 
 // Judge returns [ErrUnfit] for settings on which natsid must not rely: a permanent bucket that forgets values, or any

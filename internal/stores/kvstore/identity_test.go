@@ -74,7 +74,7 @@ func TestABucketMadeBesideWorkersOfALostOneGetsNoIdentity(t *testing.T) {
 				return nil
 			},
 		})
-		if _, err := s.Own().Open(t.Context()); err != nil || asked != allowed+1 || !unfounded(t, js, bucket) {
+		if err := s.Own().Open(t.Context()); err != nil || asked != allowed+1 || !unfounded(t, js, bucket) {
 			t.Errorf("%v after %d questions, want no identity", err, asked)
 		}
 	}
@@ -93,20 +93,10 @@ func TestABucketIsNotOpenedBeforeOthersWereAsked(t *testing.T) {
 				return nil
 			},
 		})
-		_, err := s.Own().Open(t.Context())
-		if _, again := s.Own().Open(t.Context()); !errors.Is(err, away) || again != nil || unfounded(t, js, bucket) {
+		err := s.Own().Open(t.Context())
+		if again := s.Own().Open(t.Context()); !errors.Is(err, away) || again != nil || unfounded(t, js, bucket) {
 			t.Errorf("question %d failed: %v; then %v", asked, err, again)
 		}
-	}
-}
-
-func TestABucketMadeByHandIsUsedLikeANewOne(t *testing.T) {
-	js, bucket := connect(t), bucketName()
-	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: bucket}); err != nil {
-		t.Fatal(err)
-	}
-	if err := firstUse(t, open(t, js, bucket), "order"); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -114,13 +104,13 @@ func TestABucketMadeByHandIsUsedLikeANewOne(t *testing.T) {
 func TestAnOperatorsCommandGivesABucketMadeByHandNoIdentity(t *testing.T) {
 	js, bucket := connect(t), bucketName()
 	command := kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: bucket, Existing: true})
-	if _, err := command.Own().Open(t.Context()); !errors.Is(err, buckets.ErrNoBucket) {
+	if err := command.Own().Open(t.Context()); !errors.Is(err, buckets.ErrNoBucket) {
 		t.Errorf("%v, want no bucket made", err)
 	}
 	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: bucket}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := command.Own().Open(t.Context()); err != nil || !unfounded(t, js, bucket) {
+	if err := command.Own().Open(t.Context()); err != nil || !unfounded(t, js, bucket) {
 		t.Errorf("%v, want an open bucket without identity", err)
 	}
 }

@@ -209,7 +209,7 @@ func TestNoIdentityIsWrittenIntoABucketMadeAgainMeanwhile(t *testing.T) {
 			}
 		}
 		s := kvstore.New(l, kvstore.Config{Bucket: bucket})
-		if _, err := s.Own().Open(t.Context()); err != nil || !unfounded(t, js, bucket) {
+		if err := s.Own().Open(t.Context()); err != nil || !unfounded(t, js, bucket) {
 			t.Errorf("lost before the %s: %v, want no identity", step, err)
 		}
 	}

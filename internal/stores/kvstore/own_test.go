@@ -12,18 +12,6 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-func TestTheKVInterfaceReadsTheIdentity(t *testing.T) {
-	js, bucket := connect(t), bucketName()
-	open(t, js, bucket)
-	kv, err := js.KeyValue(t.Context(), bucket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if e, err := kv.Get(t.Context(), "_natsid"); err != nil || len(e.Value()) == 0 {
-		t.Errorf("%v, %v, want the identity", e, err)
-	}
-}
-
 // ownKeys are two of natsid's own keys in a bucket of marks.
 var ownKeys = []string{buckets.Own, buckets.Own + ".w.x"}
 
@@ -65,7 +53,7 @@ func TestARowWithAKeyOfNatsidsOwnIsNotServedAndHarmsNothing(t *testing.T) {
 	js, bucket := connect(t), bucketName()
 	table := new(segmenttest.Table)
 	g := kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: bucket, Table: table})
-	if _, err := g.Own().Open(t.Context()); err != nil {
+	if err := g.Own().Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	before := identity(t, buckets.OnJetStream(js), bucket)

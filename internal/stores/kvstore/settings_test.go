@@ -1,7 +1,9 @@
 package kvstore_test
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -106,7 +108,7 @@ func TestABucketThatIsAMirrorIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: bucket})
-	_, err := s.Own().Open(t.Context())
+	err := s.Own().Open(t.Context())
 	if !errors.Is(err, buckets.ErrUnfit) || !strings.Contains(err.Error(), "origin") {
 		t.Errorf("%v, want ErrUnfit and the origin", err)
 	}
@@ -121,12 +123,15 @@ func TestAnExistingBucketIsUsedAsItIs(t *testing.T) {
 	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: bucket}); err != nil {
 		t.Fatal(err)
 	}
-	s := kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: bucket, Replicas: 3})
-	mismatch, err := s.Own().Open(t.Context())
-	if want := "bucket " + bucket + " has 1 replicas and a TTL of 0s, wanted 3 and 0s"; err != nil || mismatch != want {
-		t.Fatalf("mismatch %q, %v, want %q", mismatch, err, want)
+	var log bytes.Buffer
+	s := kvstore.New(buckets.OnJetStream(js), kvstore.Config{
+		Bucket: bucket, Replicas: 3, Log: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	err := s.Own().Open(t.Context())
+	if want := "bucket=" + bucket + " replicas=1 wanted=3"; err != nil || !strings.Contains(log.String(), want) {
+		t.Fatalf("it logs %q, %v, want %q", log.String(), err, want)
 	}
-	if _, err := s.Create(t.Context(), segment.Tag{Name: "order", Step: 1, MaxID: 1}, false); err != nil {
-		t.Error(err)
+	if err := firstUse(t, s, "order"); err != nil || unfounded(t, js, bucket) {
+		t.Errorf("%v, want it used like a new one", err)
 	}
 }
