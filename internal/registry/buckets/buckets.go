@@ -1,19 +1,17 @@
-// Package buckets opens the JetStream KV buckets that hold natsid's durable state as soon as JetStream is there, and
-// creates those that are missing.
+// Package buckets opens the JetStream KV buckets that hold natsid's durable state, and creates missing ones.
 //
-// A [Bucket] uses JetStream through [Streams], of which tests have a fake. Any client's KV interface and `nats kv` read
-// and write the same buckets. Two things that the KV interface does not offer carry the laws of uniqueness:
+// A [Bucket] uses JetStream through [Streams], of which tests have a fake. The KV interfaces of NATS clients and `nats
+// kv` read and write the same buckets. Uniqueness rests on two things that those do not offer:
 //
-//   - FirstSeq: revisions begin at the present Unix time in microseconds, and above all that this process has seen, so
-//     that those of a bucket that was deleted and created again never repeat. A compare-and-set with an old revision
-//     would succeed otherwise. This presumes a clock that is not set back by more than the age of the bucket, and fewer
-//     than 10^6 writes/s on average.
-//   - No direct gets: the leader of the stream answers all reads of a key. Replicas lag: about a tenth of the reads
-//     right after a write were stale, and a stale record looks like another worker's.
+//   - FirstSeq: the revisions of a new bucket begin at the present Unix time in microseconds, and above each revision
+//     that this process has seen. So a bucket that was deleted and created again repeats no revision. Otherwise a
+//     compare-and-set on a revision of the old bucket could succeed. This assumes that the clock is not set back by
+//     more than the age of the bucket, and that the bucket has fewer than 10^6 writes/s on average.
+//   - No direct gets: the leader of the stream answers each read of a key. Replicas lag: about a tenth of the reads
+//     right after a write were stale, and a stale record looks like that of another worker.
 //
-// A bucket that keeps its values for ever is made so that nothing in it can be purged, and no message rolls up others.
-// A bucket that exists is used as it is, unless its settings make it forget what it must keep, or take what others
-// write: [ErrUnfit].
+// A bucket without TTL is made so that nothing in it can be purged or rolled up. A bucket that exists is used as it is,
+// unless its settings can lose entries or let other streams write into it: then calls return [ErrUnfit].
 package buckets
 
 import (
@@ -32,45 +30,49 @@ type Config struct {
 	Description string
 	TTL         time.Duration // of each value since it was put; 0 keeps it forever
 	Replicas    int           // of a bucket that is created; 0 means 3 or 1, see [Bucket]
-	// Whole keeps all entries of a key, not only the last; it needs a TTL. A bucket of MaxBytes drops its oldest
-	// entries first. Where JetStream has no room for MaxBytes, the bucket is created with an eighth of it, or less.
+	// Whole keeps all entries of a key until their TTL, not only the last one. A Whole bucket that has reached MaxBytes
+	// drops its oldest entries. If JetStream cannot reserve MaxBytes, the bucket is made with an eighth of that, or
+	// less.
 	Whole    bool
 	MaxBytes int64
-	// Insist repeats a read after a short silence, since requests of callers wait for it.
+	// Insist sends a read once more if no answer came soon. It is for a bucket whose reads delay requests of callers.
 	Insist bool
-	// Tolerant keeps an open bucket in use after its settings became unfit, so that it forgets entries or takes what
-	// others write: Look reports [ErrUnfit], and the owner stops by itself. A bucket that takes no writes is refused
-	// even if Tolerant.
+	// Tolerant keeps an open bucket in use when its settings become unfit: only Look returns [ErrUnfit], and the owner
+	// decides when to stop. A bucket that takes no writes is refused even if Tolerant.
 	Tolerant bool
-	// Existing says that this process makes no bucket: a missing one is [ErrNoBucket]. It writes no First either.
+	// Existing says that this process creates no bucket and writes no first entry. Where the bucket is missing, calls
+	// return [ErrNoBucket].
 	Existing bool
 	// Fleeting says that all values are put again within seconds, so the server may acknowledge a write before it is on
 	// disk. Alone says that JetStream is a single server.
 	Fleeting, Alone bool
-	// Lost, if set, is called when a bucket that was open is gone with all its entries: JetStream was wiped, or the
-	// bucket was deleted. The call that finds this creates the bucket again. Lost must not block.
+	// Lost, if set, is called when a call finds that the open bucket no longer exists: the bucket was deleted, or
+	// JetStream was wiped. That call creates the bucket again. Lost must not block.
 	Lost func()
-	// First, if set, returns the first entry of a new bucket, given when the bucket was made. Whoever opens a bucket
-	// into which nothing was ever written writes it, before any other call can use the bucket: an operator made the
-	// bucket, or a process ended too early. A bucket that replaces another one gets no first entry.
+	// First, if set, returns the first entry of a bucket that was made at the time created. A process that opens a
+	// bucket into which nothing was ever written writes that entry before it uses the bucket, even if an operator made
+	// the bucket. A bucket that replaces another one of its name gets no first entry.
 	First func(created time.Time) (key string, value []byte)
-	// MayFound, if set, is called before this process creates a bucket, unless it saw one of the name before, and
-	// before it writes the first entry. After [ErrInUse] the bucket is created, but not as the first of its name; after
-	// another error it is not opened.
+	// MayFound, if set, decides whether the bucket may be the first of its name. It is called before this process
+	// creates the bucket, unless the process has opened a bucket of the name before, and before it writes the first
+	// entry. If MayFound returns [ErrInUse], the bucket is created without a first entry; after any other error the
+	// bucket is not opened.
 	MayFound func(context.Context) error
 	Log      *slog.Logger // nil discards
-	// WentBack, if set, is called when an acknowledged write shows that the bucket went back: its revision is not above
-	// all revisions known before it was sent. WentBack is called before the write returns, and must not block.
+	// WentBack, if set, is called when an acknowledged write was given a revision that is not above all revisions known
+	// before: the bucket was set back to an earlier state. WentBack is called before the write returns, and must not
+	// block.
 	WentBack func(why string)
 }
 
-// A Bucket is a JetStream KV bucket that is opened when it is first needed, since JetStream may be away for long. Until
-// it is open, each call tries to open it, and fails if that fails; concurrent calls share one attempt. A call that
-// finds the bucket gone, so that JetStream knows none by its name, creates it again. Once the bucket is open, a call
-// costs one atomic load more. It is safe for concurrent use.
+// A Bucket is a JetStream KV bucket that is opened when it is first needed, since JetStream may be unavailable for
+// long. Each call on a bucket that is not open tries to open it, and fails if that fails; concurrent calls share one
+// attempt. A call creates the bucket again if JetStream says that it knows no bucket of the name. A Bucket is safe for
+// concurrent use.
 //
-// A bucket with Replicas 0 gets three, or one where JetStream is a single server, as on a leaf node. Replicas are not
-// added later, and a cluster with too few servers may still be starting. So there no bucket is made.
+// With Replicas 0 a bucket is made with three replicas, or with one if JetStream is a single server, as on a leaf node.
+// In a cluster of two servers no bucket is made: a third server may still be starting, and natsid adds no replicas
+// later.
 type Bucket struct {
 	*reader
 	cfg Config
@@ -78,7 +80,7 @@ type Bucket struct {
 	opened  atomic.Pointer[attempt]
 	changed atomic.Pointer[error] // what makes the open bucket unfit; nil if nothing
 	again   atomic.Bool           // this process has opened a bucket of the name before
-	seen    atomic.Uint64         // the highest revision
+	seen    atomic.Uint64         // the highest revision known: see Known
 
 	mu      sync.Mutex
 	attempt *attempt // under way, or the one that succeeded; nil if none
@@ -94,8 +96,8 @@ func New(streams Streams, cfg Config) *Bucket {
 }
 
 // Open opens the bucket unless it is open, and creates it if none exists. An existing bucket is used as it is; how its
-// replicas and TTL differ from the [Config] is logged. Open returns [ErrUnfit] for a bucket that cannot be relied on. It
-// returns by the time ctx ends.
+// replicas and TTL differ from the [Config] is logged. Open returns [ErrUnfit] for a bucket that cannot be relied on.
+// It returns by the time ctx ends.
 func (b *Bucket) Open(ctx context.Context) error {
 	_, err := b.get(ctx)
 	return err
@@ -111,8 +113,8 @@ func (b *Bucket) Trouble() error {
 	return b.unfit()
 }
 
-// Look reads the present settings of the bucket, opening it first if necessary. If they do not fit any more, Look
-// returns [ErrUnfit], and so do all other calls until Look finds them corrected.
+// Look reads the present settings of the bucket, opening it first if necessary. If the settings are unfit, Look returns
+// [ErrUnfit]. So do all other calls until a later Look finds the settings corrected, unless the bucket is Tolerant.
 func (b *Bucket) Look(ctx context.Context) (Info, error) {
 	for range 2 {
 		a, err := b.get(ctx)
@@ -134,7 +136,7 @@ func (b *Bucket) Look(ctx context.Context) (Info, error) {
 // Known returns the highest revision of the bucket that this process knows of.
 func (b *Bucket) Known() uint64 { return b.seen.Load() }
 
-// Saw notes a revision that the bucket has given to this process or another one.
+// Saw notes a revision that the bucket has given to a write of this process or of another one.
 func (b *Bucket) Saw(revision uint64) {
 	for last := b.Known(); revision > last && !b.seen.CompareAndSwap(last, revision); {
 		last = b.Known()
@@ -152,12 +154,12 @@ func (b *Bucket) Time(ctx context.Context) (time.Time, error) {
 	})
 }
 
-// Enough returns how long a number of requests in a row may take: least, or longer where JetStream is far away.
+// Enough returns a timeout for a number of requests in a row: least, or more if JetStream answers slowly.
 func (b *Bucket) Enough(requests int, least time.Duration) time.Duration {
 	return b.latency.enough(requests, least)
 }
 
-// Measure times one request, with a timeout of 3 s, if the last one got no answer: Enough then knows how slow JetStream
+// Measure sends a request, with a timeout of 3 s, if the last request timed out. So Enough learns how slow JetStream
 // is.
 func (b *Bucket) Measure(ctx context.Context) {
 	b.latency.mu.Lock()

@@ -99,10 +99,11 @@ func (o onJetStream) request(ctx context.Context, subject string, in any) (answe
 
 // Info implements [Streams]. It asks until the leader of the stream's group answers, for five seconds at most.
 //
-// Law: the leader's description contains each write acknowledged before. In a new stream's group the member that is to
-// lead also answers, until it learns that another one leads, and may lack all that the leader took (jsStreamInfoRequest
-// of nats-server 2.15.2). Two still pass for the leader here: a deposed one that does not know it yet, and, for some
-// milliseconds, one elected in the first seconds of the stream.
+// Law: the description includes each write acknowledged before, since it is the leader's. In the Raft group of a new
+// stream the preferred leader also answers until it learns that another member leads, and may lack acknowledged writes
+// (jsStreamInfoRequest of nats-server 2.15.2); isByLeader rejects its answer. Two wrong answers are not noticed: that
+// of a deposed leader that does not know it yet, and, for some milliseconds, that of a leader elected in the first
+// seconds of the stream.
 func (o onJetStream) Info(ctx context.Context, bucket string) (Info, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -276,10 +277,10 @@ func (n named) Error() string { return n.text }
 // Unwrap returns the client's error.
 func (n named) Unwrap() error { return n.error }
 
-// lost ends requests whose connection was lost. Their answers were sent to the old connection, so on the new one each
-// would wait until its deadline.
+// lost ends requests that were sent on a connection which has been lost since. Their answers went to the old
+// connection, so each of them would wait until its deadline.
 //
-// Law: a write that lost ends may have landed, or may land later, like one that timed out.
+// Law: a write that is ended so may have landed, or may land later, like a write that timed out.
 type lost struct {
 	nc      *nats.Conn
 	mu      sync.Mutex

@@ -95,7 +95,7 @@ func (b *Bucket) Update(ctx context.Context, key string, value []byte, last uint
 // UpdateSoon returns [ErrSilent], unless ctx has ended: the caller must find out whether the write landed, as after any
 // error of unknown outcome.
 //
-// A leader that steps down never answers the writes that it had taken.
+// The timeout is short because a leader that steps down never answers the writes that it had accepted.
 func (b *Bucket) UpdateSoon(
 	ctx context.Context, key string, value []byte, last uint64,
 ) (revision uint64, err error) {
@@ -145,8 +145,8 @@ func (b *Bucket) write(ctx context.Context, key string, f func() (uint64, error)
 }
 
 // All returns the last entry of each key, markers included. It has each key that existed throughout the call. The
-// entries may be a little old: confirm what rests on them by a compare-and-set. All does not ask the stream's leader,
-// for which workers have no right in the bucket of heartbeats.
+// entries may be a little old: a decision that rests on one needs a compare-and-set. All does not ask the stream's
+// leader: in the bucket of heartbeats, workers have no right to.
 func (b *Bucket) All(ctx context.Context) (map[string]Entry, error) {
 	return latest(on(ctx, b, func() ([]Entry, error) { return b.streams.List(ctx, b.bucket, "") }))
 }

@@ -39,7 +39,7 @@ func (o onJetStream) List(ctx context.Context, bucket, prefix string) (entries [
 	}
 }
 
-// listOnce lists through a consumer that JetStream removes soon after its last request, so nobody needs the right to
+// listOnce lists through a consumer that JetStream removes soon after its last request, so workers need no right to
 // delete consumers. If consumers were kept for long, a thousand workers that start at once would reach JetStream's
 // limit.
 func (o onJetStream) listOnce(

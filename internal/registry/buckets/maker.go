@@ -10,9 +10,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// firstSeq returns the first revision of a bucket that is created now. It must lie above every revision that a bucket
-// of the name ever had. The clock ensures that unless it was set back by more than the age of the bucket; a process
-// that has seen the bucket's revisions does not depend on its clock.
+// firstSeq returns the first revision of a bucket that is created now: above every revision that a bucket of the name
+// ever had, unless the clock was set back by more than the age of the bucket. A process that has seen the bucket's
+// revisions does not depend on its clock.
 func (b *Bucket) firstSeq() uint64 {
 	const margin = 1_000_000 // for writes of other workers that this one has not seen
 	return max(uint64(time.Now().UnixMicro()), b.seen.Load()+margin)
@@ -21,7 +21,7 @@ func (b *Bucket) firstSeq() uint64 {
 // makerKey is natsid's key in the metadata of a stream; absent if the stream was made by hand.
 const makerKey = "natsid-maker"
 
-// What makerKey says of a bucket: it is the first of its name, or not.
+// The values of makerKey: the bucket is the first of its name, or is not.
 const (
 	founded    = "founded"
 	notFounded = "not founded"

@@ -24,8 +24,8 @@ func (b *Bucket) failed(why error) error {
 	return fmt.Errorf("bucket %s cannot be opened: %w", b.bucket, why)
 }
 
-// get returns the attempt that opened the bucket. Concurrent calls share an attempt, which goes on when the call that
-// began it ends.
+// get returns the attempt that opened the bucket. Concurrent calls share an attempt, which continues if the call that
+// began it ends first.
 func (b *Bucket) get(ctx context.Context) (*attempt, error) {
 	if a := b.opened.Load(); a != nil {
 		return a, nil
@@ -101,8 +101,9 @@ func (b *Bucket) find(ctx context.Context) (info Info, err error) {
 
 // found writes the first entry of a bucket into which nothing was ever written.
 //
-// Law: the write demands that nothing was written into this very bucket. A bucket that took its place has higher
-// revisions, so of all first entries of buckets of a name only one is ever written.
+// Law: a first entry lands only in the bucket for which it was made, and only if nothing was written there: the write
+// demands the last revision that was read. A bucket that has replaced that one since has higher revisions, and refuses
+// the write.
 func (b *Bucket) found(ctx context.Context, i Info) error {
 	isUntouched := i.Metadata[makerKey] != notFounded && i.LastSeq < max(1, i.FirstSeq)
 	if !isUntouched || b.cfg.First == nil || b.cfg.Existing {
@@ -167,8 +168,7 @@ func (b *Bucket) unfit() error {
 	return nil
 }
 
-// note records whether the settings fit. An unfit bucket stays in use if it is tolerant and takes writes: its owner
-// stops by itself.
+// note records whether the settings fit. An unfit bucket stays in use if it is Tolerant and takes writes.
 func (b *Bucket) note(i Info) error {
 	err := b.cfg.Judge(i)
 	if err != nil {

@@ -53,8 +53,8 @@ func (p patient) Next(ctx context.Context, bucket, prefix string, from uint64) (
 	})
 }
 
-// List implements [Streams]. Its single attempt has the whole patience: a silent listing begins again by itself, and
-// one of many keys takes long.
+// List implements [Streams]. Its first attempt has all of [Patience]: a listing of many keys takes long, and a listing
+// without answers is begun again by the streams themselves.
 func (p patient) List(ctx context.Context, bucket, prefix string) ([]Entry, error) {
 	return repeat(ctx, Patience, func(ctx context.Context) ([]Entry, error) {
 		return p.streams.List(ctx, bucket, prefix)

@@ -17,11 +17,11 @@ type reader struct {
 	latency latency
 }
 
-// read calls ask, and measures how long the answer to the first call took. If the reader insists, it hedges: after a
-// silence of after it calls ask again, then after twice that, and so on. The first response wins, refusals too; ask
-// must be idempotent.
+// read calls ask, and measures how long the answer to the first call took. If the reader insists, read also hedges:
+// without an answer it calls ask again once the time after has passed, then once twice that time has passed, and so on.
+// The first response wins, refusals too; ask must be idempotent.
 //
-// A leader that steps down leaves open requests unanswered, and requests are lost until the next one leads, mostly
+// A leader that steps down does not answer its open requests, and requests are lost until another server leads, mostly
 // within 0.1 s. NATS does not report this, so without a hedge a read would wait for its whole timeout.
 func read[T any](
 	ctx context.Context, r *reader, after time.Duration, ask func(context.Context) (T, error),
@@ -75,9 +75,8 @@ func (r *reader) newest(ctx context.Context, key string) (Entry, error) {
 	})
 }
 
-// since returns the entries, markers included, whose keys begin with prefix, in the order of their revisions, as the
-// leader has them: from revision from to upTo, and perhaps one entry above. It needs a request per entry and one more,
-// however much else was written.
+// since returns the entries whose keys begin with prefix, markers included, from revision from to upTo, and perhaps one
+// entry above that, in the order of their revisions. It reads each from the leader by a request.
 func (r *reader) since(ctx context.Context, prefix string, from, upTo uint64) (entries []Entry, err error) {
 	for from <= upTo {
 		e, err := read(ctx, r, r.latency.forRead(), func(ctx context.Context) (Entry, error) {
@@ -94,12 +93,12 @@ func (r *reader) since(ctx context.Context, prefix string, from, upTo uint64) (e
 	return entries, nil
 }
 
-// all lists the entries whose keys begin with prefix. The server that lists may be behind: the entries that it lacks,
-// up to the highest revision at the call, are read from the leader. So the call ends however much is written. A key
-// written during the call may be missing, or have its former value.
+// all lists the entries whose keys begin with prefix, no older than the call. A replica that lags may serve the
+// listing, so the entries that it lacks are read from the leader, up to the highest revision at the call. A key written
+// during the call may be missing, or have its former value.
 //
-// Law: a listing is in the order of revisions, and ends with the last entry that its server has. So the entry that a
-// key had at the call, or a later one, is in the listing or lies above all that is listed.
+// Law: a listing is in the order of revisions, and ends with the last entry that its server has. So what a key had at
+// the call, or a later entry, is in the listing, or has a revision above all that are listed.
 func (r *reader) all(ctx context.Context, prefix string) ([]Entry, error) {
 	now, err := r.info(ctx)
 	if err != nil {
@@ -139,12 +138,12 @@ func latest(entries []Entry, err error) (map[string]Entry, error) {
 type latency struct {
 	mu   sync.Mutex
 	last time.Duration // time of the last request
-	// about is the estimate: the lower of the last two times, lowered by an eighth per answer at most. Requests without
-	// an answer do not change it.
+	// about is the estimate: the lower of the last two times, though an answer lowers it by an eighth at most. Requests
+	// without an answer do not change it.
 	about      time.Duration
 	unanswered bool // the last request timed out
-	// patience is the timeout of a write: three times the slowest, lowered by a sixteenth with each answer. A write
-	// without an answer doubles it, up to mostSilent, since all writes may be slow now.
+	// patience is the timeout of a write: three times the slowest write, lowered by a sixteenth with each answer. A
+	// write without an answer doubles it, up to mostSilent, since all writes may be slow now.
 	patience time.Duration
 }
 
