@@ -18,7 +18,7 @@ const (
 	opStop   op = "stop"   // another registry is to serve instead; from an operator
 )
 
-// A call is a question of one worker to another, and a reply its answer. Both cross the wire as JSON.
+// A call is a question of a worker or an operator to a worker, and a reply is the answer. Both cross the wire as JSON.
 type call struct {
 	Op    op     `json:"op"`
 	From  Notice `json:"from,omitzero"` // zero from an operator
@@ -71,8 +71,9 @@ func (w *Member) Answer(ctx context.Context, question []byte) []byte {
 	return encode(r)
 }
 
-// checkFor checks the registry if the caller is of another registry or era. A caller that merely knows lower revisions
-// is answered at once: it may be waiting within its own check, which this worker may be asking in turn.
+// checkFor checks the registry if the caller is of another registry or era, so that the answer is up to date. It does
+// not wait for a check if the caller only knows lower revisions: the caller may be asking within a check of its own,
+// and each of the two would wait for the other.
 func (w *Member) checkFor(ctx context.Context, n Notice) {
 	own := w.Notice()
 	switch {
@@ -85,8 +86,8 @@ func (w *Member) checkFor(ctx context.Context, n Notice) {
 	w.hear(n) // the caller's registry counts as heard
 }
 
-// page returns the marks of the tags after the given one, or this worker's floors where those are higher. It returns 0
-// for an undecided tag, and for one with a last number.
+// page returns the marks of the tags after the given one, or this worker's floor of a tag where that is higher. The
+// mark is 0 for a tag that is undecided or has a last number.
 func (w *Member) page(ctx context.Context, after string) (marks []Mark, err error) {
 	tags, err := w.cfg.Tags.List(ctx, after, marksPage)
 	if err != nil {
@@ -150,8 +151,8 @@ func (ask AskFunc) one(ctx context.Context, registry string, c call) (r reply, e
 	return r, err
 }
 
-// Stop stops a registry so that another one, keep, serves: one of its workers writes down the operator's decision. Stop
-// returns the eras of the stopped registry.
+// Stop stops a registry so that another one, keep, serves: a worker of the registry writes the operator's decision into
+// its identity. Stop returns the eras of the stopped registry.
 func (ask AskFunc) Stop(ctx context.Context, registry, keep string) (era.Offsets, error) {
 	r, err := ask.one(ctx, registry, call{Op: opStop, Keep: keep})
 	return r.Eras, err

@@ -37,8 +37,8 @@ func (c *checker) do(ctx context.Context, f func() error) error {
 
 // check makes one check, and returns nil if the registry is sound. Call it, and the methods below it, within do.
 //
-// Law: the own key is written before the identity is read. So the read is no older than a write that the bucket has
-// just acknowledged, and in a bucket that went back the own key shows it before the worker acts on the identity.
+// Law: the own key is written before the identity is read. So the identity is no older than that acknowledged write. If
+// the bucket went back, the write of the own key fails before the worker acts on the identity.
 func (c *checker) check(ctx context.Context, thorough bool) error {
 	a := c.gate.begin(thorough)
 	var wrote error
@@ -71,7 +71,8 @@ func (c *checker) check(ctx context.Context, thorough bool) error {
 	return c.gate.end(a, inIncident)
 }
 
-// leave stops this worker if its registry is not the one that an operator chose, and returns why; nil if it is.
+// leave stops this worker if it uses another registry than the one that an operator chose, and returns why. Otherwise
+// it returns nil.
 func (c *checker) leave(v *view) (why error) {
 	if v.missing != nil || c.cfg.Pin == "" || v.id.Registry == c.cfg.Pin {
 		return nil
@@ -86,8 +87,9 @@ func (c *checker) leave(v *view) (why error) {
 	return why
 }
 
-// follow acts on what a check has read, or returns a finding. proof is a finding that an acknowledged write has proved;
-// nil for none. inEra says that this check wrote the own key in the present era; wrote is the error of that write.
+// follow acts on the identity that a check has read, or returns a finding. proof is a finding that an acknowledged
+// write has proved; nil for none. inEra says that this check has sent the own key, and wrote is the error of that
+// write.
 func (c *checker) follow(ctx context.Context, v *view, proof *finding, wrote error, inEra bool) error {
 	k, in := c.own, v.id.Incident
 	if k.Incident != "" {
@@ -113,7 +115,7 @@ func (c *checker) follow(ctx context.Context, v *view, proof *finding, wrote err
 	return c.write(ctx, v)
 }
 
-// followStop acts on what a check has read while this worker is in an incident.
+// followStop acts on the identity that a check has read while this worker is in an incident.
 func (c *checker) followStop(ctx context.Context, v *view) error {
 	joined, f := c.own.Incident, find(&c.own.memory, v)
 	switch {
@@ -132,11 +134,11 @@ func (c *checker) followStop(ctx context.Context, v *view) error {
 	return &finding{cause: era.WentBack, why: "the open incident is gone from the identity, and no resume ended it"}
 }
 
-// prove opens an incident for a finding, or joins the open one, by compare-and-set. It adds what this worker knows and
-// the registry lacks.
+// prove writes a finding into the identity by compare-and-set, as a new incident or as a part of the open one, with the
+// eras that this worker knows and the registry lacks.
 //
-// Law: one set-back that several workers prove is one incident. So a worker joins the open incident, unless it has
-// joined it before, or knows that it ended: then it has proved another set-back, and opens a new one.
+// Law: one set-back that several workers prove is one incident. So a worker joins the open incident. But if the worker
+// has joined it before, or knows that it ended, the finding is of another set-back, and needs an incident of its own.
 func (c *checker) prove(ctx context.Context, v *view, f *finding) error {
 	if f.confirm != nil {
 		if err := f.confirm(ctx); isRefused(err) {
@@ -203,11 +205,11 @@ func (c *checker) join(ctx context.Context, v *view) error {
 	return c.note(ctx, v)
 }
 
-// note completes a stop: it restores entries that only this worker knows, and writes into the own key which incident it
-// has joined, and by how much marks are below its floors.
+// note completes a stop. It writes entries that the bucket lacks, and then the own key, with the incident that this
+// worker has joined, and by how much marks are below its floors.
 //
-// Law: nothing that proves a set-back is overwritten. It writes only missing entries, which prove nothing, and marks of
-// tags with a last number, whose floors prove nothing.
+// Law: no entry that proves a set-back is overwritten. note writes only missing entries, and marks of tags with a last
+// number: neither proves a set-back.
 func (c *checker) note(ctx context.Context, v *view) error {
 	known := v.id.Knowing(c.own.Eras) // other workers may have restored entries in eras of the incident
 	c.registry.begun.Store(&known)
@@ -236,7 +238,8 @@ func (c *checker) note(ctx context.Context, v *view) error {
 	return nil
 }
 
-// stay waits for the end of the incident. Meanwhile it checks whether the bucket went back once more.
+// stay is a check during the incident that this worker has joined. The own key shows whether the bucket went back
+// again.
 func (c *checker) stay(ctx context.Context, v *view) error {
 	//mutant:stay
 	if c.gate.Stopped() == nil { // the process began during the incident
@@ -254,10 +257,11 @@ func (c *checker) stay(ctx context.Context, v *view) error {
 	return nil
 }
 
-// enter enters the present era, even if the worker was away when the era began.
+// enter enters the present era, after an incident that this worker joined, or after one that it missed.
 //
-// Law: a resume begins above all loads that it knew of. So a mark below a floor of this worker is a finding. Entries
-// that the bucket lacks are restored once more, as an operator may have put an older bucket in place since.
+// Law: an era begins above all loads that the workers in its incident knew. So a mark that is below a floor of this
+// worker in the new era is a finding. Entries that the bucket lacks are written again, as an operator may have restored
+// an older bucket since.
 func (c *checker) enter(ctx context.Context, v *view) error {
 	if c.gate.Stopped() == nil {
 		c.gate.stop((&finding{cause: era.WentBack, why: "it was resumed while this worker was away"}).reason())
@@ -286,7 +290,8 @@ func (c *checker) begin(ctx context.Context, v *view) error {
 	return c.write(ctx, v)
 }
 
-// write writes the own key for an identity that was read before, and reads the identity again, as it may have changed.
+// write writes the own key, and then reads the identity again. It returns errNewerRead if the identity has changed
+// since the check read it.
 func (c *checker) write(ctx context.Context, v *view) error {
 	if err := c.own.write(ctx, v.revision, false); err != nil {
 		return err
@@ -312,8 +317,8 @@ func (c *checker) proveLow(ctx context.Context) error {
 // meetEra checks the registry after reading an entry whose era this worker does not know. If the registry lacks that
 // era, the bucket went back.
 //
-// Law: eras are never removed, and the identity is read after the entry. So if the identity lacks the era, the entry
-// belongs to another history.
+// Law: eras are never removed, and the identity is read after the entry. So if the identity lacks the entry's era, the
+// two are of different histories.
 func (c *checker) meetEra(ctx context.Context, of string) error {
 	c.gate.Doubt()
 	return c.do(ctx, func() error {

@@ -42,9 +42,10 @@ const (
 	fresh = 3 * time.Second
 	// writeTimeout bounds a load's compare-and-set: if it takes longer, its range is not used.
 	writeTimeout = 8 * time.Second
-	// ageing is the age of a check at which Run makes the next one, if a load was made: so further loads need not wait.
+	// ageing is the age of a check at which a load makes Run check again, so that later loads need not wait for a
+	// check.
 	ageing = 2 * time.Second
-	// never is a count of connections that is not reached.
+	// never is no count of connections: no check was made yet.
 	never = ^uint64(0)
 )
 
@@ -87,8 +88,8 @@ func (g *gate) passes() (p pass, isOpen bool, err error) {
 	return pass{g.sound.began, g.stops}, isOpen, g.why
 }
 
-// counts returns an error if the range of a load with this pass must not be used: its compare-and-set took too long, or
-// the worker was stopped since. That covers a new era, which a worker enters only after a stop.
+// counts returns an error if the range of a load with this pass must not be used: the load took too long, or the worker
+// was stopped since. A worker enters a new era only after a stop, so no range of an earlier era is used either.
 func (g *gate) counts(p pass) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -99,7 +100,7 @@ func (g *gate) counts(p pass) error {
 	return fmt.Errorf("lineage: the load took longer than %v, and its range is a hole", fresh+writeTimeout)
 }
 
-// begin begins a check. On a new connection checks are thorough until one has found the registry sound.
+// begin begins a check. On a new connection each check is thorough until a check has found the registry sound.
 func (g *gate) begin(thorough bool) ongoing {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -107,8 +108,8 @@ func (g *gate) begin(thorough bool) ongoing {
 	return ongoing{g.cfg.Now(), links, g.doubts, g.proof, thorough || links != g.sound.links}
 }
 
-// end ends a successful check. It ends a stop, unless this worker is in an incident or has a proof of one. It returns
-// why the registry is stopped, nil if it is not.
+// end ends a successful check, and with it a stop, unless this worker is in an incident or has a proof. It returns why
+// the registry is stopped, nil if it is not.
 func (g *gate) end(a ongoing, inIncident bool) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -153,7 +154,7 @@ func (g *gate) WentBack(why string, need int64) {
 	g.signal()
 }
 
-// named discards a proof once an incident or a new era covers it.
+// named discards the proof, once it is part of an incident or a new era has begun.
 func (g *gate) named() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -209,10 +210,9 @@ func (s gatedStore) LoadStrict(
 	})
 }
 
-// load loads after a check, and uses the range only if the check still counts when the load ends.
+// load makes sure of a recent check, loads, and returns the range only if that check still counts when the load ends.
 //
-// An entry of an unknown era was written in a later era, or in another history. So the worker checks: if the registry
-// lacks that era, too, the bucket went back.
+// If the entry is of an unknown era, either a new era has begun, or the bucket went back. A check decides which.
 func (s gatedStore) load(
 	ctx context.Context, load func(context.Context) (segment.Loaded, error),
 ) (l segment.Loaded, err error) {

@@ -14,7 +14,7 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// A memory is what a worker remembers of its registry. With a data directory it outlasts the process.
+// A memory is what a worker remembers of its registry. With a data directory the next process has it, too.
 type memory struct {
 	Registry string `json:"registry,omitempty"`
 	Era      string `json:"era,omitempty"` // the era that this worker is in
@@ -27,8 +27,8 @@ type memory struct {
 	Highest  uint64   `json:"highest,string,omitempty"` // known revision of the bucket
 	Incident string   `json:"incident,omitempty"`       // the incident that this worker has joined
 	Ended    []string `json:"ended,omitempty"`          // incidents that it was in before, the last mostEnded
-	// Stop is why the worker issues nothing, not even snowflakes. The next process begins with that stop, until it can
-	// read the registry.
+	// Stop is why the worker issues nothing, not even snowflakes; "" if it may. The next process is stopped for this
+	// reason until it can read the registry.
 	Stop     string `json:"stop,omitempty"`
 	Volatile bool   `json:"-"` // there is no data directory
 	// Taken are the tokens of the key's former owners: see [ownEntry].
@@ -94,8 +94,8 @@ type journalFile struct {
 // ErrJournal is returned by [Open] for a journal that this natsid cannot read.
 var ErrJournal = errors.New("lineage: the journal cannot be used")
 
-// openJournal reads a journal. A missing one is empty. One of another version is an error, since the natsid that wrote
-// it can still read it. A damaged one is reported, and its memory is lost.
+// openJournal reads a journal. A missing journal is empty. A journal of another version is an error, since the natsid
+// that wrote it can still read it. A damaged journal sets damaged, and its memory is lost.
 func openJournal(of files) (j *journal, m memory, err error) {
 	j = &journal{files: of}
 	if of == nil {
@@ -173,7 +173,8 @@ func (f *folder) read(name string) (data []byte, own durable.FileID, err error) 
 	return data, own, err
 }
 
-// replace writes a file. After a write that hangs it writes no other, which the hanging one could overwrite later.
+// replace writes a file. After a write that did not end in time it writes no more, since that write could still land,
+// and replace a newer file.
 func (f *folder) replace(name string, data func(durable.FileID) []byte) error {
 	if f.late != nil {
 		return errDiskHangs

@@ -28,17 +28,17 @@ func (c *checker) meet(ctx context.Context) {
 	}
 }
 
-// isHarmless reports whether a registry can repeat no ID of this one: it is the same one, or it is stopped for another
-// registry and either was never used or is merged into this one.
+// isHarmless reports whether the registry of a notice can repeat no ID of this one: both are the same registry, or the
+// other is stopped for some registry and either was never used or is merged into this one.
 func isHarmless(own era.Identity, n Notice) bool {
 	return n.Registry == own.Registry || n.Other != "" && (n.Unused || own.IsOf(n.Registry))
 }
 
-// meetOne finds out whether another registry is there, and if so stops this one.
+// meetOne asks a registry that was heard, and stops this registry if the other is there.
 //
-// Law: an announcement proves nothing. This worker reads its own identity first, and the other worker reads its own
-// before it answers: so if both are one registry, both see that. A registry that announces itself again and again and
-// never answers counts as another one, since nothing else could keep the two apart.
+// Law: an announcement proves nothing. This worker reads its identity before it asks, and the other worker reads its
+// own before it answers. So if both are of one registry, the answer shows it. A registry that announces itself
+// repeatedly and never answers counts as another one, since both may be serving.
 func (c *checker) meetOne(ctx context.Context, heard Notice) error {
 	if err := c.check(ctx, true); err != nil {
 		return err
@@ -78,12 +78,12 @@ func second(other string, unused bool) *finding {
 		"registry %s serves the same subjects, and this worker rests on another one; %s", other, why)}
 }
 
-// givesWay returns the finding of a worker that remembers nothing, in a bucket without an identity. If the bucket was
-// never used and another registry answers, as behind a leaf node, this bucket is a second registry, and stops alone.
-// Otherwise the finding is f.
+// givesWay returns the finding of a worker that remembers nothing and whose bucket has no identity. If the bucket was
+// never used and another registry answers, the bucket is a second registry, such as one made behind a leaf node by
+// mistake, and only this one stops. Otherwise the finding is f.
 //
-// Law: a worker checks its own registry before it answers another one. So a worker that answers and has an identity
-// uses another bucket.
+// Law: a worker checks its registry before it answers another one. So a worker that answers with an identity uses
+// another bucket than this one.
 func (c *checker) givesWay(ctx context.Context, v *view, f *finding) error {
 	if unused, err := c.cfg.Unused(ctx); !unused || err != nil || v.revision != 0 {
 		return cmp.Or(err, error(f))

@@ -20,10 +20,10 @@ type Bucket interface {
 	Update(ctx context.Context, key string, value []byte, last uint64) (revision uint64, err error)
 	UpdateSoon(ctx context.Context, key string, value []byte, last uint64) (revision uint64, err error)
 	Latest(ctx context.Context, prefix string) (map[string]buckets.Entry, error)
-	// Known returns the highest revision that this process knows of; Saw adds one that it heard of.
+	// Known returns the highest revision that this process knows of. Saw notes a revision of another process.
 	Known() uint64
 	Saw(revision uint64)
-	// Enough returns how long a number of requests to the bucket in a row may take; at least least.
+	// Enough returns a timeout for a number of requests in a row: see [buckets.Bucket.Enough].
 	Enough(requests int, least time.Duration) time.Duration
 }
 
@@ -40,12 +40,12 @@ type Memory interface {
 type Tags interface {
 	// List returns tags in the order of names, as [segment.Store] does, with their marks in the present era.
 	List(ctx context.Context, after string, limit int) ([]segment.Tag, error)
-	// Low returns the most by which a mark is below its floor, 0 if none is, and which marks are. It proves this by
-	// writing the entry of the lowest one back unchanged, with a compare-and-set. See [segment.Floor.Above].
+	// Low returns the most by which a mark is below its floor, 0 if no mark is, and names the marks that are. As the
+	// proof it writes the entry of the lowest mark back unchanged, by compare-and-set. See [segment.Floor.Above].
 	Low(ctx context.Context, floors map[string]segment.Floor) (need int64, why string, err error)
-	// Restore writes missing entries: at the floor, in the floor's era. It lifts marks of tags with a last number to
-	// the floor, and leaves their era. A tag that first use has made again gets the floor's rules. A deleted tag stays
-	// deleted.
+	// Restore writes missing entries, with the floor as the mark, and the floor's era. Marks of tags with a last number
+	// it raises to the floor, in the entry's era. An entry that was made on first use, without rules, gets the floor's
+	// rules. A deleted tag stays deleted.
 	Restore(ctx context.Context, floors map[string]segment.Floor) error
 }
 
@@ -79,13 +79,13 @@ type Config struct {
 	Dir     string        // the data directory; "" remembers nothing across processes
 	Name    func() string // the worker's name, for people
 	Numbers func() string // see [Notice]; nil if unknown
-	// Embedded says that the bucket, too, lies in Dir. A restored copy of Dir then has both in one state, and only the
-	// inode and birth of the journal's file show that it is a copy.
+	// Embedded says that the bucket, too, lies in Dir. Journal and bucket of a restored copy of Dir agree with each
+	// other, so only inode and birth time of the journal's file show that Dir is a copy.
 	Embedded bool
 	Poll     time.Duration // time between thorough checks
-	// Links returns how often the connection to the bucket was made. After each, the bucket may be an older one.
+	// Links returns how often the connection to the bucket was made. Each new connection may lead to an older bucket.
 	Links func() uint64
-	// Settled is called at each check with the ID of the registry, once this worker can answer for it.
+	// Settled is called at each check with the ID of the registry, once this worker may answer questions about it.
 	Settled func(registry string)
 	// Unused reports whether the registry never loaded, nor held a worker number.
 	Unused  func(ctx context.Context) (bool, error)
@@ -99,9 +99,9 @@ type Config struct {
 // ErrStopped is the error of a load while an incident is open. IDs in memory are not issued either.
 var ErrStopped = errors.New("the registry is stopped")
 
-// A Member guards one process against a bucket of marks that belongs to another registry, or is in another state, than
-// the process remembers. It has a gate for loads, checks that open the gate, and peers whose notices cause doubts. It
-// is safe for concurrent use.
+// A Member stops the loads of one process when the bucket of marks belongs to another registry than the process
+// remembers, or is in another state. It has a gate for loads, a checker that opens the gate, and peers, whose notices
+// are reasons to check. It is safe for concurrent use.
 type Member struct {
 	cfg *Config
 	*gate
@@ -167,18 +167,18 @@ func (w *Member) Fits(ctx context.Context) error {
 	return err
 }
 
-// Remembers reports whether this process remembers a registry: then a missing bucket cannot be the first of its name.
+// Remembers reports whether this process remembers a registry. If it does, a missing bucket was lost.
 func (w *Member) Remembers() bool { return w.own.remembers() }
 
-// Reconnected says that the connection to the bucket was made again. The bucket may be an older one, so the next load
-// checks; others may have asked in between, so this worker announces itself.
+// Reconnected is called when the connection to the bucket was made again. The bucket may be an older one, so the next
+// load checks. This worker announces itself, since it may have missed questions.
 func (w *Member) Reconnected() {
 	w.Doubt()
 	w.announce()
 }
 
-// Ready returns nil if a range may be loaded now: the registry was checked within the last 3 s, and is sound. Otherwise
-// it checks, together with other calls, or returns why no range may be loaded.
+// Ready returns nil if a range may be loaded now: a check within the last 3 s found the registry sound. If there was no
+// such check, Ready makes one, which concurrent calls share. The error says why no range may be loaded.
 func (w *Member) Ready(ctx context.Context) error {
 	_, err := w.ready(ctx)
 	return err
@@ -202,8 +202,8 @@ func (w *Member) ready(ctx context.Context) (pass, error) {
 	}
 }
 
-// Prove returns nil once the bucket has acknowledged a write of this worker that was sent after the call. The write is
-// one of the worker's own key, as in each check.
+// Prove returns nil once the bucket has acknowledged a write that this worker sent after the call: a check, which
+// writes the own key.
 func (w *Member) Prove(ctx context.Context) error {
 	if err := w.Stopped(); err != nil {
 		return err
@@ -230,6 +230,6 @@ func (w *Member) SetThrottle(ctx context.Context, rate int64) error {
 	})
 }
 
-// Gate returns the store for an allocator: loads, and tags made on first use, wait for [Member.Ready]. All other calls
-// go straight to the store, so that tags can be raised while the registry is stopped.
+// Gate returns a store for an allocator. Loads, polls and tags made on first use wait for [Member.Ready]. All other
+// calls go straight to the store, so that an operator can raise tags while the registry is stopped.
 func (w *Member) Gate(store segment.Store) segment.Store { return gatedStore{store, w} }

@@ -24,8 +24,8 @@ const Version = 1
 // silence is how long a volatile worker, one without a data directory, keeps its key after its last write.
 const silence = time.Hour
 
-// An ownEntry is the value of a key that one worker, its owner, writes. A volatile worker may take over the key of
-// another volatile worker that ended, or was silent for an hour.
+// An ownEntry is the value of an own key, which only one worker writes, its owner. A volatile worker, which has no data
+// directory, may take over the key of another volatile worker that ended, or was silent for an hour.
 type ownEntry struct {
 	Version  int       `json:"version"`
 	Token    string    `json:"token"`              // random, fresh with each write
@@ -36,8 +36,9 @@ type ownEntry struct {
 	Need     int64 `json:"need,omitempty,string"`
 	Ended    bool  `json:"ended,omitempty"`    // the owner stopped cleanly
 	Volatile bool  `json:"volatile,omitempty"` // the owner has no data directory
-	// Taken are the last tokens of former owners: a former owner that was only paused recognizes its token among them.
-	// If the owner's journal failed, it also has the tokens that the journal named. An empty token means nothing.
+	// Taken are the last tokens of former owners. A former owner that was only paused finds its token here, and so
+	// learns that its key was taken over. If the owner's journal failed, Taken also has the tokens that the journal
+	// named. Empty tokens have no meaning.
 	Taken []string `json:"taken,omitempty"`
 }
 
@@ -52,7 +53,8 @@ func encode(v any) []byte {
 // newID returns a random text that no other call returns.
 func newID() string { return rand.Text() }
 
-// mostTaken bounds Taken. A paused worker stops its registry if its key has had more owners since.
+// mostTaken bounds Taken. If a paused worker's key has had more owners since, the worker takes that for a set-back, and
+// stops the registry.
 const mostTaken = 16
 
 func decodeOwn(value []byte) (o ownEntry, err error) {
@@ -65,12 +67,12 @@ func decodeOwn(value []byte) (o ownEntry, err error) {
 	return o, nil
 }
 
-// An own is this worker's own key in the bucket, and what the worker remembers with it. Whoever makes a check uses it.
+// An own is this worker's own key in the bucket, and the worker's memory. Only the check that is under way may use it.
 //
-// Invariant: the key is written by compare-and-set from what this worker wrote last. With a data directory, each token
-// is in the journal before it is sent; once the journal fails, each entry names as taken the tokens in it. So any other
-// entry is a finding. A journal that was put back, or that misses the last writes since its disk failed, proves nothing
-// by itself at the next start.
+// Invariant: the key is written only by compare-and-set on this worker's last write. With a data directory, each token
+// is in the journal before it is sent. Once the journal fails, each entry lists the tokens in the journal as taken. So
+// any entry with another token shows that the bucket went back. A journal that was restored, or lacks the last writes
+// since its disk failed, is no such proof at the next start.
 type own struct {
 	cfg     *Config
 	loaded  Memory // set before the first load
@@ -80,7 +82,7 @@ type own struct {
 	noted string // the incident that the own key names, set once this worker's knowledge is in the bucket
 }
 
-// remembers reports whether the process remembers a registry, or did before its journal was damaged.
+// remembers reports whether the process remembers a registry, or has a damaged journal, which named one.
 func (k *own) remembers() bool { return !k.isFresh() || k.journal.damaged != nil }
 
 // write writes the own key. identity is the revision of the identity as it was last read, 0 for none. If the key's
@@ -179,8 +181,8 @@ func (k *own) compare(ctx context.Context) error {
 	return nil
 }
 
-// isForeign returns the finding that the own key does not have what this worker wrote last. Its proof is a
-// compare-and-set that writes the entry back unchanged: until then, a new era may have given the key to another worker.
+// isForeign returns the finding that the entry of the own key is not this worker's last write. Its proof is a
+// compare-and-set that writes the entry back unchanged, or creates a missing one.
 func (k *own) isForeign(ctx context.Context, o *ownEntry, e buckets.Entry) *finding {
 	f, key := &finding{cause: era.WentBack}, ownPrefix+k.Key
 	if o != nil {
@@ -204,8 +206,8 @@ func (k *own) isForeign(ctx context.Context, o *ownEntry, e buckets.Entry) *find
 	return f
 }
 
-// choose chooses a key if this worker has none. A volatile worker takes over the key of a volatile one that ended or
-// was silent for an hour, so there are no more keys than workers within an hour.
+// choose chooses a key if this worker has none: a new one, or, for a volatile worker, that of another volatile worker
+// that ended or was silent for an hour. So volatile workers leave no more keys than there were of them within an hour.
 func (k *own) choose(ctx context.Context) error {
 	if k.Key != "" {
 		return nil
@@ -234,8 +236,8 @@ func (k *own) choose(ctx context.Context) error {
 
 // save puts the memory into the journal. If that fails, this worker continues without the journal.
 //
-// Law: the journal on disk then keeps old tokens, while the key gets new ones. Each later entry lists the old tokens in
-// Taken. So after a restart the worker recognizes its former key, and takes another one.
+// Law: the journal on disk then has old tokens, and the key gets new ones. So each later entry lists the old tokens in
+// Taken: after a restart the worker finds its key taken over, and chooses another one.
 func (k *own) save() {
 	k.Highest = k.cfg.Bucket.Known()
 	if k.journal.fault != nil || k.journal.write(k.memory) {
@@ -250,12 +252,13 @@ func (k *own) save() {
 // saveFloors puts on disk how far this worker has loaded each tag.
 func (k *own) saveFloors() { k.journal.writeFloors(k.loaded.Floors()) }
 
-// beyond returns, where the marks are lost, by how much this worker's highest floor is above the highest offset that it
-// knows: a tag that no worker knows may have been as high. 0 if the worker loaded nothing. Floors of tags with a last
-// number do not count, nor do those of a table with a row for each tag, except tags of which no entry can be written.
+// beyond returns the need of an incident in which the marks are lost: this worker's highest floor, minus the highest
+// offset that it knows, since a tag that no worker remembers may have been as high. It returns 0 if the worker loaded
+// nothing. Floors of tags with a last number do not count; if a table has a row for each tag, only floors without rules
+// count, of which no entry can be written.
 //
-// Law: the offset of the new era is above the known one by at least that much. So a tag without entry, which begins at
-// 1, and a row of a table are above the highest ID in the new era.
+// Law: the offset of the new era is at least the highest known one plus this need. So in the new era a tag without an
+// entry begins above each of these floors.
 func (k *own) beyond() (need int64) {
 	for _, floor := range k.loaded.Floors() {
 		if floor.Rules == nil || !floor.Rules.Bounded() && !k.cfg.Rows {
@@ -269,7 +272,7 @@ func (k *own) beyond() (need int64) {
 	return max(min(need, 1), need-offset)
 }
 
-// low returns a finding if marks are below their floors, nil if none is.
+// low returns a finding if a mark is below its floor, otherwise nil.
 //
 // Law: a listing is no proof, since a deposed leader shows old entries. An acknowledged write of an entry as it was
 // read is a proof.
@@ -281,8 +284,8 @@ func (k *own) low(ctx context.Context) (*finding, error) {
 	return &finding{cause: era.WentBack, why: "marks are below what this worker loaded: " + why, need: need}, nil
 }
 
-// restore writes the entries that this worker knows and the bucket lacks.
+// restore writes entries that this worker knows and the bucket lacks: see [Tags].
 //
-// Law: a restored entry has the era of its floor. So a resume raises it like any other entry, above what other workers
-// loaded of the tag in that era.
+// Law: a restored entry has the era of its floor. So a resume raises its mark like any other, above all that other
+// workers loaded of the tag in that era.
 func (k *own) restore(ctx context.Context) error { return k.cfg.Tags.Restore(ctx, k.loaded.Floors()) }

@@ -19,7 +19,8 @@ type Fields struct {
 	Unit   int64  `json:"unit"`  // of a tick, ms
 }
 
-// A Notice is what a worker says about its registry, to all workers or in answer to one. It crosses the wire as JSON.
+// A Notice is what a worker says about its registry, to all workers or in an answer to one. It crosses the wire as
+// JSON.
 type Notice struct {
 	Registry string `json:"registry"`
 	Era      string `json:"era"`
@@ -75,8 +76,9 @@ func IsID(id string) bool {
 }
 
 const (
-	// announceAfter is how long at least a worker listens before it announces its registry; a random time up to
-	// announceSpread is added. The first worker of a registry that speaks spares the others.
+	// announceAfter is how long a worker waits at least after the last announcement of its registry before it announces
+	// the registry itself; a random time up to announceSpread is added. So mostly one worker of a registry announces
+	// it.
 	announceAfter  = 5 * time.Second
 	announceSpread = 3 * time.Second
 	// forgetAfter is how long a registry counts as connected after its last announcement: one announcement can be lost.
@@ -87,9 +89,10 @@ const (
 	noticesTimeout = 400 * time.Millisecond
 )
 
-// A peers holds what this worker hears of other workers, and announces its registry. It is safe for concurrent use.
+// A peers keeps what this worker has heard of other registries, and announces this worker's. It is safe for concurrent
+// use.
 //
-// Invariant: what is heard proves nothing; a notice is only a reason to check.
+// Invariant: a notice proves nothing; it is only a reason to check.
 type peers struct {
 	cfg      *Config
 	registry *registry
@@ -111,8 +114,8 @@ type other struct {
 
 // Notice returns what this worker says about its registry; its Registry is "" before that is known.
 //
-// Law: a worker that is stopped may have read the identity of a new era, and know only revisions of the former era. So
-// it announces revision 0.
+// Law: a stopped worker may have read the identity of a new era, while its highest revision is still that of the bucket
+// before a restore. So a stopped worker announces revision 0.
 func (p *peers) Notice() Notice {
 	id := p.registry.Identity()
 	known := p.cfg.Bucket.Known()
@@ -213,7 +216,8 @@ func (p *peers) announce() {
 }
 
 // announceIfDue announces the registry every few seconds, and a new highest revision once a second, unless another
-// worker of the registry has just done so: otherwise the number of messages would grow with the square of the workers.
+// worker of the registry has just done so. So the number of messages does not grow with the square of the number of
+// workers.
 func (p *peers) announceIfDue() {
 	now, n := p.cfg.Now(), p.Notice()
 	p.mu.Lock()

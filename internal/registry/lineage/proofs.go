@@ -10,8 +10,7 @@ import (
 	"github.com/natsid/natsid/internal/registry/era"
 )
 
-// A finding says that the registry is not the one that a worker remembers. As an error it ends a check, and stops the
-// registry.
+// A finding says how the registry contradicts what a worker remembers. A check that returns one stops the registry.
 type finding struct {
 	cause era.Cause
 	why   string
@@ -36,9 +35,9 @@ func ofIncident(in *era.Incident) (why error, all bool) {
 	return (&finding{cause: in.Cause, why: in.Why(), other: in.Other}).reason()
 }
 
-// find compares what a check has read with what the worker remembers. The result is a suspicion, as a deposed leader
-// shows old entries. It is proved by an acknowledged compare-and-set on the identity as it was read, which writes the
-// incident into it.
+// find compares the identity that a check has read with what the worker remembers. A finding is not yet a proof, since
+// a deposed leader shows old entries. It becomes one when the bucket acknowledges the compare-and-set that writes the
+// incident into the identity as it was read.
 func find(m *memory, v *view) *finding {
 	switch made := v.stream.Created; {
 	case v.unfit != nil: // unfit settings explain what is missing
@@ -64,8 +63,8 @@ func find(m *memory, v *view) *finding {
 	return nil
 }
 
-// isOne reports whether two creation times can be of one stream. Servers of a cluster may differ: after a restore the
-// leader gives the time of the restore, and the others the time at which the stream was assigned.
+// isOne reports whether two creation times can be of one stream. Servers of a cluster may give different times: after a
+// restore the leader gives the time of the restore, and the others the time at which the stream was assigned to them.
 func isOne(a, b time.Time) bool { return a.Sub(b).Abs() < time.Minute }
 
 // An ownership is what the entry of a worker's own key shows.
@@ -81,9 +80,9 @@ const (
 
 // own compares the entry of the own key with what the worker remembers.
 //
-// Law: any other entry than the last one written shows that the bucket went back, even with a higher revision: a newer
-// backup may have been put back. A token in flight counts only at a revision above all that were known when it was
-// sent; below, it is of an earlier history.
+// Law: any entry but the one that this worker wrote last shows that the bucket went back, even at a higher revision:
+// the bucket may have been restored from a newer backup. The token of a write without an answer counts only at a
+// revision above all that were known when it was sent; at a lower one the entry is of an earlier history.
 func (m *memory) own(o *ownEntry, revision uint64) ownership {
 	switch {
 	case o != nil && o.Token == m.Written.Token && revision == m.Written.Revision: //mutant:mine

@@ -10,7 +10,7 @@ import (
 	"github.com/natsid/natsid/internal/registry/era"
 )
 
-// A registry reads and writes the identity of the bucket of marks. Its method Identity is safe for concurrent use.
+// A registry reads and writes the identity of the bucket of marks. Its exported methods are safe for concurrent use.
 //
 // Invariant: the identity changes only by a compare-and-set on the revision that was read. So each decision of a worker
 // or an operator rests on the identity that it replaces.
@@ -41,11 +41,11 @@ func isRefused(err error) bool {
 // Identity returns the identity as last read, a zero one before.
 func (r *registry) Identity() era.Identity { return valueOf(&r.last) }
 
-// Eras returns the identity by which entries of the bucket are read. It is of the last check that found this worker in
-// the present era, or that noted an open incident for it; before, it is the one in its memory, or zero.
+// Eras returns the identity by which entries of the bucket are read: that of the last check which found this worker in
+// the present era, or completed its stop. Before such a check it is the identity in the worker's memory, or zero.
 //
-// Law: it is not Identity, which may come from a deposed leader. That one's eras may be fewer, so that a mark would be
-// read lower than a resume has raised it.
+// Law: Eras is not Identity, which may have come from a deposed leader, and lack the last eras. By such an identity a
+// mark would be read too low.
 func (r *registry) Eras() era.Identity { return valueOf(&r.begun) }
 
 // Throttle returns the rate that holds for each tag, as last read; 0 for none.

@@ -65,8 +65,8 @@ func (w *Member) onWake(ctx context.Context) {
 	w.meet(ctx)
 }
 
-// onTick announces the registry, follows an open incident, and makes a thorough check if one is due. looked reports
-// whether such a check found the registry sound.
+// onTick announces the registry if that is due, and checks: during an incident each time, otherwise thoroughly if
+// isDue. looked reports whether a thorough check found the registry sound.
 func (w *Member) onTick(ctx context.Context, isDue bool) (looked bool) {
 	w.announceIfDue()
 	w.meet(ctx)
@@ -93,8 +93,8 @@ func (w *Member) checkNow(ctx context.Context, level slog.Level, thorough bool) 
 	})
 }
 
-// Stop is called when no load can begin any more. It puts the floors into the data directory, and writes into the own
-// key that this worker stopped cleanly.
+// Stop writes the floors into the data directory, and into the own key that this worker stopped cleanly. Call it when
+// no load can begin any more.
 func (w *Member) Stop(ctx context.Context) error {
 	return w.checks.do(ctx, func() error {
 		w.own.saveFloors()
