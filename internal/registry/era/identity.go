@@ -19,8 +19,8 @@ const Key = buckets.Own
 // Version is the version of the identity's format that this natsid writes.
 const Version = 2
 
-// An Identity is the one entry that says which registry a bucket of marks holds, and in which era. It is the value of
-// one key, which only a compare-and-set changes, so registry, eras and incident always fit together.
+// An Identity says which registry a bucket of marks holds, and in which era. It is the value of one key, which is
+// changed by compare-and-set only, so registry, eras and incident always fit together.
 type Identity struct {
 	Version  int       `json:"version"`
 	Registry string    `json:"registry"` // a random ID, made with the first bucket
@@ -73,18 +73,18 @@ type Incident struct {
 	ID      string   `json:"id"` // random
 	Cause   Cause    `json:"cause"`
 	Provers []Prover `json:"provers"` // the first mostProvers
-	// Other is a second registry that serves the same subjects, "" for none; if there is one, snowflakes are stopped,
-	// too. Unused says that the registry of this identity never had a load or a worker number.
+	// Other is a second registry that serves the same subjects, "" for none. Because of a second registry snowflakes
+	// are stopped, too. Unused says that the registry of this identity never had a load or a worker number.
 	Other  string `json:"other,omitempty"`
 	Unused bool   `json:"unused,omitempty"`
-	// Prior are earlier incidents in which provers were, and of which the registry does not know that they ended.
+	// Prior are earlier incidents that provers had joined, and of which the identity does not know that they ended.
 	Prior []string `json:"prior,omitempty"`
-	// Eras are those that provers know, with their offsets; Merged are the registries of provers. A resume adds both to
-	// the registry.
+	// Eras are the eras that provers know and the identity lacks, with their offsets; Merged are the registries of
+	// provers. A resume adds both to the identity.
 	Eras   Offsets  `json:"eras,omitempty"`
 	Merged []string `json:"merged,omitempty"`
-	// Need is the most by which a mark was below what a worker that proved the incident had loaded. If the marks are
-	// lost, it is the highest ID that such a worker had loaded, minus the highest offset that it knows.
+	// Need is the most by which a mark was below what a prover had loaded. If the marks are lost, Need is the highest
+	// ID that a prover had loaded, minus the highest offset that it knows.
 	Need int64 `json:"need,omitempty,string"`
 }
 
@@ -98,7 +98,7 @@ type Prover struct {
 // mostProvers bounds the provers that an incident names, and with them the size of the entry.
 const mostProvers = 20
 
-// A Cause is the kind of an incident. There is one for each emergency.
+// A Cause is the kind of an incident.
 type Cause string
 
 // The causes.
@@ -120,7 +120,7 @@ var (
 	ErrKind = errors.New("the marks are of another kind of store")
 )
 
-// An UnknownError is returned for an entry whose era is missing in the registry, as it was last read.
+// An UnknownError is returned for an entry of an era that the identity, as last read, does not have.
 type UnknownError struct{ Era string }
 
 func (e *UnknownError) Error() string {
@@ -161,7 +161,7 @@ func (id Identity) Since(era string) (by int64, err error) {
 	return max(0, id.Offset()-offset), nil
 }
 
-// IsOf reports whether entries and workers of a registry belong to this one.
+// IsOf reports whether a registry is this one, or is merged into it.
 func (id Identity) IsOf(registry string) bool {
 	return id.Registry == registry || slices.Contains(id.Merged, registry)
 }
@@ -175,7 +175,8 @@ func (id Identity) Merge(registry string, eras Offsets) Identity {
 	return id
 }
 
-// Knowing returns the identity with more Offsets: those of its open incident, and the given ones. Era is unchanged.
+// Knowing returns the identity with more eras: those of its open incident, and the given ones. Era, the present one, is
+// unchanged.
 func (id Identity) Knowing(eras Offsets) Identity {
 	if id.Incident != nil {
 		id.Offsets = id.Offsets.Add(id.Incident.Eras)
@@ -187,13 +188,13 @@ func (id Identity) Knowing(eras Offsets) Identity {
 // MostOffset is the highest offset that an era can have.
 const MostOffset = 1 << 62
 
-// Resume returns the identity in a new era, which ends the open incident, if there is one. by is how far, at most, a
-// tag can have been loaded beyond what is known, need by how much marks are too low, and created when the bucket's
+// Resume returns the identity in a new era, which ends the open incident, if there is one. by is the most that a tag
+// was loaded beyond what is known, need is by how much marks are known to be too low, and created is when the bucket's
 // stream was made.
 //
-// Law: offset(new) = highest offset that the registry or a prover knows + need + by. So in the new era each mark, and 1
-// for a tag that has none, is above all that was loaded of the tag, unless the tag moved by more than by since the
-// state that was found. The era's ID is random: two resumes of one restored incident begin different eras.
+// Law: offset(new) = highest offset that the identity or a prover knows + need + by. So in the new era each mark, 1 for
+// a tag without an entry, is above all that was loaded of the tag, unless more than by was loaded since the state
+// found. The era's ID is random: if an incident is restored after its resume, and resumed again, the two eras differ.
 func (id Identity) Resume(by, need int64, created time.Time) (Identity, error) {
 	if in := id.Incident; in != nil {
 		id = id.Knowing(nil)
@@ -251,8 +252,8 @@ func Decode(value []byte) (id Identity, err error) {
 }
 
 // Accuse returns the identity with an incident that a worker has proved. proof has what the worker knows: its eras, its
-// earlier incidents, and by how much a mark was too low. If joins is true the open incident stays and takes in the
-// proof; otherwise a new one replaces it, and keeps what it had.
+// earlier incidents, and by how much a mark was too low. If joins is true, the proof becomes a part of the open
+// incident. Otherwise proof is a new incident, which takes the place of the open one and keeps its facts.
 func (id Identity) Accuse(proof Incident, joins bool) Identity {
 	in := proof
 	if open := id.Incident; open != nil {

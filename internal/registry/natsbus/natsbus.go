@@ -24,8 +24,8 @@ type Bus struct {
 	ns subjects.Namespace
 
 	slots chan struct{} // bounds the questions that are answered at once
-	// since hears whether another worker came after Call had found none; links is how often the connection had been
-	// made by then. since is nil if other workers may be there.
+	// since are subscriptions that receive a message if another worker has come since Call found none; nil if other
+	// workers may be there. links is how often the connection had reconnected when they were made.
 	since []*nats.Subscription
 	links uint64
 
@@ -33,20 +33,20 @@ type Bus struct {
 	joined   []*nats.Subscription // the subscriptions on which it answers
 }
 
-// New returns a bus on nc, which should fail at once while it is disconnected.
+// New returns a bus on nc, on which publishing should fail at once while it is disconnected.
 func New(nc *nats.Conn, ns subjects.Namespace) *Bus {
 	return &Bus{nc: nc, ns: ns, slots: make(chan struct{}, 16)}
 }
 
-// Call asks, on a connection of its own that dial makes, whether any other worker is there. Where NATS says that nobody
-// is, further questions about other registries need not be asked: [Bus.Ask] knows the answer until somebody comes.
-// Call it once, before the first use.
+// Call asks whether any other worker is there, on a connection that dial makes for that. If NATS says that nobody is,
+// [Bus.Ask] returns [gather.ErrNobody] for questions to all registries without asking again, until another worker
+// comes. Call it once, before the first use.
 //
-// Law: this worker subscribes before it asks, on a connection without echo, so it does not hear itself, and of two that
-// call on one server at one moment one hears the other. On two servers perhaps neither does; then announcements show it
-// within seconds. Only "no responders" means that nobody is there: a silent subscriber may be a worker. A worker that
-// comes later calls, and one that comes back announces its registry; this worker hears both on the connection that it
-// keeps.
+// Law: this worker subscribes before it asks, on a connection without echo. So it does not hear itself, and of two
+// workers that call on one server at one moment one hears the other. On two servers perhaps neither does; then
+// announcements show it within seconds. Only "no responders" means that nobody is there: a silent subscriber may be a
+// worker. A worker that starts later calls, and a worker that reconnects announces its registry: the subscriptions that
+// this worker keeps receive both.
 func (b *Bus) Call(ctx context.Context, dial func(...nats.Option) (*nats.Conn, error)) error {
 	nc, err := dial(nats.NoEcho(), nats.PermissionErrOnSubscribe(true))
 	if err != nil {
@@ -84,7 +84,8 @@ func (b *Bus) ears(nc *nats.Conn) (ears []*nats.Subscription, err error) {
 	return ears, nil
 }
 
-// areSilent reports whether the subscriptions are valid and have received nothing. Once false, it stays false.
+// areSilent reports whether the subscriptions are valid and have received nothing. Once it is false for some
+// subscriptions, it stays false for them.
 func areSilent(ears []*nats.Subscription) bool {
 	return !slices.ContainsFunc(ears, func(ear *nats.Subscription) bool {
 		_, err := ear.NextMsg(time.Nanosecond)
@@ -127,8 +128,8 @@ func (b *Bus) Join(registry string, answer func(ctx context.Context, question []
 // answerTimeout bounds an answer. Nobody who asks waits longer for one.
 const answerTimeout = 5 * time.Second
 
-// respond answers a question on a goroutine of its own, since it reads the registry. Questions beyond 16 at once are
-// not answered.
+// respond answers a question on a goroutine of its own, since an answer may take requests to JetStream. Questions
+// beyond 16 at once are not answered.
 func (b *Bus) respond(m *nats.Msg, answer func(ctx context.Context, question []byte) []byte) {
 	if m.Reply == "" {
 		return
@@ -166,7 +167,7 @@ func (b *Bus) Ask(
 	return gather.All(ctx, b.nc, subject, question, func(m *nats.Msg) bool { return hear(m.Data) })
 }
 
-// isAlone reports whether Call found no other worker, and none has come since.
+// isAlone reports whether Call found no other worker, and no other worker has come since.
 func (b *Bus) isAlone(ctx context.Context) bool {
 	return b.since != nil && b.nc.FlushWithContext(ctx) == nil && areSilent(b.since) &&
 		b.nc.Stats().Reconnects == b.links
