@@ -54,8 +54,8 @@ func Ask(ctx context.Context, nc *nats.Conn) (Held, error) {
 	return answer.Data.Permissions, nil
 }
 
-// Missing returns the rights that a user does not hold. A right to answer is also held through `allow_responses`. A
-// right that is denied in part counts as held, since that may be intended.
+// Missing returns the rights of r that a user does not hold. `allow_responses` counts as each right to answer. A right
+// of which only some subjects are denied counts as held, since that may be intended.
 func (r Rights) Missing(h Held) Rights {
 	publishes := func(r Right) bool { return r.isAnswer() && h.Responses != nil || h.Publish.holds(r) }
 	return Rights{

@@ -1,7 +1,7 @@
 // Package rights says what the users of natsid may publish and subscribe to; it is internal to natsid and may change.
 //
-// It takes each subject from [subjects.Namespace] and [buckets.API], as the other code does. End-to-end tests run
-// natsid under exactly these rights, and take each of them away once.
+// Each subject comes from the functions that the code using the subject calls: [subjects.Namespace], [buckets.API] and
+// package wire. End-to-end tests run natsid under exactly these rights, and take each of them away once.
 package rights
 
 import (
@@ -47,10 +47,10 @@ func (r Right) String() string {
 	return r.Subject + " " + r.Queue
 }
 
-// answers begins the Why of a right to answer, which `allow_responses` replaces.
+// answers begins the Why of each right to answer requests. nats-server's `allow_responses` can replace such rights.
 const answers = "answer requests"
 
-// isAnswer reports whether the right is to answer requests: nats-server can also give it by `allow_responses`.
+// isAnswer reports whether this is a right to answer requests.
 func (r Right) isAnswer() bool { return strings.HasPrefix(r.Why, answers) }
 
 // Rights are all rights of a user. What is not in them is denied.
@@ -108,7 +108,7 @@ var defaultInbox = strings.TrimSuffix(nats.InboxPrefix, ".")
 // serviceReplies matches the subjects on which nats-server awaits replies for callers of other accounts.
 const serviceReplies = "_R_.>"
 
-// A table is the rights of one role in the making.
+// A table collects the rights of one role.
 type table struct {
 	Rights
 	d     Deployment
@@ -125,7 +125,7 @@ const (
 	all       = tags + " " + snowflake
 )
 
-// needed calls f, and marks the rights that it adds: without them a worker serves no request of the modes.
+// needed calls f, and marks the rights that f adds as needed: without them a worker serves no requests of the modes.
 func (t *table) needed(modes string, f func()) {
 	t.modes = modes
 	f()
