@@ -18,7 +18,7 @@ var ErrNobody = errors.New("nobody listens on that subject")
 func All(
 	ctx context.Context, nc *nats.Conn, subject string, question []byte, hear func(answer *nats.Msg) (enough bool),
 ) error {
-	// The inbox is not one of nats.go's own: those share one wildcard subscription, and take one answer each.
+	// nats.go's own request inboxes take one answer each, so this subscribes to a new one.
 	answers, err := nc.SubscribeSync(nc.NewInbox())
 	if err != nil {
 		return fmt.Errorf("%s cannot be asked: %w", subject, err)

@@ -1,4 +1,4 @@
-// Package jitter spreads the retries of workers that failed at one moment.
+// Package jitter makes random pauses, so that workers that failed at one moment do not all retry at one moment.
 package jitter
 
 import (
@@ -8,8 +8,8 @@ import (
 	"github.com/cenkalti/backoff/v4"
 )
 
-// Source returns a random number in [0, 1), and is safe for concurrent use. A simulation replaces it before it starts
-// anything, by a function of the virtual time: then a seed decides each pause.
+// Source returns a random number in [0, 1), and is safe for concurrent use. A simulation replaces Source by a function
+// of its virtual time, before it starts anything, so that a seed decides each pause.
 var Source = rand.Float64
 
 // UpTo returns a random time in [0, d).

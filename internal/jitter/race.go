@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// closeRounds is how many lost rounds are followed by short pauses. Of two workers each wins a third of the rounds
-	// at least, so one in ten million loses so many in a row.
+	// closeRounds is how many lost rounds are followed by short pauses. Of two workers each wins at least a third of
+	// the rounds, so losing 40 in a row has a probability of 10^-7.
 	closeRounds = 40
 	leastPause  = 500 * time.Microsecond
 	mostPause   = 20 * time.Millisecond
@@ -17,10 +17,10 @@ const (
 // Race calls try, which reads an entry and replaces it by compare-and-set, until overtaken returns false for its error,
 // or ctx ends. try returns the revision that it has read.
 //
-// The winner of a round may begin the next at once, and then writes a round trip after the entry has changed. A loser
-// that reads the new entry before that can win. So it pauses for as long as its try took at most, which is two round
-// trips. With the growing pauses of a [Backoff] one of two won nearly all rounds, and where a write takes 20 ms the
-// other waited for up to 8 s. A loser of many rounds races with many others, and pauses for longer.
+// A round is all tries that read one revision; one of them wins. The pause after a lost round is random, and at most as
+// long as the try took, so that the loser can read the new entry before the winner of the last round replaces that,
+// too. With the growing pauses of a [Backoff], one of two workers won nearly all rounds: where a write takes 20 ms, the
+// other waited for up to 8 s. After many lost rounds there are many other workers, so the pauses grow.
 func Race(ctx context.Context, overtaken func(error) bool, try func() (revision uint64, err error)) error {
 	var (
 		seen   uint64

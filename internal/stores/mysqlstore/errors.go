@@ -65,7 +65,8 @@ var noWrites = []uint16{
 	1836, // read-only mode
 }
 
-// classified returns the error of a writing statement as one of the errors of [segment.Table].
+// classified translates the error of a writing statement into the errors of [segment.Table]. It returns any other error
+// unchanged: the statement may have been executed.
 func classified(err error) error {
 	kind := segment.ErrNotApplied
 	switch denied := lacking(err); {

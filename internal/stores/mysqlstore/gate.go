@@ -11,8 +11,8 @@ import (
 // probeEvery is the interval of the writes that test whether a read-only server takes writes again.
 const probeEvery = 100 * time.Millisecond
 
-// A gate lets one write through every probeEvery while the server takes no writes. After each refused write the
-// connections are dropped, since the address may lead to another server by now. The zero value is open.
+// A gate limits writes to one per probeEvery while the server takes no writes. The driver drops the connection of each
+// refused write, since the address may lead to another server by now. The zero value lets all writes through.
 type gate struct {
 	mu      sync.Mutex
 	refused error     // error of the last write; nil while the server takes writes

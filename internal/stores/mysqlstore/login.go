@@ -46,8 +46,8 @@ func (l Login) check(cfg *mysql.Config) error {
 	return nil
 }
 
-// renew sets the credentials of a new connection from the files. If the DSN's file cannot be read, user and password
-// stay as they were.
+// renew sets the credentials of a new connection from the files. If the file with the DSN cannot be read, user and
+// password stay the same.
 func (l Login) renew(_ context.Context, cfg *mysql.Config) error {
 	if text, err := configfile.Secret(l.File); err == nil {
 		if now, err := parse(strings.TrimSpace(text)); err == nil {

@@ -1,10 +1,10 @@
 // Package mysqlstore keeps tags in Leaf's own table, leaf_alloc, in MySQL or MariaDB; it is internal to natsid and may
 // change. It is the only package that knows the driver.
 //
-// Sessions are autocommit, strict and in UTC, and give up a lock after 1 s. One process has at most 40 statements under
-// way in its database. Every change of max_id is one conditional UPDATE, so no transaction or lock lasts longer than a
-// statement. A row whose name differs in any byte from the requested tag, which collations ignore, is a
-// [segment.NameError].
+// Sessions are autocommit, strict and in UTC, and wait for a lock for 1 s at most. One process has at most 40
+// statements under way in its database. Every change of max_id is one conditional UPDATE, so no transaction or lock
+// lasts longer than a statement. A collation may find a row whose name differs from the requested tag, such as in case:
+// that is a [segment.NameError].
 package mysqlstore
 
 import (
@@ -86,12 +86,13 @@ func checkRights(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// session sets the parameters that every connection needs, whatever the server's defaults and the DSN say. A load
-// that was given up must not stay in the server waiting for a lock, and a value that does not fit must be an error.
+// session sets the parameters that every connection needs, whatever the server's defaults and the DSN say. Statements
+// of loads that were given up must not wait in the server for a lock, and a value that does not fit a column must be an
+// error. No limit may hide a row.
 //
-// An acknowledged change is committed: with completion_type CHAIN the end of one transaction would begin another on
-// the same connection, and all later statements there would keep their rows locked, and could be rolled back.
-// sql_select_limit hides no row.
+// An acknowledged change must be committed: with completion_type CHAIN the end of a transaction would begin another one
+// on the same connection. All later statements on that connection would keep their rows locked, and could be rolled
+// back.
 func session(cfg *mysql.Config) *mysql.Config {
 	cfg.ParseTime, cfg.Loc = true, time.UTC
 	cfg.ClientFoundRows = false  // an UPDATE that changed nothing must say so

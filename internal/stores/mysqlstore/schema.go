@@ -110,8 +110,8 @@ func columns(ctx context.Context, db *sql.DB, database string) (map[string]colum
 	return all, rows.Err()
 }
 
-// selectRow returns a query for rows, to which the caller adds a condition. One odd row must not hide the others: a
-// value that int64 cannot hold becomes the highest int64, and a missing one 0, which cannot be served.
+// selectRow returns a query for rows that meet a condition. A row with an invalid value must not make the query fail: a
+// value that int64 cannot hold becomes the highest int64, and NULL becomes 0, of which natsid serves no ID.
 func (s schema) selectRow(condition string) string {
 	description := cmp.Or(s.description, "''")
 	return "SELECT biz_tag, COALESCE(LEAST(max_id, 9223372036854775807), 0), COALESCE(step, 0), " +
