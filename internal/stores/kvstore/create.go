@@ -13,9 +13,10 @@ import (
 
 // Create implements [segment.Store].
 //
-// Law: no load of a tag succeeds before its rules are in force. With a table a tag needs a row, too. So Create first
-// writes a claimed entry, then inserts the row, and then completes the entry; until then a tag that was never loaded is
-// unknown. Of concurrent calls the one that completes the entry has created the tag, whichever inserted the row.
+// Law: no load of a tag succeeds before the rules of the tag are in its entry. With a table a tag needs a row, too. So
+// Create writes an entry that claims the name, inserts the row, and then completes the entry; a claimed tag that was
+// never loaded is unknown to all other calls. Of concurrent calls the one that completes the entry has created the tag,
+// whichever of them inserted the row.
 func (s *Store) Create(ctx context.Context, t segment.Tag, revive bool) (created segment.Tag, err error) {
 	if err := t.Validate(); err != nil {
 		return segment.Tag{}, err
@@ -45,8 +46,8 @@ type creation struct {
 	taken    bool // the key had an entry that the last read did not show
 }
 
-// tryCreate creates a tag from the state that it reads, and returns that state's revision. If another worker is faster,
-// the caller tries again.
+// tryCreate reads the state of a tag and creates the tag from that state, whose revision it returns. If another write
+// came first, the caller tries again.
 func (s *Store) tryCreate(ctx context.Context, c *creation) (segment.Tag, uint64, error) {
 	was, err := s.readFree(ctx, c.tag.Name, c.revive || c.inserted)
 	read := was.kve.Revision
@@ -93,8 +94,8 @@ func (s *Store) tryCreate(ctx context.Context, c *creation) (segment.Tag, uint64
 	return t, read, err
 }
 
-// created returns the new tag t, which begins above the mark that the state has. If the tag was deleted, that mark is
-// also its least ID.
+// created returns the new tag t in the state s: t begins at the mark of s or above. If the tag was deleted, the mark is
+// also the least ID of t.
 func (s state) created(t segment.Tag, limit int64) (segment.Tag, error) {
 	old := s.tag(t.Name)
 	if s.raw > 0 && !s.isUnmade() { // it was made before
@@ -117,8 +118,8 @@ func (s state) created(t segment.Tag, limit int64) (segment.Tag, error) {
 	return t, nil
 }
 
-// errSayStart is returned for a new tag without a start after a resume, if the tag has a last number, or its column no
-// room for the offset.
+// errSayStart is returned for a new tag without a start after a resume, if the tag has a last number, or the offset
+// exceeds the column of max_id.
 var errSayStart = segment.RuleError("the registry was resumed, and the tag may have been in use before: say with " +
 	"start where it goes on, above all its IDs, or that it is new with start 1")
 
@@ -148,11 +149,11 @@ func (s *Store) readFree(ctx context.Context, tag string, revive bool) (t state,
 	return t, err
 }
 
-// insert claims the entry of a tag, inserts the row that it lacks, and returns the state after that.
+// insert writes an entry that claims the tag, inserts the missing row, and returns the new state of the entry.
 //
-// Law: a row may begin at a mark only if that mark is current: if the marks are lost, the row alone remains, and Leaf
-// nodes load from it. So the entry is written first: that write fails if the mark was old. If it went to a bucket that
-// was lost since, no row is made.
+// Law: a row is inserted with a mark only if the mark is current: Leaf nodes load from the row at once, and if the
+// marks are lost only the row remains. So the entry is written first, which fails if the mark was old. If the bucket
+// was lost after that write, no row is inserted.
 func (s *Store) insert(ctx context.Context, t segment.Tag, was state, c *creation) (state, error) {
 	e := was.entry
 	e.Claimed, e.Step = !e.Disabled, max(e.Step, 1)
@@ -177,8 +178,8 @@ func (s *Store) insert(ctx context.Context, t segment.Tag, was state, c *creatio
 	return was, err
 }
 
-// put replaces the entry of a state by e, as [Store.replace] does, or creates it. If the entry was removed, which
-// leaves a delete marker, an operator must give a start: other workers may have loaded the tag.
+// put writes e in place of the entry of a state, as [Store.replace] does, or creates a missing entry. A delete marker
+// shows that an entry was removed: then only a call with a start creates the tag, as other workers may have loaded it.
 func (s *Store) put(ctx context.Context, tag string, was state, e entry, c *creation) (state, error) {
 	if !was.isMissing() {
 		return s.replace(ctx, tag, was, e)

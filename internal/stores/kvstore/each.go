@@ -23,9 +23,9 @@ const (
 	mostNamed = 10
 )
 
-// each calls f for all tags, atOnce at a time, until ctx ends or the table takes no writes at all. The error names some
-// tags for which f failed. It begins at a random tag, so that rows locked by another session do not always delay the
-// same others.
+// each calls f for all tags, atOnce at a time, until ctx ends or the table takes no writes. The error names some tags
+// for which f failed. each begins at a random tag, so that rows which another session has locked do not delay the same
+// tags each time.
 func each(ctx context.Context, atOnce int, tags []string, f func(context.Context, string) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -67,7 +67,7 @@ func each(ctx context.Context, atOnce int, tags []string, f func(context.Context
 	return fmt.Errorf("kvstore: %d tags are not as they should be: %s", len(failed), text)
 }
 
-// named joins the texts of f for the first tags, and adds how many more there are.
+// named joins the texts that f returns for the first tags, and adds how many more tags there are.
 func named(tags []string, f func(tag string) string) string {
 	var texts []string
 	for _, tag := range tags[:min(mostNamed, len(tags))] {

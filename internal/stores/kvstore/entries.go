@@ -14,8 +14,8 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// read returns an existing tag, or [segment.ErrUnknownTag]. It reads the mark before the row. Seen was recorded before
-// that, so a max_id below Seen shows that the row went back.
+// read returns an existing tag, or [segment.ErrUnknownTag]. It reads the entry before the row. Seen in the entry was
+// read from the row earlier, so a max_id below Seen shows that the row went back.
 func (s *Store) read(ctx context.Context, tag string) (t state, err error) {
 	if t, err = s.readMark(ctx, tag); err != nil {
 		return t, err
@@ -36,8 +36,8 @@ func (s *Store) read(ctx context.Context, tag string) (t state, err error) {
 	return t, err
 }
 
-// readMark returns the entry of a tag as a state without a row. For a tag without an entry the state has the mark at
-// which the tag would begin.
+// readMark returns the state of a tag without its row. For a tag without an entry the state has the mark at which the
+// tag would begin.
 func (s *Store) readMark(ctx context.Context, tag string) (t state, err error) {
 	if err := refused(tag); err != nil {
 		return state{}, err
@@ -107,7 +107,8 @@ func (s *Store) change(ctx context.Context, tag string, f func(*entry) error) er
 	}))
 }
 
-// replace writes e in place of the entry that was read as was. It returns the new state, of revision 0 if unknown.
+// replace writes e in place of the entry that was read as was. It returns the new state, with revision 0 if that is
+// unknown.
 //
 // Law: the mark that it writes is at least the highest max_id ever read from the tag's row.
 func (s *Store) replace(ctx context.Context, tag string, was state, e entry) (state, error) {
@@ -131,15 +132,15 @@ func (s *Store) write(ctx context.Context, tag string, value []byte, last uint64
 	return s.kv.Update(ctx, tag, value, last)
 }
 
-// raised reports to Config.Raised that a write has raised the mark, or may have.
+// raised calls Config.Raised if a write with the error err has raised the mark, or may have.
 func (s *Store) raised(tag string, from, to int64, err error) {
 	if from < to && (err == nil || errors.Is(err, segment.ErrUncertain)) {
 		s.cfg.Raised(tag, from, to)
 	}
 }
 
-// outcome returns the final error of a write that ended with err. If err leaves it open whether the write landed,
-// outcome reads the entry: it has the write's token if the write landed.
+// outcome returns the final error of a write that ended with err. If err does not say whether the write landed, outcome
+// reads the entry, which has the write's token if the write landed last.
 func (s *Store) outcome(ctx context.Context, tag string, try cas, err error) error {
 	if !errors.Is(err, segment.ErrUncertain) {
 		return err

@@ -27,20 +27,19 @@ type entry struct {
 	Era   string `json:"era,omitempty"`
 	First bool   `json:"first,omitempty"` // made on first use, and not changed by an operator since
 
-	// The fields below are set when an entry is read: its mark as written, the present era, and whether an operator
-	// must decide where the tag continues. Unless an operator must decide, reading converts the fields above to the
-	// present era.
+	// The fields below are set when an entry is read: the mark as it was written, the present era, and whether an
+	// operator must decide where the tag continues. If none must, Mark and Era above are those of the present era.
 	raw       int64
 	present   string
 	by        int64 // how much higher the mark is in the present era
 	undecided bool
 }
 
-// in converts an entry, as it is stored, to the present era. limit is the highest mark that the store can hold.
+// in converts an entry from its stored form to the present era. limit is the highest mark that the store can hold.
 //
-// Law: in raises each mark by the offset of the present era minus that of the entry's era, and nothing else does. Each
-// write of an entry writes the raised mark and the present era. A tag with a last number, or with a full column, has no
-// room for an offset: its mark and era stay, and nothing is loaded until an operator decides.
+// Law: only in adds an offset to a mark: that of the present era minus that of the entry's era. Each write of an entry
+// writes the raised mark and the present era. A tag with a last number, or whose mark would exceed limit, has no room
+// for an offset: its mark and era stay, and nothing is loaded until an operator decides.
 func (e *entry) in(id era.Identity, limit int64) error {
 	by, err := id.Since(e.Era)
 	if err != nil {
@@ -111,8 +110,8 @@ type state struct {
 	fault error         // why the entry cannot be read, in a listing
 }
 
-// beside adds the row to the state. If the tag has no entry, its mark is that of the row, as of no era: the marks were
-// lost, and the table may have gone back, too.
+// beside adds the row to the state. If the tag has no entry, the mark is the row's max_id, raised like a mark of no
+// era: the marks were lost, and the table may have gone back, too.
 func (t *state) beside(row *segment.Row, limit int64) {
 	t.row = row
 	switch {
@@ -124,7 +123,7 @@ func (t *state) beside(row *segment.Row, limit int64) {
 	}
 }
 
-// now returns the entry with what the row shows.
+// now returns the entry with the present values of the row.
 func (t state) now() entry {
 	e := t.entry
 	if t.row != nil {
@@ -145,8 +144,8 @@ func (t state) tag(name string) segment.Tag {
 // isMissing reports whether the tag has no entry.
 func (t state) isMissing() bool { return t.kve.Revision == 0 }
 
-// isUnmade reports whether the tag's creation is under way, or was interrupted. A claimed tag that was loaded before is
-// not: it has lost its row in one copy of the table, and another copy may still have it.
+// isUnmade reports whether the tag's creation is under way, or was interrupted. A claimed tag that was loaded before
+// has lost its row, and is not unmade: another copy of the table may still have the row.
 func (t state) isUnmade() bool { return t.Claimed && t.Seen == 0 }
 
 // isDamaged reports whether the tag has an entry that cannot be read.

@@ -8,8 +8,7 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// A reservation is a range, with the compare-and-set that reserves it: it raises the mark, which is at most Start, to
-// End.
+// A reservation is a range, with the compare-and-set that reserves it, which raises the mark from at most Start to End.
 type reservation struct {
 	segment.Range
 	cas
@@ -31,10 +30,10 @@ type view struct {
 	era      string // the present era; a range of another one is a hole
 }
 
-// A keeper keeps, for each tag, the range that the last load reserved, or may have reserved, and that no request got.
-// The zero value is empty and ready to use. It is safe for concurrent use.
+// A keeper keeps, for each tag, the range of the last load if the load failed after it had reserved the range, or may
+// have. The zero value is empty and ready to use. A keeper is safe for concurrent use.
 //
-// It bounds holes: however long loads fail, they cost no more IDs than one load asked for.
+// A keeper bounds holes: however long loads fail, the holes have no more IDs together than one load asked for.
 //
 //   - A range whose write was acknowledged, or whose token the next read shows, is used by the next load, even if that
 //     load asks for more IDs: the others are loaded after it. A write that has not landed yet is sent once more,
@@ -94,10 +93,10 @@ func (r *keeper) next(tag string, v view, n int64) (l reservation, reserved bool
 	return l, false, err
 }
 
-// maxKept bounds the number of tags with a kept load. Further kept loads are dropped, which costs a hole each.
+// maxKept bounds the number of tags with a kept reservation. Others are dropped, each of which is a hole.
 const maxKept = 100_000
 
-// keep keeps the range of a load that failed.
+// keep keeps the reservation of a load that failed.
 func (r *keeper) keep(tag string, l reservation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,8 +112,8 @@ func (r *keeper) keep(tag string, l reservation) {
 	r.loads[tag] = l //mutant:keep
 }
 
-// lost takes back a load whose write was refused because another write came first. If that other write is an earlier
-// attempt of the same one, the range is kept. Otherwise its IDs from an earlier range are lost.
+// lost takes back a reservation whose write was refused because another write came first. If the same write was sent
+// before, that one may have landed, and the range is kept. Otherwise its IDs from an earlier range are lost.
 func (r *keeper) lost(tag string, l reservation) {
 	switch {
 	case l.sentBefore:
@@ -126,8 +125,8 @@ func (r *keeper) lost(tag string, l reservation) {
 	}
 }
 
-// drop drops the kept range of a deleted tag, which becomes a hole. Otherwise an old read that shows the tag as not
-// deleted could use the range without another write.
+// drop drops the kept range of a deleted tag, which becomes a hole. Otherwise a load that reads an old entry, in which
+// the tag is not deleted, could use the range without a write.
 func (r *keeper) drop(tag string) {
 	l := r.take(tag)
 	if l.Len() > 0 {
@@ -138,7 +137,7 @@ func (r *keeper) drop(tag string) {
 	}
 }
 
-// take removes and returns the kept load of a tag, so that only one load gets it.
+// take removes and returns the kept reservation of a tag, so that only one load uses it.
 func (r *keeper) take(tag string) reservation {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -154,9 +153,9 @@ func newToken() string {
 	return base64.RawURLEncoding.EncodeToString(b)[:11]
 }
 
-// A cas is one compare-and-set of an entry, from a revision that was read just before. Its random token in the entry
-// shows a later read that it has landed. Equal contents would prove nothing: another worker that starts from the same
-// revision with the same step writes the same mark. The zero value stands for none.
+// A cas is a compare-and-set of an entry, on a revision that was read just before. It writes a random token into the
+// entry, by which a later read recognizes it. Equal marks would prove nothing: another worker that read the same
+// revision with the same step writes the same mark. The zero value stands for no compare-and-set.
 type cas struct {
 	token  string
 	base   uint64 // the revision that it replaces
@@ -177,8 +176,8 @@ const (
 
 // outcome returns the outcome of the compare-and-set, given a later read of the entry.
 //
-// Law: landed means that of all writes from revision base this one succeeded, and no other. So the range that it
-// reserved is this process's alone, as after an acknowledgement.
+// Law: landed means that of all writes on revision base this one succeeded, and no other. So the range that it reserved
+// belongs to this process alone, as after an acknowledgement.
 func (c cas) outcome(revision uint64, now string) outcome {
 	switch {
 	case c.token == "":

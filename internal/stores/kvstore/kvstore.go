@@ -9,22 +9,21 @@
 //  3. with a table, sets max_id to b on the condition that it is at most a. If one row was changed and acknowledged,
 //     the range is used; if none was, the load starts over.
 //
-// Step 2 alone keeps natsid's workers apart, whatever the table lost and whichever of two tables they write to. Of all
-// loads that read one revision one compare-and-set wins; the others read again: see [jitter.Race]. Step 3 keeps them
-// apart from loaders that know only the table, such as Leaf's, while the table does not go back.
+// Step 2 alone keeps the ranges of natsid's workers disjoint, whatever the table lost, and even if workers use two
+// tables by mistake. Of all loads that read one revision one compare-and-set succeeds; the others read again: see
+// [jitter.Race]. Step 3 keeps the ranges disjoint from those of programs that know only the table, such as Leaf,
+// provided that the table does not go back.
 //
-// After an error in step 2 or 3 the next load uses the same range, if it is still this worker's: the entry of the mark
-// bears the token of step 2, and the row has not passed a. So failing loads do not raise the mark without bound: see
-// keeper.
+// After an error in step 2 or 3 the next load uses the same range, if the range is still this worker's: the entry has
+// the token of step 2, and the row is not above a. So failing loads do not raise the mark without bound: see keeper.
 //
-// The mark also holds seen, the highest max_id that was ever read. A row below it has gone back, which raises an alarm
-// once. Every poll raises the marks to the max_id of the rows, so marks also cover IDs that Leaf nodes took, up to a
-// poll interval late; and it lifts rows that are below their mark. A deleted tag is disabled in its mark; its row
-// stays.
+// An entry also has seen, the highest max_id that was ever read. A row below that has gone back, which raises an alarm
+// once. Every poll raises each mark to the max_id of its row, and so covers IDs that Leaf nodes took, at most a poll
+// interval late. A poll also raises rows to their marks. A deleted tag is disabled in its entry; its row stays.
 //
-// Revisions of a bucket begin at its creation time, so a write based on a revision of a lost bucket fails in the
-// bucket that replaced it. A bucket that was lost with all marks is created again, empty. Marks are those of an era of
-// the registry: see package era.
+// Revisions of a bucket begin at its creation time, so a compare-and-set on a revision of a lost bucket fails in the
+// bucket that replaced it. A bucket that was lost is created again, empty. Each mark counts in an era of the registry:
+// see package era.
 package kvstore
 
 import (
@@ -41,11 +40,11 @@ import (
 
 // A Store is a [segment.Store] on a bucket with one key per tag. It is safe for concurrent use.
 //
-// Law of uniqueness: the mark of a tag only rises, and only by a compare-and-set from the revision it was read at, so
-// of all loads that read one mark a single one raises it. The range below the new mark is used only if that write was
-// acknowledged, or if the entry read back bears the random token of that very write. With a table it begins at or above
-// max_id as read, and is used only if a max_id of at most its start was then raised to its end, and that was
-// acknowledged, too.
+// Law of uniqueness: the mark of a tag only rises, and only by a compare-and-set on the revision at which it was read,
+// so of all loads that read one mark one raises it. The range below the new mark is used only if that write was
+// acknowledged, or if a later read shows the random token of that write. With a table the range begins at or above
+// max_id as read. It is used only if an UPDATE has raised max_id from at most the start of the range to its end, and
+// was acknowledged, too.
 type Store struct {
 	cfg      Config
 	kv       Bucket
@@ -63,11 +62,11 @@ type Config struct {
 	Bucket   string
 	Replicas int           // of a bucket that is created; 0 means 3 or 1: see [buckets.Bucket]
 	Table    segment.Table // the table that the marks guard; nil for none
-	// Lost, if set, is called when an open bucket is gone with all its marks; the bucket is then created again, empty.
-	// Lost must not block.
+	// Lost, if set, is called when the open bucket no longer exists. The bucket is then created again, empty. Lost must
+	// not block.
 	Lost func()
-	// Existing says that this process makes no bucket, and gives none an identity: an operator's command must not take
-	// an empty bucket, whose marks were lost, for a new one.
+	// Existing says that this process creates no bucket and writes no identity: an operator's command must not take an
+	// empty bucket, whose marks were lost, for a new one.
 	Existing bool
 	// MayFound, if set, is called before the bucket is made, and before it gets an identity: see [buckets.Config].
 	MayFound func(context.Context) error
@@ -79,7 +78,7 @@ type Config struct {
 	// Eras returns the identity by which entries are read, as a worker knows it: see [lineage.Member]. If nil, the
 	// identity in the bucket is read.
 	Eras func() era.Identity
-	// RowWentBack, if set, is called once for each time that the table is seen to have lost commits.
+	// RowWentBack, if set, is called once for each loss of commits that shows in the row of a tag.
 	RowWentBack func(tag, message string)
 	Raised      segment.Raised // nil discards
 	Clock       segment.Clock  // nil is [segment.SystemClock]
@@ -95,8 +94,8 @@ type Bucket interface {
 	UpdateSoon(ctx context.Context, key string, value []byte, last uint64) (revision uint64, err error)
 }
 
-// New returns a store on a bucket. The first call that can opens the bucket, and gives a new one its identity; until
-// then all calls return why it cannot be opened.
+// New returns a store on a bucket, which is opened by the first call that can, and gets an identity if it is new. Until
+// then all calls return why the bucket cannot be opened.
 func New(streams buckets.Streams, cfg Config) *Store {
 	s := On(nil, cfg)
 	cfg = s.cfg
@@ -139,12 +138,12 @@ func (s *Store) Kind() string {
 	return era.Alone
 }
 
-// Own returns the bucket, for natsid's own keys in it.
+// Own returns the bucket. It also holds natsid's own keys.
 func (s *Store) Own() *buckets.Bucket { return s.own }
 
-// Delete implements [segment.Store]. A row stays as it is, with its max_id: the owners of the table decide about it.
-// Law: every call also raises the mark to the row's max_id: Leaf nodes may load from a deleted tag until its row is
-// removed, and a tag created again begins above their IDs.
+// Delete implements [segment.Store]. The row of a table stays, with its max_id: the owners of the table may remove it.
+// Law: each call also raises the mark to the row's max_id, since Leaf nodes may load a deleted tag until its row is
+// removed. So a tag that is created again begins above their IDs.
 func (s *Store) Delete(ctx context.Context, tag string) error {
 	defer s.kept.drop(tag)
 	return s.change(ctx, tag, func(e *entry) error {

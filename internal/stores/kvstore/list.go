@@ -11,8 +11,8 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// Listing reads the whole bucket, which takes 0.3 s for 100,000 tags. So with more than fewTags tags, only the first
-// page is fresh: later pages come from a listing of up to pageAge.
+// A listing reads the whole bucket, which takes 0.3 s for 100,000 tags. So with more than fewTags tags only the first
+// page is read afresh: later pages are of a listing that is at most pageAge old.
 const (
 	fewTags = 2000
 	pageAge = 2 * time.Second

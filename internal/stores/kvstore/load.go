@@ -23,8 +23,8 @@ func (s *Store) LoadStrict(
 
 // load loads as many IDs as wanted returns; wanted is called with the step before each compare-and-set.
 //
-// Law: if a compare-and-set has no answer soon, its range is kept, and the entry is read again. The token in the entry
-// then shows whether the write landed, as in the tag's next load: see [keeper].
+// Law: if a compare-and-set gets no answer in time, its range is kept, and the entry is read again. The token in the
+// entry shows whether the write landed: see [keeper].
 func (s *Store) load(
 	ctx context.Context, tag string, floor int64, strict bool, wanted func(step int64) int64,
 ) (l segment.Loaded, err error) {
@@ -117,8 +117,8 @@ func (s *Store) reserve(ctx context.Context, tag string, was state, l reservatio
 	return err
 }
 
-// advance raises the row to the end of a reserved load. If that fails, the load is kept. After an error the server may
-// still execute the statement. So the range is used later only if the row is then at the range's start or below, and
+// advance raises the row to the end of a reserved range. If that fails, the range is kept, and the server may still
+// execute the statement later. So a later load uses the range only if the row is at the range's start or below, and
 // another UPDATE on that condition is acknowledged: of all UPDATEs that raise the row from there one succeeds. A row at
 // the range's end proves nothing, since a Leaf node may have raised it.
 func (s *Store) advance(ctx context.Context, tag string, l reservation) error {
@@ -136,5 +136,6 @@ func (s *Store) advance(ctx context.Context, tag string, l reservation) error {
 	return nil
 }
 
-// again reports whether to repeat a write that ended with err: another write came first, or it has no answer yet.
+// again reports whether a load whose write ended with err is to be repeated: another write came first, or the write has
+// no answer yet.
 func again(err error) bool { return isOvertaken(err) || errors.Is(err, buckets.ErrSilent) }

@@ -21,8 +21,8 @@ type Report struct {
 	Tags     int   // disabled ones included
 	Guards   int   // tags that guard a row in MySQL
 	Damaged  []string
-	// Marks are the marks by tag, disabled ones included, no older than the call of Inspect. A mark written since may
-	// be missing.
+	// Marks are the marks by tag, those of disabled tags included, no older than the call of Inspect. A mark written
+	// during the call may be missing.
 	Marks map[string]Present
 
 	revision uint64 // of the identity or its marker; 0 if there never was one
@@ -93,9 +93,9 @@ func (r *Report) readIdentity(ctx context.Context, streams buckets.Streams, buck
 	return nil
 }
 
-// MakeAlone changes the kind of marks that guard a table: they become the store itself. r is the bucket's report from
-// [Inspect]. Workers with the table refuse the bucket from their next check on. Until then workers of both kinds may
-// load, each by a compare-and-set on the same mark.
+// MakeAlone changes the kind of the marks of a guarded table to [era.Alone]. r is the bucket's report from [Inspect].
+// Workers with the table refuse the bucket from their next check on. Until then workers of both kinds may load, by
+// compare-and-sets on the same marks.
 func MakeAlone(ctx context.Context, streams buckets.Streams, bucket string, r Report) error {
 	if r.Trouble != nil {
 		return r.Trouble

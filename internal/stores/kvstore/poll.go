@@ -11,12 +11,12 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// Poll implements [segment.Store]. With a table it raises the mark of every tag to the present max_id of its row, so
-// that marks also cover IDs which others took from the table, and lifts rows that are below their marks.
+// Poll implements [segment.Store]. With a table it raises the mark of each tag to the max_id of its row, so that marks
+// also cover IDs that Leaf nodes took, and raises rows that are below their marks.
 //
-// A tag that was removed leaves a delete marker. One that has no entry and no marker was lost with its bucket, and its
-// ranges remain valid. So do those of a tag whose entry is damaged. With a table, a tag without a row counts as
-// removed: even if the table lost the row, the mark keeps its IDs.
+// An entry that was removed leaves a delete marker. A tag with neither was lost with its bucket, and its ranges remain
+// valid, as do those of a tag whose entry is damaged. With a table, a tag without a row counts as removed: even if the
+// table lost the row, the mark keeps the tag's IDs from being loaded again.
 func (s *Store) Poll(ctx context.Context, see func(segment.Listing)) error {
 	began := s.setbacks.now()
 	all, removed, err := s.all(ctx)

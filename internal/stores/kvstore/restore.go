@@ -12,8 +12,8 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// wentBack stops the registry because a tag's mark is below what this worker had loaded. It returns the error of the
-// load.
+// wentBack reports to Config.WentBack that a tag's mark is below what this worker had loaded, once a write has
+// confirmed it. It returns the error of the load.
 //
 // Law: the entry that proves this is not changed. So if this worker is killed before the registry is stopped, its next
 // process proves it again.
@@ -109,7 +109,8 @@ func (s *Store) restore(ctx context.Context, tag string, f segment.Floor) error 
 	}))
 }
 
-// restored returns the entry completed by a floor, and reports whether it must be written: see [lineage.Tags].
+// restored returns the entry that Restore writes for a floor, and reports whether one must be written: see
+// [lineage.Tags].
 func (t state) restored(f segment.Floor) (e entry, isDue bool) {
 	if e = t.entry; f.Rules == nil || f.End < 1 || t.isDamaged() || e.Disabled {
 		return e, false

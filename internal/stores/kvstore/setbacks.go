@@ -8,8 +8,8 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// setbacks raises an alarm for rows that went back, once per event. A row went back if it is below its mark's Seen, or
-// below the max_id to which this worker has raised it, which Seen has only from the next load on.
+// setbacks raises an alarm for rows that went back, once per event. A row went back if it is below Seen in the tag's
+// entry, or below the max_id to which this worker has raised it: Seen includes that only from the next load on.
 type setbacks struct {
 	alarm func(tag, message string)
 
@@ -25,7 +25,7 @@ type raised struct {
 	at    uint64
 }
 
-// now returns the number of raises so far. Read it before the row, and pass it to check.
+// now returns the number of raises so far. Call now before reading the row, and pass the result to check.
 func (s *setbacks) now() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +58,7 @@ func (s *setbacks) check(tag string, t state, began uint64) {
 		t.row.MaxID, was, max(t.Mark, was)))
 }
 
-// note returns the former max_id of the row if it went back. isNew reports whether to raise the alarm: one loss ends
+// note returns the former max_id of the row if it went back. isNew reports whether this is a new event: an event ends
 // once the row has reached the lost max_id.
 func (s *setbacks) note(row segment.Row, seen int64, began uint64) (was int64, isNew bool) {
 	s.mu.Lock()
@@ -80,8 +80,8 @@ func (s *setbacks) note(row segment.Row, seen int64, began uint64) (was int64, i
 	return seen, !wasLost
 }
 
-// keepOnly forgets all tags except the given ones that have a row and are not deleted, and those raised after began,
-// when the rows were read.
+// keepOnly forgets all tags but the given ones that are not deleted, and those whose rows were raised after began,
+// which is the result of now from before the rows were read.
 func (s *setbacks) keepOnly(tags []segment.Tag, began uint64) {
 	live := make(map[string]bool, len(tags))
 	for _, t := range tags {

@@ -20,7 +20,7 @@ func uncertain(err error) error {
 	return fmt.Errorf("%w: %w", segment.ErrUncertain, err)
 }
 
-// half marks the error of a change that the mark has, and the row has not.
+// half marks the error of a change that was made in the mark, and not in the row.
 func half(err error) error {
 	if err == nil {
 		return nil
@@ -67,8 +67,8 @@ func (s *Store) Update(ctx context.Context, tag string, c segment.Change) (t seg
 
 // mayDecide returns why an operator cannot decide now where a tag continues; nil if t decides nothing.
 //
-// Law: a decision counts in the era in which it is made. An open incident ends that era, and workers lift the marks of
-// such tags to what they have loaded.
+// Law: a decision counts in the era in which it is made. No decision is made during an incident: its end begins another
+// era, and workers that join it still raise the marks of such tags to their floors.
 func (s *Store) mayDecide(ctx context.Context, was entry, t segment.Tag) error {
 	if !was.undecided || t.Undecided {
 		return nil
