@@ -14,8 +14,8 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// An endpoint is a subject on which each request is answered by one worker of the queue group. It exists as long as its
-// membership; its group subscribes to it.
+// An endpoint is a subject on which each request is answered by one worker of the queue group. Each membership has
+// endpoints of its own, to which its groups subscribe.
 type endpoint struct {
 	mode    Mode
 	name    string // in `nats micro`
@@ -25,7 +25,7 @@ type endpoint struct {
 	handler func() handler
 
 	link    *link
-	figures *tally // of this connection and those before it
+	figures *tally // of this connection and earlier ones
 
 	// Counts of this connection.
 	arrived  atomic.Int64
@@ -33,13 +33,13 @@ type endpoint struct {
 	granted  int // credit of the subscription; 0: any number of requests
 }
 
-// listEndpoint is the only endpoint for tags that changes none.
+// listEndpoint is the only endpoint for tags that changes no tag.
 const listEndpoint = "tag-list"
 
 // A handler answers a request, or parks it.
 type handler func(request, *nats.Msg)
 
-// yieldEvery is how long a subscription may handle queued requests before it yields the CPU: where CPU time is short,
+// yieldEvery is how long a subscription may handle queued requests before it yields the CPU. Where CPU time is short,
 // the goroutine that measures the lag would otherwise run late.
 const yieldEvery = 5 * time.Millisecond
 
@@ -62,15 +62,15 @@ func (e *endpoint) receive() nats.MsgHandler {
 	}
 }
 
-// open returns how many requests have arrived that are not answered yet.
+// open returns how many arrived requests are not answered yet.
 func (e *endpoint) open() int64 {
 	answered := e.answered.Load() // read first, so that the result is never too small
 	return e.arrived.Load() - answered
 }
 
-// misled reports whether the reply subject of m is one of natsid's own subjects or of a bucket, and so nobody's inbox.
-// NATS checks the worker's right to publish there, not the caller's: the answer could replace a mark, which keeps IDs
-// unique, or the record of a worker number.
+// misled reports whether the reply subject of m is one of natsid's own subjects or a subject of JetStream, so that it
+// cannot be a caller's inbox. NATS checks the worker's right to publish there, not the caller's: the answer could
+// replace a mark, which keeps IDs unique, or the record of a worker number.
 func (l *link) misled(m *nats.Msg) bool {
 	js := l.JSPrefix
 	if !strings.HasPrefix(m.Reply, l.own) && m.Reply[0] != '$' && !strings.Contains(m.Reply, ".$") &&
@@ -81,9 +81,6 @@ func (l *link) misled(m *nats.Msg) bool {
 		"damage natsid's data; find out who sends it", "subject", m.Subject, "reply", m.Reply)
 	return true
 }
-
-// Endpoints belong to four groups and one service. A membership also subscribes, in no queue group, to changes of tags,
-// to questions of `nats micro`, and to questions about its worker number while it holds one.
 
 // A served maps the name of an endpoint to its figures on all connections.
 type served map[string]*tally
@@ -98,7 +95,7 @@ func (s served) of(name string) *tally {
 func (m *membership) segmentEndpoints(s served) []*endpoint {
 	return []*endpoint{
 		m.endpoint(Segment, wire.SegmentEndpoint, wire.Segments(m.link.Namespace), s,
-			func() handler { return newSegmentHandler(&m.link.Config).handle }),
+			func() handler { return (&segmentHandler{cfg: &m.link.Config}).handle }),
 	}
 }
 
@@ -130,13 +127,13 @@ func (m *membership) endpoint(mode Mode, name, subject string, s served, handler
 		figures: s.of(name)}
 }
 
-// A request is a message that an endpoint got. Exactly one call of respond, refuse or answerUncounted answers it.
+// A request is a message to an endpoint. Exactly one call of respond, refuse or answerUncounted answers it.
 type request struct {
 	at     *endpoint
 	reply  string
 	came   time.Duration // by clock
 	parked bool
-	within time.Duration // how long it may wait for its answer, from came
+	within time.Duration // how long after came the answer must be sent
 }
 
 // began is the start of the process.

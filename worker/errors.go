@@ -23,8 +23,8 @@ func ofStore(err error) error {
 	return fmt.Errorf("%w: %w", errStore, err)
 }
 
-// codes maps errors of the cores to codes and texts for callers; the first row that matches counts. A text states a
-// fact and names no internals: programs that speak to people add by the code what to do.
+// codes maps errors of packages segment and snowflake to codes and texts for callers; the first row that matches
+// counts. A text states a fact and names no internals. Commands, which know the code, add what to do.
 var codes = []struct {
 	err  error
 	code subjects.Code
@@ -61,7 +61,7 @@ var codes = []struct {
 	{snowflake.ErrTimeEnds, subjects.Unavailable, "the time field of the layout is full"},
 }
 
-// wireError returns err as callers get it. An error that no row of codes matches is a bug, and is logged.
+// wireError returns the error that callers get for err. An error that no row of codes matches is a bug, and is logged.
 func wireError(err error, log *slog.Logger) *subjects.Error {
 	if e, ok := errors.AsType[*subjects.Error](err); ok {
 		return e

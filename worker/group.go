@@ -10,12 +10,12 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// leaveAhead is how long before its window ends a worker leaves the queue group for snowflakes: then it refuses hardly
-// any request.
+// leaveAhead is how long before its window ends a worker leaves the queue group for snowflakes, so that it refuses
+// hardly any request.
 const leaveAhead = 200 * time.Millisecond
 
 var (
-	// errNotBegun is why requests are not served before the NATS server has confirmed the subscriptions to them.
+	// errNotBegun is the trouble of a mode until the NATS server has confirmed the mode's subscriptions.
 	errNotBegun = errors.New("worker: not serving yet")
 	errNoAnswer = errors.New("worker: the NATS server does not answer")
 	errOverload = errors.New("worker: more requests arrive than it can answer in time; " +
@@ -23,22 +23,21 @@ var (
 )
 
 // A group has the queue subscriptions of one mode on one membership's connection. It is subscribed unless there is a
-// [Reason], other than [Stopped], to be out: then callers reach other workers, or learn from NATS at once that there
-// are none. Requests already delivered are still answered. Only the membership's goroutine uses a group, except for
-// report.
+// [Reason], other than [Stopped], to be out: then callers reach other workers, or learn from NATS at once that there is
+// none. Delivered requests are still answered. Only the membership's goroutine uses a group, except for report.
 type group struct {
 	mode      Mode
 	link      *link
 	ping      *pinger
 	rights    *rights
 	endpoints []*endpoint
-	// cannot returns why requests would fail because the store or the number is lacking, nil if they would not. up says
-	// whether the group is subscribed.
+	// cannot returns why requests would fail for want of what lack names, nil if they would not. up says whether the
+	// group is subscribed.
 	cannot func(up bool) error
 	lack   Reason
-	only   *group // a group whose reasons count here too; nil for none
+	only   *group // a group whose reasons count here, too; nil for none
 
-	outs     []Out                // why the mode should not be served, as decided last
+	outs     []Out                // why the mode should not be served, by the last call of decide
 	subs     []*nats.Subscription // one per endpoint; nil while the group is out
 	draining []*nats.Subscription // former subscriptions, until their last request is handled
 	known    proof                // the ping after whose answer the server knows subs
@@ -54,7 +53,7 @@ type strain struct {
 	overload overload
 	credit   credit
 	leaveAt  time.Duration // the lag at which the group leaves
-	joinAt   time.Duration // the lag below which it joins again
+	joinAt   time.Duration // the lag below which the group joins again
 }
 
 // A report is the state of a group for other goroutines. It is replaced, never changed.
@@ -71,8 +70,8 @@ func (g *group) publish(now time.Duration, trouble error) {
 
 func (g *group) isUp() bool { return g.subs != nil }
 
-// decide returns all reasons, of the process and of this connection, why the mode should not be served. No other code
-// decides that.
+// decide returns all reasons, of the process and of this connection, why the mode should not be served. Only decide
+// combines them.
 func (g *group) decide() []Out {
 	outs, now := g.link.Reasons.Of(g.mode), time.Now()
 	if g.only != nil {
@@ -96,8 +95,8 @@ func (g *group) decide() []Out {
 	return outs
 }
 
-// isOut reports whether the group should leave for these reasons. A stopped group stays, even with the
-// reason lack: it needs neither store nor number to answer 503. A group of relays leaves for any reason.
+// isOut reports whether the group should leave for these reasons. A stopped group stays, even with the reason lack: it
+// needs neither store nor number to relay a request or to answer 503. A group of relays leaves for any reason.
 func (g *group) isOut(outs []Out) bool {
 	if g.mode == Relay || find(outs, Stopped) < 0 {
 		return len(outs) > 0
@@ -235,7 +234,8 @@ func drain(log *slog.Logger, subs []*nats.Subscription) {
 	}
 }
 
-// renew subscribes again to the endpoints for which which returns true, and then drains their former subscriptions.
+// renew replaces the subscriptions of the endpoints for which which returns true: it subscribes, and then drains the
+// former subscription.
 func (g *group) renew(which func(*endpoint) bool) {
 	for i, e := range g.endpoints {
 		if !which(e) {

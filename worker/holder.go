@@ -8,20 +8,20 @@ import (
 	"github.com/natsid/natsid/internal/wire"
 )
 
-// A holder answers requests on the subject of the worker number that this process holds: then no other worker acquires
-// the number, whatever the registry says. Only the membership's goroutine uses it.
+// A holder answers requests on the subject of the worker number that this process holds. So no other worker acquires
+// the number, even if the registry lost the claim. Only the membership's goroutine uses a holder.
 //
-// A worker that stops keeps answering until its connection is drained, when its last ID is issued.
+// A worker that stops keeps answering until its connection is drained: by then its last ID is issued.
 type holder struct {
 	link   *link
 	ping   *pinger
 	sub    *nats.Subscription // nil while no number is held
 	number int                // the number that sub is for
-	known  proof              // the ping whose answer shows that the server knows sub; 0 if sub is nil
+	known  proof              // the ping whose answer proves that the server knows sub; 0 if sub is nil
 }
 
-// follow subscribes for the number that is held now, and for no other one. While a number is held, it returns an error
-// until the server knows the subscription.
+// follow subscribes for the number that is held now, and ends a subscription for another number. While a number is
+// held, follow returns an error until the server knows the subscription.
 func (h *holder) follow() error {
 	number, held, _ := h.link.Number()
 	if h.sub != nil && (!held || number != h.number) {

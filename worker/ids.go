@@ -17,20 +17,13 @@ import (
 // A segmentHandler serves the requests of one subscription, one after another. It reuses its buffers, so that IDs from
 // memory cost no allocation.
 type segmentHandler struct {
-	cfg      *Config
-	ids      *segment.Allocator
-	ns       subjects.Namespace
-	maxBatch int
-	ranges   []segment.Range
-	body     []byte
-}
-
-func newSegmentHandler(cfg *Config) *segmentHandler {
-	return &segmentHandler{cfg: cfg, ids: cfg.Segments, ns: cfg.Namespace, maxBatch: cfg.MaxBatch}
+	cfg    *Config
+	ranges []segment.Range
+	body   []byte
 }
 
 func (h *segmentHandler) handle(r request, m *nats.Msg) {
-	tag := wire.Tag(h.ns, m.Subject)
+	tag := wire.Tag(h.cfg.Namespace, m.Subject)
 	n, err := h.parse(tag, m)
 	if err == nil && !r.isRelayed() { // the worker that relays has counted these IDs
 		err = h.cfg.Limits.Admit(tag, n, r.came)
@@ -42,7 +35,7 @@ func (h *segmentHandler) handle(r request, m *nats.Msg) {
 		r.turnAway(m, n, err)
 		return
 	}
-	h.ranges, err = h.ids.Next(tag, int64(n), h.ranges[:0])
+	h.ranges, err = h.cfg.Segments.Next(tag, int64(n), h.ranges[:0])
 	switch {
 	case err == nil:
 		h.body = appendRanges(h.body[:0], h.ranges)
@@ -60,17 +53,17 @@ func (h *segmentHandler) parse(tag string, m *nats.Msg) (int, error) {
 	if err := subjects.CheckTag(tag); err != nil {
 		return 0, err
 	}
-	n, err := parseCount(m, h.maxBatch)
-	if err == nil && isAhead(m) && h.ids.IsStrict(tag) {
+	n, err := parseCount(m, h.cfg.MaxBatch)
+	if err == nil && isAhead(m) && h.cfg.Segments.IsStrict(tag) {
 		err = errStrictPrefetch
 	}
 	return n, err
 }
 
-// isAhead reports whether the caller fetches the IDs ahead, to use them later.
+// isAhead reports whether the caller prefetches the IDs, to use them later.
 func isAhead(m *nats.Msg) bool { return len(m.Header[subjects.HeaderPrefetch]) > 0 }
 
-// errStrictPrefetch refuses to fetch IDs of a strict tag ahead: the caller could use them after higher IDs.
+// errStrictPrefetch refuses to prefetch IDs of a strict tag: the caller could use them after higher IDs.
 var errStrictPrefetch = subjects.Errorf(subjects.BadRequest,
 	"this tag is strict, so its IDs cannot be fetched ahead: leave out the header "+subjects.HeaderPrefetch)
 
@@ -84,22 +77,22 @@ func parseCount(m *nats.Msg, limit int) (int, error) {
 	return wire.ParseCount(m.Data, limit)
 }
 
-// park leaves the request to the allocator, which answers it by the deadline. The tag's order and limits may become
-// known with its first load only, so park checks them again after it.
+// park leaves the request to the allocator, which calls back by the deadline. The first load of a tag may reveal its
+// order and limits, so the callback checks them again.
 func (h *segmentHandler) park(r request, m *nats.Msg, tag string, n int) {
-	parked, tag, ahead := r.park(), strings.Clone(tag), isAhead(m)
-	err := h.ids.Park(tag, int64(n), func(ranges []segment.Range, err error) {
+	ids, parked, tag, ahead := h.cfg.Segments, r.park(), strings.Clone(tag), isAhead(m)
+	err := ids.Park(tag, int64(n), func(ranges []segment.Range, err error) {
 		if err == nil {
 			err = h.cfg.Reasons.Forbidden(Segment) // the ranges are lost: a hole
 		}
-		if err == nil && ahead && h.ids.IsStrict(tag) {
+		if err == nil && ahead && ids.IsStrict(tag) {
 			err = errStrictPrefetch // here too they are a hole
 		}
 		if err == nil {
 			err = h.cfg.Limits.Fits(tag, n)
 		}
 		switch {
-		case errors.Is(err, segment.ErrExhausted) && !r.isRelayed() && !h.ids.IsStrict(tag) &&
+		case errors.Is(err, segment.ErrExhausted) && !r.isRelayed() && !ids.IsStrict(tag) &&
 			!parked.at.link.spent.has(tag, n):
 			header := relayTo(h.cfg.Registry())
 			header.Set(headerHeld, "1")
@@ -141,8 +134,7 @@ const wallEvery = time.Millisecond
 func newSnowflakeHandler(cfg *Config) *snowflakeHandler {
 	return &snowflakeHandler{
 		cfg: cfg, ids: cfg.Snowflakes, ns: cfg.Namespace, maxBusiness: cfg.Layout.MaxBusiness(),
-		// A larger batch takes more than half the deadline to issue, and leaves too little time to the requests behind
-		// it.
+		// A larger batch takes more than half the deadline to issue, which leaves too little time to the next requests.
 		maxBatch: int(min(int64(cfg.MaxBatch), cfg.Layout.Yield(cfg.Deadline/2))),
 		wall:     cfg.Snowflakes.Now(), read: clock(),
 	}
@@ -190,7 +182,7 @@ func (h *snowflakeHandler) parse(m *nats.Msg) (business int64, n int, err error)
 	return business, n, err
 }
 
-// park leaves the request to the issuer, which answers it by the deadline.
+// park leaves the request to the issuer, which calls back by the deadline.
 func (h *snowflakeHandler) park(r request, m *nats.Msg, business int64, n int) {
 	err := h.ids.Park(n, func(runs snowflake.Runs, err error) {
 		if err == nil {

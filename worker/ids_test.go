@@ -13,7 +13,7 @@ import (
 )
 
 func TestReadingARequestAllocatesNothing(t *testing.T) {
-	segments := &segmentHandler{ns: subjects.DefaultNamespace, maxBatch: 100}
+	segments := &segmentHandler{cfg: &Config{Namespace: subjects.DefaultNamespace, MaxBatch: 100}}
 	flakes := &snowflakeHandler{ns: subjects.DefaultNamespace, maxBatch: 100, maxBusiness: snowflake.Leaf.MaxBusiness()}
 	for _, body := range []string{"", "7\n"} {
 		one := &nats.Msg{Subject: "id.segment.order", Data: []byte(body)}
@@ -21,7 +21,7 @@ func TestReadingARequestAllocatesNothing(t *testing.T) {
 			subjects.HeaderPrefetch: {"2s"},
 		}}
 		got := testing.AllocsPerRun(1000, func() {
-			_, err := segments.parse(wire.Tag(segments.ns, one.Subject), one)
+			_, err := segments.parse(wire.Tag(subjects.DefaultNamespace, one.Subject), one)
 			_, _, err2 := flakes.parse(flake)
 			if err != nil || err2 != nil {
 				t.Fatal(err, err2)

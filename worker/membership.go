@@ -33,9 +33,9 @@ type link struct {
 //	   +------------+---- lost -------------+
 //
 // Within a membership each mode joins and leaves its queue group as often as its reasons change: see [group]. A
-// membership that leaves answers every request that it took, on the connection on which the request came, and then
+// membership that leaves answers every request that it received, on the connection on which the request came, and then
 // closes the connection. It never joins again. Requests that a membership holds when its connection is lost get no
-// answer from it; their callers time out, or learn from the next server that nobody took the request.
+// answer: their callers time out, or learn from the next server that nobody took the request.
 type membership struct {
 	link *link
 	ping *pinger
@@ -52,8 +52,8 @@ type membership struct {
 	woken  chan struct{} // a message means: look now; has room for one
 	leave  context.CancelFunc
 	closed chan nats.Status // the connection is closed
-	// A message on replace asks for another connection: the server is about to stop, or would now accept subscriptions
-	// that it has refused. It has room for one message.
+	// replace asks for another connection: the server is about to stop, or may now accept subscriptions that it
+	// refused. It has room for one message.
 	replace chan struct{}
 	done    chan struct{} // closed when the connection is gone
 }
@@ -85,8 +85,8 @@ func (w *Worker) newMembership(conn *nats.Conn, replace chan struct{}, before *m
 	return m
 }
 
-// cannotLoad returns an error while the connection to the stores is down after both connections were lost, for
-// awaitOther at most: then the group joins, since memory may serve.
+// cannotLoad keeps the group out while the control connection, on which ranges are loaded, is not back after both
+// connections were lost. After awaitOther the group joins all the same, since memory may serve.
 func (m *membership) cannotLoad(up bool) error {
 	if up || m.link.Ask.IsConnected() || time.Since(m.began) >= awaitOther {
 		return nil
@@ -109,7 +109,7 @@ func (m *membership) group(mode Mode, lack Reason, cannot func(up bool) error, e
 // cannotIssue returns why requests for snowflakes would fail, nil if they would not. The group joins only once the
 // worker answers for its worker number: no ID is issued under a number that looks free to others.
 func (m *membership) cannotIssue(up bool) error {
-	// A group joins if the next request need not wait, and stays while the next request need not fail.
+	// A group joins if a request would not wait, and stays while a request would not fail.
 	if up {
 		return m.link.Snowflakes.Ready(m.link.Deadline, leaveAhead)
 	}
@@ -166,8 +166,8 @@ func (m *membership) run(ctx context.Context) {
 	asking.Wait()
 }
 
-// permitted makes the membership check its rights again. If given is true, a right was granted, and the worker moves to
-// another connection: this one does not repeat refused subscriptions.
+// permitted makes the groups follow the rights of the user. If given is true, a right was granted, and the worker moves
+// to another connection, since a connection does not repeat refused subscriptions.
 func (m *membership) permitted(given bool) {
 	if given {
 		signal(m.replace)
@@ -192,7 +192,7 @@ func (m *membership) serve(ctx context.Context) error {
 		select {
 		case <-next.C:
 			next.Reset(m.look())
-			for len(m.ping.back) > 0 { // before the look, which would take answered requests for late ones
+			for len(m.ping.back) > 0 { // before follow, which would take answered requests for late ones
 				m.pinged(<-m.ping.back)
 			}
 		case pong := <-m.ping.back:
@@ -230,7 +230,7 @@ func (m *membership) pinged(p pong) {
 // follow makes each group join or leave its queue group and publish its report, by the state of the worker.
 func (m *membership) follow() {
 	now := clock()
-	_ = m.holder.follow() // the holder logs the error; snowflakes are not served meanwhile
+	_ = m.holder.follow() // the holder logs the error; until it is gone, snowflakes are not served
 	for _, g := range m.groups {
 		g.measure(now)
 		g.publish(now, g.follow(now))
@@ -256,8 +256,7 @@ func (m *membership) pingIfNeeded(now time.Duration) {
 	}
 }
 
-// requests returns how many requests have arrived, and how many of them are not
-// answered yet.
+// requests returns how many requests have arrived, and how many of them are not answered yet.
 func (m *membership) requests() (arrived, open int64) {
 	for _, g := range m.groups {
 		for _, e := range g.endpoints {
@@ -268,8 +267,8 @@ func (m *membership) requests() (arrived, open int64) {
 	return arrived, open
 }
 
-// stop leaves the queue groups, waits until every request that has been
-// delivered is answered, and closes the connection: see the package comment.
+// stop leaves the queue groups, waits until every delivered request is answered, and closes the connection: see the
+// package comment.
 func (m *membership) stop() {
 	for _, sub := range m.subs {
 		_ = sub.Unsubscribe() // fails only on a connection that is gone
@@ -282,9 +281,9 @@ func (m *membership) stop() {
 }
 
 // settle waits, for patience at most, until the connection has only the given number of subscriptions and every request
-// is answered. A subscription is gone when its last request has left its queue, a moment before the handler counts that
-// request: so settle demands that the counters stand still between two looks. It returns at once if the connection is
-// lost.
+// is answered. A drained subscription is gone when its last request has left its queue, a moment before the handler
+// counts that request. So settle waits until the counters have not changed for two looks. It returns at once if the
+// connection is lost.
 func (m *membership) settle(subscriptions int, patience time.Duration) {
 	const look = 10 * time.Millisecond
 	still, before := 0, int64(-1)
@@ -302,8 +301,7 @@ func (m *membership) settle(subscriptions int, patience time.Duration) {
 	}
 }
 
-// drainTimeout bounds the drain of the connection. All requests are answered by
-// then, so only the server can delay it.
+// drainTimeout bounds the drain of the connection. All requests are answered by then, so only the server can delay it.
 const drainTimeout = 2 * time.Second
 
 // closeGently closes a connection once the server has read all that was sent.
@@ -321,8 +319,8 @@ func closeGently(conn *nats.Conn, closed <-chan nats.Status, log *slog.Logger) {
 	}
 }
 
-// tagChanged looks up the tag that an announcement names. So a change by any worker reaches this one within
-// milliseconds; if the announcement is lost, the next load or poll shows the change.
+// tagChanged looks up the tag that an announcement names. So this worker sees a change by another worker within
+// milliseconds. If the announcement is lost, it sees the change with the next load or poll.
 func (m *membership) tagChanged(msg *nats.Msg) {
 	tag := string(msg.Data)
 	if err := subjects.CheckTag(tag); err != nil {
@@ -335,10 +333,10 @@ func (m *membership) tagChanged(msg *nats.Msg) {
 // How often a worker looks at what it can serve.
 const (
 	lookSeldom = 50 * time.Millisecond // by default
-	lookOften  = 5 * time.Millisecond  // while requests may be late
+	lookOften  = 5 * time.Millisecond  // while requests may be answered late
 )
 
-// look measures how busy each queue group of this worker is, and returns the pause until the next call of look.
+// look measures how busy each group is, and returns the pause until the next look.
 func (m *membership) look() time.Duration {
 	now := clock()
 	if m.isDue = now-m.looked >= markEvery; m.isDue {

@@ -15,13 +15,14 @@ import (
 // its lag reaches leaveAt, and joins again below joinAt, before it runs out of requests. Both are lengthened by a
 // random time of up to a quarter, so that the workers of a fleet neither leave nor join together.
 //
-// Requests wait in the server and in this process. The answer to a ping comes behind those in the server; when it is
-// there, those in this process are counted. A mark is set behind both.
+// Requests wait in the server and in this process. A mark is a place in that queue: a ping is sent, its answer comes
+// behind the requests that wait in the server, and then the requests that wait in this process are counted. The lag is
+// the time from the ping until the last of all these requests is handled.
 const (
 	leaveAt = 120 * time.Millisecond
 	joinAt  = 40 * time.Millisecond
-	// A machine that paused for a moment is late, too, but its worker need not leave. So a group leaves only if at
-	// least few requests wait, and their number times the lag is at least crowd.
+	// After a pause of the machine requests are late, too, but then the worker need not leave. So a group leaves only
+	// if at least few requests wait, and their number times the lag is at least crowd.
 	few   = 32
 	crowd = 256 * 100 * time.Millisecond
 	// The lag is measured only under load: while at least busy requests wait, or that many arrive within markEvery.
@@ -31,11 +32,11 @@ const (
 
 // A lag measures how late the requests of a group are answered. Only the membership's goroutine uses it.
 type lag struct {
-	marks []mark        // those not reached yet, the oldest first
+	marks []mark        // not reached yet, the oldest first
 	last  time.Duration // from when the last mark was set until it was reached
 
 	seen   int64 // requests that had arrived or waited at the last look
-	isBusy bool  // at least busy requests came since the look before, or wait
+	isBusy bool  // at least busy requests came between the last two looks, or wait
 }
 
 // look updates isBusy, given how many requests have arrived at their handlers, and how many wait for them.
@@ -61,7 +62,7 @@ func (l *lag) mark(now time.Duration, ping proof, arrived int64) {
 }
 
 // see removes the marks that were reached, and returns the last of them. answered is the last ping that was answered;
-// arrived counts the requests that have reached their handlers, waiting those that wait for them in this process.
+// arrived counts the requests that have reached their handlers, waiting those that wait in this process.
 func (l *lag) see(now time.Duration, answered proof, arrived, waiting int64) (reached mark, any bool) {
 	n := 0
 	for i := range l.marks {
@@ -110,8 +111,8 @@ type overload struct {
 const (
 	// calm is how long after the group was last away an overload ends.
 	calm = 10 * time.Second
-	// lasting is how long an overload must last to raise the alarm, and how long the mode keeps its trouble after the
-	// group was last out.
+	// lasting is how long an overload must last to raise the alarm, and how long after the group was last away the mode
+	// still reports the overload as trouble.
 	lasting = time.Second
 )
 
@@ -149,16 +150,16 @@ func (o *overload) pass(now time.Duration) (alarm, over bool) {
 func jittered(d time.Duration) time.Duration { return d + jitter.UpTo(d/4) }
 
 // When a worker rejoins its queue group while the other workers are away, it gets all their requests: far more than it
-// can answer, and it leaves too late. So during an overload it joins with a credit: the server ends a subscription
-// after that many messages, as many as the worker answers within creditFor. A new subscription follows when half of the
-// credit is left, which is enough for a look and a short pause of the machine: a worker below its capacity must not use
-// a credit up.
+// can answer before it notices and leaves. So during an overload it joins with a credit: the server ends a subscription
+// after that many messages, as many as the worker answers within creditFor. The worker subscribes again when half of
+// the credit is left. That half is enough for a look and a short pause of the machine, so that a worker below its
+// capacity never uses a credit up.
 //
-// A worker that has used no credit up for a while is below its capacity, and gets larger credits (creditBelow): where
-// CPU time is limited to 1 ms in 20, Go's collector takes 140 to 280 ms.
+// A worker that has used no credit up for a while is below its capacity, and gets larger credits (creditBelow), since a
+// pause may be long: where CPU time is limited to 1 ms in 20, Go's garbage collector takes 140 to 280 ms.
 //
-// In a cluster a request is lost if another server has routed it here when the credit is used up: this server discards
-// it. So credits last longer there (creditInCluster).
+// In a cluster another server may route a request to this worker's server when the credit is just used up. That server
+// discards the request, which is lost. So credits last longer in a cluster (creditInCluster).
 const (
 	creditFor       = 200 * time.Millisecond
 	creditBelow     = 2 * creditFor
@@ -168,7 +169,7 @@ const (
 // limitless is the highest count of messages that the NATS protocol accepts: more than ever arrive.
 const limitless = 999_999_999
 
-// A rate is how many requests per second a group can answer, measured while some wait. The zero value is an unknown
+// A rate is how many requests per second a group can answer, measured while requests wait. The zero value is an unknown
 // rate.
 type rate struct {
 	perSecond float64
@@ -178,15 +179,15 @@ type rate struct {
 	idle      bool // no request waited at some moment after the time in since
 }
 
-// The measurement covers several slices: a process with limited CPU time runs in slices of 100 ms usually.
+// A process with limited CPU time usually gets it in slices of 100 ms, so the measurement covers several of them.
 const (
 	rateLeast = 3 * markEvery
 	rateMost  = 15 * markEvery
 )
 
-// note updates the rate with the number of requests that have arrived, and that wait. While nothing waits, the group
-// could answer more than arrives, so the rate only rises: it must not fall because a worker has little to do, or its
-// credits would get smaller and smaller.
+// note updates the rate. arrived is how many requests have reached their handlers, waiting how many wait for them. If
+// no request waited at some moment, the group could have answered more than arrived, so the rate may only rise: a
+// worker with few requests would otherwise get smaller and smaller credits.
 func (r *rate) note(now time.Duration, arrived, waiting int64) {
 	r.idle = r.idle || waiting == 0
 	took := now - r.since
@@ -238,9 +239,10 @@ func (g *group) subscribe(e *endpoint) (sub *nats.Subscription, err error) {
 	return sub, nil
 }
 
-// subscribeFor subscribes to an endpoint for granted requests. The server may read that limit a moment later, and
-// deliver more until then, which the client would drop. So one request before the limit the handler leaves, and then
-// lifts the limit: the server reads that after it has ended the subscription. Requests that were delivered are handled.
+// subscribeFor subscribes to an endpoint for granted requests. The server may read that limit late, and deliver more
+// requests until then, which the client library would drop. So one request before the limit the handler drains the
+// subscription, and then lifts the limit, which the server reads after it has ended the subscription. All delivered
+// requests are handled.
 func (g *group) subscribeFor(e *endpoint, granted int) (sub *nats.Subscription, err error) {
 	handle, came, limited := e.receive(), 0, make(chan struct{})
 	defer close(limited)

@@ -16,11 +16,11 @@ type pinger struct {
 	answered proof         // the last ping that was answered
 	out      int           // how many pings are under way
 	asked    time.Duration // since when an answer is awaited, if out > 0
-	lost     error         // why the last finished ping got no answer; nil if it got one
+	lost     error         // why the last ping that ended got no answer; nil if it was answered
 
-	// The shortest round trips of the current stretch of time, and of the previous one; 0 if none was measured.
+	// The shortest round trips of the current period, and of the previous period; 0 if none was measured.
 	shortest, before time.Duration
-	stretch          time.Duration // when the current stretch began
+	stretch          time.Duration // when the current period began
 }
 
 // A proof is the number of a ping. Its answer proves that the server has read all that was sent before the ping.
@@ -35,8 +35,8 @@ type pong struct {
 }
 
 const (
-	// pingTimeout is how long a ping waits for its answer, which may take long under load. After slowPing already the
-	// connection counts as hanging.
+	// pingTimeout is how long a ping waits for its answer, which may take long under load. The connection counts as
+	// hanging after slowPing already.
 	pingTimeout = 10 * time.Second
 	slowPing    = 2 * time.Second
 	// maxPings is how many pings may be under way at once.
@@ -86,7 +86,7 @@ func (p *pinger) end(now time.Duration, q pong, arrived int64) {
 	}
 }
 
-// stretch is how long the shortest round trip is measured: it counts for one to two stretches.
+// stretch is the length of a period in which the shortest round trip is measured: that counts for one to two periods.
 const stretch = 10 * time.Second
 
 // way returns the round trip to the server, without the time that messages queue; 0 if unknown.
@@ -104,13 +104,13 @@ func (p *pinger) stop() {
 	}
 }
 
-// ask returns the proof to wait for: once it is there, the server has read all that was sent so far.
+// ask returns the proof to wait for: once that ping is answered, the server has read all that was sent so far.
 func (p *pinger) ask() proof { return p.sent + 1 }
 
 // has reports whether the ping q, or a later one, was answered.
 func (p *pinger) has(q proof) bool { return p.answered >= q }
 
-// owes reports whether proof q needs a ping: none was sent for it, or none is under way and q is missing.
+// owes reports whether a ping must be sent to get proof q: none was sent yet, or q is missing and no ping is under way.
 func (p *pinger) owes(q proof) bool { return p.sent < q || p.out == 0 && !p.has(q) }
 
 // hangs reports whether the server does not answer pings.
@@ -118,8 +118,8 @@ func (p *pinger) hangs(now time.Duration) bool {
 	return p.lost != nil || p.out > 0 && now-p.asked >= slowPing
 }
 
-// waited returns the part of a lag that requests have waited: lag less 1.5 round trips, which vary; 0 while the round
-// trip is unknown.
+// waited returns how long requests have waited by a measured lag: the lag less 1.5 round trips, since round trips vary;
+// 0 while the round trip is unknown.
 func (p *pinger) waited(lag time.Duration) time.Duration {
 	if p.way() == 0 {
 		return 0

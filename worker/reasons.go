@@ -17,13 +17,13 @@ type Reason string
 // The reasons, in the order in which they are shown. A worker with a reason other than [Stopped] is not in the queue
 // group of the mode.
 const (
-	// Disconnected: there is no connection to NATS, or the other connection, on which ranges are loaded, is not back
+	// Disconnected: there is no connection to NATS, or the control connection, on which ranges are loaded, is not back
 	// yet.
 	Disconnected Reason = "disconnected"
 	// Unchecked: the registry has not been checked since the start of the process.
 	Unchecked Reason = "unchecked"
-	// Stopped: the registry has an incident, until an operator resumes it. The worker stays in the queue group, so that
-	// callers are answered: by a worker that is not stopped, to which it relays their requests, or with 503.
+	// Stopped: the registry has an incident, until an operator resumes it. The worker stays in the queue group, and
+	// relays requests to a worker that is not stopped, or answers 503 if there is none.
 	Stopped Reason = "stopped"
 	// Rights: the NATS user lacks a right that the mode needs, or the server has not listed the user's rights yet.
 	Rights Reason = "rights"
@@ -35,8 +35,8 @@ const (
 	Overload Reason = "overload"
 )
 
-// errStopped is the answer to callers while the registry is stopped. Its RetryAfter keeps clients from asking again at
-// once: no other worker may serve them either.
+// errStopped is the answer to callers while the registry is stopped and no other worker serves them. Its RetryAfter
+// keeps clients from asking again at once.
 var errStopped = &subjects.Error{
 	Code: subjects.Unavailable, Text: "the registry is stopped", RetryAfter: 5 * time.Second,
 }
@@ -46,8 +46,8 @@ var shown = []Reason{Disconnected, Unchecked, Stopped, Rights, Number, Store, Ov
 // AllReasons returns all reasons, in the order in which they are shown.
 func AllReasons() []Reason { return slices.Clone(shown) }
 
-// Forbids reports whether no ID of the mode may leave this process: even requests that it took before get 503. For
-// other reasons a worker still answers those requests from memory.
+// Forbids reports whether, for this reason, no ID of the mode may leave this process: even requests that were delivered
+// before get 503. For other reasons a worker still answers those requests with IDs.
 func (r Reason) Forbids() bool { return r == Unchecked || r == Stopped }
 
 // An Out is one reason, with its cause.
@@ -57,16 +57,16 @@ type Out struct {
 	Since  time.Time
 }
 
-// Reasons holds, by mode, the reasons why the process serves no requests; a membership adds those of its connection
-// (see [Worker.Outs]). Each reason is set and cleared by one part of the program, independently of others. Once Set has
-// returned with a reason that forbids, no ID of the mode leaves this process. The zero value has no reasons. It is safe
-// for concurrent use.
+// Reasons holds, by mode, the reasons why the process serves no requests; a membership adds the reasons of its
+// connection (see [Worker.Outs]). Each reason is set and cleared by one part of the program, independently of other
+// reasons. Once Set has returned with a reason that forbids, no ID of the mode leaves this process. The zero value has
+// no reasons. It is safe for concurrent use.
 type Reasons struct {
 	mu      sync.Mutex
 	out     map[Mode][]Out
 	changed func() // wakes the worker, if set; it does not block
 
-	// For each mode with a forbidding reason, its causes; nil if there are none. Each request reads it.
+	// forbidden has the causes of each mode with a forbidding reason; nil if there is none. Each request reads it.
 	forbidden atomic.Pointer[map[Mode]error]
 }
 
@@ -134,7 +134,7 @@ func (r *Reasons) publish() {
 	r.forbidden.Store(&causes)
 }
 
-// join returns, as one error, the causes of the reasons for which which returns true; nil if there are none.
+// join returns, as one error, the causes of the reasons that which accepts; nil if there are none.
 func join(outs []Out, which func(Reason) bool) (why error) {
 	for _, o := range outs {
 		switch {

@@ -17,42 +17,42 @@ import (
 )
 
 // A worker that cannot load relays: it sends a request that memory cannot serve to a worker that can load, by a request
-// of its own, and passes the answer on. Workers that can load are in the queue group of id.relay.>, so NATS itself says
-// whether there is one. A relayed request is not relayed again. A stopped worker relays all requests. When too few IDs
-// of a loose tag are left to reserve, other workers may have some in memory, and are asked for them.
+// of its own, and passes the answer to the caller. Workers that can load are in the queue group of id.relay.>, so NATS
+// itself says whether there is one. A relayed request is not relayed again. A stopped worker relays all requests. When
+// too few IDs of a loose tag are left to reserve, the worker asks other workers for IDs that they have in memory.
 //
 // # Laws
 //
 // Second law: a relayed request has left the queue of its tag, and got no ID there. The IDs of the answer come from the
-// other worker, which issues them in that answer alone; here one answer is taken for one request. The IDs of an answer
-// that comes too late are a hole.
+// other worker, which issues them in that answer alone. The relaying worker passes one answer to one caller. The IDs of
+// an answer that comes too late are a hole.
 //
 // Third law: a request is sent before its relay arrives, and the load that serves the relay sends its compare-and-set
 // after that. The law does not depend on which worker loads.
 //
 // Both laws need the marks of one registry: a relay names its registry, and a worker of another registry does not take
-// it. A stopped worker names none: it issues nothing of its own, and passes a request to where NATS would have
-// delivered it without this worker. So an answer counts even if the stop comes before it: its IDs are of a worker that
-// is not stopped.
+// the relay. A stopped worker names no registry: it issues no IDs itself, and its relay reaches a worker to which NATS
+// could have delivered the request in the first place. For the same reason a worker that is stopped while it waits for
+// an answer passes the answer on: the IDs come from a worker that is not stopped.
 
-// Headers between workers. A relay has the registry of its sender ("" for any) and how long its sender waits for the
-// answer. A worker that refuses a relay has changed nothing, and the sender sends the relay again, to a worker that
-// NATS picks.
+// Headers between workers.
 const (
-	headerRegistry = "Natsid-Registry"
-	headerWithin   = "Natsid-Within-Ms"
+	headerRegistry = "Natsid-Registry"  // of a relay: the registry of its sender; "" for any
+	headerWithin   = "Natsid-Within-Ms" // of a relay: how long its sender waits for the answer
+	headerHeld     = "Natsid-Held"      // of a relay: asks only for IDs in memory
+	// headerNotTaken is of an answer: the worker has refused the relay and changed nothing, so the sender sends the
+	// relay again, to a worker that NATS picks.
 	headerNotTaken = "Natsid-Not-Taken"
-	headerHeld     = "Natsid-Held" // asks only for IDs in memory
 )
 
 const (
 	// mostRelays bounds the relays of one connection that wait for an answer.
 	mostRelays = 4096
 	// relayTries is how often a relay is sent until a worker takes it. NATS may pick a worker that has just lost its
-	// store, or the sender itself, as long as the server does not know that it has left.
+	// store, or the sender itself until the server knows that the sender has left.
 	relayTries = 4
-	// heldTries is relayTries for a relay that asks for IDs in memory only: one of many workers may have some, and the
-	// others refuse at once.
+	// heldTries is relayTries for a relay that asks only for IDs in memory: perhaps one of many workers has some, and
+	// the others refuse at once.
 	heldTries = 16
 )
 
@@ -68,7 +68,7 @@ var (
 // isRelayed reports whether another worker has sent the request.
 func (r *request) isRelayed() bool { return r.at.mode == Relay }
 
-// turnAway relays a request for n IDs if err says that another worker must serve it, or that this one is stopped. For
+// turnAway relays a request for n IDs if err says that another worker may serve it, or that this worker is stopped. For
 // another err, or a request that was relayed already, it refuses the request with err.
 func (r request) turnAway(m *nats.Msg, n int, err error) {
 	switch isStopped := errors.Is(err, errStopped); {
@@ -114,14 +114,14 @@ func (r request) relay(m *nats.Msg, n int, header nats.Header, nobody error) {
 	}()
 }
 
-// A spent remembers for 0.1 s that no worker had n IDs of a tag in memory, so that requests for an exhausted tag cost
-// the other workers little. It is safe for concurrent use.
+// spent remembers for 0.1 s that no worker had n IDs of a tag in memory, so that requests for an exhausted tag cost
+// other workers little. It is safe for concurrent use.
 type spent struct {
 	mu   sync.Mutex
 	tags map[string]lack
 }
 
-// A lack says that no worker has n IDs in memory. It counts until the given time.
+// A lack says that no worker has n IDs of a tag in memory, until a time.
 type lack struct {
 	n     int
 	until time.Duration
@@ -175,7 +175,7 @@ func (l *link) ask(ctx context.Context, m *nats.Msg, header nats.Header) ([]byte
 	}
 }
 
-// FindRelay returns nil if some worker takes relays of this one, [ErrNobodyLoads] if none does, or another error if
+// FindRelay returns nil if another worker takes relays of this one, [ErrNobodyLoads] if none does, or another error if
 // that is unknown. It asks on the serving connection, since the control connection may be lost.
 func (w *Worker) FindRelay(ctx context.Context) error {
 	m := w.current()
@@ -186,7 +186,7 @@ func (w *Worker) FindRelay(ctx context.Context) error {
 	return err
 }
 
-// search returns the subject on which [Worker.FindRelay] asks: an answer shows that some worker takes relays.
+// search returns the subject on which [Worker.FindRelay] asks. An answer proves that a worker takes relays.
 func (l *link) search() string { return string(l.Namespace) + ".search" }
 
 // relayEndpoints returns the endpoints of relayed requests: one for each endpoint of callers, and one for FindRelay.

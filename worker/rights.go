@@ -11,23 +11,22 @@ import (
 	"github.com/natsid/natsid/internal/jitter"
 )
 
-// A rights knows for which modes the user of a connection lacks a right. It asks the server when the connection is
-// made, after each refusal by the server, and every 10 s while a right is missing. Until the first answer no group
-// joins. If the server does not answer, all groups join, since callers may be served.
+// rights knows for which modes the user of a connection lacks a right. It asks the server when the connection is made,
+// after each refusal by the server, and every 10 s while a right is missing. Until the first answer no group joins. If
+// the server does not answer, all groups join, since callers may be served.
 type rights struct {
 	ask     func(context.Context, *nats.Conn) (map[Mode]error, error)
 	conn    *nats.Conn
 	refused chan struct{} // a message means: the server refused something; has room for one
-	full    atomic.Bool   // the server has refused a subscription, and does not say which
+	full    atomic.Bool   // the server has refused some subscription, since there are too many
 	lacks   atomic.Pointer[map[Mode]error]
 }
 
 const (
-	// rightsTimeout bounds the wait for the answer: a server that does not let the user ask leaves the question
-	// unanswered.
+	// rightsTimeout bounds the wait for the answer: if the user may not ask, the server answers nothing.
 	rightsTimeout = time.Second
-	// rightsEvery is the interval, roughly, at which the server is asked while a right is missing: it does not announce
-	// a granted right.
+	// rightsEvery is the interval, roughly, at which the server is asked while a right is missing: a server does not
+	// announce that it granted a right.
 	rightsEvery = 10 * time.Second
 )
 
@@ -35,8 +34,8 @@ var errFull = errors.New("worker: NATS refuses subscriptions: raise max_subscrip
 
 var errRightsUnknown = errors.New("worker: NATS has not said yet what this user may do")
 
-// newRights returns the rights of a connection. Until the server has listed them, those of the connection before count;
-// nil for none.
+// newRights returns the rights of a connection. Until the server has listed them, the rights before of the former
+// connection count; nil for none.
 func newRights(l *link, before *rights) *rights {
 	r := &rights{ask: l.Rights, conn: l.conn, refused: make(chan struct{}, 1)}
 	if before != nil {
@@ -54,7 +53,7 @@ func newRights(l *link, before *rights) *rights {
 	return r
 }
 
-// gains reports whether a mode lacked a right before, and lacks none now.
+// gains reports whether some mode lacked a right before, and lacks none now.
 func gains(before, now map[Mode]error) bool {
 	for mode := range before {
 		if now[mode] == nil {
@@ -64,8 +63,8 @@ func gains(before, now map[Mode]error) bool {
 	return false
 }
 
-// isFull reports whether the server refused a subscription because the account or connection has too many. Ask once a
-// ping that was sent after the subscription is answered: any refusal has arrived by then.
+// isFull reports whether the server refused a subscription because the account or connection has too many. A refusal
+// arrives before the answer to a ping that was sent after the subscription.
 func (r *rights) isFull() bool {
 	if errors.Is(r.conn.LastError(), nats.ErrMaxSubscriptionsExceeded) {
 		r.full.Store(true)
@@ -85,8 +84,8 @@ func (r *rights) refusal(mode Mode) error {
 	return (*lacks)[mode]
 }
 
-// run keeps the rights up to date until ctx ends. It calls changed after each answer. given says that a mode may have
-// got its missing right, so subscriptions that the server refused should be tried again.
+// run keeps the rights up to date until ctx ends. It calls changed after each answer. given says that a missing right
+// may have been granted, so that refused subscriptions should be tried again.
 func (r *rights) run(ctx context.Context, changed func(given bool)) {
 	for ctx.Err() == nil {
 		limited, cancel := context.WithTimeout(ctx, rightsTimeout)

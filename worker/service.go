@@ -17,8 +17,8 @@ import (
 )
 
 // A service shows the worker in `nats micro`: it answers on $SRV.PING, $SRV.INFO and $SRV.STATS with the types of
-// package micro. It replaces [micro.Service], which cannot say how many requests wait. It also shows endpoints whose
-// groups are out; the metadata says which modes are ready.
+// package micro. [micro.Service] is not used, since it does not tell how many requests wait. A service also shows
+// endpoints whose groups are out; the metadata says which modes are ready.
 type service struct {
 	link      *link
 	identity  micro.ServiceIdentity
@@ -99,8 +99,7 @@ func (s *service) statsOf() micro.Stats {
 	return stats
 }
 
-// stats returns the figures of the endpoint. The processing time of a request ends with its answer, and includes the
-// time that it was parked.
+// stats returns the figures of the endpoint. The processing time of a request lasts until its answer, parked or not.
 func (t *tally) stats() *micro.EndpointStats {
 	s := &micro.EndpointStats{
 		NumRequests: int(t.requests.Load()), NumErrors: int(t.errors.Load()),
@@ -114,8 +113,8 @@ func (t *tally) stats() *micro.EndpointStats {
 }
 
 // Statistics are computed on demand, and then reused for statsEvery, or for statsEveryTag per tag if that is longer. A
-// tag costs about 0.25 us, so they take at most 1/400 of a CPU, however often they are requested. With 100,000 tags
-// they are up to 10 s old.
+// tag takes about 0.25 us, so statistics take at most 1/400 of a CPU, however often they are requested. With 100,000
+// tags they are up to 10 s old.
 const (
 	statsEvery    = 10 * time.Millisecond
 	statsEveryTag = 100 * time.Microsecond

@@ -17,8 +17,8 @@ import (
 // adminLimit is how many requests about tags may be under way at once.
 const adminLimit = 16
 
-// A tagAdmin serves the requests that create, change, delete and list tags. At
-// most adminLimit of them are under way at once. It is safe for concurrent use.
+// A tagAdmin serves the requests that create, change, delete and list tags, and those that set the throttle. At most
+// adminLimit of them are under way at once. It is safe for concurrent use.
 type tagAdmin struct {
 	link  *link
 	slots chan struct{}
@@ -143,8 +143,8 @@ func (a *tagAdmin) remove(ctx context.Context, body []byte) (any, error) {
 	return a.link.tagInfo(t), nil
 }
 
-// changed announces a change of a tag, to this worker before the answer and to the others by a message, and returns the
-// answer. If err is a refusal nothing has changed; after any other error the change may have been made, and is
+// changed makes a change of a tag known, to this worker before the answer and to other workers by a message, and
+// returns the answer. After a refusal nothing has changed. After any other error the change may have been made, and is
 // announced.
 func (a *tagAdmin) changed(tag string, t segment.Tag, err error) (any, error) {
 	if err != nil {
@@ -166,8 +166,7 @@ func isRefusal(err error) bool {
 		slices.ContainsFunc(refusals, func(refusal error) bool { return errors.Is(err, refusal) })
 }
 
-// announce publishes to every worker, this one included, that a tag may have
-// changed.
+// announce publishes to every worker, this one included, that a tag may have changed.
 func (a *tagAdmin) announce(tag string) {
 	if err := a.link.conn.Publish(wire.TagChanged(a.link.Namespace), []byte(tag)); err != nil {
 		a.link.Log.Warn("a changed tag could not be announced; other workers see the change at their next load or poll",
@@ -221,8 +220,8 @@ func tagInfo(t segment.Tag) subjects.TagInfo {
 	return info
 }
 
-// log logs a request that changes tags, and how it ended. It logs every request that changed a tag or may have; of
-// refused ones it logs one a minute. internal/loglimit knows its messages.
+// log logs a request that changes tags, and how it ended. internal/loglimit limits the message about refused requests
+// to one a minute.
 func (a *tagAdmin) log(endpoint string, body []byte, err error) {
 	if endpoint == listEndpoint || len(body) == 0 {
 		return // it changes nothing
@@ -248,7 +247,7 @@ func changedNothing(err error) bool {
 	return isRefusal(err) || ok && e.Code < subjects.Internal
 }
 
-// throttle sets the rate that holds for each tag; 0 ends it.
+// throttle sets the rate that holds for each tag; 0 ends the throttle.
 func (a *tagAdmin) throttle(ctx context.Context, body []byte) (any, error) {
 	t, err := wire.ParseThrottle(body)
 	if err != nil {

@@ -5,42 +5,38 @@
 //
 // # Handlers never block
 //
-// NATS runs one goroutine per subscription, so a handler that waits
-// delays every request behind it. A handler takes IDs from memory, or parks the
-// request and returns; a load, or one timer per queue, wakes parked requests.
-// Only requests about tags, which wait for the store, get a goroutine each, and
-// at most 16 of them are under way at once.
+// NATS runs one goroutine per subscription, so a handler that waits delays every request behind it. A handler takes IDs
+// from memory, or parks the request and returns; a load, or one timer per queue, wakes parked requests. Only requests
+// about tags, which wait for the store, get a goroutine each, and at most 16 of them are under way at once.
 //
 // # Memberships
 //
-// A worker serves by one membership at a time, on one connection: see [membership]. When the connection is lost, it
-// begins another membership. When its server is about to stop (lame duck mode), it begins the other one first, so that
-// no request is lost.
+// A worker serves by one membership at a time, on one connection: see [membership]. When the connection is lost, the
+// worker begins another membership. When the NATS server is about to stop (lame duck mode), the worker begins the next
+// membership before it ends the present one, so that no request is lost.
 //
 // # Joining and leaving the queue group
 //
 // Within a membership each mode has a group of queue subscriptions, unless there is a [Reason] to be out. Requests that
-// were delivered before a group left are still answered, with IDs or with 503. When no worker is left, NATS itself
-// answers callers at once that there are no responders.
+// were delivered before a group left are still answered, with IDs or with 503. When no worker is in the queue group,
+// NATS itself answers callers at once that there are no responders.
 //
 // # Proof that callers are served
 //
-// A mode counts as served ([Worker.Trouble] is nil) once NATS has said that its user holds the rights that the mode
-// needs (rights.go), and has taken its subscriptions. The proof costs no ID.
+// A mode counts as served ([Worker.Trouble] is nil) once NATS has listed the rights that the mode needs (rights.go),
+// and has answered a ping that was sent after the subscriptions (ping.go). The proof costs no ID.
 //
 // # Stopping
 //
 // Each step needs the one before:
 //
-//  1. Leave the queue groups, so that no new request is routed here. The worker
-//     still answers for its worker number.
-//  2. Wait until the subscriptions are gone and no request is open. Draining a
-//     connection does not wait for parked requests; this step does.
-//  3. Drain the connection and wait until it is closed: then the last replies
-//     are on the wire.
+//  1. Leave the queue groups, so that NATS routes no new request to this worker, which still answers for its number.
+//  2. Wait until the subscriptions are gone and no request is open. A drain of the connection would not wait for parked
+//     requests.
+//  3. Drain the connection and wait until it is closed: then the last replies are sent.
 //
-// Only after that may the allocator be closed and the worker number released,
-// on a connection that is still open.
+// Only after that may the caller of [Worker.Run] close the allocator and release the worker number, which takes another
+// connection.
 package worker
 
 import (
@@ -86,9 +82,9 @@ type Config struct {
 	// Version is the semantic version that `nats micro ls` shows.
 	Version string
 	// Dial connects once to a NATS server, with its own options and opts. announced are URLs that the former server
-	// announced. The worker closes the connection, and nothing else may use it.
+	// announced. Only the worker uses the connection, and closes it.
 	Dial func(announced []string, opts ...nats.Option) (*nats.Conn, error)
-	// Ask is the control connection, on which stores are written.
+	// Ask is the control connection, on which ranges are loaded. The worker only checks whether it is connected.
 	Ask *nats.Conn
 	// Rights, if set, asks the server of a connection for which modes its user lacks a right, and returns the reason
 	// for each. An error means that the server gave no answer. Each connection calls it from one goroutine.
@@ -99,8 +95,8 @@ type Config struct {
 	// Snowflakes issues the snowflakes of Layout.
 	Snowflakes *issuer.Issuer
 	Layout     snowflake.Layout
-	// Number returns the worker number, whether this process holds one, and the JSON value that says so to whoever asks
-	// for the number. It must not block.
+	// Number returns the worker number, whether this process holds it, and the JSON value that answers questions about
+	// the number. It must not block.
 	Number func() (number int, held bool, who any)
 	// Instance returns the worker's name, which identifies it in statistics.
 	Instance func() string
@@ -117,8 +113,8 @@ type Config struct {
 	Deadline time.Duration
 	// Reasons are the reasons of the process why modes are not served. Each change wakes the worker.
 	Reasons *Reasons
-	// Overloaded is called once per overload: when, for 1 s, the worker has been out of the queue group of the mode, or
-	// leaving it again and again, because requests arrive faster than it answers them. It must not block.
+	// Overloaded is called once per overload: when the worker, for 1 s, was out of the mode's queue group or left it
+	// repeatedly, because requests arrived faster than it answered them. It must not block.
 	Overloaded func(Mode)
 	// CannotLoad returns why this worker cannot load, nil if it can, as [fleet.Watch] decides. After a
 	// change of its result, call [Worker.Wake].
@@ -127,8 +123,8 @@ type Config struct {
 	Registry func() string
 	// Observe is called with every answer, concurrently. It must not block.
 	Observe func(Answer)
-	// Intercept, if set, is called with each message to an endpoint, and reports whether the worker handles it; a
-	// service for tests uses it to delay or fail requests. It may change the reply subject; it must not block.
+	// Intercept, if set, is called with each message to an endpoint, and reports whether the worker handles the
+	// message. natsid test-server delays and fails requests by it. It may change the reply subject; it must not block.
 	Intercept func(*nats.Msg) bool
 	// Log is the log for operators; nil discards it.
 	Log *slog.Logger
@@ -139,7 +135,7 @@ type Answer struct {
 	Mode   Mode
 	Code   subjects.Code // OK if it was served
 	IDs    int
-	Parked bool          // memory could not serve it at once
+	Parked bool          // memory could not serve the request at once
 	Took   time.Duration // from the arrival at the handler until the answer
 }
 
@@ -161,9 +157,8 @@ func (cfg *Config) refusal(err error) *subjects.Error {
 	return e
 }
 
-// A Worker serves the requests of one process, by one membership after another. It answers no request twice. Run
-// returns only once every delivered request is answered, except those of lost connections. Its methods are safe for
-// concurrent use.
+// A Worker serves requests by one membership after another. It answers no request twice. Run returns only once every
+// delivered request is answered, except those of lost connections. The methods are safe for concurrent use.
 type Worker struct {
 	cfg      Config
 	stats    *statistics
@@ -219,7 +214,7 @@ func (w *Worker) Outs(mode Mode) []Out {
 	return nil
 }
 
-// Lag returns how late requests of a mode are answered now; 0 if few arrive.
+// Lag returns how long requests of a mode wait now before they are handled; 0 if few arrive.
 func (w *Worker) Lag(mode Mode) time.Duration {
 	if m := w.now.Load(); m != nil {
 		if g := m.of(mode); g != nil {
@@ -255,16 +250,16 @@ func (w *Worker) Run(ctx context.Context) {
 }
 
 const (
-	// redialEvery is the mean pause between two attempts to connect. Pauses are random, so that some workers are back
+	// redialEvery is the mean pause between two attempts to connect. Pauses are random, so that some workers reconnect
 	// at once after a server restarts.
 	redialEvery = 250 * time.Millisecond
-	// redialQuietly is how long attempts may fail before the log says why. It already has the loss of the connection.
+	// redialQuietly is how long attempts may fail before the log says why. The log already has the lost connection.
 	redialQuietly = 10 * time.Second
-	// joinWithin bounds the wait until the new connection serves snowflakes, which the worker may be unable to serve. A
+	// joinWithin bounds the wait until the new connection serves snowflakes, since the worker may have no number. A
 	// server in lame duck mode disconnects no client for the first 10 s by default, 5 s in deploy/nats.conf.
 	joinWithin = time.Second
-	// spread is how long a worker that moves serves on both connections: at an unknown time the other servers of the
-	// cluster learn of the new subscriptions, and the old ones must not end before.
+	// spread is how long a worker that moves serves on both connections. The old subscriptions must not end before all
+	// servers of the cluster know the new ones, and no server says when that is.
 	spread = 300 * time.Millisecond
 )
 
@@ -311,9 +306,9 @@ func (w *Worker) begin(ctx context.Context, before *membership) (*membership, er
 	return m, nil
 }
 
-// move serves on another connection before it leaves the old one, whose server is about to stop: it would disconnect
-// its clients, and requests under way would be lost. If no other server can be reached, the old connection serves until
-// it is closed.
+// move serves on another connection before it leaves the old one. The old connection's server is about to stop: it
+// would disconnect its clients, and requests under way would be lost. If no other server can be reached, the old
+// connection serves until it is closed.
 func (w *Worker) move(ctx context.Context, old *membership) *membership {
 	if ctx.Err() != nil {
 		return old // it leaves since ctx has ended
