@@ -88,16 +88,3 @@ func (e *RightError) Error() string {
 
 // Unwrap returns [ErrNotApplied].
 func (e *RightError) Unwrap() error { return ErrNotApplied }
-
-// IsFinal reports whether a load failed although the store works, for a reason that retrying cannot fix.
-func IsFinal(err error) bool {
-	return errors.Is(err, ErrUnknownTag) || errors.Is(err, ErrExhausted) || errors.Is(err, ErrBadRow) ||
-		errors.Is(err, ErrRationed) || errors.Is(err, ErrClock) || errors.Is(err, ErrUndecided) ||
-		errors.Is(err, ErrStrict)
-}
-
-// isMissing reports whether a tag was never created, and may be created.
-func isMissing(err error) bool {
-	_, misnamed := errors.AsType[*NameError](err)
-	return errors.Is(err, ErrUnknownTag) && !errors.Is(err, ErrDisabled) && !misnamed
-}

@@ -199,6 +199,19 @@ func (s *source) loadOnce(ctx context.Context, p plan) (Loaded, error) {
 	return s.cfg.Store.LoadStrict(ctx, p.tag, p.of.join, p.floor)
 }
 
+// IsFinal reports whether a load failed although the store works, for a reason that retrying cannot fix.
+func IsFinal(err error) bool {
+	return errors.Is(err, ErrUnknownTag) || errors.Is(err, ErrExhausted) || errors.Is(err, ErrBadRow) ||
+		errors.Is(err, ErrRationed) || errors.Is(err, ErrClock) || errors.Is(err, ErrUndecided) ||
+		errors.Is(err, ErrStrict)
+}
+
+// isMissing reports whether a tag was never created, and may be created.
+func isMissing(err error) bool {
+	_, misnamed := errors.AsType[*NameError](err)
+	return errors.Is(err, ErrUnknownTag) && !errors.Is(err, ErrDisabled) && !misnamed
+}
+
 // create creates a tag on first use, unless another worker was faster.
 func (s *source) create(ctx context.Context, tag string) error {
 	if err := s.cfg.Ration(); err != nil {

@@ -148,6 +148,9 @@ func (r request) park() request {
 	return r
 }
 
+// isRelayed reports whether another worker has sent the request.
+func (r *request) isRelayed() bool { return r.at.mode == Relay }
+
 // respond answers with a body that holds n IDs.
 func (r *request) respond(body []byte, n int) {
 	err := r.at.link.conn.Publish(r.reply, body)

@@ -65,9 +65,6 @@ var (
 		"another worker did not answer in time, and may have done what was asked")
 )
 
-// isRelayed reports whether another worker has sent the request.
-func (r *request) isRelayed() bool { return r.at.mode == Relay }
-
 // turnAway relays a request for n IDs if err says that another worker may serve it, or that this worker is stopped. For
 // another err, or a request that was relayed already, it refuses the request with err.
 func (r request) turnAway(m *nats.Msg, n int, err error) {

@@ -220,8 +220,8 @@ func tagInfo(t segment.Tag) subjects.TagInfo {
 	return info
 }
 
-// log logs a request that changes tags, and how it ended. internal/loglimit limits the message about refused requests
-// to one a minute.
+// log logs a request that changes tags, and how it ended. internal/loglimit passes each message about a change, and one
+// a minute about refused requests.
 func (a *tagAdmin) log(endpoint string, body []byte, err error) {
 	if endpoint == listEndpoint || len(body) == 0 {
 		return // it changes nothing

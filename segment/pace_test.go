@@ -52,3 +52,14 @@ func TestAStepDoesNotOverflowAsLeafsDoes(t *testing.T) {
 		t.Errorf("a range that lasted as long as it should: %d, want 50", got)
 	}
 }
+
+func TestTheSlowestDecaysByAnEighthToTheLastSample(t *testing.T) {
+	var s Slowest
+	for _, tc := range []struct{ took, want time.Duration }{
+		{0, 0}, {80, 80}, {8, 70}, {70, 70}, {69, 69}, {100, 100}, {90, 90}, {0, 79},
+	} {
+		if s.Note(tc.took); s.Get() != tc.want {
+			t.Errorf("after a sample of %d: %d, want %d", tc.took, s.Get(), tc.want)
+		}
+	}
+}
