@@ -1,7 +1,6 @@
 package app
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,13 +15,12 @@ import (
 type Given struct {
 	Text  string
 	From  Source
-	Place string // the setting in its written form, for messages; "" means the flag
-	Line  int    // of the configuration file; 0 elsewhere
+	Place string // names the setting in messages, as FILE:LINE: NAME or a variable; "" means the flag
 
 	unread bool // the text is malformed, as [Parse] has reported
 }
 
-// A Source is the kind of place where a setting was given. A higher source takes precedence over a lower one.
+// A Source is where a setting was given. A higher source takes precedence over a lower one.
 type Source int
 
 // The sources of settings.
@@ -34,8 +32,8 @@ const (
 	FromFlag
 )
 
-// Parse returns the Config of "natsid serve": the defaults, changed by the texts in given, which has flags as keys. Its
-// error names every malformed text by its place; [Config.Validate] checks ranges.
+// Parse returns the Config of "natsid serve": the defaults, changed by the given settings, by flag. Its error names the
+// place of every malformed text. [Config.Validate] checks ranges.
 func Parse(given map[string]Given) (Config, error) {
 	c := Config{Version: "0.0.0-dev", AutoCreateTags: given["nats"].Text == "", given: make(map[string]Given)}
 	var faults []error
@@ -60,8 +58,8 @@ func Parse(given map[string]Given) (Config, error) {
 // Given returns the text that was given for a setting, and where.
 func (c Config) Given(flag string) Given { return c.given[flag] }
 
-// put sets the value of a setting from its text. An empty text is an error: a template makes it of a missing value, and
-// the default in its place could start a worker outside the fleet that it should join.
+// put sets the value of a setting from its text. For most settings an empty text is an error: a template leaves it
+// where a value is missing, and a worker with the default would start outside the fleet that it should join.
 func (s Setting) put(c *Config, text string) (err error) {
 	if s.set != nil {
 		err = s.set(c, text)
@@ -79,44 +77,17 @@ func (s Setting) put(c *Config, text string) (err error) {
 	return nil
 }
 
-// fault returns err with the place where the setting was given. If it was not given, another setting caused the fault,
-// and err gets the place of that one.
+// fault returns err with the place where the setting was given. If the setting was not given, the one beside it caused
+// the fault, and err gets the line of that one in the configuration file.
 func (s Setting) fault(given map[string]Given, err error) error {
-	g := given[s.Flag]
-	if beside := given[s.beside]; g.From == FromDefault && beside.From == FromFile {
-		g = Given{Place: strings.TrimSuffix(beside.Place, s.beside) + "--" + s.Flag, Line: beside.Line}
+	where := place(s.Flag, given)
+	if beside := given[s.beside]; given[s.Flag].From == FromDefault && beside.From == FromFile {
+		where = strings.TrimSuffix(beside.Place, s.beside) + "--" + s.Flag
 	}
-	return &lineError{g.Line, fmt.Errorf("%s %w", cmp.Or(g.Place, "--"+s.Flag), err)}
+	return fmt.Errorf("%s %w", where, err)
 }
 
-// A lineError is a fault on a line of the configuration file; line 0 means that it is not in the file.
-type lineError struct {
-	line int
-	error
-}
-
-// Faults joins the errors of [ReadFile], [Parse] and [Config.Validate]: first those not in the configuration file, then
-// those in it, in the order of lines.
-func Faults(errs ...error) error {
-	var all []error
-	for _, err := range errs {
-		if joined, ok := err.(interface{ Unwrap() []error }); ok {
-			all = append(all, joined.Unwrap()...)
-		} else if err != nil {
-			all = append(all, err)
-		}
-	}
-	lineOf := func(err error) int {
-		if e, ok := errors.AsType[*lineError](err); ok {
-			return e.line
-		}
-		return 0
-	}
-	slices.SortStableFunc(all, func(x, y error) int { return cmp.Compare(lineOf(x), lineOf(y)) })
-	return errors.Join(all...)
-}
-
-// ReadFile returns the settings of the configuration file, by flag. Its error names every malformed line and unknown
+// ReadFile returns the settings in a configuration file, by flag. Its error names every malformed line and unknown
 // setting. [Parse] and [Config.Validate] check the values.
 func ReadFile(config Given) (map[string]Given, error) {
 	name := config.Text
@@ -135,18 +106,16 @@ func ReadFile(config Given) (map[string]Given, error) {
 			found = append(found, configfile.Fault{Line: e.Line, Text: e.Name + fault})
 			continue
 		}
-		given[flag] = Given{
-			Text: e.Text, From: FromFile, Place: fmt.Sprintf("%s:%d: %s", name, e.Line, e.Name), Line: e.Line,
-		}
+		given[flag] = Given{Text: e.Text, From: FromFile, Place: fmt.Sprintf("%s:%d: %s", name, e.Line, e.Name)}
 	}
 	var faults []error
 	for _, f := range found {
-		faults = append(faults, &lineError{f.Line, fmt.Errorf("%s:%d: %s", name, f.Line, f.Text)})
+		faults = append(faults, fmt.Errorf("%s:%d: %s", name, f.Line, f.Text))
 	}
 	return given, errors.Join(faults...)
 }
 
-// named returns the flag of a name in a file, which may be an alias, and the fault of the name, "" if it has none.
+// named returns the flag for a name in the configuration file, and what is wrong with the name, "" if nothing is.
 func named(name string) (flag, fault string) {
 	var flags []string
 	for _, s := range settings {
@@ -165,9 +134,10 @@ func named(name string) (flag, fault string) {
 	return name, " is no setting: `natsid serve --help` lists them, without the leading dashes here"
 }
 
-// MisspeltEnv returns an error that names each environment variable that is probably a misspelt setting. Other unknown
-// variables are allowed: for a Service named natsid, Kubernetes sets NATSID_PORT and NATSID_SERVICE_HOST. Other
-// programs have variables that begin with NATS_, so these count as misspelt only if one character differs.
+// MisspeltEnv returns an error that names each environment variable that is probably a misspelt setting. A variable
+// that resembles no setting is no error: Kubernetes sets NATSID_PORT and NATSID_SERVICE_HOST for a Service named
+// natsid. Other programs use variables that begin with NATS_, so such a variable is misspelt only if one character
+// differs.
 func MisspeltEnv(environ []string) error {
 	var faults []error
 	for _, variable := range environ {
@@ -188,7 +158,7 @@ func MisspeltEnv(environ []string) error {
 	return errors.Join(faults...)
 }
 
-// Nearest returns the one of names that name most probably misspells, "" if it resembles none.
+// Nearest returns which of names is most probably meant by name, "" if name resembles none.
 func Nearest(name string, names []string) (best string) {
 	distance := 1 + max(2, len(name)/3)
 	for _, n := range names {
@@ -206,7 +176,7 @@ func edits(a, b string) int {
 		row[j] = j
 	}
 	for i := range len(a) {
-		last := row[0] // of the row above, at the left
+		last := row[0] // the value above and left of the next one
 		row[0] = i + 1
 		for j := range len(b) {
 			change := last
@@ -220,18 +190,18 @@ func edits(a, b string) int {
 	return row[len(b)]
 }
 
-// A Value is a setting with the value in force, as people may see it: secrets are hidden.
+// A Value is a setting with its value in force, for people.
 type Value struct {
 	Setting string `json:"setting"`         // the flag, without dashes
 	Value   string `json:"value"`           // in its written form, secrets hidden
 	From    string `json:"from"`            // flag, environment, file, context or default
-	Place   string `json:"place,omitempty"` // where it was given; "" if it was not
+	Place   string `json:"place,omitempty"` // FILE:LINE, variable or flag; "" for a default
 }
 
 // hidden is shown in place of a secret.
 const hidden = "xxxxx"
 
-// Values returns the settings of a Config that [Parse] has returned, in the order of [Settings].
+// Values returns all settings of a Config that [Parse] has returned, in the order of [Settings].
 func (c Config) Values() (all []Value) {
 	for _, s := range settings {
 		g := c.given[s.Flag]

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -77,7 +78,7 @@ func (s *settings) addFile() {
 // config returns the settings given to the command, on top of the defaults. They are not validated.
 func (s *settings) config() (app.Config, error) {
 	cfg, err := app.Parse(s.given)
-	return cfg, usage(app.Faults(s.fileFault, err))
+	return cfg, usage(errors.Join(s.fileFault, err))
 }
 
 // validConfig returns the settings, those of a context of the nats command included, or an error that names all their
@@ -86,7 +87,7 @@ func (s *settings) validConfig() (cfg app.Config, err error) {
 	all, said, fault := app.Resolve(s.given)
 	s.said = said
 	cfg, err = app.Parse(all)
-	return cfg, usage(app.Faults(s.fileFault, fault, app.MisspeltEnv(os.Environ()), err, cfg.Validate()))
+	return cfg, usage(errors.Join(s.fileFault, fault, app.MisspeltEnv(os.Environ()), err, cfg.Validate()))
 }
 
 // namespace returns the namespace of --namespace.
