@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// An Access has the address of NATS and the credentials of this program. Its settings have the names that the nats
-// command uses. Files are read again for each connection.
+// An Access has the address of NATS and the credentials of this program. Its flags have the nats command's names. Files
+// are read again for each connection.
 type Access struct {
-	NATS    string // --nats; "" for an embedded NATS server
-	Context string // --context; [Resolve] has filled in its settings
+	NATS    string // --nats; "" means an embedded NATS server
+	Context string // --context; the other fields have its settings: see [Resolve]
 
 	NATSUser, NATSPassword, NATSPasswordFile string // --user, --password; a user alone is a token
 	NATSToken, NATSTokenFile                 string // --token
@@ -23,7 +23,7 @@ type Access struct {
 	JSDomain, JSPrefix        string // --js-domain, --js-prefix
 }
 
-// GroupNATS is the group of the settings that every command has.
+// GroupNATS is the [Setting.Group] of the settings that every command has.
 const GroupNATS = "NATS"
 
 var ofAccess = grouped(GroupNATS, []Setting{
@@ -96,9 +96,6 @@ func showUser(c *Config) string {
 	return c.NATSUser
 }
 
-// The checks below report missing and malformed settings. [Resolve] has already removed settings that exclude each
-// other.
-
 func checkPassword(c *Config) error {
 	if c.NATSUser == "" && (c.NATSPassword != "" || c.NATSPasswordFile != "") {
 		return errors.New("belongs to --user, which is missing")
@@ -106,7 +103,7 @@ func checkPassword(c *Config) error {
 	return nil
 }
 
-// checkURLs refuses URLs with which a connection can never succeed.
+// checkURLs returns an error for URLs with which a connection can never succeed.
 func checkURLs(c *Config) error {
 	var web, plain bool
 	for u := range strings.SplitSeq(c.NATS, ",") {
@@ -154,7 +151,7 @@ func checkPrefix(c *Config) error {
 	return nil
 }
 
-// shown returns the names of the settings that give this program's credentials, as people wrote them.
+// shown returns where this program's credentials were given, for messages.
 func (c *Config) shown() string {
 	var names []string
 	if strings.Contains(c.NATS, "@") {

@@ -1,6 +1,5 @@
-// Package app is the composition root: the one place that knows every package,
-// has the table of settings, and starts and stops the whole program in order.
-// The command line and the end-to-end tests start the same one.
+// Package app is the composition root: it has the table of settings, connects all packages, and starts and stops the
+// whole program in order. The command line and the end-to-end tests start natsid by it.
 package app
 
 import (
@@ -17,11 +16,11 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// Config is the complete configuration. Begin with [Default]. A field whose comment names a flag is set by the
-// [Setting] of that flag, whose help describes it.
+// Config is the complete configuration. Begin with [Default]. Where a comment names a flag, the help of its [Setting]
+// describes the field.
 type Config struct {
-	Access                        // the settings of NATS
-	File       string             // --config; the caller of [Parse] has read it
+	Access                        // connections to NATS
+	File       string             // --config; see [ReadFile]
 	Namespace  subjects.Namespace // --namespace
 	Listen     string             // --listen
 	ListenConf string             // --listen-conf; "" for an embedded server without users
@@ -31,34 +30,34 @@ type Config struct {
 
 	Grants time.Duration // --grants; 0 is off
 
-	Name     string // --name; "" takes the one kept in Data, or generates one
+	Name     string // --name; "" means the one kept in Data, or a generated one
 	Replicas int    // --replicas
 	Registry string // --registry; "" is any
 
-	HTTPTokenFile string // --http-token-file; "" demands no token
+	HTTPTokenFile string // --http-token-file; "" means that no token is needed
 
 	MySQL, MySQLFile  string        // --mysql
 	MySQLCA           string        // --mysql-ca
 	MySQLCert         string        // --mysql-cert
 	MySQLKey          string        // --mysql-key
 	AutoCreateTags    bool          // --auto-create-tags
-	AutoCreatePattern string        // --auto-create-tags=PATTERN, as in [path.Match]; "" is every tag
+	AutoCreatePattern string        // --auto-create-tags=PATTERN, of [path.Match]; "" means every tag
 	TagPoll           time.Duration // --tag-poll
 	MaxStep           int64         // --max-step
 
 	Layout       snowflake.Layout // --layout and --epoch
 	Site         int              // --site
-	Numbers      *workerid.Span   // --numbers; nil is those that the deployment leaves to workers
+	Numbers      *workerid.Span   // --numbers; nil means all that the deployment leaves to workers
 	Horizon      time.Duration    // --horizon
 	MaxClockSkew time.Duration    // --max-clock-skew
 
 	MaxBatch int           // --max-batch
 	Deadline time.Duration // --deadline
 
-	LogLevel slog.Level // --log-level, of [Config.NewLog]
-	LogJSON  bool       // --log-format=json, of [Config.NewLog]
+	LogLevel slog.Level // --log-level, for [Config.NewLog]
+	LogJSON  bool       // --log-format=json, for [Config.NewLog]
 
-	// Now returns the time for snowflakes and worker numbers; nil is [time.Now].
+	// Now returns the time for snowflakes and worker numbers; nil means [time.Now].
 	Now func() time.Time
 	// Intercept, if set, is called with each request, and reports whether to handle it: see [worker.Config].
 	Intercept func(*nats.Msg) bool
@@ -69,10 +68,10 @@ type Config struct {
 	// Ready, if set, is called once, as soon as all modes can issue.
 	Ready func(Where)
 
-	given map[string]Given // the texts that [Parse] has read, by flag
+	given map[string]Given // the argument of [Parse], by flag
 }
 
-// Where says where a program that is ready can be reached.
+// Where says where a natsid that is ready can be reached.
 type Where struct {
 	URL      string `json:"url"` // of NATS, without password
 	Embedded bool   `json:"embedded"`
@@ -108,8 +107,8 @@ func (c Config) Validate() error {
 	return errors.Join(faults...)
 }
 
-// NewLog returns a log with the level and the format of the settings, which writes to w. It writes each kind of line at
-// most once a minute.
+// NewLog returns a log with the level and format of the settings. It writes to w, each kind of line at most once a
+// minute.
 func (c Config) NewLog(w io.Writer) *slog.Logger {
 	opts := &slog.HandlerOptions{Level: c.LogLevel, ReplaceAttr: spellDurations}
 	if c.LogJSON {
@@ -118,7 +117,7 @@ func (c Config) NewLog(w io.Writer) *slog.Logger {
 	return slog.New(loglimit.New(slog.NewTextHandler(w, opts)))
 }
 
-// spellDurations writes durations as 1.5s in JSON too, where slog would write nanoseconds.
+// spellDurations makes slog write durations as 1.5s in JSON, too, where its default is nanoseconds.
 func spellDurations(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() == slog.KindDuration {
 		a.Value = slog.StringValue(a.Value.Duration().String())

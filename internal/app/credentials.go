@@ -10,7 +10,7 @@ import (
 	"github.com/natsid/natsid/internal/configfile"
 )
 
-// credentials has the connection options with this program's credentials. Files are read for each connection, so a
+// credentials has the options of a connection with this program's credentials. Files are read for each connection, so a
 // renewed file takes effect at the next reconnect.
 type credentials struct {
 	options []nats.Option
@@ -72,9 +72,9 @@ func credentialsOf(cfg Config) (*credentials, error) {
 	return c, errors.Join(faults...)
 }
 
-// withNKey signs with the seed in a file. The client sends the public key in the connection's options, so for a new
-// seed the key there must change. That happens when the client signs, with the connection locked: the attempt that
-// finds the new seed is refused, and the next one succeeds.
+// withNKey returns the option that signs with the seed in a file. The client sends the public key of the connection's
+// options before it signs. So when the file has a new seed, the signing function, which runs with the connection
+// locked, sets the new key there: this attempt is refused, and the next one succeeds.
 func (c *credentials) withNKey(file string) nats.Option {
 	read := func() (o nats.Options, err error) {
 		option, err := nats.NkeyOptionFromSeed(file)
@@ -112,8 +112,8 @@ func (s secret) read() (string, error) {
 	return configfile.Secret(s.file)
 }
 
-// option returns the connection option that with returns for a function with the latest text. The text is read again
-// for each connection; if the file cannot be read then, it is the last one.
+// option returns the connection option that with makes of a function. The function reads the text again for each
+// connection, and returns the last text if the file cannot be read.
 func (s secret) option(with func(latest func() string) nats.Option) nats.Option {
 	return func(o *nats.Options) error {
 		text, err := s.read()

@@ -17,7 +17,7 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// The functions below return errors without the name of the setting.
+// Errors of the functions below do not name the setting: [Setting.fault] adds its name.
 
 // read sets the value at p from its written form.
 func read(p any, text string) (err error) {
@@ -50,8 +50,8 @@ func read(p any, text string) (err error) {
 	return err
 }
 
-// valid returns why the value of the setting is not valid, nil if it is. Without a check of its own, a number or a
-// duration must be within Range, such as "1s to 24h" or "0 to 5 replicas".
+// valid returns why the value of the setting is not valid, nil if it is. A setting without a check must be a number or
+// duration within a Range such as "1s to 24h" or "0 to 5 replicas", if it has one.
 func (s Setting) valid(c *Config) error {
 	if s.check != nil {
 		return s.check(c)
@@ -71,7 +71,7 @@ func (s Setting) valid(c *Config) error {
 	return nil
 }
 
-// together returns an error unless a file and that of another flag are both given, or neither.
+// together returns an error if only one of two files is given. other is the flag of the second file.
 func together(file, others, other string) error {
 	if (file == "") != (others == "") {
 		return fmt.Errorf("and --%s belong together: give both", other)
@@ -81,7 +81,7 @@ func together(file, others, other string) error {
 
 const mostGrants = 3650 * 24 * time.Hour
 
-// setGrants reads a duration, such as 12h or 30d, or off.
+// setGrants reads a duration such as 12h or 30d, or off.
 func setGrants(c *Config, text string) (err error) {
 	c.Grants = 0
 	if text == "off" {
@@ -155,7 +155,7 @@ func checkData(c *Config) error {
 	return nil
 }
 
-// setAutoCreate reads on, off or a synonym of YAML's, or a pattern.
+// setAutoCreate reads on, off, a synonym that YAML allows, or a pattern.
 func setAutoCreate(c *Config, text string) error {
 	switch strings.ToLower(text) {
 	case "on", "true", "yes", "1":
@@ -176,7 +176,7 @@ func checkAutoCreate(c *Config) error {
 	return nil
 }
 
-// checkLayout also checks the epoch, which is part of the layout.
+// checkLayout checks the layout and the epoch, which is a part of it.
 func checkLayout(c *Config) error {
 	if err := c.Layout.Validate(); err != nil {
 		return fmt.Errorf("or --epoch: %w", err)
@@ -191,27 +191,23 @@ func setLogFormat(c *Config, text string) error {
 	return errors.New("want text or json")
 }
 
-// setEpoch sets the epoch of the layout, which is set before.
-func setEpoch(c *Config, text string) (err error) {
-	c.Layout.Epoch, err = parseEpoch(text)
-	return err
-}
-
-// parseEpoch returns Unix milliseconds.
-func parseEpoch(text string) (int64, error) {
-	if ms, err := strconv.ParseInt(text, 10, 64); err == nil {
-		return ms, nil
-	}
+// setEpoch sets the epoch of the layout, whose row in the table comes first.
+func setEpoch(c *Config, text string) error {
+	ms, err := strconv.ParseInt(text, 10, 64)
 	for _, form := range []string{time.RFC3339, time.DateOnly} {
-		if t, err := time.Parse(form, text); err == nil {
-			return t.UnixMilli(), nil
+		if t, malformed := time.Parse(form, text); malformed == nil {
+			ms, err = t.UnixMilli(), nil
 		}
 	}
-	return 0, errors.New("want a date, which begins at midnight UTC, as 2018-09-22; " +
-		"a time, as 2018-09-22T00:00:00+08:00; or Unix milliseconds")
+	if err != nil {
+		return errors.New("want a date, which begins at midnight UTC, as 2018-09-22; " +
+			"a time, as 2018-09-22T00:00:00+08:00; or Unix milliseconds")
+	}
+	c.Layout.Epoch = ms
+	return nil
 }
 
-// checkSite checks the site if the layout is valid: otherwise the fault of the layout is reported.
+// checkSite checks the site, unless the layout has a fault.
 func checkSite(c *Config) error {
 	if c.Layout.Validate() != nil || 0 <= c.Site && c.Site < c.Layout.Sites() {
 		return nil
@@ -220,7 +216,7 @@ func checkSite(c *Config) error {
 		c.Site, c.Layout.Sites()-1, c.Layout, c.Layout.Site)
 }
 
-// checkNumbers checks the numbers if the layout and the site are valid: otherwise their faults are reported.
+// checkNumbers checks the worker numbers, unless the layout or the site has a fault.
 func checkNumbers(c *Config) error {
 	if c.Numbers == nil || c.Layout.Validate() != nil || c.Site < 0 || c.Site >= c.Layout.Sites() {
 		return nil

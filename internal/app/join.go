@@ -18,7 +18,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// dial connects, and retries while NATS does not answer. It returns an error at once if a retry cannot help.
+// dial connects, and retries until NATS answers. It returns an error at once if a retry cannot help.
 func dial(ctx context.Context, cfg Config, opts []nats.Option) (*nats.Conn, error) {
 	attempt := func() (*nats.Conn, error) {
 		nc, err := Join(cfg, append(opts, nats.Timeout(joinTimeout)))
@@ -30,16 +30,16 @@ func dial(ctx context.Context, cfg Config, opts []nats.Option) (*nats.Conn, erro
 	return retry(ctx, cfg.Log, "NATS at "+Redact(cfg.NATS)+" does not answer yet", attempt)
 }
 
-// writeTimeout is how long a write may wait for the server to read. The client's default is a minute, in which calls
-// wait whatever their contexts say, and pings cannot detect that the server hangs. After writeTimeout the connection is
-// replaced: data that could not be written is lost, perhaps a subscription.
+// writeTimeout is how long a write may wait until the server reads. The client's default is a minute, in which calls
+// block beyond the ends of their contexts, and pings cannot detect that the server hangs. After writeTimeout the
+// connection is replaced: the data that could not be written is lost, and a subscription could be part of it.
 const writeTimeout = 3 * time.Second
 
-// joinTimeout is enough for a server with a round trip of a second.
+// joinTimeout bounds an attempt to connect; enough for a round trip of a second.
 const joinTimeout = 5 * time.Second
 
-// A JoinError is returned if this program cannot join NATS although NATS answers, or if its settings are unusable. Its
-// text names the remedy.
+// A JoinError is returned if NATS answers and refuses this program, or if the settings cannot be used. Its text names
+// the remedy.
 type JoinError struct {
 	URL     string // redacted
 	Passing bool   // a retry may succeed with the same settings
@@ -83,12 +83,12 @@ func Join(cfg Config, opts []nats.Option) (*nats.Conn, error) {
 	return nil, &JoinError{URL: Redact(cfg.NATS), Passing: passing, why: why, cause: err}
 }
 
-// decided is the longest time in which a server itself refuses a user. A later refusal means that its auth callout did
-// not answer within its timeout, 2 s by default, as while it starts: then a retry may help.
+// decided is the longest time in which a server itself refuses a user. A later refusal means that the server's auth
+// callout did not answer within its timeout (2 s by default), perhaps since it is just starting: a retry may help.
 const decided = 500 * time.Millisecond
 
-// whyRefused returns why NATS could not be joined and the remedy, "" if NATS did not answer. passing reports whether a
-// retry may help. Errors are classified by kind; after an unknown one the program retries.
+// whyRefused returns why NATS could not be joined, with the remedy; "" if NATS did not answer, or the error is of an
+// unknown kind. passing reports whether a retry may help.
 func whyRefused(cfg Config, err error, took time.Duration) (why string, passing bool) {
 	var clock x509.CertificateInvalidError
 	switch {
@@ -112,7 +112,7 @@ func whyRefused(cfg Config, err error, took time.Duration) (why string, passing 
 			"(" + err.Error() + ")", false
 	case errors.As(err, &clock):
 		return "its certificate is not valid: renew it, or correct the clock (" + err.Error() + ")",
-			clock.Reason == x509.Expired // also before its validity begins, as by a clock not yet set
+			clock.Reason == x509.Expired // or not valid yet, as while this machine's clock is not yet set
 	case errors.Is(err, nats.ErrSecureConnWanted):
 		return "it offers no TLS: remove tls:// and the certificates, or configure TLS there", false
 	case errors.Is(err, nats.ErrTLS) && hungUp(err):
@@ -125,13 +125,13 @@ func whyRefused(cfg Config, err error, took time.Duration) (why string, passing 
 	return "", true
 }
 
-// hungUp reports whether the server closed the connection before this program read the reason, as it may when it
-// refuses a user.
+// hungUp reports whether the server closed the connection before this program could read why, as it may after it
+// refused a user.
 func hungUp(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
 }
 
-// hinted adds a possible cause to a time-out: a server that waits for TLS first is silent.
+// hinted adds a possible cause to a time-out: a server that wants TLS first sends nothing.
 func (c *Config) hinted(err error) error {
 	secure := strings.Contains(c.NATS, "tls://") || c.NATSCA != "" || c.NATSCert != ""
 	if late, ok := errors.AsType[net.Error](err); ok && late.Timeout() && secure {

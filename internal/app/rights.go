@@ -11,14 +11,14 @@ import (
 	"github.com/natsid/natsid/worker"
 )
 
-// A lack remembers which rights the user of NATS lacks.
+// A lack remembers the last answer of the server about missing rights.
 type lack struct {
 	text  atomic.Pointer[string] // the missing rights, as last logged
 	modes atomic.Int64           // how many modes cannot be served
 }
 
-// lacks returns, for each mode that cannot be served, the rights that the user of NATS lacks. It logs each change of
-// the missing rights, also of those that no mode needs.
+// lacks asks the server for the rights of this user. It returns an error for each mode that needs a missing right, and
+// logs each change of the missing rights, even of those that no mode needs.
 func (p *program) lacks(ctx context.Context, nc *nats.Conn) (map[worker.Mode]error, error) {
 	held, err := rights.Ask(ctx, nc)
 	if err != nil {
@@ -44,7 +44,7 @@ func (p *program) lacks(ctx context.Context, nc *nats.Conn) (map[worker.Mode]err
 				"`natsid permissions worker` prints what a worker needs", text)
 		}
 	}
-	if p.lack.modes.Swap(int64(len(lacks))) > int64(len(lacks)) { // NATS does not repeat subscriptions that it refused
+	if p.lack.modes.Swap(int64(len(lacks))) > int64(len(lacks)) { // a reconnect subscribes again where NATS refused
 		_ = p.links.control.ForceReconnect() // it fails only on a closed connection
 	}
 	return lacks, nil

@@ -10,27 +10,27 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A Setting is one setting of a worker, declared once, in the table below. The command line and its help, the defaults
-// and the validation of [Config], and docs/reference.md are made from the table.
+// A Setting is one setting of a worker, a row of the table below. The command line and its help, the defaults and the
+// validation of [Config], and docs/reference.md are made from the table.
 type Setting struct {
 	Flag        string   // name on the command line, without the leading dashes
 	Aliases     []string // the nats command's names for the flag
-	Env         string   // environment variable, over which the flag takes precedence; by default NATSID_FLAG
+	Env         string   // environment variable, which the flag overrides; "" in the table means NATSID_FLAG
 	Placeholder string   // stands for the value in the help if there is no default
-	Group       string   // group of settings of one purpose
+	Group       string   // heading of the settings of one purpose
 	Help        string   // sentences for the reader of a terminal
 
-	Default string // in its written form; "" for none
-	Range   string // the valid values, with their unit; "" if all are
-	Bare    bool   // the flag may stand without a value, and be negated with --no-
+	Default string // the text of the default; "" for none
+	Range   string // the valid values, with their unit; "" if all are valid
+	Bare    bool   // the flag needs no value, and --no-FLAG negates it
 
 	in      func(c *Config) any                // pointer to the value, which [read] sets
 	set     func(c *Config, text string) error // sets the value in place of [read]
-	check   func(c *Config) error              // nil if Range says all
-	show    func(c *Config) string             // the value for people, without secrets; nil: as it is written
-	beside  string                             // flag of another setting that the check concerns, "" for none
+	check   func(c *Config) error              // checks the value; nil if Range is enough
+	show    func(c *Config) string             // the value for people, without secrets; nil means its text
+	beside  string                             // flag of another setting that check reads, too; "" for none
 	none    bool                               // the empty text is valid, and means none
-	file    func(c *Config) any                // of a secret: pointer to the file that holds it, set by --FLAG-file
+	file    func(c *Config) any                // of a secret: pointer to the name of its file, set by --FLAG-file
 	context string                             // field of the contexts of the nats command; "" for none
 }
 
@@ -167,7 +167,7 @@ var settings = slices.Concat(ofAccess, grouped("Connections and data", []Setting
 	},
 }))
 
-// grouped returns rows of a group, with what follows from them.
+// grouped returns the rows of a group with the defaults of their fields, and rows for the files of secrets.
 func grouped(group string, rows []Setting) []Setting {
 	for i := 0; i < len(rows); i++ {
 		s := &rows[i]
