@@ -19,8 +19,8 @@ var (
 	ErrEpoch = errors.New("snowflake: the clock is before the epoch")
 	// ErrTimeEnds is returned when the layout's time field is full.
 	ErrTimeEnds = errors.New("snowflake: the time field is full")
-	// ErrNoNumber is returned while a process holds no worker number, and so has no generator.
-	ErrNoNumber = errors.New("snowflake: no worker number is held")
+	// ErrNoNumber is returned while there is no generator: the process holds no worker number, or may not use it yet.
+	ErrNoNumber = errors.New("snowflake: no worker number is in use")
 )
 
 type fenceError struct{}
