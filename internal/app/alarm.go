@@ -21,8 +21,9 @@ import (
 // unpublishedAlarms is how many alarms wait at most while NATS is out of reach.
 const unpublishedAlarms = 16
 
-// alarmedOf is how many objects, such as tags, can each have an alarm of one kind within a minute. Further alarms are
-// held back: they are counted, and the last one about an object is raised when its minute ends.
+// alarmedOf is how many objects, such as tags, are limited each by itself: of the alarms of one kind about an object,
+// the first in a minute is reported at once, and the last of the others when the minute ends. Further objects are
+// limited together, as if they were one.
 const alarmedOf = 10
 
 // alarms reports events that an operator must look at: in the log, in the metrics, and as messages on NATS.
@@ -32,18 +33,13 @@ type alarms struct {
 	held  func(wire.Alarm)     // called for each alarm held back
 	queue chan wire.AlarmEvent // alarms not published yet
 
-	// Used by publish, and set before it runs.
-	conn      *nats.Conn
-	namespace subjects.Namespace
-	instance  func() string
-
 	limits map[wire.Alarm]*loglimit.Limiter[string, wire.AlarmEvent] // by object
 
 	mu   sync.Mutex
-	open map[wire.Alarm]openAlarm // the last alarm of each kind, also if it is over
+	open map[wire.Alarm]openAlarm // the last alarm of each kind, even if it was raised longer than openFor ago
 }
 
-// An openAlarm is an alarm, and the object that it is about; "" if there is none.
+// An openAlarm is an alarm, with the object that it is about; "" if it is about none.
 type openAlarm struct {
 	wire.OpenAlarm
 	about string
@@ -67,12 +63,11 @@ func newAlarms(log *slog.Logger, count, held func(wire.Alarm)) *alarms {
 	return a
 }
 
-// raise reports an event in the log, and queues a message on NATS; if too many wait, the oldest is dropped. It does not
-// block, and may be called at any time, with any lock held.
+// raise reports an event in the log, and queues its message for NATS. If too many messages wait, the oldest is dropped.
+// raise does not block, and may be called at any time, with any lock held.
 func (a *alarms) raise(kind wire.Alarm, message string) { a.raiseAbout(kind, "", message) }
 
-// raiseAbout is raise for a kind that may concern many objects, such as tags. Each object has its own minute in which
-// further alarms about it are held back.
+// raiseAbout is raise for a kind of alarm about one of many objects, such as tags. See alarmedOf.
 func (a *alarms) raiseAbout(kind wire.Alarm, about, message string) {
 	event := wire.AlarmEvent{Kind: kind, Message: message, Time: time.Now().UTC()}
 	a.keepOpen(about, event)
@@ -83,7 +78,7 @@ func (a *alarms) raiseAbout(kind wire.Alarm, about, message string) {
 	a.report(event)
 }
 
-// keepOpen records an alarm as open, whether or not it is held back.
+// keepOpen records an alarm as open, even if its report is held back.
 func (a *alarms) keepOpen(about string, e wire.AlarmEvent) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -94,7 +89,7 @@ func (a *alarms) keepOpen(about string, e wire.AlarmEvent) {
 	a.open[e.Kind] = openAlarm{wire.OpenAlarm{Kind: e.Kind, Since: since, Last: e.Time, Message: e.Message}, about}
 }
 
-// end ends the alarm of a kind if its last one was about that object.
+// end closes the open alarm of a kind, if it is about that object.
 func (a *alarms) end(kind wire.Alarm, about string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -130,7 +125,7 @@ func (a *alarms) releaseHeld() {
 	}
 }
 
-// report logs and counts an event, and queues it.
+// report logs and counts an event, and queues its message for NATS.
 func (a *alarms) report(event wire.AlarmEvent) {
 	attrs := []any{"kind", event.Kind, "message", event.Message, "do", event.Kind.Remedy()}
 	if event.HeldBack > 0 {
@@ -157,50 +152,46 @@ func (a *alarms) unpublished(e wire.AlarmEvent, why any) {
 		"kind", e.Kind, "message", e.Message, "reason", why)
 }
 
-// publish publishes alarms until ctx ends. Then it publishes those that wait or were held back, for at most a second.
-func (a *alarms) publish(ctx context.Context) error {
+// publish publishes the alarms of this worker until ctx ends. Then it publishes those that wait or were held back, for
+// at most a second.
+func (a *alarms) publish(ctx context.Context, nc *nats.Conn, ns subjects.Namespace, instance string) {
+	send := func(ctx context.Context, e wire.AlarmEvent) {
+		e.Instance = instance
+		if err := publishOne(ctx, nc, ns, e); err != nil {
+			a.unpublished(e, err)
+		}
+	}
 	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, cancel) })()
 	for ctx.Err() == nil {
 		select {
 		case e := <-a.queue:
-			a.publishOne(late, e)
+			send(late, e)
 		case <-ctx.Done():
 		}
 	}
 	a.releaseHeld()
 	for len(a.queue) > 0 {
-		a.publishOne(late, <-a.queue)
+		send(late, <-a.queue)
 	}
-	return nil
 }
 
-// publishOne publishes an alarm again and again until a flush proves that the server has it, or ctx ends. Subscribers
-// may receive it more than once, with the same time.
-func (a *alarms) publishOne(ctx context.Context, e wire.AlarmEvent) {
-	e.Instance = a.instance()
+// publishOne publishes an alarm until a flush proves that the server has it. It returns an error if ctx ends before.
+// Subscribers may receive the alarm more than once, with the same time.
+func publishOne(ctx context.Context, nc *nats.Conn, ns subjects.Namespace, e wire.AlarmEvent) error {
 	body, err := json.Marshal(e)
 	if err != nil {
 		panic(err) // cannot be: strings and a time
 	}
 	for {
-		err := a.tryPublish(ctx, e.Kind, body)
-		if err == nil {
-			return
+		if err = nc.Publish(wire.AlarmSubject(ns, e.Kind), body); err == nil {
+			attempt, cancel := context.WithTimeout(ctx, time.Second)
+			err = nc.FlushWithContext(attempt)
+			cancel()
 		}
-		if jitter.Sleep(ctx, 250*time.Millisecond) != nil {
-			a.unpublished(e, err)
-			return
+		if err == nil || jitter.Sleep(ctx, 250*time.Millisecond) != nil {
+			return err
 		}
 	}
-}
-
-func (a *alarms) tryPublish(ctx context.Context, kind wire.Alarm, body []byte) error {
-	if err := a.conn.Publish(wire.AlarmSubject(a.namespace, kind), body); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	return a.conn.FlushWithContext(ctx)
 }

@@ -31,6 +31,7 @@ import (
 // alarming raises alarms on a connection that can be made to fail.
 type alarming struct {
 	*alarms
+	conn      *nats.Conn
 	out       *natstest.Buffer // the log
 	metrics   http.Handler
 	heard     chan wire.AlarmEvent // by a subscriber
@@ -69,12 +70,10 @@ func startAlarming(t *testing.T) *alarming {
 	url := natstest.Start(t)
 	a := &alarming{out: new(natstest.Buffer), heard: make(chan wire.AlarmEvent, 100)}
 	opts := append(kvregistry.Options(), nats.SetCustomDialer(a), nats.ReconnectWait(10*time.Millisecond))
-	control := natstest.Connect(t, url, opts...)
+	a.conn = natstest.Connect(t, url, opts...)
 	m := metrics.New()
 	a.metrics = m.Handler()
 	a.alarms = newAlarms(slog.New(slog.NewTextHandler(a.out, nil)), m.Alarmed, m.AlarmHeldBack)
-	a.conn, a.namespace = control, subjects.DefaultNamespace
-	a.instance = func() string { return "me" }
 	other := natstest.Connect(t, url)
 	_, err := other.Subscribe("id.alarm.>", func(m *nats.Msg) {
 		var e wire.AlarmEvent
@@ -91,7 +90,7 @@ func startAlarming(t *testing.T) *alarming {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var publishing sync.WaitGroup
-	publishing.Go(func() { _ = a.publish(ctx) })
+	publishing.Go(func() { a.publish(ctx, a.conn, subjects.DefaultNamespace, "me") })
 	a.stop = func() { cancel(); publishing.Wait() }
 	t.Cleanup(a.stop)
 	return a

@@ -28,7 +28,7 @@ var (
 )
 
 // Run runs a whole natsid until ctx ends, and stops it cleanly: it answers all requests that it took, then releases the
-// worker number. It returns nil after a clean stop, also if ctx ended before natsid was ready.
+// worker number. It returns nil if it stopped because ctx ended, even before natsid was ready.
 func Run(ctx context.Context, cfg Config) error {
 	if err := cfg.Validate(); err != nil {
 		return err
@@ -38,24 +38,23 @@ func Run(ctx context.Context, cfg Config) error {
 		cfg.Now = time.Now
 	}
 	defer loglimit.Flush(cfg.Log)
-	living, quit := context.WithCancel(ctx)
-	defer quit()
-	p := newProgram(cfg, quit)
-	err := live(living, quit, cfg.Log, p.steps())
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return nil
+	living, quit := context.WithCancelCause(ctx)
+	defer quit(nil)
+	live(living, quit, cfg.Log, newProgram(cfg, quit).steps())
+	if why := context.Cause(living); why != context.Cause(ctx) {
+		return why
 	}
-	return err
+	return nil
 }
 
-// A program is a running natsid. Each step sets its fields once; they do not change afterwards.
+// A program is a running natsid. Its steps set each field once, before other goroutines read it.
 type program struct {
 	cfg     Config
-	quit    func() // begins the stop of the program
+	quit    context.CancelCauseFunc // begins the stop of the program; Run returns its cause
 	metrics *metrics.Metrics
 	alarms  *alarms
 
-	unlock   func() // lets other processes into the data directory; nil before and without
+	unlock   func() // unlocks the data directory; nil if it is not locked
 	links    links
 	storage  storage
 	registry registry
@@ -63,7 +62,7 @@ type program struct {
 
 	cores
 	peers
-	reasons worker.Reasons // why modes are in no queue group
+	reasons worker.Reasons
 	lack    lack
 	views   viewer
 	grants  grantLog
@@ -77,23 +76,22 @@ type cores struct {
 	worker   *worker.Worker
 }
 
-// The peers are what this worker agrees on with other workers.
+// The peers have the parts that exchange messages about tags with other workers.
 type peers struct {
 	watch  *fleet.Watch // knows whether this worker can load
 	limits *fleet.Limits
-	strict *fleet.StrictTags
+	strict *fleet.StrictTags // have one worker load a strict tag for the others
 }
 
-// maxNewTags is how many tags a minute this worker creates on first use: few enough that a caller that uses tags as
-// keys by mistake does not fill the store before an operator reads the alarm, and enough for a deploy of hundreds of
-// tags.
+// maxNewTags is how many tags a minute this worker creates on first use: enough for a deployment with hundreds of new
+// tags, and few enough that an operator notices before a caller that mistakes its own keys for tags fills the store.
 const maxNewTags = 6000
 
-// preload is how recently a tag must have been used or changed for its first range to be loaded at the start, so that
-// its first request does not wait. A day covers tags of nightly jobs.
+// preload is how recently a tag must have been used or changed for the start to load its first range, so that its first
+// request does not wait. A day covers the tags of nightly jobs.
 const preload = 24 * time.Hour
 
-func newProgram(cfg Config, quit func()) *program {
+func newProgram(cfg Config, quit context.CancelCauseFunc) *program {
 	m := metrics.New()
 	p := &program{
 		cfg: cfg, quit: quit, metrics: m, alarms: newAlarms(cfg.Log, m.Alarmed, m.AlarmHeldBack),
@@ -120,51 +118,67 @@ func (p *program) steps() []step {
 		{name: "messages about registries", start: p.registry.makeBus},
 		// The start waits for MySQL. The table closes once no load is under way.
 		{name: "table", start: p.storage.openTable, stop: p.storage.closeTable, within: soon},
+		{name: "allocator, issuer and keeper", start: p.assemble},
 		// The start does not wait for JetStream: see storage.openLate.
 		{name: "buckets", start: p.storage.openBuckets},
-		{name: "allocator, issuer and keeper", start: p.assemble},
 		// Stops once no step can raise an alarm.
-		until("alarms", 2*time.Second, p.alarms.publish),
+		until("alarms", 2*time.Second, func(ctx context.Context) {
+			p.alarms.publish(ctx, p.links.control, p.cfg.Namespace, p.instance())
+		}),
 		// Stops once no load is under way and no worker number is held.
 		until("grants", 2*time.Second, p.grants.run),
 		{name: "HTTP", start: p.http.listen},
-		{name: "answers to workers that ask how this one is", start: p.views.answer},
+		{name: "state of this worker, for other workers", start: p.views.answer},
 		during("last hour", soon, p.views.keepHour),
 		during("health, readiness, metrics and the page", soon, p.http.serve),
 		during("comparison of tags with the store", p.cfg.Deadline, p.follow),
-		during("who shares rates", soon, func(ctx context.Context) error {
+		during("who shares rates", soon, func(ctx context.Context) {
 			p.limits.Share(ctx, p.links.control, p.cfg.Namespace)
-			return nil
 		}),
 		during("settings of the buckets", soon, p.storage.watch),
 		during("buckets that were not open at the start", soon, p.storage.openLate),
 		during("announcement", soon, p.announce),
 		// Starts before any request is served: another registry may serve the same subjects.
 		{name: "question which registries there are", start: p.registry.ask},
-		// The stop releases the worker number, once all requests are answered, so that no ID can be issued under it.
+		// Stops once all requests are answered: it releases the worker number, and no ID may be issued under it then.
 		until("worker number", 5*time.Second, p.keepNumber),
-		// The stop records in the marks that this worker has made its last load.
+		// Stops once no load is under way: it records in the marks that this worker has made its last load.
 		until("watch of the registry", 5*time.Second, p.registry.watch),
-		// The stop runs while requests are answered: if NATS is silent, the two steps above stop faster.
+		// Runs while requests are answered: if NATS is silent, the two steps above stop faster.
 		during("question whether NATS still answers", answered+3*time.Second, p.links.askNATS),
 		// The stop refuses requests that still wait, and waits for loads under way. IDs in memory become holes.
-		{name: "allocator", stop: func() error { p.segments.Close(); return nil }, within: p.cfg.Deadline},
+		{name: "allocator", stop: func() { p.segments.Close() }, within: p.cfg.Deadline},
 		// The stop leaves the queue groups, answers all requests that were taken, and drains the serving connection, so
 		// that the last replies are sent.
-		during("requests", answered+5*time.Second, p.serve),
-		during("who can load", soon, func(ctx context.Context) error { p.watch.Run(ctx); return nil }),
+		during("requests", answered+5*time.Second, func(ctx context.Context) { p.worker.Run(ctx) }),
+		during("who can load", soon, func(ctx context.Context) { p.watch.Run(ctx) }),
 		// After this stop other workers load strict tags for themselves.
-		during("loads for other workers", soon, func(ctx context.Context) error { p.strict.Run(ctx); return nil }),
+		during("loads for other workers", soon, func(ctx context.Context) { p.strict.Run(ctx) }),
 	}
 }
 
 // parkedSnowflakes is how many requests may wait for the clock at once.
 const parkedSnowflakes = 4096
 
-// assemble connects the cores with their dependencies. It starts nothing.
-func (p *program) assemble(context.Context) error {
+// assemble makes the stores and the cores, and connects them. It starts nothing, and sends nothing to NATS.
+func (p *program) assemble(context.Context) (err error) {
 	cfg := p.cfg
 	now := func() int64 { return cfg.Now().UnixMilli() }
+	if err = p.storage.assemble(); err != nil {
+		return err
+	}
+	p.issuer = issuer.New(cfg.Deadline, parkedSnowflakes, now)
+	p.keeper = workerid.New(workerid.Config{
+		Registry: p.storage.numbers, Layout: cfg.Layout, Site: cfg.Site, Numbers: cfg.Numbers,
+		Instance: cfg.Name, StateDir: cfg.Data,
+		Horizon: cfg.Horizon, MaxClockSkew: cfg.MaxClockSkew, MaxAhead: snowflake.DefaultMaxAhead,
+		MayFound: p.registry.mayMake, Now: now, Use: p.use, Log: cfg.Log,
+		AtStop: p.links.atStop, Granted: p.grants.window,
+		Alarm: func(kind workerid.Alarm, message string) { p.alarms.raise(wire.Alarm(kind), message) },
+	})
+	if err = p.registry.assemble(); err != nil {
+		return err
+	}
 	p.strict = fleet.NewStrictTags(fleet.StrictConfig{
 		Namespace: cfg.Namespace, Conn: p.links.control, Marks: p.registry.marksInUse, Loads: p.canLoad,
 		Segments: func() *segment.Allocator { return p.segments },
@@ -175,19 +189,8 @@ func (p *program) assemble(context.Context) error {
 	p.segments = segment.New(p.segmentConfig())
 	p.limits = fleet.NewLimits(p.segments.RulesOf, p.registry.member.Throttle)
 	p.registry.member.Use(p.segments)
-	p.registry.awaitCheck(p.storage.late)
-	p.issuer = issuer.New(cfg.Deadline, parkedSnowflakes, now)
-	p.keeper = workerid.New(workerid.Config{
-		Registry: p.storage.numbers, Layout: cfg.Layout, Site: cfg.Site, Numbers: cfg.Numbers,
-		Instance: cfg.Name, StateDir: cfg.Data,
-		Horizon: cfg.Horizon, MaxClockSkew: cfg.MaxClockSkew, MaxAhead: snowflake.DefaultMaxAhead,
-		MayFound: p.registry.mayMake, Now: now, Use: p.use, Log: cfg.Log,
-		AtStop: p.links.atStop, Granted: p.grants.window,
-		Alarm: func(kind workerid.Alarm, message string) { p.alarms.raise(wire.Alarm(kind), message) },
-	})
 	p.grants.open()
 	p.worker = worker.New(p.workerConfig())
-	p.alarms.conn, p.alarms.namespace, p.alarms.instance = p.links.control, cfg.Namespace, p.instance
 	p.metrics.Watch(metrics.Sources{
 		Segments: p.segments, Snowflakes: p.issuer, Keeper: p.keeper,
 		Layout: cfg.Layout, Lag: p.worker.Lag, Outs: p.worker.Outs, Ready: p.modes, Version: cfg.Version,
@@ -196,29 +199,17 @@ func (p *program) assemble(context.Context) error {
 	return nil
 }
 
-// clock returns the time by which periods of tags begin. It is sure while snowflakes can be issued: they cannot while
-// the clock was set far, or other workers' clocks contradict it.
+// clock returns the time that decides in which day or other period of a tag an ID is issued. The time is sure while
+// snowflakes can be issued: none can after the clock was set far, or while other workers' clocks contradict it.
 func (p *program) clock() (now time.Time, isSure bool) {
-	return p.cfg.Now(), p.issuer != nil && p.issuer.Ready(time.Second, 0) == nil
+	return p.cfg.Now(), p.issuer.Ready(time.Second, 0) == nil
 }
 
-func (p *program) instance() string {
-	if p.keeper == nil {
-		return p.cfg.Name // before assemble
-	}
-	return p.keeper.Status().Instance
-}
+// instance returns the name of this worker.
+func (p *program) instance() string { return p.keeper.Status().Instance }
 
-// deployment returns the ID of the deployment of the worker numbers, "" before it is known.
-func (p *program) deployment() string {
-	if p.keeper == nil {
-		return ""
-	}
-	return p.keeper.Status().Registry
-}
-
-// use makes g the generator in use, and wakes the worker, which must answer for the worker number as soon as it may
-// issue under it.
+// use makes g the generator in use, and wakes the worker: it must answer for g's worker number before it issues under
+// that number.
 func (p *program) use(g *snowflake.Generator) {
 	p.issuer.Use(g)
 	p.worker.Wake()
@@ -252,7 +243,7 @@ func creates(pattern, tag string) bool {
 func (p *program) segmentConfig() segment.Config {
 	cfg := p.cfg
 	c := segment.Config{
-		Store: loads{p.strict.Over(p.registry.member.Gate(p.storage.tags)), p.watch, p.runsOut, p.undecided},
+		Store: loads{p.strict.Over(p.registry.member.Gate(p.storage.tags)), p.watch, p.alarms},
 		Clock: p.clock, Deadline: cfg.Deadline,
 		MaxStep:    cfg.MaxStep,
 		AutoCreate: func(tag string) bool { return creates(cfg.AutoCreatePattern, tag) },
@@ -268,52 +259,29 @@ func (p *program) segmentConfig() segment.Config {
 	return c
 }
 
-// undecided raises the alarm that an operator must say where a tag goes on, or ends it.
-func (p *program) undecided(tag string, is bool) {
-	if !is {
-		p.alarms.end(wire.AlarmTagUndecided, tag)
-		return
-	}
-	p.alarms.raiseAbout(wire.AlarmTagUndecided, tag,
-		"tag "+tag+" is not served until an operator says where it goes on")
-}
-
-func (p *program) runsOut(tag, message string) {
-	p.alarms.raiseAbout(wire.AlarmTagFillsUp, tag, "tag "+tag+": "+message)
-}
-
-// serve answers requests until ctx ends.
-func (p *program) serve(ctx context.Context) error {
-	defer p.quit()
-	p.worker.Run(ctx)
-	return nil
-}
-
 // follow keeps the tags in memory equal to those in the store.
-func (p *program) follow(ctx context.Context) error {
+func (p *program) follow(ctx context.Context) {
 	select {
 	case <-p.registry.begun: // loads fail before the first check
 		p.segments.Follow(ctx)
 	case <-ctx.Done():
 	}
-	return nil
 }
 
 // keepNumber holds a worker number until ctx ends, and then releases it. If the layout or the epoch differs from the
 // registry's (workerid.ErrDeployment), it ends the program.
-func (p *program) keepNumber(ctx context.Context) error {
-	defer p.quit()
-	if p.storage.late == nil { // if another registry serves, the first check leaves an unused one
+func (p *program) keepNumber(ctx context.Context) {
+	if p.storage.late == nil { // the first check may replace this registry, while it is unused, by one that serves
 		select {
 		case <-p.registry.begun:
 		case <-ctx.Done():
 		}
 	}
-	err := p.keeper.Run(ctx)
-	if err == nil || errors.Is(err, workerid.ErrDeployment) {
-		return err
+	switch err := p.keeper.Run(ctx); {
+	case errors.Is(err, workerid.ErrDeployment):
+		p.quit(err)
+	case err != nil:
+		p.cfg.Log.Warn("stopped, but the worker number was not released: it is blocked until its window ends, "+
+			"and this worker resumes it if it starts with the same data before then", "error", err)
 	}
-	p.cfg.Log.Warn("stopped, but the worker number was not released: it is blocked until its window ends, "+
-		"and this worker resumes it if it starts with the same data before then", "error", err)
-	return nil
 }

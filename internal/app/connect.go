@@ -24,16 +24,16 @@ import (
 	"github.com/natsid/natsid/worker"
 )
 
-// links has the connections of this process to NATS, be it the embedded server or others. The worker makes the serving
-// connection, which carries requests. The control connection carries loads, records, heartbeats and alarms, so that
-// they do not wait behind requests. It outlives the serving connection, so that the worker number can be released after
-// the last answer. It reconnects every 250 ms without limit, even while a server refuses its credentials. More
+// links has the two connections of this process to NATS, to the embedded server or to others. The worker makes the
+// serving connection, which carries requests. The control connection carries loads, records, heartbeats and alarms,
+// so that these never wait behind requests. It closes after the serving connection, since the worker number is released
+// after the last answer. It reconnects every 250 ms without limit, even while a server refuses its credentials. More
 // connections were not faster: no handler waits.
 type links struct {
 	*program                 // startServer replaces the Access of its cfg by that of the embedded server
 	where    Where           // the fields about NATS, set by startServer
 	embedded *natsembed.Host // nil if an existing NATS is joined
-	again    chan os.Signal  // SIGHUP: read the configuration of the embedded server again
+	reload   chan os.Signal  // SIGHUP: the embedded server reads its configuration again
 	control  *nats.Conn
 	silent   atomic.Bool // NATS does not answer during the stop
 }
@@ -59,31 +59,27 @@ func (l *links) dialOnce(opts ...nats.Option) (*nats.Conn, error) {
 }
 
 // disconnect closes the control connection.
-func (l *links) disconnect() error {
-	l.control.Close()
-	return nil
-}
+func (l *links) disconnect() { l.control.Close() }
 
 // answers returns the longest time that the stop of the worker needs to answer all requests that it took.
 func answers(cfg *Config) time.Duration { return cfg.Deadline + 2*time.Second }
 
-// askNATS checks, once the stop begins, whether NATS answers on the control connection. If NATS stays silent for as
-// long as requests may wait, it closes the connection: on a reconnecting connection a call can hang for longer than its
-// context allows.
-func (l *links) askNATS(ctx context.Context) error {
+// askNATS waits for the stop, and then checks whether NATS answers on the control connection. If it does not within the
+// time in which requests are answered, askNATS closes the connection: while the client reconnects, a call can hang for
+// longer than its context allows.
+func (l *links) askNATS(ctx context.Context) {
 	<-ctx.Done()
 	for end := time.Now().Add(answers(&l.cfg)); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if l.control.FlushTimeout(time.Until(end)) == nil {
-			return nil
+			return
 		}
 	}
 	l.silent.Store(true)
 	l.cfg.Log.Warn("NATS does not answer: the stop does not wait for it any longer")
 	l.control.Close()
-	return nil
 }
 
-// atStop returns the time limit of steps that need NATS: usual, unless NATS is silent.
+// atStop returns the time limit of a step of the stop that needs NATS: usual, or 100 ms once NATS was found silent.
 func (l *links) atStop(usual time.Duration) time.Duration {
 	if l.silent.Load() {
 		return 100 * time.Millisecond
@@ -91,32 +87,28 @@ func (l *links) atStop(usual time.Duration) time.Duration {
 	return usual
 }
 
-// announceTag announces a tag that was created on first use. A worker that misses the announcement finds the tag at
-// its first request.
+// announceTag announces a tag that was created on first use. A worker that misses the announcement loads the tag when
+// it gets the first request for it.
 func (l *links) announceTag(tag string) {
 	if err := l.control.Publish(wire.TagChanged(l.cfg.Namespace), []byte(tag)); err != nil {
 		l.cfg.Log.Debug("a new tag was not announced to the other workers", "tag", tag, "error", err)
 	}
 }
 
-// dialServing makes the serving connection, to one of the known servers. Its timeout is short, and holds for each
-// server: a worker that moves keeps the old connection until the new one is made.
+// dialServing makes the serving connection, to one of the given or announced servers. Its short timeout holds for each
+// server: a worker that moves to another server keeps the old connection until the new one is made.
 func (l *links) dialServing(announced []string, opts ...nats.Option) (*nats.Conn, error) {
 	cfg := l.cfg
 	cfg.NATS = others(cfg.NATS, announced)
 	all := append(options(cfg, l.embedded), nats.Name("natsid"), nats.Timeout(servingTimeout))
-	nc, err := Join(cfg, append(all, opts...))
-	if err != nil {
-		return nil, WithoutURL(err)
-	}
-	return nc, nil
+	return Join(cfg, append(all, opts...))
 }
 
-// servingTimeout is enough for a server with a round trip of most of a second.
+// servingTimeout is enough for a server with a round trip of almost a second.
 const servingTimeout = 2 * time.Second
 
-// others returns the URLs of all known servers: those given, and those that a server announced. Announced ones get the
-// user of the first given URL.
+// others returns the URLs of the given servers and of those that a server announced. An announced URL names no user: it
+// gets that of the first given URL.
 func others(given string, announced []string) string {
 	first, _, _ := strings.Cut(given, ",")
 	u, err := url.Parse(first)
@@ -135,12 +127,12 @@ func others(given string, announced []string) string {
 func options(cfg Config, embedded *natsembed.Host) []nats.Option {
 	opts := []nats.Option{
 		nats.MaxReconnects(-1),
-		nats.IgnoreAuthErrorAbort(), // a server that refuses credentials for a while must not end the connection
+		nats.IgnoreAuthErrorAbort(), // reconnect even after credentials were refused twice
 		nats.ReconnectWait(250 * time.Millisecond),
 	}
 	opts = append(opts, logged(cfg.Log)...)
 	if embedded != nil {
-		// If the server reads nothing, this process stands still, and a reconnect would not help.
+		// The embedded server reads nothing only while this process is paused: then a reconnect does not help.
 		opts = append(opts, nats.InProcessServer(embedded), nats.FlusherTimeout(nats.DefaultFlusherTimeout))
 	}
 	return opts
@@ -170,8 +162,8 @@ func logged(log *slog.Logger) []nats.Option {
 	}
 }
 
-// kindOf returns the log message for an error of NATS. The log limits lines by message, so each kind of missing right
-// needs its own.
+// kindOf returns the log message for an error of NATS. The log writes each message once a minute, so each kind of
+// missing right needs its own.
 func kindOf(err error) string {
 	switch missing := buckets.MissingRight(err); {
 	case missing == nil:
@@ -205,11 +197,12 @@ func WithoutURL(err error) error {
 	return err
 }
 
-// userOfURL matches the user and password of a URL in a list, with the scheme before it if there is one. A password may
-// contain a comma, which looks like the end of a URL: so the user is all that is before the @.
+// userOfURL matches the user and password of a URL in a list, with the scheme, if any. A password may contain a comma,
+// which looks like the end of a URL: so all text before the @ counts as the user.
 var userOfURL = regexp.MustCompile(`(\w+://)?(?:[^:]|:[^/]|:/[^/])*(?::/?)?@`)
 
-// Redact hides the users and passwords in a list of URLs, and texts that are no URL, such as half a password.
+// Redact returns a list of URLs in which xxxxx stands for users and passwords, and for each part that is no URL: it may
+// be half a password.
 func Redact(urls string) string {
 	list := strings.Split(userOfURL.ReplaceAllStringFunc(urls, func(user string) string {
 		scheme, _, ok := strings.Cut(user, "://")

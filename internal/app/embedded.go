@@ -20,9 +20,9 @@ func (l *links) startServer(context.Context) (err error) {
 	if cfg.NATS != "" {
 		return nil
 	}
-	l.again = make(chan os.Signal, 1)
+	l.reload = make(chan os.Signal, 1)
 	if cfg.ListenConf != "" {
-		signal.Notify(l.again, syscall.SIGHUP)
+		signal.Notify(l.reload, syscall.SIGHUP)
 	}
 	l.embedded, err = natsembed.Run(natsembed.Config{
 		Listen: cfg.Listen, File: cfg.ListenConf, StoreDir: filepath.Join(cfg.Data, "nats"), Log: cfg.Log,
@@ -47,8 +47,8 @@ func (l *links) startServer(context.Context) (err error) {
 	return nil
 }
 
-// inside returns the settings for this program's own connections to the embedded server. They stay inside the process,
-// so they need no TLS, and no credentials if the server has no users.
+// inside returns the settings for this program's own connections to the embedded server. These connections stay inside
+// the process, so they need no TLS; and no credentials if the server has no users.
 func inside(given Access, hasUsers bool) Access {
 	if !hasUsers {
 		return Access{}
@@ -57,18 +57,17 @@ func inside(given Access, hasUsers bool) Access {
 	return given
 }
 
-func (l *links) stopServer() error {
+func (l *links) stopServer() {
 	if l.embedded != nil {
-		signal.Stop(l.again)
+		signal.Stop(l.reload)
 		l.embedded.Stop()
 	}
-	return nil
 }
 
-// tendServer lets the embedded server write again after its disk was full, and reload its configuration at each SIGHUP.
-func (l *links) tendServer(ctx context.Context) error {
+// tendServer makes the embedded server write again after its disk was full, and read its configuration again at each
+// SIGHUP.
+func (l *links) tendServer(ctx context.Context) {
 	if l.embedded != nil {
-		l.embedded.Tend(ctx, l.again)
+		l.embedded.Tend(ctx, l.reload)
 	}
-	return nil
 }

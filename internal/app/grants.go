@@ -14,19 +14,18 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// A grantLog records which IDs this process may issue. IDs are issued even if it fails. It records nothing before open.
+// A grantLog writes down which IDs this process may issue. IDs are issued even if a write fails.
 type grantLog struct {
 	*program
-	bucket  *buckets.Bucket // set by open
-	log     *grants.Log     // nil with --grants off
-	failing time.Time       // since when writes fail; zero if they succeed
+	bucket  *buckets.Bucket
+	log     *grants.Log // drops grants while it is nil: before open, and with --grants off
+	failing time.Time   // since when writes fail; zero if they succeed
 }
 
-// grantsSize is the size, in bytes, of the stream of grants: beyond it the oldest are removed. `nats stream edit`
-// changes it.
+// grantsSize bounds the stream of grants, in bytes: JetStream removes the oldest. `nats stream edit` changes the bound.
 const grantsSize = 256 << 20
 
-// open creates the log of loads and of the keeper's windows. The bucket is created with the first entry.
+// open makes the log of grants. Its bucket is created with the first entry.
 func (g *grantLog) open() {
 	cfg := g.cfg
 	if cfg.Grants == 0 {
@@ -39,21 +38,20 @@ func (g *grantLog) open() {
 	g.log = grants.New(g.who, g.write)
 }
 
-// load adds a load.
+// load adds a load of a tag.
 func (g *grantLog) load(tag string, l segment.Loaded) { g.log.Load(tag, grants.LoadOf(l)) }
 
-// raised adds a write that raised a mark.
+// raised adds a write that raised the mark of a tag.
 func (g *grantLog) raised(tag string, from, to int64) { g.log.Load(tag, grants.Raise(from, to)) }
 
-// window adds a window.
+// window adds a window of a worker number.
 func (g *grantLog) window(w workerid.Window) { g.log.Window(w) }
 
 // run writes grants until ctx ends, and then the remaining ones.
-func (g *grantLog) run(ctx context.Context) error {
+func (g *grantLog) run(ctx context.Context) {
 	if g.log != nil {
 		g.log.Run(ctx, func() time.Duration { return g.links.atStop(1500 * time.Millisecond) })
 	}
-	return nil
 }
 
 func (g *grantLog) who() grants.Who {

@@ -19,9 +19,9 @@ type httpDoor struct {
 	listener net.Listener // nil if HTTP is not served
 }
 
-// listen opens the address of --http. If the operator gave the address, an error ends the start, since probes and
-// alerts depend on it. If the default address is in use, natsid runs without HTTP: so a second worker on a machine can
-// be started by the same command.
+// listen listens on the address of --http. If it cannot, and the operator gave the address, the start ends with an
+// error, since probes and alerts depend on it. If the address is the default, natsid runs without HTTP: so the same
+// command starts a second worker on a machine.
 func (d *httpDoor) listen(context.Context) error {
 	if d.cfg.HTTP == "" {
 		return nil
@@ -46,18 +46,18 @@ func (d *httpDoor) listen(context.Context) error {
 }
 
 // serve serves HTTP until ctx ends.
-func (d *httpDoor) serve(ctx context.Context) error {
+func (d *httpDoor) serve(ctx context.Context) {
 	if d.listener == nil {
-		return nil
+		return
 	}
 	if err := monitor.Serve(ctx, d.listener, d.handler()); err != nil {
 		d.cfg.Log.Error("HTTP failed: health, readiness, metrics and the page are no longer served; restart natsid",
 			"error", err)
 	}
-	return nil
 }
 
-// handler serves health and readiness to all callers, and other paths as --http-token-file says.
+// handler returns the handler of all paths. Health and readiness need no token, other paths the one of
+// --http-token-file, if that is given.
 func (d *httpDoor) handler() http.Handler {
 	open := monitor.Handler(d.modes, d.notes, d.metrics.Handler())
 	mux := http.NewServeMux()
@@ -73,9 +73,8 @@ func (d *httpDoor) handler() http.Handler {
 	return mux
 }
 
-// pageAt returns the pattern and the handler of the page. With a token it serves callers that have it; without one it
-// serves this machine alone. If other machines reach --http and there is no token, the page is off, and its answer says
-// so.
+// pageAt returns the pattern and the handler of the page. With --http-token-file the page serves callers that have the
+// token. Without it, it serves this machine alone; and if other machines reach --http, it is off, and / says so.
 func (d *httpDoor) pageAt() (pattern string, h http.Handler) {
 	address, tcp := d.listener.Addr().(*net.TCPAddr)
 	switch file := d.cfg.HTTPTokenFile; {

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -14,22 +13,20 @@ import (
 type step struct {
 	name  string
 	start func(ctx context.Context) error // nil: nothing to start
-	stop  func() error                    // nil: nothing to stop
-	// within is how long stop should take at most. If it takes longer, that is logged, and live still waits for it: the
-	// steps above depend on it.
+	stop  func()                          // nil: nothing to stop
+	// within is how long stop should take at most. A stop that takes longer is logged, and still waited for: the steps
+	// above depend on it.
 	within time.Duration
 }
 
 // live starts the steps in order, waits until ctx ends, and stops them in reverse order. If a step cannot start, live
-// calls quit, which ends ctx, and stops the steps before it. It returns the errors of all steps, joined.
-func live(ctx context.Context, quit func(), log *slog.Logger, steps []step) error {
-	var errs []error
+// calls quit with its error, which ends ctx, and stops the steps before it.
+func live(ctx context.Context, quit context.CancelCauseFunc, log *slog.Logger, steps []step) {
 	started := 0
 	for _, s := range steps {
 		if s.start != nil {
 			if err := s.start(ctx); err != nil {
-				errs = append(errs, err)
-				quit()
+				quit(err)
 				break
 			}
 		}
@@ -38,41 +35,35 @@ func live(ctx context.Context, quit func(), log *slog.Logger, steps []step) erro
 	<-ctx.Done()
 	for _, s := range slices.Backward(steps[:started]) {
 		if s.stop != nil {
-			errs = append(errs, s.end(log))
+			s.end(log)
 		}
 	}
-	return errors.Join(errs...)
 }
 
-// end stops a step, and waits however long that takes.
-func (s step) end(log *slog.Logger) error {
+// end stops a step, however long that takes.
+func (s step) end(log *slog.Logger) {
 	late := time.AfterFunc(s.within, func() {
 		log.Warn("the stop takes longer than it should; still waiting, since the next stops depend on it",
 			"step", s.name, "after", s.within)
 	})
 	defer late.Stop()
-	return s.stop()
+	s.stop()
 }
 
-// during returns a step that runs f in the background. The context of f ends when the stop of the program begins; f
-// returns then, or earlier. The stop of the step waits for f.
-func during(name string, within time.Duration, f func(ctx context.Context) error) step {
+// during returns a step that runs f in the background. The context of f ends when the stop of the program begins. The
+// stop of the step waits until f has returned.
+func during(name string, within time.Duration, f func(ctx context.Context)) step {
 	var running sync.WaitGroup
-	var err error
-	return step{name: name, within: within,
+	return step{name: name, within: within, stop: running.Wait,
 		start: func(ctx context.Context) error {
-			running.Go(func() { err = f(ctx) })
+			running.Go(func() { f(ctx) })
 			return nil
-		},
-		stop: func() error {
-			running.Wait()
-			return err
 		},
 	}
 }
 
 // until returns a step that runs f in the background. The context of f ends only when the step itself is stopped.
-func until(name string, within time.Duration, f func(ctx context.Context) error) step {
+func until(name string, within time.Duration, f func(ctx context.Context)) step {
 	var end context.CancelFunc
 	s := during(name, within, f)
 	start, stop := s.start, s.stop
@@ -80,9 +71,9 @@ func until(name string, within time.Duration, f func(ctx context.Context) error)
 		ctx, end = context.WithCancel(context.WithoutCancel(ctx))
 		return start(ctx)
 	}
-	s.stop = func() error {
+	s.stop = func() {
 		end()
-		return stop()
+		stop()
 	}
 	return s
 }

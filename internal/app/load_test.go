@@ -2,49 +2,43 @@ package app
 
 import (
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/natsid/natsid/internal/issuer"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
 )
 
 func TestTheAlarmOfATagComesAtNineTenthsAndWhenNoNumberIsLeft(t *testing.T) {
-	var raised []string
-	s := loads{
-		runsOut:   func(tag, message string) { raised = append(raised, tag+": "+message) },
-		undecided: func(string, bool) {},
-	}
-	load := func(start, end int64) {
-		s.watchEnd("t", segment.Loaded{
-			Range: segment.Range{Start: start, End: end}, Rules: segment.Rules{Max: 100},
-		}, nil)
-	}
-	load(1, 51)
-	load(51, 90)
-	if len(raised) > 0 {
-		t.Fatalf("below nine tenths: %q", raised)
-	}
-	load(90, 95)
-	load(95, 95)
-	s.watchEnd("t", segment.Loaded{}, fmt.Errorf("load: %w", segment.ErrExhausted))
-	if len(raised) != 2 || !strings.Contains(raised[0], "94 %") ||
-		!strings.Contains(raised[1], "no number is left to reserve") {
-		t.Errorf("%q, want one at nine tenths, one at the end", raised)
-	}
-	raised = nil // the maximum was lowered
-	load(95, 97)
-	if len(raised) != 1 || !strings.Contains(raised[0], "96 %") {
-		t.Errorf("%q, want one for a further percent", raised)
+	s := loads{alarms: newAlarms(slog.New(slog.DiscardHandler), func(wire.Alarm) {}, func(wire.Alarm) {})}
+	for i, tc := range []struct {
+		start, end int64 // of the range; 0 is a load that finds no number
+		want       string
+	}{
+		{1, 51, ""}, {51, 90, ""}, {90, 95, "94 % of"}, {95, 95, ""}, {0, 0, "no number is left to reserve"},
+		{95, 97, "96 % of"}, // the maximum was raised
+	} {
+		tag, l, err := fmt.Sprint("tag", i), segment.Loaded{Rules: segment.Rules{Max: 100}}, error(nil)
+		l.Range = segment.Range{Start: tc.start, End: tc.end}
+		if tc.start == 0 {
+			err = fmt.Errorf("load: %w", segment.ErrExhausted)
+		}
+		s.raiseAlarms(tag, l, err)
+		got := ""
+		if len(s.alarms.queue) > 0 {
+			got = (<-s.alarms.queue).Message
+		}
+		if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
+			t.Errorf("%d to %d of 100: %q, want %q", tc.start, tc.end, got, tc.want)
+		}
 	}
 }
 
 func TestAClockWithoutSnowflakesBeginsNoDay(t *testing.T) {
 	p := &program{cfg: Config{Now: time.Now}}
-	if _, isSure := p.clock(); isSure {
-		t.Error("a clock is sure before the start")
-	}
 	p.issuer = issuer.New(time.Second, 1, func() int64 { return time.Now().UnixMilli() })
 	if _, isSure := p.clock(); isSure {
 		t.Error("a clock is sure that no worker number vouches for")

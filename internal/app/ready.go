@@ -3,20 +3,16 @@ package app
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
-	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/internal/ops/monitor"
 	"github.com/natsid/natsid/internal/wire"
-	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/worker"
 )
 
-// modes returns for each mode why it cannot issue, nil if it can.
+// modes returns, for each mode, why this worker cannot issue its IDs, nil if it can.
 func (p *program) modes() map[string]error {
 	return map[string]error{
 		string(worker.Segment):   p.segmentTrouble(),
@@ -24,8 +20,7 @@ func (p *program) modes() map[string]error {
 	}
 }
 
-// state returns the metadata with which the worker answers questions over NATS. Modes are as in /readyz, since both
-// come from [program.modes].
+// state returns the metadata of this worker's answers over NATS. The states of modes are those of /readyz.
 func (p *program) state() map[string]string {
 	k := p.keeper.Status()
 	state := map[string]string{
@@ -40,8 +35,8 @@ func (p *program) state() map[string]string {
 	return state
 }
 
-// segmentTrouble returns why callers get no segment IDs here, nil if they do: why the worker does not serve them, or
-// why it cannot load further ranges.
+// segmentTrouble returns why callers get no segment IDs from this worker, nil if they do: why the worker does not serve
+// them, or why neither it nor another worker can load further ranges.
 func (p *program) segmentTrouble() error {
 	err := p.worker.Trouble(worker.Segment)
 	if server := p.links.embedded; err == nil && server != nil {
@@ -59,13 +54,6 @@ func (p *program) segmentTrouble() error {
 
 func (p *program) snowflakeTrouble() error {
 	err, k := p.worker.Trouble(worker.Snowflake), p.keeper.Status()
-	if errors.Is(err, snowflake.ErrNoNumber) { // state the cause as `natsid status` and the log do
-		words := "this worker has no number"
-		if k.Held {
-			words = fmt.Sprintf("nothing is issued under worker number %d yet", k.Number)
-		}
-		err = errors.New(strings.ReplaceAll(err.Error(), snowflake.ErrNoNumber.Error(), words))
-	}
 	if err != nil && k.Trouble != nil {
 		return fmt.Errorf("%w (%w)", err, k.Trouble)
 	}
@@ -76,25 +64,24 @@ func (p *program) snowflakeTrouble() error {
 const missingAfter = 15 * time.Second
 
 // announce calls cfg.Ready once all modes can issue. Every 15 s until then it logs why they cannot.
-func (p *program) announce(ctx context.Context) error {
+func (p *program) announce(ctx context.Context) {
 	missing := time.NewTicker(missingAfter)
 	defer missing.Stop()
 	for p.segmentTrouble() != nil || p.snowflakeTrouble() != nil {
-		if jitter.Sleep(ctx, 20*time.Millisecond) != nil {
-			return nil
-		}
 		select {
+		case <-time.After(20 * time.Millisecond):
 		case <-missing.C:
 			var what []any
 			for mode, why := range p.modes() {
 				what = append(what, mode, monitor.State(why))
 			}
 			p.cfg.Log.Warn("not ready yet; still trying", what...)
-		default:
+		case <-ctx.Done():
+			return
 		}
 	}
 	if p.cfg.Ready == nil {
-		return nil
+		return
 	}
 	w, s := p.links.where, p.keeper.Status()
 	w.Instance, w.Number = s.Instance, s.Number
@@ -102,5 +89,4 @@ func (p *program) announce(ctx context.Context) error {
 		w.HTTP = l.Addr().String()
 	}
 	p.cfg.Ready(w)
-	return nil
 }

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"sync"
@@ -16,10 +15,8 @@ import (
 	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/internal/registry/natsbus"
-	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/worker"
-	"github.com/natsid/natsid/workerid"
 )
 
 var errFirstCheck = errors.New("this worker has not checked its registry yet")
@@ -31,16 +28,15 @@ var stoppable = []worker.Mode{worker.Segment, worker.Snowflake, worker.Tags}
 // with other workers.
 type registry struct {
 	*program
-	bus     *natsbus.Bus
-	process string          // random, one per process
-	member  *lineage.Member // set when the buckets are opened
-	begun   chan struct{}   // closed when the first check of the marks has ended
+	bus    *natsbus.Bus
+	member *lineage.Member
+	begun  chan struct{} // closed when the first check of the marks has ended
 }
 
-// makeBus creates the bus, which carries messages about registries, and asks who else is there.
+// makeBus makes the bus, which carries messages about registries, and asks for 200 ms which other workers there are.
 func (m *registry) makeBus(ctx context.Context) error {
-	m.bus, m.process = natsbus.New(m.links.control, m.cfg.Namespace), rand.Text()
-	ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond) // after that time it is unknown who is there
+	m.bus = natsbus.New(m.links.control, m.cfg.Namespace)
+	ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 	defer cancel()
 	if err := m.bus.Call(ctx, m.links.dialOnce); err != nil {
 		m.cfg.Log.Debug("it is not known yet which other workers there are", "error", err)
@@ -48,19 +44,8 @@ func (m *registry) makeBus(ctx context.Context) error {
 	return nil
 }
 
-// awaitCheck refuses requests until the first check of the registry has ended. late is why the buckets could not be
-// opened, nil if they were. If late is set it refuses none: requests for segments get 503 at once, and snowflakes are
-// issued for the rest of the window.
-func (m *registry) awaitCheck(late error) {
-	m.begun = make(chan struct{})
-	if late == nil {
-		m.reasons.Set(worker.Unchecked, errFirstCheck, stoppable...)
-	}
-}
-
-// checked ends the refusals of awaitCheck. err is the result of the first check. A worker that cannot load then serves
-// segments as soon as it knows whether another worker can; if it lacks a right to relay, it waits until it can load
-// itself.
+// checked lets this worker serve after the first check of its registry. err is the result of that check. If the check
+// failed, the worker serves segments as soon as it can load itself, or knows whether another worker can.
 func (m *registry) checked(ctx context.Context, err error) {
 	close(m.begun)
 	m.reasons.Clear(worker.Unchecked, worker.Snowflake)
@@ -73,22 +58,29 @@ func (m *registry) checked(ctx context.Context, err error) {
 	m.reasons.Clear(worker.Unchecked, worker.Segment, worker.Tags)
 }
 
-// open opens this worker's memory of its registry, before the bucket of marks is opened.
-func (m *registry) open(tags *kvstore.Store, unused func(context.Context) (bool, error)) (err error) {
+// assemble reads what this worker remembers of its registry. The worker serves nothing until the first check has ended.
+func (m *registry) assemble() (err error) {
+	m.begun = make(chan struct{})
+	m.reasons.Set(worker.Unchecked, errFirstCheck, stoppable...)
+	tags, self := m.storage.tags, m.self()
 	m.member, err = lineage.Open(lineage.Config{
 		Bucket: tags.Own(), Tags: tags, Kind: tags.Kind(), Rows: tags.Kind() == era.Guarded,
-		Dir: m.cfg.Data, Name: m.instance, Numbers: m.deployment,
+		Dir: m.cfg.Data, Name: m.instance, Numbers: func() string { return m.keeper.Status().Registry },
 		Embedded: m.links.embedded != nil, Poll: m.cfg.TagPoll,
 		Links: func() uint64 { return m.links.control.Stats().Reconnects },
-		Bus:   m.bus, Serving: m, Settled: m.answerFor, Unused: unused,
-		Pin: m.cfg.Registry, Fields: m.fields(), Process: m.process, Log: m.cfg.Log,
+		Bus:   m.bus, Serving: m, Settled: m.answerFor, Unused: m.storage.isUnused,
+		Pin: m.cfg.Registry, Fields: self.Fields, Process: self.Process, Log: m.cfg.Log,
 	})
 	return err
 }
 
-func (m *registry) fields() lineage.Fields {
-	d := workerid.DeploymentOf(m.cfg.Layout)
-	return lineage.Fields{Layout: d.Layout, Epoch: d.Epoch, Unit: d.Unit}
+// self returns how this worker introduces itself to others.
+func (m *registry) self() lineage.Notice {
+	who, _ := m.keeper.Who()
+	return lineage.Notice{
+		Process: who.Process, Instance: who.Instance,
+		Fields: lineage.Fields{Layout: who.Layout, Epoch: who.Epoch, Unit: who.Unit},
+	}
 }
 
 var _ lineage.Serving = (*registry)(nil)
@@ -106,7 +98,7 @@ func (m *registry) Refuse(why error, all bool) {
 // Allow implements [lineage.Serving].
 func (m *registry) Allow() { m.reasons.Clear(worker.Stopped, stoppable...) }
 
-// Alarm raises the alarm that the registry was stopped.
+// Alarm implements [lineage.Serving]: it raises the alarm that the registry was stopped.
 func (m *registry) Alarm(cause era.Cause, message string) {
 	kinds := map[era.Cause]wire.Alarm{
 		era.WentBack: wire.AlarmMarksWentBack, era.Lost: wire.AlarmMarksLost,
@@ -128,7 +120,8 @@ func (m *registry) answerFor(registry string) {
 	}
 }
 
-// mayFound implements [buckets.Config.MayFound] for the bucket of marks.
+// mayFound implements [buckets.Config.MayFound] for the bucket of marks: it returns an error if this or another worker
+// knows a registry in this namespace, whose bucket may be lost or away.
 func (m *registry) mayFound(ctx context.Context) error {
 	if m.member.Remembers() {
 		return fmt.Errorf("%w: the data directory %s remembers it", buckets.ErrInUse, m.cfg.Data)
@@ -142,11 +135,9 @@ func (m *registry) mayFound(ctx context.Context) error {
 	return err
 }
 
-// notices asks one worker of each registry in the namespace what that registry is.
+// notices asks one worker of each registry in the namespace for its notice.
 func (m *registry) notices(ctx context.Context) ([]lineage.Notice, error) {
-	all, err := lineage.AskFunc(m.bus.Ask).Notices(ctx, lineage.Notice{
-		Process: m.process, Instance: m.instance(), Fields: m.fields(),
-	})
+	all, err := lineage.AskFunc(m.bus.Ask).Notices(ctx, m.self())
 	if errors.Is(err, gather.ErrNobody) {
 		err = nil
 	}
@@ -159,7 +150,7 @@ var ErrOther = errors.New("another worker of this namespace makes other snowflak
 // mayMake returns [ErrOther] if a live worker of the namespace makes snowflakes with another layout, epoch or tick.
 func (m *registry) mayMake(ctx context.Context) error {
 	all, err := m.notices(ctx)
-	own := m.fields()
+	own := m.self().Fields
 	for _, n := range all {
 		if n.Fields != own {
 			return fmt.Errorf("%w: worker %q has layout %s, epoch %d, ticks of %d ms; this one was started with "+
@@ -182,9 +173,10 @@ func (m *registry) ask(ctx context.Context) error {
 }
 
 // watch checks the registry until ctx ends, and then records in its marks that this worker stopped cleanly.
-func (m *registry) watch(ctx context.Context) error {
+func (m *registry) watch(ctx context.Context) {
 	if err := m.bus.Listen(m.member.Hear); err != nil {
-		return err
+		m.quit(err)
+		return
 	}
 	logs := m.links.control.Opts.ReconnectedCB
 	m.links.control.SetReconnectHandler(func(nc *nats.Conn) {
@@ -200,7 +192,6 @@ func (m *registry) watch(ctx context.Context) error {
 	if err := m.member.Stop(stopping); err != nil {
 		m.cfg.Log.Warn("stopped, but the bucket of marks does not say so", "error", err)
 	}
-	return nil
 }
 
 // hasSecond reports whether this registry is stopped because workers of another registry serve the same subjects.
@@ -209,8 +200,8 @@ func (m *registry) hasSecond() bool {
 	return in != nil && in.Other != ""
 }
 
-// marksInUse returns the ID of the registry whose marks this worker uses, even if only other workers can load; "" while
-// it must not issue.
+// marksInUse returns the ID of the registry from whose marks this worker issues, its own or by relays; "" while it must
+// not issue.
 func (m *registry) marksInUse() string {
 	if m.reasons.Forbidden(worker.Segment) != nil {
 		return ""

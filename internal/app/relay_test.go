@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 
 	"github.com/natsid/natsid/internal/fleet"
@@ -34,7 +35,8 @@ func TestWhatAnotherWorkerLoadsShowsNothingOfTheStore(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { watch.Run(ctx); close(ended) }()
-	store := loads{unreachable{}, watch, nil, func(string, bool) {}}
+	alarms := newAlarms(slog.New(slog.DiscardHandler), nil, nil)
+	store := loads{unreachable{}, watch, alarms}
 	if _, err := store.Load(ctx, "short", 1, 0); !errors.Is(err, errCut) {
 		t.Fatal(err)
 	}

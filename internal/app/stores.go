@@ -17,10 +17,10 @@ import (
 	"github.com/natsid/natsid/internal/stores/mysqlstore"
 	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/kvregistry"
+	"github.com/natsid/natsid/worker"
 )
 
-// storage has the durable state: the buckets in JetStream, and the MySQL table that the marks guard. The steps that
-// open them set its fields.
+// storage has the durable state: the buckets in JetStream, and the MySQL table that the marks guard.
 type storage struct {
 	*program
 
@@ -32,10 +32,8 @@ type storage struct {
 	table   *mysqlstore.Table // nil without MySQL
 }
 
-// openBuckets tries once to open the buckets in JetStream. If JetStream does not answer, the program still starts, and
-// [storage.openLate] tries again. Until then requests for segments get 503, and a worker that was killed issues
-// snowflakes for the rest of its window.
-func (s *storage) openBuckets(ctx context.Context) (err error) {
+// assemble makes the stores. It opens no bucket.
+func (s *storage) assemble() (err error) {
 	cfg, ns, m := s.cfg, s.cfg.Namespace, &s.registry
 	if s.js, err = buckets.Connect(s.links.control, cfg.JSDomain, cfg.JSPrefix); err != nil {
 		return err
@@ -60,24 +58,29 @@ func (s *storage) openBuckets(ctx context.Context) (err error) {
 		store.Table = s.table
 	}
 	s.tags = kvstore.New(s.streams, store)
-	if err = m.open(s.tags, s.isUnused); err != nil {
-		return err
-	}
-	err = s.open(ctx)
+	return nil
+}
+
+// openBuckets tries once to open the buckets in JetStream. If JetStream does not answer, the program still starts, and
+// [storage.openLate] tries again. Until then requests for segments get 503, and a worker that was killed issues
+// snowflakes for the rest of its window.
+func (s *storage) openBuckets(ctx context.Context) error {
+	err := s.open(ctx)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if err == nil || isFinal(err) {
 		return err
 	}
-	cfg.Log.Warn("JetStream is not ready: no ranges can be loaded, so requests for segment IDs are answered 503; "+
+	s.cfg.Log.Warn("JetStream is not ready: no ranges can be loaded, so requests for segment IDs are answered 503; "+
 		"snowflakes are issued only in the rest of the window in the state file, if there is one; "+
 		"trying again until JetStream is ready", "error", err)
 	s.late = err
+	s.reasons.Clear(worker.Unchecked, stoppable...)
 	return nil
 }
 
-// replicas returns the number of replicas of a bucket that this worker creates; 0 means 3, or 1 if JetStream has fewer
+// replicas returns the number of replicas for a bucket that this worker creates; 0 means 3, or 1 if JetStream has fewer
 // servers.
 func (s *storage) replicas() int {
 	if s.links.embedded != nil {
@@ -89,45 +92,39 @@ func (s *storage) replicas() int {
 // measureEvery is how often JetStream's round trip is measured while it leaves requests unanswered.
 const measureEvery = time.Second
 
-// watch checks the settings of the bucket of worker numbers every --tag-poll. The poll of the tags checks those of the
-// bucket of marks.
-func (s *storage) watch(ctx context.Context) error {
+// watch checks the settings of the bucket of worker numbers every --tag-poll, and raises an alarm while they are unfit.
+// The poll of the tags checks those of the bucket of marks.
+func (s *storage) watch(ctx context.Context) {
 	tick, measure := time.NewTicker(s.cfg.TagPoll), time.NewTicker(measureEvery)
 	defer tick.Stop()
 	defer measure.Stop()
-	for reported := false; ; {
+	for {
 		select {
-		case <-tick.C:
 		case <-measure.C:
 			s.tags.Own().Measure(ctx)
-			continue
+		case <-tick.C:
+			attempt, cancel := context.WithTimeout(ctx, openTimeout)
+			if err := s.numbers.Check(attempt); errors.Is(err, buckets.ErrUnfit) {
+				s.alarms.raiseAbout(wire.AlarmBucketUnfit, "worker numbers", err.Error()+
+					"; the worker numbers are not renewed until then, and snowflakes end with the present window")
+			}
+			cancel()
 		case <-ctx.Done():
-			return nil
-		}
-		attempt, cancel := context.WithTimeout(ctx, openTimeout)
-		err := s.numbers.Check(attempt)
-		cancel()
-		switch unfit := errors.Is(err, buckets.ErrUnfit); {
-		case unfit && !reported:
-			s.alarms.raiseAbout(wire.AlarmBucketUnfit, "worker numbers", err.Error()+
-				"; the worker numbers are not renewed until then, and snowflakes end with the present window")
-			reported = true
-		case err == nil && reported:
-			s.cfg.Log.Info("the bucket of the worker numbers is in order again")
-			reported = false
+			return
 		}
 	}
 }
 
-// loadRequests is how many requests to JetStream a load of an existing tag needs at most: to check the marks, to read
-// one, and to raise it. maxLoad bounds the time limit of a load: it is enough for a round trip of a second, and a lost
-// answer is waited for that long.
 const (
+	// loadRequests is how many requests to JetStream a load of an existing tag needs at most: it checks the marks,
+	// reads one, and raises it.
 	loadRequests = 6
-	maxLoad      = 8 * time.Second
+	// maxLoad is the longest time limit of a load, enough where a round trip takes a second. A load whose answer is
+	// lost waits that long.
+	maxLoad = 8 * time.Second
 )
 
-// enoughToLoad returns the time limit of a load: at least least, more if JetStream is slow.
+// enoughToLoad returns the time limit of a load: the given one, or a longer one if JetStream is slow.
 func (s *storage) enoughToLoad(least time.Duration) time.Duration {
 	return min(s.tags.Own().Enough(loadRequests, least), max(least, maxLoad))
 }
@@ -135,7 +132,7 @@ func (s *storage) enoughToLoad(least time.Duration) time.Duration {
 // openTimeout bounds an attempt to open the buckets: a cluster without a leader leaves requests unanswered.
 const openTimeout = 3 * time.Second
 
-// open opens the buckets.
+// open opens the buckets. It logs how their settings differ from natsid's.
 func (s *storage) open(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
@@ -145,15 +142,15 @@ func (s *storage) open(ctx context.Context) error {
 	return s.registry.member.Fits(ctx)
 }
 
-// isFinal reports whether buckets stay as they are until an operator changes something.
+// isFinal reports whether the buckets cannot be opened until an operator changes something.
 func isFinal(err error) bool {
 	return errors.Is(err, era.ErrKind) || errors.Is(err, buckets.ErrUnfit) || errors.Is(err, era.ErrNewer)
 }
 
 // openLate opens the buckets if the start could not open them. It returns when they are open or ctx ends.
-func (s *storage) openLate(ctx context.Context) error {
+func (s *storage) openLate(ctx context.Context) {
 	if s.late == nil {
-		return nil
+		return
 	}
 	_, err := retry(ctx, s.cfg.Log, "the buckets in JetStream are not open yet", func() (struct{}, error) {
 		return struct{}{}, s.open(ctx)
@@ -161,7 +158,6 @@ func (s *storage) openLate(ctx context.Context) error {
 	if err == nil {
 		s.cfg.Log.Info("JetStream is ready")
 	}
-	return nil
 }
 
 // openTable opens the table that the marks guard, if there is one. It waits until the database answers.
@@ -189,11 +185,10 @@ func (s *storage) openTable(ctx context.Context) error {
 	return err
 }
 
-func (s *storage) closeTable() error {
+func (s *storage) closeTable() {
 	if s.table != nil {
 		s.table.Close()
 	}
-	return nil
 }
 
 var _ lineage.Tags = (*kvstore.Store)(nil)
@@ -223,9 +218,8 @@ func (p *program) lockData(context.Context) (err error) {
 	return nil
 }
 
-func (p *program) unlockData() error {
+func (p *program) unlockData() {
 	if p.unlock != nil {
 		p.unlock()
 	}
-	return nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// A viewer shows the state of this worker to other workers that ask for it, and to its own page.
+// A viewer answers with the state of this worker, over NATS and on its own page.
 type viewer struct {
 	*program
 	started time.Time
@@ -21,14 +21,14 @@ type viewer struct {
 	stages  fleetview.Stages
 }
 
-// answer begins to answer workers that ask for the state of this one.
+// answer starts to answer requests for the state of this worker.
 func (v *viewer) answer(context.Context) error {
 	v.started = v.cfg.Now().UTC()
 	if err := v.stages.Listen(v.links.control, v.cfg.Namespace, v.cfg.Now); err != nil {
 		return err
 	}
 	_, err := v.links.control.Subscribe(wire.TagChanged(v.cfg.Namespace), func(m *nats.Msg) {
-		v.alarms.end(wire.AlarmTagUndecided, string(m.Data)) // if the change decides nothing, a load raises it again
+		v.alarms.end(wire.AlarmTagUndecided, string(m.Data)) // the next load raises it again if need be
 	})
 	if err != nil {
 		return err
@@ -38,7 +38,7 @@ func (v *viewer) answer(context.Context) error {
 }
 
 // keepHour records the figures of the last hour until ctx ends.
-func (v *viewer) keepHour(ctx context.Context) error {
+func (v *viewer) keepHour(ctx context.Context) {
 	before := make(map[worker.Mode]metrics.Totals)
 	v.hour.Run(ctx, v.cfg.Now, func() map[string]wire.HourPoint {
 		points := make(map[string]wire.HourPoint)
@@ -53,7 +53,6 @@ func (v *viewer) keepHour(ctx context.Context) error {
 		}
 		return points
 	})
-	return nil
 }
 
 // viewed are the modes that the page shows: those that issue IDs.
