@@ -5,12 +5,11 @@ import (
 	"time"
 )
 
-// An Alarm is the kind of an event that an operator must look at: the last
-// token of the subject on which it is published, and the label kind of the
-// metric natsid_alarms_total. [Alarms] explains each kind.
+// An Alarm is the kind of an event that an operator must look at. It is the last token of the subject on which the
+// event is published, and the label kind of the metric natsid_alarms_total. [Alarms] explains each kind.
 type Alarm string
 
-// The kinds of alarm. They are part of the wire contract: none is renamed.
+// The kinds of alarm. They are part of the wire contract, so no kind is ever renamed.
 const (
 	AlarmBucketUnfit      Alarm = "bucket-unfit"
 	AlarmClockBehind      Alarm = "clock-behind"
@@ -31,18 +30,18 @@ const (
 	AlarmTimeEnds         Alarm = "time-ends"
 )
 
-// An AlarmInfo explains one kind of alarm to an operator. Happened and Do are
-// clauses without a capital at the start or a period at the end.
+// An AlarmInfo explains one kind of alarm to an operator. Happened and Do are clauses without a capital at the start or
+// a period at the end.
 type AlarmInfo struct {
 	Kind     Alarm
 	Happened string
 	Do       string
 }
 
-// Alarms returns every kind, with an operator's remedy. The slice is the caller's.
+// Alarms returns an explanation of every kind. The slice is the caller's.
 func Alarms() []AlarmInfo { return slices.Clone(alarms) }
 
-// Remedy returns what an operator does about an alarm of the kind; "" for an unknown one.
+// Remedy returns what an operator does about an alarm of this kind; "" for an unknown kind.
 func (a Alarm) Remedy() string {
 	for _, info := range alarms {
 		if info.Kind == a {
@@ -157,9 +156,8 @@ var alarms = []AlarmInfo{
 	},
 }
 
-// An AlarmEvent is an alarm as it is published, in JSON, on
-// [AlarmSubject]. One event may be published more than once, always with
-// the same time.
+// An AlarmEvent is an alarm as it is published, in JSON, on [AlarmSubject]. One event may be published more than once,
+// always with the same time.
 type AlarmEvent struct {
 	Kind     Alarm     `json:"kind"`
 	Instance string    `json:"instance"` // name of the worker

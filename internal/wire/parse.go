@@ -7,8 +7,8 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// ParseCount reads from the body of a request how many IDs it asks for. An empty body asks for one. Any other body is
-// a decimal 1..limit without sign, leading zero or space; one newline at the end is ignored, for `echo 5 | nats
+// ParseCount reads from the body of a request how many IDs it asks for. An empty body asks for one ID. Any other body
+// is a decimal 1..limit without sign, leading zero or space; one newline at the end is ignored, for `echo 5 | nats
 // request …`. The error is an [*subjects.Error] of code [subjects.BadRequest]; if the count is above the limit, its
 // MaxBatch is the limit.
 func ParseCount(body []byte, limit int) (int, error) {
@@ -28,21 +28,20 @@ func ParseCount(body []byte, limit int) (int, error) {
 	return 0, bad("the count is %+.24q, want empty for one ID or a decimal 1..%d without leading zero", body, limit)
 }
 
-// isCount reports whether digits are a count of at least 1, however large.
+// isCount reports whether digits are a decimal of at least 1 without leading zero, however large.
 func isCount(digits []byte) bool {
 	other := func(r rune) bool { return r < '0' || r > '9' }
 	return len(digits) > 0 && digits[0] != '0' && !bytes.ContainsFunc(digits, other)
 }
 
-// BatchThatFits returns how many IDs always fit in a reply of size bytes, whatever
-// runs they form.
+// BatchThatFits returns how many IDs fit in a reply of size bytes in any case, whatever runs they form.
 func BatchThatFits(size int) int {
-	const most = len("\n9223372036854775807") // for one ID; a run of two IDs takes at most twice as much
+	const most = len("\n9223372036854775807") // bytes for one ID; a run of two or more takes at most twice as many
 	return size / most
 }
 
-// ParseBusiness reads the business from a snowflake subject: a decimal 0..limit
-// without sign or leading zero. The error is an [*subjects.Error] of code [subjects.BadRequest].
+// ParseBusiness reads the business from a snowflake subject: a decimal 0..limit without sign or leading zero. The error
+// is an [*subjects.Error] of code [subjects.BadRequest].
 func ParseBusiness(text string, limit int64) (int64, error) {
 	b, ok := parseDecimal([]byte(text), limit)
 	if !ok {
@@ -51,7 +50,7 @@ func ParseBusiness(text string, limit int64) (int64, error) {
 	return b, nil
 }
 
-// parseDecimal reads digits as a decimal 0..limit in canonical form.
+// parseDecimal reads a decimal 0..limit without sign or leading zero, and reports whether digits are one.
 func parseDecimal(digits []byte, limit int64) (int64, bool) {
 	n, err := subjects.ParseID(string(digits))
 	return int64(n), err == nil && int64(n) <= limit

@@ -12,11 +12,10 @@ import (
 // OK counts a request that was served, in metrics. It never crosses the wire.
 const OK subjects.Code = 200
 
-// QueueGroup is the queue group of all workers: exactly one of them answers
-// each request.
+// QueueGroup is the queue group of all workers: NATS delivers each request to one of them.
 const QueueGroup = "natsid"
 
-// A SubjectInfo explains one subject. Names in <> are placeholders.
+// A SubjectInfo explains one subject, in which names in <> are placeholders.
 type SubjectInfo struct {
 	Subject string
 	Body    string // of the request, or of a published message
@@ -63,19 +62,17 @@ func Inner(n subjects.Namespace) []SubjectInfo {
 	}
 }
 
-// Segments returns the pattern that matches the subjects of all tags, well
-// formed or not.
+// Segments returns the pattern that matches the subjects of all tags, malformed ones included.
 func Segments(n subjects.Namespace) string { return string(n) + ".segment.>" }
 
 // Tag returns the tag in a subject that matches [Segments].
 func Tag(n subjects.Namespace, subject string) string { return subject[len(n)+len(".segment."):] }
 
-// Snowflakes returns the pattern that matches the subjects of all businesses,
-// well formed or not, but not [subjects.Namespace.Snowflake].
+// Snowflakes returns the pattern that matches the subjects of all businesses, malformed ones included, but not
+// [subjects.Namespace.Snowflake].
 func Snowflakes(n subjects.Namespace) string { return n.Snowflake() + ".>" }
 
-// Business returns the business in a subject that matches
-// [Snowflakes], and "" for [subjects.Namespace.Snowflake].
+// Business returns the business in a subject that matches [Snowflakes]; "" for [subjects.Namespace.Snowflake].
 func Business(n subjects.Namespace, subject string) string {
 	if bare := len(n) + len(".snowflake"); len(subject) > bare {
 		return subject[bare+1:]
@@ -83,25 +80,22 @@ func Business(n subjects.Namespace, subject string) string {
 	return ""
 }
 
-// TagChanged returns the subject on which workers publish the name of each tag
-// that was created, changed or deleted through natsid.
+// TagChanged returns the subject on which workers publish the name of each tag that they created, changed or deleted.
 func TagChanged(n subjects.Namespace) string { return string(n) + ".tag.changed" }
 
-// ThrottleSubject returns the subject of requests that throttle each tag. Only operators should be allowed to publish
-// on it.
+// ThrottleSubject returns the subject of a [Throttle]. Only operators should be allowed to publish on it.
 func ThrottleSubject(n subjects.Namespace) string { return string(n) + ".control.throttle" }
 
-// Loader returns the subject on which the loader of a strict tag receives the loads of other workers. Only workers
-// should be allowed to subscribe to it.
+// Loader returns the subject on which one worker, the loader of a strict tag, receives requests of other workers to
+// load for them. Only workers should be allowed to subscribe to it.
 func Loader(n subjects.Namespace, tag string) string { return string(n) + ".loader." + tag }
 
-// Worker returns the subject on which the holder of worker number w identifies
-// itself.
+// Worker returns the subject on which the holder of worker number w says who it is.
 func Worker(n subjects.Namespace, w int) string { return worker(n, strconv.Itoa(w)) }
 
 func worker(n subjects.Namespace, w string) string { return string(n) + ".worker." + w }
 
-// Workers returns the pattern that matches the subjects of all worker numbers and of probes, and [View] and [Stage].
+// Workers returns the pattern that matches the subjects of all worker numbers, [View] and [Stage].
 func Workers(n subjects.Namespace) string { return worker(n, "*") }
 
 // AlarmSubjects returns the pattern that matches the subjects of all alarms.
@@ -116,23 +110,22 @@ func AlarmSubject(n subjects.Namespace, kind Alarm) string {
 // publish on it.
 func RegistryAnnounce(n subjects.Namespace) string { return string(n) + ".registry.announce" }
 
-// RegistryAsk returns the subject on which workers are asked which registries exist. One worker of each registry
-// answers.
+// RegistryAsk returns the subject of the question which registries exist. One worker of each registry answers.
 func RegistryAsk(n subjects.Namespace) string { return string(n) + ".registry.ask" }
 
-// RegistryOf returns the subject of requests that one worker of a registry answers.
+// RegistryOf returns the subject of questions about the registry with this ID. One of its workers answers.
 func RegistryOf(n subjects.Namespace, id string) string { return string(n) + ".registry.of." + id }
 
 // Registries returns the pattern that matches all subjects about registries.
 func Registries(n subjects.Namespace) string { return string(n) + ".registry.>" }
 
-// Relay returns the subject on which a worker that cannot load forwards a request to one that can; subject is that of
-// the request, which Relayed returns. Only workers should be allowed to publish on it.
+// Relay returns the subject on which a worker that cannot load sends a request on to one that can. subject is that of
+// the request. Only workers should be allowed to publish on the returned one.
 func Relay(n subjects.Namespace, subject string) string {
 	return string(n) + ".relay" + subject[len(n):]
 }
 
-// Relayed is described with [Relay].
+// Relayed returns the subject of the request that was sent on: the inverse of [Relay].
 func Relayed(n subjects.Namespace, relay string) string {
 	return string(n) + relay[len(n)+len(".relay"):]
 }
@@ -143,45 +136,44 @@ func Relays(n subjects.Namespace) string { return string(n) + ".relay.>" }
 // Service returns the name under which each worker is a NATS service.
 func Service(n subjects.Namespace) string { return string(n) }
 
-// ServiceStats returns the subject on which every worker answers with the
-// statistics of its tags: see [WorkerStats].
+// ServiceStats returns the subject on which every worker answers with its [WorkerStats].
 func ServiceStats(n subjects.Namespace) string { return "$SRV.STATS." + Service(n) }
 
-// ServicePing returns the subject on which every worker answers with metadata: its name, its worker number ("" if it
-// has none), and for each mode the state as on /readyz, under [MetaInstance], [MetaNumber] and the modes.
+// ServicePing returns the subject on which every worker answers with metadata: under [MetaInstance] its name, under
+// [MetaNumber] its worker number ("" if it has none), and under the name of each mode the mode's state as in /readyz.
 func ServicePing(n subjects.Namespace) string { return "$SRV.PING." + Service(n) }
 
-// Keys of a worker's metadata, and the state of a mode that can issue IDs.
+// Keys of a worker's metadata: see [ServicePing].
 const (
 	MetaInstance = "instance"
 	MetaNumber   = "number"
-	Ready        = "ready"
 )
 
-// SegmentEndpoint is the endpoint of [Service] whose data in
-// statistics is a [WorkerStats].
+// Ready is the state of a mode that can issue IDs.
+const Ready = "ready"
+
+// SegmentEndpoint is the endpoint of [Service] whose data in statistics is a [WorkerStats].
 const SegmentEndpoint = "segment"
 
-// SegmentBucket returns the name of the KV bucket that holds the marks of tags,
-// and their rules.
+// SegmentBucket returns the name of the KV bucket that holds the marks of tags, and their rules.
 func SegmentBucket(n subjects.Namespace) string { return string(n) + "_segments" }
 
-// HistoryBucket returns the name of the KV bucket that holds the records of
-// worker numbers, permanently.
+// HistoryBucket returns the name of the KV bucket that holds the records of worker numbers, permanently.
 func HistoryBucket(n subjects.Namespace) string { return string(n) + "_history" }
 
-// StampBucket returns the name of the KV bucket with hints of how far `natsid stamp` has copied streams.
+// StampBucket returns the name of the KV bucket where `natsid stamp` keeps, as a hint, how far it has copied a stream.
 func StampBucket(n subjects.Namespace) string { return string(n) + "_stamp" }
 
 // WorkerBucket returns the name of the KV bucket of the workers' heartbeats.
 func WorkerBucket(n subjects.Namespace) string { return string(n) + "_workers" }
 
-// View returns the subject on which every worker answers a [ViewRequest] with its state, a [WorkerView]: the page and
-// `natsid status` ask. Users that may publish on the subjects of worker numbers may publish on it.
+// View returns the subject on which every worker answers a [ViewRequest] of the page or `natsid status` with a
+// [WorkerView]. Users that may publish on [Workers] may publish on it.
 func View(n subjects.Namespace) string { return worker(n, "view") }
 
 // Stage returns the subject on which each `natsid stamp` publishes a [StageView] every [StageEvery], for the page.
 func Stage(n subjects.Namespace) string { return worker(n, "stage") }
 
-// GrantsBucket returns the name of the bucket whose stream records which worker loaded or claimed which IDs.
+// GrantsBucket returns the name of the bucket whose stream records which worker loaded which ranges, and held which
+// windows of worker numbers.
 func GrantsBucket(n subjects.Namespace) string { return string(n) + "_grants" }

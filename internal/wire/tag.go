@@ -9,8 +9,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// MaxDescription is the length limit of a tag's description, in bytes: Leaf's
-// varchar(256).
+// MaxDescription is the length limit of a tag's description, in bytes: Leaf's varchar(256).
 const MaxDescription = 256
 
 // MaxTags is the most tags that one reply lists.
@@ -22,7 +21,7 @@ const (
 	MaxRate       = 1_000_000_000_000 // IDs per second
 )
 
-// Undecided is why a tag cannot be served of which an operator must say where it goes on.
+// Undecided is the reason why a tag is not served until an operator sets its next ID.
 const Undecided = "undecided since a resume"
 
 // TagUpdate is the request that changes a tag. Fields that are nil leave their value unchanged. At least one must be
@@ -31,10 +30,9 @@ type TagUpdate struct {
 	Tag         string  `json:"tag"`
 	Step        *int64  `json:"step,omitempty"` // at least 1
 	Description *string `json:"description,omitempty"`
-	// NextID is the lowest ID that may be issued from now on. It must not be
-	// below the present one: next_id only rises.
+	// NextID is the lowest ID that may be issued from now on. It must be at least the tag's present next_id.
 	NextID *subjects.ID `json:"next_id,omitempty"`
-	// RaiseBy raises next_id by this number, at least 1, and thereby skips that many IDs.
+	// RaiseBy is how many IDs are skipped, at least 1: next_id is raised by it.
 	RaiseBy *subjects.ID `json:"raise_by,omitempty"`
 	// MaxBatch is the most IDs that one request for the tag gets, 0 to 1000000, and Rate the most IDs per second, of
 	// all workers together, 0 to 10^12. 0 means no limit.
@@ -43,12 +41,12 @@ type TagUpdate struct {
 	// Max and MaxHole are as in [subjects.TagCreate]; 0 removes the bound.
 	Max     *subjects.ID `json:"max,omitempty"`
 	MaxHole *subjects.ID `json:"max_hole,omitempty"`
-	// Force allows NextID or RaiseBy to skip more than 2^40 IDs at once.
+	// Force allows NextID or RaiseBy to skip more than 2^40 IDs.
 	Force bool `json:"force,omitempty"`
 }
 
-// TagDelete is the request that deletes a tag. A deleted tag is not served, and
-// keeps its next_id: created again, it continues above its old IDs.
+// TagDelete is the request that deletes a tag. A deleted tag is not served, and keeps its next_id: if it is created
+// again, it continues above its old IDs.
 type TagDelete struct {
 	Tag string `json:"tag"`
 }
@@ -62,9 +60,8 @@ const (
 	exampleThrottle = `{"rate":500}`
 )
 
-// ParseTagCreate reads the body of a request that creates a tag, and sets the
-// defaults of fields that it leaves out. The error is an [*subjects.Error] of code
-// [subjects.BadRequest].
+// ParseTagCreate reads the body of a request that creates a tag, and sets the defaults of absent fields. Its error, as
+// that of the functions below, is an [*subjects.Error] of code [subjects.BadRequest].
 func ParseTagCreate(body []byte) (subjects.TagCreate, error) {
 	c, err := parse(body, exampleCreate, checkCreate)
 	if err == nil {
@@ -87,8 +84,7 @@ func checkDescription(text string) error {
 	return nil
 }
 
-// ParseTagUpdate reads the body of a request that changes a tag. The error is
-// an [*subjects.Error] of code [subjects.BadRequest].
+// ParseTagUpdate reads the body of a request that changes a tag.
 func ParseTagUpdate(body []byte) (TagUpdate, error) {
 	example := exampleUpdate + `, or "raise_by":"1000" for next_id, or "max_batch":100,"rate":1000`
 	return parse(body, example, TagUpdate.Check)
@@ -127,15 +123,12 @@ func (u TagUpdate) ChangesRules() bool {
 	return u.Max != nil || u.MaxHole != nil || u.MaxBatch != nil || u.Rate != nil
 }
 
-// ParseTagDelete reads the body of a request that deletes a tag. The error is
-// an [*subjects.Error] of code [subjects.BadRequest].
+// ParseTagDelete reads the body of a request that deletes a tag.
 func ParseTagDelete(body []byte) (TagDelete, error) {
 	return parse(body, exampleDelete, func(d TagDelete) error { return subjects.CheckTag(d.Tag) })
 }
 
-// ParseTagList reads the body of a request for a page of tags, and sets the
-// defaults of fields that it leaves out. The error is an [*subjects.Error] of code
-// [subjects.BadRequest].
+// ParseTagList reads the body of a request for a page of tags, and sets the defaults of absent fields.
 func ParseTagList(body []byte) (l subjects.TagList, err error) {
 	if len(body) > 0 {
 		l, err = parse(body, exampleList, checkList)
@@ -158,14 +151,13 @@ func checkList(l subjects.TagList) error {
 	return nil
 }
 
-// Throttle is the request that throttles each tag, and its answer. It needs Rate: IDs per second of all workers
-// together, 1 to MaxRate; 0 ends the throttle. A tag's own rate counts where it is lower.
+// Throttle is the request that limits the rate of every tag, and its answer. Rate must be set: IDs per second of all
+// workers together, 1 to MaxRate; 0 ends the throttle. A tag with a lower rate of its own keeps that.
 type Throttle struct {
 	Rate *int64 `json:"rate"`
 }
 
-// ParseThrottle reads the body of a request that throttles. The error is an [*subjects.Error] of code
-// [subjects.BadRequest].
+// ParseThrottle reads the body of a request that throttles.
 func ParseThrottle(body []byte) (Throttle, error) {
 	return parse(body, exampleThrottle, func(t Throttle) error {
 		if t.Rate == nil || *t.Rate < 0 || *t.Rate > MaxRate {
@@ -175,7 +167,7 @@ func ParseThrottle(body []byte) (Throttle, error) {
 	})
 }
 
-// parse reads one JSON object without fields that T does not have, and checks it. With an error it returns the zero T.
+// parse reads one JSON object and checks it. A field that T lacks is an error. With an error it returns the zero T.
 func parse[T any](body []byte, example string, check func(T) error) (v T, err error) {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()

@@ -5,16 +5,16 @@ import "time"
 // StageEvery is the time between two messages of a stage about itself.
 const StageEvery = 5 * time.Second
 
-// StageStopped is the role of a stage that ends.
+// StageStopped is the role in the last message of a stage.
 const StageStopped = "stopped"
 
 // StageView is the state of one stage, a process that runs `natsid stamp`.
 type StageView struct {
-	Name     string `json:"name"` // host and process
-	From     string `json:"from"` // stream that it copies
-	To       string `json:"to"`   // stream of the copies
-	Role     string `json:"role"` // starting, copying, standby, retrying or [StageStopped]
-	Position uint64 `json:"position"`
+	Name     string `json:"name"`          // host and process
+	From     string `json:"from"`          // stream that it copies
+	To       string `json:"to"`            // stream of the copies
+	Role     string `json:"role"`          // starting, copying, standby, retrying or [StageStopped]
+	Position uint64 `json:"position"`      // sequence in From up to which messages are copied or passed over
 	Behind   uint64 `json:"behind"`        // messages of the source not copied yet, as last known
 	Why      string `json:"why,omitempty"` // reason of the last retry, until a message was copied since
 }
@@ -26,7 +26,7 @@ type ViewRequest struct {
 	Hour    bool   `json:"hour,omitempty"`    // the worker's last hour
 }
 
-// WorkerView is the state of one worker. Counts are since the process started.
+// WorkerView is the state of one worker. Its counts begin at the start of the process.
 type WorkerView struct {
 	Version    string              `json:"version"`
 	Started    time.Time           `json:"started"`
@@ -34,8 +34,8 @@ type WorkerView struct {
 	Until      time.Time           `json:"until,omitzero"` // the end of its window
 	OffsetMs   int64               `json:"offset_ms"`      // its clock minus JetStream's
 	Registry   string              `json:"registry"`
-	Era        string              `json:"era,omitempty"`    // of the registry: each resume begins another one
-	Pinned     bool                `json:"pinned,omitempty"` // a setting names the registry
+	Era        string              `json:"era,omitempty"`    // of the registry; each resume begins a new era
+	Pinned     bool                `json:"pinned,omitempty"` // --registry names the registry
 	Layout     string              `json:"layout"`
 	Alarms     []OpenAlarm         `json:"alarms,omitempty"` // the latest first
 	Modes      map[string]ModeView `json:"modes"`            // segment and snowflake
@@ -45,27 +45,27 @@ type WorkerView struct {
 	Stages     []StageView         `json:"stages,omitempty"` // if requested
 }
 
-// OpenAlarm is an alarm that a worker raised in the last 15 minutes: the last one of its kind.
+// OpenAlarm is the last alarm of a kind, if a worker raised it in the last 15 minutes.
 type OpenAlarm struct {
 	Kind    Alarm     `json:"kind"`
-	Since   time.Time `json:"since"` // when the first was raised: from then on, each came within 15 minutes
-	Last    time.Time `json:"last"`
+	Since   time.Time `json:"since"` // time of the first alarm of a series without pauses of 15 minutes
+	Last    time.Time `json:"last"`  // time of this alarm
 	Message string    `json:"message"`
 }
 
 // ModeView is the state of one mode of a worker.
 type ModeView struct {
-	State      string   `json:"state"`       // as in /readyz: [Ready], or why not
-	LagSeconds Fraction `json:"lag_seconds"` // how long requests wait for their turn
-	Waiting    int      `json:"waiting"`     // requests that wait now
-	Requests   int64    `json:"requests"`    // answered
-	Refused    int64    `json:"refused"`     // answered with an error
-	IDs        int64    `json:"ids"`         // issued
+	State      string   `json:"state"`       // as in /readyz: [Ready], or the reason why not
+	LagSeconds Fraction `json:"lag_seconds"` // how late requests are answered
+	Waiting    int      `json:"waiting"`     // number of requests that wait now
+	Requests   int64    `json:"requests"`    // number of answers
+	Refused    int64    `json:"refused"`     // number of answers that are errors
+	IDs        int64    `json:"ids"`         // number of IDs issued
 
-	Codes map[string]int64 `json:"codes,omitempty"` // number of requests answered with an error, by its code
+	Codes map[string]int64 `json:"codes,omitempty"` // number of errors, by code
 }
 
-// HourStep is the interval between the points of an hour, and HourPoints the maximum number of points.
+// HourStep is the time between two points of a last hour, and HourPoints the most points that it has.
 const (
 	HourStep   = 10 * time.Second
 	HourPoints = 360
@@ -77,12 +77,12 @@ type HourView struct {
 	Modes map[string][]HourPoint `json:"modes"`
 }
 
-// HourPoint is the figures of a mode in one [HourStep]. Its names are short, since an answer has hundreds.
+// HourPoint has the figures of a mode in one [HourStep]. Its names in JSON are short, since a view has hundreds.
 type HourPoint struct {
-	Requests int64 `json:"r"` // answered
-	Refused  int64 `json:"f"` // answered with an error
-	IDs      int64 `json:"i"` // issued
-	MedianUs int64 `json:"m"` // upper bound of the duration of half of the answers
-	SlowUs   int64 `json:"s"` // upper bound of the duration of 99 of 100 answers
-	LagMs    int64 `json:"l"` // at the end of the step
+	Requests int64 `json:"r"` // number of answers
+	Refused  int64 `json:"f"` // number of answers that are errors
+	IDs      int64 `json:"i"` // number of IDs issued
+	MedianUs int64 `json:"m"` // half of the answers took at most this long
+	SlowUs   int64 `json:"s"` // 99 of 100 answers took at most this long
+	LagMs    int64 `json:"l"` // how late requests were answered at the end of the step
 }
