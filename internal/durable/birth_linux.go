@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// birth returns when a file was made, 0 if the file system does not record it.
+// birth returns the time of a file's creation in Unix ns, 0 if the file system does not record it.
 func birth(f *os.File) int64 {
 	var st unix.Statx_t
 	err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_BTIME, &st)

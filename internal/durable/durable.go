@@ -8,13 +8,13 @@ import (
 	"path/filepath"
 )
 
-// A FileID distinguishes a file from its copies. A field is 0 where the system does not tell it.
+// A FileID distinguishes a file from its copies. A field is 0 if the system does not report it.
 type FileID struct {
-	Inode uint64 // the file system reuses it after this file is removed
-	Birth int64  // when the file was made, in ns; no program can set it
+	Inode uint64 // a file system gives it to another file after this one is removed
+	Birth int64  // time of creation, Unix ns; no program can set it
 }
 
-// Is reports whether two identities are of one file, as far as both are known.
+// Is reports whether two IDs are of one file: their inodes are equal, and so are their births, if both are known.
 func (i FileID) Is(other FileID) bool {
 	return i.Inode == other.Inode && (i.Birth == other.Birth || i.Birth == 0 || other.Birth == 0)
 }
@@ -37,14 +37,15 @@ func fileIDOf(f *os.File) (FileID, error) {
 	return FileID{Inode(info), birth(f)}, nil
 }
 
-// Replace replaces the file at path, or creates it, readable by its owner alone. The data may name the new file's
-// FileID, as [FileIDOf] will return it. When it returns nil, the data and its name are on disk. After an error the
-// file is the old one or the new one, whole. It may leave path.new behind, which the next call overwrites. Only one
-// caller at a time may replace a file.
+// Replace replaces the file at path, or creates it, readable by its owner alone. data returns the content; its argument
+// is the FileID that [FileIDOf] will return. When Replace returns nil, the content and the name are on disk. After an
+// error the file is the old one or the new one, whole. Replace may leave path.new behind, which the next call
+// overwrites. Only one caller at a time may replace a file.
 func Replace(path string, data func(FileID) []byte) error {
 	dir := filepath.Dir(path)
-	count(dir, 1)
-	defer count(dir, -1)
+	writes := writesIn(dir)
+	writes.RLock()
+	defer writes.RUnlock()
 	temp := path + ".new"
 	if err := write(temp, data); err != nil {
 		return err

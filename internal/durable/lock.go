@@ -10,14 +10,14 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// ErrInUse is returned where another process has locked a directory.
+// ErrInUse is returned if another process has locked a directory.
 var ErrInUse = errors.New("the directory is in use by another process")
 
-// Lock creates a directory if it is missing, and keeps other processes out of it that lock it, too, until unlock. After
-// half a second unlock continues in the background: a disk that hangs must not delay a stop.
+// Lock creates a directory if it is missing, and locks it until unlock is called: no other process can lock it. unlock
+// returns after half a second at most, and continues in the background: a disk that hangs must not delay a stop.
 //
-// Law: a write that was given up may still reach the disk, and replace a newer state by an older one. So the lock is
-// held until every [Replace] has ended; when a process exits, the kernel sees to that.
+// Law: a write whose caller gave up may still reach the disk, and replace a newer state by an older one. So unlock
+// keeps the lock until every [Replace] in the directory has ended. If the process exits, the kernel does the same.
 func Lock(dir string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -33,12 +33,10 @@ func Lock(dir string) (unlock func(), err error) {
 	return func() {
 		released := make(chan struct{})
 		go func() {
-			mu.Lock()
-			for underWay[filepath.Clean(dir)] > 0 {
-				ended.Wait()
-			}
-			mu.Unlock()
+			writes := writesIn(dir)
+			writes.Lock()
 			_ = lock.Unlock() // it fails only for a lock that is not held
+			writes.Unlock()
 			close(released)
 		}()
 		select {
@@ -48,18 +46,11 @@ func Lock(dir string) (unlock func(), err error) {
 	}, nil
 }
 
-// underWay counts the replacements under way in each directory. A disk that hangs keeps one under way for long after
-// its caller has given up.
-var (
-	underWay = make(map[string]int)
-	mu       sync.Mutex // guards underWay
-	ended    = sync.NewCond(&mu)
-)
+var writes sync.Map // directory → *sync.RWMutex
 
-// count adds n to the replacements under way in a directory.
-func count(dir string, n int) {
-	mu.Lock()
-	defer mu.Unlock()
-	underWay[dir] += n
-	ended.Broadcast()
+// writesIn returns the mutex of a directory. Each [Replace] holds it for reading; while a disk hangs, for long after
+// its caller gave up.
+func writesIn(dir string) *sync.RWMutex {
+	mu, _ := writes.LoadOrStore(filepath.Clean(dir), new(sync.RWMutex))
+	return mu.(*sync.RWMutex)
 }

@@ -4,7 +4,7 @@ package durable
 
 import "io/fs"
 
-// Inode returns 0: a file has no number that a copy does not share.
+// Inode returns 0: this system has no inode numbers.
 func Inode(fs.FileInfo) uint64 { return 0 }
 
 // syncDir does nothing: a directory cannot be synced here.

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// Inode returns the inode number of a file or directory, which its copies do not share; 0 where there is none.
+// Inode returns the inode number of a file or directory, which differs from those of its copies; 0 if there is none.
 func Inode(info fs.FileInfo) uint64 {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return st.Ino
