@@ -21,17 +21,6 @@ var t = new(exampletb.T)
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(t.Around(m), natstest.Left()...) }
 
-func TestOneLineIsEnough(t *testing.T) {
-	t.Parallel()
-	ids := e2e.Start(t, e2e.Config{})
-	if id, err := ids.Segment("invoice").Next(t.Context()); err != nil || id < 1 || id > 100 {
-		t.Errorf("the first ID of a tag is %d, %v", id, err)
-	}
-	if id, err := ids.Snowflake().Next(t.Context()); err != nil || id < 1<<60 {
-		t.Errorf("a snowflake is %d, %v", id, err)
-	}
-}
-
 func TestANegativeNumberOfWorkersFailsTheTest(t *testing.T) {
 	defer func() {
 		if said := fmt.Sprint(recover()); !strings.Contains(said, "Workers is -1") {
@@ -39,18 +28,6 @@ func TestANegativeNumberOfWorkersFailsTheTest(t *testing.T) {
 		}
 	}()
 	e2e.Start(new(exampletb.T), e2e.Config{Workers: -1})
-}
-
-func TestAWorkerKeepsItsNumberOverARestart(t *testing.T) {
-	t.Parallel()
-	ids := e2e.Start(t, e2e.Config{})
-	number := ids.WorkerNumber(0)
-	ids.StopWorker(0)
-	ids.StopWorker(0) // does nothing
-	ids.StartWorker(0)
-	if got := ids.WorkerNumber(0); got != number {
-		t.Errorf("it had number %d, then %d", number, got)
-	}
 }
 
 func TestTagsAreInTheTableOfMySQL(t *testing.T) {

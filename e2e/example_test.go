@@ -16,8 +16,8 @@ func Example() {
 		t.Fatalf("%v", err)
 	}
 	second, err := ids.Segment("invoice").Next(t.Context())
-	fmt.Println(first, second > first, err)
-	// Output: 1 true <nil>
+	fmt.Println(first > 0, second > first, err)
+	// Output: true true <nil>
 }
 
 // Callers notice nothing of a worker that stops: another one answers.

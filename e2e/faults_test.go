@@ -230,9 +230,14 @@ func TestARestartIsSeenAndKeepsItsPromises(t *testing.T) {
 		}
 	}
 	ids.StopWorker(0)
-	ids.Restart() // what does not run stays so
+	ids.StopWorker(0) // does nothing
+	ids.Restart()     // what does not run stays so
 	if _, err := ids.Conn.Request(modes[0], nil, patient); !errors.Is(err, nats.ErrNoResponders) {
 		t.Errorf("%v after a restart of a stopped worker, want %v", err, nats.ErrNoResponders)
+	}
+	ids.StartWorker(0)
+	if got := ids.WorkerNumber(0); got != number {
+		t.Errorf("worker number %d became %d", number, got)
 	}
 }
 

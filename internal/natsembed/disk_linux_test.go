@@ -8,15 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/natsid/natsid/internal/natsembed"
 )
 
 // inOwnMounts runs the rest of a test in a process whose mounts no other process sees. It reports whether this is that
@@ -85,18 +82,9 @@ func TestAServerWhoseDiskWasFullWritesAgain(t *testing.T) {
 		return
 	}
 	dir := mount(t, 8<<20)
-	h, err := natsembed.Run(natsembed.Config{Listen: "127.0.0.1:0", StoreDir: filepath.Join(dir, "nats")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer h.Stop()
-	ctx, cancel := context.WithCancel(t.Context())
-	var tending sync.WaitGroup
-	defer tending.Wait()
-	defer cancel()
-	tending.Go(func() { h.Tend(ctx, nil) })
-
-	kv := open(t, connect(t, h, nats.InProcessServer(h)))
+	h, tend := host(t, filepath.Join(dir, "nats"))
+	tend()
+	kv := bucket(t, connect(t, h.CallersURL(), nats.InProcessServer(h)))
 	free := fill(t, dir)
 	written := 0
 	for put(kv, written) == nil {
@@ -121,7 +109,7 @@ func TestAServerWhoseDiskWasFullWritesAgain(t *testing.T) {
 			t.Fatal(h.Trouble())
 		}
 	}
-	again := open(t, connect(t, h)) // on the same port
+	again := bucket(t, connect(t, h.CallersURL())) // on the same port
 	for k := range written + 1 {
 		if _, err := again.Get(t.Context(), key(k)); err != nil {
 			t.Errorf("value %d of %d was acknowledged: %v", k, written, err)
@@ -135,40 +123,11 @@ func TestAServerThatStartedOnAFullDiskWritesOnceItIsFree(t *testing.T) {
 	}
 	dir := mount(t, 8<<20)
 	free := fill(t, dir)
-	h, err := natsembed.Run(natsembed.Config{Listen: "127.0.0.1:0", StoreDir: filepath.Join(dir, "nats")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer h.Stop()
+	h, _ := host(t, filepath.Join(dir, "nats"))
 	free() // and no restart
-	if err := put(open(t, connect(t, h)), 0); err != nil {
+	if err := put(bucket(t, connect(t, h.CallersURL())), 0); err != nil {
 		t.Error(err)
 	}
-}
-
-func connect(t *testing.T, h *natsembed.Host, opts ...nats.Option) *nats.Conn {
-	t.Helper()
-	opts = append(opts, nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond))
-	nc, err := nats.Connect(h.CallersURL(), opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	return nc
-}
-
-// open opens the bucket b, which it makes if there is none.
-func open(t *testing.T, nc *nats.Conn) jetstream.KeyValue {
-	t.Helper()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	kv, err := js.CreateOrUpdateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "b"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return kv
 }
 
 func put(kv jetstream.KeyValue, k int) error {

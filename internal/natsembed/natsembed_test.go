@@ -38,14 +38,21 @@ func start(t *testing.T, cfg natsembed.Config) (srv *natsembed.Server, stop func
 	return srv, stop
 }
 
-// bucket opens the bucket b on a connection that is closed when the test ends.
-func bucket(t *testing.T, srv *natsembed.Server) jetstream.KeyValue {
+// connect connects to a server until the test ends.
+func connect(t *testing.T, url string, opts ...nats.Option) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect(srv.ClientURL())
+	opts = append(opts, nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond), nats.Timeout(time.Minute))
+	nc, err := nats.Connect(url, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
+	return nc
+}
+
+// bucket opens the bucket b, which it makes if there is none.
+func bucket(t *testing.T, nc *nats.Conn) jetstream.KeyValue {
+	t.Helper()
 	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
@@ -57,19 +64,35 @@ func bucket(t *testing.T, srv *natsembed.Server) jetstream.KeyValue {
 	return kv
 }
 
+// host runs a host until the test ends, and tends it once tend is called.
+func host(t *testing.T, dir string) (h *natsembed.Host, tend func()) {
+	t.Helper()
+	h, err := natsembed.Run(natsembed.Config{Listen: "127.0.0.1:0", StoreDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.Stop)
+	return h, func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		var tending sync.WaitGroup
+		t.Cleanup(func() { cancel(); tending.Wait() })
+		tending.Go(func() { h.Tend(ctx, nil) })
+	}
+}
+
 func TestAcknowledgedWritesSurviveARestart(t *testing.T) {
 	dir := t.TempDir()
 	srv, stop := start(t, natsembed.Config{StoreDir: dir})
 	if cfg := srv.JetStreamConfig(); cfg == nil || !cfg.SyncAlways || !strings.HasPrefix(cfg.StoreDir, dir) {
 		t.Errorf("JetStream is %+v, want it in %s, each write synced before it is acknowledged", cfg, dir)
 	}
-	revision, err := bucket(t, srv).PutString(t.Context(), "k", "v")
+	revision, err := bucket(t, connect(t, srv.ClientURL())).PutString(t.Context(), "k", "v")
 	if err != nil {
 		t.Fatal(err)
 	}
 	stop()
 	again, _ := start(t, natsembed.Config{StoreDir: dir})
-	kve, err := bucket(t, again).Get(t.Context(), "k")
+	kve, err := bucket(t, connect(t, again.ClientURL())).Get(t.Context(), "k")
 	if err != nil || string(kve.Value()) != "v" || kve.Revision() != revision {
 		t.Errorf("after a restart: %v, %v", kve, err)
 	}
@@ -82,7 +105,7 @@ func TestAnAddressInUseIsATakenError(t *testing.T) {
 	if taken, ok := errors.AsType[*natsembed.TakenError](err); !ok || taken.Address != addr {
 		t.Fatalf("a second server on %s: %v, %v", addr, srv, err)
 	}
-	bucket(t, first)
+	bucket(t, connect(t, first.ClientURL()))
 	stop()
 	start(t, natsembed.Config{Listen: addr, StoreDir: t.TempDir()}) // free again
 }
@@ -162,11 +185,7 @@ func TestLinesAboutClientsHaveOneMessage(t *testing.T) {
 
 func TestAServerCanBeJoinedWithoutItsPort(t *testing.T) {
 	srv, _ := start(t, natsembed.Config{StoreDir: t.TempDir()})
-	nc, err := nats.Connect("nats://host.invalid:1", nats.InProcessServer(srv))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
+	nc := connect(t, "nats://host.invalid:1", nats.InProcessServer(srv))
 	if err := nc.Flush(); err != nil {
 		t.Error(err)
 	}
@@ -178,35 +197,17 @@ func TestAServerCanBeJoinedWithoutItsPort(t *testing.T) {
 // nats-server reports a stream whose directory is there as one that could not be recovered, until it is made.
 func TestAStreamThatIsBeingMadeRestartsNoServer(t *testing.T) {
 	dir := t.TempDir()
-	h, err := natsembed.Run(natsembed.Config{Listen: "127.0.0.1:0", StoreDir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer h.Stop()
-	ctx, cancel := context.WithCancel(t.Context())
-	var tending sync.WaitGroup
-	defer tending.Wait()
-	defer cancel()
-	nc, err := nats.Connect(h.CallersURL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "MADE"}); err != nil {
-		t.Fatal(err)
-	}
+	h, tend := host(t, dir)
+	nc := connect(t, h.CallersURL())
+	bucket(t, nc)
 	streams := filepath.Join(dir, "jetstream", "$G", "streams")
-	if _, err := os.Stat(filepath.Join(streams, "MADE")); err != nil {
+	if _, err := os.Stat(filepath.Join(streams, "KV_b")); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Mkdir(filepath.Join(streams, "MAKING"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	tending.Go(func() { h.Tend(ctx, nil) })
+	tend()
 	time.Sleep(3 * time.Second) // at least two looks
 	if n := nc.Stats().Reconnects; n > 0 || !nc.IsConnected() || h.Trouble() != nil {
 		t.Errorf("the server was restarted: %d reconnects, status %v, trouble %v", n, nc.Status(), h.Trouble())
