@@ -15,27 +15,27 @@ import (
 	"github.com/natsid/natsid/internal/jitter"
 )
 
-// A Host runs a [Server], and replaces it by another one when it can write no more. A nats-server whose disk was full
-// for one write refuses all later writes of that stream for its whole life, though space is free again.
+// A Host runs a [Server], and replaces it by a new server when it cannot write any more: after a write to a full disk,
+// a nats-server refuses all later writes to that stream until it is restarted, even when the disk has room again.
 //
-// Law: a Host loses no acknowledged write: each was synced before, so the next server reads it from disk. The Host
-// starts a whole server, not JetStream alone in the old server: that would answer "stream not found" while it reads
-// the streams, and a worker must not take its bucket for lost. To clients it is like any restart of a server: they
-// reconnect when all streams are available.
+// Law: a Host loses no acknowledged write: each was synced before its acknowledgement, so the next server reads it from
+// disk. The Host restarts the whole server, not its JetStream alone: JetStream answers "stream not found" while it
+// reads the streams, and a worker would take its bucket for lost. Clients see a restart of a server, and reconnect when
+// all streams are available.
 //
 // All methods are safe for concurrent use.
 type Host struct {
 	cfg Config
 
 	server  atomic.Pointer[Server]
-	trouble atomic.Pointer[error] // why a stream cannot be written, at the last check of Tend; nil before it
+	trouble atomic.Pointer[error] // why a stream cannot be written, by the last check of Tend; nil before the first
 
-	// Used by Tend alone: the last health report of nats-server, and the time of its first appearance.
-	reported string
-	since    time.Time
+	// Used by Tend alone.
+	reported string    // the last health report of nats-server, "" for a healthy server
+	since    time.Time // when nats-server first reported it
 }
 
-// Run starts a server. [Host.Tend] keeps it able to write, [Host.Stop] ends it.
+// Run starts a server. Call [Host.Tend] to keep it able to write, and [Host.Stop] to end it.
 func Run(cfg Config) (*Host, error) {
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	s, err := Start(cfg)
@@ -44,17 +44,17 @@ func Run(cfg Config) (*Host, error) {
 	}
 	h := &Host{cfg: cfg}
 	h.server.Store(s)
-	_, h.cfg.at = h.at() // clients find the next server on the same port
+	_, h.cfg.at = h.at() // the next server must listen where clients reconnect
 	return h, nil
 }
 
-// at returns the scheme of the server's URL, and where it listens.
+// at returns the scheme and the address of the server's URL.
 func (h *Host) at() (scheme, address string) {
 	scheme, address, _ = strings.Cut(h.server.Load().ClientURL(), "://")
 	return scheme, address
 }
 
-// InProcessConn connects to the server that runs now. It implements [nats.InProcessConnProvider].
+// InProcessConn connects to the present server. It implements [nats.InProcessConnProvider].
 func (h *Host) InProcessConn() (net.Conn, error) { return h.server.Load().InProcessConn() }
 
 // Stop ends the server. Tend must have returned.
@@ -65,17 +65,17 @@ func (h *Host) Stop() {
 }
 
 const (
-	lookEvery = time.Second // interval of checks whether streams can be written
-	mostPause = time.Minute // the longest pause between two restarts
-	standsFor = 10 * time.Second
+	lookEvery = time.Second      // interval of checks whether streams can be written
+	mostPause = time.Minute      // the longest pause between two restarts
+	standsFor = 10 * time.Second // how long other health reports than a write error are ignored: see look
 )
 
-// Tend calls Reload for each value of again, and restarts the server when a stream cannot be written though the disk
-// can, until ctx ends. The pause between restarts doubles up to a minute, since the stream may fail for another reason
-// than a full disk.
-func (h *Host) Tend(ctx context.Context, again <-chan os.Signal) {
+// Tend runs until ctx ends. It restarts the server if a stream cannot be written although the disk can, and calls
+// [Host.Reload] for each value of reload. The pause between two restarts doubles up to a minute, since a stream may
+// fail for another reason than a full disk.
+func (h *Host) Tend(ctx context.Context, reload <-chan os.Signal) {
 	pause, restarted := lookEvery, time.Time{}
-	for h.wait(ctx, again) == nil {
+	for h.wait(ctx, reload) == nil {
 		trouble := h.look()
 		if trouble == nil {
 			if time.Since(restarted) > 2*pause {
@@ -94,10 +94,10 @@ func (h *Host) Tend(ctx context.Context, again <-chan os.Signal) {
 	}
 }
 
-// wait waits until the next look, and reloads if asked to.
-func (h *Host) wait(ctx context.Context, again <-chan os.Signal) error {
+// wait waits for lookEvery, or for a value of reload, and then reloads. It returns an error once ctx has ended.
+func (h *Host) wait(ctx context.Context, reload <-chan os.Signal) error {
 	select {
-	case <-again:
+	case <-reload:
 		if err := h.Reload(); err != nil {
 			h.cfg.Log.Error("the configuration of the embedded NATS server cannot be used; it stays as it was",
 				"error", err)
@@ -110,8 +110,8 @@ func (h *Host) wait(ctx context.Context, again <-chan os.Signal) error {
 	return ctx.Err()
 }
 
-// look returns why a stream cannot be written, nil if all can. nats-server also reports an error for a stream that is
-// just being created or deleted. So an error other than that of a write counts only if it lasts for standsFor.
+// look returns why a stream cannot be written, nil if all can. nats-server also reports a stream that is just being
+// created or deleted. So a report other than a write error counts only if it lasts for standsFor.
 func (h *Host) look() (trouble error) {
 	text := ""
 	if health := h.server.Load().Healthz(nil); health != nil {
@@ -136,7 +136,7 @@ func (h *Host) Trouble() error {
 	return nil
 }
 
-// probeDisk returns an error if the disk has no room for 256 KiB, the size of several marks and records.
+// probeDisk returns an error if the disk has no room for 256 KiB, enough for many marks and records.
 func probeDisk(dir string) error {
 	name := filepath.Join(dir, "probe")
 	f, err := os.Create(name)
@@ -151,7 +151,7 @@ func probeDisk(dir string) error {
 	return f.Sync()
 }
 
-// restart replaces the present server by another one, and retries until that runs or ctx ends.
+// restart replaces the server by a new one, and retries until that one runs or ctx ends.
 func (h *Host) restart(ctx context.Context) {
 	h.cfg.Log.Warn("the disk of the embedded NATS server can be written again; the server is restarted")
 	old := h.server.Load()

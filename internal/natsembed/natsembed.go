@@ -1,8 +1,8 @@
 // Package natsembed runs a nats-server with JetStream inside the process.
 //
-// Writes are synced to disk before they are acknowledged (sync_interval: always). By default JetStream acknowledges
-// up to 2 min before it syncs, and a power cut reverts acknowledged marks and records. A sync costs about 0.3 ms a
-// write, on writes that happen per range or per heartbeat, never per ID. Configure the same on a NATS of your own.
+// The server syncs each write to disk before it acknowledges the write (sync_interval: always). By default JetStream
+// syncs up to 2 min after that, and a power cut reverts acknowledged marks and records. A sync takes about 0.3 ms, once
+// per range or heartbeat, never per ID. Configure the same on a NATS of your own.
 package natsembed
 
 import (
@@ -28,8 +28,7 @@ type Server = server.Server
 type Config struct {
 	// Listen is host:port; port 0 picks a free port. An address in File takes precedence.
 	Listen string
-	// File is a configuration of nats-server, "" for none. The server has the store, the syncs and the pings of natsid,
-	// whatever it says.
+	// File is a configuration of nats-server, "" for none. It cannot change the store, the syncs and the pings.
 	File string
 	// StoreDir is the directory of JetStream's streams.
 	StoreDir string
@@ -38,7 +37,7 @@ type Config struct {
 	// Log receives the server's notices, warnings and errors; nil discards.
 	Log *slog.Logger
 
-	at string // host:port of the first server of a Host, for its next ones
+	at string // host:port of the first server of a Host, "" for that server itself
 }
 
 // A TakenError is returned when another program listens on the address.
@@ -70,8 +69,8 @@ func Start(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// await waits until the server accepts connections. A server that cannot open its
-// store or its port only logs that, and never becomes ready.
+// await waits until the server accepts connections. A server that cannot open its store or its port never becomes
+// ready: it logs a fatal error, which await returns.
 func await(s *Server, l *logger) error {
 	for deadline := time.Now().Add(startTimeout); !s.ReadyForConnections(50 * time.Millisecond); {
 		if fatal := l.fatal.Load(); fatal != nil {
@@ -87,8 +86,7 @@ func await(s *Server, l *logger) error {
 // startTimeout is enough to recover a large store.
 const startTimeout = 2 * time.Minute
 
-// ParseListen splits an address to listen on, host:port. Port 0 becomes
-// nats-server's -1, any free port.
+// ParseListen splits an address to listen on, host:port. Port 0, any free port, becomes nats-server's -1.
 func ParseListen(listen string) (host string, port int, err error) {
 	malformed := fmt.Errorf("natsembed: listen address %q: want host:port", listen)
 	host, text, err := net.SplitHostPort(listen)
@@ -105,14 +103,13 @@ func ParseListen(listen string) (host string, port int, err error) {
 	return host, port, nil
 }
 
-// Loopback reports whether an address to listen on is reachable from this machine only.
+// Loopback reports whether only this machine can reach an address to listen on.
 func Loopback(listen string) bool {
 	host, _, err := ParseListen(listen)
 	return err == nil && (host == "localhost" || net.ParseIP(host).IsLoopback())
 }
 
-// probe returns an error if the server cannot listen on the address: nats-server itself only logs that, and
-// continues.
+// probe returns an error if no server can listen on the address. nats-server itself would only log that.
 func probe(listen string) error {
 	l, err := net.Listen("tcp", listen)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -124,7 +121,7 @@ func probe(listen string) error {
 	return l.Close()
 }
 
-// logger passes the server's log on to slog, and keeps its fatal error.
+// logger writes the server's log to slog, and keeps its fatal error.
 type logger struct {
 	log   *slog.Logger
 	fatal atomic.Pointer[string]
@@ -134,8 +131,8 @@ func (l *logger) Noticef(format string, v ...any) { l.pass(slog.LevelDebug, form
 func (l *logger) Warnf(format string, v ...any)   { l.pass(slog.LevelWarn, format, v) }
 func (l *logger) Errorf(format string, v ...any)  { l.pass(slog.LevelError, format, v) }
 
-// pass writes all lines about clients with one message, since lines are limited by message: clients can cause any
-// number of such lines, which must not crowd out the others.
+// pass writes a line. All lines about clients have one message: natsid's log writes each message once a minute, and
+// clients, who can cause any number of lines, must not crowd out other lines.
 func (l *logger) pass(level slog.Level, format string, v []any) {
 	text := fmt.Sprintf(format, v...)
 	if strings.Contains(text, " - cid:") {

@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// options returns the options of the file, overridden where natsid needs others.
+// options returns the options of the file, with those that natsid needs in place of the file's.
 func options(cfg Config) (*server.Options, error) {
 	opts := new(server.Options)
 	if cfg.File != "" {
@@ -29,11 +29,10 @@ func options(cfg Config) (*server.Options, error) {
 	}
 	opts.ServerName = cmp.Or(opts.ServerName, "natsid")
 	opts.JetStream, opts.StoreDir, opts.SyncAlways = true, cfg.StoreDir, true
-	// The default is three quarters of the free space at the start, and does not grow with it.
+	// nats-server's default is three quarters of the space that is free at the start, even if more becomes free.
 	opts.JetStreamMaxStore = cmp.Or(opts.JetStreamMaxStore, 1<<50)
 	opts.NoSigs = true
-	// A server routes requests to a worker that hangs until two pings are
-	// unanswered: for 6 s with these, for 6 min by default.
+	// A server routes requests to a worker that hangs until two pings are unanswered: for 6 s, by default for 6 min.
 	opts.PingInterval, opts.MaxPingsOut = 2*time.Second, 2
 	if cfg.Websocket {
 		opts.Websocket = server.WebsocketOpts{Host: opts.Host, Port: server.RANDOM_PORT, NoTLS: true}
@@ -41,7 +40,8 @@ func options(cfg Config) (*server.Options, error) {
 	return opts, nil
 }
 
-// refuse returns an error, without the name of the file, if it makes the server one of several, or moves the store.
+// refuse returns an error, without the name of the file, if the options make the server one of several, or move the
+// store.
 func refuse(opts *server.Options, store string) error {
 	for part, has := range map[string]bool{
 		"a cluster":                   opts.Cluster.Name != "" || opts.Cluster.Port != 0 || opts.Routes != nil,
@@ -66,7 +66,7 @@ func samePath(a, b string) bool {
 	return a == b && errA == nil && errB == nil
 }
 
-// listen sets the address: that of the Host's first server, else the file's, else that of the settings.
+// listen sets the address to that of the Host's first server, else the file's, else cfg.Listen.
 func listen(opts *server.Options, cfg Config) (err error) {
 	if cfg.at == "" && (opts.Host != "" || opts.Port != 0) {
 		opts.Host, opts.Port = cmp.Or(opts.Host, server.DEFAULT_HOST), cmp.Or(opts.Port, server.DEFAULT_PORT)
@@ -76,13 +76,13 @@ func listen(opts *server.Options, cfg Config) (err error) {
 	return err
 }
 
-// address returns where a server of these options listens.
+// address returns the address on which a server with these options listens.
 func address(opts *server.Options) string {
 	return net.JoinHostPort(opts.Host, strconv.Itoa(max(opts.Port, 0)))
 }
 
-// Reload reads the file again: its users and certificates, for example, are valid from then on. After an error nothing
-// changes.
+// Reload makes the server use the present content of the file, such as its users and certificates. After an error
+// nothing has changed.
 func (h *Host) Reload() error {
 	opts, err := options(h.cfg)
 	if err != nil {
@@ -94,7 +94,7 @@ func (h *Host) Reload() error {
 	return nil
 }
 
-// CallersURL returns a URL at which callers reach the server, also from other machines if it listens there.
+// CallersURL returns a URL for callers, on other machines, too, if the server listens for these.
 func (h *Host) CallersURL() string {
 	scheme, at := h.at()
 	host, port, _ := net.SplitHostPort(at)
@@ -104,7 +104,7 @@ func (h *Host) CallersURL() string {
 	return scheme + "://" + net.JoinHostPort(host, port)
 }
 
-// IsOpen reports whether all programs of other machines can connect, without a user.
+// IsOpen reports whether every program on other machines can connect without credentials.
 func (h *Host) IsOpen() bool {
 	_, at := h.at()
 	state, err := h.server.Load().Varz(nil)
