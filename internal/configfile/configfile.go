@@ -1,5 +1,5 @@
-// Package configfile reads what an operator wrote: the text of a setting, the file of a secret, and a configuration
-// file, a YAML mapping of names to values, each with its line. It does not know which names are valid.
+// Package configfile reads files that an operator wrote: those of secrets, and configuration files, which are YAML
+// mappings of names to values. It does not know which names are valid.
 package configfile
 
 import (
@@ -14,7 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Clean cuts what editors and env-files add to a text: a byte order mark before it, and line ends, CR and LF, after it.
+// Clean removes what editors and env-files add to a text: a byte order mark before it, and CR and LF after it.
 func Clean(text string) string { return strings.TrimRight(strings.TrimPrefix(text, "\ufeff"), "\r\n") }
 
 // maxFile is the size limit of a file in bytes, far more than all settings need.
@@ -44,20 +44,20 @@ func Secret(name string) (string, error) {
 	return text, err
 }
 
-// An Entry is one name and its value, as text.
+// An Entry is one name with the text of its value.
 type Entry struct {
 	Name, Text string
 	Line       int
 }
 
-// A Fault says what is wrong on a line. It shows no value, which may be a secret.
+// A Fault says what is wrong on a line. It contains no value, which may be a secret.
 type Fault struct {
 	Line int
 	Text string
 }
 
-// Parse returns the entries of a file's text, in order, and every fault in it. A name that is given twice is a fault. A
-// list becomes one text: its items, separated by commas.
+// Parse returns the entries in the text of a file, in order, and every fault in it. A second entry of a name is a
+// fault. The text of a list is its items, separated by commas.
 func Parse(text string) ([]Entry, []Fault) {
 	in := yaml.NewDecoder(strings.NewReader(text))
 	var doc, next yaml.Node
@@ -83,7 +83,7 @@ func Parse(text string) ([]Entry, []Fault) {
 	return entries(root.Content)
 }
 
-// entries reads the names and values of a mapping, which alternate.
+// entries reads a mapping, whose nodes are a name, its value, the next name, and so on.
 func entries(nodes []*yaml.Node) (all []Entry, faults []Fault) {
 	lines := map[string]int{}
 	for i := 0; i+1 < len(nodes); i += 2 {
@@ -107,7 +107,7 @@ func entries(nodes []*yaml.Node) (all []Entry, faults []Fault) {
 	return all, faults
 }
 
-// value returns a value as it is written, or what is wrong with it.
+// value returns the text of a value, and what is wrong with it, "" if nothing is.
 func value(n *yaml.Node) (text, fault string) {
 	switch {
 	case n.Kind == yaml.AliasNode || n.Anchor != "" || n.Style&yaml.TaggedStyle != 0:
@@ -130,7 +130,7 @@ func value(n *yaml.Node) (text, fault string) {
 	return n.Value, ""
 }
 
-// unquoted is what is wrong with a value that YAML takes for an anchor, its alias, or a tag.
+// unquoted is the fault of a value that YAML reads as an anchor, an alias, or a tag.
 const unquoted = "a value that begins with *, & or ! needs quotes"
 
 var (
@@ -138,11 +138,11 @@ var (
 	anchor = regexp.MustCompile(`unknown anchor '(.*)' referenced`)
 )
 
-// tabbed matches what the YAML parser reports of a tab.
+// tabbed matches the errors that the YAML parser may return for a tab.
 var tabbed = regexp.MustCompile(`tab character|cannot start any token`)
 
-// syntax returns the fault that the YAML parser reports. It hides the name of an anchor: an
-// unquoted password that begins with * looks like one.
+// syntax returns the fault for an error of the YAML parser. It hides the name of an alias, since an unquoted password
+// that begins with * looks like one.
 func syntax(text string, err error) Fault {
 	if m := anchor.FindStringSubmatch(err.Error()); m != nil {
 		before, _, _ := strings.Cut(text, "*"+m[1])

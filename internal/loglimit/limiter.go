@@ -7,30 +7,30 @@ import (
 	"time"
 )
 
-// A Limiter lets the first value of a kind pass at once. Of the values that follow within a minute it keeps the last,
-// and passes it when the minute is over; then another minute begins. It is safe for concurrent use.
+// A Limiter limits values of each kind to one a minute. The first value is not held back. Of those that follow within a
+// minute the last is passed on when the minute ends; then another minute begins. It is safe for concurrent use.
 type Limiter[K comparable, V any] struct {
 	most int
 	pass func(last V, left int)
 
 	mu   sync.Mutex
-	open map[K]*held[V] // kinds of which a value has passed in the last minute
+	open map[K]*held[V] // the kinds with a minute that has not ended
 }
 
-// held is the values of one kind that are held back.
+// held has the values of one kind that are held back.
 type held[V any] struct {
 	count int
 	last  V // valid if count > 0
 }
 
-// NewLimiter returns a limiter that distinguishes this many kinds at once, at most: a value of a further kind counts as
-// of the zero kind. pass is called with the last value that was held back in a minute; left is how many earlier ones
-// are dropped.
+// NewLimiter returns a limiter that distinguishes at most this many kinds at once. Values of further kinds count as
+// values of the zero kind. When a minute ends, pass is called with the last value that was held back; left is how many
+// earlier values were dropped.
 func NewLimiter[K comparable, V any](most int, pass func(last V, left int)) *Limiter[K, V] {
 	return &Limiter[K, V]{most: most, pass: pass, open: make(map[K]*held[V])}
 }
 
-// Hold reports whether the value is held back.
+// Hold reports whether the limiter holds the value back. If not, the caller passes it on.
 func (l *Limiter[K, V]) Hold(k K, v V) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,7 +71,7 @@ func (l *Limiter[K, V]) passOn(h *held[V]) {
 	}
 }
 
-// Flush ends all minutes, and passes the values that are held back in the order of compare.
+// Flush ends all minutes, and passes on the values that are held back, in the order of compare.
 func (l *Limiter[K, V]) Flush(compare func(a, b V) int) {
 	l.mu.Lock()
 	open := l.open

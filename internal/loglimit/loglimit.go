@@ -1,5 +1,5 @@
-// Package loglimit writes each kind of log line once a minute at most, so that an
-// outage costs a few lines, however many loads and requests fail in it.
+// Package loglimit writes each kind of log line at most once a minute, so that an outage costs a few lines, however
+// many loads and requests fail.
 package loglimit
 
 import (
@@ -8,28 +8,28 @@ import (
 	"time"
 )
 
-// Every is the least time between two lines of one kind.
+// Every is the shortest time between two lines of one kind.
 const Every = time.Minute
 
-// HeldBack is the key of the attribute with how many lines of the kind were dropped before this one.
+// HeldBack is the key of an attribute: how many lines of the kind were dropped before this line.
 const HeldBack = "held_back"
 
-// most bounds the kinds that are distinguished. Messages are constants, except those of libraries.
+// most is how many kinds are distinguished at once. It bounds memory, since libraries make any number of messages.
 const most = 1000
 
-// whole are the messages whose lines are never held back: alarms, which are limited where they are raised, and
-// changes that operators made.
-var whole = map[string]bool{"alarm": true, "tags changed": true, "tags may have changed": true}
+// unlimited has the messages of lines that are never held back: those of alarms, which are limited where they are
+// raised, and of changes by operators.
+var unlimited = map[string]bool{"alarm": true, "tags changed": true, "tags may have changed": true}
 
 // New returns a handler that passes the first record of a kind to next at once. Of the records that follow within a
-// minute it passes only the last, with its own time, when the minute is over: so the last line of a kind is out of date
-// by a minute at most. Records of one level and message are of one kind, if they also have the same attribute "mode" or
-// both have none. All debug records pass, and so do those whose message is in whole.
+// minute it passes the last alone, with that record's time, when the minute ends: so the last line of a kind is out of
+// date by a minute at most. Records are of one kind if their level, message and attribute "mode" are equal. All debug
+// records pass at once, and all records with an unlimited message.
 func New(next slog.Handler) slog.Handler {
 	return &handler{next, NewLimiter[kind](most, write)}
 }
 
-// A handler is the handler of one logger. All handlers derived from one share its lines.
+// A handler shares its lines with the handlers that are derived from it.
 type handler struct {
 	slog.Handler
 	lines *Limiter[kind, record]
@@ -37,7 +37,7 @@ type handler struct {
 
 // Handle implements [slog.Handler].
 func (h *handler) Handle(ctx context.Context, r slog.Record) error {
-	if r.Level >= slog.LevelInfo && !whole[r.Message] && h.lines.Hold(kindOf(r), record{r.Clone(), h.Handler}) {
+	if r.Level >= slog.LevelInfo && !unlimited[r.Message] && h.lines.Hold(kindOf(r), record{r.Clone(), h.Handler}) {
 		return nil
 	}
 	return h.Handler.Handle(ctx, r)
@@ -53,7 +53,7 @@ func (h *handler) WithGroup(name string) slog.Handler {
 	return &handler{h.Handler.WithGroup(name), h.lines}
 }
 
-// A kind is what lines have in common of which one a minute is written.
+// A kind has what the lines of one kind have in common.
 type kind struct {
 	level   slog.Level
 	message string
@@ -71,13 +71,13 @@ func kindOf(r slog.Record) kind {
 	return k
 }
 
-// A record is a held-back record, and the handler that writes it.
+// A record is a log record with the handler that writes it.
 type record struct {
 	slog.Record
 	to slog.Handler
 }
 
-// write writes the last of the records of a kind that were held back.
+// write writes a record that was held back; left is how many before it were dropped.
 func write(r record, left int) {
 	if left > 0 {
 		r.AddAttrs(slog.Int(HeldBack, left))
@@ -85,8 +85,7 @@ func write(r record, left int) {
 	_ = r.to.Handle(context.Background(), r.Record) // an error is dropped, as in slog
 }
 
-// Flush writes the records that the log's handler holds back, if New made that handler. Call Flush before the process
-// ends.
+// Flush writes the records that a log holds back, if [New] made its handler. Call it before the process ends.
 func Flush(log *slog.Logger) {
 	if h, ok := log.Handler().(*handler); ok {
 		h.lines.Flush(func(a, b record) int { return a.Time.Compare(b.Time) })

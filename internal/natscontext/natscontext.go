@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// read are the fields that natsid reads, files those that name files, and refused those that it cannot do: nsc is the
-// user in nsc's store, and with tls_first TLS begins before the server's greeting.
+// read has the fields that natsid reads, files those of them that name files. refused has the fields that natsid cannot
+// obey: nsc names a user in nsc's store, and tls_first wants TLS before the server's first line.
 var (
 	read = []string{"url", "user", "password", "token", "creds", "nkey", "cert", "key", "ca", "inbox_prefix",
 		"jetstream_domain", "jetstream_api_prefix"}
@@ -20,15 +20,15 @@ var (
 	refused = []string{"nsc", "user_jwt", "tls_first", "socks_proxy", "windows_cert_store"}
 )
 
-// Read returns the fields of a context about reaching NATS: that of a name, or of a file whose name ends in .json.
-// Names of files are expanded: they have no ~ and no variables. Its errors say nothing secret.
+// Read returns the fields of a context that natsid reads. The context has a name, or is a file whose name ends in
+// .json. In names of files ~ and variables are replaced. Errors contain no secret.
 func Read(name string) (map[string]string, error) {
 	text, err := load(name)
 	if err != nil {
 		return nil, err
 	}
 	var all map[string]any
-	fault := json.Unmarshal(text, &all) // it may show what is secret
+	fault := json.Unmarshal(text, &all) // not returned: it may quote a secret
 	c := map[string]string{}
 	for _, field := range read {
 		text, isText := all[field].(string)
@@ -60,7 +60,7 @@ func Read(name string) (map[string]string, error) {
 	return c, nil
 }
 
-// load returns the file of a context.
+// load returns the text of a context.
 func load(name string) ([]byte, error) {
 	if strings.HasSuffix(name, ".json") {
 		if text, err := os.ReadFile(name); err == nil || !errors.Is(err, fs.ErrNotExist) {
@@ -78,7 +78,7 @@ func load(name string) ([]byte, error) {
 	return text, err
 }
 
-// directory is where the nats command keeps contexts.
+// directory returns where the nats command keeps contexts.
 func directory() (string, error) {
 	root := os.Getenv("XDG_CONFIG_HOME")
 	if root == "" {
@@ -91,7 +91,7 @@ func directory() (string, error) {
 	return filepath.Join(root, "nats", "context"), nil
 }
 
-// expand replaces variables, and ~ by the home directory, as the nats command does.
+// expand replaces variables in the name of a file, and ~ by the home directory, as the nats command does.
 func expand(file string) string {
 	file = os.ExpandEnv(file)
 	rest, ok := strings.CutPrefix(file, "~")
