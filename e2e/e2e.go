@@ -1,7 +1,6 @@
-// Package e2e starts a whole natsid for a test: a nats-server with JetStream
-// inside the process, any number of workers, and a client. It needs nothing
-// installed, no fixed port and no fixed directory, so tests of any project may
-// use it, in parallel:
+// Package e2e starts a whole natsid for a test: a nats-server with JetStream inside the process, any number of workers,
+// and a client. It needs no installed program, no fixed port and no fixed directory, so parallel tests of any project
+// may use it:
 //
 //	func TestInvoice(t *testing.T) {
 //		ids := e2e.Start(t, e2e.Config{})
@@ -9,8 +8,8 @@
 //		…
 //	}
 //
-// A start takes about 0.2 s with one worker, and 1 s with several. Methods such as [Cluster.Stall] cause faults;
-// `natsid test-server` causes the same ones for tests in other languages.
+// A start takes about 0.2 s with one worker, and 1 s with several. Methods such as [Cluster.Stall] cause faults.
+// `natsid test-server` causes the same faults for tests in other languages.
 package e2e
 
 import (
@@ -29,7 +28,7 @@ import (
 )
 
 // A Cluster is a whole natsid, which runs until its test ends: workers that share a nats-server, and create tags on
-// first use. Its methods fail the test instead of returning an error, and must be called from the test's goroutine.
+// first use. Instead of returning an error its methods fail the test. Call them from the test's goroutine.
 type Cluster struct {
 	// URL is the address of the nats-server, on loopback.
 	URL string
@@ -44,9 +43,9 @@ type Cluster struct {
 	log *slog.Logger
 }
 
-// A Config is what [Start] starts. The zero value means the defaults.
+// A Config has the settings of [Start]. The zero value means the defaults.
 type Config struct {
-	// Workers is how many workers there are; 0 means 1, and a negative number fails the test.
+	// Workers is the number of workers; 0 means 1, and a negative number fails the test.
 	Workers int
 	// Namespace is the namespace of the workers; "" means [subjects.DefaultNamespace].
 	Namespace subjects.Namespace
@@ -57,8 +56,7 @@ type Config struct {
 	Clock func(i int) time.Time
 }
 
-// Start starts a cluster, and returns once each worker issues IDs of both
-// modes. The cluster stops when the test ends.
+// Start starts a cluster, and returns once each worker issues IDs of both modes. The cluster stops when the test ends.
 func Start(tb testing.TB, cfg Config) *Cluster {
 	tb.Helper()
 	if cfg.Workers < 0 {
@@ -124,7 +122,7 @@ func (c *Cluster) Number() *number.Holder {
 	return h
 }
 
-// StartWorker starts worker i, counted from 0, which [Cluster.StopWorker] has stopped, on its former data directory. It
+// StartWorker starts worker i, counted from 0, again after [Cluster.StopWorker], on its former data directory. It
 // returns once the worker issues IDs.
 func (c *Cluster) StartWorker(i int) {
 	c.tb.Helper()
@@ -140,6 +138,5 @@ func (c *Cluster) StopWorker(i int) {
 	}
 }
 
-// WorkerNumber returns the worker number that worker i had when [Start] or
-// [Cluster.StartWorker] last returned.
+// WorkerNumber returns the worker number that worker i had after its last start.
 func (c *Cluster) WorkerNumber(i int) int { return c.bed.Where(i).Number }

@@ -14,11 +14,11 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// Stall lets requests for IDs wait for d before a worker gets them. A d of 0 lasts until [Cluster.Resume].
+// Stall holds requests for IDs back until d has passed. If d is 0, it lasts until [Cluster.Resume].
 func (c *Cluster) Stall(d time.Duration) { c.play(&fault{kind: stalls}, d) }
 
-// Refuse answers requests for IDs with an error for d, before a worker gets them. A d of 0 lasts until
-// [Cluster.Resume]. It returns an error if natsid has no such code.
+// Refuse answers requests for IDs with an error until d has passed. If d is 0, it lasts until [Cluster.Resume]. It
+// returns an error if natsid has no such code.
 func (c *Cluster) Refuse(code subjects.Code, d time.Duration) error {
 	var all []subjects.Code
 	for _, info := range subjects.Codes() {
@@ -35,14 +35,14 @@ func (c *Cluster) Refuse(code subjects.Code, d time.Duration) error {
 	return nil
 }
 
-// DropReplies drops the replies to requests for IDs that workers get within d: the IDs are a hole. A d of 0 lasts until
+// DropReplies drops the replies to requests for IDs until d has passed: the IDs are a hole. If d is 0, it lasts until
 // [Cluster.Resume].
 func (c *Cluster) DropReplies(d time.Duration) { c.play(&fault{kind: drops}, d) }
 
-// Resume ends the present fault. Workers then get the requests that wait.
+// Resume ends the present fault. Requests that were held back are then sent to workers.
 func (c *Cluster) Resume() { c.play(new(fault), 0) }
 
-// Restart stops all workers that run, cleanly, and starts them again. In between nobody serves.
+// Restart stops all running workers cleanly, and starts them again. In between no worker serves.
 func (c *Cluster) Restart() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,11 +54,11 @@ func (c *Cluster) Restart() error {
 	})
 }
 
-// skipWithin bounds a skip.
+// skipWithin bounds the duration of a skip.
 const skipWithin = 10 * time.Second
 
-// Skip raises the next ID of each tag by at least n. If several workers serve, all but one of them skip a moment later.
-// It returns an error if there is no tag, or if tags refuse, as at their last number; the other tags are raised.
+// Skip raises the next ID of each tag by at least n. It returns an error if there is no tag, or if some tags cannot be
+// raised so far; the others are raised. One worker raises a tag at once, and the others a moment later.
 func (c *Cluster) Skip(n int64) error {
 	ctx, cancel := context.WithTimeout(context.Background(), skipWithin)
 	defer cancel()

@@ -25,7 +25,7 @@ const (
 	drops        // workers answer, but the replies are lost
 )
 
-// nobody is the subject of replies that are dropped.
+// nobody is a subject without subscribers, to which replies that are dropped are sent.
 const nobody = "_natsid_dropped"
 
 // A hook plays a [fault] on requests for IDs before a worker handles them. All other messages pass.
@@ -37,7 +37,7 @@ type hook struct {
 	waits []*nats.Msg // requests that are held back
 }
 
-// intercept reports whether a worker is to handle a message.
+// intercept implements [app.Config.Intercept]: it reports whether the worker handles a message.
 func (h *hook) intercept(m *nats.Msg) bool {
 	if !strings.HasPrefix(m.Subject, h.ns.Segment("")) && !strings.HasPrefix(m.Subject+".", h.ns.Snowflake()+".") {
 		return true
@@ -57,8 +57,8 @@ func (h *hook) intercept(m *nats.Msg) bool {
 	return f.kind == passes || f.kind == drops
 }
 
-// play begins a fault in place of the present one, and ends it after d, unless d is 0. Requests that were held back are
-// sent to workers again.
+// play begins a fault in place of the present one, and ends it after d, unless d is 0. Requests that the hook held back
+// are sent to workers again.
 func (c *Cluster) play(f *fault, d time.Duration) {
 	c.hook.mu.Lock()
 	waits := c.hook.waits

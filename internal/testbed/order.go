@@ -13,17 +13,16 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// Control is the subject of orders: a request whose body is an order in words. See [Cluster.Do].
+// Control is the subject of requests whose body is an order in words: see [Cluster.Do].
 const Control = "natsid.test"
 
-// orders are examples of all orders.
+// orders has an example of each order.
 const orders = "stall 2s, refuse 503 for 1s, drop replies for 1s, resume, restart, skip 1000000"
 
-// lasting matches the order of a fault that lasts. Its groups are the fault, the code, and the duration.
+// lasting matches the orders of faults with a duration. Its groups are the fault, the code, and the duration.
 var lasting = regexp.MustCompile(`^(stall|drop replies|refuse (\S+))(?:(?: for)? (\S+))?$`)
 
-// Do plays the fault that an order names; [orders] has examples. If there is no such order, the error is a
-// [*subjects.Error] of code 400.
+// Do obeys an order. The error for an unknown order is a [*subjects.Error] of code 400.
 func (c *Cluster) Do(order string) error {
 	order = strings.Join(strings.Fields(order), " ")
 	if m := lasting.FindStringSubmatch(order); m != nil {
@@ -50,7 +49,7 @@ func (c *Cluster) Do(order string) error {
 		"until resume", order, orders)
 }
 
-// last plays a fault for the wanted duration, or until resume if wanted is "".
+// last plays a fault for the wanted duration; "" means until [Cluster.Resume].
 func (c *Cluster) last(fault, code, wanted string) error {
 	d, err := time.ParseDuration(cmp.Or(wanted, "0s"))
 	if err != nil || d < 0 || d == 0 && wanted != "" {

@@ -1,10 +1,10 @@
 // Package testbed runs a whole natsid for tests: a nats-server in this process, workers that share it, and the faults
-// that tests order. Package e2e and `natsid test-server` start the same one.
+// that tests order. Package e2e and `natsid test-server` use it.
 //
-//	callers ----------------------> nats-server ----> hook ----> workers
-//	                                                  holds back, refuses or answers in vain
+//	callers ----> nats-server ----> hook ----> workers
 //
-// Workers join as any worker does. A [hook] gets each request before they handle it.
+// A [hook] gets each request for IDs before a worker does, and plays faults: it holds requests back, refuses them, or
+// drops their replies.
 package testbed
 
 import (
@@ -32,8 +32,7 @@ type Config struct {
 	Configure func(worker int, cfg *app.Config)
 }
 
-// A Cluster is a natsid that runs: workers that share a nats-server, and create tags on first use. Its methods are safe
-// for concurrent use.
+// A Cluster has workers that share a nats-server and create tags on first use. It is safe for concurrent use.
 type Cluster struct {
 	URL string // of the nats-server, on loopback
 
@@ -43,7 +42,7 @@ type Cluster struct {
 	conn   *nats.Conn // receives orders
 
 	mu      sync.Mutex // held while workers start and stop
-	workers []*worker  // nil before the first start
+	workers []*worker  // a worker is nil before its first start
 }
 
 // Start starts a cluster, and returns once each worker issues IDs of both modes.
@@ -65,8 +64,8 @@ func Start(cfg Config) (*Cluster, error) {
 // WebsocketURL returns the URL for WebSockets, if the server listens for them.
 func (c *Cluster) WebsocketURL() string { return c.server.WebsocketURL() }
 
-// start starts what needs the server. The first worker makes the buckets, with no other client beside it: then it need
-// not wait for others to answer.
+// start starts the workers, and then takes orders. The first worker makes the buckets while nobody else is connected:
+// otherwise it would wait for answers of other workers.
 func (c *Cluster) start() (err error) {
 	if err := c.begin(0); err != nil {
 		return err
@@ -82,7 +81,7 @@ func (c *Cluster) start() (err error) {
 	}))
 }
 
-// each calls f for each worker at once, and returns their errors. The lock is held.
+// each calls f for all workers in parallel, and returns their errors. The lock is held.
 func (c *Cluster) each(f func(i int) error) error {
 	var all sync.WaitGroup
 	faults := make([]error, len(c.workers))
@@ -93,7 +92,7 @@ func (c *Cluster) each(f func(i int) error) error {
 	return errors.Join(faults...)
 }
 
-// StartWorker starts worker i, on the data directory that it had before. It returns once the worker issues IDs.
+// StartWorker starts worker i on its former data directory, and returns once the worker issues IDs.
 func (c *Cluster) StartWorker(i int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -118,11 +117,11 @@ func (c *Cluster) config(i int) app.Config {
 	cfg.NATS, cfg.Namespace, cfg.Intercept = c.URL, c.cfg.Namespace, c.hook.intercept
 	cfg.Data, cfg.HTTP = filepath.Join(c.cfg.Dir, fmt.Sprintf("worker-%d", i)), ""
 	cfg.AutoCreateTags = true
-	// All workers read one clock, so a number never used before can be used at once.
+	// All workers read one clock, so a worker number without a record need not wait out the skew of another clock.
 	cfg.MaxClockSkew = time.Millisecond
 	c.cfg.Configure(i, &cfg)
 	if w := c.workers[i]; w != nil && w.where.HTTP != "" {
-		cfg.HTTP = w.where.HTTP // a port that was free at the first start
+		cfg.HTTP = w.where.HTTP // the same port after a restart
 	}
 	return cfg
 }
@@ -143,7 +142,7 @@ func (c *Cluster) end(i int) error {
 	return nil
 }
 
-// Where describes worker i as it was when it last became ready.
+// Where returns where worker i could be reached when it last became ready.
 func (c *Cluster) Where(i int) app.Where {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -166,15 +165,15 @@ func (c *Cluster) Stop() error {
 // startTimeout bounds how long a worker may take until it issues IDs.
 const startTimeout = 2 * time.Minute
 
-// A worker is a natsid that was started, on a goroutine of its own.
+// A worker is a natsid that runs on a goroutine of its own.
 type worker struct {
-	cancel context.CancelFunc // nil once it was stopped
-	done   chan error         // what app.Run returned
+	cancel context.CancelFunc // nil once the worker was stopped
+	done   chan error         // receives the result of app.Run
 	where  app.Where          // its addresses when it became ready
 }
 
-// start starts a worker, and returns it once it issues IDs. It retries while the data directory is in use: a previous
-// run may still wait for a disk that hangs.
+// start starts a worker, and returns it once it issues IDs. It retries while the data directory is locked: the lock of
+// the former run may wait for a slow disk.
 func start(cfg app.Config) (w *worker, err error) {
 	for until := time.Now().Add(startTimeout); ; time.Sleep(100 * time.Millisecond) {
 		if w, err = startOnce(cfg); !errors.Is(err, app.ErrDataInUse) || time.Now().After(until) {
