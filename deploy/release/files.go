@@ -21,12 +21,12 @@ import (
 	"github.com/natsid/natsid/internal/cli"
 )
 
-// A file is one file of an archive, or a directory, whose name ends with a slash.
+// A file is a file of an archive or an image. The name of a directory ends with a slash.
 type file struct {
 	name string
 	mode int64
 	data []byte
-	user int
+	user int // user and group
 }
 
 // archive writes the archive of a target.
@@ -100,8 +100,8 @@ func (r *release) chart() {
 		"-date", fmt.Sprint(r.date.Unix()))
 }
 
-// texts returns the files besides the binary, by name; they are the same for all targets. Those in the folder package
-// are for packages only, those in systemd for Linux only.
+// texts returns the text files of all targets, by name. Those in the folder package are for packages alone, those in
+// systemd for Linux alone.
 func (r *release) texts() map[string]string {
 	texts := map[string]string{
 		"natsid.yaml": settings(), "natsid.1": r.manual(), "package/changelog": r.debianChangelog(),
@@ -114,7 +114,7 @@ func (r *release) texts() map[string]string {
 	return texts
 }
 
-// natsid returns what a natsid command of the release prints, as on a terminal of 80 columns.
+// natsid runs a natsid command, and returns what it prints on a terminal of 80 columns.
 func natsid(args ...string) string {
 	os.Unsetenv("COLUMNS")
 	var out, errs bytes.Buffer
@@ -149,7 +149,7 @@ func (r *release) manual() string {
 	return page.String()
 }
 
-// debianChangelog returns the one entry that Debian demands.
+// debianChangelog returns a changelog with one entry, as Debian demands.
 func (r *release) debianChangelog() string {
 	const entry = "natsid (%s) stable; urgency=medium\n\n  * See the tag %s.\n\n -- %s  %s\n"
 	debian := strings.Replace(r.number(), "-", "~", 1)

@@ -1,14 +1,11 @@
-// Command release builds what a release of natsid consists of: archives, packages, an image, the chart, a list of the
-// modules in each binary, the notes, checksums and, with -key, a signature. The same commit gives the same bytes with
-// the same Go, in any folder and at any time. `make release` runs it.
+// Command release builds the files of a release of natsid: archives, packages, an image, the chart, the notes,
+// checksums and, with -key, a signature. The same commit gives the same bytes with the same Go, in any folder and at
+// any time. `make release` runs it.
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/sha256"
-	"debug/buildinfo"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"log"
@@ -17,7 +14,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -34,7 +30,7 @@ func main() {
 			log.Fatalf("release: %v", fault)
 		}
 	}()
-	signal.Notify(make(chan os.Signal, 1), os.Interrupt) // it ends the running child, whose failure ends this program
+	signal.Notify(make(chan os.Signal, 1), os.Interrupt) // it ends the running child instead, whose failure panics
 	began := time.Now()
 	r.identify()
 	r.build()
@@ -50,14 +46,14 @@ type release struct {
 	date             time.Time // of the commit, and of everything in the release
 }
 
-// must panics with an error, which main prints before it ends the program. Only build has something to undo.
+// must panics with an error, which main prints before it ends the program.
 func must(err error) {
 	if err != nil {
 		panic(err)
 	}
 }
 
-// got returns a value, or ends the program.
+// got returns a value, or panics as must does.
 func got[T any](value T, err error) T {
 	must(err)
 	return value
@@ -66,7 +62,7 @@ func got[T any](value T, err error) T {
 func (r *release) number() string        { return strings.TrimPrefix(r.version, "v") }
 func (r *release) stem(of string) string { return "natsid-" + r.version + "-" + of } // beginning of a file's name
 
-// identify reads commit and date, and chooses the version.
+// identify reads the commit and its date, and chooses the version.
 func (r *release) identify() {
 	r.commit = output(r.source, nil, "git", "rev-parse", "HEAD")
 	r.date = got(time.Parse(time.RFC3339, output(r.source, nil, "git", "log", "-1", "--format=%cI"))).UTC()
@@ -82,8 +78,8 @@ const unreleased = "v0.0.0-dev" // the version of a commit without a tag
 
 var semver = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
 
-// versionOf returns the version of a commit with these tags: the wanted one, by default the tag. It refuses a version
-// that differs from the tag, and any version of files that were changed since the commit.
+// versionOf returns the version of a commit: the wanted one, or by default its first tag. It returns an error if no tag
+// is the wanted version, or if a version is to be given to files that differ from the commit.
 func versionOf(wanted string, tags []string, isChanged bool) (string, error) {
 	if len(tags) > 0 && wanted != "" && !slices.Contains(tags, wanted) {
 		return "", fmt.Errorf("the version is to be %s, but the commit has the tag %s", wanted, tags[0])
@@ -99,7 +95,7 @@ func versionOf(wanted string, tags []string, isChanged bool) (string, error) {
 	return version, nil
 }
 
-// output runs a program, with additions to the environment, and returns what it prints.
+// output runs a program, with env added to the environment, and returns its standard output.
 func output(dir string, env []string, program string, args ...string) string {
 	cmd := exec.Command(program, args...)
 	cmd.Dir, cmd.Stderr, cmd.Env = dir, os.Stderr, append(os.Environ(), env...)
@@ -114,7 +110,8 @@ func (r *release) write(name string, data []byte) {
 	must(os.WriteFile(filepath.Join(r.out, name), data, 0o644))
 }
 
-// build writes all files of the release, or none. It takes minutes, so the notes, texts and key are tried first.
+// build writes all files of the release, or none. Since it takes minutes, it first tries what can fail at once: the
+// notes, the texts and the key.
 func (r *release) build() {
 	if old, err := os.ReadDir(r.out); err == nil && len(old) > 0 {
 		panic(fmt.Errorf("%s is not empty: remove its %d files first", r.out, len(old)))
@@ -136,7 +133,6 @@ func (r *release) build() {
 	for _, t := range r.targets {
 		binary := r.compile(t, stage)
 		r.archive(t, binary, texts)
-		r.modules(t, binary)
 		if t.isPackaged() {
 			r.packages(t, binary, texts)
 		}
@@ -149,7 +145,7 @@ func (r *release) build() {
 	isDone = true
 }
 
-// section returns the section of CHANGELOG.md about the version.
+// section returns the notes: the section of CHANGELOG.md about the version.
 func (r *release) section() []byte {
 	name := r.number()
 	if r.version == unreleased {
@@ -174,7 +170,7 @@ func (r *release) sums() {
 	r.write("SHA256SUMS", []byte(lines.String()))
 }
 
-// sign signs a file, if there is a key. The signature of the checksums covers all files.
+// sign signs a file of a directory, if there is a key.
 func (r *release) sign(dir, name string) {
 	if r.key == "" {
 		fmt.Println(name, "is not signed: no -key is given")
@@ -196,10 +192,10 @@ func (t target) name() string   { return t.os + "-" + t.arch }
 func (t target) goarch() string { return strings.TrimSuffix(t.arch, "v7") }
 func (t target) exe() string    { return "natsid" + map[string]string{"windows": ".exe"}[t.os] }
 
-// isPackaged reports whether a target has packages for Debian and Fedora, and an image.
+// isPackaged reports whether packages for Debian and Fedora, and an image, are made for the target.
 func (t target) isPackaged() bool { return t.os == "linux" && t.arch != "riscv64" }
 
-// compile builds the binary of a target. The Dockerfile builds with the same flags.
+// compile builds the binary of a target, with the flags of the Dockerfile.
 func (r *release) compile(t target, stage string) (binary string) {
 	binary = filepath.Join(stage, t.name(), t.exe())
 	const in = " -X github.com/natsid/natsid/internal/cli."
@@ -211,43 +207,4 @@ func (r *release) compile(t target, stage string) (binary string) {
 	}
 	output(r.source, env, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", binary, ".")
 	return binary
-}
-
-// modules writes a list of the modules in a binary, from its build info, in the format SPDX.
-func (r *release) modules(t target, binary string) {
-	data := got(os.ReadFile(binary))
-	info := got(buildinfo.Read(bytes.NewReader(data)))
-	main := spdxPackage(info.Main.Path, r.version)
-	var packages, relations []map[string]any
-	for _, m := range append(info.Deps, &debug.Module{Path: "std", Version: strings.TrimPrefix(info.GoVersion, "go")}) {
-		p := spdxPackage(cmp.Or(m.Replace, m).Path, cmp.Or(m.Replace, m).Version)
-		packages = append(packages, p)
-		relations = append(relations, map[string]any{
-			"spdxElementId": main["SPDXID"], "relationshipType": "DEPENDS_ON", "relatedSpdxElement": p["SPDXID"],
-		})
-	}
-	name := r.stem(t.name())
-	text := got(json.MarshalIndent(map[string]any{
-		"spdxVersion": "SPDX-2.3", "dataLicense": "CC0-1.0", "SPDXID": "SPDXRef-DOCUMENT", "name": name,
-		"documentNamespace": fmt.Sprintf("https://github.com/natsid/natsid/spdx/%x", sha256.Sum256(data)),
-		"creationInfo": map[string]any{
-			"created": r.date.Format(time.RFC3339), "creators": []string{"Tool: natsid-release-" + r.number()},
-		},
-		"documentDescribes": []any{main["SPDXID"]}, "packages": append(packages, main), "relationships": relations,
-	}, "", " "))
-	r.write(name+".spdx.json", append(text, '\n'))
-}
-
-var spdxID = strings.NewReplacer("/", "-", "_", "-", "~", "-")
-
-func spdxPackage(path, version string) map[string]any {
-	const unknown = "NOASSERTION"
-	return map[string]any{
-		"SPDXID": "SPDXRef-" + spdxID.Replace(path), "name": path, "versionInfo": version, "filesAnalyzed": false,
-		"downloadLocation": unknown, "licenseConcluded": unknown, "licenseDeclared": unknown, "copyrightText": unknown,
-		"externalRefs": []map[string]any{{
-			"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl",
-			"referenceLocator": "pkg:golang/" + path + "@" + version,
-		}},
-	}
 }

@@ -26,8 +26,8 @@ import (
 
 const maintainer = "natsid <natsid@users.noreply.github.com>"
 
-// installed is where packages put the texts.
-var installed = []struct{ text, to, only string }{ // only: deb or rpm; "" for both
+// installed has the places of the texts in packages. only names the one kind of package that has the text, if any.
+var installed = []struct{ text, to, only string }{
 	{"natsid.yaml", "/etc/natsid/natsid.yaml", ""},
 	{"systemd/natsid.service", "/usr/lib/systemd/system/natsid.service", ""},
 	{"systemd/natsid@.service", "/usr/lib/systemd/system/natsid@.service", ""},
@@ -78,7 +78,7 @@ func (r *release) packages(t target, binary string, texts map[string]string) {
 	}
 }
 
-// packageInfo describes a package, without its files. It depends on the package of useradd, which postinst calls.
+// packageInfo describes a package, without its files. The package depends on that of useradd, which postinst calls.
 func (r *release) packageInfo(t target, kind string) *nfpm.Info {
 	info := &nfpm.Info{
 		Name: "natsid", Arch: strings.Replace(t.arch, "v", "", 1), Platform: "linux", Version: r.number(),
@@ -93,8 +93,9 @@ func (r *release) packageInfo(t target, kind string) *nfpm.Info {
 	return info
 }
 
-// image writes the image: an index with one image per architecture, as the tar of an OCI layout. Docker's image store
-// before version 29 reads manifest.json instead, which has no architectures: so only the first image has the plain tag.
+// image writes the image: an index with one image per architecture, as the tar of an OCI layout. Docker before 29 reads
+// manifest.json instead, which knows no architectures: there the first image has the plain tag, and each other one a
+// tag with its architecture.
 func (r *release) image(stage string) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	var list []map[string]any
@@ -128,10 +129,10 @@ func (r *release) image(stage string) {
 // blob returns the path of a blob in an OCI layout.
 func blob(h v1.Hash) string { return "blobs/" + h.Algorithm + "/" + h.Hex }
 
-// imageUser owns the data, and is the user of the process.
+// imageUser is the user of the process, who owns the data.
 const imageUser = 65532
 
-// imageOf returns the image of a target: as the Dockerfile builds it, but with Mozilla's certificates, not Debian's.
+// imageOf returns the image of a target: that of the Dockerfile, but with Mozilla's certificates in place of Debian's.
 func (r *release) imageOf(t target, binary string) v1.Image {
 	all := []file{
 		{name: "LICENSE", mode: 0o644, data: got(os.ReadFile(filepath.Join(r.source, "LICENSE")))},
@@ -160,8 +161,8 @@ func (r *release) imageOf(t target, binary string) v1.Image {
 	return got(mutate.ConfigFile(img, config))
 }
 
-// authorities returns the certificates with which natsid checks NATS and MySQL over TLS, unless it is given others.
-// Certificates that are trusted under a condition are left out: a file of certificates cannot state the condition.
+// authorities returns the certificates of the authorities that natsid trusts by default for TLS. Those that are trusted
+// under a condition are left out: a file of certificates cannot state the condition.
 func authorities() []byte {
 	var b bytes.Buffer
 	for root := range bundle.Roots() {

@@ -314,32 +314,6 @@ func TestAReleaseThatCannotBeMadeLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestTheListOfModulesNamesEachWithItsVersion(t *testing.T) {
-	on(t, "linux")
-	r := built()
-	var doc struct {
-		DocumentNamespace string
-		CreationInfo      struct{ Created time.Time }
-		Packages          []struct{ SPDXID, Name, VersionInfo string }
-		Relationships     []struct{ RelatedSpdxElement string }
-	}
-	if err := json.Unmarshal(read(t, r, r.stem(r.targets[0].name())+".spdx.json"), &doc); err != nil {
-		t.Fatal(err)
-	}
-	id := regexp.MustCompile(`^SPDXRef-[A-Za-z0-9.-]+$`)
-	have := map[string]string{}
-	for _, p := range doc.Packages {
-		if !id.MatchString(p.SPDXID) || p.VersionInfo == "" {
-			t.Errorf("%+v", p)
-		}
-		have[p.Name] = p.VersionInfo
-	}
-	if have["github.com/natsid/natsid"] != r.version || have["github.com/nats-io/nats.go"] == "" || have["std"] == "" ||
-		!doc.CreationInfo.Created.Equal(r.date) || len(doc.Relationships) != len(doc.Packages)-1 {
-		t.Errorf("%+v", doc)
-	}
-}
-
 // Each default in the example is what natsid takes without it.
 func TestTheExampleConfigurationHasEverySetting(t *testing.T) {
 	text := settings()
