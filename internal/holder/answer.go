@@ -30,14 +30,21 @@ func (h *Holder) settle(change func()) {
 	defer h.mu.Unlock()
 	change()
 	g := h.offered
-	h.why = nil
-	if g != nil && g.Worker() != h.answered { //mutant:answered
-		g, h.why = nil, errUnanswered
-	}
-	if h.stopped != nil { //mutant:stopped
-		g, h.why = nil, h.stopped
+	if h.obstacle() != nil {
+		g = nil
 	}
 	h.issuer.Use(g)
+}
+
+// obstacle returns why nothing may be issued from the keeper's generator; nil if it may. The lock is held.
+func (h *Holder) obstacle() error {
+	switch {
+	case h.stopped != nil: //mutant:stopped
+		return h.stopped
+	case h.offered != nil && h.offered.Worker() != h.answered: //mutant:answered
+		return errUnanswered
+	}
+	return nil
 }
 
 const (
@@ -49,12 +56,11 @@ const (
 // live answers for the number that is held, asks the workers about their registry, and tells the program when issuing
 // goes on, is about to end, and ends, until ctx ends.
 func (h *Holder) live(ctx context.Context) {
-	type kind struct{ issues, well bool }
 	var (
 		bus   = natsbus.New(h.nc, h.cfg.Namespace)
 		sub   *nats.Subscription
 		asked time.Time
-		told  kind
+		told  [2]bool
 	)
 	for ctx.Err() == nil {
 		sub = h.follow(ctx, sub)
@@ -63,7 +69,7 @@ func (h *Holder) live(ctx context.Context) {
 			h.ask(ctx, bus)
 		}
 		issues, err := h.state()
-		if is := (kind{issues, err == nil}); is != told {
+		if is := [2]bool{issues, err == nil}; is != told {
 			if told = is; h.cfg.OnChange != nil {
 				h.cfg.OnChange(err)
 			}
@@ -165,7 +171,7 @@ func (h *Holder) explain(err error) error {
 	s := h.keeper.Status()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if why := cmp.Or(s.Trouble, h.why); why != nil {
+	if why := cmp.Or(s.Trouble, h.obstacle()); why != nil {
 		err = fmt.Errorf("%w: %w", err, why)
 	}
 	if s.Held {

@@ -55,14 +55,12 @@ type Holder struct {
 	nc     *nats.Conn // the holder's own
 	keeper *workerid.Keeper
 	layout snowflake.Layout
-	tick   time.Duration  // of the layout
 	issuer *issuer.Issuer // without a generator while nothing may be issued
 
 	mu       sync.Mutex
 	offered  *snowflake.Generator // the keeper's; nil while it has none
 	answered int                  // the number for which the server knows this holder's subscription; -1 for none
 	stopped  error                // why the registry allows no IDs; nil if it does
-	why      error                // why the keeper's generator is not issued from; nil if it is
 
 	stop   func()        // ends the keeper, and then all else
 	ended  chan struct{} // closed once all has ended, with err
@@ -153,8 +151,7 @@ func (h *Holder) start(ctx context.Context, nc *nats.Conn) (err error) {
 	if err != nil {
 		return err
 	}
-	h.tick = time.Duration(h.layout.Unit) * time.Millisecond
-	h.issuer = issuer.New(3*max(snowflake.DefaultMaxAhead, h.tick), 0, now)
+	h.issuer = issuer.New(3*max(snowflake.DefaultMaxAhead, h.tick()), 0, now)
 	host, _ := os.Hostname()
 	h.keeper = workerid.New(workerid.Config{
 		Registry: registry, Layout: h.layout, Site: cfg.Site, Numbers: fits, Instance: cfg.Name,
@@ -289,6 +286,9 @@ func (h *Holder) Until() time.Time { return time.UnixMilli(h.keeper.Status().Unt
 
 // Layout returns the layout of the IDs.
 func (h *Holder) Layout() snowflake.Layout { return h.layout }
+
+// tick returns the length of a tick.
+func (h *Holder) tick() time.Duration { return time.Duration(h.layout.Unit) * time.Millisecond }
 
 // Close ends issuing for good and gives the number back. The error says why the number was not released: it stays
 // blocked until its window ends. Closing again changes nothing.

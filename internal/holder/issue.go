@@ -57,7 +57,7 @@ func (h *Holder) next(ctx context.Context, n int) (runs snowflake.Runs, err erro
 		if !errors.Is(err, issuer.ErrWait) {
 			return runs, h.explain(err)
 		}
-		if err := jitter.Sleep(ctx, h.tick); err != nil {
+		if err := jitter.Sleep(ctx, h.tick()); err != nil {
 			return runs, err
 		}
 	}

@@ -48,7 +48,7 @@ func (l *Lease) Until() (until time.Time, lost error) {
 
 // Release gives the number back after the program has ended. The error says why it rests instead.
 func (l *Lease) Release() error {
-	margin := max(l.h.cfg.MaxClockSkew, time.Second) + 2*max(snowflake.DefaultMaxAhead, l.h.tick)
+	margin := max(l.h.cfg.MaxClockSkew, time.Second) + 2*max(snowflake.DefaultMaxAhead, l.h.tick())
 	if _, err := l.g.NextAt(now()+margin.Milliseconds(), 1); err != nil {
 		return err
 	}
