@@ -127,7 +127,7 @@ var floors = []floor{
 		"format":                {"snowflake", "subjects"},
 		"snowflake":             {"subjects"},
 		"internal/issuer":       {"snowflake"},
-		"workerid":              {"snowflake", "internal/durable", backoff},
+		"workerid":              {"snowflake", "internal/durable", "internal/jitter"},
 		"workerid/workeridtest": {"workerid", "snowflake"},
 		"subjects":              {},
 		"internal/wire":         {"subjects"},

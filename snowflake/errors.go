@@ -11,10 +11,8 @@ var (
 	ErrClosed = errors.New("snowflake: the generator is closed")
 	// ErrWindow is returned when the clock has reached the end of the generator's
 	// window, and [Generator.Extend] has not moved it.
-	ErrWindow = errors.New("snowflake: the window of the worker number is used up")
-	// ErrFence is returned if the clock is within the window of the worker number, but beyond the fence: see
-	// [Generator.Within]. errors.Is also takes it for an ErrWindow.
-	ErrFence error = fenceError{}
+	ErrWindow = errors.New("snowflake: the clock has reached the end of the window of the worker number, " +
+		"or of the part of it that the state file allows")
 	// ErrEpoch is returned when the clock is before the layout's epoch.
 	ErrEpoch = errors.New("snowflake: the clock is before the epoch")
 	// ErrTimeEnds is returned when the layout's time field is full.
@@ -22,15 +20,6 @@ var (
 	// ErrNoNumber is returned while there is no generator: the process holds no worker number, or may not use it yet.
 	ErrNoNumber = errors.New("snowflake: no worker number is in use")
 )
-
-type fenceError struct{}
-
-func (fenceError) Error() string {
-	return "snowflake: the fence of the worker number was not moved in time: its state file is written slowly, " +
-		"or the process stood still"
-}
-
-func (fenceError) Is(target error) bool { return target == ErrWindow }
 
 // A BehindError is returned when the clock must advance first: it was set back,
 // or a burst has used up the ticks that may be ahead of it.

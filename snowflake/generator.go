@@ -61,7 +61,6 @@ type Generator struct {
 	first  int64                     // position to issue first
 	ahead  int64                     // ticks that an ID may run ahead of the clock
 	until  atomic.Int64              // Unix ms; only grows
-	window atomic.Int64              // Unix ms; see Within
 	random func(tick, n int64) int64 // start of the sequence in a tick, in [0, n); tests replace it
 
 	// state is the next position to issue, with the closed bit on top. Closing and issuing change the same word, so
@@ -130,10 +129,6 @@ func (g *Generator) Extend(until int64) {
 	}
 }
 
-// Within sets the end of the worker number's window, in Unix ms; it may be later than until. It decides only whether a
-// time beyond until gives [ErrFence] or [ErrWindow].
-func (g *Generator) Within(end int64) { g.window.Store(end) }
-
 // Close ends issuing for good. It returns a time, in Unix ms, from which on this generator has issued nothing: the end
 // of its last tick, or from if that is later or nothing was issued. (The first tick may begin long after from, if the
 // epoch is in the future.) Closing again returns the same.
@@ -148,7 +143,7 @@ func (g *Generator) Close() (free int64) {
 // NextAt issues n IDs, n at least 1, at the time now in Unix ms: all of them
 // or none. They rise, and are greater than all that were issued before.
 //
-// The error is [ErrClosed], [ErrWindow], [ErrFence], [ErrEpoch], [ErrTimeEnds] or a [*BehindError]. After a
+// The error is [ErrClosed], [ErrWindow], [ErrEpoch], [ErrTimeEnds] or a [*BehindError]. After a
 // [*BehindError] a caller should read the clock again and retry if it has changed: a reading from before the
 // goroutine was descheduled looks like a clock that was set back.
 func (g *Generator) NextAt(now int64, n int) (Runs, error) {
@@ -211,17 +206,9 @@ func (g *Generator) startAt(now, n int64, state uint64) (start, fresh int64, err
 		}
 	}
 	if l.FirstMs(last) >= g.until.Load() { //mutant:until
-		return 0, 0, g.beyond(l.FirstMs(last))
+		return 0, 0, ErrWindow
 	}
 	return start, fresh, nil
-}
-
-// beyond returns why nothing is issued at ms, which is not below until.
-func (g *Generator) beyond(ms int64) error {
-	if ms < g.window.Load() {
-		return ErrFence
-	}
-	return ErrWindow
 }
 
 // Runs are the IDs of one batch. They are a small value that can be copied; the

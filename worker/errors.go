@@ -55,7 +55,6 @@ var codes = []struct {
 	{issuer.ErrExpired, subjects.Unavailable, "this worker was too slow to answer in time"},
 	{snowflake.ErrNoNumber, subjects.Unavailable, "this worker has no worker number"},
 	{snowflake.ErrClosed, subjects.Unavailable, "this worker has given up its worker number"},
-	{snowflake.ErrFence, subjects.Unavailable, "this worker may not issue at this time"},
 	{snowflake.ErrWindow, subjects.Unavailable, "this worker may not issue at this time"},
 	{snowflake.ErrEpoch, subjects.Unavailable, "this worker's clock is before the epoch"},
 	{snowflake.ErrTimeEnds, subjects.Unavailable, "the time field of the layout is full"},

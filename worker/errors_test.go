@@ -42,7 +42,6 @@ func TestEachErrorOfTheCoresHasItsCode(t *testing.T) {
 		{snowflake.ErrNoNumber, 503},
 		{snowflake.ErrClosed, 503},
 		{snowflake.ErrWindow, 503},
-		{snowflake.ErrFence, 503},
 		{snowflake.ErrEpoch, 503},
 		{snowflake.ErrTimeEnds, 503},
 		{&snowflake.BehindError{By: time.Minute}, 503},

@@ -43,6 +43,7 @@ type claim struct {
 	former   string // token of the process whose window it resumes without a write; "" after the first write
 	revision uint64 // of the record
 	gen      *snowflake.Generator
+	behind   bool // the clock was behind the last ID at the last heartbeat
 }
 
 // write sets the end of the record's window to until, at the time now, both Unix ms. It returns errLost if the number
@@ -126,7 +127,6 @@ func (c *claim) open(now int64) error {
 	if c.gen, err = snowflake.NewGenerator(c.k.cfg.Layout, c.number, c.from, limit, c.k.cfg.MaxAhead); err != nil {
 		return err
 	}
-	c.gen.Within(c.usable())
 	c.grant(c.how, c.until.Load())
 	return nil
 }
@@ -159,7 +159,6 @@ func (c *claim) renew(ctx context.Context, now int64) error {
 		return err
 	}
 	c.grant(Renewed, until)
-	c.gen.Within(c.usable())
 	c.gen.Extend(limit)
 	return nil
 }

@@ -49,7 +49,7 @@ import (
 //	drifts away                        the same from the fourth failed comparison on
 //	the registry's clock is set        continues if the next heartbeats of others show it
 //	right, but behind the last ID      refuses until it has caught up; acquires another number
-//	                                   after maxBehind
+//	                                   at the second heartbeat in a row
 type clock struct {
 	cfg       *Config
 	tolerance int64 // how far the clock may be from the others', ms
@@ -89,9 +89,6 @@ const (
 	// maxDoubts is how many comparisons in a row may fail for a clock that was
 	// not set.
 	maxDoubts = 3
-	// maxBehind is how long a worker whose clock is right, but behind times that it issued or reported, waits for the
-	// clock to catch up, before it acquires another number.
-	maxBehind = 5 * time.Second
 )
 
 // start begins the watch for steps. isIn reports whether a time is in the window of the state file, Unix ms.
@@ -261,22 +258,6 @@ func (c *clock) median() (low, high int64) {
 	return all[(len(all)-1)/2], all[len(all)/2]
 }
 
-// A lag says since when a right clock has been behind a time that this worker issued or reported; zero while it is not.
-//
-// Law: the number that ends a lag is acquired as any other. By rules (1) and (2) of docs/uniqueness.md its window
-// begins at the until of its record at the earliest, and is written by a compare-and-set of its own. The record of the
-// former number covers all that was issued under that number: a release does not lower its until below the end of the
-// last tick.
-type lag struct{ since time.Time }
-
-// left begins the lag, if it has not begun, and returns how long the worker still waits for the clock.
-func (l *lag) left() time.Duration {
-	if l.since.IsZero() {
-		l.since = time.Now()
-	}
-	return maxBehind - time.Since(l.since)
-}
-
-// behindText is the alarm of a lag, with how far the clock is behind what.
-const behindText = "the clock is %v behind %s: no snowflakes here until it has caught up or, if it stays right, " +
-	"%v have passed, and this worker acquires another number; nothing to do but check the clock"
+// behindText is the alarm of a clock that is behind a time of this worker, with how far it is behind what.
+const behindText = "the clock is %v behind %s: no snowflakes here until it has caught up or, within seconds, " +
+	"this worker has acquired another number; nothing to do but check the clock"

@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/workerid"
 	"github.com/natsid/natsid/workerid/workeridtest"
 )
@@ -138,25 +137,6 @@ func TestTheFenceIsMovedTwiceInItsReachAndBeforeAnIDWaitsForIt(t *testing.T) {
 		}
 		if n := writes.Load(); n < 19 || n > 21 {
 			t.Errorf("%d writes of the state file in 30 s, want 20", n)
-		}
-		l.end()
-	})
-}
-
-func TestBeyondTheFenceTheWindowIsNotSaidToHaveEnded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := new(disk).start(t, new(workeridtest.Memory))
-		for range 3 { // renewed in between
-			until := l.keeper.Status().Until
-			if err := l.gen().CheckAt(now() + 10_000); !errors.Is(err, snowflake.ErrFence) ||
-				!errors.Is(err, snowflake.ErrWindow) {
-				t.Errorf("beyond the fence: %v, want ErrFence, which is an ErrWindow", err)
-			}
-			err := l.gen().CheckAt(until + 1000)
-			if !errors.Is(err, snowflake.ErrWindow) || errors.Is(err, snowflake.ErrFence) {
-				t.Errorf("beyond the window: %v, want ErrWindow alone", err)
-			}
-			time.Sleep(4 * time.Minute)
 		}
 		l.end()
 	})

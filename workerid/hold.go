@@ -143,27 +143,28 @@ func (k *Keeper) trouble(ctx context.Context, c *claim, err error) {
 	}
 }
 
-// checkBehind returns errBehind once the clock, which was just found right, has been behind the last ID of the number
-// for maxBehind. A generator that issues a burst of IDs runs ahead of the clock by a little; that does not count. One
-// call may be wrong, if this goroutine lost its CPU during it, so the second in a row raises the alarm. Before the
-// window of a new claim begins, a clock is not behind.
+// checkBehind returns errBehind if the clock, which was just found right, is behind the last ID of the number at two
+// heartbeats in a row. One heartbeat may be wrong, if this goroutine lost its CPU during it. A generator that issues a
+// burst of IDs runs ahead of the clock by a little; that does not count. Before the window of a new claim begins, a
+// clock is not behind.
+//
+// Law: the next number is acquired as any other, by rules (1) and (2) of docs/uniqueness.md. The record of this one
+// covers all that was issued under it: a release does not lower its until below the end of the last tick.
 func (k *Keeper) checkBehind(c *claim, r reading) error {
 	now := max(r.elapsed(), k.cfg.Now()) // the clock may have been set since the reading
 	if time.Now().Before(c.begins) {
 		now = max(now, c.from)
 	}
 	b, ok := errors.AsType[*snowflake.BehindError](c.gen.CheckAt(now))
-	if !ok || b.By <= max(k.cfg.MaxAhead, k.cfg.unit())+k.cfg.unit() {
-		k.lag = lag{}
+	wasBehind := c.behind
+	if c.behind = ok && b.By > max(k.cfg.MaxAhead, k.cfg.unit())+k.cfg.unit(); !c.behind {
 		k.alarms.clear(ClockBehind)
 		return nil
 	}
-	if k.lag != (lag{}) {
-		k.alarms.set(ClockBehind, fmt.Sprintf(behindText, b.By, fmt.Sprint("the IDs of number ", c.number), maxBehind))
-	}
-	if k.lag.left() > 0 {
+	if !wasBehind {
 		return nil
 	}
+	k.alarms.set(ClockBehind, fmt.Sprintf(behindText, b.By, fmt.Sprint("the IDs of number ", c.number)))
 	return fmt.Errorf("%w: by %v", errBehind, b.By)
 }
 

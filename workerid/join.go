@@ -16,20 +16,15 @@ func isRefused(err error) bool {
 // A founder joins the registry. Only the goroutine of Keeper.Run uses it.
 type founder struct {
 	cfg      *Config
-	joined   Deployment // the last one that this process joined; zero before
-	founding bool       // MayFound is to be called once more before this worker joins
+	founding bool // MayFound is to be called once more before this worker joins
 }
 
 // join returns the registry's deployment, which this worker creates if there is none and it may, and apart from it the
 // numbers of programs, which may change. The error is ErrDeployment if this worker has another.
 //
 // Two layouts in one registry give equal IDs, also at times far apart. So the deployment is read before a number is
-// acquired and after that, and no worker joins a registry with a record of another layout. A deployment is created in
-// three cases only:
-//
-//   - This process joined a deployment that is gone now: that one is put back.
-//   - The records name it: that one is put back.
-//   - The registry has no records: no worker ever had a number in it.
+// acquired and after that, and no worker joins a registry with a record of another layout. A deployment that is gone is
+// put back as the records name it. A new one is created only where the registry has no records.
 //
 // A registry that lost everything may still have live workers. MayFound asks them, before the deployment is created
 // and after. A worker that acquires a number in between reads the deployment after its own write. So it sees this
@@ -53,7 +48,6 @@ func (f *founder) join(ctx context.Context) (d Deployment, holders Holders, err 
 		}
 		f.founding = false
 	}
-	f.joined = have
 	return d, holders, nil
 }
 
@@ -64,11 +58,10 @@ func (f *founder) read(ctx context.Context) (Deployment, error) {
 }
 
 // found creates the deployment, and returns the one that the registry then has.
-func (f *founder) found(ctx context.Context) (d Deployment, err error) {
-	if d = f.joined; d.ID == "" {
-		if d, err = f.first(ctx); err != nil {
-			return Deployment{}, err
-		}
+func (f *founder) found(ctx context.Context) (Deployment, error) {
+	d, err := f.choose(ctx)
+	if err != nil {
+		return Deployment{}, err
 	}
 	err = f.cfg.Registry.Found(ctx, d)
 	if errors.Is(err, ErrConflict) { // another worker has created it since
@@ -77,8 +70,8 @@ func (f *founder) found(ctx context.Context) (d Deployment, err error) {
 	return d, err
 }
 
-// first returns the deployment that this worker, which never joined the registry, may create there.
-func (f *founder) first(ctx context.Context) (Deployment, error) {
+// choose returns the deployment that this worker may create.
+func (f *founder) choose(ctx context.Context) (Deployment, error) {
 	records, err := f.cfg.Registry.Records(ctx)
 	if err != nil {
 		return Deployment{}, err

@@ -8,12 +8,9 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"strconv"
-	"strings"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
-
+	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/snowflake"
 )
 
@@ -79,11 +76,8 @@ type Span struct{ First, Last int }
 
 // ParseSpan reads the first and the last worker number, such as 512-1023.
 func ParseSpan(text string) (s Span, err error) {
-	first, last, _ := strings.Cut(text, "-")
-	var errs [2]error
-	s.First, errs[0] = strconv.Atoi(first)
-	s.Last, errs[1] = strconv.Atoi(last)
-	if errors.Join(errs[:]...) != nil {
+	_, err = fmt.Sscanf(text, "%d-%d", &s.First, &s.Last)
+	if err != nil || text != fmt.Sprintf("%d-%d", s.First, s.Last) {
 		return Span{}, errors.New("want the first and the last number, such as 512-1023")
 	}
 	return s, nil
@@ -169,7 +163,6 @@ type Keeper struct {
 	numbers   numbers
 	pending   *claim    // the claim whose first write was not acknowledged
 	ended     *claim    // the claim whose window has passed; nil once its record was read
-	lag       lag       // how long the clock has been behind what this worker issued or reported
 	awaySince time.Time // since when no attempt reached the registry; zero if the last one did
 }
 
@@ -270,11 +263,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 
 // search finds a claim. It retries until ctx ends or, at the first search, the worker is refused.
 func (k *Keeper) search(ctx context.Context, first bool) (*claim, error) {
-	pauses := backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(100*time.Millisecond),
-		backoff.WithMaxInterval(5*time.Second),
-		backoff.WithRandomizationFactor(0), // about adds randomness
-		backoff.WithMaxElapsedTime(0))
+	wait := 100 * time.Millisecond
 	k.awaySince = time.Time{}
 	var logged time.Time
 	for {
@@ -292,24 +281,16 @@ func (k *Keeper) search(ctx context.Context, first bool) (*claim, error) {
 			logged = time.Now()
 			k.cfg.Log.Warn("no snowflakes: there is no worker number yet; this worker keeps trying", "error", err)
 		}
-		if !pause(ctx, about(k.rand, pauses.NextBackOff())) {
-			return nil, ctx.Err()
+		if err := jitter.Sleep(ctx, about(k.rand, wait)); err != nil {
+			return nil, err
 		}
+		wait = min(wait*3/2, 5*time.Second)
 	}
 }
 
 // about returns a random time of half to one and a half of d, so that the workers of a fleet do not all call at once.
 func about(r *rand.Rand, d time.Duration) time.Duration {
 	return d/2 + time.Duration(r.Int64N(int64(d)))
-}
-
-// pause waits for d and reports whether ctx has not ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-	return ctx.Err() == nil
 }
 
 // notFound records why an attempt to find a claim failed.
@@ -340,7 +321,7 @@ func (k *Keeper) giveUp(ctx context.Context, c *claim, why error) (err error) {
 		if err := k.file.forget(nil); err != nil { //mutant:forget-lost
 			k.dropFile(err)
 		}
-		if pause(ctx, k.cfg.margin()) {
+		if jitter.Sleep(ctx, k.cfg.margin()) == nil {
 			_ = c.leave(ctx) // otherwise it expires
 		}
 	case errors.Is(why, ErrStateFile):
@@ -378,14 +359,10 @@ func (k *Keeper) dropFile(why error) {
 func (k *Keeper) release(ctx context.Context, c *claim) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.cfg.AtStop(releaseTimeout))
 	defer cancel()
-	pauses := backoff.WithContext(backoff.NewConstantBackOff(100*time.Millisecond), ctx)
-	err := backoff.Retry(func() error {
-		err := c.release(ctx)
-		if errors.Is(err, errLost) || errors.Is(err, ErrStateFile) {
-			return backoff.Permanent(err)
-		}
-		return err
-	}, pauses)
+	err := c.release(ctx)
+	for err != nil && !isOver(err) && jitter.Sleep(ctx, 100*time.Millisecond) == nil {
+		err = c.release(ctx)
+	}
 	if err != nil {
 		return fmt.Errorf("workerid: number %d was not released and stays blocked until %v: %w",
 			c.number, time.UnixMilli(c.until.Load()).UTC(), err)

@@ -58,13 +58,12 @@ func (k *Keeper) find(ctx context.Context) (*claim, error) {
 	}
 	behind := time.Duration(k.lastReported(v)-v.now) * time.Millisecond
 	if behind > k.cfg.MaxAhead {
-		k.alarms.set(ClockBehind, fmt.Sprintf(behindText, behind, "the last report of "+k.cfg.Instance, maxBehind))
-		if k.lag.left() > 0 {
+		k.alarms.set(ClockBehind, fmt.Sprintf(behindText, behind, "the last report of "+k.cfg.Instance))
+		if behind.Milliseconds() <= k.clock.tolerance { // sooner caught up than another number can be used
 			return nil, fmt.Errorf("%w: by %v", errBehind, behind)
 		}
 		return k.acquireAny(ctx, v)
 	}
-	k.lag = lag{}
 	k.alarms.clear(ClockBehind)
 	if c := k.pending; c != nil && c.wrote(v.records[c.number]) {
 		return k.confirm(ctx, c, v)

@@ -93,6 +93,9 @@ func (w *world) repair() {
 		l.steps, l.pause, l.stoppedTo = 0, 0, time.Time{}
 	}
 	w.agree()
+	if w.reg.deployment.ID == "" && w.mixed { // programs wait for the start of a worker, as their error says
+		w.crash(w.machines[0].life)
+	}
 	for _, m := range w.machines {
 		select {
 		case <-m.life.done:

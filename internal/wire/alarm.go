@@ -62,7 +62,7 @@ var alarms = []AlarmInfo{
 	{
 		Kind: AlarmClockBehind,
 		Happened: "this worker's clock is behind its own last IDs or heartbeat; it issues no snowflakes until the " +
-			"clock has caught up or, 5 s after it is right, another number is acquired",
+			"clock has caught up or, within seconds, another number is acquired",
 		Do: "find out what sets the clock in steps, and let NTP slew it instead",
 	},
 	{
