@@ -5,15 +5,15 @@
 //	defer ids.Close()
 //	id, err := ids.Next(ctx)
 //
-// [Open] acquires a worker number beside the workers of natsid, and renews its window on a connection of its own, made
-// like the given one. IDs are unique among those of all workers and all programs of the registry, by the law of the
-// workers: see docs/uniqueness.md. A program that stands still, for however long, issues nothing beyond its window.
+// [Open] acquires a worker number that no worker and no other program has, for a window of time, and renews the window
+// until Close. It opens a connection of its own, with the options of the given one. The IDs of all workers and programs
+// of a registry are unique: see docs/uniqueness.md. A program that stands still issues no ID after its window.
 //
-// While NATS or JetStream is away, IDs are issued until the window ends, up to five minutes. After that, and while the
-// clock of the machine is wrong, calls fail, and Config.OnChange says so in advance. Retry such a call, or ask workers
-// with package client: a [Holder] is a client.Source, too.
+// While NATS or JetStream does not answer, IDs are issued until the window ends, for up to five minutes. After that,
+// and while the machine's clock is wrong, calls fail; Config.OnChange is called before. Retry such a call, or request
+// IDs from workers with package client: a [Holder] is a client.Source, too.
 //
-// `natsid permissions holder` prints the rights that the user of NATS needs; docs/holders.md has the rest.
+// `natsid permissions holder` prints the rights that the user of NATS needs. docs/holders.md explains more.
 package number
 
 import (
@@ -33,21 +33,22 @@ import (
 type Config struct {
 	// Namespace is the namespace of the workers; "" means [subjects.DefaultNamespace].
 	Namespace subjects.Namespace
-	// JSDomain or JSPrefix is the domain or the API prefix of JetStream, as of the workers' flags.
+	// JSDomain or JSPrefix is JetStream's domain or API prefix, as in the workers' flags --js-domain and --js-prefix.
 	JSDomain, JSPrefix string
 	// Layout is the layout that the program expects; the zero value accepts whatever layout the workers have.
 	Layout snowflake.Layout
 	// Site is the site of this program, where the layout has site bits.
 	Site int
-	// Dir is a directory for the state of this one process, so that a restart after a crash goes on with its number,
-	// also without JetStream; "" keeps none, and a number stays blocked for up to five minutes after a crash.
+	// Dir is a directory for the state of this one process. After a crash the process resumes its number from it, also
+	// without JetStream. "" keeps no state: after a crash the number stays blocked for up to five minutes.
 	Dir string
-	// Name is what operators see; "" means the host's name and a random part.
+	// Name is the name in `natsid workers`; "" means the host's name and a random part.
 	Name string
-	// MaxClockSkew is how far the clocks of two machines may differ; 0 means 1 s. Set it as the workers'.
+	// MaxClockSkew is how far the clocks of two machines may differ, as the workers' --max-clock-skew; 0 means 1 s.
 	MaxClockSkew time.Duration
-	// OnChange is called with nil when IDs are issued and the window is renewed, first by Open; and with the reason
-	// when no ID can be issued, or none after the present window. nil means no call. It must not block, nor call Close.
+	// OnChange is called with nil when IDs can be issued and the window is renewed, for the first time within Open. It
+	// is called with the reason when no ID can be issued, or none after the present window. nil means no call. It must
+	// not block, nor call Close.
 	OnChange func(error)
 	// Log receives messages for an operator; nil discards them.
 	Log *slog.Logger
@@ -56,9 +57,9 @@ type Config struct {
 // A Holder holds a worker number and issues its snowflakes. It is safe for concurrent use.
 type Holder struct{ h *holder.Holder }
 
-// Open acquires a number. It returns once an ID can be issued, after about a second. The error says why none can by
-// the end of ctx, or within 15 s if ctx has no deadline; a number that was acquired is given back first, which takes
-// some seconds if NATS does not answer. A worker must have started in the namespace before.
+// Open acquires a number. It returns once an ID can be issued, after about a second. If none can be issued by the end
+// of ctx, or within 15 s where ctx has no deadline, it gives the number back, which takes some seconds if NATS does not
+// answer, and returns the reason. A worker must have started in the namespace before.
 func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Holder, error) {
 	h, err := holder.Open(ctx, nc, holder.Config{
 		Namespace: cfg.Namespace, JSDomain: cfg.JSDomain, JSPrefix: cfg.JSPrefix, Layout: cfg.Layout, Site: cfg.Site,
@@ -70,15 +71,15 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Holder, error) {
 	return &Holder{h}, nil
 }
 
-// Next returns a snowflake from memory. It does not allocate. It waits only where calls run ahead of the clock (with
-// Leaf's layout above 4.096 million IDs a second): for a few milliseconds, and not longer than ctx. Errors are those of
+// Next returns a snowflake from memory, without allocation. Above the rate of the layout (Leaf's: 4.096 million IDs a
+// second) it waits for the clock, for a few milliseconds, and not longer than ctx. Errors are those of
 // [snowflake.Generator.NextAt] and [snowflake.ErrNoNumber], with the reason.
 func (h *Holder) Next(ctx context.Context) (subjects.ID, error) { return h.h.Next(ctx) }
 
-// NextN returns n snowflakes, 1 to client.MaxIDs. It waits while the clock advances by the ticks that they need.
+// NextN returns n snowflakes, 1 to client.MaxIDs. It waits until the clock has advanced by the ticks that they need.
 func (h *Holder) NextN(ctx context.Context, n int) (subjects.Runs, error) { return h.h.NextN(ctx, n) }
 
-// Number returns the worker number that is held, and reports whether one is. It may change.
+// Number returns the present worker number, and reports whether there is one. A lost number is replaced by another.
 func (h *Holder) Number() (number int, held bool) { return h.h.Number() }
 
 // Until returns the end of the present window: no ID has a later time.

@@ -21,10 +21,10 @@ var (
 	errUnanswered = errors.New("the NATS server does not confirm yet that this program answers for its number")
 )
 
-// settle makes a change, and decides from which generator is issued.
+// settle applies a change under the lock, and then gives the issuer the keeper's generator, or none.
 //
-// Law: a number whose owner does not answer looks free in a registry that lost its records. So nothing is issued under
-// a number before the server knows the subscription on its subject, nor while the registry is stopped.
+// Law: in a registry that lost its records, a number whose owner does not answer looks free. So nothing is issued under
+// a number before the server has confirmed the subscription to its subject, nor while the registry is stopped.
 func (h *Holder) settle(change func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -53,8 +53,7 @@ const (
 	askEvery = 10 * time.Second
 )
 
-// live answers for the number that is held, asks the workers about their registry, and tells the program when issuing
-// goes on, is about to end, and ends, until ctx ends.
+// live answers for the present number, asks the workers about their registry, and calls OnChange, until ctx ends.
 func (h *Holder) live(ctx context.Context) {
 	var (
 		bus   = natsbus.New(h.nc, h.cfg.Namespace)
@@ -78,7 +77,8 @@ func (h *Holder) live(ctx context.Context) {
 	}
 }
 
-// follow makes the subscription follow the number that is held, and waits until the server knows it.
+// follow returns the subscription to the subject of the present number, nil without a number. sub is the one before. It
+// waits until the server has confirmed a new subscription.
 func (h *Holder) follow(ctx context.Context, sub *nats.Subscription) *nats.Subscription {
 	number, held := h.Number()
 	if sub != nil && held && number == h.answered {
@@ -100,7 +100,7 @@ func (h *Holder) follow(ctx context.Context, sub *nats.Subscription) *nats.Subsc
 	return sub
 }
 
-// say answers the question who holds the number.
+// say answers a worker's question which process holds the number.
 func (h *Holder) say(m *nats.Msg) {
 	who, _ := h.keeper.Who()
 	body, err := json.Marshal(who)
@@ -112,12 +112,12 @@ func (h *Holder) say(m *nats.Msg) {
 	}
 }
 
-// ask asks the workers whether their registry is stopped for another one.
+// ask asks the workers whether a second registry has stopped theirs.
 //
-// Law: of two registries behind one subject, both may give the same snowflakes. Their workers stop within 10 s of a
-// link, and a holder follows within 10 s more. If workers of another registry answer and none of its own, the holder
-// stops by itself, unless that one is stopped. Where nobody answers, the last answer holds; without one the holder
-// issues, as a worker would that hears of no other registry.
+// Law: two registries behind one subject may give the same snowflakes. When a link connects them, their workers stop
+// within 10 s, and a holder stops within 10 s more. If only workers of another registry answer, and that registry is
+// not stopped, the holder stops too. If nobody answers, the last verdict holds; before the first one the holder issues,
+// as a worker does that hears of no other registry.
 func (h *Holder) ask(ctx context.Context, bus *natsbus.Bus) {
 	who, _ := h.keeper.Who()
 	all, _ := lineage.AskFunc(bus.Ask).Notices(ctx, lineage.Notice{Process: who.Process, Instance: who.Instance})
@@ -131,9 +131,9 @@ func (h *Holder) ask(ctx context.Context, bus *natsbus.Bus) {
 	h.settle(func() { h.stopped = stopped })
 }
 
-// verdict returns why the workers that gave the notices allow no IDs under numbers of a registry; nil if they do.
+// verdict returns why no IDs may be issued under numbers of a registry, by the notices of workers; nil if they may.
 func verdict(registry string, all []lineage.Notice) (stopped error) {
-	answers := false // of its own workers
+	answers := false // a worker of the registry has answered
 	for _, n := range all {
 		isOwn := n.Numbers == registry || n.Numbers == "" || registry == ""
 		switch {
@@ -153,7 +153,7 @@ func verdict(registry string, all []lineage.Notice) (stopped error) {
 	return stopped
 }
 
-// state reports whether IDs can be issued, and returns why not, or why none can soon.
+// state reports whether IDs can be issued. err is why they cannot, or why the window that will end soon is not renewed.
 func (h *Holder) state() (issues bool, err error) {
 	if err := h.issuer.Ready(time.Hour, 0); err != nil {
 		return false, h.explain(err)
@@ -166,7 +166,7 @@ func (h *Holder) state() (issues bool, err error) {
 	return true, err
 }
 
-// explain adds to an error what the holder knows about its cause.
+// explain adds the cause, the number and the end of the window to an error, as far as they are known.
 func (h *Holder) explain(err error) error {
 	s := h.keeper.Status()
 	h.mu.Lock()

@@ -44,37 +44,37 @@ type Config struct {
 	Log          *slog.Logger
 }
 
-// A Holder is a worker that answers no requests: the same keeper of a number, over the same registry. It is safe for
-// concurrent use.
+// A Holder keeps a worker number as a worker does, with the same keeper and the same registry, and answers no requests
+// for IDs. It is safe for concurrent use.
 //
-// Law: rules (1) to (4) of docs/uniqueness.md, by the keeper and the generator. As a worker does, it answers for its
-// number on the number's subject before its first ID, founds no registry, and issues nothing while workers say that
-// the registry is stopped for another one.
+// Law: rules (1) to (4) of docs/uniqueness.md, by the keeper and the generator. Before its first ID a holder answers on
+// the subject of its number. It creates no registry. It issues nothing while workers report that a second registry has
+// stopped its own.
 type Holder struct {
 	cfg    Config
 	nc     *nats.Conn // the holder's own
 	keeper *workerid.Keeper
 	layout snowflake.Layout
-	issuer *issuer.Issuer // without a generator while nothing may be issued
+	issuer *issuer.Issuer // has no generator while nothing may be issued
 
 	mu       sync.Mutex
-	offered  *snowflake.Generator // the keeper's; nil while it has none
-	answered int                  // the number for which the server knows this holder's subscription; -1 for none
-	stopped  error                // why the registry allows no IDs; nil if it does
+	offered  *snowflake.Generator // the keeper's; nil while the keeper has none
+	answered int                  // the number on whose subject this holder answers, confirmed by the server; -1: none
+	stopped  error                // why the workers of the registry allow no IDs; nil if they do
 
-	stop   func()        // ends the keeper, and then all else
-	ended  chan struct{} // closed once all has ended, with err
-	err    error
-	unlock func()
+	stop   func()        // begins the end of keep
+	ended  chan struct{} // closed when keep has ended; err is set before
+	err    error         // of the keeper
+	unlock func()        // releases Dir
 }
 
 const (
-	// patience bounds Open if its context has no deadline: the margin before a first ID and the fence after a crash
-	// are seconds.
+	// patience bounds Open where its context has no deadline. The margin before a first ID, and the fence after a
+	// crash, take seconds.
 	patience = 15 * time.Second
 	// askTimeout bounds a question to the server or to JetStream. A server before 2.10 does not say what a user may do.
 	askTimeout = 2 * time.Second
-	// maxName bounds a name, in bytes. It is part of each record and heartbeat.
+	// maxName bounds a name, in bytes: each record and heartbeat contains it.
 	maxName = 128
 )
 
@@ -168,8 +168,8 @@ func (h *Holder) start(ctx context.Context, nc *nats.Conn) (err error) {
 
 // keep runs the keeper until ctx ends.
 //
-// Law: the keeper closes the generator before it lowers the end of the window, and this holder answers for the number
-// until both are done.
+// Law: the keeper closes the generator, and then lowers the end of the window. Until then this holder answers for the
+// number.
 func (h *Holder) keep(ctx context.Context) {
 	defer close(h.ended)
 	living, quit := context.WithCancel(context.Background())
@@ -182,9 +182,9 @@ func (h *Holder) keep(ctx context.Context) {
 	h.unlock()
 }
 
-// dial makes the holder's own connection, like the given one. Writes of the keeper must not wait behind the traffic of
-// the program, nor in its buffer while the connection is lost: see [kvregistry.Options]. The client library asks one
-// server after the other, whatever ctx says: then the attempt is left to end by itself.
+// dial makes the holder's own connection with the options of the given one: writes of the keeper must not wait behind
+// the program's messages, nor in a buffer while the connection is lost (see [kvregistry.Options]). The NATS library
+// tries one server after the other and has no context. So an attempt that is late ends in the background.
 func (h *Holder) dial(ctx context.Context, opts nats.Options) (*nats.Conn, error) {
 	opts.Verbose, opts.Pedantic = false, false // a pedantic server may close the connection for good
 	opts.Name, opts.NoEcho, opts.AllowReconnect, opts.IgnoreAuthErrorAbort = "natsid number", false, true, true
@@ -214,7 +214,8 @@ func (h *Holder) dial(ctx context.Context, opts nats.Options) (*nats.Conn, error
 	}
 }
 
-// checkRights returns an error that lists all rights that the user lacks, if the server says what it may do.
+// checkRights returns an error that lists all missing rights of the NATS user; nil if the server does not report
+// rights.
 func (h *Holder) checkRights(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -232,8 +233,9 @@ func (h *Holder) checkRights(ctx context.Context) error {
 	return fmt.Errorf("this user of NATS may not %s: `natsid permissions holder` prints all that it needs", missing)
 }
 
-// findLayout takes in the layout of the registry or, while the registry does not answer, that of the state file. It
-// returns which numbers the program can take; nil for all. The keeper refuses a layout that is not the registry's.
+// findLayout sets the layout: that of Config, or else the registry's or, while the registry does not answer, that of
+// the state file. It returns the numbers that Fit allows; nil means all numbers of programs. The keeper later refuses a
+// layout that is not the registry's.
 func (h *Holder) findLayout(ctx context.Context, registry workerid.Registry) (fits *workerid.Span, err error) {
 	d := workerid.DeploymentIn(h.cfg.Dir)
 	for {

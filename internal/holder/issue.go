@@ -14,11 +14,10 @@ import (
 
 // Next issues a snowflake: see package number.
 //
-// Law: the generator keeps rules (1), (3) and (4) of docs/uniqueness.md. It refuses a tick at or above the end of its
-// window, whatever the clock shows. So even a process that was paused in the middle of this call puts no tick of
-// another owner's window into an ID.
+// Law: the generator keeps rules (1), (3) and (4) of docs/uniqueness.md. It refuses ticks at or above the end of its
+// window, whatever the clock shows. So a process that was paused within this call issues no tick of the next owner.
 func (h *Holder) Next(ctx context.Context) (subjects.ID, error) {
-	if g := h.issuer.Generator(); g != nil { // sooner than by the issuer
+	if g := h.issuer.Generator(); g != nil { // faster than the issuer
 		if runs, err := g.NextAt(now(), 1); err == nil {
 			return runs.First(), nil
 		}
@@ -48,7 +47,7 @@ func (h *Holder) NextN(ctx context.Context, n int) (all subjects.Runs, err error
 	return all, nil
 }
 
-// next issues n IDs, and waits for the clock where a burst has run ahead of it.
+// next issues n IDs. After a burst, which runs ahead of the clock, it waits for the clock.
 func (h *Holder) next(ctx context.Context, n int) (runs snowflake.Runs, err error) {
 	for {
 		if runs, err = h.issuer.Next(n); err == nil {
