@@ -3,22 +3,21 @@ package supervise
 
 import "time"
 
-// A Command is a command to run. All fields but Args[0] stay as they are given.
+// A Command is a command to run.
 type Command struct {
 	Path string   // of the program
-	Args []string // begins with its name
+	Args []string // as in [os.StartProcess]: Args[0] is the program's name
 	Env  []string
-	// Until returns the end of the lease, which moves while it is renewed, or why it is over at once.
+	// Until returns the present end of the lease, which a renewal moves. The error is why the lease is over at once.
 	Until func() (time.Time, error)
-	// Say is called with what a person must know. It must not block: who reads the output may hang, and the command is
-	// killed even so.
+	// Say is called with messages for an operator. It must not block, or the command would be killed late.
 	Say func(format string, args ...any)
 }
 
 // An End is how a command ended.
 type End struct {
 	Code    int   // its exit code, or 128 and the signal that ended it, as in a shell
-	Because error // why it was told to end; nil if it ended by itself
-	// Whole reports whether the last of the command's processes ended before the lease did.
+	Because error // why Run ended it; nil if it ended by itself
+	// Whole reports that all processes of the command ended before the lease did.
 	Whole bool
 }

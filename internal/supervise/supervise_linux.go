@@ -16,20 +16,21 @@ import (
 )
 
 const (
-	// lookEvery is how often the lease is read. A process that was paused looks at once when it wakes up.
+	// lookEvery is how often the lease is read. A process that was paused reads it at once when it continues.
 	lookEvery = 100 * time.Millisecond
-	// notice is how long before the end of the lease the command receives SIGTERM; a third of a lease below 30 s.
+	// notice is how long before the end of the lease the command receives SIGTERM. For a lease below 30 s it is a third
+	// of the lease.
 	notice = 10 * time.Second
-	// cleanWithin is how long the processes that a command leaves behind may take to die.
+	// cleanWithin is how long processes that a command left behind may take to end after SIGKILL.
 	cleanWithin = 2 * time.Second
 )
 
 // Run runs the command to its end, and passes on the signals that this process receives. It reaps all children of this
-// process, which may be PID 1, and so must be the only one that starts any. The error is that of the start.
+// process, which may be PID 1; so nothing else in this process may start one. The error is that of the start.
 func (c *Command) Run() (End, error) {
-	// As PID 1 is, this process becomes the parent of processes whose parents end. It fails on no supported Linux.
+	// Orphans of the command become children of this process, as of PID 1. The call fails on no supported Linux.
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-	runtime.LockOSThread() // the system ends the command when this thread does
+	runtime.LockOSThread() // Pdeathsig kills the command when this thread ends
 	defer runtime.UnlockOSThread()
 	received := make(chan os.Signal, 64)
 	signal.Notify(received, caught()...)
@@ -62,11 +63,13 @@ func (c *Command) Run() (End, error) {
 	}
 }
 
-// caught returns the signals to catch: none that this process ignores, as SIGHUP below nohup, since so must the
-// command; none of its scheduler and its children; and none that stops a job. The command is in the process group of
-// its supervisor, as a shell expects: Ctrl-Z stops both, and `fg` or `bg` continues both. Where the supervisor leads
-// the session of the terminal, as in a container, there is no such shell: then the command has a group of its own, in
-// the foreground. So a signal that the supervisor receives was sent, not typed, and Ctrl-Z stops nothing.
+// caught returns the signals to pass on. It leaves out signals that this process ignores, such as SIGHUP below nohup,
+// since the command inherits that; those of Go's scheduler and of children; and those that stop a job.
+//
+// The command is in the process group of its supervisor, as a shell expects of a job: Ctrl-Z stops both, and `fg` or
+// `bg` continues both. Where the supervisor leads the session of the terminal, as in a container, there is no such
+// shell. Then the command has a group of its own in the foreground, which alone receives the signals of keys, and
+// Ctrl-Z stops nothing.
 func caught() (all []os.Signal) {
 	left := []syscall.Signal{syscall.SIGURG, syscall.SIGCHLD, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU}
 	for s := syscall.Signal(1); s <= 64; s++ {
@@ -77,7 +80,7 @@ func caught() (all []os.Signal) {
 	return all
 }
 
-// A stage is how far a lease that is not renewed has ended.
+// A stage is what was done to a command whose lease is not renewed.
 type stage int
 
 const (
@@ -87,19 +90,19 @@ const (
 	killed
 )
 
-// A watch is a command that runs.
+// A watch is a running command and its lease.
 type watch struct {
 	*Command
 	pid     int
 	leads   bool          // this process leads the session of the terminal
-	until   time.Time     // end of the lease at the last look
-	left    time.Duration // of it, when it was last renewed
+	until   time.Time     // end of the lease when it was last read
+	left    time.Duration // length of the lease at its last renewal
 	stage   stage
-	because error // why the command was told to end
+	because error // why the command was signaled to end
 }
 
-// reap waits for all children of this process. main receives the status of the command, and all is closed once no child
-// is left.
+// reap waits for all children of this process. main receives the status of the command, and all is closed when there
+// is no child any more.
 func (w *watch) reap() (main chan syscall.WaitStatus, all chan struct{}) {
 	main, all = make(chan syscall.WaitStatus, 1), make(chan struct{})
 	go func() {
@@ -121,7 +124,8 @@ func (w *watch) reap() (main chan syscall.WaitStatus, all chan struct{}) {
 	return main, all
 }
 
-// pass passes a signal on, unless it is about this process's own output, or was typed: then the command has it already.
+// pass passes a signal on. It drops SIGPIPE, which is about the output of this process, and the signal of a key, which
+// the terminal has sent to the command, too.
 func (w *watch) pass(sig syscall.Signal) {
 	isKey := sig == syscall.SIGINT || sig == syscall.SIGQUIT
 	if sig != syscall.SIGPIPE && !(isKey && isForeground()) {
@@ -129,7 +133,7 @@ func (w *watch) pass(sig syscall.Signal) {
 	}
 }
 
-// isForeground reports whether the terminal, if there is one, sends the signals of its keys to this process group.
+// isForeground reports whether there is a terminal that sends the signals of keys to this process group.
 func isForeground() bool {
 	tty, err := os.Open("/dev/tty")
 	if err != nil {
@@ -145,8 +149,8 @@ func isBehind(tty *os.File) bool {
 	return err == nil && group == unix.Getpgrp()
 }
 
-// terminal opens the terminal, nil if there is none. leads reports whether this process group is in its foreground, and
-// this process leads the session.
+// terminal opens the terminal; nil if there is none. leads reports whether this process leads the session, with its
+// group in the foreground.
 func terminal() (tty *os.File, leads bool) {
 	tty, err := os.OpenFile("/dev/tty", os.O_RDONLY, 0)
 	if err != nil {
@@ -156,7 +160,7 @@ func terminal() (tty *os.File, leads bool) {
 	return tty, err == nil && session == os.Getpid() && isBehind(tty)
 }
 
-// look compares the lease with the clock: the wall clock, by which the command makes IDs.
+// look compares the lease with the wall clock, by which the command makes IDs, and signals the command if it must.
 func (w *watch) look(now time.Time) {
 	until, lost := w.Until()
 	left := until.Sub(now.Round(0))
@@ -184,7 +188,7 @@ func (w *watch) look(now time.Time) {
 	}
 }
 
-// end kills the processes that the command has left behind, which become children, and waits for them.
+// end kills the processes that the command has left behind, which are children of this process now, and reaps them.
 func (w *watch) end(status syscall.WaitStatus, all chan struct{}) End {
 	e := End{Code: status.ExitStatus(), Because: w.because}
 	if status.Signaled() {

@@ -4,5 +4,5 @@ package supervise
 
 import "errors"
 
-// Run fails: only on Linux does a command end when its supervisor is killed, and do its orphans become children.
+// Run fails: other systems do not end a command whose supervisor is killed, nor make its orphans the supervisor's.
 func (c *Command) Run() (End, error) { return End{}, errors.New("natsid number needs Linux") }
