@@ -5,11 +5,10 @@ type Alarm string
 
 // The kinds of alarm. Each is raised once per event.
 const (
-	// ClockBehind: the clock is behind a time that this worker reported or issued. The
-	// worker waits until the clock has caught up, or acquires another number.
+	// ClockBehind: the clock is behind a time that this worker issued or reported. The worker waits until the clock has
+	// caught up, or acquires another number.
 	ClockBehind Alarm = "clock-behind"
-	// ClockSkew: the clock is too far from the other workers'. Nothing is issued
-	// until it agrees with them.
+	// ClockSkew: the clock is too far from the other workers'. Nothing is issued until both agree.
 	ClockSkew Alarm = "clock-skew"
 	// ClockStep: the clock was set while this worker ran.
 	ClockStep Alarm = "clock-step"
@@ -17,8 +16,8 @@ const (
 	NumberLost Alarm = "number-lost"
 	// NumbersExhausted: no worker number is free.
 	NumbersExhausted Alarm = "numbers-exhausted"
-	// RegistryConflict: the registry's deployment is missing, damaged or not this worker's, or a record is damaged.
-	// Nothing is issued, or the number is not used.
+	// RegistryConflict: the registry's deployment is missing, damaged or of another layout, and nothing is issued; or a
+	// record is damaged, and its number not used.
 	RegistryConflict Alarm = "registry-conflict"
 	// StateFile: the state file is ignored, or cannot be written.
 	StateFile Alarm = "state-file"
@@ -26,8 +25,8 @@ const (
 	TimeEnds Alarm = "time-ends"
 )
 
-// An alarms remembers which conditions are present, so that each raises one alarm. Only the goroutine of Keeper.Run
-// uses it.
+// An alarms raises each alarm once per event: it remembers which conditions are present. Only the goroutine of
+// Keeper.Run uses it.
 type alarms struct {
 	raise func(kind Alarm, message string)
 	on    map[Alarm]bool
@@ -41,5 +40,5 @@ func (a *alarms) set(kind Alarm, message string) {
 	}
 }
 
-// clear records that a condition is over: its next occurrence is a new event.
+// clear records that a condition has ended: its next occurrence raises an alarm again.
 func (a *alarms) clear(kind Alarm) { delete(a.on, kind) }

@@ -31,8 +31,7 @@ func away(hangs bool) func(*workerid.Config) {
 	}
 }
 
-// first waits for the first ID and returns the time of its tick, Unix ms; 0 if
-// there is none within d.
+// first waits for the first ID and returns the time of its tick, Unix ms; 0 if there is none within d.
 func (l *life) first(d time.Duration) int64 {
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if p := l.issue(); p.Tick != 0 {

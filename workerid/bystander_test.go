@@ -10,12 +10,10 @@ import (
 	"github.com/natsid/natsid/workerid/workeridtest"
 )
 
-// firstAfter returns when the first ID comes, in ms after begin, if that is within a
-// minute.
+// firstAfter returns when the first ID comes, in ms after begin, if that is within a minute.
 func (l *life) firstAfter(begin int64) int64 { return l.first(time.Minute) - begin }
 
-// Somebody who hears all questions, and never answers, stops nobody; nor is any
-// window used that has not ended.
+// Somebody who hears all questions, and never answers, stops nobody; nor is any window used that has not ended.
 func TestABystanderStopsNobodyAndHidesNoWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, dir := new(workeridtest.Memory), t.TempDir()

@@ -11,36 +11,35 @@ import (
 )
 
 const (
-	// callTimeout bounds one call to the registry: a round trip of a second, and as much again for a busy machine.
+	// callTimeout bounds one call to the registry: a round trip of a second, and the time that a busy machine needs.
 	callTimeout = 2500 * time.Millisecond
 	// listTimeout bounds a call that lists all records or heartbeats.
 	listTimeout = 10 * time.Second
-	// askTimeout bounds the question who has a number. A holder that hangs, and a subscriber that never answers, cost
-	// all of it.
+	// askTimeout bounds the question who has a number. A holder that hangs, or a bystander, makes it last that long.
 	askTimeout = 2 * time.Second
 )
 
-// A claim is one worker number with its window, from the first write of its record until it is released or lost:
-// acquired by a compare-and-set of this process, or resumed from its predecessor.
+// A claim is one worker number with its window, from the first write of its record until the number is released or
+// lost. It is acquired by a compare-and-set of this process, or resumed from a previous process.
 //
-// An acknowledged write extends the window, and nothing else does. The generator issues within the window and below
-// the fence. Only the goroutine of Keeper.Run uses a claim, except for until and the generator.
+// Only an acknowledged write extends the window. The generator issues within the window and below the fence. Only the
+// goroutine of Keeper.Run uses a claim, except for until and the generator.
 type claim struct {
 	k          *Keeper
 	number     int
 	from       int64        // begin of the window, Unix ms
-	until      atomic.Int64 // its end as last acknowledged, Unix ms; 0 before the first write
+	until      atomic.Int64 // acknowledged end of the window, Unix ms; 0 before the first write
 	since      int64        // when it was acquired, Unix ms
-	begins     time.Time    // when the clock reaches from, unless it is set
-	deployment Deployment   // the deployment of the window
-	how        How          // Acquired, or Resumed if it continues the window of an earlier process
+	begins     time.Time    // when the clock reaches from, unless the clock is set
+	deployment Deployment   // of the record
+	how        How          // Acquired, or Resumed if it continues the window of a previous process
 	away       bool         // it was resumed while the registry was out of reach
 	// caution is how long nothing is issued after the first write was acknowledged; 0 unless another worker may have
-	// had the number until a moment ago.
+	// just had the number.
 	caution time.Duration
 
-	token    string // random, of all writes of this claim and of no other
-	former   string // token of the process whose window it resumes without a write; "" after the first write
+	token    string // random; in all writes of this claim, and in no other
+	former   string // token of the previous process, if it is resumed without a write; "" after the first write
 	revision uint64 // of the record
 	gen      *snowflake.Generator
 	behind   bool // the clock was behind the last ID at the last heartbeat
@@ -49,9 +48,9 @@ type claim struct {
 // write sets the end of the record's window to until, at the time now, both Unix ms. It returns errLost if the number
 // belongs to another worker.
 //
-// Where the outcome is in doubt the record is read again. If it bears the token of this claim, its revision (not its
-// window) is adopted and the write repeated. If no write of this claim was ever acknowledged, and the record is as it
-// was before, the write was not made, or will land later: its error is returned. Otherwise the number is lost.
+// After an error the record is read again. If it has the token of this claim, its revision (not its window) is adopted,
+// and the write repeated. If no write of this claim was ever acknowledged, and the record is unchanged, the write has
+// not landed, or will land later: its error is returned. Otherwise the number is lost.
 func (c *claim) write(ctx context.Context, now, until int64) error {
 	err := c.tryWrite(ctx, now, until)
 	for tries := 0; err != nil && tries < 3; tries++ {
@@ -83,8 +82,8 @@ func (c *claim) lostTo(r Record) error {
 	return fmt.Errorf("%w: number %d belongs to %q now", errLost, c.number, r.Instance)
 }
 
-// wrote reports whether record r is of this claim, and not older than its last acknowledged write: a registry that was
-// restored shows older ones.
+// wrote reports whether record r is of this claim, and of its last acknowledged write or a later one. A restored
+// registry shows earlier ones.
 func (c *claim) wrote(r Record) bool {
 	return r.Token != "" && (r.Token == c.token || r.Token == c.former) && r.Until >= c.until.Load()
 }
@@ -117,7 +116,7 @@ func (c *claim) read(ctx context.Context) (Record, error) {
 	return r, err
 }
 
-// open puts the claim into the state file at the time now, Unix ms, and only then creates the generator.
+// open puts the claim into the state file, and then creates the generator. now is the time of the clock, Unix ms.
 func (c *claim) open(now int64) error {
 	c.since, c.begins = now, time.Now().Add(time.Duration(c.from-now)*time.Millisecond)
 	limit, err := c.remember()
@@ -131,12 +130,12 @@ func (c *claim) open(now int64) error {
 	return nil
 }
 
-// renew reads the record, and extends the window once a third of the horizon is used, or a little sooner; now is the
-// time of a clock that was found right, Unix ms. So a worker detects within a heartbeat that its record was taken,
-// wiped or set back. While the registry is out of reach, snowflakes continue for at least two thirds of the horizon.
+// renew reads the record, and extends the window once a third of the horizon is used, or a little sooner. now is the
+// time of a clock that was found right, Unix ms. By the read, a worker detects within a heartbeat that its record was
+// replaced, wiped or set back. When the registry gets out of reach, at least two thirds of the horizon remain.
 //
-// A window that has passed is not extended: another worker may have had the number since, and a restored registry
-// shows this claim's token again. Then the error is errEnded, also if the window passed during the write.
+// A window that has passed, also during the write, is not extended: the error is errEnded. Another worker may have had
+// the number since, and a restored registry shows this claim's token again.
 func (c *claim) renew(ctx context.Context, now int64) error {
 	//mutant:renewed-at
 	horizon, acknowledged := c.k.cfg.Horizon.Milliseconds(), c.until.Load()
@@ -163,9 +162,9 @@ func (c *claim) renew(ctx context.Context, now int64) error {
 	return nil
 }
 
-// recheck reads the record, and adopts its revision if it is of this claim. Otherwise the number is lost, or the read
-// was old: so the read is repeated, three reads at most. Every write but the first needs recheck: a restored registry
-// gives its revisions again, and the revision of this claim's last write may now be that of another worker's record.
+// recheck reads the record, and adopts its revision if the record is of this claim. If three reads show another record,
+// the number is lost; one read may be old. Every write but the first needs recheck: a restored registry gives its
+// revisions again, and the revision of this claim's last write may now be that of another worker's record.
 func (c *claim) recheck(ctx context.Context) (r Record, err error) {
 	for range 3 {
 		if r, err = c.read(ctx); err != nil {
@@ -179,11 +178,11 @@ func (c *claim) recheck(ctx context.Context) (r Record, err error) {
 	return Record{}, c.lostTo(r)
 }
 
-// usable returns the end of the part of the window in which IDs are issued, Unix ms: below until, hence law (1) of
-// docs/uniqueness.md.
+// usable returns the end of the part of the window in which IDs are issued, Unix ms. It is at most until, hence rule
+// (1) of docs/uniqueness.md.
 func (c *claim) usable() int64 { return c.until.Load() - c.k.cfg.Rest.Milliseconds() } //mutant:rest
 
-// remember puts the acknowledged window into the state file, and returns the limit of IDs that this allows.
+// remember puts the acknowledged window into the state file. IDs may then be issued below limit, Unix ms.
 func (c *claim) remember() (limit int64, err error) {
 	token := c.token
 	if c.former != "" {
@@ -193,8 +192,8 @@ func (c *claim) remember() (limit int64, err error) {
 	return min(limit, c.usable()), err
 }
 
-// heartbeat puts the heartbeat. Its time is the last compared reading of the clock, continued by the monotonic clock: a
-// later step of this clock must not count against the other workers.
+// heartbeat puts the heartbeat. Its time is the last compared reading of the clock, continued by the monotonic clock:
+// after a later step of this clock, the other workers' clocks must not look wrong.
 func (c *claim) heartbeat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -208,9 +207,9 @@ func (c *claim) heartbeat(ctx context.Context) error {
 	return err
 }
 
-// release gives the number back at a clean stop. The order is part of the law: close the generator for good; forget
-// the claim; lower until to the end of the last tick used, which only the owner may do. It may be called again after
-// an error.
+// release gives the number back at a clean stop. It closes the generator for good, forgets the claim in the state file,
+// and then lowers until to the end of the last tick issued. This order is part of the law. release may be called again
+// after an error.
 func (c *claim) release(ctx context.Context) error {
 	free := c.gen.Close() //mutant:free
 	//mutant:forget
@@ -235,7 +234,7 @@ func (c *claim) leave(ctx context.Context) error {
 }
 
 // A Window is the times [From, Until) that a process may put into IDs under a number, in Unix ms. All windows of one
-// claim have the same From, and each replaces the one before.
+// claim have the same From, and each replaces the previous one.
 type Window struct {
 	Number int   `json:"number"`
 	From   int64 `json:"from"`
@@ -249,7 +248,7 @@ type How string
 // Origins of windows.
 const (
 	Acquired How = "acquired"
-	// Resumed windows are the rest of a window of an earlier process of this worker.
+	// Resumed windows are the rest of a window of the previous process of this worker.
 	Resumed How = "resumed"
 	Renewed How = "renewed"
 	// Closed windows end with the last ID: nothing is issued in the rest of the window.

@@ -10,34 +10,29 @@ import (
 )
 
 // A clock compares this machine's wall clock with its monotonic clock, and with the clocks of the registry and the
-// other workers. Uniqueness depends on windows, not on clocks. A clock keeps the time in IDs true, and keeps a wrong
-// reading from moving a window years ahead. Only the goroutine of Keeper.Run uses it.
+// other workers. Uniqueness depends on windows, not on clocks. The comparison keeps the time in IDs true, and keeps a
+// wrong clock from moving a window years ahead. Only the goroutine of Keeper.Run uses a clock.
 //
-// The wall clock is compared before the first write of a search, every compareEvery, and at once after a step beyond
-// the tolerance; in between, the monotonic clock continues it. The offset is the wall clock minus the registry's,
-// whose clock also dates the heartbeats. The wall clock is read before and after the registry's, and the offset lies
-// between both differences.
+// The wall clock is compared before the first write of a search, every compareEvery, and soon after a step beyond the
+// tolerance. Between comparisons the monotonic clock continues the last reading. The offset is the wall clock minus the
+// registry's clock, which also dates the heartbeats. The wall clock is read before and after the registry's; the offset
+// lies between both differences.
 //
-//   - The offset must be within the tolerance of the median of all offsets, where
-//     the registry is one voice, with 0: with two workers alone the wrong clock cannot
-//     be identified, with three voices it can.
-//   - Of an even number of voices either one in the middle will do. Their mean is
-//     not the time of any clock: that of 0 and 24 h would refuse both, and let a
-//     clock pass that is 12 h off.
-//   - The tolerance is MaxClockSkew, at least 1 s: a call takes a while, and
-//     heartbeats are dated when they arrive. A slow network is not a wrong clock.
+//   - The offset must be within the tolerance of the median of all offsets. The registry counts as one voice, with
+//     offset 0: two workers alone cannot identify the wrong clock of the two, three voices can.
+//   - Of an even number of voices, either of the two in the middle is a median. Their mean is not: the mean of 0 and
+//     24 h would refuse both clocks, and accept one that is 12 h off.
+//   - The tolerance is MaxClockSkew, at least 1 s, since calls take time, and heartbeats are dated when they arrive. A
+//     slow network is not a wrong clock.
 //   - The others' offsets come from a list of all heartbeats, which is read every othersAge, after a step, and before a
 //     clock is refused. A clock that agrees with the last list, or that was not set since it was found right, needs no
-//     other list: missing heartbeats stop no worker that runs.
-//   - A clock that was found right, and was not set since, may fail maxDoubts
-//     comparisons in a row: when the registry's clock is set, heartbeats put
-//     before that still vouch for its old time, and every worker would be refused.
-//     So may the clock of a worker that starts within the window of its state file,
-//     which its former life wrote by a clock that was found right. That clock must
-//     agree with the registry's.
-//   - A step within MaxAhead, or within one tick, needs no comparison: the
-//     generator copes with it. After a step beyond the tolerance nothing is issued
-//     until the clock was compared, so for as long as the registry is out of reach.
+//     other list. So missing heartbeats stop no running worker.
+//   - A clock that was found right, and was not set since, may fail maxDoubts comparisons in a row. When the registry's
+//     clock is set, the latest heartbeats still vouch for its old time, and every worker would be refused. The same
+//     holds for a worker that starts within the window of its state file, since the previous process wrote that by a
+//     right clock; but its clock must agree with the registry's.
+//   - A step within MaxAhead, or within one tick, needs no comparison: the generator waits for the clock. After a step
+//     beyond the tolerance nothing is issued until the clock was compared, which needs the registry.
 //
 // Effects on a running worker:
 //
@@ -53,41 +48,40 @@ import (
 type clock struct {
 	cfg       *Config
 	tolerance int64 // how far the clock may be from the others', ms
-	slack     int64 // a step of up to this many ms is none
+	slack     int64 // largest change, in ms, that does not count as a step
 	onStep    func(step time.Duration)
 	rand      *rand.Rand
 
 	born     time.Time // origin of the monotonic time
-	lead     int64     // the wall clock minus the monotonic one, ms, at the last look
-	proven   bool      // found right, or in the window of the state file at the start, and not set since
-	doubts   int       // consecutive comparisons that failed though the clock was not set
-	last     reading   // the last one of a clock that was right
+	lead     int64     // wall clock minus monotonic clock at the last reading of both, ms
+	proven   bool      // found right, or at the start in the window of the state file; and not set since
+	doubts   int       // comparisons in a row that failed though the clock was not set
+	last     reading   // last reading of the clock while it was right
 	compared time.Time // when the clock was last found right; zero before the first time
 	others   []int64   // offsets of the other workers, ms
-	due      time.Time // when others is due to be read
+	due      time.Time // when others is to be read again
 }
 
-// A reading is the wall clock at one moment. A time written from it stays true even if the process stood still, or
-// the clock was set, since.
+// A reading is the wall clock at one moment. It stays true if the process stands still, or the clock is set, before the
+// reading is used.
 type reading struct {
 	now    int64         // Unix ms
 	at     time.Time     // the moment, for its monotonic reading
 	offset time.Duration // the wall clock minus the registry's
 }
 
-// elapsed returns the time that the wall clock shows if it was not set since, Unix ms.
+// elapsed returns the present time by the wall clock of the reading and the monotonic clock, Unix ms.
 func (r reading) elapsed() int64 { return r.now + time.Since(r.at).Milliseconds() }
 
 const (
 	// compareEvery is the maximum age of a comparison with the registry's clock: three heartbeats.
 	compareEvery = 8 * time.Second
-	// othersAge is the maximum age of the list of the others' offsets: each worker of a fleet reads the heartbeats of
-	// all.
+	// othersAge is the maximum age of the list of the others' offsets. It is long, since each worker of a fleet reads
+	// the heartbeats of all.
 	othersAge = 5 * time.Minute
-	// precision is the difference of two clocks below which a comparison cannot tell them apart.
+	// precision is the smallest difference of two clocks that a comparison can show.
 	precision = time.Second
-	// maxDoubts is how many comparisons in a row may fail for a clock that was
-	// not set.
+	// maxDoubts is how many comparisons in a row may fail for a clock that was not set.
 	maxDoubts = 3
 )
 
@@ -98,8 +92,8 @@ func (c *clock) start(isIn func(now int64) bool) {
 	c.proven = isIn(c.lead)
 }
 
-// leads returns by how much the wall clock leads the monotonic one, and the error of that: the time between the two
-// readings, during which the process may have been off its CPU. Both in ms.
+// leads returns the wall clock minus the monotonic clock, and the possible error: the time between the two readings, in
+// which the process may have been off its CPU. Both are in ms.
 func (c *clock) leads() (lead, inexact int64) {
 	for range 3 {
 		before := time.Since(c.born).Milliseconds()
@@ -111,8 +105,8 @@ func (c *clock) leads() (lead, inexact int64) {
 	return lead, inexact
 }
 
-// stepped returns by how many ms the clock was set since the last call, 0 if it was not, and calls onStep if it was.
-// After a step the clock is no longer proven.
+// stepped returns by how many ms the clock was set since the last call. If it was set, stepped calls onStep, and the
+// clock is no longer proven.
 func (c *clock) stepped() (step int64) {
 	lead, inexact := c.leads()
 	if step = lead - c.lead; max(step, -step) > c.slack+inexact {
@@ -132,9 +126,9 @@ func (c *clock) wasSetFar() bool {
 	return max(step, -step) > c.tolerance
 }
 
-// read returns a reading of a clock that is right: it was compared within compareEvery, or is compared now. If it was
-// found right, was not set since and cannot be compared now, it counts as right. The error wraps errClock, with the
-// offset in the reading, if the clock is wrong; any other error means that it was set and could not be compared.
+// read returns a reading of a right clock: one that was compared within compareEvery, or is compared now. A clock that
+// was found right, was not set since, and cannot be compared now counts as right. The error wraps errClock if the clock
+// is wrong; then the reading has the offset. Any other error means that the clock was set and cannot be compared.
 func (c *clock) read(ctx context.Context) (reading, error) {
 	if c.stepped() == 0 && c.proven && c.doubts == 0 && time.Since(c.compared) < compareEvery {
 		return c.proceed(), nil
@@ -146,15 +140,15 @@ func (c *clock) read(ctx context.Context) (reading, error) {
 	return r, err
 }
 
-// proceed returns the reading of a clock that was not set since it was found right.
+// proceed returns a reading of a clock that was not set since it was found right.
 func (c *clock) proceed() reading {
 	at := time.Now()
 	c.last = reading{now: c.lead + at.Sub(c.born).Milliseconds(), at: at, offset: c.last.offset}
 	return c.last
 }
 
-// compare compares the clock with the others', as read does, and returns their heartbeats if it has read them. With
-// fresh it fails unless it reads them.
+// compare compares the clock with the others', as described at read, and returns their heartbeats if it has read them.
+// With fresh it always reads them, and fails if it cannot.
 func (c *clock) compare(ctx context.Context, fresh bool) (r reading, beats map[int]Heartbeat, err error) {
 	c.stepped()
 	early, late, now, err := c.bounds(ctx)
@@ -199,8 +193,8 @@ func (c *clock) bounds(ctx context.Context) (early, late, now int64, err error) 
 		}
 		now = c.cfg.Now()
 		early, late = before-at, now-at
-		// The registry read its clock in between. Bounds in the wrong order, or farther apart than a call may take,
-		// mean that the clock was set.
+		// The registry read its clock between before and now. If the bounds are in the wrong order, or farther apart
+		// than a call may take, the clock was set.
 		if width := late - early; 0 <= width && width <= callTimeout.Milliseconds() {
 			// Assume that both ways of a slow call take equally long.
 			spare := max(0, width-precision.Milliseconds()) / 2
@@ -216,8 +210,8 @@ func (c *clock) registryTime(ctx context.Context) (int64, error) {
 	return c.cfg.Registry.Time(ctx)
 }
 
-// readOthers reads the heartbeats of the live workers, and computes their offsets. After a failure the offsets of the
-// last list stay. Without fresh the time limit is short, since the next heartbeat waits for the list.
+// readOthers reads the heartbeats of the live workers, and computes their offsets. If that fails, the last offsets
+// stay. Without fresh the time limit is short, since this worker's next heartbeat waits for the list.
 func (c *clock) readOthers(ctx context.Context, fresh bool) (map[int]Heartbeat, error) {
 	limit := callTimeout
 	if fresh {
@@ -245,13 +239,13 @@ func (c *clock) agrees(early, late int64) bool {
 	return c.isNear(low, early, late) || c.isNear(high, early, late)
 }
 
-// isNear reports whether an offset, known to be between early and late, may be at most tolerance away from m.
+// isNear reports whether an offset between early and late can be within the tolerance of m.
 func (c *clock) isNear(m, early, late int64) bool {
 	return late >= m-c.tolerance && early <= m+c.tolerance
 }
 
-// median returns the median of the others' offsets and the registry's own, 0: of an even number of offsets, both in
-// the middle.
+// median returns the median of the others' offsets and the registry's, which is 0. Of an even number of offsets it
+// returns both in the middle.
 func (c *clock) median() (low, high int64) {
 	all := append(slices.Clone(c.others), 0)
 	slices.Sort(all)

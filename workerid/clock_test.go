@@ -61,8 +61,7 @@ func TestAWrongClockIsRefusedAtStartBeforeAnythingIsWritten(t *testing.T) {
 	}
 }
 
-// The median counts, with the registry as one voice: a single wrong clock changes
-// nothing, not even the registry's.
+// The median counts, with the registry as one voice: a single wrong clock changes nothing, not even the registry's.
 func TestClocksAreComparedWithTheMedianOfTheOthers(t *testing.T) {
 	const day = 24 * time.Hour
 	for _, c := range []struct {
@@ -81,8 +80,7 @@ func TestClocksAreComparedWithTheMedianOfTheOthers(t *testing.T) {
 		// A mean would accept it, or refuse those that are right.
 		{0, []time.Duration{0, 0, day}, day, false},
 		{0, []time.Duration{0, 0, day}, 0, true},
-		// Of two workers the one that agrees with the registry is right; one between
-		// the two is not, nor is the other.
+		// Of two workers the one that agrees with the registry is right; one between the two is not, nor is the other.
 		{0, []time.Duration{day}, 0, true},
 		{0, []time.Duration{day}, time.Hour, false},
 		{0, []time.Duration{0}, day, false},
@@ -217,8 +215,7 @@ func TestAClockSetBackBetweenTwoReadingsIsNotBehind(t *testing.T) {
 	}
 }
 
-// A clock that was set back together with the registry's is right, but behind
-// the issued IDs.
+// A clock that was set back together with the registry's is right, but behind the issued IDs.
 func TestARightClockBehindItsIDsTakesAnotherNumberAtTheSecondHeartbeat(t *testing.T) {
 	for _, c := range []struct {
 		back    time.Duration

@@ -8,19 +8,18 @@
 //
 //	from <= first ms of t < until
 //
-// where [from, until) is a window that this process, or the predecessor whose window it resumes, wrote into the
-// record with an acknowledged compare-and-set, and from is not below the until that the record's previous owner left.
-// Windows of different owners are therefore disjoint, and the fence in the state file separates two processes of one
-// owner. Clocks, pauses, partitions and lost acknowledgements do not change that: they decide only how soon a number
-// is used again. The same holds for heartbeats and timeouts. docs/uniqueness.md draws the window, and lists the rules
-// that keep the law, each with the repeat that it prevents.
+// where [from, until) is a window that this process, or the process whose window it resumes, wrote into the record by
+// an acknowledged compare-and-set, and from is not below the until of the record's previous owner. So windows of
+// different owners are disjoint, and the fence in the state file separates two processes of one owner. Clocks, pauses,
+// partitions, heartbeats, timeouts and lost acknowledgements decide only how soon a number is used again.
+// docs/uniqueness.md draws the window and lists the rules that keep the law.
 //
-// The margin is MaxClockSkew + max(MaxAhead, one tick) + one tick: how far the
-// last ID of a worker with a correct clock can be ahead of this clock.
+// The margin is MaxClockSkew + max(MaxAhead, one tick) + one tick: how far the last ID of a worker whose clock is right
+// can be ahead of this clock.
 //
 // # The types
 //
-// A [Keeper] searches for a number, holds it, and gives it up; a life has its phases, and every transition between
-// them. A claim is a number with its record and its generator. A founder joins the registry, a clock compares this
-// machine's time with the others', and a stateFile keeps the fence.
+// A [Keeper] searches for a number, holds it, and gives it up. A life is the phase of a keeper. A claim is a number
+// with its record and its generator. A founder joins the registry, a clock compares this machine's time with the
+// others', and a stateFile keeps the fence.
 package workerid

@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// Simulate puts a keeper that has not run into a simulation: its random choices
-// come from r, it looks at its clock every watch, and its state file, if it is to
-// have one, is in this place, begins as data and is replaced by write.
+// Simulate puts a keeper that has not run into a simulation: its random choices come from r, it looks at its clock
+// every watch, and its state file, if it is to have one, is in this place, begins as data and is replaced by write.
 func (k *Keeper) Simulate(
 	r *rand.Rand, watch time.Duration, in string, data []byte, write func(data []byte) error,
 ) {

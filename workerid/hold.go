@@ -10,12 +10,12 @@ import (
 	"github.com/natsid/natsid/snowflake"
 )
 
-// hastyEach is the shortest time between two heartbeats. After a step of the clock the next one comes at once, and a
+// hastyEach is the shortest time between two heartbeats. After a step of the clock the next heartbeat comes early; a
 // clock that jitters must not multiply the calls.
 const hastyEach = time.Second
 
-// hold holds claim c: it sends heartbeats, moves the fence and watches the clock, until ctx ends, which is not an
-// error, or until the claim must be given up: errLost, errEnded, errBehind or [ErrStateFile].
+// hold sends heartbeats for claim c, moves the fence and watches the clock, until ctx ends or the claim must be given
+// up. It returns nil if ctx ended, and otherwise errLost, errEnded, errBehind or [ErrStateFile].
 func (k *Keeper) hold(ctx context.Context, c *claim) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	var fencing sync.WaitGroup
@@ -40,8 +40,8 @@ func (k *Keeper) hold(ctx context.Context, c *claim) error {
 	return nil
 }
 
-// keepFence keeps the fence ahead of the clock until ctx ends, except while suspended, since the clock may be wrong.
-// It does not wait for the registry, whose calls may hang. The error is [ErrStateFile].
+// keepFence keeps the fence ahead of the clock until ctx ends, but not while suspended, when the clock may be wrong. It
+// has its own goroutine, since calls to the registry may hang. The error is [ErrStateFile].
 func (k *Keeper) keepFence(ctx context.Context, c *claim) error {
 	tick := time.NewTicker(fenceEvery)
 	defer tick.Stop()
@@ -58,8 +58,8 @@ func (k *Keeper) keepFence(ctx context.Context, c *claim) error {
 	return nil
 }
 
-// awaitBeat waits until the next heartbeat is due. It ends early if the clock was set far, so that the clock is
-// compared at once.
+// awaitBeat waits until the next heartbeat is due. If the clock was set far it returns early, so that the clock is
+// compared soon.
 func (k *Keeper) awaitBeat(ctx context.Context) {
 	began, due := time.Now(), k.cfg.interval()
 	tick := time.NewTicker(min(k.watch, due))
@@ -80,9 +80,9 @@ func wait(ctx context.Context, tick *time.Ticker) bool {
 	return ctx.Err() == nil
 }
 
-// beat is one heartbeat. It takes a reading of a clock that is right, renews the claim or reads its record, and puts
-// the worker's heartbeat into the registry; nothing is written by a clock that was set and not compared. It returns
-// an error only if the claim must be given up.
+// beat is one heartbeat. It reads the clock, reads or renews the record, and puts the worker's heartbeat into the
+// registry. If the clock was set and not compared, it writes nothing. It returns an error only if the claim must be
+// given up.
 //
 // A claim that was resumed while the registry is out of reach issues within its old window. A claim that was acquired
 // issues nothing before its record has been read again: the registry may have lost the record before this worker
@@ -109,8 +109,8 @@ func (k *Keeper) beat(ctx context.Context, c *claim) error {
 	return k.checkBehind(c, r)
 }
 
-// beatAt is the part of a heartbeat that needs the reading r of a clock that is right. It returns an error of the
-// registry's, or why the claim is over.
+// beatAt is the part of a heartbeat that needs a reading r of a right clock. It returns an error of the registry, or
+// why the claim must be given up.
 func (k *Keeper) beatAt(ctx context.Context, c *claim, r reading) error {
 	k.alarms.clear(ClockSkew)
 	k.alarms.clear(ClockStep)
@@ -127,12 +127,13 @@ func (k *Keeper) beatAt(ctx context.Context, c *claim, r reading) error {
 	return err
 }
 
-// isOver reports whether err ends a claim.
+// isOver reports whether err means that a claim must be given up.
 func isOver(err error) bool {
 	return errors.Is(err, errLost) || errors.Is(err, errEnded) || errors.Is(err, ErrStateFile)
 }
 
-// trouble records in the status why the heartbeat failed; nil if it did not. It logs the first of consecutive failures.
+// trouble records in the status why the heartbeat failed; nil means that it did not. It logs the first of several
+// failures in a row.
 func (k *Keeper) trouble(ctx context.Context, c *claim, err error) {
 	known := false
 	k.life.note(func(s *Status) { known, s.Trouble = s.Trouble != nil, err })
@@ -144,12 +145,11 @@ func (k *Keeper) trouble(ctx context.Context, c *claim, err error) {
 }
 
 // checkBehind returns errBehind if the clock, which was just found right, is behind the last ID of the number at two
-// heartbeats in a row. One heartbeat may be wrong, if this goroutine lost its CPU during it. A generator that issues a
-// burst of IDs runs ahead of the clock by a little; that does not count. Before the window of a new claim begins, a
-// clock is not behind.
+// heartbeats in a row. One heartbeat alone may err, if this goroutine lost its CPU. A burst of IDs, which runs ahead of
+// the clock, does not count, nor does the time before the window of a new claim.
 //
-// Law: the next number is acquired as any other, by rules (1) and (2) of docs/uniqueness.md. The record of this one
-// covers all that was issued under it: a release does not lower its until below the end of the last tick.
+// Law: the next number is acquired as any other, by rules (1) and (2) of docs/uniqueness.md. The record of this number
+// covers all IDs under it: a release does not lower until below the end of the last tick.
 func (k *Keeper) checkBehind(c *claim, r reading) error {
 	now := max(r.elapsed(), k.cfg.Now()) // the clock may have been set since the reading
 	if time.Now().Before(c.begins) {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// isRefused reports whether err means that the registry answers, but this worker must not issue under it: then the
-// window of the state file is not resumed either.
+// isRefused reports whether err means that the registry answers, and this worker must not issue. Then the window of the
+// state file is not resumed either.
 func isRefused(err error) bool {
 	return errors.Is(err, ErrDeployment) || errors.Is(err, ErrNoDeployment) || errors.Is(err, ErrDamaged)
 }
@@ -16,19 +16,19 @@ func isRefused(err error) bool {
 // A founder joins the registry. Only the goroutine of Keeper.Run uses it.
 type founder struct {
 	cfg      *Config
-	founding bool // MayFound is to be called once more before this worker joins
+	founding bool // this worker has created the deployment, and MayFound must allow it once more
 }
 
-// join returns the registry's deployment, which this worker creates if there is none and it may, and apart from it the
-// numbers of programs, which may change. The error is ErrDeployment if this worker has another.
+// join returns the registry's deployment and, apart from it, the numbers of programs, which may change. It creates a
+// missing deployment if this worker may. The error is ErrDeployment if this worker has another layout.
 //
 // Two layouts in one registry give equal IDs, also at times far apart. So the deployment is read before a number is
-// acquired and after that, and no worker joins a registry with a record of another layout. A deployment that is gone is
-// put back as the records name it. A new one is created only where the registry has no records.
+// acquired and after that, and no worker joins a registry with a record of another layout. A missing deployment is
+// created as the records name it. Only a registry without records gets a new one.
 //
 // A registry that lost everything may still have live workers. MayFound asks them, before the deployment is created
-// and after. A worker that acquires a number in between reads the deployment after its own write. So it sees this
-// deployment, or MayFound finds that worker.
+// and after. A worker that acquires a number between the two questions reads the deployment after its own write. So
+// that worker sees this deployment, or the second question finds that worker.
 func (f *founder) join(ctx context.Context) (d Deployment, holders Holders, err error) {
 	have, err := f.read(ctx)
 	if errors.Is(err, ErrNoDeployment) && f.cfg.Program == "" { //mutant:guest
@@ -101,8 +101,7 @@ func (f *founder) askOthers(ctx context.Context) error {
 	return nil
 }
 
-// deploymentIn returns the deployment that the newest record names; zero if all are
-// damaged.
+// deploymentIn returns the deployment that the newest record names; a zero one if all records are damaged.
 func deploymentIn(records map[int]Record) (d Deployment) {
 	newest := uint64(0)
 	for _, r := range records {
@@ -113,8 +112,8 @@ func deploymentIn(records map[int]Record) (d Deployment) {
 	return d
 }
 
-// checkRecords returns ErrDeployment if a record has another layout than have: the deployment was replaced by hand,
-// or created where the records were lost.
+// checkRecords returns ErrDeployment if a record has another layout than have: then the deployment was replaced by
+// hand, or created while the records were lost.
 func checkRecords(have Deployment, records map[int]Record) error {
 	for w, r := range records {
 		if !r.Damaged && have.check(r.Deployment) != nil { //mutant:foreign-record

@@ -13,8 +13,7 @@ import (
 
 func later(c *workerid.Config) { c.Layout.Epoch += 3600_000 }
 
-// Whoever deletes the key while all workers are away must not make room for
-// another layout.
+// Whoever deletes the key while all workers are away must not make room for another layout.
 func TestADeploymentIsMadeOnlyWithoutRecordsOrAsTheyNameIt(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -88,8 +87,7 @@ func TestADeploymentReplacedByHandDoesNotServeBesideOldRecords(t *testing.T) {
 	})
 }
 
-// A registry may be wiped, and made again with another layout, while a number is
-// being acquired.
+// A registry may be wiped, and made again with another layout, while a number is being acquired.
 func TestTheDeploymentIsReadAgainAfterANumberIsWon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := new(workeridtest.Memory)
@@ -185,8 +183,7 @@ func TestANumberThatAnotherWorkerTookMeanwhileRaisesTheAlarmOnce(t *testing.T) {
 	})
 }
 
-// The records of a restored registry look free, though their owners were alive a
-// moment ago.
+// The records of a restored registry look free, though their owners were alive a moment ago.
 func TestOnlyTheOwnReleasedNumberIsUsedWithoutTheMargin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, dir := new(workeridtest.Memory), t.TempDir()

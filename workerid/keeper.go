@@ -20,36 +20,36 @@ type Config struct {
 	Registry Registry
 	// Layout is the layout of the IDs; all workers of a registry must have the same.
 	Layout snowflake.Layout
-	// Site is the site of this worker, and Numbers are the worker numbers that it may take; nil means those of its site
-	// that the deployment leaves to workers. Uniqueness does not depend on them.
+	// Site is the site of this worker. Numbers are the worker numbers that it may take; nil means those of its site
+	// that are not for programs. Uniqueness does not depend on them.
 	Site    int
 	Numbers *Span
 	// Program is the host of a program that draws its own snowflakes; "" for a worker. A program answers no requests,
-	// founds no deployment, and takes only numbers that the deployment leaves to programs.
+	// creates no deployment, and takes only numbers for programs.
 	//
-	// Law: none is new. Its windows are those of a worker, by rules (1) to (4) of docs/uniqueness.md. Which numbers it
-	// takes has no part in them.
+	// Law: the windows of a program are acquired as those of a worker, by rules (1) to (4) of docs/uniqueness.md, which
+	// hold whatever numbers a program takes.
 	Program string
-	// Instance names this worker to people; "" takes the name in the state file, or a new one.
+	// Instance is the name of this worker for operators; "" takes the name in the state file, or a new one.
 	Instance string
-	// StateDir is the directory of the state file; "" keeps no local state.
-	// The caller must have locked it against other processes.
+	// StateDir is the directory of the state file, which the caller has locked against other processes; "" keeps no
+	// local state.
 	StateDir string
-	// Horizon is how far ahead a renewal puts the end of the window, and so how long snowflakes outlast the registry;
-	// 5 min if 0.
+	// Horizon is how far ahead of the clock a renewal puts the end of the window; 5 min if 0. Without the registry,
+	// snowflakes are issued for two thirds of it at least.
 	Horizon time.Duration
-	// Rest is how long a number rests at the end of each window, beyond the horizon: nothing is issued then. So nobody
-	// takes the number before its user, which may be paused, has had that time to learn that it is over. 0 is none.
+	// Rest is a time at the end of each window, beyond the horizon, in which nothing is issued and nobody else takes
+	// the number; 0 means none. A user of the number that was paused may issue late by up to Rest.
 	Rest time.Duration
-	// MaxClockSkew is how far the clocks of two workers may differ; 1 s if 0. A worker whose clock is farther from
-	// the others' does not issue; for that check less than 1 s counts as 1 s, since it cannot be distinguished from a
-	// slow network. A number whose record is absent or unreadable is used only that much later, since a bucket may
-	// have been lost while the owner of the number is alive.
+	// MaxClockSkew is how far the clocks of two workers may differ; 1 s if 0. A worker whose clock is farther from the
+	// others' does not issue. That check takes less than 1 s for 1 s, since it cannot distinguish such a skew from a
+	// slow network. MaxClockSkew is also part of the margin, in which a number is not used if its owner may be alive.
 	MaxClockSkew time.Duration
 	// MaxAhead is passed to the generators; see [snowflake.NewGenerator].
 	MaxAhead time.Duration
-	// MayFound is called before and after this worker creates the deployment of a registry that has none; an error
-	// refuses. It finds workers that issue under another layout, whose deployment that registry has lost. nil allows.
+	// MayFound is called before and after this worker creates the deployment of a registry without records; an error
+	// refuses that. It asks whether live workers, of whom the registry lost all traces, have another layout. nil
+	// allows.
 	MayFound func(ctx context.Context) error
 	// AtStop returns how long releasing the number may take, given the usual limit; nil returns that limit. A number
 	// that is not released stays blocked until its window ends.
@@ -58,11 +58,10 @@ type Config struct {
 	Now func() int64
 	// Use is called with the generator to issue from; nil while there is none.
 	Use func(*snowflake.Generator)
-	// Alarm is called, once per event, with a condition that an operator must look at; nil discards. It must not
-	// block.
+	// Alarm is called, once per event, with a condition that an operator must look at; nil discards. It must not block.
 	Alarm func(kind Alarm, message string)
-	// Granted is called with each window, after its write was acknowledged and before an ID of it is issued; nil
-	// discards. It must not block. Uniqueness does not depend on it.
+	// Granted is called with each window, after its write was acknowledged and before an ID of the window is issued;
+	// nil discards. It must not block.
 	Granted func(Window)
 	// Log receives changes of the number's state; nil discards.
 	Log *slog.Logger
@@ -101,7 +100,7 @@ func (s Span) count() int { return s.Last - s.First + 1 }
 
 func (s Span) has(w int) bool { return s.First <= w && w <= s.Last }
 
-// Within returns an error unless a worker of a site may be limited to these numbers.
+// Within returns an error unless the span is not empty and all its numbers are of the site.
 func (s Span) Within(l snowflake.Layout, site int) error {
 	if all := NumbersOf(l, site); s.First > s.Last || !all.has(s.First) || !all.has(s.Last) {
 		return fmt.Errorf("%d-%d: want numbers of layout %s, site %d: %s at most", s.First, s.Last, l, site, all)
@@ -132,23 +131,23 @@ func (cfg Config) withDefaults() Config {
 // unit returns the length of a tick.
 func (cfg Config) unit() time.Duration { return time.Duration(cfg.Layout.Unit) * time.Millisecond }
 
-// margin returns how far the last ID of a worker with a correct clock may be ahead of this clock: the skew, and how
-// far IDs may run ahead of a clock.
+// margin returns how far the last ID of a worker whose clock is right may be ahead of this clock: the skew, and how far
+// IDs may run ahead of a clock.
 func (cfg Config) margin() time.Duration {
 	return cfg.MaxClockSkew + max(cfg.MaxAhead, cfg.unit()) + cfg.unit()
 }
 
-// heartbeatEvery is the time between two heartbeats, as Leaf's.
+// heartbeatEvery is the longest time between two heartbeats, the same as Leaf's.
 const heartbeatEvery = 3 * time.Second
 
-// interval returns the time between two heartbeats: six come within a horizon.
+// interval returns the time between two heartbeats, of which six or more come within a horizon.
 func (cfg Config) interval() time.Duration { return min(heartbeatEvery, cfg.Horizon/6) }
 
-// A Keeper acquires a worker number, renews its window, sends heartbeats for it,
-// and releases it in the end. If the number is lost it acquires another.
+// A Keeper acquires a worker number, renews its window, sends heartbeats, and releases the number in the end. If the
+// number is lost it acquires another.
 type Keeper struct {
 	cfg     Config
-	process string // random, identifies this process to other workers
+	process string // random; identifies this process to other workers
 	life    *life
 
 	// Only the goroutine of Run uses these.
@@ -158,29 +157,29 @@ type Keeper struct {
 	alarms    *alarms
 	rand      *rand.Rand
 	watch     time.Duration // interval between readings of the clock
-	early     int64         // see maxEarly
+	early     int64         // how much sooner this worker renews, ms: see maxEarly
 	founder   founder
 	numbers   numbers
-	pending   *claim    // the claim whose first write was not acknowledged
-	ended     *claim    // the claim whose window has passed; nil once its record was read
-	awaySince time.Time // since when no attempt reached the registry; zero if the last one did
+	pending   *claim    // a claim whose first write was not acknowledged; nil if there is none
+	ended     *claim    // a claim whose window has passed; nil once its record was read
+	awaySince time.Time // when the registry got out of reach; zero while it is in reach
 }
 
 const (
-	// watchEvery is the interval between checks of the clock for steps. It bounds how long a clock that was set far
-	// may go into IDs, up to the fence. The checks cost an idle worker more than its heartbeats do. A clock that is
-	// slewed by 2 % moves by less than MaxAhead in that time.
+	// watchEvery is the interval between checks of the clock for steps: for so long, IDs below the fence may have the
+	// time of a clock that was set far. The checks cost an idle worker more than its heartbeats do. A clock that is
+	// slewed by 2 % moves by less than MaxAhead in watchEvery.
 	watchEvery = 200 * time.Millisecond
-	// A renewal comes up to horizon / maxEarly sooner than it must, by a random time per worker. Otherwise workers
-	// that started at once would renew at once: each write is synced to disk, and all other calls would wait behind
-	// the writes.
+	// maxEarly bounds a random time per worker, up to horizon / maxEarly, by which renewals come sooner than they must.
+	// Otherwise workers that started at once would renew at once. Each write is synced to disk, and all other calls
+	// would wait for the writes.
 	maxEarly = 12
 	// releaseTimeout bounds releasing a number.
 	releaseTimeout = 6 * time.Second
 )
 
-// New returns a keeper. It reads the state file and starts nothing. A state file that is damaged, or was copied from
-// another place, is ignored and reported by Run.
+// New returns a keeper. It reads the state file and starts nothing. A state file that is damaged, or was written in
+// another place, is ignored, and Run raises an alarm.
 func New(cfg Config) *Keeper {
 	cfg = cfg.withDefaults()
 	file, unread := openState(cfg.StateDir, cfg.Layout.Unit, cfg.Now)
@@ -222,11 +221,11 @@ func instanceOf(file *stateFile) string {
 // Status returns the present status of the keeper. It is safe for concurrent use.
 func (k *Keeper) Status() Status { return k.life.current() }
 
-// Who returns this worker's answer to the question who it is, and reports whether the worker holds a number. It is
-// safe for concurrent use.
+// Who returns how this worker answers on the subject of its number, and reports whether it holds one. It is safe for
+// concurrent use.
 func (k *Keeper) Who() (who Who, held bool) { return k.whoAt(k.cfg.Now()) }
 
-// whoAt is Who at a time on this worker's clock, Unix ms.
+// whoAt is Who at the time now of this worker's clock, Unix ms.
 func (k *Keeper) whoAt(now int64) (who Who, held bool) {
 	s, d := k.Status(), DeploymentOf(k.cfg.Layout)
 	return Who{
@@ -235,9 +234,9 @@ func (k *Keeper) whoAt(now int64) (who Who, held bool) {
 	}, s.Held
 }
 
-// Run keeps a worker number until ctx ends, and then releases it. It returns nil after a clean stop, an error that
-// wraps [ErrDeployment] if this worker must not join the registry at its start, or why the number could not be
-// released: such a number stays blocked until its window ends.
+// Run keeps a worker number until ctx ends, and then releases it. It returns nil after a clean stop. At the start it
+// returns an error that wraps [ErrDeployment] if the registry has another layout. In the end it returns why the number
+// could not be released: such a number stays blocked until its window ends.
 func (k *Keeper) Run(ctx context.Context) error {
 	k.clock.start(k.file.isIn)
 	if k.unread != nil {
@@ -261,7 +260,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
-// search finds a claim. It retries until ctx ends or, at the first search, the worker is refused.
+// search finds a claim. It retries until ctx ends or, at the first search, the registry has another layout.
 func (k *Keeper) search(ctx context.Context, first bool) (*claim, error) {
 	wait := 100 * time.Millisecond
 	k.awaySince = time.Time{}
@@ -288,7 +287,7 @@ func (k *Keeper) search(ctx context.Context, first bool) (*claim, error) {
 	}
 }
 
-// about returns a random time of half to one and a half of d, so that the workers of a fleet do not all call at once.
+// about returns a random time of half to one and a half of d, so that workers do not all call at once.
 func about(r *rand.Rand, d time.Duration) time.Duration {
 	return d/2 + time.Duration(r.Int64N(int64(d)))
 }
@@ -308,12 +307,11 @@ func (k *Keeper) notFound(err error) {
 	k.life.note(func(s *Status) { s.Trouble = err })
 }
 
-// giveUp disposes of a closed claim, depending on why it ended; nil means that ctx ended. The error says why the number
-// was not released.
+// giveUp disposes of a closed claim. why is the reason of its end; nil means that ctx ended. The error is why the
+// number was not released.
 //
-// This worker answers for a lost number until no clock within the skew is behind its last ID: if the registry lost its
-// state the number looks free, and its next owner must not begin before that time. Then it removes its heartbeat, as
-// there may be no more numbers than workers.
+// If the registry lost its state, a lost number looks free to others. So this worker answers for it until all clocks
+// within the skew have passed its last ID. Then it removes its heartbeat, since all other numbers may be in use.
 func (k *Keeper) giveUp(ctx context.Context, c *claim, why error) (err error) {
 	switch {
 	case errors.Is(why, errLost):
@@ -345,9 +343,8 @@ func (k *Keeper) raiseLost(why error) {
 		"find out who wrote the record, or whether the bucket was lost or restored", why))
 }
 
-// dropFile makes this worker continue without a state file: issuing without local state is better than not issuing.
-// After a crash another number is acquired. The file keeps what it had: its fence is beyond all IDs under its claim,
-// whose generator is closed.
+// dropFile makes this worker continue without a state file, so that it can issue. After a crash another number is
+// acquired. The file stays as it is: its fence is above all IDs of its claim, whose generator is closed.
 func (k *Keeper) dropFile(why error) {
 	if !k.file.absent {
 		k.file.absent = true
@@ -371,8 +368,8 @@ func (k *Keeper) release(ctx context.Context, c *claim) error {
 	return nil
 }
 
-// stepped handles a step of the clock. After a step beyond the tolerance nothing is issued until the clock has been
-// compared with the others': until the next heartbeat the wrong time would go into IDs.
+// stepped handles a step of the clock. After a step beyond the tolerance nothing is issued until the clock was compared
+// with the others': otherwise IDs would have a wrong time until the next heartbeat.
 func (k *Keeper) stepped(step time.Duration) {
 	k.alarms.set(ClockStep, fmt.Sprintf("the clock was set by %v, or the machine slept: "+
 		"it is compared with the other workers' at once; find out what set it", step))

@@ -23,16 +23,15 @@ type phase int32
 const (
 	// searching: there is no claim. Nothing is issued, and this worker answers for no number.
 	searching phase = iota
-	// holding: there is a claim, but its record has to be read once more before the first ID: the process may have
-	// stood still since the claim was written.
+	// holding: there is a claim, and nothing is issued until its record is read once more: the process may have stood
+	// still since the claim was written.
 	holding
 	// issuing: the claim's generator is in use.
 	issuing
-	// suspended: there is a claim, but the clock is wrong or was set far. Nothing is issued and the fence does not
-	// move until the clock was compared.
+	// suspended: there is a claim, but the clock is wrong or was set far. Until the clock was compared, nothing is
+	// issued, and the fence does not move.
 	suspended
-	// closed: the claim's generator is closed for good. The worker still answers
-	// for its number.
+	// closed: the claim's generator is closed for good. The worker still answers for its number.
 	closed
 )
 
@@ -44,17 +43,16 @@ type Status struct {
 	Since    int64  // when the number was acquired, Unix ms; 0 unless Held
 	Until    int64  // acknowledged end of its window, Unix ms; 0 unless Held
 	Registry string // ID of the deployment; "" until it is read
-	// Offset is this machine's clock minus the registry's at the last
-	// comparison; 0 before the first.
+	// Offset is this machine's clock minus the registry's at the last comparison; 0 before the first one.
 	Offset time.Duration
-	// Trouble is why there is no number, why nothing is issued under it, or why the last renewal or heartbeat failed;
-	// nil if there is none.
+	// Trouble is why there is no number, why nothing is issued under the number, or why the last renewal or heartbeat
+	// failed; nil if all is well.
 	Trouble error
 }
 
-// A life is the phase of a keeper and the state that must change together with it: the generator in use and the
-// status. A phase changes in a become method and nowhere else. Only the goroutine of Keeper.Run calls those; phase
-// and current are safe for concurrent use.
+// A life is the phase of a keeper, with the generator in use and the status, which change together with the phase. Only
+// the become methods change a phase, and only the goroutine of Keeper.Run calls them. The methods phase and current are
+// safe for concurrent use.
 type life struct {
 	use  func(*snowflake.Generator)
 	log  *slog.Logger
@@ -64,7 +62,7 @@ type life struct {
 	mu     sync.Mutex
 	status Status
 	early  error     // why the number is not used before begins
-	begins time.Time // when the clock reaches the window, unless it is set
+	begins time.Time // when the clock reaches the window, unless the clock is set
 }
 
 func newLife(instance string, use func(*snowflake.Generator), log *slog.Logger) *life {
@@ -114,8 +112,9 @@ func (l *life) becomeHolding(c *claim) {
 
 // becomeIssuing puts the generator of c to use.
 //
-// Before: holding, issuing or suspended. The record of c was read after it was held and bears its token, and the clock
-// was compared since a step; or c was resumed while the registry is out of reach. After: the generator is in use.
+// Before: holding, issuing or suspended. Since the begin of holding, the record was read and has the token of c, and
+// since the last step of the clock, the clock was compared; or c was resumed while the registry is out of reach. After:
+// the generator is in use.
 func (l *life) becomeIssuing(c *claim) {
 	if l.phase() == suspended {
 		l.log.Info("the clock is right: snowflakes are issued again", "number", c.number)
@@ -126,8 +125,8 @@ func (l *life) becomeIssuing(c *claim) {
 
 // becomeSuspended stops issuing, and keeps the number.
 //
-// Before: any phase; without a claim, or with a closed one, nothing changes. After: no generator is in use; the
-// claim's generator stays open, since it is used again once the clock was compared.
+// Before: any phase; without a claim, or with a closed one, nothing changes. After: no generator is in use. The claim's
+// generator stays open for the time after the next comparison of the clock.
 func (l *life) becomeSuspended(why string) {
 	if p := l.phase(); p != holding && p != issuing {
 		return
@@ -140,8 +139,8 @@ func (l *life) becomeSuspended(why string) {
 
 // becomeClosed ends c for good; why is nil at a clean stop. It returns the end of the last tick issued, Unix ms.
 //
-// Before: holding, issuing or suspended. After: the generator is closed, before anything else happens to the ending
-// claim; the worker still answers for the number.
+// Before: holding, issuing or suspended; nothing else was done to end c. After: the generator is closed, and the worker
+// still answers for the number.
 func (l *life) becomeClosed(c *claim, why error) (free int64) {
 	free = c.gen.Close() //mutant:close
 	l.at.Store(int32(closed))
@@ -153,9 +152,9 @@ func (l *life) becomeClosed(c *claim, why error) (free int64) {
 	return free
 }
 
-// becomeSearching ends the answering for a number: nothing of the claim remains in the status.
+// becomeSearching ends the answers for a number.
 //
-// Before: closed. After: the status holds no number.
+// Before: closed. After: the status has no number.
 func (l *life) becomeSearching() {
 	l.at.Store(int32(searching))
 	l.note(func(s *Status) { s.Held, s.Number, s.Since, s.Until, l.begins = false, 0, 0, 0, time.Time{} })

@@ -49,8 +49,7 @@ func (l *life) alarm(kind workerid.Alarm, message string) {
 	l.alarms = append(l.alarms, kind)
 }
 
-// raised fails the test unless exactly these alarms were raised since the last
-// call.
+// raised fails the test unless exactly these alarms were raised since the last call.
 func (l *life) raised(want ...workerid.Alarm) {
 	l.t.Helper()
 	l.mu.Lock()

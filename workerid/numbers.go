@@ -7,19 +7,19 @@ import (
 	"github.com/natsid/natsid/snowflake"
 )
 
-// Holders says which machine numbers of each site are for programs that draw their own snowflakes: the first and the
-// last, such as 512-1023, or off for none. "" is the upper half. The others are for workers, so that neither can use up
-// the numbers of the other.
+// Holders names the machine numbers of each site that are for programs that draw their own snowflakes: the first and
+// the last, such as 512-1023, or off for none. "" is the upper half. All other numbers are for workers. So programs
+// cannot use up the numbers of workers, nor workers those of programs.
 //
-// Law: uniqueness does not depend on it. A number has one owner at a time, whoever it is, and a process goes on with
-// its own number when the range changes.
+// Law: uniqueness does not depend on Holders. A number has one owner at a time, and a process keeps its number when the
+// range changes.
 type Holders string
 
 // NoHolders leaves all numbers to workers.
 const NoHolders Holders = "off"
 
-// Of returns the numbers of a site that are for programs; those of an empty span if there are none. The error says what
-// is wrong with the text.
+// Of returns the numbers of a site that are for programs; an empty span if there are none. The error names what is
+// wrong in the text.
 func (h Holders) Of(l snowflake.Layout, site int) (s Span, err error) {
 	first, count := l.Numbers(site)
 	switch h {
@@ -38,8 +38,8 @@ func (h Holders) Of(l snowflake.Layout, site int) (s Span, err error) {
 	return s, nil
 }
 
-// numbers are those that this process may take: of the span only the numbers of programs if it is a program, and none
-// of them if it is a worker, unless an operator named the span.
+// numbers are the worker numbers that this process may take. A program may take the numbers of programs in the span. A
+// worker may take the others and, if an operator named the span, all in it.
 type numbers struct {
 	Span
 	holders          Span
@@ -63,7 +63,7 @@ func (n numbers) has(w int) bool {
 	return isFor && n.Span.has(w)
 }
 
-// exhausted says which numbers have no free one, and which of them frees first.
+// exhausted describes the numbers that this process may take, none of which is free, and which of them is free first.
 func (n numbers) exhausted(v view) string {
 	count, first := 0, -1
 	for w := n.First; w <= n.Last; w++ {

@@ -80,8 +80,7 @@ func TestWithoutHeartbeatsTheWindowIsRenewed(t *testing.T) {
 	}
 }
 
-// A window that the state file grants is used while the records have no leader,
-// and renewed when they have one again.
+// A window that the state file grants is used while the records have no leader, and renewed when they have one again.
 func TestWithoutRecordsAnInheritedWindowIsUsed(t *testing.T) {
 	for _, hangs := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -149,8 +148,7 @@ func TestAClockThatJittersCostsNoMoreCalls(t *testing.T) {
 	}
 }
 
-// Lists of all heartbeats are seldom, also when they fail, and their failure is no
-// trouble.
+// Lists of all heartbeats are seldom, also when they fail, and their failure is no trouble.
 func TestHeartbeatsOfOthersAreReadSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := start(t, new(workeridtest.Memory))

@@ -10,32 +10,27 @@ import (
 	"github.com/natsid/natsid/snowflake"
 )
 
-// A Registry holds the records and heartbeats of all workers of a deployment. All methods are safe for concurrent
-// use, also by many processes, and return by the time ctx ends. An error from outside this package means that the
-// registry is out of reach or did not answer: then a write may have landed, or may land later.
+// A Registry holds the records and heartbeats of all workers of a deployment. All methods are safe for concurrent use,
+// also by many processes, and return by the time ctx ends. An error that is not of this package means that the registry
+// did not answer: then a write may have landed, or may land later.
 type Registry interface {
-	// Deployment returns the registry's deployment, [ErrNoDeployment] if it has
-	// none, or [ErrDamaged].
+	// Deployment returns the registry's deployment, [ErrNoDeployment] if it has none, or [ErrDamaged].
 	Deployment(ctx context.Context) (Deployment, error)
-	// Found makes d the deployment of a registry that has none, or returns
-	// [ErrConflict].
+	// Found makes d the deployment of a registry that has none, or returns [ErrConflict].
 	Found(ctx context.Context, d Deployment) error
 
 	// Records returns the records of all numbers, possibly a little old.
 	Records(ctx context.Context) (map[int]Record, error)
 	// Record returns the current record of number w, or [ErrNoRecord].
 	Record(ctx context.Context, w int) (Record, error)
-	// Write replaces the record of number w if its revision is r.Revision, 0
-	// if there is none, and returns the new revision. Revisions only rise. It
-	// returns [ErrConflict] if the revision was another; an earlier write of the
-	// same caller may have caused that.
+	// Write replaces the record of number w if its revision is r.Revision, 0 for no record, and returns the new
+	// revision. Revisions only rise. It returns [ErrConflict] if the revision was another one, perhaps that of an
+	// earlier write of the same caller.
 	Write(ctx context.Context, w int, r Record) (revision uint64, err error)
 
-	// Time returns the registry's own time, in Unix ms, of the same clock that
-	// dates the heartbeats.
+	// Time returns the registry's own time, in Unix ms, of the same clock that dates the heartbeats.
 	Time(ctx context.Context) (ms int64, err error)
-	// Report puts the heartbeat of number w, which expires some time after the
-	// last report.
+	// Report puts the heartbeat of number w, which expires some time after the last report.
 	Report(ctx context.Context, w int, h Heartbeat) error
 	// Heartbeats returns the heartbeats of all numbers, possibly a little old.
 	Heartbeats(ctx context.Context) (map[int]Heartbeat, error)
@@ -43,29 +38,27 @@ type Registry interface {
 	Leave(ctx context.Context, w int) error
 
 	// Ask asks the worker with number w who it is. It returns [ErrNoWorker] if the subject of that number has no
-	// subscriber. It returns [ErrBystander] if no answer arrives and a process subscribes to all numbers without
-	// answering: then silence does not show whether a worker has the number. Any other error means that a worker may
-	// have it.
+	// subscriber, and [ErrBystander] if no answer arrives and another process subscribes to the subjects of all numbers
+	// without answering. Any other error means that a worker may have the number.
 	Ask(ctx context.Context, w int) (Who, error)
 }
 
-// Version is the version of records and deployments as a registry stores them. Anything of another version is refused.
+// Version is the version of stored records and deployments. Entries of another version are refused.
 const Version = 1
 
-// A Record is the permanent entry of a worker number. The zero value stands for
-// a record that is absent.
+// A Record is the permanent entry of a worker number. The zero value stands for a missing record.
 type Record struct {
 	Instance string `json:"instance"`
 	Token    string `json:"token"`    // random; in all writes of one claim, and in no other
 	Reported int64  `json:"reported"` // the writer's time, Unix ms
-	Until    int64  `json:"until"`    // no ID has a tick that begins at it or later, Unix ms
+	Until    int64  `json:"until"`    // no ID has a tick that begins at Until or later, Unix ms
 	// Deployment is the deployment of the window, without Holders.
 	Deployment Deployment `json:"deployment"`
 	// Program is the host of the program that has the number; "" for a worker.
 	Program  string `json:"program,omitempty"`
 	Revision uint64 `json:"-"`
-	// Damaged means that the record is unreadable, or of another version: all fields but Revision are zero. Its
-	// number is not acquired, since its window is unknown.
+	// Damaged means that the record is unreadable, or of another version; all fields but Revision are zero. Its number
+	// is not acquired, since the window is unknown.
 	Damaged bool `json:"-"`
 }
 
@@ -83,8 +76,8 @@ func (r Record) Valid() error {
 // maxTime is a time that no window reaches, Unix ms: sums with it do not overflow.
 const maxTime = 1 << 61
 
-// A Heartbeat is an entry that a live worker puts every few seconds and that expires. It restricts no worker: only
-// the record decides.
+// A Heartbeat is an entry that a live worker puts every few seconds, and that expires. A number with a heartbeat is not
+// acquired, but uniqueness depends on the record alone.
 type Heartbeat struct {
 	Instance string `json:"instance"`
 	Time     int64  `json:"time"`  // the worker's own, Unix ms; 0 if unreadable
@@ -92,8 +85,7 @@ type Heartbeat struct {
 	At       int64  `json:"-"`     // the registry's time when it was put, Unix ms
 }
 
-// Offset returns the worker's clock minus the registry's when the heartbeat was
-// put.
+// Offset returns the worker's clock minus the registry's at the time of the heartbeat.
 func (h Heartbeat) Offset() time.Duration { return time.Duration(h.Time-h.At) * time.Millisecond }
 
 // Who is a worker's answer to the question who it is.
@@ -110,13 +102,13 @@ type Who struct {
 	Program  string `json:"program,omitempty"` // as in a Record
 }
 
-// A Deployment is the settings that all workers of a registry must share, since their IDs would otherwise collide.
+// A Deployment is the settings that all workers of a registry must share so that their IDs differ.
 type Deployment struct {
 	ID     string `json:"id"` // random, identifies the registry
 	Layout string `json:"layout"`
 	Epoch  int64  `json:"epoch"` // Unix ms
 	Unit   int64  `json:"unit"`  // of a tick, ms
-	// Holders may change while workers run, so it is no part of records and state files.
+	// Holders may change while workers run. So records and state files do not have it.
 	Holders Holders `json:"holders,omitempty"`
 }
 
@@ -143,8 +135,8 @@ func (d Deployment) SnowflakeLayout() (snowflake.Layout, error) {
 	return l, l.Validate()
 }
 
-// check returns an error that wraps [ErrDeployment] and shows both deployments if have, the registry's, describes
-// other IDs than want.
+// check returns an error that wraps [ErrDeployment] and shows both deployments if have, the registry's, has another
+// layout, epoch or unit than want.
 func (want Deployment) check(have Deployment) error {
 	if want.ID = have.ID; want == have {
 		return nil

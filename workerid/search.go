@@ -8,40 +8,39 @@ import (
 	"time"
 )
 
-// A search chooses a worker number and acquires it: the number of the state file if it can be resumed, else a random
-// free one of the numbers that this worker may take. First it asks on the number's subject which worker holds it, so
-// that a number whose holder is alive is not acquired, whatever the records say.
+// A search chooses a worker number and acquires it: the number of the state file if that can be resumed, or else a
+// random free number of those that this worker may take. First it asks on the number's subject which worker holds it.
+// So a number whose holder is alive is not acquired, whatever the records say.
 //
 // # When silence proves nothing
 //
-// If a process that subscribes to id.worker.* receives the question and does not answer, a number without a holder
-// cannot be distinguished from one whose holder hangs ([ErrBystander]). A live holder answers as usual. Without an
-// answer the record decides alone:
+// If a bystander, a process that subscribes to id.worker.*, receives the question and does not answer, a number without
+// a holder cannot be distinguished from one whose holder hangs ([ErrBystander]). A live holder answers as usual.
+// Without an answer the record decides alone:
 //
-//   - A window that has not ended is never acquired, by rule (2) of docs/uniqueness.md. It protects a holder whose
-//     serving connection is cut while the bystander hides that.
+//   - A window that has not ended is never acquired, by rule (2) of docs/uniqueness.md. So a holder is protected even
+//     if its serving connection is cut.
 //   - A window may seem to have ended because the registry lost its state. So the new window begins a margin and
-//     unheardFor after the write was acknowledged: a live holder that reaches the registry reads the record at its next
-//     heartbeat, and closes its generator before then.
-//   - The own window, as the state file remembers it, is resumed, by rules (1) and (3).
+//     unheardFor after the write was acknowledged. By then a live holder that reaches the registry has read the record
+//     and closed its generator.
+//   - The own window in the state file is resumed, by rules (1) and (3).
 //
 // # Writes whose outcome is unknown
 //
-// The loser of a compare-and-set tries the next number. A write that was not acknowledged leaves a pending claim: the
-// next attempt prefers its number, and its token, by which it recognizes a write that landed late. So lost replies
+// The loser of a compare-and-set tries the next number. A write that was not acknowledged leaves a pending claim. The
+// next attempt prefers the number of that claim, and recognizes a write that landed late by its token. So lost replies
 // and late writes do not block one number after another.
 
 const (
 	// awayAfter is how long the registry must be out of reach before a worker resumes without it: one lost reply is no
-	// outage. It costs little after a crash: no ID may be issued for 1.5 to 3 s anyway, until the fence in the file.
+	// outage. After a crash no ID may be issued for 1.5 to 3 s anyway, until the fence in the file.
 	awayAfter = 2 * time.Second
-	// unheardFor is added to the margin before a window begins if another worker may have had the number a moment ago
-	// and could not be asked. It covers two heartbeats: at each, a worker whose record is no longer its own closes
-	// its generator.
+	// unheardFor is added to the margin before a window begins if another worker may have just had the number and could
+	// not be asked. It covers two heartbeats. At each of them, a worker whose record was replaced closes its generator.
 	unheardFor = 6 * time.Second
 )
 
-// find makes one attempt to get a claim. It does not wait for a number: the error says why there is none.
+// find makes one attempt to get a claim. It does not wait for a number to be free: the error is why there is no claim.
 func (k *Keeper) find(ctx context.Context) (*claim, error) {
 	v, err := k.look(ctx)
 	if isAway(err) {
@@ -87,7 +86,7 @@ type view struct {
 	heartbeats map[int]Heartbeat
 }
 
-// isFree reports whether number w seems to have no owner at now, Unix ms.
+// isFree reports whether number w seems to have no owner at the time now, Unix ms.
 func (v view) isFree(w int, now int64) bool {
 	_, live := v.heartbeats[w]
 	return !live && v.records[w].Until <= now && !v.records[w].Damaged //mutant:free-number
@@ -129,8 +128,8 @@ func (k *Keeper) look(ctx context.Context) (v view, err error) {
 	return v, nil
 }
 
-// lastReported returns the latest time that this worker is known to have read from its clock, Unix ms: in the newest
-// record of its name, in that number's heartbeat, or at the last move of the fence in its state file.
+// lastReported returns the latest time that this worker is known to have read from its clock, Unix ms. It stands in the
+// newest record with this worker's name, in the heartbeat of that number, or in the state file.
 func (k *Keeper) lastReported(v view) int64 {
 	var newest Record
 	for w, r := range v.records {
@@ -145,14 +144,15 @@ func (k *Keeper) lastReported(v view) int64 {
 	return max(k.file.reported(), newest.Reported)
 }
 
-// resume acquires the number that the state file remembers; nil if it cannot.
+// resume acquires the number in the state file. It returns nil without an error if it cannot.
 //
-// If the file has a claim, the previous process crashed. While the record is of that claim the number is still this
-// worker's, and the worker resumes the rest of its own window from the fence on: nothing beyond the fence was ever
-// issued. That process may have been killed between a renewal and the entry of the renewal in the file. If the window
-// in the file has passed, another worker may have had the number since, if the registry was restored: also the window
-// of a claim of this process, which ended. If the file has no claim, the previous process stopped cleanly, and its
-// number is acquired like any other, once its last tick has passed.
+// A claim in the file means that the previous process crashed. While the record is of that claim, this worker still
+// owns the number, and resumes the rest of its window from the fence on: no tick at or above the fence was issued. If
+// the window in the file has passed, the record may be a restored one, and another worker may have had the number
+// since. So nothing is issued for the margin.
+//
+// Without a claim in the file, the previous process stopped cleanly. Its number is acquired like any other, once its
+// last tick has passed.
 func (k *Keeper) resume(ctx context.Context, v view) (c *claim, err error) {
 	w, ok := k.file.number(k.numbers.Span)
 	if !ok {
@@ -177,7 +177,7 @@ func (k *Keeper) resume(ctx context.Context, v view) (c *claim, err error) {
 
 // acquireAny acquires a random free number of those that this worker may take.
 func (k *Keeper) acquireAny(ctx context.Context, v view) (*claim, error) {
-	// Visit all numbers in a random order: modulo a power of 2, an odd stride meets each of them once.
+	// Visit all numbers in a random order: modulo a power of 2, an odd stride meets each number once.
 	mine := k.numbers
 	size := 1 << bits.Len(uint(mine.count()-1))
 	start, stride := k.rand.IntN(size), k.rand.IntN(size)|1
@@ -208,7 +208,7 @@ func (k *Keeper) acquire(ctx context.Context, w int, v view) (*claim, error) {
 	from := max(r.Until, v.now) //mutant:acquire-from
 	c := k.claimOn(w, from, v.deployment)
 	own := k.file.own(w)
-	if own != nil { // a restored record may be of an earlier write of the claim
+	if own != nil { // the record may be a restored one, of an earlier write
 		c.from = max(c.from, own.Free) //mutant:own-free
 	}
 	if !own.wrote(r) { //mutant:doubtful
@@ -217,8 +217,8 @@ func (k *Keeper) acquire(ctx context.Context, w int, v view) (*claim, error) {
 	return k.confirm(ctx, c, v)
 }
 
-// confirm replaces the record of c's number by that of c, unless another worker answers for the number. After an error
-// that leaves the outcome open, the claim is pending.
+// confirm writes the record of c, unless another worker answers for its number. After an error that leaves the outcome
+// of the write unknown, the claim is pending.
 func (k *Keeper) confirm(ctx context.Context, c *claim, v view) (*claim, error) {
 	if p := k.pending; p != nil && p.number == c.number {
 		c.token = p.token
@@ -243,14 +243,14 @@ func (k *Keeper) confirm(ctx context.Context, c *claim, v view) (*claim, error) 
 	return nil, err
 }
 
-// establish writes the record of claim c, over one that ends at until, and opens the claim; now is the time of the
-// clock, both Unix ms. The record ends after the first ID of the claim: the next owner then sees that the number may
-// have been in use a moment ago.
+// establish writes the record of claim c, in place of a record that ends at until, and opens the claim. now is the time
+// of the clock; both are Unix ms. The new record ends after the first ID of the claim. So the next owner sees that the
+// number may have just been in use.
 //
-// If this worker is not known to be the owner, the record may be absent, or look free, because the registry lost its
-// state or was restored, perhaps while this claim was being written. Then another worker may have the number, and
-// answers for it, or had it until a moment ago. So it is asked once more, last of all, and the window begins at a time
-// that no clock within the skew has reached, nor an ID that ran ahead of such a clock. The record is read again before
+// Caution is needed unless this worker is known to be the owner: the record may be absent, or look free, because the
+// registry lost its state or was restored, perhaps during this write. Then another worker may have the number, and
+// answers for it, or has just had it. So the question is asked again after the write, and the window begins at a time
+// above all clocks within the skew, and above the IDs that ran ahead of such a clock. The record is read again before
 // the first ID.
 func (k *Keeper) establish(ctx context.Context, c *claim, now, until int64) error {
 	err := c.write(ctx, now, max(until, now+(k.cfg.Horizon+c.caution+k.cfg.Rest).Milliseconds()))
@@ -260,7 +260,7 @@ func (k *Keeper) establish(ctx context.Context, c *claim, now, until int64) erro
 	//mutant:deployment-won
 	if have, _, err := k.founder.join(ctx); err != nil {
 		return err
-	} else if have.ID != c.deployment.ID { // all numbers are affected, not this one alone
+	} else if have.ID != c.deployment.ID { // not errTaken: all other numbers are affected, too
 		return errors.New("workerid: the registry was made again while a number was acquired; trying again")
 	}
 	//mutant:absent-record
@@ -279,8 +279,8 @@ func (k *Keeper) establish(ctx context.Context, c *claim, now, until int64) erro
 }
 
 // ask returns nil if no other process answers for the number of c, errTaken if one does, and errUnknown if the question
-// failed. An answer outweighs the records: they may be newer than the process that answers. If silence proves nothing,
-// a number that another worker may have had is used later.
+// failed. An answer outweighs the records, which may have been restored. If silence proves nothing, a number that
+// another worker may have had is used later.
 func (k *Keeper) ask(ctx context.Context, c *claim) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -304,8 +304,8 @@ func (k *Keeper) ask(ctx context.Context, c *claim) error {
 	return fmt.Errorf("%w: number %d: %w", errUnknown, c.number, err)
 }
 
-// findAway is find while the registry is out of reach for the reason why: only this worker's own number can be
-// resumed, and no other can be acquired.
+// findAway is find while the registry is out of reach, for the reason why: this worker may resume its own number, and
+// acquire no other.
 func (k *Keeper) findAway(ctx context.Context, why error) (*claim, error) {
 	if k.awaySince.IsZero() {
 		k.awaySince = time.Now()
@@ -327,9 +327,9 @@ func (k *Keeper) findAway(ctx context.Context, why error) (*claim, error) {
 	return c, nil
 }
 
-// resumeAway resumes number w of the previous process while the registry is out of reach: only inside the rest of
-// its last window, from the fence on. No other worker was ever given that part: other workers begin where the record's
-// window ends, and a clean stop, which lowers that end, removes the claim from the file first.
+// resumeAway resumes number w of the previous process while the registry is out of reach, within the rest of its last
+// window, from the fence on. No other worker was ever given that part: other workers begin at the record's until, and a
+// clean stop, which lowers until, first removes the claim from the file.
 func (k *Keeper) resumeAway(ctx context.Context, w int, last *stateClaim) (*claim, error) {
 	now := k.cfg.Now()
 	if behind := time.Duration(k.file.reported()-now) * time.Millisecond; behind > k.cfg.MaxAhead {
@@ -345,7 +345,7 @@ func (k *Keeper) resumeAway(ctx context.Context, w int, last *stateClaim) (*clai
 	if err := k.ask(ctx, c); err != nil {
 		return nil, err
 	}
-	// A pending claim may begin before the times that this claim issues: it must not be continued.
+	// The pending claim may begin before the ticks of this one. So it must not be continued.
 	k.pending = nil //mutant:begin
 	c.former, c.how, c.away = last.Token, Resumed, true
 	c.until.Store(until)

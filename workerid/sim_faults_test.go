@@ -39,9 +39,8 @@ func (w *world) inject() {
 	}
 }
 
-// overhear makes a bystander listen to all questions for holders, or ends that. Where
-// the registry loses its state, a worker that stands still could not be told apart
-// from none: it may issue, as docs/uniqueness.md says.
+// overhear makes a bystander listen to all questions for holders, or ends that. Where the registry loses its state, a
+// worker that stands still could not be told apart from none: it may issue, as docs/uniqueness.md says.
 func (w *world) overhear() {
 	if w.bystander = !w.bystander; w.bystander && w.lossy {
 		w.awake()

@@ -10,9 +10,8 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// check checks the law as it stands: of two generators of one number neither can
-// issue, or has issued, a time that the other can. Where the registry loses its state
-// the earlier one may hold a time that it no longer uses.
+// check checks the law as it stands: of two generators of one number neither can issue, or has issued, a time that the
+// other can. Where the registry loses its state the earlier one may hold a time that it no longer uses.
 func (w *world) check() {
 	for _, of := range w.kinds {
 		all := w.generators[of]
@@ -111,9 +110,8 @@ func (w *world) repair() {
 // serves waits until all machines serve, or as many as there can be numbers.
 func (w *world) serves() {
 	need := w.served()
-	// What a wrong clock issued or blocked lasts for a horizon, and a heartbeat for
-	// its TTL; a lost number and one without a record cost the skew each; add a
-	// heartbeat, two pauses of the search, and a disk that hung.
+	// What a wrong clock issued or blocked lasts for a horizon, and a heartbeat for its TTL; a lost number and one
+	// without a record cost the skew each; add a heartbeat, two pauses of the search, and a disk that hung.
 	tick := time.Duration(w.conf.Layout.Unit) * time.Millisecond
 	bound := w.conf.Horizon + w.ttl + 2*w.conf.MaxClockSkew + 35*time.Second + 8*tick
 	if w.bystander { // each number that is free costs the silence, and what is new to its worker a wait
@@ -193,8 +191,7 @@ func (m *machine) reported() (latest int64) {
 	return latest
 }
 
-// served returns how many workers can serve at once: at each site as many as it
-// has numbers.
+// served returns how many workers can serve at once: at each site as many as it has numbers.
 func (w *world) served() (n int) {
 	l := w.layouts[w.machines[0].layout]
 	_, numbers := l.Numbers(0)
@@ -211,8 +208,7 @@ func (w *world) served() (n int) {
 	return n
 }
 
-// serves reports whether the machine's worker would issue an ID if the time field
-// has room for it.
+// serves reports whether the machine's worker would issue an ID if the time field has room for it.
 func (m *machine) serves() bool {
 	g := m.life.gen
 	if g == nil {

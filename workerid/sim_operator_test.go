@@ -7,8 +7,7 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// Events of a registry that loses its state, and the steps that docs/operations.md
-// asks of operators.
+// Events of a registry that loses its state, and the steps that docs/operations.md asks of operators.
 
 // lose loses the registry's state, at any moment: as a whole or in part. Or it is
 // replaced or restored, as operators do it.
@@ -128,9 +127,8 @@ func (w *world) rest(d time.Duration) {
 	w.mu.Lock()
 }
 
-// newRevision is where a registry that is created again begins: at the time in
-// µs. Package internal/registry/buckets promises and tests it; a write under way that lands
-// in the new registry could hit a foreign record otherwise.
+// newRevision is where a registry that is created again begins: at the time in µs. Package internal/registry/buckets
+// promises and tests it; a write under way that lands in the new registry could hit a foreign record otherwise.
 func (w *world) newRevision() uint64 {
 	return w.reg.revision + 1_000_000
 }
@@ -148,8 +146,7 @@ func (w *world) move() {
 	w.log("registry moved to revision %d", w.reg.revision)
 }
 
-// agree gives all workers the registry's layout. If it has none, or records of both, it is
-// replaced.
+// agree gives all workers the registry's layout. If it has none, or records of both, it is replaced.
 func (w *world) agree() {
 	if len(w.layouts) == 1 {
 		return

@@ -38,8 +38,7 @@ type machine struct {
 // A process is one life of a worker, on a machine.
 type process struct {
 	*machine
-	// Random choices of the keeper, of its disk, of its work and of its answers: separate, since they run
-	// concurrently.
+	// Random choices of the keeper, of its disk, of its work and of its answers: separate, since they run concurrently.
 	rnd, ofDisk, ofWork, ofAnswer *rand.Rand
 
 	keeper *workerid.Keeper
@@ -130,8 +129,7 @@ func (l *process) startAgain(d time.Duration) {
 	})
 }
 
-// mayFound asks all workers that have a number. Those that stand still do not
-// answer.
+// mayFound asks all workers that have a number. Those that stand still do not answer.
 func (l *process) mayFound(context.Context) error {
 	l.step(l.rnd)
 	w := l.world
@@ -158,9 +156,8 @@ func (l *process) mayFound(context.Context) error {
 	return err
 }
 
-// An acquisitions is the log of a keeper, of which one message matters: a worker
-// begins to answer for its number some time after it has acquired it, on another
-// connection.
+// An acquisitions is the log of a keeper, of which one message matters: a worker begins to answer for its number some
+// time after it has acquired it, on another connection.
 type acquisitions struct{ life *process }
 
 func (a acquisitions) Enabled(_ context.Context, level slog.Level) bool {

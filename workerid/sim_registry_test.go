@@ -9,8 +9,7 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// lately is how long ago a worker may have reached a bucket and still counts as
-// reaching it.
+// lately is how long ago a worker may have reached a bucket and still counts as reaching it.
 const lately = time.Second
 
 var errAway = errors.New("no connection")
@@ -51,8 +50,7 @@ func (l *process) plan(b bucket) trip {
 	return t
 }
 
-// call makes a call to a bucket of the registry: op runs when it arrives there,
-// if ever.
+// call makes a call to a bucket of the registry: op runs when it arrives there, if ever.
 func (l *process) call(ctx context.Context, b bucket, op func()) error {
 	l.step(l.rnd)
 	t := l.plan(b)

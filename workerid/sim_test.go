@@ -10,38 +10,31 @@ import (
 	"github.com/natsid/natsid/internal/testkit/schedules"
 )
 
-// TestSimulation runs fleets of workers, with the real keeper and generator,
-// through random schedules of faults in virtual time. It checks the law after
-// each fault and at each generator and ID: no tick of a worker number is ever
-// held by two generators, and no position is issued twice. In the end all faults
-// are repaired, and the fleet must serve again within a bound.
+// TestSimulation runs fleets of workers, with the real keeper and generator, through random schedules of faults in
+// virtual time. It checks the law after each fault and at each generator and ID: no tick of a worker number is ever
+// held by two generators, and no position is issued twice. In the end all faults are repaired, and the fleet must serve
+// again within a bound.
 //
-// The faults: calls are lost on the way, acknowledgements are lost, writes land
-// up to 20 s late, or are seen by stale reads and then rolled back; reads are up
-// to six changes old; heartbeats expire early or late; the question for a
-// number's holder gets a wrong answer or none, and a worker answers up to 50 ms
-// late for a number that it has just acquired; the registry is down, or one of its
-// buckets; it is wiped as a whole or in part, restored from an old state, swapped for
-// another and back, or created again with its content; a bystander hears all
-// questions, so that silence says nothing; a worker is cut off; workers crash or stand
-// still at any call, reading of the clock or write of the disk, stop cleanly, restart,
-// lose their disk, or start with one that is torn or a copy; disks fail before or after
-// the write, or hang; requests stand still between any two of their steps; clocks
-// are set by milliseconds to years, and drift.
+// The faults: calls are lost on the way, acknowledgements are lost, writes land up to 20 s late, or are seen by stale
+// reads and then rolled back; reads are up to six changes old; heartbeats expire early or late; the question for a
+// number's holder gets a wrong answer or none, and a worker answers up to 50 ms late for a number that it has just
+// acquired; the registry is down, or one of its buckets; it is wiped as a whole or in part, restored from an old state,
+// swapped for another and back, or created again with its content; a bystander hears all questions, so that silence
+// says nothing; a worker is cut off; workers crash or stand still at any call, reading of the clock or write of the
+// disk, stop cleanly, restart, lose their disk, or start with one that is torn or a copy; disks fail before or after
+// the write, or hang; requests stand still between any two of their steps; clocks are set by milliseconds to years, and
+// drift.
 //
 // Then one of them is killed, and must be back within a tick and 3 s.
 //
-// In a third of the schedules the registry loses its state. There, clocks differ
-// by half the skew at most, questions are answered truly, no worker stands still
-// while a bystander hears them, and operators follow docs/uniqueness.md.
-// In all others the registry keeps acknowledged writes, and clocks do as they
-// like.
+// In a third of the schedules the registry loses its state. There, clocks differ by half the skew at most, questions
+// are answered truly, no worker stands still while a bystander hears them, and operators follow docs/uniqueness.md. In
+// all others the registry keeps acknowledged writes, and clocks do as they like.
 //
 // In some schedules every other process of a site is a program. It founds no
 // deployment, and programs and workers each keep to their own numbers.
 //
-// A seed makes the same schedule each time. A schedule that fails is run again
-// and prints its story.
+// A seed makes the same schedule each time. A schedule that fails is run again and prints its story.
 func TestSimulation(t *testing.T) {
 	simulation.Play(t, 150, "workerid")
 }
@@ -56,8 +49,7 @@ var simulation = schedules.Simulation(func(seed uint64, s *schedules.Story) erro
 	return w.breach
 })
 
-// token matches tokens and IDs of registries: the keeper does not take them from
-// the seed.
+// token matches tokens and IDs of registries: the keeper does not take them from the seed.
 var token = regexp.MustCompile(`\b[A-Z2-7]{26}\b`)
 
 func (w *world) log(format string, args ...any) {
@@ -75,8 +67,7 @@ func (w *world) fail(format string, args ...any) {
 	}
 }
 
-// run injects faults, then repairs the world and checks that the fleet serves
-// again.
+// run injects faults, then repairs the world and checks that the fleet serves again.
 func (w *world) run() {
 	for _, m := range w.machines {
 		time.Sleep(chance(w.rnd, time.Second))

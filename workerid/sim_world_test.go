@@ -12,18 +12,16 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// A world is a registry, the machines that workers run on, and the faults of
-// both.
+// A world is a registry, the machines that workers run on, and the faults of both.
 type world struct {
 	story *schedules.Story
 	rnd   *rand.Rand
 	begin time.Time
 	conf  workerid.Config // of all workers, but for the layout of some
 
-	// lossy worlds lose the registry's state, but their clocks are right within
-	// half the skew, and workers reach one another and the registry: the promise
-	// holds within these bounds only. In all others clocks do as they like, and the
-	// question who has a number may get a wrong answer.
+	// lossy worlds lose the registry's state, but their clocks are right within half the skew, and workers reach one
+	// another and the registry: the promise holds within these bounds only. In all others clocks do as they like, and
+	// the question who has a number may get a wrong answer.
 	lossy bool
 	// mixed worlds have programs beside workers, each with its own half of the numbers of a site.
 	mixed   bool
@@ -151,8 +149,7 @@ func (w *world) newMachine(seed uint64, i int) *machine {
 	return m
 }
 
-// fleet chooses how many machines there are and how long their numbers are, in
-// bits.
+// fleet chooses how many machines there are and how long their numbers are, in bits.
 func (w *world) fleet() (bits int) {
 	r := w.rnd
 	switch {
@@ -203,8 +200,7 @@ func (w *world) settle(numbers int) {
 	}
 }
 
-// other returns a layout whose IDs are those of l at about the same time, but of
-// other workers, ticks or sequences.
+// other returns a layout whose IDs are those of l at about the same time, but of other workers, ticks or sequences.
 func (w *world) other(l snowflake.Layout) snowflake.Layout {
 	switch w.rnd.IntN(4) {
 	case 0:

@@ -10,30 +10,30 @@ import (
 	"github.com/natsid/natsid/internal/durable"
 )
 
-// A stateFile is worker.json: the state and the file that holds it. It counts only as a whole, and only on the
-// machine and in the directory where it was written: a copy of a live worker's file has an older fence, and a token
-// that may still match. The program locks the directory against other processes.
+// A stateFile is the state in memory and in the file worker.json. The file is used only if it is whole, and only on the
+// machine and in the directory where it was written: a copy of a live worker's file has an older fence, and perhaps a
+// token that still matches. The program locks the directory against other processes.
 //
-// The fence is kept a reach ahead of the clock, but within the window, so that a wrong clock cannot move it far away.
-// IDs are issued up to min(fence, until), once that is on disk; after a crash the next process begins at the fence.
-// Without it, a worker that was killed and restarted with its clock set back would repeat its last ticks. A new
-// claim's fence begins at its own from, never at the fence of an older claim.
+// The fence is kept a reach ahead of the clock, but within the window, so that a wrong clock cannot move it far. IDs
+// are issued below min(fence, until) once the fence is on disk. After a crash the next process begins at the fence.
+// Without a fence, a worker that was killed and restarted with its clock set back would repeat its last ticks. The
+// fence of a new claim begins at the claim's from, not at the fence of an older claim.
 //
-// A write may take diskTimeout, and may wait as long for a write under way: see afterDisk. If it fails, the number is
-// given up, since its fence cannot move, and the file not used any more. A write that hangs may land later: its content
-// is still true then.
+// A write may take diskTimeout, and may wait as long for another write to end: see afterDisk. If a write fails, the
+// fence cannot move: the number is given up, and the file not used any more. A write that hangs may land later, and its
+// content is still true then.
 type stateFile struct {
 	path string
 	now  func() int64 // wall clock, Unix ms
 	// write replaces the file: whole or not at all, and on disk when it returns.
 	write func(data []byte) error
 	place place
-	// writing has room for one value: the goroutine that put it in may change the state and write the file. The write
-	// takes the value out when it has ended.
+	// writing is a lock with room for one value. Who puts the value in may change the state and write the file; the
+	// write takes the value out when it ends.
 	writing chan struct{}
 	// reach is how far the fence is put ahead of the clock.
 	reach time.Duration
-	// absent: nothing is remembered, because there is no state directory or because a write failed.
+	// absent reports that the file is not used, since there is no state directory, or a write failed.
 	absent bool
 	state
 }
@@ -42,20 +42,20 @@ const (
 	// diskTimeout is how long a write of the state file may take, and how long it may wait for one that is under way.
 	diskTimeout = 2 * time.Second
 	diskGrace   = 250 * time.Millisecond
-	// fenceReach is how far the fence is put ahead of the clock, beyond the tick that IDs may be ahead. A process
-	// that is killed and restarted at once waits that long. For half of it the disk may hang before requests wait for
-	// the disk.
+	// fenceReach is how far the fence is put ahead of the clock, beyond the tick by which IDs may be ahead. A process
+	// that is killed and restarted at once waits for as long. The disk may hang for half of fenceReach before requests
+	// wait.
 	fenceReach = 3 * time.Second
 	// fenceEvery is how often the fence is moved.
 	fenceEvery = fenceReach / 2
 )
 
-// reachOf returns the reach of a fence for ticks of unit ms. A burst may put IDs a tick ahead of the clock, before a
-// crash and after it: so the next process issues a reach after the crash, wherever the fence lies in its tick.
+// reachOf returns the reach of a fence for ticks of unit ms. It includes a tick, since a burst may put IDs a tick ahead
+// of the clock.
 func reachOf(unit int64) time.Duration { return fenceReach + time.Duration(unit)*time.Millisecond }
 
 // openState reads the state file in directory dir, for a layout whose ticks have unit ms; "" means no directory. A
-// missing file is a zero state. The error says why a file is ignored: it is damaged, or was written elsewhere.
+// missing file is a zero state. The error is why a file is ignored: it is damaged, or was written in another place.
 func openState(dir string, unit int64, now func() int64) (*stateFile, error) {
 	if dir == "" {
 		return &stateFile{absent: true}, nil
@@ -98,7 +98,7 @@ func (s *stateFile) read(data []byte) error {
 	return nil
 }
 
-// DeploymentIn returns the deployment in the state file of a directory; a zero one if there is no file that counts.
+// DeploymentIn returns the deployment in the state file of a directory; a zero one if there is no usable file.
 func DeploymentIn(dir string) Deployment {
 	s, err := openState(dir, 1, nil)
 	if err != nil {
@@ -107,8 +107,8 @@ func DeploymentIn(dir string) Deployment {
 	return s.Deployment
 }
 
-// change applies f to the state and writes it to the file, durably. The error wraps [ErrStateFile], also if the disk
-// does not answer in time; then the write may land later.
+// change applies f to the state, and writes the file and syncs it. The error wraps [ErrStateFile]. If the disk does not
+// answer in time, the write may land later.
 func (s *stateFile) change(f func(*state)) error {
 	if s.absent {
 		return nil
@@ -142,7 +142,7 @@ func (s *stateFile) change(f func(*state)) error {
 	return nil
 }
 
-// settle makes d the deployment of the file: a state from another registry is dropped, since it does not apply.
+// settle makes d the deployment of the file, and drops the state of another registry.
 func (s *stateFile) settle(d Deployment, instance string) error {
 	if s.absent || s.Deployment == d && s.Instance == instance {
 		return nil
@@ -155,8 +155,8 @@ func (s *stateFile) settle(d Deployment, instance string) error {
 	})
 }
 
-// remember puts the acknowledged window of a claim on a number into the file, and returns the limit of IDs that this
-// allows.
+// remember puts the acknowledged window of a claim on a number into the file. IDs may then be issued below limit, Unix
+// ms.
 func (s *stateFile) remember(number int, from int64, c stateClaim) (limit int64, err error) {
 	return s.moveFence(c.Until, func(st *state) {
 		c.Fence = from
@@ -167,13 +167,13 @@ func (s *stateFile) remember(number int, from int64, c stateClaim) (limit int64,
 	})
 }
 
-// moveFence applies f and moves the fence ahead of the clock, read when the write begins. It returns the limit of IDs
-// once that is on disk.
+// moveFence applies f, moves the fence ahead of the clock as it is when the write begins, and writes the file. IDs may
+// then be issued below limit, Unix ms.
 func (s *stateFile) moveFence(until int64, f func(*state)) (limit int64, err error) {
 	limit = until
 	err = s.change(func(st *state) {
 		f(st)
-		// The fence stays within until, so that a wrong clock cannot carry it away for good.
+		// The fence stays within until, so that a wrong clock cannot move it far.
 		now := s.now()
 		ahead := min(now+s.reach.Milliseconds(), until)
 		st.Claim.Clock = max(st.Claim.Clock, ahead-s.reach.Milliseconds())
@@ -183,21 +183,21 @@ func (s *stateFile) moveFence(until int64, f func(*state)) (limit int64, err err
 	return limit, err
 }
 
-// forget removes the claim, so that no later process resumes it. r is the claim as released at a clean stop, nil if
-// the claim was lost.
+// forget removes the claim, so that no later process resumes it. r is its release at a clean stop; nil if the claim was
+// lost.
 func (s *stateFile) forget(r *released) error {
 	return s.change(func(st *state) { st.Claim, st.Released = nil, r })
 }
 
-// afterDisk returns a channel that is closed when a disk is out of time: after diskTimeout and, by a timer of its
-// own, diskGrace. A process that stood still for longer than the first timer continues its write during the second.
+// afterDisk returns a channel that is closed after diskTimeout and then diskGrace, which has a timer of its own. A
+// process that stood still for longer than diskTimeout has the grace to end its write.
 func afterDisk() (late <-chan struct{}, stop func() bool) {
 	c := make(chan struct{})
 	timer := time.AfterFunc(diskTimeout, func() { time.AfterFunc(diskGrace, func() { close(c) }) })
 	return c, timer.Stop
 }
 
-// own returns the released claim if it was on number w, else nil.
+// own returns the released claim if it was on number w; otherwise nil.
 func (s *stateFile) own(w int) *released {
 	if s.absent || s.Number == nil || *s.Number != w {
 		return nil
@@ -205,7 +205,7 @@ func (s *stateFile) own(w int) *released {
 	return s.Released
 }
 
-// number returns the number in the file, if this worker may take it.
+// number returns the number in the file, and reports whether there is one that this worker may take.
 func (s *stateFile) number(mine Span) (w int, ok bool) {
 	if s.absent || s.Number == nil {
 		return 0, false
@@ -230,7 +230,7 @@ func placeOf(dir string) (p place, err error) {
 	if p.Host, err = os.Hostname(); err != nil {
 		return place{}, err
 	}
-	// Without a machine ID the host name and the inode must do.
+	// Where there is no machine ID, the host name and the inode must suffice.
 	if id, err := os.ReadFile("/etc/machine-id"); err == nil {
 		p.Machine = string(id[:min(len(id), 32)])
 	}

@@ -189,9 +189,8 @@ func TestARenewalIsDueOnceAThirdOfTheHorizonIsUsed(t *testing.T) {
 	}
 }
 
-// A renewal whose acknowledgement was lost is written again at once, and the clock
-// may have been set back since. IDs up to the acknowledged end of the window may
-// have been issued.
+// A renewal whose acknowledgement was lost is written again at once, and the clock may have been set back since. IDs up
+// to the acknowledged end of the window may have been issued.
 func TestARenewalNeverLowersUntil(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, k := newStub(t, "")
@@ -440,9 +439,8 @@ func TestANumberIsAskedForAgainAfterItsFirstWrite(t *testing.T) {
 	})
 }
 
-// A write of the file that failed may be on disk. A later life that finds it would
-// resume from its fence, which this process has long passed if it continues the
-// claim without a file.
+// A write of the file that failed may be on disk. A later life that finds it would resume from its fence, which this
+// process has long passed if it continues the claim without a file.
 func TestAFailedStateFileLeavesNoPendingClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, k := newStub(t, t.TempDir())

@@ -188,9 +188,8 @@ func (s *suite) canceled() {
 	}
 }
 
-// A Memory is the state of a registry in memory, which the [Fake] handles of many
-// processes share. The zero value is empty and ready. Heartbeats in it do not
-// expire.
+// A Memory is the state of a registry in memory, which the [Fake] handles of many processes share. The zero value is
+// empty and ready. Heartbeats in it do not expire.
 type Memory struct {
 	mu         sync.Mutex
 	deployment workerid.Deployment
