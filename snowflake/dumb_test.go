@@ -81,8 +81,7 @@ func (d *dumb) close() int64 {
 	return max(free, d.from)
 }
 
-// next issues n IDs at now, where random is the draw of a random start. If dry,
-// it only reports whether it would.
+// next issues n IDs at now, where random is the draw of a random start. If dry, it only reports whether it would.
 func (d *dumb) next(now, n, random int64, dry bool) (ids []subjects.ID, err error) {
 	if d.closed {
 		return nil, ErrClosed

@@ -9,8 +9,7 @@ import (
 var (
 	// ErrClosed is returned after the generator was closed: its worker number is given up for good.
 	ErrClosed = errors.New("snowflake: the generator is closed")
-	// ErrWindow is returned when the clock has reached the end of the generator's
-	// window, and [Generator.Extend] has not moved it.
+	// ErrWindow is returned when the clock has reached until, and [Generator.Extend] has not moved it.
 	ErrWindow = errors.New("snowflake: the clock has reached the end of the window of the worker number, " +
 		"or of the part of it that the state file allows")
 	// ErrEpoch is returned when the clock is before the layout's epoch.
@@ -21,13 +20,12 @@ var (
 	ErrNoNumber = errors.New("snowflake: no worker number is in use")
 )
 
-// A BehindError is returned when the clock must advance first: it was set back,
-// or a burst has used up the ticks that may be ahead of it.
+// A BehindError is returned when the clock must advance first: the clock was set back, or a burst has used up the ticks
+// that may be ahead of the clock.
 type BehindError struct {
-	// By is how far the clock must advance before the IDs can be issued; more
-	// than 0.
+	// By is how far the clock must advance before the IDs can be issued; more than 0.
 	By time.Duration
-	// SetBack reports that the clock was set back since the last ID: By is more than a burst can explain.
+	// SetBack reports that By is more than a burst can explain: the clock was set back since the last ID.
 	SetBack bool
 }
 

@@ -10,17 +10,14 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// TestIDsAreEvenModuloAnyShardCount checks, for rates from 1 ID/s to 1M IDs/s and
-// for batches, that id mod q is even.
+// TestIDsAreEvenModuloAnyShardCount checks, for rates from 1 ID/s to 1M IDs/s and for batches, that id mod q is even.
 //
-// For powers of two up to 2^Sequence it can be exactly even, whatever the times
-// of the requests. Beyond them id mod 2q contains a bit of business or worker
-// number, which does not change: half of the residues never occur. Any other q
-// below 2^Sequence is even except for q/2^Sequence, since some residues have one
-// more sequence than others; for those here that is too little to show.
+// For powers of two up to 2^Sequence it can be exactly even, whatever the times of the requests. Beyond them id mod 2q
+// contains a bit of business or worker number, which does not change: half of the residues never occur. Any other q
+// below 2^Sequence is even except for q/2^Sequence, since some residues have one more sequence than others; for those
+// here that is too little to show.
 //
-// IDs of one tick are consecutive, so they are no independent sample: the test
-// takes a random one of each tick.
+// IDs of one tick are consecutive, so they are no independent sample: the test takes a random one of each tick.
 func TestIDsAreEvenModuloAnyShardCount(t *testing.T) {
 	if raced.Or(1, 0) > 0 {
 		t.Skip("it only computes: scripts/test plays it without the race detector")
@@ -114,8 +111,7 @@ func nth(r Runs, i int) subjects.ID {
 	panic(fmt.Sprint("no such ID: ", i))
 }
 
-// chiSquared returns how far the counts are from even, in standard deviations
-// (Wilson and Hilferty's approximation).
+// chiSquared returns how far the counts are from even, in standard deviations (Wilson and Hilferty's approximation).
 func chiSquared(counts []int) float64 {
 	sum, x := 0, 0.0
 	for _, n := range counts {

@@ -16,23 +16,20 @@ const DefaultMaxAhead = 5 * time.Millisecond
 
 // A Generator issues the IDs of one claim on a worker number.
 //
-// It guarantees its half of the law of uniqueness: tick t goes into an ID only if
+// Law: a tick t goes into an ID only if
 //
 //	from <= first ms of t < until
 //
 // and no (tick, sequence) is issued twice, because all callers take positions from one counter that only grows. The
-// other half is that windows [from, until) of one worker number never overlap: the caller of NewGenerator and Extend
-// guarantees that.
+// caller of NewGenerator and Extend guarantees that the windows [from, until) of one worker number never overlap.
 //
-// The worker number and from never change, until only grows, and Close is final.
-// All methods are safe for concurrent use, lock-free, and free of allocation
-// when they succeed.
+// The worker number and from never change, until only grows, and Close is final. All methods are safe for concurrent
+// use, lock-free, and free of allocation when they succeed.
 //
 // # Which position is next
 //
-// A position is tick<<Sequence + sequence, so counting past the end of a tick
-// leads to sequence 0 of the next. With cur the next position, T the tick of the
-// clock and s sequence bits, n IDs start at
+// A position is tick<<Sequence + sequence, so counting past the end of a tick leads to sequence 0 of the next. With cur
+// the next position, T the tick of the clock and s sequence bits, n IDs start at
 //
 //	late  = (T+1)<<s - n                               the last start that does not reach ahead of the clock
 //	start = max(cur, late - 2^s + 1) + random(2^s)     if cur <= late, and no random start was made in T before
@@ -40,20 +37,16 @@ const DefaultMaxAhead = 5 * time.Millisecond
 //
 // The reasons:
 //
-//   - Random start: at one ID a millisecond or fewer, sequences that began at 0
-//     would put all IDs into one shard of id mod 2^k. Once per tick of the clock
-//     the sequence skips to a random place, without wrapping, so IDs still
-//     rise. It does so also in a tick that IDs of the tick before ran into; otherwise
-//     some low sequences would come twice as often as others at several IDs a tick.
-//     Thus id mod 2^k is evenly distributed for 2^k up to 2^Sequence, except close
-//     to the limit, where it is slightly less so.
-//   - Full rate: a tick entered because the one before ran out begins at 0, and no
-//     random start is made while IDs are ahead of the clock, so no sequence is
-//     skipped at the limit. Where MaxAhead is one tick, a tick that IDs of the tick
-//     before ran into gets no random start either, so that no request waits for a
-//     tick because of it.
-//   - Reach back: a batch ends in the clock's tick and starts in ticks of the
-//     window that have passed unused, instead of running ahead.
+//   - Random start: at one ID a tick or fewer, sequences from 0 on would put all IDs into one shard of id mod 2^k. So
+//     once per tick of the clock the sequence skips to a random place, without wrapping: IDs still rise. This holds
+//     also for a tick that a batch of the previous tick ran into; otherwise some low sequences would be twice as
+//     frequent as others at several IDs a tick. Thus id mod 2^k is evenly distributed for 2^k up to 2^Sequence, and
+//     slightly less evenly close to the limit.
+//   - Full rate: a tick that is entered because the previous one ran out begins at 0, and no random start is made while
+//     IDs are ahead of the clock. So no sequence is skipped at the limit. Where MaxAhead is one tick, a tick that a
+//     batch ran into gets no random start, since a request would wait for a tick because of it.
+//   - Reach back: a batch ends in the clock's tick, and starts in ticks of the window that have passed unused. So it
+//     does not run ahead.
 type Generator struct {
 	layout Layout
 	worker int64
@@ -63,21 +56,20 @@ type Generator struct {
 	until  atomic.Int64              // Unix ms; only grows
 	random func(tick, n int64) int64 // start of the sequence in a tick, in [0, n); tests replace it
 
-	// state is the next position to issue, with the closed bit on top. Closing and issuing change the same word, so
+	// state is the next position to issue, with the closed bit on top. Close and NextAt change the same word, so
 	// nothing is issued after Close has read the last position.
 	state atomic.Uint64 //mutant:position
 
-	// fresh is the first tick whose sequence has not begun at a random start yet. Uniqueness does not depend on it: a
-	// start too many wastes some sequences, one too few makes their last bits less even.
+	// fresh is the first tick that may still get a random start. Uniqueness does not depend on it: a random start too
+	// many skips some sequences, one too few makes the last bits less even.
 	fresh atomic.Int64
 }
 
 const closedBit = 1 << 63
 
-// NewGenerator returns a generator for a worker number of the layout, 0 to
-// Workers()-1, that issues ticks whose first ms is in [from, until), both in Unix
-// ms. The times of its IDs are ahead of the clock by at most maxAhead, or one
-// tick if that is more. An invalid layout or number is an error.
+// NewGenerator returns a generator for a worker number of the layout, 0 to Workers()-1, that issues ticks whose first
+// ms is in [from, until), both in Unix ms. The times of its IDs are ahead of the clock by at most maxAhead, or one tick
+// if that is more. An invalid layout or number is an error.
 func NewGenerator(l Layout, worker int, from, until int64, maxAhead time.Duration) (*Generator, error) {
 	if err := l.Validate(); err != nil {
 		return nil, err
@@ -89,8 +81,7 @@ func NewGenerator(l Layout, worker int, from, until int64, maxAhead time.Duratio
 	seed := mix(uint64(worker)) + uint64(from)
 	g.random = func(tick, n int64) int64 { return int64(mix(seed+uint64(tick)) & uint64(n-1)) }
 	g.until.Store(until)
-	// Outside the time field there is no tick: a start before the epoch counts as the epoch, one after the field's end
-	// as the end.
+	// A from before the epoch counts as the epoch, and one after the end of the time field as the end.
 	first := min(max(l.TickFrom(from), 0), l.maxTick()+1) //mutant:first-tick
 	g.first = first << l.Sequence
 	g.state.Store(uint64(g.first))
@@ -98,7 +89,7 @@ func NewGenerator(l Layout, worker int, from, until int64, maxAhead time.Duratio
 }
 
 // mix is the output function of SplitMix64 (Steele, Lea, Flood 2014): consecutive inputs give outputs that look random.
-// It has no state, so goroutines share nothing, and a replayed failure has the same sequences.
+// It has no state: goroutines share nothing, and a failure can be replayed with the same sequences.
 func mix(x uint64) uint64 {
 	x *= 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -118,8 +109,7 @@ func (g *Generator) From() int64 { return g.from }
 // Until returns the end of the window, in Unix ms.
 func (g *Generator) Until() int64 { return g.until.Load() }
 
-// Extend moves the end of the window to until, in Unix ms, if that is later; it
-// never moves it back.
+// Extend moves the end of the window to until, in Unix ms, if that is later; it never moves it back.
 func (g *Generator) Extend(until int64) {
 	for { //mutant:extend
 		old := g.until.Load()
@@ -129,9 +119,8 @@ func (g *Generator) Extend(until int64) {
 	}
 }
 
-// Close ends issuing for good. It returns a time, in Unix ms, from which on this generator has issued nothing: the end
-// of its last tick, or from if that is later or nothing was issued. (The first tick may begin long after from, if the
-// epoch is in the future.) Closing again returns the same.
+// Close ends issuing for good. It returns a time above all ticks issued, in Unix ms: the end of the last tick, but at
+// least from; and from if nothing was issued. Closing again returns the same.
 func (g *Generator) Close() (free int64) {
 	next := int64(g.state.Or(closedBit) &^ closedBit) //mutant:last-tick
 	if next == g.first {
@@ -162,15 +151,14 @@ func (g *Generator) NextAt(now int64, n int) (Runs, error) {
 	}
 }
 
-// CheckAt returns the error that [Generator.NextAt] would return for one ID at
-// the time now, without issuing it.
+// CheckAt returns the error that [Generator.NextAt] would return for one ID at the time now, without issuing it.
 func (g *Generator) CheckAt(now int64) error {
 	_, _, err := g.startAt(now, 1, g.state.Load())
 	return err
 }
 
-// startAt returns the position at which n IDs start at the time now. fresh is the next tick that is due for a random
-// start, if this start is one.
+// startAt returns the position at which n IDs start at the time now. If this is a random start, fresh is the next tick
+// that may get one; otherwise it is 0.
 func (g *Generator) startAt(now, n int64, state uint64) (start, fresh int64, err error) {
 	if state&closedBit != 0 {
 		return 0, 0, ErrClosed
@@ -184,8 +172,8 @@ func (g *Generator) startAt(now, n int64, state uint64) (start, fresh int64, err
 		return 0, 0, ErrTimeEnds
 	}
 	start = int64(state)
-	// A random start may make the IDs reach into the next tick. If MaxAhead allows no more than that, no earlier ID may
-	// have reached into this tick.
+	// A random start may make the IDs reach into the next tick. If MaxAhead is one tick, there is no random start in a
+	// tick that earlier IDs have reached into.
 	if start+n <= (tick+min(g.ahead-1, 1))<<l.Sequence && g.fresh.Load() <= tick {
 		per := l.PerTick()
 		start = max(start, (tick+1)<<l.Sequence-n-per+1) + g.random(tick, per)
@@ -195,11 +183,11 @@ func (g *Generator) startAt(now, n int64, state uint64) (start, fresh int64, err
 	if last > l.maxTick() {
 		return 0, 0, ErrTimeEnds
 	}
-	// Check this before the window, which may be extended by the time that the clock is there.
+	// Check this before the window, which may be extended until the clock has advanced.
 	if lead := last - tick; lead > g.ahead {
 		ms := min((lead-g.ahead)*l.Unit, math.MaxInt64/int64(time.Millisecond))
-		// A burst leads by up to ahead and one tick at its end. So a clock that is set back by ahead at that moment is
-		// waited for.
+		// At its end a burst leads by up to ahead and one tick. If the clock is set back by ahead at that moment, that
+		// does not count as set back: the caller waits.
 		issued := int64(state)>>l.Sequence - tick
 		return 0, 0, &BehindError{
 			By: time.Duration(ms) * time.Millisecond, SetBack: int64(state) != g.first && issued > 2*g.ahead+1,
@@ -211,8 +199,8 @@ func (g *Generator) startAt(now, n int64, state uint64) (start, fresh int64, err
 	return start, fresh, nil
 }
 
-// Runs are the IDs of one batch. They are a small value that can be copied; the
-// zero value is empty. All methods are safe for concurrent use.
+// Runs are the IDs of one batch: a small value that can be copied. The zero value is empty. All methods are safe for
+// concurrent use.
 type Runs struct {
 	layout   *Layout // nil if there are no IDs
 	worker   int64
@@ -237,8 +225,7 @@ func (r Runs) Of(business int64) Runs {
 	return r
 }
 
-// All yields the IDs in rising order as runs of consecutive IDs, first and last
-// included. A run lies within one tick.
+// All yields the IDs in rising order as runs of consecutive IDs, first and last included. A run lies within one tick.
 func (r Runs) All() iter.Seq2[subjects.ID, subjects.ID] {
 	return func(yield func(first, last subjects.ID) bool) {
 		for at, end := r.start, r.start+r.n; at < end; {

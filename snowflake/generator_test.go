@@ -51,8 +51,7 @@ func take(tb testing.TB, g *Generator, now int64, n int) (parts []Parts) {
 	return parts
 }
 
-// A caller that loses its CPU within NextAt blocks no other; with a mutex it
-// would.
+// A caller that loses its CPU within NextAt blocks no other; with a mutex it would.
 func TestNextAtIsLockFree(t *testing.T) {
 	g := newGenerator(t, Leaf, t0, t0+10_000)
 	stuck, resume, done := make(chan bool), make(chan bool), make(chan Runs)

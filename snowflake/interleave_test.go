@@ -12,10 +12,9 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// TestEveryInterleaving runs two goroutines that issue, close and extend through
-// every order of their atomic operations, and checks the generator's guarantees
-// after each. It builds this package with package steps in the place of
-// sync/atomic and runs itself there.
+// TestEveryInterleaving runs two goroutines that issue, close and extend through every order of their atomic
+// operations, and checks the generator's guarantees after each. It builds this package with package steps in the place
+// of sync/atomic and runs itself there.
 func TestEveryInterleaving(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds the generator anew")
@@ -51,8 +50,7 @@ func stepped() bool {
 	return orders > 1
 }
 
-// In all programs ticks have 1 ms and 4 sequences, the window is [10, 14), and
-// an ID may be a tick ahead of the clock.
+// In all programs ticks have 1 ms and 4 sequences, the window is [10, 14), and an ID may be a tick ahead of the clock.
 var interleaved = map[string][2][]call{
 	"two issue":                        {{issue(10, 1), issue(11, 2)}, {issue(10, 2), issue(10, 1)}},
 	"two issue batches that cross":     {{issue(11, 5)}, {issue(10, 3), issue(12, 5)}},

@@ -1,11 +1,9 @@
 // Package snowflake composes 64-bit IDs of a time, a worker number and a
 // sequence, without any call to another machine. It is a library of its own:
 //
-//   - A [Layout] describes the bits of an ID; [ParseLayout] reads one, and
-//     [Layout.Decode] splits an ID.
-//   - A [Generator] issues the IDs of one worker number within a window of time,
-//     and refuses outside it. Its caller guarantees that no other generator has
-//     the same number at an overlapping window: that makes IDs unique.
+//   - A [Layout] describes the bits of an ID; [ParseLayout] reads one, and [Layout.Decode] splits an ID.
+//   - A [Generator] issues the IDs of one worker number within a window of time. IDs are unique if its caller
+//     guarantees that no other generator has the same number and an overlapping window.
 //
 // Times are Unix milliseconds in int64 unless a name says otherwise.
 //
@@ -42,13 +40,11 @@ import (
 //
 // All other methods require a valid layout. All are safe for concurrent use.
 type Layout struct {
-	// Time, Site, Worker, Business and Sequence are widths in bits, from the high
-	// end of the ID down; Worker is the width of the machine number within its
-	// site. Their sum is at most 63, and the bits above are zero. Only Site and
+	// Time, Site, Worker, Business and Sequence are widths in bits, from the high end of the ID down; Worker is the
+	// width of the machine number within its site. Their sum is at most 63, and the bits above are zero. Only Site and
 	// Business may be 0; Site and Worker are at most 31 together.
 	Time, Site, Worker, Business, Sequence int
-	// Epoch is the first millisecond of tick 0, in Unix ms, from 0 to the year
-	// 3000.
+	// Epoch is the first millisecond of tick 0, in Unix ms, from 0 to the year 3000.
 	Epoch int64
 	// Unit is the length of a tick in ms, 1 to 60,000.
 	Unit int64
@@ -89,26 +85,22 @@ func (l Layout) Validate() error {
 // Bits returns how many bits the fields take; the largest ID is 2^Bits - 1.
 func (l Layout) Bits() int { return l.Time + l.Site + l.Worker + l.Business + l.Sequence }
 
-// Workers returns how many worker numbers there are in all sites together; they
-// start at 0.
+// Workers returns how many worker numbers there are in all sites together; they start at 0.
 func (l Layout) Workers() int { return 1 << (l.Site + l.Worker) }
 
-// Sites returns how many sites there are; they start at 0. A layout without
-// site bits has 1.
+// Sites returns how many sites there are; they start at 0. A layout without site bits has 1.
 func (l Layout) Sites() int { return 1 << l.Site }
 
-// Numbers returns the worker numbers of a site, 0 to Sites()-1: first, and the
-// count-1 that follow it.
+// Numbers returns the worker numbers of a site, 0 to Sites()-1: first, and the count-1 that follow it.
 func (l Layout) Numbers(site int) (first, count int) { return site << l.Worker, 1 << l.Worker }
 
-// MaxBusiness returns the highest business number; 0 in a layout without business
-// bits.
+// MaxBusiness returns the highest business number; 0 in a layout without business bits.
 func (l Layout) MaxBusiness() int64 { return 1<<l.Business - 1 }
 
 // PerTick returns how many IDs one worker can issue in one tick.
 func (l Layout) PerTick() int64 { return 1 << l.Sequence }
 
-// Yield returns how many IDs one worker can issue in d: at least those of one tick, at most [math.MaxInt64].
+// Yield returns how many IDs one worker can issue in d: those of one tick at least, [math.MaxInt64] at most.
 func (l Layout) Yield(d time.Duration) int64 {
 	ticks := max(1, d.Milliseconds()/l.Unit)
 	if ticks > math.MaxInt64>>l.Sequence {
@@ -126,8 +118,7 @@ func (l Layout) EndsSoon(now time.Time) bool { return now.AddDate(5, 0, 0).After
 // FirstMs returns the first millisecond of a tick, in Unix ms.
 func (l Layout) FirstMs(tick int64) int64 { return l.Epoch + tick*l.Unit }
 
-// TickAt returns the tick that contains the Unix millisecond ms; it is negative
-// before the epoch.
+// TickAt returns the tick that contains the Unix millisecond ms; it is negative before the epoch.
 func (l Layout) TickAt(ms int64) int64 {
 	since := ms - l.Epoch
 	if since < 0 {
@@ -136,8 +127,7 @@ func (l Layout) TickAt(ms int64) int64 {
 	return since / l.Unit
 }
 
-// TickFrom returns the first tick that begins at or after the Unix
-// millisecond ms.
+// TickFrom returns the first tick that begins at or after the Unix millisecond ms.
 func (l Layout) TickFrom(ms int64) int64 { return l.TickAt(ms + l.Unit - 1) }
 
 func (l Layout) maxTick() int64 { return 1<<l.Time - 1 }

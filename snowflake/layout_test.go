@@ -91,8 +91,7 @@ func TestTheArticlesIDIsPutTogetherAsInTheArticle(t *testing.T) {
 	}
 }
 
-// generatorAt returns a generator of the highest worker number that may issue
-// at any time.
+// generatorAt returns a generator of the highest worker number that may issue at any time.
 func generatorAt(t *testing.T, l Layout) *Generator {
 	t.Helper()
 	g, err := NewGenerator(l, l.Workers()-1, l.Epoch, math.MaxInt64, 0)
@@ -146,8 +145,7 @@ func firstID(r Runs) subjects.ID {
 	return -1
 }
 
-// eachSplit calls f with splits of all widths of time and sequence, each with
-// few and with many bits of the others.
+// eachSplit calls f with splits of all widths of time and sequence, each with few and with many bits of the others.
 func eachSplit(f func(Layout)) {
 	for tm := 1; tm < 62; tm++ {
 		for seq := 1; tm+seq < 63; seq++ {

@@ -7,15 +7,13 @@ import (
 	"time"
 )
 
-// LeafEpoch is Leaf's and Twitter's epoch, 2010-11-04 01:42:54.657 UTC, in
-// Unix milliseconds.
+// LeafEpoch is Leaf's and Twitter's epoch, 2010-11-04 01:42:54.657 UTC, in Unix milliseconds.
 const LeafEpoch = 1288834974657
 
 var (
 	// Leaf is the default layout: ticks of 1 ms, 1024 machines, 4096 IDs a tick.
 	Leaf = Layout{Time: 41, Worker: 10, Sequence: 12, Epoch: LeafEpoch, Unit: 1}
-	// JS53 has IDs below 2^53, which a JavaScript number represents exactly: ticks
-	// of 1 ms, 64 machines, 64 IDs a tick.
+	// JS53 has IDs below 2^53, which a JavaScript number represents exactly: ticks of 1 ms, 64 machines, 64 IDs a tick.
 	JS53 = Layout{Time: 41, Worker: 6, Sequence: 6, Epoch: LeafEpoch, Unit: 1}
 	// Article is the example of Leaf's articles: ticks of 1 ms since 2018-09-22
 	// 00:00 +08:00, 4 sites of 128 machines, 16 businesses, 128 IDs a tick.
@@ -24,11 +22,9 @@ var (
 
 var presets = map[string]Layout{"leaf": Leaf, "js53": JS53, "article": Article}
 
-// ParseLayout returns the layout that s describes: leaf, js53 or article; or
-// widths in bits, time+machine+sequence or time+site+machine+business+sequence,
-// with Leaf's epoch. Widths may be followed by the length of a tick, such as
-// @10ms or @1s; it is 1 ms without. A layout that is returned without an error is
-// valid.
+// ParseLayout returns the layout that s describes: leaf, js53 or article; or widths in bits, time+machine+sequence or
+// time+site+machine+business+sequence, with Leaf's epoch. Widths may be followed by the length of a tick, such as @10ms
+// or @1s; it is 1 ms without. A layout that is returned without an error is valid.
 func ParseLayout(s string) (Layout, error) {
 	if l, ok := presets[s]; ok {
 		return l, nil
@@ -60,9 +56,8 @@ func ParseLayout(s string) (Layout, error) {
 	return l, nil
 }
 
-// String returns the layout without its epoch, in the form that [ParseLayout]
-// accepts: 41+10+12, or all five widths if it has site or business bits, and the
-// length of a tick unless that is 1 ms.
+// String returns the layout without its epoch, in the form that [ParseLayout] accepts: 41+10+12, or all five widths if
+// it has site or business bits, and the length of a tick unless that is 1 ms.
 func (l Layout) String() string {
 	s := fmt.Sprintf("%d+%d+%d", l.Time, l.Worker, l.Sequence)
 	if l.Site != 0 || l.Business != 0 {

@@ -35,9 +35,9 @@ type Issuer struct {
 
 	mu     sync.Mutex
 	parked []parked // in order of arrival, and so of expiry
-	ids    int64    // total of IDs that they wait for
-	issued int64    // IDs ever issued to requests that were parked
-	pace   float64  // IDs/s while the last answered request waited; 0 if it waited for less than short
+	ids    int64    // sum of the IDs that parked requests wait for
+	issued int64    // IDs ever issued to parked requests
+	pace   float64  // IDs/s while the last answered request waited; 0 if it waited less than short
 	timer  *time.Timer
 }
 
@@ -48,15 +48,15 @@ type parked struct {
 	done   func(snowflake.Runs, error)
 }
 
-// patience returns how long a request may wait for the clock. The rest of the deadline is for an answer that comes
-// late, as where CPU time is short.
+// patience returns how long a request may wait for the clock. The rest of the deadline is a reserve for a process that
+// gets little CPU time.
 func (i *Issuer) patience() time.Duration { return i.deadline - i.deadline/8 }
 
 // short returns the length of a queue that is accepted at any pace.
 func (i *Issuer) short() time.Duration { return i.deadline / 8 }
 
-// New returns an issuer without a generator. It answers each parked request within the deadline, and parks at most
-// limit requests at once. now reads the wall clock in Unix ms.
+// New returns an issuer without a generator. It answers each parked request within the deadline, and parks at
+// most limit requests at once. now reads the wall clock in Unix ms.
 func New(deadline time.Duration, limit int, now func() int64) *Issuer {
 	return &Issuer{now: now, deadline: deadline, limit: limit}
 }
@@ -73,9 +73,9 @@ func (i *Issuer) Generator() *snowflake.Generator { return i.current.Load() }
 // Waiting returns the number of parked requests.
 func (i *Issuer) Waiting() int { return int(i.waiting.Load()) }
 
-// Next issues n IDs, n at least 1, without waiting. The error is [ErrWait] if the request should be parked.
-// [snowflake.ErrNoNumber], or an error of [snowflake.Generator.NextAt], means that the request cannot be served within
-// the deadline.
+// Next issues n IDs, n at least 1, without waiting. The error is [ErrWait] if the request should be parked. Any other
+// error, [snowflake.ErrNoNumber] or one of [snowflake.Generator.NextAt], means that it cannot be served within the
+// deadline.
 func (i *Issuer) Next(n int) (snowflake.Runs, error) { return i.NextAt(i.now(), n) }
 
 // Now reads the wall clock in Unix ms.
@@ -83,9 +83,9 @@ func (i *Issuer) Now() int64 { return i.now() }
 
 // NextAt is [Issuer.Next] at the time now, which the caller has just read with [Issuer.Now].
 //
-// Law: uniqueness does not depend on now, which only dates the IDs: the generator never goes back, and the tick in an
-// ID must lie in the window. An old reading dates IDs too early by its age. If it looks like a clock that was set back,
-// the clock is read again; a parked request is dated when it is served.
+// Law: uniqueness does not depend on now, which only dates the IDs: the generator never goes back, and issues only
+// ticks of its window. If now is old, the IDs are dated too early by its age. If now looks like a clock that was set
+// back, the clock is read again.
 func (i *Issuer) NextAt(now int64, n int) (snowflake.Runs, error) {
 	if i.waiting.Load() > 0 {
 		return snowflake.Runs{}, ErrWait
@@ -100,8 +100,8 @@ func (i *Issuer) NextAt(now int64, n int) (snowflake.Runs, error) {
 	return runs, err
 }
 
-// waits reports whether the advancing clock will end err within the time left, and after how long. If the clock was set
-// back it reports false: another worker can answer.
+// waits reports whether the cause of err will be over within the time left, since the clock advances, and after how
+// long. It reports false if the clock was set back: then another worker should answer.
 func waits(err error, left time.Duration) (by time.Duration, ok bool) {
 	b, ok := errors.AsType[*snowflake.BehindError](err)
 	if !ok || b.SetBack || b.By >= left {
@@ -112,9 +112,9 @@ func waits(err error, left time.Duration) (by time.Duration, ok bool) {
 
 // Park queues a request that [Issuer.Next] answered with [ErrWait]. done is called exactly once, within the deadline,
 // on any goroutine, with the IDs or an error; it must not block. Park returns [ErrTooMany], and never calls done, if
-// too many requests are parked, or if at the present pace of issuing the queue would last for more than three quarters
-// of the deadline: in a longer queue many would wait in vain. The pace is lower than the layout's where the process
-// gets little CPU time.
+// too many requests are parked, or if at the present pace the queue would last for more than three quarters of the
+// deadline: in a longer queue many requests would expire. A process that gets little CPU time issues at a lower pace
+// than the layout allows.
 func (i *Issuer) Park(n int, done func(snowflake.Runs, error)) error {
 	i.mu.Lock()
 	if len(i.parked) >= i.limit || i.isFullLocked(n) {
@@ -146,8 +146,8 @@ func (i *Issuer) isFullLocked(n int) bool {
 	return i.ids+int64(n) > most
 }
 
-// Ready returns nil if one ID can be issued within patience, and the window lasts for the time ahead; otherwise the
-// reason why not, as [Issuer.Next] does.
+// Ready returns nil if one ID can be issued within patience, and the window does not end within the time ahead;
+// otherwise an error of [Issuer.Next].
 func (i *Issuer) Ready(patience, ahead time.Duration) error {
 	g, patience := i.current.Load(), min(patience, i.patience())
 	if g == nil {
@@ -184,9 +184,9 @@ func (i *Issuer) nextAt(now int64, n int) (snowflake.Runs, error) {
 	}
 }
 
-// reread reads the clock again after an error, and reports whether a retry may succeed. A [*snowflake.BehindError] is
-// final if the clock still shows the time before. A reading from before this goroutine was descheduled is older than
-// IDs that others have issued since.
+// reread reads the clock again after a [*snowflake.BehindError], and reports whether the clock has changed, so that a
+// retry may succeed. If this goroutine was descheduled after its reading, other goroutines may have issued later ticks
+// since.
 func (i *Issuer) reread(before int64, err error) (now int64, changed bool) {
 	if _, behind := errors.AsType[*snowflake.BehindError](err); !behind {
 		return before, false
@@ -195,7 +195,7 @@ func (i *Issuer) reread(before int64, err error) (now int64, changed bool) {
 	return now, now != before
 }
 
-// serve answers parked requests from the head of the queue, as many as it can, and sets the timer for the rest.
+// serve answers as many parked requests as it can, from the head of the queue, and sets the timer for the rest.
 func (i *Issuer) serve() {
 	for {
 		done, runs, err := i.serveHead()
