@@ -22,9 +22,9 @@ import (
 //	silence         no responders   an error: a subscriber to this number does not answer, and may have it
 //	silence         silence         ErrBystander, if this worker's questions are delivered
 //
-// A subscriber to all numbers receives both questions: a process, or a stream, whose acknowledgement is not an answer.
-// Questions that the server drops, for a missing right, look the same; so a question must reach a subscription of this
-// worker before silence counts.
+// A bystander, which subscribes to all numbers, receives both questions. It is a process or a stream; a stream's
+// acknowledgement is not an answer. The server also drops questions silently where this worker may not publish them. So
+// silence counts only after a question has reached a subscription of this worker.
 type question struct {
 	nc      *nats.Conn
 	subject func(w int) string
@@ -38,14 +38,13 @@ const (
 	ofControl = ".control"
 )
 
-// Ask implements [workerid.Registry]. If nobody listens to the subject, the server
-// reports that at once.
+// Ask implements [workerid.Registry]. If the subject has no subscriber, the server reports that at once.
 func (r *Registry) Ask(ctx context.Context, w int) (workerid.Who, error) {
 	q := &question{
 		nc: r.nc, subject: r.cfg.WorkerSubject, inbox: r.nc.NewInbox(), answers: make(chan *nats.Msg, 64),
 	}
-	// The server matches each wildcard subscription against all subjects in use, when it begins and when it ends. So
-	// these subscriptions have no wildcard.
+	// The server compares each new and each ended wildcard subscription with all subjects in use. So these
+	// subscriptions have no wildcard.
 	for _, of := range []string{ofNumber, ofControl} {
 		sub, err := q.nc.ChanSubscribe(q.inbox+of, q.answers)
 		if err != nil {
@@ -78,7 +77,7 @@ func (q *question) ask(ctx context.Context, w int) (who workerid.Who, err error)
 				controlUnserved = controlUnserved || none
 			case none:
 				return who, workerid.ErrNoWorker
-			// Go on waiting after an answer that is not a worker's, such as the acknowledgement of a stream.
+			// An answer that is not a worker's, such as the acknowledgement of a stream, is ignored.
 			case json.Unmarshal(m.Data, &who) == nil && who.Process != "":
 				return who, nil
 			}
@@ -98,7 +97,8 @@ func (q *question) ask(ctx context.Context, w int) (who workerid.Who, err error)
 	}
 }
 
-// toMyself publishes to a subject that only this question subscribes to, and stores the subject in own.
+// toMyself subscribes to the subject of another number that no worker has, stores the subject in own, and publishes to
+// it.
 func (q *question) toMyself(own *string) (*nats.Subscription, error) {
 	*own = q.subject(nobody())
 	sub, err := q.nc.ChanSubscribe(*own, q.answers)

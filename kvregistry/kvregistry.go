@@ -5,13 +5,12 @@
 //	              key deployment  the registry's ID and layout
 //	id_workers    key w           the heartbeat of worker number w; expires after LeaseTTL
 //
-// If JetStream is a single server, it acknowledges heartbeats before they are on disk, since each sync would delay
-// all heartbeats behind it: a lost one is put again within seconds, and heartbeats restrict no worker. Records are
-// acknowledged only once they are on disk.
+// Records are acknowledged only once they are on disk. A JetStream that is a single server acknowledges heartbeats
+// before, since each sync would delay all later heartbeats. A lost heartbeat is put again within seconds, and
+// uniqueness does not depend on it.
 //
-// The TTL is set on the bucket: one set on a key would be dropped by the key's next
-// write. Its default, 30 s, is longer than the 4 to 7 s that an election took after
-// the hard loss of a server.
+// The TTL is that of the bucket: a TTL of a key would be dropped by the key's next write. Its default, 30 s, is longer
+// than the 4 to 7 s that an election took after a server was killed.
 package kvregistry
 
 import (
@@ -38,23 +37,22 @@ type Config struct {
 	History string
 	// Workers is the bucket of the heartbeats.
 	Workers string
-	// LeaseTTL is how long a heartbeat lasts without being renewed; 30 s if 0: an election after a hard kill of a NATS
-	// server takes 4 to 7 s.
+	// LeaseTTL is how long a heartbeat lasts without being renewed; 30 s if 0.
 	LeaseTTL time.Duration
 	// Replicas is how many servers keep a copy of each bucket that is created; 0 means 3, or 1 on a single server.
 	Replicas int
-	// Existing means that missing buckets are an error, [buckets.ErrNoBucket], and are not made.
+	// Existing means that missing buckets are not created: calls return [buckets.ErrNoBucket].
 	Existing bool
 	// Single means that JetStream is known to be a single server.
 	Single bool
-	// WorkerSubject returns the subject on which the worker with number w answers
-	// who it is. Numbers below 0 are no worker's.
+	// WorkerSubject returns the subject on which the worker with number w answers who it is. No worker has a number
+	// below 0.
 	WorkerSubject func(w int) string
 	Log           *slog.Logger // nil discards
 }
 
 // Options returns the options that the registry's connection needs. While disconnected, writes fail at once: a buffered
-// write would land long after its caller has given up. Pings show within 6 s that the server hangs; more frequent ones
+// write would land long after its caller gave up. Pings detect a server that hangs within 6 s; more frequent pings
 // would load an idle server.
 func Options() []nats.Option {
 	return []nats.Option{
@@ -66,13 +64,13 @@ func Options() []nats.Option {
 }
 
 // A Registry is a [workerid.Registry] in JetStream KV. Each call opens the buckets that are not open yet, or returns
-// why they cannot be opened; only Ask needs no JetStream.
+// why they cannot be opened. Ask needs no JetStream.
 type Registry struct {
 	cfg      Config
 	nc       *nats.Conn
 	history  *buckets.Bucket
 	workers  *buckets.Bucket
-	failures atomic.Int32 // consecutive heartbeats that failed
+	failures atomic.Int32 // heartbeats in a row that failed
 }
 
 var _ workerid.Registry = (*Registry)(nil)
@@ -80,8 +78,7 @@ var _ workerid.Registry = (*Registry)(nil)
 // deploymentKey is the key of the deployment among the records.
 const deploymentKey = "deployment"
 
-// New returns a registry. The connection of js should have [Options], and must
-// not carry the requests of callers.
+// New returns a registry. The connection of js should have [Options], and must not carry the requests of callers.
 func New(js jetstream.JetStream, cfg Config) *Registry {
 	streams := buckets.OnJetStream(js)
 	return &Registry{
@@ -99,13 +96,14 @@ func New(js jetstream.JetStream, cfg Config) *Registry {
 	}
 }
 
-// Open opens the buckets and creates missing ones, as any other call would.
+// Open opens the buckets and creates missing ones.
 func (r *Registry) Open(ctx context.Context) error {
 	return errors.Join(r.history.Open(ctx), r.workers.Open(ctx))
 }
 
-// Check reads the settings of the bucket of records. If the bucket forgets records or takes messages from other streams
-// it returns [buckets.ErrUnfit], and so do all calls that need the records, until Check finds the settings corrected.
+// Check reads the settings of the bucket of records. If the bucket forgets records, or takes messages from other
+// streams, Check returns [buckets.ErrUnfit]. Then all calls that need the records return it, until a Check finds the
+// settings corrected.
 func (r *Registry) Check(ctx context.Context) error {
 	_, err := r.history.Look(ctx)
 	return err
@@ -137,7 +135,7 @@ func (r *Registry) deployment(ctx context.Context) (d workerid.Deployment, revis
 // SetHolders changes which numbers are for programs. It returns [workerid.ErrConflict] if the deployment was changed at
 // the same moment.
 //
-// Law: the write is a compare-and-set on the revision read, so it never replaces another deployment.
+// Law: the write is a compare-and-set on the revision that was read. So it never replaces another deployment.
 func (r *Registry) SetHolders(ctx context.Context, h workerid.Holders) error {
 	d, revision, err := r.deployment(ctx)
 	if err != nil {
@@ -211,7 +209,7 @@ type storedRecord struct {
 func encodeRecord(r workerid.Record) []byte { return encode(storedRecord{r, workerid.Version}) }
 
 // record decodes an entry. An entry that is unreadable, incomplete or of another version is damaged: its window is
-// unknown, so its number is not free.
+// unknown, and so its number is not free.
 func record(e buckets.Entry) workerid.Record {
 	var s storedRecord
 	if json.Unmarshal(e.Value, &s) != nil || checkVersion(s.Version) != nil || s.Valid() != nil {
@@ -235,8 +233,8 @@ func (r *Registry) Write(ctx context.Context, w int, rec workerid.Record) (revis
 }
 
 // Time implements [workerid.Registry]. It returns the time of the server that keeps the heartbeats. If that server does
-// not answer in half of the time left, it returns the time of the records' server, so that windows are renewed even
-// without heartbeats. A heartbeat begins with Time, so an error counts as a failed heartbeat: see [Registry.Report].
+// not answer in half of the time left, Time returns that of the server that keeps the records, so that windows are
+// renewed even without heartbeats. An error counts as a failed heartbeat: see [Registry.Report].
 func (r *Registry) Time(ctx context.Context) (ms int64, err error) {
 	half, cancel := context.WithTimeout(ctx, halfOf(ctx))
 	defer cancel()
@@ -252,9 +250,8 @@ func (r *Registry) Time(ctx context.Context) (ms int64, err error) {
 	return 0, err
 }
 
-// Report implements [workerid.Registry]. After two consecutive heartbeats that
-// failed, here or in Time, the connection reconnects: its server may hang without
-// closing it.
+// Report implements [workerid.Registry]. After two heartbeats in a row that failed, here or in Time, the connection
+// reconnects: its server may hang without closing it.
 func (r *Registry) Report(ctx context.Context, w int, h workerid.Heartbeat) error {
 	if _, err := r.workers.Put(ctx, strconv.Itoa(w), encode(h)); err != nil {
 		r.failed(err)
@@ -270,10 +267,10 @@ func (r *Registry) failed(err error) {
 	if errors.Is(err, context.Canceled) {
 		return
 	}
-	// Reconnect after two failures, four, eight and so on: a busy server does not answer sooner if hundreds of workers
-	// reconnect all the time.
+	// Reconnect after two failures, four, eight and so on: a busy server must not have hundreds of workers reconnect
+	// all the time.
 	if n := r.failures.Add(1); n > 1 && n&(n-1) == 0 {
-		// It fails only if the connection is closed or reconnecting already.
+		// ForceReconnect fails only if the connection is closed or reconnecting.
 		_ = r.nc.ForceReconnect()
 	}
 }
@@ -283,7 +280,7 @@ func (r *Registry) Heartbeats(ctx context.Context) (map[int]workerid.Heartbeat, 
 	return all(ctx, r.workers, heartbeat)
 }
 
-// heartbeat decodes an entry. An unreadable one still counts as a heartbeat: its worker is alive.
+// heartbeat decodes an entry. An unreadable entry counts as a heartbeat, too: its worker is alive.
 func heartbeat(e buckets.Entry) (h workerid.Heartbeat) {
 	if json.Unmarshal(e.Value, &h) != nil {
 		h = workerid.Heartbeat{}
@@ -312,8 +309,8 @@ func all[T any](ctx context.Context, b *buckets.Bucket, read func(buckets.Entry)
 	return out, nil
 }
 
-// number returns the worker number that a key names. Each number has one key: an entry 07 that someone put must not
-// hide the entry of number 7.
+// number returns the worker number of a key, if it is one. Each number has one key: an entry 07 that someone put must
+// not hide the entry of number 7.
 func number(key string) (w int, ok bool) {
 	w, err := strconv.Atoi(key)
 	return w, err == nil && w >= 0 && strconv.Itoa(w) == key
@@ -327,7 +324,7 @@ func encode(v any) []byte {
 	return b
 }
 
-// Unused reports whether no worker ever had a number of this registry.
+// Unused reports whether the registry has no records: no worker ever had a number of it.
 func (r *Registry) Unused(ctx context.Context) (bool, error) {
 	records, err := r.Records(ctx)
 	return err == nil && len(records) == 0, err
