@@ -134,6 +134,12 @@ func TestTheExitCodeIsTheCommands(t *testing.T) {
 	t.Parallel()
 	start(t, time.Hour, "exit 7").ends("code 7, whole true, because <nil>, error <nil>")
 	start(t, time.Hour, "kill -USR1 $$").ends("code 138, whole true, because <nil>")
+	start(t, time.Second, `trap 'exit 5' TERM; while :; do sleep 0.01; done`).
+		ends("SIGTERM", "code 5, whole true, because the window ends at")
+	renewed := start(t, time.Second, `sleep 3; exit 3`, "renewed")
+	if renewed.ends("code 3, whole true, because <nil>"); strings.Contains(renewed.out.String(), "said") {
+		t.Errorf("printed %s", &renewed.out)
+	}
 }
 
 func TestSignalsArePassedOn(t *testing.T) {
@@ -162,21 +168,6 @@ func TestALeaseThatEndsWarnsThenTerminatesThenKills(t *testing.T) {
 	}
 	if term, last := at("term"), at("last"); term < 2*time.Second || last < term {
 		t.Errorf("SIGTERM after %v, the last sign of life after %v", term, last)
-	}
-}
-
-func TestACommandThatHeedsSIGTERMEndsWhole(t *testing.T) {
-	t.Parallel()
-	start(t, time.Second, `trap 'exit 5' TERM; while :; do sleep 0.01; done`).
-		ends("SIGTERM", "code 5, whole true, because the window ends at")
-}
-
-func TestARenewedLeaseEndsNothing(t *testing.T) {
-	t.Parallel()
-	s := start(t, time.Second, `sleep 3; exit 3`, "renewed")
-	s.ends("code 3, whole true, because <nil>")
-	if strings.Contains(s.out.String(), "said") {
-		t.Errorf("printed %s", &s.out)
 	}
 }
 
