@@ -239,8 +239,8 @@ func TestWithoutNATSEveryCommandSaysWhatToDo(t *testing.T) {
 }
 
 func TestHelpShowsExamplesThatCanBeCopied(t *testing.T) {
-	for _, command := range []string{"serve", "get segment", "get snowflake", "help", "tag create", "tag stats",
-		"tag update", "tag delete", "bench segment", "bench snowflake", "resume", "store move", "workers", "decode"} {
+	for _, command := range []string{"serve", "get segment", "get snowflake", "help", "tag create",
+		"tag update", "tag delete", "bench segment", "bench snowflake", "resume", "store move", "decode"} {
 		t.Run(command, func(t *testing.T) {
 			got := natsid(t, append(strings.Fields(command), "--help")...)
 			if got.want(t, 0, ""); !strings.Contains(got.out, "\n    natsid ") {

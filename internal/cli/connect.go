@@ -45,9 +45,7 @@ func (s *session) dial(refused func(*buckets.RightError), more ...nats.Option) (
 	for _, sentence := range s.said {
 		fmt.Fprintf(s.stderr, "natsid: %s\n", sentence)
 	}
-	if cfg.NATS == "" {
-		cfg.NATS = defaultURL
-	}
+	cfg.NATS = cmp.Or(cfg.NATS, defaultURL)
 	onError := nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 		if missing := buckets.MissingRight(err); missing != nil {
 			refused(missing)

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"errors"
-	"slices"
 
 	"github.com/nats-io/nats.go"
 
@@ -38,20 +37,14 @@ func exitCode(err error) int {
 		return 0
 	case isA[usageError](err):
 		return 2
-	case isA[*subjects.Error](err), isA[*buckets.RightError](err), slices.ContainsFunc(refusals, func(of error) bool {
-		return errors.Is(err, of)
-	}):
+	case isA[*subjects.Error](err), isA[*buckets.RightError](err), errors.Is(err, nats.ErrPermissionViolation),
+		errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired),
+		errors.Is(err, nats.ErrAuthRevoked), errors.Is(err, nats.ErrAccountAuthExpired):
 		return 3
 	case errors.Is(err, errNotProven):
 		return 4
 	}
 	return 1
-}
-
-// refusals are the errors with which NATS refuses a user, or a subject.
-var refusals = []error{
-	nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired,
-	nats.ErrPermissionViolation,
 }
 
 func isA[E error](err error) bool {

@@ -31,13 +31,10 @@ var sharedHelp = map[string]string{
 	"filter":   "Copy the messages on these subjects only, such as 'orders.*.paid'. May be repeated.",
 }
 
-// A helper is a command, or a group of commands.
-type helper interface{ help() help }
-
 // addHelp gives the commands at and below a node their help. It returns an
 // error if a command, flag or argument has none.
 func addHelp(n *kong.Node) error {
-	h := n.Target.Addr().Interface().(helper).help()
+	h := n.Target.Addr().Interface().(interface{ help() help }).help()
 	n.Help, n.Detail = h.summary, h.detail
 	for _, v := range n.Values() {
 		if text := cmp.Or(h.values[v.Name], sharedHelp[v.Name]); text != "" {

@@ -96,14 +96,10 @@ func (c *layoutCmd) setHolders(ctx context.Context, s *session, registry *kvregi
 	if err := registry.SetHolders(ctx, h); err != nil {
 		return err
 	}
-	return s.print(holdersJSON{h}, func(out *sheet) {
+	outcome := map[string]workerid.Holders{"holders": h}
+	return s.print(outcome, func(out *sheet) {
 		out.line("numbers of programs: %s; who has a number keeps it", h)
 	})
-}
-
-// holdersJSON is the output of `natsid layout --holders --json`.
-type holdersJSON struct {
-	Holders workerid.Holders `json:"holders"`
 }
 
 const year = 365.25 * 24 * time.Hour

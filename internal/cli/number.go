@@ -71,11 +71,6 @@ type programEnd struct {
 	code int
 }
 
-// notRun is the end of a program that does not exist, or that the system does not run.
-func notRun(err error) error {
-	return programEnd{fmt.Errorf("the program cannot be run: %w", err), 127}
-}
-
 // check returns the path of the program, or an error about the arguments.
 func (c *numberCmd) check() (path string, err error) {
 	if c.Program[0] == "--" {
@@ -94,10 +89,12 @@ func (c *numberCmd) check() (path string, err error) {
 		return "", usage(fmt.Errorf("--env %q: want names of variables", c.Env))
 	}
 	if path, err = exec.LookPath(c.Program[0]); err != nil {
-		return "", notRun(err)
+		err = programEnd{fmt.Errorf(notRun, err), 127}
 	}
-	return path, nil
+	return path, err
 }
+
+const notRun = "the program cannot be run: %w"
 
 // fit returns the numbers that the program can take, and sets --offset if it is not given. The default depends on the
 // layout alone: from different offsets, two programs could get the same number.
@@ -164,7 +161,7 @@ func (c *numberCmd) run(s *session, path string, lease *holder.Lease) error {
 	cmd.Env = (&exec.Cmd{Env: cmd.Env}).Environ() // drops what was set before: C, Java and Perl read the first
 	end, err := cmd.Run()
 	if err != nil {
-		return errors.Join(notRun(err), lease.Release())
+		return errors.Join(programEnd{fmt.Errorf(notRun, err), 127}, lease.Release())
 	}
 	if end.Whole {
 		_ = lease.Release() // otherwise the number rests

@@ -135,7 +135,9 @@ func (s *sheet) line(format string, args ...any) {
 func cell(value any) (text string) {
 	switch v := value.(type) {
 	case time.Time:
-		text = stamped(v, time.RFC3339)
+		if !v.IsZero() {
+			text = v.UTC().Format(time.RFC3339)
+		}
 	case time.Duration:
 		text = fleetview.Span(v)
 	case *int:
@@ -152,14 +154,7 @@ func cell(value any) (text string) {
 }
 
 // exact returns a time with its milliseconds.
-func exact(t time.Time) string { return stamped(t, "2006-01-02T15:04:05.000Z07:00") }
-
-func stamped(t time.Time, form string) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format(form)
-}
+func exact(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
 
 // clean returns a text on one line.
 func clean(text string) string {

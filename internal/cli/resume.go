@@ -58,7 +58,10 @@ func (c *resumeCmd) Run(s *session) error {
 		if err != nil {
 			return err
 		}
-		bus, kind := natsbus.New(js.Conn(), s.namespace()), kindOf(report)
+		bus, kind := natsbus.New(js.Conn(), s.namespace()), report.Identity.Kind
+		if report.Trouble != nil { // no identity can be read: the marks show the kind
+			kind = map[bool]string{true: era.Guarded, false: era.Alone}[report.Guards > 0]
+		}
 		o := lineage.Operator{
 			Choices: lineage.Choices{Restored: c.Restored, Bump: c.Bump, Keep: c.Keep, DryRun: c.DryRun},
 			Kind:    kind, HasRows: kind == era.Guarded, Name: "natsid resume", Limit: math.MaxInt64, Now: time.Now,

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"slices"
@@ -92,10 +93,7 @@ func (s *settings) validConfig() (cfg app.Config, err error) {
 
 // namespace returns the namespace of --namespace.
 func (s *settings) namespace() subjects.Namespace {
-	if ns, ok := s.given["namespace"]; ok {
-		return subjects.Namespace(ns.Text)
-	}
-	return app.Default().Namespace
+	return cmp.Or(subjects.Namespace(s.given["namespace"].Text), app.Default().Namespace)
 }
 
 // layout returns the layout of --layout and --epoch.

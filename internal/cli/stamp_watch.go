@@ -36,19 +36,20 @@ func (c *stampRunCmd) watch(
 			}
 		})
 	}
-	running.Go(func() { c.tellPage(ctx, nc, s.namespace(), progress) })
-	running.Go(func() { logProgress(ctx, log, progress) })
+	running.Go(func() { c.report(ctx, nc, s.namespace(), log, progress) })
 	return func() { cancel(); running.Wait() }
 }
 
-// tellPage publishes the state of the stage, which workers show on their page, until ctx ends.
-func (c *stampRunCmd) tellPage(
-	ctx context.Context, nc *nats.Conn, ns subjects.Namespace, progress func() stage.Progress,
+// logEvery is how often progress is logged, if there was any.
+const logEvery = 10 * time.Second
+
+// report publishes the state of the stage, which workers show on their page, and logs its progress, until ctx ends.
+func (c *stampRunCmd) report(
+	ctx context.Context, nc *nats.Conn, ns subjects.Namespace, log *slog.Logger, progress func() stage.Progress,
 ) {
 	host, _ := os.Hostname()
 	name := fmt.Sprintf("%s/%d", host, os.Getpid())
-	say := func(role string) {
-		p := progress()
+	say := func(p stage.Progress, role string) {
 		body, err := json.Marshal(wire.StageView{
 			Name: name, From: c.From, To: c.To, Role: role,
 			Position: p.Position, Behind: p.Behind, Why: p.Why,
@@ -58,10 +59,17 @@ func (c *stampRunCmd) tellPage(
 		}
 		_ = nc.Publish(wire.Stage(ns), body) // fails only without a connection, when nothing is copied either
 	}
+	last, at := progress(), time.Now()
 	for ok := true; ok; ok = jitter.Sleep(ctx, wire.StageEvery) == nil {
-		say(string(progress().Role))
+		p := progress()
+		say(p, string(p.Role))
+		if passed := time.Since(at); p != last && passed >= logEvery {
+			perSecond := int(float64(p.Copied-last.Copied) / passed.Seconds())
+			log.Info(string(p.Role), "position", p.Position, "behind", p.Behind, "per_second", perSecond)
+			last, at = p, time.Now()
+		}
 	}
-	say(wire.StageStopped)
+	say(progress(), wire.StageStopped)
 }
 
 // pages are the paths that --http serves.
@@ -74,21 +82,4 @@ func (c *stampRunCmd) pages(progress func() stage.Progress) http.Handler {
 	return monitor.Handler(ready, notes, metrics.StageSource{
 		From: c.From, To: c.To, Progress: progress, Version: version(),
 	}.Handler())
-}
-
-// logEvery is how often progress is logged, if there was any.
-const logEvery = 10 * time.Second
-
-// logProgress logs the progress of a stage until ctx ends.
-func logProgress(ctx context.Context, log *slog.Logger, progress func() stage.Progress) {
-	last, at := progress(), time.Now()
-	for jitter.Sleep(ctx, logEvery) == nil {
-		p := progress()
-		if p == last {
-			continue
-		}
-		perSecond := int(float64(p.Copied-last.Copied) / time.Since(at).Seconds())
-		log.Info(string(p.Role), "position", p.Position, "behind", p.Behind, "per_second", perSecond)
-		last, at = p, time.Now()
-	}
 }

@@ -26,10 +26,7 @@ have one: if two answer, both stop until "natsid resume --keep REGISTRY" says wh
 one serves. The store is the bucket of marks: in kind kv they are the tags, in kind
 mysql they guard a table. A tag is in trouble if it cannot be served, if its numbers
 are nearly used up, or if it is busy and its loads fail. What is wrong stands last,
-with what to type.
-
-Example:
-  natsid status`,
+with what to type.`,
 	}
 }
 

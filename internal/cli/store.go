@@ -10,7 +10,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/registry/buckets"
-	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/internal/wire"
@@ -60,17 +59,6 @@ func (s *session) withJetStream(f func(context.Context, jetstream.JetStream) err
 		defer cancel()
 		return f(ctx, js)
 	})
-}
-
-// kindOf returns the kind in the identity, or the kind that the marks suggest.
-func kindOf(r kvstore.Report) string {
-	switch {
-	case r.Trouble == nil:
-		return r.Identity.Kind
-	case r.Guards > 0:
-		return era.Guarded
-	}
-	return era.Alone
 }
 
 // inspect returns the content of the bucket of the marks, which must exist.

@@ -23,10 +23,7 @@ STEP is the tag's own step; LOADS BY is the largest step of any worker's next
 load. RECOMMENDED is the step with which a load lasts a worker 10 minutes at its
 peak: give it to --step. LASTS is for how long the worker that runs out first has
 IDs at its present speed, and so how long the store may be away. USED is how much
-of the current ranges is used. ! marks tags whose last load failed.
-
-Example:
-  natsid tag stats`,
+of the current ranges is used. ! marks tags whose last load failed.`,
 	}
 }
 

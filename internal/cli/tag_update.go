@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -97,16 +98,9 @@ var fields = regexp.MustCompile(
 // inFlags returns the text of a refusal with flags in place of the wire's fields.
 func inFlags(text string) string {
 	return fields.ReplaceAllStringFunc(text, func(field string) string {
-		switch field {
-		case "next_id is":
-			return "the next ID is"
-		case "next_id":
-			return "--next-id"
-		case "description":
-			return "--desc"
-		case "or 0 for no limit":
-			return "or off"
+		others := map[string]string{
+			"next_id is": "the next ID is", "description": "--desc", "or 0 for no limit": "or off",
 		}
-		return "--" + strings.ReplaceAll(field, "_", "-")
+		return cmp.Or(others[field], "--"+strings.ReplaceAll(field, "_", "-"))
 	})
 }

@@ -29,10 +29,7 @@ away (5 min by default), and resumes it if it is started with the same data. A
 number that is blocked for longer was last written by a worker whose clock ran
 ahead; REPORTED is what that clock said. Nothing needs to be done about it, since
 all others acquire other numbers. PROGRAM ON is the host of a program that draws
-its own snowflakes. OFFSET is a worker's clock minus JetStream's.
-
-Example:
-  natsid workers`,
+its own snowflakes. OFFSET is a worker's clock minus JetStream's.`,
 	}
 }
 

@@ -69,8 +69,8 @@ func (v Overview) Faults() (all []Fault) {
 	for _, f := range bad {
 		all = append(all, Fault{What: Names(named[f]) + ": " + f.What, Why: f.Why})
 	}
-	if v.Registry != nil {
-		add("run `natsid status`", "the worker numbers cannot be read: %s", Why(v.Registry))
+	if why := v.Numbers.Trouble; why != nil {
+		add("run `natsid status`", "the worker numbers cannot be read: %s", Why(why))
 	}
 	for _, t := range v.Stages {
 		if t.Role == "retrying" {

@@ -2,6 +2,7 @@ package fleetview
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 	"sync"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/natsid/natsid/internal/gather"
 	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/workerid"
@@ -185,7 +187,18 @@ func (f *Fleet) ask(q wire.ViewRequest) Snapshot {
 		self = v.Statistics.Instance
 		hear(v)
 	}
-	ask(enough, f.cfg.Conn, f.cfg.Namespace, q, hear)
+	body, err := json.Marshal(q)
+	if err != nil {
+		panic(err) // cannot be: texts and flags
+	}
+	// Without a connection or a worker there are no answers; the snapshot shows that.
+	_ = gather.All(enough, f.cfg.Conn, wire.View(f.cfg.Namespace), body, func(m *nats.Msg) (last bool) {
+		var v wire.WorkerView
+		if json.Unmarshal(m.Data, &v) == nil && v.Statistics.Instance != "" {
+			hear(v)
+		}
+		return false
+	})
 	return f.keep(self, heard, n)
 }
 

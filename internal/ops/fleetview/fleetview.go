@@ -8,14 +8,12 @@
 package fleetview
 
 import (
-	"context"
 	"encoding/json"
 	"log/slog"
 	"strings"
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/natsid/natsid/internal/gather"
 	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
@@ -53,22 +51,4 @@ func encode(v wire.WorkerView, most int) []byte {
 		}
 		v.Stages = v.Stages[:len(v.Stages)/2]
 	}
-}
-
-// ask sends a question to all workers, and calls heard with each answer until ctx ends.
-func ask(
-	ctx context.Context, nc *nats.Conn, ns subjects.Namespace, q wire.ViewRequest, heard func(wire.WorkerView),
-) {
-	body, err := json.Marshal(q)
-	if err != nil {
-		panic(err) // cannot be: texts and flags
-	}
-	// Without a connection or a worker there are no answers; the snapshot shows that.
-	_ = gather.All(ctx, nc, wire.View(ns), body, func(m *nats.Msg) (enough bool) {
-		var v wire.WorkerView
-		if json.Unmarshal(m.Data, &v) == nil && v.Statistics.Instance != "" {
-			heard(v)
-		}
-		return false
-	})
 }

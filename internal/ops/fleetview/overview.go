@@ -23,16 +23,14 @@ type Row struct {
 
 // An Overview is the fleet as people read it.
 type Overview struct {
+	Snapshot
 	Rows                 []Row
 	Segments, Snowflakes float64 // IDs per second of the workers that answered
 	Requests             float64 // per second, of the workers that answered
 	Known                bool    // at least one worker has rates
 	Waiting, Ready       int
-	Versions             int   // number of different versions
-	Alone                bool  // no other worker answers
-	Registry             error // why the worker numbers could not be read
+	Versions             int // number of different versions
 	Registries           []Registered
-	Programs             []Program
 	Stages               []wire.StageView // nil if they were not asked for
 	Errors               map[string]int64 // requests answered with an error since the workers started, by code
 	Alarms               []RaisedAlarm    // open ones first, then the latest first
@@ -49,9 +47,7 @@ type Registered struct {
 
 // Overview returns the workers in the order of the snapshot, and their sums.
 func (s Snapshot) Overview() Overview {
-	v := Overview{
-		Alone: s.Alone, Registry: s.Numbers.Trouble, Programs: s.Numbers.Programs, Errors: make(map[string]int64),
-	}
+	v := Overview{Snapshot: s, Errors: make(map[string]int64)}
 	versions, registries := make(map[string]bool), make(map[[2]string]*Registered)
 	for _, w := range s.Workers {
 		row := rowOf(w, s.At)

@@ -18,10 +18,8 @@ import (
 // safe for concurrent use.
 type Stages struct {
 	mu   sync.Mutex
-	last map[stageKey]heardStage
+	last map[[3]string]heardStage // by name, and the streams from and to
 }
-
-type stageKey struct{ name, from, to string }
 
 type heardStage struct {
 	wire.StageView
@@ -39,31 +37,26 @@ const (
 func (s *Stages) Listen(nc *nats.Conn, ns subjects.Namespace, now func() time.Time) error {
 	_, err := nc.Subscribe(wire.Stage(ns), func(m *nats.Msg) {
 		var v wire.StageView
-		if len(m.Data) <= maxMessage && json.Unmarshal(m.Data, &v) == nil && v.Name != "" {
-			s.hear(v, now())
+		if len(m.Data) > maxMessage || json.Unmarshal(m.Data, &v) != nil || v.Name == "" {
+			return
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.forget(now())
+		if s.last == nil {
+			s.last = make(map[[3]string]heardStage)
+		}
+		key := [3]string{v.Name, v.From, v.To}
+		if _, known := s.last[key]; v.Role == wire.StageStopped {
+			delete(s.last, key)
+		} else if known || len(s.last) < maxStages {
+			s.last[key] = heardStage{v, now()}
 		}
 	})
 	if err != nil {
 		return fmt.Errorf("fleetview: %s: %w", wire.Stage(ns), err)
 	}
 	return nil
-}
-
-func (s *Stages) hear(v wire.StageView, now time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.forget(now)
-	if s.last == nil {
-		s.last = make(map[stageKey]heardStage)
-	}
-	key := stageKey{v.Name, v.From, v.To}
-	if v.Role == wire.StageStopped {
-		delete(s.last, key)
-		return
-	}
-	if _, known := s.last[key]; known || len(s.last) < maxStages {
-		s.last[key] = heardStage{v, now}
-	}
 }
 
 // forget drops the stages that have been silent for too long. The lock is held.

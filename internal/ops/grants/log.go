@@ -95,7 +95,15 @@ func (l *Log) End(ctx context.Context) error {
 
 // Flush writes the entries that wait, and stops at the first error. It must not be called concurrently.
 func (l *Log) Flush(ctx context.Context) error {
-	for e := l.next(); e != nil; e = l.next() {
+	for {
+		l.mu.Lock()
+		if len(l.queue) == 0 {
+			l.mu.Unlock()
+			return nil
+		}
+		e := l.queue[0]
+		e.sealed = true
+		l.mu.Unlock()
 		once, cancel := context.WithTimeout(ctx, timeout)
 		e.Who, e.Late = l.who(), time.Since(e.began) > moment/2
 		body, err := json.Marshal(e)
@@ -110,16 +118,4 @@ func (l *Log) Flush(ctx context.Context) error {
 		l.queue = l.queue[1:]
 		l.mu.Unlock()
 	}
-	return nil
-}
-
-// next seals the next entry to write, and returns it; nil if there is none.
-func (l *Log) next() *Entry {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.queue) == 0 {
-		return nil
-	}
-	l.queue[0].sealed = true
-	return l.queue[0]
 }

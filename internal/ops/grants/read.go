@@ -67,12 +67,45 @@ func Open(ctx context.Context, js jetstream.JetStream, bucket string) (*Reader, 
 
 // Read calls f with each entry that was stored at since or later, in the order of the stream. It leaves out second
 // copies, and messages that no natsid of this version wrote.
+//
+// The consumer resumes by itself after a lost message. A server that lags behind the leader may deliver too few
+// entries: so after a silence Read asks the leader whether there are more.
 func (r *Reader) Read(ctx context.Context, since time.Time, f func(*Entry)) (s Scope, err error) {
+	next := r.first
+	c, err := r.js.OrderedConsumer(ctx, "KV_"+r.bucket, jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{"$KV." + r.bucket + ".>"}, MaxResetAttempts: 3,
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: next,
+		InactiveThreshold: 10 * time.Second, // JetStream keeps 1,000 consumers of a stream by default
+	})
+	if err != nil {
+		return s, err
+	}
+	messages, err := c.Messages(jetstream.PullMaxMessages(4000), jetstream.PullHeartbeat(time.Second))
+	if err != nil {
+		return s, err
+	}
+	defer messages.Stop()
 	last := make(map[string]uint64) // number of the last entry, by process
-	err = r.scan(ctx, func(e *Entry) {
+	for next <= r.Last {
+		soon, cancel := context.WithTimeout(ctx, r.within)
+		m, err := messages.Next(jetstream.NextContext(soon))
+		cancel()
+		if err != nil {
+			if _, none := r.streams.Next(ctx, r.bucket, "", next); errors.Is(none, buckets.ErrNoKey) {
+				return s, nil // the remaining entries were deleted
+			}
+			return s, fmt.Errorf("%w (entries %d to %d: %w)", ErrIncomplete, next, r.Last, err)
+		}
+		meta, err := m.Metadata()
+		if err != nil {
+			return s, err
+		}
+		next = meta.Sequence.Stream + 1
+		e := Entry{Sequence: meta.Sequence.Stream, Stored: meta.Timestamp.UTC()}
+		bad := json.Unmarshal(m.Data(), &e)
 		before, isKnown := last[e.Process]
-		if e.Stored.Before(since) || e.N <= before {
-			return
+		if bad != nil || e.Stored.Before(since) || e.N <= before {
+			continue
 		}
 		if s.Entries++; s.From.IsZero() {
 			s.From = e.Stored
@@ -81,49 +114,7 @@ func (r *Reader) Read(ctx context.Context, since time.Time, f func(*Entry)) (s S
 			s.Missing += e.N - before - 1
 		}
 		last[e.Process] = e.N
-		f(e)
-	})
-	return s, err
-}
-
-// scan calls f with all entries. The consumer resumes by itself after a lost message. A server that lags behind the
-// leader may deliver too few entries: so after a silence scan asks the leader whether there are more.
-func (r *Reader) scan(ctx context.Context, f func(*Entry)) error {
-	next := r.first
-	c, err := r.js.OrderedConsumer(ctx, "KV_"+r.bucket, jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{"$KV." + r.bucket + ".>"}, MaxResetAttempts: 3,
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: next,
-		InactiveThreshold: 10 * time.Second, // JetStream keeps 1,000 consumers of a stream by default
-	})
-	if err != nil {
-		return err
-	}
-	messages, err := c.Messages(jetstream.PullMaxMessages(4000), jetstream.PullHeartbeat(time.Second))
-	if err != nil {
-		return err
-	}
-	defer messages.Stop()
-	for next <= r.Last {
-		soon, cancel := context.WithTimeout(ctx, r.within)
-		m, err := messages.Next(jetstream.NextContext(soon))
-		cancel()
-		if err != nil {
-			if _, none := r.streams.Next(ctx, r.bucket, "", next); errors.Is(none, buckets.ErrNoKey) {
-				return nil // the remaining entries were deleted
-			}
-			return fmt.Errorf("%w (entries %d to %d: %w)", ErrIncomplete, next, r.Last, err)
-		}
-		meta, err := m.Metadata()
-		if err != nil {
-			return err
-		}
-		next = meta.Sequence.Stream + 1
-		e := Entry{}
-		if json.Unmarshal(m.Data(), &e) != nil {
-			e = Entry{}
-		}
-		e.Sequence, e.Stored = meta.Sequence.Stream, meta.Timestamp.UTC()
 		f(&e)
 	}
-	return nil
+	return s, nil
 }

@@ -115,6 +115,7 @@ func sources(t *testing.T) (s metrics.Sources, store *segmenttest.Faulty) {
 			return map[string]error{"segment": nil, "snowflake": errors.New("no number")}
 		},
 		Version: "1.2.3",
+		Second:  func() bool { return false },
 	}, store
 }
 

@@ -21,8 +21,7 @@ type Sources struct {
 	Ready      func() map[string]error // by mode; nil means ready
 	Outs       func(worker.Mode) []worker.Out
 	Version    string
-	// Second reports whether another registry serves the same subjects; nil if the worker does not watch for one.
-	Second func() bool
+	Second     func() bool // whether another registry serves the same subjects
 }
 
 // Watch adds the metrics of states, which are read from s. Call it once.
@@ -54,7 +53,7 @@ func (m *Metrics) Watch(s Sources) {
 			}
 			return -1
 		}),
-		secondRegistry.read(func() float64 { return oneIf(s.Second != nil && s.Second()) }),
+		secondRegistry.read(func() float64 { return oneIf(s.Second()) }),
 		clockOffset.read(func() float64 { return s.Keeper.Status().Offset.Seconds() }),
 		timeEnds.read(func() float64 { return float64(s.Layout.Ends().Unix()) }))
 	registerProcess(m.registry, s.Version)

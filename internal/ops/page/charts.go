@@ -39,31 +39,23 @@ type chartsView struct {
 	Without  []string // workers that have sent no figures of the last hour
 }
 
-// figures are the figures of the charts: at each point, the sum over all workers or the highest value.
+// figures are the figures of the charts. A count is the sum over all workers; a time is that of the worst worker.
 var figures = []struct {
 	title, note string
 	of          func(wire.HourPoint) int64
-	worst       bool
-	scale       float64 // factor from the stored unit
-	word        func(float64) string
+	unit        time.Duration // of a time; 0 for a count
 }{
-	{"IDs a second", "of all workers", func(p wire.HourPoint) int64 { return p.IDs }, false, perSecond,
-		fleetview.PerSecond},
-	{"Requests a second", "of all workers", func(p wire.HourPoint) int64 { return p.Requests }, false, perSecond,
-		fleetview.PerSecond},
+	{"IDs a second", "of all workers", func(p wire.HourPoint) int64 { return p.IDs }, 0},
+	{"Requests a second", "of all workers", func(p wire.HourPoint) int64 { return p.Requests }, 0},
 	{"Refused requests a second", "answered with an error, of all workers",
-		func(p wire.HourPoint) int64 { return p.Refused }, false, perSecond, fleetview.PerSecond},
+		func(p wire.HourPoint) int64 { return p.Refused }, 0},
 	{"Time of half of the answers", "at most, of the slowest worker",
-		func(p wire.HourPoint) int64 { return p.MedianUs }, true, 1e-6, inSeconds},
+		func(p wire.HourPoint) int64 { return p.MedianUs }, time.Microsecond},
 	{"Time of 99 in 100 answers", "at most, of the slowest worker",
-		func(p wire.HourPoint) int64 { return p.SlowUs }, true, 1e-6, inSeconds},
+		func(p wire.HourPoint) int64 { return p.SlowUs }, time.Microsecond},
 	{"Lag", "how long requests wait for their turn, of the latest worker",
-		func(p wire.HourPoint) int64 { return p.LagMs }, true, 1e-3, inSeconds},
+		func(p wire.HourPoint) int64 { return p.LagMs }, time.Millisecond},
 }
-
-const perSecond = 1 / float64(wire.HourStep/time.Second)
-
-func inSeconds(v float64) string { return fleetview.Span(time.Duration(v * float64(time.Second))) }
 
 func (p *page) charts(r *http.Request, _ fleetview.Snapshot) (any, error) {
 	s, err := p.cfg.Fleet.Look(r.Context(), wire.ViewRequest{Hour: true})
@@ -89,18 +81,21 @@ func (p *page) charts(r *http.Request, _ fleetview.Snapshot) (any, error) {
 	v.To = time.Unix(end, 0).UTC()
 	v.From = v.To.Add(-time.Hour)
 	for _, f := range figures {
-		c := chart{Title: f.title, Note: f.note}
+		c, scale, word := chart{Title: f.title, Note: f.note}, 1/wire.HourStep.Seconds(), fleetview.PerSecond
+		if f.unit > 0 {
+			scale, word = f.unit.Seconds(), func(v float64) string { return fleetview.Seconds(wire.Fraction(v)) }
+		}
 		values, top := make(map[string][]float64), 0.0
 		for _, mode := range modes {
-			values[mode] = gather(hours, end, mode, f.of, f.worst)
+			values[mode] = gather(hours, end, mode, f.of, f.unit > 0)
 			top = max(top, highest(values[mode]))
 		}
-		axis := ceiling(top * f.scale)
-		c.Top = f.word(axis)
+		axis := ceiling(top * scale)
+		c.Top = word(axis)
 		for _, mode := range modes {
-			l := drawn(values[mode], f.scale/axis)
+			l := drawn(values[mode], scale/axis)
 			now := values[mode][len(values[mode])-1]
-			l.Mode, l.Now, l.Most = mode, f.word(now*f.scale), f.word(highest(values[mode])*f.scale)
+			l.Mode, l.Now, l.Most = mode, word(now*scale), word(highest(values[mode])*scale)
 			c.Lines = append(c.Lines, l)
 			c.Summary += fmt.Sprintf("; %s: now %s, at most %s", mode, l.Now, l.Most)
 		}

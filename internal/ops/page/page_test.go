@@ -264,15 +264,12 @@ func TestFullTagsAreInTroubleAndIdleOnesAreNot(t *testing.T) {
 		"All that is wrong: 3")
 }
 
-func TestAFleetThatIsWellIsSaidToBe(t *testing.T) {
+func TestWhetherAFleetIsWellIsSaidOnTop(t *testing.T) {
 	cfg := frozen.Config()
 	cfg.Tags = func(context.Context) ([]segment.Tag, error) { return nil, nil }
 	cfg.Fleet = changed{cfg, func(s *fleetview.Snapshot) { s.Workers = s.Workers[:1] }}
 	expect(t, cfg, "/", "Nothing is wrong now.", "no Wrong now")
-}
-
-func TestWhyAWorkerIsNotReadyIsSaidOnTop(t *testing.T) {
-	cfg := frozen.Config()
+	cfg = frozen.Config()
 	cfg.Tags = func(context.Context) ([]segment.Tag, error) { return nil, nil }
 	cfg.Fleet = changed{cfg, func(s *fleetview.Snapshot) {
 		s.Workers = s.Workers[:1]

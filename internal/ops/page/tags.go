@@ -22,7 +22,7 @@ type listing struct {
 	tags   []segment.Tag        // in the order of names
 	at     map[string]int       // index in tags, by name
 	faults []fleetview.TagFault // the fullest tags first
-	wrong  []fleetview.Fault    // those of faults
+	wrong  []fleetview.Fault    // faults without the names of their tags
 }
 
 // errLate is returned if the first read takes longer than firstList: a view does not wait for all of its data.
@@ -77,7 +77,7 @@ type tagsView struct {
 	Last       int
 	Found, All int
 	Prev, Next string // links; "" for none
-	Marks      bool   // a mark guards some tag's row of the table
+	Marks      bool   // some tag has a mark and a row of the table
 	At         time.Time
 	Trouble    error // why the list is out of date
 	Memory     bool  // the store was never read: the tags are those in the memory of workers
