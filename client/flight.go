@@ -47,7 +47,7 @@ type trip struct {
 	token      uint64
 	sent       time.Time
 	reconnects uint64 // of the connection, when the copy was sent
-	spent      bool   // [target.spend] has counted this copy
+	spent      bool   // [spare.spend] has counted this copy
 }
 
 const (
@@ -67,7 +67,7 @@ func (f *flight) launch() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.began = time.Now()
-	f.target.earn()
+	f.target.spare.earn(time.Now())
 	f.target.counts.requests.Add(1)
 	f.timer = time.AfterFunc(time.Hour, f.tick)
 	f.sendNow()
@@ -151,7 +151,7 @@ func (f *flight) receive(token uint64, m *nats.Msg, err error) {
 	}
 	if err := f.target.refusalIn(m); err != nil {
 		if t.spent && errors.Is(err, ErrNotServed) {
-			f.target.refund()
+			f.target.spare.refund()
 		}
 		f.refused(err)
 		return
@@ -251,7 +251,7 @@ func (f *flight) askAgain() {
 		if t.reconnects != nc.Stats().Reconnects {
 			f.drop(t.token)
 			if t.spent {
-				f.target.refund()
+				f.target.spare.refund()
 			}
 		}
 	}
@@ -260,7 +260,7 @@ func (f *flight) askAgain() {
 		return
 	}
 	f.target.note(nil)
-	if spent := len(f.open) > 0; !spent || f.target.spend() {
+	if spent := len(f.open) > 0; !spent || f.target.spare.spend(time.Now()) {
 		f.target.counts.hedges.Add(1)
 		if f.send(spent) {
 			f.after(f.silence(), f.askAgain)
@@ -275,7 +275,7 @@ func (f *flight) sendNow() {
 	switch wait := f.target.held(); {
 	case wait > 0:
 		f.after(min(wait, pauseLongest), f.sendNow) // not longer: the request may become unwanted
-	case f.copies > 0 && !f.target.spend():
+	case f.copies > 0 && !f.target.spare.spend(time.Now()):
 		f.after(busyPause, f.sendNow)
 	default:
 		if f.copies > 0 {

@@ -101,19 +101,14 @@ func (c *Client) handle(s settings) (*Handle, error) {
 		if len(c.handles) == handlesMost {
 			clear(c.handles) // callers keep the handles that they hold
 		}
-		h = newHandle(c, s)
+		t := newTarget(c, s.subject, int64(s.maxBatch))
+		h = &Handle{target: t, merger: newMerger(t)}
+		if s.prefetch > 0 {
+			h.stock = newStock(t, s.prefetch, s.maxAge)
+		}
 		c.handles[s] = h
 	}
 	return h, nil
-}
-
-func newHandle(c *Client, s settings) *Handle {
-	t := newTarget(c, s.subject, int64(s.maxBatch))
-	h := &Handle{target: t, merger: newMerger(t)}
-	if s.prefetch > 0 {
-		h.stock = newStock(t, s.prefetch, s.maxAge)
-	}
-	return h
 }
 
 // Next returns one ID. Concurrent calls share requests. Unless the handle has Prefetch, the ID is from a request that

@@ -20,7 +20,14 @@ func (c *Client) CreateTag(ctx context.Context, t subjects.TagCreate) (created s
 	if err := subjects.CheckTag(t.Tag); err != nil {
 		return subjects.TagInfo{}, refusal(err)
 	}
-	return c.tag(ctx, c.cfg.Namespace.TagCreate(), t.Tag, t)
+	subject := c.cfg.Namespace.TagCreate()
+	if err := c.json(ctx, subject, t, &created); err != nil {
+		return created, err
+	}
+	if created.Tag != t.Tag {
+		return created, c.notNatsid(subject, fmt.Errorf("it is about tag %q", created.Tag))
+	}
+	return created, nil
 }
 
 // EnsureTag creates a tag, or revives a deleted one, unless it exists with the same settings. So a service may call it
@@ -75,17 +82,6 @@ func (c *Client) agrees(is subjects.TagInfo, want subjects.TagCreate) error {
 	return fmt.Errorf("%w: tag %s has %s; change it with natsid tag update", ErrTagExists, is.Tag, differs)
 }
 
-// tag sends a request about a tag; the answer must be about the same tag.
-func (c *Client) tag(ctx context.Context, subject, tag string, req any) (info subjects.TagInfo, err error) {
-	if err := c.json(ctx, subject, req, &info); err != nil {
-		return info, err
-	}
-	if info.Tag != tag {
-		return info, c.notNatsid(subject, fmt.Errorf("it is about tag %q", info.Tag))
-	}
-	return info, nil
-}
-
 // ListTags returns a page of tags, in the order of names. The page may be shorter than l.Limit, and is empty only past
 // the last tag. Errors are those of [Client.CreateTag]. The request is sent once.
 func (c *Client) ListTags(ctx context.Context, l subjects.TagList) (page []subjects.TagInfo, err error) {
@@ -93,18 +89,16 @@ func (c *Client) ListTags(ctx context.Context, l subjects.TagList) (page []subje
 	return page, err
 }
 
-// json sends a request once, and decodes the answer.
+// json sends a request about tags once, and decodes the answer.
 func (c *Client) json(ctx context.Context, subject string, req, answer any) (err error) {
 	if err := ctx.Err(); err != nil {
 		return ended(subject, err)
 	}
 	began, caller := time.Now(), ctx
 	defer func() { c.observe(caller, subject, began, 0, err) }()
-	var body []byte
-	if req != nil {
-		if body, err = json.Marshal(req); err != nil {
-			return err
-		}
+	body, err := json.Marshal(req)
+	if err != nil {
+		return err
 	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()

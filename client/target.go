@@ -18,12 +18,12 @@ type target struct {
 	most    int64        // most calls that share a request
 	limit   atomic.Int64 // a worker's limit of IDs per request
 	counts  counts
+	spare   spare
 
 	mu     sync.Mutex
 	usual  time.Duration // smoothed response time; 0 before the first answer
 	spread time.Duration // smoothed deviation from usual
 	hold   time.Time     // no request is sent before this time, as a worker demanded
-	spare  spare
 	// trouble is why the latest copy was refused; nil if it was not.
 	trouble error
 }
@@ -88,27 +88,6 @@ func (t *target) slowAfter() time.Duration {
 	return min(max(4*t.usual, slowSoonest), slowLatest)
 }
 
-// earn counts a request, which allows further copies.
-func (t *target) earn() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.spare.earn(time.Now())
-}
-
-// spend reports whether one more copy of a request may be sent, and counts it.
-func (t *target) spend() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.spare.spend(time.Now())
-}
-
-// refund uncounts a copy that reached no worker.
-func (t *target) refund() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.spare.used = max(0, t.spare.used-1)
-}
-
 // held returns for how long no request may be sent.
 func (t *target) held() time.Duration {
 	t.mu.Lock()
@@ -134,8 +113,11 @@ func (t *target) holdFor(d time.Duration) {
 // A spare is the budget of copies (docs/client-laws.md), which keeps copies from doubling the load of an overloaded
 // service. The budget grows with the requests of about the last minute: while one of three workers hangs, half as many
 // copies as requests are needed for the 6 s until NATS notices. spareLeast lets a new or rarely used handle retry.
+//
+// It is safe for concurrent use.
 type spare struct {
-	used   float64
+	mu     sync.Mutex
+	used   float64 // copies, less what requests and time have earned
 	recent float64 // requests, decaying with recentFor
 	at     time.Time
 }
@@ -148,7 +130,7 @@ const (
 	recentFor = time.Minute
 )
 
-// pass lowers recent by the time that has passed.
+// pass lowers used and recent by the time that has passed. s.mu is held.
 func (s *spare) pass(now time.Time) {
 	passed := now.Sub(s.at).Seconds()
 	s.used = max(0, s.used-passed*sparePerSecond)
@@ -156,19 +138,32 @@ func (s *spare) pass(now time.Time) {
 	s.at = now
 }
 
+// earn counts a request, which allows further copies.
 func (s *spare) earn(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.pass(now)
 	s.used = max(0, s.used-sparePerRequest)
 	s.recent++
 }
 
+// spend reports whether one more copy of a request may be sent, and counts it.
 func (s *spare) spend(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.pass(now)
 	if s.used+1 > spareLeast+s.recent*sparePerRequest {
 		return false
 	}
 	s.used++
 	return true
+}
+
+// refund uncounts a copy that reached no worker.
+func (s *spare) refund() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.used = max(0, s.used-1)
 }
 
 // ended returns the error of a call whose context had ended before the call began.

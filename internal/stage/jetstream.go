@@ -20,7 +20,6 @@ import (
 // A Stream is a [Target] in JetStream.
 type Stream struct {
 	js    jetstream.JetStream
-	nc    *nats.Conn
 	name  string
 	hints string // name of the bucket of hints
 	// subjects are the stream's subjects when State last read them.
@@ -31,7 +30,7 @@ type Stream struct {
 // TargetOn returns the stream of that name as a target. Its hints are kept in the bucket named hints, which the first
 // hint creates.
 func TargetOn(js jetstream.JetStream, name, hints string) *Stream {
-	return &Stream{js: js, nc: js.Conn(), name: name, hints: hints}
+	return &Stream{js: js, name: name, hints: hints}
 }
 
 // State implements [Target].
@@ -178,8 +177,9 @@ func (t *Stream) Fits(copied *nats.Msg) error {
 		return fmt.Errorf("its headers have %d bytes with its ID, and JetStream takes %d", headers, mostHeaders)
 	case most >= 0 && size > most:
 		return fmt.Errorf("it has %d bytes with its ID, and max_msg_size of stream %s is %d", size, t.name, most)
-	case size > t.nc.MaxPayload():
-		return fmt.Errorf("it has %d bytes with its ID, and max_payload of the server is %d", size, t.nc.MaxPayload())
+	case size > t.js.Conn().MaxPayload():
+		return fmt.Errorf("it has %d bytes with its ID, and max_payload of the server is %d", size,
+			t.js.Conn().MaxPayload())
 	}
 	return nil
 }
@@ -201,7 +201,7 @@ func (t *Stream) Prepare(msgs []*nats.Msg, last uint64) error {
 		if i == len(msgs)-1 {
 			break
 		}
-		if err := t.nc.PublishMsg(m); err != nil {
+		if err := t.js.Conn().PublishMsg(m); err != nil {
 			return err
 		}
 	}
@@ -221,7 +221,7 @@ func (t *Stream) Write(ctx context.Context, msgs []*nats.Msg, last uint64) error
 	if len(msgs) > 1 {
 		final.Header.Set(batchCommit, "1")
 	}
-	reply, err := t.nc.RequestMsgWithContext(ctx, final)
+	reply, err := t.js.Conn().RequestMsgWithContext(ctx, final)
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", t.name, err)
 	}

@@ -174,12 +174,10 @@ func (s *Stage) beginning(ctx context.Context, src SourceState) (Position, error
 	return p, err
 }
 
-var errNoSource = errors.New("it has no header " + SourceHeader)
-
 func positionIn(h nats.Header) (Position, error) {
 	values := h[SourceHeader]
 	if len(values) != 1 {
-		return Position{}, errNoSource
+		return Position{}, errors.New("it has no header " + SourceHeader)
 	}
 	return ParsePosition(values[0])
 }

@@ -49,7 +49,7 @@ var mutants = []mutant.Mutant{
 	breaks("replies", "runs that overlap are accepted", runsGo,
 		"sorted[i].Last >= sorted[i+1].First", "sorted[i].Last < 0"),
 	breaks("errors", "an unknown tag is a malformed request", errorsGo,
-		"return &refusedError{ErrUnknownTag, e}", "return &refusedError{ErrBadRequest, e}"),
+		"subjects.NotFound: ErrUnknownTag", "subjects.NotFound: ErrBadRequest"),
 	breaks("ages", "an age has no bound", handleGo, "|| s.maxAge > subjects.MaxPrefetchAge:", "|| s.prefetch < -99:"),
 	breaks("layouts", "a business has the bits above it", "../../snowflake/layout.go",
 		"Business: int64(id>>l.Sequence) & l.MaxBusiness(),", "Business: int64(id >> l.Sequence),"),
@@ -88,7 +88,7 @@ var mutants = []mutant.Mutant{
 		"if !f.wanted() {", "if false {"),
 
 	breaks("hang", "no other worker is asked", flightGo,
-		"if spent := len(f.open) > 0; !spent || f.target.spend() {", "if spent := len(f.open) > 0; !spent {"),
+		"if spent := len(f.open) > 0; !spent || f.target.spare.spend(time.Now()) {", "if spent := len(f.open) > 0; !spent {"),
 	breaks("patience", "all workers have 100 ms", targetGo,
 		"return min(max(t.usual+4*t.spread, hedgeSoonest), hedgeLatest)", "return hedgeSoonest"),
 	breaks("first-answer", "the answer to the last copy counts", flightGo,
