@@ -47,7 +47,7 @@ type Format struct {
 	text    string
 	parts   []part
 	layout  *snowflake.Layout // of snowflakes; nil for IDs of a tag
-	finest  int               // the finest field of a tag's date; number, whose size is 0, without a date
+	finest  int               // the finest field of a tag's date: year, month or day; number if there is no date
 	max     int64             // highest number of {id}
 	mask    *mask             // nil for {id}
 	tag     string
@@ -127,7 +127,7 @@ func (f *Format) split(id int64) (v values, reason string) {
 	return v, ""
 }
 
-// sizes are how many numbers a tag has in a day, a month and a year.
+// sizes are how many numbers a tag has in a day, a month and a year; 0 for number, where there is no date.
 var sizes = [number + 1]int64{day: 1e8, month: 1e10, year: 1e12}
 
 const lastYear = 9006

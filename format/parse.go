@@ -25,7 +25,7 @@ const wantPart = "want {id}, {id:WIDTH}, {id:WIDTH:RADIX} with a radix from 2 to
 // A parser reads a format, and stands at byte at. Its methods return the fault there, "" for none.
 type parser struct {
 	*Format
-	at, id, side int        // id is the index of {id}, side is 1 behind it
+	at, id, side int        // id is the index of the part {id}; side is 0 before {id} and 1 behind it
 	places       [kinds]int // where each kind of part begins, counted from 1
 	beside       [2]string  // the texts before and behind {id}, each part written as the digit 0
 }

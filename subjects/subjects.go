@@ -5,10 +5,10 @@
 //     The reply holds exactly that many IDs, one run a line: see [ParseRuns]. IDs are
 //     text, because JavaScript rounds integers beyond 2^53.
 //   - An error is a reply with an empty body and two headers or more: see [ParseError].
-//     It never holds an ID.
+//     An error reply never holds an ID.
 //   - A request whose IDs are held for later says so in [HeaderPrefetch].
 //   - A worker answers within its deadline, 1.5 s by default; a caller waits at
-//     least 2 s. To repeat a request for IDs is safe: at worst some are never used.
+//     least 2 s. To repeat a request for IDs is safe: at worst some IDs are never used.
 package subjects
 
 import (

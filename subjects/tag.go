@@ -21,7 +21,7 @@ type TagCreate struct {
 	// Period is daily, monthly or yearly if the numbers begin again with each day, month or year; "" if they do not.
 	// The IDs carry the date: yyyyMMdd × 10^8 + number, yyyyMM × 10^10 + number, or yyyy × 10^12 + number.
 	Period string `json:"period,omitempty"`
-	// Zone is where the day begins: a name of the IANA database, or a difference such as +08:00; "" is UTC.
+	// Zone is where the day begins: a name of the IANA database, or an offset such as +08:00; "" is UTC.
 	Zone string `json:"zone,omitempty"`
 	// Strict makes the IDs rise over all workers: if a request is sent after the answer to another has arrived, its IDs
 	// are higher. Those of a loose tag rise roughly, and strictly within one worker. The order of a tag never changes.
@@ -51,7 +51,7 @@ type TagInfo struct {
 	Unservable  string    `json:"unservable,omitempty"` // why the tag's IDs cannot be requested; "" if they can
 	MaxBatch    int       `json:"max_batch,omitempty"`  // most IDs a request; 0 is no limit
 	Rate        int64     `json:"rate,omitempty"`       // most IDs per second, of all workers together; 0 is no limit
-	Throttle    int64     `json:"throttle,omitempty"`   // as Rate, but set for each tag at once; 0 is no throttle
+	Throttle    int64     `json:"throttle,omitempty"`   // as Rate, but set for all tags at once; 0 is no throttle
 	// The following are as in [TagCreate].
 	Strict  bool   `json:"strict,omitempty"`
 	Min     ID     `json:"min,omitempty"`

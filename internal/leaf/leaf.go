@@ -29,7 +29,7 @@ import (
 
 // A Server serves one listener. It issues no IDs itself: each request becomes one call of package client. By the law
 // Merging of docs/client-laws.md, the IDs of a call come from a request that the client sends after the call began. So
-// strict tags stay strict, and for that no IDs are held in advance.
+// strict tags stay strict. For that the server holds no IDs in advance.
 type Server struct {
 	IDs      *client.Client
 	Deadline time.Duration    // the Timeout of IDs
@@ -112,7 +112,7 @@ func kindOf(accept []string) string {
 	return best
 }
 
-// draw answers with IDs of a handle, or why there is none. Calls for one ID share requests.
+// draw answers with IDs of a handle, or with the reason why there are none. Calls for one ID share requests.
 func (s *Server) draw(w http.ResponseWriter, r *http.Request, h *client.Handle, wrong error) {
 	if r.Method == http.MethodOptions || r.Method == http.MethodHead {
 		w.Header().Set("Allow", "GET,HEAD,POST,PUT,PATCH,DELETE,OPTIONS")
@@ -196,7 +196,7 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) {
 		fmt.Sprintf("Result{id=%d, status=EXCEPTION}", number), said) // Leaf reports its error numbers in this text
 }
 
-// fail answers as Spring Boot does, and with the headers that a caller over NATS would get, if said is not nil.
+// fail answers as Spring Boot does. If said is not nil, the answer also has the headers of an error over NATS.
 func fail(w http.ResponseWriter, r *http.Request, status int, exception, message string, said *subjects.Error) {
 	if said != nil {
 		maps.Copy(w.Header(), said.Headers())

@@ -33,8 +33,8 @@ const (
 const lookAhead = time.Second
 
 // A reader that delivers nothing for patience, though the source holds more, is replaced, since its request to
-// JetStream may be lost. With each further such reader the time doubles, up to mostPatience, since the source may just
-// be slow.
+// JetStream may be lost. The time doubles with each further silent reader, up to mostPatience, since the source may be
+// slow.
 const (
 	patience     = time.Second
 	mostPatience = 8 * time.Second
@@ -49,12 +49,12 @@ type batch struct {
 	size    int      // bytes of those messages
 }
 
-// gather reads messages, gives them IDs, and sends them to copy in prepared batches, while copy writes the batch
-// before. A batch holds the messages at hand, and does not wait for more. The error says why gather ended.
+// gather reads messages, gives them IDs, and sends them in prepared batches to copy, which writes the previous batch
+// meanwhile. A batch holds the messages at hand, and does not wait for more. The error says why gather ended.
 func (s *Stage) gather(ctx context.Context, from Reader, begin place, to chan<- *batch) error {
 	at, last := begin.from, begin.last
 	var next *Message  // read, but not in a batch yet
-	var held time.Time // since when the source is known to hold more messages; zero if it may hold none
+	var held time.Time // since when the source is known to hold more messages; zero if that is not known
 	if begin.end > at.Seq {
 		held = time.Now()
 	}

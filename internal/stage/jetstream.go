@@ -119,8 +119,8 @@ func (t *Stream) Copied(ctx context.Context, from string, subject func(string) s
 	return subjects, nil
 }
 
-// Create creates the target for these subjects, if it does not exist and ready returns nil, and allows atomic batches
-// on it.
+// Create allows atomic batches on the target. If the target does not exist and ready returns nil, Create creates it for
+// these subjects.
 func (t *Stream) Create(ctx context.Context, subjects []string, ready func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()

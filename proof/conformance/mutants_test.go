@@ -88,7 +88,8 @@ var mutants = []mutant.Mutant{
 		"if !f.wanted() {", "if false {"),
 
 	breaks("hang", "no other worker is asked", flightGo,
-		"if spent := len(f.open) > 0; !spent || f.target.spare.spend(time.Now()) {", "if spent := len(f.open) > 0; !spent {"),
+		"if spent := len(f.open) > 0; !spent || f.target.spare.spend(time.Now()) {",
+		"if spent := len(f.open) > 0; !spent {"),
 	breaks("patience", "all workers have 100 ms", targetGo,
 		"return min(max(t.usual+4*t.spread, hedgeSoonest), hedgeLatest)", "return hedgeSoonest"),
 	breaks("first-answer", "the answer to the last copy counts", flightGo,
