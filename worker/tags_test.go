@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -324,14 +325,22 @@ func TestAMessageThatNamesNoTagIsIgnored(t *testing.T) {
 	r.one("id.segment.order")
 }
 
-// following returns a rig that follows its store, and has more IDs of the tag
-// big in memory than a test uses.
+// following returns a rig that follows its store, and has more IDs of the tag big in memory than a test uses. Its first
+// poll is over, and its requests have time.
 func following(t *testing.T) *rig {
-	r := start(t, startServer(t), 0, newStore(t))
+	r := start(t, startServer(t), 0, newStore(t), func(s *segment.Config, w *worker.Config) {
+		s.Deadline, s.LoadTimeout, w.Deadline = 30*time.Second, 20*time.Second, 30*time.Second
+	})
+	var polled atomic.Bool
+	r.store.OnPoll(func(_ context.Context, see func(segment.Listing), poll func(func(segment.Listing)) error) error {
+		defer polled.Store(true)
+		return poll(see)
+	})
+	r.follow()
+	r.eventually("poll", polled.Load)
 	if _, err := r.store.Create(t.Context(), segment.Tag{Name: "big", Step: 1_000_000, MaxID: 1}, false); err != nil {
 		t.Fatal(err)
 	}
-	r.follow()
 	r.one("id.segment.big")
 	return r
 }
