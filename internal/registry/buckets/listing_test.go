@@ -19,6 +19,7 @@ import (
 // JetStream announces the only entry of a bucket, which then expires before it is delivered. That takes many tries:
 // each bucket is listed again and again until it is empty.
 func TestAListingEndsThoughItsLastEntryExpiresMeanwhile(t *testing.T) {
+	t.Parallel()
 	url := natstest.Start(t)
 	var wg sync.WaitGroup
 	for i := range 24 {
@@ -73,6 +74,7 @@ func listUntilEmpty(t *testing.T, b *buckets.Bucket) {
 
 // A server that dies takes the consumer of a listing with it, and says nothing.
 func TestAListingThatStandsStillIsBegunAgain(t *testing.T) {
+	t.Parallel()
 	nc := natstest.Connect(t, natstest.Start(t))
 	var asked atomic.Int64
 	if _, err := nc.Subscribe("mute.>", func(m *nats.Msg) {
@@ -103,6 +105,7 @@ func TestAListingThatStandsStillIsBegunAgain(t *testing.T) {
 
 // Each entry is there though the server allows small batches, and each beginning of a listing makes one consumer.
 func TestAListingAsksForNoMoreThanItsConsumerAllowsAndPausesAfterEachRefusal(t *testing.T) {
+	t.Parallel()
 	nc := natstest.Connect(t, natstest.StartWith(t, "jetstream { limits { max_request_batch: 10 } }"))
 	var made, refusing atomic.Int64
 	if _, err := nc.Subscribe("odd.>", func(m *nats.Msg) {
@@ -152,6 +155,7 @@ func TestAListingAsksForNoMoreThanItsConsumerAllowsAndPausesAfterEachRefusal(t *
 // A fleet that starts makes keys between the moment when a listing begins and the one when it is read. None is lost:
 // the client would log it.
 func TestAListingHasRoomForKeysThatAreMadeMeanwhile(t *testing.T) {
+	t.Parallel()
 	lost := make(chan error, 100)
 	url := natstest.Start(t)
 	nc, err := nats.Connect(url, nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { lost <- err }))
