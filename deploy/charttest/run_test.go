@@ -120,30 +120,6 @@ test: {tag: order, auth: {user: caller, password: {secret: caller, key: password
 	}
 }
 
-// A worker serves no HTTP while it waits for NATS at its start, which is why the chart has a startup
-// probe without end. After that, /healthz is 200 whatever NATS does, and /readyz is not.
-func TestAWorkerThatWaitsForNATSIsNotRestarted(t *testing.T) {
-	client, http := port(t), port(t)
-	o := render(t, fmt.Sprintf("nats: {url: 'nats://127.0.0.1:%s'}\nhttp: {port: %s}", client, http))
-	worker := start(t, o.worker(), nil)
-	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		if code, _ := ask(http, o.worker().LivenessProbe.HTTPGet.Path, ""); code != 0 {
-			t.Fatalf("a worker that waits for NATS answers %d: is the startup probe of use?", code)
-		}
-		if worker.hasEnded() {
-			t.Fatalf("a worker that waits for NATS ended: %v", worker.err)
-		}
-	}
-	nats := startNATS(t, client, "")
-	await(t, worker, http, o.worker().StartupProbe.HTTPGet.Path, 200)
-	await(t, worker, http, o.worker().ReadinessProbe.HTTPGet.Path, 200)
-	if err := nats.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	await(t, worker, http, o.worker().ReadinessProbe.HTTPGet.Path, 503)
-	await(t, worker, http, o.worker().LivenessProbe.HTTPGet.Path, 200)
-}
-
 // start starts natsid as a container would: with its arguments and variables alone.
 func start(t *testing.T, c corev1.Container, secrets map[string]string) *process {
 	t.Helper()

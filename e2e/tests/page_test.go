@@ -1,85 +1,15 @@
 package tests
 
 import (
-	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/natsid/natsid/internal/app"
-	"github.com/natsid/natsid/subjects"
 )
-
-// shows reports whether a page has all texts.
-func shows(url string, texts ...string) func() bool {
-	return func() bool {
-		code, body := get(url)
-		for _, text := range texts {
-			if !strings.Contains(body, text) {
-				return false
-			}
-		}
-		return code == http.StatusOK
-	}
-}
-
-func TestThePageOfAnyWorkerShowsAllWorkersAndTheirAlarms(t *testing.T) {
-	t.Parallel()
-	s := launch(t, &server.Options{JetStream: true})
-	var pages [2]string
-	var stops [2]func() error
-	for i, name := range []string{"alpha", "beta"} {
-		cfg := configOn(t, s.ClientURL(), t.TempDir())
-		cfg.Name, cfg.TagPoll = name, time.Second
-		pages[i], stops[i] = "http://"+cfg.HTTP, startWith(t, cfg)
-		waitFor(t, "a worker is ready", ok(pages[i]+"/readyz"))
-	}
-	nc := connectTo(t, s.ClientURL())
-	if _, err := nc.RequestWithContext(patient(t), subjects.DefaultNamespace.Segment("seat"), nil); err != nil {
-		t.Fatal(err)
-	}
-	for _, page := range pages {
-		waitFor(t, "both are on the page", shows(page+"/", "2 of 2 answered", "alpha", "beta", "serving"))
-		waitFor(t, "the tag is listed", shows(page+"/tags", "/tag?name=seat"))
-		waitFor(t, "its ranges are shown", shows(page+"/tag?name=seat", "Ranges in memory", "1–1000", ">2<"))
-		waitFor(t, "a command is shown", shows(page+"/tag?name=seat", "explain --tag seat ID"))
-	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, pages[0], nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Host = "stranger.example" // which a stranger made to mean this machine
-	if resp, err := http.DefaultClient.Do(req); err != nil {
-		t.Error(err)
-	} else if resp.Body.Close(); resp.StatusCode != http.StatusForbidden {
-		t.Errorf("by the name of a stranger: %d, want 403", resp.StatusCode)
-	}
-	for _, r := range [][2]string{{"id.tag.create", `{"tag":"full","max":10}`}, {"id.segment.full", "10"}} {
-		if _, err := nc.RequestWithContext(patient(t), r[0], []byte(r[1])); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, page := range pages {
-		waitFor(t, "the alarm is shown", shows(page+"/", "#tag-fills-up", "Wrong now:", "tag full: 100%"))
-	}
-	_, status := get(pages[0] + "/")
-	registry := regexp.MustCompile(`Registry <code>(\w+)`).FindStringSubmatch(status)
-	if out := command(t, "resume", "--nats", s.ClientURL()); registry == nil || !strings.Contains(out, registry[1]) {
-		t.Errorf("the page shows the registry %v, and natsid resume: %s", registry, out)
-	}
-	if err := stops[1](); err != nil {
-		t.Error(err)
-	}
-	waitFor(t, "a worker that has stopped is forgotten", shows(pages[0]+"/", "1 of 1 answered"))
-	s.Shutdown()
-	waitFor(t, "without NATS a worker shows itself", shows(pages[0]+"/", "1 of 1 answered",
-		"The worker numbers cannot be read: not connected to NATS"))
-}
 
 func TestThePageAndMetricsWantTheToken(t *testing.T) {
 	t.Parallel()

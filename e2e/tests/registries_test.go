@@ -169,35 +169,6 @@ func TestARegistryThatIsPinnedGoesOnWhereAnotherOneIsMet(t *testing.T) {
 	}
 }
 
-// Where a link joins two registries, callers on both sides learn at once that an operator is needed.
-func TestRegistriesThatMeetStopAndSaySo(t *testing.T) {
-	t.Parallel()
-	hub, leaf, link := startSites(t)
-	h1, l1 := startAt(t, hub), startAt(t, leaf)
-	for _, w := range []*siteWorker{h1, l1} {
-		w.waitReady(t)
-	}
-	getIDs(t, connectTo(t, hub), "id", "order")
-	getIDs(t, connectTo(t, leaf), "id", "order")
-	link.Refuse(false)
-	for _, w := range []*siteWorker{h1, l1} {
-		waitFor(t, "a registry is stopped", func() bool {
-			text, ok := w.readyz()
-			return !ok && strings.Count(text, "the registry is stopped: second-registry") == 2
-		})
-	}
-	for _, url := range []string{hub, leaf} {
-		c := clientOn(connectTo(t, url))
-		_, ofTag := client.Must(c.Segment("order", client.SegmentConfig{})).Next(t.Context())
-		_, flake := client.Must(c.Snowflake(client.SnowflakeConfig{})).Next(t.Context())
-		for _, err := range []error{ofTag, flake} {
-			if !errors.Is(err, client.ErrUnavailable) || !strings.Contains(err.Error(), "is stopped") {
-				t.Errorf("%v, want 503 and why", err)
-			}
-		}
-	}
-}
-
 // Marks and worker numbers are in buckets of their own: neither a worker that runs nor one that starts needs marks for
 // a snowflake.
 func TestAnIncidentOfTheMarksStopsNoSnowflakes(t *testing.T) {

@@ -2,7 +2,6 @@ package mysqltest_test
 
 import (
 	"bytes"
-	"database/sql"
 	"net"
 	"os"
 	"os/exec"
@@ -16,61 +15,6 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// start starts a server with a counter in it, at 1.
-func start(t *testing.T) *mysqltest.Server {
-	t.Helper()
-	began := time.Now()
-	s := mysqltest.Start(t)
-	t.Logf("Start took %v", time.Since(began).Round(time.Millisecond))
-	exec1(t, s.DB(), "CREATE TABLE counter (n BIGINT NOT NULL)")
-	exec1(t, s.DB(), "INSERT INTO counter VALUES (1)")
-	return s
-}
-
-func exec1(t *testing.T, db *sql.DB, statement string) {
-	t.Helper()
-	if _, err := db.ExecContext(t.Context(), statement); err != nil {
-		t.Fatalf("%s: %v", statement, err)
-	}
-}
-
-func set(t *testing.T, s *mysqltest.Server, n string) {
-	t.Helper()
-	exec1(t, s.DB(), "UPDATE counter SET n = "+n)
-}
-
-func want(t *testing.T, s *mysqltest.Server, want int) {
-	t.Helper()
-	if got := count(t, s); got != want {
-		t.Errorf("the counter stands at %d, want %d", got, want)
-	}
-}
-
-func count(t *testing.T, s *mysqltest.Server) (n int) {
-	t.Helper()
-	if err := s.DB().QueryRowContext(t.Context(), "SELECT n FROM counter").Scan(&n); err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
-func TestRestoreGoesBack(t *testing.T) {
-	t.Parallel()
-	s := start(t)
-	set(t, s, "2")
-	began := time.Now()
-	then := s.Snapshot()
-	t.Logf("Snapshot of a running server took %v", time.Since(began).Round(time.Millisecond))
-	want(t, s, 2) // it runs again
-	for _, n := range []string{"3", "4"} {
-		set(t, s, n)
-		s.Kill()
-		s.Restore(then)
-		s.Run()
-		want(t, s, 2)
-	}
-}
 
 // A test that times out runs no cleanup: the server must end all the same.
 func TestAServerDoesNotOutliveTheTests(t *testing.T) {

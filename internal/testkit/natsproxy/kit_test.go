@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/testkit/natsproxy"
 	"github.com/natsid/natsid/internal/testkit/natstest"
@@ -29,15 +28,6 @@ func connect(t *testing.T, p *natsproxy.Proxy, opts ...nats.Option) *nats.Conn {
 	t.Helper()
 	return natstest.Connect(t, p.URL(), append(opts, nats.MaxReconnects(-1),
 		nats.ReconnectWait(10*time.Millisecond), nats.ReconnectJitter(0, 0))...)
-}
-
-func bucket(t *testing.T, js jetstream.JetStream, name string) jetstream.KeyValue {
-	t.Helper()
-	kv, err := js.CreateOrUpdateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: name})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return kv
 }
 
 func waitFor(t *testing.T, what string, is func() bool) {
