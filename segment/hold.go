@@ -1,36 +1,5 @@
 package segment
 
-// A Floor is the state of a tag that a process knows from its own loads.
-type Floor struct {
-	End  int64 // no ID at or above it was ever loaded by this process
-	Step int64 // the configured step, 0 if it is not known
-	Live bool  // the tag was not deleted when it was last seen
-	// Rules are the tag's rules; nil if this process does not know them.
-	Rules *Rules `json:",omitempty"`
-	// Era names the part of the store's history in which the IDs below End were loaded: see [Loaded].
-	Era string `json:",omitempty"`
-}
-
-// with returns the floor, completed by the floor known before.
-func (f Floor) with(known Floor) Floor {
-	if f.Live && f.Rules == nil && known.Rules != nil {
-		f.Rules, f.Era = known.Rules, known.Era
-	}
-	f.End = max(f.End, known.End)
-	return f
-}
-
-// Above returns by how much the floor is above the mark of a tag, 0 if it is not.
-//
-// Law: a mark below the floor went back. A mark of a tag with a last number proves nothing, since an operator may have
-// set that mark.
-func (f Floor) Above(t Tag) int64 {
-	if t.MaxID < 1 || t.Undecided || t.Rules.Bounded() || f.Rules != nil && f.Rules.Bounded() {
-		return 0 // below 1 its entry is damaged
-	}
-	return max(0, f.End-t.MaxID)
-}
-
 // Hold makes every load fail with the error why, without a call to the store, until [Allocator.Release]. IDs in memory
 // are still issued, unless [Allocator.Discard] is called. A load that the store has already received may still succeed.
 func (a *Allocator) Hold(why error) { a.source.holdup.why.Store(&why) }

@@ -2,6 +2,7 @@ package segment
 
 import (
 	"hash/maphash"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -216,4 +217,200 @@ func buffers(table []chain) func(yield func(*buffer) bool) {
 			}
 		}
 	}
+}
+
+// Bounds of the memory for tags that have no buffer:
+const (
+	// refusedFor is how long a tag is refused without a lookup after the store reported that the tag does not exist or
+	// cannot be served.
+	refusedFor = 3 * time.Second
+	// maxRefused is how many such tags are remembered; each further one replaces another.
+	maxRefused = 10_000
+	// maxLookups is how many unlisted tags are looked up in one second, maxUnlisted how many such lookups may be under
+	// way.
+	maxLookups  = 1000
+	maxUnlisted = 1024
+	// maxFresh is how many tags found since the last listing are remembered. Further tags count as unlisted, and are
+	// looked up, until a listing has them.
+	maxFresh = 100_000
+)
+
+// names is what an allocator remembers of tags that have no buffer. It stops floods of requests for tags that do not
+// exist, however many names they have: they reach the store at most maxLookups times in a second, in a lane of their
+// own.
+//
+// Beyond that rate the listing decides: an unlisted tag is refused with ErrUnknownTag, or with ErrTooMany if tags are
+// created on first use or the listing is too old. So a tag that was added to the store within the last poll interval,
+// and not announced, may not be found during a flood, and only then.
+type names struct {
+	seed maphash.Seed
+
+	mu       sync.Mutex
+	listed   map[uint64]struct{}      // hashes of the tags in the last listing; nil before the first
+	listedAt time.Duration            // when that listing began
+	fresh    map[uint64]time.Duration // tags found since that listing, and when
+	refused  map[string]refusal
+	unlisted int           // lookups of unlisted tags under way
+	lookups  int           // of unlisted tags in the second that began at
+	second   time.Duration // this time
+	// floors has a floor for each tag without a buffer that was stopped or idle, that a former process loaded, or whose
+	// mark was raised. The store has or had each of these tags. A floor takes about 300 bytes.
+	floors map[string]Floor
+}
+
+// A refusal is a cached answer of the store: the tag does not exist, or cannot be served.
+type refusal struct {
+	err   error
+	until time.Duration
+}
+
+func newNames() *names {
+	return &names{
+		seed: maphash.MakeSeed(), fresh: make(map[uint64]time.Duration), refused: make(map[string]refusal),
+		floors: make(map[string]Floor),
+	}
+}
+
+func (n *names) hash(tag string) uint64 { return maphash.String(n.seed, tag) }
+
+// admit returns an error if a tag that has no buffer may not be loaded. It also reports whether the tag is unlisted:
+// then [names.release] must follow. creates says that the load creates a missing tag. Beyond the rate of lookups, admit
+// answers by the last listing, if that is younger than recent.
+func (n *names) admit(tag string, now, recent time.Duration, creates bool) (unlisted bool, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if r, ok := n.refused[tag]; ok && now < r.until {
+		return false, r.err
+	}
+	if n.existsLocked(tag) {
+		return false, nil
+	}
+	if now-n.second >= time.Second {
+		n.second, n.lookups = now, 0
+	}
+	if n.unlisted < maxUnlisted && n.lookups < maxLookups {
+		n.unlisted++
+		n.lookups++
+		return true, nil
+	}
+	if creates || now-n.listedAt > recent {
+		return false, ErrTooMany
+	}
+	return false, ErrUnknownTag
+}
+
+// existsLocked reports whether a tag is known to be in the store; before the first listing it returns true for all.
+func (n *names) existsLocked(tag string) bool {
+	if n.listed == nil {
+		return true
+	}
+	h := n.hash(tag)
+	_, listed := n.listed[h]
+	_, fresh := n.fresh[h]
+	return listed || fresh
+}
+
+// release ends the lookup that admit began for an unlisted tag.
+func (n *names) release() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.unlisted--
+}
+
+// refuse caches for refusedFor that the store does not serve a tag.
+func (n *names) refuse(tag string, err error, now time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for other := range n.refused {
+		if len(n.refused) < maxRefused {
+			break
+		}
+		delete(n.refused, other)
+	}
+	n.refused[tag] = refusal{err, now + refusedFor}
+}
+
+// found records that the store had a tag at the given time.
+func (n *names) found(tag string, at time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.refused, tag)
+	h := n.hash(tag)
+	if _, ok := n.fresh[h]; ok || len(n.fresh) < maxFresh {
+		n.fresh[h] = at
+	}
+}
+
+// list takes over a listing that began at the given time. Results of later lookups remain.
+func (n *names) list(tags []Tag, began time.Duration) {
+	listed := make(map[uint64]struct{}, len(tags))
+	for _, t := range tags {
+		listed[n.hash(t.Name)] = struct{}{}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.listed, n.listedAt = listed, began
+	maps.DeleteFunc(n.refused, func(tag string, r refusal) bool {
+		_, ok := listed[n.hash(tag)]
+		return ok && r.until-refusedFor < began
+	})
+	maps.DeleteFunc(n.fresh, func(_ uint64, at time.Duration) bool { return at < began })
+}
+
+// inListing reports whether the last listing had a tag.
+func (n *names) inListing(tag string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	_, ok := n.listed[n.hash(tag)]
+	return ok
+}
+
+// keepFloor keeps the floor of a tag whose buffer was removed, unless the floor is 0.
+func (n *names) keepFloor(tag string, floor Floor) {
+	if floor.End == 0 {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	known := n.floors[tag]
+	if floor.Live && floor.Step == 0 { // the removed buffer never saw the tag in the store
+		floor.Live, floor.Step, floor.Rules, floor.Era = known.Live, known.Step, known.Rules, known.Era
+	}
+	floor = floor.with(known)
+	n.floors[tag] = floor //mutant:keep-floor
+}
+
+// deleted records that a tag is deleted, so that no floor marks it as live.
+func (n *names) deleted(tag string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if f, ok := n.floors[tag]; ok {
+		n.floors[tag] = Floor{End: f.End}
+	}
+}
+
+// keepRaise keeps least, the lowest ID to be issued, for a tag that has no buffer; 0 is not kept.
+func (n *names) keepRaise(tag string, least int64) {
+	if least == 0 {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	f := n.floors[tag]
+	f.End = max(f.End, least)
+	n.floors[tag] = f
+}
+
+// allFloors returns the floors that keepFloor and keepRaise kept.
+func (n *names) allFloors() map[string]Floor {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return maps.Clone(n.floors)
+}
+
+// floor returns the kept floor of a tag, or 0.
+func (n *names) floor(tag string) int64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.floors[tag].End
 }
