@@ -50,7 +50,7 @@ func (b *buffer) next(n int64, dst []Range) ([]Range, error) {
 	return b.nextSlowly(n, dst)
 }
 
-// nextSlowly is next for requests that the open run cannot serve alone.
+// nextSlowly serves requests that the open run cannot serve alone.
 func (b *buffer) nextSlowly(n int64, dst []Range) ([]Range, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

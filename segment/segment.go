@@ -270,5 +270,5 @@ type Table interface {
 	Limit() int64
 }
 
-// A Row is a tag as a table has it. Its step may be one that cannot be served.
+// A Row is a tag as a table has it. Its step and max_id may be invalid: see [ErrBadRow].
 type Row = Tag

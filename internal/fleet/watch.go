@@ -176,7 +176,7 @@ func (w *Watch) probe(ctx context.Context) (isUnable bool) {
 		case <-late.C:
 			isUnable = w.unable(ctx, errNoAnswer)
 		case <-w.poked:
-			signal(w.poked) // resolve must not pause either
+			signal(w.poked) // so that resolve begins the next probe without a pause
 			return isUnable
 		}
 	}
