@@ -11,6 +11,7 @@ import (
 	"github.com/natsid/natsid/internal/fleet"
 	"github.com/natsid/natsid/internal/issuer"
 	"github.com/natsid/natsid/internal/loglimit"
+	"github.com/natsid/natsid/internal/ops/grants"
 	"github.com/natsid/natsid/internal/ops/metrics"
 	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
@@ -54,7 +55,7 @@ type program struct {
 	metrics *metrics.Metrics
 	alarms  *alarms
 
-	unlock   func() // unlocks the data directory; nil if it is not locked
+	unlock   func() // unlocks the data directory, if it is locked
 	links    links
 	storage  storage
 	registry registry
@@ -94,7 +95,7 @@ const preload = 24 * time.Hour
 func newProgram(cfg Config, quit context.CancelCauseFunc) *program {
 	m := metrics.New()
 	p := &program{
-		cfg: cfg, quit: quit, metrics: m, alarms: newAlarms(cfg.Log, m.Alarmed, m.AlarmHeldBack),
+		cfg: cfg, quit: quit, metrics: m, alarms: newAlarms(cfg.Log, m.Alarmed, m.AlarmHeldBack), unlock: func() {},
 	}
 	p.links.program, p.registry.program, p.storage.program = p, p, p
 	p.grants.program, p.views.program, p.http.program = p, p, p
@@ -109,7 +110,7 @@ func (p *program) steps() []step {
 	answered := answers(&p.cfg)
 	return []step{
 		// Stops once no step writes into the directory.
-		{name: "lock of the data directory", start: p.lockData, stop: p.unlockData, within: soon},
+		{name: "lock of the data directory", start: p.lockData, stop: func() { p.unlock() }, within: soon},
 		// Stops once its clients, the connections, are closed.
 		{name: "embedded NATS server", start: p.links.startServer, stop: p.links.stopServer, within: 10 * time.Second},
 		during("disk of the embedded server", 10*time.Second, p.links.tendServer),
@@ -173,7 +174,7 @@ func (p *program) assemble(context.Context) (err error) {
 		Instance: cfg.Name, StateDir: cfg.Data,
 		Horizon: cfg.Horizon, MaxClockSkew: cfg.MaxClockSkew, MaxAhead: snowflake.DefaultMaxAhead,
 		MayFound: p.registry.mayMake, Now: now, Use: p.use, Log: cfg.Log,
-		AtStop: p.links.atStop, Granted: p.grants.window,
+		AtStop: p.links.atStop, Granted: func(w workerid.Window) { p.grants.log.Window(w) },
 		Alarm: func(kind workerid.Alarm, message string) { p.alarms.raise(wire.Alarm(kind), message) },
 	})
 	if err = p.registry.assemble(); err != nil {
@@ -250,8 +251,9 @@ func (p *program) segmentConfig() segment.Config {
 		Ration:     fleet.FirstUses(maxNewTags), OnCreate: p.links.announceTag,
 		Servable: func(tag string) bool { return subjects.CheckTag(tag) == nil },
 		Enough:   p.storage.enoughToLoad,
-		Poll:     cfg.TagPoll, Preload: preload, OnLoad: p.metrics.Loaded, Granted: p.grants.load,
-		Log: cfg.Log,
+		Poll:     cfg.TagPoll, Preload: preload, OnLoad: p.metrics.Loaded,
+		Granted: func(tag string, l segment.Loaded) { p.grants.log.Load(tag, grants.LoadOf(l)) },
+		Log:     cfg.Log,
 	}
 	if cfg.AutoCreateTags {
 		c.AutoStep = DefaultStep

@@ -10,8 +10,6 @@ import (
 	"github.com/natsid/natsid/internal/ops/grants"
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/wire"
-	"github.com/natsid/natsid/segment"
-	"github.com/natsid/natsid/workerid"
 )
 
 // A grantLog writes down which IDs this process may issue. IDs are issued even if a write fails.
@@ -37,15 +35,6 @@ func (g *grantLog) open() {
 	})
 	g.log = grants.New(g.who, g.write)
 }
-
-// load adds a load of a tag.
-func (g *grantLog) load(tag string, l segment.Loaded) { g.log.Load(tag, grants.LoadOf(l)) }
-
-// raised adds a write that raised the mark of a tag.
-func (g *grantLog) raised(tag string, from, to int64) { g.log.Load(tag, grants.Raise(from, to)) }
-
-// window adds a window of a worker number.
-func (g *grantLog) window(w workerid.Window) { g.log.Window(w) }
 
 // run writes grants until ctx ends, and then the remaining ones.
 func (g *grantLog) run(ctx context.Context) {

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/durable"
+	"github.com/natsid/natsid/internal/ops/grants"
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/internal/registry/lineage"
@@ -49,7 +50,8 @@ func (s *storage) assemble() (err error) {
 		Bucket: wire.SegmentBucket(ns), Replicas: n, MayFound: m.mayFound, Clock: s.clock, Log: cfg.Log,
 		Lost:     func() { m.member.Doubt() },
 		WentBack: func(why string, need int64) { m.member.WentBack(why, need) },
-		Eras:     func() era.Identity { return m.member.Eras() }, Raised: s.grants.raised,
+		Eras:     func() era.Identity { return m.member.Eras() },
+		Raised:   func(tag string, from, to int64) { s.grants.log.Load(tag, grants.Raise(from, to)) },
 		RowWentBack: func(tag, message string) {
 			s.alarms.raiseAbout(wire.AlarmTableWentBack, tag, "tag "+tag+": "+message)
 		},
@@ -216,10 +218,4 @@ func (p *program) lockData(context.Context) (err error) {
 			"--data DIR (with --nats, --data '' keeps no local state)", err)
 	}
 	return nil
-}
-
-func (p *program) unlockData() {
-	if p.unlock != nil {
-		p.unlock()
-	}
 }
