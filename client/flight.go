@@ -89,7 +89,7 @@ func (f *flight) send(spent bool) bool {
 	c := f.target.client
 	nc := c.nc
 	msg := &nats.Msg{Subject: f.target.subject, Reply: reply, Header: f.header}
-	if f.n != 1 { // an empty body requests one
+	if f.n != 1 { // an empty body requests one ID
 		msg.Data = strconv.AppendInt(nil, int64(f.n), 10)
 	}
 	f.copies++

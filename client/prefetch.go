@@ -22,7 +22,7 @@ type stock struct {
 
 	mu      sync.Mutex
 	held    []*block      // in the order of their requests
-	looked  time.Duration // when the wall clock was read, by clock
+	looked  time.Duration // when the wall clock was last read, as [clock] showed
 	asking  chan struct{} // closed when the request under way has ended; nil if there is none
 	waiting int           // calls that wait for that
 	err     error         // error of the last request
@@ -36,8 +36,8 @@ type stock struct {
 type block struct {
 	runs  subjects.Runs
 	size  int
-	until time.Duration // when the IDs are too old, by clock
-	by    time.Time     // the same by the wall clock
+	until time.Duration // when the IDs are too old, by [clock]
+	by    time.Time     // when the IDs are too old, by the wall clock
 }
 
 // wallEvery is how long one reading of the wall clock serves all calls: reading it costs more than the rest of a call.

@@ -37,7 +37,7 @@ const (
 	alphabet  = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 	decimal   = "0123456789"
 	crockford = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-	loose     = "abcdefghjkmnpqrstvwxyzOoIiLl" // letters that Lenient accepts, for those below them in meant
+	loose     = "abcdefghjkmnpqrstvwxyzOoIiLl" // letters that Lenient accepts; meant has the digit of each
 	meant     = "ABCDEFGHJKMNPQRSTVWXYZ001111"
 )
 
@@ -51,7 +51,7 @@ func (p part) value(c byte, lenient bool) int64 {
 
 // append appends n in the part's digits; it appends nothing for a literal.
 func (p part) append(dst []byte, n int64) []byte {
-	var buf [63]byte // radix 2
+	var buf [63]byte // the digits of 2^63-1 in radix 2
 	i := len(buf)
 	for n -= p.base; n > 0 || len(buf)-i < p.width; n /= int64(len(p.set)) {
 		i--

@@ -272,7 +272,8 @@ func (s *Stage) copy(ctx context.Context) error {
 		if s.cfg.Once && at.from.Seq >= at.end {
 			rest := at.from
 			if _, err := s.origin.look(ctx, &rest); err == nil {
-				hints.set(Hint{Last: at.last, Created: s.created, Position: rest}) // passed messages may expire soon
+				// At the next run the messages passed here may have expired.
+				hints.set(Hint{Last: at.last, Created: s.created, Position: rest})
 			}
 			return errDone
 		}
