@@ -45,7 +45,6 @@ func (o *output) agree(yes bool, question string) error {
 	return nil
 }
 
-// isTerminal reports whether f is a terminal.
 func isTerminal(f *os.File) bool {
 	info, err := f.Stat()
 	if err != nil || info.Mode()&os.ModeCharDevice == 0 {

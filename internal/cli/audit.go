@@ -62,7 +62,6 @@ const settled = 2500 * time.Millisecond
 // as a record of all writes.
 const sameAge = 10 * time.Minute
 
-// withGrants calls f with a reader of the stream of grants.
 func (s *session) withGrants(f func(context.Context, jetstream.JetStream, *grants.Reader) error) error {
 	return s.withJetStream(func(ctx context.Context, js jetstream.JetStream) error {
 		r, err := grants.Open(ctx, js, wire.GrantsBucket(s.namespace()))

@@ -86,7 +86,6 @@ func (s *session) jetStream(nc *nats.Conn) (jetstream.JetStream, error) {
 	return buckets.Connect(nc, cfg.JSDomain, cfg.JSPrefix)
 }
 
-// withNATS calls f with a connection.
 func (s *session) withNATS(f func(*nats.Conn) error) error {
 	nc, err := s.connect()
 	if err != nil {

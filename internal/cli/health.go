@@ -96,7 +96,5 @@ func askReady(ctx context.Context, addr string) (h healthJSON, err error) {
 	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusServiceUnavailable {
 		return h, fmt.Errorf("it answers %s, so it is not natsid", resp.Status)
 	}
-	h.Ready = resp.StatusCode == http.StatusOK
-	h.Says = strings.Split(strings.TrimSpace(string(text)), "\n")
-	return h, nil
+	return healthJSON{resp.StatusCode == http.StatusOK, strings.Split(strings.TrimSpace(string(text)), "\n")}, nil
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"net"
@@ -134,10 +135,7 @@ func (c *stampRunCmd) Run(s *session) error {
 	end := c.watch(s, nc, l, log, st.Progress)
 	err = st.Run(s.ctx)
 	end()
-	if missing := s.missing(); err == nil && missing != nil {
-		err = missing
-	}
-	if err != nil {
+	if err = cmp.Or(err, s.missing()); err != nil {
 		return err
 	}
 	p := st.Progress()

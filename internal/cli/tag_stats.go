@@ -41,7 +41,7 @@ func (s *session) listBusiest(ctx context.Context, js jetstream.JetStream) error
 	}
 	return s.print(all, func(out *sheet) {
 		out.head("TAG\tWORKERS\tSTEP\tLOADS BY\tRECOMMENDED\tIDS/S\tLEFT\tLASTS\tUSED\tWAITS\tERRORS")
-		for _, u := range fleetview.Busiest(all) {
+		for _, u := range snapshot.Busiest() {
 			used, trouble, recommended := "", "", ""
 			if part, ok := u.Taken(); ok {
 				used = fmt.Sprintf("%.0f%%", 100*part)

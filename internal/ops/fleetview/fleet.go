@@ -145,8 +145,8 @@ func (f *Fleet) Look(ctx context.Context, q wire.ViewRequest) (Snapshot, error) 
 		if len(f.answers) >= maxQuestions {
 			clear(f.answers)
 		}
-		a = &Shared[Snapshot]{Now: f.cfg.Now, Fresh: fresh, Stale: stale}
-		a.Read = func() (Snapshot, error) { return f.ask(q), nil }
+		read := func() (Snapshot, error) { return f.ask(q), nil }
+		a = &Shared[Snapshot]{Now: f.cfg.Now, Read: read, Fresh: fresh, Stale: stale}
 		if q.Hour {
 			a.Fresh = freshHour
 		}

@@ -47,10 +47,10 @@ func (u *Use) Add(t wire.TagStats) {
 // Taken returns the share of the current ranges that is issued, 0 to 1; ok is false without ranges.
 func (u *Use) Taken() (part float64, ok bool) { return u.taken / u.size, u.size > 0 }
 
-// Busiest returns the busiest tags of all workers together, the busiest first.
-func Busiest(workers []wire.WorkerStats) (all []Use) {
+// Busiest returns the busiest tags of the workers that answered, the busiest first.
+func (s Snapshot) Busiest() (all []Use) {
 	at := make(map[string]int)
-	for _, w := range workers {
+	for _, w := range s.Statistics() {
 		for _, t := range w.Busiest {
 			i, known := at[t.Tag]
 			if !known {
@@ -76,6 +76,3 @@ func (s Snapshot) Statistics() (all []wire.WorkerStats) {
 	}
 	return all
 }
-
-// Busiest returns the busiest tags of the workers that answered.
-func (s Snapshot) Busiest() []Use { return Busiest(s.Statistics()) }

@@ -25,14 +25,12 @@ type times struct {
 	always  bool // exposed even before a time is counted
 }
 
-// observe counts a time.
 func (t *times) observe(d time.Duration) {
 	t.sum.Add(int64(max(d, 0)))
 	n := bits.Len64(uint64(max(d, 1) - 1))
 	t.buckets[min(max(n, leastBits), mostBits+1)-leastBits].Add(1)
 }
 
-// count returns the number of times counted.
 func (t *times) count() (all uint64) {
 	for n := range t.buckets {
 		all += t.buckets[n].Load()

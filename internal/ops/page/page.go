@@ -54,13 +54,13 @@ var views = []struct {
 	path, title, file string
 	view              view
 }{
-	{"/", "Workers", "workers.html", workers},
+	{"/", "Workers", "workers.html", func(_ *page, _ *http.Request, s fleetview.Snapshot) (any, error) {
+		return s.Overview(), nil
+	}},
 	{"/tags", "Tags", "tags.html", (*page).tagList},
 	{"/tag", "", "tag.html", (*page).tag},
 	{"/charts", "Last hour", "charts.html", (*page).charts},
 }
-
-func workers(_ *page, _ *http.Request, s fleetview.Snapshot) (any, error) { return s.Overview(), nil }
 
 // New returns the page. It starts nothing.
 func New(cfg Config) http.Handler {

@@ -44,7 +44,6 @@ func (p *page) listed(ctx context.Context) (listing, time.Time, error) {
 	return l, at, err
 }
 
-// list reads the tags from the store.
 func (p *page) list() (l listing, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), listWithin)
 	defer cancel()
