@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -53,6 +54,16 @@ func TestThePageAndMetricsWantTheToken(t *testing.T) {
 		if got != tc.want {
 			t.Errorf("%s: %d, want %d", tc.what, got, tc.want)
 		}
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+alone.HTTP, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Host = "stranger.example" // which a stranger made to mean this machine
+	if resp, err := http.DefaultClient.Do(req); err != nil {
+		t.Error(err)
+	} else if resp.Body.Close(); resp.StatusCode != http.StatusForbidden {
+		t.Errorf("by the name of a stranger: %d, want 403", resp.StatusCode)
 	}
 }
 
