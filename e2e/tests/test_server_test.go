@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -141,6 +142,18 @@ func TestTheTestServerServesAndEndsWithItsInput(t *testing.T) {
 		t.Errorf("it ends with %v", err)
 	}
 	s.gone(t)
+}
+
+func TestTheTestServerEndsWithASignal(t *testing.T) {
+	t.Parallel()
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP} {
+		s := startTestServer(t, "")
+		_ = s.cmd.Process.Signal(sig)
+		if err := s.cmd.Wait(); err != nil {
+			t.Errorf("after %v it ends with %v", sig, err)
+		}
+		s.gone(t)
+	}
 }
 
 // A suite that is killed leaves nothing, whatever its test server reads. Standard input that gives nothing, such as
