@@ -9,7 +9,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/natsid/natsid/internal/gather"
 	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/registry/era"
@@ -138,7 +137,7 @@ func (m *registry) mayFound(ctx context.Context) error {
 // notices asks one worker of each registry in the namespace for its notice.
 func (m *registry) notices(ctx context.Context) ([]lineage.Notice, error) {
 	all, err := lineage.AskFunc(m.bus.Ask).Notices(ctx, m.self())
-	if errors.Is(err, gather.ErrNobody) {
+	if errors.Is(err, natsbus.ErrNobody) {
 		err = nil
 	}
 	return all, err

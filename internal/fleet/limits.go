@@ -14,8 +14,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
-	"github.com/natsid/natsid/internal/gather"
 	"github.com/natsid/natsid/internal/jitter"
+	"github.com/natsid/natsid/internal/registry/natsbus"
 	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
@@ -225,7 +225,7 @@ func serving(ctx context.Context, conn *nats.Conn, ns subjects.Namespace) (n int
 	ctx, cancel := context.WithTimeout(ctx, countFor)
 	defer cancel()
 	// Without a connection nobody answers: then the count does not change.
-	_ = gather.All(ctx, conn, wire.ServicePing(ns), nil, func(m *nats.Msg) (enough bool) {
+	_ = natsbus.Gather(ctx, conn, wire.ServicePing(ns), nil, func(m *nats.Msg) (enough bool) {
 		var ping micro.Ping
 		if json.Unmarshal(m.Data, &ping) == nil && ping.Metadata[wire.SegmentEndpoint] == wire.Ready {
 			n++

@@ -2,6 +2,7 @@
 package jitter
 
 import (
+	"context"
 	"math/rand/v2"
 	"time"
 
@@ -20,21 +21,29 @@ func Around(d time.Duration) time.Duration { return d/2 + UpTo(d) }
 
 // A Backoff is an endless sequence of pauses: each is 1.5 times as long as the one before, up to a bound, and each is
 // multiplied by a random factor of 0.5 to 1.5. It implements [backoff.BackOff]. It is not safe for concurrent use.
-type Backoff struct{ pauses *backoff.ExponentialBackOff }
+type Backoff struct{ first, longest, next time.Duration }
 
 var _ backoff.BackOff = (*Backoff)(nil)
 
 // NewBackoff returns pauses of about first to about longest.
-func NewBackoff(first, longest time.Duration) *Backoff {
-	return &Backoff{backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(first),
-		backoff.WithMaxInterval(longest),
-		backoff.WithRandomizationFactor(0),
-		backoff.WithMaxElapsedTime(0))}
+func NewBackoff(first, longest time.Duration) *Backoff { return &Backoff{first, longest, first} }
+
+// NextBackOff returns the next pause.
+func (b *Backoff) NextBackOff() time.Duration {
+	pause := b.next
+	b.next = min(pause+pause/2, b.longest)
+	return Around(pause)
 }
 
-// NextBackOff returns the next pause, multiplied by a random factor of 0.5 to 1.5.
-func (b *Backoff) NextBackOff() time.Duration { return Around(b.pauses.NextBackOff()) }
-
 // Reset starts over with the first pause.
-func (b *Backoff) Reset() { b.pauses.Reset() }
+func (b *Backoff) Reset() { b.next = b.first }
+
+// Sleep returns nil after d, or the error of ctx if ctx ends before.
+func Sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return ctx.Err() // both may have happened
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

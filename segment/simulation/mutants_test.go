@@ -127,7 +127,7 @@ func inRestore(text, code string) mutant.Edit {
 }
 
 func inCreate(text, code string) mutant.Edit {
-	return mutant.Text("../../internal/stores/kvstore/create.go", text, code)
+	return mutant.Text("../../internal/stores/kvstore/change.go", text, code)
 }
 
 // ofOrder is a mutant by which the order of a tag changes.
@@ -148,7 +148,7 @@ var mutantsOfEras = []mutant.Mutant{
 	inKVStore("a change of an undecided tag names the present era", "TestABounded",
 		inEntry("if e.undecided = t.Undecided; !e.undecided {", "if e.undecided = t.Undecided; true {")),
 	inKVStore("a tag is decided while an incident is open", "TestABounded",
-		mutant.Text("../../internal/stores/kvstore/update.go", "id.Incident != nil", "id.Incident != nil && false")),
+		mutant.Text("../../internal/stores/kvstore/change.go", "id.Incident != nil", "id.Incident != nil && false")),
 	inKVStore("a row of an undecided tag is lifted", "TestATagWhoseColumn",
 		mutant.Text("../../internal/stores/kvstore/poll.go",
 			"t.row.MaxID < t.Mark && !t.undecided", "t.row.MaxID < t.Mark")),

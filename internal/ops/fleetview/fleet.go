@@ -10,7 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/natsid/natsid/internal/gather"
+	"github.com/natsid/natsid/internal/registry/natsbus"
 	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/workerid"
@@ -192,7 +192,7 @@ func (f *Fleet) ask(q wire.ViewRequest) Snapshot {
 		panic(err) // cannot be: texts and flags
 	}
 	// Without a connection or a worker there are no answers; the snapshot shows that.
-	_ = gather.All(enough, f.cfg.Conn, wire.View(f.cfg.Namespace), body, func(m *nats.Msg) (last bool) {
+	_ = natsbus.Gather(enough, f.cfg.Conn, wire.View(f.cfg.Namespace), body, func(m *nats.Msg) (last bool) {
 		var v wire.WorkerView
 		if json.Unmarshal(m.Data, &v) == nil && v.Statistics.Instance != "" {
 			hear(v)

@@ -72,29 +72,41 @@ func listUntilEmpty(t *testing.T, b *buckets.Bucket) {
 	wg.Wait()
 }
 
-// A server that dies takes the consumer of a listing with it, and says nothing.
-func TestAListingThatStandsStillIsBegunAgain(t *testing.T) {
-	t.Parallel()
-	nc := natstest.Connect(t, natstest.Start(t))
-	var asked atomic.Int64
-	if _, err := nc.Subscribe("mute.>", func(m *nats.Msg) {
-		call := strings.TrimPrefix(m.Subject, "mute.")
-		if strings.HasPrefix(call, "CONSUMER.MSG.NEXT.") && asked.Add(1) == 1 {
+// between returns an open bucket of a JetStream some of whose requests are handled by handle.
+func between(
+	t *testing.T, nc *nats.Conn, cfg buckets.Config, handle func(call string, m *nats.Msg) (handled bool),
+) *buckets.Bucket {
+	t.Helper()
+	_, err := nc.Subscribe("odd.>", func(m *nats.Msg) {
+		call := strings.TrimPrefix(m.Subject, "odd.")
+		if handle(call, m) {
 			return
 		}
 		if !strings.HasPrefix(call, "$KV.") {
 			call = "$JS.API." + call
 		}
 		_ = nc.PublishRequest(call, m.Reply, m.Data)
-	}); err != nil {
-		t.Fatal(err)
-	}
-	js, err := jetstream.NewWithAPIPrefix(nc, "mute")
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := buckets.New(buckets.OnJetStream(js), buckets.Config{Name: "b"})
+	js, err := jetstream.NewWithAPIPrefix(nc, "odd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := buckets.New(buckets.OnJetStream(js), cfg)
 	open(t, b)
+	return b
+}
+
+// A server that dies takes the consumer of a listing with it, and says nothing.
+func TestAListingThatStandsStillIsBegunAgain(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	nc := natstest.Connect(t, natstest.Start(t))
+	b := between(t, nc, buckets.Config{Name: "b"}, func(call string, _ *nats.Msg) (handled bool) {
+		return strings.HasPrefix(call, "CONSUMER.MSG.NEXT.") && asked.Add(1) == 1
+	})
 	if _, err := b.Put(t.Context(), "key", nil); err != nil {
 		t.Fatal(err)
 	}
@@ -108,30 +120,17 @@ func TestAListingAsksForNoMoreThanItsConsumerAllowsAndPausesAfterEachRefusal(t *
 	t.Parallel()
 	nc := natstest.Connect(t, natstest.StartWith(t, "jetstream { limits { max_request_batch: 10 } }"))
 	var made, refusing atomic.Int64
-	if _, err := nc.Subscribe("odd.>", func(m *nats.Msg) {
-		call := strings.TrimPrefix(m.Subject, "odd.")
+	b := between(t, nc, buckets.Config{Name: "b"}, func(call string, m *nats.Msg) (handled bool) {
 		if strings.HasPrefix(call, "CONSUMER.CREATE.") {
 			made.Add(1)
 		}
-		if strings.HasPrefix(call, "CONSUMER.MSG.NEXT.") && refusing.Load() > 0 {
+		if handled = strings.HasPrefix(call, "CONSUMER.MSG.NEXT.") && refusing.Load() > 0; handled {
 			refused := nats.NewMsg(m.Reply)
 			refused.Header = nats.Header{"Status": {"409"}, "Description": {"Exceeded Something"}}
 			_ = nc.PublishMsg(refused)
-			return
 		}
-		if !strings.HasPrefix(call, "$KV.") {
-			call = "$JS.API." + call
-		}
-		_ = nc.PublishRequest(call, m.Reply, m.Data)
-	}); err != nil {
-		t.Fatal(err)
-	}
-	js, err := jetstream.NewWithAPIPrefix(nc, "odd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := buckets.New(buckets.OnJetStream(js), buckets.Config{Name: "b"})
-	open(t, b)
+		return handled
+	})
 	for i := range 25 {
 		if _, err := b.Put(t.Context(), fmt.Sprintf("k%d", i), nil); err != nil {
 			t.Fatal(err)

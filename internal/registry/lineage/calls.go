@@ -27,16 +27,10 @@ type call struct {
 }
 
 type reply struct {
-	Notice Notice      `json:"notice"`
-	Marks  []Mark      `json:"marks,omitempty"`
-	Eras   era.Offsets `json:"eras,omitempty"` // eras of the stopped registry
-	Error  string      `json:"error,omitempty"`
-}
-
-// A Mark is how far a tag is.
-type Mark struct {
-	Tag  string `json:"tag"`
-	Mark int64  `json:"mark,string"`
+	Notice Notice           `json:"notice"`
+	Marks  map[string]int64 `json:"marks,omitempty"` // by tag
+	Eras   era.Offsets      `json:"eras,omitempty"`  // eras of the stopped registry
+	Error  string           `json:"error,omitempty"`
 }
 
 // marksPage is how many marks one answer has.
@@ -88,18 +82,18 @@ func (w *Member) checkFor(ctx context.Context, n Notice) {
 
 // page returns the marks of the tags after the given one, or this worker's floor of a tag where that is higher. The
 // mark is 0 for a tag that is undecided or has a last number.
-func (w *Member) page(ctx context.Context, after string) (marks []Mark, err error) {
+func (w *Member) page(ctx context.Context, after string) (marks map[string]int64, err error) {
 	tags, err := w.cfg.Tags.List(ctx, after, marksPage)
 	if err != nil {
 		return nil, err
 	}
+	marks = make(map[string]int64)
 	floors := w.loaded.Floors()
 	for _, t := range tags {
-		m := Mark{Tag: t.Name}
+		marks[t.Name] = 0
 		if !t.Undecided && !t.Rules.Bounded() {
-			m.Mark = max(t.MaxID, floors[t.Name].End)
+			marks[t.Name] = max(t.MaxID, floors[t.Name].End)
 		}
-		marks = append(marks, m)
 	}
 	return marks, nil
 }
@@ -166,8 +160,8 @@ func (ask AskFunc) Marks(ctx context.Context, registry string) (all map[string]i
 		if err != nil || len(r.Marks) == 0 {
 			return all, err
 		}
-		for _, m := range r.Marks {
-			after, all[m.Tag] = m.Tag, m.Mark
+		for tag, mark := range r.Marks {
+			after, all[tag] = max(after, tag), mark
 		}
 	}
 }

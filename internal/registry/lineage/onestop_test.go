@@ -28,6 +28,14 @@ func (w *world) stopped(workers ...*proc) {
 	}
 }
 
+// wantStops checks that there were n incidents, and no breach.
+func (w *world) wantStops(t *testing.T, n int) {
+	t.Helper()
+	if w.incidents != n || w.breach != nil {
+		t.Errorf("%d stops, want %d; %v", w.incidents, n, w.breach)
+	}
+}
+
 // sound lets workers check until each finds the registry sound.
 func (w *world) sound(t *testing.T, workers ...*proc) {
 	t.Helper()
@@ -76,9 +84,7 @@ func TestOneStopForEachRestore(t *testing.T) {
 	w.resumed(t, a)
 	b.start()
 	w.sound(t, a, b, c)
-	if w.incidents != 2 || w.breach != nil {
-		t.Errorf("%d stops for 2 restores, %v", w.incidents, w.breach)
-	}
+	w.wantStops(t, 2)
 }
 
 // Two workers that were stopped when the same backup was restored again prove one set-back.
@@ -92,9 +98,7 @@ func TestOneStopWhereSeveralProve(t *testing.T) {
 	w.bring(*backup)
 	w.resumed(t, a, b, c)
 	w.sound(t, a, b, c)
-	if w.incidents != 2 || w.breach != nil {
-		t.Errorf("%d stops for 2 restores, %v", w.incidents, w.breach)
-	}
+	w.wantStops(t, 2)
 }
 
 // The journal then knows higher revisions than the registry has, and the era that began with them.
@@ -116,9 +120,7 @@ func TestNoStopWhereACrashInterruptsARenewal(t *testing.T) {
 	a.disk.data[journalName] = a.disk.past[from] // written before the first own key of the era
 	a.start()
 	w.sound(t, a)
-	if w.incidents != 1 || w.breach != nil {
-		t.Errorf("%d stops for 1 restore, %v", w.incidents, w.breach)
-	}
+	w.wantStops(t, 1)
 }
 
 // The journal then names a write that is no longer the last one, whichever write the disk did not take.
@@ -269,9 +271,7 @@ func TestNoStopWhereAWorkerAnnouncesWhileItsRenewalHangs(t *testing.T) {
 		w.now += time.Second
 	}
 	w.sound(t, a, b)
-	if w.incidents != 1 || w.breach != nil {
-		t.Errorf("%d stops for 1 restore, %v", w.incidents, w.breach)
-	}
+	w.wantStops(t, 1)
 }
 
 // A backup that was made while the registry was stopped has the incident open that has ended since.
@@ -288,9 +288,7 @@ func TestOneMoreStopWhereABackupOfAStopIsRestored(t *testing.T) {
 	w.bring(*stopped)
 	w.resumed(t, a, b)
 	w.sound(t, a, b)
-	if w.incidents != 2 || w.breach != nil {
-		t.Errorf("%d stops for 2 restores, %v", w.incidents, w.breach)
-	}
+	w.wantStops(t, 2)
 }
 
 // A worker of an older version leaves alone what it does not know.

@@ -4,65 +4,23 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/segment"
 )
-
-// An identityOnly is a bucket of marks without tags.
-type identityOnly struct {
-	Bucket   // nil: an operator calls nothing else
-	identity buckets.Entry
-}
-
-func (m *identityOnly) Look(context.Context) (buckets.Info, error) { return buckets.Info{}, nil }
-
-func (m *identityOnly) Get(context.Context, string) (buckets.Entry, error) {
-	if m.identity.Revision == 0 {
-		return m.identity, buckets.ErrNoKey
-	}
-	return m.identity, nil
-}
-
-func (m *identityOnly) Create(ctx context.Context, key string, value []byte) (uint64, error) {
-	return m.Update(ctx, key, value, 0)
-}
-
-func (m *identityOnly) Update(_ context.Context, key string, value []byte, last uint64) (uint64, error) {
-	if last != m.identity.Revision {
-		return 0, buckets.ErrRevision
-	}
-	m.identity = buckets.Entry{Key: key, Value: value, Revision: last + 1}
-	return last + 1, nil
-}
-
-func (m *identityOnly) Latest(context.Context, string) (map[string]buckets.Entry, error) {
-	return nil, nil
-}
-
-func (m *identityOnly) read(t *testing.T) era.Identity {
-	t.Helper()
-	id, err := era.Decode(m.identity.Value)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return id
-}
 
 const here, there = "HERE", "THERE"
 
 // secondEra is the identity of a registry in its second era, with an incident if that has a cause.
 func secondEra(in era.Incident) era.Identity {
 	id := era.Found("kv", time.Time{})
-	id.Registry, id.Era = here, "E"
-	id.Offsets = id.Offsets.Add(era.Offsets{"E": 1000})
+	id.Registry, id.Era = here, "SECOND"
+	id.Offsets = id.Offsets.Add(era.Offsets{"SECOND": 1000})
 	if in.Cause != "" {
 		in.ID = "I"
 		id.Incident = &in
@@ -70,34 +28,32 @@ func secondEra(in era.Incident) era.Identity {
 	return id
 }
 
-// operator returns an operator of a registry, "" for one without identity, by an operator who agrees; and how often it
-// was asked.
-func operator(t *testing.T, id *era.Identity, w Choices) (o *Operator, m *identityOnly, asked *int) {
-	m, asked = new(identityOnly), new(int)
-	if id != nil {
-		m.identity = buckets.Entry{Key: era.Key, Value: id.Encode(), Revision: 1}
+// operator returns the operator of a registry, nil for one without identity; the person agrees. asked counts how often.
+func operator(t *testing.T, id *era.Identity, choices Choices) (o *Operator, w *world, asked *int) {
+	w, _, _, _ = calm(1)
+	asked = new(int)
+	if delete(w.bkt.entries, era.Key); id != nil {
+		w.put(era.Key, id.Encode())
 	}
-	o = &Operator{
-		Choices: w, Limit: 1 << 40, Say: func(string) {},
-		Bucket: m, Kind: "kv", Now: time.Now, Announce: func([]byte) error { return nil },
-		Ask: func(context.Context, string, []byte, func([]byte) bool) error { return errors.New("nobody") },
-		Soon: func() (context.Context, context.CancelFunc) {
-			return context.WithTimeout(t.Context(), 30*time.Second)
-		},
-		List: func(context.Context, string, int) ([]segment.Tag, error) {
-			return []segment.Tag{
-				{Name: "a", MaxID: 5000}, {Name: "bounded", MaxID: 10, Rules: segment.Rules{Max: 99}},
-				{Name: "deleted", MaxID: 10, Disabled: true, Rules: segment.Rules{Max: 99}},
-				{Name: "full", MaxID: 1<<40 - 1},
-			}, nil
-		},
-		Agree: func(Plan) error { *asked++; return nil },
+	o = &w.newOp(0).o
+	o.Choices, o.Limit, o.Now, o.Say = choices, 1<<40, time.Now, func(string) {}
+	o.Ask = func(context.Context, string, []byte, func([]byte) bool) error { return errors.New("nobody") }
+	o.Soon = func() (context.Context, context.CancelFunc) {
+		return context.WithTimeout(t.Context(), 30*time.Second)
 	}
-	return o, m, asked
+	o.List = func(context.Context, string, int) ([]segment.Tag, error) {
+		return []segment.Tag{
+			{Name: "a", MaxID: 5000}, {Name: "bounded", MaxID: 10, Rules: segment.Rules{Max: 99}},
+			{Name: "deleted", MaxID: 10, Disabled: true, Rules: segment.Rules{Max: 99}},
+			{Name: "full", MaxID: 1<<40 - 1},
+		}, nil
+	}
+	o.Agree = func(Plan) error { *asked++; return nil }
+	return o, w, asked
 }
 
 func TestAResumeBeginsAnEraAboveAllThatIsKnown(t *testing.T) {
-	wentBack := secondEra(era.Incident{Cause: era.WentBack, Need: 500, Eras: era.Offsets{"lost": 7_000_000}})
+	wentBack := secondEra(era.Incident{Cause: era.WentBack, Need: 500, Eras: era.Offsets{"LOST": 7_000_000}})
 	lost := secondEra(era.Incident{Cause: era.Lost, Need: 0})
 	sound := secondEra(era.Incident{})
 	for name, tc := range map[string]struct {
@@ -122,20 +78,20 @@ func TestAResumeBeginsAnEraAboveAllThatIsKnown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				o, m, asked := operator(t, tc.id, tc.words)
-				before := m.identity.Revision
+				o, w, asked := operator(t, tc.id, tc.words)
+				before := w.bkt.last
 				began := time.Now()
 				p, err := o.Run()
 				if tc.says != "" {
 					if !errors.As(err, new(ChoicesError)) || !strings.Contains(err.Error(), tc.says) {
 						t.Errorf("%v, want %q", err, tc.says)
 					}
-					if m.identity.Revision != before {
+					if w.bkt.last != before {
 						t.Error("the identity was changed")
 					}
 					return
 				}
-				id := m.read(t)
+				id, _ := w.identity()
 				if err != nil || id.Offset() != tc.offset || p.Offset != tc.offset || id.Incident != nil {
 					t.Errorf("%+v, %v: %+v, want the offset %d", id, err, p, tc.offset)
 				}
@@ -153,10 +109,11 @@ func TestAResumeBeginsAnEraAboveAllThatIsKnown(t *testing.T) {
 func TestAPlanNamesTheTagsThatAreNotAsBefore(t *testing.T) {
 	id := secondEra(era.Incident{Cause: era.WentBack})
 	synctest.Test(t, func(t *testing.T) {
-		o, m, asked := operator(t, &id, Choices{DryRun: true, Bump: new(int64(1 << 31))})
+		o, w, asked := operator(t, &id, Choices{DryRun: true, Bump: new(int64(1 << 31))})
+		before := w.bkt.last
 		p, err := o.Run()
 		if err != nil || !slices.Equal(p.Undecided, []string{"bounded", "full"}) || *asked > 0 || p.Outcome != "" ||
-			!slices.Equal(p.Wide, []string{"a: 5000 -> 2147488648, beyond 2^31"}) || m.identity.Revision != 1 {
+			!slices.Equal(p.Wide, []string{"a: 5000 -> 2147488648, beyond 2^31"}) || w.bkt.last != before {
 			t.Errorf("%+v, %v", p, err)
 		}
 	})
@@ -170,19 +127,20 @@ func TestNothingIsResumedWhereThatIsDoneOrRefused(t *testing.T) {
 			t.Errorf("sound: %+v, %v", p, err)
 		}
 		stopped := secondEra(era.Incident{Cause: era.WentBack})
-		o, m, _ := operator(t, &stopped, Choices{})
+		o, w, _ := operator(t, &stopped, Choices{})
 		o.Agree = func(Plan) error { return errors.New("no") }
+		before := w.bkt.last
 		_, err := o.Run()
-		if err == nil || !strings.Contains(err.Error(), "not resumed: no") || m.identity.Revision != 1 {
+		if err == nil || !strings.Contains(err.Error(), "not resumed: no") || w.bkt.last != before {
 			t.Errorf("not agreed: %v", err)
 		}
 		o.Agree = func(Plan) error { // another operator is faster
 			next, err := stopped.Resume(1, 0, time.Time{})
-			m.identity = buckets.Entry{Key: era.Key, Value: next.Encode(), Revision: 2}
+			w.put(era.Key, next.Encode())
 			return err
 		}
 		o.agreed = ""
-		if p, err := o.Run(); err != nil || p.Outcome != InOrder || m.identity.Revision != 2 {
+		if p, err := o.Run(); err != nil || p.Outcome != InOrder || w.bkt.last != before+1 {
 			t.Errorf("another was faster: %+v, %v", p, err)
 		}
 	})
@@ -194,7 +152,7 @@ func TestAnotherRegistryIsStoppedAndMerged(t *testing.T) {
 	for bump, offset := range map[int64]int64{0: 5_000_000 + 4_000_000 - 1001, 10: 5_000_000 + 4_000_000 - 1001 + 10} {
 		synctest.Test(t, func(t *testing.T) {
 			id := secondEra(era.Incident{Cause: era.Second, Other: there})
-			o, m, asked := operator(t, &id, Choices{})
+			o, w, asked := operator(t, &id, Choices{})
 			if _, err := o.Run(); err == nil || !strings.Contains(err.Error(), "which one serves with --keep") {
 				t.Errorf("%v", err)
 			}
@@ -208,20 +166,16 @@ func TestAnotherRegistryIsStoppedAndMerged(t *testing.T) {
 				reply := map[string]any{"notice": Notice{Registry: there, Process: "p"}}
 				switch {
 				case c.Op == "stop" && c.Keep == here:
-					stopped, reply["eras"] = time.Now(), era.Offsets{"theirs": 5_000_000}
+					stopped, reply["eras"] = time.Now(), era.Offsets{"THEIRS": 5_000_000}
 				case c.Op == "marks" && c.After == "":
-					var page []Mark
-					for _, tag := range slices.Sorted(maps.Keys(marks)) {
-						page = append(page, Mark{Tag: tag, Mark: marks[tag]})
-					}
-					reply["marks"] = page
+					reply["marks"] = marks
 				}
 				answer, err := json.Marshal(reply)
 				hear(answer)
 				return err
 			}
 			p, err := o.Run()
-			if id = m.read(t); err != nil || !id.IsOf(there) || id.Offset() != offset || *asked != 1 {
+			if id, _ = w.identity(); err != nil || !id.IsOf(there) || id.Offset() != offset || *asked != 1 {
 				t.Errorf("%+v, %v, asked %d times, want the offset %d: %+v", id, err, *asked, offset, p)
 			}
 			if time.Since(stopped) < draining {

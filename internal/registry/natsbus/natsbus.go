@@ -1,7 +1,7 @@
 // Package natsbus carries the messages about registries over NATS; it is internal to natsid and may change.
 //
 // Announcements go to all workers. A question goes to one worker of each registry, by a queue group per registry, or to
-// one worker of one registry.
+// one worker of one registry. [Gather] sends a question about anything to all subscribers of a subject.
 package natsbus
 
 import (
@@ -13,7 +13,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/natsid/natsid/internal/gather"
 	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
@@ -39,7 +38,7 @@ func New(nc *nats.Conn, ns subjects.Namespace) *Bus {
 }
 
 // Call asks whether any other worker is there, on a connection that dial makes for that. If NATS says that nobody is,
-// [Bus.Ask] returns [gather.ErrNobody] for questions to all registries without asking again, until another worker
+// [Bus.Ask] returns [ErrNobody] for questions to all registries without asking again, until another worker
 // comes. Call it once, before the first use.
 //
 // Law: this worker subscribes before it asks, on a connection without echo. So it does not hear itself, and of two
@@ -57,8 +56,8 @@ func (b *Bus) Call(ctx context.Context, dial func(...nats.Option) (*nats.Conn, e
 	if err != nil {
 		return err
 	}
-	err = gather.All(ctx, nc, wire.RegistryAsk(b.ns), nil, func(*nats.Msg) (enough bool) { return true })
-	if !errors.Is(err, gather.ErrNobody) {
+	err = Gather(ctx, nc, wire.RegistryAsk(b.ns), nil, func(*nats.Msg) (enough bool) { return true })
+	if !errors.Is(err, ErrNobody) {
 		return err
 	}
 	b.links = b.nc.Stats().Reconnects
@@ -153,7 +152,7 @@ func (b *Bus) respond(m *nats.Msg, answer func(ctx context.Context, question []b
 func (b *Bus) Announce(notice []byte) error { return b.nc.Publish(wire.RegistryAnnounce(b.ns), notice) }
 
 // Ask asks one worker of a registry, or, if registry is "", one of each, and calls hear with each answer until hear
-// returns true or ctx ends. It returns [gather.ErrNobody] if NATS says at once that nobody listens. A worker that asks
+// returns true or ctx ends. It returns [ErrNobody] if NATS says at once that nobody listens. A worker that asks
 // all registries also hears its own question, and must ignore it.
 func (b *Bus) Ask(
 	ctx context.Context, registry string, question []byte, hear func(answer []byte) (enough bool),
@@ -161,14 +160,46 @@ func (b *Bus) Ask(
 	subject := wire.RegistryOf(b.ns, registry)
 	if registry == "" {
 		if subject = wire.RegistryAsk(b.ns); b.isAlone(ctx) {
-			return gather.ErrNobody
+			return ErrNobody
 		}
 	}
-	return gather.All(ctx, b.nc, subject, question, func(m *nats.Msg) bool { return hear(m.Data) })
+	return Gather(ctx, b.nc, subject, question, func(m *nats.Msg) bool { return hear(m.Data) })
 }
 
 // isAlone reports whether Call found no other worker, and no other worker has come since.
 func (b *Bus) isAlone(ctx context.Context) bool {
 	return b.since != nil && b.nc.FlushWithContext(ctx) == nil && areSilent(b.since) &&
 		b.nc.Stats().Reconnects == b.links
+}
+
+// ErrNobody is returned if NATS says at once that nobody subscribes to a subject.
+var ErrNobody = errors.New("nobody listens on that subject")
+
+// Gather publishes a question, and calls hear with each answer until hear returns true or ctx ends; then it returns
+// nil. It returns [ErrNobody] if nobody subscribes to the subject. hear runs on the caller's goroutine.
+func Gather(
+	ctx context.Context, nc *nats.Conn, subject string, question []byte, hear func(answer *nats.Msg) (enough bool),
+) error {
+	// nats.go's own request inboxes take one answer each, so this subscribes to a new one.
+	answers, err := nc.SubscribeSync(nc.NewInbox())
+	if err != nil {
+		return fmt.Errorf("%s cannot be asked: %w", subject, err)
+	}
+	defer func() { _ = answers.Unsubscribe() }() // it fails only on a closed connection
+	if err := nc.PublishRequest(subject, answers.Subject, question); err != nil {
+		return fmt.Errorf("%s cannot be asked: %w", subject, err)
+	}
+	for {
+		m, err := answers.NextMsgWithContext(ctx)
+		switch {
+		case errors.Is(err, nats.ErrNoResponders):
+			return fmt.Errorf("%s: %w", subject, ErrNobody)
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return fmt.Errorf("%s does not answer: %w", subject, err)
+		case hear(m):
+			return nil
+		}
+	}
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/natsid/natsid/internal/gather"
 	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/internal/registry/natsbus"
 	"github.com/natsid/natsid/internal/testkit/natstest"
@@ -52,7 +51,7 @@ func saysNobody(t *testing.T, b *natsbus.Bus) bool {
 func saysNobodyWithin(t *testing.T, b *natsbus.Bus, limit time.Duration) bool {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	return errors.Is(b.Ask(ctx, "", nil, func([]byte) bool { return false }), gather.ErrNobody)
+	return errors.Is(b.Ask(ctx, "", nil, func([]byte) bool { return false }), natsbus.ErrNobody)
 }
 
 // A worker that called, and is alone, asks nobody, until somebody else calls or announces a registry.

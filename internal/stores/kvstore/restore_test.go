@@ -46,18 +46,6 @@ func TestAMissingEntryIsWrittenInTheEraInWhichTheFloorWasLoaded(t *testing.T) {
 	}
 }
 
-func TestADeleteMarkerIsNotReplaced(t *testing.T) {
-	bothKinds(t, func(t *testing.T, s *kvstore.Store, marks *memory) {
-		create(t, s, plain)
-		f := floor(900, marks.written("a").Era)
-		marks.remove("a")
-		restore(t, s, f)
-		if !marks.entry("a").Removed {
-			t.Errorf("written is %+v, want the marker", marks.written("a"))
-		}
-	})
-}
-
 // An entry stays as it was unless the tag is bounded, or was made on first use since by who did not know its rules.
 func TestARestoreOfAnEntryThatIsThere(t *testing.T) {
 	bounded, hole := segment.Rules{Max: 50_000}, segment.Rules{MaxHole: 9}
@@ -146,16 +134,19 @@ func TestATagOfFirstUseGetsItsRulesOnce(t *testing.T) {
 	})
 }
 
-func TestADeletedTagIsNotRestored(t *testing.T) {
+func TestNeitherADeletedTagNorADeletedEntryIsRestored(t *testing.T) {
 	bothKinds(t, func(t *testing.T, s *kvstore.Store, marks *memory) {
 		create(t, s, segment.Tag{Name: "a", Step: 10, MaxID: 31, Rules: segment.Rules{Max: 50}})
 		if err := s.Delete(t.Context(), "a"); err != nil {
 			t.Fatal(err)
 		}
-		before := marks.entry("a")
-		restore(t, s, floor(900, "F", segment.Rules{Max: 50}))
-		if marks.entry("a").Revision != before.Revision {
-			t.Errorf("written is %+v", marks.written("a"))
+		for _, what := range []string{"tag", "entry"} {
+			before := marks.entry("a")
+			restore(t, s, floor(900, "F", segment.Rules{Max: 50}))
+			if marks.entry("a").Revision != before.Revision {
+				t.Errorf("of a deleted %s, %+v is written", what, marks.written("a"))
+			}
+			marks.remove("a")
 		}
 	})
 }

@@ -127,25 +127,6 @@ func (s *stubborn) Update(ctx context.Context, tag string, c segment.Change) err
 	return s.Table.Update(ctx, tag, c)
 }
 
-func TestALostLastCommitRaisesOneAlarmOnceItWasSeen(t *testing.T) {
-	var alarms []string
-	g, table, _ := guarded(t, &alarms)
-	load(t, g)
-	backup := table.Snapshot()
-	load(t, g)
-	if err := g.Poll(t.Context(), func(segment.Listing) {}); err != nil || len(alarms) > 0 {
-		t.Fatal(err, alarms)
-	}
-	table.Restore(backup)
-	for range 3 {
-		load(t, g)
-		table.Restore(backup)
-	}
-	if len(alarms) != 1 {
-		t.Errorf("alarms %q, want one for one event", alarms)
-	}
-}
-
 // Workers that find a loss were started after it, so they know only the mark's seen.
 func TestALoadRecordsTheHighestMaxIDThatWasEverRead(t *testing.T) {
 	g, table, marks := guarded(t, nil)
