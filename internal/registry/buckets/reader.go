@@ -153,7 +153,7 @@ func (l *latency) note(took time.Duration, err error) {
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, ErrNoAnswer), errors.Is(err, errLost),
 		errors.Is(err, nats.ErrDisconnected), errors.Is(err, nats.ErrConnectionClosed):
-		return // such an outcome does not count
+		return // JetStream did not answer, and was not late either
 	case errors.Is(err, context.DeadlineExceeded):
 		l.unanswered = true
 	default:

@@ -13,9 +13,9 @@ import (
 type op string
 
 const (
-	opNotice op = "notice" // who are you?
-	opMarks  op = "marks"  // how far is each tag, in pages?
-	opStop   op = "stop"   // another registry is to serve instead; from an operator
+	opNotice op = "notice" // for the notice of the asked worker
+	opMarks  op = "marks"  // for a page of the marks of tags
+	opStop   op = "stop"   // an operator keeps another registry: stop for that
 )
 
 // A call is a question of a worker or an operator to a worker, and a reply is the answer. Both cross the wire as JSON.

@@ -20,7 +20,7 @@ type checker struct {
 	registry *registry
 	own      *own
 	peers    *peers
-	turn     chan struct{} // a lock: whoever has put its value in may use own and last
+	turn     chan struct{} // a lock: the goroutine that has put its value in may use own and last
 	last     view          // what the last successful check has read
 }
 
@@ -251,7 +251,7 @@ func (c *checker) stay(ctx context.Context, v *view) error {
 	switch {
 	case c.own.noted != v.id.Open():
 		return c.note(ctx, v)
-	case v.id.Incident.Cause == era.Exposed: // what was written may vanish again until the settings are right
+	case v.id.Incident.Cause == era.Exposed: // restored entries may vanish again until the settings are corrected
 		return c.own.restore(ctx)
 	}
 	return nil

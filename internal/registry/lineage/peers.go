@@ -151,7 +151,7 @@ func (p *peers) hear(n Notice) {
 	if n.Process == p.cfg.Process || own.Registry == "" {
 		return
 	}
-	if n.Registry == "" { // an operator who found no identity: see [Operator.Rouse]
+	if n.Registry == "" { // an operator who found no identity: see Operator.rouse
 		p.gate.Doubt()
 		return
 	}

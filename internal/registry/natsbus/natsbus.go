@@ -68,7 +68,7 @@ func (b *Bus) Call(ctx context.Context, dial func(...nats.Option) (*nats.Conn, e
 	return err
 }
 
-// ears subscribes to the next question about registries and to the next announcement.
+// ears subscribes to the next question about registries and to the next announcement, and returns both subscriptions.
 func (b *Bus) ears(nc *nats.Conn) (ears []*nats.Subscription, err error) {
 	for _, subject := range []string{wire.RegistryAsk(b.ns), wire.RegistryAnnounce(b.ns)} {
 		ear, err := nc.SubscribeSync(subject)
@@ -124,7 +124,7 @@ func (b *Bus) Join(registry string, answer func(ctx context.Context, question []
 	return nil
 }
 
-// answerTimeout bounds an answer. Nobody who asks waits longer for one.
+// answerTimeout bounds the time that a worker takes for an answer. No asking worker waits longer.
 const answerTimeout = 5 * time.Second
 
 // respond answers a question on a goroutine of its own, since an answer may take requests to JetStream. Questions

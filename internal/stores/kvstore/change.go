@@ -237,7 +237,7 @@ func half(err error) error {
 // refused, and starts over.
 //
 // With a table, step and description are the row's; the mark has copies. The mark is changed first, so no load of
-// natsid begins below it from then on. If the write to the row fails, the next poll lifts the row. Values that the row
+// natsid begins below it from then on. If the write to the row fails, the next poll raises it. Values that the row
 // cannot hold are refused before the mark is changed.
 func (s *Store) Update(ctx context.Context, tag string, c segment.Change) (t segment.Tag, err error) {
 	inRow := segment.Change{Step: c.Step, Description: c.Description}

@@ -62,40 +62,26 @@ func TestOneOfManyWorkersGivesANewBucketItsIdentity(t *testing.T) {
 	}
 }
 
-func TestABucketMadeBesideWorkersOfALostOneGetsNoIdentity(t *testing.T) {
-	js := connect(t)
-	for _, allowed := range []int{0, 1} { // 1: allowed before the bucket is made, and refused once it was
-		bucket, asked := bucketName(), 0
-		s := kvstore.New(buckets.OnJetStream(js), kvstore.Config{
-			Bucket: bucket, MayFound: func(context.Context) error {
-				if asked++; asked > allowed {
-					return fmt.Errorf("%w: worker eu-1 rests on another registry", buckets.ErrInUse)
-				}
-				return nil
-			},
-		})
-		if err := s.Own().Open(t.Context()); err != nil || asked != allowed+1 || !unfounded(t, js, bucket) {
-			t.Errorf("%v after %d questions, want no identity", err, asked)
-		}
-	}
-}
-
-// While nobody can be asked, nothing says that a bucket is the first of its name, or that it is not.
-func TestABucketIsNotOpenedBeforeOthersWereAsked(t *testing.T) {
-	js := connect(t)
-	for _, asked := range []int{1, 2} { // before the bucket is made, and before it gets its identity
-		bucket, n, away := bucketName(), 0, errors.New("NATS is away")
-		s := kvstore.New(buckets.OnJetStream(js), kvstore.Config{
-			Bucket: bucket, MayFound: func(context.Context) error {
-				if n++; n == asked {
-					return away
-				}
-				return nil
-			},
-		})
-		err := s.Own().Open(t.Context())
-		if again := s.Own().Open(t.Context()); !errors.Is(err, away) || again != nil || unfounded(t, js, bucket) {
-			t.Errorf("question %d failed: %v; then %v", asked, err, again)
+// Beside workers that use a lost bucket, a new one gets no identity. While nobody can be asked, it is not opened. This
+// is asked before the bucket is made, and before it gets its identity.
+func TestABucketIsFoundedOnlyIfOthersWereAskedAndUseNone(t *testing.T) {
+	js, away := connect(t), errors.New("NATS is away")
+	for _, at := range []int{1, 2} {
+		for _, refusal := range []error{fmt.Errorf("%w: worker eu-1 rests on it", buckets.ErrInUse), away} {
+			bucket, asked := bucketName(), 0
+			s := kvstore.New(buckets.OnJetStream(js), kvstore.Config{
+				Bucket: bucket, MayFound: func(context.Context) error {
+					if asked++; asked == at {
+						return refusal
+					}
+					return nil
+				},
+			})
+			err := s.Own().Open(t.Context())
+			if again := s.Own().Open(t.Context()); (refusal == away) != errors.Is(err, away) || again != nil ||
+				unfounded(t, js, bucket) != (refusal != away) {
+				t.Errorf("%v at question %d: %v; then %v", refusal, at, err, again)
+			}
 		}
 	}
 }
