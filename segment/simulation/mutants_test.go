@@ -166,7 +166,7 @@ var mutantsOfEras = []mutant.Mutant{
 		inCreate("create := s.kv.CreateFirst", "create := s.kv.Create")),
 	inKVStore("a missing entry is written again in the present era", "TestAMissingEntry",
 		inRestore("*f.Rules, Era: f.Era}", "*f.Rules, Era: t.present}")),
-	inKVStore("a delete marker is replaced", "TestADeleteMarker",
+	inKVStore("a delete marker is replaced", "TestNeitherADeletedTag",
 		inCreate("create := s.kv.CreateFirst", "create := s.kv.Create")),
 	inKVStore("a tag of first use stays without rules", "TestATagOfFirstUse|TestARestore",
 		mutant.Replace("first-use", "case isMade && false:")),
