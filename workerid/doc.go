@@ -20,6 +20,6 @@
 // # The types
 //
 // A [Keeper] searches for a number, holds it, and gives it up. A life is the phase of a keeper. A claim is a number
-// with its record and its generator. A founder joins the registry, a clock compares this machine's time with the
-// others', and a stateFile keeps the fence.
+// with its record and its generator. A clock compares this machine's time with the others', and a stateFile keeps the
+// fence.
 package workerid

@@ -28,9 +28,6 @@ func (k *Keeper) Simulate(
 	}
 }
 
-// WhoAt is Who at a time on this worker's clock, Unix ms.
-func (k *Keeper) WhoAt(now int64) (who Who, held bool) { return k.whoAt(now) }
-
 // ReadState returns the claim that a state file remembers.
 func ReadState(data []byte) (c stateClaim, ok bool) {
 	st, err := decodeState(data)

@@ -13,12 +13,6 @@ func isRefused(err error) bool {
 	return errors.Is(err, ErrDeployment) || errors.Is(err, ErrNoDeployment) || errors.Is(err, ErrDamaged)
 }
 
-// A founder joins the registry. Only the goroutine of Keeper.Run uses it.
-type founder struct {
-	cfg      *Config
-	founding bool // this worker has created the deployment, and MayFound must allow it once more
-}
-
 // join returns the registry's deployment and, apart from it, the numbers of programs, which may change. It creates a
 // missing deployment if this worker may. The error is ErrDeployment if this worker has another layout.
 //
@@ -29,73 +23,73 @@ type founder struct {
 // A registry that lost everything may still have live workers. MayFound asks them, before the deployment is created
 // and after. A worker that acquires a number between the two questions reads the deployment after its own write. So
 // that worker sees this deployment, or the second question finds that worker.
-func (f *founder) join(ctx context.Context) (d Deployment, holders Holders, err error) {
-	have, err := f.read(ctx)
-	if errors.Is(err, ErrNoDeployment) && f.cfg.Program == "" { //mutant:guest
-		have, err = f.found(ctx)
+func (k *Keeper) join(ctx context.Context) (d Deployment, holders Holders, err error) {
+	have, err := k.readDeployment(ctx)
+	if errors.Is(err, ErrNoDeployment) && k.cfg.Program == "" { //mutant:guest
+		have, err = k.foundDeployment(ctx)
 	}
 	if err != nil {
 		return Deployment{}, "", err
 	}
 	d, holders = have, have.Holders
 	d.Holders = ""
-	if err := DeploymentOf(f.cfg.Layout).check(d); err != nil {
+	if err := DeploymentOf(k.cfg.Layout).check(d); err != nil {
 		return Deployment{}, "", err
 	}
-	if f.founding {
-		if err := f.askOthers(ctx); err != nil {
+	if k.founding {
+		if err := k.askOthers(ctx); err != nil {
 			return Deployment{}, "", err
 		}
-		f.founding = false
+		k.founding = false
 	}
 	return d, holders, nil
 }
 
-func (f *founder) read(ctx context.Context) (Deployment, error) {
+func (k *Keeper) readDeployment(ctx context.Context) (Deployment, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return f.cfg.Registry.Deployment(ctx)
+	return k.cfg.Registry.Deployment(ctx)
 }
 
-// found creates the deployment, and returns the one that the registry then has.
-func (f *founder) found(ctx context.Context) (Deployment, error) {
-	d, err := f.choose(ctx)
+// foundDeployment creates the deployment, and returns the one that the registry then has.
+func (k *Keeper) foundDeployment(ctx context.Context) (Deployment, error) {
+	d, err := k.chooseDeployment(ctx)
 	if err != nil {
 		return Deployment{}, err
 	}
-	err = f.cfg.Registry.Found(ctx, d)
+	err = k.cfg.Registry.Found(ctx, d)
 	if errors.Is(err, ErrConflict) { // another worker has created it since
-		return f.read(ctx)
+		return k.readDeployment(ctx)
 	}
 	return d, err
 }
 
-// choose returns the deployment that this worker may create.
-func (f *founder) choose(ctx context.Context) (Deployment, error) {
-	records, err := f.cfg.Registry.Records(ctx)
+// chooseDeployment returns the deployment that this worker may create.
+func (k *Keeper) chooseDeployment(ctx context.Context) (Deployment, error) {
+	records, err := k.cfg.Registry.Records(ctx)
 	if err != nil {
 		return Deployment{}, err
 	}
-	d := DeploymentOf(f.cfg.Layout)
+	d := DeploymentOf(k.cfg.Layout)
 	switch {
-	case len(records) == 0 && f.cfg.Now() < f.cfg.Layout.Epoch: // the epoch would be recorded for good
+	case len(records) == 0 && k.cfg.Now() < k.cfg.Layout.Epoch: // the epoch would be recorded for good
 		return d, fmt.Errorf("%w, and none is made: the clock shows %s, before the epoch: correct one",
-			ErrNoDeployment, time.UnixMilli(f.cfg.Now()).UTC().Format(time.RFC3339))
+			ErrNoDeployment, time.UnixMilli(k.cfg.Now()).UTC().Format(time.RFC3339))
 	case len(records) == 0:
-		d.ID, f.founding = newToken(), true
-		return d, f.askOthers(ctx)
+		d.ID, k.founding = newToken(), true
+		return d, k.askOthers(ctx)
 	}
 	if d = deploymentIn(records); d.ID == "" {
 		return d, fmt.Errorf("%w, but records of %d worker numbers, which are damaged, so that the layout of their "+
 			"IDs is unknown; another layout would repeat those; put back the key deployment with the layout, epoch "+
 			"and unit of all IDs so far", ErrNoDeployment, len(records))
 	}
-	return d, DeploymentOf(f.cfg.Layout).check(d)
+	return d, DeploymentOf(k.cfg.Layout).check(d)
 }
 
 // askOthers asks the live workers whether this one may create the deployment.
-func (f *founder) askOthers(ctx context.Context) error {
-	if err := f.cfg.MayFound(ctx); err != nil {
+func (k *Keeper) askOthers(ctx context.Context) error {
+	if err := k.cfg.MayFound(ctx); err != nil {
 		return fmt.Errorf("%w of this layout, and none is made: %w", ErrNoDeployment, err)
 	}
 	return nil

@@ -158,7 +158,7 @@ type Keeper struct {
 	rand      *rand.Rand
 	watch     time.Duration // interval between readings of the clock
 	early     int64         // how much sooner this worker renews, ms: see maxEarly
-	founder   founder
+	founding  bool          // this worker has created the deployment, and MayFound must allow that once more
 	numbers   numbers
 	pending   *claim    // a claim whose first write was not acknowledged; nil if there is none
 	ended     *claim    // a claim whose window has passed; nil once its record was read
@@ -191,7 +191,6 @@ func New(cfg Config) *Keeper {
 		life: newLife(cfg.Instance, cfg.Use, cfg.Log), numbers: numbersOf(cfg),
 		alarms: &alarms{raise: cfg.Alarm, on: make(map[Alarm]bool)},
 	}
-	k.founder.cfg = &k.cfg
 	k.clock = &clock{
 		cfg: &k.cfg, onStep: k.stepped, tolerance: max(cfg.MaxClockSkew, precision).Milliseconds(),
 	}
@@ -221,18 +220,8 @@ func instanceOf(file *stateFile) string {
 // Status returns the present status of the keeper. It is safe for concurrent use.
 func (k *Keeper) Status() Status { return k.life.current() }
 
-// Who returns how this worker answers on the subject of its number, and reports whether it holds one. It is safe for
-// concurrent use.
-func (k *Keeper) Who() (who Who, held bool) { return k.whoAt(k.cfg.Now()) }
-
-// whoAt is Who at the time now of this worker's clock, Unix ms.
-func (k *Keeper) whoAt(now int64) (who Who, held bool) {
-	s, d := k.Status(), DeploymentOf(k.cfg.Layout)
-	return Who{
-		Instance: s.Instance, Process: k.process, Registry: s.Registry, Layout: d.Layout, Epoch: d.Epoch,
-		Unit: d.Unit, Number: s.Number, Time: now, Until: s.Until, Program: k.cfg.Program,
-	}, s.Held
-}
+// Who returns how this worker answers on the subject of its number. It is safe for concurrent use.
+func (k *Keeper) Who() Who { return Who{k.cfg.Instance, k.process} }
 
 // Run keeps a worker number until ctx ends, and then releases it. It returns nil after a clean stop. At the start it
 // returns an error that wraps [ErrDeployment] if the registry has another layout. In the end it returns why the number

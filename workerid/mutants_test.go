@@ -73,7 +73,7 @@ var mutants = []mutant.Mutant{
 	// Programs.
 	{Name: "a program founds a deployment", Edits: []mutant.Edit{
 		mutant.Replace("guest", `if errors.Is(err, ErrNoDeployment) {
-		have, err = f.found(ctx)
+		have, err = k.foundDeployment(ctx)
 	}`)}},
 	{Name: "a worker takes the numbers of programs",
 		Edits: []mutant.Edit{mutant.Replace("left-to-programs", "isFor := true")}},

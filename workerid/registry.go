@@ -88,18 +88,10 @@ type Heartbeat struct {
 // Offset returns the worker's clock minus the registry's at the time of the heartbeat.
 func (h Heartbeat) Offset() time.Duration { return time.Duration(h.Time-h.At) * time.Millisecond }
 
-// Who is a worker's answer to the question who it is.
+// Who is a worker's answer on the subject of its number.
 type Who struct {
 	Instance string `json:"instance"`
 	Process  string `json:"process"` // random, one per process
-	Number   int    `json:"number"`
-	Time     int64  `json:"time"`  // the worker's own, Unix ms
-	Until    int64  `json:"until"` // the acknowledged end of its window, Unix ms
-	Registry string `json:"registry"`
-	Layout   string `json:"layout"`
-	Epoch    int64  `json:"epoch"`             // Unix ms
-	Unit     int64  `json:"unit"`              // of a tick, ms
-	Program  string `json:"program,omitempty"` // as in a Record
 }
 
 // A Deployment is the settings that all workers of a registry must share so that their IDs differ.

@@ -100,7 +100,7 @@ func (k *Keeper) look(ctx context.Context) (v view, err error) {
 	if err != nil {
 		return view{}, err
 	}
-	have, holders, err := k.founder.join(ctx)
+	have, holders, err := k.join(ctx)
 	if err != nil {
 		return view{}, err
 	}
@@ -258,7 +258,7 @@ func (k *Keeper) establish(ctx context.Context, c *claim, now, until int64) erro
 		return err
 	}
 	//mutant:deployment-won
-	if have, _, err := k.founder.join(ctx); err != nil {
+	if have, _, err := k.join(ctx); err != nil {
 		return err
 	} else if have.ID != c.deployment.ID { // not errTaken: all other numbers are affected, too
 		return errors.New("workerid: the registry was made again while a number was acquired; trying again")

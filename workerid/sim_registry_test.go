@@ -246,7 +246,7 @@ func (l *process) Ask(ctx context.Context, n int) (who workerid.Who, err error) 
 	mute := holder != nil && time.Now().Before(holder.stoppedTo) && !lie
 	alone, overheard := w.lossy && l.alone(), w.bystander
 	if holder != nil {
-		who, _ = holder.keeper.WhoAt(holder.clock())
+		who = holder.keeper.Who()
 	}
 	w.mu.Unlock()
 	none := holder == nil || lie

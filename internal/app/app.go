@@ -223,8 +223,8 @@ func (p *program) workerConfig() worker.Config {
 		Ask: p.links.control, Rights: p.lacks,
 		Segments: p.segments, Store: p.storage.tags, Snowflakes: p.issuer, Layout: cfg.Layout,
 		Number: func() (int, bool, any) {
-			who, held := p.keeper.Who()
-			return who.Number, held, who
+			s := p.keeper.Status()
+			return s.Number, s.Held, p.keeper.Who()
 		},
 		Instance: p.instance, State: p.state,
 		Limits: p.limits, SetThrottle: p.registry.member.SetThrottle,

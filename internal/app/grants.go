@@ -44,9 +44,9 @@ func (g *grantLog) run(ctx context.Context) {
 }
 
 func (g *grantLog) who() grants.Who {
-	w, _ := g.keeper.Who()
-	return grants.Who{Instance: w.Instance, Process: w.Process, Registry: w.Registry,
-		Layout: w.Layout, Epoch: w.Epoch, Unit: w.Unit}
+	s, d := g.keeper.Status(), workerid.DeploymentOf(g.cfg.Layout)
+	return grants.Who{Instance: s.Instance, Process: g.keeper.Who().Process, Registry: s.Registry,
+		Layout: d.Layout, Epoch: d.Epoch, Unit: d.Unit}
 }
 
 func (g *grantLog) write(ctx context.Context, body []byte) error {

@@ -16,6 +16,7 @@ import (
 	"github.com/natsid/natsid/internal/registry/natsbus"
 	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/worker"
+	"github.com/natsid/natsid/workerid"
 )
 
 var errFirstCheck = errors.New("this worker has not checked its registry yet")
@@ -75,10 +76,10 @@ func (m *registry) assemble() (err error) {
 
 // self returns how this worker introduces itself to others.
 func (m *registry) self() lineage.Notice {
-	who, _ := m.keeper.Who()
+	who, d := m.keeper.Who(), workerid.DeploymentOf(m.cfg.Layout)
 	return lineage.Notice{
 		Process: who.Process, Instance: who.Instance,
-		Fields: lineage.Fields{Layout: who.Layout, Epoch: who.Epoch, Unit: who.Unit},
+		Fields: lineage.Fields{Layout: d.Layout, Epoch: d.Epoch, Unit: d.Unit},
 	}
 }
 

@@ -102,8 +102,7 @@ func (h *Holder) follow(ctx context.Context, sub *nats.Subscription) *nats.Subsc
 
 // say answers a worker's question which process holds the number.
 func (h *Holder) say(m *nats.Msg) {
-	who, _ := h.keeper.Who()
-	body, err := json.Marshal(who)
+	body, err := json.Marshal(h.keeper.Who())
 	if err == nil {
 		err = m.Respond(body)
 	}
@@ -119,14 +118,14 @@ func (h *Holder) say(m *nats.Msg) {
 // not stopped, the holder stops too. If nobody answers, the last verdict holds; before the first one the holder issues,
 // as a worker does that hears of no other registry.
 func (h *Holder) ask(ctx context.Context, bus *natsbus.Bus) {
-	who, _ := h.keeper.Who()
+	who := h.keeper.Who()
 	all, _ := lineage.AskFunc(bus.Ask).Notices(ctx, lineage.Notice{Process: who.Process, Instance: who.Instance})
 	stopped := h.stopped
 	if errors.Is(stopped, errNotAsked) {
 		stopped = nil
 	}
 	if len(all) > 0 {
-		stopped = verdict(who.Registry, all)
+		stopped = verdict(h.keeper.Status().Registry, all)
 	}
 	h.settle(func() { h.stopped = stopped })
 }

@@ -279,8 +279,8 @@ func (h *Holder) findLayout(ctx context.Context, registry workerid.Registry) (fi
 
 // Number returns the worker number that is held, and reports whether one is.
 func (h *Holder) Number() (number int, held bool) {
-	who, held := h.keeper.Who()
-	return who.Number, held
+	s := h.keeper.Status()
+	return s.Number, s.Held
 }
 
 // Until returns the end of the window.
