@@ -74,39 +74,36 @@ func TestADeploymentReplacedByHandDoesNotServeBesideOldRecords(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		a.end()
 		deploy(m, later)
-		b := start(t, m, later)
-		select {
-		case err := <-b.err:
-			if !errors.Is(err, workerid.ErrDeployment) {
-				t.Errorf("%v, want ErrDeployment", err)
-			}
-		case <-time.After(time.Minute):
-			t.Error("it serves, want ErrDeployment")
-			b.end()
-		}
+		start(t, m, later).refused()
 	})
+}
+
+// refused fails the test unless the keeper soon ends with ErrDeployment, and has no generator.
+func (l *life) refused() {
+	l.t.Helper()
+	select {
+	case err := <-l.err:
+		if !errors.Is(err, workerid.ErrDeployment) || l.gen() != nil {
+			l.t.Errorf("%v, generator %v, want ErrDeployment and none", err, l.gen())
+		}
+	case <-time.After(time.Minute):
+		l.t.Errorf("it has not ended, generator %v", l.gen())
+		l.end()
+	}
 }
 
 // A registry may be wiped, and made again with another layout, while a number is being acquired.
 func TestTheDeploymentIsReadAgainAfterANumberIsWon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := new(workeridtest.Memory)
-		l := start(t, m, func(c *workerid.Config) {
+		start(t, m, func(c *workerid.Config) {
 			c.Registry.(*workeridtest.Fake).OnCall(func(method string, call func() error) error {
 				if method == "Write" {
 					deploy(m, later)
 				}
 				return call()
 			})
-		})
-		select {
-		case err := <-l.err:
-			if !errors.Is(err, workerid.ErrDeployment) || l.gen() != nil {
-				t.Errorf("%v, generator %v, want ErrDeployment and none", err, l.gen())
-			}
-		case <-time.After(time.Minute):
-			t.Errorf("it has not ended, generator %v", l.gen())
-		}
+		}).refused()
 	})
 }
 

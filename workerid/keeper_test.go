@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/natsid/natsid/workerid"
 	"github.com/natsid/natsid/workerid/workeridtest"
@@ -26,31 +25,6 @@ func fenceIn(t *testing.T, dir string) int64 {
 		t.Fatal(err)
 	}
 	return s.Claim.Fence
-}
-
-func TestAskingThatFailsIsReportedAsSuch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		deny := func(c *workerid.Config) {
-			c.Registry.(*workeridtest.Fake).OnCall(func(method string, call func() error) error {
-				if method == "Ask" {
-					time.Sleep(time.Second)
-					return workeridtest.ErrInjected
-				}
-				return call()
-			})
-		}
-		l := start(t, new(workeridtest.Memory), deny)
-		time.Sleep(10 * time.Second)
-		if s := l.keeper.Status(); s.Held || !errors.Is(s.Trouble, workeridtest.ErrInjected) {
-			t.Errorf("%+v, want the reason within seconds", s)
-		}
-		l.reg.OnCall(nil)
-		time.Sleep(10 * time.Second)
-		l.number()
-		if err := l.stop(); err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 func TestAnotherLayoutOrEpochIsRefusedAndBothAreShown(t *testing.T) {

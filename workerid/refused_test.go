@@ -12,39 +12,39 @@ import (
 	"github.com/natsid/natsid/workerid/workeridtest"
 )
 
-// Full storage, or no right to write, is no sign of other workers: it must not read as if all numbers had an owner.
-func TestARefusedWriteIsNoLostNumber(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var refuses atomic.Bool
-		var calls, writes atomic.Int64
-		refuses.Store(true)
-		l := start(t, new(workeridtest.Memory), func(c *workerid.Config) {
-			c.Registry.(*workeridtest.Fake).OnCall(func(method string, call func() error) error {
-				calls.Add(1)
-				if method != "Write" || !refuses.Load() {
-					return call()
-				}
-				writes.Add(1)
-				return workeridtest.ErrInjected
+// Full storage, or no right to write or to ask, is no sign of other workers: it must not read as if all numbers had an
+// owner.
+func TestARefusedCallIsNoLostNumber(t *testing.T) {
+	for _, refused := range []string{"Write", "Ask"} {
+		synctest.Test(t, func(t *testing.T) {
+			var calls, refusals atomic.Int64
+			l := start(t, new(workeridtest.Memory), func(c *workerid.Config) {
+				c.Registry.(*workeridtest.Fake).OnCall(func(method string, call func() error) error {
+					if calls.Add(1); method != refused {
+						return call()
+					}
+					refusals.Add(1)
+					return workeridtest.ErrInjected
+				})
 			})
+			time.Sleep(10 * time.Second)
+			if s := l.keeper.Status(); !errors.Is(s.Trouble, workeridtest.ErrInjected) || s.Held {
+				t.Errorf("%s: %+v, want the error of the call", refused, s)
+			}
+			l.raised()
+			before := calls.Load()
+			time.Sleep(time.Minute)
+			if n := calls.Load() - before; n > 2*60 || refusals.Load() == 0 {
+				t.Errorf("%d calls in a minute, %d of %s in all; want 2 calls a second at most", n, refusals.Load(), refused)
+			}
+			l.reg.OnCall(nil)
+			time.Sleep(20 * time.Second)
+			if l.number(); l.issue().Tick == 0 {
+				t.Errorf("%s: %+v, want IDs", refused, l.keeper.Status())
+			}
+			l.end()
 		})
-		time.Sleep(10 * time.Second)
-		if s := l.keeper.Status(); !errors.Is(s.Trouble, workeridtest.ErrInjected) || s.Held {
-			t.Errorf("%+v, want the error of the write", s)
-		}
-		l.raised()
-		before := calls.Load()
-		time.Sleep(time.Minute)
-		if n := calls.Load() - before; n > 2*60 || writes.Load() == 0 {
-			t.Errorf("%d calls in a minute, %d writes in all; want 2 calls a second at most", n, writes.Load())
-		}
-		refuses.Store(false)
-		time.Sleep(20 * time.Second)
-		if l.number(); l.issue().Tick == 0 {
-			t.Errorf("%+v, want IDs", l.keeper.Status())
-		}
-		l.end()
-	})
+	}
 }
 
 // A late registry reports an error for each write until a time, and the write lands later.

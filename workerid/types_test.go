@@ -251,36 +251,21 @@ func TestALostClaimDoesNotStayInTheStateFile(t *testing.T) {
 	})
 }
 
-func TestTheFenceIsAheadOfTheClockAndWithinTheWindow(t *testing.T) {
+func TestTheFenceIsAheadOfTheClockAndWithinTheWindowOfItsClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, k := newStub(t, t.TempDir())
 		now, f := wallClock(), k.file
-		f.now = func() int64 { return now }
-		for _, c := range []struct{ until, want int64 }{
-			{60_000, 3001}, // 3 s and a tick
-			{1000, 1000},
-		} {
-			limit, err := f.remember(int(c.until), now, stateClaim{Until: now + c.until})
-			if err != nil || limit-now != c.want || f.Claim.Fence != limit {
-				t.Errorf("limit %d ms ahead, fence %d, %v, want %d", limit-now, f.Claim.Fence-now, err, c.want)
-			}
-		}
-	})
-}
-
-func TestANewClaimDoesNotAdoptTheFenceOfAnotherNumber(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, k := newStub(t, t.TempDir())
-		now, f := wallClock(), k.file
-		for _, c := range []struct{ number, clock, from, want int64 }{
-			{1, 100, 0, 3101},
-			{1, 50, 0, 3101}, // the clock was set back, the number is the same
-			{2, 50, 10, 3051},
+		for _, c := range []struct{ number, clock, from, until, want int64 }{
+			{1, 0, 0, 60_000, 3001}, // 3 s and a tick
+			{2, 0, 0, 1000, 1000},
+			{3, 100, 0, 60_000, 3101},
+			{3, 50, 0, 60_000, 3101}, // the clock was set back, the number is the same
+			{4, 50, 10, 60_000, 3051},
 		} {
 			f.now = func() int64 { return now + c.clock }
-			_, err := f.remember(int(c.number), now+c.from, stateClaim{Until: now + 60_000})
-			if got := f.Claim.Fence - now; err != nil || got != c.want {
-				t.Errorf("%+v: the fence is at %d, %v", c, got, err)
+			limit, err := f.remember(int(c.number), now+c.from, stateClaim{Until: now + c.until})
+			if err != nil || limit-now != c.want || f.Claim.Fence != limit {
+				t.Errorf("%+v: limit %d ms ahead, fence %d, %v", c, limit-now, f.Claim.Fence-now, err)
 			}
 		}
 	})
