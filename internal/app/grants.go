@@ -10,6 +10,7 @@ import (
 	"github.com/natsid/natsid/internal/ops/grants"
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/wire"
+	"github.com/natsid/natsid/workerid"
 )
 
 // A grantLog writes down which IDs this process may issue. IDs are issued even if a write fails.
