@@ -35,7 +35,7 @@ func TestARefusedCallIsNoLostNumber(t *testing.T) {
 			before := calls.Load()
 			time.Sleep(time.Minute)
 			if n := calls.Load() - before; n > 2*60 || refusals.Load() == 0 {
-				t.Errorf("%d calls in a minute, %d of %s in all; want 2 calls a second at most", n, refusals.Load(), refused)
+				t.Errorf("%d calls in a minute, %d of %s in all; want 2 a second at most", n, refusals.Load(), refused)
 			}
 			l.reg.OnCall(nil)
 			time.Sleep(20 * time.Second)
