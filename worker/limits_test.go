@@ -21,11 +21,7 @@ func TestATagThatIsMadeStrictIsNotFetchedAheadAndStaysStrict(t *testing.T) {
 	ahead := &nats.Msg{Subject: "id.segment.invoice", Data: []byte("5"), Header: nats.Header{}}
 	ahead.Header.Set(subjects.HeaderPrefetch, "2s")
 	for range 2 { // the first load shows that it is strict
-		m, err := r.caller.RequestMsg(ahead, slack)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.wantRefusal(read(m), "400")
+		r.wantRefusal(r.send(ahead), "400")
 	}
 	first := r.one("id.segment.invoice")
 	if next := r.one("id.segment.invoice"); next != first+1 {
@@ -66,13 +62,9 @@ func TestWhatALimitRefusesDrawsNoID(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.body), &info); err != nil || info.MaxBatch != 20 || info.Rate != 1 {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	m, err := r.caller.Request("id.segment.order", []byte("21"), slack)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.wantRefusal(read(m), "400")
-	if e := subjects.ParseError(m.Header); e.MaxBatch != 20 {
-		t.Errorf("%+v does not say how many are allowed", e)
+	got = r.ask("id.segment.order", "21")
+	if r.wantRefusal(got, "400"); got.maxBatch != 20 {
+		t.Errorf("%+v does not say how many are allowed", got)
 	}
 	drawn := subjects.ID(0)
 	for refused := 0; refused < 5; {

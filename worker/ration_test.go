@@ -11,19 +11,8 @@ import (
 	"github.com/natsid/natsid/internal/fleet"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/segment"
-	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/worker"
 )
-
-// errorOf returns the error in the reply to a request, or nil.
-func (r *rig) errorOf(subject, body string) *subjects.Error {
-	r.Helper()
-	m, err := r.caller.Request(subject, []byte(body), 30*time.Second)
-	if err != nil {
-		r.Fatal(err)
-	}
-	return subjects.ParseError(m.Header)
-}
 
 func TestNewTagsOfFirstUseAreLimitedAndThoseOfOperatorsAreNot(t *testing.T) {
 	const limit = 3
@@ -33,14 +22,14 @@ func TestNewTagsOfFirstUseAreLimitedAndThoseOfOperatorsAreNot(t *testing.T) {
 	})
 	made := 0
 	for refused := 0; refused < 5 && made < 1000; {
-		e := r.errorOf(fmt.Sprintf("id.segment.used%d", made+refused), "")
-		if e == nil {
+		got := r.ask(fmt.Sprintf("id.segment.used%d", made+refused), "")
+		if got.code == "" {
 			made++
 			continue
 		}
 		const most = 20*time.Second + time.Millisecond
-		if refused++; e.Code != subjects.TooMany || e.RetryAfter <= 0 || e.RetryAfter > most {
-			t.Errorf("%+v, want 429 and a wait of 20 s at most", e)
+		if refused++; got.code != "429" || got.retryAfter <= 0 || got.retryAfter > most {
+			t.Errorf("%+v, want 429 and a wait of 20 s at most", got)
 		}
 	}
 	if most := limit * (1 + time.Since(began).Minutes()); made < limit || float64(made) > most+1 {
@@ -51,8 +40,8 @@ func TestNewTagsOfFirstUseAreLimitedAndThoseOfOperatorsAreNot(t *testing.T) {
 		r.one("id.segment.used0")
 	}
 	for i := range 4 * limit {
-		if e := r.errorOf("id.tag.create", fmt.Sprintf(`{"tag":"created%d"}`, i)); e != nil {
-			t.Errorf("tag %d of an operator: %v", i, e)
+		if got := r.ask("id.tag.create", fmt.Sprintf(`{"tag":"created%d"}`, i)); got.code != "" {
+			t.Errorf("tag %d of an operator: %+v", i, got)
 		}
 	}
 	if err := r.worker.Trouble(worker.Segment); err != nil {

@@ -399,3 +399,22 @@ func (u unsure) Update(ctx context.Context, tag string, c segment.Change) (segme
 func (u unsure) Delete(ctx context.Context, tag string) error {
 	return errors.Join(u.Store.Delete(ctx, tag), context.DeadlineExceeded)
 }
+
+func TestATagKeepsItsRules(t *testing.T) {
+	r := start(t, startServer(t), 0, newStore(t))
+	made := r.ask("id.tag.create", `{"tag":"so","period":"daily","zone":"Asia/Shanghai","max_hole":"100"}`)
+	var info subjects.TagInfo
+	if err := json.Unmarshal([]byte(made.body), &info); err != nil || info.Period != "daily" ||
+		info.Zone != "Asia/Shanghai" || info.MaxHole != 100 {
+		t.Fatalf("%+v, %v", made, err)
+	}
+	zone, err := time.LoadLocation("Asia/Shanghai")
+	if err != nil {
+		t.Fatal(err)
+	}
+	today := func() subjects.ID { return subjects.ID(segment.Daily.Base(time.Now().In(zone)) + 1) }
+	first, got := today(), r.one("id.segment.so")
+	if got != first && got != today() {
+		t.Errorf("the first ID is %d, want %d", got, first)
+	}
+}

@@ -255,6 +255,16 @@ func (r *rig) ask(subject, body string) reply {
 	return got
 }
 
+// send sends a message, and returns its reply.
+func (r *rig) send(m *nats.Msg) reply {
+	r.Helper()
+	got, err := r.caller.RequestMsg(m, time.Minute)
+	if err != nil {
+		r.Fatalf("%s: %v", m.Subject, err)
+	}
+	return read(got)
+}
+
 // wantRefusal checks that a reply is an error of that code, and nothing else.
 func (r *rig) wantRefusal(got reply, code string) {
 	r.Helper()
