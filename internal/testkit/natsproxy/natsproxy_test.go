@@ -6,20 +6,31 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/natsid/natsid/internal/testkit/natsproxy"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, natstest.Left()...) }
 
 func TestADelayDelaysBothWays(t *testing.T) {
-	t.Parallel()
-	p := start(t, natstest.Start(t))
-	nc := connect(t, p)
+	p, err := natsproxy.Start(natstest.Start(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	nc := natstest.Connect(t, p.URL())
 	const delay = 100 * time.Millisecond
 	p.Delay(delay)
 	if rtt, err := nc.RTT(); err != nil || rtt < 2*delay {
 		t.Errorf("round trip %v, %v, want %v", rtt, err, 2*delay)
 	}
 	p.Delay(0)
-	waitFor(t, "a round trip without delay", func() bool { rtt, err := nc.RTT(); return err == nil && rtt < 2*delay })
+	for end := time.Now().Add(time.Minute); ; {
+		if rtt, err := nc.RTT(); err == nil && rtt < 2*delay {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal("each round trip is delayed still")
+		}
+	}
 }
