@@ -12,7 +12,7 @@ import (
 
 const (
 	eraFile   = "../era/identity.go"
-	floorFile = "../../../segment/hold.go"
+	floorFile = "../../../segment/segment.go"
 	entryFile = "../../stores/kvstore/entry.go"
 )
 
