@@ -14,9 +14,9 @@ import (
 // Create implements [segment.Store].
 //
 // Law: no load of a tag succeeds before the rules of the tag are in its entry. With a table a tag needs a row, too. So
-// Create writes an entry that claims the name, inserts the row, and then completes the entry; a claimed tag that was
-// never loaded is unknown to all other calls. Of concurrent calls the one that completes the entry has created the tag,
-// whichever of them inserted the row.
+// Create writes an entry that claims the name, inserts the row, and then completes the entry. Until then the tag, if
+// it was never loaded, is unknown to all other calls. Of concurrent calls the one that completes the entry has created
+// the tag, whichever of them inserted the row.
 func (s *Store) Create(ctx context.Context, t segment.Tag, revive bool) (created segment.Tag, err error) {
 	if err := t.Validate(); err != nil {
 		return segment.Tag{}, err
@@ -82,7 +82,7 @@ func (s *Store) tryCreate(ctx context.Context, c *creation) (segment.Tag, uint64
 	}
 	e.set(t)
 	if e.First = !c.revive; c.tag.MaxID == 0 && was.isMissing() && s.cfg.Table == nil {
-		e.Mark, e.Era = 1, "" // read as the first ID of any era, in whichever bucket it lands
+		e.Mark, e.Era = 1, "" // a mark of no era, which each era lifts, in whichever bucket it lands
 		if t.Rules.Period == "" {
 			e.Mark = max(1, t.Rules.Min)
 		}
@@ -94,8 +94,8 @@ func (s *Store) tryCreate(ctx context.Context, c *creation) (segment.Tag, uint64
 	return t, read, err
 }
 
-// created returns the new tag t in the state s: t begins at the mark of s or above. If the tag was deleted, the mark is
-// also the least ID of t.
+// created returns t, a tag to create, as it is to be stored, given s, the state of the tag as it was read. If the tag
+// existed, t begins at its former mark or above. If it was deleted, no ID below that mark is issued any more.
 func (s state) created(t segment.Tag, limit int64) (segment.Tag, error) {
 	old := s.tag(t.Name)
 	if s.raw > 0 && !s.isUnmade() { // it was made before
@@ -118,12 +118,12 @@ func (s state) created(t segment.Tag, limit int64) (segment.Tag, error) {
 	return t, nil
 }
 
-// errSayStart is returned for a new tag without a start after a resume, if the tag has a last number, or the offset
-// exceeds the column of max_id.
+// errSayStart is returned after a resume of the registry, for a new tag without a start. Other tags begin above all
+// earlier IDs, as a resume lifts marks. This tag has a last number, or its column max_id has no room for that.
 var errSayStart = segment.RuleError("the registry was resumed, and the tag may have been in use before: say with " +
 	"start where it goes on, above all its IDs, or that it is new with start 1")
 
-// readFree returns the state of a tag that may be created, or why it may not be.
+// readFree returns the state of a tag that may be created, or why the tag may not be created.
 func (s *Store) readFree(ctx context.Context, tag string, revive bool) (t state, err error) {
 	if t, err = s.readMark(ctx, tag); err != nil {
 		return t, err
@@ -151,9 +151,9 @@ func (s *Store) readFree(ctx context.Context, tag string, revive bool) (t state,
 
 // insert writes an entry that claims the tag, inserts the missing row, and returns the new state of the entry.
 //
-// Law: a row is inserted with a mark only if the mark is current: Leaf nodes load from the row at once, and if the
-// marks are lost only the row remains. So the entry is written first, which fails if the mark was old. If the bucket
-// was lost after that write, no row is inserted.
+// Law: a row is inserted only while the tag's mark is current: Leaf nodes load from the row at once, and only the row
+// remains if the marks are lost. So the entry is written first, which fails if the mark was old. If the bucket was
+// lost after that write, no row is inserted.
 func (s *Store) insert(ctx context.Context, t segment.Tag, was state, c *creation) (state, error) {
 	e := was.entry
 	e.Claimed, e.Step = !e.Disabled, max(e.Step, 1)
@@ -178,8 +178,9 @@ func (s *Store) insert(ctx context.Context, t segment.Tag, was state, c *creatio
 	return was, err
 }
 
-// put writes e in place of the entry of a state, as [Store.replace] does, or creates a missing entry. A delete marker
-// shows that an entry was removed: then only a call with a start creates the tag, as other workers may have loaded it.
+// put writes e in place of the entry in the state was, as [Store.replace] does, or creates a missing entry. A delete
+// marker shows that an entry was removed. Then put creates the entry only if c says at which number the tag starts:
+// workers may have loaded IDs of the removed tag, and a default start could repeat them.
 func (s *Store) put(ctx context.Context, tag string, was state, e entry, c *creation) (state, error) {
 	if !was.isMissing() {
 		return s.replace(ctx, tag, was, e)
@@ -210,12 +211,11 @@ func (s *Store) put(ctx context.Context, tag string, was state, e entry, c *crea
 	return state{kve: buckets.Entry{Revision: revision, Created: time.Now()}, entry: e}, err
 }
 
-// errRemoved is returned for a tag whose entry was deleted.
+// errRemoved is returned if a tag whose entry was deleted from the bucket is created without a start.
 var errRemoved = segment.RuleError("the entry of the tag was deleted from the bucket of marks: say with start where " +
 	"the tag goes on, above all its IDs")
 
-// uncertain marks the error of a change of the table with [segment.ErrUncertain], unless it says that nothing was
-// changed.
+// uncertain adds [segment.ErrUncertain] to an error of a change of the table that may have been made all the same.
 func uncertain(err error) error {
 	for _, certain := range []error{nil, segment.ErrExists, segment.ErrInvalid, segment.ErrNotApplied} {
 		if errors.Is(err, certain) {
@@ -225,7 +225,7 @@ func uncertain(err error) error {
 	return fmt.Errorf("%w: %w", segment.ErrUncertain, err)
 }
 
-// half marks the error of a change that was made in the mark, and not in the row.
+// half adds [segment.ErrUncertain] to the error of a change that was made in the entry, but not in the row.
 func half(err error) error {
 	if err == nil {
 		return nil
@@ -233,12 +233,12 @@ func half(err error) error {
 	return fmt.Errorf("%w: in the mark, but not in the table's row: %w", segment.ErrUncertain, err)
 }
 
-// Update implements [segment.Store]. Like a load it is one compare-and-set: a load that has read the mark before is
-// refused, and starts over.
+// Update implements [segment.Store]. It changes the entry by one compare-and-set, as a load does: a load that has read
+// the entry before is refused, and starts over.
 //
-// With a table, step and description are the row's; the mark has copies. The mark is changed first, so no load of
-// natsid begins below it from then on. If the write to the row fails, the next poll raises it. Values that the row
-// cannot hold are refused before the mark is changed.
+// With a table, step and description are the row's, and the entry has copies. The entry is changed first, so from then
+// on no load of natsid begins below its mark. If the write to the row fails, the next poll raises the row. Values that
+// the row cannot hold are refused before the entry is changed.
 func (s *Store) Update(ctx context.Context, tag string, c segment.Change) (t segment.Tag, err error) {
 	inRow := segment.Change{Step: c.Step, Description: c.Description}
 	toRow := s.cfg.Table != nil && (c.Step != 0 || c.Description != nil)
@@ -270,10 +270,11 @@ func (s *Store) Update(ctx context.Context, tag string, c segment.Change) (t seg
 	return t, wrap(tag, err)
 }
 
-// mayDecide returns why an operator cannot decide now where a tag continues; nil if t decides nothing.
+// mayDecide returns an error if t says where an undecided tag continues, and an operator cannot say that now.
 //
-// Law: a decision counts in the era in which it is made. No decision is made during an incident: its end begins another
-// era, and workers that join it still raise the marks of such tags to their floors.
+// Law: what the operator says counts in one era, the time between two resumes of the registry. During an incident, a
+// stop of all workers, it is refused: the resume that ends the incident begins another era, and until then workers
+// still raise the marks of undecided tags to the highest IDs that they have loaded.
 func (s *Store) mayDecide(ctx context.Context, was entry, t segment.Tag) error {
 	if !was.undecided || t.Undecided {
 		return nil
@@ -285,7 +286,7 @@ func (s *Store) mayDecide(ctx context.Context, was entry, t segment.Tag) error {
 	return err
 }
 
-// Raise raises the mark of a tag to the max_id of a row, and copies the row's step and description.
+// Raise raises the mark of a tag to the max_id of its row, and copies the row's step and description into the entry.
 func (s *Store) Raise(ctx context.Context, row segment.Row) error {
 	return s.change(ctx, row.Name, func(e *entry) error {
 		e.Seen, e.Step, e.Description, e.Claimed = max(e.Seen, row.MaxID), row.Step, row.Description, false

@@ -14,8 +14,8 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// read returns an existing tag, or [segment.ErrUnknownTag]. It reads the entry before the row. Seen in the entry was
-// read from the row earlier, so a max_id below Seen shows that the row went back.
+// read returns an existing tag, or [segment.ErrUnknownTag]. It reads the entry before the row: Seen in the entry is a
+// max_id of the row from before, so a row with a lower max_id has gone back to an earlier state.
 func (s *Store) read(ctx context.Context, tag string) (t state, err error) {
 	if t, err = s.readMark(ctx, tag); err != nil {
 		return t, err
@@ -66,8 +66,8 @@ func (s *Store) limit() int64 {
 	return s.cfg.Table.Limit()
 }
 
-// eras returns the identity by which entries are read: that of Config.Eras or, if it is nil, that of the bucket, read
-// after the entries. A bucket without an identity has no eras.
+// eras returns the registry's identity, whose eras say how marks are read: that of Config.Eras or, if it is nil, the
+// bucket's. Call eras after reading entries, so that it has their eras. A bucket without an identity has none.
 func (s *Store) eras(ctx context.Context) (era.Identity, error) {
 	if s.cfg.Eras != nil {
 		return s.cfg.Eras(), nil
@@ -90,9 +90,9 @@ func (s *Store) readIdentity(ctx context.Context) (era.Identity, error) {
 	return era.Decode(kve.Value)
 }
 
-// change replaces the entry of a tag by what f makes of it, by compare-and-set. If another write came first, it reads
-// again and calls f again. The error wraps [segment.ErrUncertain] if the write may have landed; after any other error
-// nothing was changed.
+// change replaces the entry of a tag by what f makes of it, by compare-and-set. If another write came first, change
+// reads the entry again and calls f again. The error wraps [segment.ErrUncertain] if the write may have landed; after
+// any other error nothing was changed.
 func (s *Store) change(ctx context.Context, tag string, f func(*entry) error) error {
 	return wrap(tag, jitter.Race(ctx, isOvertaken, func() (uint64, error) {
 		was, err := s.read(ctx, tag)
@@ -107,10 +107,9 @@ func (s *Store) change(ctx context.Context, tag string, f func(*entry) error) er
 	}))
 }
 
-// replace writes e in place of the entry that was read as was. It returns the new state, with revision 0 if that is
-// unknown.
+// replace writes e in place of the entry in the state was. It returns the new state, whose revision is 0 if unknown.
 //
-// Law: the mark that it writes is at least the highest max_id ever read from the tag's row.
+// Law: the written mark is at least the highest max_id ever read from the tag's row, so IDs that Leaf took stay taken.
 func (s *Store) replace(ctx context.Context, tag string, was state, e entry) (state, error) {
 	try := newCAS(was.kve.Revision, was.Token)
 	e.Mark, e.Token = max(1, e.Mark, e.Seen), try.token
@@ -121,7 +120,7 @@ func (s *Store) replace(ctx context.Context, tag string, was state, e entry) (st
 	return state{kve: buckets.Entry{Revision: revision, Created: time.Now()}, entry: e, row: was.row}, err
 }
 
-// write writes an entry in place of the one with revision last; last is 0 if there is none.
+// write writes the entry of a tag if the entry's revision is last; last is 0 if the tag has no entry.
 func (s *Store) write(ctx context.Context, tag string, value []byte, last uint64) (revision uint64, err error) {
 	if err := refused(tag); err != nil {
 		return 0, err
@@ -132,15 +131,15 @@ func (s *Store) write(ctx context.Context, tag string, value []byte, last uint64
 	return s.kv.Update(ctx, tag, value, last)
 }
 
-// raised calls Config.Raised if a write with the error err has raised the mark, or may have.
+// raised calls Config.Raised if a write that ended with err has raised the mark, or may have raised it.
 func (s *Store) raised(tag string, from, to int64, err error) {
 	if from < to && (err == nil || errors.Is(err, segment.ErrUncertain)) {
 		s.cfg.Raised(tag, from, to)
 	}
 }
 
-// outcome returns the final error of a write that ended with err. If err does not say whether the write landed, outcome
-// reads the entry, which has the write's token if the write landed last.
+// outcome returns the final error of a write that ended with err. If err does not say whether the write landed,
+// outcome reads the entry, which has the write's token if no other write has landed since.
 func (s *Store) outcome(ctx context.Context, tag string, try cas, err error) error {
 	if !errors.Is(err, segment.ErrUncertain) {
 		return err
@@ -155,8 +154,8 @@ func (s *Store) outcome(ctx context.Context, tag string, try cas, err error) err
 	return err
 }
 
-// refused returns why the entry of a tag must not be used, nil if it may: the key is one of natsid's own. No request
-// can name such a tag, but a row of a table can.
+// refused returns an error for a tag whose name is one of natsid's own keys, which must not be used as a tag's. No
+// request can have such a name, but a row of a table can.
 func refused(tag string) error {
 	if buckets.IsOwn(tag) {
 		return fmt.Errorf("%w: %w", segment.ErrInvalid, buckets.ErrInvalidKey)
@@ -164,7 +163,7 @@ func refused(tag string) error {
 	return nil
 }
 
-// written marks the error of a write with [segment.ErrUncertain], unless it says that nothing was written.
+// written adds [segment.ErrUncertain] to the error of a write, unless the error says that nothing was written.
 func written(err error) error {
 	certain := []error{buckets.ErrRevision, buckets.ErrKeyExists, buckets.ErrKeyRemoved, buckets.ErrNoAnswer,
 		buckets.ErrInvalidKey, segment.ErrUnknownTag}
@@ -174,10 +173,10 @@ func written(err error) error {
 	return fmt.Errorf("%w: %w", segment.ErrUncertain, err)
 }
 
-// errOvertaken says that another worker has changed the row since it was read.
+// errOvertaken says that another worker has changed the tag's entry or row since this worker read it.
 var errOvertaken = errors.New("kvstore: overtaken by another worker")
 
-// isOvertaken reports whether a write was refused because another worker's came first.
+// isOvertaken reports whether a write was refused because another worker had written first.
 func isOvertaken(err error) bool {
 	return errors.Is(err, buckets.ErrRevision) || errors.Is(err, buckets.ErrKeyExists) || errors.Is(err, errOvertaken)
 }

@@ -11,35 +11,35 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// An entry is the value of a tag's key.
+// An entry is the value of a tag's key in the bucket. The tag's row in a table has max_id, which Leaf raises, too.
 type entry struct {
 	Mark        int64  `json:"mark"`           // no ID below it is ever reserved again
-	Seen        int64  `json:"seen,omitempty"` // highest max_id that was ever read from a table; not above Mark
+	Seen        int64  `json:"seen,omitempty"` // highest max_id that was ever read from the row; not above Mark
 	Step        int64  `json:"step"`           // with a table, step and description are copies of the row's
 	Description string `json:"description,omitempty"`
 	Disabled    bool   `json:"disabled,omitempty"`
-	Claimed     bool   `json:"claimed,omitempty"` // a call is making the tag's row
+	Claimed     bool   `json:"claimed,omitempty"` // a Create is making the tag's row, or was interrupted
 	Least       int64  `json:"least,omitempty"`   // no ID below it is issued, not even one already loaded
-	// Token is random, and that of the latest write. An entry that an operator put has none.
+	// Token is the random token of the latest write. An entry that an operator put has none.
 	Token string        `json:"token,omitempty"`
 	Rules segment.Rules `json:"rules,omitzero"`
-	// Era is the one in which Mark was written, "" for none: see package era.
+	// Era is the time between two resumes of the registry in which Mark was written; "" is none: see package era.
 	Era   string `json:"era,omitempty"`
-	First bool   `json:"first,omitempty"` // made on first use, and not changed by an operator since
+	First bool   `json:"first,omitempty"` // made by the first request, and not changed by an operator since
 
-	// The fields below are set when an entry is read: the mark as it was written, the present era, and whether an
-	// operator must decide where the tag continues. If none must, Mark and Era above are those of the present era.
-	raw       int64
-	present   string
-	by        int64 // how much higher the mark is in the present era
-	undecided bool
+	// The fields below are not stored: in sets them. Unless undecided, Mark and Era above are then of the present era.
+	raw       int64  // the mark as it was written
+	present   string // the present era
+	by        int64  // how much higher the mark is in the present era
+	undecided bool   // an operator must say where the tag continues
 }
 
-// in converts an entry from its stored form to the present era. limit is the highest mark that the store can hold.
+// in converts an entry from its stored form to the present era, the time since the last resume of the registry. A
+// resume lifts all marks, since marks had gone back or were lost. limit is the highest mark that the store can hold.
 //
-// Law: only in adds an offset to a mark: that of the present era minus that of the entry's era. Each write of an entry
-// writes the raised mark and the present era. A tag with a last number, or whose mark would exceed limit, has no room
-// for an offset: its mark and era stay, and nothing is loaded until an operator decides.
+// Law: only in lifts a mark, by the offset of the present era minus that of the entry's era. Each write of an entry
+// writes the lifted mark with the present era, so no mark is lifted twice. If a tag has a last number, or its mark
+// would exceed limit, mark and era stay, and nothing is loaded until an operator says where the tag continues.
 func (e *entry) in(id era.Identity, limit int64) error {
 	by, err := id.Since(e.Era)
 	if err != nil {
@@ -47,7 +47,7 @@ func (e *entry) in(id era.Identity, limit int64) error {
 	}
 	e.raw, e.present, e.by = e.Mark, id.Era, by
 	if e.Mark == 0 {
-		e.First = true // it counts as made on first use until an operator creates it
+		e.First = true // without entry, a tag counts as made by its first request
 	}
 	e.Mark = max(1, e.Mark) // 1 for a tag without entry
 	switch {
@@ -70,7 +70,6 @@ func (e entry) encode() []byte {
 	return b
 }
 
-// decode decodes an entry of a bucket.
 func decode(bucket string, kve buckets.Entry) (e entry, err error) {
 	err = json.Unmarshal(kve.Value, &e)
 	if err == nil && (e.Mark < 1 || e.Step < 1) {
@@ -83,7 +82,6 @@ func decode(bucket string, kve buckets.Entry) (e entry, err error) {
 	return e, nil
 }
 
-// tag returns the entry as a tag of a store.
 func (e entry) tag(name string, updated time.Time) segment.Tag {
 	//mutant:merged
 	return segment.Tag{
@@ -92,7 +90,7 @@ func (e entry) tag(name string, updated time.Time) segment.Tag {
 	}
 }
 
-// set gives the entry the fields of a created tag, and keeps its other fields.
+// set gives the entry the fields of t, the tag as it was created or changed, and keeps the other fields of the entry.
 func (e *entry) set(t segment.Tag) {
 	e.Mark = max(e.Mark, t.MaxID) //mutant:changed
 	e.Least, e.Step, e.Description, e.Disabled, e.Rules = t.Least, t.Step, t.Description, t.Disabled, t.Rules
@@ -105,13 +103,13 @@ func (e *entry) set(t segment.Tag) {
 // A state is a tag as it was read: its entry and, with a table, its row.
 type state struct {
 	kve   buckets.Entry // zero if the tag has no entry
-	entry               // of a tag without entry: mark 1, in no era
+	entry               // of a tag without entry: what in makes of the zero entry
 	row   *segment.Row  // nil if there is none
-	fault error         // why the entry cannot be read, in a listing
+	fault error         // why the entry cannot be read; only listings set it
 }
 
-// beside adds the row to the state. If the tag has no entry, the mark is the row's max_id, raised like a mark of no
-// era: the marks were lost, and the table may have gone back, too.
+// beside adds the tag's row to the state. If the tag has no entry, the mark becomes the row's max_id, lifted by the
+// whole offset of the present era: the marks were lost, and the table may be in an earlier state, too.
 func (t *state) beside(row *segment.Row, limit int64) {
 	t.row = row
 	switch {
@@ -141,17 +139,15 @@ func (t state) tag(name string) segment.Tag {
 	return t.now().tag(name, updated)
 }
 
-// isMissing reports whether the tag has no entry.
 func (t state) isMissing() bool { return t.kve.Revision == 0 }
 
-// isUnmade reports whether the tag's creation is under way, or was interrupted. A claimed tag that was loaded before
-// has lost its row, and is not unmade: another copy of the table may still have the row.
+// isUnmade reports whether the tag's creation is under way, or was interrupted. A claimed tag is not unmade if its row
+// was read before: the row was lost, and another copy of the table may still have the row.
 func (t state) isUnmade() bool { return t.Claimed && t.Seen == 0 }
 
-// isDamaged reports whether the tag has an entry that cannot be read.
 func (t state) isDamaged() bool { return t.fault != nil }
 
-// servable returns why no ID of a tag with a row can be loaded, nil if IDs can.
+// servable returns why no ID of a tag can be loaded, given the tag's row; nil if IDs can be.
 func (t state) servable() error {
 	if t.row != nil && (t.row.Step < 1 || t.row.MaxID < 1) {
 		return fmt.Errorf("%w: step %d, max_id %d, want at least 1", segment.ErrBadRow, t.row.Step, t.row.MaxID)

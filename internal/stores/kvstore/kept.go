@@ -8,15 +8,15 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// A reservation is a range, with the compare-and-set that reserves it, which raises the mark from at most Start to End.
+// A reservation is a range, with the compare-and-set that reserves it by raising the mark from at most Start to End.
 type reservation struct {
 	segment.Range
 	cas
-	sentBefore bool  // the write was sent before
-	acked      bool  // the write was acknowledged, or a later read has shown that it landed
-	most       int64 // upper bound of the tag's next range; 0 for none
-	kept       int64 // how many of its IDs are from an earlier range: if this write is refused, they are lost
-	era        string
+	sentBefore bool   // the write was sent before
+	acked      bool   // the write was acknowledged, or a later read has shown that it landed
+	most       int64  // how many IDs the tag's next range may have; 0 for no bound
+	kept       int64  // how many of the IDs are from an earlier range, and are lost if this write is refused
+	era        string // in which the write was sent
 }
 
 // A view is the state of a tag that a load has just read, and the bounds of the range that the load may return.
@@ -24,41 +24,42 @@ type view struct {
 	revision uint64
 	token    string
 	mark     int64
-	lowest   int64  // no ID below it may be used: the highest of floor, Seen and Least, and the lowest of Rules.Window
+	lowest   int64  // no ID below it may be used: the highest of floor, Seen, Least and the bound of Rules.Window
 	limit    int64  // no range may end above it
-	strict   bool   // a range reserved earlier is no answer: see [segment.Store.LoadStrict]
-	era      string // the present era; a range of another one is a hole
+	strict   bool   // a range reserved earlier must not be used: see [segment.Store.LoadStrict]
+	era      string // of the registry now; a range of another era must not be used
 }
 
-// A keeper keeps, for each tag, the range of the last load if the load failed after it had reserved the range, or may
-// have. The zero value is empty and ready to use. A keeper is safe for concurrent use.
+// A keeper keeps, for each tag, the range of the last load if that load failed although it had reserved the range, or
+// may have reserved it. The zero value is empty and ready to use. A keeper is safe for concurrent use.
 //
-// A keeper bounds holes: however long loads fail, the holes have no more IDs together than one load asked for.
+// A keeper bounds holes, IDs that are never issued: however long loads fail, the holes have no more IDs together than
+// one load asked for.
 //
-//   - A range whose write was acknowledged, or whose token the next read shows, is used by the next load, even if that
-//     load asks for more IDs: the others are loaded after it. A write that has not landed yet is sent once more,
-//     unchanged. Neither moves the mark any further.
+//   - A range whose write was acknowledged, or whose token the next read shows, is used by the next load. If that load
+//     asks for more IDs, a later load gets the rest. A write that has not landed yet is sent once more, unchanged.
+//     Neither moves the mark any further.
 //   - Where a range is lost, the tag's next range has at most half as many IDs, until a load succeeds: the losses sum
 //     up to 1/2 + 1/4 + … of the IDs that one load asked for. A range is lost if another worker wrote after a write
-//     whose outcome is unknown, if Leaf may have used it, or if it cannot answer strict requests.
+//     whose outcome is unknown, if Leaf may have used the range, or if it cannot answer strict requests.
 //
-// Law: a range is returned as reserved only if its write has landed, the mark just read is not below its end, and
-// nothing of it is below view.lowest. Any other range begins at the mark just read or above, and is reserved only when
-// a compare-and-set from the revision just read was acknowledged.
+// Law: a range is returned as reserved only if its write has landed, the mark just read is at or above its end, and
+// none of its IDs is below view.lowest. Any other range begins at the mark just read or above, and is reserved only
+// when a compare-and-set from the revision just read was acknowledged.
 //
-// Where fewer than n IDs are left for a strict view, nothing is written, since what a strict load reserves beyond its
-// requests is a hole, and a compare-and-set that is not sent reserves nothing.
+// If fewer than n IDs are left for a strict load, the keeper returns an error, so nothing is written: IDs that a
+// strict load reserves and gives to no request are a hole.
 //
-// Law of strict views: no range is reserved without another compare-and-set from the revision just read. A kept range
-// is part of the next one only if its own write is the last that the entry had, so that no other load came in
-// between; otherwise it is a hole. A write that is sent once more counts by its own acknowledgement.
+// Law of strict loads: each load reserves its range by a compare-and-set from the revision just read. A kept range is
+// part of the next range only if the kept range's write was the last write of the entry, so that no other load came in
+// between; otherwise the kept range is a hole. A write that is sent once more counts by its own acknowledgement.
 type keeper struct {
 	mu    sync.Mutex
 	loads map[string]reservation // by tag
 }
 
-// next returns the range for the next load of n IDs of a tag. Unless reserved is true, the caller writes End as the
-// mark, and the token, by a compare-and-set on the revision of v. It returns a load that failed: to [keeper.lost] if
+// next returns the range for the next load of n IDs of a tag. Unless reserved is true, the caller writes l.End as the
+// mark, with l's token, by a compare-and-set on v.revision. If the load fails, the caller passes l to [keeper.lost] if
 // that write was refused, and to [keeper.keep] after any other error. The next read of the entry decides whether the
 // write landed.
 func (r *keeper) next(tag string, v view, n int64) (l reservation, reserved bool, err error) {
@@ -75,7 +76,7 @@ func (r *keeper) next(tag string, v view, n int64) (l reservation, reserved bool
 	case outcome == open && fits && old.Start >= v.mark:
 		old.sentBefore = true
 		return old, false, nil
-	case outcome != none: // a hole, or it may become one
+	case outcome != none: // the kept range is a hole, or may become one
 		old.most = max(1, old.Len()/2) //mutant:halve
 	}
 	if old.most > 0 {
@@ -93,10 +94,9 @@ func (r *keeper) next(tag string, v view, n int64) (l reservation, reserved bool
 	return l, false, err
 }
 
-// maxKept bounds the number of tags with a kept reservation. Others are dropped, each of which is a hole.
+// maxKept bounds the number of tags with a kept range. Kept ranges beyond it are dropped: their IDs are never issued.
 const maxKept = 100_000
 
-// keep keeps the reservation of a load that failed.
 func (r *keeper) keep(tag string, l reservation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,8 +112,8 @@ func (r *keeper) keep(tag string, l reservation) {
 	r.loads[tag] = l //mutant:keep
 }
 
-// lost takes back a reservation whose write was refused because another write came first. If the same write was sent
-// before, that one may have landed, and the range is kept. Otherwise its IDs from an earlier range are lost.
+// lost takes back a reservation whose write was refused because another write came first. If the write was sent
+// before, that first copy may have landed, and the range is kept. Otherwise its IDs from an earlier range are lost.
 func (r *keeper) lost(tag string, l reservation) {
 	switch {
 	case l.sentBefore:
@@ -125,8 +125,8 @@ func (r *keeper) lost(tag string, l reservation) {
 	}
 }
 
-// drop drops the kept range of a deleted tag, which becomes a hole. Otherwise a load that reads an old entry, in which
-// the tag is not deleted, could use the range without a write.
+// drop drops the kept range of a deleted tag; its IDs are never issued. Otherwise a load that reads an old entry, in
+// which the tag is not deleted, could use the range without a write.
 func (r *keeper) drop(tag string) {
 	l := r.take(tag)
 	if l.Len() > 0 {
@@ -158,7 +158,7 @@ func newToken() string {
 // revision with the same step writes the same mark. The zero value stands for no compare-and-set.
 type cas struct {
 	token  string
-	base   uint64 // the revision that it replaces
+	base   uint64 // the revision that the write replaces
 	before string // the token of the entry at base
 }
 
@@ -169,8 +169,8 @@ type outcome int
 
 const (
 	none    outcome = iota // the cas is zero: nothing was sent
-	landed                 // it wrote the entry that was read
-	open                   // the entry is still the one that it replaces: it may land later, or never
+	landed                 // the write made the entry that was read
+	open                   // the entry is still the one to be replaced: the write may land later, or never
 	unknown                // another write has replaced the entry since
 )
 
@@ -184,7 +184,7 @@ func (c cas) outcome(revision uint64, now string) outcome {
 		return none
 	case now == c.token:
 		return landed
-	case revision == c.base && now == c.before: // one write from base can land: it may be sent again
+	case revision == c.base && now == c.before: // one write on base can land, so this one may be sent again
 		return open
 	}
 	return unknown

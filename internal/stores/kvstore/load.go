@@ -14,16 +14,16 @@ func (s *Store) Load(ctx context.Context, tag string, n, floor int64) (l segment
 	return s.load(ctx, tag, floor, false, func(step int64) int64 { return max(n, step) })
 }
 
-// LoadStrict implements [segment.Store]. The marks keep the order: a table may lose commits.
+// LoadStrict implements [segment.Store]. The order of IDs rests on the marks alone, since a table may lose commits.
 func (s *Store) LoadStrict(
 	ctx context.Context, tag string, join func() int64, floor int64,
 ) (l segment.Loaded, err error) {
 	return s.load(ctx, tag, floor, true, func(int64) int64 { return join() })
 }
 
-// load loads as many IDs as wanted returns; wanted is called with the step before each compare-and-set.
+// load reserves as many IDs as wanted returns. It calls wanted with the tag's step before each compare-and-set.
 //
-// Law: if a compare-and-set gets no answer in time, its range is kept, and the entry is read again. The token in the
+// Law: if a compare-and-set gets no answer in time, load keeps the range, and reads the entry again. The token in the
 // entry shows whether the write landed: see [keeper].
 func (s *Store) load(
 	ctx context.Context, tag string, floor int64, strict bool, wanted func(step int64) int64,
@@ -67,11 +67,11 @@ func (s *Store) tryLoad(
 	}
 	e := was.now()
 	n := wanted(e.Rules.Step(e.Step))
-	if err := ctx.Err(); err != nil { // another worker is to load, for example; a kept range stays
+	if err := ctx.Err(); err != nil { // wanted may end it: another worker is to load
 		return segment.Loaded{}, err
 	}
 	//mutant:marks-floor
-	least := max(e.Seen, e.Least, floor) // others may have taken IDs of a kept range from the table
+	least := max(e.Seen, e.Least, floor) // up to Seen, Leaf may have taken IDs of a kept range
 	lowest, limit, err := e.Rules.Window(max(e.Mark, least), s.cfg.Clock)
 	if err != nil {
 		return segment.Loaded{}, err
@@ -98,7 +98,7 @@ func (s *Store) tryLoad(
 	return loaded, err //mutant:loaded
 }
 
-// reserve raises the mark to the end of a load. If that fails, the load is kept.
+// reserve raises the mark to the end of the range l. If that fails, the next load may use the range: see [keeper].
 func (s *Store) reserve(ctx context.Context, tag string, was state, l reservation) error {
 	e := was.now()
 	e.Mark, e.Token = l.End, l.token
@@ -117,10 +117,10 @@ func (s *Store) reserve(ctx context.Context, tag string, was state, l reservatio
 	return err
 }
 
-// advance raises the row to the end of a reserved range. If that fails, the range is kept, and the server may still
-// execute the statement later. So a later load uses the range only if the row is at the range's start or below, and
-// another UPDATE on that condition is acknowledged: of all UPDATEs that raise the row from there one succeeds. A row at
-// the range's end proves nothing, since a Leaf node may have raised it.
+// advance raises the row's max_id to the end of a reserved range. If that fails, the range is kept, and the server may
+// still execute the statement later. So a later load uses the range only if max_id is at most the range's start, and
+// another UPDATE on that condition is acknowledged: of all UPDATEs that raise max_id from there, one succeeds. A
+// max_id at the range's end proves nothing, since a Leaf node may have raised it.
 func (s *Store) advance(ctx context.Context, tag string, l reservation) error {
 	done, err := s.cfg.Table.Advance(ctx, tag, l.Start, l.End) //mutant:advance
 	//mutant:advanced

@@ -12,23 +12,23 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// A Report is what an operator sees of a bucket of marks.
+// A Report describes a bucket of marks, below which no ID is reserved again, to an operator.
 type Report struct {
 	Info     buckets.Info
 	Identity era.Identity
 	Trouble  error // what is wrong with the identity: [era.ErrNoIdentity], [era.ErrIdentity], or nil
 	Unfit    error // what is wrong with the settings: [buckets.ErrUnfit], or nil
 	Tags     int   // disabled ones included
-	Guards   int   // tags that guard a row in MySQL
+	Guards   int   // tags whose marks guard a row in MySQL
 	Damaged  []string
 	// Marks are the marks by tag, those of disabled tags included, no older than the call of Inspect. A mark written
 	// during the call may be missing.
 	Marks map[string]Present
 
-	revision uint64 // of the identity or its marker; 0 if there never was one
+	revision uint64 // of the identity or its delete marker; 0 if there is neither
 }
 
-// A Present is the entry of a tag.
+// A Present is the entry of a tag in the present era, the time since the last resume of the registry.
 type Present struct {
 	Mark      int64 // the mark in the present era; for an undecided tag, the mark as written
 	Raw       int64 // the mark as it is written
@@ -40,7 +40,7 @@ type Present struct {
 	Written   time.Time
 }
 
-// present returns an entry in the present era of an identity.
+// present converts an entry to the present era of the registry with the identity id.
 func present(kve buckets.Entry, e entry, id era.Identity) Present {
 	raw := e.Mark
 	err := e.in(id, math.MaxInt64)
@@ -93,9 +93,9 @@ func (r *Report) readIdentity(ctx context.Context, streams buckets.Streams, buck
 	return nil
 }
 
-// MakeAlone changes the kind of the marks of a guarded table to [era.Alone]. r is the bucket's report from [Inspect].
-// Workers with the table refuse the bucket from their next check on. Until then workers of both kinds may load, by
-// compare-and-sets on the same marks.
+// MakeAlone turns marks that guard a table into the store itself: see [era.Alone]. r is the bucket's report from
+// [Inspect]. Workers with the table refuse the bucket from their next check on. Until then workers of both kinds may
+// load: their ranges are disjoint, by compare-and-sets on the same marks.
 func MakeAlone(ctx context.Context, streams buckets.Streams, bucket string, r Report) error {
 	if r.Trouble != nil {
 		return r.Trouble

@@ -19,9 +19,9 @@ import (
 // Poll implements [segment.Store]. With a table it raises the mark of each tag to the max_id of its row, so that marks
 // also cover IDs that Leaf nodes took, and raises rows that are below their marks.
 //
-// An entry that was removed leaves a delete marker. A tag with neither was lost with its bucket, and its ranges remain
-// valid, as do those of a tag whose entry is damaged. With a table, a tag without a row counts as removed: even if the
-// table lost the row, the mark keeps the tag's IDs from being loaded again.
+// An entry that was removed leaves a delete marker. A tag without entry and marker was lost with its bucket: its
+// ranges remain valid, like those of a tag whose entry is damaged. With a table, a tag without a row counts as
+// removed: even if the table lost the row, the mark keeps the tag's IDs from being loaded again.
 func (s *Store) Poll(ctx context.Context, see func(segment.Listing)) error {
 	began := s.setbacks.now()
 	all, removed, err := s.all(ctx)
@@ -49,9 +49,9 @@ func (s *Store) Poll(ctx context.Context, see func(segment.Listing)) error {
 	})
 }
 
-// catchUp raises the mark of a tag to its row, or the row to the mark, whichever is lower.
+// catchUp raises the mark of a tag to the max_id of its row, or max_id to the mark, whichever is lower.
 func (s *Store) catchUp(ctx context.Context, tag string, t state) error {
-	if t.row.MaxID < t.Mark && !t.undecided && (t.row.MaxID > 0 || !t.isMissing()) { // else the row cannot be served
+	if t.row.MaxID < t.Mark && !t.undecided && (t.row.MaxID > 0 || !t.isMissing()) { // else the row is invalid
 		// The table lost commits, or a load failed after it had raised the mark. Lift the row for Leaf nodes, which do
 		// not know marks. A load under way finds its row moved, and starts over.
 		if _, err := s.cfg.Table.Advance(ctx, tag, t.Mark-1, t.Mark); err != nil {
@@ -68,8 +68,8 @@ func (s *Store) catchUp(ctx context.Context, tag string, t state) error {
 	return err
 }
 
-// all returns all tags; with a table, those that have a row. Marks are read before rows: otherwise a row that is raised
-// in between would look as if it had gone back. removed has the keys with a delete marker.
+// all returns all tags; with a table, those that have a row. It reads marks before rows: a mark that is newer than its
+// row would look as if the row had gone back. removed has the tags whose entries left a delete marker.
 func (s *Store) all(ctx context.Context) (all map[string]state, removed map[string]bool, err error) {
 	marks, none, removed, err := s.marks(ctx)
 	if err != nil || s.cfg.Table == nil {
@@ -91,7 +91,7 @@ func (s *Store) all(ctx context.Context) (all map[string]state, removed map[stri
 	return all, removed, nil
 }
 
-// marks returns all entries by tag. none is the state of a tag without an entry; removed are the keys with a marker.
+// marks returns all entries by tag. none is the state of a tag without an entry; removed is as that of all.
 func (s *Store) marks(ctx context.Context) (all map[string]state, none state, removed map[string]bool, err error) {
 	entries, err := s.kv.Latest(ctx, "")
 	if err != nil {
@@ -186,7 +186,7 @@ func (t state) asListed(name string) segment.Tag {
 const (
 	// catchUps is how many tags a poll compares with their rows concurrently. Loads need most of the connections.
 	catchUps = 4
-	// catchUpTimeout bounds one tag, whose row another session may have locked.
+	// catchUpTimeout bounds the comparison of one tag, whose row another session may have locked.
 	catchUpTimeout = time.Second
 	// mostNamed is how many tags an error names.
 	mostNamed = 10

@@ -12,11 +12,11 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// wentBack reports to Config.WentBack that a tag's mark is below what this worker had loaded, once a write has
-// confirmed it. It returns the error of the load.
+// wentBack reports to Config.WentBack that a tag's mark is below floor, the highest end of this worker's ranges.
+// Before, a write confirms that the mark is current. wentBack returns the error of the load.
 //
-// Law: the entry that proves this is not changed. So if this worker is killed before the registry is stopped, its next
-// process proves it again.
+// Law: that write does not change the entry. So if this worker is killed before all workers are stopped, its next
+// process finds the low mark again.
 func (s *Store) wentBack(ctx context.Context, tag string, was state, floor int64) error {
 	if err := s.confirm(ctx, tag, was); err != nil {
 		return err
@@ -57,7 +57,8 @@ func (s *Store) Low(ctx context.Context, floors map[string]segment.Floor) (need 
 	}), wrap(lowest, err)
 }
 
-// confirm writes an entry back unchanged. If there is none, it writes one that has the same meaning as none.
+// confirm proves that what was read of a tag is current: it writes the entry back unchanged, by compare-and-set. If
+// there is no entry, it writes one that has the same meaning as none.
 func (s *Store) confirm(ctx context.Context, tag string, was state) (err error) {
 	if was.isMissing() {
 		_, err = s.kv.Create(ctx, tag, entry{Mark: 1, First: true}.encode())
@@ -92,7 +93,6 @@ func (s *Store) Restore(ctx context.Context, floors map[string]segment.Floor) er
 	})
 }
 
-// restore writes the entry of one tag again, if that is due.
 func (s *Store) restore(ctx context.Context, tag string, f segment.Floor) error {
 	return wrap(tag, jitter.Race(ctx, isOvertaken, func() (uint64, error) {
 		was, err := s.readMark(ctx, tag)
@@ -109,8 +109,8 @@ func (s *Store) restore(ctx context.Context, tag string, f segment.Floor) error 
 	}))
 }
 
-// restored returns the entry that Restore writes for a floor, and reports whether one must be written: see
-// [lineage.Tags].
+// restored returns the entry that Restore writes for a floor, what a worker knows of the tag from its own loads, and
+// reports whether an entry must be written: see [lineage.Tags].
 func (t state) restored(f segment.Floor) (e entry, isDue bool) {
 	if e = t.entry; f.Rules == nil || f.End < 1 || t.isDamaged() || e.Disabled {
 		return e, false

@@ -8,31 +8,31 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// setbacks raises an alarm for rows that went back, once per event. A row went back if it is below Seen in the tag's
-// entry, or below the max_id to which this worker has raised it: Seen includes that only from the next load on.
+// setbacks raises an alarm, once per event, for a row whose max_id went back: below Seen in the tag's entry, the
+// highest max_id ever read, or below the max_id to which this worker has raised the row since Seen was written.
 type setbacks struct {
 	alarm func(tag, message string)
 
 	mu     sync.Mutex
-	clock  uint64            // counts raises
+	clock  uint64            // how often this worker has raised a row
 	raised map[string]raised // by tag
 	lost   map[string]int64  // by tag, the lost max_id until the row has reached it again
 }
 
-// raised is an acknowledged raise of a row.
+// raised is an acknowledged write of this worker that raised the max_id of a row; at is the clock after the write.
 type raised struct {
 	maxID int64
 	at    uint64
 }
 
-// now returns the number of raises so far. Call now before reading the row, and pass the result to check.
+// now returns how often this worker has raised a row. Call now before reading a row, and pass the result to check.
 func (s *setbacks) now() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.clock
 }
 
-// acknowledged records that this worker raised a row.
+// acknowledged records that the database confirmed a write of this worker that raised the max_id of a row to maxID.
 func (s *setbacks) acknowledged(tag string, maxID int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,8 +43,8 @@ func (s *setbacks) acknowledged(tag string, maxID int64) {
 	s.raised[tag] = raised{maxID, s.clock}
 }
 
-// check raises the alarm if the row of a tag is lower than before. began is the result of now from before the row was
-// read.
+// check raises the alarm if the max_id of a tag's row went back. began is the result of now from before the row was
+// read: a raise after that proves nothing.
 func (s *setbacks) check(tag string, t state, began uint64) {
 	if t.row == nil {
 		return
@@ -58,8 +58,8 @@ func (s *setbacks) check(tag string, t state, began uint64) {
 		t.row.MaxID, was, max(t.Mark, was)))
 }
 
-// note returns the former max_id of the row if it went back. isNew reports whether this is a new event: an event ends
-// once the row has reached the lost max_id.
+// note returns the former max_id of a row if its max_id went back. isNew reports whether this is a new event: an event
+// ends once max_id has reached the lost value again.
 func (s *setbacks) note(row segment.Row, seen int64, began uint64) (was int64, isNew bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,8 +80,8 @@ func (s *setbacks) note(row segment.Row, seen int64, began uint64) (was int64, i
 	return seen, !wasLost
 }
 
-// keepOnly forgets all tags but the given ones that are not deleted, and those whose rows were raised after began,
-// which is the result of now from before the rows were read.
+// keepOnly forgets deleted tags and those that are not in tags, a listing. It keeps raises after began, the result of
+// now from before the listing, which may lack their tags.
 func (s *setbacks) keepOnly(tags []segment.Tag, began uint64) {
 	live := make(map[string]bool, len(tags))
 	for _, t := range tags {
