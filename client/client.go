@@ -39,8 +39,7 @@ type Config struct {
 	ObserveCall func(context.Context, Call)
 }
 
-// A Client requests IDs from the workers of one namespace. It is safe for
-// concurrent use.
+// A Client requests IDs from the workers of one namespace. It is safe for concurrent use.
 type Client struct {
 	nc      *nats.Conn
 	cfg     Config    // with defaults filled in

@@ -50,7 +50,7 @@ type refusedError struct{ sentinel, refusal error }
 func (e *refusedError) Error() string   { return "client: refused: " + e.refusal.Error() }
 func (e *refusedError) Unwrap() []error { return []error{e.sentinel, e.refusal} }
 
-// refusal adds to the error of a worker the sentinel of its code, and returns other errors as they are.
+// refusal adds the sentinel of its code to the error of a worker, and returns other errors as they are.
 func refusal(err error) error {
 	e, ok := errors.AsType[*subjects.Error](err)
 	if !ok {
@@ -89,7 +89,7 @@ func notServed(subject string) error {
 	return fmt.Errorf("%w: no worker on %s; does natsid run on this NATS, in this namespace?", ErrNotServed, subject)
 }
 
-// notNatsid explains a reply that no worker sends, and logs the first.
+// notNatsid returns the error of a reply that no worker would send. It logs the first such reply.
 func (c *Client) notNatsid(subject string, err error) error {
 	c.foreign.Do(func() {
 		c.cfg.Log.Warn("a reply is not natsid's: find the stream or program that sent it",

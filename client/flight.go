@@ -14,8 +14,8 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A flight is one request for IDs with its copies. Copies are sent by the laws Hedging and Retries of
-// docs/client-laws.md. The first answer counts; IDs of later answers are holes.
+// A flight is one request for IDs with its copies, the messages in which it is sent: the first, and further ones by
+// the laws Hedging and Retries of docs/client-laws.md. The first answer counts; IDs of later answers are never used.
 type flight struct {
 	target *target
 	n      int
@@ -28,9 +28,9 @@ type flight struct {
 	mu     sync.Mutex
 	began  time.Time
 	timer  *time.Timer
-	step   func() // what the flight does when its timer fires
-	copies int    // number of copies sent
-	open   []trip
+	step   func()        // what the flight does when its timer fires
+	copies int           // number of copies sent
+	open   []trip        // copies without an answer
 	pause  time.Duration // before the next copy, after a refusal; 0 before the first refusal
 	ended  bool
 }
@@ -46,17 +46,16 @@ type answer struct {
 type trip struct {
 	token      uint64
 	sent       time.Time
-	reconnects uint64 // of the connection, when the copy was sent
+	reconnects uint64 // how often the connection had reconnected before
 	spent      bool   // [spare.spend] has counted this copy
 }
 
 const (
-	// hedgedMost is the largest request, in IDs, that is copied after the usual silence; a larger one only after
-	// lostAfter.
+	// hedgedMost is the largest request, in IDs, that is sent again after a usual time without an answer: see
+	// patience. A larger one is sent again only after lostAfter.
 	hedgedMost = 10_000
-	// lostAfter is the silence after which the answer to a large request counts as lost: workers answer or refuse
-	// within 1.5 s. From then on copies are sent as for small requests. A copy on a lost connection is replaced at
-	// once.
+	// lostAfter is the time after which the answer to a large request counts as lost: workers answer or refuse within
+	// 1.5 s. From then on copies are sent as for small requests. A copy on a lost connection is replaced at once.
 	lostAfter = 2 * time.Second
 	// Pauses after refusals double from pauseFirst to pauseLongest; after the first refusal a copy is sent at once.
 	pauseFirst   = 20 * time.Millisecond
@@ -73,7 +72,7 @@ func (f *flight) launch() {
 	f.sendNow()
 }
 
-// after sets the timer. f.mu is held.
+// after lets the timer call step after d. f.mu is held.
 func (f *flight) after(d time.Duration, step func()) {
 	f.step = step
 	f.timer.Reset(d)
@@ -119,7 +118,7 @@ func (f *flight) drop(token uint64) {
 	f.target.client.inbox.forget(token)
 }
 
-// end ends the flight. f.mu is held, and released during the callbacks.
+// end ends the flight with an answer. f.mu is held, and released while done runs.
 func (f *flight) end(a answer) {
 	f.ended = true
 	f.timer.Stop()
@@ -197,8 +196,8 @@ func (f *flight) refused(err error) {
 	}
 }
 
-// retry schedules a copy after a refusal: after the next pause, which is 0 for the first refusal, and not sooner than
-// least. f.mu is held.
+// retry schedules a copy after a refusal. The copy is sent after the next pause, which is 0 for the first refusal, but
+// not before least has passed. f.mu is held.
 func (f *flight) retry(why error, least time.Duration) {
 	f.target.note(why)
 	if len(f.open) > 0 {
@@ -229,17 +228,19 @@ func (f *flight) tick() {
 	f.step()
 }
 
-// silence returns how long to wait for an answer before the next copy is sent. It doubles with each copy: a flight does
-// not use up its copies while the service is out of reach for seconds. f.mu is held.
+// silence returns how long to wait for an answer before the next copy is sent. The wait doubles with each copy, up to
+// 4 times the first wait or hedgeAgain, so that a flight does not use up the budget of copies while the service is out
+// of reach for seconds. f.mu is held.
 func (f *flight) silence() time.Duration {
 	usual := f.target.patience()
 	return max(usual, min(usual<<min(f.copies-1, 2), hedgeAgain))
 }
 
-// busyPause is the pause before the next attempt to send a copy that must not be sent yet.
+// busyPause is the pause before the next attempt to send a copy when the connection is down, a worker has demanded a
+// wait, the budget of copies is used up, or a large request may still be answered.
 const busyPause = 50 * time.Millisecond
 
-// askAgain sends a copy since no answer came.
+// askAgain sends a copy since no answer came, or tries later if no copy may be sent now.
 func (f *flight) askAgain() {
 	nc := f.target.client.nc
 	if !nc.IsConnected() || f.target.held() > 0 {
@@ -270,7 +271,7 @@ func (f *flight) askAgain() {
 	f.after(busyPause, f.askAgain)
 }
 
-// sendNow sends a copy after a pause.
+// sendNow sends the first copy, or one after a refusal.
 func (f *flight) sendNow() {
 	switch wait := f.target.held(); {
 	case wait > 0:

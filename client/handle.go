@@ -19,7 +19,7 @@ const (
 // A SegmentConfig is the settings of a handle of a tag. The zero value means the defaults.
 type SegmentConfig struct {
 	// Prefetch is how many IDs are held in advance, up to the workers' limit of a request: see [Handle]. 0 means none.
-	// For a strict tag Next fails with [ErrBadRequest], since other callers would get higher IDs while these are held.
+	// For a strict tag Next fails with [ErrBadRequest], since other callers could get higher IDs sooner.
 	Prefetch int
 	// MaxAge is how old an ID that is held may be, up to [subjects.MaxPrefetchAge]; 0 means [DefaultMaxAge].
 	MaxAge time.Duration
@@ -30,7 +30,7 @@ type SegmentConfig struct {
 
 // A SnowflakeConfig is the settings of a handle of snowflakes. The zero value means the defaults.
 type SnowflakeConfig struct {
-	// Business is the business in the snowflakes, if the layout has a field for it; else 0.
+	// Business is the value of the business field of the snowflakes; 0 if the layout has no such field.
 	Business int64
 	// Prefetch and MaxAge are as in [SegmentConfig].
 	Prefetch int
@@ -39,10 +39,10 @@ type SnowflakeConfig struct {
 
 // A Handle draws the IDs of one tag, or snowflakes. It is safe for concurrent use.
 //
-// With Prefetch, a handle holds a range of IDs. A call that leaves half of the range, or finds a quarter of MaxAge
-// left, requests the next range in the background. The age of an ID counts from before its request. IDs older than
-// MaxAge are discarded, and are holes. So the time in a snowflake is at most MaxAge old, and a raised max_id takes
-// effect within MaxAge. While natsid is out of reach, calls get held IDs.
+// With Prefetch, a handle holds a range of IDs. A call that leaves half of the range or less, or finds less than a
+// quarter of MaxAge left, requests the next range in the background. The age of an ID counts from before its request.
+// IDs older than MaxAge are discarded, and no call gets them. So the time in a snowflake is at most MaxAge old, and
+// when an operator raises a tag, that takes effect within MaxAge. While natsid is out of reach, calls get held IDs.
 type Handle struct {
 	target *target
 	merger *merger
@@ -141,9 +141,9 @@ func (h *Handle) Next(ctx context.Context) (id subjects.ID, err error) {
 	return id, err
 }
 
-// NextN returns n IDs, 1 to [MaxIDs]: held ones if there are as many, else IDs that are requested for this call alone.
-// If n is above the limit of a request, 100,000 by default, it sends several requests in turn; if one fails, the IDs of
-// those before it are holes. Errors are those of [Handle.Next].
+// NextN returns n IDs, 1 to [MaxIDs]: held ones if n are held, else IDs that are requested for this call alone. If n
+// is above the limit of a request, 100,000 by default, NextN sends several requests in turn; if one fails, no call
+// gets the IDs of the requests before. Errors are those of [Handle.Next].
 func (h *Handle) NextN(ctx context.Context, n int) (runs subjects.Runs, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, ended(h.target.subject, err)
@@ -184,7 +184,7 @@ func (t *target) request(ctx context.Context, n int) answer {
 	f.launch()
 	select {
 	case a := <-done:
-		if !errors.Is(a.err, errUnwanted) { // else ctx has ended, as the flight noticed first
+		if !errors.Is(a.err, errUnwanted) { // else ctx has ended, and the flight noticed it first
 			return a
 		}
 	case <-ctx.Done():
@@ -192,8 +192,8 @@ func (t *target) request(ctx context.Context, n int) answer {
 	return answer{err: t.gaveUp(ctx.Err())}
 }
 
-// A Source gives IDs, as a [Handle] does, or a Holder of package number. The package clienttest has a Source from
-// memory, to test programs that take one.
+// A Source gives IDs, as a [Handle] or a Holder of package number does. Programs that take a Source are tested with
+// the one of package clienttest, which gives IDs from memory.
 type Source interface {
 	Next(ctx context.Context) (subjects.ID, error)
 	NextN(ctx context.Context, n int) (subjects.Runs, error)

@@ -11,8 +11,7 @@ import (
 // A receiver is called with the reply to one request, or with the error ErrClosed.
 type receiver func(token uint64, m *nats.Msg, err error)
 
-// An inbox receives the replies of a client on one subscription, which it opens
-// with the first request.
+// An inbox receives the replies of a client on one subscription, which it opens with the first request.
 type inbox struct {
 	nc *nats.Conn
 
@@ -24,8 +23,8 @@ type inbox struct {
 	closed bool
 }
 
-// expect returns a reply subject, and calls f once with the reply that arrives there, unless the token is forgotten
-// before. f must not block. When the inbox is closed, f gets [ErrClosed].
+// expect returns a new reply subject and its token. It calls f once with the reply that arrives there, unless forget
+// is called with the token before. f must not block. When the inbox is closed, f gets [ErrClosed].
 func (b *inbox) expect(f receiver) (reply string, token uint64, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -69,7 +68,7 @@ func (b *inbox) check() error {
 	return nil
 }
 
-// forget drops the receiver of a token: a later reply is ignored.
+// forget drops the receiver of a token: a reply that arrives later is ignored.
 func (b *inbox) forget(token uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

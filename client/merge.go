@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// mostUnderWay is how many batches of a handle may be under way at once, so that a batch without an answer does not
-	// stop the handle.
+	// mostUnderWay is how many batches of a handle may be under way at once. It is above 1, so that a batch without an
+	// answer does not stop the handle.
 	mostUnderWay = 4
-	// waitingMost bounds the calls of a handle that may wait at once, counted in full requests.
+	// waitingMost bounds the calls of a handle that may wait at once. It is a number of full requests.
 	waitingMost = 5
 )
 
@@ -26,27 +26,28 @@ type merger struct {
 	target *target
 
 	mu        sync.Mutex
-	gathering *batch // the batch that calls join
-	underWay  int    // batches without an answer
-	waiting   int64  // calls that wait, of all batches
-	left      time.Time
-	timer     *time.Timer // sends the gathering batch when it may leave
+	gathering *batch      // the batch that calls join
+	underWay  int         // batches without an answer
+	waiting   int64       // calls that wait, of all batches
+	left      time.Time   // when the last batch left
+	timer     *time.Timer // lets the gathering batch leave when it may
 }
 
-// A batch has the calls that share a request, or several requests if there are too many for one.
+// A batch has the calls that share a request, or several requests if there are too many calls for one. A batch leaves
+// when its requests are sent.
 //
 // Law: a strict ID comes from a request that was sent after its call began. So no call may join a batch that has left:
 // [merger.depart] replaces the gathering batch before it sends a request.
 type batch struct {
 	merger  *merger
-	woken   chan struct{} // closed when the batch is answered or turns slow: then its calls watch their contexts
+	woken   chan struct{} // closed when the batch is answered or slow: then its calls watch their contexts
 	wake    sync.Once     // closes woken
-	slow    *time.Timer
+	slow    *time.Timer   // fires when the answer takes longer than slowAfter
 	done    chan struct{} // closed when the batch is answered
 	waiting int64         // calls that wait; guarded by the merger's lock, as are the fields below
 	open    int           // requests without an answer
 	isDone  bool
-	runs    subjects.Runs // constant when the batch is answered, as is err
+	runs    subjects.Runs // runs and err do not change once isDone is true
 	err     error         // of calls for which runs has no ID
 	taken   atomic.Int64  // calls that have taken an ID, or err
 }
@@ -93,7 +94,7 @@ func (m *merger) next(ctx context.Context) (subjects.ID, error) {
 	return idAt(b.runs, n), nil
 }
 
-// join adds a call to the gathering batch, and reports whether that batch may have to leave now.
+// join adds a call to the gathering batch. isDue reports whether the batch may have to leave now: see depart.
 func (m *merger) join() (b *batch, isDue bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -109,10 +110,10 @@ func (m *merger) join() (b *batch, isDue bool, err error) {
 	return b, b.waiting == 1 || b.waiting == m.target.most, nil
 }
 
-// turn wakes the calls, since the batch is answered or turns slow.
+// turn wakes the calls, since the batch is answered or its answer takes long.
 func (b *batch) turn() { b.wake.Do(func() { close(b.woken) }) }
 
-// leave removes a call that gives up. It reports false if the batch has been answered: then the call takes its ID.
+// leave removes a call that gives up. It returns false if the batch has been answered: then the call takes its ID.
 func (b *batch) leave() bool {
 	b.merger.mu.Lock()
 	defer b.merger.mu.Unlock()
@@ -130,7 +131,8 @@ func (b *batch) isWanted() bool {
 	return b.waiting > 0
 }
 
-// depart sends the gathering batch if it may leave, or sets the timer.
+// depart sends the requests of the gathering batch if the batch may leave now. If only time lacks, depart sets the
+// timer.
 func (m *merger) depart() {
 	m.mu.Lock()
 	b := m.gathering
@@ -152,7 +154,7 @@ func (m *merger) depart() {
 	b.request(n, n)
 }
 
-// request requests n IDs, at most first of them in the first request.
+// request requests n IDs. The first request is for at most as many as the parameter first says.
 func (b *batch) request(n, first int) {
 	t := b.merger.target
 	most := int(min(t.most, t.limit.Load()))
@@ -170,8 +172,9 @@ func (b *batch) request(n, first int) {
 	}
 }
 
-// land takes the answer to a request for n IDs. A refusal with a limit splits the request. If the limit is only what
-// the tag has left, a first part gets those IDs, the rest asks once more, and later requests are not limited.
+// land takes the answer to a request for n IDs. If a worker refuses since n exceeds its limit, land requests the IDs
+// in smaller parts, and the limit holds for later requests. If n exceeds only what the tag has left, the first part is
+// what is left, the others ask once more, and later requests are not limited.
 func (b *batch) land(n int, a answer) {
 	m := b.merger
 	if 0 < a.most && a.most < n {

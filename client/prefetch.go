@@ -17,22 +17,22 @@ import (
 type stock struct {
 	target *target
 	header nats.Header
-	n      int
+	n      int // IDs of each request
 	maxAge time.Duration
 
 	mu      sync.Mutex
 	held    []*block      // in the order of their requests
-	looked  time.Duration // when the wall clock was last read, as [clock] showed
+	looked  time.Duration // what [clock] showed when the wall clock was last read
 	asking  chan struct{} // closed when the request under way has ended; nil if there is none
-	waiting int           // calls that wait for that
+	waiting int           // calls that wait for that request
 	err     error         // error of the last request
 }
 
-// A block has the IDs of one request that no call has got.
+// A block has those IDs of one request that no call has got yet.
 //
-// They are too old when maxAge has passed by the monotonic or by the wall clock since before the request: the monotonic
-// clock stands still while a machine is suspended. If the wall clock is set ahead, the IDs become a hole; if it is set
-// back, the monotonic clock counts.
+// The IDs are too old when maxAge has passed since before the request, by the monotonic clock or by the wall clock:
+// the monotonic clock stands still while a machine is suspended. If the wall clock is set ahead, the IDs are
+// discarded; if it is set back, the monotonic clock counts.
 type block struct {
 	runs  subjects.Runs
 	size  int
@@ -56,7 +56,7 @@ func newStock(t *target, n int, maxAge time.Duration) *stock {
 }
 
 // next returns a held ID. If none is held, it returns 0 and a channel that is closed when the request under way has
-// ended: then the caller calls wait, and gets what that request brings.
+// ended: then the caller calls wait, which returns an ID of that request.
 func (k *stock) next() (id subjects.ID, asking chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -68,7 +68,7 @@ func (k *stock) next() (id subjects.ID, asking chan struct{}) {
 	return 0, k.asking
 }
 
-// nextN returns n held IDs, or nil if fewer are held: these would grow too old while the rest is requested.
+// nextN returns n held IDs. If fewer are held, it returns nil: they would grow too old while the rest is requested.
 func (k *stock) nextN(n int) (runs subjects.Runs) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -82,9 +82,9 @@ func (k *stock) nextN(n int) (runs subjects.Runs) {
 	return runs
 }
 
-// holds reports whether n IDs are held that are not too old. It requests the next range when the call leaves a half, or
-// the newest range has a quarter of its age left. A call for more IDs than are held takes none. After a failed request
-// only a call that waits sends another. k.mu is held.
+// holds reports whether n IDs are held that are not too old; if fewer, the caller takes none. It requests the next
+// range if at most half of k.n IDs would be left, or if the newest range has less than a quarter of maxAge to go.
+// After a failed request it requests none: only a call that waits does. k.mu is held.
 func (k *stock) holds(n int) bool {
 	held, left := k.fresh()
 	rest := held
@@ -120,7 +120,7 @@ func (k *stock) fresh() (held int, left time.Duration) {
 	return held, left
 }
 
-// take removes up to most held IDs, of which there is one at least, and returns them. k.mu is held.
+// take removes held IDs, a run of at most the number most, and returns them. At least one must be held. k.mu is held.
 func (k *stock) take(most int) subjects.Run {
 	b := k.held[0]
 	run := b.runs[0]

@@ -9,11 +9,11 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// lineBytes is the length limit of a run in a reply: two IDs, a hyphen and a newline.
+// lineBytes is the most bytes that a run takes in a reply: two IDs, a hyphen and a newline.
 const lineBytes = 19 + 1 + 19 + 1
 
-// parseRuns reads a reply to a request for n IDs. It returns n different IDs, or an error: so calls that share a
-// request never get the same ID, whatever program answered.
+// parseRuns reads a reply to a request for n IDs. It returns n different IDs or an error, so calls that share a
+// request never get the same ID, even if another program than natsid answered.
 func parseRuns(body []byte, n int) (subjects.Runs, error) {
 	if len(body) > n*lineBytes {
 		return nil, fmt.Errorf("it has %d bytes, more than %d IDs need", len(body), n)

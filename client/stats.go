@@ -39,7 +39,6 @@ func outcome(err error) string {
 	return "failed"
 }
 
-// observe calls the observer, if any, for a call that ends.
 func (c *Client) observe(ctx context.Context, subject string, began time.Time, ids int, err error) {
 	if f := c.cfg.ObserveCall; f != nil {
 		f(ctx, Call{subject, ids, began, time.Since(began), outcome(err), err})
@@ -61,7 +60,6 @@ type Stats struct {
 	Usual    time.Duration // smoothed response time; 0 before the first answer
 }
 
-// counts are the counters of [Stats] in a target.
 type counts struct {
 	ids, requests, hedges, retries, failures atomic.Int64
 }

@@ -15,7 +15,7 @@ import (
 // CreateTag creates a tag and returns it.
 //
 // The error is that of a refusal, such as [ErrBadRequest] or [ErrTagExists], or [ErrNotServed], [ErrNotNatsid], or that
-// of ctx. The request is sent only once: a repetition after a lost reply would find the tag that the first had created.
+// of ctx. The request is sent once: a repetition after a lost reply would find the tag that the first one created.
 func (c *Client) CreateTag(ctx context.Context, t subjects.TagCreate) (created subjects.TagInfo, err error) {
 	if err := subjects.CheckTag(t.Tag); err != nil {
 		return subjects.TagInfo{}, refusal(err)

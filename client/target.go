@@ -24,7 +24,7 @@ type target struct {
 	usual  time.Duration // smoothed response time; 0 before the first answer
 	spread time.Duration // smoothed deviation from usual
 	hold   time.Time     // no request is sent before this time, as a worker demanded
-	// trouble is why the latest copy was refused; nil if it was not.
+	// trouble is why the latest copy of a request got no IDs; nil if it got some, or has no answer yet.
 	trouble error
 }
 
@@ -50,8 +50,8 @@ func (t *target) learn(took time.Duration) {
 const (
 	hedgeSoonest = 100 * time.Millisecond
 	hedgeLatest  = 500 * time.Millisecond
-	// hedgeAgain is the longest pause before a further copy, unless answers usually take longer. After a server hangs,
-	// other servers send half of the copies to it for seconds.
+	// hedgeAgain is the longest pause before a further copy, unless answers usually take longer. It is short since
+	// after a server hangs, other servers still send half of the copies to that server for seconds.
 	hedgeAgain = 250 * time.Millisecond
 )
 
@@ -62,8 +62,8 @@ func (t *target) patience() time.Duration {
 	return min(max(t.usual+4*t.spread, hedgeSoonest), hedgeLatest)
 }
 
-// Bounds of the gap between two batches. Within them the gap is a quarter of the usual response time, so that
-// [mostUnderWay] batches cover that time. A batch leaves sooner if the batch before it is answered.
+// Bounds of the gap between two batches, which are calls that share a request. Within them the gap is a quarter of the
+// usual response time, so that [mostUnderWay] batches cover that time. An answer lets the next batch leave sooner.
 const (
 	gapLeast = time.Millisecond
 	gapMost  = 100 * time.Millisecond
@@ -75,8 +75,8 @@ func (t *target) gap() time.Duration {
 	return min(max(t.usual/mostUnderWay, gapLeast), gapMost)
 }
 
-// A call does not watch its context at first, since that costs a third of the throughput. These are the bounds of that
-// time, and so of how late a call may notice that its context has ended.
+// A call does not watch its context at first, since watching costs a third of the throughput. These bounds limit how
+// long, and so how late a call may notice that its context has ended.
 const (
 	slowSoonest = 20 * time.Millisecond
 	slowLatest  = 100 * time.Millisecond
@@ -110,27 +110,26 @@ func (t *target) holdFor(d time.Duration) {
 	}
 }
 
-// A spare is the budget of copies (docs/client-laws.md), which keeps copies from doubling the load of an overloaded
-// service. The budget grows with the requests of about the last minute: while one of three workers hangs, half as many
-// copies as requests are needed for the 6 s until NATS notices. spareLeast lets a new or rarely used handle retry.
-//
-// It is safe for concurrent use.
+// A spare is the budget of copies, requests that are sent again (docs/client-laws.md). It keeps copies from doubling
+// the load of an overloaded service. The budget grows with the requests of about the last minute: while one of three
+// workers hangs, half as many copies as requests are needed for the 6 s until NATS notices. spareLeast lets a new or
+// rarely used handle retry. A spare is safe for concurrent use.
 type spare struct {
 	mu     sync.Mutex
-	used   float64 // copies, less what requests and time have earned
-	recent float64 // requests, decaying with recentFor
+	used   float64 // copies sent, minus what requests and time have earned
+	recent float64 // requests, whose weights fall with time: see recentFor
 	at     time.Time
 }
 
 const (
-	sparePerRequest = 0.1
-	sparePerSecond  = 4
-	spareLeast      = 200
+	sparePerRequest = 0.1 // copies that each request earns
+	sparePerSecond  = 4   // copies that each second earns
+	spareLeast      = 200 // copies that need no request
 	// recentFor is the time in which the weight of a request falls by a factor of e.
 	recentFor = time.Minute
 )
 
-// pass lowers used and recent by the time that has passed. s.mu is held.
+// pass lowers used and recent for the time that has passed since the last call. s.mu is held.
 func (s *spare) pass(now time.Time) {
 	passed := now.Sub(s.at).Seconds()
 	s.used = max(0, s.used-passed*sparePerSecond)
@@ -183,7 +182,7 @@ func (t *target) gaveUp(err error) error {
 	return fmt.Errorf("client: no ID from %s in time: %w: %w", t.subject, err, trouble)
 }
 
-// note records why the latest copy got no IDs; nil if it got some.
+// note records why the latest copy of a request got no IDs; nil if it got some, or has no answer yet.
 func (t *target) note(trouble error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

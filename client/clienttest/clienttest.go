@@ -52,7 +52,6 @@ func (s *Source) NextN(ctx context.Context, n int) (subjects.Runs, error) {
 	return subjects.Runs{run}, nil
 }
 
-// take returns the next n IDs.
 func (s *Source) take(ctx context.Context, n subjects.ID) (subjects.Run, error) {
 	if err := ctx.Err(); err != nil {
 		return subjects.Run{}, fmt.Errorf("clienttest: %w", err)

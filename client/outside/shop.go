@@ -13,7 +13,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A Shop numbers its orders densely by segment IDs, and the lines of an order by snowflakes.
+// A Shop numbers its orders by the dense IDs of a tag, and the lines of an order by snowflakes.
 type Shop struct {
 	ids    *client.Client
 	orders *client.Handle
@@ -39,7 +39,7 @@ func New(nc *nats.Conn) (*Shop, error) {
 	}, nil
 }
 
-// Close ends the use of the connection, which the caller closes.
+// Close closes the shop's client. The caller closes the connection.
 func (s *Shop) Close() { s.ids.Close() }
 
 // Order numbers a new order of n lines.

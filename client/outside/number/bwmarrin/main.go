@@ -1,4 +1,4 @@
-// Command bwmarrin prints IDs of bwmarrin/snowflake: natsid number -- bwmarrin 3.
+// Command bwmarrin prints IDs of bwmarrin/snowflake under a worker number of natsid: natsid number -- bwmarrin 3.
 package main
 
 import (

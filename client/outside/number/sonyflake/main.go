@@ -1,4 +1,4 @@
-// Command sonyflake prints IDs of sony/sonyflake: natsid number -- sonyflake 3.
+// Command sonyflake prints IDs of sony/sonyflake under a worker number of natsid: natsid number -- sonyflake 3.
 package main
 
 import (
