@@ -16,7 +16,7 @@ var Source = rand.Float64
 // UpTo returns a random time in [0, d).
 func UpTo(d time.Duration) time.Duration { return time.Duration(Source() * float64(d)) }
 
-// Around returns a random time of half to one and a half of d.
+// Around returns a random time of half of d to one and a half of d.
 func Around(d time.Duration) time.Duration { return d/2 + UpTo(d) }
 
 // A Backoff is an endless sequence of pauses: each is 1.5 times as long as the one before, up to a bound, and each is
@@ -25,7 +25,7 @@ type Backoff struct{ first, longest, next time.Duration }
 
 var _ backoff.BackOff = (*Backoff)(nil)
 
-// NewBackoff returns pauses of about first to about longest.
+// NewBackoff returns pauses that grow from about first to about longest.
 func NewBackoff(first, longest time.Duration) *Backoff { return &Backoff{first, longest, first} }
 
 // NextBackOff returns the next pause.
@@ -42,7 +42,7 @@ func (b *Backoff) Reset() { b.next = b.first }
 func Sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
-		return ctx.Err() // both may have happened
+		return ctx.Err() // ctx may have ended at the same moment
 	case <-ctx.Done():
 		return ctx.Err()
 	}
