@@ -35,10 +35,10 @@ func lacking(err error) error {
 	return fmt.Errorf("%w: %w", &segment.RightError{Right: right}, err)
 }
 
-// unholdable are the error numbers of a row that the table cannot hold.
+// unholdable are the error numbers of the server for a row that the table cannot hold.
 var unholdable = []uint16{
 	1264, 1406, 1366, // out of range, too long, of characters that the column does not have
-	1364, 1048, // without a value for a column of the owner's
+	1364, 1048, // no value for a column that the table's owner added
 	3819, 4025, 1369, // a constraint is violated, in MySQL and in MariaDB, or the check of a view
 }
 
@@ -57,7 +57,7 @@ var refusals = []uint16{
 	1213, // deadlock
 }
 
-// noWrites are the error numbers of a server that refuses all writes.
+// noWrites are the error numbers with which a server refuses all writes.
 var noWrites = []uint16{
 	1040, // too many connections
 	1290, // --read-only
@@ -81,7 +81,7 @@ func classified(err error) error {
 	case isNumber(err, noWrites...) || neverSent(err):
 		return noWriteError{err}
 	case !isNumber(err, refusals...):
-		return err // it may have been executed
+		return err // the statement may have been executed
 	}
 	return fmt.Errorf("%w: %w", kind, err)
 }
@@ -94,7 +94,7 @@ func notApplied(tag string, err error) error {
 	return wrap(tag, err)
 }
 
-// A noWriteError is why the server takes no writes. It is a [segment.ErrNoWrites].
+// A noWriteError says why the server takes no writes. It wraps [segment.ErrNoWrites].
 type noWriteError struct{ cause error }
 
 func (e noWriteError) Error() string {
@@ -110,7 +110,8 @@ func (e noWriteError) Error() string {
 // Unwrap returns [segment.ErrNoWrites] and the cause.
 func (e noWriteError) Unwrap() []error { return []error{segment.ErrNoWrites, e.cause} }
 
-// neverSent reports whether no connection could be made to send a statement, or a read-only server refused it.
+// neverSent reports whether a statement changed nothing because no connection could be made, or because a read-only
+// server refused it.
 func neverSent(err error) bool {
 	if _, ok := errors.AsType[*mysql.MySQLError](err); ok {
 		return false
@@ -122,7 +123,6 @@ func neverSent(err error) bool {
 	return ok && op.Op == "dial"
 }
 
-// isNumber reports whether err is a server's error of one of these numbers.
 func isNumber(err error, numbers ...uint16) bool {
 	e, ok := errors.AsType[*mysql.MySQLError](err)
 	return ok && slices.Contains(numbers, e.Number)
@@ -133,7 +133,7 @@ func wrap(tag string, err error) error {
 		return nil
 	}
 	if denied := lacking(err); denied != nil && !errors.Is(err, segment.ErrNotApplied) {
-		err = denied // a query is not classified
+		err = denied // classified does not see the errors of queries
 	}
 	return fmt.Errorf("mysqlstore: tag %s: %w", tag, err)
 }

@@ -21,8 +21,8 @@ import (
 type Login struct {
 	// DSN is user:password@tcp(host:port)/database, or user:password@unix(/path/of/socket)/database.
 	DSN string
-	// File holds the DSN, "" for none. Only its user and password are read again: the marks that this process has seen
-	// belong to one database, so another database needs a restart.
+	// File is a file with the DSN; "" is none. Only user and password are read again: the marks that this process has
+	// seen, up to which IDs are taken, belong to one database, so another database needs a restart.
 	File string
 	// CA, Cert and Key are PEM files: the authorities that vouch for the server, the client certificate, and its key.
 	// CA or Cert demands TLS. Without CA the system's authorities vouch; without Cert no certificate is shown.
@@ -32,7 +32,7 @@ type Login struct {
 // secure reports whether the files demand TLS, whatever the DSN says.
 func (l Login) secure() bool { return l.CA != "" || l.Cert != "" }
 
-// check refuses logins that Open could not use, including missing files.
+// check returns an error for a login that Open could not use, for example one with a missing file.
 func (l Login) check(cfg *mysql.Config) error {
 	if !l.secure() {
 		return nil
@@ -64,7 +64,6 @@ func (l Login) renew(_ context.Context, cfg *mysql.Config) error {
 	return nil
 }
 
-// tls reads the files for TLS with a server.
 func (l Login) tls(addr string) (*tls.Config, error) {
 	host, _, _ := net.SplitHostPort(addr)
 	c := &tls.Config{ServerName: cmp.Or(host, addr)}

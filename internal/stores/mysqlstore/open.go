@@ -3,8 +3,8 @@
 //
 // Sessions are autocommit, strict and in UTC, and wait for a lock for 1 s at most. One process has at most 40
 // statements under way in its database. Every change of max_id is one conditional UPDATE, so no transaction or lock
-// lasts longer than a statement. A collation may find a row whose name differs from the requested tag, such as in case:
-// that is a [segment.NameError].
+// lasts longer than a statement. The collation of biz_tag may find a row whose name differs from the requested tag,
+// for example in case: then the error is a [segment.NameError].
 package mysqlstore
 
 import (
@@ -29,9 +29,8 @@ var ErrRefused = errors.New("mysqlstore: refused")
 // administrators.
 const maxConns = 40
 
-// Open connects to the database and creates the table if there is none. An existing one is used as it is, whether its
-// fourth column is called description or desc. The error wraps [ErrRefused] if retrying cannot help. No error
-// shows the password.
+// Open connects to the database and creates the table if there is none. A table that exists is used as it is, with a
+// column description or desc. The error wraps [ErrRefused] if retrying cannot help. No error shows the password.
 func (l Login) Open(ctx context.Context) (*Table, error) {
 	cfg, err := parse(l.DSN)
 	if err == nil {
@@ -72,8 +71,8 @@ func (l Login) Open(ctx context.Context) (*Table, error) {
 	return &Table{db: db, schema: schema}, nil
 }
 
-// checkRights returns an error if the user lacks a right without which no range can be loaded. INSERT is needed for
-// new tags alone. It returns nil for a server that takes no writes at the moment.
+// checkRights returns an error if the user lacks a right without which no range can be loaded. It does not check
+// INSERT, which only new tags need. It returns nil for a server that takes no writes at the moment.
 func checkRights(ctx context.Context, db *sql.DB) error {
 	for _, statement := range []string{
 		"SELECT biz_tag, max_id, step, update_time FROM leaf_alloc WHERE 1 = 0",
@@ -86,13 +85,13 @@ func checkRights(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// session sets the parameters that every connection needs, whatever the server's defaults and the DSN say. Statements
-// of loads that were given up must not wait in the server for a lock, and a value that does not fit a column must be an
-// error. No limit may hide a row.
+// session sets the parameters that every connection needs, whatever the server's defaults and the DSN say. Loads that
+// were given up must not leave statements in the server that wait for a lock. A value that does not fit a column must
+// be an error. No limit of a query's rows may hide a row.
 //
-// An acknowledged change must be committed: with completion_type CHAIN the end of a transaction would begin another one
-// on the same connection. All later statements on that connection would keep their rows locked, and could be rolled
-// back.
+// An acknowledged change must be committed: with completion_type CHAIN the end of a transaction would begin another
+// one on the same connection. All later statements on that connection would keep their rows locked, and could be
+// rolled back.
 func session(cfg *mysql.Config) *mysql.Config {
 	cfg.ParseTime, cfg.Loc = true, time.UTC
 	cfg.ClientFoundRows = false  // an UPDATE that changed nothing must say so
@@ -122,8 +121,8 @@ func session(cfg *mysql.Config) *mysql.Config {
 // parse reads a DSN. Its error quotes nothing of the DSN.
 func parse(dsn string) (*mysql.Config, error) {
 	cfg, err := mysql.ParseDSN(dsn)
-	// The parser's own error may quote a password. It takes everything after the last slash as the database, even if
-	// that is the end of a password with a slash in it.
+	// The parser's own error may quote a password. The parser takes everything after the last slash as the database,
+	// even the end of a password that has a slash in it.
 	if err != nil || cfg.DBName == "" || strings.Contains(dsn[strings.LastIndexByte(dsn, '/'):], "@") {
 		return nil, fmt.Errorf("%w: the DSN must be user:password@tcp(host:port)/database", ErrRefused)
 	}

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// The table as Leaf's own script leaf_alloc.sql creates it.
+// createTable makes the table as Leaf's own script leaf_alloc.sql does.
 const createTable = `CREATE TABLE leaf_alloc (
   biz_tag varchar(128) NOT NULL DEFAULT '',
   max_id bigint(20) NOT NULL DEFAULT '1',
@@ -32,14 +32,14 @@ var limits = map[string]int64{
 	"int": math.MaxInt32, "int unsigned": math.MaxUint32,
 }
 
-// forms are the columns that natsid uses, with the types that each may have. desc is another name for description.
+// forms are the columns that natsid uses, with the types that each may have. A table may call the description desc.
 var forms = []struct {
 	name, want string
 	isOptional bool
 	types      *regexp.Regexp
 }{
 	{"biz_tag", "varchar(128)", false, texts},
-	{"max_id", "bigint or int", false, regexp.MustCompile(`^(big)?int( unsigned)?$`)}, // the types in limits
+	{"max_id", "bigint or int", false, regexp.MustCompile(`^(big)?int( unsigned)?$`)}, // as in limits
 	{"step", "int", false, regexp.MustCompile(`int( unsigned)?$`)},
 	{"update_time", "timestamp or datetime", false, regexp.MustCompile(`^(timestamp|datetime)\b`)},
 	{"description", "varchar(256)", true, texts},
@@ -48,10 +48,10 @@ var forms = []struct {
 
 var texts = regexp.MustCompile(`^(var)?(char|binary)$|text$`)
 
-// openSchema creates the table if there is none, and returns its schema, or the first fault of a column.
+// openSchema creates the table if there is none, and returns its schema, or an error for a column that does not fit.
 func openSchema(ctx context.Context, db *sql.DB, database string) (schema, error) {
 	all, err := columns(ctx, db, database)
-	if err == nil && len(all) == 0 { // another worker may create it first
+	if err == nil && len(all) == 0 { // another worker may create the table first
 		if _, err = db.ExecContext(ctx, createTable); err == nil || isNumber(err, tableExists) {
 			all, err = columns(ctx, db, database)
 		}
@@ -84,7 +84,7 @@ func openSchema(ctx context.Context, db *sql.DB, database string) (schema, error
 	return s, nil
 }
 
-// A column is the type of a column, without a display width, and its part in an index: PRI, UNI, MUL or "".
+// A column is a column's type, without display width, and its index: PRI (primary), UNI (unique), MUL or "".
 type column struct{ kind, key string }
 
 // columns returns leaf_alloc's columns, by name; none if there is no such table.
@@ -110,8 +110,8 @@ func columns(ctx context.Context, db *sql.DB, database string) (map[string]colum
 	return all, rows.Err()
 }
 
-// selectRow returns a query for rows that meet a condition. A row with an invalid value must not make the query fail: a
-// value that int64 cannot hold becomes the highest int64, and NULL becomes 0, of which natsid serves no ID.
+// selectRow returns a query for rows that meet a condition. A row with an invalid value must not make the query fail.
+// A value that int64 cannot hold becomes the highest int64, and NULL becomes 0, with which natsid loads no ID.
 func (s schema) selectRow(condition string) string {
 	description := cmp.Or(s.description, "''")
 	return "SELECT biz_tag, COALESCE(LEAST(max_id, 9223372036854775807), 0), COALESCE(step, 0), " +

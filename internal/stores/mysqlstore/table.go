@@ -56,7 +56,7 @@ func (t *Table) Advance(ctx context.Context, tag string, start, end int64) (bool
 	return n == 1, wrap(tag, err)
 }
 
-// probeTag cannot be requested, so no row needs to have it.
+// probeTag is the tag in the UPDATE of Probe. No request can have that name, so no row needs to have it.
 const probeTag = "_natsid"
 
 // Probe returns nil if the server takes writes of this user at the moment. It sends an UPDATE that matches no row: it
@@ -97,7 +97,7 @@ func (t *Table) update(tag string, c segment.Change) (statement string, args []a
 	return "UPDATE leaf_alloc SET " + set + " WHERE biz_tag = ?", append(args, tag)
 }
 
-// Try implements [segment.Table]: it makes the change and rolls it back.
+// Try implements [segment.Table]: it makes the change in a transaction, and rolls it back.
 func (t *Table) Try(ctx context.Context, tag string, c segment.Change) error {
 	tx, err := t.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -111,7 +111,7 @@ func (t *Table) Try(ctx context.Context, tag string, c segment.Change) error {
 	return nil
 }
 
-// write changes the table. Its errors are those of [segment.Table].
+// write executes a statement that changes the table. Its errors are those of [segment.Table].
 func (t *Table) write(ctx context.Context, tag, statement string, args ...any) (sql.Result, error) {
 	if err := t.gate.enter(time.Now()); err != nil {
 		return nil, wrap(tag, err)
@@ -142,8 +142,8 @@ func (t *Table) AllRows(ctx context.Context) (all []segment.Row, err error) {
 // probeEvery is the interval of the writes that test whether a read-only server takes writes again.
 const probeEvery = 100 * time.Millisecond
 
-// A gate limits writes to one per probeEvery while the server takes no writes. The driver drops the connection of each
-// refused write, since the address may lead to another server by now. The zero value lets all writes through.
+// A gate lets one write per probeEvery through while the server takes no writes: for each refused write the driver
+// drops the connection, as the address may lead to another server by now. The zero value lets all writes through.
 type gate struct {
 	mu      sync.Mutex
 	refused error     // error of the last write; nil while the server takes writes
