@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// consent has the flags of commands that destroy something, or that change several tags.
+// consent has the flags of commands that destroy something or change several tags, and so ask first.
 type consent struct {
 	Yes    bool `short:"y"`
 	DryRun bool
 }
 
-// change shows a plan on standard error, and calls do if the person at the terminal agrees. With --yes nobody is asked;
-// with --dry-run the plan is printed as the outcome, and do is not called.
+// change shows a plan on standard error, and calls do if the person at the terminal agrees. With --yes it neither
+// shows nor asks. With --dry-run it prints the plan as the command's outcome, and does not call do.
 func (o *output) change(c consent, question string, plan any, text func(*sheet), do func() error) error {
 	if c.DryRun {
 		return o.print(plan, text)
@@ -29,7 +29,7 @@ func (o *output) change(c consent, question string, plan any, text func(*sheet),
 	return do()
 }
 
-// agree asks a question, and returns an error unless the answer is yes. If yes is set, by --yes, it does not ask.
+// agree asks a question, and returns an error unless the answer is yes. With yes, which --yes sets, it does not ask.
 func (o *output) agree(yes bool, question string) error {
 	switch {
 	case yes:

@@ -44,22 +44,22 @@ Examples:
 	}
 }
 
-// auditJSON is the outcome of an audit.
+// auditJSON is the outcome of an audit of grants: which process was given which IDs.
 type auditJSON struct {
 	Verdict string `json:"verdict"` // proven, repeated or "not proven"
 	grants.Scope
 	Loads    int64            `json:"loads"`
 	Tags     int              `json:"tags"`
 	Numbers  int              `json:"numbers"`
-	Resumed  bool             `json:"resumed"`  // the proof rests on the assumption of `natsid resume`
-	Findings []grants.Finding `json:"findings"` // repetitions before others
+	Resumed  bool             `json:"resumed"`  // the proof rests on what `natsid resume` assumes
+	Findings []grants.Finding `json:"findings"` // IDs that were granted twice come first
 }
 
-// settled is the longest time from a worker's write of a mark to its record of the grant.
+// settled is the longest time from a worker's write of a mark, the next ID of a tag, to its record of the load.
 const settled = 2500 * time.Millisecond
 
-// sameAge is how far the creation times of the marks and of the stream of grants may differ, if the stream is to count
-// as a record of all writes.
+// sameAge is how far apart the bucket of marks and the stream of grants may have been created, if the stream is to
+// count as a record of all writes of marks.
 const sameAge = 10 * time.Minute
 
 func (s *session) withGrants(f func(context.Context, jetstream.JetStream, *grants.Reader) error) error {
@@ -75,8 +75,8 @@ func (s *session) withGrants(f func(context.Context, jetstream.JetStream, *grant
 	})
 }
 
-// Run reads the marks first, and the grants once the last writes of these marks are recorded. So an ID below its mark
-// that is in no record belongs to a load that was never recorded.
+// Run reads the marks (the next IDs of the tags), waits until their last writes are recorded, and then reads the
+// records. So an ID that is below its tag's mark, and in no record, is of a load that was never recorded.
 func (c *auditCmd) Run(s *session) error {
 	return s.withGrants(func(ctx context.Context, js jetstream.JetStream, before *grants.Reader) error {
 		r, err := s.inspect(ctx, js)
@@ -86,7 +86,7 @@ func (c *auditCmd) Run(s *session) error {
 		marks := make(map[string]grants.Mark)
 		for tag, p := range r.Marks {
 			if p.Undecided {
-				p.Mark = math.MaxInt64 // an undecided tag is not loaded
+				p.Mark = math.MaxInt64 // no worker loads the tag: it waits for an operator
 			}
 			marks[tag] = grants.Mark{Raw: p.Raw, Shown: p.Mark, At: p.Written}
 		}

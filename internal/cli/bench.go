@@ -24,7 +24,6 @@ type benchCmd struct {
 
 func (*benchCmd) help() help { return help{summary: "Measure how fast IDs come over this NATS."} }
 
-// benchFlags are the flags of bench segment and bench snowflake.
 type benchFlags struct {
 	Callers  int           `short:"c" default:"64"`
 	Duration time.Duration `short:"d" default:"10s"`
@@ -71,8 +70,8 @@ Example:
 func (c *benchSnowflakeCmd) Run(s *session) error { return c.run(s, "") }
 
 const (
-	bareTimeout = 2 * time.Second // for a request without the client; workers refuse earlier
-	benchTurns  = 10              // natsid and bare requests alternate, so that changes of the machine affect both
+	bareTimeout = 2 * time.Second // bounds a request without the client; a worker refuses a request earlier
+	benchTurns  = 10              // natsid and bare requests take turns, so that both see the same load of the machine
 )
 
 // run measures requests for IDs of a tag, or for snowflakes if tag is "".
@@ -96,7 +95,7 @@ func (f *benchFlags) run(s *session, tag string) error {
 	next := func(ctx context.Context) error { _, err := handle.Next(ctx); return err }
 	ctx, cancel := context.WithTimeout(s.ctx, client.DefaultTimeout)
 	defer cancel()
-	if err := next(ctx); err != nil { // its errors name the remedy
+	if err := next(ctx); err != nil { // through the client, whose errors name the remedy
 		return err
 	}
 	own := nc.NewInbox()
@@ -150,17 +149,17 @@ func bareCall(nc *nats.Conn, subject string) func(context.Context) error {
 	}
 }
 
-// A measured holds the results of calls of one kind.
+// A measured holds the results of all calls of one kind: requests to natsid, or bare requests.
 type measured struct {
 	call    func(context.Context) error
 	took    time.Duration
-	calls   atomic.Int64          // that succeeded
-	latency [59 << 5]atomic.Int64 // number of these calls in each bucket, by bucketOf
+	calls   atomic.Int64          // number of calls that succeeded
+	latency [59 << 5]atomic.Int64 // how many of them took how long: one count for each bucket of bucketOf
 	errors  atomic.Int64
 	failed  atomic.Pointer[error] // the last error
 }
 
-// run makes calls for length, or until ctx ends, and waits for those under way.
+// run lets callers make calls for the duration length, or until ctx ends, and waits for the calls under way.
 func (m *measured) run(ctx context.Context, callers int, length time.Duration) {
 	began := time.Now()
 	var all sync.WaitGroup
@@ -174,7 +173,7 @@ func (m *measured) run(ctx context.Context, callers int, length time.Duration) {
 				} else if ctx.Err() == nil {
 					m.errors.Add(1)
 					m.failed.Store(&err)
-					time.Sleep(10 * time.Millisecond) // refusals are fast: calls must not flood the workers
+					time.Sleep(10 * time.Millisecond) // refusals come at once: do not flood the workers
 				}
 			}
 		})
@@ -183,15 +182,15 @@ func (m *measured) run(ctx context.Context, callers int, length time.Duration) {
 	m.took += time.Since(began)
 }
 
-// bucketOf returns the bucket of a duration: there are 32 for each power of two of nanoseconds, so that a percentile
-// is wrong by at most 1.6 %.
+// bucketOf returns the index in [measured.latency] under which a duration is counted. Each power of two of
+// nanoseconds has 32 such buckets, so a percentile is wrong by at most 1.6 %.
 func bucketOf(d time.Duration) int {
 	v := uint64(max(0, d))
 	shift := max(0, bits.Len64(v)-6)
 	return shift<<5 + int(v>>shift)
 }
 
-// quantile returns the duration within which a share of the calls ended: half of them for 0.5. 0 means no calls.
+// quantile returns the time within which a fraction of the calls ended: half of them for 0.5. 0 means no calls.
 func (m *measured) quantile(part float64) time.Duration {
 	rank := int64(part * float64(m.calls.Load()))
 	for b := range m.latency {
@@ -203,7 +202,7 @@ func (m *measured) quantile(part float64) time.Duration {
 	return 0
 }
 
-// benchJSON has the figures of natsid, and those of bare requests, which the command answers itself.
+// benchJSON has the figures of natsid and, in Bare, those of requests that this command answers itself.
 type benchJSON struct {
 	benchFigures
 	Bare benchFigures `json:"bare"`

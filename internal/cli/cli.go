@@ -1,6 +1,5 @@
-// Package cli is the command line of natsid: a file per command, with its
-// flags, its help and its output. The flags of "natsid serve" come from the
-// table of settings in internal/app.
+// Package cli is the command line of natsid: a file per command, with its flags, its help and its output. The flags
+// of "natsid serve" come from the table of settings in internal/app.
 package cli
 
 import (
@@ -20,7 +19,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A commandLine is the tree of commands. Their help is not in struct tags: see [help].
+// A commandLine is the tree of commands. Help is not in its struct tags, but in the method help of each command.
 type commandLine struct {
 	JSON        bool
 	ShowVersion versionFlag `name:"version"`
@@ -75,7 +74,6 @@ type storeCmd struct {
 
 func (*storeCmd) help() help { return help{summary: "Move the tags to another store."} }
 
-// A session is one command that runs.
 type session struct {
 	ctx        context.Context
 	line       commandLine
@@ -84,8 +82,8 @@ type session struct {
 	settings
 }
 
-// errorText returns the text of an error for a person: without the prefix "client: ", and with the command that
-// remedies a worker's refusal.
+// errorText returns the text of an error for a person. It drops the prefix "client: " and, if a worker refused a
+// request, adds the command that helps.
 func errorText(err error) string {
 	text := strings.TrimPrefix(err.Error(), "client: ")
 	e, ok := errors.AsType[*subjects.Error](err)
@@ -103,16 +101,17 @@ func errorText(err error) string {
 	return text
 }
 
-// These match a URL or a DSN that may contain a password or a token: inURL in any error, and inArgument in an error of
-// the parser, which repeats arguments.
+// These match a URL or a DSN up to its @, which may contain a password or a token to hide. inURL is for all errors.
+// inArgument is for those of the parser, which repeat arguments, so it also matches text without ://.
 var (
 	inURL      = regexp.MustCompile(`://\S*@`)
 	inArgument = regexp.MustCompile(`[^\s"'=]*:\S*@`)
 )
 
-// Main runs one command line and returns the exit code of [exitCode]. It returns when ctx ends.
+// Main runs one command line and returns its exit code, one of [Exits]. If ctx ends, the command ends.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
-	// For --help, kong calls its exit hook while it parses.
+	// For --help, kong calls its exit hook while it parses. The hook panics with the code, to get here and not to
+	// os.Exit.
 	type exit int
 	defer func() {
 		if r := recover(); r != nil {
@@ -148,7 +147,7 @@ func newParser(s *session, exit func(int)) *kong.Kong {
 		kong.PostBuild(func(k *kong.Kong) error { return addHelp(k.Model.Node) }),
 		kong.Bind(s))
 	if err != nil {
-		panic(err) // a fault in commandLine, which every test would meet
+		panic(err) // commandLine is wrong: every test would meet this
 	}
 	return k
 }
@@ -163,12 +162,12 @@ func (s *session) run(parser *kong.Kong, args []string) (err error) {
 	s.addFile()
 	err = s.call.Run()
 	if missing := s.missing(); missing != nil && err != nil {
-		return missing // it caused err
+		return missing // err is only its consequence
 	}
 	return err
 }
 
-// missing returns a right that the command lacked and cannot do without, or nil.
+// missing returns, as an error, a right that NATS refused although the command needs it; nil if there is none.
 func (s *session) missing() error {
 	if missing, ok := errors.AsType[*buckets.RightError](context.Cause(s.ctx)); ok {
 		if isRepair(s.namespace(), missing.Subject) {

@@ -7,7 +7,7 @@ import (
 	"github.com/natsid/natsid/internal/app"
 )
 
-// configCmd has the flags of serve.
+// configCmd has the flags of serve, which addSettings adds.
 type configCmd struct{}
 
 func (*configCmd) help() help {

@@ -22,10 +22,11 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// defaultURL is where commands other than serve expect NATS, unless --nats names a server.
+// defaultURL is where every command but serve expects NATS, unless --nats or a setting names a server.
 const defaultURL = "nats://127.0.0.1:4222"
 
-// connect connects to NATS, for one command. A right that is missing ends the command.
+// connect connects to NATS for one command. If NATS refuses a right that the command needs, s.ctx ends, which ends
+// the command.
 func (s *session) connect(more ...nats.Option) (*nats.Conn, error) {
 	var end context.CancelCauseFunc
 	s.ctx, end = context.WithCancelCause(s.ctx)
@@ -36,7 +37,7 @@ func (s *session) connect(more ...nats.Option) (*nats.Conn, error) {
 	}, more...)
 }
 
-// dial connects to NATS, and calls refused with each missing right.
+// dial connects to NATS. The function refused is called with each right that NATS then refuses to this user.
 func (s *session) dial(refused func(*buckets.RightError), more ...nats.Option) (*nats.Conn, error) {
 	cfg, err := s.validConfig()
 	if err != nil {
@@ -60,9 +61,10 @@ func (s *session) dial(refused func(*buckets.RightError), more ...nats.Option) (
 		"cannot reach NATS at %s: %w; start natsid, or name another server with --nats URL", app.Redact(cfg.NATS), err)
 }
 
-// canDoWithout reports whether a command succeeds without the right to publish to a subject: JetStream deletes idle
-// consumers by itself; a bucket need not refuse purges; a stage need not be on the page, and needs hints only where all
-// copies expire; no ID depends on the record of grants.
+// canDoWithout reports whether a command succeeds without the right to publish to a subject. These requests may
+// fail: to delete a consumer (JetStream deletes idle ones), to change a bucket's settings, to show a stage on the
+// page, to use a stage's hints (positions that only matter once all its copies have expired), to record grants (no
+// ID needs that).
 func canDoWithout(ns subjects.Namespace, subject string) bool {
 	hints, grants := wire.StampBucket(ns), "$KV."+wire.GrantsBucket(ns)
 	consumer := strings.Contains(subject, ".CONSUMER.")
@@ -72,12 +74,12 @@ func canDoWithout(ns subjects.Namespace, subject string) bool {
 		strings.Contains(subject, "KV_"+hints) || strings.Contains(subject, "$KV."+hints)
 }
 
-// isRepair reports whether only an operator with the rights of --repairs may publish to a subject.
+// isRepair reports whether an operator may publish to a subject only with the rights of `permissions operator
+// --repairs`.
 func isRepair(ns subjects.Namespace, subject string) bool {
 	return subject == wire.RegistryAnnounce(ns) || strings.Contains(subject, "$KV."+wire.SegmentBucket(ns)+".")
 }
 
-// jetStream returns JetStream with the settings for its domain and prefix.
 func (s *session) jetStream(nc *nats.Conn) (jetstream.JetStream, error) {
 	cfg, err := s.validConfig()
 	if err != nil {
@@ -95,8 +97,8 @@ func (s *session) withNATS(f func(*nats.Conn) error) error {
 	return f(nc)
 }
 
-// request sends a request of an operator once: if it succeeded and its answer was lost, a second one could fail. It
-// repeats the request only if a worker answers that it is busy, and so has changed nothing.
+// request sends a request of an operator. It repeats the request only if a worker answers that it is busy, and so
+// has changed nothing. It does not after silence: if the first request succeeded, a second one could fail.
 func request[T any](s *session, nc *nats.Conn, subject string, body any) (answer T, err error) {
 	data, err := json.Marshal(body)
 	if err != nil {
@@ -122,7 +124,7 @@ func request[T any](s *session, nc *nats.Conn, subject string, body any) (answer
 			return answer, refused
 		}
 	}
-	var stored struct{ Stream string } // the acknowledgement of a stream; no worker's answer has that field
+	var stored struct{ Stream string } // set if a JetStream stream answers instead of a worker
 	if err := errors.Join(json.Unmarshal(m.Data, &answer), json.Unmarshal(m.Data, &stored)); err != nil {
 		return answer, fmt.Errorf("another program answers on %s: stop it (%w)", subject, err)
 	}
@@ -133,13 +135,14 @@ func request[T any](s *session, nc *nats.Conn, subject string, body any) (answer
 	return answer, nil
 }
 
-// client returns a client of the command's namespace. Without cfg.Log it logs nothing, since commands print errors.
+// client returns a client of the command's namespace. Without cfg.Log it is silent: commands print errors
+// themselves.
 func (s *session) client(nc *nats.Conn, cfg client.Config) (*client.Client, error) {
 	cfg.Namespace, cfg.Log = s.namespace(), cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	return client.New(nc, cfg)
 }
 
-// handle returns the handle of a tag, or of the snowflakes of a business if tag is "".
+// handle returns the client's handle of a tag or, if tag is "", of the snowflakes of a business.
 func (s *session) handle(nc *nats.Conn, cfg client.Config, tag string, business int64) (*client.Handle, error) {
 	c, err := s.client(nc, cfg)
 	switch {
@@ -151,7 +154,6 @@ func (s *session) handle(nc *nats.Conn, cfg client.Config, tag string, business 
 	return c.Segment(tag, client.SegmentConfig{})
 }
 
-// openTable opens the table of --mysql.
 func (s *session) openTable(ctx context.Context) (*mysqlstore.Table, error) {
 	cfg, err := s.validConfig()
 	if err != nil {
@@ -169,8 +171,8 @@ func (s *session) openTable(ctx context.Context) (*mysqlstore.Table, error) {
 
 var errNoMySQL = usage(errors.New("--mysql is missing: where the table is"))
 
-// A tagName is a tag on the command line. A malformed one is refused before NATS is contacted: one with a space or an
-// empty token could not be sent.
+// A tagName is a tag on the command line. A malformed one is refused before anything is sent, since a tag is part of
+// a NATS subject: with a space or an empty token it would make no valid one.
 type tagName string
 
 // UnmarshalText implements [encoding.TextUnmarshaler].

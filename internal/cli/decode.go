@@ -8,7 +8,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// decodeCmd also has the flags --layout and --epoch: see addSettings.
+// decodeCmd also has the flags --layout and --epoch, which addSettings adds.
 type decodeCmd struct {
 	ID int64 `arg:""`
 }
@@ -36,11 +36,11 @@ func (c *decodeCmd) Run(s *session) error {
 	return s.print(parts, parts.print)
 }
 
-// partsJSON is a snowflake in its parts. Parts for which the layout has no bits are absent.
+// partsJSON is a snowflake in its parts. A part is absent if the layout has no bits for it.
 type partsJSON struct {
 	Time     time.Time `json:"time"`
 	Site     *int      `json:"site,omitempty"`
-	Machine  *int      `json:"machine,omitempty"` // within the site
+	Machine  *int      `json:"machine,omitempty"` // its number within the site
 	Worker   int       `json:"worker"`
 	Business *int64    `json:"business,omitempty"`
 	Sequence int64     `json:"sequence"`

@@ -27,7 +27,6 @@ func Exits() []Exit {
 	}
 }
 
-// exitCode returns the exit code of a command that ended with err.
 func exitCode(err error) int {
 	if e, ok := errors.AsType[programEnd](err); ok {
 		return e.code
@@ -64,5 +63,5 @@ func usage(err error) error {
 	return usageError{err}
 }
 
-// errNotProven is returned by an audit that finds no fault, and no proof.
+// errNotProven is returned by an audit that found no ID that was granted twice, but cannot rule that out.
 var errNotProven = errors.New("it is not proven that no ID was granted twice")

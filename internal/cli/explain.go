@@ -33,12 +33,11 @@ Examples:
 	}
 }
 
-// explainedJSON is the explanation of an ID.
 type explainedJSON struct {
 	ID     subjects.ID    `json:"id"`
-	Parts  *partsJSON     `json:"parts,omitempty"` // of a snowflake
-	Grants []grants.Grant `json:"grants"`          // more than one only if IDs may have repeated
-	// Skipped are the raises of a mark that left the ID out, if no grant contains it.
+	Parts  *partsJSON     `json:"parts,omitempty"` // nil unless the ID is a snowflake
+	Grants []grants.Grant `json:"grants"`          // more than one only if the ID may have been issued twice
+	// Skipped are the raises of the tag's next ID that passed over this one; empty if Grants is not.
 	Skipped []grants.Grant `json:"skipped,omitempty"`
 }
 
@@ -66,7 +65,7 @@ func (c *explainCmd) Run(s *session) error {
 	})
 }
 
-// windows replaces Grants by the claims whose windows contain the ID, if there are any: the ID is a snowflake then.
+// windows replaces Grants by the claims on worker numbers whose times contain the ID, read as a snowflake, if any do.
 func (j *explainedJSON) windows(claims []*grants.Claim) {
 	var found []grants.Grant
 	for _, c := range claims {

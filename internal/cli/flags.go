@@ -13,10 +13,10 @@ import (
 	"github.com/natsid/natsid/internal/configfile"
 )
 
-// ofLayout are settings of config, decode, layout, leaf, number, serve and test-server.
+// ofLayout are the settings that describe a layout of snowflakes.
 var ofLayout = []string{"layout", "epoch"}
 
-// commandsOf returns the commands that have a setting; nil means all.
+// commandsOf returns the commands that take a setting as a flag; nil means all.
 func commandsOf(s app.Setting) []string {
 	commands := []string{"serve", "config"}
 	switch {
@@ -36,7 +36,6 @@ func commandsOf(s app.Setting) []string {
 	return commands
 }
 
-// addSettings gives each command the flags of its settings.
 func addSettings(k *kong.Kong) error {
 	for _, s := range app.Settings() {
 		commands := commandsOf(s)
@@ -52,8 +51,8 @@ func addSettings(k *kong.Kong) error {
 	return nil
 }
 
-// addFlag adds the flag of a setting to a command. It gives kong neither default nor range, which [app.Parse] applies
-// later: so a flag that is not used counts as not given.
+// addFlag adds the flag of a setting to a command. kong gets neither default nor range, so that a flag that is not
+// used counts as not given; [app.Parse] applies both later.
 func addFlag(n *kong.Node, s app.Setting) {
 	tag := &kong.Tag{Envs: []string{s.Env}}
 	if s.Bare {
@@ -77,7 +76,7 @@ func addFlag(n *kong.Node, s app.Setting) {
 	n.Flags = append(n.Flags, f)
 }
 
-// A reader reads the text of a flag, from the command line or the environment. A bare flag without a value means true.
+// A reader reads the value of a flag as text. bare means that the flag may stand without a value, and then means true.
 type reader struct{ bare bool }
 
 // Decode implements [kong.Mapper].

@@ -77,10 +77,11 @@ type count struct {
 	N int `short:"n" default:"1"`
 }
 
-// getWithin is how long a person at a terminal waits for a worker that can issue.
+// getWithin is how long the command waits for IDs: a person at a terminal waits for it.
 const getWithin = 2 * time.Second
 
-// get prints IDs of a tag, or snowflakes if tag is "": as runs if f is nil, otherwise each in the format f.
+// get prints IDs of a tag, or snowflakes if tag is "": as runs, first-last, if f is nil, otherwise each in the
+// format f.
 func (c count) get(s *session, tag string, business int64, f *format.Format) error {
 	if c.N < 1 || c.N > client.MaxIDs {
 		return usage(fmt.Errorf("-n %d: want 1 to %d", c.N, client.MaxIDs))
@@ -120,7 +121,7 @@ func (c count) get(s *session, tag string, business int64, f *format.Format) err
 	})
 }
 
-// joined returns runs in which those that touch are one, such as those of several requests.
+// joined returns the runs, with those that follow on one another made one: NextN may need several requests.
 func joined(runs subjects.Runs) (all []runJSON) {
 	for _, r := range runs {
 		if n := len(all); n > 0 && all[n-1].Last+1 == r.First {

@@ -30,7 +30,7 @@ Examples:
 	}
 }
 
-// healthJSON is the answer of /readyz.
+// healthJSON is a worker's answer on /readyz.
 type healthJSON struct {
 	Ready bool     `json:"ready"`
 	Says  []string `json:"says"` // the lines of the answer
@@ -53,7 +53,7 @@ func (*healthCmd) Run(s *session) error {
 			addr, err)
 	}
 	err = s.print(h, func(out *sheet) {
-		if h.Ready { // otherwise the lines are in the error
+		if h.Ready { // else the lines are in the error
 			fmt.Fprintln(out, strings.Join(h.Says, "\n"))
 		}
 	})
@@ -63,7 +63,7 @@ func (*healthCmd) Run(s *session) error {
 	return err
 }
 
-// dialable returns the address to dial for a worker that listens on addr.
+// dialable returns the address at which to reach a worker that listens on addr.
 func dialable(addr string) (string, error) {
 	host, port, err := net.SplitHostPort(addr)
 	switch {
@@ -77,7 +77,7 @@ func dialable(addr string) (string, error) {
 	return net.JoinHostPort(cmp.Or(host, "localhost"), port), nil
 }
 
-// askReady requests /readyz without a proxy: the worker is on this machine or near it.
+// askReady requests /readyz. It uses no proxy, since the worker is on this machine or near it.
 func askReady(ctx context.Context, addr string) (h healthJSON, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/readyz", nil)
 	if err != nil {

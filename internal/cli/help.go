@@ -8,14 +8,14 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// help is the text of a command's "--help". It is in code, so that the tags of a command's struct hold no prose.
+// help is the text of a command's "--help". It is in code, since struct tags are a bad place for prose.
 type help struct {
 	summary string            // one line
-	detail  string            // below it; indented lines are kept as they are
-	values  map[string]string // help of arguments and flags, by name; others are in [sharedHelp]
+	detail  string            // below the summary; indented lines are kept as they are
+	values  map[string]string // help of arguments and flags, by name; [sharedHelp] has that of others
 }
 
-// sharedHelp is the help of arguments and flags of several commands, by name.
+// sharedHelp is the help of arguments and flags that several commands have, by name.
 var sharedHelp = map[string]string{
 	"yes": "Do not ask.", "dry-run": "Show what would be done, and change nothing.",
 	"n":   "How many IDs. More than one are printed as runs, first-last, one a line.",
@@ -31,8 +31,8 @@ var sharedHelp = map[string]string{
 	"filter":   "Copy the messages on these subjects only, such as 'orders.*.paid'. May be repeated.",
 }
 
-// addHelp gives the commands at and below a node their help. It returns an
-// error if a command, flag or argument has none.
+// addHelp gives the command n, and all commands below it, their help. It returns an error if a command, flag or
+// argument has none.
 func addHelp(n *kong.Node) error {
 	h := n.Target.Addr().Interface().(interface{ help() help }).help()
 	n.Help, n.Detail = h.summary, h.detail
@@ -89,7 +89,7 @@ func (*helpCmd) help() help {
 	}
 }
 
-// Run lets the parser meet --help: the parser then prints the help and calls kong's exit hook.
+// Run parses the command line "TOPIC --help": the parser then prints the help and calls kong's exit hook.
 func (c *helpCmd) Run(s *session) error {
 	topic := c.Topic
 	if s.connection = slices.Equal(topic, []string{"connection"}); s.connection {

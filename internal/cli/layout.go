@@ -19,7 +19,7 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// layoutCmd also has the flags --layout and --epoch: see addSettings.
+// layoutCmd also has the flags --layout and --epoch, which addSettings adds.
 type layoutCmd struct {
 	Years      int64 `placeholder:"N"`
 	Sites      int64 `placeholder:"N"`
@@ -76,7 +76,7 @@ func (c *layoutCmd) Run(s *session) error {
 	return s.print(d, func(out *sheet) { d.print(out, l) })
 }
 
-// setHolders says in the registry which numbers are for programs.
+// setHolders stores in the registry which worker numbers are for programs that make snowflakes themselves.
 func (c *layoutCmd) setHolders(ctx context.Context, s *session, registry *kvregistry.Registry) error {
 	h := workerid.Holders(c.Holders)
 	d, err := registry.Deployment(ctx)
@@ -104,7 +104,8 @@ func (c *layoutCmd) setHolders(ctx context.Context, s *session, registry *kvregi
 
 const year = 365.25 * 24 * time.Hour
 
-// plan returns the narrowest layout for the needs that the flags state. Its epoch is --epoch, or the start of today.
+// plan returns the layout with the fewest bits for the needs in the flags. Its epoch is --epoch, or the start of
+// today.
 func (c *layoutCmd) plan(s *session, now time.Time) (l snowflake.Layout, err error) {
 	c.Sites, c.Businesses, c.Unit = cmp.Or(c.Sites, 1), cmp.Or(c.Businesses, 1), cmp.Or(c.Unit, time.Millisecond)
 	for _, need := range []int64{c.Years, c.Sites, c.Machines, c.Businesses, c.Peak} {
@@ -129,20 +130,21 @@ func (c *layoutCmd) plan(s *session, now time.Time) (l snowflake.Layout, err err
 	return l, nil
 }
 
-// width returns how many bits distinguish count/of values, rounded up.
+// width returns how many bits are needed to tell count/of values apart; a fraction counts as a whole value.
 func width(count, of int64) int { return bits.Len64(uint64((count+of-1)/of - 1)) }
 
-// layoutJSON is a layout. A field without bits is absent.
+// layoutJSON describes a layout. Fields leaves out fields that have no bits.
 type layoutJSON struct {
 	Layout  string        `json:"layout"`
 	UnitMs  int64         `json:"unit_ms"` // the length of a tick
 	Epoch   time.Time     `json:"epoch"`
 	Ends    time.Time     `json:"ends"`
-	Largest subjects.ID   `json:"largest"` // largest ID
+	Largest subjects.ID   `json:"largest"` // the largest ID that the layout allows
 	Fields  []layoutField `json:"fields"`
 }
 
-// layoutField is a field's capacity in a unit, such as years. Need is 0 unless a layout is planned.
+// layoutField is a field. Capacity is in Unit, such as years. Need is the capacity that a flag asks for; 0 if none
+// does.
 type layoutField struct {
 	Field    string  `json:"field"`
 	Bits     int     `json:"bits"`

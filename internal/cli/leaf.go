@@ -38,7 +38,7 @@ type leafJSON struct {
 	URL string `json:"url"`
 }
 
-// Run serves Leaf's paths until the command is stopped. While NATS is away, it answers requests with errors.
+// Run serves the HTTP paths of Leaf until the command is stopped. While NATS is away, each request gets an error.
 func (c *leafCmd) Run(s *session) error {
 	cfg, err := s.validConfig()
 	if err != nil {
@@ -70,7 +70,7 @@ func (c *leafCmd) Run(s *session) error {
 	return (&leaf.Server{IDs: ids, Deadline: c.Deadline, Layout: cfg.Layout, Log: log}).Serve(s.ctx, l)
 }
 
-// joinForGood connects to NATS, later if NATS does not answer yet. It returns only errors that waiting does not remedy.
+// joinForGood connects to NATS, later if NATS does not answer yet. It returns an error only if waiting is no remedy.
 func (s *session) joinForGood(log *slog.Logger) (*nats.Conn, error) {
 	answers := func(*nats.Conn) { log.Info("NATS answers") }
 	opts := []nats.Option{

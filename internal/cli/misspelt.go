@@ -12,8 +12,8 @@ import (
 	"github.com/natsid/natsid/internal/app"
 )
 
-// misspelt returns an error that suggests a command line if args begin with a word that is no command of n, or if
-// refused, the parser's error, is about such a word after flags. Otherwise it returns nil.
+// misspelt returns an error that suggests a command if args begin with a word that is no command of n, or if
+// refused, the error of the parser, is about such a word further back. Otherwise it returns nil.
 func misspelt(n *kong.Node, args []string, refused error) error {
 	if e, ok := errors.AsType[*kong.ParseError](refused); ok && e.Context.Selected() == n.DefaultCmd {
 		isIt := func(arg string) bool { return arg == "serve" || refused.Error() == "unexpected argument "+arg }
@@ -36,7 +36,7 @@ func misspelt(n *kong.Node, args []string, refused error) error {
 			typed := strings.Join(append(path, word), " ")
 			meant := []string{app.Nearest(word, names)}
 			if n.Name == "get" && meant[0] == "" {
-				meant = []string{"segment", word} // word is a tag
+				meant = []string{"segment", word} // the word is taken for a tag
 			}
 			for _, leaf := range n.Leaves(true) {
 				if meant[0] == "" && leaf.Name == word { // as "create" for "tag create"
@@ -54,11 +54,11 @@ func misspelt(n *kong.Node, args []string, refused error) error {
 	return nil
 }
 
-// beginsWithHyphen matches the parser's error about a value such as -5. That error advises a form that would be
-// refused, too.
+// beginsWithHyphen matches the parser's error about a value such as -5. The parser advises --flag=-5, which natsid
+// refuses, too.
 var beginsWithHyphen = regexp.MustCompile(`^(--[a-z-]+): expected .* got "(-[^"]*)" \(.*\); perhaps try .*`)
 
-// inWords returns an error of the parser with the command's usage, and with a remedy for a value such as -5.
+// inWords returns the parser's error with the usage of the command, and with better advice for a value such as -5.
 func inWords(err error) error {
 	e, ok := errors.AsType[*kong.ParseError](err)
 	if !ok {

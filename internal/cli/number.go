@@ -21,7 +21,7 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// numberCmd also has the flags of the settings that commandsOf gives it.
+// numberCmd also has the flags of those settings for which commandsOf names the command number.
 type numberCmd struct {
 	Env        []string      `placeholder:"NAME"`
 	Bits       int           `placeholder:"N"`
@@ -65,7 +65,8 @@ Examples:
 	}
 }
 
-// A programEnd is the exit code of natsid number. The error says why natsid ended; it is nil if the program ended.
+// A programEnd is the exit code of natsid number. The error says why natsid ended the program, or could not run it;
+// it is nil if the program ended by itself.
 type programEnd struct {
 	error
 	code int
@@ -96,8 +97,9 @@ func (c *numberCmd) check() (path string, err error) {
 
 const notRun = "the program cannot be run: %w"
 
-// fit returns the numbers that the program can take, and sets --offset if it is not given. The default depends on the
-// layout alone: from different offsets, two programs could get the same number.
+// fit returns the worker numbers that the program can use: those set aside for programs that fit into --bits once
+// --offset is subtracted. The default of --offset depends on the layout alone, so that programs subtract the same:
+// with different offsets, two programs could be told the same number.
 func (c *numberCmd) fit(l snowflake.Layout, programs workerid.Span) (workerid.Span, error) {
 	if c.Offset < 0 {
 		c.Offset = 0
@@ -132,7 +134,7 @@ func (c *numberCmd) Run(s *session) error {
 	}
 	defer nc.Close()
 	if s.given["layout"] == (app.Given{}) && s.given["epoch"] == (app.Given{}) {
-		cfg.Layout = snowflake.Layout{} // any
+		cfg.Layout = snowflake.Layout{} // no layout was given: take any that the registry has
 	}
 	h, err := holder.Open(s.ctx, nc, holder.Config{
 		Namespace: cfg.Namespace, JSDomain: cfg.JSDomain, JSPrefix: cfg.JSPrefix, Layout: cfg.Layout, Site: cfg.Site,
@@ -149,7 +151,7 @@ func (c *numberCmd) Run(s *session) error {
 	return c.run(s, path, lease)
 }
 
-// run runs the program, and gives the number back if no process of it is left.
+// run runs the program, and releases its worker number at once if all its processes are seen to have ended.
 func (c *numberCmd) run(s *session, path string, lease *holder.Lease) error {
 	cmd := supervise.Command{
 		Path: path, Args: c.Program, Env: os.Environ(), Until: lease.Until,
@@ -158,13 +160,13 @@ func (c *numberCmd) run(s *session, path string, lease *holder.Lease) error {
 	for _, name := range append(c.Env, "NATSID_WORKER_NUMBER") {
 		cmd.Env = append(cmd.Env, name+"="+strconv.Itoa(lease.Number()-c.Offset))
 	}
-	cmd.Env = (&exec.Cmd{Env: cmd.Env}).Environ() // drops what was set before: C, Java and Perl read the first
+	cmd.Env = (&exec.Cmd{Env: cmd.Env}).Environ() // drops earlier values of a variable: C, Java and Perl read the first
 	end, err := cmd.Run()
 	if err != nil {
 		return errors.Join(programEnd{fmt.Errorf(notRun, err), 127}, lease.Release())
 	}
 	if end.Whole {
-		_ = lease.Release() // otherwise the number rests
+		_ = lease.Release() // else a process may still make IDs, so the number rests for --quarantine
 	}
 	if end.Because != nil {
 		return programEnd{fmt.Errorf("the program was ended: %w", end.Because), 4}
@@ -172,11 +174,11 @@ func (c *numberCmd) run(s *session, path string, lease *holder.Lease) error {
 	return programEnd{nil, end.Code}
 }
 
-// A loose writer drops text that its reader does not take within 100 ms. So a reader that hangs does not keep natsid
-// from ending the program before its window ends.
+// A loose writer drops text that is not written within 100 ms. natsid must end the program before its worker number
+// expires, so it cannot wait for a reader that hangs.
 type loose struct {
 	io.Writer
-	writing chan struct{} // has room for one: the write that is under way
+	writing chan struct{} // has room for one value, which the write under way has put in
 }
 
 // Write implements [io.Writer].

@@ -19,13 +19,13 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// An Output is the output of a command with --json.
+// An Output is what a command prints with --json.
 type Output struct {
 	Command string // without "natsid"
-	Value   any    // a value of the printed type
+	Value   any    // any value of the type that is printed
 }
 
-// Outputs returns the outputs of all commands with --json. docs/reference.md shows it.
+// Outputs returns what each command prints with --json. docs/reference.md is made from it.
 func Outputs() []Output {
 	return []Output{
 		{"serve", app.Where{}},
@@ -48,7 +48,8 @@ func Outputs() []Output {
 	}
 }
 
-// plain replaces characters that control a terminal. Everything that a command prints goes through it.
+// plain replaces characters that control a terminal: names come from others. All that a command prints goes through
+// it.
 type plain struct{ io.Writer }
 
 // Write implements [io.Writer].
@@ -62,16 +63,15 @@ func (p plain) Write(text []byte) (int, error) {
 	return len(text), err
 }
 
-// output is where a command prints.
 type output struct {
 	stdout, stderr io.Writer
-	json           bool // the outcome is printed as JSON, for programs
+	json           bool // set by --json: the outcome is printed for programs
 }
 
-// print prints the outcome of a command: value as JSON on one line with --json, otherwise the text. Both go to standard
-// output; messages go to standard error.
+// print prints the outcome of a command on standard output: the value as one line of JSON with --json, otherwise the
+// text. Other messages go to standard error.
 func (o *output) print(value any, text func(*sheet)) error {
-	all := new(bytes.Buffer) // so that one write reports whether all was written
+	all := new(bytes.Buffer) // one write, whose error says whether all was written
 	if o.json {
 		out := json.NewEncoder(all)
 		out.SetEscapeHTML(false)
@@ -85,8 +85,8 @@ func (o *output) print(value any, text func(*sheet)) error {
 	return err
 }
 
-// A sheet is a text for people: tables, facts and sentences. Names of workers and tags, descriptions and alarms come
-// from others: a newline or tab in them begins no line or column.
+// A sheet is a text for people: tables, facts and sentences. Some values are written by others, such as descriptions
+// of tags: a newline or tab in a value must not begin a line or column, and becomes a space.
 type sheet struct {
 	*tabwriter.Writer
 	begun bool
@@ -100,7 +100,7 @@ func typeset(text func(*sheet)) *bytes.Buffer {
 	return all
 }
 
-// head begins a table: its columns, in capitals, with tabs between them.
+// head begins a table. columns are its headings, in capitals, separated by tabs.
 func (s *sheet) head(columns string) {
 	if s.begun {
 		fmt.Fprintln(s)
@@ -109,7 +109,7 @@ func (s *sheet) head(columns string) {
 	fmt.Fprintln(s, columns)
 }
 
-// row prints a row of a table, or a fact: its name and its value.
+// row prints a row of a table, or a fact: a name and its value.
 func (s *sheet) row(cells ...any) {
 	all := make([]string, len(cells))
 	for i, c := range cells {
@@ -119,7 +119,6 @@ func (s *sheet) row(cells ...any) {
 	fmt.Fprintln(s, strings.Join(all, "\t"))
 }
 
-// line prints a sentence.
 func (s *sheet) line(format string, args ...any) {
 	for i, a := range args {
 		if text, ok := a.(string); ok {
@@ -130,8 +129,8 @@ func (s *sheet) line(format string, args ...any) {
 	fmt.Fprintf(s, format+"\n", args...)
 }
 
-// cell returns the text of a value in a table or fact: a time as RFC 3339 in UTC, a duration as 3m20s, and a dash if
-// there is no value.
+// cell returns the text of a value in a table or fact: a time as RFC 3339 in UTC, a duration as 3m20s, no value as a
+// dash.
 func cell(value any) (text string) {
 	switch v := value.(type) {
 	case time.Time:
@@ -147,16 +146,16 @@ func cell(value any) (text string) {
 	default:
 		text = clean(fmt.Sprint(v))
 	}
-	if text == "–" { // the page's sign for no value
+	if text == "–" { // so fleetview writes that there is no value
 		text = ""
 	}
 	return cmp.Or(text, "-")
 }
 
-// exact returns a time with its milliseconds.
+// exact returns a time as RFC 3339 in UTC, with milliseconds.
 func exact(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
 
-// clean returns a text on one line.
+// clean returns a text in which each newline, tab and other white space is a space.
 func clean(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsSpace(r) {

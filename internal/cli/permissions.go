@@ -90,7 +90,7 @@ func (c *permissionsCmd) Run(s *session) error {
 	})
 }
 
-// printForServer prints rights in the form in which nats-server's configuration has them below a user.
+// printForServer prints the rights of a user as the configuration of nats-server has them.
 func printForServer(out io.Writer, role rights.Role, all rights.Rights) {
 	fmt.Fprintf(out, "# %s\npermissions: {\n", role)
 	for _, part := range []struct {
@@ -111,7 +111,7 @@ func printForServer(out io.Writer, role rights.Role, all rights.Rights) {
 	fmt.Fprintln(out, "}")
 }
 
-// printForNSC prints a command of nsc for a shell. Subjects need no escaping: they have neither commas nor quotes.
+// printForNSC prints a command of nsc for a shell. Subjects have neither commas nor quotes, so none is escaped.
 func printForNSC(out io.Writer, role rights.Role, all rights.Rights) {
 	fmt.Fprintf(out, "nsc add user --name %s \\\n  --allow-pub '%s' \\\n  --allow-sub '%s'\n",
 		role, strings.Join(rights.Texts(all.Publish), ","), strings.Join(rights.Texts(all.Subscribe), ","))

@@ -65,13 +65,13 @@ type idJSON struct {
 	ID subjects.ID `json:"id"`
 }
 
-// textFlags are the flags of commands that write or read texts.
+// textFlags are the flags of commands that write IDs as formatted text, or read IDs from it.
 type textFlags struct {
 	Format string            `placeholder:"FORMAT"`
 	Key    map[string]string `placeholder:"NAME=FILE" mapsep:"none"`
 }
 
-// parse returns the format for the IDs of a tag. No error shows the content of a key file.
+// parse returns the format of --format for IDs of a tag. No error shows the content of a key file.
 func (c textFlags) parse(tag string, opts ...format.Option) (*format.Format, error) {
 	if c.Format == "" {
 		return nil, usage(errors.New("--format is missing: an ID is written and read by one, such as {id:6}{check}"))

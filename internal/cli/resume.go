@@ -59,7 +59,7 @@ func (c *resumeCmd) Run(s *session) error {
 			return err
 		}
 		bus, kind := natsbus.New(js.Conn(), s.namespace()), report.Identity.Kind
-		if report.Trouble != nil { // no identity can be read: the marks show the kind
+		if report.Trouble != nil { // the bucket's own record of its kind is lost: the marks show the kind
 			kind = map[bool]string{true: era.Guarded, false: era.Alone}[report.Guards > 0]
 		}
 		o := lineage.Operator{
@@ -94,7 +94,7 @@ func (c *resumeCmd) Run(s *session) error {
 	})
 }
 
-// printPlan prints a plan. The same plan always gives the same text.
+// printPlan prints a plan of a resume. It is deterministic: the same plan gives the same text.
 func printPlan(j lineage.Plan, out *sheet) {
 	if j.Outcome == "" {
 		out.line("cause %s, incident %s", cmp.Or(j.Cause, "-"), cmp.Or(j.Incident, "-"))

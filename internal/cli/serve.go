@@ -12,7 +12,7 @@ import (
 	"github.com/natsid/natsid/internal/app"
 )
 
-// serveCmd is the worker. Its flags are the [app.Settings].
+// serveCmd runs a worker. Its flags come from [app.Settings].
 type serveCmd struct{}
 
 func (*serveCmd) help() help {
@@ -52,9 +52,9 @@ func (c *serveCmd) Run(s *session) error {
 	return app.Run(s.ctx, cfg)
 }
 
-// drains handles signals that would end a serving command without a drain. SIGPIPE, sent when the reader of its log has
-// ended, only makes writes fail. SIGHUP, sent when its terminal is closed, drains the command, unless nohup ignores the
-// signal, or isRead is set: then it means to read the configuration again.
+// drains handles signals that would end a serving command while requests are open. SIGPIPE, sent when the reader of
+// its log has ended, only makes writes fail. SIGHUP, sent when its terminal is closed, stops the command in order,
+// unless nohup ignores it, or isRead is set: SIGHUP then means to read the configuration again.
 func (s *session) drains(isRead bool) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // not Ignore, which programs that this one starts inherit
 	if !isRead && !signal.Ignored(syscall.SIGHUP) {
@@ -62,7 +62,7 @@ func (s *session) drains(isRead bool) {
 	}
 }
 
-// notify reports a state of the worker to systemd as sd_notify(3) does: to the socket that a unit of Type=notify names.
+// notify tells systemd the worker's state, as sd_notify(3) does, over the socket in $NOTIFY_SOCKET, if there is one.
 func notify(state string) {
 	socket := os.Getenv("NOTIFY_SOCKET")
 	if socket == "" {
@@ -74,8 +74,8 @@ func notify(state string) {
 	}
 }
 
-// spareHeap is memory that is allocated and never touched. It takes no room, but counts as heap, so garbage is
-// collected less often: with the 1 MB that natsid uses, it would be several times a second, a tenth of the CPU time.
+// spareHeap is the size of memory that is allocated and never touched. It takes no RAM but counts as heap, so garbage
+// is collected less often: with the 1 MB that natsid uses, it would be several times a second, a tenth of the CPU time.
 const spareHeap = 16 << 20
 
 // ready prints the addresses of the service, and a command to try it.

@@ -15,21 +15,21 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// settings are the settings given to a command.
+// settings are the settings that the flags, the environment and the configuration file give to a command.
 type settings struct {
 	call      *kong.Context        // the parsed command line
-	given     map[string]app.Given // by flag
-	fileFault error                // in the configuration file
-	said      []string             // sentences about settings over which others took precedence
+	given     map[string]app.Given // by name of the flag
+	fileFault error                // what is wrong in the configuration file
+	said      []string             // for the user: which settings are ignored, since others take precedence
 }
 
-// givenTo returns the settings that flags and the environment give to a command, by flag.
+// givenTo returns the settings that flags and the environment give to a command, by the name of the flag.
 func givenTo(call *kong.Context) map[string]app.Given {
 	given := make(map[string]app.Given)
 	for _, f := range call.Flags() {
 		text, _ := f.Target.Interface().(*string)
 		switch {
-		case text == nil: // not given, or no setting
+		case text == nil: // the flag is not given, or is no setting
 		case onCommandLine(call, f.Name):
 			given[f.Name] = app.Given{Text: *text, From: app.FromFlag, Place: writtenName(call, f)}
 		default:
@@ -39,7 +39,7 @@ func givenTo(call *kong.Context) map[string]app.Given {
 	return given
 }
 
-// writtenName returns the name with which a flag was given, with its hyphens.
+// writtenName returns a flag as the user wrote it: --name, --alias or -n.
 func writtenName(call *kong.Context, f *kong.Flag) string {
 	for _, name := range slices.Concat(f.Aliases, []string{f.Name}) {
 		for _, arg := range call.Args {
@@ -59,8 +59,8 @@ func onCommandLine(call *kong.Context, flag string) bool {
 	return slices.ContainsFunc(call.Path, func(p *kong.Path) bool { return p.Flag != nil && p.Flag.Name == flag })
 }
 
-// addFile adds settings of the configuration file that neither a flag nor the environment sets. Settings that the
-// command does not have are ignored.
+// addFile adds the settings of the configuration file that neither a flag nor the environment sets. The file may be
+// shared by several commands, so settings that this one does not have are ignored.
 func (s *settings) addFile() {
 	file := s.given["config"]
 	if file.Text == "" {
@@ -76,13 +76,13 @@ func (s *settings) addFile() {
 	}
 }
 
-// config returns the settings given to the command, on top of the defaults. They are not validated.
+// config returns the settings given to the command; the others have their defaults. They are not checked as a whole.
 func (s *settings) config() (app.Config, error) {
 	cfg, err := app.Parse(s.given)
 	return cfg, usage(errors.Join(s.fileFault, err))
 }
 
-// validConfig returns the settings, those of a context of the nats command included, or an error that names all their
+// validConfig returns the settings, including those from a context of the nats command, or an error that names all
 // faults.
 func (s *settings) validConfig() (cfg app.Config, err error) {
 	all, said, fault := app.Resolve(s.given)
@@ -91,12 +91,11 @@ func (s *settings) validConfig() (cfg app.Config, err error) {
 	return cfg, usage(errors.Join(s.fileFault, fault, app.MisspeltEnv(os.Environ()), err, cfg.Validate()))
 }
 
-// namespace returns the namespace of --namespace.
 func (s *settings) namespace() subjects.Namespace {
 	return cmp.Or(subjects.Namespace(s.given["namespace"].Text), app.Default().Namespace)
 }
 
-// layout returns the layout of --layout and --epoch.
+// layout returns the layout of --layout and --epoch, once it is found valid.
 func (s *settings) layout() (snowflake.Layout, error) {
 	cfg, err := s.config()
 	if err != nil {
@@ -105,8 +104,8 @@ func (s *settings) layout() (snowflake.Layout, error) {
 	return cfg.Layout, usage(cfg.Layout.Validate())
 }
 
-// epoch returns --epoch in Unix milliseconds, or the start of today in UTC if it is not given. It reads no other
-// setting, so that a plan ignores a layout in the environment.
+// epoch returns --epoch in Unix milliseconds; without it, the start of today in UTC. It parses no other setting, so
+// that a layout in the environment does not disturb the plan of a new one.
 func (s *settings) epoch(now time.Time) (int64, error) {
 	epoch := s.given["epoch"]
 	if epoch.Text == "" {

@@ -27,7 +27,7 @@ func (*stampCmd) help() help {
 	return help{summary: "Copy streams to others, each message with an ID."}
 }
 
-// pipeline has the flags of all commands about stages.
+// pipeline has the flags of all `natsid stamp` commands: which streams a stage copies from and to.
 type pipeline struct {
 	From   string   `required:"" placeholder:"STREAM"`
 	To     string   `required:"" placeholder:"STREAM"`
@@ -82,12 +82,12 @@ Examples:
 	}
 }
 
-// stampJSON is the result of a stage.
+// stampJSON is the result of a stage, which copies messages from a source stream to a target.
 type stampJSON struct {
-	Copied      uint64 `json:"copied"`       // by this process
-	DeadLetters uint64 `json:"dead_letters"` // by this process
-	Position    uint64 `json:"position"`     // the last message of the source that was copied or passed
-	Behind      uint64 `json:"behind"`       // number of messages of the source after it
+	Copied      uint64 `json:"copied"`       // messages that this process copied
+	DeadLetters uint64 `json:"dead_letters"` // messages that this process sent to --dead-letter
+	Position    uint64 `json:"position"`     // sequence in the source up to which messages are copied or passed over
+	Behind      uint64 `json:"behind"`       // number of messages in the source after Position
 }
 
 func (c *stampRunCmd) Run(s *session) error {
@@ -121,7 +121,7 @@ func (c *stampRunCmd) Run(s *session) error {
 	cfg.Stamp, cfg.Subject, cfg.Existing = stamp.New(handle).Msgs, c.mapped, c.Existing
 	cfg.Since, cfg.Once, cfg.Log = c.Since.Time, c.Once, log
 	if nc.ConnectedClusterName() != "" || js.Options().Domain != "" {
-		cfg.Settle = 10 * time.Second // a leader of nats-server without followers steps down within 20 s
+		cfg.Settle = 10 * time.Second // a leader that lost its followers steps down within 20 s
 	}
 	if c.DeadLetter != "" {
 		cfg.DeadLetters = stage.DeadLettersOn(js, c.DeadLetter, c.From, c.To)
@@ -149,7 +149,7 @@ func (c *stampRunCmd) Run(s *session) error {
 	})
 }
 
-// stage returns the target, and the settings of a stage that follow from its streams.
+// stage returns the target stream, and those settings of a stage that name its streams.
 func (p *pipeline) stage(s *session, js jetstream.JetStream) (stage.Config, *stage.Stream) {
 	to := stage.TargetOn(js, p.To, wire.StampBucket(s.namespace()))
 	return stage.Config{
@@ -157,7 +157,7 @@ func (p *pipeline) stage(s *session, js jetstream.JetStream) (stage.Config, *sta
 	}, to
 }
 
-// create creates the target, once natsid gives IDs, and retries while natsid or JetStream is out of reach.
+// create creates the target stream once natsid gives IDs. While natsid or JetStream is out of reach, it tries again.
 func (c *stampRunCmd) create(s *session, to *stage.Stream, st *stage.Stage, log *slog.Logger) error {
 	for {
 		subjects, err := to.Copied(s.ctx, c.From, c.mapped, c.Into)

@@ -47,7 +47,7 @@ func (p *pipeline) check() error {
 	return nil
 }
 
-// isPattern reports whether a text is a subject of NATS, with wildcards or without.
+// isPattern reports whether a text is a valid subject of NATS, with or without wildcards.
 func isPattern(text string) bool {
 	tokens := strings.Split(text, ".")
 	for i, t := range tokens {
@@ -59,7 +59,7 @@ func isPattern(text string) bool {
 	return true
 }
 
-// A since is a time, given directly or as a duration before now.
+// A since is a time in the past, given as such or as a duration before now.
 type since struct{ time.Time }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
@@ -76,8 +76,8 @@ func (t *since) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// mapped returns the subject under --into on which a message with this subject of the source is published again; "" if
-// the subject does not match --subject.
+// mapped returns the subject under --into for the copy of a message with the given subject; "" if that subject does
+// not match --subject.
 func (c *stampRunCmd) mapped(subject string) string {
 	rest, ok := strings.CutPrefix(subject, strings.TrimSuffix(c.Subject, ">"))
 	if !ok {

@@ -36,17 +36,15 @@ Example:
 	}
 }
 
-// stampStatusJSON is how far a source is copied.
 type stampStatusJSON struct {
-	Position uint64 `json:"position"` // the last message of the source that was copied or passed
-	Behind   uint64 `json:"behind"`   // number of messages of the source after it
-	Foreign  uint64 `json:"foreign"`  // messages at the target's end that are not from a stage
-	Gone     uint64 `json:"gone"`     // messages at the target's end that it no longer holds
+	Position uint64 `json:"position"` // sequence in the source up to which messages are copied or passed over
+	Behind   uint64 `json:"behind"`   // number of messages in the source after Position
+	Foreign  uint64 `json:"foreign"`  // messages at the target's end that no stage wrote
+	Gone     uint64 `json:"gone"`     // messages that were removed from the target's end
 	Missed   uint64 `json:"missed"`   // messages that left the source before they were copied
 	Why      string `json:"why,omitempty"`
 }
 
-// isSound reports whether stages can continue.
 func (j stampStatusJSON) isSound() bool { return j.Foreign+j.Gone+j.Missed == 0 }
 
 func (j stampStatusJSON) print(out *sheet) {
@@ -85,7 +83,7 @@ func (c *stampRepairCmd) Run(s *session) error {
 	})
 }
 
-// look calls f with the target, the hint that a repair would store, and how far the source is copied.
+// look calls f with the target stream, the position (hint) that a repair would store, and how far the source is copied.
 func (p *pipeline) look(s *session, f func(*stage.Stream, stage.Hint, stampStatusJSON) error) error {
 	if err := p.check(); err != nil {
 		return usage(err)

@@ -21,8 +21,8 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// watch shows the progress of a stage in the log, on the page of the workers, and on l if that is not nil, until the
-// function that it returns is called.
+// watch shows the progress of a stage in the log, on the page of the workers, and over HTTP on l unless l is nil. It
+// goes on until the returned function is called.
 func (c *stampRunCmd) watch(
 	s *session, nc *nats.Conn, l net.Listener, log *slog.Logger, progress func() stage.Progress,
 ) (end func()) {
@@ -40,7 +40,7 @@ func (c *stampRunCmd) watch(
 	return func() { cancel(); running.Wait() }
 }
 
-// logEvery is how often progress is logged, if there was any.
+// logEvery is the least time between two lines of the log about progress.
 const logEvery = 10 * time.Second
 
 // report publishes the state of the stage, which workers show on their page, and logs its progress, until ctx ends.
@@ -57,7 +57,7 @@ func (c *stampRunCmd) report(
 		if err != nil {
 			panic(err) // cannot be: texts and numbers
 		}
-		_ = nc.Publish(wire.Stage(ns), body) // fails only without a connection, when nothing is copied either
+		_ = nc.Publish(wire.Stage(ns), body) // without a connection this fails, but nothing is copied either
 	}
 	last, at := progress(), time.Now()
 	for ok := true; ok; ok = jitter.Sleep(ctx, wire.StageEvery) == nil {
@@ -72,7 +72,7 @@ func (c *stampRunCmd) report(
 	say(progress(), wire.StageStopped)
 }
 
-// pages are the paths that --http serves.
+// pages serves the HTTP paths of --http: health, readiness and metrics.
 func (c *stampRunCmd) pages(progress func() stage.Progress) http.Handler {
 	ready := func() map[string]error { return map[string]error{"stamp": progress().Ready(time.Now())} }
 	notes := func() []string {

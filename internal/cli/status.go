@@ -39,7 +39,7 @@ func (s *session) status(ctx context.Context, js jetstream.JetStream) error {
 	}
 	var listed []subjects.TagInfo
 	if snapshot.Answered() > 0 {
-		listed, _ = s.allTags(ctx, js.Conn()) // what fails is shown as a state
+		listed, _ = s.allTags(ctx, js.Conn()) // an error shows in the states of the workers
 	}
 	r, err := s.inspect(ctx, js)
 	j := statusOf(snapshot, r, err, listed)
@@ -60,7 +60,7 @@ func (s *session) status(ctx context.Context, js jetstream.JetStream) error {
 
 var errNoWorker = errors.New("no worker answers: start one, or name another server, namespace or user")
 
-// look returns the workers as they answer now, with their busiest tags.
+// look asks all workers for their states and busiest tags.
 func (s *session) look(ctx context.Context, js jetstream.JetStream) (fleetview.Snapshot, error) {
 	return fleetview.New(fleetview.Config{
 		Conn: js.Conn(), Namespace: s.namespace(), Registry: s.numbers(js), Now: time.Now,
@@ -68,7 +68,7 @@ func (s *session) look(ctx context.Context, js jetstream.JetStream) (fleetview.S
 	}).Look(ctx, wire.ViewRequest{Busiest: true})
 }
 
-// statusJSON is the state of all workers, registries and stages, and of the store.
+// statusJSON is the state of all workers, registries and stages (natsid stamp), and of the store of the tags.
 type statusJSON struct {
 	Workers    []workerJSON           `json:"workers"`
 	Registries []fleetview.Registered `json:"registries"`
@@ -86,17 +86,17 @@ type workerJSON struct {
 	Why      []string `json:"why,omitempty"`
 }
 
-// storeJSON is the store of the tags.
 type storeJSON struct {
 	Kind     string `json:"kind"`
 	Registry string `json:"registry"`
-	Tags     *int   `json:"tags"`               // null if it cannot be read
-	State    string `json:"state"`              // "in order", or the remaining task
-	Throttle int64  `json:"throttle,omitempty"` // of each tag, in IDs per second
+	Tags     *int   `json:"tags"`               // number of tags; null if the store cannot be read
+	State    string `json:"state"`              // "in order", or what an operator must do
+	Throttle int64  `json:"throttle,omitempty"` // limit of each tag, in IDs per second; 0 means none
 }
 
-// statusOf returns the status of workers and of the store; unread is why the store could not be read. Most faults of
-// tags show in their marks; others, such as a row of MySQL whose step is below 1, only in listed, a worker's list.
+// statusOf returns the status of the workers in s and of the store in r; unread is why r could not be read. Most
+// faults of tags show in r, but some, such as a row of MySQL whose step is below 1, only in listed, a worker's list
+// of all tags.
 func statusOf(s fleetview.Snapshot, r kvstore.Report, unread error, listed []subjects.TagInfo) statusJSON {
 	v, id, loads := s.Overview(), r.Identity, false
 	j := statusJSON{

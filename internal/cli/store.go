@@ -15,10 +15,10 @@ import (
 	"github.com/natsid/natsid/internal/wire"
 )
 
-// inOrder is the state of a store that needs no operator.
+// inOrder is the state of a store about which an operator need do nothing.
 const inOrder = "in order"
 
-// storeState returns in one line what an operator must do; [inOrder] if nothing.
+// storeState returns in one line what is wrong with the store, and what to do about it; [inOrder] if nothing is.
 func storeState(r kvstore.Report) string {
 	switch {
 	case r.Unfit != nil:
@@ -26,7 +26,7 @@ func storeState(r kvstore.Report) string {
 	case r.Trouble != nil:
 		return r.Trouble.Error() + ": run `natsid resume`"
 	case r.Identity.Incident != nil:
-		in := r.Identity.Incident // in the words of the workers
+		in := r.Identity.Incident // as workers word it
 		return fmt.Sprintf("%v: %s: %s; run `natsid resume`", lineage.ErrStopped, in.Cause, in.Why())
 	case len(r.Damaged) > 0:
 		return fmt.Sprintf("%d damaged entries, such as that of tag %s: replace them with `nats kv put`",
@@ -35,15 +35,14 @@ func storeState(r kvstore.Report) string {
 	return inOrder
 }
 
-// commandTimeout bounds a command whose steps are all short, repeated requests included.
+// commandTimeout bounds a command that has only short steps; it allows for requests that are repeated.
 const commandTimeout = 25 * time.Second
 
-// soon returns a context for a command that must end within [commandTimeout].
 func (s *session) soon() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(s.ctx, commandTimeout)
 }
 
-// onJetStream returns the buckets of a JetStream for a command: each request ends within [buckets.Patience].
+// onJetStream returns access to buckets for a command: each request to JetStream ends within [buckets.Patience].
 func onJetStream(js jetstream.JetStream) buckets.Streams {
 	return buckets.Patient(buckets.OnJetStream(js))
 }
@@ -61,7 +60,7 @@ func (s *session) withJetStream(f func(context.Context, jetstream.JetStream) err
 	})
 }
 
-// inspect returns the content of the bucket of the marks, which must exist.
+// inspect returns the content of the bucket of marks, the next IDs of the tags. It fails if there is no such bucket.
 func (s *session) inspect(ctx context.Context, js jetstream.JetStream) (kvstore.Report, error) {
 	bucket := wire.SegmentBucket(s.namespace())
 	r, err := kvstore.Inspect(ctx, onJetStream(js), bucket)

@@ -54,12 +54,11 @@ func (c *storeMoveCmd) Run(s *session) error {
 	})
 }
 
-// move raises the marks that are below their rows, and then changes the kind in the identity of their bucket. The marks
-// of a guarded table are in JetStream already, so no mark can be copied too late.
+// move raises each tag's mark, its next ID in JetStream, to its row in the table, and then changes the kind of their
+// bucket: the marks no longer guard the table, but are the store. Loads raised them before, so none overtakes a copy.
 //
-// Law: until each worker of the old kind has noticed the change, workers of both kinds load. Each load raises the same
-// mark by the same compare-and-set, so their ranges are disjoint. Leaf nodes know the table, and no marks: they must be
-// stopped before.
+// Law: until each worker of the old kind has noticed the change, workers of both kinds load. All loads raise the same
+// mark by a compare-and-set, so their ranges are disjoint. Leaf nodes use the table alone: they must be stopped before.
 func (c *storeMoveCmd) move(
 	ctx context.Context, s *session, streams buckets.Streams, r kvstore.Report, table segment.Table,
 ) error {
@@ -80,7 +79,7 @@ func (c *storeMoveCmd) move(
 				fmt.Fprintf(s.stderr, "natsid: an audit will not know who wrote these marks: %v\n", err)
 			}
 		}()
-		if !c.Yes { // rows may have changed while a person decided
+		if !c.Yes { // the rows may have changed while a person decided
 			if rows, err = plan.read(ctx, table, r); err != nil {
 				return err
 			}
@@ -102,8 +101,8 @@ func (c *storeMoveCmd) move(
 	})
 }
 
-// read plans which marks to raise, and returns their rows. Marks only rise, so those in r, read before, are not too
-// high.
+// read plans which marks to raise, and returns the table's rows of these tags. The marks in r are older than the
+// rows, which is safe: a mark only rises, so none in r is too high.
 func (j *movedJSON) read(ctx context.Context, table segment.Table, r kvstore.Report) ([]segment.Row, error) {
 	rows, err := table.AllRows(ctx)
 	if err != nil {
@@ -125,7 +124,7 @@ func (j *movedJSON) read(ctx context.Context, table segment.Table, r kvstore.Rep
 	}), nil
 }
 
-// movable returns an error that names each row of which no tag can be made; nil if there is none.
+// movable returns an error that names each row from which no tag can be made; nil if there is none.
 func movable(rows []segment.Row) error {
 	var faults []error
 	for _, row := range rows {
@@ -144,8 +143,8 @@ func movable(rows []segment.Row) error {
 		errors.Join(faults...))
 }
 
-// logOf returns a log that records the marks which a command raises, for audits, as a worker's log does. Without a
-// stream of grants, neither a command nor a worker records writes.
+// logOf returns a log that records, for audits, the marks which this command raises, as a worker's log does. Without
+// a stream of grants, nothing is recorded.
 func logOf(s *session, streams buckets.Streams) *grants.Log {
 	who := grants.Who{Instance: "natsid " + s.call.Command(), Process: rand.Text()}
 	return grants.New(func() grants.Who { return who }, func(ctx context.Context, body []byte) error {
@@ -154,15 +153,15 @@ func logOf(s *session, streams buckets.Streams) *grants.Log {
 	})
 }
 
-// movedJSON is the tags that were moved, or with --dry-run would be.
+// movedJSON says which tags were moved or, with --dry-run, would be moved.
 type movedJSON struct {
 	Changed bool       `json:"changed"` // false with --dry-run
 	Bucket  string     `json:"bucket"`
-	Kept    int        `json:"kept"` // tags that needed no change
+	Kept    int        `json:"kept"` // number of tags that needed no change
 	Tags    []movedTag `json:"tags"`
 }
 
-// movedTag is a tag whose mark is raised.
+// movedTag is a tag whose mark, its next ID in the bucket, is raised.
 type movedTag struct {
 	Name string `json:"tag"`
 	From int64  `json:"from,string"` // the mark; 0 if there was none

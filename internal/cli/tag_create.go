@@ -60,7 +60,7 @@ Examples:
 }
 
 func (c *tagCreateCmd) Run(s *session) error {
-	var start int64 // 0 is left out of the request
+	var start int64 // 0, which the request leaves out, means the default
 	if c.Start != nil {
 		start = *c.Start
 	}

@@ -54,11 +54,11 @@ func (c *tagListCmd) Run(s *session) error {
 	})
 }
 
-// matching returns the tags whose names match a pattern. It is an error if there is none.
+// matching returns the tags whose names match at least one pattern. If no tag does, it returns an error.
 func matching(all []subjects.TagInfo, patterns ...string) ([]subjects.TagInfo, error) {
 	all = slices.DeleteFunc(all, func(t subjects.TagInfo) bool {
 		return !slices.ContainsFunc(patterns, func(pattern string) bool {
-			matches, _ := path.Match(pattern, t.Tag) // a malformed pattern matches none
+			matches, _ := path.Match(pattern, t.Tag) // a malformed pattern matches no tag
 			return matches
 		})
 	})
@@ -82,7 +82,7 @@ func printTags(out *sheet, all []subjects.TagInfo) {
 	}
 }
 
-// changeTags calls do with the tag of the given name, or with each tag that matches a pattern, if a person agrees.
+// changeTags calls do with the tag named by pattern, or with each tag that matches it, if a person agrees.
 func (s *session) changeTags(c consent, pattern, verb string, do func(nc *nats.Conn, tag string) error) error {
 	return s.withNATS(func(nc *nats.Conn) error {
 		if c.Yes && !c.DryRun && !strings.ContainsAny(pattern, "*?") {
@@ -106,7 +106,7 @@ func (s *session) changeTags(c consent, pattern, verb string, do func(nc *nats.C
 	})
 }
 
-// tell sends a change of a tag to a worker, and prints the changed tag.
+// tell asks a worker to change a tag, and prints the changed tag.
 func (s *session) tell(nc *nats.Conn, subject string, change any) error {
 	t, err := request[subjects.TagInfo](s, nc, subject, change)
 	if err != nil {
@@ -115,7 +115,7 @@ func (s *session) tell(nc *nats.Conn, subject string, change any) error {
 	return s.print(t, func(out *sheet) {
 		next := fmt.Sprintf("next ID %d, ", max(t.NextID, t.Min))
 		if t.Period != "" {
-			next = "" // it depends on the date
+			next = "" // the next ID of such a tag depends on the date
 		}
 		if t.Disabled {
 			next = "deleted, " + next
@@ -124,7 +124,7 @@ func (s *session) tell(nc *nats.Conn, subject string, change any) error {
 	})
 }
 
-// allTags returns all tags, page by page.
+// allTags returns all tags that a worker lists, page by page.
 func (s *session) allTags(ctx context.Context, nc *nats.Conn) ([]subjects.TagInfo, error) {
 	cl, err := s.client(nc, client.Config{})
 	if err != nil {
@@ -140,11 +140,11 @@ func (s *session) allTags(ctx context.Context, nc *nats.Conn) ([]subjects.TagInf
 	}
 }
 
-// withMarks returns the tags with their marks in JetStream. failed is why workers did not list all tags, nil if they
-// did; it is returned if the marks cannot be read either.
+// withMarks adds to the tags in all what the bucket of marks knows; a tag's mark is its next ID in the bucket.
+// failed is why no worker listed all tags, nil if one did. It is returned if the bucket cannot be read either.
 //
-// Law: no tag's NextID is below its mark, and no tag with a mark is missing, so the list can be written as rows of
-// MySQL.
+// Law: no NextID is below the tag's mark, and no tag with a mark is missing. So rows of MySQL that are made from the
+// list repeat no ID.
 func (s *session) withMarks(
 	js jetstream.JetStream, all []subjects.TagInfo, failed error,
 ) ([]subjects.TagInfo, error) {

@@ -29,7 +29,6 @@ of the current ranges is used. ! marks tags whose last load failed.`,
 
 func (*tagStatsCmd) Run(s *session) error { return s.withJetStream(s.listBusiest) }
 
-// listBusiest prints the statistics of all workers.
 func (s *session) listBusiest(ctx context.Context, js jetstream.JetStream) error {
 	snapshot, err := s.look(ctx, js)
 	if err != nil {

@@ -76,7 +76,7 @@ func (c *tagUpdateCmd) Run(s *session) error {
 	}
 	isPattern := strings.ContainsAny(c.Tag, "*?")
 	if isPattern {
-		u.Tag = "any" // a valid tag, so that Check gets to the other fields
+		u.Tag = "any" // any valid name, so that Check goes on to the other fields
 	}
 	if e, ok := errors.AsType[*subjects.Error](u.Check()); ok {
 		return usage(fmt.Errorf("tag %q: %s", c.Tag, inFlags(e.Text)))
@@ -91,11 +91,12 @@ func (c *tagUpdateCmd) Run(s *session) error {
 	return s.withNATS(func(nc *nats.Conn) error { return update(nc, c.Tag) })
 }
 
-// fields matches the fields of the wire that refusals of tags name; "next_id is" precedes the next ID of a tag.
+// fields matches the JSON fields that refusals of changes name; "next_id is" stands for the tag's next ID, not the
+// field.
 var fields = regexp.MustCompile(
 	`next_id is|\b(step|start|description|min|max|rate|force)\b|next_id|max_(hole|batch)|raise_by|or 0 for no limit`)
 
-// inFlags returns the text of a refusal with flags in place of the wire's fields.
+// inFlags returns the text of a worker's refusal with the command's flags in place of JSON fields.
 func inFlags(text string) string {
 	return fields.ReplaceAllStringFunc(text, func(field string) string {
 		others := map[string]string{

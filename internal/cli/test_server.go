@@ -82,8 +82,8 @@ func (c *testServerCmd) Run(s *session) (err error) {
 	return err
 }
 
-// worker returns the settings of the worker. It ignores settings of NATS in the environment: they are for other
-// commands.
+// worker returns the settings of the test server's worker. Settings of NATS in the environment are ignored, as they
+// are meant for other commands.
 func (*testServerCmd) worker(s *session) (cfg app.Config, err error) {
 	for flag, given := range s.given {
 		if given.From == app.FromFlag && flag != "config" && flag != "namespace" && !slices.Contains(ofLayout, flag) {
@@ -96,18 +96,18 @@ func (*testServerCmd) worker(s *session) (cfg app.Config, err error) {
 	return cfg, cmp.Or(err, usage(cfg.Namespace.Check()))
 }
 
-// testServerJSON is the line that a test suite reads.
+// testServerJSON is the line of output from which a test suite learns how to reach the server.
 type testServerJSON struct {
 	NATS      string `json:"nats"`      // URL
 	Websocket string `json:"websocket"` // URL, without TLS
 	HTTP      string `json:"http"`      // URL of health, metrics and the page
-	Control   string `json:"control"`   // subject of orders to the test server
+	Control   string `json:"control"`   // subject on which the test server takes orders
 	Namespace string `json:"namespace"`
 	PID       int    `json:"pid"`
 	Version   string `json:"version"`
 }
 
-// endWith calls end when whoever started this process has ended or closed its standard input.
+// endWith calls end once the process that started this one has ended, or has closed this one's standard input.
 func endWith(ctx context.Context, end func()) {
 	if in, err := os.Stdin.Stat(); err == nil && in.Mode()&(fs.ModeNamedPipe|fs.ModeSocket) != 0 {
 		go func() {

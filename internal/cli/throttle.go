@@ -30,7 +30,7 @@ Examples:
 	}
 }
 
-// A limit is a number of at least 1; 0 means that there is none, and is written off.
+// A limit is a number of at least 1, or 0 for no limit, which is typed as "off".
 type limit int64
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
@@ -47,7 +47,7 @@ func (l *limit) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// String returns what [limit.UnmarshalText] reads.
+// String returns the text of which [limit.UnmarshalText] makes l.
 func (l limit) String() string {
 	if l == 0 {
 		return "off"

@@ -10,17 +10,17 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Releases and the Dockerfile set these with -ldflags. Where they are empty, Go's build info describes the build.
+// Builds of releases and of the Dockerfile set these with -ldflags. Where one is empty, Go's build info tells it.
 var (
 	builtVersion string // with or without the v in front
 	builtCommit  string // hash
 	builtDate    string // of the commit, RFC 3339
 )
 
-// A versionFlag prints the version, and the command is not run.
+// A versionFlag is --version: it prints the version in place of running the command.
 type versionFlag bool
 
-// BeforeReset is called by kong if the flag is given.
+// BeforeReset is called by kong if the flag is given, before the command would run.
 func (versionFlag) BeforeReset(call *kong.Context, k *kong.Kong, s *session) error {
 	s.json = onCommandLine(call, "json")
 	v := built()
@@ -52,7 +52,7 @@ type versionJSON struct {
 // version returns the version of this binary, without a v in front.
 func version() string { return built().Version }
 
-// built returns what is known of the build of this binary.
+// built returns what is known about how this binary was built.
 func built() versionJSON {
 	v := versionJSON{Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()

@@ -33,15 +33,16 @@ its own snowflakes. OFFSET is a worker's clock minus JetStream's.`,
 	}
 }
 
-// A numberRow is a worker number that is live or blocked.
+// A numberRow is a worker number that is live, held by a worker or program, or blocked: its window, the time span in
+// which the last owner may put the number into IDs, has not ended.
 type numberRow struct {
 	Number   int       `json:"number"`
 	Instance string    `json:"instance"`
-	Program  string    `json:"program,omitempty"`   // host of a program; absent for a worker
-	State    string    `json:"state"`               // live or blocked
-	Since    time.Time `json:"since,omitzero"`      // when it was acquired
-	OffsetMs *int64    `json:"offset_ms,omitempty"` // its worker's clock minus that of JetStream
-	Reported time.Time `json:"reported,omitzero"`   // the time of the last report, by its worker's clock
+	Program  string    `json:"program,omitempty"` // host of the program; absent for a worker
+	State    string    `json:"state"`
+	Since    time.Time `json:"since,omitzero"`      // when the number was acquired
+	OffsetMs *int64    `json:"offset_ms,omitempty"` // the owner's clock minus that of JetStream
+	Reported time.Time `json:"reported,omitzero"`   // when the owner last reported, by its own clock
 	Until    time.Time `json:"until,omitzero"`      // the end of the window
 }
 
@@ -49,15 +50,14 @@ func (*workersCmd) Run(s *session) error {
 	return s.withJetStream(s.listNumbers)
 }
 
-// neverRan returns the error for a namespace without buckets.
+// neverRan returns the error for a namespace whose buckets do not exist.
 func (s *session) neverRan() error {
 	return fmt.Errorf("no natsid has run on this NATS in namespace %s; check --nats and --namespace", s.namespace())
 }
 
-// listNumbers prints the worker numbers that are live or blocked.
 func (s *session) listNumbers(ctx context.Context, js jetstream.JetStream) error {
 	registry := s.numbers(js)
-	now, err := registry.Time(ctx) // this machine's clock may be wrong
+	now, err := registry.Time(ctx) // JetStream's clock: this machine's may be wrong
 	if errors.Is(err, buckets.ErrNoBucket) {
 		return s.neverRan()
 	}
@@ -97,8 +97,8 @@ func (s *session) listNumbers(ctx context.Context, js jetstream.JetStream) error
 	})
 }
 
-// numbers returns the registry of worker numbers, whose buckets must exist: this command would create them with other
-// settings than a worker.
+// numbers returns the registry of worker numbers. It never creates buckets: a worker would create them with other
+// settings.
 func (s *session) numbers(js jetstream.JetStream) *kvregistry.Registry {
 	ns := s.namespace()
 	return kvregistry.New(js, kvregistry.Config{
