@@ -13,9 +13,9 @@ import (
 // of the current range is used. Where two ranges would not last as long as a load takes, the buffer holds more: see
 // [supply].
 //
-// The stock is open while no request waits: requests take IDs from it without the lock. As soon as a request waits, the
-// stock is shut, and every request takes the lock. So no request overtakes a waiting one.
-//
+// The stock, the ranges in memory, is open while no request waits: requests take IDs from it without the lock. As
+// soon as a request waits, the stock is shut, and every request takes the lock. So no request overtakes a waiting
+// one.
 // At most one load of a tag is under way. Each request that takes the lock checks whether a load is due. So the next
 // request retries a failed load.
 //
@@ -26,7 +26,7 @@ type buffer struct {
 
 	mu       sync.Mutex
 	supply   supply        // guarded by mu, except for the open run of its stock
-	unlisted bool          // the last listing lacked the tag, and no load has found the tag since
+	unlisted bool          // the store's last list of tags lacked it, and no load has found it since
 	changes  uint32        // number of announced changes of the tag
 	discards uint32        // number of times that the IDs in memory were discarded
 	vouched  time.Duration // when a load or an announcement last confirmed that the tag exists
@@ -37,7 +37,7 @@ func newBuffer(s *tagSet, tag string) *buffer {
 	return &buffer{tag: tag, set: s, supply: newSupply(&s.rule, s.clock.now())}
 }
 
-// next appends n IDs to dst, or returns ErrWait and takes none.
+// next appends n IDs to dst, or returns ErrWait and takes no ID.
 func (b *buffer) next(n int64, dst []Range) ([]Range, error) {
 	if r := b.supply.stock.run.Load(); r != nil {
 		if got, ok := r.take(n); ok {
@@ -50,7 +50,7 @@ func (b *buffer) next(n int64, dst []Range) ([]Range, error) {
 	return b.nextSlowly(n, dst)
 }
 
-// nextSlowly serves requests that the open run cannot serve alone.
+// nextSlowly serves a request under the lock, if the run, which needs no lock, has fewer than n IDs.
 func (b *buffer) nextSlowly(n int64, dst []Range) ([]Range, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -67,8 +67,8 @@ func (b *buffer) nextSlowly(n int64, dst []Range) ([]Range, error) {
 	return dst, err
 }
 
-// look shuts a used-up run and starts a load if one is due. A request calls it after it took the run's check ID or a
-// later one.
+// look shuts the run, the IDs to take without the lock, if it is used up, and starts a load if one is due. A
+// request calls look after it took the ID run.check or a later ID.
 func (b *buffer) look() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -76,9 +76,9 @@ func (b *buffer) look() {
 	b.tendLocked()
 }
 
-// tendLocked establishes what holds whenever the lock is free: the stock is open unless a request waits, and a load is
-// under way if one is due. It sets the run's check before it decides whether a load is due. So a request that arrives
-// in between is counted in the decision, or calls look itself.
+// tendLocked establishes what holds whenever the lock is free: the stock is open unless a request waits, and a load
+// is under way if one is due. First it sets run.check, the ID at which a request calls look. So a request that
+// arrives before the decision about a load is counted in the decision, or calls look itself.
 func (b *buffer) tendLocked() {
 	now := b.set.clock.now()
 	b.supply.settle(now)
@@ -145,7 +145,7 @@ func (b *buffer) close() {
 	deliver(answers)
 }
 
-// plan returns the plan of the next load. The goroutine that loads calls plan, takeIn and more in turns.
+// plan returns the plan of the next load. The goroutine that loads calls plan, takeIn and more, again and again.
 func (b *buffer) plan() plan {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -189,7 +189,6 @@ func (b *buffer) takeIn(p plan, l Loaded, err error) (pause time.Duration) {
 	return pause
 }
 
-// addLocked adds a loaded range to the stock.
 func (b *buffer) addLocked(p plan, l Loaded, now time.Duration) {
 	b.vouched = now
 	if b.unlisted {
@@ -214,22 +213,20 @@ func (b *buffer) addLocked(p plan, l Loaded, now time.Duration) {
 	}
 }
 
-// join is [supply.join] under the lock.
 func (b *buffer) join() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.supply.join()
 }
 
-// hasWaiters reports whether a request waits.
 func (b *buffer) hasWaiters() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.supply.waiters.any()
 }
 
-// seal makes the tag strict. l is the load, without a range, that found the tag to be strict. IDs in memory become
-// holes; there are some only if an operator replaced a loose tag of the same name.
+// seal makes the tag strict. l is the load, without a range, that found the tag to be strict. seal discards the IDs
+// in memory; there are some only if an operator replaced a loose tag of the same name.
 func (b *buffer) seal(l Loaded) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -240,7 +237,7 @@ func (b *buffer) seal(l Loaded) {
 	b.obey(l.Rules)
 }
 
-// obey takes over the rules of the tag, and reports whether IDs in memory became holes; the lock is held.
+// obey adopts new rules of the tag, and reports whether it discarded IDs in memory; the lock is held.
 func (b *buffer) obey(r Rules) bool {
 	if r == *b.supply.ruled() {
 		return false
@@ -286,8 +283,8 @@ func (b *buffer) refusedLocked(err error, now time.Duration) (answers []answer) 
 	return b.supply.waiters.refuse(&b.supply.stock, err)
 }
 
-// more reports whether another load follows a load that ended with err. If none follows and the tag never had a range,
-// more removes the buffer: names of tags that do not exist cannot fill the memory.
+// more reports whether another load follows a load that ended with err. If none follows and the tag never had a
+// range, more removes the buffer, so that names of tags that do not exist cannot fill the memory.
 func (b *buffer) more(err error) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -314,9 +311,9 @@ func (b *buffer) preload() {
 	}
 }
 
-// see takes over the state of the tag from a listing that began at asOf. If asOf is certain, the state comes from a
-// change just now, and refusals and rules of loads and listings that began before are ignored. see reports false if the
-// buffer is closed.
+// see takes over the state t of the tag from a list of all tags that the store began at the time asOf. If asOf is
+// the constant certain, the store returned t just now: refusals and rules of loads and lists that began before are
+// ignored. see reports false if the buffer is closed.
 func (b *buffer) see(t Tag, asOf time.Duration) (seen bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -350,11 +347,12 @@ func (b *buffer) changed() {
 	b.changes++
 }
 
-// certain, in place of a listing's start, marks a state that is newer than all loads, changes and listings.
+// certain is passed as the time asOf for a state that is newer than all loads, changes and lists of tags.
 const certain time.Duration = math.MaxInt64
 
-// stop ends the issuing of IDs of the tag, and refuses waiting requests. asOf is the start of the listing that lacked
-// the tag, or certain. If the tag was loaded or changed since asOf, or its first load is under way, stop does nothing.
+// stop ends the issuing of IDs of the tag, and refuses waiting requests. asOf is when the list that lacked the tag
+// began, or the constant certain. If the tag was loaded or changed since asOf, or its first load is under way, stop
+// does nothing.
 func (b *buffer) stop(why error, asOf time.Duration) {
 	b.mu.Lock()
 	var answers []answer
@@ -365,9 +363,9 @@ func (b *buffer) stop(why error, asOf time.Duration) {
 	deliver(answers)
 }
 
-// stopLocked removes the buffer, discards the loaded IDs, and refuses waiting requests. The set keeps the tag's floor,
-// marked as live unless the tag is known to be deleted. A store that lacks a live tag may have lost it, and a repair
-// writes the tag again.
+// stopLocked removes the buffer, discards the loaded IDs, and refuses waiting requests. The set keeps the floor,
+// how far the tag was loaded, marked as live unless the tag is known to be deleted: a store that lacks a live tag
+// may have lost the tag, and a repair writes it again.
 func (b *buffer) stopLocked(why error, deleted bool) (answers []answer) {
 	if b.supply.closed {
 		return nil
@@ -385,8 +383,8 @@ func (b *buffer) stopLocked(why error, deleted bool) (answers []answer) {
 
 // dropIfIdle removes the buffer if no caller requested its tag for the duration idle. The loaded IDs become a hole.
 //
-// Law: the floor is kept, and is at least the tag's least ID. So the next buffer of the tag loads above both, and the
-// tag is not created again on first use.
+// Law: the tag's floor, how far this process loaded the tag, is kept, and is at least the tag's least ID. So the
+// next buffer of the tag loads above both, and the tag is not created again on first use.
 func (b *buffer) dropIfIdle(idle time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -3,20 +3,20 @@
 //
 // # The second law of uniqueness
 //
-// A [Store] keeps one mark per tag. All IDs below the mark are spent: issued, in the memory of one worker, or a hole.
-// A load of n IDs reads the mark m and reserves
+// A [Store] keeps one mark per tag, the first ID that no worker has loaded. All IDs below the mark are spent:
+// issued, in one worker's memory, or a hole, which nobody issues. A load of n IDs reads the mark m and reserves
 //
 //	[a, b) with a = max(m, floor), b = a + max(n, step)
 //
-// by raising the mark from m to b, durably and in one step that no other load can share. The IDs are used only if the
-// store acknowledged that step, or if the entry, read again, bears the random token of this very write. After any other
-// outcome, a timeout or a lost connection, the write may have landed, may land later, or never, and the range is used
-// by none: it is a hole, whose size package kvstore bounds. So no two workers ever hold the same ID.
+// by raising the mark from m to b, durably and in one step that no other load can share. The IDs are used only if
+// the store acknowledged that step, or if the entry, read again, bears the random token of this very write. After
+// any other outcome, such as a timeout, the write may have landed, may land later, or never, and nobody uses the
+// range: it is a hole, whose size package kvstore bounds. So no two workers ever hold the same ID.
 //
-//   - floor is the highest range end that this process ever loaded for the tag. A store that went back cannot make the
-//     process repeat itself. A range that begins below the floor or is empty is refused, whatever the store says.
-//   - A tag that lost its mark is unknown. An allocator that had ranges of it does not create it on first use, since
-//     other workers may have loaded more: its operator must say where it continues.
+//   - floor is the highest range end that this process ever loaded for the tag. So the process repeats no ID, even
+//     if the store returns to an earlier state. A range that begins below the floor or is empty is refused.
+//   - A tag that lost its mark is unknown. An allocator that had ranges of the tag does not create it on first use,
+//     since other workers may have loaded more: an operator must say where the tag continues.
 //   - A deleted tag keeps its mark. When an operator creates the tag again, it continues above that mark; first use
 //     does not revive it.
 //   - The mark alone cannot distinguish a raise by an operator from a load. So each tag also has a least ID that only
@@ -34,13 +34,12 @@
 //
 // A request may join a load until the load sends its compare-and-set ([Store.LoadStrict]). No request is served from
 // two loads. Say that request A was answered before request B was sent. A's load had raised the mark by then, and B's
-// load raises it afterwards, so B's range begins above A's. No clock, lease or owner is part of this. A stale read
-// loses its compare-and-set, a lost acknowledgement is a hole, and requests that wait at a paused worker are concurrent
-// with those at other workers.
+// load raises it afterwards, so B's range begins above A's. No clock, lease or owner is part of this. A load that
+// read an old mark loses its compare-and-set; one whose acknowledgement is lost leaves a hole; and requests that
+// wait at a paused worker are concurrent
 //
-// The order of a tag, loose or strict, stands in the tag's entry when the tag is created, and never changes. The first
-// load of a tag reads the order before it reserves anything ([ErrStrict]), so no ID is issued before the order is
-// known.
+// Whether a tag is loose or strict stands in its entry from the start, and never changes. The first load of a tag
+// reads that before it reserves anything ([ErrStrict]), so no ID is issued before.
 //
 // So no ID of a strict tag stays in memory: nothing is loaded ahead, IDs of a load beyond its requests are holes, and
 // no request is served from a range that was kept after a failed load.
@@ -77,7 +76,7 @@ import (
 // MaxStep is the highest step of a tag, and the most IDs that one request may ask for.
 const MaxStep = 1 << 40
 
-// MaxID is the end of all IDs: no range ends above it.
+// MaxID is the upper bound of all IDs: no range ends above it.
 const MaxID = math.MaxInt64
 
 // A Range is consecutive IDs, [Start, End): End is not in it. The zero value is empty.
@@ -88,25 +87,25 @@ type Range struct {
 // Len returns how many IDs the range holds.
 func (r Range) Len() int64 { return r.End - r.Start }
 
-// Loaded is the result of a load: a range, and the tag's configured step (at least 1), least ID and rules. The range
-// may be longer or shorter than the step.
+// Loaded is the result of a load: a range, and the tag's configured step (at least 1), rules, and least ID, below
+// which none may be issued. The range may be longer or shorter than the step.
 type Loaded struct {
 	Range
 	Step  int64
 	Least int64
 	Rules Rules
-	// Era names the part of the store's history in which the range was loaded, "" if the store has none.
+	// Era names the store's era, its time between two recoveries from lost data, of this load; "" for none.
 	Era string
-	// Replaced is the mark that the load raised, written at revision Read; both are 0 if there was none. The IDs from
-	// Replaced to Start are a hole. Only the record of grants uses it.
+	// Replaced is the mark before the load, written at revision Read; both are 0 if there was none. The IDs from
+	// Replaced to Start are never issued. Only the record of loads that package grants keeps uses both fields.
 	Replaced int64
 	Read     uint64
-	// Passed says that another worker loaded the range for this one, and has reported it to [Config.Granted].
+	// Passed says that another worker loaded the range for this one, and called [Config.Granted] there.
 	Passed bool
 }
 
-// Raised is a function that a store calls after each write that raised a tag's mark or may have raised it, before the
-// load knows whether the write succeeded. It must not block. Uniqueness does not depend on it.
+// Raised is a function that a store calls after each write that raised a tag's mark between the parameters from and
+// to, or may have raised it, before the load knows whether the write succeeded. It must not block.
 type Raised func(tag string, from, to int64)
 
 // A Tag is a tag as a store keeps it.
@@ -122,8 +121,8 @@ type Tag struct {
 	// Undecided says that the store went back to an earlier state, and that no range is loaded until an operator sets
 	// MaxID above every ID that was ever loaded.
 	Undecided bool
-	// MarkAhead is the tag's mark minus the max_id of its row in the table, negative if the mark is behind; nil if the
-	// tag has no row or no mark. Only [Store.List] sets it.
+	// MarkAhead is the tag's mark minus the max_id of its row in the [Table], negative if the mark is behind; nil
+	// if the tag has no row or no mark. Only [Store.List] sets it.
 	MarkAhead *int64
 }
 
@@ -148,18 +147,18 @@ func (t Tag) Validate() error {
 	return t.Rules.fits(t.MaxID, 1, time.Now())
 }
 
-// A Floor is the state of a tag that a process knows from its own loads.
+// A Floor is what a process remembers of a tag from its own loads; above all, how far it has loaded the tag.
 type Floor struct {
 	End  int64 // no ID at or above it was ever loaded by this process
 	Step int64 // the configured step, 0 if it is not known
-	Live bool  // the tag was not deleted when it was last seen
+	Live bool  // the tag was not deleted when this process last saw it
 	// Rules are the tag's rules; nil if this process does not know them.
 	Rules *Rules `json:",omitempty"`
-	// Era names the part of the store's history in which the IDs below End were loaded: see [Loaded].
+	// Era names the era of the store in which the IDs below End were loaded: see [Loaded].
 	Era string `json:",omitempty"`
 }
 
-// with returns the floor, completed by the floor known before.
+// with returns f with what only known, an earlier floor of the tag, has: a higher End, or the rules of a live tag.
 func (f Floor) with(known Floor) Floor {
 	if f.Live && f.Rules == nil && known.Rules != nil {
 		f.Rules, f.Era = known.Rules, known.Era
@@ -168,10 +167,10 @@ func (f Floor) with(known Floor) Floor {
 	return f
 }
 
-// Above returns by how much the floor is above the mark of a tag, 0 if it is not.
+// Above returns by how much the floor's End is above the mark of t, 0 if it is not.
 //
-// Law: a mark below the floor went back. A mark of a tag with a last number proves nothing, since an operator may have
-// set that mark.
+// Law: a mark below the floor shows that the store returned to an earlier state. The mark of a tag with a last
+// number proves nothing, since an operator may have set that mark after a loss of data.
 func (f Floor) Above(t Tag) int64 {
 	if t.MaxID < 1 || t.Undecided || t.Rules.Bounded() || f.Rules != nil && f.Rules.Bounded() {
 		return 0 // below 1 its entry is damaged
@@ -182,15 +181,16 @@ func (f Floor) Above(t Tag) int64 {
 // A Store keeps the marks of tags. All methods are safe for concurrent use, also by many processes on one store, and
 // return by the time ctx ends.
 //
-// Every store upholds the law of uniqueness: a range that Load returns begins at or above the mark that it has replaced
-// by the range's end, durably and in one step that no other load can share. Where the outcome of that step is unknown,
-// Load returns an error, and the range is a hole unless a later read of the mark proves that the step was this load's.
+// Every store upholds the law of uniqueness: a range that Load returns begins at the mark or above it. Load has
+// raised that mark to the range's end, durably and in one step that no other load can share. Where the outcome of
+// the step is unknown, Load returns an error, and nobody uses the range, unless a later read of the mark proves
+// that the step was this load's.
 type Store interface {
 	// Load reserves the next max(n, step) IDs of a tag, at floor or above. floor is the highest end that the caller
-	// ever saw for the tag. Load returns fewer IDs, at least one, if fewer are left, or if it returns a range that an
-	// earlier failed load reserved. It returns [ErrUnknownTag], [ErrDisabled], [ErrExhausted] if no ID is left, or
-	// another error, after which a later call may succeed. Of a strict tag it reserves nothing: it returns [ErrStrict],
-	// with all fields of Loaded but the range.
+	// ever saw for the tag. Load returns fewer IDs, at least one, if fewer are left, or if it returns a range that
+	// an earlier failed load reserved. It returns [ErrUnknownTag], [ErrDisabled], [ErrExhausted] if no ID is left,
+	// or another error, after which a later call may succeed. For a strict tag it reserves nothing and returns
+	// [ErrStrict], with all fields of Loaded except the range.
 	Load(ctx context.Context, tag string, n, floor int64) (Loaded, error)
 
 	// LoadStrict reserves IDs of a strict tag: see the third law above. In each attempt it reads the mark, then calls
@@ -220,11 +220,12 @@ type Store interface {
 	// Look returns a tag as stored, disabled or not, or [ErrUnknownTag].
 	Look(ctx context.Context, tag string) (Tag, error)
 
-	// Poll reads all tags with one query or listing, passes them to see, and then does the store's own periodic work.
-	// An error says nothing about whether see was called.
+	// Poll reads all tags with one query or listing, calls the function see with them, and then does the store's
+	// own periodic work. An error says nothing about whether see was called.
 	Poll(ctx context.Context, see func(Listing)) error
 
-	// List returns at most limit tags whose names are above after, in the byte order of names, disabled ones included.
+	// List returns the first tags, limit at most, whose names sort above the parameter after, by bytes; disabled
+	// too.
 	List(ctx context.Context, after string, limit int) ([]Tag, error)
 }
 
@@ -236,9 +237,9 @@ type Listing struct {
 	Removed func(tag string) bool
 }
 
-// NextRange returns the next range of n IDs: it starts at the mark, or at floor if that is higher, and ends at limit at
-// most, so the last range of a tag may be shorter. All stores use it: the arithmetic of the law is done here alone. It
-// returns [ErrExhausted] if no ID is left.
+// NextRange returns the next range of n IDs: it starts at the mark, or at floor if that is higher, and ends at
+// limit at most, so the last range of a tag may be shorter. All stores call NextRange, so only this function
+// computes ranges. It returns [ErrExhausted] if no ID is left.
 func NextRange(mark, floor, n, limit int64) (Range, error) {
 	start := max(mark, floor)
 	if start >= limit {
@@ -253,8 +254,8 @@ type Table interface {
 	// Row returns the present row of a tag. It returns [ErrUnknownTag], or a [*NameError] if the row that the database
 	// finds has another name.
 	Row(ctx context.Context, tag string) (Row, error)
-	// Advance sets max_id to end if it is at most start, in one step, and reports whether it did. After
-	// [ErrNotApplied] it certainly did not; after any other error it may have, or may do so later.
+	// Advance sets max_id to the parameter end if max_id is at most start, in one step, and reports whether it did.
+	// After [ErrNotApplied] it certainly did not; after any other error it may have, or may do so later.
 	Advance(ctx context.Context, tag string, start, end int64) (bool, error)
 	// Insert inserts a row. It returns [ErrExists] if the tag has a row, [ErrInvalid] if the table cannot hold the row,
 	// and [ErrNotApplied] if it changed nothing for another reason. After any other error the row may be inserted.
@@ -270,5 +271,5 @@ type Table interface {
 	Limit() int64
 }
 
-// A Row is a tag as a table has it. Its step and max_id may be invalid: see [ErrBadRow].
+// A Row is a tag as a [Table] has it. Its step and max_id may be invalid: see [ErrBadRow].
 type Row = Tag

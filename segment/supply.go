@@ -9,26 +9,27 @@ import (
 	"github.com/natsid/natsid/internal/jitter"
 )
 
-// A chain of loads begins when the IDs in memory last for less than lowWater loads, and continues until they last for
-// highWater loads. So no request waits, even if a load takes twice as long as any recent one: it uses up as many IDs as
-// two usual loads.
+// A chain is loads that follow one another at once. It begins when the IDs in memory last for less than lowWater
+// loads, and ends when they last for highWater loads. So no request waits, even if a load takes twice as long as
+// any recent load.
 const (
 	lowWater  = 2
 	highWater = 4
 )
 
-// chainSteps bounds a chain to chainSteps times the maximum step, however slow a load or large a burst is. With loads
-// of 0.5 s this allows 7 million IDs/s of one tag.
+// chainSteps bounds the IDs for which a chain of loads aims to chainSteps times the maximum step, however slow a
+// load or large a burst of requests is. With loads of 0.5 s this allows 7 million IDs/s of one tag.
 const chainSteps = 10
 
-// checkEvery is how often, at the present speed, a request calls buffer.look to measure the speed again within a range.
+// checkEvery is about how long requests take IDs without the lock before one calls buffer.look, for a new speed.
 const checkEvery = 250 * time.Millisecond
 
-// A supply holds the ranges of a tag and the requests that wait for them, and decides when to load, and how many IDs.
-// It has no lock and starts nothing; callers pass the time.
+// A supply holds the ranges of a tag and the requests that wait for them, and decides when to load, and how many
+// IDs. It has no lock and starts nothing; callers pass the time. Its stock is the ranges in memory: while the stock
+// is open, requests take IDs from one range, in a run, without the lock.
 //
-// Normally it holds two ranges. If these would not last for two loads, each as slow as recent ones, it holds more: as
-// many IDs as are used in four loads, bounded by chainSteps.
+// Normally a supply holds two ranges. If these would not last for two loads, each as slow as recent loads, it holds
+// more: as many IDs as are used in four loads, bounded by chainSteps.
 type supply struct {
 	stock   stock
 	waiters waiters
@@ -36,26 +37,26 @@ type supply struct {
 	loader  loader
 	rule    *stepRule
 	closed  bool // the tag was stopped or the allocator closed: the stock is never opened again
-	// isStrict says that the tag is strict: no ID stays in memory, and each request is served from a load that it
-	// joined.
+	// isStrict says that the tag is strict: each request is served from a load that it joined, and no ID stays in
+	// memory.
 	isStrict bool
 	rules    atomic.Pointer[Rules] // nil for none; read without the lock, too
 	era      string                // era of the last load by this process; see [Floor]
-	isRuled  bool                  // a load by this process has said which rules the tag has
-	joined   int64                 // a strict tag's last load may serve requests up to this number: see serveUpTo
+	isRuled  bool                  // a load by this process has returned the tag's rules
+	joined   int64                 // number of the last request that joined a strict tag's load: see serveUpTo
 }
 
 func newSupply(rule *stepRule, now time.Duration) supply {
 	return supply{pace: pace{speed: newSpeedometer(now)}, rule: rule}
 }
 
-// settle measures the pace, opens the stock unless a request waits, and sets the check of its run.
+// settle measures the speed, opens the stock unless a request waits, and sets when a request calls buffer.look.
 func (s *supply) settle(now time.Duration) {
 	s.pace.note(now, s.asked(), s.stock.usedUp(now))
 	s.reopen(now)
 }
 
-// reopen is settle without a reading of the pace.
+// reopen is settle without a measurement of the speed.
 func (s *supply) reopen(now time.Duration) {
 	if !s.waiters.any() && !s.closed {
 		s.stock.open()
@@ -63,10 +64,10 @@ func (s *supply) reopen(now time.Duration) {
 	s.setCheck(now)
 }
 
-// unused reports whether the tag never had a range, and no request waits for one.
+// unused reports whether no load of the tag has succeeded or is under way, and no request waits.
 func (s *supply) unused() bool { return !s.loader.running && s.loader.loads == 0 && !s.waiters.any() }
 
-// asked returns how many IDs were ever requested: issued, or waited for.
+// asked returns how many IDs were ever requested: those issued, and those that requests wait for now.
 func (s *supply) asked() int64 { return s.stock.issued() + s.waiters.demand() }
 
 // due reports whether a load should be under way: a request waits, or the next range is missing and a tenth of the
@@ -94,14 +95,14 @@ func (s *supply) plan(now time.Duration) int64 {
 	return max(step, s.waiters.demand()+ahead-s.stock.held())
 }
 
-// planned returns how many IDs a load reserves for later requests: step, within the bound on holes.
+// planned returns how many IDs a load reserves for later requests: step, at most [Rules.Step], at least 1.
 func (s *supply) planned(step int64) int64 { return s.ruled().Step(max(1, step)) }
 
-// fits reports whether the bound on holes allows another load for later requests.
+// fits reports whether memory may take another load for later requests: [Rules.MaxHole] bounds what a crash loses.
 func (s *supply) fits() bool { return s.stock.held()+s.planned(s.pace.step) <= s.ruled().mostHeld() }
 
-// trim discards IDs in memory beyond MaxHole, and reports whether there were any: a request gave up, or MaxHole was
-// lowered. No request may wait.
+// trim discards IDs in memory beyond [Rules.MaxHole], and reports whether there were any. There are some if a
+// request gave up, or MaxHole was lowered.
 func (s *supply) trim() bool {
 	most := s.ruled().MaxHole
 	return most > 0 && s.stock.keep(most)
@@ -117,22 +118,22 @@ func (s *supply) ruled() *Rules {
 
 var noRules Rules
 
-// ahead returns how many IDs are used during the given number of loads at the present speed, within the bound of a
-// chain.
+// ahead returns how many IDs are used during the given number of loads at the present speed; at most what
+// chainSteps allows.
 func (s *supply) ahead(now time.Duration, loads float64) int64 {
 	need := s.pace.speed.at(now, s.asked()) * s.loader.slowest.Get().Seconds() * loads
 	return min(count(need), chainSteps*min(MaxStep, max(s.rule.max, s.pace.configured)))
 }
 
-// join is called by the load of a strict tag before it sends its compare-and-set: the requests that wait now may be
-// served from that load. It returns how many IDs they request in total, within 1..[MaxStep].
+// join lets the load of a strict tag serve the requests that wait now, and returns how many IDs these request in
+// total, within 1..[MaxStep]. The load calls join before it sends the compare-and-set that raises the mark.
 func (s *supply) join() int64 {
 	s.joined = s.waiters.ever
 	return max(1, min(MaxStep, s.waiters.demand())) //mutant:join
 }
 
-// serve answers waiting requests from the loaded range; those of a strict tag only if they joined the load. The rest of
-// a strict tag's range, such as IDs for requests that expired, is a hole.
+// serve answers waiting requests from the loaded range; of a strict tag, only those that joined the load. The rest
+// of a strict tag's range, such as IDs for requests that expired, is discarded.
 func (s *supply) serve(now time.Duration) (answers []answer) {
 	if !s.isStrict {
 		return s.waiters.serve(&s.stock, nil)
@@ -142,8 +143,8 @@ func (s *supply) serve(now time.Duration) (answers []answer) {
 	return answers
 }
 
-// setCheck sets the ID at which a request calls buffer.look next: the last ID of the open run, or an earlier one at
-// which a load will be due or the speed should be measured again.
+// setCheck sets the ID at which a request calls buffer.look next: the last ID of the open run (the IDs that
+// requests take without the lock), or an earlier ID at which a load will be due or the speed should be measured.
 func (s *supply) setCheck(now time.Duration) {
 	r := s.stock.run.Load()
 	if r == nil {
@@ -160,7 +161,7 @@ func (s *supply) setCheck(now time.Duration) {
 	r.check.Store(check)
 }
 
-// floor returns the floor of the tag, marked as live.
+// floor returns the [Floor] of the tag, which says that the tag is live, that is, not deleted.
 func (s *supply) floor() Floor {
 	f := Floor{End: s.stock.floor, Step: s.pace.configured, Live: true, Rules: s.rules.Load(), Era: s.era}
 	if f.Rules == nil && s.isRuled {
@@ -195,8 +196,8 @@ func (s *supply) stats(now time.Duration) TagStats {
 	}
 }
 
-// recommended returns the step with which a load lasts recommendedSpan at the peak, within the bound on holes; 0 for a
-// strict tag, which loads what is asked for.
+// recommended returns the step with which a range lasts recommendedSpan at the highest speed measured, at most
+// [Rules.Step]; 0 for a strict tag, which loads what is asked for.
 func (s *supply) recommended() int64 {
 	if s.isStrict {
 		return 0
@@ -217,7 +218,7 @@ func (s *supply) lasts(now time.Duration, speed float64) float64 {
 	return float64(s.stock.held()) / speed
 }
 
-// quietTime is the pause before a tag that the store refused is loaded again without a waiting request.
+// quietTime is how long after a refusal by the store the tag is loaded only if a request waits.
 const quietTime = time.Second
 
 // A loader records the loads of one tag, of which at most one is under way.
@@ -227,7 +228,7 @@ type loader struct {
 	errs       int64 // loads that failed
 	fails      int   // failed loads in a row
 	slowest    Slowest
-	quietUntil time.Duration // no load before then unless a request waits
+	quietUntil time.Duration // until then a load begins only for a waiting request
 	lastErr    error         // error of the last load, if a retry may succeed
 	retry      *jitter.Backoff
 }
@@ -256,16 +257,16 @@ func (l *loader) refused(now time.Duration) {
 	l.fails, l.retry, l.quietUntil, l.lastErr = 0, nil, now+quietTime, nil
 }
 
-// outdated records that the store refused the tag in a load that began before the tag was changed.
+// outdated records a refusal by the store that proves nothing: the tag was changed after its load had begun.
 func (l *loader) outdated() {
 	l.errs++
 	l.lastErr = nil
 }
 
-// wake ends the quiet time.
+// wake ends the time in which a load begins only for a waiting request.
 func (l *loader) wake() { l.quietUntil = 0 }
 
-// quiet reports whether no load begins unless a request waits.
+// quiet reports whether a load may begin only for a waiting request.
 func (l *loader) quiet(now time.Duration) bool { return now < l.quietUntil }
 
 // failing reports whether two loads in a row have failed. One failure does not count: if this process paused for longer
@@ -283,8 +284,8 @@ func (l *loader) notLoaded() error {
 // A pace records how fast the IDs of one tag are used, and computes the step from that.
 type pace struct {
 	speed      speedometer
-	last       usage // of the last range; zero if no range was used up yet
-	judged     bool  // step was already computed from last
+	last       usage // how long the last range lasted; zero if no range was used up yet
+	judged     bool  // the step was already computed from the field last
 	step       int64 // of the next load; 0 before the first
 	configured int64 // the tag's own step; 0 before the first load
 }
@@ -297,7 +298,7 @@ func (p *pace) note(now time.Duration, asked int64, used usage) {
 	}
 }
 
-// nextStep returns the step of the next load. The step moves once per range.
+// nextStep returns the step of the next load. It changes the step at most once per range that is used up.
 func (p *pace) nextStep(rule stepRule) int64 {
 	if p.last.ids > 0 && !p.judged {
 		p.step = rule.next(p.step, p.configured, p.last.of(p.step))
@@ -306,8 +307,8 @@ func (p *pace) nextStep(rule stepRule) int64 {
 	return p.step
 }
 
-// configure takes over the tag's own step, from the next load on. A lowered step replaces the current step even if
-// that had grown.
+// configure sets the tag's own step, as an operator configured it, from the next load on. If the own step was
+// lowered, it replaces the current step, even one that had grown with the traffic.
 func (p *pace) configure(step int64, rule stepRule) {
 	switch {
 	case step < 1 || step == p.configured:
@@ -371,14 +372,13 @@ func (s *speedometer) at(now time.Duration, ids int64) float64 {
 	return speed(s.prev, reading{now, ids}, speedSpan)
 }
 
-// speed returns the IDs per second from one reading to another, never below 0: refused requests are subtracted from
-// the readings.
+// speed returns the IDs per second between two readings, at least 0: the later reading lacks refused requests.
 func speed(from, to reading, atLeast time.Duration) float64 {
 	d := max(to.at-from.at, atLeast).Seconds()
 	return max(0, float64(to.ids-from.ids)/d)
 }
 
-// count returns n as an integer, saturating.
+// count returns n as an integer, and the highest integer if n is above it.
 func count(n float64) int64 {
 	if n >= math.MaxInt64 {
 		return math.MaxInt64
@@ -390,7 +390,7 @@ func count(n float64) int64 {
 // that at any traffic a range lasts between time and twice time. It is Leaf's rule, in arithmetic that does not
 // overflow.
 type stepRule struct {
-	// max is the highest step, at least 1. A tag whose own step is higher keeps it.
+	// max is the highest step, at least 1. A tag whose configured step is higher keeps the configured step.
 	max int64
 	// time is how long a range should last at least, above 0.
 	time time.Duration
@@ -409,7 +409,7 @@ func (r stepRule) next(step, configured int64, lasted time.Duration) int64 {
 	return r.clamp(step, configured)
 }
 
-// clamp returns step within the bounds of the rule and the tag.
+// clamp returns step, raised to configured, the tag's own step, or lowered to r.max.
 func (r stepRule) clamp(step, configured int64) int64 {
 	return max(configured, min(step, r.max))
 }
@@ -427,9 +427,9 @@ type usage struct {
 	lasted time.Duration
 }
 
-// of returns how long step IDs last at the same speed. A range is longer or shorter than the step if the step has just
-// changed, or a large batch was requested. Computed from that range's own duration, the step would double and halve for
-// ever.
+// of returns how long step IDs last at the same speed. A range is longer or shorter than the step if the step has
+// just changed, or a large batch was requested. Computed from the unscaled duration, the step would double and
+// halve for ever.
 func (u usage) of(step int64) time.Duration {
 	d := float64(u.lasted) * float64(step) / float64(u.ids)
 	if d >= math.MaxInt64 {
