@@ -1,20 +1,22 @@
-// Package era is the identity of a registry of tags, with the eras of its history; it is internal to natsid and may
-// change.
+// Package era is the identity of a registry of tags: the entry that says which registry a bucket holds, and which
+// eras the registry had; it is internal to natsid and may change.
 //
 // # Eras and offsets
 //
-// A registry that went back to an earlier state, or lost its marks, does not know what was loaded since that state. So
-// it begins a new era. Its offset is above those of all earlier eras, by more IDs than any tag was loaded since. An
-// entry of a tag names the era in which its mark was written. In the present era its mark is
+// The bucket holds the mark of each tag: its next ID. A registry that lost its marks, or went back to an earlier
+// state, does not know which IDs were used since. So an operator begins a new era, the time until the next such
+// resume. An era's offset is above those of all earlier eras, by more IDs than any tag used since. The entry of a tag
+// names the era in which its mark was written. In the present era its mark is
 //
 //	mark + max(0, offset(present) - offset(the entry's era))
 //
-// and each write of the entry writes that mark and the present era. An entry of no era has the offset 0. A tag without
-// an entry has the mark 1 and the offset 0, so a tag whose entry was lost begins above all that it can have issued.
+// and each write of the entry stores that mark and the present era. An entry that names no era has offset 0. A tag
+// without an entry has mark 1 and offset 0, so a tag whose entry was lost continues above all IDs that it can have
+// issued.
 //
-// Law: the offset of a new era is above all offsets that the identity and the provers of the incident know. So no mark
-// of a known era is read too low. A resume is one compare-and-set on the identity: it writes no entry of a tag, and
-// reads no clock.
+// Law: a new offset is above all offsets that the identity knows, or the workers that proved the loss. So no mark of
+// a known era is read too low. A resume is one compare-and-set on the identity: it writes no tag's entry, and reads
+// no clock.
 //
 // A tag with a last number has no room for an offset: it is undecided until an operator says where it continues.
 package era
@@ -32,40 +34,41 @@ import (
 	"github.com/natsid/natsid/internal/registry/buckets"
 )
 
-// Key is the identity's key in the bucket of marks. No tag can have it.
+// Key is the identity's key in the bucket that also holds the marks of tags. No tag can have this name.
 const Key = buckets.Own
 
 // Version is the version of the identity's format that this natsid writes.
 const Version = 2
 
-// An Identity says which registry a bucket of marks holds, and in which era. It is the value of one key, which is
-// changed by compare-and-set only, so registry, eras and incident always fit together.
+// An Identity says which registry a bucket of marks (the next IDs of tags) holds, and in which era, the time between
+// two resumes. One compare-and-set writes all of it, so registry, eras and incident (a stop of all workers) fit
+// together.
 type Identity struct {
 	Version  int       `json:"version"`
 	Registry string    `json:"registry"` // a random ID, made with the first bucket
 	Kind     string    `json:"kind"`     // [Alone] or [Guarded]
-	Created  time.Time `json:"created"`  // when the stream was made, as the founder or the last resume saw it
-	// Era is the ID of the present era; "" while an incident is open. Offsets has all eras so far.
+	Created  time.Time `json:"created"`  // when the bucket's stream was made, as the founder or the last resume read it
+	// Era is the ID of the present era; "" if the identity was lost, until a resume. Offsets has all eras so far.
 	Era     string            `json:"era"`
 	Offsets Offsets           `json:"offsets"`
-	Ended   map[string]string `json:"ended,omitempty"`  // by incident, the era that ended it
-	Merged  []string          `json:"merged,omitempty"` // other registries whose eras are among these
-	// Incident is the open one; nil if there is none.
+	Ended   map[string]string `json:"ended,omitempty"`  // maps an ended incident to the era that ended it
+	Merged  []string          `json:"merged,omitempty"` // other registries, whose eras are in Offsets, too
+	// Incident is the open incident; nil if there is none.
 	Incident *Incident `json:"incident,omitempty"`
-	// Throttle is the rate that holds for each tag, in IDs per second of all workers together; 0 for none.
+	// Throttle limits the rate of each tag, in IDs per second of all workers together; 0 is no limit.
 	Throttle int64 `json:"throttle,omitempty"`
 }
 
-// The kinds of marks. Workers of one namespace share one.
+// The kinds of marks (the next IDs of tags). All workers of a namespace use the same kind.
 const (
-	Alone   = "kv"    // the marks are the store
-	Guarded = "mysql" // the marks guard a table
+	Alone   = "kv"    // the marks are the only store of tags
+	Guarded = "mysql" // a table stores the tags, and the marks protect it against lost commits
 )
 
-// Offsets maps the random ID of each era to its offset.
+// Offsets maps the random ID of each era to the era's offset: how much it adds to a mark of no era.
 type Offsets map[string]int64
 
-// Add returns the eras of o and more; for an era in both, the higher offset.
+// Add returns all eras of o and of more. An era that is in both gets the higher of its two offsets.
 func (o Offsets) Add(more Offsets) Offsets {
 	all := maps.Clone(o)
 	if all == nil {
@@ -87,42 +90,42 @@ func (o Offsets) Has(eras Offsets) bool {
 	return true
 }
 
-// An Incident is a stop of all workers of a registry, from the first proof until an operator resumes.
+// An Incident is a stop of all workers of a registry, from the proof that its state is wrong until an operator resumes.
 type Incident struct {
 	ID      string   `json:"id"` // random
 	Cause   Cause    `json:"cause"`
-	Provers []Prover `json:"provers"` // the first mostProvers
+	Provers []Prover `json:"provers"` // workers that proved the cause: the first mostProvers
 	// Other is a second registry that serves the same subjects, "" for none. Because of a second registry snowflakes
 	// are stopped, too. Unused says that the registry of this identity never had a load or a worker number.
 	Other  string `json:"other,omitempty"`
 	Unused bool   `json:"unused,omitempty"`
-	// Prior are earlier incidents that provers had joined, and of which the identity does not know that they ended.
+	// Prior are earlier incidents that had stopped provers, and whose end the identity does not record.
 	Prior []string `json:"prior,omitempty"`
-	// Eras are the eras that provers know and the identity lacks, with their offsets; Merged are the registries of
-	// provers. A resume adds both to the identity.
+	// Eras are the eras, with offsets, that provers know and the identity lacks; Merged are the other registries that
+	// provers remember. A resume adds both to the identity.
 	Eras   Offsets  `json:"eras,omitempty"`
 	Merged []string `json:"merged,omitempty"`
-	// Need is the most by which a mark was below what a prover had loaded. If the marks are lost, Need is the highest
-	// ID that a prover had loaded, minus the highest offset that it knows.
+	// Need is the most by which a mark, the next ID of a tag, was below what a prover had loaded. If the marks are
+	// lost, Need is the highest ID that a prover had loaded, minus the highest offset that this prover knows.
 	Need int64 `json:"need,omitempty,string"`
 }
 
-// A Prover is a worker that proved an incident.
+// A Prover is a worker that proved that the state of the registry is wrong, and so began or confirmed an incident.
 type Prover struct {
 	Name string    `json:"name"`
 	Why  string    `json:"why"`
 	At   time.Time `json:"at"`
 }
 
-// mostProvers bounds the provers that an incident names, and with them the size of the entry.
+// mostProvers is how many provers an incident names at most, to bound the size of the identity.
 const mostProvers = 20
 
-// A Cause is the kind of an incident.
+// A Cause says what the proof of an incident showed.
 type Cause string
 
-// The causes.
+// The causes of incidents.
 const (
-	WentBack Cause = "marks-went-back" // the registry is in an earlier state, or in that of another history
+	WentBack Cause = "marks-went-back" // the bucket is in an earlier state, or holds other data than it should
 	Lost     Cause = "marks-lost"      // the identity is missing or damaged: the bucket was purged, or made again
 	Exposed  Cause = "bucket-unfit"    // the bucket has settings under which entries can vanish or change
 	Second   Cause = "second-registry" // workers of another registry serve the same subjects
@@ -135,11 +138,11 @@ var (
 	ErrIdentity = errors.New("the identity of the bucket of the marks cannot be read")
 	// ErrNewer is returned for an identity that a newer natsid wrote. Only a natsid that knows its version replaces it.
 	ErrNewer = errors.New("a newer natsid wrote the identity of the bucket of the marks")
-	// ErrKind is returned for marks of another kind than the worker's.
+	// ErrKind is returned if the marks are of another [Identity].Kind than the worker is set up for.
 	ErrKind = errors.New("the marks are of another kind of store")
 )
 
-// An UnknownError is returned for an entry of an era that the identity, as last read, does not have.
+// An UnknownError is returned for a tag's entry that names an era which the identity, as last read, lacks.
 type UnknownError struct{ Era string }
 
 func (e *UnknownError) Error() string {
@@ -170,8 +173,8 @@ func (id Identity) Open() string {
 	return id.Incident.ID
 }
 
-// Since returns what to add to a mark of the given era, "" for none, to read it in the present era. It returns an
-// [UnknownError] for an era that the registry does not have.
+// Since returns what to add to a mark, the next ID of a tag, that was written in the given era, to read it in the
+// present one; "" is no era. It returns an [UnknownError] for an era that the registry does not have.
 func (id Identity) Since(era string) (by int64, err error) {
 	offset, known := id.Offsets[era]
 	if era != "" && !known {
@@ -180,7 +183,7 @@ func (id Identity) Since(era string) (by int64, err error) {
 	return max(0, id.Offset()-offset), nil
 }
 
-// IsOf reports whether a registry is this one, or is merged into it.
+// IsOf reports whether the given registry is that of the identity, or was merged into it.
 func (id Identity) IsOf(registry string) bool {
 	return id.Registry == registry || slices.Contains(id.Merged, registry)
 }
@@ -194,8 +197,8 @@ func (id Identity) Merge(registry string, eras Offsets) Identity {
 	return id
 }
 
-// Knowing returns the identity with more eras: those of its open incident, and the given ones. Era, the present one, is
-// unchanged.
+// Knowing returns the identity with more eras: those that its open incident names, and the given ones. The present
+// era stays the same.
 func (id Identity) Knowing(eras Offsets) Identity {
 	if id.Incident != nil {
 		id.Offsets = id.Offsets.Add(id.Incident.Eras)
@@ -207,13 +210,14 @@ func (id Identity) Knowing(eras Offsets) Identity {
 // MostOffset is the highest offset that an era can have.
 const MostOffset = 1 << 62
 
-// Resume returns the identity in a new era, which ends the open incident, if there is one. by is the most that a tag
-// was loaded beyond what is known, need is by how much marks are known to be too low, and created is when the bucket's
-// stream was made.
+// Resume returns the identity in a new era, which ends the open incident (the stop of all workers), if there is one.
+// The parameter by is how many IDs a tag may have used beyond what is known, need is by how much marks (next IDs) are
+// known to be too low, and created is when the bucket's stream was made.
 //
-// Law: offset(new) = highest offset that the identity or a prover knows + need + by. So in the new era each mark, 1 for
-// a tag without an entry, is above all that was loaded of the tag, unless more than by was loaded since the state
-// found. The era's ID is random: if an incident is restored after its resume, and resumed again, the two eras differ.
+// Law: offset(new) = highest offset that the identity or the incident has + need + by. So in the new era each mark, 1
+// for a tag without an entry, is above all that was loaded of the tag, unless more than by IDs were loaded after the
+// state in the bucket. The ID is random: if a bucket is set back to before its resume, and resumed again, the two
+// eras differ.
 func (id Identity) Resume(by, need int64, created time.Time) (Identity, error) {
 	if in := id.Incident; in != nil {
 		id = id.Knowing(nil)
@@ -244,7 +248,7 @@ func (id Identity) Resume(by, need int64, created time.Time) (Identity, error) {
 	return id, nil
 }
 
-// Encode returns the value of the entry.
+// Encode returns the identity as the value of its entry in the bucket.
 func (id Identity) Encode() []byte {
 	id.Version = Version
 	b, err := json.Marshal(id)
@@ -254,10 +258,10 @@ func (id Identity) Encode() []byte {
 	return b
 }
 
-// Decode returns the identity in the value of an entry, [ErrIdentity] or [ErrNewer].
+// Decode returns the identity in an entry's value: [ErrIdentity] if it is damaged, [ErrNewer] if it is too new.
 func Decode(value []byte) (id Identity, err error) {
 	switch err := json.Unmarshal(value, &id); {
-	case id.Version > Version: // whatever else it has
+	case id.Version > Version: // first, as a newer format may not fit Identity
 		return Identity{}, fmt.Errorf("%w: it has version %d, and this natsid knows %d: use the natsid that wrote it",
 			ErrNewer, id.Version, Version)
 	case err != nil:
@@ -270,9 +274,9 @@ func Decode(value []byte) (id Identity, err error) {
 	return id, nil
 }
 
-// Accuse returns the identity with an incident that a worker has proved. proof has what the worker knows: its eras, its
-// earlier incidents, and by how much a mark was too low. If joins is true, the proof becomes a part of the open
-// incident. Otherwise proof is a new incident, which takes the place of the open one and keeps its facts.
+// Accuse returns the identity with an incident that a worker has proved. The parameter proof has what the worker
+// knows: its eras, its earlier incidents, and by how much a mark was too low. If joins is true, proof is added to the
+// open incident. Otherwise proof becomes the open incident, and takes over the facts of the former one.
 func (id Identity) Accuse(proof Incident, joins bool) Identity {
 	in := proof
 	if open := id.Incident; open != nil {
@@ -288,7 +292,7 @@ func (id Identity) Accuse(proof Incident, joins bool) Identity {
 		in.Merged = append(slices.Clone(open.Merged), proof.Merged...)
 		in.Eras, in.Need = open.Eras.Add(proof.Eras), max(open.Need, proof.Need)
 		in.Other, in.Unused = cmp.Or(proof.Other, open.Other), open.Unused || proof.Unused
-		if open.Cause == Lost { // whatever else is found, all entries are gone
+		if open.Cause == Lost { // all entries are gone, whatever else is wrong
 			in.Cause = Lost
 		}
 	}
