@@ -9,13 +9,13 @@ import (
 	"github.com/natsid/natsid/internal/registry/era"
 )
 
-// An op is what a call asks of one worker of a registry.
+// An op says what a call, a question sent to a worker, asks for.
 type op string
 
 const (
-	opNotice op = "notice" // for the notice of the asked worker
-	opMarks  op = "marks"  // for a page of the marks of tags
-	opStop   op = "stop"   // an operator keeps another registry: stop for that
+	opNotice op = "notice" // which registry the asked worker is in: its notice
+	opMarks  op = "marks"  // a page of the marks (next IDs) of tags
+	opStop   op = "stop"   // stop, since an operator has chosen another registry to serve
 )
 
 // A call is a question of a worker or an operator to a worker, and a reply is the answer. Both cross the wire as JSON.
@@ -33,7 +33,7 @@ type reply struct {
 	Error  string           `json:"error,omitempty"`
 }
 
-// marksPage is how many marks one answer has.
+// marksPage is how many marks (next IDs of tags) one answer has at most.
 const marksPage = 500
 
 // Answer answers a call of another worker or an operator. Anyone may have sent it.
@@ -73,15 +73,16 @@ func (w *Member) checkFor(ctx context.Context, n Notice) {
 	switch {
 	case n.Registry != own.Registry || n.Era != own.Era:
 		w.Doubt()
-		_ = w.Ready(ctx) // the notice says what came of it
+		_ = w.Ready(ctx) // the notice in the answer shows the outcome
 	case n.Revision < own.Revision:
 		w.Doubt()
 	}
 	w.hear(n) // the caller's registry counts as heard
 }
 
-// page returns the marks of the tags after the given one, or this worker's floor of a tag where that is higher. The
-// mark is 0 for a tag that is undecided or has a last number.
+// page returns the marks (next IDs) of the tags whose names follow the parameter after, or how far this worker has
+// loaded a tag if that is higher. It has 0 for a tag that has a last number, or waits for an operator to say where it
+// continues.
 func (w *Member) page(ctx context.Context, after string) (marks map[string]int64, err error) {
 	tags, err := w.cfg.Tags.List(ctx, after, marksPage)
 	if err != nil {
@@ -98,10 +99,10 @@ func (w *Member) page(ctx context.Context, after string) (marks map[string]int64
 	return marks, nil
 }
 
-// AskFunc sends a call to one worker of a registry, or, if registry is "", to one worker of each: see [Bus].
+// AskFunc sends a call to one worker of a registry, or, if registry is "", of each registry: see [Bus].
 type AskFunc func(ctx context.Context, registry string, call []byte, hear func(answer []byte) (enough bool)) error
 
-// ask sends a call and passes the replies on.
+// ask sends a call, and passes the replies that can be read to hear.
 func (ask AskFunc) ask(ctx context.Context, registry string, c call, hear func(reply) (enough bool)) error {
 	return ask(ctx, registry, encode(c), func(answer []byte) bool {
 		var r reply
@@ -112,7 +113,7 @@ func (ask AskFunc) ask(ctx context.Context, registry string, c call, hear func(r
 	})
 }
 
-// Notices returns the notices of one worker of each registry that answers at once.
+// Notices asks one worker of each registry for its notice, and returns those that come at once.
 func (ask AskFunc) Notices(ctx context.Context, from Notice) (all []Notice, err error) {
 	ctx, cancel := context.WithTimeout(ctx, noticesTimeout)
 	defer cancel()
@@ -127,7 +128,7 @@ func (ask AskFunc) Notices(ctx context.Context, from Notice) (all []Notice, err 
 	return all, err
 }
 
-// one sends a call to one worker of a registry.
+// one sends a call to one worker of a registry, and returns its reply.
 func (ask AskFunc) one(ctx context.Context, registry string, c call) (r reply, err error) {
 	answered := false
 	err = ask.ask(ctx, registry, c, func(got reply) bool {
@@ -145,14 +146,14 @@ func (ask AskFunc) one(ctx context.Context, registry string, c call) (r reply, e
 	return r, err
 }
 
-// Stop stops a registry so that another one, keep, serves: a worker of the registry writes the operator's decision into
-// its identity. Stop returns the eras of the stopped registry.
+// Stop stops a registry so that another one, keep, serves: a worker of the registry writes that into its identity,
+// the entry that describes it. Stop returns the eras of the stopped registry.
 func (ask AskFunc) Stop(ctx context.Context, registry, keep string) (era.Offsets, error) {
 	r, err := ask.one(ctx, registry, call{Op: opStop, Keep: keep})
 	return r.Eras, err
 }
 
-// Marks returns the marks of a registry, as one of its workers reads them.
+// Marks returns the marks (next IDs) of a registry's tags, as its workers read them.
 func (ask AskFunc) Marks(ctx context.Context, registry string) (all map[string]int64, err error) {
 	all = make(map[string]int64)
 	for after := ""; ; {

@@ -9,22 +9,22 @@ import (
 	"github.com/natsid/natsid/internal/registry/era"
 )
 
-// A checker checks the registry: it writes this worker's own key, reads the identity, and acts on both.
+// A checker checks the registry: it writes this worker's own key (an entry that no other worker writes), reads the
+// identity (the entry that describes the registry), and acts on both.
 //
 // Invariant: one check is under way at a time, and only it uses what the worker remembers. A check stops the registry
-// only for a finding that an acknowledged compare-and-set proves, and ends a stop only when a new era has ended the
-// incident.
+// only if an acknowledged compare-and-set proves that its state is wrong, and ends the stop only in a new era.
 type checker struct {
 	cfg      *Config
 	gate     *gate
 	registry *registry
 	own      *own
 	peers    *peers
-	turn     chan struct{} // a lock: the goroutine that has put its value in may use own and last
+	turn     chan struct{} // a lock with room for one value: the goroutine whose value is in it may use own and last
 	last     view          // what the last successful check has read
 }
 
-// do calls f when no other check is under way.
+// do calls f as soon as no other check is under way. It returns an error if ctx ends before.
 func (c *checker) do(ctx context.Context, f func() error) error {
 	select {
 	case c.turn <- struct{}{}:
@@ -37,8 +37,8 @@ func (c *checker) do(ctx context.Context, f func() error) error {
 
 // check makes one check, and returns nil if the registry is sound. Call it, and the methods below it, within do.
 //
-// Law: the own key is written before the identity is read. So the identity is no older than that acknowledged write. If
-// the bucket went back, the write of the own key fails before the worker acts on the identity.
+// Law: the own key (see [checker]) is written before the identity is read, so the identity is no older than that
+// acknowledged write. If the bucket went back, that write fails before the worker acts on the identity.
 func (c *checker) check(ctx context.Context, thorough bool) error {
 	a := c.gate.begin(thorough)
 	var wrote error
@@ -87,9 +87,9 @@ func (c *checker) leave(v *view) (why error) {
 	return why
 }
 
-// follow acts on the identity that a check has read, or returns a finding. proof is a finding that an acknowledged
-// write has proved; nil for none. inEra says that this check has sent the own key, and wrote is the error of that
-// write.
+// follow acts on the identity that a check has read, or returns a [finding] that contradicts the worker's memory. The
+// parameter proof is a finding that an acknowledged write has proved already, or nil. inEra says that this check sent
+// the own key, and wrote is the error of that write.
 func (c *checker) follow(ctx context.Context, v *view, proof *finding, wrote error, inEra bool) error {
 	k, in := c.own, v.id.Incident
 	if k.Incident != "" {
@@ -104,7 +104,7 @@ func (c *checker) follow(ctx context.Context, v *view, proof *finding, wrote err
 	case in == nil && k.isFresh():
 		return c.begin(ctx, v)
 	case in == nil && k.Era != v.id.Era: //mutant:new-era
-		return c.enter(ctx, v) // the new era explains what else is found
+		return c.enter(ctx, v) // the new era explains why the own key or a mark differs
 	case proof != nil:
 		return proof
 	case in != nil:
@@ -115,7 +115,7 @@ func (c *checker) follow(ctx context.Context, v *view, proof *finding, wrote err
 	return c.write(ctx, v)
 }
 
-// followStop acts on the identity that a check has read while this worker is in an incident.
+// followStop is follow for a worker that has joined an incident, and so issues nothing.
 func (c *checker) followStop(ctx context.Context, v *view) error {
 	joined, f := c.own.Incident, find(&c.own.memory, v)
 	switch {
@@ -127,18 +127,18 @@ func (c *checker) followStop(ctx context.Context, v *view) error {
 		return f
 	case v.id.Incident != nil:
 		return c.join(ctx, v)
-	case v.id.Ended[joined] != "", v.id.Registry != c.own.Registry: // another registry: this one was merged into it
+	case v.id.Ended[joined] != "", v.id.Registry != c.own.Registry: // ours was merged into this other registry
 		return c.enter(ctx, v)
 	}
 	//mutant:gone
 	return &finding{cause: era.WentBack, why: "the open incident is gone from the identity, and no resume ended it"}
 }
 
-// prove writes a finding into the identity by compare-and-set, as a new incident or as a part of the open one, with the
-// eras that this worker knows and the registry lacks.
+// prove writes a finding (how the bucket contradicts this worker's memory) into the identity by compare-and-set: as a
+// new incident, or as a part of the open one. It adds the eras that this worker knows and the registry lacks.
 //
-// Law: one set-back that several workers prove is one incident. So a worker joins the open incident. But if the worker
-// has joined it before, or knows that it ended, the finding is of another set-back, and needs an incident of its own.
+// Law: one set-back that several workers prove is one incident, so a worker joins the open one. But if the worker has
+// joined that before, or knows that it ended, the finding is of another set-back, and begins an incident of its own.
 func (c *checker) prove(ctx context.Context, v *view, f *finding) error {
 	if f.confirm != nil {
 		if err := f.confirm(ctx); isRefused(err) {
@@ -155,7 +155,7 @@ func (c *checker) prove(ctx context.Context, v *view, f *finding) error {
 	c.gate.named()
 	c.own.copied = false
 	c.own.join(next.Incident.ID)
-	// The old key proves the finding, so it stays as it was found.
+	// The entry of the old own key proves the finding, so it stays as it was found: this worker takes a new key.
 	c.own.leaveKey() //mutant:proof-key
 	if isNew {
 		c.cfg.Serving.Alarm(f.cause, fmt.Sprintf(
@@ -167,7 +167,7 @@ func (c *checker) prove(ctx context.Context, v *view, f *finding) error {
 	return c.note(ctx, v)
 }
 
-// accuse returns the identity with the incident for a finding, and reports whether the incident is a new one.
+// accuse returns the identity with a finding added as an incident, and reports whether that incident is a new one.
 func (c *checker) accuse(v *view, f *finding) (next era.Identity, isNew bool) {
 	k := c.own
 	next = v.id
@@ -205,18 +205,18 @@ func (c *checker) join(ctx context.Context, v *view) error {
 	return c.note(ctx, v)
 }
 
-// note completes a stop. It writes entries that the bucket lacks, and then the own key, with the incident that this
-// worker has joined, and by how much marks are below its floors.
+// note completes a stop. It writes entries that the bucket lacks, and then the own key, which names the incident that
+// this worker has joined, and by how much marks are below its floors (the IDs up to which it has loaded tags).
 //
-// Law: no entry that proves a set-back is overwritten. note writes only missing entries, and marks of tags with a last
-// number: neither proves a set-back.
+// Law: no entry that proves a set-back is overwritten. note writes only missing entries, and marks of tags with a
+// last number: neither of them proves a set-back.
 func (c *checker) note(ctx context.Context, v *view) error {
-	known := v.id.Knowing(c.own.Eras) // other workers may have restored entries in eras of the incident
+	known := v.id.Knowing(c.own.Eras) // others may have restored entries that name eras known only to the incident
 	c.registry.begun.Store(&known)
 	if err := c.own.restore(ctx); err != nil {
 		return err
 	}
-	low, err := c.own.low(ctx) // after restore: another worker may have written a missing entry at a lower floor
+	low, err := c.own.low(ctx) // after restore, as another worker may have restored an entry from its own, lower floor
 	if err != nil {
 		return err
 	}
@@ -238,8 +238,8 @@ func (c *checker) note(ctx context.Context, v *view) error {
 	return nil
 }
 
-// stay is a check during the incident that this worker has joined. The own key shows whether the bucket went back
-// again.
+// stay is a check while the incident that this worker has joined is open. If the own key is not as this worker wrote
+// it last, the bucket went back again.
 func (c *checker) stay(ctx context.Context, v *view) error {
 	//mutant:stay
 	if c.gate.Stopped() == nil { // the process began during the incident
@@ -251,17 +251,17 @@ func (c *checker) stay(ctx context.Context, v *view) error {
 	switch {
 	case c.own.noted != v.id.Open():
 		return c.note(ctx, v)
-	case v.id.Incident.Cause == era.Exposed: // restored entries may vanish again until the settings are corrected
+	case v.id.Incident.Cause == era.Exposed: // with unfit settings of the bucket, restored entries may vanish again
 		return c.own.restore(ctx)
 	}
 	return nil
 }
 
-// enter enters the present era, after an incident that this worker joined, or after one that it missed.
+// enter enters the present era: the incident that this worker joined, or one that it missed, has ended.
 //
-// Law: an era begins above all loads that the workers in its incident knew. So a mark that is below a floor of this
-// worker in the new era is a finding. Entries that the bucket lacks are written again, as an operator may have restored
-// an older bucket since.
+// Law: an era begins above every ID that the workers stopped by its incident had loaded. So a mark below this
+// worker's floor, the ID up to which it has loaded the tag, shows that the bucket went back again. Missing entries
+// are restored, as an operator may have restored an older bucket after those workers wrote theirs.
 func (c *checker) enter(ctx context.Context, v *view) error {
 	if c.gate.Stopped() == nil {
 		c.gate.stop((&finding{cause: era.WentBack, why: "it was resumed while this worker was away"}).reason())
@@ -282,7 +282,7 @@ func (c *checker) enter(ctx context.Context, v *view) error {
 	return c.begin(ctx, v)
 }
 
-// begin joins the present era, with a new key.
+// begin makes this worker a part of the present era, with a new own key (the entry that only it writes).
 func (c *checker) begin(ctx context.Context, v *view) error {
 	c.own.Registry, c.own.Era, c.own.Eras = v.id.Registry, v.id.Era, v.id.Offsets
 	c.own.leaveKey()
@@ -290,8 +290,8 @@ func (c *checker) begin(ctx context.Context, v *view) error {
 	return c.write(ctx, v)
 }
 
-// write writes the own key, and then reads the identity again. It returns errNewerRead if the identity has changed
-// since the check read it.
+// write writes the own key, and then reads the identity again. If the identity has changed since the check read it,
+// the check has acted on an old one, and write returns errNewerRead.
 func (c *checker) write(ctx context.Context, v *view) error {
 	if err := c.own.write(ctx, v.revision, false); err != nil {
 		return err
@@ -314,11 +314,11 @@ func (c *checker) proveLow(ctx context.Context) error {
 	})
 }
 
-// meetEra checks the registry after reading an entry whose era this worker does not know. If the registry lacks that
-// era, the bucket went back.
+// meetEra checks the registry after a load has read a tag's entry that names an era unknown to this worker. If the
+// identity lacks that era, the bucket went back.
 //
-// Law: eras are never removed, and the identity is read after the entry. So if the identity lacks the entry's era, the
-// two are of different histories.
+// Law: no era is ever removed from the identity, and the identity is read after the entry. So if it lacks the entry's
+// era, the two belong to different histories of the bucket.
 func (c *checker) meetEra(ctx context.Context, of string) error {
 	c.gate.Doubt()
 	return c.do(ctx, func() error {

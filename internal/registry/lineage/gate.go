@@ -11,10 +11,10 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// A gate lets loads pass while the registry is sound. It is safe for concurrent use.
+// A gate lets loads of IDs pass while a recent check has found the registry sound. It is safe for concurrent use.
 //
-// Invariant: from a stop until its end no load begins, none that is under way is used, and what was loaded is held and
-// discarded.
+// Invariant: from a stop until its end no load begins, no load that is under way yields IDs, and all IDs in memory
+// are discarded.
 //
 //	          checked            doubted, or 3 s later
 //	unknown ----------> sound ----------> unknown
@@ -30,11 +30,11 @@ type gate struct {
 	wake   chan struct{} // has room for one signal that Run must check
 
 	mu     sync.Mutex
-	why    error    // why nothing is loaded or issued; nil if no stop is known
-	sound  ongoing  // the last check that found the registry sound, without a doubt since it began
+	why    error    // why nothing is loaded or issued; nil unless this worker is stopped
+	sound  ongoing  // the last check that found the registry sound, and during which Doubt was not called
 	stops  int      // how often this worker was stopped
 	doubts int      // calls of Doubt
-	proof  *finding // proved by an acknowledged write; nil once an incident names it
+	proof  *finding // an acknowledged write proved it; nil once an incident names it
 }
 
 const (
@@ -45,7 +45,7 @@ const (
 	// ageing is the age of a check at which a load makes Run check again, so that later loads need not wait for a
 	// check.
 	ageing = 2 * time.Second
-	// never is no count of connections: no check was made yet.
+	// never, no possible count of connections, says that no check was made yet.
 	never = ^uint64(0)
 )
 
@@ -58,14 +58,14 @@ type ongoing struct {
 	thorough bool
 }
 
-// A pass is what a load keeps from its start: when the check began that opened the gate, and how many stops there were.
+// A pass is what a load keeps from its start: when the check that lets it begin was begun, and the count of stops.
 type pass struct {
 	checked time.Time
 	stops   int
 }
 
-// isSound reports whether a check that began less than within ago found the registry sound, and no doubt has come
-// since.
+// isSound reports whether a check that began less than the duration within ago found the registry sound, and Doubt
+// was not called since.
 func (g *gate) isSound(within time.Duration) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -77,8 +77,8 @@ func (g *gate) isSoundLocked(within time.Duration) bool {
 		g.cfg.Now().Sub(g.sound.began) < within
 }
 
-// passes returns a pass if a load may begin; isOpen is false if a check must come first, and err says why the registry
-// is stopped.
+// passes returns a pass for a load that may begin. isOpen is false if the registry must be checked first. err says
+// why the registry is stopped; nil if it is not.
 func (g *gate) passes() (p pass, isOpen bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -100,7 +100,7 @@ func (g *gate) counts(p pass) error {
 	return fmt.Errorf("lineage: the load took longer than %v, and its range is a hole", fresh+writeTimeout)
 }
 
-// begin begins a check. On a new connection each check is thorough until a check has found the registry sound.
+// begin begins a check. On a new connection, maybe to another bucket, checks are thorough until one finds it sound.
 func (g *gate) begin(thorough bool) ongoing {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -139,7 +139,7 @@ func (g *gate) signal() {
 	}
 }
 
-// WentBack stops the worker: an acknowledged write has shown that the bucket went back. need is by how much a mark is
+// WentBack stops the worker: an acknowledged write has proved that the bucket went back. need is by how much a mark is
 // below what this worker had loaded, 0 if unknown. Once it returns, no load begins, and no ID loaded before is issued.
 // It does not block.
 func (g *gate) WentBack(why string, need int64) {
@@ -147,14 +147,14 @@ func (g *gate) WentBack(why string, need int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.why != nil {
-		return // while an incident is open, own keys show whether the bucket went back once more
+		return // during a stop, checks of the own key show whether the bucket went back once more
 	}
 	g.proof = f
 	g.stopLocked(f.reason())
 	g.signal()
 }
 
-// named discards the proof, once it is part of an incident or a new era has begun.
+// named discards the proof that the bucket went back, once an incident names it or a new era has begun.
 func (g *gate) named() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -212,7 +212,7 @@ func (s gatedStore) LoadStrict(
 
 // load makes sure of a recent check, loads, and returns the range only if that check still counts when the load ends.
 //
-// If the entry is of an unknown era, either a new era has begun, or the bucket went back. A check decides which.
+// If the tag's entry names an unknown era, either a new era has begun, or the bucket went back. A check decides which.
 func (s gatedStore) load(
 	ctx context.Context, load func(context.Context) (segment.Loaded, error),
 ) (l segment.Loaded, err error) {
@@ -236,7 +236,7 @@ func (s gatedStore) load(
 	return segment.Loaded{}, errNewerRead
 }
 
-// Create implements [segment.Store]: a tag is made on first use.
+// Create implements [segment.Store]. A tag without a mark is created only while no marks can have been lost.
 func (s gatedStore) Create(ctx context.Context, t segment.Tag, revive bool) (segment.Tag, error) {
 	if err := s.member.Ready(ctx); err != nil {
 		return segment.Tag{}, err
@@ -244,7 +244,7 @@ func (s gatedStore) Create(ctx context.Context, t segment.Tag, revive bool) (seg
 	return s.Store.Create(ctx, t, revive)
 }
 
-// Poll implements [segment.Store]; entries are read by the eras of the last check. A mark below what this worker loaded
+// Poll implements [segment.Store]; marks are read in the era of the last check. A mark below what this worker loaded
 // is read again, and written back unchanged: only an acknowledged write proves that the bucket went back.
 func (s gatedStore) Poll(ctx context.Context, see func(segment.Listing)) error {
 	if err := s.member.Ready(ctx); err != nil {

@@ -14,7 +14,8 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// A memory is what a worker remembers of its registry. With a data directory the next process has it, too.
+// A memory is what a worker remembers of its registry, in a data directory also for its next process. The own key is
+// an entry of the bucket that only this worker writes; an incident is a stop of all workers.
 type memory struct {
 	Registry string `json:"registry,omitempty"`
 	Era      string `json:"era,omitempty"` // the era that this worker is in
@@ -24,9 +25,9 @@ type memory struct {
 	// Written is the last write of the own key that certainly landed, Flight a later one whose outcome is unknown.
 	Written  written  `json:"written,omitzero"`
 	Flight   flight   `json:"flight,omitzero"`
-	Highest  uint64   `json:"highest,string,omitempty"` // known revision of the bucket
+	Highest  uint64   `json:"highest,string,omitempty"` // the highest known revision of the bucket
 	Incident string   `json:"incident,omitempty"`       // the incident that this worker has joined
-	Ended    []string `json:"ended,omitempty"`          // incidents that it was in before, the last mostEnded
+	Ended    []string `json:"ended,omitempty"`          // incidents that it joined before, the last mostEnded
 	// Stop is why the worker issues nothing, not even snowflakes; "" if it may. The next process is stopped for this
 	// reason until it can read the registry.
 	Stop     string `json:"stop,omitempty"`
@@ -52,7 +53,7 @@ const mostEnded = 64
 // isFresh reports whether the worker remembers no registry: it has loaded nothing, so nothing can be missing.
 func (m *memory) isFresh() bool { return m.Era == "" }
 
-// join sets the incident that the worker is in, "" for none. The former one is added to Ended.
+// join sets the incident (a stop of all workers) that this worker is in, "" for none, and adds the former to Ended.
 func (m *memory) join(incident string) {
 	if old := m.Incident; old != "" && old != incident && !slices.Contains(m.Ended, old) {
 		m.Ended = append(m.Ended[max(0, len(m.Ended)+1-mostEnded):], old)
@@ -60,20 +61,20 @@ func (m *memory) join(incident string) {
 	m.Incident = incident
 }
 
-// leaveKey gives up the own key, so that the next write begins a new one.
+// leaveKey gives up the own key, the entry that only this worker writes. The next write chooses a new key.
 func (m *memory) leaveKey() {
 	m.Key, m.Written, m.Flight, m.Taken = "", written{}, flight{}, nil
 }
 
-// A journal is what a worker remembers of its registry in its data directory: lineage.json, and floors.json with how
-// far it had loaded each tag. Each is written whole or not at all, and is on disk when a write returns.
+// A journal is the files of a worker's memory in its data directory: lineage.json, and floors.json with how far it
+// had loaded each tag. Each file is written whole or not at all, and is on disk when a write returns.
 type journal struct {
 	files   files // nil keeps nothing
 	damaged error // why the journal on disk was not read
 	fault   error // why lineage.json was not written; it is not written again
 }
 
-// files are those of a data directory.
+// files reads and replaces files of a data directory by their names.
 type files interface {
 	read(name string) (data []byte, own durable.FileID, err error)
 	replace(name string, data func(own durable.FileID) []byte) error
@@ -95,7 +96,7 @@ type journalFile struct {
 var ErrJournal = errors.New("lineage: the journal cannot be used")
 
 // openJournal reads a journal. A missing journal is empty. A journal of another version is an error, since the natsid
-// that wrote it can still read it. A damaged journal sets damaged, and its memory is lost.
+// that wrote it can still read it. For a damaged one it sets j.damaged, and returns an empty memory.
 func openJournal(of files) (j *journal, m memory, err error) {
 	j = &journal{files: of}
 	if of == nil {
@@ -130,7 +131,7 @@ func (j *journal) write(m memory) bool {
 	return j.fault == nil
 }
 
-// writeFloors puts floors on disk. Errors are ignored: the offset of the next era covers lost floors.
+// writeFloors saves how far each tag was loaded. Errors are ignored: a resume lifts tags beyond lost floors, too.
 func (j *journal) writeFloors(floors map[string]segment.Floor) {
 	_ = j.replace(floorsName, func(durable.FileID) []byte { return encode(floors) })
 }
@@ -142,7 +143,7 @@ func (j *journal) replace(name string, data func(durable.FileID) []byte) error {
 	return j.files.replace(name, data)
 }
 
-// floors returns the floors on disk; nil if there are none that can be read.
+// floors returns how far each tag was loaded, as it is on disk; nil if that cannot be read.
 func (j *journal) floors() (floors map[string]segment.Floor) {
 	if j.files == nil {
 		return nil
@@ -154,7 +155,7 @@ func (j *journal) floors() (floors map[string]segment.Floor) {
 	return floors
 }
 
-// A folder is the files of a directory.
+// A folder implements files on the disk.
 type folder struct {
 	dir  string
 	late chan error // has the outcome of a write that did not end in time; nil if there is none
@@ -162,7 +163,7 @@ type folder struct {
 
 var errDiskHangs = errors.New("the disk does not answer")
 
-// diskTimeout bounds a write: requests wait for it.
+// diskTimeout bounds a write to disk, since requests for IDs may wait for it.
 const diskTimeout = time.Second
 
 func (f *folder) read(name string) (data []byte, own durable.FileID, err error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// Bucket is what a member uses of the bucket of marks. [buckets.Bucket] implements it.
+// Bucket is what a [Member] uses of the bucket of marks, the next IDs of tags. [buckets.Bucket] implements it.
 type Bucket interface {
 	Look(ctx context.Context) (buckets.Info, error)
 	Get(ctx context.Context, key string) (buckets.Entry, error)
@@ -20,14 +20,14 @@ type Bucket interface {
 	Update(ctx context.Context, key string, value []byte, last uint64) (revision uint64, err error)
 	UpdateSoon(ctx context.Context, key string, value []byte, last uint64) (revision uint64, err error)
 	Latest(ctx context.Context, prefix string) (map[string]buckets.Entry, error)
-	// Known returns the highest revision that this process knows of. Saw notes a revision of another process.
+	// Known returns the highest revision that this process knows of. Saw notes a revision that another process reports.
 	Known() uint64
 	Saw(revision uint64)
 	// Enough returns a timeout for a number of requests in a row: see [buckets.Bucket.Enough].
 	Enough(requests int, least time.Duration) time.Duration
 }
 
-// Memory is the ranges that this worker has loaded. [segment.Allocator] implements it.
+// Memory is the ranges of IDs that this worker has loaded. [segment.Allocator] implements it.
 type Memory interface {
 	Hold(why error)
 	Release()
@@ -36,16 +36,16 @@ type Memory interface {
 	Remember(floors map[string]segment.Floor)
 }
 
-// Tags is what a member uses of the store of the tags.
+// Tags is what a member uses of the store of tags. A floor is the end of what this worker loaded of a tag.
 type Tags interface {
 	// List returns tags in the order of names, as [segment.Store] does, with their marks in the present era.
 	List(ctx context.Context, after string, limit int) ([]segment.Tag, error)
 	// Low returns the most by which a mark is below its floor, 0 if no mark is, and names the marks that are. As the
 	// proof it writes the entry of the lowest mark back unchanged, by compare-and-set. See [segment.Floor.Above].
 	Low(ctx context.Context, floors map[string]segment.Floor) (need int64, why string, err error)
-	// Restore writes missing entries, with the floor as the mark, and the floor's era. Marks of tags with a last number
-	// it raises to the floor, in the entry's era. An entry that was made on first use, without rules, gets the floor's
-	// rules. A deleted tag stays deleted.
+	// Restore writes missing entries, with the floor as the mark, and in the floor's era. Marks of tags with a last
+	// number it raises to the floor, in the era of the entry. An entry that was made on first use, and so has no
+	// rules, gets the floor's rules. A deleted tag stays deleted.
 	Restore(ctx context.Context, floors map[string]segment.Floor) error
 }
 
@@ -58,12 +58,12 @@ type Bus interface {
 	Announce(notice []byte) error
 }
 
-// Serving switches the serving of this worker, and raises its alarms. No method may block.
+// Serving switches this worker's serving on and off, and raises its alarms. No method may block.
 type Serving interface {
-	// Refuse ends the serving of segments, and if all is true of snowflakes, too. Allow ends a refusal.
+	// Refuse ends the serving of segments and, if all is true, of snowflakes. Allow undoes Refuse.
 	Refuse(why error, all bool)
 	Allow()
-	// Alarm reports an incident, and JournalAlarm that the journal cannot be used.
+	// Alarm reports a stop of the registry, and JournalAlarm that the files of its memory cannot be used.
 	Alarm(cause era.Cause, message string)
 	JournalAlarm(message string)
 }
@@ -74,20 +74,20 @@ type Config struct {
 	Tags    Tags
 	Bus     Bus
 	Serving Serving
-	Kind    string        // of the marks: see [era.Identity]
+	Kind    string        // the kind of the marks: see [era.Identity]
 	Rows    bool          // a table has a row for each tag
 	Dir     string        // the data directory; "" remembers nothing across processes
 	Name    func() string // the worker's name, for people
 	Numbers func() string // see [Notice]; nil if unknown
-	// Embedded says that the bucket, too, lies in Dir. Journal and bucket of a restored copy of Dir agree with each
-	// other, so only inode and birth time of the journal's file show that Dir is a copy.
+	// Embedded says that the bucket lies in Dir, too. If a copy of Dir is restored, the worker's memory and the
+	// bucket agree, so only inode and birth time of the memory's file show that Dir is a copy.
 	Embedded bool
 	Poll     time.Duration // time between thorough checks
 	// Links returns how often the connection to the bucket was made. Each new connection may lead to an older bucket.
 	Links func() uint64
-	// Settled is called at each check with the ID of the registry, once this worker may answer questions about it.
+	// Settled is called in each check with the registry's ID: from then on this worker may answer questions about it.
 	Settled func(registry string)
-	// Unused reports whether the registry never loaded, nor held a worker number.
+	// Unused reports whether no worker ever loaded IDs or had a worker number in the registry.
 	Unused  func(ctx context.Context) (bool, error)
 	Pin     string // the registry that an operator chose: see [Notice]
 	Fields  Fields // of this worker's snowflakes
@@ -96,12 +96,12 @@ type Config struct {
 	Log     *slog.Logger
 }
 
-// ErrStopped is the error of a load while an incident is open. IDs in memory are not issued either.
+// ErrStopped is the error of a load while the registry is stopped. IDs in memory are not issued either.
 var ErrStopped = errors.New("the registry is stopped")
 
-// A Member stops the loads of one process when the bucket of marks belongs to another registry than the process
-// remembers, or is in another state. It has a gate for loads, a checker that opens the gate, and peers, whose notices
-// are reasons to check. It is safe for concurrent use.
+// A Member stops the loads of one process when the bucket of marks is in another state than the process remembers, or
+// is of another registry. It has a gate for loads, a checker that opens it, and peers, whose notices are reasons to
+// check. It is safe for concurrent use.
 type Member struct {
 	cfg *Config
 	*gate
@@ -111,8 +111,8 @@ type Member struct {
 	checks *checker
 }
 
-// Open reads the journal and returns a member; [Member.Use] must follow. It returns [ErrJournal] if the journal is of
-// another version.
+// Open reads the journal (the files of the worker's memory) and returns a member; [Member.Use] must follow. Open
+// returns [ErrJournal] if the journal is of another version or cannot be read.
 func Open(cfg Config) (*Member, error) {
 	if cfg.Dir == "" {
 		return open(cfg, nil)
@@ -131,7 +131,7 @@ func open(cfg Config, of files) (*Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m.copied && !cfg.Embedded { // a copy: its key may be in use by another process
+	if m.copied && !cfg.Embedded { // a copied memory: the process it is from may use the key
 		m.leaveKey()
 		m.copied = false
 	}
@@ -146,7 +146,7 @@ func open(cfg Config, of files) (*Member, error) {
 	return &Member{&cfg, g, r, p, k, c}, nil
 }
 
-// Use sets the memory of loaded IDs that the member guards. Call it once, before anything is loaded.
+// Use sets the loaded IDs that the member discards at a stop. Call it once, before anything is loaded.
 func (w *Member) Use(loaded Memory) {
 	w.loaded, w.own.loaded = loaded, loaded
 	if damaged := w.own.journal.damaged; damaged != nil {
@@ -160,8 +160,8 @@ func (w *Member) Use(loaded Memory) {
 	}
 }
 
-// Fits returns why this worker must not use the marks, nil if it may: [era.ErrKind] or [era.ErrNewer]. Other faults of
-// the identity stop the registry at the first check.
+// Fits returns why this worker must not use the marks, nil if it may: [era.ErrKind] or [era.ErrNewer]. Other faults
+// of the identity, the entry that describes the registry, stop the registry at the first check.
 func (w *Member) Fits(ctx context.Context) error {
 	_, err := w.registry.read(ctx, false)
 	return err
@@ -170,7 +170,7 @@ func (w *Member) Fits(ctx context.Context) error {
 // Remembers reports whether this process remembers a registry. If it does, a missing bucket was lost.
 func (w *Member) Remembers() bool { return w.own.remembers() }
 
-// Reconnected is called when the connection to the bucket was made again. The bucket may be an older one, so the next
+// Reconnected is called when the connection to the bucket was made again. That may lead to an older bucket, so the next
 // load checks. This worker announces itself, since it may have missed questions.
 func (w *Member) Reconnected() {
 	w.Doubt()
@@ -184,7 +184,7 @@ func (w *Member) Ready(ctx context.Context) error {
 	return err
 }
 
-// ready is Ready, and returns the pass of the load.
+// ready is Ready, and also returns a pass, by which the load is judged when it ends.
 func (w *Member) ready(ctx context.Context) (pass, error) {
 	for {
 		if p, isOpen, err := w.passes(); isOpen || err != nil {
@@ -202,8 +202,8 @@ func (w *Member) ready(ctx context.Context) (pass, error) {
 	}
 }
 
-// Prove returns nil once the bucket has acknowledged a write that this worker sent after the call: a check, which
-// writes the own key.
+// Prove returns nil once the bucket has acknowledged a write that this worker sent after the call: the check that
+// Prove makes writes the own key, which only this worker writes.
 func (w *Member) Prove(ctx context.Context) error {
 	if err := w.Stopped(); err != nil {
 		return err
@@ -211,8 +211,8 @@ func (w *Member) Prove(ctx context.Context) error {
 	return w.checks.do(ctx, func() error { return w.checks.check(ctx, false) })
 }
 
-// SetThrottle changes the rate that holds for each tag, by a compare-and-set of the identity, and announces it: other
-// workers check, and read it.
+// SetThrottle changes the limit of each tag's rate, in IDs per second, in the identity (the entry that describes the
+// registry), by compare-and-set. It announces a change, so that other workers check and read it.
 func (w *Member) SetThrottle(ctx context.Context, rate int64) error {
 	return w.checks.do(ctx, func() error {
 		for {

@@ -15,7 +15,7 @@ import (
 	"github.com/natsid/natsid/internal/registry/era"
 )
 
-// ownPrefix is what the own keys of workers begin with.
+// ownPrefix begins the own key of each worker: the key in the bucket of marks that only this worker writes.
 const ownPrefix = buckets.Own + ".w."
 
 // Version is the version of the format of own keys and journals.
@@ -53,8 +53,8 @@ func encode(v any) []byte {
 // newID returns a random text that no other call returns.
 func newID() string { return rand.Text() }
 
-// mostTaken bounds Taken. If a paused worker's key has had more owners since, the worker takes that for a set-back, and
-// stops the registry.
+// mostTaken bounds the tokens in Taken. A paused worker whose key had more owners since does not find its token
+// there: it concludes that the bucket was set back, and stops the registry.
 const mostTaken = 16
 
 func decodeOwn(value []byte) (o ownEntry, err error) {
@@ -67,26 +67,26 @@ func decodeOwn(value []byte) (o ownEntry, err error) {
 	return o, nil
 }
 
-// An own is this worker's own key in the bucket, and the worker's memory. Only the check that is under way may use it.
+// An own is this worker's own key, which only it writes, and the worker's memory. Only the present check may use it.
 //
-// Invariant: the key is written only by compare-and-set on this worker's last write. With a data directory, each token
-// is in the journal before it is sent. Once the journal fails, each entry lists the tokens in the journal as taken. So
-// any entry with another token shows that the bucket went back. A journal that was restored, or lacks the last writes
-// since its disk failed, is no such proof at the next start.
+// Invariant: the key is written only by compare-and-set on this worker's last write. With a data directory, each
+// token is in the journal before it is sent. Once the journal cannot be written, each entry lists the journal's
+// tokens in Taken. So an entry with another token shows that the bucket went back, unless the journal itself was
+// restored.
 type own struct {
 	cfg     *Config
 	loaded  Memory // set before the first load
 	journal *journal
 	memory
-	need  int64  // by how much a mark was too low, see [ownEntry]
-	noted string // the incident that the own key names, set once this worker's knowledge is in the bucket
+	need  int64  // by how much a mark was too low: see [ownEntry]
+	noted string // the incident that the own key names; set once missing entries are restored
 }
 
-// remembers reports whether the process remembers a registry, or has a damaged journal, which named one.
+// remembers reports whether the process remembers a registry, or has a damaged journal, which named a registry.
 func (k *own) remembers() bool { return !k.isFresh() || k.journal.damaged != nil }
 
-// write writes the own key. identity is the revision of the identity as it was last read, 0 for none. If the key's
-// entry is not this worker's last write, the error may be a [finding].
+// write writes the own key (see [own]). The parameter identity is the revision of the registry's identity, 0 for
+// none. If the key does not hold this worker's last write, the error may be a [finding]: the bucket went back.
 func (k *own) write(ctx context.Context, identity uint64, ended bool) error {
 	isUnsure := k.Flight.Token != "" // the outcome of the last write is unknown
 	for range 3 {
@@ -109,12 +109,11 @@ func (k *own) write(ctx context.Context, identity uint64, ended bool) error {
 	return errNewerRead
 }
 
-// send sends one write of the own key.
 func (k *own) send(ctx context.Context, identity uint64, ended bool) (err error) {
 	if k.Flight.Token == "" {
 		k.Flight = flight{newID(), k.cfg.Bucket.Known()}
 	}
-	if k.Incident != "" { // revisions above the identity's may be of another history
+	if k.Incident != "" { // higher revisions may be from before the bucket was set back
 		k.Flight.Highest = min(k.Flight.Highest, identity)
 	}
 	k.save()
@@ -137,16 +136,16 @@ func (k *own) send(ctx context.Context, identity uint64, ended bool) (err error)
 	return err
 }
 
-// landed records that the last write has landed.
+// landed records the revision of the write in flight.
 //
-// Law: the write is in the journal before a load rests on it. So after a restart the worker recognizes an older entry.
+// Law: the write is in the journal before a load relies on it, so a restarted worker recognizes an older entry.
 func (k *own) landed(revision uint64) {
 	k.Written, k.Flight = written{k.Flight.Token, revision}, flight{}
 	k.save() //mutant:landed
 }
 
-// compare reads the own key, and remembers the revision of this worker's last write. Any other value, as after a
-// restore, is returned as a [finding], unless another worker took the key over.
+// compare reads the own key, and remembers the revision if the entry is this worker's last write. Any other entry, as
+// after a restore, is returned as a [finding], unless another worker took the key over.
 func (k *own) compare(ctx context.Context) error {
 	if k.Key == "" {
 		return nil
@@ -155,7 +154,7 @@ func (k *own) compare(ctx context.Context) error {
 	e, err := k.cfg.Bucket.Get(ctx, ownPrefix+k.Key)
 	switch {
 	case err == nil:
-		found, _ := decodeOwn(e.Value) // a damaged one is not this worker's, and has no time
+		found, _ := decodeOwn(e.Value) // a damaged entry is not this worker's, and has no time
 		o = &found
 	case !errors.Is(err, buckets.ErrNoKey):
 		return fmt.Errorf("lineage: the own key of this worker cannot be read: %w", err)
@@ -195,7 +194,7 @@ func (k *own) isForeign(ctx context.Context, o *ownEntry, e buckets.Entry) *find
 		return f
 	}
 	f.why = "the entry that this worker writes into the bucket of marks is gone"
-	if _, unfit := k.cfg.Bucket.Look(ctx); errors.Is(unfit, buckets.ErrUnfit) { // the settings explain it
+	if _, unfit := k.cfg.Bucket.Look(ctx); errors.Is(unfit, buckets.ErrUnfit) { // its settings explain the loss
 		f.cause, f.why = era.Exposed, unfit.Error()
 	}
 	f.confirm = func(ctx context.Context) error {
@@ -206,8 +205,8 @@ func (k *own) isForeign(ctx context.Context, o *ownEntry, e buckets.Entry) *find
 	return f
 }
 
-// choose chooses a key if this worker has none: a new one, or, for a volatile worker, that of another volatile worker
-// that ended or was silent for an hour. So volatile workers leave no more keys than there were of them within an hour.
+// choose chooses an own key if this worker has none: a new one, or, for a worker without a data directory, that of
+// another such worker that ended or was silent for an hour. So their keys do not accumulate.
 func (k *own) choose(ctx context.Context) error {
 	if k.Key != "" {
 		return nil
@@ -252,10 +251,10 @@ func (k *own) save() {
 // saveFloors puts on disk how far this worker has loaded each tag.
 func (k *own) saveFloors() { k.journal.writeFloors(k.loaded.Floors()) }
 
-// beyond returns the need of an incident in which the marks are lost: this worker's highest floor, minus the highest
-// offset that it knows, since a tag that no worker remembers may have been as high. It returns 0 if the worker loaded
-// nothing. Floors of tags with a last number do not count; if a table has a row for each tag, only floors without rules
-// count, of which no entry can be written.
+// beyond returns the need of an incident in which the marks are lost: this worker's highest floor, the ID up to which
+// it loaded a tag, minus the highest era offset that it knows. A tag that no worker remembers may have been as high.
+// It is 0 if the worker loaded nothing. Tags with a last number do not count. If a table has a row for each tag, only
+// floors without rules count, as no entry can be restored from them.
 //
 // Law: the offset of the new era is at least the highest known one plus this need. So in the new era a tag without an
 // entry begins above each of these floors.
@@ -272,7 +271,7 @@ func (k *own) beyond() (need int64) {
 	return max(min(need, 1), need-offset)
 }
 
-// low returns a finding if a mark is below its floor, otherwise nil.
+// low returns a finding if a mark, a tag's next ID, is below the ID up to which this worker loaded the tag; else nil.
 //
 // Law: a listing is no proof, since a deposed leader shows old entries. An acknowledged write of an entry as it was
 // read is a proof.
@@ -284,8 +283,8 @@ func (k *own) low(ctx context.Context) (*finding, error) {
 	return &finding{cause: era.WentBack, why: "marks are below what this worker loaded: " + why, need: need}, nil
 }
 
-// restore writes entries that this worker knows and the bucket lacks: see [Tags].
+// restore writes entries of tags that this worker knows and the bucket lacks: see [Tags].
 //
-// Law: a restored entry has the era of its floor. So a resume raises its mark like any other, above all that other
-// workers loaded of the tag in that era.
+// Law: a restored entry names the era in which this worker loaded the tag. So a resume raises its mark like any
+// other, above all that other workers loaded of the tag in that era.
 func (k *own) restore(ctx context.Context) error { return k.cfg.Tags.Restore(ctx, k.loaded.Floors()) }

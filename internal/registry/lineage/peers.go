@@ -15,7 +15,7 @@ import (
 	"github.com/natsid/natsid/internal/registry/era"
 )
 
-// Fields are what the snowflakes of a worker are made of. Workers of one namespace share them.
+// Fields say how a worker composes snowflakes. They are the same for all workers of a namespace.
 type Fields struct {
 	Layout string `json:"layout"`
 	Epoch  int64  `json:"epoch"` // Unix ms
@@ -23,16 +23,16 @@ type Fields struct {
 }
 
 // A Notice is what a worker says about its registry, to all workers or in an answer to one. It crosses the wire as
-// JSON.
+// JSON. An incident is a stop of all workers of a registry, from a proof that its state is wrong until a resume.
 type Notice struct {
 	Registry string `json:"registry"`
 	Era      string `json:"era"`
 	Incident string `json:"incident,omitempty"` // the open incident
-	Other    string `json:"other,omitempty"`    // registry for which this one is stopped, snowflakes included
-	Throttle int64  `json:"throttle,omitempty"` // see [era.Identity]
-	Revision uint64 `json:"revision,string"`    // the highest that the worker knows
+	Other    string `json:"other,omitempty"`    // a second registry, for which this one is stopped
+	Throttle int64  `json:"throttle,omitempty"` // limit of each tag's rate: see [era.Identity]
+	Revision uint64 `json:"revision,string"`    // the highest of the bucket that the worker knows
 	Pinned   bool   `json:"pinned,omitempty"`   // an operator chose this registry
-	Unused   bool   `json:"unused,omitempty"`   // it is stopped, and never loaded, nor held a worker number
+	Unused   bool   `json:"unused,omitempty"`   // it is stopped, and never loaded or had a worker number
 	Fields
 	Instance string `json:"instance"`
 	Process  string `json:"process"` // random, one per process
@@ -68,7 +68,7 @@ func (n Notice) check() error {
 	return nil
 }
 
-// IsID reports whether id can be a registry's: a token of a subject.
+// IsID reports whether id can be the ID of a registry: text that can be one token of a subject.
 func IsID(id string) bool {
 	for _, c := range []byte(id) {
 		if !('0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z' || c == '-' || c == '_') {
@@ -79,21 +79,19 @@ func IsID(id string) bool {
 }
 
 const (
-	// announceAfter is how long a worker waits at least after the last announcement of its registry before it announces
-	// the registry itself; a random time up to announceSpread is added. So mostly one worker of a registry announces
-	// it.
+	// announceAfter is how long no worker of a registry must have announced it before this worker does; a random time
+	// up to announceSpread is added. So mostly one worker of a registry announces it.
 	announceAfter  = 5 * time.Second
 	announceSpread = 3 * time.Second
 	// forgetAfter is how long a registry counts as connected after its last announcement: one announcement can be lost.
 	forgetAfter = 2*(announceAfter+announceSpread) + time.Second
 	// askTimeout bounds a question to another registry.
 	askTimeout = 2 * time.Second
-	// noticesTimeout bounds a question to all registries: a subscriber to all subjects may hear it and never answer.
+	// noticesTimeout bounds a question to all registries: someone who subscribes to all subjects may never answer it.
 	noticesTimeout = 400 * time.Millisecond
 )
 
-// A peers keeps what this worker has heard of other registries, and announces this worker's. It is safe for concurrent
-// use.
+// A peers keeps what this worker has heard of other registries, and announces its own. It is safe for concurrent use.
 //
 // Invariant: a notice proves nothing; it is only a reason to check.
 type peers struct {
@@ -103,7 +101,7 @@ type peers struct {
 
 	mu      sync.Mutex
 	others  map[string]*other // by registry
-	heard   time.Time         // when a worker of this registry last announced a revision
+	heard   time.Time         // when a worker of this registry last announced it
 	speak   time.Time         // when this worker announces, unless another one does before
 	highest uint64            // the highest revision that was announced in this era
 }
@@ -115,10 +113,10 @@ type other struct {
 	unanswered   int // questions in a row
 }
 
-// Notice returns what this worker says about its registry; its Registry is "" before that is known.
+// Notice returns what this worker says about its registry. Its field Registry is "" before that is known.
 //
-// Law: a stopped worker may have read the identity of a new era, while its highest revision is still that of the bucket
-// before a restore. So a stopped worker announces revision 0.
+// Law: a stopped worker announces revision 0. It may have read the identity of a new era already, while the highest
+// revision that it knows is still that of the bucket before a restore.
 func (p *peers) Notice() Notice {
 	id := p.registry.Identity()
 	known := p.cfg.Bucket.Known()
@@ -139,7 +137,7 @@ func (p *peers) Notice() Notice {
 	return n
 }
 
-// Hear takes an announcement, which may come from anyone. It does not block.
+// Hear takes an announcement of a registry, which may come from anyone. It does not block.
 func (p *peers) Hear(data []byte) {
 	if n, err := parseNotice(data); err == nil {
 		p.hear(n)
@@ -172,7 +170,7 @@ func (p *peers) hear(n Notice) {
 	p.gate.signal()
 }
 
-// differs takes a notice of another worker of this registry, and reports whether it is a reason to check.
+// differs notes what another worker of this registry announced, and reports whether that is a reason to check.
 func (p *peers) differs(own era.Identity, n Notice) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -191,7 +189,7 @@ func (p *peers) spoken() {
 	p.speak = p.heard.Add(announceAfter + jitter.UpTo(announceSpread))
 }
 
-// all returns the notices of one worker of each registry that answers at once.
+// all asks for a notice of one worker of each registry, and returns those that come at once.
 func (p *peers) all(ctx context.Context) ([]Notice, error) {
 	return AskFunc(p.cfg.Bus.Ask).Notices(ctx, p.Notice())
 }
@@ -219,8 +217,7 @@ func (p *peers) announce() {
 }
 
 // announceIfDue announces the registry every few seconds, and a new highest revision once a second, unless another
-// worker of the registry has just done so. So the number of messages does not grow with the square of the number of
-// workers.
+// worker of the registry has just done so. So messages grow with the number of workers, not with its square.
 func (p *peers) announceIfDue() {
 	now, n := p.cfg.Now(), p.Notice()
 	p.mu.Lock()
@@ -231,7 +228,7 @@ func (p *peers) announceIfDue() {
 	}
 }
 
-// due returns the last notices of the other registries to be examined, and forgets registries that are no longer heard.
+// due returns the last notices of other registries that are to be examined, and forgets those no longer heard.
 func (p *peers) due() (due []Notice) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -260,10 +257,10 @@ func (p *peers) asked(registry string, err error) (unanswered int) {
 	return o.unanswered
 }
 
-// mostUnanswered is the number of questions without an answer after which an announced registry counts as another one.
+// mostUnanswered: after so many questions without answer, a registry that announces itself counts as a second one.
 const mostUnanswered = 3
 
-// meet looks at the other registries that were heard.
+// meet examines the other registries that were heard, and stops this registry if one of them may issue the same IDs.
 func (c *checker) meet(ctx context.Context) {
 	own := c.registry.Identity()
 	for _, heard := range c.peers.due() {
@@ -278,17 +275,17 @@ func (c *checker) meet(ctx context.Context) {
 	}
 }
 
-// isHarmless reports whether the registry of a notice can repeat no ID of this one: both are the same registry, or the
-// other is stopped for some registry and either was never used or is merged into this one.
+// isHarmless reports whether the registry of a notice can repeat no ID of this one: the two are the same registry, or
+// the other is stopped because of a second one, and either was never used or is merged into this one.
 func isHarmless(own era.Identity, n Notice) bool {
 	return n.Registry == own.Registry || n.Other != "" && (n.Unused || own.IsOf(n.Registry))
 }
 
 // meetOne asks a registry that was heard, and stops this registry if the other is there.
 //
-// Law: an announcement proves nothing. This worker reads its identity before it asks, and the other worker reads its
-// own before it answers. So if both are of one registry, the answer shows it. A registry that announces itself
-// repeatedly and never answers counts as another one, since both may be serving.
+// Law: an announcement proves nothing, but an answer does: this worker reads its identity (which names the registry)
+// before it asks, and the other worker before it answers. So the answer shows if both are of one registry. A registry
+// that announces itself again and again, and never answers, counts as another one, since both may be serving.
 func (c *checker) meetOne(ctx context.Context, heard Notice) error {
 	if err := c.check(ctx, true); err != nil {
 		return err
@@ -309,7 +306,7 @@ func (c *checker) meetOne(ctx context.Context, heard Notice) error {
 	return c.conflict(ctx, n.Registry)
 }
 
-// conflict stops this registry because of another one.
+// conflict stops this registry because another one serves the same subjects.
 func (c *checker) conflict(ctx context.Context, other string) error {
 	unused, err := c.cfg.Unused(ctx)
 	if err != nil {
@@ -328,17 +325,17 @@ func second(other string, unused bool) *finding {
 		"registry %s serves the same subjects, and this worker rests on another one; %s", other, why)}
 }
 
-// givesWay returns the finding of a worker that remembers nothing and whose bucket has no identity. If the bucket was
-// never used and another registry answers, the bucket is a second registry, such as one made behind a leaf node by
-// mistake, and only this one stops. Otherwise the finding is f.
+// givesWay returns the finding of a worker that remembers nothing, and whose bucket has no identity, the entry that
+// says which registry it holds. If the bucket was never used and another registry answers, the bucket was made by
+// mistake, as behind a leaf node: only this registry stops. Otherwise the finding is f.
 //
-// Law: a worker checks its registry before it answers another one. So a worker that answers with an identity uses
-// another bucket than this one.
+// Law: a worker checks its registry before it answers. So a worker that answers with an identity uses another bucket
+// than this worker does.
 func (c *checker) givesWay(ctx context.Context, v *view, f *finding) error {
 	if unused, err := c.cfg.Unused(ctx); !unused || err != nil || v.revision != 0 {
 		return cmp.Or(err, error(f))
 	}
-	all, _ := c.peers.all(ctx) // an error counts as no answer
+	all, _ := c.peers.all(ctx) // after an error, no other registry counts as there
 	serves := func(n Notice) bool { return n.Registry != "" && n.Incident == "" }
 	if i := slices.IndexFunc(all, serves); i >= 0 {
 		return second(all[i].Registry, true)
@@ -346,7 +343,7 @@ func (c *checker) givesWay(ctx context.Context, v *view, f *finding) error {
 	return f
 }
 
-// stopFor stops this registry, snowflakes included, for another one that an operator keeps.
+// stopFor stops this registry, snowflakes included, as an operator has chosen another one to serve: keep.
 func (c *checker) stopFor(ctx context.Context, keep string) error {
 	if !IsID(keep) || keep == c.registry.Identity().Registry {
 		return fmt.Errorf("%.40q cannot serve instead of this registry", keep)

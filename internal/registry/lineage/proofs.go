@@ -16,10 +16,10 @@ type finding struct {
 	why   string
 	need  int64  // by how much a mark was too low; 0 if it is not known
 	era   string // the era of an entry that the registry lacks; "" for none
-	// other and unused are those of [era.Incident].
+	// other is the ID of a second registry, and unused says that this one was never used: see [era.Incident].
 	other  string
 	unused bool
-	// confirm makes the write that proves the finding; nil if the write of the incident proves it.
+	// confirm proves by a compare-and-set that the entry read is current; nil if the incident's write proves it.
 	confirm func(context.Context) error
 }
 
@@ -30,17 +30,17 @@ func (f *finding) reason() (why error, all bool) {
 	return fmt.Errorf("%w: %s: %s; run `natsid resume`", ErrStopped, f.cause, f.why), f.other != ""
 }
 
-// ofIncident returns the reason of an open incident.
+// ofIncident is finding.reason for an open incident, the stop that a worker has written into the identity.
 func ofIncident(in *era.Incident) (why error, all bool) {
 	return (&finding{cause: in.Cause, why: in.Why(), other: in.Other}).reason()
 }
 
-// find compares the identity that a check has read with what the worker remembers. A finding is not yet a proof, since
-// a deposed leader shows old entries. It becomes one when the bucket acknowledges the compare-and-set that writes the
-// incident into the identity as it was read.
+// find compares the identity that a check has read with what the worker remembers; nil if they agree. A finding is
+// not yet a proof, since a deposed leader shows old entries. It is proved once the bucket acknowledges the
+// compare-and-set that replaces the identity as it was read by one with an incident.
 func find(m *memory, v *view) *finding {
 	switch made := v.stream.Created; {
-	case v.unfit != nil: // unfit settings explain what is missing
+	case v.unfit != nil: // first, as unfit settings explain missing entries
 		return &finding{cause: era.Exposed, why: v.unfit.Error()}
 	case errors.Is(v.missing, era.ErrNoIdentity):
 		return &finding{cause: era.Lost, why: "the identity of the bucket of marks is gone: the bucket was purged, " +
@@ -63,26 +63,26 @@ func find(m *memory, v *view) *finding {
 	return nil
 }
 
-// isOne reports whether two creation times can be of one stream. Servers of a cluster may give different times: after a
-// restore the leader gives the time of the restore, and the others the time at which the stream was assigned to them.
+// isOne reports whether two creation times can be of one stream. Servers of a cluster may give different times: after
+// a restore the leader gives the time of the restore, and the others the time at which they were given the stream.
 func isOne(a, b time.Time) bool { return a.Sub(b).Abs() < time.Minute }
 
-// An ownership is what the entry of a worker's own key shows.
+// An ownership says who wrote the entry of a worker's own key, the key that only this worker writes.
 type ownership int
 
 const (
-	mine      ownership = iota // it is as this worker wrote it last
-	landed                     // it is the write whose outcome was unknown
+	mine      ownership = iota // the entry is as this worker wrote it last
+	landed                     // the entry is this worker's write whose outcome was unknown
 	unwritten                  // this worker has not written the key yet, and another entry is there
-	taken                      // another worker took it over, or an earlier process continued after its journal failed
-	foreign                    // it is not this worker's, or gone: the bucket went back
+	taken                      // another worker took the key, or an earlier process went on after its journal failed
+	foreign                    // not this worker's last write, or gone: the bucket went back
 )
 
-// own compares the entry of the own key with what the worker remembers.
+// own compares the entry of the own key, which only this worker writes, with what the worker remembers.
 //
-// Law: any entry but the one that this worker wrote last shows that the bucket went back, even at a higher revision:
-// the bucket may have been restored from a newer backup. The token of a write without an answer counts only at a
-// revision above all that were known when it was sent; at a lower one the entry is of an earlier history.
+// Law: any entry but this worker's last write shows that the bucket went back, even at a higher revision: it may be
+// restored from a newer backup. If a write had no answer, an entry with its token counts as that write only at a
+// revision above all that were known when it was sent; at a lower one the entry is from before a restore.
 func (m *memory) own(o *ownEntry, revision uint64) ownership {
 	switch {
 	case o != nil && o.Token == m.Written.Token && revision == m.Written.Revision: //mutant:mine
@@ -97,7 +97,7 @@ func (m *memory) own(o *ownEntry, revision uint64) ownership {
 	return foreign
 }
 
-// sent reports whether a token is the last one that landed, or the one in flight.
+// sent reports whether a token is that of the last own write known to have landed, or of the one without an answer.
 func (m *memory) sent(token string) bool {
 	return token != "" && (token == m.Written.Token || token == m.Flight.Token)
 }

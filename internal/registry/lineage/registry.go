@@ -10,27 +10,27 @@ import (
 	"github.com/natsid/natsid/internal/registry/era"
 )
 
-// A registry reads and writes the identity of the bucket of marks. Its exported methods are safe for concurrent use.
+// A registry reads and writes the identity: the entry, in the bucket of marks, that says which registry this is and
+// in which era. Its exported methods are safe for concurrent use.
 //
-// Invariant: the identity changes only by a compare-and-set on the revision that was read. So each decision of a worker
-// or an operator rests on the identity that it replaces.
+// Invariant: the identity changes only by compare-and-set. So a worker or operator replaces only the one it has read.
 type registry struct {
 	cfg   *Config
 	last  atomic.Pointer[era.Identity] // the identity as last read or written; nil before
-	begun atomic.Pointer[era.Identity] // whose present era this worker is in; nil before
+	begun atomic.Pointer[era.Identity] // the identity that Eras returns; nil before
 }
 
 // A view is what one check has read of the registry.
 type view struct {
 	id       era.Identity
-	revision uint64 // of the identity; 0 if there is none
+	revision uint64 // of the identity, the entry about the registry; 0 if there is none
 	missing  error  // why there is no identity to use; nil if there is one
 	// stream and unfit describe the bucket's stream, for checks that look at it; otherwise stream is zero.
 	stream buckets.Info
 	unfit  error
 }
 
-// errNewerRead says that an entry has changed since it was read; the next check reads again.
+// errNewerRead says that an entry has changed since it was read, so the check cannot act on it.
 var errNewerRead = errors.New("lineage: another write came first; the next check reads again")
 
 // isRefused reports whether a compare-and-set was refused: the entry has changed since it was read.
@@ -38,17 +38,17 @@ func isRefused(err error) bool {
 	return errors.Is(err, buckets.ErrRevision) || errors.Is(err, buckets.ErrKeyExists)
 }
 
-// Identity returns the identity as last read, a zero one before.
+// Identity returns the identity of the registry (its ID, eras and open incident) as last read; zero before.
 func (r *registry) Identity() era.Identity { return valueOf(&r.last) }
 
-// Eras returns the identity by which entries of the bucket are read: that of the last check which found this worker in
-// the present era, or completed its stop. Before such a check it is the identity in the worker's memory, or zero.
+// Eras returns the identity whose eras say how to read the marks of tags: that of the last check which found this
+// worker in the present era, or completed its stop. Before that it is the identity in the worker's memory, or zero.
 //
-// Law: Eras is not Identity, which may have come from a deposed leader, and lack the last eras. By such an identity a
-// mark would be read too low.
+// Law: Eras is not Identity, which may have come from a deposed leader, and lack the last eras. Without these a mark
+// would be read too low.
 func (r *registry) Eras() era.Identity { return valueOf(&r.begun) }
 
-// Throttle returns the rate that holds for each tag, as last read; 0 for none.
+// Throttle returns the limit of each tag's rate, in IDs per second of all workers, as last read; 0 for no limit.
 func (r *registry) Throttle() int64 {
 	if id := r.last.Load(); id != nil {
 		return id.Throttle
@@ -63,7 +63,7 @@ func valueOf(of *atomic.Pointer[era.Identity]) era.Identity {
 	return era.Identity{}
 }
 
-// read reads the identity. If thorough is true it also describes the stream.
+// read reads the identity of the registry. If thorough is true, it also describes the bucket's stream.
 func (r *registry) read(ctx context.Context, thorough bool) (view, error) {
 	v, err := readView(ctx, r.cfg.Bucket, thorough)
 	if err != nil || v.missing != nil {
@@ -78,7 +78,7 @@ func (r *registry) read(ctx context.Context, thorough bool) (view, error) {
 	return v, nil
 }
 
-// readView reads the identity. It describes the stream if thorough is set, or if there is no identity to use.
+// readView reads the identity. If thorough is true, or there is no identity to use, it describes the stream, too.
 func readView(ctx context.Context, b Bucket, thorough bool) (v view, err error) {
 	switch e, err := b.Get(ctx, era.Key); {
 	case errors.Is(err, buckets.ErrNoKey):
@@ -110,7 +110,7 @@ func describe(ctx context.Context, b Bucket) (s buckets.Info, unfit, err error) 
 	return s, unfit, err
 }
 
-// replace replaces the identity that a view has read.
+// replace replaces the identity that a view has read, by compare-and-set, or returns errNewerRead.
 func (r *registry) replace(ctx context.Context, v *view, next era.Identity) error {
 	revision, err := putIdentity(ctx, r.cfg.Bucket, next, v.revision)
 	if err != nil {
@@ -121,7 +121,7 @@ func (r *registry) replace(ctx context.Context, v *view, next era.Identity) erro
 	return nil
 }
 
-// putIdentity replaces the identity that has revision last; 0 means that there is none yet.
+// putIdentity replaces the identity if its revision is last, or creates it if last is 0; else it is errNewerRead.
 func putIdentity(ctx context.Context, b Bucket, id era.Identity, last uint64) (revision uint64, err error) {
 	if last == 0 {
 		revision, err = b.Create(ctx, era.Key, id.Encode())

@@ -17,24 +17,24 @@ import (
 // Choices are a person's choices: the flags of `natsid resume`.
 type Choices struct {
 	Restored bool   // a backup was restored, though no worker has noticed
-	Bump     *int64 // no tag moved further since the state found, in IDs; nil is usualBump
+	Bump     *int64 // how many IDs a tag used at most beyond what is known; nil is usualBump
 	Keep     string // of two registries, the one that serves; "" for none
 	DryRun   bool
 }
 
-// usualBump covers a day of one tag at 10,000 IDs/s.
+// usualBump, in IDs, is more than a tag that issues 10,000 IDs/s uses in a day.
 const usualBump = 1_000_000_000
 
 // A ChoicesError is returned for choices that do not fit the state of the registry.
 type ChoicesError struct{ error }
 
-// An Operator resumes a registry that its workers have stopped. It waits until each worker has checked the registry,
-// shows a [Plan], and once a person has agreed to that begins a new era by one write. Choices may be zero; all other
-// fields must be set.
+// An Operator is `natsid resume`: it resumes a registry that its workers have stopped. It waits until each worker has
+// checked the registry, shows a [Plan], and once a person agrees begins a new era, which continues above all IDs
+// loaded before. Choices may be zero; all other exported fields must be set.
 //
-// Law: an operator writes by compare-and-set on the identity that it has shown. Each attempt makes an era with a random
-// ID, even if the attempt before had no answer. So every operator learns which era is the present one, and no era has
-// two offsets.
+// Law: an operator writes by compare-and-set on the identity (the entry that describes the registry) that it has
+// shown. Each attempt makes an era with a random ID, even if the attempt before had no answer. So every operator
+// learns which era is the present one, and no era has two offsets.
 type Operator struct {
 	Choices
 	Bucket Bucket
@@ -44,38 +44,38 @@ type Operator struct {
 	// Announce sends a notice to all workers, so that each checks at once. Ask asks workers: see [Bus].
 	Announce func(notice []byte) error
 	Ask      AskFunc
-	// List lists the tags as [segment.Store] does, reading their entries by the identity that Eras returns.
+	// List lists the tags as [segment.Store] does, with their marks as the identity of Eras raises them.
 	List    func(ctx context.Context, after string, limit int) ([]segment.Tag, error)
 	Limit   int64 // the highest mark that the store can hold
 	HasRows bool  // a table has a row for each tag
-	// Soon returns the context of a step.
+	// Soon returns a context that ends when one step of Run has taken too long.
 	Soon  func() (context.Context, context.CancelFunc)
 	Say   func(what string)
 	Agree func(Plan) error // nil once a person agrees
 
-	seen   *standing    // as read last; nil before the first look
+	seen   *standing    // the registry as read last; nil before
 	first  era.Identity // the identity as read first
 	agreed string       // the incident that a person agreed to end
 }
 
-// joining is how long an operator waits after it has first read an incident: by then each worker has checked the
-// registry, and has written by how much marks are below its floors. draining is for a decision between two registries:
-// for that long workers may use ranges that they loaded before they heard of the decision.
+// joining is how long an operator waits after it has first read of a stop: by then each worker has checked the
+// registry, and noted by how much marks are below what it loaded. draining is for a choice between two registries:
+// for that long workers of the other one may use ranges that they loaded before they heard of the choice.
 const (
 	joining  = fresh + time.Second
 	draining = fresh + writeTimeout + time.Second
 )
 
-// A standing is what an operator has read of a registry.
+// A standing is the state of a registry as an [Operator] has read it. An incident is a stop of all its workers.
 type standing struct {
 	id       era.Identity
 	missing  error     // why there is no identity to use
-	unfit    error     // settings under which entries can vanish: nothing is resumed while they stand
+	unfit    error     // the bucket's settings can lose entries; they must be corrected before a resume
 	since    time.Time // when this operator first read the incident, or that the identity is missing
 	stopped  []string  // workers that have joined the incident
-	need     int64     // by how much marks are below the floors of workers in the incident
+	need     int64     // by how much marks are below what these workers and the provers loaded
 	created  time.Time // when the stream was made
-	revision uint64    // of the identity
+	revision uint64    // of the identity, the entry that describes the registry
 }
 
 // repeatAfter is the pause after a write whose answer is lost. It is a variable for simulations.
@@ -84,10 +84,10 @@ var repeatAfter = time.Second
 // errChanged says that a worker or another operator has changed the identity.
 var errChanged = errors.New("lineage: a worker or another operator has changed the identity; look again")
 
-// ErrUnknown is returned by [Operator.Run] if no answer says whether the era has begun.
+// ErrUnknown is returned by [Operator.Run] if it did not learn whether its last write was made.
 var ErrUnknown = errors.New("lineage: it is not known whether the registry is resumed, so run the command again")
 
-// Eras returns the identity by which entries are read.
+// Eras returns the identity as last read, with all eras known: their offsets raise the marks that are read.
 func (o *Operator) Eras() era.Identity { return o.seen.id.Knowing(nil) }
 
 // Run takes steps until the registry is resumed, or needs no resume. It returns what it did, or with DryRun would do.
@@ -156,9 +156,8 @@ func (o *Operator) step(ctx context.Context) (p Plan, err error) {
 	return p, nil
 }
 
-// look reads the registry.
 func (o *Operator) look(ctx context.Context) error {
-	stream, unfit, err := describe(ctx, o.Bucket) // first, so that resume notices a restore from now on
+	stream, unfit, err := describe(ctx, o.Bucket) // first, so that resume notices if the bucket is restored from now on
 	if err != nil {
 		return err
 	}
@@ -192,7 +191,7 @@ func (o *Operator) look(ctx context.Context) error {
 	return nil
 }
 
-// wait returns how long this operator has to wait before it resumes.
+// wait returns how long this operator must still wait until each worker has checked.
 func (o *Operator) wait() time.Duration { return max(0, joining-o.Now().Sub(o.seen.since)) }
 
 // check returns an error if the choices do not fit the state of the registry. isIdle says that there is nothing to
@@ -219,7 +218,7 @@ func (o *Operator) check() (isIdle bool, err error) {
 	return false, ChoicesError{err}
 }
 
-// other returns the registry to stop, so that the kept one serves; "" if no other one answers.
+// other returns a registry beside the one to keep, which must stop; "" if none answers, or --keep is not set.
 func (o *Operator) other(ctx context.Context) string {
 	if o.Keep == "" {
 		return ""
@@ -233,12 +232,12 @@ func (o *Operator) other(ctx context.Context) string {
 	return ""
 }
 
-// resume begins a new era, and with it ends the open incident, if there is one. by is how far any tag can have been
-// loaded beyond what is known, and need by how much marks are too low. Workers serve again within seconds. The error is
-// errChanged if the identity is not the one that was read, and nothing was written.
+// resume begins a new era, and so ends the open incident (the stop of all workers), if there is one. The parameter by
+// is how many IDs a tag may have used beyond what is known, need by how much marks are too low. Workers serve again
+// within seconds. The error is errChanged if the identity is not the one that was read, and nothing was written.
 //
-// Where the answer of NATS is lost, the identity is read until it says whether the era has begun. The error is
-// [ErrUnknown] if ctx ends before.
+// If the answer to the write is lost, resume reads the identity until it shows whether the era has begun. The error
+// is [ErrUnknown] if ctx ends before.
 func (o *Operator) resume(ctx context.Context, by, need int64) error {
 	now := o.seen
 	if now.unfit != nil {
@@ -287,13 +286,13 @@ func (o *Operator) rouse() {
 	o.tell(Notice{Registry: o.seen.id.Registry, Incident: o.seen.id.Open()})
 }
 
-// tell sends a notice. A worker that misses it checks within seconds if it loads.
+// tell sends a notice to all workers. A worker that misses it reads the registry within 3 s if it loads.
 func (o *Operator) tell(n Notice) {
 	n.Instance, n.Process = o.Name, newID()
 	_ = o.Announce(encode(n))
 }
 
-// A Plan is what a resume did, or would do. It crosses into scripts as JSON.
+// A Plan is what a resume did, or would do. Scripts read it as JSON.
 type Plan struct {
 	Registry  string       `json:"registry"`
 	Incident  string       `json:"incident,omitempty"`
@@ -314,8 +313,8 @@ const InOrder = "in order"
 
 // plan reads the tags of this registry, and those of the registry to stop, and returns what a resume would do.
 //
-// Law: need is at least the most by which any tag is below what workers of either registry have loaded. The new era's
-// offset is the highest known one + need + bump: see [era.Identity.Resume].
+// Law: Need is at least the most by which any mark, a tag's next ID, is below what workers of either registry have
+// loaded. The new era's offset is the highest known one + Need + Bump: see [era.Identity.Resume].
 func (o *Operator) plan(ctx context.Context, isIdle bool, other string) (p Plan, err error) {
 	tags, err := o.List(ctx, "", math.MaxInt)
 	var there map[string]int64
@@ -341,7 +340,7 @@ func (o *Operator) plan(ctx context.Context, isIdle bool, other string) (p Plan,
 			p.Need = max(p.Need, mark-id.Offset()-1)
 		}
 	}
-	knowsRows := o.HasRows && len(in.Eras) > 0 // then rows have the marks, and provers know the eras
+	knowsRows := o.HasRows && len(in.Eras) > 0 // then rows show how far tags were, and provers know the eras
 	switch {
 	case isIdle:
 		p.Outcome = InOrder
@@ -374,5 +373,5 @@ func (o *Operator) plan(ctx context.Context, isIdle bool, other string) (p Plan,
 	return p, nil
 }
 
-// widths are the bits of types in which callers may keep IDs, the widest first.
+// widths are the bits that callers may have for an ID: in a float64, a uint32 and an int32.
 var widths = []int{53, 32, 31}

@@ -8,14 +8,14 @@ import (
 )
 
 const (
-	tick = time.Second // between looks at what is due
+	tick = time.Second // pause between looks at what is due
 	// checkTimeout bounds a check that no load waits for; checkRequests is the most requests that a check sends.
 	checkTimeout  = 3 * time.Second
 	checkRequests = 8
 )
 
-// Run checks the registry at the start, after each doubt, and once a poll; it follows incidents and other registries
-// until ctx ends. It calls begun after the first check, with its result. Call Run once.
+// Run checks the registry at the start, when something raises a doubt, and once per Poll, and looks at other
+// registries until ctx ends. It calls begun with the result of the first check. Call Run once.
 func (w *Member) Run(ctx context.Context, begun func(error)) {
 	ticks := time.NewTicker(tick)
 	defer ticks.Stop()
@@ -47,16 +47,15 @@ func (w *Member) Run(ctx context.Context, begun func(error)) {
 	}
 }
 
-// meet looks at the other registries that were heard.
 func (w *Member) meet(ctx context.Context) {
 	_ = w.checks.do(ctx, func() error { w.checks.meet(ctx); return nil }) // it fails only when ctx ends
 }
 
-// onWake checks the registry after a doubt or a proof, and when a check grows old, before a load must wait for one.
+// onWake checks the registry after a doubt or a proof, or if the last check is so old that a load will need a new one.
 func (w *Member) onWake(ctx context.Context) {
 	switch {
 	case !w.isSound(fresh):
-		_ = w.checkNow(ctx, slog.LevelDebug, false) // a load that fails because of this is logged
+		_ = w.checkNow(ctx, slog.LevelDebug, false) // if a load fails because of this, that is logged
 	case !w.isSound(ageing):
 		limited, cancel := context.WithTimeout(ctx, fresh-ageing) // loads check by themselves after that
 		defer cancel()
@@ -93,8 +92,8 @@ func (w *Member) checkNow(ctx context.Context, level slog.Level, thorough bool) 
 	})
 }
 
-// Stop writes the floors into the data directory, and into the own key that this worker stopped cleanly. Call it when
-// no load can begin any more.
+// Stop saves how far this worker has loaded each tag, and writes into its own key that it stopped cleanly. Call Stop
+// when no load can begin any more.
 func (w *Member) Stop(ctx context.Context) error {
 	return w.checks.do(ctx, func() error {
 		w.own.saveFloors()
@@ -102,7 +101,7 @@ func (w *Member) Stop(ctx context.Context) error {
 		if own.Incident != "" || own.Written.Token == "" {
 			return nil
 		}
-		if err := own.write(ctx, 0, true); err != nil { // the identity counts in an incident only
+		if err := own.write(ctx, 0, true); err != nil { // the identity's revision counts in a stop only
 			return fmt.Errorf("the own key does not say that this worker stopped cleanly: %w", err)
 		}
 		return nil
