@@ -1,14 +1,14 @@
 // Package buckets opens the JetStream KV buckets that hold natsid's durable state, and creates missing ones.
 //
-// A [Bucket] uses JetStream through [Streams], of which tests have a fake. The KV interfaces of NATS clients and `nats
-// kv` read and write the same buckets. Uniqueness rests on two things that those do not offer:
+// A [Bucket] uses JetStream through [Streams], of which tests have a fake. The KV interfaces of NATS clients and
+// `nats kv` read and write the same buckets. Uniqueness rests on two things that these interfaces do not offer:
 //
 //   - FirstSeq: the revisions of a new bucket begin at the present Unix time in microseconds, and above each revision
 //     that this process has seen. So a bucket that was deleted and created again repeats no revision. Otherwise a
 //     compare-and-set on a revision of the old bucket could succeed. This assumes that the clock is not set back by
 //     more than the age of the bucket, and that the bucket has fewer than 10^6 writes/s on average.
 //   - No direct gets: the leader of the stream answers each read of a key. Replicas lag: about a tenth of the reads
-//     right after a write were stale, and a stale record looks like that of another worker.
+//     right after a write were stale, and a stale record of a worker number looks like another worker's.
 //
 // A bucket without TTL is made so that nothing in it can be purged or rolled up. A bucket that exists is used as it is,
 // unless its settings can lose entries or let other streams write into it: then calls return [ErrUnfit].
@@ -29,7 +29,7 @@ type Config struct {
 	Name        string
 	Description string
 	TTL         time.Duration // of each value since it was put; 0 keeps it forever
-	Replicas    int           // of a bucket that is created; 0 means 3 or 1, see [Bucket]
+	Replicas    int           // of a bucket that this process creates; 0 means 3 or 1: see [Bucket]
 	// Whole keeps all entries of a key until their TTL, not only the last one. A Whole bucket that has reached MaxBytes
 	// drops its oldest entries. If JetStream cannot reserve MaxBytes, the bucket is made with an eighth of that, or
 	// less.
@@ -37,11 +37,11 @@ type Config struct {
 	MaxBytes int64
 	// Insist sends a read once more if no answer came soon. It is for a bucket whose reads delay requests of callers.
 	Insist bool
-	// Tolerant keeps an open bucket in use when its settings become unfit: only Look returns [ErrUnfit], and the owner
-	// decides when to stop. A bucket that takes no writes is refused even if Tolerant.
+	// Tolerant keeps an open bucket in use when its settings become unfit: only Look returns [ErrUnfit], and the
+	// owner decides when to stop. Even if Tolerant, a bucket that takes no writes is refused.
 	Tolerant bool
-	// Existing says that this process creates no bucket and writes no first entry. Where the bucket is missing, calls
-	// return [ErrNoBucket].
+	// Existing says that this process may create no bucket and write no first entry. Where the bucket is missing,
+	// calls return [ErrNoBucket].
 	Existing bool
 	// Fleeting says that all values are put again within seconds, so the server may acknowledge a write before it is on
 	// disk. Alone says that JetStream is a single server.
@@ -50,8 +50,8 @@ type Config struct {
 	// JetStream was wiped. That call creates the bucket again. Lost must not block.
 	Lost func()
 	// First, if set, returns the first entry of a bucket that was made at the time created. A process that opens a
-	// bucket into which nothing was ever written writes that entry before it uses the bucket, even if an operator made
-	// the bucket. A bucket that replaces another one of its name gets no first entry.
+	// bucket into which nothing was ever written writes that entry first, even if an operator made the bucket. A
+	// bucket that replaces another one of the same name gets no first entry.
 	First func(created time.Time) (key string, value []byte)
 	// MayFound, if set, decides whether the bucket may be the first of its name. It is called before this process
 	// creates the bucket, unless the process has opened a bucket of the name before, and before it writes the first
@@ -79,7 +79,7 @@ type Bucket struct {
 
 	opened  atomic.Pointer[attempt]
 	changed atomic.Pointer[error] // what makes the open bucket unfit; nil if nothing
-	again   atomic.Bool           // this process has opened a bucket of the name before
+	again   atomic.Bool           // this process has opened a bucket of this name before
 	seen    atomic.Uint64         // the highest revision known: see Known
 
 	mu      sync.Mutex
@@ -113,8 +113,8 @@ func (b *Bucket) Trouble() error {
 	return b.unfit()
 }
 
-// Look reads the present settings of the bucket, opening it first if necessary. If the settings are unfit, Look returns
-// [ErrUnfit]. So do all other calls until a later Look finds the settings corrected, unless the bucket is Tolerant.
+// Look opens the bucket if necessary, and reads its present settings. If they are unfit, Look returns [ErrUnfit], and
+// all other calls do so, too, until a Look finds the settings corrected, unless the bucket is Tolerant.
 func (b *Bucket) Look(ctx context.Context) (Info, error) {
 	for range 2 {
 		a, err := b.get(ctx)
@@ -143,7 +143,7 @@ func (b *Bucket) Saw(revision uint64) {
 	}
 }
 
-// Time returns the clock of the server that leads the bucket's stream. Entries are dated by it.
+// Time returns the clock of the server that leads the bucket's stream. That server dates the entries.
 func (b *Bucket) Time(ctx context.Context) (time.Time, error) {
 	return on(ctx, b, func() (time.Time, error) {
 		i, err := timed(&b.latency, func() (Info, error) { return b.streams.Info(ctx, b.bucket) })
@@ -159,8 +159,8 @@ func (b *Bucket) Enough(requests int, least time.Duration) time.Duration {
 	return b.latency.enough(requests, least)
 }
 
-// Measure sends a request, with a timeout of 3 s, if the last request timed out. So Enough learns how slow JetStream
-// is.
+// Measure sends a request, with a timeout of 3 s, if the last request timed out: so Enough learns how slowly
+// JetStream answers now.
 func (b *Bucket) Measure(ctx context.Context) {
 	b.latency.mu.Lock()
 	unanswered := b.latency.unanswered

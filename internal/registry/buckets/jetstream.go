@@ -27,7 +27,7 @@ type onJetStream struct {
 
 var _ Streams = onJetStream{}
 
-// Connect returns JetStream over a connection: directly, or through a domain or a prefix.
+// Connect returns the JetStream that a connection reaches: directly, or through a domain or a prefix.
 func Connect(nc *nats.Conn, domain, prefix string) (jetstream.JetStream, error) {
 	switch {
 	case domain != "":
@@ -38,8 +38,8 @@ func Connect(nc *nats.Conn, domain, prefix string) (jetstream.JetStream, error) 
 	return jetstream.New(nc)
 }
 
-// OnJetStream returns the streams of a JetStream. It sets a handler of disconnections on the connection, which calls
-// the one that was set before; do not replace it later.
+// OnJetStream returns the streams of a JetStream. It sets a handler of disconnections on the connection, which also
+// calls the handler that was set before; do not replace it later.
 func OnJetStream(js jetstream.JetStream) Streams {
 	opts := js.Options()
 	return onJetStream{js, APIOf(opts.Domain, opts.APIPrefix), lostOn(js.Conn())}
@@ -50,7 +50,7 @@ type answer struct {
 	Error  *jetstream.APIError `json:"error"`
 	Config struct {
 		jetstream.StreamConfig
-		MaxBatch int `json:"max_batch"` // a consumer's limit; 0 means none
+		MaxBatch int `json:"max_batch"` // in the configuration of a consumer; 0 is no limit
 	} `json:"config"`
 	Created time.Time `json:"created"`
 	Now     time.Time `json:"ts"`
@@ -67,7 +67,7 @@ type answer struct {
 	} `json:"message"`
 }
 
-// decode decodes an answer. It returns a refusal as a [*jetstream.APIError].
+// decode decodes an answer. If JetStream refused the request, the error is a [*jetstream.APIError].
 func decode(data []byte) (a answer, err error) {
 	if err = json.Unmarshal(data, &a); err == nil && a.Error != nil {
 		err = a.Error
@@ -99,11 +99,11 @@ func (o onJetStream) request(ctx context.Context, subject string, in any) (answe
 
 // Info implements [Streams]. It asks until the leader of the stream's group answers, for five seconds at most.
 //
-// Law: the description includes each write acknowledged before, since it is the leader's. In the Raft group of a new
-// stream the preferred leader also answers until it learns that another member leads, and may lack acknowledged writes
-// (jsStreamInfoRequest of nats-server 2.15.2); isByLeader rejects its answer. Two wrong answers are not noticed: that
-// of a deposed leader that does not know it yet, and, for some milliseconds, that of a leader elected in the first
-// seconds of the stream.
+// Law: the description includes each write acknowledged before, since the leader gives it. In the Raft group of a new
+// stream the preferred leader answers, too, until it learns that another member leads. It may lack acknowledged
+// writes (jsStreamInfoRequest of nats-server 2.15.2), so isByLeader rejects its answer. Two wrong answers are not
+// noticed: that of a deposed leader that does not know yet that it is, and, for some milliseconds, that of a leader
+// elected in the first seconds of the stream.
 func (o onJetStream) Info(ctx context.Context, bucket string) (Info, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -130,8 +130,8 @@ func isByLeader(group *jetstream.ClusterInfo) bool {
 	})
 }
 
-// Make implements [Streams]. A server that is still removing the files of a stream that was deleted a moment ago may
-// refuse to make another of its name, so Make tries again for up to half a second.
+// Make implements [Streams]. A server may refuse to make a stream while it is still removing the files of one of the
+// same name that was just deleted, so Make tries again for up to half a second.
 func (o onJetStream) Make(ctx context.Context, c jetstream.StreamConfig) error {
 	for tries := 0; ; tries++ {
 		_, err := await(ctx, o.lost,
@@ -177,7 +177,7 @@ func (a answer) entry(bucket string) (Entry, error) {
 	return Entry{Key: key, Value: m.Data, Revision: m.Sequence, Created: m.Time, Removed: isMarker(header)}, nil
 }
 
-// isMarker reports whether a message says that its key has no value any more (ADR-8, ADR-43).
+// isMarker reports whether a message says that the value of its key was removed (ADR-8, ADR-43).
 func isMarker(h nats.Header) bool {
 	if op := h.Get("KV-Operation"); op != "" {
 		return op == "DEL" || op == "PURGE"
@@ -209,7 +209,7 @@ func (o onJetStream) Publish(ctx context.Context, bucket, key string, w Write) (
 	return ack.Sequence, nil
 }
 
-// JetStream's error codes that are handled one by one.
+// Error codes of JetStream that this package handles by name; meanings has more of them.
 const (
 	codeFewServers = 10005 // too few servers for the replicas; the text says whether one is away
 	codeNoStore    = 10049 // the files of a stream cannot be made
@@ -233,7 +233,7 @@ var meanings = map[jetstream.ErrorCode]error{
 	10164:          ErrRevision, // another write to the key is under way, with replicas
 }
 
-// codeOf returns the code with which JetStream refused a request, 0 if it did not.
+// codeOf returns the code with which JetStream refused a request; 0 if JetStream did not refuse it.
 func codeOf(err error) jetstream.ErrorCode {
 	if api, ok := errors.AsType[jetstream.JetStreamError](err); ok && api.APIError() != nil {
 		return api.APIError().ErrorCode
@@ -241,7 +241,7 @@ func codeOf(err error) jetstream.ErrorCode {
 	return 0
 }
 
-// translate returns an error of this package for one of JetStream's, and keeps the original within it.
+// translate returns an error of this package that means the same as JetStream's error, and wraps that.
 func translate(err error) error {
 	code := codeOf(err)
 	meaning := meanings[code]
@@ -257,7 +257,7 @@ func translate(err error) error {
 		return named{"no NATS server that holds its stream is up; start one again", err}
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
 		return fmt.Errorf("%w: %w", ErrNoAnswer, err)
-	case errors.Is(err, nats.ErrReconnectBufExceeded): // a connection without a buffer is not connected
+	case errors.Is(err, nats.ErrReconnectBufExceeded): // the connection is down, and keeps no buffer of messages
 		return named{"not connected to NATS", err}
 	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled):
 		return named{"JetStream does not answer; enable it in the nats-server, or name its domain with --js-domain",
@@ -277,10 +277,10 @@ func (n named) Error() string { return n.text }
 // Unwrap returns the client's error.
 func (n named) Unwrap() error { return n.error }
 
-// lost ends requests that were sent on a connection which has been lost since. Their answers went to the old
-// connection, so each of them would wait until its deadline.
+// lost ends requests whose connection was lost after they were sent. Their answers went to the old connection, so
+// each of these requests would wait until its deadline.
 //
-// Law: a write that is ended so may have landed, or may land later, like a write that timed out.
+// Law: a write that was ended in this way may have landed, or may land later, like a write that timed out.
 type lost struct {
 	nc      *nats.Conn
 	mu      sync.Mutex
@@ -295,7 +295,7 @@ type request struct {
 	end        context.CancelCauseFunc
 }
 
-// lostOn watches a connection. Its present handler of disconnections is still called.
+// lostOn watches a connection. The handler of disconnections that was set on it is still called.
 func lostOn(nc *nats.Conn) *lost {
 	l := &lost{nc: nc, waiting: make(map[*request]struct{})}
 	disconnected := nc.DisconnectErrHandler()
@@ -315,8 +315,8 @@ func lostOn(nc *nats.Conn) *lost {
 	return l
 }
 
-// await calls f, which sends a request and awaits the answer, with a context that also ends if the connection is lost.
-// Errors are translated into those of this package.
+// await calls f, which sends a request and awaits the answer, with a context that also ends if the connection is
+// lost. It translates JetStream's errors into those of this package.
 func await[T any](ctx context.Context, l *lost, f func(context.Context) (T, error)) (T, error) {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -337,7 +337,7 @@ func await[T any](ctx context.Context, l *lost, f func(context.Context) (T, erro
 	return v, translate(err)
 }
 
-// errNoSubscription says that no answer can arrive, since NATS has refused the subscription to it. NATS reports that
-// only once.
+// errNoSubscription says that no answer can arrive, since NATS refused the subscription on which it would. NATS
+// reports such a refusal only once.
 var errNoSubscription = named{"NATS refuses subscriptions: raise max_subscriptions of its server or of the account",
 	nats.ErrMaxSubscriptionsExceeded}

@@ -15,7 +15,7 @@ const Own = "_natsid"
 // IsOwn reports whether a key is natsid's own.
 func IsOwn(key string) bool { return key == Own || strings.HasPrefix(key, Own+".") }
 
-// isKey reports whether a bucket can have the key: the rule of the KV interface.
+// isKey reports whether the KV interface of NATS clients allows the key.
 func isKey(key string) bool {
 	const chars = "-/_=.abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 	return key != "" && key[0] != '.' && key[len(key)-1] != '.' &&
@@ -31,7 +31,7 @@ func (b *Bucket) Get(ctx context.Context, key string) (Entry, error) {
 	return entry, err
 }
 
-// last returns the last entry of a key, a value or the marker of a removed one, or [ErrNoKey] if it never had a value.
+// last returns the last entry of a key, a value or the marker of its removal; [ErrNoKey] if it never had a value.
 func (b *Bucket) last(ctx context.Context, key string) (Entry, error) {
 	if !isKey(key) {
 		return Entry{}, ErrInvalidKey
@@ -57,8 +57,8 @@ func (b *Bucket) Create(ctx context.Context, key string, value []byte) (revision
 	return revision, err
 }
 
-// marker returns the revision of the marker of a key whose value was removed. It returns [ErrKeyExists] for a key that
-// has a value, or whose first value cannot be read yet.
+// marker returns the revision of the marker that says that a key's value was removed. It returns [ErrKeyExists] for a
+// key that has a value, or whose first value cannot be read yet.
 func (b *Bucket) marker(ctx context.Context, key string) (revision uint64, err error) {
 	last, err := b.last(ctx, key)
 	if errors.Is(err, ErrNoKey) || err == nil && !last.Removed {
@@ -67,8 +67,8 @@ func (b *Bucket) marker(ctx context.Context, key string) (revision uint64, err e
 	return last.Revision, err
 }
 
-// CreateFirst is Create for a key that never had a value. It returns [ErrKeyRemoved] for a key whose value was deleted
-// or purged, or may have been lost with a bucket that this call found gone.
+// CreateFirst is Create for a key that must never have had a value. It returns [ErrKeyRemoved] if the key's value was
+// deleted or purged, or may have been lost: this call found the bucket gone.
 func (b *Bucket) CreateFirst(ctx context.Context, key string, value []byte) (revision uint64, err error) {
 	again, never := false, uint64(0)
 	revision, err = b.write(ctx, key, func() (uint64, error) {
@@ -91,9 +91,9 @@ func (b *Bucket) Update(ctx context.Context, key string, value []byte, last uint
 	return b.publish(ctx, key, Write{Value: value, Last: &last})
 }
 
-// UpdateSoon is [Bucket.Update] with a short timeout: 0.2 s, or three times the slowest recent write. After it
-// UpdateSoon returns [ErrSilent], unless ctx has ended: the caller must find out whether the write landed, as after any
-// error of unknown outcome.
+// UpdateSoon is [Bucket.Update] with a short timeout: 0.2 s, or three times the slowest recent write. When it has
+// passed, UpdateSoon returns [ErrSilent], unless ctx has ended: the caller must find out whether the write landed, as
+// after any error of unknown outcome.
 //
 // The timeout is short because a leader that steps down never answers the writes that it had accepted.
 func (b *Bucket) UpdateSoon(
@@ -119,7 +119,7 @@ func (b *Bucket) Put(ctx context.Context, key string, value []byte) (revision ui
 	return b.publish(ctx, key, Write{Value: value})
 }
 
-// Purge removes a key. The bucket must allow it, as those with a TTL do.
+// Purge removes a key. The bucket must allow purges, as one with a TTL does unless it is Whole.
 func (b *Bucket) Purge(ctx context.Context, key string) error {
 	_, err := b.publish(ctx, key, Write{Purge: true})
 	return err
@@ -144,15 +144,15 @@ func (b *Bucket) write(ctx context.Context, key string, f func() (uint64, error)
 	return revision, err
 }
 
-// All returns the last entry of each key, markers included. It has each key that existed throughout the call. The
-// entries may be a little old: a decision that rests on one needs a compare-and-set. All does not ask the stream's
-// leader: in the bucket of heartbeats, workers have no right to.
+// All returns the last entry of each key, markers of removed values included, for each key that existed throughout
+// the call. An entry may be a little old, so a decision that rests on it needs a compare-and-set. All asks a consumer
+// instead of the stream's leader: workers have no right to read the heartbeats' bucket from the leader.
 func (b *Bucket) All(ctx context.Context) (map[string]Entry, error) {
 	return latest(on(ctx, b, func() ([]Entry, error) { return b.streams.List(ctx, b.bucket, "") }))
 }
 
-// Latest is like All, for the keys that begin with prefix, which is "" or ends with a dot, and no older than the call.
-// A key written during the call may be missing, or have its former value.
+// Latest returns the last entry of each key that begins with prefix, which is "" or ends with a dot, markers
+// included. They are no older than the call. A key written during the call may be missing, or have its former value.
 func (b *Bucket) Latest(ctx context.Context, prefix string) (map[string]Entry, error) {
 	return latest(on(ctx, b, func() ([]Entry, error) { return b.all(ctx, prefix) }))
 }

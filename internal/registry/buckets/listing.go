@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// mostAtOnce is how many entries a listing asks for at once, unless the consumer allows fewer.
+	// mostAtOnce is how many entries a listing requests together, unless the consumer allows fewer.
 	mostAtOnce = 4096
-	// quiet is the shortest silence after which a listing is begun again. Each further silence must be twice as long.
+	// quiet is how long a listing waits for an entry before it is begun again; each time it waits twice as long.
 	quiet = time.Second
 )
 
-// errQuiet says that a listing lost an entry, or that no more entries arrive.
+// errQuiet says that an entry of a listing was lost, or that entries have ceased to arrive.
 var errQuiet = errors.New("buckets: the listing stands still")
 
-// List implements [Streams]. It pulls entries from a consumer until the consumer says that there are no more. A push
-// consumer does not work across accounts, and does not end if its last entry expires before it is sent.
+// List implements [Streams]. It pulls entries from a consumer until the consumer says that there are no more. It uses
+// no push consumer: that does not work across accounts, and does not end if its last entry expires before it is sent.
 func (o onJetStream) List(ctx context.Context, bucket, prefix string) (entries []Entry, err error) {
 	for patience := quiet; ; patience *= 2 {
 		began := time.Now()
@@ -39,9 +39,9 @@ func (o onJetStream) List(ctx context.Context, bucket, prefix string) (entries [
 	}
 }
 
-// listOnce lists through a consumer that JetStream removes soon after its last request, so workers need no right to
-// delete consumers. If consumers were kept for long, a thousand workers that start at once would reach JetStream's
-// limit.
+// listOnce lists entries through a consumer that JetStream removes soon after its last request, so workers need no
+// right to delete consumers. If consumers stayed for long, a thousand workers that start at once would reach
+// JetStream's limit.
 func (o onJetStream) listOnce(
 	ctx context.Context, bucket, prefix string, patience time.Duration,
 ) (entries []Entry, err error) {
@@ -61,11 +61,10 @@ func (o onJetStream) listOnce(
 	if err != nil {
 		return nil, err
 	}
-	// Where JetStream answers late, entries come late, too. Then wait longer: beginning the listing again would add
-	// load.
+	// If JetStream answers late, entries come late, too. Then wait longer, since to begin again would add load.
 	l := listing{prefix: len(subjectPrefix(bucket)), patience: max(patience, 4*time.Since(began))}
 	l.batch = cmp.Or(min(made.Config.MaxBatch, mostAtOnce), mostAtOnce)
-	l.messages = make(chan *nats.Msg, l.batch+1) // room for the end, too, or it would be lost
+	l.messages = make(chan *nats.Msg, l.batch+1) // room for the status that ends a batch, too
 	sub, err := o.js.Conn().ChanSubscribe(o.js.Conn().NewInbox(), l.messages)
 	if err != nil {
 		return nil, err
@@ -87,7 +86,7 @@ func (o onJetStream) listOnce(
 	return l.entries, err
 }
 
-// A listing is a bucket being read.
+// A listing is the state of reading a bucket's entries from a consumer.
 type listing struct {
 	prefix   int           // the length of what all subjects begin with
 	patience time.Duration // how long to wait for the next entry
@@ -96,7 +95,7 @@ type listing struct {
 	entries  []Entry
 }
 
-// read reads the entries that were requested, and reports whether they are the last ones of the listing.
+// read reads the entries that were requested, and reports whether the listing has ended with them.
 func (l *listing) read(ctx context.Context) (ended bool, err error) {
 	timer := time.NewTimer(l.patience)
 	defer timer.Stop()
@@ -132,5 +131,5 @@ func (l *listing) read(ctx context.Context) (ended bool, err error) {
 	return false, nil
 }
 
-// The status that says "no more entries": of nats-server, and of nats-server before 2.11.
+// The status by which nats-server says "no more entries", and that of nats-server before 2.11.
 const noMessages, noMessagesOld = "404", "408"

@@ -11,15 +11,15 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// firstSeq returns the first revision of a bucket that is created now: above every revision that a bucket of the name
-// ever had, unless the clock was set back by more than the age of the bucket. A process that has seen the bucket's
-// revisions does not depend on its clock.
+// firstSeq returns the first revision of a bucket that is created now. It is above every revision that a bucket of
+// this name ever had, so none is repeated. This holds unless the clock was set back by more than the age of the
+// former bucket, and even then if this process has seen its revisions.
 func (b *Bucket) firstSeq() uint64 {
 	const margin = 1_000_000 // for writes of other workers that this one has not seen
 	return max(uint64(time.Now().UnixMicro()), b.seen.Load()+margin)
 }
 
-// makerKey is natsid's key in the metadata of a stream; absent if the stream was made by hand.
+// makerKey is the key of natsid's mark in a stream's metadata; a stream that was made by hand lacks it.
 const makerKey = "natsid-maker"
 
 // The values of makerKey: the bucket is the first of its name, or is not.
@@ -28,7 +28,7 @@ const (
 	notFounded = "not founded"
 )
 
-// mayFound reports whether a bucket of the name can be the first one; an error says that this is not known.
+// mayFound reports whether this bucket may be the first of its name. An error says that this is not known.
 func (b *Bucket) mayFound(ctx context.Context) (bool, error) {
 	if again := b.again.Load(); again || b.cfg.MayFound == nil {
 		return !again, nil
@@ -42,8 +42,8 @@ func (b *Bucket) mayFound(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// make makes the stream that [jetstream.KeyValueConfig] describes (ADR-8), with FirstSeq and without AllowDirect: see
-// the package comment.
+// make makes the stream that [jetstream.KeyValueConfig] describes (ADR-8), but with FirstSeq and without AllowDirect:
+// the package comment says why.
 func (b *Bucket) make(ctx context.Context) error {
 	cfg, by := b.cfg, founded
 	switch may, err := b.mayFound(ctx); {
@@ -57,7 +57,7 @@ func (b *Bucket) make(ctx context.Context) error {
 		FirstSeq: b.firstSeq(), MaxMsgsPerSubject: 1, MaxMsgs: -1, MaxBytes: cmp.Or(cfg.MaxBytes, -1), MaxMsgSize: -1,
 		MaxConsumers: -1, MaxAge: cfg.TTL, Replicas: cfg.Replicas, Discard: jetstream.DiscardNew, DenyDelete: true,
 		DenyPurge: cfg.TTL == 0, AllowRollup: cfg.TTL > 0, Duplicates: min(2*time.Minute, cmp.Or(cfg.TTL, time.Hour)),
-		Compression: jetstream.NoCompression, // nats-server 2.15 breaks compressed ones when it is killed
+		Compression: jetstream.NoCompression, // nats-server 2.15 breaks compressed streams when it is killed
 		Metadata:    map[string]string{makerKey: by},
 	}
 	if cfg.Whole {
@@ -70,7 +70,7 @@ func (b *Bucket) make(ctx context.Context) error {
 	return err
 }
 
-// chosen is the default number of replicas.
+// chosen is the number of replicas of a bucket in a cluster, if the settings name none.
 const chosen = 3
 
 // place makes the stream, and chooses its replicas unless the settings say how many: see [Bucket].
@@ -99,7 +99,7 @@ func (b *Bucket) place(ctx context.Context, c jetstream.StreamConfig) error {
 	return b.streams.Make(ctx, c)
 }
 
-// compare logs how the replicas and the TTL of a bucket differ from those that this process would have made it with.
+// compare logs how a bucket's replicas and TTL differ from those with which this process would have made the bucket.
 func (c Config) compare(have Info) {
 	replicas := cmp.Or(c.Replicas, have.Replicas)
 	if replicas == 1 && c.Replicas == 0 && have.Clustered {
@@ -111,8 +111,8 @@ func (c Config) compare(have Info) {
 	}
 }
 
-// Judge returns [ErrUnfit] for settings on which natsid must not rely: a permanent bucket that forgets values, or any
-// bucket that takes what others than natsid write, or refuses what natsid writes.
+// Judge returns [ErrUnfit] for settings on which natsid must not rely: a bucket without TTL forgets values, or a
+// bucket takes what others than natsid write, or refuses what natsid writes.
 func (c Config) Judge(i Info) error {
 	unfit := func(format string, args ...any) error {
 		return fmt.Errorf("%w: "+format, append([]any{ErrUnfit}, args...)...)

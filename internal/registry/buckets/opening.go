@@ -11,7 +11,7 @@ import (
 	"github.com/natsid/natsid/internal/jitter"
 )
 
-// An attempt is one attempt to open a bucket. err is valid once done is closed.
+// An attempt is one attempt to open a bucket, shared by all waiting calls. err is valid once done is closed.
 type attempt struct {
 	done chan struct{}
 	err  error
@@ -24,8 +24,8 @@ func (b *Bucket) failed(why error) error {
 	return fmt.Errorf("bucket %s cannot be opened: %w", b.bucket, why)
 }
 
-// get returns the attempt that opened the bucket. Concurrent calls share an attempt, which continues if the call that
-// began it ends first.
+// get returns the attempt that opened the bucket. Concurrent calls share an attempt. If the call that began it ends,
+// the attempt continues.
 func (b *Bucket) get(ctx context.Context) (*attempt, error) {
 	if a := b.opened.Load(); a != nil {
 		return a, nil
@@ -47,10 +47,10 @@ func (b *Bucket) get(ctx context.Context) (*attempt, error) {
 }
 
 const (
-	// openTimeout bounds an attempt, unless JetStream is known to be far away. A cluster never answers a request that
-	// it got while it had no leader, even once a leader is elected.
+	// openTimeout bounds an attempt, unless JetStream is known to be far away. It is short, since a cluster never
+	// answers a request that came while it had no leader, even once a leader is elected.
 	openTimeout = 3 * time.Second
-	// openRequests is how many requests an attempt needs at most: to make a bucket, and to write what it is.
+	// openRequests is how many requests an attempt needs at most: to make the bucket and write its first entry.
 	openRequests = 6
 )
 
@@ -82,8 +82,8 @@ func (b *Bucket) try(a *attempt) {
 	close(a.done)
 }
 
-// find describes the bucket, and creates it if there is none. Some servers learn of a new bucket late, so find asks for
-// up to 0.5 s more.
+// find describes the bucket, and creates it if there is none. Some servers learn of a new bucket late, so after
+// creating it find asks for up to 0.5 s.
 func (b *Bucket) find(ctx context.Context) (info Info, err error) {
 	if info, err = b.info(ctx); !errors.Is(err, ErrNoBucket) || b.cfg.Existing {
 		return info, err
@@ -102,8 +102,8 @@ func (b *Bucket) find(ctx context.Context) (info Info, err error) {
 // found writes the first entry of a bucket into which nothing was ever written.
 //
 // Law: a first entry lands only in the bucket for which it was made, and only if nothing was written there: the write
-// demands the last revision that was read. A bucket that has replaced that one since has higher revisions, and refuses
-// the write.
+// demands the last revision that was read. If another bucket has replaced it since, that one has higher revisions,
+// and refuses the write.
 func (b *Bucket) found(ctx context.Context, i Info) error {
 	isUntouched := i.Metadata[makerKey] != notFounded && i.LastSeq < max(1, i.FirstSeq)
 	if !isUntouched || b.cfg.First == nil || b.cfg.Existing {
@@ -122,9 +122,9 @@ func (b *Bucket) found(ctx context.Context, i Info) error {
 	return err
 }
 
-// on calls f with the bucket, and opens it first if necessary. If the bucket is gone, on creates it again and calls f
-// with the new one, where f finds no key and no revision seen before. The bucket is gone only if JetStream itself says
-// so: a stream without an answer may merely lack a leader.
+// on opens the bucket if necessary, and calls f. If the bucket is gone, on creates it again and calls f once more;
+// the new bucket has no key and no revision seen before. The bucket counts as gone only if JetStream itself says so:
+// a stream that does not answer may merely lack a leader.
 func on[T any](ctx context.Context, b *Bucket, f func() (T, error)) (v T, err error) {
 	for range 2 {
 		a, away := b.get(ctx)
@@ -144,10 +144,10 @@ func on[T any](ctx context.Context, b *Bucket, f func() (T, error)) (v T, err er
 		}
 		b.forget(a, err)
 	}
-	return v, b.failed(err) // not Trouble, which another call may have cleared
+	return v, b.failed(err) // not b.Trouble(), which another call may have cleared
 }
 
-// forget closes the bucket that an attempt opened, and reports its loss once.
+// forget treats the bucket that an attempt opened as gone: the next call opens it again. It calls Lost once.
 func (b *Bucket) forget(a *attempt, why error) {
 	b.mu.Lock()
 	first := b.opened.CompareAndSwap(a, nil)
@@ -160,7 +160,7 @@ func (b *Bucket) forget(a *attempt, why error) {
 	}
 }
 
-// unfit returns why the open bucket is not used, nil if it is.
+// unfit returns why the open bucket must not be used; nil if it may.
 func (b *Bucket) unfit() error {
 	if err := b.changed.Load(); err != nil {
 		return *err
@@ -168,7 +168,7 @@ func (b *Bucket) unfit() error {
 	return nil
 }
 
-// note records whether the settings fit. An unfit bucket stays in use if it is Tolerant and takes writes.
+// note records whether the settings fit. If they do not, the bucket stays in use if it is Tolerant and takes writes.
 func (b *Bucket) note(i Info) error {
 	err := b.cfg.Judge(i)
 	if err != nil {

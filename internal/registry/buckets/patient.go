@@ -12,22 +12,22 @@ import (
 	"github.com/natsid/natsid/internal/jitter"
 )
 
-// Patience is how long a command waits for JetStream: after the hard loss of a server an election takes 4 to 7 s.
-// firstPatience is the timeout of a request's first attempt; each further one has twice as much.
+// Patience is how long a command waits for JetStream: after the hard loss of a server, an election takes 4 to 7 s. A
+// read is first given firstPatience; each further attempt has twice as much.
 const (
 	Patience      = 20 * time.Second
 	firstPatience = 2 * time.Second
 	writePatience = 5 * time.Second
 )
 
-// ErrNoJetStream is returned if JetStream answered a request neither at first nor when it was repeated.
+// ErrNoJetStream is returned if JetStream answered neither a request nor its repetitions.
 var ErrNoJetStream = errors.New("JetStream does not answer: its stream has no leader, or JetStream is too far away; " +
 	"try again")
 
-// Patient returns streams for a command: each call ends within [Patience], whatever its context. A read is repeated
-// while it has no answer: NATS does not report that the leader of a stream was killed.
+// Patient returns streams for a command: each call ends within [Patience], whatever its context. A read without an
+// answer is repeated, since NATS does not report that the leader of a stream was killed.
 //
-// Law: a write is sent once. A second one could find what the first one wrote, and take it for another writer's.
+// Law: a write is sent once. A second write could take what the first one wrote for another writer's.
 func Patient(streams Streams) Streams { return patient{streams} }
 
 type patient struct{ streams Streams }
@@ -53,8 +53,8 @@ func (p patient) Next(ctx context.Context, bucket, prefix string, from uint64) (
 	})
 }
 
-// List implements [Streams]. Its first attempt has all of [Patience]: a listing of many keys takes long, and a listing
-// without answers is begun again by the streams themselves.
+// List implements [Streams]. Its first attempt may take all of [Patience]: a listing of many keys takes long, and
+// streams themselves begin a listing again if no answers come.
 func (p patient) List(ctx context.Context, bucket, prefix string) ([]Entry, error) {
 	return repeat(ctx, Patience, func(ctx context.Context) ([]Entry, error) {
 		return p.streams.List(ctx, bucket, prefix)
@@ -75,8 +75,8 @@ func (p patient) Publish(ctx context.Context, bucket, key string, w Write) (revi
 	return p.streams.Publish(ctx, bucket, key, w)
 }
 
-// repeat calls ask until it gets an answer, for [Patience] at most. The first call has the timeout after, each further
-// one twice as much.
+// repeat calls ask until it gets an answer, for [Patience] at most. The parameter after is the timeout of the first
+// call; each further call has twice as much.
 func repeat[T any](
 	ctx context.Context, after time.Duration, ask func(context.Context) (T, error),
 ) (answer T, err error) {

@@ -18,11 +18,11 @@ type reader struct {
 }
 
 // read calls ask, and measures how long the answer to the first call took. If the reader insists, read also hedges:
-// without an answer it calls ask again once the time after has passed, then once twice that time has passed, and so on.
-// The first response wins, refusals too; ask must be idempotent.
+// when no answer has come within the duration after, it calls ask a second time, after twice that duration a third
+// time, and so on. The first response wins, even if it is a refusal; ask must be idempotent.
 //
-// A leader that steps down does not answer its open requests, and requests are lost until another server leads, mostly
-// within 0.1 s. NATS does not report this, so without a hedge a read would wait for its whole timeout.
+// A leader that steps down does not answer its open requests, and requests are lost until another server leads,
+// mostly within 0.1 s. NATS does not report this, so without a hedge a read would wait for its whole timeout.
 func read[T any](
 	ctx context.Context, r *reader, after time.Duration, ask func(context.Context) (T, error),
 ) (v T, err error) {
@@ -61,22 +61,22 @@ func read[T any](
 	}
 }
 
-// info describes the bucket. While the bucket is opened the first request may be lost, so it is repeated after 0.5 s,
-// whatever the latency.
+// info describes the bucket. The first request may be lost while the bucket is being opened, so a reader that insists
+// repeats it after 0.5 s, whatever the latency.
 func (r *reader) info(ctx context.Context) (Info, error) {
 	const openAgain = 500 * time.Millisecond
 	return read(ctx, r, openAgain, func(ctx context.Context) (Info, error) { return r.streams.Info(ctx, r.bucket) })
 }
 
-// newest returns the last entry of a key, a value or a removed one's marker, or [ErrNoKey] if it never had a value.
+// newest returns the last entry of a key, a value or the marker of its removal; [ErrNoKey] if it never had a value.
 func (r *reader) newest(ctx context.Context, key string) (Entry, error) {
 	return read(ctx, r, r.latency.forRead(), func(ctx context.Context) (Entry, error) {
 		return r.streams.Last(ctx, r.bucket, key)
 	})
 }
 
-// since returns the entries whose keys begin with prefix, markers included, from revision from to upTo, and perhaps one
-// entry above that, in the order of their revisions. It reads each from the leader by a request.
+// since returns the entries whose keys begin with prefix, markers of removed values included, in the order of
+// revisions: from revision from to revision upTo, and perhaps one more. It reads each from the leader by a request.
 func (r *reader) since(ctx context.Context, prefix string, from, upTo uint64) (entries []Entry, err error) {
 	for from <= upTo {
 		e, err := read(ctx, r, r.latency.forRead(), func(ctx context.Context) (Entry, error) {
@@ -94,11 +94,11 @@ func (r *reader) since(ctx context.Context, prefix string, from, upTo uint64) (e
 }
 
 // all lists the entries whose keys begin with prefix, no older than the call. A replica that lags may serve the
-// listing, so the entries that it lacks are read from the leader, up to the highest revision at the call. A key written
-// during the call may be missing, or have its former value.
+// listing, so the entries that the replica lacks are read from the leader, up to the highest revision at the call. A
+// key written during the call may be missing, or have its former value.
 //
-// Law: a listing is in the order of revisions, and ends with the last entry that its server has. So what a key had at
-// the call, or a later entry, is in the listing, or has a revision above all that are listed.
+// Law: a listing is in the order of revisions, and ends with the last entry that its server has. So the last entry
+// that a key had at the call, or one that replaced it, is listed, or has a revision above all that are listed.
 func (r *reader) all(ctx context.Context, prefix string) ([]Entry, error) {
 	now, err := r.info(ctx)
 	if err != nil {
@@ -119,13 +119,13 @@ func (r *reader) all(ctx context.Context, prefix string) ([]Entry, error) {
 	return append(entries, more...), nil
 }
 
-// Listed returns the last entries of all keys of a bucket, markers included, for a caller without a [Bucket]. They are
-// no older than the call. A key written during the call may be missing, or have its former value.
+// Listed returns the last entry of each key of a bucket, markers of removed values included, for a caller without a
+// [Bucket]. They are no older than the call. A key written during the call may be missing, or have its former value.
 func Listed(ctx context.Context, streams Streams, bucket string) (map[string]Entry, error) {
 	return latest((&reader{streams: streams, bucket: bucket}).all(ctx, ""))
 }
 
-// latest returns the last entry of each key, markers included. A later entry follows the earlier one of its key.
+// latest returns the last of the entries of each key. In entries, a later entry of a key follows the earlier one.
 func latest(entries []Entry, err error) (map[string]Entry, error) {
 	all := make(map[string]Entry, len(entries))
 	for _, e := range entries {
@@ -138,7 +138,7 @@ func latest(entries []Entry, err error) (map[string]Entry, error) {
 type latency struct {
 	mu   sync.Mutex
 	last time.Duration // time of the last request
-	// about is the estimate: the lower of the last two times, though an answer lowers it by an eighth at most. Requests
+	// about is the estimate: the lower of the last two times, but an answer lowers it by at most an eighth. Requests
 	// without an answer do not change it.
 	about      time.Duration
 	unanswered bool // the last request timed out
@@ -153,7 +153,7 @@ func (l *latency) note(took time.Duration, err error) {
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, ErrNoAnswer), errors.Is(err, errLost),
 		errors.Is(err, nats.ErrDisconnected), errors.Is(err, nats.ErrConnectionClosed):
-		return // JetStream did not answer, and was not late either
+		return // no answer came, but this says nothing about JetStream's speed
 	case errors.Is(err, context.DeadlineExceeded):
 		l.unanswered = true
 	default:
@@ -162,7 +162,7 @@ func (l *latency) note(took time.Duration, err error) {
 	l.last = took
 }
 
-// timed calls f, and notes how long an answer took.
+// timed calls f, which sends a request, and notes how long the answer took.
 func timed[T any](l *latency, f func() (T, error)) (T, error) {
 	began := time.Now()
 	v, err := f()
@@ -170,7 +170,7 @@ func timed[T any](l *latency, f func() (T, error)) (T, error) {
 	return v, err
 }
 
-// enough is [Bucket.Enough].
+// enough returns a timeout for requests in a row, by the estimate: see [Bucket.Enough].
 func (l *latency) enough(requests int, least time.Duration) time.Duration {
 	const margin = 1.25
 	l.mu.Lock()
@@ -179,20 +179,20 @@ func (l *latency) enough(requests int, least time.Duration) time.Duration {
 }
 
 const (
-	// slow times the usual latency is the shortest timeout of a read or write.
+	// slow: a request counts as late after this many times the usual latency.
 	slow = 3
 	// askAgain is the shortest wait before an unanswered read is repeated.
 	askAgain = 100 * time.Millisecond
-	// mostSilent bounds the timeout of a write, however many had no answer: after it the write counts as lost, not
-	// late.
+	// mostSilent bounds the timeout of a write, however many had no answer: a write that takes longer counts as lost,
+	// not as late.
 	mostSilent = time.Second
 )
 
 // forRead returns the wait before an unanswered read is repeated.
 func (l *latency) forRead() time.Duration { return l.enough(slow, askAgain) }
 
-// forWrite returns the timeout of a write, and a func to call when the write ends: with the time that its answer took
-// or, without an answer, the time waited.
+// forWrite returns the timeout of a write, and a func to call when the write ends: with the time until its answer,
+// or, if none came, with the time waited.
 func (l *latency) forWrite() (patience time.Duration, ended func(after time.Duration, answered bool)) {
 	l.mu.Lock()
 	patience = max(2*askAgain, l.patience)

@@ -11,7 +11,7 @@ import (
 // A RightError says which right a user of NATS lacks.
 type RightError struct {
 	Subject   string
-	Subscribe bool // the right to subscribe, not to publish
+	Subscribe bool // the right to subscribe is missing, not that to publish
 }
 
 func (e *RightError) Error() string {

@@ -6,12 +6,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// An API holds the prefixes of subjects: of requests to JetStream, and of writes to buckets. This package uses no
-// subjects but those that its methods return.
+// An API holds the prefixes of the subjects of requests to JetStream, and of writes to buckets. This package uses
+// only the subjects that the methods of an API return, so that package rights can list them.
 type API struct{ requests, writes string }
 
 // APIOf returns the API of the JetStream that is reached through a domain or a prefix, or directly if both are "".
-// Writes have the domain or prefix, too: otherwise a server with a JetStream of its own on the way would take them.
+// Writes have the domain or prefix, too: otherwise a JetStream of a server on the way would take them.
 func APIOf(domain, prefix string) API {
 	through := jetstream.DefaultAPIPrefix
 	switch {
@@ -35,12 +35,12 @@ func (a API) Create(bucket string) string { return a.Stream("STREAM.CREATE", str
 // Get returns the subject that reads a key from the leader.
 func (a API) Get(bucket string) string { return a.Stream("STREAM.MSG.GET", streamName(bucket)) }
 
-// Direct returns the subject that reads a key from any replica. This package does not use it.
+// Direct returns the subject that reads a key from any replica. Only `natsid stamp` reads so, not this package.
 func (a API) Direct(bucket, key string) string {
 	return a.Stream("DIRECT.GET", streamName(bucket)) + "." + subjectPrefix(bucket) + key
 }
 
-// List returns the subject that creates a consumer to list the keys that match a pattern. consumer may be "*".
+// List returns the subject that creates a consumer, to list the keys that match the pattern keys. consumer may be "*".
 func (a API) List(bucket, consumer, keys string) string {
 	return a.Stream("CONSUMER.CREATE", streamName(bucket)) + "." + consumer + "." + subjectPrefix(bucket) + keys
 }
@@ -50,7 +50,7 @@ func (a API) Next(bucket, consumer string) string {
 	return a.Stream("CONSUMER.MSG.NEXT", streamName(bucket)) + "." + consumer
 }
 
-// Names returns the subject that lists the streams on a subject.
+// Names returns the subject of requests for the names of the streams that store a subject.
 func (a API) Names() string { return a.requests + "STREAM.NAMES" }
 
 // Account returns the subject that describes the account's limits and use of JetStream.
