@@ -1,7 +1,7 @@
 // Package natsbus carries the messages about registries over NATS; it is internal to natsid and may change.
 //
-// Announcements go to all workers. A question goes to one worker of each registry, by a queue group per registry, or to
-// one worker of one registry. [Gather] sends a question about anything to all subscribers of a subject.
+// Announcements go to all workers. A question goes to one worker of each registry (each has a queue group of its
+// own), or to one worker of one registry. [Gather] asks all subscribers of any subject.
 package natsbus
 
 import (
@@ -22,9 +22,9 @@ type Bus struct {
 	nc *nats.Conn
 	ns subjects.Namespace
 
-	slots chan struct{} // bounds the questions that are answered at once
+	slots chan struct{} // bounds how many questions are answered at the same time
 	// since are subscriptions that receive a message if another worker has come since Call found none; nil if other
-	// workers may be there. links is how often the connection had reconnected when they were made.
+	// workers may be there. links counts the reconnects of the connection until they were made.
 	since []*nats.Subscription
 	links uint64
 
@@ -32,20 +32,20 @@ type Bus struct {
 	joined   []*nats.Subscription // the subscriptions on which it answers
 }
 
-// New returns a bus on nc, on which publishing should fail at once while it is disconnected.
+// New returns a bus on nc. Publishing on nc should fail at once while nc is disconnected.
 func New(nc *nats.Conn, ns subjects.Namespace) *Bus {
 	return &Bus{nc: nc, ns: ns, slots: make(chan struct{}, 16)}
 }
 
-// Call asks whether any other worker is there, on a connection that dial makes for that. If NATS says that nobody is,
-// [Bus.Ask] returns [ErrNobody] for questions to all registries without asking again, until another worker
+// Call asks whether any other worker is there, on a connection of its own, which dial makes. If NATS says that none
+// is, [Bus.Ask] answers questions to all registries with [ErrNobody], and does not send them, until another worker
 // comes. Call it once, before the first use.
 //
 // Law: this worker subscribes before it asks, on a connection without echo. So it does not hear itself, and of two
-// workers that call on one server at one moment one hears the other. On two servers perhaps neither does; then
-// announcements show it within seconds. Only "no responders" means that nobody is there: a silent subscriber may be a
-// worker. A worker that starts later calls, and a worker that reconnects announces its registry: the subscriptions that
-// this worker keeps receive both.
+// workers that call on one server at the same moment, one hears the other. On two servers perhaps neither does; then
+// announcements show it within seconds. Only "no responders" means that nobody is there, since a silent subscriber
+// may be a worker. A worker that starts later calls, too, and one that reconnects announces its registry: this worker
+// keeps subscriptions that receive both.
 func (b *Bus) Call(ctx context.Context, dial func(...nats.Option) (*nats.Conn, error)) error {
 	nc, err := dial(nats.NoEcho(), nats.PermissionErrOnSubscribe(true))
 	if err != nil {
@@ -68,7 +68,7 @@ func (b *Bus) Call(ctx context.Context, dial func(...nats.Option) (*nats.Conn, e
 	return err
 }
 
-// ears subscribes to the next question about registries and to the next announcement, and returns both subscriptions.
+// ears subscribes for the next question about registries and the next announcement; it returns both subscriptions.
 func (b *Bus) ears(nc *nats.Conn) (ears []*nats.Subscription, err error) {
 	for _, subject := range []string{wire.RegistryAsk(b.ns), wire.RegistryAnnounce(b.ns)} {
 		ear, err := nc.SubscribeSync(subject)
@@ -92,7 +92,7 @@ func areSilent(ears []*nats.Subscription) bool {
 	})
 }
 
-// Listen passes announcements to hear, from now on.
+// Listen calls hear with each announcement of a registry, from now on.
 func (b *Bus) Listen(hear func(notice []byte)) error {
 	_, err := b.nc.Subscribe(wire.RegistryAnnounce(b.ns), func(m *nats.Msg) { hear(m.Data) })
 	if err != nil {
@@ -101,7 +101,7 @@ func (b *Bus) Listen(hear func(notice []byte)) error {
 	return nil
 }
 
-// Join makes this worker answer for a registry, and for no other one. A repeated Join changes nothing.
+// Join makes this worker answer questions for a registry, and for no other. A repeated Join changes nothing.
 func (b *Bus) Join(registry string, answer func(ctx context.Context, question []byte) []byte) error {
 	if registry == b.registry {
 		return nil
@@ -148,12 +148,12 @@ func (b *Bus) respond(m *nats.Msg, answer func(ctx context.Context, question []b
 	}()
 }
 
-// Announce sends a notice to all workers.
+// Announce sends a notice, what this worker says about its registry, to all workers.
 func (b *Bus) Announce(notice []byte) error { return b.nc.Publish(wire.RegistryAnnounce(b.ns), notice) }
 
-// Ask asks one worker of a registry, or, if registry is "", one of each, and calls hear with each answer until hear
-// returns true or ctx ends. It returns [ErrNobody] if NATS says at once that nobody listens. A worker that asks
-// all registries also hears its own question, and must ignore it.
+// Ask asks one worker of a registry, or, if registry is "", one of each registry. It calls hear with each answer
+// until hear returns true or ctx ends. It returns [ErrNobody] if NATS says at once that nobody listens. A worker that
+// asks all registries also hears its own question, and must ignore it.
 func (b *Bus) Ask(
 	ctx context.Context, registry string, question []byte, hear func(answer []byte) (enough bool),
 ) error {
@@ -180,7 +180,7 @@ var ErrNobody = errors.New("nobody listens on that subject")
 func Gather(
 	ctx context.Context, nc *nats.Conn, subject string, question []byte, hear func(answer *nats.Msg) (enough bool),
 ) error {
-	// nats.go's own request inboxes take one answer each, so this subscribes to a new one.
+	// A request of nats.go takes one answer only, so this subscribes to an inbox of its own.
 	answers, err := nc.SubscribeSync(nc.NewInbox())
 	if err != nil {
 		return fmt.Errorf("%s cannot be asked: %w", subject, err)
