@@ -18,20 +18,20 @@ import (
 // UserInfo is the subject on which nats-server, from 2.10 on, tells a user its own permissions.
 const UserInfo = "$SYS.REQ.USER.INFO"
 
-// Held are the permissions of a user, as nats-server describes them. The zero value restricts nothing: the user may do
-// everything.
+// Held are the permissions that a user has, as nats-server describes them. The zero value restricts nothing: the user
+// may do everything.
 type Held struct {
 	Publish   Permission `json:"publish"`
 	Subscribe Permission `json:"subscribe"`
-	Responses *struct{}  `json:"responses"` // for `allow_responses`; nil without
+	Responses *struct{}  `json:"responses"` // set if the user has `allow_responses`; else nil
 }
 
-// A Permission lists the subjects that nats-server allows and denies; an empty Allow allows all but the denied ones. An
-// entry about subscriptions may name a queue group after a space.
+// A Permission lists the subjects that nats-server allows and denies. An empty Allow allows all subjects that Deny
+// does not name. An entry about subscriptions may name a queue group after a space.
 type Permission struct{ Allow, Deny []string }
 
-// Ask asks the server of a connection what its user may do. It returns an error if the server does not answer: it is
-// older than 2.10, or the user may not ask. The answer does not include what a leaf node in between forbids.
+// Ask asks the server of a connection what its user may do. It fails if the server does not answer: it is older than
+// 2.10, or the user may not ask. The answer does not show what a leaf node on the way forbids.
 func Ask(ctx context.Context, nc *nats.Conn) (Held, error) {
 	m, err := nc.RequestWithContext(ctx, UserInfo, nil)
 	if err != nil {
@@ -54,8 +54,8 @@ func Ask(ctx context.Context, nc *nats.Conn) (Held, error) {
 	return answer.Data.Permissions, nil
 }
 
-// Missing returns the rights of r that a user does not hold. `allow_responses` counts as each right to answer. A right
-// of which only some subjects are denied counts as held, since that may be intended.
+// Missing returns the rights of r that h does not include. `allow_responses` counts as each right to answer requests.
+// A right of which only some subjects are denied counts as held, since an operator may intend that.
 func (r Rights) Missing(h Held) Rights {
 	publishes := func(r Right) bool { return r.isAnswer() && h.Responses != nil || h.Publish.holds(r) }
 	return Rights{
@@ -69,8 +69,8 @@ func (p Permission) holds(r Right) bool {
 	return (len(p.Allow) == 0 || covers(p.Allow, r)) && !covers(p.Deny, r)
 }
 
-// covers reports whether one of nats-server's patterns matches all subjects of a right. A pattern with a queue group
-// covers only subscriptions in that group.
+// covers reports whether one of the patterns, as nats-server has them, matches all subjects of a right. A pattern
+// with a queue group covers only subscriptions in that group.
 func covers(patterns []string, r Right) bool {
 	return slices.ContainsFunc(patterns, func(text string) bool {
 		pattern, queue, isQueued := strings.Cut(text, " ")
@@ -79,7 +79,7 @@ func covers(patterns []string, r Right) bool {
 	})
 }
 
-// For returns the rights without which a worker serves no request of a mode.
+// For returns those of the rights that a worker needs to serve requests of a mode.
 func (r Rights) For(mode string) Rights {
 	others := func(r Right) bool { return !slices.Contains(strings.Fields(r.modes), mode) }
 	return Rights{

@@ -1,7 +1,7 @@
 // Package rights says what the users of natsid may publish and subscribe to; it is internal to natsid and may change.
 //
-// Each subject comes from the functions that the code using the subject calls: [subjects.Namespace], [buckets.API] and
-// package wire. End-to-end tests run natsid under exactly these rights, and take each of them away once.
+// Each subject comes from the function that the code using the subject calls: in [subjects.Namespace], [buckets.API]
+// or package wire. End-to-end tests run natsid with exactly these rights, and again with each of them taken away.
 package rights
 
 import (
@@ -36,10 +36,10 @@ type Right struct {
 	Queue   string `json:"queue,omitempty"` // queue group of a subscription; "" permits every group, and none
 	Why     string `json:"why"`             // a clause without a capital at the start or a period at the end
 
-	modes string // the modes that a worker cannot serve without the right, separated by spaces
+	modes string // the modes of requests that a worker cannot serve without this right, separated by spaces
 }
 
-// String returns the right as permissions of nats-server have it.
+// String returns the right in the form that nats-server's permissions have: a subject, perhaps a queue group.
 func (r Right) String() string {
 	if r.Queue == "" {
 		return r.Subject
@@ -53,35 +53,35 @@ const answers = "answer requests"
 // isAnswer reports whether this is a right to answer requests.
 func (r Right) isAnswer() bool { return strings.HasPrefix(r.Why, answers) }
 
-// Rights are all rights of a user. What is not in them is denied.
+// Rights are all rights of a user. Everything that they do not name is denied.
 type Rights struct {
 	Publish   []Right `json:"publish"`
 	Subscribe []Right `json:"subscribe"`
 }
 
-// A Deployment is what the rights depend on. Namespace is required; the zero value of another field is its default.
+// A Deployment is what rights depend on. Namespace is required; the zero value of each other field is its default.
 type Deployment struct {
 	Namespace   subjects.Namespace
-	InboxPrefix string // of the user's own inboxes, without the last dot; "" is _INBOX
-	// ReplyTo has the inbox prefixes of a worker's callers, except those below _INBOX.
+	InboxPrefix string // of the inboxes on which the user hears answers, without the last dot; "" is _INBOX
+	// ReplyTo has the inbox prefixes of those whose requests a worker answers, except prefixes below _INBOX.
 	ReplyTo  []string
 	JSDomain string // the user's JetStream domain; JSPrefix is its API prefix
 	JSPrefix string
-	NoGrants bool // workers write no grants
+	NoGrants bool // workers do not write down which IDs they may issue
 	// MakesBuckets gives workers the rights to make the buckets.
 	MakesBuckets bool
-	// Repairs adds the right to write the marks, on which uniqueness rests: operators need it for `natsid resume` and
-	// `natsid store move` only.
+	// Repairs adds the right to write the marks, the next IDs of tags, on which uniqueness rests. Operators need it
+	// only for `natsid resume` and `natsid store move`.
 	Repairs bool
-	Stamps  Pipeline // what a stage reads and writes
+	Stamps  Pipeline // what a user of the role Stage reads and writes
 }
 
-// A Pipeline is what a stage reads and writes, as in its flags.
+// A Pipeline is what `natsid stamp`, called a stage, reads and writes: see its flags.
 type Pipeline struct {
-	From, To   string // streams
-	Into       string // where copies go
+	From, To   string // names of streams
+	Into       string // the subject to which stamped copies go
 	DeadLetter string // a subject; "" for none
-	Creates    bool   // the stage makes the target
+	Creates    bool   // the stage makes the stream To
 }
 
 // Of returns the rights that a role needs, and no others.
@@ -102,7 +102,7 @@ func Of(role Role, d Deployment) Rights {
 	return t.Rights
 }
 
-// defaultInbox is the subject below which NATS clients await replies by default. It has no dot at the end.
+// defaultInbox is the subject below which NATS clients await replies by default. The variable has no dot at the end.
 var defaultInbox = strings.TrimSuffix(nats.InboxPrefix, ".")
 
 // serviceReplies matches the subjects on which nats-server awaits replies for callers of other accounts.
@@ -114,18 +114,18 @@ type table struct {
 	d     Deployment
 	ns    subjects.Namespace
 	api   buckets.API
-	modes string // modes of the rights added next: see [Right]
+	modes string // modes of requests that need the rights added next
 }
 
-// The modes of requests, as a worker names them.
+// Modes of requests, as a worker names them. A worker serves a mode only if it has the rights for that.
 const (
-	tags      = "segment tags" // which need the marks
+	tags      = "segment tags" // both modes need the marks, the next IDs of tags
 	snowflake = "snowflake"
 	relay     = "relay"
 	all       = tags + " " + snowflake
 )
 
-// needed calls f, and marks the rights that f adds as needed: without them a worker serves no requests of the modes.
+// needed calls f. Without the rights that f adds, a worker serves no requests of the given modes.
 func (t *table) needed(modes string, f func()) {
 	t.modes = modes
 	f()
@@ -144,12 +144,12 @@ func (t *table) subscribe(queue, why string, on ...string) {
 	}
 }
 
-// replies gives a user the right to hear answers to its requests.
+// replies adds the right to hear the answers to the user's requests.
 func (t *table) replies() {
 	t.subscribe("", "hear answers", inbox(t.d.InboxPrefix))
 }
 
-// inbox returns the pattern that matches the inboxes of a prefix.
+// inbox returns the pattern that matches all inboxes of a prefix; "" stands for NATS's default.
 func inbox(prefix string) string {
 	if prefix == "" {
 		prefix = defaultInbox
@@ -198,7 +198,7 @@ func (t *table) worker() {
 	}
 }
 
-// inboxes returns the patterns of the user's own inboxes, and of those whom it answers.
+// inboxes returns the patterns of the user's own inboxes, first, and of the inboxes to which it sends answers.
 func (t *table) inboxes() []string {
 	all := []string{inbox(t.d.InboxPrefix)}
 	for _, prefix := range append([]string{defaultInbox}, t.d.ReplyTo...) {
@@ -210,7 +210,7 @@ func (t *table) inboxes() []string {
 	return all
 }
 
-// number gives a user the right to hold a worker number beside others.
+// number adds the rights to say which worker number the user holds, and to ask who holds a number.
 func (t *table) number() {
 	const number = "say who holds a worker number, and ask for it"
 	t.publish(number, wire.Workers(t.ns))
@@ -229,7 +229,7 @@ func (t *table) holder() {
 	}
 }
 
-// use gives a worker the right to read and write a bucket.
+// use adds the rights to read and write a bucket.
 func (t *table) use(b bucket) {
 	t.look(b.name, b.holds)
 	t.publish("write "+b.holds, t.api.Write(b.name, ">"))
@@ -238,7 +238,7 @@ func (t *table) use(b bucket) {
 	}
 }
 
-// writeGrants gives a worker the right to write its grants: which IDs it may issue.
+// writeGrants adds the right to write grants, records of the IDs that a worker was given to issue.
 func (t *table) writeGrants() {
 	b := wire.GrantsBucket(t.ns)
 	const write = "write down what was granted"
@@ -248,7 +248,7 @@ func (t *table) writeGrants() {
 	}
 }
 
-// readGrants gives an operator the right to read the grants.
+// readGrants adds the right to read grants, the records of the IDs that workers were given to issue.
 func (t *table) readGrants() {
 	b := wire.GrantsBucket(t.ns)
 	const read = "read what was granted"
@@ -317,11 +317,11 @@ func (t *table) operator() {
 	t.publish("say that the registry is stopped or resumed", wire.RegistryAnnounce(ns))
 }
 
-// A bucket is one of natsid's buckets: of marks, records or heartbeats.
+// A bucket is one of natsid's KV buckets: of tags, or of worker numbers.
 type bucket struct {
 	name  string
 	holds string
-	lasts bool   // it keeps its entries for ever
+	lasts bool   // the bucket keeps its entries for ever
 	serve string // the modes of requests that need it
 }
 
@@ -333,14 +333,14 @@ func (t *table) buckets() []bucket {
 	}
 }
 
-// look gives a user the right to list a bucket.
+// look adds the rights to describe a bucket and to list its entries.
 func (t *table) look(bucket, holds string) {
 	list := "list " + holds
 	t.publish("describe the bucket with "+holds, t.api.Info(bucket))
 	t.publish(list, t.api.List(bucket, "*", ">"), t.api.Next(bucket, "*"))
 }
 
-// Texts returns rights as permissions of nats-server have them.
+// Texts returns rights in the form that nats-server's permissions have: see [Right.String].
 func Texts(rights []Right) []string {
 	all := make([]string, 0, len(rights))
 	for _, r := range rights {
