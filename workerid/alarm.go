@@ -8,7 +8,7 @@ const (
 	// ClockBehind: the clock is behind a time that this worker issued or reported. The worker waits until the clock has
 	// caught up, or acquires another number.
 	ClockBehind Alarm = "clock-behind"
-	// ClockSkew: the clock is too far from the other workers'. Nothing is issued until both agree.
+	// ClockSkew: the clock is too far from the other workers'. Nothing is issued until they agree.
 	ClockSkew Alarm = "clock-skew"
 	// ClockStep: the clock was set while this worker ran.
 	ClockStep Alarm = "clock-step"
@@ -21,7 +21,7 @@ const (
 	RegistryConflict Alarm = "registry-conflict"
 	// StateFile: the state file is ignored, or cannot be written.
 	StateFile Alarm = "state-file"
-	// TimeEnds: the time field of the layout will be full within years.
+	// TimeEnds: the time field of the layout will be full within five years.
 	TimeEnds Alarm = "time-ends"
 )
 

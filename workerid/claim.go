@@ -15,42 +15,44 @@ const (
 	callTimeout = 2500 * time.Millisecond
 	// listTimeout bounds a call that lists all records or heartbeats.
 	listTimeout = 10 * time.Second
-	// askTimeout bounds the question who has a number. A holder that hangs, or a bystander, makes it last that long.
+	// askTimeout bounds the question who has a number. The question lasts that long if the holder hangs, or if a
+	// subscriber that does not answer receives it, too.
 	askTimeout = 2 * time.Second
 )
 
-// A claim is one worker number with its window, from the first write of its record until the number is released or
-// lost. It is acquired by a compare-and-set of this process, or resumed from a previous process.
+// A claim is this process's hold of one worker number, with its window: the time span in which the process owns the
+// number. A claim lasts from the first write of the number's record until the number is released or lost. It is
+// acquired by a compare-and-set of this process, or resumed from a previous process.
 //
-// Only an acknowledged write extends the window. The generator issues within the window and below the fence. Only the
-// goroutine of Keeper.Run uses a claim, except for until and the generator.
+// Only an acknowledged write extends the window. The generator issues within the window and below the fence, a time
+// in the state file. Only the goroutine of Keeper.Run uses a claim, except for the field until and the generator.
 type claim struct {
 	k          *Keeper
 	number     int
 	from       int64        // begin of the window, Unix ms
 	until      atomic.Int64 // acknowledged end of the window, Unix ms; 0 before the first write
 	since      int64        // when it was acquired, Unix ms
-	begins     time.Time    // when the clock reaches from, unless the clock is set
+	begins     time.Time    // when the clock reaches the begin of the window, unless the clock is set
 	deployment Deployment   // of the record
 	how        How          // Acquired, or Resumed if it continues the window of a previous process
 	away       bool         // it was resumed while the registry was out of reach
-	// caution is how long nothing is issued after the first write was acknowledged; 0 unless another worker may have
-	// just had the number.
+	// caution is how long nothing is issued after the first write was acknowledged, in case another worker has just
+	// had the number; 0 if none can have had it.
 	caution time.Duration
 
 	token    string // random; in all writes of this claim, and in no other
-	former   string // token of the previous process, if it is resumed without a write; "" after the first write
+	former   string // if away: the previous process's token, until the first write; otherwise ""
 	revision uint64 // of the record
 	gen      *snowflake.Generator
 	behind   bool // the clock was behind the last ID at the last heartbeat
 }
 
-// write sets the end of the record's window to until, at the time now, both Unix ms. It returns errLost if the number
-// belongs to another worker.
+// write writes the record with a window that ends at the parameter until, at the time now, both Unix ms. It returns
+// errLost if the number belongs to another worker.
 //
-// After an error the record is read again. If it has the token of this claim, its revision (not its window) is adopted,
-// and the write repeated. If no write of this claim was ever acknowledged, and the record is unchanged, the write has
-// not landed, or will land later: its error is returned. Otherwise the number is lost.
+// After an error the write may have landed, so the record is read again. If it has this claim's token, its revision
+// (not its window) is adopted, and the write repeated. If the record is as before, and no write of this claim was
+// ever acknowledged, this write may still land later: its error is returned. Otherwise the number is lost.
 func (c *claim) write(ctx context.Context, now, until int64) error {
 	err := c.tryWrite(ctx, now, until)
 	for tries := 0; err != nil && tries < 3; tries++ {
@@ -74,7 +76,6 @@ func (c *claim) write(ctx context.Context, now, until int64) error {
 	return err
 }
 
-// lostTo returns errLost with the owner of record r.
 func (c *claim) lostTo(r Record) error {
 	if r.Token == "" {
 		return fmt.Errorf("%w: the record of number %d is gone or unreadable", errLost, c.number)
@@ -82,8 +83,8 @@ func (c *claim) lostTo(r Record) error {
 	return fmt.Errorf("%w: number %d belongs to %q now", errLost, c.number, r.Instance)
 }
 
-// wrote reports whether record r is of this claim, and of its last acknowledged write or a later one. A restored
-// registry shows earlier ones.
+// wrote reports whether this claim wrote record r, in its last acknowledged write or a later one. A restored
+// registry shows the records of earlier writes.
 func (c *claim) wrote(r Record) bool {
 	return r.Token != "" && (r.Token == c.token || r.Token == c.former) && r.Until >= c.until.Load()
 }
@@ -105,7 +106,7 @@ func (c *claim) tryWrite(ctx context.Context, now, until int64) error {
 	return nil
 }
 
-// read returns the record; a zero one if there is none.
+// read returns the record of the claim's number; a zero one if there is none.
 func (c *claim) read(ctx context.Context) (Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -130,12 +131,12 @@ func (c *claim) open(now int64) error {
 	return nil
 }
 
-// renew reads the record, and extends the window once a third of the horizon is used, or a little sooner. now is the
-// time of a clock that was found right, Unix ms. By the read, a worker detects within a heartbeat that its record was
-// replaced, wiped or set back. When the registry gets out of reach, at least two thirds of the horizon remain.
+// renew reads the record, and extends the window once a third of the horizon (the length of a new window) is used,
+// or a little sooner. now is the time of a clock that was found right, Unix ms. The read shows within a heartbeat
+// that the record was replaced, wiped or set back. Without the registry, at least two thirds of the horizon remain.
 //
-// A window that has passed, also during the write, is not extended: the error is errEnded. Another worker may have had
-// the number since, and a restored registry shows this claim's token again.
+// A window that has passed is not extended, even if it passed during the write: the error is errEnded. Another
+// worker may have had the number since, even if a restored registry shows this claim's token again.
 func (c *claim) renew(ctx context.Context, now int64) error {
 	//mutant:renewed-at
 	horizon, acknowledged := c.k.cfg.Horizon.Milliseconds(), c.until.Load()
@@ -162,9 +163,9 @@ func (c *claim) renew(ctx context.Context, now int64) error {
 	return nil
 }
 
-// recheck reads the record, and adopts its revision if the record is of this claim. If three reads show another record,
-// the number is lost; one read may be old. Every write but the first needs recheck: a restored registry gives its
-// revisions again, and the revision of this claim's last write may now be that of another worker's record.
+// recheck reads the record, and adopts its revision if the record is of this claim. One read may be old; if three
+// reads show another record, the number is lost. Every write but the first needs recheck: a restored registry gives
+// its revisions again, so another worker's record may have the revision of this claim's last write.
 func (c *claim) recheck(ctx context.Context) (r Record, err error) {
 	for range 3 {
 		if r, err = c.read(ctx); err != nil {
@@ -178,8 +179,8 @@ func (c *claim) recheck(ctx context.Context) (r Record, err error) {
 	return Record{}, c.lostTo(r)
 }
 
-// usable returns the end of the part of the window in which IDs are issued, Unix ms. It is at most until, hence rule
-// (1) of docs/uniqueness.md.
+// usable returns the time in the window, Unix ms, up to which IDs are issued. It is at most the end of the window,
+// as rule (1) of docs/uniqueness.md demands.
 func (c *claim) usable() int64 { return c.until.Load() - c.k.cfg.Rest.Milliseconds() } //mutant:rest
 
 // remember puts the acknowledged window into the state file. IDs may then be issued below limit, Unix ms.
@@ -192,8 +193,8 @@ func (c *claim) remember() (limit int64, err error) {
 	return min(limit, c.usable()), err
 }
 
-// heartbeat puts the heartbeat. Its time is the last compared reading of the clock, continued by the monotonic clock:
-// after a later step of this clock, the other workers' clocks must not look wrong.
+// heartbeat puts the heartbeat. Others compare their clocks with its time. So that is the last compared reading of
+// the clock plus the monotonic time since: if this clock is set later, the others' clocks do not look wrong.
 func (c *claim) heartbeat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -207,9 +208,9 @@ func (c *claim) heartbeat(ctx context.Context) error {
 	return err
 }
 
-// release gives the number back at a clean stop. It closes the generator for good, forgets the claim in the state file,
-// and then lowers until to the end of the last tick issued. This order is part of the law. release may be called again
-// after an error.
+// release gives the number back at a clean stop. It closes the generator for good, forgets the claim in the state
+// file, and then lowers the end of the window to the end of the last tick issued. Uniqueness needs this order,
+// since the next owner begins at the lowered end. release may be called again after an error.
 func (c *claim) release(ctx context.Context) error {
 	free := c.gen.Close() //mutant:free
 	//mutant:forget
@@ -226,15 +227,14 @@ func (c *claim) release(ctx context.Context) error {
 	return c.leave(ctx)
 }
 
-// leave removes the heartbeat.
 func (c *claim) leave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	return c.k.cfg.Registry.Leave(ctx, c.number)
 }
 
-// A Window is the times [From, Until) that a process may put into IDs under a number, in Unix ms. All windows of one
-// claim have the same From, and each replaces the previous one.
+// A Window is the times [From, Until) that a process may put into IDs under a number, in Unix ms. From stays the
+// same from the number's acquisition on. Each new window of the number replaces the previous one.
 type Window struct {
 	Number int   `json:"number"`
 	From   int64 `json:"from"`
@@ -251,11 +251,11 @@ const (
 	// Resumed windows are the rest of a window of the previous process of this worker.
 	Resumed How = "resumed"
 	Renewed How = "renewed"
-	// Closed windows end with the last ID: nothing is issued in the rest of the window.
+	// A Closed window ends with the last ID issued: nothing is issued in the rest of the window.
 	Closed How = "closed"
 )
 
-// grant reports the window of a claim, which ends at until.
+// grant reports the window of the claim, whose end is the parameter until, to Config.Granted.
 func (c *claim) grant(how How, until int64) {
 	c.k.cfg.Granted(Window{Number: c.number, From: c.from, Until: until, How: how})
 }

@@ -10,8 +10,9 @@ import (
 )
 
 // A clock compares this machine's wall clock with its monotonic clock, and with the clocks of the registry and the
-// other workers. Uniqueness depends on windows, not on clocks. The comparison keeps the time in IDs true, and keeps a
-// wrong clock from moving a window years ahead. Only the goroutine of Keeper.Run uses a clock.
+// other workers. Uniqueness depends on windows (the times that the registry gives a number's owner), not on clocks.
+// The comparison keeps the time in IDs true, and a wrong clock from moving a window by years. Only Keeper.Run uses
+// it.
 //
 // The wall clock is compared before the first write of a search, every compareEvery, and soon after a step beyond the
 // tolerance. Between comparisons the monotonic clock continues the last reading. The offset is the wall clock minus the
@@ -27,10 +28,10 @@ import (
 //   - The others' offsets come from a list of all heartbeats, which is read every othersAge, after a step, and before a
 //     clock is refused. A clock that agrees with the last list, or that was not set since it was found right, needs no
 //     other list. So missing heartbeats stop no running worker.
-//   - A clock that was found right, and was not set since, may fail maxDoubts comparisons in a row. When the registry's
-//     clock is set, the latest heartbeats still vouch for its old time, and every worker would be refused. The same
-//     holds for a worker that starts within the window of its state file, since the previous process wrote that by a
-//     right clock; but its clock must agree with the registry's.
+//   - A clock that was found right, and was not set since, may fail maxDoubts comparisons in a row. When the
+//     registry's clock is set, the latest heartbeats still vouch for its old time, and every worker would be
+//     refused. The same holds for a worker that starts within the window of its state file, since the previous
+//     process wrote that window by a right clock; but its clock must agree with the registry's.
 //   - A step within MaxAhead, or within one tick, needs no comparison: the generator waits for the clock. After a step
 //     beyond the tolerance nothing is issued until the clock was compared, which needs the registry.
 //
@@ -54,7 +55,7 @@ type clock struct {
 
 	born     time.Time // origin of the monotonic time
 	lead     int64     // wall clock minus monotonic clock at the last reading of both, ms
-	proven   bool      // found right, or at the start in the window of the state file; and not set since
+	proven   bool      // found right, or in the state file's window at the start; and not set since
 	doubts   int       // comparisons in a row that failed though the clock was not set
 	last     reading   // last reading of the clock while it was right
 	compared time.Time // when the clock was last found right; zero before the first time
@@ -126,9 +127,10 @@ func (c *clock) wasSetFar() bool {
 	return max(step, -step) > c.tolerance
 }
 
-// read returns a reading of a right clock: one that was compared within compareEvery, or is compared now. A clock that
-// was found right, was not set since, and cannot be compared now counts as right. The error wraps errClock if the clock
-// is wrong; then the reading has the offset. Any other error means that the clock was set and cannot be compared.
+// read returns a reading of a right clock: one that was compared within compareEvery, or is compared now. A clock
+// that was found right, was not set since, and cannot be compared now counts as right. If the clock is wrong, the
+// error wraps errClock, and the reading has only the offset. Any other error: the clock was set and cannot be
+// compared.
 func (c *clock) read(ctx context.Context) (reading, error) {
 	if c.stepped() == 0 && c.proven && c.doubts == 0 && time.Since(c.compared) < compareEvery {
 		return c.proceed(), nil
@@ -147,8 +149,8 @@ func (c *clock) proceed() reading {
 	return c.last
 }
 
-// compare compares the clock with the others', as described at read, and returns their heartbeats if it has read them.
-// With fresh it always reads them, and fails if it cannot.
+// compare compares the clock with the registry's and the other workers': see clock. It returns the heartbeats if it
+// has read them. If fresh is true it always reads them, and fails if it cannot.
 func (c *clock) compare(ctx context.Context, fresh bool) (r reading, beats map[int]Heartbeat, err error) {
 	c.stepped()
 	early, late, now, err := c.bounds(ctx)
@@ -183,7 +185,8 @@ func (c *clock) compare(ctx context.Context, fresh bool) (r reading, beats map[i
 	return r, beats, nil
 }
 
-// bounds returns the bounds of the clock's offset, in ms, and the reading of the clock at that offset.
+// bounds returns the lowest and the highest offset from the registry's clock that this clock may have, in ms, and
+// the latest reading of this clock, Unix ms.
 func (c *clock) bounds(ctx context.Context) (early, late, now int64, err error) {
 	for range 3 {
 		before := c.cfg.Now()
@@ -210,8 +213,8 @@ func (c *clock) registryTime(ctx context.Context) (int64, error) {
 	return c.cfg.Registry.Time(ctx)
 }
 
-// readOthers reads the heartbeats of the live workers, and computes their offsets. If that fails, the last offsets
-// stay. Without fresh the time limit is short, since this worker's next heartbeat waits for the list.
+// readOthers reads the heartbeats of the live workers, and computes the offsets of their clocks. If that fails, the
+// last offsets stay. Unless fresh is true the time limit is short: this worker's next heartbeat waits for the list.
 func (c *clock) readOthers(ctx context.Context, fresh bool) (map[int]Heartbeat, error) {
 	limit := callTimeout
 	if fresh {
@@ -252,6 +255,6 @@ func (c *clock) median() (low, high int64) {
 	return all[(len(all)-1)/2], all[len(all)/2]
 }
 
-// behindText is the alarm of a clock that is behind a time of this worker, with how far it is behind what.
+// behindText is the alarm for a clock that is behind: by how much, and behind which time of this worker.
 const behindText = "the clock is %v behind %s: no snowflakes here until it has caught up or, within seconds, " +
 	"this worker has acquired another number; nothing to do but check the clock"

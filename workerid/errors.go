@@ -3,7 +3,7 @@ package workerid
 import "errors"
 
 var (
-	// ErrConflict is returned when a record's revision is not the expected one.
+	// ErrConflict is returned when the entry to write does not have the expected revision.
 	ErrConflict = errors.New("workerid: the record was changed")
 	// ErrNoRecord is returned when a worker number has no record.
 	ErrNoRecord = errors.New("workerid: no record")
@@ -12,10 +12,10 @@ var (
 	// ErrBystander is returned when no worker answers for a number, but another subscriber receives all such questions
 	// and does not answer. Then NATS cannot report that a number has no subscriber.
 	ErrBystander = errors.New("workerid: no worker answers, and a subscriber hides whether one listens")
-	// ErrDeployment is returned when the registry's IDs have another layout.
+	// ErrDeployment is returned when the registry has another layout than this worker.
 	ErrDeployment = errors.New("workerid: another layout")
-	// ErrNoDeployment is returned when the registry lacks the key deployment, which fixes layout and epoch, and this
-	// process may not write the key.
+	// ErrNoDeployment is returned when the registry lacks the key deployment, which fixes layout and epoch, and
+	// this process may not write the key.
 	ErrNoDeployment = errors.New("workerid: the registry has no deployment")
 	// ErrDamaged is returned when an entry of the registry is unreadable, or of another version.
 	ErrDamaged = errors.New("workerid: an entry is damaged, or of another version")
@@ -26,9 +26,9 @@ var (
 )
 
 var (
-	// errLost is returned when a claim's record no longer bears its token.
+	// errLost is returned when the record of a number lacks the token of this worker's claim.
 	errLost = errors.New("workerid: the worker number is lost")
-	// errEnded is returned when a claim's window has passed: it cannot be renewed.
+	// errEnded is returned when the window of this worker's number has passed: it cannot be renewed.
 	errEnded = errors.New("workerid: the window of the worker number has ended")
 	// errClock is returned when this machine's clock is so far from the others' that nothing is written or issued.
 	errClock = errors.New("workerid: this machine's clock is wrong")
@@ -36,7 +36,7 @@ var (
 	errBehind = errors.New("workerid: the clock is behind a time that this worker issued or reported")
 	// errAway is returned when the registry does not answer.
 	errAway = errors.New("workerid: JetStream does not answer for the worker numbers")
-	// errEarly is the reason why a number that was just acquired or resumed is not used yet.
+	// errEarly is the status of a number, just acquired or resumed, whose window has not begun.
 	errEarly = errors.New("workerid: too early")
 	// errTaken is returned when another worker has a number.
 	errTaken = errors.New("workerid: the number is taken")

@@ -10,8 +10,8 @@ import (
 	"github.com/natsid/natsid/snowflake"
 )
 
-// hastyEach is the shortest time between two heartbeats. After a step of the clock the next heartbeat comes early; a
-// clock that jitters must not multiply the calls.
+// hastyEach is the shortest time between two heartbeats. The next heartbeat comes early after a step of the clock,
+// but a clock that jitters must not multiply the calls.
 const hastyEach = time.Second
 
 // hold sends heartbeats for claim c, moves the fence and watches the clock, until ctx ends or the claim must be given
@@ -40,8 +40,9 @@ func (k *Keeper) hold(ctx context.Context, c *claim) error {
 	return nil
 }
 
-// keepFence keeps the fence ahead of the clock until ctx ends, but not while suspended, when the clock may be wrong. It
-// has its own goroutine, since calls to the registry may hang. The error is [ErrStateFile].
+// keepFence keeps the fence, the time on disk below which IDs may be issued, ahead of the clock until ctx ends.
+// While issuing is suspended the fence stays, since the clock may be wrong. keepFence has a goroutine of its own,
+// since calls to the registry may hang. The error is [ErrStateFile].
 func (k *Keeper) keepFence(ctx context.Context, c *claim) error {
 	tick := time.NewTicker(fenceEvery)
 	defer tick.Stop()
@@ -71,7 +72,6 @@ func (k *Keeper) awaitBeat(ctx context.Context) {
 	}
 }
 
-// wait waits for a tick and reports whether ctx has not ended.
 func wait(ctx context.Context, tick *time.Ticker) bool {
 	select {
 	case <-tick.C:
@@ -81,8 +81,7 @@ func wait(ctx context.Context, tick *time.Ticker) bool {
 }
 
 // beat is one heartbeat. It reads the clock, reads or renews the record, and puts the worker's heartbeat into the
-// registry. If the clock was set and not compared, it writes nothing. It returns an error only if the claim must be
-// given up.
+// registry. If the clock was set and not compared, beat writes nothing. After an error the claim must be given up.
 //
 // A claim that was resumed while the registry is out of reach issues within its old window. A claim that was acquired
 // issues nothing before its record has been read again: the registry may have lost the record before this worker
@@ -127,13 +126,12 @@ func (k *Keeper) beatAt(ctx context.Context, c *claim, r reading) error {
 	return err
 }
 
-// isOver reports whether err means that a claim must be given up.
 func isOver(err error) bool {
 	return errors.Is(err, errLost) || errors.Is(err, errEnded) || errors.Is(err, ErrStateFile)
 }
 
-// trouble records in the status why the heartbeat failed; nil means that it did not. It logs the first of several
-// failures in a row.
+// trouble records in the status why the heartbeat failed; nil means that it did not. Of several failures in a row,
+// only the first is logged.
 func (k *Keeper) trouble(ctx context.Context, c *claim, err error) {
 	known := false
 	k.life.note(func(s *Status) { known, s.Trouble = s.Trouble != nil, err })
@@ -148,8 +146,8 @@ func (k *Keeper) trouble(ctx context.Context, c *claim, err error) {
 // heartbeats in a row. One heartbeat alone may err, if this goroutine lost its CPU. A burst of IDs, which runs ahead of
 // the clock, does not count, nor does the time before the window of a new claim.
 //
-// Law: the next number is acquired as any other, by rules (1) and (2) of docs/uniqueness.md. The record of this number
-// covers all IDs under it: a release does not lower until below the end of the last tick.
+// Law: the number may be given up. Its record covers all IDs under it, since a release keeps the window's end above
+// the last tick. The next number is acquired as any other, by rules (1) and (2) of docs/uniqueness.md.
 func (k *Keeper) checkBehind(c *claim, r reading) error {
 	now := max(r.elapsed(), k.cfg.Now()) // the clock may have been set since the reading
 	if time.Now().Before(c.begins) {

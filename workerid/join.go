@@ -7,18 +7,19 @@ import (
 	"time"
 )
 
-// isRefused reports whether err means that the registry answers, and this worker must not issue. Then the window of the
-// state file is not resumed either.
+// isRefused reports whether err means that the registry answers, and this worker must not issue. Then it must not
+// resume the window of its state file either, as it may while the registry does not answer.
 func isRefused(err error) bool {
 	return errors.Is(err, ErrDeployment) || errors.Is(err, ErrNoDeployment) || errors.Is(err, ErrDamaged)
 }
 
-// join returns the registry's deployment and, apart from it, the numbers of programs, which may change. It creates a
-// missing deployment if this worker may. The error is ErrDeployment if this worker has another layout.
+// join returns the registry's deployment (the settings that all its workers share) and, apart from it, the numbers
+// for programs, since these may change. It creates a missing deployment if this worker may. The error is
+// ErrDeployment if this worker has another layout.
 //
 // Two layouts in one registry give equal IDs, also at times far apart. So the deployment is read before a number is
 // acquired and after that, and no worker joins a registry with a record of another layout. A missing deployment is
-// created as the records name it. Only a registry without records gets a new one.
+// created again as the newest record names it. Only a registry without records gets a new one.
 //
 // A registry that lost everything may still have live workers. MayFound asks them, before the deployment is created
 // and after. A worker that acquires a number between the two questions reads the deployment after its own write. So
@@ -58,13 +59,12 @@ func (k *Keeper) foundDeployment(ctx context.Context) (Deployment, error) {
 		return Deployment{}, err
 	}
 	err = k.cfg.Registry.Found(ctx, d)
-	if errors.Is(err, ErrConflict) { // another worker has created it since
+	if errors.Is(err, ErrConflict) { // another worker has just created it
 		return k.readDeployment(ctx)
 	}
 	return d, err
 }
 
-// chooseDeployment returns the deployment that this worker may create.
 func (k *Keeper) chooseDeployment(ctx context.Context) (Deployment, error) {
 	records, err := k.cfg.Registry.Records(ctx)
 	if err != nil {
@@ -87,7 +87,6 @@ func (k *Keeper) chooseDeployment(ctx context.Context) (Deployment, error) {
 	return d, DeploymentOf(k.cfg.Layout).check(d)
 }
 
-// askOthers asks the live workers whether this one may create the deployment.
 func (k *Keeper) askOthers(ctx context.Context) error {
 	if err := k.cfg.MayFound(ctx); err != nil {
 		return fmt.Errorf("%w of this layout, and none is made: %w", ErrNoDeployment, err)
@@ -120,7 +119,6 @@ func checkRecords(have Deployment, records map[int]Record) error {
 	return nil
 }
 
-// warnOfDamage raises an alarm if records are damaged.
 func (k *Keeper) warnOfDamage(records map[int]Record) {
 	for w, r := range records {
 		if r.Damaged {

@@ -14,54 +14,55 @@ import (
 	"github.com/natsid/natsid/snowflake"
 )
 
-// Config is the settings of a keeper. Registry, Layout, Now and Use must be set.
+// Config is the settings of a keeper. Registry, Layout, Now and Use must be set. A window is the time span in which
+// a process owns its worker number, as the number's record in the registry says.
 type Config struct {
-	// Registry keeps the records and heartbeats.
+	// Registry keeps the record and the heartbeat of each worker number.
 	Registry Registry
-	// Layout is the layout of the IDs; all workers of a registry must have the same.
+	// Layout is the layout of the IDs. All workers of a registry must have the same one.
 	Layout snowflake.Layout
-	// Site is the site of this worker. Numbers are the worker numbers that it may take; nil means those of its site
-	// that are not for programs. Uniqueness does not depend on them.
+	// Site is the site of this worker. Numbers limits which worker numbers this worker may take; nil means those of
+	// its site that are not set aside for programs (see Program). IDs are unique whatever both say, since each
+	// number is claimed in the registry.
 	Site    int
 	Numbers *Span
-	// Program is the host of a program that draws its own snowflakes; "" for a worker. A program answers no requests,
-	// creates no deployment, and takes only numbers for programs.
+	// Program is set for a program that draws its own snowflakes: the name of its host; "" means a worker. A
+	// program answers no requests, creates no deployment, and takes only the numbers set aside for programs.
 	//
-	// Law: the windows of a program are acquired as those of a worker, by rules (1) to (4) of docs/uniqueness.md, which
-	// hold whatever numbers a program takes.
+	// Law: a program acquires its windows as a worker does, by rules (1) to (4) of docs/uniqueness.md.
 	Program string
-	// Instance is the name of this worker for operators; "" takes the name in the state file, or a new one.
+	// Instance is the name of this worker for operators; "" takes the name in the state file, or else a new name.
 	Instance string
-	// StateDir is the directory of the state file, which the caller has locked against other processes; "" keeps no
-	// local state.
+	// StateDir is the directory of the state file, which the caller has locked; "" keeps no local state.
 	StateDir string
-	// Horizon is how far ahead of the clock a renewal puts the end of the window; 5 min if 0. Without the registry,
-	// snowflakes are issued for two thirds of it at least.
+	// Horizon is how far ahead of the clock a renewal puts the end of the window; 5 min if 0. While the registry is
+	// out of reach, snowflakes are issued for at least two thirds of the horizon.
 	Horizon time.Duration
-	// Rest is a time at the end of each window, beyond the horizon, in which nothing is issued and nobody else takes
-	// the number; 0 means none. A user of the number that was paused may issue late by up to Rest.
+	// Rest is a time at the end of each window, beyond the horizon, in which this process issues nothing and nobody
+	// else takes the number; 0 means none. So a user of the number that was paused may issue up to Rest too late.
 	Rest time.Duration
-	// MaxClockSkew is how far the clocks of two workers may differ; 1 s if 0. A worker whose clock is farther from the
-	// others' does not issue. That check takes less than 1 s for 1 s, since it cannot distinguish such a skew from a
-	// slow network. MaxClockSkew is also part of the margin, in which a number is not used if its owner may be alive.
+	// MaxClockSkew is how far the clocks of two workers may differ; 1 s if 0. A worker whose clock is farther off
+	// issues nothing; that check allows at least 1 s, since it cannot distinguish a smaller skew from a slow
+	// network. MaxClockSkew is also part of the margin, for which a number is not used if its last owner may be
+	// alive.
 	MaxClockSkew time.Duration
-	// MaxAhead is passed to the generators; see [snowflake.NewGenerator].
+	// MaxAhead is how far the times of IDs may be ahead of the clock: see [snowflake.NewGenerator].
 	MaxAhead time.Duration
-	// MayFound is called before and after this worker creates the deployment of a registry without records; an error
-	// refuses that. It asks whether live workers, of whom the registry lost all traces, have another layout. nil
-	// allows.
+	// MayFound is called before and after this worker creates the deployment, the entry with the layout, in a
+	// registry without records; an error forbids that. It asks live workers, of whom the registry may have lost all
+	// traces, whether they have another layout. nil always allows.
 	MayFound func(ctx context.Context) error
-	// AtStop returns how long releasing the number may take, given the usual limit; nil returns that limit. A number
+	// AtStop returns how long releasing the number may take, given the usual limit; nil keeps that limit. A number
 	// that is not released stays blocked until its window ends.
 	AtStop func(usual time.Duration) time.Duration
 	// Now reads the wall clock, in Unix ms.
 	Now func() int64
-	// Use is called with the generator to issue from; nil while there is none.
+	// Use is called with each generator to issue from, and with nil when nothing may be issued.
 	Use func(*snowflake.Generator)
 	// Alarm is called, once per event, with a condition that an operator must look at; nil discards. It must not block.
 	Alarm func(kind Alarm, message string)
-	// Granted is called with each window, after its write was acknowledged and before an ID of the window is issued;
-	// nil discards. It must not block.
+	// Granted is called with each window, after the write of the window was acknowledged and before an ID of the
+	// window is issued; nil discards. It must not block.
 	Granted func(Window)
 	// Log receives changes of the number's state; nil discards.
 	Log *slog.Logger
@@ -82,7 +83,7 @@ func ParseSpan(text string) (s Span, err error) {
 	return s, nil
 }
 
-// String returns the span as [ParseSpan] reads it, or none.
+// String returns the span as [ParseSpan] reads it, or the word none if the span is empty.
 func (s Span) String() string {
 	if s.First > s.Last {
 		return "none"
@@ -100,7 +101,7 @@ func (s Span) count() int { return s.Last - s.First + 1 }
 
 func (s Span) has(w int) bool { return s.First <= w && w <= s.Last }
 
-// Within returns an error unless the span is not empty and all its numbers are of the site.
+// Within returns nil if the span is not empty and the site has all its numbers; otherwise an error.
 func (s Span) Within(l snowflake.Layout, site int) error {
 	if all := NumbersOf(l, site); s.First > s.Last || !all.has(s.First) || !all.has(s.Last) {
 		return fmt.Errorf("%d-%d: want numbers of layout %s, site %d: %s at most", s.First, s.Last, l, site, all)
@@ -108,7 +109,6 @@ func (s Span) Within(l snowflake.Layout, site int) error {
 	return nil
 }
 
-// withDefaults returns the settings with a value for every optional field but the name.
 func (cfg Config) withDefaults() Config {
 	cfg.Horizon = cmp.Or(cfg.Horizon, DefaultHorizon)
 	cfg.MaxClockSkew = cmp.Or(cfg.MaxClockSkew, time.Second)
@@ -131,8 +131,8 @@ func (cfg Config) withDefaults() Config {
 // unit returns the length of a tick.
 func (cfg Config) unit() time.Duration { return time.Duration(cfg.Layout.Unit) * time.Millisecond }
 
-// margin returns how far the last ID of a worker whose clock is right may be ahead of this clock: the skew, and how far
-// IDs may run ahead of a clock.
+// margin returns how far the last ID of another worker, whose clock is right, may be ahead of this clock: the skew
+// of the clocks, plus how far IDs may run ahead of a clock.
 func (cfg Config) margin() time.Duration {
 	return cfg.MaxClockSkew + max(cfg.MaxAhead, cfg.unit()) + cfg.unit()
 }
@@ -140,11 +140,11 @@ func (cfg Config) margin() time.Duration {
 // heartbeatEvery is the longest time between two heartbeats, the same as Leaf's.
 const heartbeatEvery = 3 * time.Second
 
-// interval returns the time between two heartbeats, of which six or more come within a horizon.
+// interval returns the time between two heartbeats. At least six fit into a horizon.
 func (cfg Config) interval() time.Duration { return min(heartbeatEvery, cfg.Horizon/6) }
 
-// A Keeper acquires a worker number, renews its window, sends heartbeats, and releases the number in the end. If the
-// number is lost it acquires another.
+// A Keeper acquires a worker number, renews its window (the time span in which this process owns the number), sends
+// heartbeats, and releases the number in the end. If the number is lost, the keeper acquires another.
 type Keeper struct {
 	cfg     Config
 	process string // random; identifies this process to other workers
@@ -156,30 +156,31 @@ type Keeper struct {
 	clock     *clock
 	alarms    *alarms
 	rand      *rand.Rand
-	watch     time.Duration // interval between readings of the clock
+	watch     time.Duration // interval between checks of whether the clock was set
 	early     int64         // how much sooner this worker renews, ms: see maxEarly
 	founding  bool          // this worker has created the deployment, and MayFound must allow that once more
 	numbers   numbers
 	pending   *claim    // a claim whose first write was not acknowledged; nil if there is none
 	ended     *claim    // a claim whose window has passed; nil once its record was read
-	awaySince time.Time // when the registry got out of reach; zero while it is in reach
+	awaySince time.Time // when the registry stopped answering; zero while it answers
 }
 
 const (
-	// watchEvery is the interval between checks of the clock for steps: for so long, IDs below the fence may have the
-	// time of a clock that was set far. The checks cost an idle worker more than its heartbeats do. A clock that is
-	// slewed by 2 % moves by less than MaxAhead in watchEvery.
+	// watchEvery is the interval between checks of whether the clock was set. If it was set far ahead, IDs may have
+	// its time until the next check, up to the fence (the time in the state file below which IDs may be issued).
+	// More frequent checks would cost too much: these cost an idle worker more than its heartbeats do. A clock that
+	// is slewed by 2 % moves by less than MaxAhead in watchEvery.
 	watchEvery = 200 * time.Millisecond
-	// maxEarly bounds a random time per worker, up to horizon / maxEarly, by which renewals come sooner than they must.
-	// Otherwise workers that started at once would renew at once. Each write is synced to disk, and all other calls
-	// would wait for the writes.
+	// maxEarly is the part of the horizon, horizon / maxEarly, by which a renewal may come sooner than it must;
+	// each worker takes a random time up to that. Otherwise workers that started together would renew together, and
+	// all other calls would wait while JetStream syncs each write to disk.
 	maxEarly = 12
 	// releaseTimeout bounds releasing a number.
 	releaseTimeout = 6 * time.Second
 )
 
-// New returns a keeper. It reads the state file and starts nothing. A state file that is damaged, or was written in
-// another place, is ignored, and Run raises an alarm.
+// New returns a keeper. It reads the state file and starts nothing. A state file that is damaged, or was written on
+// another machine or in another directory, is ignored, and Run raises an alarm.
 func New(cfg Config) *Keeper {
 	cfg = cfg.withDefaults()
 	file, unread := openState(cfg.StateDir, cfg.Layout.Unit, cfg.Now)
@@ -223,9 +224,9 @@ func (k *Keeper) Status() Status { return k.life.current() }
 // Who returns how this worker answers on the subject of its number. It is safe for concurrent use.
 func (k *Keeper) Who() Who { return Who{k.cfg.Instance, k.process} }
 
-// Run keeps a worker number until ctx ends, and then releases it. It returns nil after a clean stop. At the start it
-// returns an error that wraps [ErrDeployment] if the registry has another layout. In the end it returns why the number
-// could not be released: such a number stays blocked until its window ends.
+// Run keeps a worker number until ctx ends, and then releases it. It returns nil after a clean stop. If the
+// registry has another layout at the start, the error wraps [ErrDeployment]. If the number could not be released,
+// the error says why: the number then stays blocked until its window ends.
 func (k *Keeper) Run(ctx context.Context) error {
 	k.clock.start(k.file.isIn)
 	if k.unread != nil {
@@ -249,7 +250,8 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
-// search finds a claim. It retries until ctx ends or, at the first search, the registry has another layout.
+// search finds a claim: a worker number with its window. It retries until ctx ends or, at the first search, the
+// registry has another layout.
 func (k *Keeper) search(ctx context.Context, first bool) (*claim, error) {
 	wait := 100 * time.Millisecond
 	k.awaySince = time.Time{}
@@ -281,7 +283,6 @@ func about(r *rand.Rand, d time.Duration) time.Duration {
 	return d/2 + time.Duration(r.Int64N(int64(d)))
 }
 
-// notFound records why an attempt to find a claim failed.
 func (k *Keeper) notFound(err error) {
 	switch {
 	case errors.Is(err, ErrStateFile):
@@ -296,11 +297,12 @@ func (k *Keeper) notFound(err error) {
 	k.life.note(func(s *Status) { s.Trouble = err })
 }
 
-// giveUp disposes of a closed claim. why is the reason of its end; nil means that ctx ended. The error is why the
-// number was not released.
+// giveUp ends the use of a claim whose generator is closed. The parameter why is the reason; nil means that ctx
+// ended. The error says why the number was not released.
 //
-// If the registry lost its state, a lost number looks free to others. So this worker answers for it until all clocks
-// within the skew have passed its last ID. Then it removes its heartbeat, since all other numbers may be in use.
+// A lost number looks free to others if the registry lost its state. So this worker answers for a lost number until
+// the clocks of all workers, within the skew, have passed its last ID. Then it removes the heartbeat, which blocks
+// the number: all other numbers may be in use.
 func (k *Keeper) giveUp(ctx context.Context, c *claim, why error) (err error) {
 	switch {
 	case errors.Is(why, errLost):
@@ -332,8 +334,9 @@ func (k *Keeper) raiseLost(why error) {
 		"find out who wrote the record, or whether the bucket was lost or restored", why))
 }
 
-// dropFile makes this worker continue without a state file, so that it can issue. After a crash another number is
-// acquired. The file stays as it is: its fence is above all IDs of its claim, whose generator is closed.
+// dropFile makes this worker continue without its state file, so that a bad disk does not stop it. After a crash
+// the next process then acquires another number. The file is left as it is, which is safe: its fence is above all
+// IDs of its claim, and that claim issues no more.
 func (k *Keeper) dropFile(why error) {
 	if !k.file.absent {
 		k.file.absent = true
@@ -357,8 +360,8 @@ func (k *Keeper) release(ctx context.Context, c *claim) error {
 	return nil
 }
 
-// stepped handles a step of the clock. After a step beyond the tolerance nothing is issued until the clock was compared
-// with the others': otherwise IDs would have a wrong time until the next heartbeat.
+// stepped handles a step of the clock: the clock was set. After a step beyond the tolerance nothing is issued until
+// the clock was compared with the other workers': otherwise IDs would have a wrong time until the next heartbeat.
 func (k *Keeper) stepped(step time.Duration) {
 	k.alarms.set(ClockStep, fmt.Sprintf("the clock was set by %v, or the machine slept: "+
 		"it is compared with the other workers' at once; find out what set it", step))

@@ -21,7 +21,7 @@ import (
 type phase int32
 
 const (
-	// searching: there is no claim. Nothing is issued, and this worker answers for no number.
+	// searching: there is no claim on a number. Nothing is issued, and this worker answers for no number.
 	searching phase = iota
 	// holding: there is a claim, and nothing is issued until its record is read once more: the process may have stood
 	// still since the claim was written.
@@ -29,7 +29,7 @@ const (
 	// issuing: the claim's generator is in use.
 	issuing
 	// suspended: there is a claim, but the clock is wrong or was set far. Until the clock was compared, nothing is
-	// issued, and the fence does not move.
+	// issued, and the fence (the time on disk below which IDs may be issued) does not move.
 	suspended
 	// closed: the claim's generator is closed for good. The worker still answers for its number.
 	closed
@@ -50,9 +50,9 @@ type Status struct {
 	Trouble error
 }
 
-// A life is the phase of a keeper, with the generator in use and the status, which change together with the phase. Only
-// the become methods change a phase, and only the goroutine of Keeper.Run calls them. The methods phase and current are
-// safe for concurrent use.
+// A life is the phase of a keeper, with the generator in use and the status, which change together with the phase.
+// Only the methods named become… change a phase; only the goroutine of Keeper.Run calls these. The methods phase
+// and current are safe for concurrent use.
 type life struct {
 	use  func(*snowflake.Generator)
 	log  *slog.Logger
@@ -61,7 +61,7 @@ type life struct {
 
 	mu     sync.Mutex
 	status Status
-	early  error     // why the number is not used before begins
+	early  error     // why the number is not used before the time begins
 	begins time.Time // when the clock reaches the window, unless the clock is set
 }
 
@@ -82,7 +82,6 @@ func (l *life) current() Status {
 	return s
 }
 
-// note changes the status.
 func (l *life) note(change func(*Status)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,7 +96,7 @@ func (l *life) setInUse(g *snowflake.Generator) {
 	}
 }
 
-// becomeHolding begins to hold c.
+// becomeHolding begins to hold the number of c.
 //
 // Before: searching. The window of c is acknowledged, the state file has the claim and its fence, and c has a
 // generator. After: the worker answers for the number; nothing is issued.
@@ -112,9 +111,8 @@ func (l *life) becomeHolding(c *claim) {
 
 // becomeIssuing puts the generator of c to use.
 //
-// Before: holding, issuing or suspended. Since the begin of holding, the record was read and has the token of c, and
-// since the last step of the clock, the clock was compared; or c was resumed while the registry is out of reach. After:
-// the generator is in use.
+// Before: holding, issuing or suspended. The record was read since holding began, and has the token of c; and the
+// clock was compared since it was last set. Or c was resumed without the registry. After: the generator is in use.
 func (l *life) becomeIssuing(c *claim) {
 	if l.phase() == suspended {
 		l.log.Info("the clock is right: snowflakes are issued again", "number", c.number)
@@ -137,10 +135,10 @@ func (l *life) becomeSuspended(why string) {
 		"reason", why)
 }
 
-// becomeClosed ends c for good; why is nil at a clean stop. It returns the end of the last tick issued, Unix ms.
+// becomeClosed ends c for the reason why, nil at a clean stop. It returns the end of the last tick issued, Unix ms.
 //
-// Before: holding, issuing or suspended; nothing else was done to end c. After: the generator is closed, and the worker
-// still answers for the number.
+// Before: holding, issuing or suspended; nothing else was done to end c. After: the generator is closed; the worker
+// still answers for its number.
 func (l *life) becomeClosed(c *claim, why error) (free int64) {
 	free = c.gen.Close() //mutant:close
 	l.at.Store(int32(closed))
@@ -152,7 +150,7 @@ func (l *life) becomeClosed(c *claim, why error) (free int64) {
 	return free
 }
 
-// becomeSearching ends the answers for a number.
+// becomeSearching makes this worker answer for no number.
 //
 // Before: closed. After: the status has no number.
 func (l *life) becomeSearching() {

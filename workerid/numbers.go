@@ -38,8 +38,8 @@ func (h Holders) Of(l snowflake.Layout, site int) (s Span, err error) {
 	return s, nil
 }
 
-// numbers are the worker numbers that this process may take. A program may take the numbers of programs in the span. A
-// worker may take the others and, if an operator named the span, all in it.
+// numbers are the worker numbers that this process may take. A program may take the numbers for programs in the
+// span. A worker may take the others in the span; if an operator named the span, it may take all.
 type numbers struct {
 	Span
 	holders          Span
@@ -54,7 +54,6 @@ func numbersOf(cfg Config) numbers {
 	return n
 }
 
-// has reports whether this process may take number w.
 func (n numbers) has(w int) bool {
 	isFor := n.named || !n.holders.has(w) //mutant:left-to-programs
 	if n.isProgram {

@@ -10,9 +10,9 @@ import (
 	"github.com/natsid/natsid/snowflake"
 )
 
-// A Registry holds the records and heartbeats of all workers of a deployment. All methods are safe for concurrent use,
-// also by many processes, and return by the time ctx ends. An error that is not of this package means that the registry
-// did not answer: then a write may have landed, or may land later.
+// A Registry holds a record and a heartbeat for each worker number, and the deployment: the settings that its
+// workers share. All methods are safe for concurrent use, also by many processes, and return by the time ctx ends.
+// After an error that is not of this package, the registry did not answer: a write may have landed, or land later.
 type Registry interface {
 	// Deployment returns the registry's deployment, [ErrNoDeployment] if it has none, or [ErrDamaged].
 	Deployment(ctx context.Context) (Deployment, error)
@@ -23,9 +23,9 @@ type Registry interface {
 	Records(ctx context.Context) (map[int]Record, error)
 	// Record returns the current record of number w, or [ErrNoRecord].
 	Record(ctx context.Context, w int) (Record, error)
-	// Write replaces the record of number w if its revision is r.Revision, 0 for no record, and returns the new
-	// revision. Revisions only rise. It returns [ErrConflict] if the revision was another one, perhaps that of an
-	// earlier write of the same caller.
+	// Write makes r the record of number w if the present record's revision is r.Revision, or 0 where there is
+	// none. It returns the new revision; revisions only rise. It returns [ErrConflict] if the present revision is
+	// another one, perhaps that of an earlier write of the same caller.
 	Write(ctx context.Context, w int, r Record) (revision uint64, err error)
 
 	// Time returns the registry's own time, in Unix ms, of the same clock that dates the heartbeats.
@@ -46,19 +46,19 @@ type Registry interface {
 // Version is the version of stored records and deployments. Entries of another version are refused.
 const Version = 1
 
-// A Record is the permanent entry of a worker number. The zero value stands for a missing record.
+// A Record is the permanent entry of a worker number: who owns it, and until when. The zero value means none.
 type Record struct {
 	Instance string `json:"instance"`
 	Token    string `json:"token"`    // random; in all writes of one claim, and in no other
 	Reported int64  `json:"reported"` // the writer's time, Unix ms
 	Until    int64  `json:"until"`    // no ID has a tick that begins at Until or later, Unix ms
-	// Deployment is the deployment of the window, without Holders.
+	// Deployment is the registry's when the record was written, but without Holders, which may change.
 	Deployment Deployment `json:"deployment"`
 	// Program is the host of the program that has the number; "" for a worker.
 	Program  string `json:"program,omitempty"`
 	Revision uint64 `json:"-"`
-	// Damaged means that the record is unreadable, or of another version; all fields but Revision are zero. Its number
-	// is not acquired, since the window is unknown.
+	// Damaged means that the record is unreadable, or of another version; all fields but Revision are zero. Its
+	// number is not acquired, since nobody knows when its owner's time ends.
 	Damaged bool `json:"-"`
 }
 
@@ -100,7 +100,7 @@ type Deployment struct {
 	Layout string `json:"layout"`
 	Epoch  int64  `json:"epoch"` // Unix ms
 	Unit   int64  `json:"unit"`  // of a tick, ms
-	// Holders may change while workers run. So records and state files do not have it.
+	// Holders are the numbers for programs. They may change at any time, so records and state files omit them.
 	Holders Holders `json:"holders,omitempty"`
 }
 

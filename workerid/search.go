@@ -9,8 +9,8 @@ import (
 )
 
 // A search chooses a worker number and acquires it: the number of the state file if that can be resumed, or else a
-// random free number of those that this worker may take. First it asks on the number's subject which worker holds it.
-// So a number whose holder is alive is not acquired, whatever the records say.
+// random free number of those that this worker may take. First it asks, on the subject of the number, which worker
+// holds the number. So a number whose holder is alive is not acquired, whatever the records say.
 //
 // # When silence proves nothing
 //
@@ -20,23 +20,24 @@ import (
 //
 //   - A window that has not ended is never acquired, by rule (2) of docs/uniqueness.md. So a holder is protected even
 //     if its serving connection is cut.
-//   - A window may seem to have ended because the registry lost its state. So the new window begins a margin and
-//     unheardFor after the write was acknowledged. By then a live holder that reaches the registry has read the record
-//     and closed its generator.
-//   - The own window in the state file is resumed, by rules (1) and (3).
+//   - A window may only seem to have ended, because the registry lost its state. So the new window begins later
+//     than its write was acknowledged, by unheardFor and the margin (see [Config]). By then a live holder that
+//     reaches the registry has read the record and closed its generator.
+//   - This worker's own window, from its state file, is resumed, by rules (1) and (3).
 //
 // # Writes whose outcome is unknown
 //
-// The loser of a compare-and-set tries the next number. A write that was not acknowledged leaves a pending claim. The
-// next attempt prefers the number of that claim, and recognizes a write that landed late by its token. So lost replies
-// and late writes do not block one number after another.
+// The loser of a compare-and-set tries the next number. A write that was not acknowledged leaves a pending claim.
+// The next attempt prefers the number of the pending claim, and recognizes by the claim's token that the write
+// landed late. So lost replies and late writes do not block one number after another.
 
 const (
-	// awayAfter is how long the registry must be out of reach before a worker resumes without it: one lost reply is no
-	// outage. After a crash no ID may be issued for 1.5 to 3 s anyway, until the fence in the file.
+	// awayAfter is how long the registry must be out of reach before a worker resumes its number without it: one
+	// lost reply is no outage. The wait costs little: after a crash no ID may be issued for 1.5 to 3 s anyway,
+	// until the clock reaches the fence in the state file.
 	awayAfter = 2 * time.Second
-	// unheardFor is added to the margin before a window begins if another worker may have just had the number and could
-	// not be asked. It covers two heartbeats. At each of them, a worker whose record was replaced closes its generator.
+	// unheardFor is added to the margin before a window begins, if a bystander hides whether another worker still
+	// has the number. It covers two heartbeats: at each, a worker whose record was replaced closes its generator.
 	unheardFor = 6 * time.Second
 )
 
@@ -58,7 +59,7 @@ func (k *Keeper) find(ctx context.Context) (*claim, error) {
 	behind := time.Duration(k.lastReported(v)-v.now) * time.Millisecond
 	if behind > k.cfg.MaxAhead {
 		k.alarms.set(ClockBehind, fmt.Sprintf(behindText, behind, "the last report of "+k.cfg.Instance))
-		if behind.Milliseconds() <= k.clock.tolerance { // sooner caught up than another number can be used
+		if behind.Milliseconds() <= k.clock.tolerance { // the clock catches up sooner than another number can be used
 			return nil, fmt.Errorf("%w: by %v", errBehind, behind)
 		}
 		return k.acquireAny(ctx, v)
@@ -128,8 +129,8 @@ func (k *Keeper) look(ctx context.Context) (v view, err error) {
 	return v, nil
 }
 
-// lastReported returns the latest time that this worker is known to have read from its clock, Unix ms. It stands in the
-// newest record with this worker's name, in the heartbeat of that number, or in the state file.
+// lastReported returns the latest time that this worker is known to have read from its clock, Unix ms: the highest
+// in the newest record with this worker's name, in the heartbeat of that record's number, and in the state file.
 func (k *Keeper) lastReported(v view) int64 {
 	var newest Record
 	for w, r := range v.records {
@@ -144,15 +145,15 @@ func (k *Keeper) lastReported(v view) int64 {
 	return max(k.file.reported(), newest.Reported)
 }
 
-// resume acquires the number in the state file. It returns nil without an error if it cannot.
+// resume acquires the number in the state file; nil without an error means that it cannot.
 //
 // A claim in the file means that the previous process crashed. While the record is of that claim, this worker still
-// owns the number, and resumes the rest of its window from the fence on: no tick at or above the fence was issued. If
-// the window in the file has passed, the record may be a restored one, and another worker may have had the number
-// since. So nothing is issued for the margin.
+// owns the number. It resumes the rest of the window from the fence on, a time in the file that no issued tick
+// reaches. If the window in the file has passed, the record may be a restored one, and another worker may have had
+// the number since. So nothing is issued for the margin.
 //
-// Without a claim in the file, the previous process stopped cleanly. Its number is acquired like any other, once its
-// last tick has passed.
+// Without a claim in the file, the previous process stopped cleanly. Its number is acquired like any other, even if
+// the last window ends only some 3 s from now: the new window begins at that end.
 func (k *Keeper) resume(ctx context.Context, v view) (c *claim, err error) {
 	w, ok := k.file.number(k.numbers.Span)
 	if !ok {
@@ -202,7 +203,7 @@ func (k *Keeper) claimOn(w int, from int64, of Deployment) *claim {
 	return &claim{k: k, number: w, from: from, deployment: of, token: token, how: Acquired}
 }
 
-// acquire acquires the free number w from the end of its last window on.
+// acquire acquires the free number w. The new window begins no earlier than the last one ended.
 func (k *Keeper) acquire(ctx context.Context, w int, v view) (*claim, error) {
 	r := v.records[w]
 	from := max(r.Until, v.now) //mutant:acquire-from
@@ -217,8 +218,8 @@ func (k *Keeper) acquire(ctx context.Context, w int, v view) (*claim, error) {
 	return k.confirm(ctx, c, v)
 }
 
-// confirm writes the record of c, unless another worker answers for its number. After an error that leaves the outcome
-// of the write unknown, the claim is pending.
+// confirm writes the record of c, unless another worker answers for its number. If an error leaves unknown whether
+// the write landed, the claim becomes pending: the next attempt looks for that write.
 func (k *Keeper) confirm(ctx context.Context, c *claim, v view) (*claim, error) {
 	if p := k.pending; p != nil && p.number == c.number {
 		c.token = p.token
@@ -243,15 +244,15 @@ func (k *Keeper) confirm(ctx context.Context, c *claim, v view) (*claim, error) 
 	return nil, err
 }
 
-// establish writes the record of claim c, in place of a record that ends at until, and opens the claim. now is the time
-// of the clock; both are Unix ms. The new record ends after the first ID of the claim. So the next owner sees that the
-// number may have just been in use.
+// establish writes the record of claim c, in place of a record whose window ends at the parameter until, and opens
+// the claim. now is the time of the clock; both are Unix ms. The window of the new record ends after the first ID
+// of the claim, so that the next owner sees that the number may have just been in use.
 //
-// Caution is needed unless this worker is known to be the owner: the record may be absent, or look free, because the
-// registry lost its state or was restored, perhaps during this write. Then another worker may have the number, and
-// answers for it, or has just had it. So the question is asked again after the write, and the window begins at a time
-// above all clocks within the skew, and above the IDs that ran ahead of such a clock. The record is read again before
-// the first ID.
+// Unless this worker is known to be the owner, it issues nothing for the time c.caution: the record may be absent,
+// or look free, because the registry lost its state or was restored, perhaps during this write. Then another worker
+// may have the number, and answers for it, or may have just had it. So this worker asks again after the write, and
+// its window begins above the clocks of all workers within the skew, and above IDs that ran ahead of those clocks.
+// The record is read again before the first ID.
 func (k *Keeper) establish(ctx context.Context, c *claim, now, until int64) error {
 	err := c.write(ctx, now, max(until, now+(k.cfg.Horizon+c.caution+k.cfg.Rest).Milliseconds()))
 	if err != nil {
@@ -278,9 +279,9 @@ func (k *Keeper) establish(ctx context.Context, c *claim, now, until int64) erro
 	return c.open(now)
 }
 
-// ask returns nil if no other process answers for the number of c, errTaken if one does, and errUnknown if the question
-// failed. An answer outweighs the records, which may have been restored. If silence proves nothing, a number that
-// another worker may have had is used later.
+// ask returns nil if no other process answers for the number of c, errTaken if one does, and errUnknown if the
+// question failed. An answer outweighs the records, which may have been restored. If a bystander makes silence
+// prove nothing, ask also returns nil, but lengthens c.caution if another worker may have had the number.
 func (k *Keeper) ask(ctx context.Context, c *claim) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -304,8 +305,8 @@ func (k *Keeper) ask(ctx context.Context, c *claim) error {
 	return fmt.Errorf("%w: number %d: %w", errUnknown, c.number, err)
 }
 
-// findAway is find while the registry is out of reach, for the reason why: this worker may resume its own number, and
-// acquire no other.
+// findAway replaces find while the registry is out of reach; the parameter why is the reason. This worker may then
+// resume its own number from the state file, and acquire no other.
 func (k *Keeper) findAway(ctx context.Context, why error) (*claim, error) {
 	if k.awaySince.IsZero() {
 		k.awaySince = time.Now()
@@ -327,9 +328,10 @@ func (k *Keeper) findAway(ctx context.Context, why error) (*claim, error) {
 	return c, nil
 }
 
-// resumeAway resumes number w of the previous process while the registry is out of reach, within the rest of its last
-// window, from the fence on. No other worker was ever given that part: other workers begin at the record's until, and a
-// clean stop, which lowers until, first removes the claim from the file.
+// resumeAway resumes number w of the previous process while the registry is out of reach, in the rest of its last
+// window from the fence on (a time in the state file that no issued tick reaches). No other worker was ever given
+// that rest: others begin at the window's end in the record, and a clean stop removes the claim from the file
+// before it lowers that end.
 func (k *Keeper) resumeAway(ctx context.Context, w int, last *stateClaim) (*claim, error) {
 	now := k.cfg.Now()
 	if behind := time.Duration(k.file.reported()-now) * time.Millisecond; behind > k.cfg.MaxAhead {
@@ -345,7 +347,7 @@ func (k *Keeper) resumeAway(ctx context.Context, w int, last *stateClaim) (*clai
 	if err := k.ask(ctx, c); err != nil {
 		return nil, err
 	}
-	// The pending claim may begin before the ticks of this one. So it must not be continued.
+	// The pending claim may begin before the ticks of this claim, so the pending one must not be continued.
 	k.pending = nil //mutant:begin
 	c.former, c.how, c.away = last.Token, Resumed, true
 	c.until.Store(until)

@@ -9,7 +9,7 @@ import (
 	"fmt"
 )
 
-// A state is what a worker keeps on its own disk to resume its number after a restart. The zero value is no memory.
+// A state is what a worker keeps on its own disk to resume its number after a restart; the zero value is empty.
 type state struct {
 	Instance string      `json:"instance"`
 	Number   *int        `json:"number,omitempty"` // the number that was held last
@@ -21,7 +21,7 @@ type state struct {
 	Sum        string     `json:"sum"` // checksum of all other fields, see sumOf
 }
 
-// A stateClaim is a claim after its last acknowledged write.
+// A stateClaim is a claim, a hold of a number and its window, as of its last acknowledged write.
 type stateClaim struct {
 	// Token and Until are those of the record. While the record has the token, or the registry is out of reach, the
 	// next process may resume the rest of the window before Until.
@@ -30,12 +30,12 @@ type stateClaim struct {
 	// Fence is a time above all ticks issued, at most Until, Unix ms. A higher fence is on disk before a tick at or
 	// above the lower one is issued.
 	Fence int64 `json:"fence"`
-	// Clock is the wall clock when the fence was last moved, Unix ms; at most Until minus the reach of a fence.
+	// Clock is the wall clock when the fence was last moved, Unix ms; at most Until less reachOf.
 	Clock int64 `json:"clock"`
 }
 
-// wrote reports whether record r is of the claim. A worker writes the file before it reports a time at or above the
-// fence. So a record with such a time has a newer file, and this file is a copy.
+// wrote reports whether the claim wrote record r, and this file is the newest. A worker moves the fence in its file
+// before it reports a time at or above the fence. So a record with such a time has a newer file: this is a copy.
 func (c *stateClaim) wrote(r Record) bool {
 	return r.Token == c.Token && r.Until >= c.Until && r.Reported < c.Fence
 }
@@ -46,7 +46,7 @@ type released struct {
 	Free  int64  `json:"free"` // a time that none of its ticks reaches, Unix ms
 }
 
-// wrote reports whether a record is of the release: then nobody has had the number since.
+// wrote reports whether the release wrote a record: then nobody has had the number since.
 func (r *released) wrote(of Record) bool {
 	return r != nil && of.Token == r.Token && of.Until == r.Free
 }
@@ -65,8 +65,7 @@ func (st state) encode() []byte {
 	return fmt.Appendf(text[:end:end], "%s\"\n}\n", sumOf(text))
 }
 
-// sumOf returns the checksum of an unsummed state. It guards the fence: one wrong digit may lower that, and IDs would
-// repeat.
+// sumOf returns the checksum of an unsummed state: one wrong digit may lower the fence, and IDs would repeat.
 func sumOf(text []byte) string {
 	digest := sha256.Sum256(text)
 	return hex.EncodeToString(digest[:])
@@ -82,8 +81,8 @@ func (st state) unsummed() []byte {
 	return data
 }
 
-// decodeState returns the state of which data is the encoding. Data that encode would not write byte for byte is
-// damaged, and an error.
+// decodeState returns the state that data encodes. If encode would write the state otherwise, even by one byte,
+// data is damaged: that is an error.
 func decodeState(data []byte) (st state, err error) {
 	if err := json.Unmarshal(data, &st); err != nil {
 		return state{}, err

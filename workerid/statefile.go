@@ -10,26 +10,26 @@ import (
 	"github.com/natsid/natsid/internal/durable"
 )
 
-// A stateFile is the state in memory and in the file worker.json. The file is used only if it is whole, and only on the
-// machine and in the directory where it was written: a copy of a live worker's file has an older fence, and perhaps a
-// token that still matches. The program locks the directory against other processes.
+// A stateFile is what a worker remembers for its next process, in memory and in the file worker.json. The file is
+// used only if it is whole, and only on the machine and in the directory where it was written: a copy of a live
+// worker's file has an older fence, and perhaps a token that still matches. The program locks the directory.
 //
-// The fence is kept a reach ahead of the clock, but within the window, so that a wrong clock cannot move it far. IDs
-// are issued below min(fence, until) once the fence is on disk. After a crash the next process begins at the fence.
-// Without a fence, a worker that was killed and restarted with its clock set back would repeat its last ticks. The
-// fence of a new claim begins at the claim's from, not at the fence of an older claim.
+// The fence is a time on disk: this worker issues IDs only below the fence and within its window. After a crash the
+// next process begins at the fence. Without a fence, a worker that was killed and restarted with its clock set back
+// would repeat its last ticks. The fence is kept some seconds (fenceReach) ahead of the clock, but within the
+// window, so that a wrong clock cannot move it far. The first fence of a new claim is the begin of its window.
 //
 // A write may take diskTimeout, and may wait as long for another write to end: see afterDisk. If a write fails, the
-// fence cannot move: the number is given up, and the file not used any more. A write that hangs may land later, and its
-// content is still true then.
+// fence cannot move: the number is given up, and the file not used any more. A write that hangs may land later,
+// which is safe: its fence is above all IDs issued, and no other write began in between.
 type stateFile struct {
 	path string
 	now  func() int64 // wall clock, Unix ms
 	// write replaces the file: whole or not at all, and on disk when it returns.
 	write func(data []byte) error
 	place place
-	// writing is a lock with room for one value. Who puts the value in may change the state and write the file; the
-	// write takes the value out when it ends.
+	// writing is a channel of capacity 1, used as a lock on the state and the file. change puts a value in; the
+	// goroutine that writes the file takes the value out at the end, even if change has stopped waiting.
 	writing chan struct{}
 	// reach is how far the fence is put ahead of the clock.
 	reach time.Duration
@@ -42,16 +42,16 @@ const (
 	// diskTimeout is how long a write of the state file may take, and how long it may wait for one that is under way.
 	diskTimeout = 2 * time.Second
 	diskGrace   = 250 * time.Millisecond
-	// fenceReach is how far the fence is put ahead of the clock, beyond the tick by which IDs may be ahead. A process
-	// that is killed and restarted at once waits for as long. The disk may hang for half of fenceReach before requests
-	// wait.
+	// fenceReach is how far the fence is put ahead of the clock, beyond the tick by which IDs may be ahead. A
+	// process that is killed and restarted at once waits that long. The disk may hang for half of fenceReach before
+	// requests wait.
 	fenceReach = 3 * time.Second
 	// fenceEvery is how often the fence is moved.
 	fenceEvery = fenceReach / 2
 )
 
-// reachOf returns the reach of a fence for ticks of unit ms. It includes a tick, since a burst may put IDs a tick ahead
-// of the clock.
+// reachOf returns how far a fence is put ahead of the clock, for ticks of unit ms. It includes a tick, since a
+// burst may put IDs a tick ahead of the clock.
 func reachOf(unit int64) time.Duration { return fenceReach + time.Duration(unit)*time.Millisecond }
 
 // openState reads the state file in directory dir, for a layout whose ticks have unit ms; "" means no directory. A
@@ -142,7 +142,7 @@ func (s *stateFile) change(f func(*state)) error {
 	return nil
 }
 
-// settle makes d the deployment of the file, and drops the state of another registry.
+// settle makes d the deployment of the file. If the file was of another registry, its state is dropped.
 func (s *stateFile) settle(d Deployment, instance string) error {
 	if s.absent || s.Deployment == d && s.Instance == instance {
 		return nil
@@ -155,8 +155,7 @@ func (s *stateFile) settle(d Deployment, instance string) error {
 	})
 }
 
-// remember puts the acknowledged window of a claim on a number into the file. IDs may then be issued below limit, Unix
-// ms.
+// remember puts the acknowledged window of a claim into the file. IDs may then be issued below limit, Unix ms.
 func (s *stateFile) remember(number int, from int64, c stateClaim) (limit int64, err error) {
 	return s.moveFence(c.Until, func(st *state) {
 		c.Fence = from
@@ -167,8 +166,8 @@ func (s *stateFile) remember(number int, from int64, c stateClaim) (limit int64,
 	})
 }
 
-// moveFence applies f, moves the fence ahead of the clock as it is when the write begins, and writes the file. IDs may
-// then be issued below limit, Unix ms.
+// moveFence applies f to the state, moves the fence ahead of the clock, but not beyond until, and writes the file.
+// It reads the clock when the write begins. IDs may then be issued below limit, Unix ms.
 func (s *stateFile) moveFence(until int64, f func(*state)) (limit int64, err error) {
 	limit = until
 	err = s.change(func(st *state) {
@@ -183,14 +182,13 @@ func (s *stateFile) moveFence(until int64, f func(*state)) (limit int64, err err
 	return limit, err
 }
 
-// forget removes the claim, so that no later process resumes it. r is its release at a clean stop; nil if the claim was
-// lost.
+// forget removes the claim, so that no later process resumes it. r is the release at a clean stop; nil without one.
 func (s *stateFile) forget(r *released) error {
 	return s.change(func(st *state) { st.Claim, st.Released = nil, r })
 }
 
-// afterDisk returns a channel that is closed after diskTimeout and then diskGrace, which has a timer of its own. A
-// process that stood still for longer than diskTimeout has the grace to end its write.
+// afterDisk returns a channel that is closed after diskTimeout plus diskGrace. The grace has a timer of its own,
+// which starts late if this process stood still: then the write still has the grace to end.
 func afterDisk() (late <-chan struct{}, stop func() bool) {
 	c := make(chan struct{})
 	timer := time.AfterFunc(diskTimeout, func() { time.AfterFunc(diskGrace, func() { close(c) }) })
@@ -221,7 +219,8 @@ func (s *stateFile) reported() int64 {
 	return s.Claim.Clock
 }
 
-// isIn reports whether a time is in the window of the claim, and not before the last move of the fence, Unix ms.
+// isIn reports whether the time now, Unix ms, is in the window of the file's claim, and not before the clock's time
+// when the fence was last moved.
 func (s *stateFile) isIn(now int64) bool {
 	return !s.absent && s.Claim != nil && s.Claim.Clock <= now && now < s.Claim.Until
 }

@@ -228,7 +228,7 @@ func (m *Memory) Silence(w int) {
 	delete(m.answers, w)
 }
 
-// Overhear makes somebody listen to all questions, and never answer, from now on.
+// Overhear makes a subscriber that never answers hear all questions from now on; false ends that.
 func (m *Memory) Overhear(on bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -256,7 +256,7 @@ func (m *Memory) WipeHistory() {
 	m.records, m.deployment = nil, workerid.Deployment{}
 }
 
-// Deploy replaces the deployment; a zero one loses it.
+// Deploy replaces the deployment; a zero d removes it.
 func (m *Memory) Deploy(d workerid.Deployment) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -271,8 +271,8 @@ type Fake struct {
 
 var _ workerid.Registry = (*Fake)(nil)
 
-// A Hook replaces a call; call is the real one. It can fail before it, or make it
-// and then fail: a lost acknowledgement.
+// A Hook runs in place of a call; the parameter call makes the real one. A hook can fail without that, or make the
+// real call and then fail, as if the acknowledgement were lost.
 type Hook func(method string, call func() error) error
 
 // ErrInjected is an error for hooks.
