@@ -22,9 +22,9 @@ import (
 //	silence         no responders   an error: a subscriber to this number does not answer, and may have it
 //	silence         silence         ErrBystander, if this worker's questions are delivered
 //
-// A bystander, which subscribes to all numbers, receives both questions. It is a process or a stream; a stream's
-// acknowledgement is not an answer. The server also drops questions silently where this worker may not publish them. So
-// silence counts only after a question has reached a subscription of this worker.
+// A bystander is a process or a stream that subscribes to the subjects of all numbers, and so receives both
+// questions; the acknowledgement of a stream is not an answer. The server also drops questions silently where this
+// worker may not publish them. So silence counts only after a question that this worker sent to itself has arrived.
 type question struct {
 	nc      *nats.Conn
 	subject func(w int) string
@@ -32,7 +32,7 @@ type question struct {
 	answers chan *nats.Msg
 }
 
-// The last tokens of the reply subjects.
+// The reply subjects end in one of these, so that the answers to the two questions can be told apart.
 const (
 	ofNumber  = ".number"
 	ofControl = ".control"
@@ -43,14 +43,14 @@ func (r *Registry) Ask(ctx context.Context, w int) (workerid.Who, error) {
 	q := &question{
 		nc: r.nc, subject: r.cfg.WorkerSubject, inbox: r.nc.NewInbox(), answers: make(chan *nats.Msg, 64),
 	}
-	// The server compares each new and each ended wildcard subscription with all subjects in use. So these
-	// subscriptions have no wildcard.
+	// The server compares each new and each ended wildcard subscription with all subjects in use. So these have no
+	// wildcard.
 	for _, of := range []string{ofNumber, ofControl} {
 		sub, err := q.nc.ChanSubscribe(q.inbox+of, q.answers)
 		if err != nil {
 			return workerid.Who{}, err
 		}
-		// It fails only if the connection is closed.
+		// Unsubscribe fails only if the connection is closed.
 		defer func() { _ = sub.Unsubscribe() }()
 	}
 	return q.ask(ctx, w)
@@ -65,7 +65,7 @@ func (q *question) ask(ctx context.Context, w int) (who workerid.Who, err error)
 			return who, err
 		}
 	}
-	own, delivered, controlUnserved := "", false, false // controlUnserved: no process subscribes to the control
+	own, delivered, controlUnserved := "", false, false // controlUnserved: nobody subscribes to the control
 	half := time.After(halfOf(ctx))
 	for {
 		select {
@@ -97,8 +97,8 @@ func (q *question) ask(ctx context.Context, w int) (who workerid.Who, err error)
 	}
 }
 
-// toMyself subscribes to the subject of another number that no worker has, stores the subject in own, and publishes to
-// it.
+// toMyself subscribes to the subject of another number that no worker has, stores the subject in own, and publishes
+// to it. If the message arrives, the server delivers this worker's questions.
 func (q *question) toMyself(own *string) (*nats.Subscription, error) {
 	*own = q.subject(nobody())
 	sub, err := q.nc.ChanSubscribe(*own, q.answers)

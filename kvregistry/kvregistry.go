@@ -6,11 +6,11 @@
 //	id_workers    key w           the heartbeat of worker number w; expires after LeaseTTL
 //
 // Records are acknowledged only once they are on disk. A JetStream that is a single server acknowledges heartbeats
-// before, since each sync would delay all later heartbeats. A lost heartbeat is put again within seconds, and
-// uniqueness does not depend on it.
+// before they are on disk, since each sync would delay all later heartbeats. A lost heartbeat is put again within
+// seconds, and uniqueness does not depend on it.
 //
-// The TTL is that of the bucket: a TTL of a key would be dropped by the key's next write. Its default, 30 s, is longer
-// than the 4 to 7 s that an election took after a server was killed.
+// LeaseTTL is set for the whole bucket: a TTL of one key would be dropped by the key's next write. The default of
+// 30 s is longer than the 4 to 7 s that an election took after a server was killed.
 package kvregistry
 
 import (
@@ -43,10 +43,10 @@ type Config struct {
 	Replicas int
 	// Existing means that missing buckets are not created: calls return [buckets.ErrNoBucket].
 	Existing bool
-	// Single means that JetStream is known to be a single server.
+	// Single means that JetStream is known to be a single server: then heartbeats are acknowledged early.
 	Single bool
-	// WorkerSubject returns the subject on which the worker with number w answers who it is. No worker has a number
-	// below 0.
+	// WorkerSubject returns the subject on which the worker with number w answers who it is. Negative numbers,
+	// which no worker has, must give valid subjects, too.
 	WorkerSubject func(w int) string
 	Log           *slog.Logger // nil discards
 }
@@ -102,7 +102,7 @@ func (r *Registry) Open(ctx context.Context) error {
 }
 
 // Check reads the settings of the bucket of records. If the bucket forgets records, or takes messages from other
-// streams, Check returns [buckets.ErrUnfit]. Then all calls that need the records return it, until a Check finds the
+// streams, Check returns [buckets.ErrUnfit], and so do all calls that need records, until a Check finds the
 // settings corrected.
 func (r *Registry) Check(ctx context.Context) error {
 	_, err := r.history.Look(ctx)
@@ -132,8 +132,8 @@ func (r *Registry) deployment(ctx context.Context) (d workerid.Deployment, revis
 	return have, entry.Revision, nil
 }
 
-// SetHolders changes which numbers are for programs. It returns [workerid.ErrConflict] if the deployment was changed at
-// the same moment.
+// SetHolders changes which worker numbers are for programs that draw their own snowflakes. It returns
+// [workerid.ErrConflict] if the deployment was changed at the same moment.
 //
 // Law: the write is a compare-and-set on the revision that was read. So it never replaces another deployment.
 func (r *Registry) SetHolders(ctx context.Context, h workerid.Holders) error {
@@ -149,7 +149,7 @@ func (r *Registry) SetHolders(ctx context.Context, h workerid.Holders) error {
 	return err
 }
 
-// A storedDeployment is the value of a deployment's key.
+// A storedDeployment is the value of the key deployment.
 type storedDeployment struct {
 	workerid.Deployment
 	Version int `json:"v"`
@@ -232,9 +232,9 @@ func (r *Registry) Write(ctx context.Context, w int, rec workerid.Record) (revis
 	return revision, err
 }
 
-// Time implements [workerid.Registry]. It returns the time of the server that keeps the heartbeats. If that server does
-// not answer in half of the time left, Time returns that of the server that keeps the records, so that windows are
-// renewed even without heartbeats. An error counts as a failed heartbeat: see [Registry.Report].
+// Time implements [workerid.Registry]. It returns the time of the server that keeps the heartbeats. If that server
+// does not answer in half of the time that ctx leaves, Time asks the server that keeps the records, so that windows
+// are renewed even without heartbeats. An error counts as a failed heartbeat: see [Registry.Report].
 func (r *Registry) Time(ctx context.Context) (ms int64, err error) {
 	half, cancel := context.WithTimeout(ctx, halfOf(ctx))
 	defer cancel()
@@ -250,8 +250,8 @@ func (r *Registry) Time(ctx context.Context) (ms int64, err error) {
 	return 0, err
 }
 
-// Report implements [workerid.Registry]. After two heartbeats in a row that failed, here or in Time, the connection
-// reconnects: its server may hang without closing it.
+// Report implements [workerid.Registry]. After two failures in a row, here or in Time, the connection reconnects:
+// the server may hang and not close the connection.
 func (r *Registry) Report(ctx context.Context, w int, h workerid.Heartbeat) error {
 	if _, err := r.workers.Put(ctx, strconv.Itoa(w), encode(h)); err != nil {
 		r.failed(err)
@@ -261,14 +261,13 @@ func (r *Registry) Report(ctx context.Context, w int, h workerid.Heartbeat) erro
 	return nil
 }
 
-// failed counts a heartbeat that failed.
 func (r *Registry) failed(err error) {
 	// A call that its caller cancelled says nothing about the connection.
 	if errors.Is(err, context.Canceled) {
 		return
 	}
-	// Reconnect after two failures, four, eight and so on: a busy server must not have hundreds of workers reconnect
-	// all the time.
+	// Reconnect after two failures, four, eight and so on: a busy server must not have hundreds of workers
+	// reconnect all the time.
 	if n := r.failures.Add(1); n > 1 && n&(n-1) == 0 {
 		// ForceReconnect fails only if the connection is closed or reconnecting.
 		_ = r.nc.ForceReconnect()
@@ -280,7 +279,7 @@ func (r *Registry) Heartbeats(ctx context.Context) (map[int]workerid.Heartbeat, 
 	return all(ctx, r.workers, heartbeat)
 }
 
-// heartbeat decodes an entry. An unreadable entry counts as a heartbeat, too: its worker is alive.
+// heartbeat decodes an entry. An unreadable entry counts as a heartbeat, too: the worker that put it is alive.
 func heartbeat(e buckets.Entry) (h workerid.Heartbeat) {
 	if json.Unmarshal(e.Value, &h) != nil {
 		h = workerid.Heartbeat{}
@@ -294,7 +293,7 @@ func (r *Registry) Leave(ctx context.Context, w int) error {
 	return r.workers.Purge(ctx, strconv.Itoa(w))
 }
 
-// all returns the entries whose keys are worker numbers.
+// all returns what the entries of a bucket hold, by worker number; it omits keys that are no worker number.
 func all[T any](ctx context.Context, b *buckets.Bucket, read func(buckets.Entry) T) (map[int]T, error) {
 	entries, err := b.All(ctx)
 	if err != nil {
@@ -324,7 +323,7 @@ func encode(v any) []byte {
 	return b
 }
 
-// Unused reports whether the registry has no records: no worker ever had a number of it.
+// Unused reports whether the registry has no records: then no worker ever had a number in it.
 func (r *Registry) Unused(ctx context.Context) (bool, error) {
 	records, err := r.Records(ctx)
 	return err == nil && len(records) == 0, err
