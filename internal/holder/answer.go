@@ -23,8 +23,9 @@ var (
 
 // settle applies a change under the lock, and then gives the issuer the keeper's generator, or none.
 //
-// Law: in a registry that lost its records, a number whose owner does not answer looks free. So nothing is issued under
-// a number before the server has confirmed the subscription to its subject, nor while the registry is stopped.
+// Law: in a registry that lost its records, a number whose owner does not answer looks free. So nothing is issued
+// under a number before the server has confirmed that this holder hears questions about it, nor while the registry
+// is stopped.
 func (h *Holder) settle(change func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -77,8 +78,8 @@ func (h *Holder) live(ctx context.Context) {
 	}
 }
 
-// follow returns the subscription to the subject of the present number, nil without a number. sub is the one before. It
-// waits until the server has confirmed a new subscription.
+// follow returns the subscription on which this holder answers for its present number; nil without a number. sub is
+// the previous one. It waits until the server has confirmed a new subscription.
 func (h *Holder) follow(ctx context.Context, sub *nats.Subscription) *nats.Subscription {
 	number, held := h.Number()
 	if sub != nil && held && number == h.answered {
@@ -113,10 +114,10 @@ func (h *Holder) say(m *nats.Msg) {
 
 // ask asks the workers whether a second registry has stopped theirs.
 //
-// Law: two registries behind one subject may give the same snowflakes. When a link connects them, their workers stop
-// within 10 s, and a holder stops within 10 s more. If only workers of another registry answer, and that registry is
-// not stopped, the holder stops too. If nobody answers, the last verdict holds; before the first one the holder issues,
-// as a worker does that hears of no other registry.
+// Law: two registries behind one subject may give the same snowflakes. When a link connects them, their workers
+// stop within 10 s, and a holder stops within 10 s more. If only workers of another registry answer, and that
+// registry is not stopped, the holder stops too. If nobody answers, the last verdict holds; before the first
+// verdict the holder issues, as a worker does that hears of no other registry.
 func (h *Holder) ask(ctx context.Context, bus *natsbus.Bus) {
 	who := h.keeper.Who()
 	all, _ := lineage.AskFunc(bus.Ask).Notices(ctx, lineage.Notice{Process: who.Process, Instance: who.Instance})
@@ -130,7 +131,7 @@ func (h *Holder) ask(ctx context.Context, bus *natsbus.Bus) {
 	h.settle(func() { h.stopped = stopped })
 }
 
-// verdict returns why no IDs may be issued under numbers of a registry, by the notices of workers; nil if they may.
+// verdict returns why no IDs may be issued under numbers of a registry, by the answers of workers; nil if they may.
 func verdict(registry string, all []lineage.Notice) (stopped error) {
 	answers := false // a worker of the registry has answered
 	for _, n := range all {
@@ -152,7 +153,7 @@ func verdict(registry string, all []lineage.Notice) (stopped error) {
 	return stopped
 }
 
-// state reports whether IDs can be issued. err is why they cannot, or why the window that will end soon is not renewed.
+// state reports whether IDs can be issued. err is why they cannot, or why a window that ends soon is not renewed.
 func (h *Holder) state() (issues bool, err error) {
 	if err := h.issuer.Ready(time.Hour, 0); err != nil {
 		return false, h.explain(err)

@@ -35,7 +35,7 @@ type Config struct {
 	Site      int
 	Dir       string
 	Name      string
-	// Fit returns which numbers the program can take, of those that are for programs; nil takes all.
+	// Fit returns which of the numbers set aside for programs this program can take; nil takes all.
 	Fit          func(l snowflake.Layout, programs workerid.Span) (workerid.Span, error)
 	Rest         time.Duration // see workerid.Config
 	Horizon      time.Duration
@@ -44,12 +44,12 @@ type Config struct {
 	Log          *slog.Logger
 }
 
-// A Holder keeps a worker number as a worker does, with the same keeper and the same registry, and answers no requests
-// for IDs. It is safe for concurrent use.
+// A Holder keeps a worker number as a worker does, with the same keeper and the same registry, but answers no
+// requests for IDs. It is safe for concurrent use.
 //
-// Law: rules (1) to (4) of docs/uniqueness.md, by the keeper and the generator. Before its first ID a holder answers on
-// the subject of its number. It creates no registry. It issues nothing while workers report that a second registry has
-// stopped its own.
+// Law: the keeper and the generator keep rules (1) to (4) of docs/uniqueness.md. Before its first ID a holder
+// answers on the subject of its number. It creates no registry. It issues nothing while the workers of its registry
+// report that they have stopped because a second registry serves the same subjects.
 type Holder struct {
 	cfg    Config
 	nc     *nats.Conn // the holder's own
@@ -62,15 +62,15 @@ type Holder struct {
 	answered int                  // the number on whose subject this holder answers, confirmed by the server; -1: none
 	stopped  error                // why the workers of the registry allow no IDs; nil if they do
 
-	stop   func()        // begins the end of keep
+	stop   func()        // makes keep end, and does not wait
 	ended  chan struct{} // closed when keep has ended; err is set before
 	err    error         // of the keeper
-	unlock func()        // releases Dir
+	unlock func()        // unlocks Dir
 }
 
 const (
-	// patience bounds Open where its context has no deadline. The margin before a first ID, and the fence after a
-	// crash, take seconds.
+	// patience bounds Open if its context has no deadline. A first ID may have to wait for seconds: until the owner
+	// before cannot issue any more or, after a crash, until the clock is past all that may have been issued.
 	patience = 15 * time.Second
 	// askTimeout bounds a question to the server or to JetStream. A server before 2.10 does not say what a user may do.
 	askTimeout = 2 * time.Second
@@ -168,8 +168,8 @@ func (h *Holder) start(ctx context.Context, nc *nats.Conn) (err error) {
 
 // keep runs the keeper until ctx ends.
 //
-// Law: the keeper closes the generator, and then lowers the end of the window. Until then this holder answers for the
-// number.
+// Law: the keeper closes the generator, and then lowers the end of the window. Until that is done this holder
+// answers for the number.
 func (h *Holder) keep(ctx context.Context) {
 	defer close(h.ended)
 	living, quit := context.WithCancel(context.Background())
@@ -182,9 +182,9 @@ func (h *Holder) keep(ctx context.Context) {
 	h.unlock()
 }
 
-// dial makes the holder's own connection with the options of the given one: writes of the keeper must not wait behind
-// the program's messages, nor in a buffer while the connection is lost (see [kvregistry.Options]). The NATS library
-// tries one server after the other and has no context. So an attempt that is late ends in the background.
+// dial makes the holder's own connection with the options of the given one: writes of the keeper must not wait
+// behind the program's messages, nor in a buffer while the connection is lost (see [kvregistry.Options]). The NATS
+// library tries one server after the other, and takes no context. So a late attempt ends in the background.
 func (h *Holder) dial(ctx context.Context, opts nats.Options) (*nats.Conn, error) {
 	opts.Verbose, opts.Pedantic = false, false // a pedantic server may close the connection for good
 	opts.Name, opts.NoEcho, opts.AllowReconnect, opts.IgnoreAuthErrorAbort = "natsid number", false, true, true
@@ -214,8 +214,7 @@ func (h *Holder) dial(ctx context.Context, opts nats.Options) (*nats.Conn, error
 	}
 }
 
-// checkRights returns an error that lists all missing rights of the NATS user; nil if the server does not report
-// rights.
+// checkRights returns an error that lists the rights that the NATS user lacks; nil if the server reports no rights.
 func (h *Holder) checkRights(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -292,8 +291,8 @@ func (h *Holder) Layout() snowflake.Layout { return h.layout }
 // tick returns the length of a tick.
 func (h *Holder) tick() time.Duration { return time.Duration(h.layout.Unit) * time.Millisecond }
 
-// Close ends issuing for good and gives the number back. The error says why the number was not released: it stays
-// blocked until its window ends. Closing again changes nothing.
+// Close ends issuing for good and gives the number back. The error says why the number was not released: then the
+// number stays blocked until its window ends. Closing again changes nothing.
 func (h *Holder) Close() error {
 	h.stop()
 	<-h.ended

@@ -47,7 +47,7 @@ func (h *Holder) NextN(ctx context.Context, n int) (all subjects.Runs, err error
 	return all, nil
 }
 
-// next issues n IDs. After a burst, which runs ahead of the clock, it waits for the clock.
+// next issues n IDs. If a burst has run ahead of the clock, it waits for the clock.
 func (h *Holder) next(ctx context.Context, n int) (runs snowflake.Runs, err error) {
 	for {
 		if runs, err = h.issuer.Next(n); err == nil {

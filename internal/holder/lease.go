@@ -11,14 +11,14 @@ import (
 	"github.com/natsid/natsid/snowflake"
 )
 
-// A Lease is the use of a number by a program that has a generator of its own. It is not safe for concurrent use.
+// A Lease lets a program with a generator of its own use a number while its window lasts. It is for one goroutine.
 //
-// Law: the program is process p of rule (1) in docs/uniqueness.md, as long as it ends before the lease does. The IDs of
-// the program are not known. So only Release lowers the end of the window: not below any time at which Until was
-// called, nor below the present time and a margin. If this process ends without a Release, the number rests.
+// Law: rule (1) of docs/uniqueness.md holds for the program, as long as it ends before the lease does. Nobody knows
+// its IDs. So only Release lowers the end of the window: not below any time at which Until was called, nor below
+// the present time and a margin. Without a Release, nobody takes the number until the window ends.
 type Lease struct {
 	h *Holder
-	g *snowflake.Generator // of the holder; its last tick stands for the program's
+	g *snowflake.Generator // the holder's; its last tick stands for the program's last one
 }
 
 // Lease returns the lease of the present number, once the clock has reached the begin of its window.
@@ -46,7 +46,7 @@ func (l *Lease) Until() (until time.Time, lost error) {
 	return time.UnixMilli(l.g.Until()), cmp.Or(lost, l.h.stopped)
 }
 
-// Release gives the number back after the program has ended. The error is why the number rests instead.
+// Release gives the number back after the program has ended. The error is why it stays blocked for its window.
 func (l *Lease) Release() error {
 	margin := max(l.h.cfg.MaxClockSkew, time.Second) + 2*max(snowflake.DefaultMaxAhead, l.h.tick())
 	if _, err := l.g.NextAt(now()+margin.Milliseconds(), 1); err != nil {

@@ -3,7 +3,7 @@ package supervise
 
 import "time"
 
-// A Command is a command to run.
+// A Command is a command to run under a lease, the time for which it may run.
 type Command struct {
 	Path string   // of the program
 	Args []string // as in [os.StartProcess]: Args[0] is the program's name

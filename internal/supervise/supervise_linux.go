@@ -25,10 +25,10 @@ const (
 	cleanWithin = 2 * time.Second
 )
 
-// Run runs the command to its end, and passes on the signals that this process receives. It reaps all children of this
-// process, which may be PID 1; so nothing else in this process may start one. The error is that of the start.
+// Run runs the command to its end, and passes on the signals that this process receives. It reaps all children of
+// this process, which may be PID 1; so nothing else in it may start a child. The error is that of the start.
 func (c *Command) Run() (End, error) {
-	// Orphans of the command become children of this process, as of PID 1. The call fails on no supported Linux.
+	// Orphans of the command become children of this process, as of PID 1. Every supported Linux can do that.
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 	runtime.LockOSThread() // Pdeathsig kills the command when this thread ends
 	defer runtime.UnlockOSThread()
@@ -63,8 +63,8 @@ func (c *Command) Run() (End, error) {
 	}
 }
 
-// caught returns the signals to pass on. It leaves out signals that this process ignores, such as SIGHUP below nohup,
-// since the command inherits that; those of Go's scheduler and of children; and those that stop a job.
+// caught returns the signals to pass on. It leaves out signals that this process ignores, such as SIGHUP under
+// nohup, since the command ignores them, too; those of Go's scheduler and of children; and those that stop a job.
 //
 // The command is in the process group of its supervisor, as a shell expects of a job: Ctrl-Z stops both, and `fg` or
 // `bg` continues both. Where the supervisor leads the session of the terminal, as in a container, there is no such
@@ -124,8 +124,8 @@ func (w *watch) reap() (main chan syscall.WaitStatus, all chan struct{}) {
 	return main, all
 }
 
-// pass passes a signal on. It drops SIGPIPE, which is about the output of this process, and the signal of a key, which
-// the terminal has sent to the command, too.
+// pass passes a signal on. It drops SIGPIPE, which is about the output of this process, and the signal of a key
+// such as Ctrl-C, which the terminal has sent to the command itself.
 func (w *watch) pass(sig syscall.Signal) {
 	isKey := sig == syscall.SIGINT || sig == syscall.SIGQUIT
 	if sig != syscall.SIGPIPE && !(isKey && isForeground()) {
@@ -160,7 +160,8 @@ func terminal() (tty *os.File, leads bool) {
 	return tty, err == nil && session == os.Getpid() && isBehind(tty)
 }
 
-// look compares the lease with the wall clock, by which the command makes IDs, and signals the command if it must.
+// look compares the lease with the wall clock, by which the command makes IDs. It asks the command to end some time
+// before the lease does, and kills it once the lease is over.
 func (w *watch) look(now time.Time) {
 	until, lost := w.Until()
 	left := until.Sub(now.Round(0))

@@ -4,5 +4,5 @@ package supervise
 
 import "errors"
 
-// Run fails: other systems do not end a command whose supervisor is killed, nor make its orphans the supervisor's.
+// Run fails: other systems do not kill a command with its supervisor, nor give the supervisor its orphans.
 func (c *Command) Run() (End, error) { return End{}, errors.New("natsid number needs Linux") }
