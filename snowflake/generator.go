@@ -10,11 +10,11 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// DefaultMaxAhead is how far the time of an ID may be ahead of the clock by default: as far as a clock may be set back
-// in Leaf.
+// DefaultMaxAhead is how far the time of an ID may be ahead of the clock by default: as far as Leaf lets a clock go
+// back.
 const DefaultMaxAhead = 5 * time.Millisecond
 
-// A Generator issues the IDs of one claim on a worker number.
+// A Generator issues the IDs of one worker number, for one owner of the number.
 //
 // Law: a tick t goes into an ID only if
 //
@@ -23,8 +23,8 @@ const DefaultMaxAhead = 5 * time.Millisecond
 // and no (tick, sequence) is issued twice, because all callers take positions from one counter that only grows. The
 // caller of NewGenerator and Extend guarantees that the windows [from, until) of one worker number never overlap.
 //
-// The worker number and from never change, until only grows, and Close is final. All methods are safe for concurrent
-// use, lock-free, and free of allocation when they succeed.
+// The worker number and the window's begin never change, its end only grows, and Close is final. All methods are
+// safe for concurrent use, lock-free, and free of allocation when they succeed.
 //
 // # Which position is next
 //
@@ -45,8 +45,8 @@ const DefaultMaxAhead = 5 * time.Millisecond
 //   - Full rate: a tick that is entered because the previous one ran out begins at 0, and no random start is made while
 //     IDs are ahead of the clock. So no sequence is skipped at the limit. Where MaxAhead is one tick, a tick that a
 //     batch ran into gets no random start, since a request would wait for a tick because of it.
-//   - Reach back: a batch ends in the clock's tick, and starts in ticks of the window that have passed unused. So it
-//     does not run ahead.
+//   - Reach back: a batch ends in the clock's tick, and may start in earlier ticks of the window that have passed
+//     unused. So it does not run ahead of the clock.
 type Generator struct {
 	layout Layout
 	worker int64
@@ -60,16 +60,16 @@ type Generator struct {
 	// nothing is issued after Close has read the last position.
 	state atomic.Uint64 //mutant:position
 
-	// fresh is the first tick that may still get a random start. Uniqueness does not depend on it: a random start too
-	// many skips some sequences, one too few makes the last bits less even.
+	// fresh is the first tick that may still get a random start. Uniqueness does not depend on it: with a random
+	// start too many some sequences are skipped, with one too few the last bits of IDs are less even.
 	fresh atomic.Int64
 }
 
 const closedBit = 1 << 63
 
-// NewGenerator returns a generator for a worker number of the layout, 0 to Workers()-1, that issues ticks whose first
-// ms is in [from, until), both in Unix ms. The times of its IDs are ahead of the clock by at most maxAhead, or one tick
-// if that is more. An invalid layout or number is an error.
+// NewGenerator returns a generator for a worker number of the layout, 0 to Workers()-1. It issues ticks whose first
+// ms is in the window [from, until), both in Unix ms. The times of its IDs are ahead of the clock by at most
+// maxAhead, or one tick if that is more. An invalid layout or number is an error.
 func NewGenerator(l Layout, worker int, from, until int64, maxAhead time.Duration) (*Generator, error) {
 	if err := l.Validate(); err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func NewGenerator(l Layout, worker int, from, until int64, maxAhead time.Duratio
 	seed := mix(uint64(worker)) + uint64(from)
 	g.random = func(tick, n int64) int64 { return int64(mix(seed+uint64(tick)) & uint64(n-1)) }
 	g.until.Store(until)
-	// A from before the epoch counts as the epoch, and one after the end of the time field as the end.
+	// A window begins at the epoch at the earliest, and at the end of the time field at the latest.
 	first := min(max(l.TickFrom(from), 0), l.maxTick()+1) //mutant:first-tick
 	g.first = first << l.Sequence
 	g.state.Store(uint64(g.first))
@@ -109,7 +109,7 @@ func (g *Generator) From() int64 { return g.from }
 // Until returns the end of the window, in Unix ms.
 func (g *Generator) Until() int64 { return g.until.Load() }
 
-// Extend moves the end of the window to until, in Unix ms, if that is later; it never moves it back.
+// Extend moves the end of the window to until, in Unix ms. An earlier time than the present end changes nothing.
 func (g *Generator) Extend(until int64) {
 	for { //mutant:extend
 		old := g.until.Load()
@@ -119,8 +119,8 @@ func (g *Generator) Extend(until int64) {
 	}
 }
 
-// Close ends issuing for good. It returns a time above all ticks issued, in Unix ms: the end of the last tick, but at
-// least from; and from if nothing was issued. Closing again returns the same.
+// Close ends issuing for good. It returns a time above all ticks issued, in Unix ms: the end of the last tick, or
+// the begin of the window if that is later or nothing was issued. Closing again returns the same.
 func (g *Generator) Close() (free int64) {
 	next := int64(g.state.Or(closedBit) &^ closedBit) //mutant:last-tick
 	if next == g.first {
@@ -157,8 +157,8 @@ func (g *Generator) CheckAt(now int64) error {
 	return err
 }
 
-// startAt returns the position at which n IDs start at the time now. If this is a random start, fresh is the next tick
-// that may get one; otherwise it is 0.
+// startAt returns the position (tick and sequence) at which n IDs start at the time now. If this is a random start,
+// fresh is the next tick that may get one; otherwise it is 0.
 func (g *Generator) startAt(now, n int64, state uint64) (start, fresh int64, err error) {
 	if state&closedBit != 0 {
 		return 0, 0, ErrClosed
@@ -183,11 +183,11 @@ func (g *Generator) startAt(now, n int64, state uint64) (start, fresh int64, err
 	if last > l.maxTick() {
 		return 0, 0, ErrTimeEnds
 	}
-	// Check this before the window, which may be extended until the clock has advanced.
+	// Check this before the end of the window, which may be moved while the caller waits for the clock.
 	if lead := last - tick; lead > g.ahead {
 		ms := min((lead-g.ahead)*l.Unit, math.MaxInt64/int64(time.Millisecond))
-		// At its end a burst leads by up to ahead and one tick. If the clock is set back by ahead at that moment, that
-		// does not count as set back: the caller waits.
+		// A burst may end up to g.ahead+1 ticks in front of the clock. If the clock is then set back by up to
+		// g.ahead ticks, the lead is 2*g.ahead+1. Up to that the caller waits, and SetBack stays false.
 		issued := int64(state)>>l.Sequence - tick
 		return 0, 0, &BehindError{
 			By: time.Duration(ms) * time.Millisecond, SetBack: int64(state) != g.first && issued > 2*g.ahead+1,
@@ -205,7 +205,7 @@ type Runs struct {
 	layout   *Layout // nil if there are no IDs
 	worker   int64
 	business int64
-	start    int64 // position of the first
+	start    int64 // position (tick and sequence) of the first ID
 	n        int64
 }
 

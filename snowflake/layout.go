@@ -38,7 +38,7 @@ import (
 // Generators whose layouts differ in any field may issue the same ID under one worker number, so they must not share
 // numbers. The zero value is not valid; see [Layout.Validate].
 //
-// All other methods require a valid layout. All are safe for concurrent use.
+// All methods but Validate require a valid layout. All are safe for concurrent use.
 type Layout struct {
 	// Time, Site, Worker, Business and Sequence are widths in bits, from the high end of the ID down; Worker is the
 	// width of the machine number within its site. Their sum is at most 63, and the bits above are zero. Only Site and
@@ -91,7 +91,7 @@ func (l Layout) Workers() int { return 1 << (l.Site + l.Worker) }
 // Sites returns how many sites there are; they start at 0. A layout without site bits has 1.
 func (l Layout) Sites() int { return 1 << l.Site }
 
-// Numbers returns the worker numbers of a site, 0 to Sites()-1: first, and the count-1 that follow it.
+// Numbers returns the worker numbers of a site, 0 to Sites()-1. They are count numbers from first on.
 func (l Layout) Numbers(site int) (first, count int) { return site << l.Worker, 1 << l.Worker }
 
 // MaxBusiness returns the highest business number; 0 in a layout without business bits.

@@ -12,18 +12,18 @@ import (
 )
 
 var (
-	// ErrWait is returned by [Issuer.Next] when the request cannot be served at once but can within the deadline: call
-	// [Issuer.Park].
+	// ErrWait is returned by [Issuer.Next] when the request must wait for the clock, but can be served within the
+	// deadline: call [Issuer.Park].
 	ErrWait = errors.New("issuer: the clock must advance first")
-	// ErrTooMany is returned by [Issuer.Park] when as many requests are parked as the issuer allows, or as it can serve
-	// in time.
+	// ErrTooMany is returned by [Issuer.Park] when too many requests are parked: as many as the issuer allows, or
+	// more than it can serve in time.
 	ErrTooMany = errors.New("issuer: too many requests wait for the clock")
 	// ErrExpired is the answer to a parked request whose turn came after the deadline.
 	ErrExpired = errors.New("issuer: the request has waited for too long")
 )
 
-// An Issuer issues the IDs of the generator in use, and parks the requests that must wait for the clock. Parked
-// requests are answered in order of arrival and within the deadline. A request that is refused uses up no IDs.
+// An Issuer issues the IDs of the generator in use, and parks (queues) the requests that must wait for the clock.
+// Parked requests are answered in order of arrival and within the deadline. A refused request uses up no IDs.
 //
 // All methods are safe for concurrent use.
 type Issuer struct {
@@ -52,7 +52,7 @@ type parked struct {
 // gets little CPU time.
 func (i *Issuer) patience() time.Duration { return i.deadline - i.deadline/8 }
 
-// short returns the length of a queue that is accepted at any pace.
+// short is a time: a queue that takes no longer than this at the full rate is accepted, whatever the present pace.
 func (i *Issuer) short() time.Duration { return i.deadline / 8 }
 
 // New returns an issuer without a generator. It answers each parked request within the deadline, and parks at
@@ -61,7 +61,8 @@ func New(deadline time.Duration, limit int, now func() int64) *Issuer {
 	return &Issuer{now: now, deadline: deadline, limit: limit}
 }
 
-// Use makes g the generator in use; nil means none. Parked requests are served by g, or refused at once if it is nil.
+// Use makes g the generator in use; nil means none. Parked requests are served by g, or refused at once without
+// one.
 func (i *Issuer) Use(g *snowflake.Generator) {
 	i.current.Store(g)
 	i.serve()
@@ -73,9 +74,9 @@ func (i *Issuer) Generator() *snowflake.Generator { return i.current.Load() }
 // Waiting returns the number of parked requests.
 func (i *Issuer) Waiting() int { return int(i.waiting.Load()) }
 
-// Next issues n IDs, n at least 1, without waiting. The error is [ErrWait] if the request should be parked. Any other
-// error, [snowflake.ErrNoNumber] or one of [snowflake.Generator.NextAt], means that it cannot be served within the
-// deadline.
+// Next issues n IDs, n at least 1, without waiting. The error is [ErrWait] if the request should be parked. Any
+// other error, [snowflake.ErrNoNumber] or one of [snowflake.Generator.NextAt], means that the request cannot be
+// served within the deadline.
 func (i *Issuer) Next(n int) (snowflake.Runs, error) { return i.NextAt(i.now(), n) }
 
 // Now reads the wall clock in Unix ms.
@@ -83,9 +84,9 @@ func (i *Issuer) Now() int64 { return i.now() }
 
 // NextAt is [Issuer.Next] at the time now, which the caller has just read with [Issuer.Now].
 //
-// Law: uniqueness does not depend on now, which only dates the IDs: the generator never goes back, and issues only
-// ticks of its window. If now is old, the IDs are dated too early by its age. If now looks like a clock that was set
-// back, the clock is read again.
+// Law: uniqueness does not depend on the time now, which only dates the IDs: the generator never goes back, and
+// issues only ticks of its window. If the time now is old, the IDs are dated too early by its age. If it looks as
+// if the clock was set back, the clock is read again.
 func (i *Issuer) NextAt(now int64, n int) (snowflake.Runs, error) {
 	if i.waiting.Load() > 0 {
 		return snowflake.Runs{}, ErrWait
@@ -100,7 +101,7 @@ func (i *Issuer) NextAt(now int64, n int) (snowflake.Runs, error) {
 	return runs, err
 }
 
-// waits reports whether the cause of err will be over within the time left, since the clock advances, and after how
+// waits reports whether the clock, as it advances, will end the cause of err within the time left, and after how
 // long. It reports false if the clock was set back: then another worker should answer.
 func waits(err error, left time.Duration) (by time.Duration, ok bool) {
 	b, ok := errors.AsType[*snowflake.BehindError](err)
@@ -132,7 +133,7 @@ func (i *Issuer) Park(n int, done func(snowflake.Runs, error)) error {
 	return nil
 }
 
-// isFullLocked reports whether the queue is too long for n more IDs.
+// isFullLocked reports whether the queue would be too long with n more IDs. The lock is held.
 func (i *Issuer) isFullLocked(n int) bool {
 	g := i.current.Load()
 	if g == nil || i.ids == 0 {
@@ -184,9 +185,8 @@ func (i *Issuer) nextAt(now int64, n int) (snowflake.Runs, error) {
 	}
 }
 
-// reread reads the clock again after a [*snowflake.BehindError], and reports whether the clock has changed, so that a
-// retry may succeed. If this goroutine was descheduled after its reading, other goroutines may have issued later ticks
-// since.
+// reread reads the clock again after a [*snowflake.BehindError], and reports whether the clock has changed, so that
+// a retry may succeed: this goroutine may have been descheduled after its reading, while others issued later ticks.
 func (i *Issuer) reread(before int64, err error) (now int64, changed bool) {
 	if _, behind := errors.AsType[*snowflake.BehindError](err); !behind {
 		return before, false
@@ -206,8 +206,7 @@ func (i *Issuer) serve() {
 	}
 }
 
-// serveHead removes the first parked request if it can be answered now, and returns its answer; a nil done means that
-// no request can be answered.
+// serveHead removes the first parked request if it can be answered now, and returns its answer; else done is nil.
 func (i *Issuer) serveHead() (done func(snowflake.Runs, error), runs snowflake.Runs, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
