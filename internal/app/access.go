@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// An Access has the address of NATS and the credentials of this program. Its flags have the nats command's names. Files
-// are read again for each connection.
+// An Access has the address of NATS and the credentials of this program. Its flags are named as in the nats command.
+// Its files are read again for each connection.
 type Access struct {
 	NATS    string // --nats; "" means an embedded NATS server
-	Context string // --context; the other fields have its settings: see [Resolve]
+	Context string // --context; [Resolve] puts its settings into the other fields
 
-	NATSUser, NATSPassword, NATSPasswordFile string // --user, --password; a user alone is a token
+	NATSUser, NATSPassword, NATSPasswordFile string // --user, --password; a user without a password is a token
 	NATSToken, NATSTokenFile                 string // --token
 	NATSCreds                                string // --creds
 	NATSNKey                                 string // --nkey
@@ -88,7 +88,7 @@ var ofAccess = grouped(GroupNATS, []Setting{
 	},
 })
 
-// showUser hides a user that is a token.
+// showUser returns the user, or xxxxx if the user is a token.
 func showUser(c *Config) string {
 	if c.NATSUser != "" && c.NATSPassword == "" && c.NATSPasswordFile == "" {
 		return hidden
@@ -103,7 +103,7 @@ func checkPassword(c *Config) error {
 	return nil
 }
 
-// checkURLs returns an error for URLs with which a connection can never succeed.
+// checkURLs returns an error for a list of URLs with which a connection can never succeed.
 func checkURLs(c *Config) error {
 	var web, plain bool
 	for u := range strings.SplitSeq(c.NATS, ",") {
@@ -135,7 +135,7 @@ func checkInbox(c *Config) error {
 	return nil
 }
 
-// checkDomain checks the domain of JetStream, which becomes a token of subjects.
+// checkDomain checks the domain of JetStream. It becomes a token of subjects, so it has no dots, wildcards or spaces.
 func checkDomain(c *Config) error {
 	if strings.ContainsAny(c.JSDomain, ".*> \t") {
 		return fmt.Errorf("%q: want the name of a domain, as `nats account info` shows it", c.JSDomain)
@@ -151,7 +151,7 @@ func checkPrefix(c *Config) error {
 	return nil
 }
 
-// shown returns where this program's credentials were given, for messages.
+// shown returns, for messages, where the credentials of this program were given.
 func (c *Config) shown() string {
 	var names []string
 	if strings.Contains(c.NATS, "@") {

@@ -18,12 +18,12 @@ import (
 	"github.com/natsid/natsid/worker"
 )
 
-// unpublishedAlarms is how many alarms wait at most while NATS is out of reach.
+// unpublishedAlarms is how many alarms may wait while NATS cannot be reached. A further alarm displaces the oldest.
 const unpublishedAlarms = 16
 
-// alarmedOf is how many objects, such as tags, are limited each by itself: of the alarms of one kind about an object,
-// the first in a minute is reported at once, and the last of the others when the minute ends. Further objects are
-// limited together, as if they were one.
+// alarmedOf is how many objects, such as tags, have a limit of their own for each kind of alarm: the first alarm about
+// an object in a minute is reported at once, and the last of the others when the minute ends. All further objects share
+// one limit.
 const alarmedOf = 10
 
 // alarms reports events that an operator must look at: in the log, in the metrics, and as messages on NATS.
@@ -31,21 +31,21 @@ type alarms struct {
 	log   *slog.Logger
 	count func(wire.Alarm)     // called for each alarm raised
 	held  func(wire.Alarm)     // called for each alarm held back
-	queue chan wire.AlarmEvent // alarms not published yet
+	queue chan wire.AlarmEvent // alarms that are not published yet
 
-	limits map[wire.Alarm]*loglimit.Limiter[string, wire.AlarmEvent] // by object
+	limits map[wire.Alarm]*loglimit.Limiter[string, wire.AlarmEvent] // each limits by object
 
 	mu   sync.Mutex
-	open map[wire.Alarm]openAlarm // the last alarm of each kind, even if it was raised longer than openFor ago
+	open map[wire.Alarm]openAlarm // the last alarm of each kind; it is not open if older than openFor
 }
 
-// An openAlarm is an alarm, with the object that it is about; "" if it is about none.
+// An openAlarm is an alarm and the object that it is about; "" if it is about none.
 type openAlarm struct {
 	wire.OpenAlarm
 	about string
 }
 
-// openFor is how long an alarm stays open after it was last raised: as long as its alert in Prometheus fires.
+// openFor is how long an alarm stays open after it was last raised. Its alert in Prometheus fires as long.
 const openFor = 15 * time.Minute
 
 func newAlarms(log *slog.Logger, count, held func(wire.Alarm)) *alarms {
@@ -64,10 +64,10 @@ func newAlarms(log *slog.Logger, count, held func(wire.Alarm)) *alarms {
 }
 
 // raise reports an event in the log, and queues its message for NATS. If too many messages wait, the oldest is dropped.
-// raise does not block, and may be called at any time, with any lock held.
+// raise does not block, and the caller may hold any lock.
 func (a *alarms) raise(kind wire.Alarm, message string) { a.raiseAbout(kind, "", message) }
 
-// raiseAbout is raise for a kind of alarm about one of many objects, such as tags. See alarmedOf.
+// raiseAbout is raise for an alarm about one of many objects, such as tags: see alarmedOf.
 func (a *alarms) raiseAbout(kind wire.Alarm, about, message string) {
 	event := wire.AlarmEvent{Kind: kind, Message: message, Time: time.Now().UTC()}
 	a.keepOpen(about, event)
@@ -78,7 +78,7 @@ func (a *alarms) raiseAbout(kind wire.Alarm, about, message string) {
 	a.report(event)
 }
 
-// keepOpen records an alarm as open, even if its report is held back.
+// keepOpen records an alarm as open, even if the limit of its object holds back the report.
 func (a *alarms) keepOpen(about string, e wire.AlarmEvent) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -89,7 +89,7 @@ func (a *alarms) keepOpen(about string, e wire.AlarmEvent) {
 	a.open[e.Kind] = openAlarm{wire.OpenAlarm{Kind: e.Kind, Since: since, Last: e.Time, Message: e.Message}, about}
 }
 
-// end closes the open alarm of a kind, if it is about that object.
+// end closes the open alarm of a kind, if the alarm is about this object.
 func (a *alarms) end(kind wire.Alarm, about string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -118,7 +118,7 @@ func (a *alarms) overloaded(mode worker.Mode) {
 		"requests of the mode %s arrive faster than this worker answers them, for a second or longer", mode))
 }
 
-// releaseHeld reports the alarms that are held back.
+// releaseHeld reports the alarms that the limits hold back.
 func (a *alarms) releaseHeld() {
 	for _, limit := range a.limits {
 		limit.Flush(func(a, b wire.AlarmEvent) int { return a.Time.Compare(b.Time) })
@@ -152,8 +152,8 @@ func (a *alarms) unpublished(e wire.AlarmEvent, why any) {
 		"kind", e.Kind, "message", e.Message, "reason", why)
 }
 
-// publish publishes the alarms of this worker until ctx ends. Then it publishes those that wait or were held back, for
-// at most a second.
+// publish publishes the alarms of this worker until ctx ends. Then, for at most a second, it publishes the alarms that
+// still wait and those that the limits held back.
 func (a *alarms) publish(ctx context.Context, nc *nats.Conn, ns subjects.Namespace, instance string) {
 	send := func(ctx context.Context, e wire.AlarmEvent) {
 		e.Instance = instance
@@ -177,12 +177,12 @@ func (a *alarms) publish(ctx context.Context, nc *nats.Conn, ns subjects.Namespa
 	}
 }
 
-// publishOne publishes an alarm until a flush proves that the server has it. It returns an error if ctx ends before.
-// Subscribers may receive the alarm more than once, with the same time.
+// publishOne publishes an alarm, and repeats it until a flush proves that the server has it. It returns an error if ctx
+// ends first. Subscribers may receive the alarm more than once, with the same time.
 func publishOne(ctx context.Context, nc *nats.Conn, ns subjects.Namespace, e wire.AlarmEvent) error {
 	body, err := json.Marshal(e)
 	if err != nil {
-		panic(err) // cannot be: strings and a time
+		panic(err) // cannot happen: the event has only strings, a number and a time
 	}
 	for {
 		if err = nc.Publish(wire.AlarmSubject(ns, e.Kind), body); err == nil {

@@ -48,10 +48,10 @@ func Run(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-// A program is a running natsid. Its steps set each field once, before other goroutines read it.
+// A program is a running natsid. The steps of its start set each field once, before other goroutines read the field.
 type program struct {
 	cfg     Config
-	quit    context.CancelCauseFunc // begins the stop of the program; Run returns its cause
+	quit    context.CancelCauseFunc // begins the stop of the program; Run returns the given cause
 	metrics *metrics.Metrics
 	alarms  *alarms
 
@@ -69,7 +69,7 @@ type program struct {
 	grants  grantLog
 }
 
-// The cores issue IDs, and the worker serves them.
+// The cores are the parts that issue IDs, and the worker, which serves the IDs over NATS.
 type cores struct {
 	segments *segment.Allocator
 	issuer   *issuer.Issuer
@@ -77,15 +77,15 @@ type cores struct {
 	worker   *worker.Worker
 }
 
-// The peers have the parts that exchange messages about tags with other workers.
+// The peers are the parts that exchange messages about tags with other workers.
 type peers struct {
 	watch  *fleet.Watch // knows whether this worker can load
 	limits *fleet.Limits
-	strict *fleet.StrictTags // have one worker load a strict tag for the others
+	strict *fleet.StrictTags // has one worker load a strict tag for the others
 }
 
-// maxNewTags is how many tags a minute this worker creates on first use: enough for a deployment with hundreds of new
-// tags, and few enough that an operator notices before a caller that mistakes its own keys for tags fills the store.
+// maxNewTags is how many tags a minute this worker creates on first use: enough where hundreds of tags are new, and few
+// enough that an operator notices a caller that mistakes its own keys for tags before the store is full.
 const maxNewTags = 6000
 
 // preload is how recently a tag must have been used or changed for the start to load its first range, so that its first
@@ -102,16 +102,16 @@ func newProgram(cfg Config, quit context.CancelCauseFunc) *program {
 	return p
 }
 
-// steps returns the steps of the program: it starts from top to bottom and stops from bottom to top. IDs are unique,
-// and a restart loses no request, only if it stops in this order. The comments say what each stop does, and what must
-// have stopped before.
+// steps returns the steps of the program: it starts from top to bottom and stops from bottom to top. Only in this order
+// are IDs unique, and does a restart lose no request. The comments say what each stop does, and what must have stopped
+// before.
 func (p *program) steps() []step {
-	const soon = time.Second // for steps that end with ctx
+	const soon = time.Second // for steps that end as soon as ctx ends
 	answered := answers(&p.cfg)
 	return []step{
 		// Stops once no step writes into the directory.
 		{name: "lock of the data directory", start: p.lockData, stop: func() { p.unlock() }, within: soon},
-		// Stops once its clients, the connections, are closed.
+		// Stops after the connections, which are its clients, are closed.
 		{name: "embedded NATS server", start: p.links.startServer, stop: p.links.stopServer, within: 10 * time.Second},
 		during("disk of the embedded server", 10*time.Second, p.links.tendServer),
 		// The start waits for NATS. The control connection closes after the last write.
@@ -139,15 +139,15 @@ func (p *program) steps() []step {
 		during("settings of the buckets", soon, p.storage.watch),
 		during("buckets that were not open at the start", soon, p.storage.openLate),
 		during("announcement", soon, p.announce),
-		// Starts before any request is served: another registry may serve the same subjects.
+		// Starts before any request is served: workers on other buckets may serve the same subjects and repeat IDs.
 		{name: "question which registries there are", start: p.registry.ask},
-		// Stops once all requests are answered: it releases the worker number, and no ID may be issued under it then.
+		// Stops once all requests are answered: it releases the worker number, so no ID may be issued under it then.
 		until("worker number", 5*time.Second, p.keepNumber),
-		// Stops once no load is under way: it records in the marks that this worker has made its last load.
+		// Stops once no load is under way: it records in the bucket of marks that this worker has made its last load.
 		until("watch of the registry", 5*time.Second, p.registry.watch),
-		// Runs while requests are answered: if NATS is silent, the two steps above stop faster.
+		// If NATS is silent while requests are answered, this step makes the two steps above stop faster.
 		during("question whether NATS still answers", answered+3*time.Second, p.links.askNATS),
-		// The stop refuses requests that still wait, and waits for loads under way. IDs in memory become holes.
+		// The stop refuses requests that still wait, and waits for loads under way. It drops the IDs left in memory.
 		{name: "allocator", stop: func() { p.segments.Close() }, within: p.cfg.Deadline},
 		// The stop leaves the queue groups, answers all requests that were taken, and drains the serving connection, so
 		// that the last replies are sent.
@@ -158,10 +158,10 @@ func (p *program) steps() []step {
 	}
 }
 
-// parkedSnowflakes is how many requests may wait for the clock at once.
+// parkedSnowflakes is how many requests for snowflakes may wait at once until the clock has advanced.
 const parkedSnowflakes = 4096
 
-// assemble makes the stores and the cores, and connects them. It starts nothing, and sends nothing to NATS.
+// assemble makes the stores, the cores and the peers, and connects them. It starts and sends nothing.
 func (p *program) assemble(context.Context) (err error) {
 	cfg := p.cfg
 	now := func() int64 { return cfg.Now().UnixMilli() }
@@ -200,17 +200,16 @@ func (p *program) assemble(context.Context) (err error) {
 	return nil
 }
 
-// clock returns the time that decides in which day or other period of a tag an ID is issued. The time is sure while
-// snowflakes can be issued: none can after the clock was set far, or while other workers' clocks contradict it.
+// clock returns the time that decides in which day or other period of a tag an ID is issued. isSure is false while no
+// snowflakes can be issued: then the clock was set by much, or other workers' clocks contradict it.
 func (p *program) clock() (now time.Time, isSure bool) {
 	return p.cfg.Now(), p.issuer.Ready(time.Second, 0) == nil
 }
 
-// instance returns the name of this worker.
 func (p *program) instance() string { return p.keeper.Status().Instance }
 
-// use makes g the generator in use, and wakes the worker: it must answer for g's worker number before it issues under
-// that number.
+// use makes g the generator of all snowflakes, and wakes the worker. Before the worker issues under g's worker number,
+// it must be ready to answer questions about the number.
 func (p *program) use(g *snowflake.Generator) {
 	p.issuer.Use(g)
 	p.worker.Wake()
@@ -264,16 +263,16 @@ func (p *program) segmentConfig() segment.Config {
 // follow keeps the tags in memory equal to those in the store.
 func (p *program) follow(ctx context.Context) {
 	select {
-	case <-p.registry.begun: // loads fail before the first check
+	case <-p.registry.begun: // loads fail until the first check of the registry ends
 		p.segments.Follow(ctx)
 	case <-ctx.Done():
 	}
 }
 
-// keepNumber holds a worker number until ctx ends, and then releases it. If the layout or the epoch differs from the
-// registry's (workerid.ErrDeployment), it ends the program.
+// keepNumber holds a worker number until ctx ends, and then releases it. If the registry has another layout or epoch
+// (workerid.ErrDeployment), keepNumber ends the program.
 func (p *program) keepNumber(ctx context.Context) {
-	if p.storage.late == nil { // the first check may replace this registry, while it is unused, by one that serves
+	if p.storage.late == nil { // a registry that never had a number gives way, in the first check, to one that serves
 		select {
 		case <-p.registry.begun:
 		case <-ctx.Done():

@@ -24,18 +24,18 @@ import (
 	"github.com/natsid/natsid/worker"
 )
 
-// links has the two connections of this process to NATS, to the embedded server or to others. The worker makes the
-// serving connection, which carries requests. The control connection carries loads, records, heartbeats and alarms,
-// so that these never wait behind requests. It closes after the serving connection, since the worker number is released
-// after the last answer. It reconnects every 250 ms without limit, even while a server refuses its credentials. More
-// connections were not faster: no handler waits.
+// links has the two connections of this process to NATS, which is the embedded server or others. The worker makes the
+// serving connection, which carries requests. The control connection carries loads, records, heartbeats and alarms, so
+// that these never wait behind requests. It closes after the serving connection, since the worker number is released
+// after the last answer. The control connection reconnects every 250 ms without limit, even while a server refuses its
+// credentials. More connections would not be faster, since no handler of requests waits.
 type links struct {
-	*program                 // startServer replaces the Access of its cfg by that of the embedded server
-	where    Where           // the fields about NATS, set by startServer
-	embedded *natsembed.Host // nil if an existing NATS is joined
-	reload   chan os.Signal  // SIGHUP: the embedded server reads its configuration again
+	*program                 // startServer replaces cfg.Access by that for the embedded server
+	where    Where           // only its fields about NATS, which startServer sets
+	embedded *natsembed.Host // nil if --nats names servers
+	reload   chan os.Signal  // gets SIGHUP: the embedded server reads its configuration again
 	control  *nats.Conn
-	silent   atomic.Bool // NATS does not answer during the stop
+	silent   atomic.Bool // askNATS found that NATS does not answer during the stop
 }
 
 // connect opens the control connection, to the embedded server if there is one, and waits until NATS answers.
@@ -58,15 +58,14 @@ func (l *links) dialOnce(opts ...nats.Option) (*nats.Conn, error) {
 	return Join(l.cfg, append(all, opts...))
 }
 
-// disconnect closes the control connection.
 func (l *links) disconnect() { l.control.Close() }
 
-// answers returns the longest time that the stop of the worker needs to answer all requests that it took.
+// answers returns the longest time that the worker, when it stops, needs to answer all requests that it took.
 func answers(cfg *Config) time.Duration { return cfg.Deadline + 2*time.Second }
 
-// askNATS waits for the stop, and then checks whether NATS answers on the control connection. If it does not within the
-// time in which requests are answered, askNATS closes the connection: while the client reconnects, a call can hang for
-// longer than its context allows.
+// askNATS waits until ctx ends, when the stop begins, and then checks whether NATS answers on the control connection.
+// If NATS has not answered by the time at which all requests are answered, askNATS closes the connection: otherwise the
+// client reconnects, and meanwhile a call can hang for longer than its context allows.
 func (l *links) askNATS(ctx context.Context) {
 	<-ctx.Done()
 	for end := time.Now().Add(answers(&l.cfg)); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -79,7 +78,7 @@ func (l *links) askNATS(ctx context.Context) {
 	l.control.Close()
 }
 
-// atStop returns the time limit of a step of the stop that needs NATS: usual, or 100 ms once NATS was found silent.
+// atStop returns the time limit for a step of the stop that needs NATS: usual, or 100 ms once askNATS got no answer.
 func (l *links) atStop(usual time.Duration) time.Duration {
 	if l.silent.Load() {
 		return 100 * time.Millisecond
@@ -87,16 +86,16 @@ func (l *links) atStop(usual time.Duration) time.Duration {
 	return usual
 }
 
-// announceTag announces a tag that was created on first use. A worker that misses the announcement loads the tag when
-// it gets the first request for it.
+// announceTag tells the other workers of a tag that was created on first use. A worker that misses the announcement
+// loads the tag when the first request for the tag comes.
 func (l *links) announceTag(tag string) {
 	if err := l.control.Publish(wire.TagChanged(l.cfg.Namespace), []byte(tag)); err != nil {
 		l.cfg.Log.Debug("a new tag was not announced to the other workers", "tag", tag, "error", err)
 	}
 }
 
-// dialServing makes the serving connection, to one of the given or announced servers. Its short timeout holds for each
-// server: a worker that moves to another server keeps the old connection until the new one is made.
+// dialServing makes the serving connection, to one of the given or announced servers. The timeout for each server can
+// be short: a worker that moves to another server keeps the old connection until the new one is made.
 func (l *links) dialServing(announced []string, opts ...nats.Option) (*nats.Conn, error) {
 	cfg := l.cfg
 	cfg.NATS = others(cfg.NATS, announced)
@@ -104,11 +103,11 @@ func (l *links) dialServing(announced []string, opts ...nats.Option) (*nats.Conn
 	return Join(cfg, append(all, opts...))
 }
 
-// servingTimeout is enough for a server with a round trip of almost a second.
+// servingTimeout bounds an attempt to connect to one server; enough for a round trip of almost a second.
 const servingTimeout = 2 * time.Second
 
-// others returns the URLs of the given servers and of those that a server announced. An announced URL names no user: it
-// gets that of the first given URL.
+// others returns the URLs of the given servers and of those that a server announced. An announced URL names no user, so
+// it gets the user of the first given URL.
 func others(given string, announced []string) string {
 	first, _, _ := strings.Cut(given, ",")
 	u, err := url.Parse(first)
@@ -127,12 +126,12 @@ func others(given string, announced []string) string {
 func options(cfg Config, embedded *natsembed.Host) []nats.Option {
 	opts := []nats.Option{
 		nats.MaxReconnects(-1),
-		nats.IgnoreAuthErrorAbort(), // reconnect even after credentials were refused twice
+		nats.IgnoreAuthErrorAbort(), // the client would give up after two refusals of the credentials
 		nats.ReconnectWait(250 * time.Millisecond),
 	}
 	opts = append(opts, logged(cfg.Log)...)
 	if embedded != nil {
-		// The embedded server reads nothing only while this process is paused: then a reconnect does not help.
+		// The timeout is long: the embedded server reads nothing only while this process is paused. No reconnect helps.
 		opts = append(opts, nats.InProcessServer(embedded), nats.FlusherTimeout(nats.DefaultFlusherTimeout))
 	}
 	return opts
@@ -151,7 +150,7 @@ func logged(log *slog.Logger) []nats.Option {
 		}),
 		nats.ErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
 			if _, broken := errors.AsType[*net.OpError](err); broken {
-				return // the line about the disconnection follows
+				return // DisconnectErrHandler logs it
 			}
 			attrs := []any{"connection", nc.Opts.Name, "error", err}
 			if sub != nil {
@@ -162,8 +161,8 @@ func logged(log *slog.Logger) []nats.Option {
 	}
 }
 
-// kindOf returns the log message for an error of NATS. The log writes each message once a minute, so each kind of
-// missing right needs its own.
+// kindOf returns the log message for an error of NATS. The log writes each message at most once a minute. So each kind
+// of missing right has a message of its own, lest one hide another.
 func kindOf(err error) string {
 	switch missing := buckets.MissingRight(err); {
 	case missing == nil:
@@ -180,7 +179,7 @@ func kindOf(err error) string {
 	return "NATS refuses a message"
 }
 
-// retry calls f until it succeeds, ctx ends, or the error is permanent. It logs each failure.
+// retry calls f until it succeeds, ctx ends, or f returns a [backoff.PermanentError]. It logs each failure.
 func retry[T any](ctx context.Context, log *slog.Logger, what string, f func() (T, error)) (T, error) {
 	pauses := jitter.NewBackoff(100*time.Millisecond, 5*time.Second)
 	return backoff.RetryNotifyWithData(f, backoff.WithContext(pauses, ctx), func(err error, pause time.Duration) {
@@ -188,7 +187,7 @@ func retry[T any](ctx context.Context, log *slog.Logger, what string, f func() (
 	})
 }
 
-// WithoutURL returns err without the quoted part of a malformed URL, which may be a password.
+// WithoutURL returns err, or another error if err quotes a malformed URL: the quoted part may be a password.
 func WithoutURL(err error) error {
 	if _, malformed := errors.AsType[*url.Error](err); malformed {
 		return errors.New("the URL is malformed; " +
@@ -198,11 +197,11 @@ func WithoutURL(err error) error {
 }
 
 // userOfURL matches the user and password of a URL in a list, with the scheme, if any. A password may contain a comma,
-// which looks like the end of a URL: so all text before the @ counts as the user.
+// so all text before the @, back to the last ://, counts as the user. The alternatives match text without ://.
 var userOfURL = regexp.MustCompile(`(\w+://)?(?:[^:]|:[^/]|:/[^/])*(?::/?)?@`)
 
-// Redact returns a list of URLs in which xxxxx stands for users and passwords, and for each part that is no URL: it may
-// be half a password.
+// Redact returns a list of URLs in which xxxxx stands for users and passwords. A part of the list that is no URL also
+// becomes xxxxx: it may be half of a password that contains a comma.
 func Redact(urls string) string {
 	list := strings.Split(userOfURL.ReplaceAllStringFunc(urls, func(user string) string {
 		scheme, _, ok := strings.Cut(user, "://")

@@ -10,14 +10,14 @@ import (
 	"github.com/natsid/natsid/internal/configfile"
 )
 
-// credentials has the options of a connection with this program's credentials. Files are read for each connection, so a
-// renewed file takes effect at the next reconnect.
+// credentials has the options of a connection with this program's credentials. Files are read again for each
+// connection, so a renewed file takes effect at the next reconnect.
 type credentials struct {
 	options []nats.Option
 	conn    atomic.Pointer[nats.Conn] // set once the connection exists
 }
 
-// try reads the files of an option, as a connection would.
+// try reads the files of an option as a connection would, and returns an error if the files cannot be used.
 func try(option nats.Option) error {
 	o := nats.GetDefaultOptions()
 	if err := option(&o); err != nil || o.SignatureCB == nil {
@@ -72,9 +72,9 @@ func credentialsOf(cfg Config) (*credentials, error) {
 	return c, errors.Join(faults...)
 }
 
-// withNKey returns the option that signs with the seed in a file. The client sends the public key of the connection's
-// options before it signs. So when the file has a new seed, the signing function, which runs with the connection
-// locked, sets the new key there: this attempt is refused, and the next one succeeds.
+// withNKey returns the option that signs with the seed in a file. The client sends the public key in the connection's
+// options before it signs. If the file has a new seed by then, this attempt is refused. But the signing function, which
+// runs with the connection locked, sets the new key there, so the next attempt succeeds.
 func (c *credentials) withNKey(file string) nats.Option {
 	read := func() (o nats.Options, err error) {
 		option, err := nats.NkeyOptionFromSeed(file)
@@ -99,12 +99,11 @@ func (c *credentials) withNKey(file string) nats.Option {
 	}
 }
 
-// A secret is a text that must not be shown, given directly or in a file. Its errors name the file, never the text.
+// A secret is a text that must not be shown: text itself, or the content of file. Errors name the file, never the text.
 type secret struct{ text, file string }
 
 func (s secret) given() bool { return s.text != "" || s.file != "" }
 
-// read returns the text.
 func (s secret) read() (string, error) {
 	if s.file == "" {
 		return s.text, nil
@@ -112,8 +111,8 @@ func (s secret) read() (string, error) {
 	return configfile.Secret(s.file)
 }
 
-// option returns the connection option that with makes of a function. The function reads the text again for each
-// connection, and returns the last text if the file cannot be read.
+// option returns the connection option that the parameter with makes of a function. That function reads the text again
+// for each connection. If the file cannot be read, it returns the text that it read last.
 func (s secret) option(with func(latest func() string) nats.Option) nats.Option {
 	return func(o *nats.Options) error {
 		text, err := s.read()

@@ -47,8 +47,8 @@ func (l *links) startServer(context.Context) (err error) {
 	return nil
 }
 
-// inside returns the settings for this program's own connections to the embedded server. These connections stay inside
-// the process, so they need no TLS; and no credentials if the server has no users.
+// inside returns the settings for this program's own connections to the embedded server. The connections stay inside
+// the process, so they need no TLS. If the server has no users, they need no credentials.
 func inside(given Access, hasUsers bool) Access {
 	if !hasUsers {
 		return Access{}
@@ -64,8 +64,8 @@ func (l *links) stopServer() {
 	}
 }
 
-// tendServer makes the embedded server write again after its disk was full, and read its configuration again at each
-// SIGHUP.
+// tendServer makes the embedded server write again after its disk was full, and makes it read its configuration again
+// at each SIGHUP.
 func (l *links) tendServer(ctx context.Context) {
 	if l.embedded != nil {
 		l.embedded.Tend(ctx, l.reload)

@@ -17,9 +17,9 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// Errors of the functions below do not name the setting: [Setting.fault] adds its name.
+// Errors of the functions below do not name the setting: [Setting.fault] adds the name.
 
-// read sets the value at p from its written form.
+// read sets the value to which p points from its text.
 func read(p any, text string) (err error) {
 	switch p := p.(type) {
 	case *string:
@@ -50,8 +50,8 @@ func read(p any, text string) (err error) {
 	return err
 }
 
-// valid returns why the value of the setting is not valid, nil if it is. A setting without a check must be a number or
-// duration within a Range such as "1s to 24h" or "0 to 5 replicas", if it has one.
+// valid returns why the value of the setting is not valid, nil if it is valid. If the setting has no check, and its
+// Range has a form such as "1s to 24h" or "0 to 5 replicas", the value is a number or duration within that Range.
 func (s Setting) valid(c *Config) error {
 	if s.check != nil {
 		return s.check(c)
@@ -155,7 +155,7 @@ func checkData(c *Config) error {
 	return nil
 }
 
-// setAutoCreate reads on, off, a synonym that YAML allows, or a pattern.
+// setAutoCreate reads on, off, a synonym of these in YAML such as yes, or a pattern of tags.
 func setAutoCreate(c *Config, text string) error {
 	switch strings.ToLower(text) {
 	case "on", "true", "yes", "1":
@@ -176,7 +176,7 @@ func checkAutoCreate(c *Config) error {
 	return nil
 }
 
-// checkLayout checks the layout and the epoch, which is a part of it.
+// checkLayout checks the layout, and the epoch, which is a part of the layout.
 func checkLayout(c *Config) error {
 	if err := c.Layout.Validate(); err != nil {
 		return fmt.Errorf("or --epoch: %w", err)
@@ -191,7 +191,7 @@ func setLogFormat(c *Config, text string) error {
 	return errors.New("want text or json")
 }
 
-// setEpoch sets the epoch of the layout, whose row in the table comes first.
+// setEpoch sets the epoch of c.Layout. The table of settings has the layout before the epoch, so c.Layout is set.
 func setEpoch(c *Config, text string) error {
 	ms, err := strconv.ParseInt(text, 10, 64)
 	for _, form := range []string{time.RFC3339, time.DateOnly} {
@@ -207,7 +207,7 @@ func setEpoch(c *Config, text string) error {
 	return nil
 }
 
-// checkSite checks the site, unless the layout has a fault.
+// checkSite checks the site, unless the layout has a fault, which [checkLayout] reports.
 func checkSite(c *Config) error {
 	if c.Layout.Validate() != nil || 0 <= c.Site && c.Site < c.Layout.Sites() {
 		return nil
@@ -216,7 +216,7 @@ func checkSite(c *Config) error {
 		c.Site, c.Layout.Sites()-1, c.Layout, c.Layout.Site)
 }
 
-// checkNumbers checks the worker numbers, unless the layout or the site has a fault.
+// checkNumbers checks the worker numbers, unless the layout or the site has a fault: their own checks report those.
 func checkNumbers(c *Config) error {
 	if c.Numbers == nil || c.Layout.Validate() != nil || c.Site < 0 || c.Site >= c.Layout.Sites() {
 		return nil

@@ -11,13 +11,13 @@ import (
 	"github.com/natsid/natsid/internal/configfile"
 )
 
-// A Given is the text that was given for a setting, and where.
+// A Given is the text that was given for a setting, and where the text was given.
 type Given struct {
 	Text  string
 	From  Source
-	Place string // names the setting in messages, as FILE:LINE: NAME or a variable; "" means the flag
+	Place string // what messages call the setting: FILE:LINE: NAME, or a variable; "" means the flag
 
-	unread bool // the text is malformed, as [Parse] has reported
+	unread bool // the text is malformed, which [Parse] has reported
 }
 
 // A Source is where a setting was given. A higher source takes precedence over a lower one.
@@ -26,14 +26,14 @@ type Source int
 // The sources of settings.
 const (
 	FromDefault Source = iota
-	FromContext        // of the nats CLI
-	FromFile           // --config
-	FromEnv
+	FromContext        // a context of the nats command
+	FromFile           // the file of --config
+	FromEnv            // an environment variable
 	FromFlag
 )
 
-// Parse returns the Config of "natsid serve": the defaults, changed by the given settings, by flag. Its error names the
-// place of every malformed text. [Config.Validate] checks ranges.
+// Parse returns the Config of "natsid serve": the defaults, changed by the given settings. The keys are flags. The
+// error names the place of every malformed text. [Config.Validate] checks ranges.
 func Parse(given map[string]Given) (Config, error) {
 	c := Config{Version: "0.0.0-dev", AutoCreateTags: given["nats"].Text == "", given: make(map[string]Given)}
 	var faults []error
@@ -55,11 +55,11 @@ func Parse(given map[string]Given) (Config, error) {
 	return c, errors.Join(faults...)
 }
 
-// Given returns the text that was given for a setting, and where.
+// Given returns the text that was given for a setting, and where it was given.
 func (c Config) Given(flag string) Given { return c.given[flag] }
 
-// put sets the value of a setting from its text. For most settings an empty text is an error: a template leaves it
-// where a value is missing, and a worker with the default would start outside the fleet that it should join.
+// put sets the value of a setting from its text. For most settings an empty text is an error. It appears where a
+// template lacks a value; if the worker then used the default, it would start outside the fleet that it should join.
 func (s Setting) put(c *Config, text string) (err error) {
 	if s.set != nil {
 		err = s.set(c, text)
@@ -77,8 +77,8 @@ func (s Setting) put(c *Config, text string) (err error) {
 	return nil
 }
 
-// fault returns err with the place where the setting was given. If the setting was not given, the one beside it caused
-// the fault, and err gets the line of that one in the configuration file.
+// fault returns err with the place where the setting was given. If it was not given, the fault comes from the setting
+// beside it, whose value its check also reads: then err gets that setting's line in the configuration file.
 func (s Setting) fault(given map[string]Given, err error) error {
 	where := place(s.Flag, given)
 	if beside := given[s.beside]; given[s.Flag].From == FromDefault && beside.From == FromFile {
@@ -87,7 +87,7 @@ func (s Setting) fault(given map[string]Given, err error) error {
 	return fmt.Errorf("%s %w", where, err)
 }
 
-// ReadFile returns the settings in a configuration file, by flag. Its error names every malformed line and unknown
+// ReadFile returns the settings in a configuration file, by flag. The error names every malformed line and unknown
 // setting. [Parse] and [Config.Validate] check the values.
 func ReadFile(config Given) (map[string]Given, error) {
 	name := config.Text
@@ -115,7 +115,7 @@ func ReadFile(config Given) (map[string]Given, error) {
 	return given, errors.Join(faults...)
 }
 
-// named returns the flag for a name in the configuration file, and what is wrong with the name, "" if nothing is.
+// named returns the flag for a name in the configuration file. fault says what is wrong with the name; "" for nothing.
 func named(name string) (flag, fault string) {
 	var flags []string
 	for _, s := range settings {
@@ -135,9 +135,9 @@ func named(name string) (flag, fault string) {
 }
 
 // MisspeltEnv returns an error that names each environment variable that is probably a misspelt setting. A variable
-// that resembles no setting is no error: Kubernetes sets NATSID_PORT and NATSID_SERVICE_HOST for a Service named
-// natsid. Other programs use variables that begin with NATS_, so such a variable is misspelt only if one character
-// differs.
+// that resembles no setting is allowed: Kubernetes sets NATSID_PORT and NATSID_SERVICE_HOST for a Service named natsid.
+// Other programs also use variables that begin with NATS_. So one of these counts as misspelt only if a single
+// character differs.
 func MisspeltEnv(environ []string) error {
 	var faults []error
 	for _, variable := range environ {
@@ -158,7 +158,7 @@ func MisspeltEnv(environ []string) error {
 	return errors.Join(faults...)
 }
 
-// Nearest returns which of names is most probably meant by name, "" if name resembles none.
+// Nearest returns the one of names that is probably meant by name; "" if name resembles none of them.
 func Nearest(name string, names []string) (best string) {
 	distance := 1 + max(2, len(name)/3)
 	for _, n := range names {
@@ -176,7 +176,7 @@ func edits(a, b string) int {
 		row[j] = j
 	}
 	for i := range len(a) {
-		last := row[0] // the value above and left of the next one
+		last := row[0] // the value above and left of the one that is computed next
 		row[0] = i + 1
 		for j := range len(b) {
 			change := last
@@ -190,10 +190,10 @@ func edits(a, b string) int {
 	return row[len(b)]
 }
 
-// A Value is a setting with its value in force, for people.
+// A Value is a setting with the value that is in use, as text for people.
 type Value struct {
 	Setting string `json:"setting"`         // the flag, without dashes
-	Value   string `json:"value"`           // in its written form, secrets hidden
+	Value   string `json:"value"`           // its text, with xxxxx for a secret
 	From    string `json:"from"`            // flag, environment, file, context or default
 	Place   string `json:"place,omitempty"` // FILE:LINE, variable or flag; "" for a default
 }

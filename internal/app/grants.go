@@ -13,18 +13,18 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// A grantLog writes down which IDs this process may issue. IDs are issued even if a write fails.
+// A grantLog writes grants to a stream: which IDs this process may issue. IDs are issued even if a write fails.
 type grantLog struct {
 	*program
 	bucket  *buckets.Bucket
-	log     *grants.Log // drops grants while it is nil: before open, and with --grants off
-	failing time.Time   // since when writes fail; zero if they succeed
+	log     *grants.Log // nil before open and with --grants off: then it drops grants
+	failing time.Time   // time of the first of the writes that failed in a row; zero if the last succeeded
 }
 
 // grantsSize bounds the stream of grants, in bytes: JetStream removes the oldest. `nats stream edit` changes the bound.
 const grantsSize = 256 << 20
 
-// open makes the log of grants. Its bucket is created with the first entry.
+// open makes the log of grants. The bucket of the log is created with the first entry.
 func (g *grantLog) open() {
 	cfg := g.cfg
 	if cfg.Grants == 0 {
@@ -37,7 +37,7 @@ func (g *grantLog) open() {
 	g.log = grants.New(g.who, g.write)
 }
 
-// run writes grants until ctx ends, and then the remaining ones.
+// run writes grants until ctx ends, and then those that still wait.
 func (g *grantLog) run(ctx context.Context) {
 	if g.log != nil {
 		g.log.Run(ctx, func() time.Duration { return g.links.atStop(1500 * time.Millisecond) })
@@ -56,7 +56,7 @@ func (g *grantLog) write(ctx context.Context, body []byte) error {
 	return err
 }
 
-// report raises an alarm if a write was refused, or if writes have failed for a minute.
+// report raises an alarm if a write was refused, or if all writes of the last minute have failed.
 func (g *grantLog) report(err error) {
 	if err == nil {
 		g.failing = time.Time{}

@@ -19,9 +19,9 @@ type httpDoor struct {
 	listener net.Listener // nil if HTTP is not served
 }
 
-// listen listens on the address of --http. If it cannot, and the operator gave the address, the start ends with an
-// error, since probes and alerts depend on it. If the address is the default, natsid runs without HTTP: so the same
-// command starts a second worker on a machine.
+// listen listens on the address of --http. If it cannot, the reaction depends on who chose the address. For an
+// operator's address the start ends with an error, since probes and alerts depend on it. With the default address
+// natsid runs without HTTP, so that the same command can start a second worker on a machine.
 func (d *httpDoor) listen(context.Context) error {
 	if d.cfg.HTTP == "" {
 		return nil
@@ -45,7 +45,6 @@ func (d *httpDoor) listen(context.Context) error {
 	return nil
 }
 
-// serve serves HTTP until ctx ends.
 func (d *httpDoor) serve(ctx context.Context) {
 	if d.listener == nil {
 		return
@@ -56,7 +55,7 @@ func (d *httpDoor) serve(ctx context.Context) {
 	}
 }
 
-// handler returns the handler of all paths. Health and readiness need no token, other paths the one of
+// handler returns the handler of all paths. Health and readiness need no token. Other paths need the token of
 // --http-token-file, if that is given.
 func (d *httpDoor) handler() http.Handler {
 	open := monitor.Handler(d.modes, d.notes, d.metrics.Handler())
@@ -74,7 +73,7 @@ func (d *httpDoor) handler() http.Handler {
 }
 
 // pageAt returns the pattern and the handler of the page. With --http-token-file the page serves callers that have the
-// token. Without it, it serves this machine alone; and if other machines reach --http, it is off, and / says so.
+// token. Without a token it serves this machine alone; and if other machines reach --http, it is off, and / says so.
 func (d *httpDoor) pageAt() (pattern string, h http.Handler) {
 	address, tcp := d.listener.Addr().(*net.TCPAddr)
 	switch file := d.cfg.HTTPTokenFile; {
@@ -85,7 +84,7 @@ func (d *httpDoor) pageAt() (pattern string, h http.Handler) {
 	}
 	const remedy = "set --http-token-file FILE with a token that it then demands"
 	d.cfg.Log.Info("the page is off: other machines reach --http; "+remedy, "http", address.String())
-	return "/{$}", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { // other paths are not found
+	return "/{$}", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { // all other paths are answered 404
 		http.Error(w, "the page is off: other machines reach this address; "+remedy, http.StatusForbidden)
 	})
 }
@@ -106,7 +105,7 @@ func (p *program) page() http.Handler {
 	})
 }
 
-// notes returns lines for operators that /readyz shows in addition to the readiness.
+// notes returns lines for operators, which /readyz shows after the readiness.
 func (p *program) notes() (all []string) {
 	if why := p.watch.Trouble(); why != nil && p.watch.IsAnswered() {
 		all = append(all, fmt.Sprintf("relays: this worker cannot load, and another one answers for it: %v", why))

@@ -30,19 +30,19 @@ func dial(ctx context.Context, cfg Config, opts []nats.Option) (*nats.Conn, erro
 	return retry(ctx, cfg.Log, "NATS at "+Redact(cfg.NATS)+" does not answer yet", attempt)
 }
 
-// writeTimeout is how long a write may wait until the server reads. The client's default is a minute, in which calls
-// block beyond the ends of their contexts, and pings cannot detect that the server hangs. After writeTimeout the
-// connection is replaced: the data that could not be written is lost, and a subscription could be part of it.
+// writeTimeout is how long a write may wait until the server reads. The client's default is a minute: meanwhile calls
+// block beyond the ends of their contexts, and pings cannot detect that the server hangs. After writeTimeout the client
+// replaces the connection, because the data that it could not write is lost, perhaps with a subscription in it.
 const writeTimeout = 3 * time.Second
 
 // joinTimeout bounds an attempt to connect; enough for a round trip of a second.
 const joinTimeout = 5 * time.Second
 
-// A JoinError is returned if NATS answers and refuses this program, or if the settings cannot be used. Its text names
-// the remedy.
+// A JoinError is returned if NATS answers and refuses this program, or if the settings cannot be used. Its text says
+// what to change.
 type JoinError struct {
 	URL     string // redacted
-	Passing bool   // a retry may succeed with the same settings
+	Passing bool   // the cause may pass: a retry with the same settings may succeed
 	why     string
 	cause   error
 }
@@ -52,8 +52,8 @@ func (e *JoinError) Error() string { return fmt.Sprintf("cannot join NATS at %s:
 // Unwrap returns the error of the NATS client.
 func (e *JoinError) Unwrap() error { return e.cause }
 
-// Join connects to NATS once, with the credentials and certificates of cfg. The error is a [JoinError], unless NATS did
-// not answer.
+// Join connects to NATS once, with the credentials and certificates of cfg. The error is a [JoinError], or another
+// error if NATS did not answer.
 func Join(cfg Config, opts []nats.Option) (*nats.Conn, error) {
 	mine, err := credentialsOf(cfg)
 	if err != nil {
@@ -83,18 +83,18 @@ func Join(cfg Config, opts []nats.Option) (*nats.Conn, error) {
 	return nil, &JoinError{URL: Redact(cfg.NATS), Passing: passing, why: why, cause: err}
 }
 
-// decided is the longest time in which a server itself refuses a user. A later refusal means that the server's auth
-// callout did not answer within its timeout (2 s by default), perhaps since it is just starting: a retry may help.
+// decided is the longest time in which a server by itself refuses a user. A later refusal means that the server's auth
+// callout did not answer within its timeout (2 s by default). It may just be starting, so a retry may help.
 const decided = 500 * time.Millisecond
 
-// whyRefused returns why NATS could not be joined, with the remedy; "" if NATS did not answer, or the error is of an
-// unknown kind. passing reports whether a retry may help.
+// whyRefused returns why NATS could not be joined, and what to change; "" if NATS did not answer, or if the kind of the
+// error is unknown. passing reports whether a retry may help.
 func whyRefused(cfg Config, err error, took time.Duration) (why string, passing bool) {
 	var clock x509.CertificateInvalidError
 	switch {
 	case isA[*url.Error](err):
 		return WithoutURL(err).Error(), false
-	case errors.Is(err, io.ErrClosedPipe): // a connection inside the process, refused after 10 s
+	case errors.Is(err, io.ErrClosedPipe): // the connection to the embedded server, refused after 10 s
 		return "the embedded server refuses this user: check " + cfg.shown(), false
 	case errors.Is(err, nats.ErrAuthorization):
 		return "it refuses this user: check " + cfg.shown() + " (" + err.Error() + ")", took >= decided
@@ -112,7 +112,7 @@ func whyRefused(cfg Config, err error, took time.Duration) (why string, passing 
 			"(" + err.Error() + ")", false
 	case errors.As(err, &clock):
 		return "its certificate is not valid: renew it, or correct the clock (" + err.Error() + ")",
-			clock.Reason == x509.Expired // or not valid yet, as while this machine's clock is not yet set
+			clock.Reason == x509.Expired // x509.Expired also means "not valid yet", as before this clock is set
 	case errors.Is(err, nats.ErrSecureConnWanted):
 		return "it offers no TLS: remove tls:// and the certificates, or configure TLS there", false
 	case errors.Is(err, nats.ErrTLS) && hungUp(err):
@@ -125,13 +125,13 @@ func whyRefused(cfg Config, err error, took time.Duration) (why string, passing 
 	return "", true
 }
 
-// hungUp reports whether the server closed the connection before this program could read why, as it may after it
-// refused a user.
+// hungUp reports whether the server closed the connection before this program could read the reason. A server may do so
+// after it refused a user.
 func hungUp(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
 }
 
-// hinted adds a possible cause to a time-out: a server that wants TLS first sends nothing.
+// hinted adds a possible cause to a time-out: a server that expects TLS at once sends nothing before it.
 func (c *Config) hinted(err error) error {
 	secure := strings.Contains(c.NATS, "tls://") || c.NATSCA != "" || c.NATSCert != ""
 	if late, ok := errors.AsType[net.Error](err); ok && late.Timeout() && secure {

@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// A step is one part of the program. Its start may use everything that the steps above it have started, and it stops
-// before them.
+// A step is one part of the program. When it starts, it may use all that the steps above it have started; so it stops
+// before they stop.
 type step struct {
 	name  string
 	start func(ctx context.Context) error // nil: nothing to start
 	stop  func()                          // nil: nothing to stop
-	// within is how long stop should take at most. A stop that takes longer is logged, and still waited for: the steps
-	// above depend on it.
+	// within is how long stop should take at most. If stop takes longer, that is logged, and stop is still waited for:
+	// the steps above can stop only after it.
 	within time.Duration
 }
 
-// live starts the steps in order, waits until ctx ends, and stops them in reverse order. If a step cannot start, live
-// calls quit with its error, which ends ctx, and stops the steps before it.
+// live starts the steps in order, waits until ctx ends, and stops the steps in reverse order. If a step cannot start,
+// live calls quit with the error, which ends ctx, and stops the steps above that step.
 func live(ctx context.Context, quit context.CancelCauseFunc, log *slog.Logger, steps []step) {
 	started := 0
 	for _, s := range steps {
@@ -50,8 +50,8 @@ func (s step) end(log *slog.Logger) {
 	s.stop()
 }
 
-// during returns a step that runs f in the background. The context of f ends when the stop of the program begins. The
-// stop of the step waits until f has returned.
+// during returns a step that runs f in the background. The context of f ends as soon as the program begins to stop,
+// before any step stops. The stop of this step waits until f has returned.
 func during(name string, within time.Duration, f func(ctx context.Context)) step {
 	var running sync.WaitGroup
 	return step{name: name, within: within, stop: running.Wait,

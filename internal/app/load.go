@@ -11,12 +11,12 @@ import (
 	"github.com/natsid/natsid/worker"
 )
 
-// loads is the store from which the allocator loads ranges. A load takes these steps:
+// loads is the store from which the allocator loads ranges of IDs. A load takes these steps:
 //
-//  1. watch is informed that the load begins, and later how it ended.
-//  2. [fleet.StrictTags] load a strict tag for which workers contend in one of them, so that no compare-and-sets race.
-//  3. [lineage.Member.Gate] checks that the registry is sound, before the load and when it ends.
-//  4. The store raises the mark: by a compare-and-set, or in MySQL by an UPDATE.
+//  1. watch is told that the load begins, and later how it ended.
+//  2. [fleet.StrictTags] load a contended strict tag in one worker alone, so that no compare-and-sets race.
+//  3. [lineage.Member.Gate] checks, before and after the load, that the buckets were neither lost nor set back.
+//  4. The store raises the mark, the tag's next ID in the bucket, by a compare-and-set; then the row in MySQL, if any.
 type loads struct {
 	segment.Store // steps 2 to 4
 	watch         *fleet.Watch
@@ -43,12 +43,12 @@ func (s loads) LoadStrict(
 	return l, err
 }
 
-// fullAt is the reserved percentage of a tag's numbers at which the alarm is raised. Each further percent raises it
-// again.
+// fullAt is the percentage of a tag's numbers that are reserved when the alarm is first raised. Each further percent
+// raises it again.
 const fullAt = 90
 
-// raiseAlarms raises the alarms about a tag that its load calls for: few numbers are left, none is left, or an operator
-// must say where the tag goes on. A load that succeeds ends the last of these.
+// raiseAlarms raises the alarms about a tag to which a load leads: few numbers are left, none is left, or an operator
+// must say where the tag goes on. A load that succeeds ends the last alarm.
 func (s loads) raiseAlarms(tag string, l segment.Loaded, err error) {
 	fills := func(how string) { s.alarms.raiseAbout(wire.AlarmTagFillsUp, tag, "tag "+tag+": "+how) }
 	switch x, _ := errors.AsType[*segment.ExhaustedError](err); {
@@ -75,11 +75,11 @@ func (s loads) Poll(ctx context.Context, see func(segment.Listing)) error {
 	return err
 }
 
-// registryOfLoads returns the ID of the registry that loads use, "" if it is not known yet.
+// registryOfLoads returns the ID of the registry from which this worker loads, "" if the ID is not known yet.
 func (p *program) registryOfLoads() string { return p.registry.member.Identity().Registry }
 
-// probe implements [fleet.WatchConfig.Probe]: it returns nil once each store that a load needs has taken a write of
-// this call. While the registry is stopped it returns nil at once, since the stores are not at fault.
+// probe implements [fleet.WatchConfig.Probe]: it returns nil once each store that a load needs has acknowledged a write
+// of this call. While the registry is stopped it returns nil at once, since the stores are not at fault.
 func (p *program) probe(ctx context.Context) error {
 	if p.registry.member.Stopped() != nil {
 		return nil
@@ -92,8 +92,8 @@ func (p *program) probe(ctx context.Context) error {
 	return p.registry.member.Prove(ctx)
 }
 
-// canLoad reports whether this worker can load ranges, as far as it knows. After the control connection was lost, it is
-// false until the registry is checked again.
+// canLoad reports whether this worker can load ranges, as far as it knows. Once the control connection was lost,
+// canLoad reports false until the registry is checked again.
 func (p *program) canLoad() bool {
 	return len(p.reasons.Of(worker.Segment)) == 0 && p.segments.Trouble() == nil && p.watch.Trouble() == nil &&
 		p.registry.member.Checked()

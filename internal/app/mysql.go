@@ -25,7 +25,7 @@ func checkDSN(c *Config) error {
 	return errors.New("is malformed: want user:password@tcp(host:port)/database")
 }
 
-// Database returns the login of MySQL. The DSN is that of --mysql, or the content of --mysql-file.
+// Database returns the login of MySQL. Its DSN is the text of --mysql, or the content of --mysql-file.
 func (c *Config) Database() (mysqlstore.Login, error) {
 	dsn, err := secret{c.MySQL, c.MySQLFile}.read()
 	if err != nil {
@@ -37,7 +37,7 @@ func (c *Config) Database() (mysqlstore.Login, error) {
 	}, nil
 }
 
-// OnMySQL reports whether the tags are in MySQL.
+// OnMySQL reports whether the tags are in a table of MySQL: --mysql or --mysql-file is given.
 func (c *Config) OnMySQL() bool { return c.MySQL != "" || c.MySQLFile != "" }
 
 // OpenTable connects to MySQL once, within 10 s.

@@ -12,7 +12,7 @@ import (
 	"github.com/natsid/natsid/worker"
 )
 
-// modes returns, for each mode, why this worker cannot issue its IDs, nil if it can.
+// modes returns, for each mode, why this worker cannot issue IDs of the mode; nil if it can.
 func (p *program) modes() map[string]error {
 	return map[string]error{
 		string(worker.Segment):   p.segmentTrouble(),
@@ -20,7 +20,7 @@ func (p *program) modes() map[string]error {
 	}
 }
 
-// state returns the metadata of this worker's answers over NATS. The states of modes are those of /readyz.
+// state returns the metadata of this worker's answers over NATS. Each mode has the same state as in /readyz.
 func (p *program) state() map[string]string {
 	k := p.keeper.Status()
 	state := map[string]string{
@@ -35,8 +35,8 @@ func (p *program) state() map[string]string {
 	return state
 }
 
-// segmentTrouble returns why callers get no segment IDs from this worker, nil if they do: why the worker does not serve
-// them, or why neither it nor another worker can load further ranges.
+// segmentTrouble returns why callers get no segment IDs from this worker, nil if they get some. Either this worker does
+// not serve them, or no worker, this or another, can load further ranges.
 func (p *program) segmentTrouble() error {
 	err := p.worker.Trouble(worker.Segment)
 	if server := p.links.embedded; err == nil && server != nil {
@@ -60,10 +60,10 @@ func (p *program) snowflakeTrouble() error {
 	return err
 }
 
-// missingAfter is how long a start may take before the log shows why a mode cannot issue.
+// missingAfter is how long a start may take before the log shows why a mode cannot issue IDs.
 const missingAfter = 15 * time.Second
 
-// announce calls cfg.Ready once all modes can issue. Every 15 s until then it logs why they cannot.
+// announce calls cfg.Ready once all modes can issue IDs. Until then it logs every 15 s why they cannot.
 func (p *program) announce(ctx context.Context) {
 	missing := time.NewTicker(missingAfter)
 	defer missing.Stop()

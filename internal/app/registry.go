@@ -21,19 +21,19 @@ import (
 
 var errFirstCheck = errors.New("this worker has not checked its registry yet")
 
-// stoppable are the modes that an incident of the registry can stop. Each incident stops at least segments.
+// stoppable are the modes that a stop of the registry by an incident can end. Each incident ends at least segments.
 var stoppable = []worker.Mode{worker.Segment, worker.Snowflake, worker.Tags}
 
-// registry decides whether this worker may load and issue from its registry, and exchanges messages about registries
-// with other workers.
+// registry decides whether this worker may load and issue from its registry, the buckets of its namespace. It exchanges
+// messages about registries with other workers.
 type registry struct {
 	*program
 	bus    *natsbus.Bus
 	member *lineage.Member
-	begun  chan struct{} // closed when the first check of the marks has ended
+	begun  chan struct{} // closed when the first check of the registry has ended
 }
 
-// makeBus makes the bus, which carries messages about registries, and asks for 200 ms which other workers there are.
+// makeBus makes the bus, which carries messages about registries, and asks for 200 ms which other workers exist.
 func (m *registry) makeBus(ctx context.Context) error {
 	m.bus = natsbus.New(m.links.control, m.cfg.Namespace)
 	ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
@@ -45,7 +45,7 @@ func (m *registry) makeBus(ctx context.Context) error {
 }
 
 // checked lets this worker serve after the first check of its registry. err is the result of that check. If the check
-// failed, the worker serves segments as soon as it can load itself, or knows whether another worker can.
+// failed, the worker serves segments only once it can load, or knows whether another worker can.
 func (m *registry) checked(ctx context.Context, err error) {
 	close(m.begun)
 	m.reasons.Clear(worker.Unchecked, worker.Snowflake)
@@ -74,7 +74,7 @@ func (m *registry) assemble() (err error) {
 	return err
 }
 
-// self returns how this worker introduces itself to others.
+// self returns the notice by which this worker introduces itself to others.
 func (m *registry) self() lineage.Notice {
 	who, d := m.keeper.Who(), workerid.DeploymentOf(m.cfg.Layout)
 	return lineage.Notice{
@@ -98,7 +98,7 @@ func (m *registry) Refuse(why error, all bool) {
 // Allow implements [lineage.Serving].
 func (m *registry) Allow() { m.reasons.Clear(worker.Stopped, stoppable...) }
 
-// Alarm implements [lineage.Serving]: it raises the alarm that the registry was stopped.
+// Alarm implements [lineage.Serving]: it raises the alarm that all workers of the registry were stopped.
 func (m *registry) Alarm(cause era.Cause, message string) {
 	kinds := map[era.Cause]wire.Alarm{
 		era.WentBack: wire.AlarmMarksWentBack, era.Lost: wire.AlarmMarksLost,
@@ -120,8 +120,9 @@ func (m *registry) answerFor(registry string) {
 	}
 }
 
-// mayFound implements [buckets.Config.MayFound] for the bucket of marks: it returns an error if this or another worker
-// knows a registry in this namespace, whose bucket may be lost or away.
+// mayFound implements [buckets.Config.MayFound] for the bucket of marks. It returns an error if this worker or another
+// one knows a registry of this namespace: then the bucket is not the first, and the old one may be lost or out of
+// reach.
 func (m *registry) mayFound(ctx context.Context) error {
 	if m.member.Remembers() {
 		return fmt.Errorf("%w: the data directory %s remembers it", buckets.ErrInUse, m.cfg.Data)
@@ -135,7 +136,7 @@ func (m *registry) mayFound(ctx context.Context) error {
 	return err
 }
 
-// notices asks one worker of each registry in the namespace for its notice.
+// notices asks one worker of each registry in the namespace for its notice, which says who it is and what it makes.
 func (m *registry) notices(ctx context.Context) ([]lineage.Notice, error) {
 	all, err := lineage.AskFunc(m.bus.Ask).Notices(ctx, m.self())
 	if errors.Is(err, natsbus.ErrNobody) {
@@ -162,7 +163,8 @@ func (m *registry) mayMake(ctx context.Context) error {
 	return err
 }
 
-// ask ends the start with [ErrOther] if another worker makes snowflakes with another layout, epoch or tick.
+// ask ends the start with [ErrOther] if another worker of the namespace makes snowflakes with another layout, epoch or
+// tick: such snowflakes could equal this worker's.
 func (m *registry) ask(ctx context.Context) error {
 	err := m.mayMake(ctx)
 	if err != nil && !errors.Is(err, ErrOther) {
@@ -172,7 +174,7 @@ func (m *registry) ask(ctx context.Context) error {
 	return err
 }
 
-// watch checks the registry until ctx ends, and then records in its marks that this worker stopped cleanly.
+// watch checks the registry until ctx ends. Then it records in the bucket of marks that this worker stopped cleanly.
 func (m *registry) watch(ctx context.Context) {
 	if err := m.bus.Listen(m.member.Hear); err != nil {
 		m.quit(err)
@@ -200,8 +202,8 @@ func (m *registry) hasSecond() bool {
 	return in != nil && in.Other != ""
 }
 
-// marksInUse returns the ID of the registry from whose marks this worker issues, its own or by relays; "" while it must
-// not issue.
+// marksInUse returns the ID of the registry whose marks (each tag's next ID) this worker raises, itself or by another
+// worker; "" while it must not issue.
 func (m *registry) marksInUse() string {
 	if m.reasons.Forbidden(worker.Segment) != nil {
 		return ""

@@ -14,9 +14,9 @@ import (
 	"github.com/natsid/natsid/internal/natscontext"
 )
 
-// Resolve returns the given settings, and those of the nats context that they name. Of settings that exclude each
-// other, it keeps the one of the highest source. said has a sentence for each dropped setting, without its value. After
-// an error, all may still have settings that exclude each other.
+// Resolve returns the given settings, by flag, and those of the nats context that they name. Of settings that exclude
+// each other, it keeps the setting of the highest source. said has a sentence about each dropped setting, without its
+// value. After an error, all may still have settings that exclude each other.
 func Resolve(given map[string]Given) (all map[string]Given, said []string, err error) {
 	all = maps.Clone(given)
 	if name := given["context"].Text; name != "" {
@@ -43,7 +43,7 @@ func Resolve(given map[string]Given) (all map[string]Given, said []string, err e
 	return all, said, err
 }
 
-// addContext adds the settings of a context to all, but not over others.
+// addContext adds the settings of a context to all. A setting that all has already keeps its value.
 func addContext(all map[string]Given, name string, c map[string]string) (said []string) {
 	for _, s := range settings {
 		theirs := Given{Text: c[s.context], From: FromContext, Place: s.context + " of context " + name}
@@ -58,16 +58,16 @@ func addContext(all map[string]Given, name string, c map[string]string) (said []
 	return said
 }
 
-// inURL stands for the user in the URLs of NATS among the flags of a way.
+// inURL is the name of the user in the URLs of NATS where a way lists flags.
 const inURL = "user in --nats"
 
-// A way has flags that belong together, such as those of a user and a password.
+// A way is one way to give something, such as a user: the flags that belong together, as those of user and password.
 type way []string
 
-// exclusive returns sets of ways. Only one way of each set can be used.
+// exclusive returns sets of ways to give the same thing. Only one way of each set can be used.
 func exclusive() [][]way {
 	sets := [][]way{
-		{{"creds"}, {"nkey"}}, // the key that signs
+		{{"creds"}, {"nkey"}}, // the two ways to give the key that signs
 		{{"user", "password", "password-file"}, {"token", "token-file"}},
 		{{inURL}, {"user", "password", "password-file", "token", "token-file"}},
 		{{"js-domain"}, {"js-prefix"}},
@@ -80,7 +80,7 @@ func exclusive() [][]way {
 	return sets
 }
 
-// first returns the flag of this way with the highest source, "" if no flag was given.
+// first returns the flag of this way that was given by the highest source, "" if no flag was given.
 func (w way) first(all map[string]Given) (flag string) {
 	for _, f := range w {
 		if g := all[f]; g.Text != "" && (flag == "" || g.From > all[flag].From) {
@@ -90,8 +90,8 @@ func (w way) first(all map[string]Given) (flag string) {
 	return flag
 }
 
-// choose removes all ways but that of the highest source from all. Two ways of one source are an error, unless the
-// source is a context, or one of them is a user in the URLs: then the first way stays.
+// choose removes all ways from all but the way given by the highest source. Two ways of one source are an error, unless
+// the source is a context, or one of the ways is a user in the URLs: then the first way stays.
 func choose(all map[string]Given, ways []way, said *[]string) error {
 	from := func(w way) Source { return all[w.first(all)].From }
 	slices.SortStableFunc(ways, func(v, w way) int { return cmp.Compare(from(w), from(v)) })
@@ -115,5 +115,5 @@ func choose(all map[string]Given, ways []way, said *[]string) error {
 // gaveWay returns the sentence about a setting that was dropped.
 func gaveWay(weaker, stronger string) string { return stronger + " takes precedence over " + weaker }
 
-// place returns where a setting was given, for messages; the flag if that is unknown.
+// place returns where a setting was given, for messages; the flag if no place is known.
 func place(flag string, all map[string]Given) string { return cmp.Or(all[flag].Place, "--"+flag) }

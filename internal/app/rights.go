@@ -11,14 +11,14 @@ import (
 	"github.com/natsid/natsid/worker"
 )
 
-// A lack remembers the last answer of the server about missing rights.
+// A lack remembers which rights this user of NATS lacked when the server was last asked.
 type lack struct {
-	text  atomic.Pointer[string] // the missing rights, as last logged
-	modes atomic.Int64           // how many modes cannot be served
+	text  atomic.Pointer[string] // the missing rights, as last logged; nil before the first answer
+	modes atomic.Int64           // how many modes cannot be served for lack of a right
 }
 
-// lacks asks the server for the rights of this user. It returns an error for each mode that needs a missing right, and
-// logs each change of the missing rights, even of those that no mode needs.
+// lacks asks the server for the rights of this user. It returns an error for each mode that needs a missing right. It
+// logs each change of the missing rights, even if no mode needs them.
 func (p *program) lacks(ctx context.Context, nc *nats.Conn) (map[worker.Mode]error, error) {
 	held, err := rights.Ask(ctx, nc)
 	if err != nil {
@@ -44,7 +44,7 @@ func (p *program) lacks(ctx context.Context, nc *nats.Conn) (map[worker.Mode]err
 				"`natsid permissions worker` prints what a worker needs", text)
 		}
 	}
-	if p.lack.modes.Swap(int64(len(lacks))) > int64(len(lacks)) { // a reconnect subscribes again where NATS refused
+	if p.lack.modes.Swap(int64(len(lacks))) > int64(len(lacks)) { // a reconnect repeats subscriptions that NATS refused
 		_ = p.links.control.ForceReconnect() // it fails only on a closed connection
 	}
 	return lacks, nil

@@ -10,31 +10,31 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A Setting is one setting of a worker, a row of the table below. The command line and its help, the defaults and the
-// validation of [Config], and docs/reference.md are made from the table.
+// A Setting is one setting of a worker: a row of the table below. From the table come the command line and its help,
+// the defaults and the validation of [Config], and docs/reference.md.
 type Setting struct {
 	Flag        string   // name on the command line, without the leading dashes
-	Aliases     []string // the nats command's names for the flag
-	Env         string   // environment variable, which the flag overrides; "" in the table means NATSID_FLAG
-	Placeholder string   // stands for the value in the help if there is no default
-	Group       string   // heading of the settings of one purpose
+	Aliases     []string // other names of the flag, from the nats command
+	Env         string   // environment variable; the flag overrides it; "" in the table means NATSID_FLAG
+	Placeholder string   // shown in the help for the value, if there is no default
+	Group       string   // heading above this and other settings of one purpose
 	Help        string   // sentences for the reader of a terminal
 
 	Default string // the text of the default; "" for none
 	Range   string // the valid values, with their unit; "" if all are valid
 	Bare    bool   // the flag needs no value, and --no-FLAG negates it
 
-	in      func(c *Config) any                // pointer to the value, which [read] sets
+	in      func(c *Config) any                // returns a pointer to the value, which [read] sets
 	set     func(c *Config, text string) error // sets the value in place of [read]
 	check   func(c *Config) error              // checks the value; nil if Range is enough
 	show    func(c *Config) string             // the value for people, without secrets; nil means its text
-	beside  string                             // flag of another setting that check reads, too; "" for none
+	beside  string                             // flag of another setting whose value check also reads; "" for none
 	none    bool                               // the empty text is valid, and means none
-	file    func(c *Config) any                // of a secret: pointer to the name of its file, set by --FLAG-file
-	context string                             // field of the contexts of the nats command; "" for none
+	file    func(c *Config) any                // for a secret: pointer to the name of its file, set by --FLAG-file
+	context string                             // its field in a context of the nats command; "" for none
 }
 
-// Settings returns all settings, those of one group together.
+// Settings returns all settings. Those of one group stand together.
 func Settings() []Setting { return slices.Clone(settings) }
 
 var settings = slices.Concat(ofAccess, grouped("Connections and data", []Setting{
@@ -167,7 +167,7 @@ var settings = slices.Concat(ofAccess, grouped("Connections and data", []Setting
 	},
 }))
 
-// grouped returns the rows of a group with the defaults of their fields, and rows for the files of secrets.
+// grouped fills in the group and the default variable of each row, and adds a row --FLAG-file for each secret.
 func grouped(group string, rows []Setting) []Setting {
 	for i := 0; i < len(rows); i++ {
 		s := &rows[i]

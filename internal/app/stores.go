@@ -21,7 +21,8 @@ import (
 	"github.com/natsid/natsid/worker"
 )
 
-// storage has the durable state: the buckets in JetStream, and the MySQL table that the marks guard.
+// storage has the durable state: the buckets in JetStream, and, with --mysql, a table of tags. Each tag has a mark, its
+// next ID, in the bucket of tags; with a table the marks also guard against a table that went back.
 type storage struct {
 	*program
 
@@ -29,7 +30,7 @@ type storage struct {
 	streams buckets.Streams
 	numbers *kvregistry.Registry
 	tags    *kvstore.Store
-	late    error             // why the buckets could not be opened at the start; nil if they were
+	late    error             // why the buckets could not be opened at the start; nil if they could
 	table   *mysqlstore.Table // nil without MySQL
 }
 
@@ -64,8 +65,8 @@ func (s *storage) assemble() (err error) {
 }
 
 // openBuckets tries once to open the buckets in JetStream. If JetStream does not answer, the program still starts, and
-// [storage.openLate] tries again. Until then requests for segments get 503, and a worker that was killed issues
-// snowflakes for the rest of its window.
+// [storage.openLate] tries again. Until then requests for segments get 503. Snowflakes are issued only by a worker that
+// was killed: it goes on until the end of its window, the time span in which it owns its worker number.
 func (s *storage) openBuckets(ctx context.Context) error {
 	err := s.open(ctx)
 	if ctx.Err() != nil {
@@ -82,7 +83,7 @@ func (s *storage) openBuckets(ctx context.Context) error {
 	return nil
 }
 
-// replicas returns the number of replicas for a bucket that this worker creates; 0 means 3, or 1 if JetStream has fewer
+// replicas returns the number of replicas for a bucket that this worker creates. 0 means 3, or 1 if JetStream has fewer
 // servers.
 func (s *storage) replicas() int {
 	if s.links.embedded != nil {
@@ -91,11 +92,11 @@ func (s *storage) replicas() int {
 	return s.cfg.Replicas
 }
 
-// measureEvery is how often JetStream's round trip is measured while it leaves requests unanswered.
+// measureEvery is how often JetStream's round trip is measured while JetStream leaves requests unanswered.
 const measureEvery = time.Second
 
-// watch checks the settings of the bucket of worker numbers every --tag-poll, and raises an alarm while they are unfit.
-// The poll of the tags checks those of the bucket of marks.
+// watch checks the settings of the bucket of worker numbers every --tag-poll, and raises an alarm while natsid must not
+// rely on them. It does not check the bucket of marks, since the poll of the tags does that.
 func (s *storage) watch(ctx context.Context) {
 	tick, measure := time.NewTicker(s.cfg.TagPoll), time.NewTicker(measureEvery)
 	defer tick.Stop()
@@ -121,20 +122,20 @@ const (
 	// loadRequests is how many requests to JetStream a load of an existing tag needs at most: it checks the marks,
 	// reads one, and raises it.
 	loadRequests = 6
-	// maxLoad is the longest time limit of a load, enough where a round trip takes a second. A load whose answer is
-	// lost waits that long.
+	// maxLoad is the longest time limit of a load, enough where a round trip takes a second. It is also how long a load
+	// waits if its answer is lost.
 	maxLoad = 8 * time.Second
 )
 
-// enoughToLoad returns the time limit of a load: the given one, or a longer one if JetStream is slow.
+// enoughToLoad returns the time limit of a load: least, or a longer time if JetStream is slow.
 func (s *storage) enoughToLoad(least time.Duration) time.Duration {
 	return min(s.tags.Own().Enough(loadRequests, least), max(least, maxLoad))
 }
 
-// openTimeout bounds an attempt to open the buckets: a cluster without a leader leaves requests unanswered.
+// openTimeout bounds an attempt to open the buckets, since a cluster without a leader never answers.
 const openTimeout = 3 * time.Second
 
-// open opens the buckets. It logs how their settings differ from natsid's.
+// open opens the buckets, and logs how their settings differ from those that natsid gives to new buckets.
 func (s *storage) open(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
@@ -149,7 +150,7 @@ func isFinal(err error) bool {
 	return errors.Is(err, era.ErrKind) || errors.Is(err, buckets.ErrUnfit) || errors.Is(err, era.ErrNewer)
 }
 
-// openLate opens the buckets if the start could not open them. It returns when they are open or ctx ends.
+// openLate opens the buckets if the start could not open them. It returns when they are open, or when ctx ends.
 func (s *storage) openLate(ctx context.Context) {
 	if s.late == nil {
 		return
@@ -162,7 +163,7 @@ func (s *storage) openLate(ctx context.Context) {
 	}
 }
 
-// openTable opens the table that the marks guard, if there is one. It waits until the database answers.
+// openTable opens the table of tags, if --mysql is given. It waits until the database answers.
 func (s *storage) openTable(ctx context.Context) error {
 	cfg := &s.cfg
 	if !cfg.OnMySQL() {

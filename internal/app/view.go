@@ -13,7 +13,7 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// A viewer answers with the state of this worker, over NATS and on its own page.
+// A viewer answers questions for the state of this worker, over NATS and for its own page.
 type viewer struct {
 	*program
 	started time.Time
@@ -21,14 +21,14 @@ type viewer struct {
 	stages  fleetview.Stages
 }
 
-// answer starts to answer requests for the state of this worker.
+// answer starts to answer requests over NATS for the state of this worker.
 func (v *viewer) answer(context.Context) error {
 	v.started = v.cfg.Now().UTC()
 	if err := v.stages.Listen(v.links.control, v.cfg.Namespace, v.cfg.Now); err != nil {
 		return err
 	}
 	_, err := v.links.control.Subscribe(wire.TagChanged(v.cfg.Namespace), func(m *nats.Msg) {
-		v.alarms.end(wire.AlarmTagUndecided, string(m.Data)) // the next load raises it again if need be
+		v.alarms.end(wire.AlarmTagUndecided, string(m.Data)) // a load of a tag still undecided raises it again
 	})
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func (v *viewer) view(q wire.ViewRequest) wire.WorkerView {
 		Layout: d.Layout, Alarms: v.alarms.nowOpen(),
 		Modes: make(map[string]wire.ModeView), Statistics: v.worker.Stats(busiest), Stages: stages,
 	}
-	w.Statistics.Instance = k.Instance // also before any request is served
+	w.Statistics.Instance = k.Instance // Stats does not know it before requests are served
 	if k.Held {
 		w.Since, w.Until = time.UnixMilli(k.Since).UTC(), time.UnixMilli(k.Until).UTC()
 	}
