@@ -46,7 +46,8 @@ type pipeline struct {
 	kills   int
 
 	stop, stopChecking func()
-	enough             atomic.Bool   // no more messages are published
+	enough             atomic.Bool   // no more batches are published
+	silent             chan struct{} // closed once the last batch is published
 	published          atomic.Uint64 // number of messages in the source
 	checked            atomic.Uint64 // the last message of the source that was found in the target
 	held               atomic.Bool   // no message is removed from the streams
@@ -80,14 +81,14 @@ func (t *trial) newPipeline(k kind) *pipeline {
 	t.must(err)
 	js, err := jetstream.New(nc)
 	t.must(err)
-	p := &pipeline{t: t, nc: nc, js: js, kind: k, began: time.Now()}
+	p := &pipeline{t: t, nc: nc, js: js, kind: k, began: time.Now(), silent: make(chan struct{})}
 	p.rng = mathrand.New(mathrand.NewPCG(t.opt.seed, 1))
 	t.Cleanup(nc.Close)
 	p.makeStream(jetstream.StreamConfig{Name: fromStream, Subjects: []string{"from.>"}})
 	p.makeTarget()
 	p.created = p.source().Created
 	p.next = time.Now()
-	stop := p.background(p.publish)
+	stop := p.background(func(ctx context.Context) { defer close(p.silent); p.publish(ctx) })
 	p.stopChecking = p.background(p.check)
 	p.stop = sync.OnceFunc(func() { stop(); p.stopChecking() })
 	t.Cleanup(p.stop)
@@ -391,6 +392,7 @@ func (p *pipeline) finish() {
 		p.copying()
 	}
 	p.enough.Store(true)
+	<-p.silent // a batch on its way may land after all that came before is copied
 	p.t.waitFor(startWithin, "all is copied", func() bool { return p.checked.Load() == p.source().State.LastSeq })
 	for _, s := range p.stages {
 		p.t.must(s.Stop(syscall.SIGTERM, stopWithin))
