@@ -30,7 +30,7 @@ type endpoint struct {
 	// Counts of this connection.
 	arrived  atomic.Int64
 	answered atomic.Int64
-	granted  int // credit of the subscription; 0: any number of requests
+	granted  int // how many requests the subscription may receive; 0: any number
 }
 
 // listEndpoint is the only endpoint for tags that changes no tag.
@@ -40,7 +40,7 @@ const listEndpoint = "tag-list"
 type handler func(request, *nats.Msg)
 
 // yieldEvery is how long a subscription may handle queued requests before it yields the CPU. Where CPU time is short,
-// the goroutine that measures the lag would otherwise run late.
+// the goroutine that measures how late requests are would otherwise run late itself.
 const yieldEvery = 5 * time.Millisecond
 
 // receive returns the callback of a new subscription. It drops a message without a reply subject, and one whose reply
@@ -136,7 +136,6 @@ type request struct {
 	within time.Duration // how long after came the answer must be sent
 }
 
-// began is the start of the process.
 var began = time.Now()
 
 // clock returns the time since the process began. It costs half of [time.Now].

@@ -30,7 +30,7 @@ var codes = []struct {
 	code subjects.Code
 	text string
 }{
-	// ErrNotLoaded stands before the causes of a failed load, which callers need not know.
+	// ErrNotLoaded wraps the cause of a failed load. It stands first, since callers need not know the cause.
 	{segment.ErrNotLoaded, subjects.Unavailable, "the store did not deliver a range in time"},
 	{segment.ErrUncertain, subjects.Unavailable, "the change may have been made, in whole or in part"},
 	{segment.ErrDisabled, subjects.NotFound, "the tag was deleted"},
@@ -93,7 +93,7 @@ func wireError(err error, log *slog.Logger) *subjects.Error {
 			log.Warn("the store failed; the request was answered 503", "error", err)
 		}
 		e := subjects.Errorf(row.code, "%s", row.text)
-		if row.err == segment.ErrUndecided || row.err == segment.ErrBadRow { // each worker waits for a person
+		if row.err == segment.ErrUndecided || row.err == segment.ErrBadRow { // no worker serves before a person acts
 			e.RetryAfter = errStopped.RetryAfter
 		}
 		return e

@@ -10,8 +10,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// leaveAhead is how long before its window ends a worker leaves the queue group for snowflakes, so that it refuses
-// hardly any request.
+// leaveAhead is how long before the end of its window, the time in which it may issue snowflakes, a worker leaves
+// their queue group, so that it refuses hardly any request.
 const leaveAhead = 200 * time.Millisecond
 
 var (
@@ -22,17 +22,18 @@ var (
 		"callers learn at once that nobody serves them, or reach other workers: start more workers")
 )
 
-// A group has the queue subscriptions of one mode on one membership's connection. It is subscribed unless there is a
-// [Reason], other than [Stopped], to be out: then callers reach other workers, or learn from NATS at once that there is
-// none. Delivered requests are still answered. Only the membership's goroutine uses a group, except for report.
+// A group has the queue subscriptions of one mode on one membership's connection. It has none while there is a
+// [Reason], other than [Stopped], not to serve the mode: callers then reach other workers, or learn from NATS at once
+// that there is none. Delivered requests are still answered. Only the membership's goroutine uses a group, except for
+// report.
 type group struct {
 	mode      Mode
 	link      *link
 	ping      *pinger
 	rights    *rights
 	endpoints []*endpoint
-	// cannot returns why requests would fail for want of what lack names, nil if they would not. up says whether the
-	// group is subscribed.
+	// cannot returns why requests would fail now, nil if they would not; lack is the [Reason] for that. The parameter
+	// up says whether the group is subscribed.
 	cannot func(up bool) error
 	lack   Reason
 	only   *group // a group whose reasons count here, too; nil for none
@@ -40,14 +41,14 @@ type group struct {
 	outs     []Out                // why the mode should not be served, by the last call of decide
 	subs     []*nats.Subscription // one per endpoint; nil while the group is out
 	draining []*nats.Subscription // former subscriptions, until their last request is handled
-	known    proof                // the ping after whose answer the server knows subs
+	known    proof                // once this ping is answered, the server knows subs
 	isLogged bool                 // "serving" was logged
 	strain
 
 	report atomic.Pointer[report]
 }
 
-// A strain is how late a group answers, with the overload and the credit that follow from it.
+// A strain is how late a group answers, and what follows: an overload, and a credit, how many requests it may get.
 type strain struct {
 	lag      lag
 	overload overload
@@ -95,8 +96,9 @@ func (g *group) decide() []Out {
 	return outs
 }
 
-// isOut reports whether the group should leave for these reasons. A stopped group stays, even with the reason lack: it
-// needs neither store nor number to relay a request or to answer 503. A group of relays leaves for any reason.
+// isOut reports whether the group should leave for these reasons. While the registry is stopped, the group stays even
+// for want of a store or a number (g.lack): to relay a request, or to answer 503, needs neither. A group of relays
+// leaves for any reason.
 func (g *group) isOut(outs []Out) bool {
 	if g.mode == Relay || find(outs, Stopped) < 0 {
 		return len(outs) > 0
@@ -234,7 +236,7 @@ func drain(log *slog.Logger, subs []*nats.Subscription) {
 	}
 }
 
-// renew replaces the subscriptions of the endpoints for which which returns true: it subscribes, and then drains the
+// renew replaces the subscriptions of the endpoints that the func which selects: it subscribes, and then drains the
 // former subscription.
 func (g *group) renew(which func(*endpoint) bool) {
 	for i, e := range g.endpoints {

@@ -11,7 +11,7 @@ import (
 // A holder answers requests on the subject of the worker number that this process holds. So no other worker acquires
 // the number, even if the registry lost the claim. Only the membership's goroutine uses a holder.
 //
-// A worker that stops keeps answering until its connection is drained: by then its last ID is issued.
+// A worker that stops keeps answering until its connection is drained: by then it has issued its last ID.
 type holder struct {
 	link   *link
 	ping   *pinger
@@ -43,7 +43,6 @@ func (h *holder) follow() error {
 	return nil
 }
 
-// subscribe subscribes to the subject of a number.
 func (h *holder) subscribe(number int) (err error) {
 	subject := wire.Worker(h.link.Namespace, number)
 	if h.sub, err = h.link.conn.Subscribe(subject, h.answer); err != nil {

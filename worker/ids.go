@@ -77,16 +77,16 @@ func parseCount(m *nats.Msg, limit int) (int, error) {
 	return wire.ParseCount(m.Data, limit)
 }
 
-// park leaves the request to the allocator, which calls back by the deadline. The first load of a tag may reveal its
-// order and limits, so the callback checks them again.
+// park leaves the request to the allocator, which calls back by the deadline. The first load of a tag may reveal that
+// the tag is strict, or has limits, so the callback checks both again.
 func (h *segmentHandler) park(r request, m *nats.Msg, tag string, n int) {
 	ids, parked, tag, ahead := h.cfg.Segments, r.park(), strings.Clone(tag), isAhead(m)
 	err := ids.Park(tag, int64(n), func(ranges []segment.Range, err error) {
 		if err == nil {
-			err = h.cfg.Reasons.Forbidden(Segment) // the ranges are lost: a hole
+			err = h.cfg.Reasons.Forbidden(Segment) // the ranges are never issued
 		}
 		if err == nil && ahead && ids.IsStrict(tag) {
-			err = errStrictPrefetch // here too they are a hole
+			err = errStrictPrefetch // here, too, the ranges are never issued
 		}
 		if err == nil {
 			err = h.cfg.Limits.Fits(tag, n)
@@ -186,7 +186,7 @@ func (h *snowflakeHandler) parse(m *nats.Msg) (business int64, n int, err error)
 func (h *snowflakeHandler) park(r request, m *nats.Msg, business int64, n int) {
 	err := h.ids.Park(n, func(runs snowflake.Runs, err error) {
 		if err == nil {
-			err = h.cfg.Reasons.Forbidden(Snowflake) // the IDs are lost: a hole
+			err = h.cfg.Reasons.Forbidden(Snowflake) // the IDs are never used
 		}
 		if err != nil {
 			r.turnAway(m, n, err)

@@ -16,7 +16,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A link is one of a worker's connections, which does not reconnect, with the worker's settings.
+// A link is a worker's settings with one of its connections, which does not reconnect: each connection has its link.
 type link struct {
 	Config
 	conn *nats.Conn
@@ -48,7 +48,7 @@ type membership struct {
 
 	began  time.Time
 	looked time.Duration
-	isDue  bool          // markEvery has passed, so marks may be set
+	isDue  bool          // markEvery has passed, so the lag may be measured: see [mark]
 	woken  chan struct{} // a message means: look now; has room for one
 	leave  context.CancelFunc
 	closed chan nats.Status // the connection is closed
@@ -85,8 +85,9 @@ func (w *Worker) newMembership(conn *nats.Conn, replace chan struct{}, before *m
 	return m
 }
 
-// cannotLoad keeps the group out while the control connection, on which ranges are loaded, is not back after both
-// connections were lost. After awaitOther the group joins all the same, since memory may serve.
+// cannotLoad returns an error while the control connection, on which ranges are loaded, is not back after both
+// connections were lost. After awaitOther it returns nil all the same, and the group joins: it may have IDs in
+// memory.
 func (m *membership) cannotLoad(up bool) error {
 	if up || m.link.Ask.IsConnected() || time.Since(m.began) >= awaitOther {
 		return nil
@@ -107,7 +108,8 @@ func (m *membership) group(mode Mode, lack Reason, cannot func(up bool) error, e
 }
 
 // cannotIssue returns why requests for snowflakes would fail, nil if they would not. The group joins only once the
-// worker answers for its worker number: no ID is issued under a number that looks free to others.
+// worker answers questions about its worker number: without an answer, another worker could take the number, as if it
+// were free.
 func (m *membership) cannotIssue(up bool) error {
 	// A group joins if a request would not wait, and stays while a request would not fail.
 	if up {
@@ -221,13 +223,12 @@ func (m *membership) listen() error {
 	return err
 }
 
-// pinged records how a ping ended.
 func (m *membership) pinged(p pong) {
 	arrived, _ := m.requests()
 	m.ping.end(clock(), p, arrived)
 }
 
-// follow makes each group join or leave its queue group and publish its report, by the state of the worker.
+// follow makes each group join or leave its queue group, as the state of the worker demands, and publish its report.
 func (m *membership) follow() {
 	now := clock()
 	_ = m.holder.follow() // the holder logs the error; until it is gone, snowflakes are not served
@@ -238,7 +239,8 @@ func (m *membership) follow() {
 	m.pingIfNeeded(now)
 }
 
-// pingIfNeeded sends a ping to get a missing proof, or to measure the lag of a group.
+// pingIfNeeded sends a ping if proof is missing that the server knows a subscription, or to measure the lag of a
+// group.
 func (m *membership) pingIfNeeded(now time.Duration) {
 	needed, marked := m.ping.owes(m.holder.known), []*group{}
 	for _, g := range m.groups {
@@ -280,10 +282,10 @@ func (m *membership) stop() {
 	closeGently(m.link.conn, m.closed, m.link.Log)
 }
 
-// settle waits, for patience at most, until the connection has only the given number of subscriptions and every request
-// is answered. A drained subscription is gone when its last request has left its queue, a moment before the handler
-// counts that request. So settle waits until the counters have not changed for two looks. It returns at once if the
-// connection is lost.
+// settle waits, for patience at most, until the connection has only the given number of subscriptions and every
+// request is answered. A drained subscription is gone when the last request has left the subscription's queue, a
+// moment before the handler counts that request. So settle waits until the counters have not changed for two looks.
+// It returns at once if the connection is lost.
 func (m *membership) settle(subscriptions int, patience time.Duration) {
 	const look = 10 * time.Millisecond
 	still, before := 0, int64(-1)
@@ -320,7 +322,7 @@ func closeGently(conn *nats.Conn, closed <-chan nats.Status, log *slog.Logger) {
 }
 
 // tagChanged looks up the tag that an announcement names. So this worker sees a change by another worker within
-// milliseconds. If the announcement is lost, it sees the change with the next load or poll.
+// milliseconds. If the announcement is lost, this worker sees the change with the next load or poll.
 func (m *membership) tagChanged(msg *nats.Msg) {
 	tag := string(msg.Data)
 	if err := subjects.CheckTag(tag); err != nil {

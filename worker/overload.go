@@ -11,21 +11,22 @@ import (
 	"github.com/natsid/natsid/internal/wire"
 )
 
-// A worker that gets more requests than it can answer would answer all of them late. So it leaves the queue group when
-// its lag reaches leaveAt, and joins again below joinAt, before it runs out of requests. Both are lengthened by a
-// random time of up to a quarter, so that the workers of a fleet neither leave nor join together.
+// A worker that gets more requests than it can answer would answer all of them late. So it leaves the queue group
+// when its lag, the time that requests wait, reaches leaveAt. It joins again below joinAt, before it runs out of
+// requests. Both times are lengthened at random by up to a quarter, so that the workers of a fleet neither leave nor
+// join together.
 //
-// Requests wait in the server and in this process. A mark is a place in that queue: a ping is sent, its answer comes
-// behind the requests that wait in the server, and then the requests that wait in this process are counted. The lag is
-// the time from the ping until the last of all these requests is handled.
+// Requests wait in the server and in this process. A mark is a place in this queue. To set a mark, the worker sends a
+// ping, whose answer comes behind the requests that wait in the server; then it counts the requests that wait in this
+// process. The lag is the time from the ping until the last of all these requests is handled.
 const (
 	leaveAt = 120 * time.Millisecond
 	joinAt  = 40 * time.Millisecond
 	// After a pause of the machine requests are late, too, but then the worker need not leave. So a group leaves only
-	// if at least few requests wait, and their number times the lag is at least crowd.
+	// if enough requests wait (few), and if their number times the lag is at least crowd.
 	few   = 32
 	crowd = 256 * 100 * time.Millisecond
-	// The lag is measured only under load: while at least busy requests wait, or that many arrive within markEvery.
+	// The lag is measured only under load: while enough requests (busy) wait, or arrive within markEvery.
 	busy      = 16
 	markEvery = 20 * time.Millisecond
 )
@@ -33,13 +34,13 @@ const (
 // A lag measures how late the requests of a group are answered. Only the membership's goroutine uses it.
 type lag struct {
 	marks []mark        // not reached yet, the oldest first
-	last  time.Duration // from when the last mark was set until it was reached
+	last  time.Duration // the time from setting the last reached mark until it was reached
 
 	seen   int64 // requests that had arrived or waited at the last look
-	isBusy bool  // at least busy requests came between the last two looks, or wait
+	isBusy bool  // the load is high: see busy
 }
 
-// look updates isBusy, given how many requests have arrived at their handlers, and how many wait for them.
+// look updates isBusy, given how many requests have arrived at their handlers, and how many wait for a handler.
 func (l *lag) look(arrived, waiting int64) {
 	came := arrived + waiting
 	l.isBusy, l.seen = came-l.seen >= busy || waiting >= busy, came
@@ -53,7 +54,7 @@ type mark struct {
 	ping    proof         // its answer comes behind the requests that wait in the server
 	set     time.Duration // when the mark was set
 	arrived int64         // requests of the group that had arrived when the mark was set
-	until   int64         // requests of the group before the mark; -1 until the ping is answered
+	until   int64         // the mark is reached when so many have arrived; -1 until the ping is answered
 }
 
 // mark sets a mark with a ping that has just been sent.
@@ -61,8 +62,8 @@ func (l *lag) mark(now time.Duration, ping proof, arrived int64) {
 	l.marks = append(l.marks, mark{ping: ping, set: now, arrived: arrived, until: -1})
 }
 
-// see removes the marks that were reached, and returns the last of them. answered is the last ping that was answered;
-// arrived counts the requests that have reached their handlers, waiting those that wait in this process.
+// see removes the marks that were reached, and returns the last of them. The parameter answered is the last ping that
+// got an answer; arrived is how many requests have reached their handlers, and waiting how many wait in this process.
 func (l *lag) see(now time.Duration, answered proof, arrived, waiting int64) (reached mark, any bool) {
 	n := 0
 	for i := range l.marks {
@@ -90,7 +91,7 @@ func isCrowd(late time.Duration, waiting int64) bool {
 	return waiting >= few && late*time.Duration(waiting) >= crowd
 }
 
-// of returns the lag: the age of the oldest mark, or how long the last mark took if that is longer.
+// of returns the lag: the age of the oldest mark that is not reached, or the last mark's time if that is longer.
 func (l *lag) of(now time.Duration) time.Duration {
 	if len(l.marks) > 0 {
 		return max(l.last, now-l.marks[0].set)
@@ -98,8 +99,8 @@ func (l *lag) of(now time.Duration) time.Duration {
 	return l.last
 }
 
-// An overload is a period in which a group is out, or leaves again and again, because it answers late. The zero value
-// is no overload.
+// An overload is a period in which a group is out of its queue group, or leaves it again and again, because it
+// answers late. The zero value is no overload.
 type overload struct {
 	on          bool // the group is away now
 	since       time.Duration
@@ -109,10 +110,10 @@ type overload struct {
 }
 
 const (
-	// calm is how long after the group was last away an overload ends.
+	// calm is the time without absence from the queue group after which the group's overload ends.
 	calm = 10 * time.Second
-	// lasting is how long an overload must last to raise the alarm, and how long after the group was last away the mode
-	// still reports the overload as trouble.
+	// lasting has two uses: an overload of this length raises the alarm, and for so long after the group's last
+	// absence its mode still reports the overload as trouble.
 	lasting = time.Second
 )
 
@@ -129,8 +130,7 @@ func (o *overload) leave(now time.Duration) (begins bool) {
 
 func (o *overload) isTrouble(now time.Duration) bool { return o.times > 0 && now-o.last < lasting }
 
-// pass updates the overload at the time now. alarm says that the alarm must be raised now, over that the overload has
-// ended.
+// pass updates the overload. It reports whether the alarm must be raised now, and whether the overload is over.
 func (o *overload) pass(now time.Duration) (alarm, over bool) {
 	if o.times == 0 {
 		return false, false
@@ -149,11 +149,11 @@ func (o *overload) pass(now time.Duration) (alarm, over bool) {
 // jittered returns a random time from d to 1.25 d.
 func jittered(d time.Duration) time.Duration { return d + jitter.UpTo(d/4) }
 
-// When a worker rejoins its queue group while the other workers are away, it gets all their requests: far more than it
-// can answer before it notices and leaves. So during an overload it joins with a credit: the server ends a subscription
-// after that many messages, as many as the worker answers within creditFor. The worker subscribes again when half of
-// the credit is left. That half is enough for a look and a short pause of the machine, so that a worker below its
-// capacity never uses a credit up.
+// When a worker rejoins its queue group while the other workers are away, it gets all their requests: far more than
+// it can answer before it notices and leaves. So during an overload it joins with a credit, a number of messages
+// after which the server ends the subscription: as many as the worker answers within creditFor. The worker subscribes
+// again when half of the credit is left. That half is enough for a look and a short pause of the machine, so that a
+// worker below its capacity never uses a credit up.
 //
 // A worker that has used no credit up for a while is below its capacity, and gets larger credits (creditBelow), since a
 // pause may be long: where CPU time is limited to 1 ms in 20, Go's garbage collector takes 140 to 280 ms.
@@ -185,9 +185,9 @@ const (
 	rateMost  = 15 * markEvery
 )
 
-// note updates the rate. arrived is how many requests have reached their handlers, waiting how many wait for them. If
-// no request waited at some moment, the group could have answered more than arrived, so the rate may only rise: a
-// worker with few requests would otherwise get smaller and smaller credits.
+// note updates the rate. arrived is how many requests have reached their handlers, waiting how many wait for a
+// handler. If no request waited at some moment, the group could have answered more than arrived. Then the rate may
+// only rise: a worker with few requests would otherwise get smaller and smaller credits.
 func (r *rate) note(now time.Duration, arrived, waiting int64) {
 	r.idle = r.idle || waiting == 0
 	took := now - r.since
@@ -226,7 +226,7 @@ func (c *credit) grant(now time.Duration, conn *nats.Conn, o *overload) {
 	c.granted = max(few, int(c.rate.perSecond*lasts.Seconds()))
 }
 
-// subscribe subscribes to an endpoint.
+// subscribe subscribes to an endpoint, for as many requests as the group's credit allows.
 func (g *group) subscribe(e *endpoint) (sub *nats.Subscription, err error) {
 	if e.granted = g.credit.granted; e.granted == 0 {
 		sub, err = g.link.conn.QueueSubscribe(e.subject, wire.QueueGroup, e.receive())

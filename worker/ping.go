@@ -30,7 +30,7 @@ type proof uint64
 type pong struct {
 	ping    proof
 	took    time.Duration
-	arrived int64 // messages that had arrived when it was sent
+	arrived int64 // messages that had arrived when the ping was sent
 	err     error
 }
 
@@ -86,7 +86,7 @@ func (p *pinger) end(now time.Duration, q pong, arrived int64) {
 	}
 }
 
-// stretch is the length of a period in which the shortest round trip is measured: that counts for one to two periods.
+// stretch is the length of a period in which the shortest round trip is measured. It counts in the next period, too.
 const stretch = 10 * time.Second
 
 // way returns the round trip to the server, without the time that messages queue; 0 if unknown.
@@ -104,13 +104,14 @@ func (p *pinger) stop() {
 	}
 }
 
-// ask returns the proof to wait for: once that ping is answered, the server has read all that was sent so far.
+// ask returns the number of the next ping: once that ping is answered, the server has read all that was sent so far.
 func (p *pinger) ask() proof { return p.sent + 1 }
 
 // has reports whether the ping q, or a later one, was answered.
 func (p *pinger) has(q proof) bool { return p.answered >= q }
 
-// owes reports whether a ping must be sent to get proof q: none was sent yet, or q is missing and no ping is under way.
+// owes reports whether a ping must be sent to get proof q: ping q was not sent, or it failed and no ping is under
+// way.
 func (p *pinger) owes(q proof) bool { return p.sent < q || p.out == 0 && !p.has(q) }
 
 // hangs reports whether the server does not answer pings.
@@ -118,8 +119,8 @@ func (p *pinger) hangs(now time.Duration) bool {
 	return p.lost != nil || p.out > 0 && now-p.asked >= slowPing
 }
 
-// waited returns how long requests have waited by a measured lag: the lag less 1.5 round trips, since round trips vary;
-// 0 while the round trip is unknown.
+// waited returns how long requests wait if the measured lag is lag: the lag less 1.5 round trips, since round trips
+// vary; 0 while the round trip is unknown.
 func (p *pinger) waited(lag time.Duration) time.Duration {
 	if p.way() == 0 {
 		return 0

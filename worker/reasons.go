@@ -20,10 +20,11 @@ const (
 	// Disconnected: there is no connection to NATS, or the control connection, on which ranges are loaded, is not back
 	// yet.
 	Disconnected Reason = "disconnected"
-	// Unchecked: the registry has not been checked since the start of the process.
+	// Unchecked: the state of the registry has not been checked since the start of the process.
 	Unchecked Reason = "unchecked"
-	// Stopped: the registry has an incident, until an operator resumes it. The worker stays in the queue group, and
-	// relays requests to a worker that is not stopped, or answers 503 if there is none.
+	// Stopped: the registry has an incident (its state was found lost or set back, or a second registry answers), and
+	// no operator has resumed it yet. The worker stays in the queue group, and relays requests to a worker that is
+	// not stopped, or answers 503 if there is none.
 	Stopped Reason = "stopped"
 	// Rights: the NATS user lacks a right that the mode needs, or the server has not listed the user's rights yet.
 	Rights Reason = "rights"
@@ -134,7 +135,7 @@ func (r *Reasons) publish() {
 	r.forbidden.Store(&causes)
 }
 
-// join returns, as one error, the causes of the reasons that which accepts; nil if there are none.
+// join returns, as one error, the causes of the outs whose reason the func which accepts; nil if there are none.
 func join(outs []Out, which func(Reason) bool) (why error) {
 	for _, o := range outs {
 		switch {

@@ -16,24 +16,25 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A worker that cannot load relays: it sends a request that memory cannot serve to a worker that can load, by a request
-// of its own, and passes the answer to the caller. Workers that can load are in the queue group of id.relay.>, so NATS
-// itself says whether there is one. A relayed request is not relayed again. A stopped worker relays all requests. When
-// too few IDs of a loose tag are left to reserve, the worker asks other workers for IDs that they have in memory.
+// A worker that cannot load ranges of IDs relays requests that it cannot serve from memory: it sends each to a worker
+// that can load, as a request of its own, and passes the answer to the caller. Workers that can load are in the queue
+// group of id.relay.>, so NATS itself says whether there is such a worker. A relayed request is not relayed again. A
+// worker that is [Stopped] relays all requests. When too few IDs of a tag are left to reserve, and the tag is not
+// strict, the worker asks other workers for IDs that they have in memory.
 //
 // # Laws
 //
-// Second law: a relayed request has left the queue of its tag, and got no ID there. The IDs of the answer come from the
-// other worker, which issues them in that answer alone. The relaying worker passes one answer to one caller. The IDs of
-// an answer that comes too late are a hole.
+// Second law (an ID is issued once): a relayed request has left the queue of its tag, and got no ID there. The IDs of
+// the answer come from the other worker, which issues them in that answer alone. The relaying worker passes one
+// answer to one caller. The IDs of an answer that comes too late are never used.
 //
-// Third law: a request is sent before its relay arrives, and the load that serves the relay sends its compare-and-set
-// after that. The law does not depend on which worker loads.
+// Third law (later requests for a strict tag get higher IDs): a request is sent before its relay arrives, and the
+// load that serves the relay sends its compare-and-set after that. So it does not matter which worker loads.
 //
-// Both laws need the marks of one registry: a relay names its registry, and a worker of another registry does not take
-// the relay. A stopped worker names no registry: it issues no IDs itself, and its relay reaches a worker to which NATS
-// could have delivered the request in the first place. For the same reason a worker that is stopped while it waits for
-// an answer passes the answer on: the IDs come from a worker that is not stopped.
+// Both laws hold within one registry, so a relay names its registry, and a worker of another registry does not take
+// the relay. A stopped worker names no registry: it issues no IDs itself, and its relay reaches a worker to which
+// NATS could have delivered the request in the first place. For the same reason a worker that is stopped while it
+// waits for an answer passes the answer on: the IDs come from a worker that is not stopped.
 
 // Headers between workers.
 const (
@@ -51,7 +52,7 @@ const (
 	// relayTries is how often a relay is sent until a worker takes it. NATS may pick a worker that has just lost its
 	// store, or the sender itself until the server knows that the sender has left.
 	relayTries = 4
-	// heldTries is relayTries for a relay that asks only for IDs in memory: perhaps one of many workers has some, and
+	// heldTries is the same for a relay that asks only for IDs in memory: perhaps one of many workers has some, and
 	// the others refuse at once.
 	heldTries = 16
 )
@@ -83,8 +84,8 @@ func (r request) turnAway(m *nats.Msg, n int, err error) {
 // relayTo returns the header of a relay to workers of a registry, "" for any.
 func relayTo(registry string) nats.Header { return nats.Header{headerRegistry: {registry}} }
 
-// relay sends a request to other workers with the header, and passes their answer to the caller. If no worker takes it,
-// the caller gets the error nobody. relay does not block.
+// relay sends a request to other workers with the header, and passes their answer to the caller. If no worker takes
+// the request, the caller gets the error in nobody. relay does not block.
 func (r request) relay(m *nats.Msg, n int, header nats.Header, nobody error) {
 	l := r.at.link
 	if l.relays.Add(1) > mostRelays {
@@ -183,7 +184,7 @@ func (w *Worker) FindRelay(ctx context.Context) error {
 	return err
 }
 
-// search returns the subject on which [Worker.FindRelay] asks. An answer proves that a worker takes relays.
+// search returns the subject on which [Worker.FindRelay] asks. An answer proves that some worker takes relays.
 func (l *link) search() string { return string(l.Namespace) + ".search" }
 
 // relayEndpoints returns the endpoints of relayed requests: one for each endpoint of callers, and one for FindRelay.

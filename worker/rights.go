@@ -11,9 +11,9 @@ import (
 	"github.com/natsid/natsid/internal/jitter"
 )
 
-// rights knows for which modes the user of a connection lacks a right. It asks the server when the connection is made,
-// after each refusal by the server, and every 10 s while a right is missing. Until the first answer no group joins. If
-// the server does not answer, all groups join, since callers may be served.
+// rights knows for which modes the user of a connection lacks a right. It asks the server when the connection is
+// made, after each refusal by the server, and every 10 s while a right is missing. Until the first answer no group
+// joins its queue group. If the server does not answer, all groups join, since callers may be served.
 type rights struct {
 	ask     func(context.Context, *nats.Conn) (map[Mode]error, error)
 	conn    *nats.Conn
@@ -34,8 +34,8 @@ var errFull = errors.New("worker: NATS refuses subscriptions: raise max_subscrip
 
 var errRightsUnknown = errors.New("worker: NATS has not said yet what this user may do")
 
-// newRights returns the rights of a connection. Until the server has listed them, the rights before of the former
-// connection count; nil for none.
+// newRights returns the rights of a connection. Until the server has listed them, those of the former connection
+// count, which are in before; nil for none.
 func newRights(l *link, before *rights) *rights {
 	r := &rights{ask: l.Rights, conn: l.conn, refused: make(chan struct{}, 1)}
 	if before != nil {
@@ -84,8 +84,8 @@ func (r *rights) refusal(mode Mode) error {
 	return (*lacks)[mode]
 }
 
-// run keeps the rights up to date until ctx ends. It calls changed after each answer. given says that a missing right
-// may have been granted, so that refused subscriptions should be tried again.
+// run keeps the rights up to date until ctx ends. It calls changed after each answer, with true if a missing right
+// may have been granted: then refused subscriptions should be tried again.
 func (r *rights) run(ctx context.Context, changed func(given bool)) {
 	for ctx.Err() == nil {
 		limited, cancel := context.WithTimeout(ctx, rightsTimeout)

@@ -17,8 +17,8 @@ import (
 )
 
 // A service shows the worker in `nats micro`: it answers on $SRV.PING, $SRV.INFO and $SRV.STATS with the types of
-// package micro. [micro.Service] is not used, since it does not tell how many requests wait. A service also shows
-// endpoints whose groups are out; the metadata says which modes are ready.
+// package micro. [micro.Service] is not used, since it does not tell how many requests wait. Endpoints whose groups
+// are out are shown, too; the metadata says which modes are ready.
 type service struct {
 	link      *link
 	identity  micro.ServiceIdentity

@@ -143,9 +143,9 @@ func (a *tagAdmin) remove(ctx context.Context, body []byte) (any, error) {
 	return a.link.tagInfo(t), nil
 }
 
-// changed makes a change of a tag known, to this worker before the answer and to other workers by a message, and
-// returns the answer. After a refusal nothing has changed. After any other error the change may have been made, and is
-// announced.
+// changed tells this worker of a change of a tag, and other workers by a message, and then returns the answer. If err
+// is a refusal, the store has changed nothing. After any other error the change may have been made, so it is
+// announced, too.
 func (a *tagAdmin) changed(tag string, t segment.Tag, err error) (any, error) {
 	if err != nil {
 		if !isRefusal(err) {
@@ -247,7 +247,7 @@ func changedNothing(err error) bool {
 	return isRefusal(err) || ok && e.Code < subjects.Internal
 }
 
-// throttle sets the rate that holds for each tag; 0 ends the throttle.
+// throttle sets the throttle, which is the most IDs per second of each tag; 0 ends the throttle.
 func (a *tagAdmin) throttle(ctx context.Context, body []byte) (any, error) {
 	t, err := wire.ParseThrottle(body)
 	if err != nil {

@@ -5,21 +5,22 @@
 //
 // # Handlers never block
 //
-// NATS runs one goroutine per subscription, so a handler that waits delays every request behind it. A handler takes IDs
-// from memory, or parks the request and returns; a load, or one timer per queue, wakes parked requests. Only requests
-// about tags, which wait for the store, get a goroutine each, and at most 16 of them are under way at once.
+// NATS runs one goroutine per subscription, so a handler that waits delays every request behind it. A handler takes
+// IDs from memory, or parks the request (queues it) and returns. A parked request is answered when there are IDs, or
+// when its time is up. Only requests about tags wait for the store: each has a goroutine, and at most 16 are under
+// way at once.
 //
 // # Memberships
 //
-// A worker serves by one membership at a time, on one connection: see [membership]. When the connection is lost, the
-// worker begins another membership. When the NATS server is about to stop (lame duck mode), the worker begins the next
+// A membership is the worker's time on one connection: see [membership]. When the connection is lost, the worker
+// begins another membership. When the NATS server is about to stop (lame duck mode), the worker begins the next
 // membership before it ends the present one, so that no request is lost.
 //
 // # Joining and leaving the queue group
 //
-// Within a membership each mode has a group of queue subscriptions, unless there is a [Reason] to be out. Requests that
-// were delivered before a group left are still answered, with IDs or with 503. When no worker is in the queue group,
-// NATS itself answers callers at once that there are no responders.
+// Within a membership each mode (kind of request) has a group of queue subscriptions, except while there is a
+// [Reason] not to serve the mode. Requests that were delivered before a group left are still answered, with IDs or
+// with 503. When no worker is in the queue group, NATS itself answers callers at once that there are no responders.
 //
 // # Proof that callers are served
 //
@@ -35,8 +36,8 @@
 //     requests.
 //  3. Drain the connection and wait until it is closed: then the last replies are sent.
 //
-// Only after that may the caller of [Worker.Run] close the allocator and release the worker number, which takes another
-// connection.
+// Only after that may the caller of [Worker.Run] close the allocator, which issues IDs of tags, and release the
+// worker number, over another connection.
 package worker
 
 import (
@@ -72,8 +73,7 @@ const (
 	Relay     Mode = "relay"
 )
 
-// Config says what a worker serves, and where. All fields but JSPrefix, Rights,
-// Intercept and Log must be set.
+// Config says what a worker serves, and where. All fields but JSPrefix, Rights, Intercept and Log must be set.
 type Config struct {
 	Namespace subjects.Namespace
 	// JSPrefix is the subject prefix under which another account's JetStream is imported, "" for none. No answer is
@@ -81,13 +81,13 @@ type Config struct {
 	JSPrefix string
 	// Version is the semantic version that `nats micro ls` shows.
 	Version string
-	// Dial connects once to a NATS server, with its own options and opts. announced are URLs that the former server
-	// announced. Only the worker uses the connection, and closes it.
+	// Dial connects once to a NATS server, with options of its own and with opts. announced has the URLs that the
+	// former server announced. Only the worker uses the connection, and closes it.
 	Dial func(announced []string, opts ...nats.Option) (*nats.Conn, error)
 	// Ask is the control connection, on which ranges are loaded. The worker only checks whether it is connected.
 	Ask *nats.Conn
-	// Rights, if set, asks the server of a connection for which modes its user lacks a right, and returns the reason
-	// for each. An error means that the server gave no answer. Each connection calls it from one goroutine.
+	// Rights, if set, asks the server for which modes the connection's user lacks a right, and returns the reason for
+	// each. An error means that the server gave no answer. Each connection calls it from one goroutine.
 	Rights func(context.Context, *nats.Conn) (map[Mode]error, error)
 	// Segments issues the IDs of tags, and Store holds the tags.
 	Segments *segment.Allocator
@@ -95,13 +95,12 @@ type Config struct {
 	// Snowflakes issues the snowflakes of Layout.
 	Snowflakes *issuer.Issuer
 	Layout     snowflake.Layout
-	// Number returns the worker number, whether this process holds it, and the JSON value that answers questions about
-	// the number. It must not block.
+	// Number returns the worker number, which is part of each snowflake; whether this process holds it; and the JSON
+	// value that answers questions about the number. It must not block.
 	Number func() (number int, held bool, who any)
 	// Instance returns the worker's name, which identifies it in statistics.
 	Instance func() string
-	// State returns the metadata of the worker in `nats micro`: see
-	// [wire.ServicePing]. It must be fast.
+	// State returns the metadata of the worker in `nats micro`: see [wire.ServicePing]. It must be fast.
 	State func() map[string]string
 	// Limits admits requests for IDs of tags. SetThrottle changes the rate for each tag, in IDs per second, 0 for none;
 	// after an error the rate may have been changed.
@@ -116,8 +115,8 @@ type Config struct {
 	// Overloaded is called once per overload: when the worker, for 1 s, was out of the mode's queue group or left it
 	// repeatedly, because requests arrived faster than it answered them. It must not block.
 	Overloaded func(Mode)
-	// CannotLoad returns why this worker cannot load, nil if it can, as [fleet.Watch] decides. After a
-	// change of its result, call [Worker.Wake].
+	// CannotLoad returns why this worker cannot load ranges of IDs from the store, nil if it can, as [fleet.Watch]
+	// decides. After a change of its result, call [Worker.Wake].
 	CannotLoad func() error
 	// Registry returns the ID of the registry that this worker loads from, "" if it is unknown.
 	Registry func() string
@@ -147,8 +146,8 @@ func (cfg *Config) fill() {
 	}
 }
 
-// refusal returns err as callers get it. If a queue is full, it asks the caller to retry after a tenth of the deadline:
-// all queued requests are answered within the deadline.
+// refusal returns err as callers get it. If a queue is full, the answer asks the caller to retry after a tenth of the
+// deadline, since all queued requests are answered within the deadline.
 func (cfg *Config) refusal(err error) *subjects.Error {
 	e := wireError(err, cfg.Log)
 	if e.Code == subjects.TooMany && e.RetryAfter == 0 {
@@ -157,8 +156,9 @@ func (cfg *Config) refusal(err error) *subjects.Error {
 	return e
 }
 
-// A Worker serves requests by one membership after another. It answers no request twice. Run returns only once every
-// delivered request is answered, except those of lost connections. The methods are safe for concurrent use.
+// A Worker serves requests on one connection after another (see [membership]), and answers no request twice. Run
+// returns only once every delivered request is answered, except those of lost connections. Its methods are safe for
+// concurrent use.
 type Worker struct {
 	cfg      Config
 	stats    *statistics
@@ -201,8 +201,8 @@ func (w *Worker) Trouble(mode Mode) error {
 	return ErrDisconnected
 }
 
-// Outs returns all reasons why the worker does not serve a mode, in the order in which they are shown; none while it
-// does.
+// Outs returns all reasons why the worker does not serve a mode, in the order in which they are shown; none while the
+// worker serves the mode.
 func (w *Worker) Outs(mode Mode) []Out {
 	m := w.current()
 	if m == nil {
@@ -233,8 +233,8 @@ func (w *Worker) Wake() {
 	}
 }
 
-// Run serves until ctx ends, then answers the requests that were delivered and closes
-// the connection. It may be called once.
+// Run serves until ctx ends, then answers the requests that were delivered and closes the connection. It may be
+// called once.
 func (w *Worker) Run(ctx context.Context) {
 	defer w.running.Wait()
 	m := w.connect(ctx, nil)
@@ -255,7 +255,7 @@ const (
 	redialEvery = 250 * time.Millisecond
 	// redialQuietly is how long attempts may fail before the log says why. The log already has the lost connection.
 	redialQuietly = 10 * time.Second
-	// joinWithin bounds the wait until the new connection serves snowflakes, since the worker may have no number. A
+	// joinWithin bounds the wait until the new connection serves snowflakes: a worker without a number never does. A
 	// server in lame duck mode disconnects no client for the first 10 s by default, 5 s in deploy/nats.conf.
 	joinWithin = time.Second
 	// spread is how long a worker that moves serves on both connections. The old subscriptions must not end before all
@@ -263,8 +263,8 @@ const (
 	spread = 300 * time.Millisecond
 )
 
-// connect dials until it has a connection, and returns a membership on it; nil once ctx has ended. gone is the
-// membership that lost its connection, nil at the start.
+// connect dials until it has a connection, and returns a membership on it; nil once ctx has ended. The parameter gone
+// is the membership that lost its connection, nil at the start.
 func (w *Worker) connect(ctx context.Context, gone *membership) *membership {
 	if gone != nil && time.Since(gone.began) < redialEvery { // the server accepts and hangs up
 		_ = jitter.Sleep(ctx, jittered(redialEvery))
@@ -286,7 +286,7 @@ func (w *Worker) connect(ctx context.Context, gone *membership) *membership {
 	return nil
 }
 
-// begin connects once, and begins a membership.
+// begin connects once, and begins a membership in place of the membership before; before is nil for the first.
 func (w *Worker) begin(ctx context.Context, before *membership) (*membership, error) {
 	var announced []string
 	if before != nil {
@@ -311,7 +311,7 @@ func (w *Worker) begin(ctx context.Context, before *membership) (*membership, er
 // connection serves until it is closed.
 func (w *Worker) move(ctx context.Context, old *membership) *membership {
 	if ctx.Err() != nil {
-		return old // it leaves since ctx has ended
+		return old // old leaves, as ctx has ended
 	}
 	next, err := w.begin(ctx, old)
 	if err != nil {
@@ -337,8 +337,8 @@ func (w *Worker) move(ctx context.Context, old *membership) *membership {
 	return next
 }
 
-// joins waits until the membership serves snowflakes, and then until the NATS server has read all its subscriptions,
-// for joinWithin at most each. It reports whether the server did so.
+// joins waits until the membership serves snowflakes, at most joinWithin, and then until the NATS server has read all
+// subscriptions, at most joinWithin again. It reports whether the server has read them.
 func (m *membership) joins() bool {
 	for late := time.Now().Add(joinWithin); m.trouble(Snowflake) != nil && time.Now().Before(late); {
 		select {
