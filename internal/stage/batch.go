@@ -49,8 +49,8 @@ type batch struct {
 	size    int      // bytes of those messages
 }
 
-// gather reads messages, gives them IDs, and sends them in prepared batches to copy, which writes the previous batch
-// meanwhile. A batch holds the messages at hand, and does not wait for more. The error says why gather ended.
+// gather reads messages, gives them IDs, and sends them in batches to the method copy, which writes the previous
+// batch meanwhile. A batch holds the messages at hand, and does not wait for more. The error says why gather ended.
 func (s *Stage) gather(ctx context.Context, from Reader, begin place, to chan<- *batch) error {
 	at, last := begin.from, begin.last
 	var next *Message  // read, but not in a batch yet
@@ -122,8 +122,8 @@ func (s *Stage) gather(ctx context.Context, from Reader, begin place, to chan<- 
 // errQuiet means that the source delivered nothing for lookAhead.
 var errQuiet = errors.New("stage: no message")
 
-// quiet is called when a source delivers nothing. It passes messages that no filter selects. If the source has been
-// known for longer than patience to hold messages to be read, it returns an error.
+// quiet is called when a source delivers nothing. It passes messages that no filter selects. It returns an error if
+// the source is known to hold more to be read, and to have delivered nothing for longer than patience.
 func (s *Stage) quiet(ctx context.Context, at *Position, held *time.Time) error {
 	more, err := s.origin.look(ctx, at)
 	switch {
@@ -176,7 +176,7 @@ func (s *Stage) copyOf(m *Message, at Position) (*nats.Msg, *unfit) {
 	return c, nil
 }
 
-// own returns a copy of the headers, without those that begin with Nats-, and with room for more headers.
+// own returns a copy of the headers, without those that begin with Nats-, and with space for further ones (more).
 func own(h nats.Header, more int) nats.Header {
 	c := make(nats.Header, len(h)+more)
 	for name, values := range h {
@@ -188,7 +188,7 @@ func own(h nats.Header, more int) nats.Header {
 	return c
 }
 
-// Draw returns an error if natsid gives no IDs. The ID that it draws is a hole.
+// Draw returns an error if natsid gives no IDs. The ID that it draws is never used.
 func (s *Stage) Draw(ctx context.Context) error {
 	return s.stamp(ctx, &batch{msgs: []*nats.Msg{{Header: nats.Header{}}}})
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A hinter writes the latest hint in the background, so that the writes of batches do not wait for hints.
+// A hinter writes the latest [Hint] in the background, so that the writes of batches do not wait for hints.
 type hinter struct {
 	latest chan Hint // holds at most one hint
 	done   chan struct{}

@@ -30,8 +30,8 @@ func (o origin) at(ctx context.Context, p Position) (SourceState, error) {
 	return src, nil
 }
 
-// holds returns a [Stop] if position p, as the target shows it, is not of the source in state src: it is of another
-// stream, or the source was set back, even if it was written again since.
+// holds returns a [Stop] if position p, as the target shows it, does not belong to the source in state src: p is of
+// another stream, or the source was set back, even if new messages followed.
 func (o origin) holds(ctx context.Context, p Position, src SourceState) error {
 	switch {
 	case p.Stream != o.name:
@@ -59,9 +59,10 @@ func (o origin) holds(ctx context.Context, p Position, src SourceState) error {
 // to be read. Without look the position would stay far behind where few messages are selected. Once unselected messages
 // had expired, the stage could not distinguish them from selected messages that expired unread.
 //
-// Two readings of the source's state prove that no selected message is passed. In the first reading End, which is read
-// after Last, is not after the position: so no message up to Last is to be read. In the second reading First is not
-// beyond the sequence after the position: so no message after the position has left the source.
+// Two readings of the source's state prove that no selected message is passed. In the first reading End (the last
+// selected message, read after Last) is not after the position: so the source holds no selected message from there to
+// Last. In the second reading First is not beyond the sequence after the position: so no message after the position
+// has left the source.
 func (o origin) look(ctx context.Context, at *Position) (more bool, err error) {
 	src, err := o.at(ctx, *at)
 	//mutant:end

@@ -47,7 +47,7 @@ func ParsePosition(text string) (Position, error) {
 // A place is where copying continues.
 type place struct {
 	last    uint64   // last sequence of the target
-	removed bool     // message last was removed, and a repaired hint is the position
+	removed bool     // message last was removed, and an operator's hint is the position
 	from    Position // the last message of the source that was copied or passed
 	end     uint64   // sequence of the last message of the source that is to be read
 }

@@ -58,7 +58,6 @@ func (s *Stage) Progress() Progress {
 	return s.progress
 }
 
-// note changes the progress.
 func (s *Stage) note(change func(*Progress)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,32 +1,33 @@
-// Package stage copies a JetStream stream to another, each message with an ID, exactly
-// once for as long as the target stream lives.
+// Package stage copies a JetStream stream to another, each message with an ID, exactly once for as long as the target
+// stream lives.
 //
 // # The law
 //
-// The target's last message is the position: its header [SourceHeader] names the original in the source, and the
-// original's time. If the source's message of that sequence has another time, the source was set back. The only other
-// position is a [Hint] that was written after the target's last message. The hint is used if that message has expired,
-// or if messages after the original were passed. A batch is one atomic write, which fails unless the message at the
-// position is still the target's last. So the batch lands right after that message as a whole, or not at all.
+// The target's last message shows the position, how far the source is copied: its header [SourceHeader] names the
+// original in the source, and the original's time. If the source's message of that sequence has another time, the
+// source was set back. The only other position is a [Hint] that was written after the target's last message. The hint
+// is used if that message has expired, or if messages after the original were passed (not copied). A batch is one
+// atomic write, which fails unless the target still ends with the message that showed the position. So the batch
+// lands right after that message as a whole, or not at all.
 //
 // By induction, the target holds the messages of the source in their order, each once: whatever is lost, late or
-// doubled on the way, and however many stages run. Of two stages only one can write after a given message; the other
-// is fenced. A write of unknown outcome is never repeated: the stage reads the position again, which shows the outcome.
-// The fence refuses a write that arrives late.
+// doubled on the way, and however many stages run. Of two stages only one can write after a given message; JetStream
+// refuses the other's write (the fence). A write of unknown outcome is never repeated: the stage reads the position
+// again, which shows the outcome. The fence refuses a write that arrives late.
 //
 // A message is passed, not copied, if no filter selects it, or if it became a dead letter that JetStream has
-// acknowledged. Unselected messages are passed only if the last selected message is not after the position, and no
-// message after the position has left the source unread: see look.
+// acknowledged. Unselected messages are passed only if the source holds no selected message after the position, and
+// no message after the position has left the source unread: see look.
 //
 // If the target's last message is not a copy, was removed, or expired without a hint, only people can know whether a
 // copy is gone. If no copy is gone, an operator may store a hint, which Status proposes.
 //
-// Messages are passed only by answers of one leader, which has all messages of the source: see infoOf. A stage stops
-// for good only when JetStream gave the reason three times, over a longer time than a deposed leader answers: see
-// sure.
+// Messages are passed only if one leader, which has all messages of the source, gave all answers: see infoOf. A stage
+// stops for good only when JetStream gave the reason three times, over a longer time than a deposed leader answers:
+// see sure.
 //
 // The IDs come from package client, so that no two messages have the same ID. The IDs of a batch that did not land
-// are holes.
+// are never used.
 //
 // The law assumes that the target loses no acknowledged write; that it has no subject transform, which would disable
 // the fence; and that only stages write to it. The stage refuses a target whose settings show otherwise.
@@ -56,7 +57,7 @@ type Message struct {
 	Data    []byte
 }
 
-// A SourceState is the range of messages in a source.
+// A SourceState is the range of messages in a source. A message that a filter of the stage matches is selected.
 type SourceState struct {
 	Created     time.Time
 	First, Last uint64    // sequences of the first and the last message, selected or not
@@ -98,9 +99,9 @@ type Target interface {
 	State(ctx context.Context) (TargetState, error)
 	// Header returns the headers of a message, and whether the stream holds it.
 	Header(ctx context.Context, seq uint64) (h nats.Header, held bool, err error)
-	// Prepare sends the messages of a Write in advance, without the commit, perhaps while the batch before is under
-	// way. Write is called only once that batch is known to have landed. The error is a [Stop] if the messages are
-	// refused for good.
+	// Prepare sends the messages of a Write in advance, without the commit, perhaps while the previous batch is still
+	// being written. Write is called only once the previous batch is known to be stored. The error is a [Stop] if the
+	// messages are refused for good.
 	Prepare(msgs []*nats.Msg, last uint64) error
 	// Write writes all of the prepared messages, or none, after the sequence last. The error is ErrFenced if last is
 	// not the last sequence; a [Stop] if the write is refused for good; after any other error the outcome is unknown.
@@ -112,8 +113,8 @@ type Target interface {
 }
 
 // A Hint is a position that the target's last message does not show: because that message has expired, or because
-// messages of the source were passed after it. It counts only if Last is the target's last sequence: then no message
-// was written since.
+// messages of the source were passed (not copied) after it. A Hint counts only if Last is the target's last sequence:
+// then nothing was written since.
 type Hint struct {
 	Last     uint64    `json:"last"`
 	Created  time.Time `json:"created"` // of the target
@@ -167,13 +168,12 @@ type Config struct {
 	Log    *slog.Logger
 }
 
-// A Stage copies a source to a target. Its methods are safe for concurrent use; Run is
-// called once.
+// A Stage copies a source to a target. Its methods are safe for concurrent use; Run is called once.
 type Stage struct {
 	unused   sync.Once // logs once that Since has no effect
 	cfg      Config
 	created  time.Time // of the target, once it is known
-	silences int       // consecutive silent readers; only the gathering goroutine uses it
+	silences int       // how many readers in a row delivered nothing; only the gathering goroutine uses it
 	doubts   doubts
 	origin   origin
 
@@ -265,7 +265,7 @@ func (s *Stage) copy(ctx context.Context) error {
 	defer end(nil)
 	hints := s.newHinter(ctx)
 	defer hints.close()
-	hints.set(Hint{Last: at.last, Created: s.created, Position: at.from}) // its first write may have been lost
+	hints.set(Hint{Last: at.last, Created: s.created, Position: at.from}) // an earlier write may have been lost
 	check := time.NewTicker(checkEvery)
 	defer check.Stop()
 	for {
@@ -305,8 +305,8 @@ type doubts struct {
 	n      int
 }
 
-// sure returns err, but returns a [Stop] only the third time in a row: a deposed leader may have answered before. If
-// settle is 0 it returns the first one.
+// sure returns err. But the first two times in a row that err is a [Stop], sure returns an error to retry, as a
+// deposed leader may have answered. If settle is 0, it returns the first Stop.
 func (d *doubts) sure(err error) error {
 	_, stopped := errors.AsType[*Stop](err)
 	switch {
@@ -322,8 +322,8 @@ func (d *doubts) sure(err error) error {
 // doubted returns err as an error that is not a [Stop]: copy asks again whether the stage must stop.
 func doubted(err error) error { return fmt.Errorf("JetStream is asked again: %v", err) }
 
-// write writes a batch after the sequence last, and advances last; a batch that only passes messages has none to write.
-// It awaits the outcome even if ctx ends, so that the last hint matches the last write.
+// write writes a batch after the target's sequence last, and advances last; a batch that only passes messages writes
+// none. write awaits the outcome even if ctx ends, so that the last hint matches the last write.
 func (s *Stage) write(ctx context.Context, b *batch, last *uint64) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answersWithin)
 	defer cancel()
@@ -375,7 +375,6 @@ func (s *Stage) standBy(ctx context.Context) {
 	}
 }
 
-// sleep waits for a time, or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):

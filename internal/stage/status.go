@@ -8,8 +8,8 @@ import (
 
 // A Status is how far a source is copied. If the target ends with messages that are not copies, or with messages that
 // are gone, only people know whether a copy is gone. If no copy is gone, an operator may store the Hint, and stages
-// continue. If messages have left the source before they were copied, the Hint passes them. The Hint is after the last
-// copy, so no message gets a second ID.
+// continue. The Hint also skips messages that left the source before they were copied. It is after the last copy, so
+// no message gets a second ID.
 type Status struct {
 	Hint           // the position, for the target's last sequence
 	Behind  uint64 // number of messages of the source after the position
