@@ -47,12 +47,12 @@ type Format struct {
 	text    string
 	parts   []part
 	layout  *snowflake.Layout // of snowflakes; nil for IDs of a tag
-	finest  int               // the finest field of a tag's date: year, month or day; number if there is no date
+	finest  int               // the finest field of a tag's date: year, month, day; the constant number if none
 	max     int64             // highest number of {id}
 	mask    *mask             // nil for {id}
 	tag     string
 	keys    map[string][]byte
-	sum     func(interim, digit int64) int64 // the check digit after one more digit
+	sum     func(interim, digit int64) int64 // adds a digit to the check digit so far
 	lenient bool
 }
 
@@ -127,7 +127,7 @@ func (f *Format) split(id int64) (v values, reason string) {
 	return v, ""
 }
 
-// sizes are how many numbers a tag has in a day, a month and a year; 0 for number, where there is no date.
+// sizes is how many numbers a tag has in a day, a month and a year; 0 for the kind number, where there is no date.
 var sizes = [number + 1]int64{day: 1e8, month: 1e10, year: 1e12}
 
 const lastYear = 9006

@@ -22,11 +22,12 @@ const wantPart = "want {id}, {id:WIDTH}, {id:WIDTH:RADIX} with a radix from 2 to
 	"{mask:KEY:WIDTH} with a width from 6 to 18, {date:PATTERN} of yyyy, yy, MM, dd, HH, mm, ss, SSS and separators, " +
 	"{business}, {check}, or {{ for a brace"
 
-// A parser reads a format, and stands at byte at. Its methods return the fault there, "" for none.
+// A parser reads the text of a format; the field at is its place. Its methods return what is wrong there, "" if
+// nothing.
 type parser struct {
 	*Format
 	at, id, side int        // id is the index of the part {id}; side is 0 before {id} and 1 behind it
-	places       [kinds]int // where each kind of part begins, counted from 1
+	places       [kinds]int // where each kind of part begins, counted from 1; 0: not seen
 	beside       [2]string  // the texts before and behind {id}, each part written as the digit 0
 }
 
@@ -110,7 +111,6 @@ func (p *parser) literal(text string) {
 	}
 }
 
-// add appends a part that is not literal.
 func (p *parser) add(v part) (fault string) {
 	switch {
 	case p.places[v.kind] > 0:

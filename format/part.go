@@ -17,7 +17,8 @@ type part struct {
 	max   int64 // highest number that is written
 }
 
-// The kinds of parts. An ID of a tag has those from year to number; the others are of snowflakes, and check.
+// The kinds of parts. IDs of tags may have those from year to number, snowflakes those from year to business, and
+// both check.
 const literal, year, month, day, number, hour, minute, second, milli, business, check, kinds = 0, 1, 2, 3, 4, 5, 6,
 	7, 8, 9, 10, 11
 
@@ -71,8 +72,8 @@ func (p part) highest(width int) (n int64) {
 	return n
 }
 
-// Damm's quasigroup of order 10 finds a swap of neighbours: (c*x)*y = (c*y)*x only if x = y, and x*x = 0. That of order
-// 32 is 2(x+y) in GF(32) by x^5+x^2+1.
+// The check digit is Damm's. His quasigroup of order 10 detects a swap of the neighbours x and y, as (c*x)*y =
+// (c*y)*x only if x = y; and x*x = 0. The quasigroup of order 32 is 2(x+y) in GF(32), modulo x^5+x^2+1.
 const quasigroup = "03175986427092154863420687135917509834266123045978" +
 	"36742095815869720134894536201794386172052581436790"
 

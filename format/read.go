@@ -49,7 +49,7 @@ func (f *Format) Read(text string) (subjects.ID, error) {
 	return subjects.ID(id), nil
 }
 
-// A reader reads a text, and stands at one of its bytes.
+// A reader reads a text; the field at is its place there.
 type reader struct {
 	*Format
 	text   string
@@ -58,7 +58,8 @@ type reader struct {
 	places [kinds]int // the byte where each kind of part begins
 }
 
-// part reads a part. It ends at the first byte that is no digit, or after its width.
+// part reads a part of the text. It ends at the first byte that is no digit, or at the width of a part that is
+// bounded.
 func (r *reader) part(p part) error {
 	from, n, radix := r.at, int64(0), int64(len(p.set))
 	if !strings.HasPrefix(r.text[from:], p.text) {
