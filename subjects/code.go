@@ -40,8 +40,8 @@ const (
 	Unavailable Code = 503
 )
 
-// A CodeInfo explains one code to a caller. Meaning and Do are clauses without
-// a capital at the start or a period at the end.
+// A CodeInfo explains one code to a caller. Meaning and Do are clauses without a capital at the start or a period at
+// the end.
 type CodeInfo struct {
 	Code    Code
 	Meaning string
@@ -72,8 +72,7 @@ func (c Code) String() string { return strconv.Itoa(int(c)) }
 // Retry reports whether the same request may succeed if it is sent again.
 func (c Code) Retry() bool { return c == TooMany || c == Unavailable }
 
-// An Error is an error as it crosses the wire. Text is printable ASCII and
-// names no internals.
+// An Error is an error as it crosses the wire. Text is printable ASCII and names no internals.
 type Error struct {
 	Code Code
 	Text string

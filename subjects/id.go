@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// An ID is what natsid issues: 1 to 2^63-1. The zero value is no ID. In requests about tags it is also a number of IDs.
+// An ID is what natsid issues: 1 to 2^63-1. The zero value is no ID. In requests about tags the type also counts IDs.
 //
 // It prints as a decimal. JSON carries it as a string, because JavaScript rounds numbers above 2^53, and SQL as a
 // BIGINT. A column that may be NULL is a sql.Null[ID]. All methods that read an ID accept the same texts: a decimal of
@@ -27,8 +27,7 @@ func ParseID(text string) (ID, error) {
 // String returns the ID as a decimal.
 func (id ID) String() string { return strconv.FormatInt(int64(id), 10) }
 
-// MarshalText returns the ID as a decimal, also for keys of JSON objects. The
-// error is nil.
+// MarshalText returns the ID as a decimal, also for keys of JSON objects. The error is nil.
 func (id ID) MarshalText() ([]byte, error) { return strconv.AppendInt(nil, int64(id), 10), nil }
 
 // UnmarshalText reads a text that [ParseID] accepts. After an error of this or another method that reads it, the ID is

@@ -8,8 +8,7 @@ import (
 	"strconv"
 )
 
-// A Run is consecutive IDs, from First to Last, both included. A valid run has
-// 0 <= First <= Last.
+// A Run is consecutive IDs, from First to Last, both included. A valid run has 0 <= First <= Last.
 type Run struct {
 	First, Last ID
 }

@@ -1,14 +1,13 @@
-// Package subjects is the public wire of natsid for programs that speak it
-// without package client: the names of subjects, runs of IDs, and errors.
+// Package subjects is the public wire of natsid for programs that speak it without package client: the names of
+// subjects, runs of IDs (first to last, as "1001-1100"), and errors.
 //
-//   - The body of a request for IDs is empty for one ID, or their number in decimal.
-//     The reply holds exactly that many IDs, one run a line: see [ParseRuns]. IDs are
-//     text, because JavaScript rounds integers beyond 2^53.
-//   - An error is a reply with an empty body and two headers or more: see [ParseError].
-//     An error reply never holds an ID.
+//   - The body of a request for IDs is empty for one ID, or their number in decimal. The reply holds exactly that
+//     many IDs, one run a line: see [ParseRuns]. IDs are text, because JavaScript rounds integers beyond 2^53.
+//   - An error is a reply with an empty body and two headers or more: see [ParseError]. An error reply never holds an
+//     ID.
 //   - A request whose IDs are held for later says so in [HeaderPrefetch].
-//   - A worker answers within its deadline, 1.5 s by default; a caller waits at
-//     least 2 s. To repeat a request for IDs is safe: at worst some IDs are never used.
+//   - A worker answers within its deadline, 1.5 s by default; a caller waits at least 2 s. To repeat a request for
+//     IDs is safe: at worst some IDs are never used.
 package subjects
 
 import (
@@ -22,9 +21,8 @@ const DefaultNamespace = Namespace("id")
 // MaxNamespace is the length limit of a namespace, in bytes.
 const MaxNamespace = 32
 
-// A Namespace is the prefix of all subjects, services and buckets of one natsid
-// deployment, so that several can share a NATS account. It is 1 to 32 bytes of
-// A-Z a-z 0-9 - _; the zero value is not valid.
+// A Namespace is the prefix of all subjects, services and buckets of one natsid deployment, so that several can share
+// a NATS account. It is 1 to 32 bytes of A-Z a-z 0-9 - _; the zero value is not valid.
 type Namespace string
 
 // Check returns nil, or an error that names the fault of the namespace.
