@@ -56,7 +56,7 @@ type Config struct {
 	Clock func(i int) time.Time
 }
 
-// Start starts a cluster, and returns once each worker issues IDs of both modes. The cluster stops when the test ends.
+// Start starts a cluster until the test ends, and returns once each worker issues IDs of tags and snowflakes.
 func Start(tb testing.TB, cfg Config) *Cluster {
 	tb.Helper()
 	if cfg.Workers < 0 {

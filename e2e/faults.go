@@ -18,7 +18,7 @@ func (c *Cluster) Refuse(code subjects.Code, d time.Duration) {
 }
 
 // DropReplies drops the replies to requests for IDs that arrive before d has passed; if d is 0, before
-// [Cluster.Resume]. The IDs are a hole.
+// [Cluster.Resume]. The IDs are lost.
 func (c *Cluster) DropReplies(d time.Duration) { c.bed.DropReplies(d) }
 
 // Resume ends the effect of Stall, Refuse or DropReplies. Requests that wait are then answered.
@@ -37,7 +37,6 @@ func (c *Cluster) Skip(n int64) {
 	c.must(c.bed.Skip(n))
 }
 
-// must fails the test unless err is nil.
 func (c *Cluster) must(err error) {
 	c.tb.Helper()
 	if err != nil {

@@ -6,9 +6,9 @@
 // A message that has an ID keeps it, so stamping twice is safe. No other header is touched. Nats-Msg-Id in particular
 // must stay as it is when a message is published again: a newly drawn ID would differ each time.
 //
-// No two messages get the same ID: natsid ensures that, not this package. The ID of a message that is stamped and then
-// not published is a hole. A message that is delivered again, since its acknowledgement was lost, gets a new ID, unless
-// it was stored with one. Where every reader must see the same ID, stamp before the first publish.
+// No two messages get the same ID: natsid ensures that, not this package. The ID of a message that is stamped and
+// then not published is never used. A message that is delivered again, since its acknowledgement was lost, gets a new
+// ID, unless it was stored with one. Where every reader must see the same ID, stamp before the first publish.
 package stamp
 
 import (
@@ -56,7 +56,7 @@ type Stamper struct {
 	ids client.Source
 }
 
-// New returns a Stamper. With a [client.Handle] that has Prefetch, stamping a message costs no round trip, and its ID
+// New returns a Stamper. With a [client.Handle] that prefetches, stamping a message costs no round trip, and its ID
 // may be as old as MaxAge allows.
 func New(ids client.Source) *Stamper { return &Stamper{ids} }
 
@@ -86,8 +86,8 @@ func set(m *nats.Msg, id subjects.ID) {
 const most = 10_000
 
 // Msgs gives each message without an ID an ID, in order, with one request for each 10,000. The error is that of
-// [Stamper.Msg], or names a source that gave another number of IDs. If a message has a malformed ID no message is
-// stamped; after another error some may be stamped, and the next call leaves those unchanged.
+// [Stamper.Msg], or says that the source gave more or fewer IDs than asked for. If a message has a malformed ID no
+// message is stamped; after another error some may be stamped, and the next call leaves those unchanged.
 func (s *Stamper) Msgs(ctx context.Context, msgs []*nats.Msg) error {
 	var bare []*nats.Msg
 	for i, m := range msgs {

@@ -32,7 +32,7 @@ import (
 // strict tags stay strict. For that the server holds no IDs in advance.
 type Server struct {
 	IDs      *client.Client
-	Deadline time.Duration    // the Timeout of IDs
+	Deadline time.Duration    // the Timeout of the client in IDs
 	Layout   snowflake.Layout // of the snowflakes that are decoded
 	Log      *slog.Logger
 	stopping atomic.Bool
