@@ -30,7 +30,7 @@ func main() {
 			log.Fatalf("release: %v", fault)
 		}
 	}()
-	signal.Notify(make(chan os.Signal, 1), os.Interrupt) // it ends the running child instead, whose failure panics
+	signal.Notify(make(chan os.Signal, 1), os.Interrupt) // it ends the running child, whose failure panics
 	began := time.Now()
 	r.identify()
 	r.build()

@@ -26,7 +26,7 @@ import (
 
 const maintainer = "natsid <natsid@users.noreply.github.com>"
 
-// installed has the places of the texts in packages. only names the one kind of package that has the text, if any.
+// installed has the paths of the texts in packages. only is the one kind of package that has the text; "" means all.
 var installed = []struct{ text, to, only string }{
 	{"natsid.yaml", "/etc/natsid/natsid.yaml", ""},
 	{"systemd/natsid.service", "/usr/lib/systemd/system/natsid.service", ""},

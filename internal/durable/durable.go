@@ -10,7 +10,7 @@ import (
 
 // A FileID distinguishes a file from its copies. A field is 0 if the system does not report it.
 type FileID struct {
-	Inode uint64 // a file system gives it to another file after this one is removed
+	Inode uint64 // the file system may reuse it once the file is removed
 	Birth int64  // time of creation, Unix ns; no program can set it
 }
 

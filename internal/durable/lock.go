@@ -17,7 +17,7 @@ var ErrInUse = errors.New("the directory is in use by another process")
 // returns after half a second at most, and continues in the background: a disk that hangs must not delay a stop.
 //
 // Law: a write whose caller gave up may still reach the disk, and replace a newer state by an older one. So unlock
-// keeps the lock until every [Replace] in the directory has ended. If the process exits, the kernel does the same.
+// keeps the lock until every [Replace] in the directory has ended. If the process exits, the kernel keeps it as long.
 func Lock(dir string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -48,8 +48,8 @@ func Lock(dir string) (unlock func(), err error) {
 
 var writes sync.Map // directory → *sync.RWMutex
 
-// writesIn returns the mutex of a directory. Each [Replace] holds it for reading; while a disk hangs, for long after
-// its caller gave up.
+// writesIn returns the mutex of a directory. Each [Replace] holds it for reading until the write ends, which on a disk
+// that hangs may be long after its caller gave up.
 func writesIn(dir string) *sync.RWMutex {
 	mu, _ := writes.LoadOrStore(filepath.Clean(dir), new(sync.RWMutex))
 	return mu.(*sync.RWMutex)

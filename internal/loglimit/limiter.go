@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A Limiter limits values of each kind to one a minute. The first value is not held back. Of those that follow within a
-// minute the last is passed on when the minute ends; then another minute begins. It is safe for concurrent use.
+// A Limiter passes at most one value of each kind a minute. The first value passes at once. Of the values within a
+// minute after it the last passes when the minute ends, and begins another minute. It is safe for concurrent use.
 type Limiter[K comparable, V any] struct {
 	most int
 	pass func(last V, left int)
@@ -25,7 +25,7 @@ type held[V any] struct {
 
 // NewLimiter returns a limiter that distinguishes at most this many kinds at once. Values of further kinds count as
 // values of the zero kind. When a minute ends, pass is called with the last value that was held back; left is how many
-// earlier values were dropped.
+// values were dropped before it.
 func NewLimiter[K comparable, V any](most int, pass func(last V, left int)) *Limiter[K, V] {
 	return &Limiter[K, V]{most: most, pass: pass, open: make(map[K]*held[V])}
 }

@@ -29,7 +29,7 @@ func New(next slog.Handler) slog.Handler {
 	return &handler{next, NewLimiter[kind](most, write)}
 }
 
-// A handler shares its lines with the handlers that are derived from it.
+// A handler is the handler of [New]. Handlers derived from it, by WithAttrs or WithGroup, share its limiter.
 type handler struct {
 	slog.Handler
 	lines *Limiter[kind, record]

@@ -20,8 +20,8 @@ var (
 	refused = []string{"nsc", "user_jwt", "tls_first", "socks_proxy", "windows_cert_store"}
 )
 
-// Read returns the fields of a context that natsid reads. The context has a name, or is a file whose name ends in
-// .json. In names of files ~ and variables are replaced. Errors contain no secret.
+// Read returns the fields of a context that natsid reads. name is that of a context, or of a file that ends in .json.
+// In names of files ~ and variables are replaced. Errors contain no secret.
 func Read(name string) (map[string]string, error) {
 	text, err := load(name)
 	if err != nil {

@@ -15,13 +15,12 @@ import (
 	"github.com/natsid/natsid/internal/jitter"
 )
 
-// A Host runs a [Server], and replaces it by a new server when it cannot write any more: after a write to a full disk,
-// a nats-server refuses all later writes to that stream until it is restarted, even when the disk has room again.
+// A Host runs a [Server], and replaces the server after a write to a full disk has failed: nats-server refuses all
+// later writes to that stream until a restart, even when the disk has room again.
 //
 // Law: a Host loses no acknowledged write: each was synced before its acknowledgement, so the next server reads it from
-// disk. The Host restarts the whole server, not its JetStream alone: JetStream answers "stream not found" while it
-// reads the streams, and a worker would take its bucket for lost. Clients see a restart of a server, and reconnect when
-// all streams are available.
+// disk. The Host restarts the whole server: while JetStream alone restarts, it answers "stream not found", and a worker
+// would take its bucket for lost. Clients of the server reconnect when all streams are available.
 //
 // All methods are safe for concurrent use.
 type Host struct {
@@ -35,7 +34,7 @@ type Host struct {
 	since    time.Time // when nats-server first reported it
 }
 
-// Run starts a server. Call [Host.Tend] to keep it able to write, and [Host.Stop] to end it.
+// Run starts a server. Call [Host.Tend] to have it replaced when it cannot write, and [Host.Stop] to end it.
 func Run(cfg Config) (*Host, error) {
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	s, err := Start(cfg)
@@ -67,11 +66,11 @@ func (h *Host) Stop() {
 const (
 	lookEvery = time.Second      // interval of checks whether streams can be written
 	mostPause = time.Minute      // the longest pause between two restarts
-	standsFor = 10 * time.Second // how long other health reports than a write error are ignored: see look
+	standsFor = 10 * time.Second // how long a health report must last to count, unless it is a write error
 )
 
 // Tend runs until ctx ends. It restarts the server if a stream cannot be written although the disk can, and calls
-// [Host.Reload] for each value of reload. The pause between two restarts doubles up to a minute, since a stream may
+// [Host.Reload] for each signal on reload. The pause between two restarts doubles up to a minute, since a stream may
 // fail for another reason than a full disk.
 func (h *Host) Tend(ctx context.Context, reload <-chan os.Signal) {
 	pause, restarted := lookEvery, time.Time{}
@@ -94,7 +93,7 @@ func (h *Host) Tend(ctx context.Context, reload <-chan os.Signal) {
 	}
 }
 
-// wait waits for lookEvery, or for a value of reload, and then reloads. It returns an error once ctx has ended.
+// wait waits for lookEvery. On a signal it reloads the configuration instead. It returns an error once ctx has ended.
 func (h *Host) wait(ctx context.Context, reload <-chan os.Signal) error {
 	select {
 	case <-reload:

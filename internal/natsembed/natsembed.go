@@ -83,7 +83,7 @@ func await(s *Server, l *logger) error {
 	return nil
 }
 
-// startTimeout is enough to recover a large store.
+// startTimeout bounds a start, which may have to recover a large store.
 const startTimeout = 2 * time.Minute
 
 // ParseListen splits an address to listen on, host:port. Port 0, any free port, becomes nats-server's -1.

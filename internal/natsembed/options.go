@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// options returns the options of the file, with those that natsid needs in place of the file's.
+// options returns the options in the file. The settings that natsid needs override the file's.
 func options(cfg Config) (*server.Options, error) {
 	opts := new(server.Options)
 	if cfg.File != "" {
@@ -32,7 +32,8 @@ func options(cfg Config) (*server.Options, error) {
 	// nats-server's default is three quarters of the space that is free at the start, even if more becomes free.
 	opts.JetStreamMaxStore = cmp.Or(opts.JetStreamMaxStore, 1<<50)
 	opts.NoSigs = true
-	// A server routes requests to a worker that hangs until two pings are unanswered: for 6 s, by default for 6 min.
+	// nats-server drops a connection after two unanswered pings. Until then it sends requests to a worker that hangs:
+	// for 6 s, by default for 6 min.
 	opts.PingInterval, opts.MaxPingsOut = 2*time.Second, 2
 	if cfg.Websocket {
 		opts.Websocket = server.WebsocketOpts{Host: opts.Host, Port: server.RANDOM_PORT, NoTLS: true}
@@ -94,7 +95,7 @@ func (h *Host) Reload() error {
 	return nil
 }
 
-// CallersURL returns a URL for callers, on other machines, too, if the server listens for these.
+// CallersURL returns a URL for callers. If the server listens on all interfaces, its host is this machine's name.
 func (h *Host) CallersURL() string {
 	scheme, at := h.at()
 	host, port, _ := net.SplitHostPort(at)

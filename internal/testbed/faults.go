@@ -35,7 +35,7 @@ func (c *Cluster) Refuse(code subjects.Code, d time.Duration) error {
 	return nil
 }
 
-// DropReplies drops the replies to requests for IDs until d has passed: the IDs are a hole. If d is 0, it lasts until
+// DropReplies drops the replies to requests for IDs until d has passed: their IDs are lost. If d is 0, it lasts until
 // [Cluster.Resume].
 func (c *Cluster) DropReplies(d time.Duration) { c.play(&fault{kind: drops}, d) }
 
@@ -58,7 +58,7 @@ func (c *Cluster) Restart() error {
 const skipWithin = 10 * time.Second
 
 // Skip raises the next ID of each tag by at least n. It returns an error if there is no tag, or if some tags cannot be
-// raised so far; the others are raised. One worker raises a tag at once, and the others a moment later.
+// raised so far; the others are raised. One worker issues the higher IDs at once, the others a moment later.
 func (c *Cluster) Skip(n int64) error {
 	ctx, cancel := context.WithTimeout(context.Background(), skipWithin)
 	defer cancel()

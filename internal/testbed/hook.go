@@ -25,10 +25,10 @@ const (
 	drops        // workers answer, but the replies are lost
 )
 
-// nobody is a subject without subscribers, to which replies that are dropped are sent.
+// nobody is a subject without subscribers. Replies that must be lost are sent to it.
 const nobody = "_natsid_dropped"
 
-// A hook plays a [fault] on requests for IDs before a worker handles them. All other messages pass.
+// A hook applies a [fault] to requests for IDs before a worker handles them. All other messages pass.
 type hook struct {
 	ns subjects.Namespace
 

@@ -34,7 +34,7 @@ func isCount(digits []byte) bool {
 	return len(digits) > 0 && digits[0] != '0' && !bytes.ContainsFunc(digits, other)
 }
 
-// BatchThatFits returns how many IDs fit in a reply of size bytes in any case, whatever runs they form.
+// BatchThatFits returns how many IDs always fit in a reply of size bytes, whatever runs the IDs form.
 func BatchThatFits(size int) int {
 	const most = len("\n9223372036854775807") // bytes for one ID; a run of two or more takes at most twice as many
 	return size / most
@@ -56,8 +56,8 @@ func parseDecimal(digits []byte, limit int64) (int64, bool) {
 	return int64(n), err == nil && int64(n) <= limit
 }
 
-// CheckPrefetch returns nil, or an [*subjects.Error] of code [subjects.BadRequest] that names the fault of a value of
-// [subjects.HeaderPrefetch].
+// CheckPrefetch checks a value of [subjects.HeaderPrefetch]: a duration above 0, at most [subjects.MaxPrefetchAge]. The
+// error is an [*subjects.Error] of code [subjects.BadRequest].
 func CheckPrefetch(value string) error {
 	age, err := time.ParseDuration(value)
 	if err != nil || age <= 0 || age > subjects.MaxPrefetchAge {

@@ -24,7 +24,7 @@ type WorkerStats struct {
 	At           time.Time  `json:"at"`       // when the statistics were taken, by the worker's clock
 	Tags         int        `json:"tags"`     // number of tags in the worker's memory
 	IDsPerSecond Fraction   `json:"ids_per_second"`
-	SecondsLeft  Fraction   `json:"seconds_left"` // of the tag whose IDs run out first; null if no tag is in use
+	SecondsLeft  Fraction   `json:"seconds_left"` // until the first tag runs out of IDs; null if none is in use
 	Waiting      int        `json:"waiting"`      // requests that wait for a load now
 	Waits        int64      `json:"waits"`        // requests that had to wait for a load
 	Loads        int64      `json:"loads"`        // loads that succeeded
@@ -44,8 +44,8 @@ type TagStats struct {
 	SecondsLeft Fraction `json:"seconds_left"`
 	Step        int64    `json:"step"`      // configured for the tag at its last load; 0 before the first load
 	NextStep    int64    `json:"next_step"` // least number of IDs that the next load reserves
-	// RecommendedStep is the step at which a range lasts 10 minutes at the peak, the highest mean speed over a second.
-	// It is 0 until a speed was measured.
+	// RecommendedStep is the step, in IDs, with which a range lasts 10 minutes at the peak, the highest mean speed over
+	// a second. It is 0 until a speed was measured.
 	RecommendedStep int64      `json:"recommended_step"`
 	Loads           int64      `json:"loads"`   // loads that succeeded
 	Errors          int64      `json:"errors"`  // loads that failed

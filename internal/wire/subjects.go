@@ -1,6 +1,6 @@
 // Package wire is the protocol between natsid's own programs: subjects between workers, bodies of requests about tags,
-// statistics and alarms. Users may rely on package subjects instead. [Subjects] and [Inner] list all subjects, [Alarms]
-// all kinds of alarm.
+// statistics and alarms. It may change; package subjects has what users may rely on. [Subjects] and [Inner] list all
+// subjects, [Alarms] all kinds of alarm.
 package wire
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// OK counts a request that was served, in metrics. It never crosses the wire.
+// OK is the code of a served request in metrics. It is never sent.
 const OK subjects.Code = 200
 
 // QueueGroup is the queue group of all workers: NATS delivers each request to one of them.
@@ -90,7 +90,7 @@ func ThrottleSubject(n subjects.Namespace) string { return string(n) + ".control
 // load for them. Only workers should be allowed to subscribe to it.
 func Loader(n subjects.Namespace, tag string) string { return string(n) + ".loader." + tag }
 
-// Worker returns the subject on which the holder of worker number w says who it is.
+// Worker returns the subject on which the process with worker number w answers who it is.
 func Worker(n subjects.Namespace, w int) string { return worker(n, strconv.Itoa(w)) }
 
 func worker(n subjects.Namespace, w string) string { return string(n) + ".worker." + w }
@@ -110,7 +110,7 @@ func AlarmSubject(n subjects.Namespace, kind Alarm) string {
 // publish on it.
 func RegistryAnnounce(n subjects.Namespace) string { return string(n) + ".registry.announce" }
 
-// RegistryAsk returns the subject of the question which registries exist. One worker of each registry answers.
+// RegistryAsk returns the subject on which a worker asks which registries exist. One worker of each registry answers.
 func RegistryAsk(n subjects.Namespace) string { return string(n) + ".registry.ask" }
 
 // RegistryOf returns the subject of questions about the registry with this ID. One of its workers answers.
@@ -119,13 +119,13 @@ func RegistryOf(n subjects.Namespace, id string) string { return string(n) + ".r
 // Registries returns the pattern that matches all subjects about registries.
 func Registries(n subjects.Namespace) string { return string(n) + ".registry.>" }
 
-// Relay returns the subject on which a worker that cannot load sends a request on to one that can. subject is that of
-// the request. Only workers should be allowed to publish on the returned one.
+// Relay returns the subject on which a worker that cannot load a range passes a request for the given subject on to one
+// that can. Only workers should be allowed to publish on relay subjects.
 func Relay(n subjects.Namespace, subject string) string {
 	return string(n) + ".relay" + subject[len(n):]
 }
 
-// Relayed returns the subject of the request that was sent on: the inverse of [Relay].
+// Relayed is the inverse of [Relay]: it returns the subject of the original request.
 func Relayed(n subjects.Namespace, relay string) string {
 	return string(n) + relay[len(n)+len(".relay"):]
 }
@@ -167,11 +167,11 @@ func StampBucket(n subjects.Namespace) string { return string(n) + "_stamp" }
 // WorkerBucket returns the name of the KV bucket of the workers' heartbeats.
 func WorkerBucket(n subjects.Namespace) string { return string(n) + "_workers" }
 
-// View returns the subject on which every worker answers a [ViewRequest] of the page or `natsid status` with a
+// View returns the subject on which every worker answers a [ViewRequest] of the web page or `natsid status` with a
 // [WorkerView]. Users that may publish on [Workers] may publish on it.
 func View(n subjects.Namespace) string { return worker(n, "view") }
 
-// Stage returns the subject on which each `natsid stamp` publishes a [StageView] every [StageEvery], for the page.
+// Stage returns the subject on which each `natsid stamp` publishes a [StageView] every [StageEvery], for the web page.
 func Stage(n subjects.Namespace) string { return worker(n, "stage") }
 
 // GrantsBucket returns the name of the bucket whose stream records which worker loaded which ranges, and held which

@@ -60,8 +60,8 @@ const (
 	exampleThrottle = `{"rate":500}`
 )
 
-// ParseTagCreate reads the body of a request that creates a tag, and sets the defaults of absent fields. Its error, as
-// that of the functions below, is an [*subjects.Error] of code [subjects.BadRequest].
+// ParseTagCreate reads the body of a request that creates a tag, and sets the defaults of absent fields. Its error,
+// like those of the functions below, is an [*subjects.Error] of code [subjects.BadRequest].
 func ParseTagCreate(body []byte) (subjects.TagCreate, error) {
 	c, err := parse(body, exampleCreate, checkCreate)
 	if err == nil {
@@ -152,12 +152,12 @@ func checkList(l subjects.TagList) error {
 }
 
 // Throttle is the request that limits the rate of every tag, and its answer. Rate must be set: IDs per second of all
-// workers together, 1 to MaxRate; 0 ends the throttle. A tag with a lower rate of its own keeps that.
+// workers together, 1 to MaxRate; 0 ends the throttle. A tag's own rate still applies if it is lower.
 type Throttle struct {
 	Rate *int64 `json:"rate"`
 }
 
-// ParseThrottle reads the body of a request that throttles.
+// ParseThrottle reads the body of a [Throttle] request.
 func ParseThrottle(body []byte) (Throttle, error) {
 	return parse(body, exampleThrottle, func(t Throttle) error {
 		if t.Rate == nil || *t.Rate < 0 || *t.Rate > MaxRate {

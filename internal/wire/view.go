@@ -16,12 +16,12 @@ type StageView struct {
 	Role     string `json:"role"`          // starting, copying, standby, retrying or [StageStopped]
 	Position uint64 `json:"position"`      // sequence in From up to which messages are copied or passed over
 	Behind   uint64 `json:"behind"`        // messages of the source not copied yet, as last known
-	Why      string `json:"why,omitempty"` // reason of the last retry, until a message was copied since
+	Why      string `json:"why,omitempty"` // reason of the last retry; "" once a message was copied after it
 }
 
 // ViewRequest selects optional parts of a WorkerView.
 type ViewRequest struct {
-	Busiest bool   `json:"busiest,omitempty"` // the worker's busiest tags, and the stages that it hears
+	Busiest bool   `json:"busiest,omitempty"` // the worker's busiest tags, and the stages whose messages it receives
 	Tag     string `json:"tag,omitempty"`     // statistics of this tag
 	Hour    bool   `json:"hour,omitempty"`    // the worker's last hour
 }
@@ -65,7 +65,7 @@ type ModeView struct {
 	Codes map[string]int64 `json:"codes,omitempty"` // number of errors, by code
 }
 
-// HourStep is the time between two points of a last hour, and HourPoints the most points that it has.
+// HourStep is the time between two points of an [HourView], and HourPoints the most points of a mode.
 const (
 	HourStep   = 10 * time.Second
 	HourPoints = 360

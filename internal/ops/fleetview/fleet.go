@@ -16,11 +16,11 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// Maximum ages of answers, as in [Shared].
+// Maximum ages of answers: see Fresh and Stale of [Shared].
 const (
 	fresh = 1900 * time.Millisecond
 	stale = 10 * time.Second
-	// freshHour is fresh for the figures of the last hour, which change less often.
+	// freshHour replaces fresh for the figures of the last hour, which change less often.
 	freshHour = 9 * time.Second
 )
 
@@ -34,8 +34,8 @@ const nearEnd = 5 * time.Second
 // missing is how long a worker that no longer answers is shown, unless JetStream shows that it has stopped.
 const missing = 30 * time.Second
 
-// maxQuestions is how many questions, such as those about single tags, have their answers kept. maxAsking is how many
-// questions may be under way at once.
+// maxQuestions bounds the questions, such as those about single tags, whose answers are kept. maxAsking bounds the
+// questions under way at once.
 const (
 	maxQuestions = 64
 	maxAsking    = 4

@@ -16,8 +16,8 @@ type Hour struct {
 	modes map[string][]wire.HourPoint
 }
 
-// Run adds the points of each step, which take returns by mode, until ctx ends. Steps end when the clock shows a
-// multiple of [wire.HourStep], so points of several workers can be added.
+// Run adds the points of each step until ctx ends; take returns them by mode. Steps end when the clock shows a multiple
+// of [wire.HourStep], so points of several workers can be summed.
 func (h *Hour) Run(ctx context.Context, now func() time.Time, take func() map[string]wire.HourPoint) {
 	take() // discard counts from before the first step
 	for {

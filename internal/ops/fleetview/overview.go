@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A Row is a worker as people read it.
+// A Row is a worker as tables show it.
 type Row struct {
 	Worker
 	State    string // for people, such as serving or no number
@@ -21,7 +21,7 @@ type Row struct {
 	Runbook  wire.Alarm // entry of the runbook about the state; "" if the state is good
 }
 
-// An Overview is the fleet as people read it.
+// An Overview is a [Snapshot] prepared for display: rows, and sums over workers.
 type Overview struct {
 	Snapshot
 	Rows                 []Row
@@ -36,7 +36,7 @@ type Overview struct {
 	Alarms               []RaisedAlarm    // open ones first, then the latest first
 }
 
-// A Registered counts the workers in one era of a registry, with the layout of the first.
+// A Registered counts the workers in one era of a registry, with the layout of the first of them.
 type Registered struct {
 	Registry string `json:"registry"`
 	Era      string `json:"era"`
@@ -95,7 +95,7 @@ func (s Snapshot) Overview() Overview {
 		}
 		return b.Last.Compare(a.Last)
 	})
-	// Each worker hears all stages, so a stage is taken once.
+	// Every worker reports all stages, so duplicates are dropped.
 	slices.SortFunc(v.Stages, orderOfStages)
 	v.Stages = slices.CompactFunc(v.Stages, func(a, b wire.StageView) bool { return orderOfStages(a, b) == 0 })
 	return v

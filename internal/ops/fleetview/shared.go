@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A Shared is a value that is read on demand, and once for all who look. It is safe for concurrent use.
+// A Shared is a value that is read on demand, once for all callers. It is safe for concurrent use.
 type Shared[T any] struct {
 	Now  func() time.Time
 	Read func() (T, error)

@@ -76,7 +76,7 @@ func (m *Metrics) addModes() {
 	m.registry.MustRegister(waits)
 }
 
-// of returns the metrics of a mode. It is no map, since it is called for each answer.
+// of returns the metrics of a mode. It uses no map, since it is called for each answer.
 func (m *Metrics) of(mode worker.Mode) *requests {
 	switch mode {
 	case worker.Segment:
@@ -89,8 +89,7 @@ func (m *Metrics) of(mode worker.Mode) *requests {
 	return &m.tags
 }
 
-// Answered counts an answer. It is part of the warm path: it takes no lock and
-// allocates nothing.
+// Answered counts an answer. It is part of the warm path: it takes no lock and allocates nothing.
 func (m *Metrics) Answered(a worker.Answer) {
 	r := m.of(a.Mode)
 	took := r.ok

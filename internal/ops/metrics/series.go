@@ -67,8 +67,7 @@ var (
 	buildInfo = gauge("natsid_build_info", "version", "Always 1; the label is the version.")
 )
 
-// Series returns all metrics of natsid, without those of the Go runtime and of
-// the process.
+// Series returns all metrics of natsid, without those of the Go runtime and the process.
 func Series() []SeriesInfo {
 	return []SeriesInfo{
 		ready, outOfGroup, alarmsTotal, alarmsHeldBack, requestsTotal, idsTotal, requestSeconds, lagSeconds,

@@ -41,8 +41,7 @@ var ofStage = []struct {
 var stageRole = gauge("natsid_stamp_role", pipeline+", role",
 	"1 for the present role of the stage, 0 for the other roles.")
 
-// StageSeries returns all metrics of `natsid stamp`, without those of the Go runtime and
-// of the process.
+// StageSeries returns all metrics of `natsid stamp`, without those of the Go runtime and the process.
 func StageSeries() (all []SeriesInfo) {
 	for _, s := range ofStage {
 		all = append(all, s.SeriesInfo)

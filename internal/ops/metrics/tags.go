@@ -69,8 +69,8 @@ func (s *segments) Collect(series chan<- prometheus.Metric) {
 	}
 }
 
-// choose returns the figures of the tags to show. It chooses among the busiest tags every chooseEvery, and for free
-// places at once.
+// choose returns the figures of the tags to show. It replaces them by the busiest tags every chooseEvery, and fills
+// free places at once.
 func (s *segments) choose(busiest []segment.TagStats) (all []segment.TagStats) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -39,8 +39,7 @@ func Guard(file string, next http.Handler) http.Handler {
 	})
 }
 
-// shows reports whether a request shows the token. How long that takes does not reveal how much of a wrong token is
-// right.
+// shows reports whether a request shows the token. Its duration does not depend on how much of a wrong token is right.
 func shows(r *http.Request, token string) bool {
 	_, shown, _ := r.BasicAuth()
 	if scheme, bearer, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "bearer") {

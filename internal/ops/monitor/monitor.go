@@ -1,5 +1,4 @@
-// Package monitor serves health, readiness and metrics over HTTP, to operators
-// and probes. No ID passes through it.
+// Package monitor serves health, readiness and metrics over HTTP, to operators and probes. No ID passes through it.
 package monitor
 
 import (
@@ -46,7 +45,7 @@ func State(why error) string {
 	return "not ready: " + why.Error()
 }
 
-// Serve serves h on l until ctx ends, and closes l. It closes connections that nobody uses.
+// Serve serves h on l until ctx ends, and closes l. It closes connections that are idle for 2 min.
 func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	const longerThanScrapes = 2 * time.Minute
 	s := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: longerThanScrapes}

@@ -33,7 +33,7 @@ const (
 	listWithin = 10 * time.Second // bounds an attempt to read
 )
 
-// listed returns the tags as they were read last, when that was, and the error of the last attempt.
+// listed returns the tags of the last read, its time, and the error of the last attempt.
 func (p *page) listed(ctx context.Context) (listing, time.Time, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, firstList, errLate)
 	defer cancel()
