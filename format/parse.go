@@ -22,8 +22,7 @@ const wantPart = "want {id}, {id:WIDTH}, {id:WIDTH:RADIX} with a radix from 2 to
 	"{mask:KEY:WIDTH} with a width from 6 to 18, {date:PATTERN} of yyyy, yy, MM, dd, HH, mm, ss, SSS and separators, " +
 	"{business}, {check}, or {{ for a brace"
 
-// A parser reads the text of a format; the field at is its place. Its methods return what is wrong there, "" if
-// nothing.
+// A parser reads the text of a format, byte at next. Its methods return what is wrong there; "" if nothing is.
 type parser struct {
 	*Format
 	at, id, side int        // id is the index of the part {id}; side is 0 before {id} and 1 behind it

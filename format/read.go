@@ -49,7 +49,7 @@ func (f *Format) Read(text string) (subjects.ID, error) {
 	return subjects.ID(id), nil
 }
 
-// A reader reads a text; the field at is its place there.
+// A reader reads a text, byte at next.
 type reader struct {
 	*Format
 	text   string

@@ -9,7 +9,8 @@ import (
 var (
 	// ErrClosed is returned after the generator was closed: its worker number is given up for good.
 	ErrClosed = errors.New("snowflake: the generator is closed")
-	// ErrWindow is returned when the clock has reached the window's end, and [Generator.Extend] has not moved that.
+	// ErrWindow is returned when the clock has reached the end of the window, and [Generator.Extend] has not moved the
+	// end.
 	ErrWindow = errors.New("snowflake: the clock has reached the end of the window of the worker number, " +
 		"or of the part of it that the state file allows")
 	// ErrEpoch is returned when the clock is before the layout's epoch.

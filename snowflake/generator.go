@@ -129,12 +129,12 @@ func (g *Generator) Close() (free int64) {
 	return max(g.from, g.layout.FirstMs((next+g.layout.PerTick()-1)>>g.layout.Sequence))
 }
 
-// NextAt issues n IDs, n at least 1, at the time now in Unix ms: all of them
-// or none. They rise, and are greater than all that were issued before.
+// NextAt issues n IDs, n at least 1, at the time now in Unix ms: all of them or none. They rise, and are greater than
+// all that were issued before.
 //
-// The error is [ErrClosed], [ErrWindow], [ErrEpoch], [ErrTimeEnds] or a [*BehindError]. After a
-// [*BehindError] a caller should read the clock again and retry if it has changed: a reading from before the
-// goroutine was descheduled looks like a clock that was set back.
+// The error is [ErrClosed], [ErrWindow], [ErrEpoch], [ErrTimeEnds] or a [*BehindError]. After a [*BehindError] a caller
+// should read the clock again and retry if it has changed: a reading from before the goroutine was descheduled looks
+// like a clock that was set back.
 func (g *Generator) NextAt(now int64, n int) (Runs, error) {
 	for { //mutant:issue
 		state := g.state.Load()
@@ -218,8 +218,8 @@ func (r Runs) First() subjects.ID {
 	return l.id(r.start>>l.Sequence, r.worker, r.business, r.start&(l.PerTick()-1))
 }
 
-// Of returns the same IDs with a business number, 0 to MaxBusiness(), in their
-// business field. Businesses share one sequence, so these IDs are unique too.
+// Of returns the same IDs with a business number, 0 to MaxBusiness(), in their business field. Businesses share one
+// sequence, so these IDs are unique too.
 func (r Runs) Of(business int64) Runs {
 	r.business = business
 	return r

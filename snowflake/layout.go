@@ -148,8 +148,8 @@ type Parts struct {
 	Sequence int64     // within the tick, from 0
 }
 
-// Decode splits an ID into its parts. It returns an error for a number that is
-// not an ID of this layout: a negative one, or one with bits above the time field.
+// Decode splits an ID into its parts. It returns an error for a number that is not an ID of this layout: a negative
+// one, or one with bits above the time field.
 func (l Layout) Decode(id subjects.ID) (Parts, error) {
 	tick := int64(id >> (l.Bits() - l.Time))
 	if id < 0 || tick > l.maxTick() {

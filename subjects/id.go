@@ -30,8 +30,7 @@ func (id ID) String() string { return strconv.FormatInt(int64(id), 10) }
 // MarshalText returns the ID as a decimal, also for keys of JSON objects. The error is nil.
 func (id ID) MarshalText() ([]byte, error) { return strconv.AppendInt(nil, int64(id), 10), nil }
 
-// UnmarshalText reads a text that [ParseID] accepts. After an error of this or another method that reads it, the ID is
-// zero.
+// UnmarshalText reads a text that [ParseID] accepts. After an error of any method that reads an ID, the ID is zero.
 func (id *ID) UnmarshalText(text []byte) (err error) {
 	*id, err = ParseID(string(text))
 	return err

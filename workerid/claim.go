@@ -248,7 +248,7 @@ type How string
 // Origins of windows.
 const (
 	Acquired How = "acquired"
-	// Resumed windows are the rest of a window of the previous process of this worker.
+	// Resumed windows are the rest of a window of this worker's previous process.
 	Resumed How = "resumed"
 	Renewed How = "renewed"
 	// A Closed window ends with the last ID issued: nothing is issued in the rest of the window.

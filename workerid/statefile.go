@@ -211,7 +211,8 @@ func (s *stateFile) number(mine Span) (w int, ok bool) {
 	return *s.Number, mine.has(*s.Number)
 }
 
-// reported returns the time of the clock when the fence was last moved, Unix ms; 0 if there is no fence.
+// reported returns the clock's time when the fence, the limit of IDs on disk, was last moved, Unix ms; 0 without a
+// fence.
 func (s *stateFile) reported() int64 {
 	if s.absent || s.Claim == nil {
 		return 0

@@ -71,7 +71,7 @@ func (s Setting) valid(c *Config) error {
 	return nil
 }
 
-// together returns an error if only one of two files is given. other is the flag of the second file.
+// together returns an error if only one of the two files is given. other is the second one's flag.
 func together(file, others, other string) error {
 	if (file == "") != (others == "") {
 		return fmt.Errorf("and --%s belong together: give both", other)

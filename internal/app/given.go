@@ -58,8 +58,8 @@ func Parse(given map[string]Given) (Config, error) {
 // Given returns the text that was given for a setting, and where it was given.
 func (c Config) Given(flag string) Given { return c.given[flag] }
 
-// put sets the value of a setting from its text. For most settings an empty text is an error. It appears where a
-// template lacks a value; if the worker then used the default, it would start outside the fleet that it should join.
+// put sets the value of a setting from its text. For most settings an empty text is an error: a template may lack a
+// value, and with the default the worker would start outside its fleet.
 func (s Setting) put(c *Config, text string) (err error) {
 	if s.set != nil {
 		err = s.set(c, text)
@@ -77,8 +77,8 @@ func (s Setting) put(c *Config, text string) (err error) {
 	return nil
 }
 
-// fault returns err with the place where the setting was given. If it was not given, the fault comes from the setting
-// beside it, whose value its check also reads: then err gets that setting's line in the configuration file.
+// fault returns err with the place where the setting was given. A setting that was not given fails only because of the
+// setting beside, whose value its check also reads: then err gets that setting's line in the configuration file.
 func (s Setting) fault(given map[string]Given, err error) error {
 	where := place(s.Flag, given)
 	if beside := given[s.beside]; given[s.Flag].From == FromDefault && beside.From == FromFile {

@@ -22,7 +22,7 @@ import (
 )
 
 // storage has the durable state: the buckets in JetStream, and, with --mysql, a table of tags. Each tag has a mark, its
-// next ID, in the bucket of tags; with a table the marks also guard against a table that went back.
+// next ID, in the bucket of tags. With a table, the marks keep IDs unique even if the table lost its last commits.
 type storage struct {
 	*program
 

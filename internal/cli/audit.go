@@ -58,8 +58,8 @@ type auditJSON struct {
 // settled is the longest time from a worker's write of a mark, the next ID of a tag, to its record of the load.
 const settled = 2500 * time.Millisecond
 
-// sameAge is how far apart the bucket of marks and the stream of grants may have been created, if the stream is to
-// count as a record of all writes of marks.
+// sameAge is how far apart in time the bucket of marks and the stream of grants may have been created, for the stream
+// to count as a record of all writes of marks.
 const sameAge = 10 * time.Minute
 
 func (s *session) withGrants(f func(context.Context, jetstream.JetStream, *grants.Reader) error) error {

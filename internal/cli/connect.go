@@ -171,8 +171,8 @@ func (s *session) openTable(ctx context.Context) (*mysqlstore.Table, error) {
 
 var errNoMySQL = usage(errors.New("--mysql is missing: where the table is"))
 
-// A tagName is a tag on the command line. A malformed one is refused before anything is sent, since a tag is part of
-// a NATS subject: with a space or an empty token it would make no valid one.
+// A tagName is a tag on the command line. A malformed one is refused before anything is sent: a tag is a part of a NATS
+// subject, which a space would make invalid.
 type tagName string
 
 // UnmarshalText implements [encoding.TextUnmarshaler].

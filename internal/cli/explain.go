@@ -37,7 +37,7 @@ type explainedJSON struct {
 	ID     subjects.ID    `json:"id"`
 	Parts  *partsJSON     `json:"parts,omitempty"` // nil unless the ID is a snowflake
 	Grants []grants.Grant `json:"grants"`          // more than one only if the ID may have been issued twice
-	// Skipped are the raises of the tag's next ID that passed over this one; empty if Grants is not.
+	// Skipped are the changes that raised the tag's next ID past this ID; empty if Grants is not.
 	Skipped []grants.Grant `json:"skipped,omitempty"`
 }
 
@@ -65,7 +65,7 @@ func (c *explainCmd) Run(s *session) error {
 	})
 }
 
-// windows replaces Grants by the claims on worker numbers whose times contain the ID, read as a snowflake, if any do.
+// windows reads the ID as a snowflake. If windows of its worker number contain its time, they replace Grants.
 func (j *explainedJSON) windows(claims []*grants.Claim) {
 	var found []grants.Grant
 	for _, c := range claims {

@@ -121,7 +121,7 @@ func (c count) get(s *session, tag string, business int64, f *format.Format) err
 	})
 }
 
-// joined returns the runs, with those that follow on one another made one: NextN may need several requests.
+// joined returns the runs, and merges those that follow on one another: NextN may need several requests.
 func joined(runs subjects.Runs) (all []runJSON) {
 	for _, r := range runs {
 		if n := len(all); n > 0 && all[n-1].Last+1 == r.First {

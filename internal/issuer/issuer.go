@@ -52,7 +52,7 @@ type parked struct {
 // gets little CPU time.
 func (i *Issuer) patience() time.Duration { return i.deadline - i.deadline/8 }
 
-// short is a time: a queue that takes no longer than this at the full rate is accepted, whatever the present pace.
+// short is the duration of a queue, at the full rate, that is accepted whatever the present pace.
 func (i *Issuer) short() time.Duration { return i.deadline / 8 }
 
 // New returns an issuer without a generator. It answers each parked request within the deadline, and parks at

@@ -49,8 +49,8 @@ type batch struct {
 	size    int      // bytes of those messages
 }
 
-// gather reads messages, gives them IDs, and sends them in batches to the method copy, which writes the previous
-// batch meanwhile. A batch holds the messages at hand, and does not wait for more. The error says why gather ended.
+// gather reads messages, gives them IDs, and sends them in batches to the method copy, which writes the batch before at
+// the same time. A batch holds the messages at hand, and does not wait for more. The error says why gather ended.
 func (s *Stage) gather(ctx context.Context, from Reader, begin place, to chan<- *batch) error {
 	at, last := begin.from, begin.last
 	var next *Message  // read, but not in a batch yet
@@ -122,8 +122,8 @@ func (s *Stage) gather(ctx context.Context, from Reader, begin place, to chan<- 
 // errQuiet means that the source delivered nothing for lookAhead.
 var errQuiet = errors.New("stage: no message")
 
-// quiet is called when a source delivers nothing. It passes messages that no filter selects. It returns an error if
-// the source is known to hold more to be read, and to have delivered nothing for longer than patience.
+// quiet is called when a source delivers nothing. It moves the position past messages that no filter selects. It
+// returns an error if the source holds more to be read, and has delivered nothing for longer than patience.
 func (s *Stage) quiet(ctx context.Context, at *Position, held *time.Time) error {
 	more, err := s.origin.look(ctx, at)
 	switch {

@@ -8,7 +8,7 @@ type Command struct {
 	Path string   // of the program
 	Args []string // as in [os.StartProcess]: Args[0] is the program's name
 	Env  []string
-	// Until returns the present end of the lease, which a renewal moves. The error is why the lease is over at once.
+	// Until returns the end of the lease, which a renewal moves. If the lease is over at once, the error says why.
 	Until func() (time.Time, error)
 	// Say is called with messages for an operator. It must not block, or the command would be killed late.
 	Say func(format string, args ...any)

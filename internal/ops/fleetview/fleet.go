@@ -28,7 +28,7 @@ const (
 // number becomes free.
 const goneFor = time.Hour
 
-// nearEnd is the longest time that the window of a worker may seem to last after a clean stop, since clocks differ.
+// nearEnd is how much of its window a worker that stopped cleanly may still seem to have, since clocks differ.
 const nearEnd = 5 * time.Second
 
 // missing is how long a worker that no longer answers is shown, unless JetStream shows that it has stopped.

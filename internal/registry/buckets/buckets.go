@@ -43,8 +43,8 @@ type Config struct {
 	// Existing says that this process may create no bucket and write no first entry. Where the bucket is missing,
 	// calls return [ErrNoBucket].
 	Existing bool
-	// Fleeting says that all values are put again within seconds, so the server may acknowledge a write before it is on
-	// disk. Alone says that JetStream is a single server.
+	// Fleeting says that all values are put again within seconds, so a write may be acknowledged before it is on disk.
+	// Alone says that JetStream is a single server.
 	Fleeting, Alone bool
 	// Lost, if set, is called when a call finds that the open bucket no longer exists: the bucket was deleted, or
 	// JetStream was wiped. That call creates the bucket again. Lost must not block.
@@ -66,9 +66,8 @@ type Config struct {
 }
 
 // A Bucket is a JetStream KV bucket that is opened when it is first needed, since JetStream may be unavailable for
-// long. Each call on a bucket that is not open tries to open it, and fails if that fails; concurrent calls share one
-// attempt. A call creates the bucket again if JetStream says that it knows no bucket of the name. A Bucket is safe for
-// concurrent use.
+// long. Each call tries to open a bucket that is not open; concurrent calls share one attempt. A call creates the
+// bucket again if JetStream says that it knows no bucket of the name. A Bucket is safe for concurrent use.
 //
 // With Replicas 0 a bucket is made with three replicas, or with one if JetStream is a single server, as on a leaf node.
 // In a cluster of two servers no bucket is made: a third server may still be starting, and natsid adds no replicas

@@ -295,7 +295,7 @@ type request struct {
 	end        context.CancelCauseFunc
 }
 
-// lostOn watches a connection. The handler of disconnections that was set on it is still called.
+// lostOn returns a [lost] for a connection. The handler of disconnections that was set before is still called.
 func lostOn(nc *nats.Conn) *lost {
 	l := &lost{nc: nc, waiting: make(map[*request]struct{})}
 	disconnected := nc.DisconnectErrHandler()

@@ -86,7 +86,7 @@ func (b *Bucket) CreateFirst(ctx context.Context, key string, value []byte) (rev
 	return revision, err
 }
 
-// Update puts a value under a key whose revision is last, or returns [ErrRevision].
+// Update puts a value under a key if the key's revision is still last; otherwise it returns [ErrRevision].
 func (b *Bucket) Update(ctx context.Context, key string, value []byte, last uint64) (revision uint64, err error) {
 	return b.publish(ctx, key, Write{Value: value, Last: &last})
 }
@@ -151,8 +151,9 @@ func (b *Bucket) All(ctx context.Context) (map[string]Entry, error) {
 	return latest(on(ctx, b, func() ([]Entry, error) { return b.streams.List(ctx, b.bucket, "") }))
 }
 
-// Latest returns the last entry of each key that begins with prefix, which is "" or ends with a dot, markers
-// included. They are no older than the call. A key written during the call may be missing, or have its former value.
+// Latest returns the last entry, a value or the marker of its removal, of each key that begins with prefix, which is ""
+// or ends with a dot. Entries are no older than the call. A key written during the call may be missing, or have its
+// former value.
 func (b *Bucket) Latest(ctx context.Context, prefix string) (map[string]Entry, error) {
 	return latest(on(ctx, b, func() ([]Entry, error) { return b.all(ctx, prefix) }))
 }

@@ -73,7 +73,7 @@ func (b *Bucket) make(ctx context.Context) error {
 // chosen is the number of replicas of a bucket in a cluster, if the settings name none.
 const chosen = 3
 
-// place makes the stream, and chooses its replicas unless the settings say how many: see [Bucket].
+// place makes the stream. Unless the settings name a number of replicas, it chooses one: see [Bucket].
 func (b *Bucket) place(ctx context.Context, c jetstream.StreamConfig) error {
 	single := b.cfg.Alone && c.Replicas == 1
 	if c.Replicas == 0 {

@@ -43,9 +43,9 @@ type Tags interface {
 	// Low returns the most by which a mark is below its floor, 0 if no mark is, and names the marks that are. As the
 	// proof it writes the entry of the lowest mark back unchanged, by compare-and-set. See [segment.Floor.Above].
 	Low(ctx context.Context, floors map[string]segment.Floor) (need int64, why string, err error)
-	// Restore writes missing entries, with the floor as the mark, and in the floor's era. Marks of tags with a last
-	// number it raises to the floor, in the era of the entry. An entry that was made on first use, and so has no
-	// rules, gets the floor's rules. A deleted tag stays deleted.
+	// Restore writes an entry for each floor that has none: its mark is the floor, its era the floor's. For a tag with
+	// a last number it also raises the mark of an existing entry to the floor. An entry that was made on first use, and
+	// so has no rules, gets the floor's rules. A deleted tag stays deleted.
 	Restore(ctx context.Context, floors map[string]segment.Floor) error
 }
 
@@ -85,7 +85,7 @@ type Config struct {
 	Poll     time.Duration // time between thorough checks
 	// Links returns how often the connection to the bucket was made. Each new connection may lead to an older bucket.
 	Links func() uint64
-	// Settled is called in each check with the registry's ID: from then on this worker may answer questions about it.
+	// Settled is called with the registry's ID by each check that has read it. This worker may then answer questions.
 	Settled func(registry string)
 	// Unused reports whether no worker ever loaded IDs or had a worker number in the registry.
 	Unused  func(ctx context.Context) (bool, error)

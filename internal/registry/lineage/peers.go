@@ -87,7 +87,7 @@ const (
 	forgetAfter = 2*(announceAfter+announceSpread) + time.Second
 	// askTimeout bounds a question to another registry.
 	askTimeout = 2 * time.Second
-	// noticesTimeout bounds a question to all registries: someone who subscribes to all subjects may never answer it.
+	// noticesTimeout bounds a question to all registries: a subscriber to all subjects may never answer.
 	noticesTimeout = 400 * time.Millisecond
 )
 
