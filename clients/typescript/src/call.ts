@@ -11,7 +11,7 @@ export interface CallOptions {
 }
 
 /**
- * What a call waits in.
+ * What gives a call its IDs.
  *
  * @internal
  */
@@ -58,7 +58,7 @@ export class Call<T> {
     signal.addEventListener("abort", this.#abort);
   }
 
-  /** Reports whether the call waits for another than itself to end it in time. */
+  /** Reports whether the call waits without a timer of its own: then {@link Deadline} ends it. */
   get isPatient(): boolean {
     return !this.ended && this.#timer === undefined;
   }

@@ -17,7 +17,7 @@ const reserved = "_natsid";
 /** The longest time for which IDs may be held, in ms. */
 const maxPrefetchAge = 3_600_000;
 
-/** Throws the fault of a tag. */
+/** Throws if a tag is malformed. */
 export function checkTag(tag: string): void {
   mustBeText("tag", tag);
   if (tag === "") {
@@ -43,7 +43,7 @@ export function checkTag(tag: string): void {
   }
 }
 
-/** Throws the fault of a namespace. */
+/** Throws if a namespace is malformed. */
 export function checkNamespace(ns: string): void {
   mustBeText("namespace", ns);
   const { length } = bytes(ns);
@@ -54,19 +54,19 @@ export function checkNamespace(ns: string): void {
   if (at) malformed(`namespace ${JSON.stringify(ns)}: byte ${at.index} is '${at[0]}', want A-Z a-z 0-9 - _`);
 }
 
-/** Throws the fault of a timeout in ms. */
+/** Throws if a timeout, in ms, is invalid. */
 export function checkTimeout(timeout: number): void {
   if (!(typeof timeout === "number" && timeout >= 0)) {
     malformed(`the timeout is "${timeout}", want a number of milliseconds`);
   }
 }
 
-/** Throws the fault of a count of IDs. */
+/** Throws if a count of IDs is out of range. */
 export function checkCount(n: number): void {
   if (!(Number.isSafeInteger(n) && n >= 1 && n <= 10_000_000)) malformed(`${n} IDs: want 1 to 10000000`);
 }
 
-/** Throws the fault of the options of a handle. */
+/** Throws if an option of a handle is invalid. */
 export function checkOptions({ prefetch = 0, maxAge = 0, maxBatch = 0 }: SegmentOptions): void {
   if (!(Number.isSafeInteger(prefetch) && prefetch >= 0 && maxAge >= 0 && maxAge <= maxPrefetchAge)) {
     malformed(

@@ -28,13 +28,13 @@ export interface Answer {
 interface Trip {
   token: string;
   sent: number;
-  /** Of the connection at that time. */
+  /** How often the connection had reconnected by then. */
   reconnects: number;
   /** The copy counts against the bound of copies. */
   spent: boolean;
 }
 
-/** Whose request a flight is. */
+/** What a flight reports to. */
 export interface Launcher {
   /** Reports whether a caller still waits. */
   isWanted(): boolean;
@@ -44,7 +44,7 @@ export interface Launcher {
 
 /**
  * One request for IDs, with its copies, which are sent after silence or a refusal. The first good answer counts. IDs of
- * other answers are never used: holes, which no law forbids.
+ * other answers are never used.
  */
 export class Flight {
   readonly n: number;
@@ -74,7 +74,7 @@ export class Flight {
     else this.#sendNow();
   }
 
-  /** Sets the timer. Where the process was busy for longer, a reply may be there, so it is read first. */
+  /** Sets the timer. If the process was busy and the timer is late, a reply that has come is read first. */
   #after(step: () => void, ms: number): void {
     const due = now() + ms;
     clearTimeout(this.#timer);

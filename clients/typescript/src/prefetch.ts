@@ -5,7 +5,7 @@ import { Flight, type Answer, type Launcher } from "./flight.js";
 import { Runs, type Run } from "./runs.js";
 import { now, type Target } from "./target.js";
 
-/** How long after a request failed calls that wait for nothing send no other, in ms. */
+/** For how many ms after a failed request no other is sent, unless a call waits. */
 const quietFor = 50;
 
 /**
@@ -33,7 +33,7 @@ export class Stock implements Owner, Launcher {
   #ranges: Range[] = [];
   /** What the answer to the request under way will be; undefined if there is none. */
   #asked: Range | undefined;
-  /** Until then no call without patience sends a request, since the last one failed. */
+  /** Until then no request is sent unless a call waits, since the last one failed. */
   #quietUntil = -Infinity;
   #calls: Call<bigint>[] = [];
   #waiting = 0;

@@ -46,7 +46,7 @@ const spareLeast = 200;
 const recentFor = 60;
 
 /**
- * What the requests of a handle ask: a subject, with its measurements and limits.
+ * The subject of a handle's requests, with measurements and limits.
  *
  * @internal
  */
