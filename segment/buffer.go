@@ -225,8 +225,8 @@ func (b *buffer) hasWaiters() bool {
 	return b.supply.waiters.any()
 }
 
-// seal makes the tag strict. l is the load, without a range, that found the tag to be strict. seal discards the IDs
-// in memory; there are some only if an operator replaced a loose tag of the same name.
+// seal makes the tag strict: load l, which has no range, has found that it is. seal discards the IDs in memory; there
+// are some only if an operator replaced a loose tag of the same name.
 func (b *buffer) seal(l Loaded) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -87,8 +87,8 @@ func (s *supply) due(now time.Duration) bool {
 	return s.stock.lastRangeBegun(held) || held < s.ahead(now, lowWater)
 }
 
-// plan returns how many IDs to load: the step that follows from how long the last range lasted, or more if requests
-// wait for more or the IDs would be used up within highWater loads.
+// plan returns how many IDs to load: the step, which follows from how long the last range lasted, or more if waiting
+// requests and those during the next highWater loads need more than the step and the IDs in memory.
 func (s *supply) plan(now time.Duration) int64 {
 	s.pace.note(now, s.asked(), s.stock.usedUp(now))
 	step, ahead := s.planned(s.pace.nextStep(*s.rule)), s.ruled().Step(s.ahead(now, highWater))

@@ -341,7 +341,7 @@ func (n *names) found(tag string, at time.Duration) {
 	}
 }
 
-// list takes over a listing that began at the given time. Results of later lookups remain.
+// list replaces the known names by those of a listing that began at the given time, but keeps results of later lookups.
 func (n *names) list(tags []Tag, began time.Duration) {
 	listed := make(map[uint64]struct{}, len(tags))
 	for _, t := range tags {

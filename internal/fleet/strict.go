@@ -150,8 +150,8 @@ func (t *StrictTags) of(name string, add bool) *tag {
 	return g
 }
 
-// resign ends that this worker is the tag's loader. Messages that are on their way are still answered, since their
-// senders wait for the answers. The lock is held.
+// resign makes this worker no longer the tag's loader. Messages on their way are still answered, since their senders
+// wait. The lock is held.
 func (g *tag) resign() {
 	if g.hears != nil {
 		_ = g.hears.Drain() // it fails only on a closed connection

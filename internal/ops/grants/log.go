@@ -59,8 +59,8 @@ func (l *Log) Window(w workerid.Window) {
 	l.add(func(e *Entry) { e.Windows = append(e.Windows, w); e.grants++ })
 }
 
-// add calls to with the entry to which grants are added, with the lock held. If the queue is full it drops the grants,
-// which a gap in the numbers of entries shows.
+// add calls to, under the lock, with the entry that collects grants. If the queue is full it drops the grants: a gap in
+// the numbers of entries shows that.
 func (l *Log) add(to func(*Entry)) {
 	if l == nil {
 		return

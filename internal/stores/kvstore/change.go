@@ -270,7 +270,8 @@ func (s *Store) Update(ctx context.Context, tag string, c segment.Change) (t seg
 	return t, wrap(tag, err)
 }
 
-// mayDecide returns an error if t says where an undecided tag continues, and an operator cannot say that now.
+// mayDecide returns an error if t says where an undecided tag (how far it was loaded is unknown) continues, and an
+// operator must not say that now.
 //
 // Law: what the operator says counts in one era, the time between two resumes of the registry. During an incident, a
 // stop of all workers, it is refused: the resume that ends the incident begins another era, and until then workers

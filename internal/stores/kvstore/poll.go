@@ -91,7 +91,8 @@ func (s *Store) all(ctx context.Context) (all map[string]state, removed map[stri
 	return all, removed, nil
 }
 
-// marks returns all entries by tag. none is the state of a tag without an entry; removed is as that of all.
+// marks returns all, the states of tags with an entry; none, the state of any tag without one; and removed, the tags
+// whose entries left a delete marker.
 func (s *Store) marks(ctx context.Context) (all map[string]state, none state, removed map[string]bool, err error) {
 	entries, err := s.kv.Latest(ctx, "")
 	if err != nil {
