@@ -29,7 +29,6 @@ type file struct {
 	user int // user and group
 }
 
-// archive writes the archive of a target.
 func (r *release) archive(t target, binary string, texts map[string]string) {
 	dir := r.stem(t.name())
 	files := []file{{name: dir + "/" + t.exe(), mode: 0o755, data: got(os.ReadFile(binary))}}

@@ -161,7 +161,6 @@ func (r *release) section() []byte {
 	return []byte(strings.TrimSpace(section) + "\n")
 }
 
-// sums writes the checksums of all files.
 func (r *release) sums() {
 	var lines strings.Builder
 	for _, f := range got(os.ReadDir(r.out)) { // sorted by name

@@ -92,7 +92,6 @@ func (c *Cluster) Skip(n int64) error {
 	}
 }
 
-// update changes a tag.
 func (c *Cluster) update(ctx context.Context, u wire.TagUpdate) error {
 	body, err := json.Marshal(u)
 	if err != nil {

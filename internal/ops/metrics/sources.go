@@ -59,7 +59,6 @@ func (m *Metrics) Watch(s Sources) {
 	registerProcess(m.registry, s.Version)
 }
 
-// oneIf returns 1 if a condition holds, and else 0.
 func oneIf(holds bool) float64 {
 	if holds {
 		return 1
