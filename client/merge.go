@@ -94,7 +94,8 @@ func (m *merger) next(ctx context.Context) (subjects.ID, error) {
 	return idAt(b.runs, n), nil
 }
 
-// join adds a call to the gathering batch. isDue reports whether the batch may have to leave now: see depart.
+// join adds a call to the gathering batch. If isDue is true, the caller calls depart, which decides whether the batch
+// leaves now.
 func (m *merger) join() (b *batch, isDue bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -83,8 +83,8 @@ func (c *claim) lostTo(r Record) error {
 	return fmt.Errorf("%w: number %d belongs to %q now", errLost, c.number, r.Instance)
 }
 
-// wrote reports whether this claim wrote record r, in its last acknowledged write or a later one. A restored
-// registry shows the records of earlier writes.
+// wrote reports whether this claim wrote record r, in its last acknowledged write or a later one. An earlier write,
+// which a restored registry may show, does not count.
 func (c *claim) wrote(r Record) bool {
 	return r.Token != "" && (r.Token == c.token || r.Token == c.former) && r.Until >= c.until.Load()
 }

@@ -49,8 +49,8 @@ type Config struct {
 	// MaxAhead is how far the times of IDs may be ahead of the clock: see [snowflake.NewGenerator].
 	MaxAhead time.Duration
 	// MayFound is called before and after this worker creates the deployment, the entry with the layout, in a
-	// registry without records; an error forbids that. It asks live workers, of whom the registry may have lost all
-	// traces, whether they have another layout. nil always allows.
+	// registry without records. An error forbids that. Records may have been lost, so MayFound asks live workers
+	// whether they have another layout. nil always allows.
 	MayFound func(ctx context.Context) error
 	// AtStop returns how long releasing the number may take, given the usual limit; nil keeps that limit. A number
 	// that is not released stays blocked until its window ends.

@@ -52,7 +52,7 @@ type Record struct {
 	Token    string `json:"token"`    // random; in all writes of one claim, and in no other
 	Reported int64  `json:"reported"` // the writer's time, Unix ms
 	Until    int64  `json:"until"`    // no ID has a tick that begins at Until or later, Unix ms
-	// Deployment is the registry's when the record was written, but without Holders, which may change.
+	// Deployment is a copy of the registry's deployment when the record was written, without Holders.
 	Deployment Deployment `json:"deployment"`
 	// Program is the host of the program that has the number; "" for a worker.
 	Program  string `json:"program,omitempty"`

@@ -315,7 +315,7 @@ func (c *checker) proveLow(ctx context.Context) error {
 }
 
 // meetEra checks the registry after a load has read a tag's entry that names an era unknown to this worker. If the
-// identity lacks that era, the bucket went back.
+// identity lacks that era, too, the bucket was set back to an earlier state, and meetEra stops the registry.
 //
 // Law: no era is ever removed from the identity, and the identity is read after the entry. So if it lacks the entry's
 // era, the two belong to different histories of the bucket.

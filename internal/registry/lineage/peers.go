@@ -87,7 +87,7 @@ const (
 	forgetAfter = 2*(announceAfter+announceSpread) + time.Second
 	// askTimeout bounds a question to another registry.
 	askTimeout = 2 * time.Second
-	// noticesTimeout bounds a question to all registries: a subscriber to all subjects may never answer.
+	// noticesTimeout bounds the wait for answers of all registries: how many will answer is not known.
 	noticesTimeout = 400 * time.Millisecond
 )
 

@@ -56,7 +56,7 @@ func (t *Table) Advance(ctx context.Context, tag string, start, end int64) (bool
 	return n == 1, wrap(tag, err)
 }
 
-// probeTag is the tag in the UPDATE of Probe. No request can have that name, so no row needs to have it.
+// probeTag is the tag in the UPDATE of Probe. natsid serves no tag of that name, so the UPDATE finds no row.
 const probeTag = "_natsid"
 
 // Probe returns nil if the server takes writes of this user at the moment. It sends an UPDATE that matches no row: it
