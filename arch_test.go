@@ -163,6 +163,7 @@ var floors = []floor{
 		"internal/testkit/schedules": {"internal/testkit/raced"},
 		"internal/testkit/steps":     {},
 		"internal/testkit/tcpproxy":  {},
+		"internal/testkit/wait":      {},
 	}},
 }
 

@@ -7,11 +7,11 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -105,16 +105,6 @@ func refuseWith(t *testing.T, m *nats.Msg, code subjects.Code, header, value str
 	}
 }
 
-// until waits for a condition.
-func until(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(long); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("still not: %s", what)
-		}
-	}
-}
-
 // A result is the result of a call.
 type result struct {
 	id  subjects.ID
@@ -141,10 +131,10 @@ func gather(ctx context.Context, t *testing.T, d *desk, h *client.Handle, calls 
 	all, before := make(chan result, 4), h.Stats().Requests
 	for i := range int64(4) {
 		go func() { all <- <-start(ctx, h, 1) }()
-		until(t, "a request for each call is sent", func() bool { return h.Stats().Requests > before+i })
+		wait.Until(t, "a request for each call is sent", func() bool { return h.Stats().Requests > before+i })
 	}
 	gathered = start(ctx, h, calls)
-	until(t, "all calls wait", func() bool { return h.Gathered() == int64(calls) })
+	wait.Until(t, "all calls wait", func() bool { return h.Gathered() == int64(calls) })
 	return all, gathered
 }
 

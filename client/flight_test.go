@@ -12,6 +12,7 @@ import (
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -29,7 +30,7 @@ func TestAPauseOfDaysEndsWithTheCallsThatWait(t *testing.T) {
 	if _, err := h.Next(ctx); !errors.Is(err, client.ErrThrottled) {
 		t.Error(err)
 	}
-	until(t, "its request has ended", func() bool { return h.Stats().Failures == 1 })
+	wait.Until(t, "its request has ended", func() bool { return h.Stats().Failures == 1 })
 }
 
 // A call that meets silence was not refused: the refusal was that of an earlier call, or of an earlier copy.

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -23,7 +24,7 @@ func TestACallThatGivesUpBeforeItsRequestIsSentLeavesNoHole(t *testing.T) {
 	first, gathered := gather(t.Context(), t, d, h, 5)
 	ctx, cancel := context.WithCancel(t.Context())
 	gone := start(ctx, h, 3)
-	until(t, "all calls wait", func() bool { return h.Gathered() == 8 })
+	wait.Until(t, "all calls wait", func() bool { return h.Gathered() == 8 })
 	cancel()
 	for range 3 {
 		if r := <-gone; !errors.Is(r.err, context.Canceled) {
@@ -64,14 +65,14 @@ func TestCallsThatGaveUpTakeNoPlace(t *testing.T) {
 	for range 10 * 5 * most {
 		ctx, cancel := context.WithCancel(t.Context())
 		gone := start(ctx, h, 1)
-		until(t, "the call waits", func() bool { return h.Gathered() == 2 })
+		wait.Until(t, "the call waits", func() bool { return h.Gathered() == 2 })
 		cancel()
 		if r := <-gone; !errors.Is(r.err, context.Canceled) {
 			t.Errorf("%+v, want the end of its context", r)
 		}
 	}
 	late := start(t.Context(), h, 5*most-4-1)
-	until(t, "the last calls wait", func() bool { return h.Gathered() == 5*most-4 })
+	wait.Until(t, "the last calls wait", func() bool { return h.Gathered() == 5*most-4 })
 	if _, err := h.Next(t.Context()); !errors.Is(err, client.ErrBusy) {
 		t.Errorf("%v, want ErrBusy", err)
 	}
@@ -90,11 +91,11 @@ func TestEachCallOfALargeBatchEndsWhenItTakesLong(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	first, gathered := gather(t.Context(), t, d, h, half)
 	lasting := start(context.Background(), h, half)
-	until(t, "all calls wait", func() bool { return h.Gathered() == 2*half })
+	wait.Until(t, "all calls wait", func() bool { return h.Gathered() == 2*half })
 	time.Sleep(50 * time.Millisecond)
 	gone := start(ctx, h, half)
 	late := start(context.Background(), h, half)
-	until(t, "later calls wait", func() bool { return h.Gathered() == 4*half })
+	wait.Until(t, "later calls wait", func() bool { return h.Gathered() == 4*half })
 	cancel()
 	for range half {
 		if r := <-gone; !errors.Is(r.err, context.Canceled) {

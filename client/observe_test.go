@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -60,9 +61,9 @@ func TestAnObserverSeesEachCallWithTheContextOfItsCaller(t *testing.T) {
 			}
 		})
 	}
-	until(t, "all calls wait", func() bool { return h.Gathered() == 1+callers })
+	wait.Until(t, "all calls wait", func() bool { return h.Gathered() == 1+callers })
 	giveUp()
-	until(t, "one has given up", func() bool { return len(all()) == 1 })
+	wait.Until(t, "one has given up", func() bool { return len(all()) == 1 })
 	d.issueHeld()
 	wg.Wait()
 	collect(t, first, 4)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/kvregistry"
 	"github.com/natsid/natsid/workerid"
 	"github.com/natsid/natsid/workerid/workeridtest"
@@ -107,17 +108,13 @@ func TestHeartbeatsExpireAndRecordsStay(t *testing.T) {
 	if err := r.Report(t.Context(), 1, workerid.Heartbeat{Instance: "a"}); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for ; ; time.Sleep(50 * time.Millisecond) {
-		heartbeats, err := r.Heartbeats(ctx)
+	wait.Until(t, "no heartbeat is left after the TTL", func() bool {
+		heartbeats, err := r.Heartbeats(t.Context())
 		if err != nil {
-			t.Fatalf("heartbeats %v, %v, want none after the TTL", heartbeats, err)
+			t.Fatal(err)
 		}
-		if len(heartbeats) == 0 {
-			break
-		}
-	}
+		return len(heartbeats) == 0
+	})
 	if _, err := r.Record(t.Context(), 1); err != nil {
 		t.Errorf("the record: %v", err)
 	}
@@ -300,9 +297,7 @@ func TestAskNeedsNoJetStreamAndNothingElseHangsWithoutIt(t *testing.T) {
 	}
 	defer func() { _ = sub.Unsubscribe() }()
 	for round := range 2 {
-		for !js.Conn().IsConnected() { // heartbeats that fail make it reconnect
-			time.Sleep(time.Millisecond)
-		}
+		wait.Until(t, "it reconnects, as failed heartbeats demand", js.Conn().IsConnected)
 		if who, err := r.Ask(t.Context(), 3); err != nil || who.Instance != "a" {
 			t.Errorf("round %d: %+v, %v", round, who, err)
 		}

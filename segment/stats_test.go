@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/segmenttest"
 )
@@ -184,11 +185,7 @@ func TestATagIsFoundWhileOthersAreAddedAndRemoved(t *testing.T) {
 			t.Errorf("%s: %v, %v", tag, r, err)
 		}
 	}
-	for end := time.Now().Add(time.Minute); a.Stats().Tags != len(tags); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) { // unknown ones are forgotten
-			t.Fatalf("%d tags in memory, want %d", a.Stats().Tags, len(tags))
-		}
-	}
+	wait.Until(t, "unknown tags are forgotten", func() bool { return a.Stats().Tags == len(tags) })
 }
 
 // A strict tag holds no IDs, and a tag that was used up and is not requested lacks none: neither may look like a tag

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/internal/testkit/wait"
 )
 
 const ms = time.Millisecond
@@ -294,20 +295,12 @@ func TestRequestsBeyondACreditAreHandledIfTheServerReadsItsLimitLate(t *testing.
 			t.Fatal(err)
 		}
 	}
-	eventually := func(what string, is func() bool) {
-		t.Helper()
-		for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(ms) {
-			if time.Now().After(end) {
-				t.Fatalf("it does not %s: %d requests came", what, e.arrived.Load())
-			}
-		}
-	}
-	eventually("subscribe", func() bool {
+	wait.Until(t, "it subscribes", func() bool {
 		ask(1)
 		return e.arrived.Load() > 0
 	})
 	more := 3 * e.granted
 	ask(more)
 	late.release()
-	eventually("get all requests", func() bool { return e.arrived.Load() > int64(more) })
+	wait.Until(t, "it gets all requests", func() bool { return e.arrived.Load() > int64(more) })
 }

@@ -75,12 +75,12 @@ func TestAWorkerThatCannotLoadAnswersWithWhatAnotherOneLoads(t *testing.T) {
 func TestARequestThatWaitsIsRelayed(t *testing.T) {
 	able, sick := pair(t, false)
 	sick.admit()
-	for sick.parked() == 0 {
+	sick.eventually("park a request", func() bool {
 		if err := sick.caller.PublishRequest("id.segment.order", "inbox", nil); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(10 * time.Millisecond)
-	}
+		return sick.parked() > 0
+	})
 	able.served()
 	sick.served()
 	sick.turnAway(true)

@@ -16,6 +16,7 @@ import (
 	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/internal/testkit/natsproxy"
 	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/segmenttest"
 	"github.com/natsid/natsid/snowflake"
@@ -212,11 +213,7 @@ func (r *rig) generator(d time.Duration) *snowflake.Generator {
 
 func (r *rig) eventually(what string, cond func() bool) {
 	r.Helper()
-	for until := time.Now().Add(2 * time.Minute); !cond(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(until) {
-			r.Fatalf("the worker does not: %s", what)
-		}
-	}
+	wait.Until(r, "the worker must "+what, cond)
 }
 
 // A reply is what crossed the wire.

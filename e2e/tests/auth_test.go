@@ -13,6 +13,8 @@ import (
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nkeys"
+
+	"github.com/natsid/natsid/internal/testkit/wait"
 )
 
 // file writes a file of a test and returns its name.
@@ -109,7 +111,7 @@ func servesWith(t *testing.T, args ...string) {
 	})
 	t.Cleanup(wg.Wait)
 	t.Cleanup(stop)
-	waitFor(t, "an ID", func() bool { return gets(t, args...) == "" })
+	wait.Until(t, "an ID", func() bool { return gets(t, args...) == "" })
 }
 
 // gets asks for an ID, and returns what was printed if there was none.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
+	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/workerid"
@@ -33,7 +34,7 @@ func startLeaf(t *testing.T, url string) string {
 		}
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
-	waitFor(t, "Leaf's paths", func() bool {
+	wait.Until(t, "Leaf's paths", func() bool {
 		code, _ := get("http://" + address)
 		return code == 404
 	})

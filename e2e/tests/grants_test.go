@@ -14,6 +14,7 @@ import (
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/internal/testkit/wait"
 )
 
 // A grantsWorker is a worker, and what happens to its stream of grants.
@@ -49,7 +50,7 @@ func startGrants(t *testing.T, prepare func(jetstream.JetStream), changes ...fun
 // audited waits until an audit has read a load.
 func (w *grantsWorker) audited() {
 	w.t.Helper()
-	waitFor(w.t, "an audit reads a load", func() bool {
+	wait.Until(w.t, "an audit reads a load", func() bool {
 		_, text := run(w.t, patient(w.t), "audit", "--nats="+w.url)
 		return strings.Contains(text, "of 1 tag,") && strings.Contains(text, "no ID was granted twice")
 	})
@@ -64,7 +65,7 @@ func TestAWorkerWithoutANumberWritesDownItsLoads(t *testing.T) {
 		c.Now = func() time.Time { return time.Now().Add(72 * time.Hour) }
 	})
 	nc := connectTo(t, w.url)
-	waitFor(t, "a segment ID", func() bool {
+	wait.Until(t, "a segment ID", func() bool {
 		_, err := nc.Request("id.segment.order", nil, patience)
 		return err == nil
 	})
@@ -74,7 +75,7 @@ func TestAWorkerWithoutANumberWritesDownItsLoads(t *testing.T) {
 func TestAStreamOfGrantsThatIsDeletedIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	w := startGrants(t, func(jetstream.JetStream) {})
-	waitFor(t, "an entry is written", func() bool {
+	wait.Until(t, "an entry is written", func() bool {
 		s, err := w.js.Stream(patient(t), grantsStream)
 		return err == nil && s.CachedInfo().State.Msgs > 0
 	})
@@ -82,7 +83,7 @@ func TestAStreamOfGrantsThatIsDeletedIsMadeAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	nc := connectTo(t, w.url)
-	waitFor(t, "another one is made", func() bool {
+	wait.Until(t, "another one is made", func() bool {
 		getIDs(t, nc, "id", "order")
 		_, err := w.js.Stream(patient(t), grantsStream)
 		return err == nil
@@ -103,7 +104,7 @@ func TestAStreamOfGrantsThatIsDeletedIsMadeAgain(t *testing.T) {
 // before, it says so for good. Before each audit it calls load.
 func provenAfter(t *testing.T, url, what string, load func()) (text string) {
 	t.Helper()
-	waitFor(t, "no ID was granted twice after "+what, func() bool {
+	wait.Until(t, "no ID was granted twice after "+what, func() bool {
 		code := 0
 		load()
 		code, text = run(t, patient(t), "audit", "--nats="+url)
@@ -176,7 +177,8 @@ func TestAnOrdinaryLifeIsProven(t *testing.T) {
 	if code, text := run(t, patient(t), "resume", "--restored", "--yes", "--nats="+url); code != 0 {
 		t.Fatal(code, text)
 	}
-	waitFor(t, "all workers in the new era", func() bool { // until then the others answer that the registry is stopped
+	// Until then the others answer that the registry is stopped.
+	wait.Until(t, "all workers in the new era", func() bool {
 		for range 20 {
 			if _, err := segment("order").NextN(patient(t), 1); err != nil {
 				return false
@@ -184,7 +186,7 @@ func TestAnOrdinaryLifeIsProven(t *testing.T) {
 		}
 		return true
 	})
-	waitFor(t, "a load in the new era", func() bool {
+	wait.Until(t, "a load in the new era", func() bool {
 		return strings.Contains(use("a resume"), "assumption of `natsid resume`")
 	})
 	a.signal(syscall.SIGKILL)

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/internal/registry/rights"
+	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/number"
 )
 
@@ -47,7 +48,7 @@ func TestAHolderNeedsWhatPermissionsPrintsAndNamesAllThatIsMissing(t *testing.T)
 	seen := new(violations)
 	s.SetLoggerV2(seen, false, false, false)
 	monitor, _ := startOn(t, urlOf(s, "worker"), t.TempDir())
-	waitFor(t, "the worker is ready", ok(monitor+"/readyz"))
+	wait.Until(t, "the worker is ready", ok(monitor+"/readyz"))
 	first := connectTo(t, urlOf(s, "holder"))
 	h, err := number.Open(t.Context(), first, number.Config{Dir: t.TempDir()})
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/cli"
 	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/internal/testkit/wait"
 )
 
 // An authority issues certificates for one test.
@@ -128,12 +129,12 @@ func TestAStartWaitsForAnAuthCallout(t *testing.T) {
 	var log natstest.Buffer
 	cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
 	startWith(t, cfg)
-	waitFor(t, "a refusal", func() bool { return strings.Contains(log.String(), "Authorization Violation") })
+	wait.Until(t, "a refusal", func() bool { return strings.Contains(log.String(), "Authorization Violation") })
 	if took := time.Since(began); took < time.Second {
 		t.Fatalf("refused after %v: the callout was not waited for", took)
 	}
 	s.Shutdown()
 	s.WaitForShutdown()
 	launchOn(t, addr, &server.Options{JetStream: true, Username: "me", Password: "right"})
-	waitFor(t, "a worker is ready", ok("http://"+cfg.HTTP+"/readyz"))
+	wait.Until(t, "a worker is ready", ok("http://"+cfg.HTTP+"/readyz"))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -21,7 +22,7 @@ func TestAWorkerStartsWithoutJetStreamAndServesWhenItComes(t *testing.T) {
 	plain := startNATS(t, addr, "")
 	nc := connectTo(t, plain.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
 	monitor, stop := startOn(t, plain.ClientURL(), t.TempDir())
-	waitFor(t, "/readyz says what is missing", func() bool {
+	wait.Until(t, "/readyz says what is missing", func() bool {
 		code, body := get(monitor + "/readyz")
 		return code == 503 && strings.Contains(body, "snowflake: not ready: ") &&
 			strings.Contains(body, "segment: not ready: bucket id_segments cannot be opened: ")
@@ -31,7 +32,7 @@ func TestAWorkerStartsWithoutJetStreamAndServesWhenItComes(t *testing.T) {
 	plain.WaitForShutdown()
 	startNATS(t, addr, t.TempDir())
 	// The worker finds out by itself, without a request.
-	waitFor(t, "the worker is ready", ok(monitor+"/readyz"))
+	wait.Until(t, "the worker is ready", ok(monitor+"/readyz"))
 	waitServed(t, nc)
 	if err := stop(); err != nil { // before its server goes
 		t.Error(err)
@@ -43,7 +44,7 @@ func TestAWorkerStartsWithoutJetStreamAndServesWhenItComes(t *testing.T) {
 func wants503(t *testing.T, nc *nats.Conn, subjectsOf ...string) {
 	t.Helper()
 	for _, subject := range subjectsOf {
-		waitFor(t, "a worker takes requests on "+subject, func() bool {
+		wait.Until(t, "a worker takes requests on "+subject, func() bool {
 			_, err := nc.Request(subject, nil, patience)
 			return !errors.Is(err, nats.ErrNoResponders)
 		})

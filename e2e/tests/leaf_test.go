@@ -17,6 +17,7 @@ import (
 
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
@@ -41,7 +42,7 @@ func startHubAndLeaf(t *testing.T, domain string, leaf server.Options) (hub, edg
 	leaf.ServerName = "leaf"
 	leaf.LeafNode.Remotes = []*server.RemoteLeafOpts{{URLs: []*url.URL{u}}}
 	edge = launch(t, &leaf)
-	waitFor(t, "the link to the hub", func() bool { return edge.NumLeafNodes() == 1 && hub.NumLeafNodes() == 1 })
+	wait.Until(t, "the link to the hub", func() bool { return edge.NumLeafNodes() == 1 && hub.NumLeafNodes() == 1 })
 	return hub, edge
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/internal/registry/rights"
+	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -65,8 +66,8 @@ func TestACommandNamesEachRightThatIsTakenAway(t *testing.T) {
 	cfg := configOn(t, urlOf(s, "worker"), t.TempDir())
 	cfg.Name = "eu-1"
 	startWith(t, cfg)
-	waitFor(t, "the worker is ready", ok("http://"+cfg.HTTP+"/readyz"))
-	waitFor(t, "a grant is written down", func() bool {
+	wait.Until(t, "the worker is ready", ok("http://"+cfg.HTTP+"/readyz"))
+	wait.Until(t, "a grant is written down", func() bool {
 		code, _ := run(t, patient(t), "audit", "--nats="+urlOf(s, "operator"))
 		return code == 0
 	})
@@ -103,7 +104,7 @@ func TestACallerMayDoNothingButRequestIDs(t *testing.T) {
 	seen := new(violations)
 	s.SetLoggerV2(seen, false, false, false)
 	monitor, _ := startOn(t, urlOf(s, "worker"), t.TempDir())
-	waitFor(t, "the worker is ready", ok(monitor+"/readyz"))
+	wait.Until(t, "the worker is ready", ok(monitor+"/readyz"))
 	refused := make(chan error, 1)
 	nc := connectTo(t, urlOf(s, "shop"), nats.CustomInboxPrefix(shopInbox),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))

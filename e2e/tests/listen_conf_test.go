@@ -21,6 +21,7 @@ import (
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/testkit/freeport"
 	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -172,7 +173,7 @@ func TestAFileGivesTheEmbeddedServerTLSUsersAndAccounts(t *testing.T) {
 	}
 	rewrite(t, a.file("server.pem"), "half a certificate")
 	hangUp(t)
-	waitFor(t, "the log says that the certificate cannot be used", func() bool {
+	wait.Until(t, "the log says that the certificate cannot be used", func() bool {
 		return strings.Contains(h.log.String(), "it stays as it was")
 	})
 	if now, err := shown(); err != nil || now.Cmp(before) != 0 {
@@ -180,7 +181,7 @@ func TestAFileGivesTheEmbeddedServerTLSUsersAndAccounts(t *testing.T) {
 	}
 	after := a.certify()
 	hangUp(t)
-	waitFor(t, "the renewed certificate is shown", func() bool {
+	wait.Until(t, "the renewed certificate is shown", func() bool {
 		now, err := shown()
 		return err == nil && now.Cmp(after) == 0 // while it reads its file, the server refuses whoever is connecting
 	})
@@ -213,7 +214,7 @@ websocket { listen: %q, no_tls: true }`, leaf, web)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "an ID through a leaf node", func() bool {
+	wait.Until(t, "an ID through a leaf node", func() bool {
 		_, err := request(nc, "id.segment.order", 1, patience)
 		return err == nil
 	})

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/internal/testkit/wait"
 )
 
 // The control connection, the serving one and that of the caller are all that the server takes.
@@ -15,7 +16,7 @@ func TestAWorkerThatLosesItsConnectionComesBackAtTheLimitOfConnections(t *testin
 	t.Parallel()
 	srv := launch(t, &server.Options{JetStream: true, StoreDir: t.TempDir(), MaxConn: 3})
 	monitor, stop := startOn(t, srv.ClientURL(), t.TempDir())
-	waitFor(t, "the worker is ready", ok(monitor+"/readyz"))
+	wait.Until(t, "the worker is ready", ok(monitor+"/readyz"))
 	nc := connectTo(t, srv.ClientURL(), nats.MaxReconnects(-1))
 	if _, err := nats.Connect(srv.ClientURL()); err == nil {
 		t.Fatal("the server takes more connections")
@@ -27,8 +28,8 @@ func TestAWorkerThatLosesItsConnectionComesBackAtTheLimitOfConnections(t *testin
 			t.Fatal(err)
 		}
 		lost := time.Now()
-		waitFor(t, "another serving connection", func() bool { return servingConnection(t, srv) > before })
-		waitFor(t, "the worker is ready again", ok(monitor+"/readyz"))
+		wait.Until(t, "another serving connection", func() bool { return servingConnection(t, srv) > before })
+		wait.Until(t, "the worker is ready again", ok(monitor+"/readyz"))
 		if took := time.Since(lost); took > slack {
 			t.Errorf("it is ready after %v", took)
 		}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
+	"github.com/natsid/natsid/internal/testkit/wait"
 )
 
 func TestAStartWaitsForTheDatabaseButNotForAPassword(t *testing.T) {
@@ -12,7 +13,7 @@ func TestAStartWaitsForTheDatabaseButNotForAPassword(t *testing.T) {
 	db := mysqltest.Start(t)
 	db.Stop()
 	p := launchProcess(t, "--listen", freePort(t), "--data", t.TempDir(), "--mysql", db.DSN(), "--log-level", "warn")
-	waitFor(t, "the start finds no database", func() bool { return strings.Contains(p.log.String(), "trying again") })
+	wait.Until(t, "it finds no database", func() bool { return strings.Contains(p.log.String(), "trying again") })
 	db.Run()
 	p.waitReady(t)
 	wrong := strings.Replace(db.DSN(), ":", ":wrong-", 1)

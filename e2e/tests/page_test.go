@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/internal/testkit/wait"
 )
 
 func TestThePageAndMetricsWantTheToken(t *testing.T) {
@@ -50,7 +51,7 @@ func TestThePageAndMetricsWantTheToken(t *testing.T) {
 		{"profiles without a token to demand", alone.HTTP + "/debug/pprof/", 404},
 	} {
 		got := 0
-		waitFor(t, tc.what, func() bool { got, _ = get("http://" + tc.url); return got != 0 && got != 503 })
+		wait.Until(t, tc.what, func() bool { got, _ = get("http://" + tc.url); return got != 0 && got != 503 })
 		if got != tc.want {
 			t.Errorf("%s: %d, want %d", tc.what, got, tc.want)
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/registry/rights"
+	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
@@ -135,7 +136,7 @@ func TestThreeWorkersACallerAndAnOperatorNeedWhatPermissionsPrints(t *testing.T)
 	var stops [2]func() error
 	start := func(i int) {
 		monitor, stop := startOn(t, urlOf(s, "worker"), dirs[i])
-		waitFor(t, "a worker is ready", ok(monitor+"/readyz"))
+		wait.Until(t, "a worker is ready", ok(monitor+"/readyz"))
 		stops[i] = stop
 	}
 	for i := range dirs {
@@ -181,7 +182,7 @@ func operate(t *testing.T, url string, flags ...string) {
 		"throttle 1000 -y", "throttle off -y", "tag update seat* --rate 5 -y",
 		"tag delete seat -y", "workers", "status",
 	} {
-		waitFor(t, command, func() bool {
+		wait.Until(t, command, func() bool {
 			code, text := run(t, patient(t), append(append(strings.Fields(command), "--nats="+url), flags...)...)
 			if strings.Contains(text, "may not") {
 				t.Fatalf("%s: %s", command, text)
@@ -217,7 +218,7 @@ func TestARepairingOperatorNeedsWhatPermissionsPrints(t *testing.T) {
 	})
 	s.SetLoggerV2(seen, false, false, false)
 	monitor, stop := startOn(t, urlOf(s, "worker"), t.TempDir())
-	waitFor(t, "the worker is ready", ok(monitor+"/readyz"))
+	wait.Until(t, "the worker is ready", ok(monitor+"/readyz"))
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +247,7 @@ func TestAnOperatorWhoMayNotRepairReadsWhichFlagAllowsIt(t *testing.T) {
 		"worker": permitted(rights.Worker), "operator": permitted(rights.Operator),
 	})
 	monitor, _ := startOn(t, urlOf(s, "worker"), t.TempDir())
-	waitFor(t, "the worker is ready", ok(monitor+"/readyz"))
+	wait.Until(t, "the worker is ready", ok(monitor+"/readyz"))
 	code, text := run(t, patient(t), "resume", "--dry-run", "--restored", "--nats="+urlOf(s, "operator"))
 	if code != 3 || !strings.Contains(text, "operator --repairs") {
 		t.Errorf("resume --dry-run ended with %d: %s", code, text)

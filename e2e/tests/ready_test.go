@@ -17,6 +17,7 @@ import (
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/registry/rights"
 	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -51,7 +52,7 @@ func usersWith(edit func(*server.Permissions)) []*server.User {
 func (g *guarded) change(t *testing.T, edit func(*server.Permissions)) {
 	t.Helper()
 	before := uint64(0)
-	waitFor(t, "nobody connects", func() bool {
+	wait.Until(t, "nobody connects", func() bool {
 		time.Sleep(300 * time.Millisecond)
 		v, err := g.server.Varz(nil)
 		if err != nil {
@@ -169,10 +170,10 @@ func TestAWorkerWithoutARightIsNotReadyAndSaysWhich(t *testing.T) {
 			expect := func(segment, snowflake []string, asked map[string]string) {
 				t.Helper()
 				for subject, want := range asked {
-					waitFor(t, "an answer on "+subject+" that is "+want,
+					wait.Until(t, "an answer on "+subject+" that is "+want,
 						func() bool { return answer(caller, subject) == want })
 				}
-				waitFor(t, "what /readyz must say", func() bool {
+				wait.Until(t, "what /readyz must say", func() bool {
 					text, ready := w.readyz()
 					return says(text, "segment", segment) && says(text, "snowflake", snowflake) &&
 						ready == (segment == nil && snowflake == nil)
@@ -185,7 +186,7 @@ func TestAWorkerWithoutARightIsNotReadyAndSaysWhich(t *testing.T) {
 			}
 			g.change(t, allRights)
 			expect(nil, nil, all)
-			waitFor(t, "the ready line", announced.Load)
+			wait.Until(t, "the ready line", announced.Load)
 			if right.startOnly {
 				return
 			}
@@ -205,18 +206,16 @@ func TestAWorkerWithoutItsSubscriptionsIsNotReadyAndSaysWhy(t *testing.T) {
 		url := natstest.StartWith(t, fmt.Sprintf("max_subscriptions: %d", most))
 		http := freePort(t)
 		launchProcess(t, "--nats", url, "--data", t.TempDir(), "--http", http)
-		page, late := "", time.Now().Add(patience)
-		for ; strings.Count(page, why) < 2 && time.Now().Before(late); time.Sleep(20 * time.Millisecond) {
-			if r, err := nethttp.Get("http://" + http + "/readyz"); err == nil {
-				body, _ := io.ReadAll(r.Body)
-				if r.Body.Close(); r.StatusCode == nethttp.StatusOK {
-					t.Fatalf("with %d subscriptions: ready", most)
-				}
-				page = string(body)
+		wait.Until(t, fmt.Sprintf("with %d subscriptions both modes say why", most), func() bool {
+			r, err := nethttp.Get("http://" + http + "/readyz")
+			if err != nil {
+				return false
 			}
-		}
-		if strings.Count(page, why) < 2 {
-			t.Errorf("with %d subscriptions: %s, want %s", most, page, why)
-		}
+			page, _ := io.ReadAll(r.Body)
+			if r.Body.Close(); r.StatusCode == nethttp.StatusOK {
+				t.Fatalf("with %d subscriptions: ready", most)
+			}
+			return strings.Count(string(page), why) >= 2
+		})
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/natsid/natsid/internal/cli"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/internal/testkit/tcpproxy"
+	"github.com/natsid/natsid/internal/testkit/wait"
 )
 
 // startSites starts a hub and a leaf node, each with a JetStream of its own, and the link between them, which is down.
@@ -124,7 +125,7 @@ func (w *siteWorker) readyz() (text string, ready bool) {
 
 func (w *siteWorker) waitReady(t *testing.T) {
 	t.Helper()
-	waitFor(t, "a worker that is ready", func() bool { _, ok := w.readyz(); return ok })
+	wait.Until(t, "a worker that is ready", func() bool { _, ok := w.readyz(); return ok })
 }
 
 func TestARegistryThatIsPinnedGoesOnWhereAnotherOneIsMet(t *testing.T) {
@@ -140,7 +141,7 @@ func TestARegistryThatIsPinnedGoesOnWhereAnotherOneIsMet(t *testing.T) {
 	getIDs(t, connectTo(t, leaf), "id", "order") // a registry that was never used leaves
 	kept, stopped := holderOn(t, hub), holderOn(t, leaf)
 	link.Refuse(false)
-	waitFor(t, "the other registry is stopped", func() bool {
+	wait.Until(t, "the other registry is stopped", func() bool {
 		text, ok := l1.readyz()
 		return !ok && strings.Count(text, "the registry is stopped: second-registry") == 2
 	})
@@ -157,7 +158,7 @@ func TestARegistryThatIsPinnedGoesOnWhereAnotherOneIsMet(t *testing.T) {
 			}
 		}
 	}
-	waitFor(t, "a program with a number of the stopped registry is stopped", func() bool {
+	wait.Until(t, "a program with a number of the stopped registry is stopped", func() bool {
 		_, err := stopped.Next(t.Context())
 		return err != nil && strings.Contains(err.Error(), "the registry is stopped, since registry "+pinned)
 	})
@@ -183,7 +184,7 @@ func TestAnIncidentOfTheMarksStopsNoSnowflakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, life := range []string{"that runs", "that starts"} {
-		waitFor(t, "segments are stopped at a worker "+life, func() bool {
+		wait.Until(t, "segments are stopped at a worker "+life, func() bool {
 			text, _ := w.readyz()
 			return strings.Count(text, "the registry is stopped: marks-lost") == 1
 		})
@@ -207,7 +208,7 @@ func TestAnIncidentOfTheMarksStopsNoSnowflakes(t *testing.T) {
 func registryOf(t *testing.T, url string) string {
 	t.Helper()
 	var status struct{ Registries []struct{ Registry string } }
-	waitFor(t, "a registry", func() bool {
+	wait.Until(t, "a registry", func() bool {
 		var out, errs natstest.Buffer
 		cli.Main(t.Context(), []string{"status", "--json", "--nats", url}, &out, &errs)
 		return json.Unmarshal([]byte(out.String()), &status) == nil && len(status.Registries) == 1

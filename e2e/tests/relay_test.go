@@ -13,6 +13,7 @@ import (
 
 	"github.com/natsid/natsid/internal/registry/rights"
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
+	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -52,7 +53,7 @@ func startLossy(t *testing.T) *lossy {
 	}
 	l.caller = connectTo(t, urlOf(l.server, "admin"))
 	for _, url := range l.urls {
-		waitFor(t, "a worker is ready", ok(url))
+		wait.Until(t, "a worker is ready", ok(url))
 	}
 	for _, body := range []string{`{"tag":"loose","step":1}`, `{"tag":"strict","step":1,"strict":true}`} {
 		m, err := l.caller.Request("id.tag.create", []byte(body), patience)
@@ -135,7 +136,7 @@ func TestOneWorkerThatCanLoadIsEnough(t *testing.T) {
 	l.allow(false)
 	l.link.Refuse(true)
 	l.link.Drop()
-	waitFor(t, "both workers that cannot load relay", func() bool {
+	wait.Until(t, "both workers that cannot load relay", func() bool {
 		l.ask(60)
 		return l.relays(l.urls[0]) && l.relays(l.urls[1])
 	})
@@ -143,7 +144,7 @@ func TestOneWorkerThatCanLoadIsEnough(t *testing.T) {
 		t.Errorf("%d requests were refused", refused)
 	}
 	l.db.Kill()
-	waitFor(t, "no worker is ready", func() bool {
+	wait.Until(t, "no worker is ready", func() bool {
 		l.ask(6)
 		return !slices.ContainsFunc(l.urls, func(url string) bool { return ok(url)() })
 	})
@@ -155,7 +156,7 @@ func TestOneWorkerThatCanLoadIsEnough(t *testing.T) {
 	l.link.Refuse(false)
 	l.allow(true)
 	for _, url := range l.urls {
-		waitFor(t, "a worker is ready again", ok(url))
+		wait.Until(t, "a worker is ready again", ok(url))
 	}
 	if refused := l.ask(600); refused > 0 {
 		t.Errorf("%d requests were refused afterwards", refused)

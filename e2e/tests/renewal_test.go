@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/natsid/natsid/internal/testkit/wait"
 )
 
 // A renewal is a change of what a server accepts, and of the files that a worker shows.
@@ -32,7 +34,7 @@ func (r renewal) try(t *testing.T) {
 		t.Error("the server accepts what it must refuse")
 	}
 	r.files()
-	waitFor(t, "an ID from the worker that still runs", func() bool { return gets(t, args...) == "" })
+	wait.Until(t, "an ID from the worker that still runs", func() bool { return gets(t, args...) == "" })
 }
 
 func TestWhatIsRenewedOnDiskNeedsNoRestart(t *testing.T) {

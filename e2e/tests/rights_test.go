@@ -10,6 +10,7 @@ import (
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/registry/rights"
 	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/internal/testkit/wait"
 )
 
 func TestRefusedRepliesAreOneLine(t *testing.T) {
@@ -23,7 +24,7 @@ func TestRefusedRepliesAreOneLine(t *testing.T) {
 	var log natstest.Buffer
 	cfg.Log = cfg.NewLog(&log)
 	startWith(t, cfg)
-	waitFor(t, "a worker is ready", ok("http://"+cfg.HTTP+"/readyz"))
+	wait.Until(t, "a worker is ready", ok("http://"+cfg.HTTP+"/readyz"))
 	nc := connectTo(t, urlOf(s, "caller"))
 	waitServed(t, nc) // each request with a reply subject of its own
 	for range 1000 {
@@ -32,7 +33,7 @@ func TestRefusedRepliesAreOneLine(t *testing.T) {
 		}
 	}
 	const line = "NATS refuses a reply"
-	waitFor(t, "a line about refused replies", func() bool { return strings.Contains(log.String(), line) })
+	wait.Until(t, "a line about refused replies", func() bool { return strings.Contains(log.String(), line) })
 	if _, err := flakes(nc).Next(patient(t)); err != nil {
 		t.Errorf("after the requests with one reply subject: %v", err)
 	}

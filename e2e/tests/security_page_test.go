@@ -13,6 +13,7 @@ import (
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -74,7 +75,7 @@ func serveOn(t *testing.T, srv *server.Server) (log *natstest.Buffer, stop func(
 	cfg.Name, cfg.InboxPrefix, log = "third", "_INBOX_worker", new(natstest.Buffer)
 	cfg.Log = cfg.NewLog(log)
 	stop = startWith(t, cfg)
-	waitFor(t, "the worker is ready", ok("http://"+cfg.HTTP+"/readyz"))
+	wait.Until(t, "the worker is ready", ok("http://"+cfg.HTTP+"/readyz"))
 	return log, stop
 }
 
@@ -89,7 +90,7 @@ func getIDs(t *testing.T, nc *nats.Conn, ns subjects.Namespace, tag string) (id 
 // next requests an ID until a worker has one: each learns some time later that its registry is not stopped any more.
 func next(t *testing.T, h *client.Handle) (id subjects.ID) {
 	t.Helper()
-	waitFor(t, "an ID", func() bool {
+	wait.Until(t, "an ID", func() bool {
 		var err error
 		if id, err = h.Next(patient(t)); err != nil && !errors.Is(err, client.ErrUnavailable) {
 			t.Fatal(err)
@@ -160,10 +161,10 @@ func TestTheConfigurationOfALeafNodeWorks(t *testing.T) {
 	at := func(conf string) string { return strings.ReplaceAll(conf, "7422", port) }
 	hub := teams.start(t, "hub", teams.confs[0]+at(leaf.confs[0]), seen)
 	edge := leaf.start(t, "edge", at(leaf.confs[1]), seen)
-	waitFor(t, "the link to the hub", func() bool { return edge.NumLeafNodes() == 1 })
+	wait.Until(t, "the link to the hub", func() bool { return edge.NumLeafNodes() == 1 })
 	_, stop := serveOn(t, hub)
 	nc := connectTo(t, edge.ClientURL())
-	waitFor(t, "the leaf node knows the services", func() bool {
+	wait.Until(t, "the leaf node knows the services", func() bool {
 		_, err := nc.Request("id.snowflake", nil, patience)
 		return err == nil
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/registry/rights"
+	"github.com/natsid/natsid/internal/testkit/wait"
 )
 
 // stamping are the rights of a stage that copies ORDERS to COPIES.
@@ -45,7 +46,7 @@ func TestAStageNeedsWhatPermissionsPrints(t *testing.T) {
 	seen := new(violations)
 	s.SetLoggerV2(seen, false, false, false)
 	monitor, _ := startOn(t, urlOf(s, "worker"), t.TempDir())
-	waitFor(t, "the worker is ready", ok(monitor+"/readyz"))
+	wait.Until(t, "the worker is ready", ok(monitor+"/readyz"))
 	js, err := jetstream.New(connectTo(t, urlOf(s, "admin")), jetstream.WithDefaultTimeout(2*patience))
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"github.com/natsid/natsid/internal/cli"
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
+	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -42,7 +43,7 @@ func TestTagsMoveToMySQLAndBackAndRepeatNoID(t *testing.T) {
 	more := func(what string) {
 		t.Helper()
 		before := l.got["segment"].n.Load()
-		waitFor(t, what, func() bool { return l.got["segment"].n.Load() > before+20_000 })
+		wait.Until(t, what, func() bool { return l.got["segment"].n.Load() > before+20_000 })
 	}
 	more("load in JetStream")
 	for _, q := range []string{leafTable, "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 1, 1000)"} {
@@ -112,7 +113,7 @@ func TestAStartPreloadsRecentlyUsedTags(t *testing.T) {
 	before := mark()
 	c.StopWorker(0)
 	c.StartWorker(0)
-	waitFor(t, "the preload", func() bool { return mark() == before+app.DefaultStep })
+	wait.Until(t, "the preload", func() bool { return mark() == before+app.DefaultStep })
 	if id, err := c.Segment("order").Next(ctx); err != nil || id <= last || mark() != before+app.DefaultStep {
 		t.Errorf("it gives %d, %v, want an ID of the range that was loaded", id, err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -74,7 +75,7 @@ func launchTestServer(t *testing.T, script string, args ...string) (s *testServe
 // gone waits until the test server has removed its directory, which it does last, and checks that it does not listen.
 func (s *testServer) gone(t *testing.T) {
 	t.Helper()
-	waitFor(t, "the end of the test server", func() bool {
+	wait.Until(t, "the end of the test server", func() bool {
 		left, err := os.ReadDir(s.tmp)
 		return err == nil && len(left) == 0
 	})

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/internal/testkit/wait"
 )
 
 // Tests must pass on a machine that is busy with other work, where anything may
@@ -18,16 +19,6 @@ const (
 	// slack is what a busy machine may add to a deadline that workers keep.
 	slack = 15 * time.Second
 )
-
-// waitFor waits until a condition holds.
-func waitFor(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(2 * patience); !cond(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", 2*patience, what)
-		}
-	}
-}
 
 // patient returns a context whose deadline is far away. Without a deadline a
 // client gives up after [client.DefaultTimeout], which a busy machine may need
@@ -47,7 +38,7 @@ func inNoHurry(_ int, cfg *app.Config) { cfg.Deadline = 15 * time.Second }
 func waitServed(t *testing.T, nc *nats.Conn) {
 	t.Helper()
 	for _, subject := range bothModes {
-		waitFor(t, "an answer on "+subject, func() bool {
+		wait.Until(t, "an answer on "+subject, func() bool {
 			_, err := nc.Request(subject, nil, patience)
 			return err == nil
 		})

@@ -23,6 +23,7 @@ import (
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/kvregistry"
 	"github.com/natsid/natsid/subjects"
@@ -174,11 +175,7 @@ func TestAnAlarmIsPublishedUntilTheServerHasIt(t *testing.T) {
 	a := startAlarming(t)
 	a.hangs.Store(true)
 	a.raise(wire.AlarmTimeEnds, "soon")
-	for end := time.Now().Add(time.Minute); !a.swallowed.Load(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the alarm is not sent")
-		}
-	}
+	wait.Until(t, "the alarm is sent", a.swallowed.Load)
 	a.disconnect(t)
 	a.hangs.Store(false)
 	a.down.Store(false)

@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/internal/testkit/freeport"
 	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -98,14 +100,14 @@ func (i *instance) end() error {
 // logs waits until one line of the log has all of the words.
 func (i *instance) logs(words ...string) {
 	i.t.Helper()
-	for until := time.Now().Add(time.Minute); time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
+	wait.Until(i.t, fmt.Sprintf("a line of the log has %q", words), func() bool {
 		for line := range strings.Lines(i.log.String()) {
 			if containsAll(line, words...) {
-				return
+				return true
 			}
 		}
-	}
-	i.t.Errorf("no line of the log has %q", words)
+		return false
+	})
 }
 
 func containsAll(text string, words ...string) bool {

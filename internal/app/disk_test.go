@@ -12,6 +12,7 @@ import (
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -38,7 +39,7 @@ func TestTheNextLifeAfterAJournalThatHungWaitsForItAndServes(t *testing.T) {
 	}
 	before := next()
 	pipe := filepath.Join(cfg.Data, "lineage.json.new")
-	retried(t, func() error { return syscall.Mkfifo(pipe, 0o600) }) // a write may be under way
+	wait.For(t, func() error { return syscall.Mkfifo(pipe, 0o600) }) // a write may be under way
 	for range 3 {
 		time.Sleep(3100 * time.Millisecond) // then a load begins with a check, which writes the own key
 		before = next()

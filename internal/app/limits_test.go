@@ -10,21 +10,10 @@ import (
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
-
-// retried calls f until it succeeds: a busy machine answers late.
-func retried(t *testing.T, f func() error) {
-	t.Helper()
-	err := f()
-	for end := time.Now().Add(time.Minute); err != nil && time.Now().Before(end); err = f() {
-		time.Sleep(20 * time.Millisecond)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // marks returns the bucket of the marks as any client of NATS sees it.
 func marks(t *testing.T, nc *nats.Conn) jetstream.KeyValue {
@@ -44,7 +33,7 @@ func marks(t *testing.T, nc *nats.Conn) jetstream.KeyValue {
 func limited(t *testing.T, nc *nats.Conn) {
 	t.Helper()
 	ns := subjects.DefaultNamespace
-	retried(t, func() error {
+	wait.For(t, func() error {
 		_, err := order(nc, "").Next(t.Context())
 		return err
 	})
@@ -52,7 +41,7 @@ func limited(t *testing.T, nc *nats.Conn) {
 		ns.TagUpdate():           wire.TagUpdate{Tag: "order", MaxBatch: new(5)},
 		wire.ThrottleSubject(ns): wire.Throttle{Rate: new(int64(700))},
 	} {
-		retried(t, func() error {
+		wait.For(t, func() error {
 			_, err := natstest.Ask[any](t.Context(), nc, subject, body)
 			return err
 		})
@@ -83,7 +72,7 @@ func TestSettingsAreWhereTheMarksAre(t *testing.T) {
 	first.where()
 	cl := client.Must(client.New(from, client.Config{}))
 	limited(t, from)
-	retried(t, func() error {
+	wait.For(t, func() error {
 		_, err := cl.CreateTag(t.Context(), subjects.TagCreate{Tag: "invoice", Strict: true})
 		return err
 	})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/natsid/natsid/internal/cli"
 	"github.com/natsid/natsid/internal/testkit/freeport"
+	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -227,7 +228,7 @@ func stopAll(t *testing.T, home string) {
 	for pid := range strings.FieldsSeq(string(pids)) {
 		_ = exec.Command("kill", "-9", pid).Run()
 	}
-	eventually(t, "the workers have ended", func() bool { return os.RemoveAll(home) == nil })
+	wait.Until(t, "the workers have ended", func() bool { return os.RemoveAll(home) == nil })
 }
 
 // pathWithNATS returns a PATH on which the nats command is.
@@ -289,7 +290,7 @@ func TestTheBackupOfTheGuideIsRestored(t *testing.T) {
 	go func() {
 		done <- cli.Main(ctx, []string{nats, "--http=", "--data=" + filepath.Join(dir, "data")}, io.Discard, io.Discard)
 	}()
-	eventually(t, "segments are stopped", func() bool {
+	wait.Until(t, "segments are stopped", func() bool {
 		got := natsid(t, "get", "segment", "order", nats)
 		return strings.Contains(got.err, "503") && strings.Contains(got.err, "natsid status")
 	})

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/ops/grants"
+	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/workerid"
 )
 
@@ -36,7 +37,7 @@ func TestAnIDIsExplainedAndAPlantedOverlapIsFound(t *testing.T) {
 	js := jetStream(t, s.url)
 	var who grants.Who
 	var window workerid.Window
-	eventually(t, "a load and a window are written down", func() bool {
+	wait.Until(t, "a load and a window are written down", func() bool {
 		loads := 0
 		for _, e := range entries(t, js) {
 			loads, who = loads+len(e.Loads), e.Who
@@ -86,7 +87,7 @@ func TestAnIDIsExplainedAndAPlantedOverlapIsFound(t *testing.T) {
 	}
 	n := len(entries(t, js))
 	answered(t, "get", "segment", "alive", nats).want(t, 0, "")
-	eventually(t, "the load is written down", func() bool { return len(entries(t, js)) > n })
+	wait.Until(t, "the load is written down", func() bool { return len(entries(t, js)) > n })
 	got := answered(t, "audit", nats)
 	if got.code != 1 || !strings.Contains(got.out, "verdict   repeated") ||
 		!strings.Contains(got.err, "IDs were granted twice") {

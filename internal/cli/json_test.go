@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/natsid/natsid/internal/cli"
+	"github.com/natsid/natsid/internal/testkit/wait"
 )
 
 // wantJSON runs a command with --json. It checks that one value of the type that is documented for the command is
@@ -23,7 +24,7 @@ func wantJSON(t *testing.T, want string, args ...string) string {
 	line := strings.Join(args, " ")
 	// A busy worker answers too late.
 	if strings.HasPrefix(line, "workers") || strings.HasPrefix(line, "status") {
-		eventually(t, line, asked)
+		wait.Until(t, line, asked)
 	} else {
 		asked()
 	}

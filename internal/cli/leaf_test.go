@@ -13,6 +13,7 @@ import (
 	"github.com/natsid/natsid/internal/cli"
 	"github.com/natsid/natsid/internal/testkit/freeport"
 	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
 )
@@ -26,7 +27,7 @@ func startLeaf(t *testing.T, args ...string) (url string, stop func() result) {
 	}
 	leaf := start(t, append([]string{"leaf", "--listen=" + address}, args...)...)
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
-	eventually(t, "natsid leaf listens", func() bool {
+	wait.Until(t, "natsid leaf listens", func() bool {
 		c, err := net.Dial("tcp", address)
 		if err == nil {
 			c.Close()
@@ -104,7 +105,7 @@ func TestLeafsPathsAre503WithinTheDeadlineWhileNobodyServes(t *testing.T) {
 	// NATS and a worker come, and need no restart of it.
 	url, stop := startLeaf(t, "--nats="+address, "--deadline=100ms")
 	serve(t, "--listen="+strings.TrimPrefix(address, "nats://"))
-	eventually(t, "an ID is given", func() bool {
+	wait.Until(t, "an ID is given", func() bool {
 		code, _ := getFrom(t, url+"/api/segment/get/order")
 		return code == 200
 	})

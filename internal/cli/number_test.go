@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/testkit/natsproxy"
+	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/kvregistry"
 )
 
@@ -72,7 +73,7 @@ func (p *program) ends(code int, says ...string) {
 // wrote waits for the file that the script writes.
 func (p *program) wrote(name string) (text string) {
 	p.Helper()
-	eventually(p.T, "the program runs", func() bool {
+	wait.Until(p.T, "the program runs", func() bool {
 		all, _ := os.ReadFile(filepath.Join(p.dir, name))
 		text = strings.TrimSpace(string(all))
 		return text != ""
@@ -236,8 +237,8 @@ func TestANumberWhoseKeeperWasKilledRests(t *testing.T) {
 	pid, _ := strconv.Atoi(p.wrote("pid"))
 	_ = p.cmd.Process.Kill()
 	_ = p.cmd.Wait()
-	eventually(t, "the program ends, too", func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH })
-	eventually(t, "its number rests", func() bool {
+	wait.Until(t, "the program ends, too", func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH })
+	wait.Until(t, "its number rests", func() bool {
 		all := rests(t, url)
 		return len(all) == 1 && slices.MinFunc(values(all), compare) > 29*time.Minute
 	})

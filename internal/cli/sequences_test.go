@@ -8,11 +8,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
+	"github.com/natsid/natsid/internal/testkit/wait"
 )
 
 // postgres starts a PostgreSQL, which lets everyone in, and returns the folder of its socket.
@@ -49,11 +49,7 @@ func postgres(t *testing.T) (dir string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Signal(os.Interrupt); _ = cmd.Wait() })
-	for end := time.Now().Add(time.Minute); exec.Command("psql", "-h"+dir, "-Upostgres", "-cSELECT 1").Run() != nil; {
-		if time.Sleep(10 * time.Millisecond); time.Now().After(end) {
-			t.Fatal("PostgreSQL does not answer")
-		}
-	}
+	wait.For(t, func() error { return exec.Command("psql", "-h"+dir, "-Upostgres", "-cSELECT 1").Run() })
 	return dir
 }
 

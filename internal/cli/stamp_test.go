@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/stamp"
 	"github.com/natsid/natsid/subjects"
 )
@@ -183,7 +184,7 @@ func TestAStageSaysHowItIsUntilItIsStopped(t *testing.T) {
 		}
 	}()
 	var at string
-	eventually(t, "the address is logged", func() bool {
+	wait.Until(t, "the address is logged", func() bool {
 		_, rest, ok := strings.Cut(stage.err.String(), "http=")
 		at, _, _ = strings.Cut(rest, "\n")
 		return ok && strings.Contains(rest, "\n")
@@ -201,11 +202,11 @@ func TestAStageSaysHowItIsUntilItIsStopped(t *testing.T) {
 		return resp.Status + "\n" + string(body)
 	}
 	publish(t, js, &nats.Msg{Subject: "orders.new"})
-	eventually(t, "a message is copied", func() bool {
+	wait.Until(t, "a message is copied", func() bool {
 		return get(at, "/readyz") == "200 OK\nstamp: ready\ncopying: ORDERS to STAMPED, message 1, 0 behind\n"
 	})
 	page := regexp.MustCompile(`http://(\S+)/readyz`).FindStringSubmatch(worker.line)[1]
-	eventually(t, "the worker's page shows the stage", func() bool {
+	wait.Until(t, "the worker's page shows the stage", func() bool {
 		body := get(page, "/")
 		return strings.Contains(body, `data-label="To">STAMPED<`) && strings.Contains(body, "copying")
 	})
@@ -269,14 +270,4 @@ func publish(t *testing.T, js jetstream.JetStream, m *nats.Msg) {
 	asked(t, func(ctx context.Context) (*jetstream.PubAck, error) {
 		return js.PublishMsg(ctx, m, jetstream.WithMsgID(id))
 	})
-}
-
-// eventually waits until a condition holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !holds(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-	}
 }

@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/natsid/natsid/internal/testkit/wait"
 )
 
 func TestStatusShowsTheFleetAndEndsWith1WhileAnythingIsWrong(t *testing.T) {
@@ -18,12 +20,12 @@ func TestStatusShowsTheFleetAndEndsWith1WhileAnythingIsWrong(t *testing.T) {
 		`REGISTRY +ERA +LAYOUT +PINNED +WORKERS`, `\w+ +\S+ +41\+10\+12 +false +2`, ``,
 		`STORE +REGISTRY +TAGS +STATE`, `kv +\w+ +1 +in order`,
 	}
-	eventually(t, "two workers serve", func() bool {
+	wait.Until(t, "two workers serve", func() bool {
 		got := natsid(t, "status", nats)
 		return got.code == 0 && matchLines(got.out, form...)
 	})
 	answered(t, "tag", "update", "half", "--next-id=1001", nats).want(t, 0, "")
-	eventually(t, "a tag that is full is in trouble", func() bool {
+	wait.Until(t, "a tag that is full is in trouble", func() bool {
 		got := natsid(t, "status", nats)
 		return got.code == 1 && strings.Contains(got.out, "\ntag half: 100% of its numbers are reserved") &&
 			strings.Contains(got.err, "1 fault, the first: tag half: 100%")

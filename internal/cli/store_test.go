@@ -17,6 +17,7 @@ import (
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
+	"github.com/natsid/natsid/internal/testkit/wait"
 )
 
 // marks makes a bucket of marks with an entry.
@@ -164,7 +165,7 @@ func TestStatusShowsATagWhoseColumnTheEraWouldPass(t *testing.T) {
 	}
 	answered(t, "status", nats).want(t, 0)
 	natsid(t, "resume", "--restored", "--yes", nats).want(t, 0)
-	eventually(t, "only the tag without room is in trouble", func() bool {
+	wait.Until(t, "only the tag without room is in trouble", func() bool {
 		got := natsid(t, "status", nats)
 		return got.code == 1 && strings.Contains(got.out, "\ntag big: undecided ") &&
 			!strings.Contains(got.out, "tag low: ") && !strings.Contains(got.out, "x..y")

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -228,7 +229,7 @@ func TestEachTagGoesOnAboveTheBumpOrIsDecided(t *testing.T) {
 	if date := regexp.MustCompile(`\d{4}-\d\d-\d\d|\d\d:\d\d`).FindString(got.err); date != "" {
 		t.Errorf("the plan has a time, %s: it may depend on no clock", date)
 	}
-	eventually(t, "the worker is in the new era", func() bool {
+	wait.Until(t, "the worker is in the new era", func() bool {
 		return matchLines(natsid(t, "get", "segment", "a", nats).out, `100000\d{4}`)
 	})
 	wantFrom(t, 1000000001, answered(t, "get", "segment", "new", nats))

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/kvregistry"
 	"github.com/natsid/natsid/workerid"
 )
@@ -24,7 +25,7 @@ func TestNumbersAreListedWhileTheyAreLive(t *testing.T) {
 	list := func(want string) {
 		t.Helper()
 		// Again where a busy worker answers too late.
-		eventually(t, "workers are listed as "+want, func() bool {
+		wait.Until(t, "workers are listed as "+want, func() bool {
 			got := answered(t, "workers", nats)
 			got.want(t, 0, "")
 			return strings.HasPrefix(got.out, "NUMBER") && regexp.MustCompile(want).MatchString(got.out)

@@ -14,6 +14,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/natsid/natsid/internal/testkit/wait"
 )
 
 // inOwnMounts runs the rest of a test in a process whose mounts no other process sees. It reports whether this is that
@@ -93,22 +95,10 @@ func TestAServerWhoseDiskWasFullWritesAgain(t *testing.T) {
 	if put(kv, written) == nil {
 		t.Fatal("a server whose disk was full wrote again by itself: a Host is not needed any more")
 	}
-	for deadline := time.Now().Add(time.Minute); h.Trouble() == nil; time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the host does not say that the server cannot write")
-		}
-	}
+	wait.Until(t, "the host says that the server cannot write", func() bool { return h.Trouble() != nil })
 	free()
-	for deadline := time.Now().Add(time.Minute); put(kv, written) != nil; time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the server does not write, though its disk is free")
-		}
-	}
-	for deadline := time.Now().Add(time.Minute); h.Trouble() != nil; time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal(h.Trouble())
-		}
-	}
+	wait.For(t, func() error { return put(kv, written) })
+	wait.For(t, h.Trouble)
 	again := bucket(t, connect(t, h.CallersURL())) // on the same port
 	for k := range written + 1 {
 		if _, err := again.Get(t.Context(), key(k)); err != nil {

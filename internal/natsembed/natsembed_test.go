@@ -19,6 +19,7 @@ import (
 
 	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/internal/testkit/wait"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, natstest.Left()...) }
@@ -170,12 +171,7 @@ func TestLinesAboutClientsHaveOneMessage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for deadline := time.Now().Add(time.Minute); strings.Count(log.String(), "\n") < strangers; {
-		if time.Now().After(deadline) {
-			t.Fatalf("logged %s", &log)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	wait.Until(t, "each stranger is logged", func() bool { return strings.Count(log.String(), "\n") >= strangers })
 	for line := range strings.Lines(log.String()) {
 		if !strings.Contains(line, ` level=ERROR msg="nats-server: trouble with a client" client=`) {
 			t.Errorf("logged %s", line)

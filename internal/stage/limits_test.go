@@ -12,6 +12,7 @@ import (
 
 	"github.com/natsid/natsid/internal/stage"
 	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/internal/testkit/wait"
 )
 
 // Bodies of a whole pull would otherwise fill the connection, where answers of JetStream wait behind them.
@@ -90,7 +91,7 @@ func TestATargetMayBeGivenASubjectWhileAStageRuns(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
-	eventually(t, "a message is copied", func() bool { return p.held() == 1 })
+	wait.Until(t, "a message is copied", func() bool { return p.held() == 1 })
 	c := p.stream().CachedInfo().Config
 	c.Subjects = append(c.Subjects, "more")
 	_, err := p.js.UpdateStream(t.Context(), c)
@@ -98,7 +99,7 @@ func TestATargetMayBeGivenASubjectWhileAStageRuns(t *testing.T) {
 	p.change(func(c *jetstream.StreamConfig) { c.Subjects = append(c.Subjects, "stamped.more") })
 	_, err = p.js.Publish(t.Context(), "more", nil)
 	must(t, err)
-	eventually(t, "another one is copied", func() bool { return p.held() == 2 || len(ended) > 0 })
+	wait.Until(t, "another one is copied", func() bool { return p.held() == 2 || len(ended) > 0 })
 	cancel()
 	must(t, <-ended)
 }
@@ -110,7 +111,7 @@ func TestAFullTargetIsNamedWithItsLimitUntilThereIsRoom(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(t.Context()) }()
 	const want = "-to takes nothing: nats: API error: code=503 err_code=10077 description=maximum messages exceeded"
-	eventually(t, "it says why", func() bool { return strings.Contains(s.Progress().Why, want) })
+	wait.Until(t, "it says why", func() bool { return strings.Contains(s.Progress().Why, want) })
 	p.change(func(c *jetstream.StreamConfig) { c.MaxMsgs = 100 })
 	must(t, <-ended)
 	p.verify(10)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/natsid/natsid/internal/stage"
 	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/internal/testkit/wait"
 )
 
 // stray publishes messages to the target that are not from a stage.
@@ -176,7 +177,7 @@ func TestAnIdleStageSeesItsTargetDamaged(t *testing.T) {
 			defer cancel()
 			ended := make(chan error, 1)
 			go func() { ended <- s.Run(ctx) }()
-			eventually(t, "all is copied", func() bool { return s.Progress().Copied == 10 })
+			wait.Until(t, "all is copied", func() bool { return s.Progress().Copied == 10 })
 			tc.damage(p)
 			wantStop(t, <-ended, tc.want)
 			if strings.Contains(log.String(), "interrupted") {
@@ -196,7 +197,7 @@ func TestASourceThatIsMadeAgainWhileItIsReadStopsTheStage(t *testing.T) {
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
-	eventually(t, "all is copied", func() bool { return s.Progress().Copied == 100 })
+	wait.Until(t, "all is copied", func() bool { return s.Progress().Copied == 100 })
 	must(t, p.js.DeleteStream(t.Context(), p.source))
 	p.createSource()
 	p.publish(100, 250)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/natsid/natsid/internal/stage"
 	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/internal/testkit/wait"
 )
 
 // A request for messages can be lost on its way to a consumer, whose reader would wait for good.
@@ -36,11 +37,11 @@ func TestAStageReadsAnewWhereAConsumerFallsSilent(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() { ended <- s.Run(ctx) }()
 			if before > 0 {
-				eventually(t, "a message is copied", func() bool { return s.Progress().Copied > 0 })
+				wait.Until(t, "a message is copied", func() bool { return s.Progress().Copied > 0 })
 				p.pauseAll()
 			}
 			p.publish(before, all)
-			eventually(t, "all is copied", func() bool { return p.held() >= all })
+			wait.Until(t, "all is copied", func() bool { return p.held() >= all })
 			cancel()
 			if err := <-ended; err != nil {
 				t.Error(err)
@@ -83,15 +84,6 @@ func (p *pair) pauseAll() {
 	}
 }
 
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
-
 // Otherwise missing messages would count as deleted in the source.
 func TestAReaderEndsWhereAMessageIsLostOnItsWay(t *testing.T) {
 	for name, lose := range map[string]func(p *pair, conn *nats.Conn, pull *nats.Msg){
@@ -104,7 +96,7 @@ func TestAReaderEndsWhereAMessageIsLostOnItsWay(t *testing.T) {
 		},
 		"the connection is lost": func(p *pair, conn *nats.Conn, _ *nats.Msg) {
 			must(p.t, conn.ForceReconnect())
-			eventually(p.t, "it is connected again", func() bool {
+			wait.Until(p.t, "it is connected again", func() bool {
 				return conn.Stats().Reconnects > 0 && conn.IsConnected()
 			})
 			p.publish(1, 2)

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/natsid/natsid/internal/supervise"
+	"github.com/natsid/natsid/internal/testkit/wait"
 )
 
 // TestMain is also the supervisor, in a process of its own: it reaps all children.
@@ -102,13 +103,12 @@ func (s *supervised) ends(want ...string) {
 // file waits for the file that a script writes, and returns its text.
 func (s *supervised) file(name string) string {
 	s.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if text, err := os.ReadFile(filepath.Join(s.dir, name)); err == nil && len(text) > 0 {
-			return strings.TrimSpace(string(text))
-		}
-	}
-	s.Fatalf("the command wrote no file %s: %s", name, &s.out)
-	return ""
+	var text []byte
+	wait.Until(s, "the command writes a file "+name, func() (is bool) {
+		text, _ = os.ReadFile(filepath.Join(s.dir, name))
+		return len(text) > 0
+	})
+	return strings.TrimSpace(string(text))
 }
 
 // put writes a file that the supervisor looks for.
@@ -231,12 +231,8 @@ func (s *supervised) stop() {
 		// D is a shell that waits for its new child, which has stopped.
 		return bytes.Contains(stat, []byte(") T ")) || bytes.Contains(stat, []byte(") D "))
 	}
-	for end := time.Now().Add(10 * time.Second); !isStopped(pids[0]) || !isStopped(pids[1]); {
-		if time.Sleep(5 * time.Millisecond); time.Now().After(end) {
-			s.Fatalf("of the supervisor and its command these have stopped: %t, %t", isStopped(pids[0]),
-				isStopped(pids[1]))
-		}
-	}
+	wait.Until(s, "the supervisor has stopped", func() bool { return isStopped(pids[0]) })
+	wait.Until(s, "its command has stopped", func() bool { return isStopped(pids[1]) })
 }
 
 func TestAShellStopsAndContinuesTheJobAsAWhole(t *testing.T) {

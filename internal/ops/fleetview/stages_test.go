@@ -10,6 +10,7 @@ import (
 
 	"github.com/natsid/natsid/internal/ops/fleetview"
 	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/internal/wire"
 )
 
@@ -40,11 +41,7 @@ func TestStagesAreShownWhileTheySayHowTheyAre(t *testing.T) {
 	}
 	eventually := func(want string) {
 		t.Helper()
-		for end := time.Now().Add(time.Minute); shown() != want; time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("%q is shown, want %q", shown(), want)
-			}
-		}
+		wait.Until(t, fmt.Sprintf("%q is shown", want), func() bool { return shown() == want })
 	}
 	say(wire.StageView{Name: "oslo/2", From: "ORDERS", To: "B", Position: 7})
 	say(wire.StageView{Name: "oslo/1", From: "ORDERS", To: "A", Position: 5})
@@ -66,9 +63,5 @@ func TestStagesAreShownWhileTheySayHowTheyAre(t *testing.T) {
 	if err := nc.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(time.Minute); len(stages.Now(now())) != 1000; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d stages are kept, want 1,000", len(stages.Now(now())))
-		}
-	}
+	wait.Until(t, "1,000 stages are kept", func() bool { return len(stages.Now(now())) == 1000 })
 }

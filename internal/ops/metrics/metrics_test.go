@@ -20,6 +20,7 @@ import (
 	"github.com/natsid/natsid/internal/issuer"
 	"github.com/natsid/natsid/internal/ops/metrics"
 	"github.com/natsid/natsid/internal/stage"
+	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/segmenttest"
@@ -363,7 +364,7 @@ func TestAProcessThatIssuesShowsItsStores(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.Keeper.Run(ctx) }()
-	eventually(t, func() bool { return s.Keeper.Status().Held })
+	wait.Until(t, "a number is held", func() bool { return s.Keeper.Status().Held })
 	if _, err := segmenttest.Take(ctx, s.Segments, "order", 5); err != nil {
 		t.Fatal(err)
 	}
@@ -402,15 +403,6 @@ func TestAProcessThatIssuesShowsItsStores(t *testing.T) {
 		`natsid_snowflake_window_seconds`:         0,
 		`natsid_waiting_requests{mode="segment"}`: 0,
 	})
-}
-
-func eventually(t *testing.T, cond func() bool) {
-	t.Helper()
-	for until := time.Now().Add(time.Minute); !cond(); time.Sleep(time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatal("the condition does not hold within a minute")
-		}
-	}
 }
 
 func TestAStageSaysWhatItDoes(t *testing.T) {

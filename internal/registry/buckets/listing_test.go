@@ -14,6 +14,7 @@ import (
 
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/internal/testkit/wait"
 )
 
 // JetStream announces the only entry of a bucket, which then expires before it is delivered. That takes many tries:
@@ -23,11 +24,11 @@ func TestAListingEndsThoughItsLastEntryExpiresMeanwhile(t *testing.T) {
 	url := natstest.Start(t)
 	var wg sync.WaitGroup
 	for i := range 24 {
+		js := natstest.JetStream(t, url)
+		cfg := buckets.Config{Name: fmt.Sprintf("b%d", i), TTL: time.Second}
+		b := buckets.New(buckets.OnJetStream(js), cfg)
+		open(t, b)
 		wg.Go(func() {
-			js := natstest.JetStream(t, url)
-			cfg := buckets.Config{Name: fmt.Sprintf("b%d", i), TTL: time.Second}
-			b := buckets.New(buckets.OnJetStream(js), cfg)
-			open(t, b)
 			for range 2 {
 				if _, err := b.Put(t.Context(), "key", nil); err != nil {
 					t.Error(err)
@@ -41,16 +42,7 @@ func TestAListingEndsThoughItsLastEntryExpiresMeanwhile(t *testing.T) {
 
 // open opens a bucket, on a machine that may be busy with many others.
 func open(t *testing.T, b *buckets.Bucket) {
-	for late := time.Now().Add(time.Minute); ; {
-		err := b.Open(t.Context())
-		if err == nil {
-			return
-		}
-		if time.Now().After(late) {
-			t.Errorf("not open after a minute: %v", err)
-			return
-		}
-	}
+	wait.For(t, func() error { return b.Open(t.Context()) })
 }
 
 func listUntilEmpty(t *testing.T, b *buckets.Bucket) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/internal/testkit/wait"
 )
 
 // A network is one whose last connection can be cut.
@@ -60,9 +61,7 @@ func TestARequestEndsWithItsConnectionAndLaterOnesDoNot(t *testing.T) {
 		if err := <-outcome; err == nil || !strings.Contains(err.Error(), "the connection to NATS was lost") {
 			t.Errorf("%s: %v, want that the connection was lost", what, err)
 		}
-		for nc.Stats().Reconnects == before && ctx.Err() == nil {
-			time.Sleep(time.Millisecond)
-		}
+		wait.Until(t, "it reconnects", func() bool { return nc.Stats().Reconnects > before })
 		go func() { outcome <- request() }()
 		select {
 		case m := <-asked:

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
+	"github.com/natsid/natsid/internal/testkit/wait"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -48,16 +49,13 @@ func TestAServerDoesNotOutliveTheTests(t *testing.T) {
 	if !ok {
 		t.Fatalf("the child says %q", text)
 	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	wait.Until(t, addr+" listens no longer", func() bool {
 		conn, err := net.Dial("tcp", addr)
-		if err != nil {
-			return
+		if err == nil {
+			_ = conn.Close()
 		}
-		_ = conn.Close()
-		if time.Now().After(deadline) {
-			t.Fatalf("%s still listens", addr)
-		}
-	}
+		return err != nil
+	})
 }
 
 func TestWithoutAServerCIFails(t *testing.T) {

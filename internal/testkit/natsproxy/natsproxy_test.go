@@ -8,6 +8,7 @@ import (
 
 	"github.com/natsid/natsid/internal/testkit/natsproxy"
 	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/internal/testkit/wait"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, natstest.Left()...) }
@@ -25,12 +26,8 @@ func TestADelayDelaysBothWays(t *testing.T) {
 		t.Errorf("round trip %v, %v, want %v", rtt, err, 2*delay)
 	}
 	p.Delay(0)
-	for end := time.Now().Add(time.Minute); ; {
-		if rtt, err := nc.RTT(); err == nil && rtt < 2*delay {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatal("each round trip is delayed still")
-		}
-	}
+	wait.Until(t, "a round trip is not delayed", func() bool {
+		rtt, err := nc.RTT()
+		return err == nil && rtt < 2*delay
+	})
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/natsid/natsid/internal/testkit/ledger"
 	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -136,18 +137,13 @@ func TestALimitedProcessStandsStillOnceItsQuotaIsUsedUp(t *testing.T) {
 		t.Fatal("the process is in no control group")
 	}
 	group := filepath.Dir(append(groups, more...)[i])
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	wait.Until(t, "it is throttled", func() bool {
 		stat, err := os.ReadFile(filepath.Join(group, "cpu.stat"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(string(stat), "nr_throttled 0\n") && strings.Contains(string(stat), "nr_throttled") {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("it was not throttled: %s", stat)
-		}
-	}
+		return !strings.Contains(string(stat), "nr_throttled 0\n") && strings.Contains(string(stat), "nr_throttled")
+	})
 	release()
 	if _, err := os.Stat(group); !os.IsNotExist(err) {
 		t.Errorf("the control group is left: %v", err)
