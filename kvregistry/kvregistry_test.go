@@ -16,6 +16,7 @@ import (
 
 	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/kvregistry"
 	"github.com/natsid/natsid/workerid"
@@ -53,12 +54,7 @@ func place() kvregistry.Config {
 
 func connect(t *testing.T) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect(srv.ClientURL(), kvregistry.Options()...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	return nc
+	return natstest.Connect(t, srv.ClientURL(), kvregistry.Options()...)
 }
 
 func open(t *testing.T, cfg kvregistry.Config) *kvregistry.Registry {

@@ -49,6 +49,11 @@ func create(t *testing.T, s segment.Store, tag segment.Tag) {
 	}
 }
 
+// failing makes each load fail at once.
+func failing(err error) segmenttest.LoadHook {
+	return func(context.Context, string, loadFunc) (segment.Range, error) { return segment.Range{}, err }
+}
+
 // slow makes each load take d.
 func slow(d time.Duration) segmenttest.LoadHook {
 	return func(ctx context.Context, _ string, load loadFunc) (segment.Range, error) {
@@ -385,9 +390,7 @@ func TestTroubleIsAStoreThatFails(t *testing.T) {
 		if err := a.Trouble(); err != nil {
 			t.Errorf("an unknown tag: %v", err)
 		}
-		store.OnLoad(func(context.Context, string, loadFunc) (segment.Range, error) {
-			return segment.Range{}, segmenttest.ErrInjected
-		})
+		store.OnLoad(failing(segmenttest.ErrInjected))
 		_, _ = segmenttest.Take(t.Context(), a, "a", 1)
 		if err := a.Trouble(); !errors.Is(err, segmenttest.ErrInjected) {
 			t.Errorf("while every load fails: %v", err)

@@ -278,9 +278,7 @@ func TestARefusedTagIsNotLoadedByEveryRequest(t *testing.T) {
 	cfg := segment.Config{OnLoad: func(string, time.Duration, error) { loads.Add(1) }}
 	inBubble(t, cfg, func(t *testing.T, a *allocator, store *faulty) {
 		take(t, a, "a", 1)
-		store.OnLoad(func(context.Context, string, loadFunc) (segment.Range, error) {
-			return segment.Range{}, segment.ErrUnknownTag // a store that lost its memory
-		})
+		store.OnLoad(failing(segment.ErrUnknownTag)) // a store that lost its memory
 		for range 90 {
 			take(t, a, "a", 1)
 			synctest.Wait()

@@ -109,9 +109,7 @@ func raiseLost(t *testing.T, inMemory bool) {
 			t.Fatal(err)
 		}
 		// No load finds the raised tag, or none.
-		store.OnLoad(func(context.Context, string, loadFunc) (segment.Range, error) {
-			return segment.Range{}, segmenttest.ErrInjected
-		})
+		store.OnLoad(failing(segmenttest.ErrInjected))
 		a.See(raised)
 		memory.Remove("a")
 		create(t, memory, old)

@@ -158,7 +158,7 @@ func TestATagThatVanishedIsLive(t *testing.T) {
 			t.Fatalf("its floor is %+v", floor)
 		}
 		for _, why := range []error{segment.ErrUnknownTag, segment.ErrUnknownTag, segmenttest.ErrInjected} {
-			store.OnLoad(func(context.Context, string, loadFunc) (segment.Range, error) { return segment.Range{}, why })
+			store.OnLoad(failing(why))
 			if _, err := segmenttest.Take(t.Context(), a, "s", 1); !errors.Is(err, why) {
 				t.Errorf("%v, want %v", err, why)
 			}
@@ -167,9 +167,7 @@ func TestATagThatVanishedIsLive(t *testing.T) {
 				t.Errorf("after %v its floor is %+v, want %+v", why, got, floor)
 			}
 		}
-		store.OnLoad(func(context.Context, string, loadFunc) (segment.Range, error) {
-			return segment.Range{}, segment.ErrDisabled
-		})
+		store.OnLoad(failing(segment.ErrDisabled))
 		_, _ = segmenttest.Take(t.Context(), a, "s", 1)
 		if got := a.Floors()["s"]; got.Live || got.End != 2 {
 			t.Errorf("deleted, its floor is %+v", got)

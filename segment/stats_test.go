@@ -1,7 +1,6 @@
 package segment_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -89,9 +88,7 @@ func TestStatsOfATagShowItsSpeedAndPeak(t *testing.T) {
 
 func TestStatsOfATagShowItsTrouble(t *testing.T) {
 	inBubble(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty) {
-		store.OnLoad(func(context.Context, string, loadFunc) (segment.Range, error) {
-			return segment.Range{}, segmenttest.ErrInjected
-		})
+		store.OnLoad(failing(segmenttest.ErrInjected))
 		if err := a.Park("a", 1, func([]segment.Range, error) {}); err != nil {
 			t.Fatal(err)
 		}
@@ -135,9 +132,7 @@ func TestTheBusiestTagsAreThoseRequestedMostAtPresent(t *testing.T) {
 		if _, top := a.Busiest(100); len(top) != 31 || top[30].Tag != "was busy" {
 			t.Errorf("of 31 tags the 100 busiest are %d", len(top))
 		}
-		store.OnLoad(func(context.Context, string, loadFunc) (segment.Range, error) {
-			return segment.Range{}, segmenttest.ErrInjected
-		})
+		store.OnLoad(failing(segmenttest.ErrInjected))
 		_, _ = segmenttest.Take(t.Context(), a, "tag0", 1000)
 		if s, _ := a.Busiest(0); s.Errors == 0 {
 			t.Errorf("after loads that failed: %+v", s)
@@ -203,9 +198,7 @@ func TestATagWithoutDemandOrWithoutStockDoesNotRunOut(t *testing.T) {
 			t.Errorf("a strict tag lasts %v s, want +Inf", s.SecondsLeft)
 		}
 		take(t, a, "loose", 1)
-		store.OnLoad(func(context.Context, string, loadFunc) (segment.Range, error) {
-			return segment.Range{}, errors.New("the store is away")
-		})
+		store.OnLoad(failing(errors.New("the store is away")))
 		for s, _ := a.StatsOf("loose"); s.Left > 0; s, _ = a.StatsOf("loose") {
 			take(t, a, "loose", s.Left)
 		}

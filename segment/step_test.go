@@ -135,9 +135,7 @@ func TestALoadThatFailsDoesNotMoveTheStep(t *testing.T) {
 		use(t, a, 100, 2*time.Hour)
 		before, _ := a.StatsOf("a")
 		time.Sleep(24 * time.Hour)
-		store.OnLoad(func(context.Context, string, loadFunc) (segment.Range, error) {
-			return segment.Range{}, segmenttest.ErrInjected
-		})
+		store.OnLoad(failing(segmenttest.ErrInjected))
 		for s := before; s.Left >= 100; s, _ = a.StatsOf("a") { // until the next load would follow
 			use(t, a, 100, time.Second)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/internal/testkit/natsproxy"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/worker"
@@ -44,7 +45,7 @@ func TestAWorkerThatCannotIssueSnowflakesLeavesTheGroupAndComesBack(t *testing.T
 			repair: func(r *rig) { r.offset.Store(0) }},
 	} {
 		t.Run(tc.law, func(t *testing.T) {
-			r := start(t, startServer(t), 0, newStore(t))
+			r := start(t, natstest.Start(t), 0, newStore(t))
 			tc.breaks(r)
 			// It leaves subject by subject.
 			for _, subject := range []string{"id.snowflake", "id.snowflake.1"} {
@@ -126,7 +127,7 @@ func TestAWorkerOnAHangingConnectionDoesNotReportThatItServes(t *testing.T) {
 }
 
 func TestComingAndGoingLeavesNothingBehind(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t))
+	r := start(t, natstest.Start(t), 0, newStore(t))
 	before := r.conn().NumSubscriptions()
 	for range 5 {
 		r.issuer.Use(nil)
@@ -142,7 +143,7 @@ func TestComingAndGoingLeavesNothingBehind(t *testing.T) {
 // time; a worker that left at the end would refuse requests every time.
 func TestAWorkerLeavesTheGroupBeforeItsWindowEnds(t *testing.T) {
 	t.Parallel()
-	r := start(t, startServer(t), 0, newStore(t))
+	r := start(t, natstest.Start(t), 0, newStore(t))
 	leaves := func(window time.Duration) (refused reply) {
 		var end time.Time
 		r.eventually("serve snowflakes", func() bool {
@@ -179,7 +180,7 @@ func TestAWorkerLeavesTheGroupBeforeItsWindowEnds(t *testing.T) {
 }
 
 func TestWhatIsDeliveredToAWorkerThatCannotIssueIsAnsweredAtOnce(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t))
+	r := start(t, natstest.Start(t), 0, newStore(t))
 	var got reply
 	for range 100 {
 		r.issuer.Use(nil)
@@ -205,7 +206,7 @@ func TestWhatIsDeliveredToAWorkerThatCannotIssueIsAnsweredAtOnce(t *testing.T) {
 }
 
 func TestAWorkerAnswersToTheNumberItHolds(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t))
+	r := start(t, natstest.Start(t), 0, newStore(t))
 	answers := func(number int) bool {
 		got, err := r.try(fmt.Sprintf("id.worker.%d", number), "")
 		if err != nil && !errors.Is(err, nats.ErrNoResponders) {
@@ -221,7 +222,7 @@ func TestAWorkerAnswersToTheNumberItHolds(t *testing.T) {
 }
 
 func TestTwoNamespacesShareAServerAndNothingElse(t *testing.T) {
-	url, store := startServer(t), newStore(t)
+	url, store := natstest.Start(t), newStore(t)
 	r := start(t, url, 0, store)
 	other := start(t, url, 1, store, func(_ *segment.Config, cfg *worker.Config) { cfg.Namespace = "other" })
 	r.one("id.segment.order")
@@ -238,7 +239,7 @@ func TestTwoNamespacesShareAServerAndNothingElse(t *testing.T) {
 // A number may be won between two looks at it.
 func TestNoSnowflakeIsIssuedBeforeTheWorkerAnswersForItsNumber(t *testing.T) {
 	var looks atomic.Int64
-	r := start(t, startServer(t), 1, newStore(t), func(_ *segment.Config, c *worker.Config) {
+	r := start(t, natstest.Start(t), 1, newStore(t), func(_ *segment.Config, c *worker.Config) {
 		number := c.Number
 		c.Number = func() (int, bool, any) {
 			n, held, who := number()

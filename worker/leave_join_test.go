@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/worker"
@@ -18,7 +19,7 @@ import (
 // that comes later learns that nobody serves. None is lost between the two.
 func TestEveryRequestIsAnsweredHoweverOftenAWorkerLeavesAndComesBack(t *testing.T) {
 	t.Parallel()
-	url := startServer(t)
+	url := natstest.Start(t)
 	var reasons worker.Reasons
 	r := start(t, url, 0, newStore(t), func(_ *segment.Config, cfg *worker.Config) { cfg.Reasons = &reasons })
 	// Few enough that a slow machine is not overloaded: a worker would leave for that, too.

@@ -8,12 +8,13 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 )
 
 func TestATagThatIsMadeStrictIsNotFetchedAheadAndStaysStrict(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t))
+	r := start(t, natstest.Start(t), 0, newStore(t))
 	got := r.ask("id.tag.create", `{"tag":"invoice","strict":true,"step":10}`)
 	if !strings.Contains(got.body, `"strict":true`) {
 		t.Errorf("%+v of a strict tag", got)
@@ -47,7 +48,7 @@ func TestTheFirstRequestForATagIsHeldToItsLargestBatch(t *testing.T) {
 	if _, err := store.Create(t.Context(), tag, false); err != nil {
 		t.Fatal(err)
 	}
-	r := start(t, startServer(t), 0, store)
+	r := start(t, natstest.Start(t), 0, store)
 	r.wantRefusal(r.ask("id.segment.limited", "6"), "400")
 	if got := r.ask("id.segment.limited", "5"); got.code != "" {
 		t.Errorf("%+v", got)
@@ -55,7 +56,7 @@ func TestTheFirstRequestForATagIsHeldToItsLargestBatch(t *testing.T) {
 }
 
 func TestWhatALimitRefusesDrawsNoID(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t))
+	r := start(t, natstest.Start(t), 0, newStore(t))
 	first := r.one("id.segment.order")
 	var info subjects.TagInfo
 	got := r.ask("id.tag.update", `{"tag":"order","max_batch":20,"rate":1}`)

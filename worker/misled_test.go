@@ -13,7 +13,7 @@ import (
 
 // Answers are published with the worker's rights: what it alone may write, no caller may name as a reply subject.
 func TestACallerCannotMakeTheWorkerPublishForHim(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t), func(_ *segment.Config, cfg *worker.Config) {
+	r := start(t, natstest.Start(t), 0, newStore(t), func(_ *segment.Config, cfg *worker.Config) {
 		cfg.JSPrefix = "JS.hub.API"
 	})
 	got := make(chan *nats.Msg, 100)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/worker"
 )
@@ -59,7 +60,7 @@ func (b *blocked) offer(n int) {
 
 func TestAWorkerThatIsLateLeavesAnswersWhatItHoldsAndComesBack(t *testing.T) {
 	t.Parallel()
-	b := startBlocked(t, startServer(t))
+	b := startBlocked(t, natstest.Start(t))
 	const n = 1000
 	b.offer(n)
 	b.eventually("say that it is late", func() bool {
@@ -97,7 +98,7 @@ func TestAWorkerThatIsLateLeavesAnswersWhatItHoldsAndComesBack(t *testing.T) {
 
 // A machine that stands still for a moment, and has little to do, leaves nobody.
 func TestAWorkerWithFewRequestsToAnswerStaysHoweverLateItIs(t *testing.T) {
-	b := startBlocked(t, startServer(t))
+	b := startBlocked(t, natstest.Start(t))
 	b.offer(30)
 	b.eventually("be late", func() bool { return b.worker.Lag(worker.Snowflake) > 300*time.Millisecond })
 	if err := b.worker.Trouble(worker.Snowflake); err != nil {

@@ -17,7 +17,7 @@ import (
 func TestNewTagsOfFirstUseAreLimitedAndThoseOfOperatorsAreNot(t *testing.T) {
 	const limit = 3
 	began, log := time.Now(), new(natstest.Buffer)
-	r := start(t, startServer(t), 0, newStore(t), func(s *segment.Config, _ *worker.Config) {
+	r := start(t, natstest.Start(t), 0, newStore(t), func(s *segment.Config, _ *worker.Config) {
 		s.Ration, s.AutoStep, s.Log = fleet.FirstUses(limit), 10, slog.New(slog.NewTextHandler(log, nil))
 	})
 	made := 0

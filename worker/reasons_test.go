@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/worker"
 )
@@ -54,7 +55,7 @@ func TestAWorkerListsAllReasonsToBeOut(t *testing.T) {
 	t.Parallel()
 	var reasons worker.Reasons
 	keeps := func(_ *segment.Config, cfg *worker.Config) { cfg.Reasons = &reasons }
-	r := start(t, startServer(t), 0, newStore(t), keeps)
+	r := start(t, natstest.Start(t), 0, newStore(t), keeps)
 	if outs := r.worker.Outs(worker.Snowflake); len(outs) > 0 {
 		t.Errorf("a worker that serves is out: %v", outs)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/worker"
 )
@@ -43,7 +44,7 @@ func TestAModeThatIsStoppedAnswersSoWhileTheOthersAreServed(t *testing.T) {
 	for mode, subject := range subjectOf {
 		t.Run(string(mode), func(t *testing.T) {
 			f := &refuser{mode: mode}
-			r := start(t, startServer(t), 0, newStore(t), f.edit)
+			r := start(t, natstest.Start(t), 0, newStore(t), f.edit)
 			r.one("id.segment.order")
 			f.set(true)
 			r.worker.Wake()
@@ -72,7 +73,7 @@ func TestAModeThatIsStoppedAnswersSoWhileTheOthersAreServed(t *testing.T) {
 func TestAWorkerThatIsStoppedPassesEachRequestOnToOneThatIsNot(t *testing.T) {
 	for mode, subject := range subjectOf {
 		t.Run(string(mode), func(t *testing.T) {
-			f, url, store := new(refuser), startServer(t), newStore(t)
+			f, url, store := new(refuser), natstest.Start(t), newStore(t)
 			sound := start(t, url, 0, store, func(_ *segment.Config, cfg *worker.Config) {
 				cfg.Registry = func() string { return "another" }
 			})
@@ -96,7 +97,7 @@ func TestAWorkerThatIsStoppedPassesEachRequestOnToOneThatIsNot(t *testing.T) {
 // It lacks a number then, as where its registry is wiped.
 func TestAWorkerWithoutANumberAnswersThatItIsStopped(t *testing.T) {
 	f := &refuser{mode: worker.Snowflake}
-	r := start(t, startServer(t), 0, newStore(t), f.edit)
+	r := start(t, natstest.Start(t), 0, newStore(t), f.edit)
 	f.set(true)
 	r.issuer.Use(nil)
 	r.worker.Wake()
@@ -113,7 +114,7 @@ func TestAWorkerWithoutANumberAnswersThatItIsStopped(t *testing.T) {
 
 func TestNoIDLeavesTheWorkerOnceItsModeIsRefused(t *testing.T) {
 	f := &refuser{mode: worker.Segment}
-	r := start(t, startServer(t), 0, newStore(t), f.edit)
+	r := start(t, natstest.Start(t), 0, newStore(t), f.edit)
 	loads, proceed := make(chan struct{}, 10), make(chan struct{})
 	r.store.OnLoad(func(_ context.Context, _ string, load func() (segment.Range, error)) (segment.Range, error) {
 		loads <- struct{}{}

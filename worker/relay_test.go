@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/segmenttest"
 	"github.com/natsid/natsid/subjects"
@@ -24,7 +25,7 @@ func unable(_ *segment.Config, cfg *worker.Config) { cfg.CannotLoad = func() err
 // pair starts a worker on a store, and one that cannot load: its loads hang, and it turns away requests.
 func pair(t *testing.T, strict bool, edits ...edit) (able, sick *rig) {
 	t.Helper()
-	url, store := startServer(t), &segmenttest.Faulty{Store: new(segmenttest.Memory)}
+	url, store := natstest.Start(t), &segmenttest.Faulty{Store: new(segmenttest.Memory)}
 	tag := segment.Tag{Name: "order", Step: 10, MaxID: 1, Rules: segment.Rules{Strict: strict}}
 	if _, err := store.Create(t.Context(), tag, false); err != nil {
 		t.Fatal(err)
@@ -88,7 +89,7 @@ func TestARequestThatWaitsIsRelayed(t *testing.T) {
 }
 
 func TestWhereNobodyCanLoadARequestIsRefusedAtOnce(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t), unable)
+	r := start(t, natstest.Start(t), 0, newStore(t), unable)
 	r.turnAway(true)
 	for subject, body := range map[string]string{"id.segment.order": "", "id.tag.list": ""} {
 		got := r.ask(subject, body)
@@ -104,7 +105,7 @@ func TestWhereNobodyCanLoadARequestIsRefusedAtOnce(t *testing.T) {
 
 // A worker that reserves the last numbers of a loose tag issues them, whoever is asked; 410 means that all are used up.
 func TestNumbersThatAnotherWorkerHoldsAreIssuedBeforeATagIsUsedUp(t *testing.T) {
-	url, store := startServer(t), newStore(t)
+	url, store := natstest.Start(t), newStore(t)
 	r := start(t, url, 0, store)
 	start(t, url, 1, store)
 	tag := segment.Tag{Name: "few", Step: 1000, MaxID: 1, Rules: segment.Rules{Max: 30}}
@@ -174,7 +175,7 @@ func (r *rig) answerer(answer func(*nats.Msg)) {
 }
 
 func TestARelayNamesTheRegistryAndTheTimeThatRemains(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t), unable)
+	r := start(t, natstest.Start(t), 0, newStore(t), unable)
 	r.turnAway(true)
 	headers := make(chan nats.Header, 1)
 	r.answerer(func(m *nats.Msg) {
@@ -194,7 +195,7 @@ func TestARelayNamesTheRegistryAndTheTimeThatRemains(t *testing.T) {
 func TestARelayWithoutAnAnswerIsRefusedByTheDeadlineAndBounded(t *testing.T) {
 	t.Parallel()
 	const room, asked = 10, 30
-	r := start(t, startServer(t), 0, newStore(t), unable, func(s *segment.Config, cfg *worker.Config) {
+	r := start(t, natstest.Start(t), 0, newStore(t), unable, func(s *segment.Config, cfg *worker.Config) {
 		s.Deadline, cfg.Deadline = 5*time.Second, 5*time.Second // in which a busy machine sends all
 	})
 	r.turnAway(true)
@@ -235,7 +236,7 @@ func TestALimitCountsARelayedRequestOnce(t *testing.T) {
 
 // Memory serves, whatever the store does.
 func TestAWorkerThatCannotLoadServesItsMemory(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t), unable)
+	r := start(t, natstest.Start(t), 0, newStore(t), unable)
 	r.one("id.segment.order")
 	r.store.OnLoad(func(context.Context, string, func() (segment.Range, error)) (segment.Range, error) {
 		return segment.Range{}, errStore

@@ -9,13 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/worker"
 )
 
 func TestSegmentRepliesAreWhatTheWireSays(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t))
+	r := start(t, natstest.Start(t), 0, newStore(t))
 	for _, tc := range []struct{ body, want string }{
 		{"", "1"}, {"1", "2"}, {"1\n", "3"}, {"7", "4-10"}, {"2\n", "11-12"},
 	} {
@@ -26,7 +27,7 @@ func TestSegmentRepliesAreWhatTheWireSays(t *testing.T) {
 }
 
 func TestABatchOfManyRangesIsExactlyAsLongAsRequested(t *testing.T) {
-	url, store := startServer(t), newStore(t)
+	url, store := natstest.Start(t), newStore(t)
 	r := start(t, url, 0, store)
 	next := subjects.ID(1)
 	var others []segment.Range // what another worker loads: a hole for this one
@@ -52,7 +53,7 @@ func TestABatchOfManyRangesIsExactlyAsLongAsRequested(t *testing.T) {
 }
 
 func TestSnowflakeRepliesAreWhatTheWireSays(t *testing.T) {
-	r := start(t, startServer(t), 1, newStore(t))
+	r := start(t, natstest.Start(t), 1, newStore(t))
 	last := int64(-1)
 	for _, tc := range []struct {
 		subject, body string
@@ -86,7 +87,7 @@ func TestSnowflakeRepliesAreWhatTheWireSays(t *testing.T) {
 }
 
 func TestSnowflakesFollowAStepOfTheClock(t *testing.T) {
-	r := start(t, startServer(t), 1, newStore(t))
+	r := start(t, natstest.Start(t), 1, newStore(t))
 	for _, step := range []time.Duration{0, 10 * time.Minute, 20 * time.Minute} {
 		r.offset.Store(step.Milliseconds())
 		want := time.Now().Add(step).Truncate(time.Millisecond)
@@ -98,7 +99,7 @@ func TestSnowflakesFollowAStepOfTheClock(t *testing.T) {
 }
 
 func TestBadInputIsRefusedWithAReasonAndCostsNoID(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t))
+	r := start(t, natstest.Start(t), 0, newStore(t))
 	type input struct{ law, subject, body string }
 	inputs := []input{
 		{"a wildcard is no tag", "id.segment.*", ""},
@@ -147,7 +148,7 @@ func TestBadInputIsRefusedWithAReasonAndCostsNoID(t *testing.T) {
 }
 
 func TestUnknownAndDeletedTagsAreNotFound(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t))
+	r := start(t, natstest.Start(t), 0, newStore(t))
 	r.wantRefusal(r.ask("id.segment.unknown", ""), "404")
 	if err := r.store.Delete(t.Context(), "order"); err != nil {
 		t.Fatal(err)
@@ -164,7 +165,7 @@ func TestUnknownAndDeletedTagsAreNotFound(t *testing.T) {
 }
 
 func TestAnExhaustedTagIs410AndLosesNothing(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t))
+	r := start(t, natstest.Start(t), 0, newStore(t))
 	const end = 1<<63 - 1
 	if _, err := r.store.Create(t.Context(), segment.Tag{Name: "full", Step: 10, MaxID: end - 15}, false); err != nil {
 		t.Fatal(err)
@@ -179,7 +180,7 @@ func TestAnExhaustedTagIs410AndLosesNothing(t *testing.T) {
 }
 
 func TestOneTooManyWaitingGets429(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t), func(cfg *segment.Config, _ *worker.Config) {
+	r := start(t, natstest.Start(t), 0, newStore(t), func(cfg *segment.Config, _ *worker.Config) {
 		cfg.MaxWaiting, cfg.Deadline = 2, time.Minute
 	})
 	release := make(chan struct{})
@@ -225,7 +226,7 @@ func TestOneTooManyWaitingGets429(t *testing.T) {
 
 func TestWhatCannotBeServedIsAnswered503ByTheDeadline(t *testing.T) {
 	t.Parallel()
-	r := start(t, startServer(t), 0, newStore(t), func(_ *segment.Config, cfg *worker.Config) {
+	r := start(t, natstest.Start(t), 0, newStore(t), func(_ *segment.Config, cfg *worker.Config) {
 		cfg.Store = hanging{t: t}
 	})
 	if _, err := r.store.Create(t.Context(), segment.Tag{Name: "well", Step: 10, MaxID: 1}, false); err != nil {
@@ -299,7 +300,8 @@ func (broken) Create(context.Context, segment.Tag, bool) (segment.Tag, error) {
 func (broken) List(context.Context, string, int) ([]segment.Tag, error) { return nil, errPrivate }
 
 func TestAStoreThatFailsIs503AndItsReasonIsNotSent(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t), func(_ *segment.Config, cfg *worker.Config) { cfg.Store = broken{} })
+	breaks := func(_ *segment.Config, cfg *worker.Config) { cfg.Store = broken{} }
+	r := start(t, natstest.Start(t), 0, newStore(t), breaks)
 	r.store.OnLoad(func(context.Context, string, func() (segment.Range, error)) (segment.Range, error) {
 		return segment.Range{}, errPrivate
 	})
@@ -317,7 +319,7 @@ func TestAStoreThatFailsIs503AndItsReasonIsNotSent(t *testing.T) {
 }
 
 func TestAMessageWithoutAReplySubjectCostsNoID(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t))
+	r := start(t, natstest.Start(t), 0, newStore(t))
 	first := r.one("id.segment.order")
 	for _, subject := range []string{
 		"id.segment.order", "id.snowflake", "id.snowflake.3", "id.tag.create", "id.tag.list",
@@ -341,7 +343,7 @@ func TestAMessageWithoutAReplySubjectCostsNoID(t *testing.T) {
 }
 
 func TestEachAnswerIsObserved(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t))
+	r := start(t, natstest.Start(t), 0, newStore(t))
 	for _, tc := range []struct {
 		subject, body string
 		want          worker.Answer

@@ -10,12 +10,14 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
+
+	"github.com/natsid/natsid/internal/testkit/natstest"
 )
 
 // A service of package micro itself stands beside the worker's, with the same
 // endpoints, and answers the same requests.
 func TestNATSMicroShowsAWorkerAsItShowsServicesOfItsOwn(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t))
+	r := start(t, natstest.Start(t), 0, newStore(t))
 	for _, body := range []string{"", "", "0", "x"} {
 		r.ask("id.segment.order", body)
 	}

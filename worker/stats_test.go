@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/micro"
 
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/segmenttest"
@@ -35,7 +36,7 @@ func (r *rig) statistics() (w wire.WorkerStats, size int) {
 }
 
 func TestAWorkerShowsItsTagsAndTheBusiest(t *testing.T) {
-	r := start(t, startServer(t), 1, newStore(t))
+	r := start(t, natstest.Start(t), 1, newStore(t))
 	r.ask("id.segment.order", "15")
 	w, _ := r.statistics() // at once
 	if w.Tags != 1 || len(w.Busiest) != 1 {
@@ -80,7 +81,7 @@ func crowd(t *testing.T, n int) (*segmenttest.Faulty, []string) {
 func TestStatisticsStaySmallHoweverManyTagsThereAre(t *testing.T) {
 	const tags = 3000
 	store, names := crowd(t, tags)
-	r := start(t, startServer(t), 1, store)
+	r := start(t, natstest.Start(t), 1, store)
 	for _, name := range names {
 		r.ask("id.segment."+name, "")
 	}
@@ -96,7 +97,7 @@ func TestStatisticsStaySmallHoweverManyTagsThereAre(t *testing.T) {
 
 func TestTakingStatisticsDelaysNoRequest(t *testing.T) {
 	taking, release := make(chan struct{}, 100), make(chan struct{})
-	r := start(t, startServer(t), 1, newStore(t), func(_ *segment.Config, cfg *worker.Config) {
+	r := start(t, natstest.Start(t), 1, newStore(t), func(_ *segment.Config, cfg *worker.Config) {
 		cfg.Instance = func() string { // stands for statistics that take long
 			taking <- struct{}{}
 			<-release

@@ -26,7 +26,7 @@ import (
 // the other one is overloaded, says so in its log and leaves for moments: then nobody serves, and callers ask again.
 func TestAWorkerThatStopsAnswersEveryRequestDelivered(t *testing.T) {
 	t.Parallel()
-	url, store := startServer(t), newStore(t)
+	url, store := natstest.Start(t), newStore(t)
 	store.OnLoad(slowly(3 * time.Millisecond)) // so that many requests are parked
 	var log natstest.Buffer
 	stays := start(t, url, 0, store, func(_ *segment.Config, cfg *worker.Config) {
@@ -134,7 +134,7 @@ func (l *load) stop(t *testing.T) {
 }
 
 func TestAWorkerAnswersForItsNumberUntilItsLastIDIsIssued(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t), func(cfg *segment.Config, _ *worker.Config) {
+	r := start(t, natstest.Start(t), 0, newStore(t), func(cfg *segment.Config, _ *worker.Config) {
 		cfg.Deadline, cfg.LoadTimeout = time.Minute, time.Minute
 	})
 	release := make(chan struct{})

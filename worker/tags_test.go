@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/segmenttest"
@@ -31,7 +32,7 @@ func (h held) List(context.Context, string, int) ([]segment.Tag, error) {
 
 func TestTooManyTagRequestsAtOnceGet429(t *testing.T) {
 	release := make(chan struct{})
-	r := start(t, startServer(t), 0, newStore(t), func(_ *segment.Config, cfg *worker.Config) {
+	r := start(t, natstest.Start(t), 0, newStore(t), func(_ *segment.Config, cfg *worker.Config) {
 		cfg.Store = held{release: release}
 	})
 	codes := make(chan string)
@@ -58,7 +59,7 @@ func TestTooManyTagRequestsAtOnceGet429(t *testing.T) {
 }
 
 func TestTagsAreCreatedAndListedAsJSON(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t))
+	r := start(t, natstest.Start(t), 0, newStore(t))
 	made := r.ask("id.tag.create",
 		`{"tag":"invoice.eu","step":20,"start":"9007199254740993","description":"of Europe"}`)
 	var fields map[string]any
@@ -89,7 +90,7 @@ func TestTagsAreCreatedAndListedAsJSON(t *testing.T) {
 }
 
 func TestADeletedTagCreatedAgainContinuesAboveItsIDs(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t))
+	r := start(t, natstest.Start(t), 0, newStore(t))
 	if _, err := r.store.Load(t.Context(), "order", 0, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +107,7 @@ func TestADeletedTagCreatedAgainContinuesAboveItsIDs(t *testing.T) {
 }
 
 func TestTagsAreListedPageByPageInOrder(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t))
+	r := start(t, natstest.Start(t), 0, newStore(t))
 	for _, tag := range []string{"b", "a.b", "a"} {
 		r.ask("id.tag.create", fmt.Sprintf(`{"tag":%q}`, tag))
 	}
@@ -140,7 +141,7 @@ func TestTagsAreListedPageByPageInOrder(t *testing.T) {
 }
 
 func TestAPageThatWouldBeTooLargeForNATSIsCutShort(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t))
+	r := start(t, natstest.Start(t), 0, newStore(t))
 	const tags = wire.MaxTags
 	for i := range tags {
 		name := fmt.Sprintf("p%03d%s", i, strings.Repeat("x", subjects.MaxTag-4))
@@ -173,7 +174,7 @@ func TestAPageThatWouldBeTooLargeForNATSIsCutShort(t *testing.T) {
 }
 
 func TestBadTagRequestsAreRefusedWithAReason(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t))
+	r := start(t, natstest.Start(t), 0, newStore(t))
 	for subject, bodies := range map[string][]string{
 		"id.tag.create": {
 			"", "x", "[]", `"order"`, "{}", "null",
@@ -217,7 +218,7 @@ func TestBadTagRequestsAreRefusedWithAReason(t *testing.T) {
 }
 
 func TestATagIsChangedAndEachRefusalSaysWhy(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t))
+	r := start(t, natstest.Start(t), 0, newStore(t))
 	for _, tc := range []struct{ body, want string }{
 		{`{"tag":"order","step":20}`, `"step":20`},
 		{`{"tag":"order","description":"all orders"}`, `"description":"all orders"`},
@@ -265,7 +266,7 @@ func TestATagIsChangedAndEachRefusalSaysWhy(t *testing.T) {
 }
 
 func TestADeletedTagIsNotServedThoughItWasInMemory(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t))
+	r := start(t, natstest.Start(t), 0, newStore(t))
 	if got := r.one("id.segment.order"); got != 1 {
 		t.Fatal(got)
 	}
@@ -297,7 +298,7 @@ func TestEveryChangeIsAnnouncedWithTheTagsName(t *testing.T) {
 	sure, store := newStore(t), newStore(t)
 	store.Store = unsure{store.Store}
 	for code, store := range map[string]*segmenttest.Faulty{"": sure, "503": store} {
-		r := start(t, startServer(t), 0, store)
+		r := start(t, natstest.Start(t), 0, store)
 		announced, err := r.caller.SubscribeSync("id.tag.changed")
 		if err != nil {
 			t.Fatal(err)
@@ -325,7 +326,7 @@ func TestEveryChangeIsAnnouncedWithTheTagsName(t *testing.T) {
 }
 
 func TestAMessageThatNamesNoTagIsIgnored(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t))
+	r := start(t, natstest.Start(t), 0, newStore(t))
 	for _, body := range []string{"", " ", "a b", "a..b", strings.Repeat("x", 129), "\x00", "order"} {
 		if err := r.caller.Publish("id.tag.changed", []byte(body)); err != nil {
 			t.Fatal(err)
@@ -337,7 +338,7 @@ func TestAMessageThatNamesNoTagIsIgnored(t *testing.T) {
 // following returns a rig that follows its store, and has more IDs of the tag big in memory than a test uses. Its first
 // poll is over, and its requests have time.
 func following(t *testing.T) *rig {
-	r := start(t, startServer(t), 0, newStore(t), func(s *segment.Config, w *worker.Config) {
+	r := start(t, natstest.Start(t), 0, newStore(t), func(s *segment.Config, w *worker.Config) {
 		s.Deadline, s.LoadTimeout, w.Deadline = 30*time.Second, 20*time.Second, 30*time.Second
 	})
 	var polled atomic.Bool
@@ -401,7 +402,7 @@ func (u unsure) Delete(ctx context.Context, tag string) error {
 }
 
 func TestATagKeepsItsRules(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t))
+	r := start(t, natstest.Start(t), 0, newStore(t))
 	made := r.ask("id.tag.create", `{"tag":"so","period":"daily","zone":"Asia/Shanghai","max_hole":"100"}`)
 	var info subjects.TagInfo
 	if err := json.Unmarshal([]byte(made.body), &info); err != nil || info.Period != "daily" ||

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/worker"
@@ -14,7 +15,7 @@ import (
 
 func TestABatchThatIsTooLargeIsRefusedWithOneThatIsNot(t *testing.T) {
 	const yield = 20480 // of half the deadline
-	r := start(t, startServer(t), 0, newStore(t), func(_ *segment.Config, cfg *worker.Config) {
+	r := start(t, natstest.Start(t), 0, newStore(t), func(_ *segment.Config, cfg *worker.Config) {
 		cfg.Deadline = 10 * time.Millisecond
 	})
 	for subject, most := range map[string]int{
@@ -34,7 +35,7 @@ func TestABatchThatIsTooLargeIsRefusedWithOneThatIsNot(t *testing.T) {
 }
 
 func TestAnAgeOfPrefetchedIDsThatWorkersDoNotAllowCostsNoID(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t))
+	r := start(t, natstest.Start(t), 0, newStore(t))
 	first := r.one("id.segment.order")
 	for _, subject := range []string{"id.segment.order", "id.snowflake", "id.snowflake.3"} {
 		for _, age := range []string{"1h0m0.001s", "0s", "-1s", "soon", ""} {

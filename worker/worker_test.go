@@ -13,7 +13,6 @@ import (
 
 	"github.com/natsid/natsid/internal/fleet"
 	"github.com/natsid/natsid/internal/issuer"
-	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/internal/testkit/natsproxy"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/internal/testkit/wait"
@@ -38,22 +37,10 @@ const (
 // layout has room for two worker numbers and 16 businesses.
 var layout = snowflake.Layout{Time: 41, Worker: 1, Business: 4, Sequence: 12, Epoch: snowflake.LeafEpoch, Unit: 1}
 
-// startServer starts a nats-server for one test and returns its address.
-func startServer(t *testing.T) string {
-	t.Helper()
-	srv, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", StoreDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(srv.WaitForShutdown)
-	t.Cleanup(srv.Shutdown)
-	return srv.ClientURL()
-}
-
 // startProxied starts a server, and a proxy in front of it.
 func startProxied(t *testing.T) (url string, proxy *natsproxy.Proxy) {
 	t.Helper()
-	url = startServer(t)
+	url = natstest.Start(t)
 	proxy, err := natsproxy.Start(url)
 	if err != nil {
 		t.Fatal(err)
@@ -65,12 +52,7 @@ func startProxied(t *testing.T) (url string, proxy *natsproxy.Proxy) {
 // connect returns a connection that sends any subject, well formed or not.
 func connect(t *testing.T, url string) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect(url, nats.SkipSubjectValidation(), nats.Timeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	return nc
+	return natstest.Connect(t, url, nats.SkipSubjectValidation())
 }
 
 // newStore returns a store with the tag order, of step 10.

@@ -79,7 +79,7 @@ func startConfigured(t *testing.T, workers int, configure func(worker int, cfg *
 			t.Error(err)
 		}
 	})
-	nc := connectTo(t, bed.URL)
+	nc := natstest.Connect(t, bed.URL)
 	return cluster{&e2e.Cluster{URL: bed.URL, Conn: nc, Client: clientOn(nc)}, t, bed}
 }
 

@@ -32,7 +32,7 @@ func startGrants(t *testing.T, prepare func(jetstream.JetStream), changes ...fun
 	w := &grantsWorker{t: t, s: launch(t, &server.Options{JetStream: true})}
 	w.url = w.s.ClientURL()
 	var err error
-	if w.js, err = jetstream.New(connectTo(t, w.url), jetstream.WithDefaultTimeout(2*patience)); err != nil {
+	if w.js, err = jetstream.New(natstest.Connect(t, w.url), jetstream.WithDefaultTimeout(2*patience)); err != nil {
 		t.Fatal(err)
 	}
 	prepare(w.js)
@@ -64,7 +64,7 @@ func TestAWorkerWithoutANumberWritesDownItsLoads(t *testing.T) {
 	w := startGrants(t, func(jetstream.JetStream) {}, func(c *app.Config) {
 		c.Now = func() time.Time { return time.Now().Add(72 * time.Hour) }
 	})
-	nc := connectTo(t, w.url)
+	nc := natstest.Connect(t, w.url)
 	wait.Until(t, "a segment ID", func() bool {
 		_, err := nc.Request("id.segment.order", nil, patience)
 		return err == nil
@@ -82,7 +82,7 @@ func TestAStreamOfGrantsThatIsDeletedIsMadeAgain(t *testing.T) {
 	if err := w.js.DeleteStream(patient(t), grantsStream); err != nil {
 		t.Fatal(err)
 	}
-	nc := connectTo(t, w.url)
+	nc := natstest.Connect(t, w.url)
 	wait.Until(t, "another one is made", func() bool {
 		getIDs(t, nc, "id", "order")
 		_, err := w.js.Stream(patient(t), grantsStream)
@@ -116,7 +116,7 @@ func provenAfter(t *testing.T, url, what string, load func()) (text string) {
 func TestAnOrdinaryLifeIsProven(t *testing.T) {
 	t.Parallel()
 	url := launch(t, &server.Options{JetStream: true}).ClientURL()
-	nc := connectTo(t, url)
+	nc := natstest.Connect(t, url)
 	dirs := map[string]string{"a": t.TempDir(), "b": t.TempDir()}
 	start := func(name string) *process {
 		return startProcess(t, "--nats", url, "--name", name, "--data", dirs[name], "--max-clock-skew", "1ms",
@@ -204,7 +204,7 @@ func TestAnOrdinaryLifeIsProven(t *testing.T) {
 func TestAMarkThatSomebodyWroteByHandIsNotProven(t *testing.T) {
 	t.Parallel()
 	w := startGrants(t, func(jetstream.JetStream) {})
-	nc := connectTo(t, w.url)
+	nc := natstest.Connect(t, w.url)
 	waitServed(t, nc)
 	getIDs(t, nc, "id", "order")
 	provenAfter(t, w.url, "a load", func() {})

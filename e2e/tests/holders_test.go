@@ -10,14 +10,14 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/internal/registry/rights"
-	"github.com/natsid/natsid/internal/testkit/wait"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/number"
 )
 
 // holderOn opens a holder on a NATS until the test ends.
 func holderOn(t *testing.T, url string) *number.Holder {
 	t.Helper()
-	h, err := number.Open(t.Context(), connectTo(t, url), number.Config{})
+	h, err := number.Open(t.Context(), natstest.Connect(t, url), number.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,9 +47,8 @@ func TestAHolderNeedsWhatPermissionsPrintsAndNamesAllThatIsMissing(t *testing.T)
 	s := serverOf(t, users)
 	seen := new(violations)
 	s.SetLoggerV2(seen, false, false, false)
-	monitor, _ := startOn(t, urlOf(s, "worker"), t.TempDir())
-	wait.Until(t, "the worker is ready", ok(monitor+"/readyz"))
-	first := connectTo(t, urlOf(s, "holder"))
+	startReady(t, urlOf(s, "worker"))
+	first := natstest.Connect(t, urlOf(s, "holder"))
 	h, err := number.Open(t.Context(), first, number.Config{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +66,7 @@ func TestAHolderNeedsWhatPermissionsPrintsAndNamesAllThatIsMissing(t *testing.T)
 		t.Error(err)
 	}
 	seen.report(t)
-	err = draws(t, connectTo(t, urlOf(s, "none")), number.Config{})
+	err = draws(t, natstest.Connect(t, urlOf(s, "none")), number.Config{})
 	for _, subject := range []string{"$KV.id_history.>", "$KV.id_workers.>", "id.worker.*", "id.registry.ask"} {
 		if err == nil || !strings.Contains(err.Error(), subject) {
 			t.Errorf("%v does not name %s", err, subject)

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/subjects"
 )
@@ -20,7 +21,7 @@ func TestAWorkerStartsWithoutJetStreamAndServesWhenItComes(t *testing.T) {
 	t.Parallel()
 	addr := freePort(t)
 	plain := startNATS(t, addr, "")
-	nc := connectTo(t, plain.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	nc := natstest.Connect(t, plain.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
 	monitor, stop := startOn(t, plain.ClientURL(), t.TempDir())
 	wait.Until(t, "/readyz says what is missing", func() bool {
 		code, body := get(monitor + "/readyz")

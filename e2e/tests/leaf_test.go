@@ -70,7 +70,7 @@ func TestAWorkerServesOnALeafNode(t *testing.T) {
 				owner = hub
 			}
 			checkOneReplica(t, owner)
-			caller := connectTo(t, leaf.ClientURL())
+			caller := natstest.Connect(t, leaf.ClientURL())
 			waitServed(t, caller)
 			useTags(t, caller)
 			workers.StopWorker(0)
@@ -130,7 +130,7 @@ func checkReleased(t *testing.T, owner *server.Server) {
 
 func jetStreamOf(t *testing.T, s *server.Server) jetstream.JetStream {
 	t.Helper()
-	js, err := jetstream.New(connectTo(t, s.ClientURL()), jetstream.WithDefaultTimeout(2*patience))
+	js, err := jetstream.New(natstest.Connect(t, s.ClientURL()), jetstream.WithDefaultTimeout(2*patience))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestAWorkerServesFromTheJetStreamOfAnotherAccount(t *testing.T) {
 	workers := startConfigured(t, 1, func(_ int, cfg *app.Config) {
 		cfg.NATS, cfg.JSPrefix = s.ClientURL(), "JS.store"
 	})
-	caller := connectTo(t, s.ClientURL())
+	caller := natstest.Connect(t, s.ClientURL())
 	waitServed(t, caller)
 	useTags(t, caller)
 	workers.StopWorker(0)

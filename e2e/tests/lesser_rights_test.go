@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/internal/registry/rights"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/subjects"
 )
@@ -103,10 +104,9 @@ func TestACallerMayDoNothingButRequestIDs(t *testing.T) {
 	})
 	seen := new(violations)
 	s.SetLoggerV2(seen, false, false, false)
-	monitor, _ := startOn(t, urlOf(s, "worker"), t.TempDir())
-	wait.Until(t, "the worker is ready", ok(monitor+"/readyz"))
+	startReady(t, urlOf(s, "worker"))
 	refused := make(chan error, 1)
-	nc := connectTo(t, urlOf(s, "shop"), nats.CustomInboxPrefix(shopInbox),
+	nc := natstest.Connect(t, urlOf(s, "shop"), nats.CustomInboxPrefix(shopInbox),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
 	getIDs(t, nc, "id", "order")
 	want := func(what string, err error) {
@@ -142,7 +142,7 @@ func TestACallerMayDoNothingButRequestIDs(t *testing.T) {
 	// Nor may it take the requests of others.
 	_, err := nc.QueueSubscribeSync("id.segment.>", "natsid")
 	want("id.segment.>", err)
-	tags, err := clientOn(connectTo(t, urlOf(s, "operator"))).ListTags(patient(t), subjects.TagList{})
+	tags, err := clientOn(natstest.Connect(t, urlOf(s, "operator"))).ListTags(patient(t), subjects.TagList{})
 	if err != nil || len(tags) != 1 || tags[0].Tag != "order" || tags[0].Disabled {
 		t.Errorf("the tags are %v, %v", tags, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/internal/testkit/wait"
 )
 
@@ -15,9 +16,8 @@ import (
 func TestAWorkerThatLosesItsConnectionComesBackAtTheLimitOfConnections(t *testing.T) {
 	t.Parallel()
 	srv := launch(t, &server.Options{JetStream: true, StoreDir: t.TempDir(), MaxConn: 3})
-	monitor, stop := startOn(t, srv.ClientURL(), t.TempDir())
-	wait.Until(t, "the worker is ready", ok(monitor+"/readyz"))
-	nc := connectTo(t, srv.ClientURL(), nats.MaxReconnects(-1))
+	monitor, stop := startReady(t, srv.ClientURL())
+	nc := natstest.Connect(t, srv.ClientURL(), nats.MaxReconnects(-1))
 	if _, err := nats.Connect(srv.ClientURL()); err == nil {
 		t.Fatal("the server takes more connections")
 	}

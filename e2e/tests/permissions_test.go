@@ -15,6 +15,7 @@ import (
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/registry/rights"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
@@ -77,16 +78,6 @@ func (*violations) Fatalf(string, ...any)  {}
 func (*violations) Debugf(string, ...any)  {}
 func (*violations) Tracef(string, ...any)  {}
 
-func connectTo(t *testing.T, url string, opts ...nats.Option) *nats.Conn {
-	t.Helper()
-	nc, err := nats.Connect(url, append([]nats.Option{nats.Timeout(patience)}, opts...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	return nc
-}
-
 // printed returns what `natsid permissions` prints.
 func printed(t *testing.T, args ...string) string {
 	t.Helper()
@@ -127,7 +118,7 @@ func TestThreeWorkersACallerAndAnOperatorNeedWhatPermissionsPrints(t *testing.T)
 		"{ user: admin, password: p }\n] }\n")
 	seen := new(violations)
 	s.SetLoggerV2(seen, false, false, false)
-	heard, err := connectTo(t, urlOf(s, "admin")).SubscribeSync(wire.RegistryAnnounce(subjects.DefaultNamespace))
+	heard, err := natstest.Connect(t, urlOf(s, "admin")).SubscribeSync(wire.RegistryAnnounce(subjects.DefaultNamespace))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +136,7 @@ func TestThreeWorkersACallerAndAnOperatorNeedWhatPermissionsPrints(t *testing.T)
 	}
 	third := []string{"--nats", urlOf(s, "worker"), "--data", t.TempDir(), "--auto-create-tags", "--name=third"}
 	killed := startProcess(t, third...)
-	shop := connectTo(t, urlOf(s, "shop"), nats.CustomInboxPrefix(shopInbox))
+	shop := natstest.Connect(t, urlOf(s, "shop"), nats.CustomInboxPrefix(shopInbox))
 	load := startLoad(t, client.DefaultTimeout, shop, 4, bothModes)
 	operate(t, urlOf(s, "operator"))
 	killed.signal(syscall.SIGKILL)
@@ -190,7 +181,7 @@ func operate(t *testing.T, url string, flags ...string) {
 			return code == 0 || strings.Contains(text, "exists")
 		})
 	}
-	nc := connectTo(t, url)
+	nc := natstest.Connect(t, url)
 	if _, err := nc.SubscribeSync(wire.AlarmSubjects(subjects.DefaultNamespace)); err != nil {
 		t.Error(err)
 	}
@@ -217,16 +208,12 @@ func TestARepairingOperatorNeedsWhatPermissionsPrints(t *testing.T) {
 		"operator": allow(rightsOf(rights.Operator, func(d *rights.Deployment) { d.Repairs = true })),
 	})
 	s.SetLoggerV2(seen, false, false, false)
-	monitor, stop := startOn(t, urlOf(s, "worker"), t.TempDir())
-	wait.Until(t, "the worker is ready", ok(monitor+"/readyz"))
+	_, stop := startReady(t, urlOf(s, "worker"))
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
 	// A bucket that was made again has no identity, which the resume writes.
-	js, err := jetstream.New(connectTo(t, urlOf(s, "admin")), jetstream.WithDefaultTimeout(2*patience))
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natstest.JetStream(t, urlOf(s, "admin"))
 	if err := js.DeleteKeyValue(t.Context(), "id_segments"); err != nil {
 		t.Fatal(err)
 	}
@@ -246,8 +233,7 @@ func TestAnOperatorWhoMayNotRepairReadsWhichFlagAllowsIt(t *testing.T) {
 	s := serverOf(t, map[string]*server.Permissions{
 		"worker": permitted(rights.Worker), "operator": permitted(rights.Operator),
 	})
-	monitor, _ := startOn(t, urlOf(s, "worker"), t.TempDir())
-	wait.Until(t, "the worker is ready", ok(monitor+"/readyz"))
+	startReady(t, urlOf(s, "worker"))
 	code, text := run(t, patient(t), "resume", "--dry-run", "--restored", "--nats="+urlOf(s, "operator"))
 	if code != 3 || !strings.Contains(text, "operator --repairs") {
 		t.Errorf("resume --dry-run ended with %d: %s", code, text)

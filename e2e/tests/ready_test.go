@@ -166,7 +166,7 @@ func TestAWorkerWithoutARightIsNotReadyAndSaysWhich(t *testing.T) {
 			w := startAt(t, g.url("worker"), func(cfg *app.Config) {
 				cfg.Ready = func(app.Where) { announced.Store(true) }
 			})
-			caller := connectTo(t, g.url("caller"))
+			caller := natstest.Connect(t, g.url("caller"))
 			expect := func(segment, snowflake []string, asked map[string]string) {
 				t.Helper()
 				for subject, want := range asked {

@@ -138,17 +138,17 @@ func TestARegistryThatIsPinnedGoesOnWhereAnotherOneIsMet(t *testing.T) {
 	h1.stop()
 	h1.run(t, hub, func(cfg *app.Config) { cfg.Registry = pinned })
 	h1.waitReady(t)
-	getIDs(t, connectTo(t, leaf), "id", "order") // a registry that was never used leaves
+	getIDs(t, natstest.Connect(t, leaf), "id", "order") // a registry that was never used leaves
 	kept, stopped := holderOn(t, hub), holderOn(t, leaf)
 	link.Refuse(false)
 	wait.Until(t, "the other registry is stopped", func() bool {
 		text, ok := l1.readyz()
 		return !ok && strings.Count(text, "the registry is stopped: second-registry") == 2
 	})
-	getIDs(t, connectTo(t, hub), "id", "order")
+	getIDs(t, natstest.Connect(t, hub), "id", "order")
 	h1.waitReady(t)
 	for _, url := range []string{hub, leaf} { // on the leaf node NATS prefers the stopped one, which passes requests on
-		c := client.Must(client.New(connectTo(t, url), client.Config{FailFast: true}))
+		c := client.Must(client.New(natstest.Connect(t, url), client.Config{FailFast: true}))
 		for range 20 {
 			if _, err := client.Must(c.Segment("order", client.SegmentConfig{})).Next(t.Context()); err != nil {
 				t.Fatal(err)
@@ -178,7 +178,7 @@ func TestAnIncidentOfTheMarksStopsNoSnowflakes(t *testing.T) {
 	soon := func(cfg *app.Config) { cfg.TagPoll = time.Second }
 	w := startAt(t, s.ClientURL(), soon)
 	w.waitReady(t)
-	nc := connectTo(t, s.ClientURL())
+	nc := natstest.Connect(t, s.ClientURL())
 	getIDs(t, nc, "id", "order")
 	if err := jetStreamOf(t, s).DeleteKeyValue(patient(t), "id_segments"); err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/natsid/natsid/internal/registry/rights"
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/subjects"
 )
@@ -51,7 +52,7 @@ func startLossy(t *testing.T) *lossy {
 		startWith(t, cfg)
 		l.urls = append(l.urls, "http://"+cfg.HTTP+"/readyz")
 	}
-	l.caller = connectTo(t, urlOf(l.server, "admin"))
+	l.caller = natstest.Connect(t, urlOf(l.server, "admin"))
 	for _, url := range l.urls {
 		wait.Until(t, "a worker is ready", ok(url))
 	}

@@ -25,7 +25,7 @@ func TestRefusedRepliesAreOneLine(t *testing.T) {
 	cfg.Log = cfg.NewLog(&log)
 	startWith(t, cfg)
 	wait.Until(t, "a worker is ready", ok("http://"+cfg.HTTP+"/readyz"))
-	nc := connectTo(t, urlOf(s, "caller"))
+	nc := natstest.Connect(t, urlOf(s, "caller"))
 	waitServed(t, nc) // each request with a reply subject of its own
 	for range 1000 {
 		if err := nc.PublishRequest("id.snowflake", "_INBOX.shared", nil); err != nil {

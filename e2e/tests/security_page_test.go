@@ -105,7 +105,7 @@ func TestTheConfigurationOfOneAccountWorks(t *testing.T) {
 	page, seen := shown(t, "One account"), new(violations)
 	srv := page.start(t, "one", page.confs[0], seen)
 	_, stop := serveOn(t, srv)
-	shop := connectTo(t, urlOf(srv, "shop"), nats.CustomInboxPrefix(shopInbox))
+	shop := natstest.Connect(t, urlOf(srv, "shop"), nats.CustomInboxPrefix(shopInbox))
 	getIDs(t, shop, "id", "order")
 	operate(t, urlOf(srv, "operator"), "--inbox-prefix=_INBOX_operator")
 	if err := stop(); err != nil {
@@ -119,7 +119,7 @@ func TestTheConfigurationOfAnAccountForEachTeamWorks(t *testing.T) {
 	page, seen := shown(t, "An account for each team"), new(violations)
 	srv := page.start(t, "teams", page.confs[0], seen)
 	log, stop := serveOn(t, srv)
-	shop, billing := connectTo(t, urlOf(srv, "shop")), connectTo(t, urlOf(srv, "billing"))
+	shop, billing := natstest.Connect(t, urlOf(srv, "shop")), natstest.Connect(t, urlOf(srv, "billing"))
 	getIDs(t, shop, "id", "order")
 	create := []byte(`{"tag":"billing.invoice","start":"5000"}`)
 	if answer, err := billing.Request("ids.tag.create", create, patience); err != nil || len(answer.Data) == 0 {
@@ -163,7 +163,7 @@ func TestTheConfigurationOfALeafNodeWorks(t *testing.T) {
 	edge := leaf.start(t, "edge", at(leaf.confs[1]), seen)
 	wait.Until(t, "the link to the hub", func() bool { return edge.NumLeafNodes() == 1 })
 	_, stop := serveOn(t, hub)
-	nc := connectTo(t, edge.ClientURL())
+	nc := natstest.Connect(t, edge.ClientURL())
 	wait.Until(t, "the leaf node knows the services", func() bool {
 		_, err := nc.Request("id.snowflake", nil, patience)
 		return err == nil

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/internal/testkit/wait"
 )
 
 // launch starts a nats-server with options, on free ports of loopback. It ends with the test.
@@ -60,6 +61,14 @@ func startOn(t *testing.T, url, dir string) (monitor string, stop func() error) 
 	t.Helper()
 	cfg := configOn(t, url, dir)
 	return "http://" + cfg.HTTP, startWith(t, cfg)
+}
+
+// startReady is [startOn] for a worker that becomes ready, with a directory of its own.
+func startReady(t *testing.T, url string) (monitor string, stop func() error) {
+	t.Helper()
+	monitor, stop = startOn(t, url, t.TempDir())
+	wait.Until(t, "the worker is ready", ok(monitor+"/readyz"))
+	return monitor, stop
 }
 
 // configOn returns the settings of [startOn].

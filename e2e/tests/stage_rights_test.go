@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/registry/rights"
-	"github.com/natsid/natsid/internal/testkit/wait"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 )
 
 // stamping are the rights of a stage that copies ORDERS to COPIES.
@@ -45,12 +45,8 @@ func TestAStageNeedsWhatPermissionsPrints(t *testing.T) {
 	s := serverOf(t, users)
 	seen := new(violations)
 	s.SetLoggerV2(seen, false, false, false)
-	monitor, _ := startOn(t, urlOf(s, "worker"), t.TempDir())
-	wait.Until(t, "the worker is ready", ok(monitor+"/readyz"))
-	js, err := jetstream.New(connectTo(t, urlOf(s, "admin")), jetstream.WithDefaultTimeout(2*patience))
-	if err != nil {
-		t.Fatal(err)
-	}
+	startReady(t, urlOf(s, "worker"))
+	js := natstest.JetStream(t, urlOf(s, "admin"))
 	for name, subject := range map[string]string{"ORDERS": "orders.>", "DEAD": "dead.>"} {
 		cfg := jetstream.StreamConfig{Name: name, Subjects: []string{subject}}
 		if _, err := js.CreateStream(t.Context(), cfg); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/subjects"
 )
@@ -85,16 +86,6 @@ func (s *testServer) gone(t *testing.T) {
 	}
 }
 
-func (s *testServer) connect(t *testing.T, url string) *nats.Conn {
-	t.Helper()
-	nc, err := nats.Connect(url, nats.Timeout(patience))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	return nc
-}
-
 func TestTheTestServerServesAndEndsWithItsInput(t *testing.T) {
 	t.Parallel()
 	s := startTestServer(t, "", "--namespace", "shop", "--layout", "js53")
@@ -102,7 +93,7 @@ func TestTheTestServerServesAndEndsWithItsInput(t *testing.T) {
 		t.Errorf("the line says %+v", s)
 	}
 	for i, url := range []string{s.NATS, s.Websocket} {
-		nc := s.connect(t, url)
+		nc := natstest.Connect(t, url)
 		m, err := nc.Request("shop.segment.order", nil, patience)
 		if err != nil || string(m.Data) != strconv.Itoa(i+1) {
 			t.Errorf("ID %d at %s: %v, %v", i+1, url, m, err)
@@ -123,7 +114,7 @@ func TestTheTestServerServesAndEndsWithItsInput(t *testing.T) {
 		}
 	}
 	wait()
-	nc := s.connect(t, s.NATS)
+	nc := natstest.Connect(t, s.NATS)
 	for order, code := range map[string]subjects.Code{"restart": 0, "repeat": subjects.BadRequest} {
 		m, err := nc.Request(s.Control, []byte(order), patience)
 		if err != nil {
@@ -168,7 +159,7 @@ func TestTheTestServerEndsWithItsParent(t *testing.T) {
 		t.Run(reads, func(t *testing.T) {
 			t.Parallel()
 			s := startTestServer(t, script)
-			ids := clientOn(s.connect(t, s.NATS))
+			ids := clientOn(natstest.Connect(t, s.NATS))
 			defer ids.Close()
 			time.Sleep(300 * time.Millisecond) // longer than it takes to see an end
 			order := client.Must(ids.Segment("order", client.SegmentConfig{}))

@@ -119,17 +119,6 @@ func containsAll(text string, words ...string) bool {
 	return true
 }
 
-// connect connects to NATS until the test ends.
-func connect(t *testing.T, url string) *nats.Conn {
-	t.Helper()
-	nc, err := nats.Connect(url, nats.Timeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	return nc
-}
-
 // startServer starts a nats-server that is stopped when the test ends.
 func startServer(t *testing.T, listen string) *natsembed.Server {
 	t.Helper()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/subjects"
 )
@@ -23,9 +24,9 @@ func TestTheNextLifeAfterAJournalThatHungWaitsForItAndServes(t *testing.T) {
 		t.Skip("it waits for three checks: not with -short")
 	}
 	t.Parallel()
-	cfg := joined(t, startServer(t, "127.0.0.1:0").ClientURL())
+	cfg := joined(t, natstest.Start(t))
 	first := launch(t, cfg)
-	c := patient(connect(t, first.where().URL), "")
+	c := patient(natstest.Connect(t, first.where().URL), "")
 	if _, err := c.CreateTag(t.Context(), subjects.TagCreate{Tag: "strict", Strict: true}); err != nil {
 		t.Fatal(err)
 	}

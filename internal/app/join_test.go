@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/internal/testkit/tcpproxy"
 )
 
@@ -24,7 +25,7 @@ func TestAConnectionWhoseServerReadsNothingIsLeftWithinSeconds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var hangs atomic.Bool
-			target := strings.TrimPrefix(startServer(t, "127.0.0.1:0").ClientURL(), "nats://")
+			target := strings.TrimPrefix(natstest.Start(t), "nats://")
 			proxy, err := tcpproxy.Start(target, deafOnce(&hangs))
 			if err != nil {
 				t.Fatal(err)
@@ -58,7 +59,7 @@ func TestAConnectionWhoseServerReadsNothingIsLeftWithinSeconds(t *testing.T) {
 
 // nats.go drops data that it could not write, and keeps the connection: without a subscription, or an answer.
 func TestAConnectionThatLostWhatWasToBeWrittenIsMadeAnew(t *testing.T) {
-	cfg := joined(t, startServer(t, "127.0.0.1:0").ClientURL())
+	cfg := joined(t, natstest.Start(t))
 	var d flaky
 	nc, err := app.Join(cfg, []nats.Option{nats.MaxReconnects(-1), nats.Timeout(time.Minute), nats.SetCustomDialer(&d)})
 	if err != nil {
@@ -70,7 +71,7 @@ func TestAConnectionThatLostWhatWasToBeWrittenIsMadeAnew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	publisher := connect(t, cfg.NATS)
+	publisher := natstest.Connect(t, cfg.NATS)
 	for deadline := time.Now().Add(time.Minute); ; {
 		if err := publisher.Publish("any", nil); err != nil {
 			t.Fatal(err)
@@ -86,7 +87,7 @@ func TestAConnectionThatLostWhatWasToBeWrittenIsMadeAnew(t *testing.T) {
 
 // nats-server refuses whoever is connecting while it reads its configuration again, though the user is right.
 func TestAServerThatRefusesOnceIsJoined(t *testing.T) {
-	target := strings.TrimPrefix(startServer(t, "127.0.0.1:0").ClientURL(), "nats://")
+	target := strings.TrimPrefix(natstest.Start(t), "nats://")
 	var refused atomic.Bool
 	proxy, err := tcpproxy.Start(target, func(_ context.Context, client, server *net.TCPConn) {
 		if refused.CompareAndSwap(false, true) {

@@ -66,8 +66,8 @@ func wantLimited(t *testing.T, nc *nats.Conn) {
 // Whoever copies the bucket of the marks, or goes back to a copy of it, has the settings of that moment with it.
 func TestSettingsAreWhereTheMarksAre(t *testing.T) {
 	t.Parallel()
-	from := connect(t, startServer(t, "127.0.0.1:0").ClientURL())
-	to := connect(t, startServer(t, "127.0.0.1:0").ClientURL())
+	from := natstest.Connect(t, natstest.Start(t))
+	to := natstest.Connect(t, natstest.Start(t))
 	first := launch(t, joined(t, from.ConnectedUrl()))
 	first.where()
 	cl := client.Must(client.New(from, client.Config{}))

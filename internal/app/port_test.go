@@ -3,6 +3,8 @@ package app_test
 import (
 	"net"
 	"testing"
+
+	"github.com/natsid/natsid/internal/testkit/natstest"
 )
 
 func TestIDsAreServedThoughTheHTTPPortIsInUse(t *testing.T) {
@@ -19,5 +21,5 @@ func TestIDsAreServedThoughTheHTTPPortIsInUse(t *testing.T) {
 	if w.HTTP != "" {
 		t.Errorf("it reports HTTP on %s", w.HTTP)
 	}
-	ids(t, patient(connect(t, w.URL), ""))
+	ids(t, patient(natstest.Connect(t, w.URL), ""))
 }

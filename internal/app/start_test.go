@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/workerid"
 )
@@ -27,7 +28,7 @@ func TestARestartContinuesAboveAllIDsUnderTheSameNumber(t *testing.T) {
 			t.Errorf("life %d has number %d, before it was %d", life, w.Number, number)
 		}
 		number = w.Number
-		c := patient(connect(t, w.URL), "")
+		c := patient(natstest.Connect(t, w.URL), "")
 		for range 50 {
 			s, f := ids(t, c)
 			if s <= segment || f <= flake {
@@ -56,7 +57,7 @@ func TestASecondInstanceOnOneDataDirectoryIsRefused(t *testing.T) {
 			t.Errorf("%v, want ErrDataInUse that names %s and --data", err, cfg.Data)
 		}
 	}
-	ids(t, patient(connect(t, w.URL), "")) // the first is unaffected
+	ids(t, patient(natstest.Connect(t, w.URL), "")) // the first is unaffected
 }
 
 func TestAPortInUseNamesTheTwoRemedies(t *testing.T) {
@@ -81,7 +82,7 @@ func TestTheStartWaitsForNATS(t *testing.T) {
 	if w.Embedded || !strings.Contains(w.URL, addr) {
 		t.Errorf("%+v", w)
 	}
-	ids(t, patient(connect(t, "nats://"+addr), ""))
+	ids(t, patient(natstest.Connect(t, "nats://"+addr), ""))
 	i.stop() // before its server
 	if err := i.end(); err != nil {
 		t.Error(err)
@@ -121,7 +122,7 @@ func TestAnotherEpochOnTheSameDataIsRefused(t *testing.T) {
 
 func TestWorkersOfOneNameGetDifferentNumbers(t *testing.T) {
 	t.Parallel()
-	url := startServer(t, "127.0.0.1:0").ClientURL()
+	url := natstest.Start(t)
 	numbers := map[int]bool{}
 	for range 3 {
 		cfg := joined(t, url)

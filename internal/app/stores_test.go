@@ -10,18 +10,19 @@ import (
 
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
 func TestTagsAreCreatedOnFirstUseOnlyIfSet(t *testing.T) {
 	t.Parallel()
-	url := startServer(t, "127.0.0.1:0").ClientURL()
+	url := natstest.Start(t)
 	for ns, auto := range map[subjects.Namespace]bool{"yes": true, "no": false} {
 		cfg := joined(t, url)
 		cfg.Namespace, cfg.AutoCreateTags = ns, auto
 		launch(t, cfg).where()
-		_, err := order(connect(t, url), ns).Next(t.Context())
+		_, err := order(natstest.Connect(t, url), ns).Next(t.Context())
 		e, refused := errors.AsType[*subjects.Error](err)
 		if auto != (err == nil) || !auto && (!refused || e.Code != subjects.NotFound) {
 			t.Errorf("auto-create %v: %v", auto, err)
@@ -34,7 +35,7 @@ func TestTagsAreCreatedOnFirstUseOnlyIfSet(t *testing.T) {
 func unused(t *testing.T, cfg app.Config) int64 {
 	t.Helper()
 	launch(t, cfg).where()
-	nc := connect(t, cfg.NATS)
+	nc := natstest.Connect(t, cfg.NATS)
 	c := patient(nc, cfg.Namespace)
 	for asked, served := 0, 0; served < 150; asked++ {
 		// Not by the client: answers that it discards after a retry would count.
@@ -55,7 +56,7 @@ func unused(t *testing.T, cfg app.Config) int64 {
 
 func TestTheStepGrowsUpToItsMaximum(t *testing.T) {
 	t.Parallel()
-	url := startServer(t, "127.0.0.1:0").ClientURL()
+	url := natstest.Start(t)
 	cfg := joined(t, url)
 	cfg.AutoCreateTags, cfg.Namespace = true, "free"
 	if n := unused(t, cfg); n < 30_000 {
@@ -70,11 +71,8 @@ func TestTheStepGrowsUpToItsMaximum(t *testing.T) {
 
 func TestAnExistingBucketThatDiffersIsUsedAndLogged(t *testing.T) {
 	t.Parallel()
-	url := startServer(t, "127.0.0.1:0").ClientURL()
-	js, err := jetstream.New(connect(t, url), jetstream.WithDefaultTimeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	url := natstest.Start(t)
+	js := natstest.JetStream(t, url)
 	other := jetstream.KeyValueConfig{Bucket: "id_workers", TTL: time.Minute}
 	if _, err := js.CreateKeyValue(t.Context(), other); err != nil {
 		t.Fatal(err)
@@ -91,17 +89,14 @@ func TestAnExistingBucketThatDiffersIsUsedAndLogged(t *testing.T) {
 // for marks that were lost.
 func TestAStartAfterOneThatEndedBeforeItFoundedTheMarksServes(t *testing.T) {
 	t.Parallel()
-	cfg := joined(t, startServer(t, "127.0.0.1:0").ClientURL())
-	js, err := jetstream.New(connect(t, cfg.NATS), jetstream.WithDefaultTimeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := joined(t, natstest.Start(t))
+	js := natstest.JetStream(t, cfg.NATS)
 	ended := buckets.New(buckets.OnJetStream(js), buckets.Config{Name: wire.SegmentBucket(cfg.Namespace)})
 	if err := ended.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	launch(t, cfg).where()
-	if _, err := order(connect(t, cfg.NATS), "").Next(t.Context()); err != nil {
+	if _, err := order(natstest.Connect(t, cfg.NATS), "").Next(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
@@ -112,16 +107,13 @@ func TestABucketWithATTLThatMustKeepItsValuesIsRefused(t *testing.T) {
 		t.Run(bucket, func(t *testing.T) {
 			// A server each: one that has just deleted its last stream cannot create
 			// the next for a moment. natsid tries again; this test does not.
-			url := startServer(t, "127.0.0.1:0").ClientURL()
-			js, err := jetstream.New(connect(t, url), jetstream.WithDefaultTimeout(time.Minute))
-			if err != nil {
-				t.Fatal(err)
-			}
+			url := natstest.Start(t)
+			js := natstest.JetStream(t, url)
 			forgets := jetstream.KeyValueConfig{Bucket: bucket, TTL: time.Hour}
 			if _, err := js.CreateKeyValue(t.Context(), forgets); err != nil {
 				t.Fatal(err)
 			}
-			err = launch(t, joined(t, url)).end()
+			err := launch(t, joined(t, url)).end()
 			if !errors.Is(err, buckets.ErrUnfit) || !containsAll(err.Error(), bucket, "1h0m0s") {
 				t.Errorf("%v, want ErrUnfit", err)
 			}

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
 	"github.com/natsid/natsid/internal/cli"
@@ -157,20 +155,6 @@ func startServer(t *testing.T) *natsembed.Server {
 	t.Cleanup(srv.WaitForShutdown)
 	t.Cleanup(srv.Shutdown)
 	return srv
-}
-
-func jetStream(t *testing.T, url string) jetstream.JetStream {
-	t.Helper()
-	nc, err := nats.Connect(url, nats.Timeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return js
 }
 
 // nowhere returns the URL of an address that is not in use.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -54,14 +55,14 @@ func TestEveryFaultOfAConfigurationFileIsNamedWithItsLine(t *testing.T) {
 
 func TestServeAndCommandsTakeTheirSettingsFromTheFile(t *testing.T) {
 	t.Parallel()
-	url := startServer(t).ClientURL()
+	url := natstest.Start(t)
 	file := configFile(t, "nats:", "  - "+url, "namespace: filed", "auto-create-tags: order*",
 		"max-batch: 10")
 	s := serve(t, "--config", file)
 	s.says(t, "joined, from "+file+":1: nats; ", "filed.segment.order")
 	answered(t, "get", "segment", "order", "--config", file).want(t, 0, "")
 	natsid(t, "get", "segment", "other", "--config", file).want(t, 3, "404")
-	m, err := jetStream(t, url).Conn().Request("filed.segment.order", []byte("11"), time.Minute)
+	m, err := natstest.JetStream(t, url).Conn().Request("filed.segment.order", []byte("11"), time.Minute)
 	if err != nil || subjects.ParseError(m.Header) == nil {
 		t.Errorf("%+v, %v, want a refusal of more than 10", m, err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/natsid/natsid/internal/cli"
 	"github.com/natsid/natsid/internal/testkit/freeport"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/subjects"
 )
@@ -251,7 +252,7 @@ func pathWithNATS(t *testing.T) string {
 func TestTheBackupOfTheGuideIsRestored(t *testing.T) {
 	notWithShort(t)
 	t.Parallel()
-	dir, url, path := t.TempDir(), startServer(t).ClientURL(), pathWithNATS(t)
+	dir, url, path := t.TempDir(), natstest.Start(t), pathWithNATS(t)
 	block, nats := readRecipe(t, "../../docs/operations.md").block(t, "nats stream backup"), "--nats="+url
 	if err := os.WriteFile(filepath.Join(dir, "natsid"), []byte(asNatsid), 0o755); err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -105,14 +106,14 @@ func TestATagThatCannotBeSentIsRefusedBeforeNATSIsContacted(t *testing.T) {
 
 func TestWithoutAWorkerGetSaysSo(t *testing.T) {
 	t.Parallel()
-	natsid(t, "get", "snowflake", "--nats", startServer(t).ClientURL()).want(t, 1, "no worker", "id.snowflake")
+	natsid(t, "get", "snowflake", "--nats", natstest.Start(t)).want(t, 1, "no worker", "id.snowflake")
 }
 
 func TestAStreamThatAnswersFirstIsNotTakenForAWorker(t *testing.T) {
 	t.Parallel()
-	srv := startServer(t)
+	url := natstest.Start(t)
 	all := jetstream.StreamConfig{Name: "ALL", Subjects: []string{"id.>"}}
-	if _, err := jetStream(t, srv.ClientURL()).CreateStream(t.Context(), all); err != nil {
+	if _, err := natstest.JetStream(t, url).CreateStream(t.Context(), all); err != nil {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{
@@ -120,7 +121,7 @@ func TestAStreamThatAnswersFirstIsNotTakenForAWorker(t *testing.T) {
 		{"tag", "update", "order", "--step", "5"}, {"tag", "delete", "order", "-y"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
-			natsid(t, append(args, "--nats", srv.ClientURL())...).want(t, 1, "JetStream stream")
+			natsid(t, append(args, "--nats", url)...).want(t, 1, "JetStream stream")
 		})
 	}
 }

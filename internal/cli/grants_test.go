@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/ops/grants"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/workerid"
 )
@@ -34,7 +34,7 @@ func TestAnIDIsExplainedAndAPlantedOverlapIsFound(t *testing.T) {
 	nats := "--nats=" + s.url
 	answered(t, "get", "segment", "order", nats, "-n2500").want(t, 0, "")
 	snowflake := strings.TrimSpace(answered(t, "get", "snowflake", nats).out)
-	js := jetStream(t, s.url)
+	js := natstest.JetStream(t, s.url)
 	var who grants.Who
 	var window workerid.Window
 	wait.Until(t, "a load and a window are written down", func() bool {
@@ -136,12 +136,8 @@ func TestARaisedMarkIsWrittenDown(t *testing.T) {
 // JetStream's requests reach somebody who never answers.
 func TestCommandsThatReadGrantsEndWhereJetStreamIsSilent(t *testing.T) {
 	t.Parallel()
-	srv := startServer(t)
-	nc, err := nats.Connect(srv.ClientURL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
+	url := natstest.Start(t)
+	nc := natstest.Connect(t, url)
 	if _, err := nc.SubscribeSync("silent.>"); err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +147,7 @@ func TestCommandsThatReadGrantsEndWhereJetStreamIsSilent(t *testing.T) {
 	for _, c := range []string{"audit", "explain 5 --tag=order"} {
 		t.Run(strings.Fields(c)[0], func(t *testing.T) {
 			t.Parallel()
-			args := append(strings.Fields(c), "--nats="+srv.ClientURL(), "--js-prefix=silent")
+			args := append(strings.Fields(c), "--nats="+url, "--js-prefix=silent")
 			if got := natsid(t, args...); got.code != 1 || !strings.Contains(got.err, "JetStream does not answer") {
 				t.Errorf("%+v", got)
 			}

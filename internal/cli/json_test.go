@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/natsid/natsid/internal/cli"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/internal/testkit/wait"
 )
 
@@ -49,7 +50,7 @@ func wantJSON(t *testing.T, want string, args ...string) string {
 
 func TestEachCommandPrintsItsJSON(t *testing.T) {
 	t.Parallel()
-	url := startServer(t).ClientURL()
+	url := natstest.Start(t)
 	nats := "--nats=" + url
 	worker := serve(t, nats, "--name=oslo", "--json")
 	number := regexp.MustCompile(`"number":(\d+)`).FindStringSubmatch(worker.line)[1]

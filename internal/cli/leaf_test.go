@@ -93,7 +93,7 @@ func TestLeafsPathsAre503WithinTheDeadlineWhileNobodyServes(t *testing.T) {
 	t.Parallel()
 	address := nowhere(t)
 	for what, nats := range map[string]string{
-		"no worker": startServer(t).ClientURL(), "no NATS": address,
+		"no worker": natstest.Start(t), "no NATS": address,
 	} {
 		url, _ := startLeaf(t, "--nats="+nats, "--deadline=500ms")
 		began := time.Now()
@@ -117,6 +117,6 @@ func TestLeafsPathsWarnBeyondLoopback(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // it starts, and stops at once
 	var out, errs natstest.Buffer
-	code := cli.Main(ctx, []string{"leaf", "--listen=:0", "--nats=" + startServer(t).ClientURL()}, &out, &errs)
+	code := cli.Main(ctx, []string{"leaf", "--listen=:0", "--nats=" + natstest.Start(t)}, &out, &errs)
 	result{code, out.String(), errs.String()}.want(t, 0, "every program that reaches Leaf's paths can take IDs")
 }

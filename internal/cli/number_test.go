@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/testkit/natsproxy"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/kvregistry"
 )
@@ -147,7 +148,8 @@ func TestAReleasedNumberIsFreeOneSecondAfterTheProgramEnded(t *testing.T) {
 	p := below(t, url, `date +%s%3N > last`)
 	p.ends(0, "")
 	last, _ := strconv.ParseInt(p.wrote("last"), 10, 64)
-	registry := kvregistry.New(jetStream(t, url), kvregistry.Config{History: "id_history", Workers: "id_workers"})
+	cfg := kvregistry.Config{History: "id_history", Workers: "id_workers"}
+	registry := kvregistry.New(natstest.JetStream(t, url), cfg)
 	records, err := registry.Records(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -246,7 +248,7 @@ func TestANumberWhoseKeeperWasKilledRests(t *testing.T) {
 
 func TestLayoutSaysWhichNumbersAreForPrograms(t *testing.T) {
 	t.Parallel()
-	url := startServer(t).ClientURL()
+	url := natstest.Start(t)
 	nats := "--nats=" + url
 	natsid(t, "layout", "--holders=off", nats).want(t, 1, "no natsid has run")
 	serve(t, nats, "--name=first")
@@ -276,7 +278,7 @@ func TestMistakesAboutNumbersSayWhatToType(t *testing.T) {
 		natsid(t, append([]string{"number", "--nats", url}, c.args...)...).want(t, 2, c.says...)
 	}
 	natsid(t, "number", "--nats", url, "--layout=js53", "--", "true").want(t, 1, "41+10+12", "41+6+6")
-	natsid(t, "number", "--nats", startServer(t).ClientURL(), "true").want(t, 1, "no natsid worker has started")
+	natsid(t, "number", "--nats", natstest.Start(t), "true").want(t, 1, "no natsid worker has started")
 	// The offset of --bits stays where it was: a program that was started before may have the number 32.
 	natsid(t, "layout", "--nats", url, "--holders=768-1023").want(t, 0)
 	natsid(t, "number", "--nats", url, "--bits=5", "--", "true").want(t, 2, "768-1023", "512-543", "--offset")

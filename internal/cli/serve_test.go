@@ -20,7 +20,7 @@ func TestTheReadyLineSaysWhereAndHow(t *testing.T) {
 	own := serve(t)
 	own.says(t, fmt.Sprintf("\nembedded server, data in %s; try:", own.data), ", worker number ",
 		"try: nats --server "+own.url+" request id.segment.order ''\n")
-	url := startServer(t).ClientURL()
+	url := natstest.Start(t)
 	flag := serve(t, "--nats="+url, "--namespace=flag")
 	flag.says(t, url+", worker number ", "\njoined; try: nats request flag.segment.order ''")
 	t.Setenv("NATS_URL", url)

@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/stamp"
 	"github.com/natsid/natsid/subjects"
@@ -227,7 +228,7 @@ func TestAStageSaysHowItIsUntilItIsStopped(t *testing.T) {
 // withOrders makes the stream ORDERS.
 func withOrders(t *testing.T, url string) jetstream.JetStream {
 	t.Helper()
-	js := jetStream(t, url)
+	js := natstest.JetStream(t, url)
 	asked(t, func(ctx context.Context) (jetstream.Stream, error) {
 		return js.CreateStream(ctx, jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}})
 	})

@@ -17,13 +17,14 @@ import (
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/internal/testkit/wait"
 )
 
 // marks makes a bucket of marks with an entry.
 func marks(t *testing.T, url string) jetstream.KeyValue {
 	t.Helper()
-	js := jetStream(t, url)
+	js := natstest.JetStream(t, url)
 	b := buckets.New(buckets.OnJetStream(js), buckets.Config{Name: "id_segments"})
 	if err := b.Open(t.Context()); err != nil {
 		t.Fatal(err)
@@ -54,7 +55,7 @@ func wantMark(t *testing.T, tag string, mark int64, flags ...string) {
 
 func TestAStoreWithoutIdentityIsShownAndResumed(t *testing.T) {
 	t.Parallel()
-	url := startServer(t).ClientURL()
+	url := natstest.Start(t)
 	nats := "--nats=" + url
 	natsid(t, "resume", nats).want(t, 1, "no bucket id_segments")
 	marks(t, url)
@@ -74,7 +75,7 @@ func TestAStoreWithoutIdentityIsShownAndResumed(t *testing.T) {
 
 func TestOfAStoppedRegistryNoTagIsUndecidedAndNoneUnmade(t *testing.T) {
 	t.Parallel()
-	url := startServer(t).ClientURL()
+	url := natstest.Start(t)
 	kv := marks(t, url)
 	id := era.Found("kv", time.Now())
 	id.Incident = &era.Incident{ID: "I", Cause: era.WentBack}
@@ -94,10 +95,10 @@ func TestOfAStoppedRegistryNoTagIsUndecidedAndNoneUnmade(t *testing.T) {
 // The leader of a stream takes what it was asked last with it when it is killed, and nobody says so.
 func TestACommandAsksJetStreamAgain(t *testing.T) {
 	t.Parallel()
-	url := startServer(t).ClientURL()
+	url := natstest.Start(t)
 	kv := marks(t, url)
 	put(t, kv, era.Key, string(era.Found("kv", time.Now()).Encode()))
-	nc, asked := jetStream(t, url).Conn(), new(sync.Map)
+	nc, asked := natstest.JetStream(t, url).Conn(), new(sync.Map)
 	if _, err := nc.Subscribe("mute.>", func(m *nats.Msg) {
 		call := strings.TrimPrefix(m.Subject, "mute.")
 		op := regexp.MustCompile(`^(STREAM|CONSUMER)(\.MSG)?\.\w+`).FindString(call)
@@ -203,7 +204,7 @@ func TestTagsGoBackToMySQLAndReturn(t *testing.T) {
 	if strings.Contains(statements, "gone") {
 		t.Error("a deleted tag has a row, from which Leaf would load")
 	}
-	kv, err := jetStream(t, s.url).KeyValue(t.Context(), "id_segments")
+	kv, err := natstest.JetStream(t, s.url).KeyValue(t.Context(), "id_segments")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/kvregistry"
 	"github.com/natsid/natsid/workerid"
@@ -16,8 +17,7 @@ import (
 
 func TestNumbersAreListedWhileTheyAreLive(t *testing.T) {
 	t.Parallel()
-	srv := startServer(t)
-	nats := "--nats=" + srv.ClientURL()
+	nats := "--nats=" + natstest.Start(t)
 	first, second := serve(t, nats, "--name=first"), serve(t, nats, "--name=second")
 	const (
 		live = ` +- +live +[-\d]+T[:\d]+Z +[+-]?[\d.]+m?s +[-\d]+T[:\d]+Z +[-\d]+T[:\d]+Z`
@@ -41,7 +41,7 @@ func TestNumbersAreListedWhileTheyAreLive(t *testing.T) {
 
 func TestWorkersShowWhoseClockIsWrong(t *testing.T) {
 	t.Parallel()
-	js := jetStream(t, startServer(t).ClientURL())
+	js := natstest.JetStream(t, natstest.Start(t))
 	registry := kvregistry.New(js, kvregistry.Config{
 		History: "id_history", Workers: "id_workers", LeaseTTL: 30 * time.Second,
 	})
@@ -79,16 +79,16 @@ func TestWorkersShowWhoseClockIsWrong(t *testing.T) {
 
 func TestListingWorkersCreatesNoBucket(t *testing.T) {
 	t.Parallel()
-	srv := startServer(t)
-	js := jetStream(t, srv.ClientURL())
-	natsid(t, "workers", "--nats", srv.ClientURL()).want(t, 1, "no natsid has run")
+	url := natstest.Start(t)
+	js := natstest.JetStream(t, url)
+	natsid(t, "workers", "--nats", url).want(t, 1, "no natsid has run")
 	// One of the two exists. The other must not be created: with heartbeats that
 	// never expire.
 	history := buckets.New(buckets.OnJetStream(js), buckets.Config{Name: "id_history"})
 	if err := history.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	natsid(t, "workers", "--nats", srv.ClientURL())
+	natsid(t, "workers", "--nats", url)
 	for name := range js.KeyValueStoreNames(t.Context()).Name() {
 		if name != "id_history" {
 			t.Errorf("the bucket %s was created", name)
@@ -98,7 +98,7 @@ func TestListingWorkersCreatesNoBucket(t *testing.T) {
 
 func TestWorkersNamesTheBucketWhoseServersAreAway(t *testing.T) {
 	t.Parallel()
-	nc := jetStream(t, startServer(t).ClientURL()).Conn()
+	nc := natstest.JetStream(t, natstest.Start(t)).Conn()
 	const offline = `{"error":{"code":500,"err_code":10118,"description":"stream is offline"}}`
 	if _, err := nc.Subscribe("far.>", func(m *nats.Msg) { _ = m.Respond([]byte(offline)) }); err != nil {
 		t.Fatal(err)

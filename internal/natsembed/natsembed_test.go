@@ -42,13 +42,7 @@ func start(t *testing.T, cfg natsembed.Config) (srv *natsembed.Server, stop func
 // connect connects to a server until the test ends.
 func connect(t *testing.T, url string, opts ...nats.Option) *nats.Conn {
 	t.Helper()
-	opts = append(opts, nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond), nats.Timeout(time.Minute))
-	nc, err := nats.Connect(url, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	return nc
+	return natstest.Connect(t, url, append(opts, nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond))...)
 }
 
 // bucket opens the bucket b, which it makes if there is none.
