@@ -39,7 +39,8 @@ type Config struct {
 	// out of reach, snowflakes are issued for at least two thirds of the horizon.
 	Horizon time.Duration
 	// Rest is a time at the end of each window, beyond the horizon, in which this process issues nothing and nobody
-	// else takes the number; 0 means none. So a user of the number that was paused may issue up to Rest too late.
+	// else takes the number; 0 means none. So a user of the number that was paused may issue up to Rest too late. A
+	// number with a Rest is released at a clean stop alone.
 	Rest time.Duration
 	// MaxClockSkew is how far the clocks of two workers may differ; 1 s if 0. A worker whose clock is farther off
 	// issues nothing; that check allows at least 1 s, since it cannot distinguish a smaller skew from a slow
@@ -317,6 +318,8 @@ func (k *Keeper) giveUp(ctx context.Context, c *claim, why error) (err error) {
 		k.dropFile(why)
 	case errors.Is(why, errEnded):
 		k.ended = c
+	case why != nil && k.cfg.Rest > 0: //mutant:rests
+		// The number rests until its window ends: its user may still issue, and this process does not see what.
 	default:
 		k.life.becomeSearching()
 		if err = k.release(ctx, c); errors.Is(err, ErrStateFile) {

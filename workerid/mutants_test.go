@@ -46,6 +46,9 @@ var mutants = []mutant.Mutant{
 		mutant.Replace("renewed-until", "until := now + horizon")}},
 	{Name: "IDs are issued while the number rests", Args: unit("NothingIsIssuedWhileTheNumberRests"),
 		Edits: []mutant.Edit{mutant.Replace("rest", "func (c *claim) usable() int64 { return c.until.Load() }")}},
+	{Name: "a number that rests is released for a clock behind",
+		Args:  unit("ANumberWhoseUserMayStillIssueIsNotReleasedForAClockBehind"),
+		Edits: []mutant.Edit{mutant.Replace("rests", "case false:")}},
 	{Name: "a record of a foreign token is adopted", Edits: []mutant.Edit{
 		mutant.Delete("foreign-token")}},
 

@@ -39,3 +39,27 @@ func TestNothingIsIssuedWhileTheNumberRests(t *testing.T) {
 		}
 	})
 }
+
+// The user of a number may have issued more than this process knows, and may still issue when the number is given up.
+func TestANumberWhoseUserMayStillIssueIsNotReleasedForAClockBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const rest = time.Hour
+		m := new(workeridtest.Memory)
+		l := start(t, m, func(c *workerid.Config) { c.Rest = rest })
+		l.first(10 * time.Second)
+		w := l.number()
+		l.issue()
+		until := l.record(w).Until
+		m.Set(-time.Minute)
+		l.set(-time.Minute)
+		time.Sleep(20 * time.Second)
+		if l.number() == w {
+			t.Fatalf("number %d is kept though the clock is a minute behind its last ID", w)
+		}
+		if now := l.record(w).Until; now < until {
+			t.Errorf("the end of the window was lowered by %d ms: another owner may begin within the rest", until-now)
+		}
+		l.raised(workerid.ClockStep, workerid.ClockBehind)
+		l.end()
+	})
+}
