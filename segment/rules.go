@@ -261,7 +261,7 @@ func (r Rules) mostHeld() int64 {
 // zones caches the locations by name, which are slow to read.
 var zones sync.Map
 
-// Zone returns the location of a name of the IANA database, such as Asia/Shanghai, or of a difference from UTC, such as
+// Zone returns the location of a name of the IANA database, such as Asia/Shanghai, or of an offset from UTC, such as
 // +08:00, 14 hours at most; UTC for "". Any other name gives a [RuleError]. So does a name that begins with a small
 // letter: only some systems have it, such as right/UTC, or its meaning differs between systems, as with posixrules.
 func Zone(name string) (*time.Location, error) {
@@ -270,7 +270,7 @@ func Zone(name string) (*time.Location, error) {
 	}
 	zone, err := readZone(name)
 	if err != nil {
-		return nil, ruleError("time zone %+.40q, want a name such as Asia/Shanghai, or a difference such as +08:00",
+		return nil, ruleError("time zone %+.40q, want a name such as Asia/Shanghai, or an offset such as +08:00",
 			name)
 	}
 	zones.Store(name, zone)

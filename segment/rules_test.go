@@ -72,7 +72,7 @@ func TestAWindowIsThatOfThePeriodOfTheClockOrOfTheMark(t *testing.T) {
 			clock: at(t, "", "2026-10-25 22:59:58"), lowest: 20261025*day + 1, limit: 20261026 * day},
 		{name: "after a day of 25 hours", rules: segment.Rules{Period: segment.Daily, Zone: "Europe/Berlin"}, mark: 1,
 			clock: at(t, "", "2026-10-25 23:00:00"), lowest: 20261026*day + 1, limit: 20261027 * day},
-		{name: "a day by a difference", rules: segment.Rules{Period: segment.Daily, Zone: "-03:30"}, mark: 1,
+		{name: "a day by an offset", rules: segment.Rules{Period: segment.Daily, Zone: "-03:30"}, mark: 1,
 			clock: at(t, "", "2026-11-25 03:29:58"), lowest: 20261124*day + 1, limit: 20261125 * day},
 		{name: "a month", rules: segment.Rules{Period: segment.Monthly, Min: 100}, mark: 1,
 			clock:  at(t, "", "2026-02-28 12:00:00"),

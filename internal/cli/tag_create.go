@@ -49,7 +49,7 @@ Examples:
 			"daily":   "Begin the numbers again each day.",
 			"monthly": "Begin the numbers again each month.",
 			"yearly":  "Begin the numbers again each year.",
-			"zone": "Time zone in which a period begins: a name such as Asia/Shanghai, or a difference such as " +
+			"zone": "Time zone in which a period begins: a name such as Asia/Shanghai, or an offset such as " +
 				"+08:00. The default is UTC.",
 			"min": "The lowest number, in each period if there is one. The default is 1.",
 			"max": "The highest number; after it, requests are refused. The default is off.",
