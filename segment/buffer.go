@@ -14,8 +14,8 @@ import (
 // [supply].
 //
 // The stock, the ranges in memory, is open while no request waits: requests take IDs from it without the lock. As
-// soon as a request waits, the stock is shut, and every request takes the lock. So no request overtakes a waiting
-// one.
+// soon as a request waits, the stock is shut, and every request takes the lock. So no request overtakes it.
+//
 // At most one load of a tag is under way. Each request that takes the lock checks whether a load is due. So the next
 // request retries a failed load.
 //

@@ -17,7 +17,7 @@ import (
 // The fence is a time on disk: this worker issues IDs only below the fence and within its window. After a crash the
 // next process begins at the fence. Without a fence, a worker that was killed and restarted with its clock set back
 // would repeat its last ticks. The fence is kept some seconds (fenceReach) ahead of the clock, but within the
-// window, so that a wrong clock cannot move it far. The first fence of a new claim is the begin of its window.
+// window, so that a wrong clock cannot move it far. A claim on another number gets a fence of its own.
 //
 // A write may take diskTimeout, and may wait as long for another write to end: see afterDisk. If a write fails, the
 // fence cannot move: the number is given up, and the file not used any more. A write that hangs may land later,

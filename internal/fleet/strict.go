@@ -117,8 +117,7 @@ func NewStrictTags(cfg StrictConfig) *StrictTags {
 	return &StrictTags{cfg: cfg, all: make(map[string]*tag)}
 }
 
-// Run forgets tags for which no workers contend any more, until ctx ends. After that this worker loads for no other
-// worker.
+// Run forgets tags for which no workers contend any more, until ctx ends, and then all tags for which no message waits.
 func (t *StrictTags) Run(ctx context.Context) {
 	for jitter.Sleep(ctx, forgetAfter/2) == nil {
 		t.forget(time.Now().Add(-forgetAfter))
