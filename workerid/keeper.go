@@ -325,7 +325,7 @@ func (k *Keeper) giveUp(ctx context.Context, c *claim, why error) (err error) {
 		if err = k.release(ctx, c); errors.Is(err, ErrStateFile) {
 			k.dropFile(err)
 		} else if err != nil {
-			k.cfg.Log.Warn("a worker number was not released; it stays blocked until its window ends", "error", err)
+			k.cfg.Log.Warn("a worker number was not released; nothing to do: others get other numbers", "error", err)
 		}
 	}
 	k.life.becomeSearching()
@@ -351,13 +351,13 @@ func (k *Keeper) dropFile(why error) {
 func (k *Keeper) release(ctx context.Context, c *claim) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.cfg.AtStop(releaseTimeout))
 	defer cancel()
+	until := time.UnixMilli(c.until.Load()).UTC().Format(time.RFC3339) // c.release lowers c.until at once
 	err := c.release(ctx)
 	for err != nil && !isOver(err) && jitter.Sleep(ctx, 100*time.Millisecond) == nil {
 		err = c.release(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("workerid: number %d was not released and stays blocked until %v: %w",
-			c.number, time.UnixMilli(c.until.Load()).UTC(), err)
+		return fmt.Errorf("workerid: number %d was not released and stays blocked until %s: %w", c.number, until, err)
 	}
 	k.cfg.Log.Info("worker number released", "number", c.number)
 	return nil

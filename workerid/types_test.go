@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -234,6 +235,18 @@ func TestAReleaseThatIsNotInTheStateFileLowersNothing(t *testing.T) {
 		until := s.records[1].Until
 		if err := c.release(t.Context()); !errors.Is(err, ErrStateFile) || s.records[1].Until != until {
 			t.Errorf("%v, until lowered by %d ms; want ErrStateFile and nothing", err, until-s.records[1].Until)
+		}
+	})
+}
+
+func TestAReleaseThatFailsNamesTheEndOfTheWindowInTheRegistry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, k := newStub(t, "")
+		c := opened(t, k)
+		s.recordErr = errInjected
+		until := time.UnixMilli(s.records[1].Until).UTC().Format(time.RFC3339)
+		if err := k.release(t.Context(), c); !errors.Is(err, errInjected) || !strings.Contains(err.Error(), until) {
+			t.Errorf("%v, want that the number is blocked until %s", err, until)
 		}
 	})
 }

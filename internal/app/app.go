@@ -278,11 +278,7 @@ func (p *program) keepNumber(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}
-	switch err := p.keeper.Run(ctx); {
-	case errors.Is(err, workerid.ErrDeployment):
+	if err := p.keeper.Run(ctx); errors.Is(err, workerid.ErrDeployment) { // the keeper logs all others
 		p.quit(err)
-	case err != nil:
-		p.cfg.Log.Warn("stopped, but the worker number was not released: it is blocked until its window ends, "+
-			"and this worker resumes it if it starts with the same data before then", "error", err)
 	}
 }
