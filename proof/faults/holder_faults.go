@@ -34,6 +34,7 @@ func holderFaults() []fault {
 			fleet: fleet{servers: 3, workers: 3, flags: []string{"--layout", holderLayout}},
 			inject: func(t *trial) func() {
 				all := t.startHolders()
+				defer t.countHolders(all) // even if the trial ends early
 				f(t, all)
 				t.stopHolders(all)
 				return nil
@@ -142,14 +143,19 @@ func (h *holder) wasEnded() bool {
 	return true
 }
 
-// stopHolders stops them, and counts their IDs with those of the workers.
 func (t *trial) stopHolders(all []*holder) {
 	t.waitHolders(all)
-	var ids int64
 	for _, h := range all {
 		if !h.wasEnded() {
 			t.must(h.Stop(syscall.SIGTERM, stopWithin))
 		}
+	}
+}
+
+// countHolders counts their IDs with those of the workers.
+func (t *trial) countHolders(all []*holder) {
+	var ids int64
+	for _, h := range all {
 		text, err := os.ReadFile(h.path)
 		t.must(err)
 		for ; len(text) >= 16; text = text[16:] {

@@ -3,11 +3,15 @@
 package main
 
 import (
+	"errors"
 	"fmt"
-	"github.com/natsid/natsid/internal/wire"
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/internal/wire"
 )
 
 // figures counts the outcomes of the load, and ends the load.
@@ -38,7 +42,9 @@ func (t *trial) figures() (r result) {
 		t.logf("alarm %s of %s at %.3f: %s", a.Kind, a.Instance, a.Time.Sub(l.start).Seconds(), a.Message)
 	}
 	if t.db != nil {
-		t.must(t.db.DB().QueryRowContext(t.ctx, "SELECT VERSION()").Scan(&r.database))
+		if err := t.db.DB().QueryRowContext(t.ctx, "SELECT VERSION()").Scan(&r.database); err != nil {
+			t.violation("MySQL does not answer in the end: %v", err) // and what was issued is judged even so
+		}
 	}
 	r.bare, r.leader = t.slowestBare()
 	r.order = l.rising.verdict()
@@ -62,8 +68,10 @@ func (t *trial) figures() (r result) {
 
 // judge records every broken promise.
 func (t *trial) judge(r result) {
-	if err := t.load.err(); err != nil {
+	if err := t.load.err(); errors.Is(err, nats.ErrSlowConsumer) {
 		t.violation("%v", err)
+	} else if err != nil { // such as an answer that has an ID twice
+		t.wrong("%v", err)
 	}
 	t.checkProcesses()
 	if r.repeats > 0 {

@@ -343,11 +343,12 @@ func (l *load) fail(r request, outcome string) {
 	}
 }
 
-// invalidate records that an answer was not natsid's, or that the load itself does not work.
+// invalidate records that an answer was not natsid's, or that the load itself does not work. It keeps the first error,
+// but none about slowness if there is another.
 func (l *load) invalidate(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.fault == nil {
+	if l.fault == nil || errors.Is(l.fault, nats.ErrSlowConsumer) {
 		l.fault = err
 	}
 }

@@ -160,7 +160,7 @@ func runAll(ctx context.Context, opt options, bins binaries, dir string, chosen 
 				results[i] = result{name: f.name, violations: []string{err.Error()}}
 				return
 			}
-			results[i] = try(ctx, opt, bins, at, f)
+			results[i] = try(ctx, opt, at, func(dir string) result { return tryOnce(ctx, opt, bins, dir, f) })
 			printResult(opt, results[i])
 			if !opt.keep {
 				_ = os.RemoveAll(at) // the whole directory is removed in the end

@@ -77,22 +77,29 @@ const (
 
 func (r result) machineStalled() bool { return r.stalled >= stallMax || r.disk >= diskMax }
 
-// try runs a trial of a fault, again if the machine stalled. If it stalls each time, the trial is skipped. With -again
-// a trial that breaks a promise runs once more, and counts if that breaks one, too. What is wrong, as a repeated ID,
-// counts in any case.
-func try(ctx context.Context, opt options, bins binaries, dir string, f fault) (r result) {
+// try runs a trial, again if the machine stalled. If it stalls each time, the trial is skipped. With -again a trial
+// that breaks a promise runs once more, and counts unless that run breaks none. What is wrong, as a repeated ID, counts
+// in any case.
+func try(ctx context.Context, opt options, dir string, once func(dir string) result) (r result) {
+	var broke result // the try of -again
 	for n := range 3 {
 		at := filepath.Join(dir, fmt.Sprint(n))
 		if err := os.Mkdir(at, 0o700); err != nil {
-			return result{name: f.name, violations: []string{err.Error()}}
+			return result{name: filepath.Base(dir), violations: []string{err.Error()}}
 		}
-		r = tryOnce(ctx, opt, bins, at, f)
+		r = once(at)
 		r.tries = n + 1
 		final := len(r.violations) == 0 || r.wrong || ctx.Err() != nil
 		if again := opt.again && n == 0; final || !again && !r.machineStalled() {
 			return r
 		}
-		printResult(opt, r)
+		if printResult(opt, r); !r.machineStalled() {
+			broke = r
+		}
+	}
+	if len(broke.violations) > 0 {
+		broke.tries = r.tries
+		return broke
 	}
 	r.violations = nil
 	r.skipped = fmt.Sprintf("the machine stalled in each of %d tries, for %v (CPU) and %v (disk) in the last",
