@@ -149,3 +149,12 @@ func TestWhatCanNeverConnectIsRefusedAtOnce(t *testing.T) {
 		}
 	}
 }
+
+func TestAnEmptyTextCausesNoFaultOfAnotherSetting(t *testing.T) {
+	for _, s := range app.Settings() {
+		cfg, err := app.Parse(map[string]app.Given{s.Flag: {From: app.FromFlag}})
+		if fault := cfg.Validate(); err != nil && fault != nil {
+			t.Errorf("--%s is empty: %v", s.Flag, fault)
+		}
+	}
+}

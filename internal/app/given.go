@@ -46,6 +46,7 @@ func Parse(given map[string]Given) (Config, error) {
 		}
 		if err := s.put(&c, g.Text); err != nil {
 			g.unread = true
+			_ = s.put(&c, s.Default) // what checks of other settings then see
 			faults = append(faults, s.fault(given, err))
 		}
 		if ok {
