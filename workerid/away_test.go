@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,17 +17,7 @@ import (
 // away keeps the registry out of reach: its calls fail at once, or hang until
 // they time out. Only the question who has a number takes another path.
 func away(hangs bool) func(*workerid.Config) {
-	return func(c *workerid.Config) {
-		c.Registry.(*workeridtest.Fake).OnCall(func(method string, call func() error) error {
-			if method == "Ask" {
-				return call()
-			}
-			if hangs {
-				time.Sleep(time.Second)
-			}
-			return workeridtest.ErrInjected
-		})
-	}
+	return hooked(failing(hangs, append(slices.Concat(toHistory, toWorkers), "Time")...))
 }
 
 // first waits for the first ID and returns the time of its tick, Unix ms; 0 if there is none within d.

@@ -121,12 +121,6 @@ func (c *clock) stepped() (step int64) {
 	return 0
 }
 
-// wasSetFar reports whether the clock was set beyond the tolerance since the last call of stepped.
-func (c *clock) wasSetFar() bool {
-	step := c.stepped()
-	return max(step, -step) > c.tolerance
-}
-
 // read returns a reading of a right clock: one that was compared within compareEvery, or is compared now. A clock
 // that was found right, was not set since, and cannot be compared now counts as right. If the clock is wrong, the
 // error wraps errClock, and the reading has only the offset. Any other error: the clock was set and cannot be
@@ -190,7 +184,7 @@ func (c *clock) compare(ctx context.Context, fresh bool) (r reading, beats map[i
 func (c *clock) bounds(ctx context.Context) (early, late, now int64, err error) {
 	for range 3 {
 		before := c.cfg.Now()
-		at, err := c.registryTime(ctx)
+		at, err := within(ctx, callTimeout, c.cfg.Registry.Time)
 		if err != nil {
 			return 0, 0, 0, err
 		}
@@ -207,12 +201,6 @@ func (c *clock) bounds(ctx context.Context) (early, late, now int64, err error) 
 	return 0, 0, 0, errors.New("workerid: the registry is too slow for its time to be compared")
 }
 
-func (c *clock) registryTime(ctx context.Context) (int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	return c.cfg.Registry.Time(ctx)
-}
-
 // readOthers reads the heartbeats of the live workers, and computes the offsets of their clocks. If that fails, the
 // last offsets stay. Unless fresh is true the time limit is short: this worker's next heartbeat waits for the list.
 func (c *clock) readOthers(ctx context.Context, fresh bool) (map[int]Heartbeat, error) {
@@ -220,9 +208,7 @@ func (c *clock) readOthers(ctx context.Context, fresh bool) (map[int]Heartbeat, 
 	if fresh {
 		limit = listTimeout
 	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	beats, err := c.cfg.Registry.Heartbeats(ctx)
+	beats, err := within(ctx, limit, c.cfg.Registry.Heartbeats)
 	c.due = time.Now().Add(about(c.rand, othersAge))
 	if err != nil {
 		return nil, fmt.Errorf("workerid: the heartbeats of others cannot be read: %w", err)

@@ -42,15 +42,12 @@ func TestAWrongClockIsRefusedAtStartBeforeAnythingIsWritten(t *testing.T) {
 	for _, slip := range []time.Duration{-1100 * time.Millisecond, 1100 * time.Millisecond, -year, year} {
 		synctest.Test(t, func(t *testing.T) {
 			m := new(workeridtest.Memory)
-			l := start(t, m, func(c *workerid.Config) {
-				c.Registry.(*workeridtest.Fake).OnCall(func(method string, call func() error) error {
-					if method == "Write" || method == "Deployment" || method == "Report" {
-						t.Errorf("%v off: %s was called", slip, method)
-					}
-					return call()
-				})
-				c.Now = func() int64 { return time.Now().Add(slip).UnixMilli() }
-			})
+			l := start(t, m, off(slip), hooked(func(method string, call func() error) error {
+				if method == "Write" || method == "Deployment" || method == "Report" {
+					t.Errorf("%v off: %s was called", slip, method)
+				}
+				return call()
+			}))
 			time.Sleep(time.Minute)
 			if s := l.keeper.Status(); s.Held || s.Trouble == nil {
 				t.Errorf("%v off: %+v, want a refusal", slip, s)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/snowflake"
 )
 
@@ -22,11 +23,7 @@ func (k *Keeper) hold(ctx context.Context, c *claim) error {
 	defer fencing.Wait()
 	defer stop(nil)
 	if !k.file.absent {
-		fencing.Go(func() {
-			if err := k.keepFence(ctx, c); err != nil {
-				stop(err)
-			}
-		})
+		fencing.Go(func() { stop(k.keepFence(ctx, c)) })
 	}
 	for ctx.Err() == nil {
 		if err := k.beat(ctx, c); err != nil {
@@ -46,7 +43,12 @@ func (k *Keeper) hold(ctx context.Context, c *claim) error {
 func (k *Keeper) keepFence(ctx context.Context, c *claim) error {
 	tick := time.NewTicker(fenceEvery)
 	defer tick.Stop()
-	for wait(ctx, tick) {
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
 		if k.life.phase() == suspended {
 			continue
 		}
@@ -56,28 +58,17 @@ func (k *Keeper) keepFence(ctx context.Context, c *claim) error {
 		}
 		c.gen.Extend(min(limit, c.usable()))
 	}
-	return nil
 }
 
 // awaitBeat waits until the next heartbeat is due. If the clock was set far it returns early, so that the clock is
 // compared soon.
 func (k *Keeper) awaitBeat(ctx context.Context) {
 	began, due := time.Now(), k.cfg.interval()
-	tick := time.NewTicker(min(k.watch, due))
-	defer tick.Stop()
-	for time.Since(began) < due && wait(ctx, tick) {
-		if k.clock.wasSetFar() {
+	for time.Since(began) < due && jitter.Sleep(ctx, min(k.watch, due)) == nil {
+		if step := k.clock.stepped(); max(step, -step) > k.clock.tolerance {
 			due = min(due, hastyEach)
 		}
 	}
-}
-
-func wait(ctx context.Context, tick *time.Ticker) bool {
-	select {
-	case <-tick.C:
-	case <-ctx.Done():
-	}
-	return ctx.Err() == nil
 }
 
 // beat is one heartbeat. It reads the clock, reads or renews the record, and puts the worker's heartbeat into the

@@ -25,7 +25,7 @@ func isRefused(err error) bool {
 // and after. A worker that acquires a number between the two questions reads the deployment after its own write. So
 // that worker sees this deployment, or the second question finds that worker.
 func (k *Keeper) join(ctx context.Context) (d Deployment, holders Holders, err error) {
-	have, err := k.readDeployment(ctx)
+	have, err := within(ctx, callTimeout, k.cfg.Registry.Deployment)
 	if errors.Is(err, ErrNoDeployment) && k.cfg.Program == "" { //mutant:guest
 		have, err = k.foundDeployment(ctx)
 	}
@@ -46,12 +46,6 @@ func (k *Keeper) join(ctx context.Context) (d Deployment, holders Holders, err e
 	return d, holders, nil
 }
 
-func (k *Keeper) readDeployment(ctx context.Context) (Deployment, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	return k.cfg.Registry.Deployment(ctx)
-}
-
 // foundDeployment creates the deployment, and returns the one that the registry then has.
 func (k *Keeper) foundDeployment(ctx context.Context) (Deployment, error) {
 	d, err := k.chooseDeployment(ctx)
@@ -60,7 +54,7 @@ func (k *Keeper) foundDeployment(ctx context.Context) (Deployment, error) {
 	}
 	err = k.cfg.Registry.Found(ctx, d)
 	if errors.Is(err, ErrConflict) { // another worker has just created it
-		return k.readDeployment(ctx)
+		return within(ctx, callTimeout, k.cfg.Registry.Deployment)
 	}
 	return d, err
 }

@@ -96,14 +96,12 @@ func (l *life) refused() {
 func TestTheDeploymentIsReadAgainAfterANumberIsWon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := new(workeridtest.Memory)
-		start(t, m, func(c *workerid.Config) {
-			c.Registry.(*workeridtest.Fake).OnCall(func(method string, call func() error) error {
-				if method == "Write" {
-					deploy(m, later)
-				}
-				return call()
-			})
-		}).refused()
+		start(t, m, hooked(func(method string, call func() error) error {
+			if method == "Write" {
+				deploy(m, later)
+			}
+			return call()
+		})).refused()
 	})
 }
 
@@ -230,14 +228,12 @@ func TestADamagedDeploymentIsRefusedAtTheStart(t *testing.T) {
 		a := start(t, m, in(dir))
 		time.Sleep(time.Minute)
 		a.crash(dir)
-		b := start(t, m, in(dir), func(c *workerid.Config) {
-			c.Registry.(*workeridtest.Fake).OnCall(func(method string, call func() error) error {
-				if method == "Deployment" {
-					return workerid.ErrDamaged
-				}
-				return call()
-			})
-		})
+		b := start(t, m, in(dir), hooked(func(method string, call func() error) error {
+			if method == "Deployment" {
+				return workerid.ErrDamaged
+			}
+			return call()
+		}))
 		time.Sleep(20 * time.Second)
 		if s := b.keeper.Status(); s.Held || !errors.Is(s.Trouble, workerid.ErrDamaged) {
 			t.Errorf("%+v, want a refusal", s)

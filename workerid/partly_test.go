@@ -18,9 +18,9 @@ var (
 	toWorkers = []string{"Report", "Heartbeats", "Leave"} // the time has another source
 )
 
-// lose lets calls fail, at once or after a second, until the life has another hook.
-func (l *life) lose(methods []string, hangs bool) {
-	l.reg.OnCall(func(method string, call func() error) error {
+// failing returns a hook that lets calls of some methods fail: at once, or after a second.
+func failing(hangs bool, methods ...string) func(string, func() error) error {
+	return func(method string, call func() error) error {
 		if !slices.Contains(methods, method) {
 			return call()
 		}
@@ -28,7 +28,12 @@ func (l *life) lose(methods []string, hangs bool) {
 			time.Sleep(time.Second)
 		}
 		return workeridtest.ErrInjected
-	})
+	}
+}
+
+// hooked makes a life begin with a hook for the calls to its registry.
+func hooked(hook func(string, func() error) error) func(*workerid.Config) {
+	return func(c *workerid.Config) { c.Registry.(*workeridtest.Fake).OnCall(hook) }
 }
 
 // calls counts the life's calls, by method, in the time d.
@@ -60,7 +65,7 @@ func TestWithoutHeartbeatsTheWindowIsRenewed(t *testing.T) {
 			l := start(t, m, in(dir))
 			time.Sleep(time.Minute + 50*time.Millisecond) // it is not killed while it renews: see resume
 			w := l.number()
-			l.lose(toWorkers, hangs)
+			l.reg.OnCall(failing(hangs, toWorkers...))
 			for minute := range 14 {
 				time.Sleep(time.Minute)
 				if s := l.keeper.Status(); l.number() != w || l.issue().Tick == 0 || s.Trouble == nil {
@@ -68,9 +73,7 @@ func TestWithoutHeartbeatsTheWindowIsRenewed(t *testing.T) {
 				}
 				if minute == 7 {
 					l.crash(dir)
-					l = start(t, m, in(dir), func(c *workerid.Config) {
-						(&life{reg: c.Registry.(*workeridtest.Fake)}).lose(toWorkers, hangs)
-					})
+					l = start(t, m, in(dir), hooked(failing(hangs, toWorkers...)))
 				}
 			}
 			l.raised()
@@ -89,9 +92,7 @@ func TestWithoutRecordsAnInheritedWindowIsUsed(t *testing.T) {
 			time.Sleep(time.Minute)
 			w, fence := a.number(), fenceIn(t, dir)
 			a.crash(dir)
-			b := start(t, m, in(dir), func(c *workerid.Config) {
-				(&life{reg: c.Registry.(*workeridtest.Fake)}).lose(toHistory, hangs)
-			})
+			b := start(t, m, in(dir), hooked(failing(hangs, toHistory...)))
 			if first := b.first(30 * time.Second); first < fence || first > fence+8000 || b.number() != w {
 				t.Errorf("number %d is used %d ms after the fence, want %d within seconds", b.number(), first-fence, w)
 			}

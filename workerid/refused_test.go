@@ -18,15 +18,13 @@ func TestARefusedCallIsNoLostNumber(t *testing.T) {
 	for _, refused := range []string{"Write", "Ask"} {
 		synctest.Test(t, func(t *testing.T) {
 			var calls, refusals atomic.Int64
-			l := start(t, new(workeridtest.Memory), func(c *workerid.Config) {
-				c.Registry.(*workeridtest.Fake).OnCall(func(method string, call func() error) error {
-					if calls.Add(1); method != refused {
-						return call()
-					}
-					refusals.Add(1)
-					return workeridtest.ErrInjected
-				})
-			})
+			l := start(t, new(workeridtest.Memory), hooked(func(method string, call func() error) error {
+				if calls.Add(1); method != refused {
+					return call()
+				}
+				refusals.Add(1)
+				return workeridtest.ErrInjected
+			}))
 			time.Sleep(10 * time.Second)
 			if s := l.keeper.Status(); !errors.Is(s.Trouble, workeridtest.ErrInjected) || s.Held {
 				t.Errorf("%s: %+v, want the error of the call", refused, s)

@@ -138,5 +138,12 @@ func (want Deployment) check(have Deployment) error {
 		ErrDeployment, have.Layout, have.Epoch, have.Unit, want.Layout, want.Epoch, want.Unit)
 }
 
+// within returns the result of call, whose context ends after limit at the latest.
+func within[T any](ctx context.Context, limit time.Duration, call func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return call(ctx)
+}
+
 // newToken returns a random token that never repeats.
 func newToken() string { return rand.Text() }

@@ -141,14 +141,7 @@ func TestAStateFileOfAnotherRegistryIsIgnored(t *testing.T) {
 		a.crash(dir)
 		// The other registry refuses all writes, so no number is acquired there.
 		other := new(workeridtest.Memory)
-		b := start(t, other, in(dir), func(c *workerid.Config) {
-			c.Registry.(*workeridtest.Fake).OnCall(func(method string, call func() error) error {
-				if method == "Write" {
-					return workeridtest.ErrInjected
-				}
-				return call()
-			})
-		})
+		b := start(t, other, in(dir), hooked(failing(false, "Write")))
 		time.Sleep(5 * time.Second)
 		b.crash(dir)
 		c := start(t, other, in(dir), away(false))

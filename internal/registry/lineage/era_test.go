@@ -27,9 +27,8 @@ func TestEntriesAreReadByTheEraInWhichTheWorkerIs(t *testing.T) {
 
 // Its floors are numbers of the present era, so they are above its offset already.
 func TestMarksThatAreLostRaiseNoTagByAnOffsetTwice(t *testing.T) {
-	w := newWorld(1, options{noFaults: true}, nil)
-	w.quiet, w.depth, w.tight = true, 3, true
-	a := w.procs[0]
+	w, a, _, _ := calm(1)
+	w.tight = true
 	for losses := range int64(12) {
 		w.sound(t, a)
 		if offset := a.member.Eras().Offset(); offset > losses*100 {

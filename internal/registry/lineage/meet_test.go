@@ -35,9 +35,7 @@ func TestARegistryThatWasNeverUsedStopsAloneForAnotherOne(t *testing.T) {
 // once it is merged into the other one, until it is resumed itself.
 func TestARegistryIsStoppedForTheOneThatIsKept(t *testing.T) {
 	for _, wentBack := range []bool{false, true} {
-		w := newWorld(1, options{noFaults: true}, nil)
-		w.quiet, w.depth = true, 3
-		a, b := w.procs[0], w.procs[1]
+		w, a, b, _ := calm(1)
 		w.sound(t, a, b)
 		if wentBack {
 			a.member.WentBack("told", 40)

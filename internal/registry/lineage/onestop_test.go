@@ -293,12 +293,11 @@ func TestOneMoreStopWhereABackupOfAStopIsRestored(t *testing.T) {
 
 // A worker of an older version leaves alone what it does not know.
 func TestAnIdentityOfANewerNatsidIsLeftAlone(t *testing.T) {
-	w := newWorld(1, options{noFaults: true}, nil)
-	w.quiet, w.depth = true, 3
-	w.sound(t, w.procs[0])
+	w, a, b, _ := calm(1)
+	w.sound(t, a)
 	newer := []byte(`{"version":3,"registry":["R"],"kind":"kv"}`)
 	w.bkt, _ = w.bkt.with(era.Key, newer, w.now)
-	for _, p := range w.procs[:2] {
+	for _, p := range []*proc{a, b} {
 		if err := p.member.checkOnce(context.Background(), true); !errors.Is(err, era.ErrNewer) {
 			t.Errorf("%v, want ErrNewer", err)
 		}
@@ -313,9 +312,7 @@ func TestAnIdentityOfANewerNatsidIsLeftAlone(t *testing.T) {
 }
 
 func TestWorkersOfTwoKindsDoNotShareMarks(t *testing.T) {
-	w := newWorld(1, options{noFaults: true}, nil)
-	w.quiet, w.depth = true, 3
-	p := w.procs[0]
+	w, p, _, _ := calm(1)
 	w.sound(t, p)
 	id := p.member.Identity()
 	id.Kind = era.Guarded
@@ -332,13 +329,12 @@ func TestWorkersOfTwoKindsDoNotShareMarks(t *testing.T) {
 
 // Each worker checks within seconds, and says in its own key by how much marks are below what it has loaded.
 func TestAnOperatorWaitsUntilEachWorkerHasChecked(t *testing.T) {
-	w := newWorld(1, options{noFaults: true}, nil)
-	w.quiet, w.depth = true, 3
-	w.sound(t, w.procs[0])
+	w, a, _, _ := calm(1)
+	w.sound(t, a)
 	backup := w.save()
-	w.sound(t, w.procs[0])
+	w.sound(t, a)
 	w.bring(*backup)
-	_ = w.procs[0].check(context.Background(), true)
+	_ = a.check(context.Background(), true)
 	o := w.newOp(0).o
 	if err := o.look(context.Background()); err != nil {
 		t.Fatal(err)
