@@ -28,12 +28,7 @@ type binaries struct {
 // build builds them into dir from the module of the current folder: natsid with a
 // wall clock that can be set, and the nats-server of the version in go.mod; and an earlier natsid, unless old is "".
 func build(ctx context.Context, dir, old string) (b binaries, err error) {
-	overlay, err := writeOverlay(ctx, dir)
-	if err != nil {
-		return b, err
-	}
 	const (
-		natsid     = "github.com/natsid/natsid"
 		natsServer = "github.com/nats-io/nats-server/v2"
 		natsGo     = "github.com/nats-io/nats.go"
 	)
@@ -41,16 +36,16 @@ func build(ctx context.Context, dir, old string) (b binaries, err error) {
 		natsid: filepath.Join(dir, "natsid"), natsServer: filepath.Join(dir, "nats-server"),
 		holder: filepath.Join(dir, "holder"),
 	}
-	// With the same overlay: packages of all programs are compiled once.
-	for out, path := range map[string]string{
-		b.natsid: natsid, b.natsServer: natsServer, b.holder: natsid + "/proof/faults/holder",
-	} {
-		if _, err := goTool(ctx, "build", "-trimpath", "-overlay", overlay, "-o", out, path); err != nil {
+	if _, err := goTool(ctx, "build", "-trimpath", "-ldflags=-s -w", "-o", b.natsServer, natsServer); err != nil {
+		return b, err
+	}
+	for out, folder := range map[string]string{b.natsid: ".", b.holder: "proof/faults/holder"} {
+		if err := buildSettable(ctx, dir, folder, out); err != nil {
 			return b, err
 		}
 	}
 	if old != "" {
-		if b.old, err = buildOld(ctx, dir, overlay, old); err != nil {
+		if b.old, err = buildOld(ctx, dir, old); err != nil {
 			return b, err
 		}
 	}
@@ -71,26 +66,55 @@ func goTool(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// clockEnv names the file that holds a process's clock offset, for the overlay below.
+// clockEnv names the file that holds a process's clock offset.
 const clockEnv = "NATSID_FAULTS_CLOCK"
 
-// The overlay of package time in natsid: the wall clock is ahead by the nanoseconds in a mapped file. The monotonic
-// clock and timers are unchanged, as when the clock of a machine is set.
+// The wall clock is ahead by the nanoseconds in a mapped file. The monotonic clock and timers are unchanged, as when
+// the clock of a machine is set. time.Now asks package main for the nanoseconds. So the go command compiles only
+// package main, and takes all others from its cache. The linker gets the changed package time, which exports the same
+// as the original: an added variable, or a function without go:linkname, would renumber its symbols, and the linker
+// would refuse it. No other package has time.Now inlined, as it is too large.
 const (
-	nowOld = "	sec, nsec, mono := runtimeNow()\n"
-	nowNew = nowOld + "	sec, nsec = setWall(sec, nsec)\n"
+	nowOld = "\nfunc Now() Time {\n\tsec, nsec, mono := runtimeNow()\n"
+	nowNew = "\nfunc Now() Time {\n\tsec, nsec, mono := wallNow()\n"
 
-	setWall = `package time
+	inTime = `package time
+
+import _ "unsafe"
+
+//go:linkname wallOffset main.wallOffset
+func wallOffset() int64
+
+//go:linkname wallNow time.wallNow
+//go:noinline
+func wallNow() (sec int64, nsec int32, mono int64) {
+	sec, nsec, mono = runtimeNow()
+	d := wallOffset()
+	sec, n := sec+d/1e9, int64(nsec)+d%1e9
+	switch {
+	case n < 0:
+		return sec - 1, int32(n + 1e9), mono
+	case n >= 1e9:
+		return sec + 1, int32(n - 1e9), mono
+	}
+	return sec, int32(n), mono
+}
+`
+	inMain = `package main
 
 import (
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"unsafe"
 )
 
-var wallOffset *atomic.Int64
+var (
+	wallOpened sync.Once // by the first time.Now, which may come before main's init
+	wallClock  *atomic.Int64
+)
 
-func init() {
+func openWall() {
 	name, ok := syscall.Getenv("` + clockEnv + `")
 	if !ok {
 		return
@@ -103,60 +127,72 @@ func init() {
 	if err != nil {
 		panic("the clock's file: " + err.Error())
 	}
-	wallOffset = (*atomic.Int64)(unsafe.Pointer(&b[0]))
+	wallClock = (*atomic.Int64)(unsafe.Pointer(&b[0]))
 }
 
-func setWall(sec int64, nsec int32) (int64, int32) {
-	if wallOffset == nil {
-		return sec, nsec
+func wallOffset() int64 {
+	if wallOpened.Do(openWall); wallClock == nil {
+		return 0
 	}
-	d := wallOffset.Load()
-	sec, n := sec+d/1e9, int64(nsec)+d%1e9
-	switch {
-	case n < 0:
-		return sec - 1, int32(n + 1e9)
-	case n >= 1e9:
-		return sec + 1, int32(n - 1e9)
-	}
-	return sec, int32(n)
+	return wallClock.Load()
 }
+`
+	// It runs a tool of the go command; to the linker it gives another package time.
+	tool = `#!/bin/sh
+case $1 in */link)
+	for arg; do
+		case $arg in */importcfg.link) sed -i 's|^packagefile time=.*|packagefile time=%s|' "$arg";; esac
+	done;;
+esac
+exec "$@"
 `
 )
 
-// writeOverlay writes the overlay and returns the path of a file for `go build -overlay`.
-func writeOverlay(ctx context.Context, dir string) (string, error) {
+// buildSettable builds the program in a folder with a wall clock that can be set.
+func buildSettable(ctx context.Context, dir, folder, out string) error {
 	root, err := goTool(ctx, "env", "GOROOT")
 	if err != nil {
-		return "", err
+		return err
 	}
 	original := filepath.Join(root, "src", "time", "time.go")
 	source, err := os.ReadFile(original)
 	if err != nil {
-		return "", err
+		return err
 	}
-	head, now, ok := strings.Cut(string(source), "\nfunc Now() Time {\n")
-	if !ok || !strings.HasPrefix(now, nowOld) {
-		return "", fmt.Errorf("time.Now of this Go release has changed: adapt nowOld in faults/build.go to %s",
-			original)
+	if bytes.Count(source, []byte(nowOld)) != 1 {
+		return fmt.Errorf("time.Now of this Go release has changed: adapt nowOld in faults/build.go to %s", original)
 	}
-	changed, added := filepath.Join(dir, "time.go"), filepath.Join(dir, "setwall.go")
-	now = strings.Replace(now, nowOld, nowNew, 1)
-	list, err := json.Marshal(map[string]any{"Replace": map[string]string{
-		original: changed,
-		filepath.Join(filepath.Dir(original), "setwall_faults.go"): added,
-	}})
-	if err != nil {
-		return "", err
+	if folder, err = filepath.Abs(folder); err != nil {
+		return err
 	}
-	overlay := filepath.Join(dir, "overlay.json")
+	at := func(name string) string { return filepath.Join(dir, name) }
+	added := filepath.Join(filepath.Dir(original), "wall_faults.go")
 	for name, content := range map[string]string{
-		changed: head + "\nfunc Now() Time {\n" + now, added: setWall, overlay: string(list),
+		"time.go": strings.Replace(string(source), nowOld, nowNew, 1), "wall.go": inTime, "clock.go": inMain,
+		"time.json": overlay(map[string]string{original: at("time.go"), added: at("wall.go")}),
+		"main.json": overlay(map[string]string{filepath.Join(folder, "clock_faults.go"): at("clock.go")}),
 	} {
-		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-			return "", err
+		if err := os.WriteFile(at(name), []byte(content), 0o600); err != nil {
+			return err
 		}
 	}
-	return overlay, nil
+	changed, err := goTool(ctx, "list", "-trimpath", "-export", "-f", "{{.Export}}", "-overlay", at("time.json"),
+		"time")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(at("tool"), fmt.Appendf(nil, tool, changed), 0o700); err != nil {
+		return err
+	}
+	_, err = goTool(ctx, "-C", folder, "build", "-trimpath", "-ldflags=-s -w", "-overlay", at("main.json"),
+		"-toolexec", "'"+at("tool")+"'", "-o", out, ".")
+	return err
+}
+
+// overlay returns the content of a file for -overlay of the go command: by path, the file that is in its place.
+func overlay(replace map[string]string) string {
+	list, _ := json.Marshal(map[string]any{"Replace": replace}) // strings never fail
+	return string(list)
 }
 
 // A clock is the wall clock of one process built by build.

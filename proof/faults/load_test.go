@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -335,7 +336,8 @@ func TestEveryFaultHasANameOfItsOwnAndCanBeInjected(t *testing.T) {
 // that the change does not fit must be noticed.
 func TestTheClockOfThisGoCanBeSet(t *testing.T) {
 	t.Parallel()
-	if _, err := writeOverlay(t.Context(), t.TempDir()); err != nil {
+	dir := t.TempDir()
+	if err := buildSettable(t.Context(), dir, "holder", filepath.Join(dir, "holder")); err != nil {
 		t.Error(err)
 	}
 }

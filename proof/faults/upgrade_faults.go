@@ -124,7 +124,7 @@ func (t *trial) mustLimit() {
 }
 
 // buildOld returns the program of an earlier version: of a file, or of a commit or tag, which it builds into dir.
-func buildOld(ctx context.Context, dir, overlay, old string) (string, error) {
+func buildOld(ctx context.Context, dir, old string) (string, error) {
 	if info, err := os.Stat(old); err == nil && info.Mode().IsRegular() {
 		return filepath.Abs(old)
 	}
@@ -136,6 +136,5 @@ func buildOld(ctx context.Context, dir, overlay, old string) (string, error) {
 		return "", fmt.Errorf("-old %s is neither a file nor a commit: %s", old, strings.TrimSpace(errs.String()))
 	}
 	path := filepath.Join(dir, "natsid-old")
-	_, err := goTool(ctx, "-C", source, "build", "-trimpath", "-overlay", overlay, "-o", path, ".")
-	return path, err
+	return path, buildSettable(ctx, dir, source, path)
 }
