@@ -96,17 +96,24 @@ type Loaded struct {
 	Rules Rules
 	// Era names the store's era, its time between two recoveries from lost data, of this load; "" for none.
 	Era string
-	// Replaced is the mark before the load, written at revision Read; both are 0 if there was none. The IDs from
-	// Replaced to Start are never issued. Only the record of loads that package grants keeps uses both fields.
-	Replaced int64
-	Read     uint64
+	// Read is the revision at which the load read the mark; 0 if there was none.
+	Read uint64
 	// Passed says that another worker loaded the range for this one, and called [Config.Granted] there.
 	Passed bool
 }
 
+// A Run is the IDs from From to To, without To, that one process alone has loaded or skipped: no other process raised
+// the mark in between. The zero Run is none. No ID is issued because of a Run: it serves audits.
+type Run struct {
+	By   string `json:"by"` // random, one per process
+	From int64  `json:"from"`
+	To   int64  `json:"to"`
+}
+
 // Raised is a function that a store calls after each write that raised a tag's mark between the parameters from and
-// to, or may have raised it, before the load knows whether the write succeeded. It must not block.
-type Raised func(tag string, from, to int64)
+// to, or may have raised it, before the load knows whether the write succeeded. The parameter before is the run that
+// ends at from, if another process wrote it and it is known. Raised must not block.
+type Raised func(tag string, from, to int64, before Run)
 
 // A Tag is a tag as a store keeps it.
 type Tag struct {

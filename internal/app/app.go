@@ -11,7 +11,6 @@ import (
 	"github.com/natsid/natsid/internal/fleet"
 	"github.com/natsid/natsid/internal/issuer"
 	"github.com/natsid/natsid/internal/loglimit"
-	"github.com/natsid/natsid/internal/ops/grants"
 	"github.com/natsid/natsid/internal/ops/metrics"
 	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
@@ -251,7 +250,7 @@ func (p *program) segmentConfig() segment.Config {
 		Servable: func(tag string) bool { return subjects.CheckTag(tag) == nil },
 		Enough:   p.storage.enoughToLoad,
 		Poll:     cfg.TagPoll, Preload: preload, OnLoad: p.metrics.Loaded,
-		Granted: func(tag string, l segment.Loaded) { p.grants.log.Load(tag, grants.LoadOf(l)) },
+		Granted: func(tag string, l segment.Loaded) { p.grants.log.Load(tag, l.Range) },
 		Log:     cfg.Log,
 	}
 	if cfg.AutoCreateTags {

@@ -10,7 +10,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/durable"
-	"github.com/natsid/natsid/internal/ops/grants"
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/internal/registry/lineage"
@@ -18,6 +17,7 @@ import (
 	"github.com/natsid/natsid/internal/stores/mysqlstore"
 	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/kvregistry"
+	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/worker"
 )
 
@@ -52,7 +52,10 @@ func (s *storage) assemble() (err error) {
 		Lost:     func() { m.member.Doubt() },
 		WentBack: func(why string, need int64) { m.member.WentBack(why, need) },
 		Eras:     func() era.Identity { return m.member.Eras() },
-		Raised:   func(tag string, from, to int64) { s.grants.log.Load(tag, grants.Raise(from, to)) },
+		Process:  func() string { return s.keeper.Who().Process },
+		Raised: func(tag string, from, to int64, before segment.Run) {
+			s.grants.log.Raise(tag, from, to, before)
+		},
 		RowWentBack: func(tag, message string) {
 			s.alarms.raiseAbout(wire.AlarmTableWentBack, tag, "tag "+tag+": "+message)
 		},

@@ -88,7 +88,7 @@ func (c *auditCmd) Run(s *session) error {
 			if p.Undecided {
 				p.Mark = math.MaxInt64 // no worker loads the tag: it waits for an operator
 			}
-			marks[tag] = grants.Mark{Raw: p.Raw, Shown: p.Mark, At: p.Written}
+			marks[tag] = grants.Mark{Raw: p.Raw, Shown: p.Mark, Run: p.Run}
 		}
 		_ = jitter.Sleep(ctx, settled)
 		log, err := grants.Open(ctx, js, wire.GrantsBucket(s.namespace()))

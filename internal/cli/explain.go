@@ -49,7 +49,7 @@ func (c *explainCmd) Run(s *session) error {
 		}
 		out := explainedJSON{ID: subjects.ID(c.ID), Grants: h.Found}
 		if c.Tag == "" {
-			out.windows(h.Claims())
+			out.windows(h.Claims)
 		}
 		if len(out.Grants) == 0 {
 			out.Skipped = h.Skipped

@@ -65,7 +65,7 @@ func (c *storeMoveCmd) move(
 	bucket, log := wire.SegmentBucket(s.namespace()), logOf(s, streams)
 	store := kvstore.New(streams, kvstore.Config{
 		Bucket: bucket, Existing: true,
-		Raised: func(tag string, from, to int64) { log.Load(tag, grants.Raise(from, to)) },
+		Raised: log.Raise,
 	})
 	plan := movedJSON{Changed: !c.DryRun, Bucket: bucket}
 	rows, err := plan.read(ctx, table, r)
@@ -74,7 +74,7 @@ func (c *storeMoveCmd) move(
 	}
 	return s.change(c.consent, "Move all tags to JetStream?", plan, plan.print, func() error {
 		defer func() {
-			err := log.End(ctx)
+			err := log.Flush(ctx)
 			if none := errors.Is(err, buckets.ErrNoAnswer) || errors.Is(err, buckets.ErrNoBucket); err != nil && !none {
 				fmt.Fprintf(s.stderr, "natsid: an audit will not know who wrote these marks: %v\n", err)
 			}

@@ -28,12 +28,12 @@ func (r *reports) add(tag string, l grants.Load) {
 
 // granted takes in a load.
 func (l *life) granted(tag string, loaded segment.Loaded) {
-	l.world.reports.add(tag, grants.LoadOf(loaded))
+	l.world.reports.add(tag, grants.Load{First: loaded.Start, Last: loaded.End - 1})
 }
 
 // raised takes in a write that raised a mark, or may have.
-func (l *life) raised(tag string, from, to int64) {
-	l.world.reports.add(tag, grants.Raise(from, to))
+func (l *life) raised(tag string, from, to int64, before segment.Run) {
+	l.world.reports.add(tag, grants.Load{Above: max(1, from), First: to, Last: to - 1, Before: before})
 }
 
 // checkReports checks that the reports prove for each tag that no ID was granted twice: no write of a mark is missing.

@@ -5,9 +5,10 @@
 // stream, at most one [Entry] a second: see [Log]. A [Reader] reads the stream into a [History], which answers `natsid
 // explain` and `natsid audit`.
 //
-// Uniqueness does not depend on the stream: nothing reads it to issue an ID. If an entry is lost, it is unknown who got
-// its IDs. The loss is detected: each write that raises the mark of a tag is recorded, so an ID below the mark that is
-// in no record was in a load without a record. If only one process can have made that load, that is no fault.
+// Uniqueness does not depend on the stream: nothing reads it to issue an ID. Each write that raises the mark of a tag
+// is recorded by its process and, if the process dies before, by the next process that raises the mark: the mark's
+// entry has a [segment.Run], which says who raised the mark, and from where. So an ID below the mark that is in no
+// record, nor in a run, was in a load that nobody recorded.
 package grants
 
 import (
@@ -26,15 +27,11 @@ type Entry struct {
 	N       uint64            `json:"n"`               // 1, 2, 3, … per process; one is missing if grants were dropped
 	Loads   map[string][]Load `json:"loads,omitempty"` // by tag
 	Windows []workerid.Window `json:"windows,omitempty"`
-	Late    bool              `json:"late,omitempty"` // it was written more than 5 s after its first grant
-	End     bool              `json:"end,omitempty"`  // the process stopped: it was granted nothing later
 
 	Sequence uint64    `json:"-"` // in the stream; set by [Reader]
 	Stored   time.Time `json:"-"` // when JetStream stored it; set by [Reader]
 
-	grants int       // number of loads and windows
-	began  time.Time // when the first grant was added
-	sealed bool      // it is being written, so no grant is added
+	grants int // number of loads and windows
 }
 
 // Who identifies the process that wrote an entry, and the kind of snowflakes in its windows.
@@ -53,17 +50,6 @@ type Load struct {
 	Above int64 `json:"a,omitempty"` // if set, the IDs from here to First are a hole
 	First int64 `json:"f"`
 	Last  int64 `json:"l"`
+	// Before is the run that ends at Above or, without Above, at First, if another process wrote it and it is known.
+	Before segment.Run `json:"b,omitzero"`
 }
-
-// LoadOf returns the record of a load.
-func LoadOf(l segment.Loaded) Load {
-	load := Load{First: l.Start, Last: l.End - 1}
-	if l.Replaced < l.Start {
-		load.Above = l.Replaced
-	}
-	return load
-}
-
-// Raise returns the record of a write that raised a mark from one ID to another, or may have. The IDs in between are in
-// a load that is recorded later, or a hole.
-func Raise(from, to int64) Load { return Load{Above: max(1, from), First: to, Last: to - 1} }

@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
+
+	"github.com/natsid/natsid/segment"
 )
 
 // A History collects entries. It keeps the spans of IDs that were loaded of each tag, adjacent loads as one, and the
@@ -18,13 +21,16 @@ type History struct {
 
 	Loads   int64
 	Found   []Grant
-	Skipped []Grant // their ranges are holes
+	Skipped []Grant  // their ranges are holes
+	Claims  []*Claim // in the order of their first entries
 	tags    map[string]*ledger
-	claims  []*Claim
-	lives   map[string]*life // by process
-	began   time.Time        // when the first entry was stored
-	now     time.Time        // when the last entry was stored
-	silent  time.Duration    // a living process writes an entry within this time: an hour, or the longest window
+	latest  map[string]latest // by process
+}
+
+// latest is the last entry of a process, without its grants.
+type latest struct {
+	Instance string
+	Sequence uint64
 }
 
 // A Grant is a load or a claim that contains an ID.
@@ -43,12 +49,17 @@ type Grant struct {
 // A ledger has the records of one tag.
 type ledger struct {
 	granted spans
-	known   spans     // IDs that were granted, or are a recorded hole
-	again   []Span    // IDs that were granted twice
-	began   time.Time // when its first entry was stored
-	begin   int64     // IDs below begin may be in entries that have aged out
-	past    int64     // end of the loads in entries up to History.Past
-	isBack  bool      // a load replaced a mark below IDs that were granted before: the marks went back
+	known   spans         // IDs that were granted, or are a recorded hole
+	runs    []segment.Run // those with IDs that are not known
+	again   []Span        // IDs that were granted twice
+	began   time.Time     // when its first entry was stored
+	begin   int64         // IDs below begin may be in entries that have aged out
+	past    int64         // end of the loads in entries up to History.Past
+}
+
+// lacks returns the parts of a run, below end, that are not known.
+func (t *ledger) lacks(r segment.Run, end int64) []Span {
+	return t.known.gaps(Span{max(1, t.begin, r.From), min(r.To, end)})
 }
 
 // settling is the longest time by which entries of several workers are out of order, late ones excepted. So for that
@@ -57,7 +68,10 @@ const settling = time.Minute
 
 // Add adds an entry. Entries must be added in the order of the stream.
 func (h *History) Add(e *Entry) {
-	brief := h.live(e)
+	if h.latest == nil {
+		h.latest = make(map[string]latest)
+	}
+	h.latest[e.Process] = latest{e.Instance, e.Sequence}
 	for _, w := range e.Windows {
 		h.claim(e, w)
 	}
@@ -67,11 +81,11 @@ func (h *History) Add(e *Entry) {
 		}
 		t := h.of(tag, e.Stored)
 		for _, l := range all {
-			if l.Above > 0 && l.First <= l.Last { // a Raise may not have landed
-				t.isBack = t.isBack || t.granted.hasAny(Span{l.Above, l.First})
-			}
-			t.again = append(t.again, t.granted.add(Span{l.First, l.Last + 1}, nil)...)
-			t.known.add(Span{cmp.Or(l.Above, l.First), l.Last + 1}, brief)
+			t.again = append(t.again, t.granted.add(Span{l.First, l.Last + 1})...)
+			t.known.add(Span{cmp.Or(l.Above, l.First), l.Last + 1})
+			t.runs = slices.DeleteFunc(append(t.runs, l.Before), func(r segment.Run) bool {
+				return len(t.lacks(r, math.MaxInt64)) == 0
+			})
 			if l.First <= l.Last {
 				h.Loads++
 			}
@@ -107,9 +121,9 @@ func (h *History) of(tag string, now time.Time) *ledger {
 
 // A Mark is the mark of a tag, as it was read before the entries of the log.
 type Mark struct {
-	Raw   int64     // as stored in the bucket
-	Shown int64     // lifted to the present era: nothing is loaded below it
-	At    time.Time // when it was written
+	Raw   int64       // as stored in the bucket
+	Shown int64       // lifted to the present era: nothing is loaded below it
+	Run   segment.Run // the run that ends at Raw; zero if it is not known
 }
 
 // A Finding names IDs of a tag, or times of a worker number, that were granted twice, or may have been.
@@ -126,7 +140,7 @@ const (
 	Proven    = "proven" // no finding
 	Repeated  = "repeated"
 	NotProven = "not proven"
-	Lost      = "lost" // no record, but only one process can have got them: proven
+	Lost      = "lost" // no record of their process, but a run of it: proven
 )
 
 // Judge returns the IDs and times for which it is not proven that they were granted at most once, given the present
@@ -134,8 +148,8 @@ const (
 //
 // Law: each write that raises the mark of a tag is recorded, as a load or a hole. So if each ID below the mark is in a
 // record, no load is unrecorded, and no ID was granted twice if no two loads share one. If an ID is in no record, two
-// unrecorded loads could contain it; if only one process can have made them, its floor keeps them apart. If marks went
-// back, an unrecorded load may be of any time, and so of any process. No two claims on a worker number share a time.
+// unrecorded loads could contain it. If it is in a run, and in runs of no other process, that process alone has made
+// them, and its floor keeps them apart. No two claims on a worker number share a time.
 func (h *History) Judge(s Scope, marks map[string]Mark) (all []Finding, tags, numbers int) {
 	all = []Finding{}
 	if s.Missing > 0 {
@@ -148,7 +162,7 @@ func (h *History) Judge(s Scope, marks map[string]Mark) (all []Finding, tags, nu
 		}
 	}
 	for _, tag := range slices.Sorted(maps.Keys(h.tags)) {
-		all = append(all, h.judge(h.tags[tag], tag, marks[tag], s.Missing == 0)...)
+		all = append(all, h.judge(h.tags[tag], tag, marks[tag])...)
 	}
 	found, numbers := h.judgeClaims()
 	all = append(all, found...)
@@ -157,7 +171,7 @@ func (h *History) Judge(s Scope, marks map[string]Mark) (all []Finding, tags, nu
 }
 
 // judge returns the findings about one tag. mark is zero if the tag had none when the marks were read.
-func (h *History) judge(t *ledger, tag string, mark Mark, isWhole bool) (all []Finding) {
+func (h *History) judge(t *ledger, tag string, mark Mark) (all []Finding) {
 	find := func(verdict string, s Span, format string, args ...any) {
 		all = append(all, Finding{verdict, "tag " + tag, s[0], s[1] - 1, fmt.Sprintf(format, args...)})
 	}
@@ -169,15 +183,23 @@ func (h *History) judge(t *ledger, tag string, mark Mark, isWhole bool) (all []F
 		find(NotProven, Span{max(1, mark.Shown), t.past}, "the mark is %d, and IDs up to %d were loaded", mark.Shown,
 			t.past-1)
 	}
-	for _, s := range t.known.gaps(Span{max(1, t.begin), max(mark.Raw, t.past)}) {
-		if l := h.loser(s, mark.At); l != nil && isWhole && !t.isBack {
-			find(Lost, s.Span, "IDs %d-%d are in no record: nobody but worker %s, process %s, can have loaded them, "+
-				"which died after its last entry, of %s", s.Span[0], s.Span[1]-1, l.last.Instance, l.last.Process,
-				l.last.Stored.UTC().Format(time.RFC3339))
-			continue
+	end := max(mark.Raw, t.past)
+	runs := append(t.runs, mark.Run)
+	for _, r := range runs {
+		for _, s := range t.lacks(r, end) {
+			if !slices.ContainsFunc(runs, func(o segment.Run) bool {
+				return o.By != r.By && o.From < s[1] && s[0] < o.To
+			}) {
+				t.known.add(s)
+				who := cmp.Or(h.latest[r.By].Instance, "unknown")
+				find(Lost, s, "IDs %d-%d are in no record: nobody but worker %s, process %s, can have loaded them, "+
+					"which died within a second of that, or has not recorded it yet", s[0], s[1]-1, who, r.By)
+			}
 		}
-		find(NotProven, s.Span, "IDs %d-%d are in no record: workers died within a second of loading them, somebody "+
-			"wrote the mark by hand, or entries are gone", s.Span[0], s.Span[1]-1)
+	}
+	for _, s := range t.known.gaps(Span{max(1, t.begin), end}) {
+		find(NotProven, s, "IDs %d-%d are in no record: workers died within a second of loading them, somebody "+
+			"wrote the mark by hand, or entries are gone", s[0], s[1]-1)
 	}
 	return all
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/testkit/mutant"
+	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/workerid"
 )
 
@@ -33,6 +34,14 @@ func by(process string, grants ...any) Entry {
 }
 
 func ids(first, last int64) Load { return Load{First: first, Last: last} }
+
+func raise(from, to int64) Load { return Load{Above: max(1, from), First: to, Last: to - 1} }
+
+// after returns a load that replaced the end of a run of another process.
+func after(process string, from, to int64, l Load) Load {
+	l.Before = segment.Run{By: process, From: from, To: to}
+	return l
+}
 
 func above(mark, first, last int64) Load { return Load{Above: mark, First: first, Last: last} }
 
@@ -57,7 +66,7 @@ func judged(past int, whole bool, mark Mark, entries ...Entry) (says []string) {
 func at(mark int64) Mark { return Mark{Raw: mark, Shown: mark} }
 
 func TestAnAuditFindsWhatIsNotSoundAndNothingElse(t *testing.T) {
-	created := by("A1", Raise(0, 1))
+	created := by("A1", raise(0, 1))
 	first := by("A1", ids(1, 100))
 	for _, tc := range []struct {
 		name    string
@@ -84,11 +93,11 @@ func TestAnAuditFindsWhatIsNotSoundAndNothingElse(t *testing.T) {
 		{"the first one", at(201), []Entry{by("B1", ids(101, 200))}, "not proven 1-100"},
 		{"all of a tag", at(101), []Entry{by("B1", win("acquired", 1, 2))}, "not proven 1-100"},
 		{"a mark written by hand", at(1301), []Entry{first, by("B1", ids(1201, 1300))}, "not proven 101-1200"},
-		{"a mark that an operator raised", at(1301), []Entry{first, by("B1", Raise(101, 1201)),
+		{"a mark that an operator raised", at(1301), []Entry{first, by("B1", raise(101, 1201)),
 			by("B1", ids(1201, 1300))}, ""},
 		{"a day that begins", at(1301), []Entry{first, by("B1", above(101, 1201, 1300))}, ""},
-		{"a load that failed", at(301), []Entry{first, by("B1", Raise(101, 201)), by("A1", ids(201, 300))}, ""},
-		{"and landed", at(301), []Entry{first, by("B1", Raise(101, 201)), by("A1", ids(201, 300)),
+		{"a load that failed", at(301), []Entry{first, by("B1", raise(101, 201)), by("A1", ids(201, 300))}, ""},
+		{"and landed", at(301), []Entry{first, by("B1", raise(101, 201)), by("A1", ids(201, 300)),
 			by("B1", ids(101, 200))}, ""},
 		{"the mark was put back", at(51), []Entry{first}, "not proven 51-100"},
 		{"the mark was deleted", Mark{}, []Entry{first}, "not proven 1-100"},
@@ -203,14 +212,14 @@ func TestTheClaimsOfATimeAreTwoWhereItIsNotProven(t *testing.T) {
 		found += len(all)
 		for ms := range int64(60) {
 			had := make(map[string]bool) // by process
-			for _, c := range h.Claims() {
+			for _, c := range h.Claims {
 				if c.From <= ms && ms < c.Until {
 					had[c.Process] = true
 				}
 			}
 			isFound := slices.ContainsFunc(all, func(f Finding) bool { return f.First <= ms && ms <= f.Last })
 			if isFound != (len(had) > 1) {
-				t.Fatalf("%d processes had %d, and the audit finds it: %v, in %+v", len(had), ms, isFound, h.claims)
+				t.Fatalf("%d processes had %d, and the audit finds it: %v, in %+v", len(had), ms, isFound, h.Claims)
 			}
 		}
 	}
@@ -229,7 +238,7 @@ func TestSpansAreThoseOfSingleIDs(t *testing.T) {
 			from := rnd.Int64N(60)
 			n := Span{from, from + rnd.Int64N(64-from)}
 			var again [64]bool
-			for _, o := range s.add(n, nil) {
+			for _, o := range s.add(n) {
 				for id := o[0]; id < o[1]; id++ {
 					again[id] = true
 				}
@@ -243,7 +252,7 @@ func TestSpansAreThoseOfSingleIDs(t *testing.T) {
 		}
 		var missing [64]bool
 		for _, g := range s.gaps(Span{3, 61}) {
-			for id := g.Span[0]; id < g.Span[1]; id++ {
+			for id := g[0]; id < g[1]; id++ {
 				missing[id] = true
 			}
 		}
@@ -298,8 +307,8 @@ func TestMutants(t *testing.T) {
 			"t.granted.add(Span{cmp.Or(l.Above, l.First),"),
 		text("a mark that went back is not noticed", "history.go", "mark.Shown < t.past", "false"),
 		text("a mark is taken as it is written", "history.go", "mark.Shown < t.past", "mark.Raw < t.past"),
-		text("gaps below the mark are not looked for", "history.go", "max(mark.Raw, t.past)})", "0})"),
-		text("the first IDs need no record", "history.go", "max(1, t.begin)", "max(t.known[0].Span[0], t.begin)"),
+		text("gaps below the mark are not looked for", "history.go", "end := max(mark.Raw, t.past)", "end := int64(0)"),
+		text("the first IDs need no record", "history.go", "max(1, t.begin)", "max(t.known[0][0], t.begin)"),
 		text("a log that is cut must begin with the first ID", "history.go", "if !h.Whole &&", "if false &&"),
 		text("what was loaded since counts as from before", "history.go", "e.Sequence <= h.Past", "true"),
 		text("a tag without a record is not judged", "history.go", "			h.of(tag, time.Time{})\n", ""),
@@ -307,38 +316,26 @@ func TestMutants(t *testing.T) {
 		text("what is missing is not said", "history.go", "s.Missing > 0", "false"),
 		text("a claim does not grow", "claims.go", "c.Until = max(c.Until, w.Until)", ""),
 		text("a closed claim keeps its end", "claims.go", "c.Until, c.closed = w.Until, true", "c.closed = true"),
-		text("a resumed window does not end the earlier one", "claims.go", "o.Until = min(o.Until, next.From)", ""),
-		text("a window of a live process is resumed", "claims.go", "o.last < next.First &&", "true &&"),
-		text("another worker resumes a window", "claims.go", "o.Instance == next.Instance && ", ""),
+		text("a resumed window does not end the earlier one", "claims.go", "o.Until = min(o.Until, c.From)", ""),
+		text("a window of a live process stays resumed", "claims.go", "o.Until = min(o.Until, c.From)",
+			"o.Until, o.closed = min(o.Until, c.From), true"),
+		text("another worker resumes a window", "claims.go", "o.Instance == c.Instance && ", ""),
 		text("a closed window is resumed", "claims.go", "!o.closed &&", "true &&"),
 		text("a window is compared with the next one only", "claims.go", "range sorted[i+1:]",
 			"range sorted[i+1:min(i+2, len(sorted))]"),
 		text("layouts share their IDs", "claims.go", "c.Layout == o.Layout && ", ""),
 		text("claims of a process conflict", "claims.go", "a.Process == b.Process || ", ""),
-		text("who died while it stopped is taken for alive", "claims.go", "!a.closed && h.lives", "false && h.lives"),
-		text("a process that stopped may have lost a load", "lives.go", "l.last.End, ", ""),
-		text("a late entry proves what was granted before it", "lives.go", "!l.last.Late && ", ""),
-		text("an entry proves nothing", "lives.go", "l.last.Stored.Sub(written) > moment", "false"),
-		text("who loaded next may have lost a load", "lives.go",
-			", gap.high != nil && gap.high.Process == l.last.Process", ""),
-		text("who died before may have lost a load", "lives.go", "gap.low != nil &&", "false &&"),
-		text("several may have lost a load", "lives.go", "only != nil:", "false:"),
-		text("a live process is taken for one that lost a load", "lives.go", "|| !h.isDead(only, nil)", ""),
-		text("a cut log has all processes", "lives.go", "if !h.Whole &&", "if false &&"),
-		text("the next load is as late as the mark", "lives.go", "if gap.high != nil {", "if false {"),
-		text("a process began before another one of its name", "lives.go",
-			"next.first.Sequence > l.last.Sequence", "next.first.Sequence < l.last.Sequence"),
-		text("a death is before each load", "lives.go", "(by == nil ||", "(true ||"),
-		text("a late load is as old as its entry", "lives.go", "!by.Late && by.Stored.Sub(next",
-			"by.Stored.Sub(next"),
-		text("a window that ran out just before proves a death", "lives.go", "> h.silent\n", "> 0\n"),
-		text("a process that holds a window is dead", "lives.go", "h.now.After(l.until)", "true"),
-		text("a window is as short as an hour", "lives.go", "max(h.silent, until.Sub(e.Stored))", "h.silent"),
-		text("the last of two writes bounds a gap", "spans.go", "o.Span[1] >= n[1]", "o.Span[1] > n[1]"),
-		text("a gap in a log with holes is one process's", "history.go", "l != nil && isWhole", "l != nil"),
-		text("marks that went back lose loads of one process", "history.go", "isWhole && !t.isBack", "isWhole"),
+		text("who died while it stopped is taken for alive", "claims.go", "!a.closed && h.latest", "false && h.latest"),
+		text("a run is nobody's", "history.go", "append(t.runs, l.Before)", "t.runs"),
+		text("the run of the mark is nobody's", "history.go", "append(t.runs, mark.Run)", "t.runs"),
+		text("a run of one process hides that of another", "history.go", "o.By != r.By &&", "false &&"),
+		text("processes whose runs do not meet contradict each other", "history.go", "s[0] < o.To", "true"),
+		text("each run of a process is another process's", "history.go", "o.By != r.By &&", "o != r &&"),
+		text("a run reaches beyond the mark", "history.go", "min(r.To, end)", "r.To"),
+		text("a run begins before the log", "history.go", "max(1, t.begin, r.From)", "max(1, r.From)"),
+		text("IDs are lost twice", "history.go", "				t.known.add(s)\n", ""),
 		text("a live worker is taken for one that died", "claims.go",
-			"h.lives[a.Process].last.Sequence < b.First", "true"),
+			"h.latest[a.Process].Sequence < b.First", "true"),
 	}, Args: []string{"-test.run=^Test(ALoss|AnAudit|NoTwo|WhatTheLog|Spans|OneLoad|TheClaims)"},
 		Finding: regexp.MustCompile(`_test\.go:\d+: (.*)`),
 	}.Run(t)

@@ -1,20 +1,20 @@
 package grants
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"sync"
 	"time"
 
 	"github.com/natsid/natsid/internal/jitter"
+	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/workerid"
 )
 
 const (
 	interval = time.Second     // between two writes of a process
 	timeout  = 5 * time.Second // bounds an attempt to write an entry
-	maxEntry = 200             // grants in an entry, which then has less than 50 kB
+	maxEntry = 160             // grants in an entry, which then has less than 50 kB
 	maxQueue = 500             // entries that wait to be written
 )
 
@@ -24,8 +24,10 @@ type Log struct {
 	who   func() Who
 	write func(ctx context.Context, body []byte) error
 
+	sending *Entry // the entry that Flush writes; nil if there is none
+
 	mu    sync.Mutex
-	queue []*Entry // grants are added to the last one, unless it is sealed
+	queue []*Entry // the entries after sending; grants are added to the last one
 	n     uint64   // number of the last entry
 }
 
@@ -35,16 +37,29 @@ func New(who func() Who, write func(ctx context.Context, body []byte) error) *Lo
 	return &Log{who: who, write: write}
 }
 
-// Load adds a load of a tag, or a raise of its mark.
-func (l *Log) Load(tag string, g Load) {
+// Raise adds a write that raised the mark of a tag, or may have: see [segment.Raised]. The IDs in between are in a load
+// that is added later, or a hole.
+func (l *Log) Raise(tag string, from, to int64, before segment.Run) {
+	l.add(func(e *Entry) {
+		e.Loads[tag] = append(e.Loads[tag], Load{Above: max(1, from), First: to, Last: to - 1, Before: before})
+		e.grants++
+	})
+}
+
+// Load adds a load of a tag. If the raise of the mark for this load was added last, the load takes its place.
+func (l *Log) Load(tag string, r segment.Range) {
+	g := Load{First: r.Start, Last: r.End - 1}
 	l.add(func(e *Entry) {
 		all := e.Loads[tag]
-		n := len(all) - 1
 		e.grants -= len(all)
-		if n >= 0 && all[n] == Raise(cmp.Or(g.Above, g.First), g.Last+1) { // the record of this load's own raise
+		n := len(all) - 1
+		if n >= 0 && all[n].Above <= r.Start && all[n].First == r.End && all[n].Last < r.End {
+			if g.Before = all[n].Before; all[n].Above < r.Start {
+				g.Above = all[n].Above
+			}
 			all, n = all[:n], n-1
 		}
-		if n >= 0 && all[n].Last+1 == g.First && g.Above == 0 {
+		if n >= 0 && all[n].Last+1 == r.Start && g.Above == 0 && g.Before == (segment.Run{}) {
 			all[n].Last = g.Last
 		} else {
 			all = append(all, g)
@@ -67,11 +82,11 @@ func (l *Log) add(to func(*Entry)) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if n := len(l.queue); n == 0 || l.queue[n-1].sealed || l.queue[n-1].grants >= maxEntry {
+	if n := len(l.queue); n == 0 || l.queue[n-1].grants >= maxEntry {
 		if l.n++; n == maxQueue {
 			return
 		}
-		l.queue = append(l.queue, &Entry{N: l.n, Loads: make(map[string][]Load), began: time.Now()})
+		l.queue = append(l.queue, &Entry{N: l.n, Loads: make(map[string][]Load)})
 	}
 	to(l.queue[len(l.queue)-1])
 }
@@ -83,30 +98,16 @@ func (l *Log) Run(ctx context.Context, late func() time.Duration) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), late())
 	defer cancel()
-	for err := l.End(ctx); err != nil && jitter.Sleep(ctx, 50*time.Millisecond) == nil; err = l.Flush(ctx) {
+	for l.Flush(ctx) != nil && jitter.Sleep(ctx, 50*time.Millisecond) == nil {
 	}
-}
-
-// End writes the remaining entries. Call it once nothing more is granted.
-func (l *Log) End(ctx context.Context) error {
-	l.add(func(e *Entry) { e.End = true })
-	return l.Flush(ctx)
 }
 
 // Flush writes the entries that wait, and stops at the first error. It must not be called concurrently.
 func (l *Log) Flush(ctx context.Context) error {
-	for {
-		l.mu.Lock()
-		if len(l.queue) == 0 {
-			l.mu.Unlock()
-			return nil
-		}
-		e := l.queue[0]
-		e.sealed = true
-		l.mu.Unlock()
+	for l.next() {
 		once, cancel := context.WithTimeout(ctx, timeout)
-		e.Who, e.Late = l.who(), time.Since(e.began) > moment/2
-		body, err := json.Marshal(e)
+		l.sending.Who = l.who()
+		body, err := json.Marshal(l.sending)
 		if err == nil {
 			err = l.write(once, body)
 		}
@@ -114,8 +115,17 @@ func (l *Log) Flush(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		l.mu.Lock()
-		l.queue = l.queue[1:]
-		l.mu.Unlock()
+		l.sending = nil
 	}
+	return nil
+}
+
+// next takes the next entry to write out of the queue, unless one is not written yet. It reports whether there is one.
+func (l *Log) next() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.sending == nil && len(l.queue) > 0 {
+		l.sending, l.queue = l.queue[0], l.queue[1:]
+	}
+	return l.sending != nil
 }

@@ -2,6 +2,7 @@ package grants
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/workerid"
 )
 
@@ -51,19 +53,25 @@ func logged(t *testing.T, s *sink, f func(l *Log)) {
 }
 
 func TestLoadsThatFollowOneAnotherAreOneInTheLog(t *testing.T) {
+	other := segment.Run{By: "Q", From: 10041, To: 10061}
 	var s sink
 	logged(t, &s, func(l *Log) {
 		for i := range int64(1000) {
-			l.Load("a", Raise(10*i+1, 10*i+11))
-			l.Load("a", ids(10*i+1, 10*i+10))
+			l.Raise("a", 10*i+1, 10*i+11, segment.Run{})
+			l.Load("a", segment.Range{Start: 10*i + 1, End: 10*i + 11})
 		}
-		l.Load("a", ids(10031, 10040))
-		l.Load("a", above(10041, 10051, 10060))
+		l.Load("a", segment.Range{Start: 10031, End: 10041})
+		l.Raise("a", 10041, 10061, segment.Run{})
+		l.Load("a", segment.Range{Start: 10051, End: 10061})
+		l.Load("a", segment.Range{Start: 10021, End: 10051}) // a kept range, which is no raise
+		l.Raise("a", 10061, 10071, other)
+		l.Load("a", segment.Range{Start: 10061, End: 10071})
 		time.Sleep(2 * interval)
-		l.Load("a", ids(10061, 10070))
+		l.Load("a", segment.Range{Start: 10071, End: 10081})
 	})
 	if len(s.entries) != 2 || !slices.Equal(s.entries[0].Loads["a"],
-		[]Load{ids(1, 10000), ids(10031, 10040), above(10041, 10051, 10060)}) || s.entries[1].N != 2 {
+		[]Load{ids(1, 10000), ids(10031, 10040), above(10041, 10051, 10060), ids(10021, 10050),
+			{First: 10061, Last: 10070, Before: other}}) || s.entries[1].N != 2 {
 		t.Errorf("%+v", s.entries)
 	}
 }
@@ -72,9 +80,9 @@ func TestARaiseThatIsALoadIsWrittenOnce(t *testing.T) {
 	var s sink
 	logged(t, &s, func(l *Log) {
 		for _, n := range []int64{1, 101, 201} {
-			l.Load("a", Raise(n, n+100))
+			l.Raise("a", n, n+100, segment.Run{})
 			if n != 101 { // whose load fails
-				l.Load("a", ids(n, n+99))
+				l.Load("a", segment.Range{Start: n, End: n + 100})
 			}
 		}
 	})
@@ -87,11 +95,15 @@ func TestARaiseThatIsALoadIsWrittenOnce(t *testing.T) {
 func TestTheHoleOfARaiseIsKept(t *testing.T) {
 	var s sink
 	logged(t, &s, func(l *Log) {
-		l.Load("a", Raise(101, 1201))
-		l.Load("a", ids(1101, 1200))
+		l.Raise("a", 101, 1201, segment.Run{})
+		l.Load("a", segment.Range{Start: 1101, End: 1201})
+		l.Raise("a", 1201, 1301, segment.Run{})
+		time.Sleep(2 * interval)
+		l.Load("a", segment.Range{Start: 1251, End: 1301})
 	})
-	if got := s.entries[0].Loads["a"]; !slices.Equal(got, []Load{Raise(101, 1201), ids(1101, 1200)}) {
-		t.Errorf("%+v", got)
+	if got := s.entries[0].Loads["a"]; !slices.Equal(got, []Load{above(101, 1101, 1200), raise(1201, 1301)}) ||
+		!slices.Equal(s.entries[1].Loads["a"], []Load{ids(1251, 1300)}) {
+		t.Errorf("%+v", s.entries)
 	}
 }
 
@@ -99,7 +111,8 @@ func TestEntriesAreOfBoundedLength(t *testing.T) {
 	var s sink
 	logged(t, &s, func(l *Log) {
 		for i := range 5000 {
-			l.Load(fmt.Sprintf("%.128s", fmt.Sprint(i, strings.Repeat("t", 128))), above(1<<61, 1<<62, 1<<62))
+			tag := fmt.Sprintf("%.128s", fmt.Sprint(i, strings.Repeat("t", 128)))
+			l.Raise(tag, 1<<61, 1<<62, segment.Run{By: rand.Text(), From: 1 << 61, To: 1 << 61})
 		}
 	})
 	for _, e := range s.entries {

@@ -190,13 +190,14 @@ func (s *Store) put(ctx context.Context, tag string, was state, e entry, c *crea
 	}
 	try := newCAS(0, "")
 	e.Mark, e.Token = max(1, e.Mark), try.token
+	s.sign(&e, was)
 	create := s.kv.CreateFirst
 	if c.tag.MaxID > 0 {
 		create = s.kv.Create
 	}
 	revision, err := create(ctx, tag, e.encode())
 	err = s.outcome(ctx, tag, try, written(err))
-	s.raised(tag, 0, e.Mark, err)
+	s.raised(tag, was, e.Mark, err)
 	switch {
 	case errors.Is(err, buckets.ErrKeyRemoved) && c.revive:
 		err = errRemoved

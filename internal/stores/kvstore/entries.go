@@ -113,9 +113,10 @@ func (s *Store) change(ctx context.Context, tag string, f func(*entry) error) er
 func (s *Store) replace(ctx context.Context, tag string, was state, e entry) (state, error) {
 	try := newCAS(was.kve.Revision, was.Token)
 	e.Mark, e.Token = max(1, e.Mark, e.Seen), try.token
+	s.sign(&e, was)
 	revision, err := s.write(ctx, tag, e.encode(), was.kve.Revision)
 	err = s.outcome(ctx, tag, try, written(err))
-	s.raised(tag, was.raw, e.Mark, err)
+	s.raised(tag, was, e.Mark, err)
 	e.raw = e.Mark
 	return state{kve: buckets.Entry{Revision: revision, Created: time.Now()}, entry: e, row: was.row}, err
 }
@@ -131,11 +132,28 @@ func (s *Store) write(ctx context.Context, tag string, value []byte, last uint64
 	return s.kv.Update(ctx, tag, value, last)
 }
 
-// raised calls Config.Raised if a write that ended with err has raised the mark, or may have raised it.
-func (s *Store) raised(tag string, from, to int64, err error) {
-	if from < to && (err == nil || errors.Is(err, segment.ErrUncertain)) {
-		s.cfg.Raised(tag, from, to)
+// sign sets the run of e, an entry that is to replace the entry in the state was, if e raises the mark. It extends the
+// run of was if this process wrote that, too.
+func (s *Store) sign(e *entry, was state) {
+	if e.Mark > was.raw {
+		e.Run = segment.Run{By: s.cfg.Process(), From: max(1, was.raw), To: e.Mark}
+		if was.Run.By == e.Run.By {
+			e.Run.From = was.Run.From
+		}
 	}
+}
+
+// raised calls Config.Raised if a write over the state was, which ended with err, has raised the mark to the parameter
+// to, or may have raised it.
+func (s *Store) raised(tag string, was state, to int64, err error) {
+	if was.raw >= to || err != nil && !errors.Is(err, segment.ErrUncertain) {
+		return
+	}
+	before := was.Run
+	if before.By == s.cfg.Process() { // which records it itself
+		before = segment.Run{}
+	}
+	s.cfg.Raised(tag, was.raw, to, before)
 }
 
 // outcome returns the final error of a write that ended with err. If err does not say whether the write landed,

@@ -26,6 +26,8 @@ type entry struct {
 	// Era is the time between two resumes of the registry in which Mark was written; "" is none: see package era.
 	Era   string `json:"era,omitempty"`
 	First bool   `json:"first,omitempty"` // made by the first request, and not changed by an operator since
+	// Run ends at Mark, unless an operator or an older natsid wrote Mark: then in clears Run.
+	Run segment.Run `json:"run,omitzero"`
 
 	// The fields below are not stored: in sets them. Unless undecided, Mark and Era above are then of the present era.
 	raw       int64  // the mark as it was written
@@ -46,6 +48,9 @@ func (e *entry) in(id era.Identity, limit int64) error {
 		return err
 	}
 	e.raw, e.present, e.by = e.Mark, id.Era, by
+	if e.Run.To != e.raw {
+		e.Run = segment.Run{}
+	}
 	if e.Mark == 0 {
 		e.First = true // without entry, a tag counts as made by its first request
 	}

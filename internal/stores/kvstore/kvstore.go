@@ -30,6 +30,7 @@ package kvstore
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -82,6 +83,7 @@ type Config struct {
 	// RowWentBack, if set, is called once for each loss of commits that shows in the row of a tag.
 	RowWentBack func(tag, message string)
 	Raised      segment.Raised // nil discards
+	Process     func() string  // returns the name of this process in [segment.Run]; nil is a random one
 	Clock       segment.Clock  // nil is [segment.SystemClock]
 }
 
@@ -122,7 +124,11 @@ func On(b Bucket, cfg Config) *Store {
 		cfg.WentBack = func(string, int64) {}
 	}
 	if cfg.Raised == nil {
-		cfg.Raised = func(string, int64, int64) {}
+		cfg.Raised = func(string, int64, int64, segment.Run) {}
+	}
+	if cfg.Process == nil {
+		process := rand.Text()
+		cfg.Process = func() string { return process }
 	}
 	if cfg.Clock == nil {
 		cfg.Clock = segment.SystemClock

@@ -93,7 +93,7 @@ func (s *Store) tryLoad(
 	}
 	loaded := segment.Loaded{
 		Range: l.Range, Step: e.Step, Least: e.Least, Rules: e.Rules, Era: e.Era,
-		Replaced: min(l.Start, was.raw), Read: was.kve.Revision,
+		Read: was.kve.Revision,
 	}
 	return loaded, err //mutant:loaded
 }
@@ -102,6 +102,7 @@ func (s *Store) tryLoad(
 func (s *Store) reserve(ctx context.Context, tag string, was state, l reservation) error {
 	e := was.now()
 	e.Mark, e.Token = l.End, l.token
+	s.sign(&e, was)
 	write := s.write
 	if was.kve.Revision > 0 {
 		write = s.kv.UpdateSoon
@@ -113,7 +114,7 @@ func (s *Store) reserve(ctx context.Context, tag string, was state, l reservatio
 	case err != nil:
 		s.kept.keep(tag, l)
 	}
-	s.raised(tag, was.raw, l.End, written(err))
+	s.raised(tag, was, l.End, written(err))
 	return err
 }
 

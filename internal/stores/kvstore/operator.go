@@ -38,6 +38,7 @@ type Present struct {
 	Step      int64
 	Rules     segment.Rules
 	Written   time.Time
+	Run       segment.Run // the run that ends at Raw; zero if it is not known
 }
 
 // present converts an entry to the present era of the registry with the identity id.
@@ -46,7 +47,7 @@ func present(kve buckets.Entry, e entry, id era.Identity) Present {
 	err := e.in(id, math.MaxInt64)
 	return Present{
 		Mark: max(raw, e.Mark), Raw: raw, Undecided: e.undecided || err != nil, Disabled: e.Disabled, Step: e.Step,
-		Unmade: e.Claimed && e.Seen == 0, Rules: e.Rules, Written: kve.Created,
+		Unmade: e.Claimed && e.Seen == 0, Rules: e.Rules, Written: kve.Created, Run: e.Run,
 	}
 }
 
