@@ -60,7 +60,3 @@ func (n Namespace) TagDelete() string { return string(n) + ".tag.delete" }
 
 // TagList returns the subject of requests that list tags.
 func (n Namespace) TagList() string { return string(n) + ".tag.list" }
-
-func isAlnum(c byte) bool {
-	return '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
-}

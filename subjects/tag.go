@@ -95,3 +95,7 @@ func CheckTag(tag string) error {
 	}
 	return nil
 }
+
+func isAlnum(c byte) bool {
+	return '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
+}

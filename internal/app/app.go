@@ -189,7 +189,6 @@ func (p *program) assemble(context.Context) (err error) {
 	p.segments = segment.New(p.segmentConfig())
 	p.limits = fleet.NewLimits(p.segments.RulesOf, p.registry.member.Throttle)
 	p.registry.member.Use(p.segments)
-	p.grants.open()
 	p.worker = worker.New(p.workerConfig())
 	p.metrics.Watch(metrics.Sources{
 		Segments: p.segments, Snowflakes: p.issuer, Keeper: p.keeper,
@@ -248,9 +247,9 @@ func (p *program) segmentConfig() segment.Config {
 		AutoCreate: func(tag string) bool { return creates(cfg.AutoCreatePattern, tag) },
 		Ration:     fleet.FirstUses(maxNewTags), OnCreate: p.links.announceTag,
 		Servable: func(tag string) bool { return subjects.CheckTag(tag) == nil },
-		Enough:   p.storage.enoughToLoad,
+		Enough:   p.storage.tags.Enough,
 		Poll:     cfg.TagPoll, Preload: preload, OnLoad: p.metrics.Loaded,
-		Granted: func(tag string, l segment.Loaded) { p.grants.log.Load(tag, l.Range) },
+		Granted: p.grants.log.Load,
 		Log:     cfg.Log,
 	}
 	if cfg.AutoCreateTags {

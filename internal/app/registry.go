@@ -67,7 +67,7 @@ func (m *registry) assemble() (err error) {
 		Bucket: tags.Own(), Tags: tags, Kind: tags.Kind(), Rows: tags.Kind() == era.Guarded,
 		Dir: m.cfg.Data, Name: m.instance, Numbers: func() string { return m.keeper.Status().Registry },
 		Embedded: m.links.embedded != nil, Poll: m.cfg.TagPoll,
-		Links: func() uint64 { return m.links.control.Stats().Reconnects },
+		Links: m.storage.reconnects,
 		Bus:   m.bus, Serving: m, Settled: m.answerFor, Unused: m.storage.isUnused,
 		Pin: m.cfg.Registry, Fields: self.Fields, Process: self.Process, Log: m.cfg.Log,
 	})

@@ -17,7 +17,6 @@ import (
 	"github.com/natsid/natsid/internal/stores/mysqlstore"
 	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/kvregistry"
-	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/worker"
 )
 
@@ -41,6 +40,7 @@ func (s *storage) assemble() (err error) {
 		return err
 	}
 	s.streams = buckets.OnJetStream(s.js)
+	s.grants.open()
 	n := s.replicas()
 	s.numbers = kvregistry.New(s.js, kvregistry.Config{
 		History: wire.HistoryBucket(ns), Workers: wire.WorkerBucket(ns),
@@ -53,9 +53,7 @@ func (s *storage) assemble() (err error) {
 		WentBack: func(why string, need int64) { m.member.WentBack(why, need) },
 		Eras:     func() era.Identity { return m.member.Eras() },
 		Process:  func() string { return s.keeper.Who().Process },
-		Raised: func(tag string, from, to int64, before segment.Run) {
-			s.grants.log.Raise(tag, from, to, before)
-		},
+		Raised:   s.grants.log.Raise,
 		RowWentBack: func(tag, message string) {
 			s.alarms.raiseAbout(wire.AlarmTableWentBack, tag, "tag "+tag+": "+message)
 		},
@@ -66,6 +64,9 @@ func (s *storage) assemble() (err error) {
 	s.tags = kvstore.New(s.streams, store)
 	return nil
 }
+
+// reconnects returns how often the connection to the buckets was made again.
+func (s *storage) reconnects() uint64 { return s.links.control.Stats().Reconnects }
 
 // openBuckets tries once to open the buckets in JetStream. If JetStream does not answer, the program still starts, and
 // [storage.openLate] tries again. Until then requests for segments get 503. Snowflakes are issued only by a worker that
@@ -119,20 +120,6 @@ func (s *storage) watch(ctx context.Context) {
 			return
 		}
 	}
-}
-
-const (
-	// loadRequests is how many requests to JetStream a load of an existing tag needs at most: it checks the marks,
-	// reads one, and raises it.
-	loadRequests = 6
-	// maxLoad is the longest time limit of a load, enough where a round trip takes a second. It is also how long a load
-	// waits if its answer is lost.
-	maxLoad = 8 * time.Second
-)
-
-// enoughToLoad returns the time limit of a load: least, or a longer time if JetStream is slow.
-func (s *storage) enoughToLoad(least time.Duration) time.Duration {
-	return min(s.tags.Own().Enough(loadRequests, least), max(least, maxLoad))
 }
 
 // openTimeout bounds an attempt to open the buckets, since a cluster without a leader never answers.

@@ -64,8 +64,7 @@ func (c *storeMoveCmd) move(
 ) error {
 	bucket, log := wire.SegmentBucket(s.namespace()), logOf(s, streams)
 	store := kvstore.New(streams, kvstore.Config{
-		Bucket: bucket, Existing: true,
-		Raised: log.Raise,
+		Bucket: bucket, Existing: true, Raised: log.Raise,
 	})
 	plan := movedJSON{Changed: !c.DryRun, Bucket: bucket}
 	rows, err := plan.read(ctx, table, r)

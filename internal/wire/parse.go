@@ -7,6 +7,17 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
+// Tag returns the tag in a subject that matches [Segments].
+func Tag(n subjects.Namespace, subject string) string { return subject[len(n)+len(".segment."):] }
+
+// Business returns the business in a subject that matches [Snowflakes]; "" for [subjects.Namespace.Snowflake].
+func Business(n subjects.Namespace, subject string) string {
+	if bare := len(n) + len(".snowflake"); len(subject) > bare {
+		return subject[bare+1:]
+	}
+	return ""
+}
+
 // ParseCount reads from the body of a request how many IDs it asks for. An empty body asks for one ID. Any other body
 // is a decimal 1..limit without sign, leading zero or space; one newline at the end is ignored, for `echo 5 | nats
 // request …`. The error is an [*subjects.Error] of code [subjects.BadRequest]; if the count is above the limit, its

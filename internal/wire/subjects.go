@@ -65,20 +65,9 @@ func Inner(n subjects.Namespace) []SubjectInfo {
 // Segments returns the pattern that matches the subjects of all tags, malformed ones included.
 func Segments(n subjects.Namespace) string { return string(n) + ".segment.>" }
 
-// Tag returns the tag in a subject that matches [Segments].
-func Tag(n subjects.Namespace, subject string) string { return subject[len(n)+len(".segment."):] }
-
 // Snowflakes returns the pattern that matches the subjects of all businesses, malformed ones included, but not
 // [subjects.Namespace.Snowflake].
 func Snowflakes(n subjects.Namespace) string { return n.Snowflake() + ".>" }
-
-// Business returns the business in a subject that matches [Snowflakes]; "" for [subjects.Namespace.Snowflake].
-func Business(n subjects.Namespace, subject string) string {
-	if bare := len(n) + len(".snowflake"); len(subject) > bare {
-		return subject[bare+1:]
-	}
-	return ""
-}
 
 // TagChanged returns the subject on which workers publish the name of each tag that they created, changed or deleted.
 func TagChanged(n subjects.Namespace) string { return string(n) + ".tag.changed" }

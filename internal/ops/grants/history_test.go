@@ -35,6 +35,10 @@ func by(process string, grants ...any) Entry {
 
 func ids(first, last int64) Load { return Load{First: first, Last: last} }
 
+func loaded(start, end int64) segment.Loaded {
+	return segment.Loaded{Range: segment.Range{Start: start, End: end}}
+}
+
 func raise(from, to int64) Load { return Load{Above: max(1, from), First: to, Last: to - 1} }
 
 // after returns a load that replaced the end of a run of another process.

@@ -47,7 +47,7 @@ func (l *Log) Raise(tag string, from, to int64, before segment.Run) {
 }
 
 // Load adds a load of a tag. If the raise of the mark for this load was added last, the load takes its place.
-func (l *Log) Load(tag string, r segment.Range) {
+func (l *Log) Load(tag string, r segment.Loaded) {
 	g := Load{First: r.Start, Last: r.End - 1}
 	l.add(func(e *Entry) {
 		all := e.Loads[tag]

@@ -58,16 +58,16 @@ func TestLoadsThatFollowOneAnotherAreOneInTheLog(t *testing.T) {
 	logged(t, &s, func(l *Log) {
 		for i := range int64(1000) {
 			l.Raise("a", 10*i+1, 10*i+11, segment.Run{})
-			l.Load("a", segment.Range{Start: 10*i + 1, End: 10*i + 11})
+			l.Load("a", loaded(10*i+1, 10*i+11))
 		}
-		l.Load("a", segment.Range{Start: 10031, End: 10041})
+		l.Load("a", loaded(10031, 10041))
 		l.Raise("a", 10041, 10061, segment.Run{})
-		l.Load("a", segment.Range{Start: 10051, End: 10061})
-		l.Load("a", segment.Range{Start: 10021, End: 10051}) // a kept range, which is no raise
+		l.Load("a", loaded(10051, 10061))
+		l.Load("a", loaded(10021, 10051)) // a kept range, which is no raise
 		l.Raise("a", 10061, 10071, other)
-		l.Load("a", segment.Range{Start: 10061, End: 10071})
+		l.Load("a", loaded(10061, 10071))
 		time.Sleep(2 * interval)
-		l.Load("a", segment.Range{Start: 10071, End: 10081})
+		l.Load("a", loaded(10071, 10081))
 	})
 	if len(s.entries) != 2 || !slices.Equal(s.entries[0].Loads["a"],
 		[]Load{ids(1, 10000), ids(10031, 10040), above(10041, 10051, 10060), ids(10021, 10050),
@@ -82,7 +82,7 @@ func TestARaiseThatIsALoadIsWrittenOnce(t *testing.T) {
 		for _, n := range []int64{1, 101, 201} {
 			l.Raise("a", n, n+100, segment.Run{})
 			if n != 101 { // whose load fails
-				l.Load("a", segment.Range{Start: n, End: n + 100})
+				l.Load("a", loaded(n, n+100))
 			}
 		}
 	})
@@ -96,10 +96,10 @@ func TestTheHoleOfARaiseIsKept(t *testing.T) {
 	var s sink
 	logged(t, &s, func(l *Log) {
 		l.Raise("a", 101, 1201, segment.Run{})
-		l.Load("a", segment.Range{Start: 1101, End: 1201})
+		l.Load("a", loaded(1101, 1201))
 		l.Raise("a", 1201, 1301, segment.Run{})
 		time.Sleep(2 * interval)
-		l.Load("a", segment.Range{Start: 1251, End: 1301})
+		l.Load("a", loaded(1251, 1301))
 	})
 	if got := s.entries[0].Loads["a"]; !slices.Equal(got, []Load{above(101, 1101, 1200), raise(1201, 1301)}) ||
 		!slices.Equal(s.entries[1].Loads["a"], []Load{ids(1251, 1300)}) {

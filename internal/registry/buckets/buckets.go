@@ -132,16 +132,6 @@ func (b *Bucket) Look(ctx context.Context) (Info, error) {
 	return Info{}, b.failed(ErrNoBucket)
 }
 
-// Known returns the highest revision of the bucket that this process knows of.
-func (b *Bucket) Known() uint64 { return b.seen.Load() }
-
-// Saw notes a revision that the bucket has given to a write of this process or of another one.
-func (b *Bucket) Saw(revision uint64) {
-	for last := b.Known(); revision > last && !b.seen.CompareAndSwap(last, revision); {
-		last = b.Known()
-	}
-}
-
 // Time returns the clock of the server that leads the bucket's stream. That server dates the entries.
 func (b *Bucket) Time(ctx context.Context) (time.Time, error) {
 	return on(ctx, b, func() (time.Time, error) {
@@ -151,11 +141,6 @@ func (b *Bucket) Time(ctx context.Context) (time.Time, error) {
 		}
 		return i.Now, err
 	})
-}
-
-// Enough returns a timeout for a number of requests in a row: least, or more if JetStream answers slowly.
-func (b *Bucket) Enough(requests int, least time.Duration) time.Duration {
-	return b.latency.enough(requests, least)
 }
 
 // Measure sends a request, with a timeout of 3 s, if the last request timed out: so Enough learns how slowly

@@ -157,3 +157,13 @@ func (b *Bucket) All(ctx context.Context) (map[string]Entry, error) {
 func (b *Bucket) Latest(ctx context.Context, prefix string) (map[string]Entry, error) {
 	return latest(on(ctx, b, func() ([]Entry, error) { return b.all(ctx, prefix) }))
 }
+
+// Known returns the highest revision of the bucket that this process knows of.
+func (b *Bucket) Known() uint64 { return b.seen.Load() }
+
+// Saw notes a revision that the bucket has given to a write of this process or of another one.
+func (b *Bucket) Saw(revision uint64) {
+	for last := b.Known(); revision > last && !b.seen.CompareAndSwap(last, revision); {
+		last = b.Known()
+	}
+}

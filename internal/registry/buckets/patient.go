@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/jitter"
@@ -93,17 +92,4 @@ func repeat[T any](
 			return answer, fmt.Errorf("%w (%w)", ErrNoJetStream, err)
 		}
 	}
-}
-
-// isSilence reports whether an error means that no answer came, and that a repeated request may get one.
-func isSilence(err error) bool {
-	for _, silence := range []error{
-		context.DeadlineExceeded, errLost, errQuiet,
-		nats.ErrTimeout, nats.ErrReconnectBufExceeded, nats.ErrDisconnected,
-	} {
-		if errors.Is(err, silence) {
-			return true
-		}
-	}
-	return codeOf(err) == codeAway
 }

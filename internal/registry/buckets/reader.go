@@ -207,3 +207,8 @@ func (l *latency) forWrite() (patience time.Duration, ended func(after time.Dura
 		}
 	}
 }
+
+// Enough returns a timeout for a number of requests in a row: least, or more if JetStream answers slowly.
+func (b *Bucket) Enough(requests int, least time.Duration) time.Duration {
+	return b.latency.enough(requests, least)
+}

@@ -3,6 +3,7 @@ package kvstore
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/internal/registry/buckets"
@@ -41,7 +42,6 @@ func (s *Store) load(
 func (s *Store) tryLoad(
 	ctx context.Context, tag string, floor int64, strict bool, wanted func(step int64) int64,
 ) (segment.Loaded, error) {
-	began := s.setbacks.now()
 	was, err := s.read(ctx, tag) //mutant:load-read
 	//mutant:disabled
 	if err == nil && was.Disabled {
@@ -58,7 +58,9 @@ func (s *Store) tryLoad(
 			Step: max(1, was.now().Step), Least: was.Least, Rules: was.Rules, Era: was.Era,
 		}, segment.ErrStrict
 	}
-	s.setbacks.check(tag, was, began)
+	if was.row != nil {
+		s.setbacks.check(tag, was, was.raises)
+	}
 	if (segment.Floor{End: floor}).Above(was.entry.tag(tag, was.kve.Created)) > 0 { //mutant:load-low
 		return segment.Loaded{}, s.wentBack(ctx, tag, was, floor)
 	}
@@ -140,3 +142,17 @@ func (s *Store) advance(ctx context.Context, tag string, l reservation) error {
 // again reports whether a load whose write ended with err is to be repeated: another write came first, or the write has
 // no answer yet.
 func again(err error) bool { return isOvertaken(err) || errors.Is(err, buckets.ErrSilent) }
+
+const (
+	// loadRequests is how many requests to JetStream a load of an existing tag needs at most: it checks the marks,
+	// reads one, and raises it.
+	loadRequests = 6
+	// maxLoad is the longest time limit of a load, enough where a round trip takes a second. It is also how long a load
+	// waits if its answer is lost.
+	maxLoad = 8 * time.Second
+)
+
+// Enough returns the time limit of a load: least, or a longer time if JetStream is slow.
+func (s *Store) Enough(least time.Duration) time.Duration {
+	return min(s.own.Enough(loadRequests, least), max(least, maxLoad))
+}

@@ -43,12 +43,9 @@ func (s *setbacks) acknowledged(tag string, maxID int64) {
 	s.raised[tag] = raised{maxID, s.clock}
 }
 
-// check raises the alarm if the max_id of a tag's row went back. began is the result of now from before the row was
-// read: a raise after that proves nothing.
+// check raises the alarm if the max_id of a tag's row, which must not be nil, went back. began is the result of now
+// from before the row was read: a raise after that proves nothing.
 func (s *setbacks) check(tag string, t state, began uint64) {
-	if t.row == nil {
-		return
-	}
 	was, isNew := s.note(*t.row, t.Seen, began)
 	if !isNew {
 		return
