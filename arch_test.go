@@ -88,8 +88,8 @@ var floors = []floor{
 			"internal/natsembed", natsGo, backoff},
 	}},
 	{"doors and operation", "requests come in, messages are stamped, operators look", map[string][]string{
-		"worker": {"subjects", "internal/wire", "internal/fleet", "segment", "snowflake", "internal/issuer",
-			"internal/jitter", natsGo},
+		"worker": {"subjects", "internal/wire", "internal/registry/natsbus", "segment", "snowflake",
+			"internal/issuer", "internal/jitter", natsGo},
 		"number": {"internal/holder", "snowflake", "subjects", natsGo},
 		"internal/holder": {"client", "internal/issuer", "snowflake", "subjects", "internal/wire", "workerid",
 			"kvregistry", "internal/durable", "internal/jitter", "internal/registry/buckets",
@@ -109,8 +109,7 @@ var floors = []floor{
 		"internal/stores/kvstore": {"segment", "internal/registry/era",
 			"internal/registry/lineage", "internal/registry/buckets", "internal/jitter", backoff},
 		"internal/stores/mysqlstore": {"segment", "internal/configfile", mysqlDriver},
-		"internal/fleet": {"segment", "subjects", "internal/wire", "internal/registry/natsbus", "internal/jitter",
-			natsGo},
+		"internal/fleet":             {"segment", "subjects", "internal/wire", "internal/jitter", natsGo},
 	}},
 	{"registry", "the buckets, and whether they are those of before", map[string][]string{
 		"internal/registry/buckets": {"internal/jitter", natsGo},

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/natsid/natsid/internal/fleet"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/worker"
@@ -18,7 +17,7 @@ func TestNewTagsOfFirstUseAreLimitedAndThoseOfOperatorsAreNot(t *testing.T) {
 	const limit = 3
 	began, log := time.Now(), new(natstest.Buffer)
 	r := start(t, natstest.Start(t), 0, newStore(t), func(s *segment.Config, _ *worker.Config) {
-		s.Ration, s.AutoStep, s.Log = fleet.FirstUses(limit), 10, slog.New(slog.NewTextHandler(log, nil))
+		s.Ration, s.AutoStep, s.Log = worker.FirstUses(limit), 10, slog.New(slog.NewTextHandler(log, nil))
 	})
 	made := 0
 	for refused := 0; refused < 5 && made < 1000; {

@@ -53,7 +53,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
-	"github.com/natsid/natsid/internal/fleet"
 	"github.com/natsid/natsid/internal/issuer"
 	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/internal/wire"
@@ -104,7 +103,7 @@ type Config struct {
 	State func() map[string]string
 	// Limits admits requests for IDs of tags. SetThrottle changes the rate for each tag, in IDs per second, 0 for none;
 	// after an error the rate may have been changed.
-	Limits      *fleet.Limits
+	Limits      *Limits
 	SetThrottle func(ctx context.Context, rate int64) error
 	// MaxBatch is the most IDs that one request may ask for; at least 1.
 	MaxBatch int
@@ -115,7 +114,7 @@ type Config struct {
 	// Overloaded is called once per overload: when the worker, for 1 s, was out of the mode's queue group or left it
 	// repeatedly, because requests arrived faster than it answered them. It must not block.
 	Overloaded func(Mode)
-	// CannotLoad returns why this worker cannot load ranges of IDs from the store, nil if it can, as [fleet.Watch]
+	// CannotLoad returns why this worker cannot load ranges of IDs from the store, nil if it can, as [Watch]
 	// decides. After a change of its result, call [Worker.Wake].
 	CannotLoad func() error
 	// Registry returns the ID of the registry that this worker loads from, "" if it is unknown.

@@ -11,7 +11,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
 
-	"github.com/natsid/natsid/internal/fleet"
 	"github.com/natsid/natsid/internal/issuer"
 	"github.com/natsid/natsid/internal/testkit/natsproxy"
 	"github.com/natsid/natsid/internal/testkit/natstest"
@@ -159,7 +158,7 @@ func launch(t *testing.T, url string, number int, store *segmenttest.Faulty, edi
 		total, _ := allocator.Busiest(0)
 		return total.Waiting
 	}
-	cfg.Limits = fleet.NewLimits(allocator.RulesOf, r.throttle.Load)
+	cfg.Limits = worker.NewLimits(allocator.RulesOf, r.throttle.Load)
 	r.turnAway, r.admit = allocator.TurnAway, allocator.Admit
 	r.worker = worker.New(cfg)
 	r.run(allocator)

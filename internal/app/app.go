@@ -78,8 +78,8 @@ type cores struct {
 
 // The peers are the parts that exchange messages about tags with other workers.
 type peers struct {
-	watch  *fleet.Watch // knows whether this worker can load
-	limits *fleet.Limits
+	watch  *worker.Watch // knows whether this worker can load
+	limits *worker.Limits
 	strict *fleet.StrictTags // has one worker load a strict tag for the others
 }
 
@@ -183,11 +183,12 @@ func (p *program) assemble(context.Context) (err error) {
 		Namespace: cfg.Namespace, Conn: p.links.control, Marks: p.registry.marksInUse, Loads: p.canLoad,
 		Segments: func() *segment.Allocator { return p.segments },
 	})
-	p.watch = fleet.NewWatch(fleet.WatchConfig{
-		Probe: p.probe, Find: p.findRelay, Change: p.turnAway, Log: cfg.Log,
+	p.watch = worker.NewWatch(worker.WatchConfig{
+		Probe: p.probe, Find: func(ctx context.Context) error { return p.worker.FindRelay(ctx) },
+		Change: p.turnAway, Log: cfg.Log,
 	})
 	p.segments = segment.New(p.segmentConfig())
-	p.limits = fleet.NewLimits(p.segments.RulesOf, p.registry.member.Throttle)
+	p.limits = worker.NewLimits(p.segments.RulesOf, p.registry.member.Throttle)
 	p.registry.member.Use(p.segments)
 	p.worker = worker.New(p.workerConfig())
 	p.metrics.Watch(metrics.Sources{
@@ -245,7 +246,7 @@ func (p *program) segmentConfig() segment.Config {
 		Clock: p.clock, Deadline: cfg.Deadline,
 		MaxStep:    cfg.MaxStep,
 		AutoCreate: func(tag string) bool { return creates(cfg.AutoCreatePattern, tag) },
-		Ration:     fleet.FirstUses(maxNewTags), OnCreate: p.links.announceTag,
+		Ration:     worker.FirstUses(maxNewTags), OnCreate: p.links.announceTag,
 		Servable: func(tag string) bool { return subjects.CheckTag(tag) == nil },
 		Enough:   p.storage.tags.Enough,
 		Poll:     cfg.TagPoll, Preload: preload, OnLoad: p.metrics.Loaded,

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/natsid/natsid/internal/fleet"
 	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/worker"
@@ -19,7 +18,7 @@ import (
 //  4. The store raises the mark, the tag's next ID in the bucket, by a compare-and-set; then the row in MySQL, if any.
 type loads struct {
 	segment.Store // steps 2 to 4
-	watch         *fleet.Watch
+	watch         *worker.Watch
 	alarms        *alarms
 }
 
@@ -78,8 +77,8 @@ func (s loads) Poll(ctx context.Context, see func(segment.Listing)) error {
 // registryOfLoads returns the ID of the registry from which this worker loads, "" if the ID is not known yet.
 func (p *program) registryOfLoads() string { return p.registry.member.Identity().Registry }
 
-// probe implements [fleet.WatchConfig.Probe]: it returns nil once each store that a load needs has acknowledged a write
-// of this call. While the registry is stopped it returns nil at once, since the stores are not at fault.
+// probe implements [worker.WatchConfig.Probe]: it returns nil once each store that a load needs has acknowledged a
+// write of this call. While the registry is stopped it returns nil at once, since the stores are not at fault.
 func (p *program) probe(ctx context.Context) error {
 	if p.registry.member.Stopped() != nil {
 		return nil
@@ -99,16 +98,7 @@ func (p *program) canLoad() bool {
 		p.registry.member.Checked()
 }
 
-// findRelay implements [fleet.WatchConfig.Find].
-func (p *program) findRelay(ctx context.Context) error {
-	err := p.worker.FindRelay(ctx)
-	if errors.Is(err, worker.ErrNobodyLoads) {
-		return fleet.ErrNobody
-	}
-	return err
-}
-
-// turnAway implements [fleet.WatchConfig.Change].
+// turnAway implements [worker.WatchConfig.Change].
 func (p *program) turnAway(isUnable, isFound bool) {
 	p.worker.Wake()
 	if isUnable {

@@ -6,8 +6,8 @@ import (
 	"log/slog"
 	"testing"
 
-	"github.com/natsid/natsid/internal/fleet"
 	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/worker"
 )
 
 var errCut = errors.New("cut off")
@@ -27,7 +27,7 @@ func (unreachable) LoadStrict(_ context.Context, _ string, join func() int64, fl
 
 func TestWhatAnotherWorkerLoadsShowsNothingOfTheStore(t *testing.T) {
 	unable := make(chan struct{}, 10)
-	watch := fleet.NewWatch(fleet.WatchConfig{
+	watch := worker.NewWatch(worker.WatchConfig{
 		Probe:  func(context.Context) error { return errCut },
 		Find:   func(context.Context) error { return nil },
 		Change: func(bool, bool) { unable <- struct{}{} },

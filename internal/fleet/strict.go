@@ -1,3 +1,5 @@
+// Package fleet has one worker load a contended strict tag for the others: see [StrictTags]; it is internal to natsid
+// and may change.
 package fleet
 
 import (

@@ -1,4 +1,4 @@
-package fleet
+package worker
 
 import (
 	"context"
@@ -186,7 +186,7 @@ func TestASilentLoadIsNoDoubtAndEndsNone(t *testing.T) {
 
 func TestAnUnableWorkerLooksForAnotherEachSecond(t *testing.T) {
 	play(t, func(r *rig) {
-		r.set(func() { r.fails, r.others = errRefused, ErrNobody })
+		r.set(func() { r.fails, r.others = errRefused, ErrNobodyLoads })
 		r.load()
 		r.want(100*time.Millisecond, true, false)
 		if !r.IsSettled() {

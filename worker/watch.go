@@ -1,4 +1,4 @@
-package fleet
+package worker
 
 import (
 	"cmp"
@@ -24,12 +24,9 @@ const (
 	findTimeout  = time.Second
 )
 
-// ErrNobody is returned by [WatchConfig.Find] if no other worker takes the requests of this one.
-var ErrNobody = errors.New("no other worker can load")
-
 var (
-	errNoAnswer = errors.New("a write to the store has no answer yet")
-	errUnknown  = errors.New("no other worker was looked for yet")
+	errNoWrite = errors.New("a write to the store has no answer yet")
+	errUnknown = errors.New("no other worker was looked for yet")
 )
 
 // WatchConfig configures a [Watch]. All fields must be set but Log.
@@ -37,8 +34,8 @@ type WatchConfig struct {
 	// Probe returns nil once the store has acknowledged a write that was sent after the call, or if something else than
 	// the store caused the doubt.
 	Probe func(context.Context) error
-	// Find returns nil if another worker takes the requests of this one, [ErrNobody] if none does, or another error if
-	// that is unknown.
+	// Find returns nil if another worker takes the requests of this one, [ErrNobodyLoads] if none does, or another
+	// error if that is unknown.
 	Find func(context.Context) error
 	// Change is called when this worker becomes unable to load, after each search for another worker, and when this
 	// worker can load again. It must not block.
@@ -54,7 +51,7 @@ type WatchConfig struct {
 // ends this. While loads succeed, the watch sends and writes nothing.
 //
 // An unable worker stays in the queue groups of callers, so no worker depends on when another one leaves. How requests
-// are sent, and why IDs stay unique and ordered, is described in worker/relay.go.
+// are sent, and why IDs stay unique and ordered, is described in relay.go.
 type Watch struct {
 	cfg     WatchConfig
 	doubted chan struct{}   // a message means: loads are in doubt; has room for one
@@ -115,7 +112,7 @@ func (w *Watch) IsAnswered() bool {
 func (w *Watch) IsSettled() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return !w.isDoubt || w.found == nil || errors.Is(w.found, ErrNobody)
+	return !w.isDoubt || w.found == nil || errors.Is(w.found, ErrNobodyLoads)
 }
 
 // Run watches until ctx ends. Call it once.
@@ -174,7 +171,7 @@ func (w *Watch) probe(ctx context.Context) (isUnable bool) {
 			w.succeeded(began)
 			return isUnable
 		case <-late.C:
-			isUnable = w.unable(ctx, errNoAnswer)
+			isUnable = w.unable(ctx, errNoWrite)
 		case <-w.poked:
 			signal(w.poked) // so that resolve begins the next probe without a pause
 			return isUnable
@@ -246,12 +243,4 @@ func (w *Watch) isDoubted() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.isDoubt
-}
-
-// signal puts a message into a channel that has room for one, unless it is full.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

@@ -1,6 +1,4 @@
-// Package fleet is what a worker agrees on with the other workers: which limits hold ([Limits]), whether it can load
-// ([Watch]), and which worker loads a strict tag ([StrictTags]); it is internal to natsid and may change.
-package fleet
+package worker
 
 import (
 	"context"
