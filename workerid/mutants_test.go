@@ -29,12 +29,12 @@ var mutants = []mutant.Mutant{
 		mutant.Before("token", `if r, err := c.read(ctx); err == nil {
 			c.revision = r.Revision
 		}`)}},
-	{Name: "the token of a worker, not of a claim", Args: []string{"-sim.from=491"}, Edits: []mutant.Edit{
+	{Name: "the token of a worker, not of a claim", Args: []string{"-sim.from=771"}, Edits: []mutant.Edit{
 		mutant.Replace("new-token", "token := k.cfg.Instance")}},
 	{Name: "the window is adopted with the revision", Args: unit("AnUnacknowledgedWriteIsRepeatedAtItsOwnRevision"),
 		Edits: []mutant.Edit{mutant.Replace("write-again", `c.until.Store(r.Until)
 		err = nil`)}},
-	{Name: "the window grows though the write was not acknowledged", Args: []string{"-sim.from=1821"},
+	{Name: "the window grows though the write was not acknowledged", Args: []string{"-sim.from=2871"},
 		Edits: []mutant.Edit{
 			mutant.Replace("unacknowledged", `if err != nil {
 			if c.until.Store(until); c.gen != nil {
@@ -90,7 +90,7 @@ var mutants = []mutant.Mutant{
 		Edits: []mutant.Edit{mutant.Replace("forget", "_ = c.k.file.forget(&released{Token: c.token, Free: free})")}},
 	{Name: "a lost claim stays in the state file", Args: unit("ALostClaimDoesNotStayInTheStateFile"),
 		Edits: []mutant.Edit{mutant.Delete("forget-lost")}},
-	{Name: "a generator stays open when its number ends", Args: []string{"-sim.from=8491"}, Edits: []mutant.Edit{
+	{Name: "a generator stays open when its number ends", Args: []string{"-sim.from=12741"}, Edits: []mutant.Edit{
 		mutant.Delete("close")}},
 	{Name: "a release with nothing issued lowers until to nothing",
 		Args: []string{"-sim.from=321"}, Edits: []mutant.Edit{

@@ -197,9 +197,9 @@ var mutantsOfEras = []mutant.Mutant{
 }
 
 var mutantsOfMemory = []mutant.Mutant{
-	{Name: "a loaded range raises no floor", Edits: []mutant.Edit{
+	{Name: "a loaded range raises no floor", Args: []string{"-sim.from=71"}, Edits: []mutant.Edit{
 		mutant.Delete("floor")}},
-	{Name: "the floor of a tag that was stopped is forgotten", Edits: []mutant.Edit{
+	{Name: "the floor of a tag that was stopped is forgotten", Args: []string{"-sim.from=71"}, Edits: []mutant.Edit{
 		mutant.Delete("keep-floor")}},
 	{Name: "a load under way brings IDs below the least", In: "..",
 		Args: []string{"-test.run=^TestAStockKeepsNothingBelowLeast$"}, Edits: []mutant.Edit{
@@ -213,7 +213,7 @@ var mutantsOfMemory = []mutant.Mutant{
 		mutant.Delete("news-deleted")}},
 	{Name: "a worker that raises a tag does not heed that at once", Edits: []mutant.Edit{
 		mutant.Delete("news-least")}},
-	{Name: "the floor of a tag that was idle is forgotten", Edits: []mutant.Edit{
+	{Name: "the floor of a tag that was idle is forgotten", Args: []string{"-sim.from=71"}, Edits: []mutant.Edit{
 		mutant.Replace("rest-floor", "b.supply.stock.floor = 0; b.stopLocked(nil, false)")}},
 	{Name: "a listing by a member that is behind is taken for all",
 		Args: []string{"-sim.from=1754"}, Edits: []mutant.Edit{
@@ -221,7 +221,7 @@ var mutantsOfMemory = []mutant.Mutant{
 	{Name: "a listing brings limits back that were changed since", In: "..",
 		Args: []string{"-test.run=^TestAListingOlderThanTheNewsOfATagBringsNoOldLimits$"}, Edits: []mutant.Edit{
 			mutant.Text("../buffer.go", "(b.news == 0 || b.news < asOf) && ", "")}},
-	{Name: "a poll brings no least ID", Edits: []mutant.Edit{
+	{Name: "a poll brings no least ID", Args: []string{"-sim.from=201"}, Edits: []mutant.Edit{
 		mutant.Delete("listed-least")}},
 	{Name: "a request behind one that expired does not expire", Edits: []mutant.Edit{
 		mutant.Delete("expiry")}},
