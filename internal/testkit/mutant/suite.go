@@ -148,7 +148,9 @@ func build(t *testing.T, folder string, files map[string][]byte) (binary string,
 		return "", err
 	}
 	binary = filepath.Join(dir, "mutant.test")
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary, ".")
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off",
+		"-ldflags=-s -w", // nothing reads debug information
+		"-overlay", overlay, "-o", binary, ".")
 	cmd.Dir, cmd.Env = folder, append(os.Environ(), "CGO_ENABLED=0") // compiled as scripts/test has it
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)
