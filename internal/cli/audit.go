@@ -25,14 +25,13 @@ func (*auditCmd) help() help {
 		detail: `Reads the stream of grants: all loads of tags and windows of worker numbers.
 
 Exit code 0 means proven: each ID that was loaded since the first entry is in one
-load, or was lost by one process that died within a second of loading it, and no
-two processes had one worker number at one time.
+load, or was lost by a process that died within a second of loading it, and no two
+processes had one worker number at one time.
 
 Exit code 1 means repeated: two grants share IDs, or times of a worker number.
 
-Exit code 4 means not proven: IDs below a mark are in no load. Several workers
-died within a second of loads, somebody wrote the mark by hand, or entries are
-gone.
+Exit code 4 means not proven: IDs below a mark are in no load. Workers died so, one
+after the other; or somebody wrote the mark by hand; or entries are gone.
 
 Examples:
   natsid audit
@@ -102,6 +101,9 @@ func (c *auditCmd) Run(s *session) error {
 			return err
 		}
 		out.Findings, out.Tags, out.Numbers = h.Judge(out.Scope, marks)
+		if c.Tag != "" && out.Tags == 0 {
+			return fmt.Errorf("tag %s has no mark, nor a load that is written down: see `natsid tag list`", c.Tag)
+		}
 		if out.Loads = h.Loads; len(out.Findings) > 0 && out.Findings[0].Verdict != grants.Lost {
 			out.Verdict = out.Findings[0].Verdict
 		}

@@ -73,6 +73,10 @@ func TestAnIDIsExplainedAndAPlantedOverlapIsFound(t *testing.T) {
 			t.Errorf("explain %s: %+v", id, got)
 		}
 	}
+	mistyped := answered(t, "audit", "--tag=oder", nats)
+	if mistyped.code != 1 || !strings.Contains(mistyped.err, "`natsid tag list`") {
+		t.Errorf("of a mistyped tag: %+v", mistyped)
+	}
 	// Another worker says that it was given some of these IDs, and the number.
 	thief := grants.Entry{Who: who, N: 1}
 	thief.Loads = map[string][]grants.Load{"order": {{First: 1200, Last: 1250}}}
