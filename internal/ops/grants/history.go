@@ -50,11 +50,23 @@ type Grant struct {
 type ledger struct {
 	granted spans
 	known   spans         // IDs that were granted, or are a recorded hole
-	runs    []segment.Run // those with IDs that are not known
+	runs    []segment.Run // those with IDs that are not known, and some others
+	most    int           // number of runs above which the others go
 	again   []Span        // IDs that were granted twice
 	began   time.Time     // when its first entry was stored
 	begin   int64         // IDs below begin may be in entries that have aged out
 	past    int64         // end of the loads in entries up to History.Past
+}
+
+// run adds a run, unless it is none.
+func (t *ledger) run(r segment.Run) {
+	if r.To == 0 {
+		return
+	}
+	if t.runs = append(t.runs, r); len(t.runs) > t.most {
+		t.runs = slices.DeleteFunc(t.runs, func(r segment.Run) bool { return len(t.lacks(r, math.MaxInt64)) == 0 })
+		t.most = 2*len(t.runs) + 100 // so each run is looked at a few times, however many remain
+	}
 }
 
 // lacks returns the parts of a run, below end, that are not known.
@@ -83,9 +95,7 @@ func (h *History) Add(e *Entry) {
 		for _, l := range all {
 			t.again = append(t.again, t.granted.add(Span{l.First, l.Last + 1})...)
 			t.known.add(Span{cmp.Or(l.Above, l.First), l.Last + 1})
-			t.runs = slices.DeleteFunc(append(t.runs, l.Before), func(r segment.Run) bool {
-				return len(t.lacks(r, math.MaxInt64)) == 0
-			})
+			t.run(l.Before)
 			if l.First <= l.Last {
 				h.Loads++
 			}
@@ -188,7 +198,7 @@ func (h *History) judge(t *ledger, tag string, mark Mark) (all []Finding) {
 	for _, r := range runs {
 		for _, s := range t.lacks(r, end) {
 			if !slices.ContainsFunc(runs, func(o segment.Run) bool {
-				return o.By != r.By && o.From < s[1] && s[0] < o.To
+				return o.From < s[1] && s[0] < o.To && o.By != r.By
 			}) {
 				t.known.add(s)
 				who := cmp.Or(h.latest[r.By].Instance, "unknown")

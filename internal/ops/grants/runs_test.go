@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/natsid/natsid/segment"
 )
@@ -54,5 +55,23 @@ func TestALossOfOneProcessIsProvenAndNothingElse(t *testing.T) {
 	cut := []Entry{by("A1", ids(51, 100)), by("B1"), by("B1"), next}
 	if got := judged(99, false, at(301), cut...); !slices.Equal(got, []string{"lost 101-200"}) {
 		t.Errorf("with a log that is cut: %q", got)
+	}
+}
+
+// One worker of a fleet may have no records for long: its writes fail, or it has --grants off.
+func TestAnAuditOfManyRunsWithoutRecordsEnds(t *testing.T) {
+	const loads = 30_000
+	h, began := History{Whole: true, Past: loads}, time.Now()
+	for i := range int64(loads) {
+		e := by("B1", after("A1", 20*i+1, 20*i+11, ids(20*i+11, 20*i+20)))
+		e.Sequence = uint64(i + 1)
+		h.Add(&e)
+	}
+	all, _, _ := h.Judge(Scope{}, map[string]Mark{"a": at(20*loads + 1)})
+	if took := time.Since(began); took > 30*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if len(all) != loads || all[0].Verdict != Lost {
+		t.Errorf("%d findings, want %d losses", len(all), loads)
 	}
 }

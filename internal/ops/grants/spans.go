@@ -16,7 +16,7 @@ func (s *spans) add(n Span) (again []Span) {
 	if n[0] >= n[1] {
 		return nil
 	}
-	i, _ := slices.BinarySearchFunc(*s, n[0], func(o Span, from int64) int { return cmp.Compare(o[1], from) })
+	i := s.reaching(n[0])
 	end, all := i, n
 	for ; end < len(*s) && (*s)[end][0] <= n[1]; end++ {
 		o := (*s)[end]
@@ -29,9 +29,15 @@ func (s *spans) add(n Span) (again []Span) {
 	return again
 }
 
+// reaching returns the index of the first span that ends at an ID or above it.
+func (s spans) reaching(id int64) int {
+	i, _ := slices.BinarySearchFunc(s, id, func(o Span, id int64) int { return cmp.Compare(o[1], id) })
+	return i
+}
+
 // gaps returns the parts of a span that are not in s.
 func (s spans) gaps(of Span) (all []Span) {
-	for _, o := range s {
+	for _, o := range s[s.reaching(of[0]):] {
 		if o[0] >= of[1] {
 			break
 		}
