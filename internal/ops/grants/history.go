@@ -56,6 +56,7 @@ type ledger struct {
 	began   time.Time     // when its first entry was stored
 	begin   int64         // IDs below begin may be in entries that have aged out
 	past    int64         // end of the loads in entries up to History.Past
+	isBack  bool          // a load replaced a mark below IDs that were granted before: the marks went back
 }
 
 // run adds a run, unless it is none.
@@ -93,6 +94,10 @@ func (h *History) Add(e *Entry) {
 		}
 		t := h.of(tag, e.Stored)
 		for _, l := range all {
+			if l.Above > 0 && l.First <= l.Last { // a raise may not have landed
+				hole := Span{l.Above, l.First}
+				t.isBack = t.isBack || !slices.Equal(t.granted.gaps(hole), []Span{hole})
+			}
 			t.again = append(t.again, t.granted.add(Span{l.First, l.Last + 1})...)
 			t.known.add(Span{cmp.Or(l.Above, l.First), l.Last + 1})
 			t.run(l.Before)
@@ -159,7 +164,8 @@ const (
 // Law: each write that raises the mark of a tag is recorded, as a load or a hole. So if each ID below the mark is in a
 // record, no load is unrecorded, and no ID was granted twice if no two loads share one. If an ID is in no record, two
 // unrecorded loads could contain it. If it is in a run, and in runs of no other process, that process alone has made
-// them, and its floor keeps them apart. No two claims on a worker number share a time.
+// them, and its floor keeps them apart. If the marks went back, other runs may be in no record. No two claims on a
+// worker number share a time.
 func (h *History) Judge(s Scope, marks map[string]Mark) (all []Finding, tags, numbers int) {
 	all = []Finding{}
 	if s.Missing > 0 {
@@ -197,7 +203,7 @@ func (h *History) judge(t *ledger, tag string, mark Mark) (all []Finding) {
 	runs := append(t.runs, mark.Run)
 	for _, r := range runs {
 		for _, s := range t.lacks(r, end) {
-			if !slices.ContainsFunc(runs, func(o segment.Run) bool {
+			if !t.isBack && !slices.ContainsFunc(runs, func(o segment.Run) bool {
 				return o.From < s[1] && s[0] < o.To && o.By != r.By
 			}) {
 				t.known.add(s)

@@ -42,6 +42,9 @@ func TestALossOfOneProcessIsProvenAndNothingElse(t *testing.T) {
 			"not proven 101-150, lost 152-200"},
 		{"and further", at(301), []Entry{first, next, by("C1", after("B1", 1, 251, raise(251, 252)))},
 			"not proven 101-200"},
+		{"of marks that were resumed", at(1101), []Entry{first, next, by("B1", above(301, 1001, 1100))}, "lost 101-200"},
+		{"and had gone back, so that not all runs are known", at(1101), []Entry{first, next,
+			by("B1", above(251, 1001, 1100))}, "not proven 101-200"},
 		{"above the mark that was read", at(101), []Entry{first, by("B1", after("A1", 1, 301, ids(301, 400)))}, ""},
 	} {
 		past := len(tc.entries)
