@@ -30,8 +30,9 @@ processes had one worker number at one time.
 
 Exit code 1 means repeated: two grants share IDs, or times of a worker number.
 
-Exit code 4 means not proven: IDs below a mark are in no load. Workers died so, one
-after the other; or somebody wrote the mark by hand; or entries are gone.
+Exit code 4 means not proven: IDs below a mark are in no load. Several workers died
+so, one after the other; or one did, and the marks went back or were resumed before
+the next load; or somebody wrote the mark by hand; or entries are gone.
 
 Examples:
   natsid audit

@@ -30,7 +30,8 @@ type entry struct {
 	// Era is the time between two resumes of the registry in which Mark was written; "" is none: see package era.
 	Era   string `json:"era,omitempty"`
 	First bool   `json:"first,omitempty"` // made by the first request, and not changed by an operator since
-	// Run ends at Mark, unless an operator or an older natsid wrote Mark: then in clears Run.
+	// Run ends at Mark, unless an operator or an older natsid wrote Mark: then in clears Run. It also clears a Run of
+	// an earlier era: if marks went back before the resume, another process may have loaded the same IDs.
 	Run segment.Run `json:"run,omitzero"`
 
 	// The fields below are not stored: in sets them. Unless undecided, Mark and Era above are then of the present era.
@@ -52,7 +53,7 @@ func (e *entry) in(id era.Identity, limit int64) error {
 		return err
 	}
 	e.raw, e.present, e.by = e.Mark, id.Era, by
-	if e.Run.To != e.raw {
+	if e.Run.To != e.raw || by > 0 {
 		e.Run = segment.Run{}
 	}
 	if e.Mark == 0 {

@@ -49,8 +49,12 @@ func TestWhoRaisesAMarkRecordsTheRunOfTheProcessBefore(t *testing.T) {
 	marks.put("a", e)
 	load(q)
 	load(p)
+	resume(t, marks, "marks", 1000) // the marks may have gone back, and P's run with others
+	load(q)
+	load(r)
 	want := []string{"P 0-1 after  0-0", "P 1-11 after  0-0", "P 11-21 after  0-0", "Q 21-31 after P 1-21",
-		"R 31-41 after Q 21-31", "R 41-51 after  0-0", "Q 777-787 after  0-0", "P 787-797 after Q 777-787"}
+		"R 31-41 after Q 21-31", "R 41-51 after  0-0", "Q 777-787 after  0-0", "P 787-797 after Q 777-787",
+		"Q 797-1807 after  0-0", "R 1807-1817 after Q 797-1807"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
