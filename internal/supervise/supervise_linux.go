@@ -57,6 +57,7 @@ func (c *Command) Run() (End, error) {
 			w.pass(sig.(syscall.Signal))
 		case <-tick.C:
 			w.look(time.Now())
+			w.release()
 		case status := <-main:
 			return w.end(status, all), nil
 		}
@@ -122,6 +123,19 @@ func (w *watch) reap() (main chan syscall.WaitStatus, all chan struct{}) {
 		}
 	}()
 	return main, all
+}
+
+// release continues a command that Ctrl-Z has stopped by half. A shell that has begun a child with vfork waits in the
+// kernel, in state D, until the child runs a program. If Ctrl-Z stops the child first, the shell cannot stop, so that
+// reap does not see it. Where the shell only waits for a disk, SIGCONT changes nothing.
+func (w *watch) release() {
+	if !w.leads {
+		return
+	}
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", w.pid))
+	if strings.Contains(string(stat), ") D ") {
+		_ = syscall.Kill(-w.pid, syscall.SIGCONT)
+	}
 }
 
 // pass passes a signal on. It drops SIGPIPE, which is about the output of this process, and the signal of a key
