@@ -64,7 +64,7 @@ func TestALossOfOneProcessIsProvenAndNothingElse(t *testing.T) {
 
 // One worker of a fleet may have no records for long: its writes fail, or it has --grants off.
 func TestAnAuditOfManyRunsWithoutRecordsEnds(t *testing.T) {
-	const loads = 30_000
+	const loads = 10_000
 	h, began := History{Whole: true, Past: loads}, time.Now()
 	for i := range int64(loads) {
 		e := by("B1", after("A1", 20*i+1, 20*i+11, ids(20*i+11, 20*i+20)))
