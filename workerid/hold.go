@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/snowflake"
 )
 
@@ -43,12 +42,7 @@ func (k *Keeper) hold(ctx context.Context, c *claim) error {
 func (k *Keeper) keepFence(ctx context.Context, c *claim) error {
 	tick := time.NewTicker(fenceEvery)
 	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil
-		}
+	for wait(ctx, tick) {
 		if k.life.phase() == suspended {
 			continue
 		}
@@ -58,17 +52,28 @@ func (k *Keeper) keepFence(ctx context.Context, c *claim) error {
 		}
 		c.gen.Extend(min(limit, c.usable()))
 	}
+	return nil
 }
 
 // awaitBeat waits until the next heartbeat is due. If the clock was set far it returns early, so that the clock is
 // compared soon.
 func (k *Keeper) awaitBeat(ctx context.Context) {
 	began, due := time.Now(), k.cfg.interval()
-	for time.Since(began) < due && jitter.Sleep(ctx, min(k.watch, due)) == nil {
+	tick := time.NewTicker(min(k.watch, due))
+	defer tick.Stop()
+	for time.Since(began) < due && wait(ctx, tick) {
 		if step := k.clock.stepped(); max(step, -step) > k.clock.tolerance {
 			due = min(due, hastyEach)
 		}
 	}
+}
+
+func wait(ctx context.Context, tick *time.Ticker) bool {
+	select {
+	case <-tick.C:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
 }
 
 // beat is one heartbeat. It reads the clock, reads or renews the record, and puts the worker's heartbeat into the
