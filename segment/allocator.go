@@ -110,8 +110,8 @@ func (a *Allocator) Close() {
 	a.source.loading.Wait()
 }
 
-// Trouble returns why ranges cannot be loaded, nil if they can: why loads are held, or the error of the last load if
-// the last two loads, of any tags, failed within 10 s. IDs in memory are issued regardless.
+// Trouble returns why ranges cannot be loaded, nil if they can: the reason given to [Allocator.Hold], or the error of
+// the last load if the last two loads, of any tags, failed within 10 s. IDs in memory are issued regardless.
 func (a *Allocator) Trouble() error { return a.source.trouble() }
 
 // Follow keeps the allocator's memory in line with the store until ctx ends or the allocator is closed: it polls all
@@ -130,7 +130,7 @@ func (a *Allocator) Follow(ctx context.Context) {
 // lost.
 func (a *Allocator) Refresh() { a.follower.refresh() }
 
-// Changed reports that a tag was created, changed or deleted elsewhere. A cached not-found result is cleared, and if
+// Changed records that another process created, changed or deleted a tag. A cached not-found result is cleared, and if
 // the tag is in memory [Allocator.Follow] looks it up until the store has answered. It does not block.
 //
 // The guarantee of [Allocator.See] holds from that answer on; until then IDs below the tag's new Least may be issued.

@@ -145,7 +145,8 @@ func (b *buffer) close() {
 	deliver(answers)
 }
 
-// plan returns the plan of the next load. The goroutine that loads calls plan, takeIn and more, again and again.
+// plan describes the next load. The goroutine that loads repeats plan, the load, and takeIn, for as long as more
+// returns true.
 func (b *buffer) plan() plan {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -225,8 +226,8 @@ func (b *buffer) hasWaiters() bool {
 	return b.supply.waiters.any()
 }
 
-// seal makes the tag strict: load l, which has no range, has found that it is. seal discards the IDs in memory; there
-// are some only if an operator replaced a loose tag of the same name.
+// seal records that the tag is strict, as load l has found, which reserved nothing. It discards the IDs in memory;
+// there are some only if an operator replaced a loose tag of the same name.
 func (b *buffer) seal(l Loaded) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -8,8 +8,9 @@ import (
 // recentFor is how long after its last request a tag counts as in use: then its next period is loaded ahead.
 const recentFor = time.Hour
 
-// keepCalendar takes IDs of past periods out of memory, until ctx ends. It begins once a tag has a period. It wakes at
-// each whole second of the wall clock: periods begin at whole seconds in every zone, and the clock may be set.
+// keepCalendar takes IDs of past periods (days, months or years, after which the numbers of a tag begin again) out of
+// memory, until ctx ends. It begins once a tag has a period. It wakes at each whole second of the wall clock: periods
+// begin at whole seconds in every zone, and the clock may be set.
 func (f *follower) keepCalendar(ctx context.Context) {
 	select {
 	case <-f.tags.dated:
@@ -29,9 +30,9 @@ func (f *follower) keepCalendar(ctx context.Context) {
 	}
 }
 
-// turn takes IDs of past periods out of memory, even if the clock is not sure: a wrong clock costs a hole at most. Just
-// before a period begins, turn loads the first range of a loose tag that was requested lately, so that no request waits
-// for that load.
+// turn takes IDs of past periods out of memory, even if the clock was not compared with other workers' yet: a wrong
+// clock costs a hole at most. Just before a period begins, turn loads the first range of a loose tag that was requested
+// lately, so that no request waits for that load.
 func (b *buffer) turn(now time.Time, isSure bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

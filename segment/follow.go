@@ -152,7 +152,7 @@ func (f *follower) invalidate(tag string) *buffer {
 // lookUps bounds how many changed tags are looked up at once.
 const lookUps = 4
 
-// lookUpNews looks up the tags in news until ctx ends.
+// lookUpNews looks up the changed tags that are in news, until ctx ends.
 func (f *follower) lookUpNews(ctx context.Context) {
 	for {
 		each(lookUps, f.news.take(), func(tag string) { f.lookUp(ctx, tag) })
@@ -195,7 +195,7 @@ func (n *news) add(tag string) {
 	}
 }
 
-// put adds a tag, which the next pass looks up.
+// put adds a tag, which lookUpNews looks up within a second.
 func (n *news) put(tag string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -240,8 +240,8 @@ const (
 )
 
 // preload loads one range of every recently used tag at the start, the latest first, so that the tag's first request
-// does not wait. That first request would have loaded the range anyway. Preloads go through the lane of sound tags as
-// other loads do, but take few of its places.
+// does not wait. That first request would have loaded the range anyway. Preloads queue with the loads of requests, but
+// take few of their places: see [lanes].
 func (f *follower) preload(ctx context.Context, tags []Tag) {
 	began := time.Now()
 	recent := f.recent(tags, began)

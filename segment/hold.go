@@ -28,14 +28,15 @@ func (a *Allocator) Admit() { a.source.elsewhere.Store(false) }
 
 // Discard turns all IDs in memory into holes.
 //
-// Law: no request that begins after Discard has returned gets an ID of a load that began before. Floors are kept.
+// Law: no request that begins after Discard has returned gets an ID of a load that began before.
 func (a *Allocator) Discard() {
 	for _, b := range a.tags.snapshot() {
 		b.discard()
 	}
 }
 
-// Floors returns the floor of each tag that this process ever loaded or remembers, in memory or not.
+// Floors returns the [Floor] of each tag, in memory or not: how far this process has loaded the tag, or an earlier one
+// of this worker that [Allocator.Remember] named.
 func (a *Allocator) Floors() map[string]Floor {
 	buffers := a.tags.snapshot() // read first: a buffer that is removed in between leaves its floor to the names
 	floors := a.tags.names.allFloors()
@@ -75,7 +76,8 @@ func (b *buffer) discard() {
 	b.supply.settle(b.set.clock.now())
 }
 
-// floor returns the floor of the tag, also once its allocator is closed. A stopped tag has no buffer.
+// floor returns the floor of the tag: how far this process has loaded it. It may be called once the allocator is
+// closed.
 func (b *buffer) floor() Floor {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -90,7 +90,7 @@ func (w *waiters) pop() waiter {
 }
 
 // serve removes requests from the head of the queue as long as the stock, which must be shut, has the IDs for them. It
-// appends their answers to answers. It serves no request from a sealed stock.
+// appends their answers to answers. It serves nothing from a sealed stock, that of a strict tag: see serveUpTo.
 func (w *waiters) serve(s *stock, answers []answer) []answer {
 	if s.sealed {
 		return answers
@@ -99,7 +99,7 @@ func (w *waiters) serve(s *stock, answers []answer) []answer {
 }
 
 // serveUpTo is serve for the requests up to number last, counted from the first request that ever waited. It serves
-// from a sealed stock, too.
+// from the sealed stock of a strict tag, too.
 func (w *waiters) serveUpTo(last int64, s *stock, answers []answer) []answer {
 	for w.any() && w.ever-int64(w.len()) < last && w.queue.waiters[0].n <= s.restLen {
 		x := w.pop()

@@ -140,7 +140,7 @@ func (r Rules) highest() int64 {
 // load never reserves IDs below mark.
 //
 // Law: a window only bounds a load further. The load begins at the mark or above it and raises the mark in one
-// compare-and-set, so the second and the third law hold whatever the clock shows. A date never goes back, since the
+// compare-and-set, so no ID repeats and strict order holds, whatever the clock shows. A date never goes back, since the
 // mark does not: a load whose clock is behind continues in the period of the mark.
 //
 // Only a sure clock begins a period. If the clock is not sure and shows a later period than the mark, the error is

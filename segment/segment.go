@@ -35,8 +35,8 @@
 // A request may join a load until the load sends its compare-and-set ([Store.LoadStrict]). No request is served from
 // two loads. Say that request A was answered before request B was sent. A's load had raised the mark by then, and B's
 // load raises it afterwards, so B's range begins above A's. No clock, lease or owner is part of this. A load that
-// read an old mark loses its compare-and-set; one whose acknowledgement is lost leaves a hole; and requests that
-// wait at a paused worker are concurrent
+// read an old mark loses its compare-and-set; one whose acknowledgement is lost leaves a hole; and a request that
+// waits at a paused worker has no answer yet, so no other request must get higher IDs than it.
 //
 // Whether a tag is loose or strict stands in its entry from the start, and never changes. The first load of a tag
 // reads that before it reserves anything ([ErrStrict]), so no ID is issued before.
@@ -98,7 +98,8 @@ type Loaded struct {
 	Era string
 	// Read is the revision at which the load read the mark; 0 if there was none.
 	Read uint64
-	// Passed says that another worker loaded the range for this one, and called [Config.Granted] there.
+	// Passed says that another worker loaded the range and passed it to this one. That worker has called
+	// [Config.Granted].
 	Passed bool
 }
 
@@ -165,7 +166,8 @@ type Floor struct {
 	Era string `json:",omitempty"`
 }
 
-// with returns f with what only known, an earlier floor of the tag, has: a higher End, or the rules of a live tag.
+// with returns f, completed from known, an earlier floor of the same tag: with End if that is higher, and with the
+// rules if f is of a live tag and has none.
 func (f Floor) with(known Floor) Floor {
 	if f.Live && f.Rules == nil && known.Rules != nil {
 		f.Rules, f.Era = known.Rules, known.Era

@@ -42,7 +42,8 @@ type plan struct {
 	of       *buffer
 }
 
-// check returns an error if the store broke its contract, so that a store's fault repeats no ID.
+// check returns an error if the range of l is empty or begins below the plan's floor, so that a store that breaks its
+// contract repeats no ID.
 func (p plan) check(l Loaded) error {
 	//mutant:check
 	if l.Start < max(1, p.floor) || l.Len() < 1 || l.Step < 1 {
@@ -103,9 +104,9 @@ func (s *source) run(b *buffer) {
 // errNobody is the outcome of a load of a strict tag that was skipped because no request waited for it.
 var errNobody = errors.New("segment: the requests have expired before their load had a place")
 
-// load loads one range, once it has a place in its lane. It skips a strict tag for which no request waits by then: by
-// the third law no later request could use that range. With many strict tags and a slow store, other requests would
-// expire behind loads that only make holes.
+// load loads one range, once it has a place in its lane. It skips a strict tag for which no request waits by then: no
+// later request may use IDs of a load that began before it. With many strict tags and a slow store, other requests
+// would expire behind loads that only make holes.
 func (s *source) load(p plan) (l Loaded, err error) {
 	began := time.Now()
 	err = s.lanes.of(p).drive(s.ctx, s.cfg.patience(), func(ctx context.Context) (err error) {
@@ -184,7 +185,7 @@ func (s *source) loadOrCreate(ctx context.Context, p plan) (Loaded, error) {
 // loadOnce calls the store. It loads a tag as a loose one until a load has found it to be strict.
 //
 // Law: the load that finds a tag to be strict has reserved nothing. The next load sends its compare-and-set after all
-// requests that wait then. So the third law holds from the first ID that this worker issues of the tag.
+// requests that wait then. So strict order holds from the first ID that this worker issues of the tag.
 func (s *source) loadOnce(ctx context.Context, p plan) (Loaded, error) {
 	if !p.isStrict {
 		l, err := s.cfg.Store.Load(ctx, p.tag, p.n, p.floor)
@@ -327,7 +328,8 @@ type health struct {
 	released time.Time // when a hold ended: earlier loads may have failed because of the hold
 }
 
-// note records the outcome of a load that began at the given time. A store that refuses a tag works.
+// note records the outcome of a load that began at the given time. A refusal of a tag counts as a success: the store
+// works.
 func (h *health) note(began time.Time, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -17,8 +17,8 @@ const (
 	highWater = 4
 )
 
-// chainSteps bounds the IDs for which a chain of loads aims to chainSteps times the maximum step, however slow a
-// load or large a burst of requests is. With loads of 0.5 s this allows 7 million IDs/s of one tag.
+// chainSteps bounds a chain: it ends when memory holds chainSteps times the maximum step, however slow loads are or how
+// large a burst of requests is. With loads of 0.5 s this allows 7 million IDs/s of one tag.
 const chainSteps = 10
 
 // checkEvery is about how long requests take IDs without the lock before one calls buffer.look, for a new speed.
@@ -125,8 +125,9 @@ func (s *supply) ahead(now time.Duration, loads float64) int64 {
 	return min(count(need), chainSteps*min(MaxStep, max(s.rule.max, s.pace.configured)))
 }
 
-// join lets the load of a strict tag serve the requests that wait now, and returns how many IDs these request in
-// total, within 1..[MaxStep]. The load calls join before it sends the compare-and-set that raises the mark.
+// join lets the load of a strict tag serve the requests that wait now, and returns how many IDs these request in total,
+// within 1..[MaxStep]. The load calls join before it sends its compare-and-set, so that the range is above all IDs
+// answered before those requests arrived.
 func (s *supply) join() int64 {
 	s.joined = s.waiters.ever
 	return max(1, min(MaxStep, s.waiters.demand())) //mutant:join

@@ -57,7 +57,7 @@ func (s *tagSet) snapshot() []*buffer {
 }
 
 // obtain returns the buffer of a tag, which it creates if necessary. Or it returns why the tag is refused: the tag is
-// known not to exist, or too many unlisted tags are requested.
+// known not to exist, or too many tags that the store's last list lacks are requested.
 func (s *tagSet) obtain(tag string) (*buffer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,13 +107,13 @@ func (s *tagSet) size() int {
 	return s.index.size
 }
 
-// found is called when a load found a tag that was not listed. The lock of its buffer is held.
+// found is called when a load found a tag that the store's last list lacked. The lock of its buffer is held.
 func (s *tagSet) found(tag string, now time.Duration) {
 	s.names.release()
 	s.names.found(tag, now)
 }
 
-// forget removes a closed buffer, whose lock is held. The tag's next buffer will continue at floor.
+// forget removes a closed buffer, whose lock is held. The tag's next buffer will load at floor or above.
 func (s *tagSet) forget(b *buffer, floor Floor, unlisted bool) {
 	s.names.keepFloor(b.tag, floor)
 	if unlisted {

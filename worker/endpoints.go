@@ -14,8 +14,8 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// An endpoint is a subject on which each request is answered by one worker of the queue group. Each membership has
-// endpoints of its own, to which its groups subscribe.
+// An endpoint is a subject on which each request is answered by one worker of the queue group. Each connection of the
+// worker has endpoints of its own.
 type endpoint struct {
 	mode    Mode
 	name    string // in `nats micro`
@@ -36,7 +36,7 @@ type endpoint struct {
 // listEndpoint is the only endpoint for tags that changes no tag.
 const listEndpoint = "tag-list"
 
-// A handler answers a request, or parks it.
+// A handler answers a request, or parks it: queues it until there are IDs.
 type handler func(request, *nats.Msg)
 
 // yieldEvery is how long a subscription may handle queued requests before it yields the CPU. Where CPU time is short,
@@ -82,7 +82,7 @@ func (l *link) misled(m *nats.Msg) bool {
 	return true
 }
 
-// A served maps the name of an endpoint to its figures on all connections.
+// A served maps the name of an endpoint to its counters, which continue from one connection to the next.
 type served map[string]*tally
 
 func (s served) of(name string) *tally {
@@ -200,7 +200,7 @@ func (l *link) sent(err error) {
 	}
 }
 
-// A tally has the figures of one endpoint for `nats micro`. It is safe for concurrent use.
+// A tally counts the requests of one endpoint for `nats micro`. It is safe for concurrent use.
 type tally struct {
 	requests atomic.Int64 // answered ones
 	took     atomic.Int64 // sum of the times until the answers, in ns

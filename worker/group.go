@@ -10,8 +10,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// leaveAhead is how long before the end of its window, the time in which it may issue snowflakes, a worker leaves
-// their queue group, so that it refuses hardly any request.
+// leaveAhead is how long before the end of its window a worker leaves the queue group of snowflakes. The window is the
+// time in which it may issue them, so it refuses hardly any request.
 const leaveAhead = 200 * time.Millisecond
 
 var (
@@ -24,8 +24,8 @@ var (
 
 // A group has the queue subscriptions of one mode on one membership's connection. It has none while there is a
 // [Reason], other than [Stopped], not to serve the mode: callers then reach other workers, or learn from NATS at once
-// that there is none. Delivered requests are still answered. Only the membership's goroutine uses a group, except for
-// report.
+// that there is none. Delivered requests are still answered. Only the goroutine of the membership uses a group, except
+// for report.
 type group struct {
 	mode      Mode
 	link      *link
@@ -48,7 +48,8 @@ type group struct {
 	report atomic.Pointer[report]
 }
 
-// A strain is how late a group answers, and what follows: an overload, and a credit, how many requests it may get.
+// A strain says how late a group answers. It has the overload that this causes, and the credit: how many requests the
+// group's next subscriptions may receive.
 type strain struct {
 	lag      lag
 	overload overload
@@ -96,9 +97,9 @@ func (g *group) decide() []Out {
 	return outs
 }
 
-// isOut reports whether the group should leave for these reasons. While the registry is stopped, the group stays even
-// for want of a store or a number (g.lack): to relay a request, or to answer 503, needs neither. A group of relays
-// leaves for any reason.
+// isOut reports whether the group should leave its queue group for the reasons outs. While the registry is stopped
+// (until an operator resumes it), the group stays even without the control connection or a worker number (g.lack): to
+// relay a request, or to answer 503, needs neither. A group of relays leaves for any reason.
 func (g *group) isOut(outs []Out) bool {
 	if g.mode == Relay || find(outs, Stopped) < 0 {
 		return len(outs) > 0
@@ -106,7 +107,8 @@ func (g *group) isOut(outs []Out) bool {
 	return slices.ContainsFunc(outs, func(o Out) bool { return o.Reason != Stopped && o.Reason != g.lack })
 }
 
-// follow joins or leaves the queue group as decide says. It returns why the mode is not served, nil if it is.
+// follow makes the group join or leave its queue group, as decide says. It returns why the mode is not served, nil if
+// it is.
 func (g *group) follow(now time.Duration) error {
 	outs := g.decide()
 	switch isOut := g.isOut(outs); {
@@ -164,7 +166,7 @@ func (g *group) leave() {
 	g.draining, g.subs = append(g.draining, g.subs...), nil
 }
 
-// measure updates the lag of the group, and begins or ends its overload.
+// measure updates the lag of the group (how long its requests wait), and begins or ends its overload.
 func (g *group) measure(now time.Duration) {
 	arrived, waiting := g.arrived(), g.waiting()
 	oldest, reached := g.lag.see(now, g.ping.answered, arrived, waiting)

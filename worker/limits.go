@@ -19,14 +19,14 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// Limits admits requests by the limits in the entry of their tag, and by the throttle in the identity of the registry,
-// which holds for each tag. Each of N workers has its own Limits, which admits a tag at 1/N of its rate. So in a time T
-// all workers together issue at most
+// Limits admits requests for IDs of tags, by the limits of each tag and by the throttle: one rate in IDs per second
+// that an operator set for every tag. Each of N workers has its own Limits, which admits a tag at 1/N of its rate. So
+// of a tag all workers together issue, in a time T, at most
 //
 //	rate × (T + 1 s) + N × the largest batch
 //
-// if each worker knows the rate and N. A batch may be larger than the rate: it is admitted once earlier uses are paid,
-// and later requests wait longer. A nil Limits admits everything. Limits is safe for concurrent use.
+// if each worker knows the rate and N. One request may ask for more IDs than the rate gives in a second: it is
+// admitted, and later requests wait longer. A nil Limits admits everything. Limits is safe for concurrent use.
 //
 // A request is refused before it draws an ID. So a limit that is wrong, or learned late, never makes an ID repeat.
 type Limits struct {
@@ -42,10 +42,10 @@ type Limits struct {
 }
 
 const (
-	// saved is how long an unused rate is saved up.
+	// saved bounds what an unused rate saves up: as many IDs as it gives in this time may then be issued at once.
 	saved = time.Second
-	// longest bounds one request to the IDs that this worker issues of the tag in that time: one request must not block
-	// a tag for hours.
+	// longest bounds one request: to the IDs that the rate gives this worker in that time. Otherwise one request could
+	// block a tag for hours.
 	longest       = time.Minute
 	sharedBuckets = 4096
 )
@@ -110,7 +110,8 @@ func fits(r segment.Rules, n int) error {
 	return e
 }
 
-// tooMany refuses a request until wait has passed: the next whole millisecond, since replies hold no fractions.
+// tooMany returns a refusal after which the caller may retry once wait has passed. It names the next whole millisecond,
+// since replies hold no fractions.
 func tooMany(wait time.Duration, format string, args ...any) error {
 	e := subjects.Errorf(subjects.TooMany, format, args...)
 	e.RetryAfter = wait.Truncate(time.Millisecond) + time.Millisecond
@@ -155,16 +156,16 @@ func FirstUses(perMinute int64) func() error {
 	}
 }
 
-// A bucket admits uses at a rate, and after a rest as many at once as the rate gives in the time burst. A use of any
-// size is admitted while something is left, and may take more than is left: the bucket is then in debt, and admits
-// nothing until the rate has paid the debt. So the uses in a time never exceed what the rate gives in it, plus one
-// burst and the last use.
+// A bucket admits uses at a rate, and after a time without uses as many at once as the rate gives in the time burst. A
+// use of any size is admitted while something is left, and may take more than is left: the bucket is then in debt, and
+// admits nothing until the rate has paid the debt. So the uses in a time never exceed what the rate gives in it, plus
+// one burst and the last use.
 //
 // The value is the time, in ns, at which all past uses are paid. The rate may change between calls: past uses are paid
 // at the rate that they had. A bucket is safe for concurrent use, takes no lock and allocates nothing.
 type bucket struct{ atomic.Int64 }
 
-// fill makes the bucket full. The times given to take must be 0 or later.
+// fill makes the bucket full. The time now, given to take, must then be 0 or later.
 func (b *bucket) fill(burst time.Duration) { b.Store(-int64(burst)) }
 
 // take uses n at a rate per second, and returns 0; or it uses nothing and returns how long to wait. now must come from

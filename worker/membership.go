@@ -16,7 +16,8 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A link is a worker's settings with one of its connections, which does not reconnect: each connection has its link.
+// A link is a worker's settings with one of its connections. A connection never reconnects, so each one has its own
+// link.
 type link struct {
 	Config
 	conn *nats.Conn
@@ -85,9 +86,9 @@ func (w *Worker) newMembership(conn *nats.Conn, replace chan struct{}, before *m
 	return m
 }
 
-// cannotLoad returns an error while the control connection, on which ranges are loaded, is not back after both
-// connections were lost. After awaitOther it returns nil all the same, and the group joins: it may have IDs in
-// memory.
+// cannotLoad returns errOther while a group that is out should wait for the control connection, on which ranges are
+// loaded: after both connections were lost, this one may be back first. After awaitOther the group joins all the same,
+// since the worker may have IDs in memory.
 func (m *membership) cannotLoad(up bool) error {
 	if up || m.link.Ask.IsConnected() || time.Since(m.began) >= awaitOther {
 		return nil
@@ -168,8 +169,9 @@ func (m *membership) run(ctx context.Context) {
 	asking.Wait()
 }
 
-// permitted makes the groups follow the rights of the user. If given is true, a right was granted, and the worker moves
-// to another connection, since a connection does not repeat refused subscriptions.
+// permitted is called when the rights of the NATS user may have changed. It wakes the membership, so that its groups
+// join or leave. If given is true, a right was granted, and the worker moves to another connection: the present one
+// does not repeat refused subscriptions.
 func (m *membership) permitted(given bool) {
 	if given {
 		signal(m.replace)
@@ -239,8 +241,8 @@ func (m *membership) follow() {
 	m.pingIfNeeded(now)
 }
 
-// pingIfNeeded sends a ping if proof is missing that the server knows a subscription, or to measure the lag of a
-// group.
+// pingIfNeeded sends a ping to the server, if it is not proved yet that the server knows a subscription, or if the lag
+// of a group (how long its requests wait) is due to be measured.
 func (m *membership) pingIfNeeded(now time.Duration) {
 	needed, marked := m.ping.owes(m.holder.known), []*group{}
 	for _, g := range m.groups {

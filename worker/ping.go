@@ -86,7 +86,8 @@ func (p *pinger) end(now time.Duration, q pong, arrived int64) {
 	}
 }
 
-// stretch is the length of a period in which the shortest round trip is measured. It counts in the next period, too.
+// stretch is the length of a period in which the shortest round trip is measured. The result counts in the next period,
+// too.
 const stretch = 10 * time.Second
 
 // way returns the round trip to the server, without the time that messages queue; 0 if unknown.
@@ -119,8 +120,8 @@ func (p *pinger) hangs(now time.Duration) bool {
 	return p.lost != nil || p.out > 0 && now-p.asked >= slowPing
 }
 
-// waited returns how long requests wait if the measured lag is lag: the lag less 1.5 round trips, since round trips
-// vary; 0 while the round trip is unknown.
+// waited returns how long requests wait, given the measured lag. The lag includes the round trip of a ping, so waited
+// subtracts 1.5 round trips, since they vary. It returns 0 while the round trip is unknown.
 func (p *pinger) waited(lag time.Duration) time.Duration {
 	if p.way() == 0 {
 		return 0

@@ -51,7 +51,7 @@ func AllReasons() []Reason { return slices.Clone(shown) }
 // before get 503. For other reasons a worker still answers those requests with IDs.
 func (r Reason) Forbids() bool { return r == Unchecked || r == Stopped }
 
-// An Out is one reason, with its cause.
+// An Out is one reason why a mode is not served, with its cause.
 type Out struct {
 	Reason Reason
 	Why    error // for callers and operators

@@ -11,9 +11,9 @@ import (
 	"github.com/natsid/natsid/internal/jitter"
 )
 
-// rights knows for which modes the user of a connection lacks a right. It asks the server when the connection is
-// made, after each refusal by the server, and every 10 s while a right is missing. Until the first answer no group
-// joins its queue group. If the server does not answer, all groups join, since callers may be served.
+// rights knows for which modes the user of a connection lacks a right. It asks the server when the connection is made,
+// after each refusal by the server, and every 10 s while a right is missing. Until the first question has ended no
+// group joins its queue group. If the server does not answer it, all groups join, since callers may be served.
 type rights struct {
 	ask     func(context.Context, *nats.Conn) (map[Mode]error, error)
 	conn    *nats.Conn
@@ -64,7 +64,7 @@ func gains(before, now map[Mode]error) bool {
 }
 
 // isFull reports whether the server refused a subscription because the account or connection has too many. A refusal
-// arrives before the answer to a ping that was sent after the subscription.
+// arrives before the answer to a ping that was sent after the subscription, so after that answer the result is certain.
 func (r *rights) isFull() bool {
 	if errors.Is(r.conn.LastError(), nats.ErrMaxSubscriptionsExceeded) {
 		r.full.Store(true)

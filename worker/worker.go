@@ -109,7 +109,8 @@ type Config struct {
 	MaxBatch int
 	// Deadline is how long a request may wait for its answer.
 	Deadline time.Duration
-	// Reasons are the reasons of the process why modes are not served. Each change wakes the worker.
+	// Reasons holds why this process serves no requests of a mode, apart from reasons of a connection. Each change
+	// wakes the worker.
 	Reasons *Reasons
 	// Overloaded is called once per overload: when the worker, for 1 s, was out of the mode's queue group or left it
 	// repeatedly, because requests arrived faster than it answered them. It must not block.

@@ -131,9 +131,10 @@ func (c *claim) open(now int64) error {
 	return nil
 }
 
-// renew reads the record, and extends the window once a third of the horizon (the length of a new window) is used,
-// or a little sooner. now is the time of a clock that was found right, Unix ms. The read shows within a heartbeat
-// that the record was replaced, wiped or set back. Without the registry, at least two thirds of the horizon remain.
+// renew reads the record, and extends the window once a third of the horizon (the length of a new window) is used, or a
+// little sooner. now is the time of a clock that was found right, Unix ms. Each heartbeat calls renew, so the read soon
+// shows that the record was replaced, wiped or set back. Without the registry, at least two thirds of the horizon
+// remain.
 //
 // A window that has passed is not extended, even if it passed during the write: the error is errEnded. Another
 // worker may have had the number since, even if a restored registry shows this claim's token again.
@@ -179,8 +180,8 @@ func (c *claim) recheck(ctx context.Context) (r Record, err error) {
 	return Record{}, c.lostTo(r)
 }
 
-// usable returns the time in the window, Unix ms, up to which IDs are issued. It is at most the end of the window,
-// as rule (1) of docs/uniqueness.md demands.
+// usable returns the time, Unix ms, up to which IDs are issued: the end of the window less Config.Rest. By rule (1) of
+// docs/uniqueness.md no ID is outside the window.
 func (c *claim) usable() int64 { return c.until.Load() - c.k.cfg.Rest.Milliseconds() } //mutant:rest
 
 // remember puts the acknowledged window into the state file. IDs may then be issued below limit, Unix ms.
@@ -193,8 +194,9 @@ func (c *claim) remember() (limit int64, err error) {
 	return min(limit, c.usable()), err
 }
 
-// heartbeat puts the heartbeat. Others compare their clocks with its time. So that is the last compared reading of
-// the clock plus the monotonic time since: if this clock is set later, the others' clocks do not look wrong.
+// heartbeat puts the heartbeat into the registry. Other workers compare their clocks with the time in it. So that time
+// is the last compared reading of the clock plus the monotonic time since: a later change of this clock makes no other
+// clock look wrong.
 func (c *claim) heartbeat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -10,9 +10,9 @@ import (
 )
 
 // A clock compares this machine's wall clock with its monotonic clock, and with the clocks of the registry and the
-// other workers. Uniqueness depends on windows (the times that the registry gives a number's owner), not on clocks.
-// The comparison keeps the time in IDs true, and a wrong clock from moving a window by years. Only Keeper.Run uses
-// it.
+// other workers. Uniqueness depends on windows (the times that the registry gives a number's owner), not on clocks. The
+// comparison keeps the time in IDs true, and keeps a wrong clock from moving a window by years. Only the goroutine of
+// Keeper.Run uses a clock.
 //
 // The wall clock is compared before the first write of a search, every compareEvery, and soon after a step beyond the
 // tolerance. Between comparisons the monotonic clock continues the last reading. The offset is the wall clock minus the
@@ -35,17 +35,17 @@ import (
 //   - A step within MaxAhead, or within one tick, needs no comparison: the generator waits for the clock. After a step
 //     beyond the tolerance nothing is issued until the clock was compared, which needs the registry.
 //
-// Effects on a running worker:
+// What a running worker does if its clock
 //
-//	set back by up to MaxAhead         continues
-//	set back, within the tolerance     as in the last row
-//	set ahead, within the tolerance    continues
-//	set beyond it, and right now       issues nothing until compared
-//	set beyond it, and wrong           issues, renews and reports nothing until it is right
-//	drifts away                        the same from the fourth failed comparison on
-//	the registry's clock is set        continues if the next heartbeats of others show it
-//	right, but behind the last ID      refuses until it has caught up; acquires another number
-//	                                   at the second heartbeat in a row
+//	is set back by up to MaxAhead       continues
+//	is set back within the tolerance    as in the last row
+//	is set ahead within the tolerance   continues
+//	is set beyond it, and is right now  issues nothing until the clock was compared
+//	is set beyond it, and is wrong      issues, renews and reports nothing until it is right
+//	drifts away                         the same from the fourth failed comparison on
+//	differs as the registry's was set   continues if the next heartbeats of others show that
+//	is right, but behind the last ID    refuses until it has caught up; acquires another number
+//	                                    at the second heartbeat in a row
 type clock struct {
 	cfg       *Config
 	tolerance int64 // how far the clock may be from the others', ms
@@ -63,8 +63,8 @@ type clock struct {
 	due      time.Time // when others is to be read again
 }
 
-// A reading is the wall clock at one moment. It stays true if the process stands still, or the clock is set, before the
-// reading is used.
+// A reading is what the wall clock showed at one moment, and that moment on the monotonic clock. So elapsed can
+// continue it, even if the process stood still or the wall clock was set since.
 type reading struct {
 	now    int64         // Unix ms
 	at     time.Time     // the moment, for its monotonic reading
@@ -86,7 +86,8 @@ const (
 	maxDoubts = 3
 )
 
-// start begins the watch for steps. isIn reports whether a time is in the window of the state file, Unix ms.
+// start begins to watch whether the clock is set. isIn reports whether a time, in Unix ms, is in the window of the
+// state file; a clock in that window counts as right at the start.
 func (c *clock) start(isIn func(now int64) bool) {
 	c.born = time.Now()
 	c.lead, _ = c.leads()

@@ -142,8 +142,8 @@ func (k *Keeper) trouble(ctx context.Context, c *claim, err error) {
 // heartbeats in a row. One heartbeat alone may err, if this goroutine lost its CPU. A burst of IDs, which runs ahead of
 // the clock, does not count, nor does the time before the window of a new claim.
 //
-// Law: the number may be given up. Its record covers all IDs under it, since a release keeps the window's end above
-// the last tick. The next number is acquired as any other, by rules (1) and (2) of docs/uniqueness.md.
+// Law: to give the number up repeats no ID. Its record covers all IDs under it, since a release keeps the window's end
+// above the last tick. The next number is acquired as any other, by rules (1) and (2) of docs/uniqueness.md.
 func (k *Keeper) checkBehind(c *claim, r reading) error {
 	now := max(r.elapsed(), k.cfg.Now()) // the clock may have been set since the reading
 	if time.Now().Before(c.begins) {

@@ -301,9 +301,9 @@ func (k *Keeper) notFound(err error) {
 // giveUp ends the use of a claim whose generator is closed. The parameter why is the reason; nil means that ctx
 // ended. The error says why the number was not released.
 //
-// A lost number looks free to others if the registry lost its state. So this worker answers for a lost number until
-// the clocks of all workers, within the skew, have passed its last ID. Then it removes the heartbeat, which blocks
-// the number: all other numbers may be in use.
+// A lost number looks free to others if the registry lost its state. So this worker answers for a lost number until the
+// clocks of all workers, within the skew, have passed its last ID. Then it removes its heartbeat, so that the number
+// can be acquired: all other numbers may be in use.
 func (k *Keeper) giveUp(ctx context.Context, c *claim, why error) (err error) {
 	switch {
 	case errors.Is(why, errLost):
@@ -319,7 +319,7 @@ func (k *Keeper) giveUp(ctx context.Context, c *claim, why error) (err error) {
 	case errors.Is(why, errEnded):
 		k.ended = c
 	case why != nil && k.cfg.Rest > 0: //mutant:rests
-		// The number rests until its window ends: its user may still issue, and this process does not see what.
+		// The number stays unused until its window ends: a paused user may still issue under it, for Config.Rest.
 	default:
 		k.life.becomeSearching()
 		if err = k.release(ctx, c); errors.Is(err, ErrStateFile) {

@@ -34,8 +34,8 @@ type stateClaim struct {
 	Clock int64 `json:"clock"`
 }
 
-// wrote reports whether the claim wrote record r, and this file is the newest. A worker moves the fence in its file
-// before it reports a time at or above the fence. So a record with such a time has a newer file: this is a copy.
+// wrote reports whether this claim wrote record r, and the file is no old copy. A worker moves the fence in its file
+// before it reports a time at or above the fence. So if the record has such a time, a newer file exists.
 func (c *stateClaim) wrote(r Record) bool {
 	return r.Token == c.Token && r.Until >= c.Until && r.Reported < c.Fence
 }
@@ -65,7 +65,8 @@ func (st state) encode() []byte {
 	return fmt.Appendf(text[:end:end], "%s\"\n}\n", sumOf(text))
 }
 
-// sumOf returns the checksum of an unsummed state: one wrong digit may lower the fence, and IDs would repeat.
+// sumOf returns the checksum of a state whose sum is empty. Without it one wrong digit could lower the fence, below
+// which all IDs may be issued already, and IDs would repeat.
 func sumOf(text []byte) string {
 	digest := sha256.Sum256(text)
 	return hex.EncodeToString(digest[:])

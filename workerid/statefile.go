@@ -31,7 +31,7 @@ type stateFile struct {
 	// writing is a channel of capacity 1, used as a lock on the state and the file. change puts a value in; the
 	// goroutine that writes the file takes the value out at the end, even if change has stopped waiting.
 	writing chan struct{}
-	// reach is how far the fence is put ahead of the clock.
+	// reach is how far moveFence puts the fence, the time below which IDs may be issued, ahead of the clock.
 	reach time.Duration
 	// absent reports that the file is not used, since there is no state directory, or a write failed.
 	absent bool

@@ -20,23 +20,24 @@ import (
 )
 
 const (
-	// mostTries is how many compare-and-sets a load sends before it is passed on. A load is passed on once: after that
-	// it races for the rest of its time.
+	// mostTries is how many compare-and-sets a load sends before it is passed to another worker, the tag's loader. If
+	// the loader gives no range, the load sends more until its time is up.
 	mostTries = 2
-	// leastAnswer is the shortest time that a worker waits for a loader's answer. answerLoads is how many times as long
-	// as a load a loader may take.
+	// A worker waits for a loader's answer answerLoads times as long as the slowest load lately, and leastAnswer at
+	// least: see patience.
 	leastAnswer = 200 * time.Millisecond
 	answerLoads = 3
-	// leastPause is how long a worker asks no loader after it got no answer in time. The pause doubles each time, up to
-	// mostPause, until a loader answers.
+	// leastPause is how long a worker asks no loader after a loader gave it no range in time. The pause doubles each
+	// time, up to mostPause, until a loader answers with a range.
 	leastPause = 250 * time.Millisecond
 	mostPause  = 2 * time.Second
-	// mostWait bounds the wait of a load for messages, which is a quarter of the duration of the last load.
+	// A load waits for messages of other workers (see await) for a quarter of the last load's duration, mostWait at
+	// most.
 	mostWait = 2 * time.Millisecond
-	// forgetAfter is the time without use after which a worker forgets that it contended for a tag. It looks for such
-	// tags about twice in that time.
+	// forgetAfter is how long after the last use a worker forgets that it contended for a tag. It looks for such tags
+	// about twice in that time.
 	forgetAfter = 10 * time.Second
-	// mostTags bounds the contended tags of one worker; loads of further tags race.
+	// mostTags bounds the contended tags of one worker. Further tags are loaded without a loader.
 	mostTags = 1000
 )
 
@@ -54,17 +55,17 @@ type StrictConfig struct {
 	Conn      Conn // must not be the connection on which requests arrive
 	// Segments returns the allocator of this worker, once it exists.
 	Segments func() *segment.Allocator
-	// Marks returns a unique name of the bucket of marks that this worker issues from; "" while the name is unknown, or
-	// while the worker must issue nothing. While the name is "", the worker neither loads for other workers nor asks
-	// them.
+	// Marks returns a unique name of the bucket with the marks that this worker raises. A mark is the end of the IDs of
+	// a tag that are reserved so far. The name is "" while it is unknown, or while the worker must issue nothing. While
+	// the name is "", the worker neither loads for other workers nor asks them.
 	Marks func() string
 	// Loads reports whether this worker can load, as far as it knows. While it cannot, it loads for no other worker.
 	Loads func() bool
 }
 
-// StrictTags are the strict tags for which this worker contended with others lately. They let several workers load a
-// tag through one of them, its loader, so that their compare-and-sets do not race for its mark. StrictTags is safe for
-// concurrent use.
+// StrictTags are the strict tags for which this worker contended with others lately. A load of a tag raises its mark,
+// the end of the IDs reserved so far, by a compare-and-set in JetStream. StrictTags let several workers load a tag
+// through one of them, its loader, so that their compare-and-sets do not race. StrictTags is safe for concurrent use.
 //
 // A worker loads a strict tag itself until others overtake its compare-and-sets. Then it asks the tag's loader, which
 // listens on id.loader.<tag>, to load for it: a message has the total number of IDs that the worker's requests ask for,
@@ -73,23 +74,24 @@ type StrictConfig struct {
 // tag one is its loader after a few loads. While no workers contend, none sends anything. If the loader does not answer
 // in time (see [StrictTags.patience]), the worker loads the tag itself.
 //
-// # The third law
+// # The third law: later requests for a strict tag get higher IDs
 //
-// A worker sends a message after its requests joined the message, and the message joins the loader's load before that
-// load sends its compare-and-set. So the compare-and-set is sent after all those requests arrived, whichever worker
-// loads. A wrong loader, or two, cost a message or a conflict. An answer that comes too late is a hole.
+// This holds if each request gets IDs from a load whose compare-and-set was sent after the request arrived. A worker
+// sends a message only after its requests joined the message, and the message joins the loader's load before that load
+// sends its compare-and-set. So it does not matter which worker loads. A wrong loader, or two, cost a message or a
+// conflict. The range of an answer that comes too late is never used.
 //
 // A message is not passed on again: a worker that has a message for a tag loads the tag itself.
 //
 // Before its load joins requests, a loader waits a moment for the next messages of the workers that its last load
 // served: see [StrictTags.await]. That only delays the compare-and-set, so more requests arrive before it.
 //
-// # The second law
+// # The second law: no ID of a tag is issued twice
 //
-// A range that comes from another process must be of the same marks. So every message and answer names the bucket of
-// marks, and a worker with another bucket ignores it: two registries behind the same subjects do not mix. The loader
-// parks a message as one request, so the range is in no other answer. The asker takes one answer to a message, and
-// drops later ones.
+// Two buckets of marks may reserve the same range. So every message and answer names the bucket, and a worker with
+// another bucket ignores it, even if two registries stand behind the same subjects. The loader parks a message as one
+// request, so the range is in no other answer. The worker that asked takes one answer to a message, and drops later
+// ones.
 type StrictTags struct {
 	cfg     StrictConfig
 	slowest segment.Slowest // duration of loads of strict tags on any worker, failed or not
@@ -173,8 +175,8 @@ func (t *StrictTags) asks(name string) bool {
 	return g != nil && g.asks && t.mayAsk(g)
 }
 
-// overtaken records that other workers have overtaken a load, and reports whether to pass it to the loader. A load for
-// which messages of other workers wait is not passed on again.
+// overtaken records that the compare-and-sets of a load lost against other workers, and reports whether to pass the
+// load to the tag's loader. A load for which messages of other workers wait is not passed on again.
 func (t *StrictTags) overtaken(name string) (pass bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -187,7 +189,7 @@ func (t *StrictTags) overtaken(name string) (pass bool) {
 	return t.mayAsk(g)
 }
 
-// lead makes this worker the loader of a tag.
+// lead makes this worker the loader of a tag: it then loads the tag for other workers, too.
 func (t *StrictTags) lead(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -281,7 +283,8 @@ func (t *StrictTags) load(
 // arrive just after a load has ended, when the next load would already have read the mark: without the wait a message
 // would take two loads.
 //
-// Law: a load calls await before it joins requests, and so before it sends its compare-and-set.
+// Law (later requests for a strict tag get higher IDs): a load calls await before it joins requests, and so before it
+// sends its compare-and-set.
 func (t *StrictTags) await(ctx context.Context, name string) time.Duration {
 	t.mu.Lock()
 	g := t.all[name]
@@ -365,7 +368,8 @@ func (t *StrictTags) pass(ctx context.Context, name string, join func() int64, f
 	return segment.Loaded{Range: segment.Range{Start: a.Start, End: a.End}, Step: a.Step, Passed: true}, true
 }
 
-// take parks a message of another worker, which has the number of IDs, the name of the bucket of marks, and the tag.
+// take parks (queues) the message of another worker as one request for IDs. The message has the number of IDs, the name
+// of the bucket of marks, and the tag.
 func (t *StrictTags) take(m *nats.Msg) {
 	count, rest, _ := strings.Cut(string(m.Data), " ")
 	marks, name, _ := strings.Cut(rest, " ")

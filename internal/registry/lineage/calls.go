@@ -113,7 +113,8 @@ func (ask AskFunc) ask(ctx context.Context, registry string, c call, hear func(r
 	})
 }
 
-// Notices asks one worker of each registry for its notice, and returns those that come at once.
+// Notices asks one worker of each registry for its notice, what it says about its registry, and returns those that come
+// at once.
 func (ask AskFunc) Notices(ctx context.Context, from Notice) (all []Notice, err error) {
 	ctx, cancel := context.WithTimeout(ctx, noticesTimeout)
 	defer cancel()

@@ -58,7 +58,8 @@ type ongoing struct {
 	thorough bool
 }
 
-// A pass is what a load keeps from its start: when the check that lets it begin was begun, and the count of stops.
+// A pass is what a load keeps from its start, and counts judges at its end: when the last check before the load began,
+// and how often this worker had been stopped.
 type pass struct {
 	checked time.Time
 	stops   int
@@ -100,7 +101,8 @@ func (g *gate) counts(p pass) error {
 	return fmt.Errorf("lineage: the load took longer than %v, and its range is a hole", fresh+writeTimeout)
 }
 
-// begin begins a check. On a new connection, maybe to another bucket, checks are thorough until one finds it sound.
+// begin returns the check to make now. It is thorough if the parameter says so, or if no check on the present
+// connection, which may lead to another bucket, has found the registry sound.
 func (g *gate) begin(thorough bool) ongoing {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -108,8 +110,8 @@ func (g *gate) begin(thorough bool) ongoing {
 	return ongoing{g.cfg.Now(), links, g.doubts, g.proof, thorough || links != g.sound.links}
 }
 
-// end ends a successful check, and with it a stop, unless this worker is in an incident or has a proof. It returns why
-// the registry is stopped, nil if it is not.
+// end records a check that found no fault. It also ends this worker's stop, unless the incident is open (inIncident) or
+// a proof of a wrong state is not written yet. It returns why the registry is stopped, nil if it is not.
 func (g *gate) end(a ongoing, inIncident bool) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -235,8 +235,9 @@ func (k *own) choose(ctx context.Context) error {
 
 // save puts the memory into the journal. If that fails, this worker continues without the journal.
 //
-// Law: the journal on disk then has old tokens, and the key gets new ones. So each later entry lists the old tokens in
-// Taken: after a restart the worker finds its key taken over, and chooses another one.
+// Law: the journal on disk then has the tokens of old writes of the own key, while the key gets new ones. So each later
+// entry lists the journal's tokens in Taken: after a restart the worker finds its key taken over, and chooses another
+// one.
 func (k *own) save() {
 	k.Highest = k.cfg.Bucket.Known()
 	if k.journal.fault != nil || k.journal.write(k.memory) {

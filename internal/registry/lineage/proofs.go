@@ -35,9 +35,9 @@ func ofIncident(in *era.Incident) (why error, all bool) {
 	return (&finding{cause: in.Cause, why: in.Why(), other: in.Other}).reason()
 }
 
-// find compares the identity that a check has read with what the worker remembers; nil if they agree. A finding is
-// not yet a proof, since a deposed leader shows old entries. It is proved once the bucket acknowledges the
-// compare-and-set that replaces the identity as it was read by one with an incident.
+// find compares the identity that a check has read with what the worker remembers; nil if they agree. A finding is not
+// yet a proof, since a deposed leader shows old entries. It is proved once the bucket acknowledges a compare-and-set
+// that adds an incident to the identity as it was read.
 func find(m *memory, v *view) *finding {
 	switch made := v.stream.Created; {
 	case v.unfit != nil: // first, as unfit settings explain missing entries

@@ -41,11 +41,11 @@ func isRefused(err error) bool {
 // Identity returns the identity of the registry (its ID, eras and open incident) as last read; zero before.
 func (r *registry) Identity() era.Identity { return valueOf(&r.last) }
 
-// Eras returns the identity whose eras say how to read the marks of tags: that of the last check which found this
-// worker in the present era, or completed its stop. Before that it is the identity in the worker's memory, or zero.
+// Eras returns the identity whose eras say how to read the marks of tags: that of the last check that found the
+// registry sound, or completed this worker's stop. Before that it is the identity in the worker's memory, or zero.
 //
-// Law: Eras is not Identity, which may have come from a deposed leader, and lack the last eras. Without these a mark
-// would be read too low.
+// Law: Eras is not Identity: a deposed leader of the stream may have served that one, without the last eras. Without
+// these a mark would be read too low.
 func (r *registry) Eras() era.Identity { return valueOf(&r.begun) }
 
 // Throttle returns the limit of each tag's rate, in IDs per second of all workers, as last read; 0 for no limit.
@@ -121,7 +121,8 @@ func (r *registry) replace(ctx context.Context, v *view, next era.Identity) erro
 	return nil
 }
 
-// putIdentity replaces the identity if its revision is last, or creates it if last is 0; else it is errNewerRead.
+// putIdentity replaces the identity if its revision is last, or creates it if last is 0. It returns errNewerRead if the
+// identity has changed.
 func putIdentity(ctx context.Context, b Bucket, id era.Identity, last uint64) (revision uint64, err error) {
 	if last == 0 {
 		revision, err = b.Create(ctx, era.Key, id.Encode())
