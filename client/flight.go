@@ -78,7 +78,8 @@ func (f *flight) after(d time.Duration, step func()) {
 	f.timer.Reset(d)
 }
 
-// send sends a copy, and reports whether it is under way. f.mu is held.
+// send sends a copy of the request, and reports whether it is under way. The parameter spent says that the copy was
+// counted in the budget of copies. f.mu is held.
 func (f *flight) send(spent bool) bool {
 	reply, token, err := f.target.client.inbox.expect(f.receive)
 	if err != nil {
@@ -197,7 +198,7 @@ func (f *flight) refused(err error) {
 }
 
 // retry schedules a copy after a refusal. The copy is sent after the next pause, which is 0 for the first refusal, but
-// not before least has passed. f.mu is held.
+// not before the time least has passed. f.mu is held.
 func (f *flight) retry(why error, least time.Duration) {
 	f.target.note(why)
 	if len(f.open) > 0 {

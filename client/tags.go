@@ -122,7 +122,7 @@ func (c *Client) json(ctx context.Context, subject string, req, answer any) (err
 	return nil
 }
 
-// bounded returns ctx with a deadline, if it has none.
+// bounded returns ctx. If it has no deadline, it gets one after Config.Timeout.
 func (c *Client) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return ctx, func() {}

@@ -43,8 +43,8 @@ func (r *Registry) Ask(ctx context.Context, w int) (workerid.Who, error) {
 	q := &question{
 		nc: r.nc, subject: r.cfg.WorkerSubject, inbox: r.nc.NewInbox(), answers: make(chan *nats.Msg, 64),
 	}
-	// The server compares each new and each ended wildcard subscription with all subjects in use. So these have no
-	// wildcard.
+	// The server compares each new and each ended wildcard subscription with all subjects in use. So these
+	// subscriptions have no wildcard.
 	for _, of := range []string{ofNumber, ofControl} {
 		sub, err := q.nc.ChanSubscribe(q.inbox+of, q.answers)
 		if err != nil {

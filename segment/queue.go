@@ -98,8 +98,8 @@ func (w *waiters) serve(s *stock, answers []answer) []answer {
 	return w.serveUpTo(w.ever, s, answers)
 }
 
-// serveUpTo is serve for the requests up to number last, counted from the first request that ever waited. It serves
-// from the sealed stock of a strict tag, too.
+// serveUpTo is serve for the requests with numbers up to the parameter last, counted from the first request that ever
+// waited. It serves from the sealed stock of a strict tag, too.
 func (w *waiters) serveUpTo(last int64, s *stock, answers []answer) []answer {
 	for w.any() && w.ever-int64(w.len()) < last && w.queue.waiters[0].n <= s.restLen {
 		x := w.pop()
@@ -116,8 +116,9 @@ func (w *waiters) refuse(s *stock, err error) (answers []answer) {
 	return answers
 }
 
-// exhausted is called when the store has only left IDs of the tag. It refuses each request that the IDs in the stock
-// and in the store cannot serve after the requests before it, and serves those for which the stock has enough.
+// exhausted is called when the store holds no more IDs of the tag than the parameter left says. It refuses each request
+// that these and the IDs in the stock cannot serve after the requests before it, and serves those for which the stock
+// has enough.
 func (w *waiters) exhausted(s *stock, left int64, why error) (answers []answer) {
 	if answers = w.serve(s, nil); !w.any() {
 		return answers

@@ -130,8 +130,8 @@ func (s *stock) drop(least int64, now time.Duration) {
 	s.cut(least, now)
 }
 
-// cut discards the IDs in memory below least, and reports whether there were any. A later load may bring IDs below
-// least.
+// cut discards the IDs in memory below least, and reports whether there were any. Unlike drop, it allows a later load
+// to bring such IDs again.
 func (s *stock) cut(least int64, now time.Duration) bool {
 	if !s.isBelow(least) {
 		return false
@@ -253,9 +253,8 @@ func (s *stock) ranges() []RangeStats {
 // another has ended gets higher IDs.
 type run struct {
 	end int64 // the first ID above the run
-	// A request that takes the ID check, or a later ID, calls buffer.look. check is never beyond the last ID, so the
-	// request that takes the last ID calls look. While check is 0, which it is until the buffer sets it, every request
-	// calls look.
+	// A request that takes the ID check, or a later ID, calls buffer.look, which starts a load if one is due. check is
+	// at most the last ID of the run. While check is 0, which it is until the buffer sets it, every request calls look.
 	check atomic.Int64
 
 	// Each request writes next. The padding keeps next on another cache line than end and check, which requests only

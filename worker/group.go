@@ -238,8 +238,8 @@ func drain(log *slog.Logger, subs []*nats.Subscription) {
 	}
 }
 
-// renew replaces the subscriptions of the endpoints that the func which selects: it subscribes, and then drains the
-// former subscription.
+// renew replaces the subscriptions of the endpoints for which the function which returns true: it subscribes again, and
+// then drains the former subscription.
 func (g *group) renew(which func(*endpoint) bool) {
 	for i, e := range g.endpoints {
 		if !which(e) {

@@ -135,7 +135,7 @@ func (r *Reasons) publish() {
 	r.forbidden.Store(&causes)
 }
 
-// join returns, as one error, the causes of the outs whose reason the func which accepts; nil if there are none.
+// join returns, as one error, the causes of those outs whose reason the parameter which accepts; nil if there are none.
 func join(outs []Out, which func(Reason) bool) (why error) {
 	for _, o := range outs {
 		switch {

@@ -286,7 +286,8 @@ func (w *Worker) connect(ctx context.Context, gone *membership) *membership {
 	return nil
 }
 
-// begin connects once, and begins a membership in place of the membership before; before is nil for the first.
+// begin connects once, and begins a membership on that connection. The parameter before is the membership that it
+// replaces, nil for the first.
 func (w *Worker) begin(ctx context.Context, before *membership) (*membership, error) {
 	var announced []string
 	if before != nil {

@@ -251,8 +251,8 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
-// search finds a claim: a worker number with its window. It retries until ctx ends or, at the first search, the
-// registry has another layout.
+// search finds a claim: a worker number with its window. It retries until ctx ends or, if first is true, the registry
+// has another layout.
 func (k *Keeper) search(ctx context.Context, first bool) (*claim, error) {
 	wait := 100 * time.Millisecond
 	k.awaySince = time.Time{}

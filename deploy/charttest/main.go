@@ -1,5 +1,5 @@
-// Command charttest packs the chart of deploy/chart, the same commit into the same bytes. Its tests
-// render the chart, and run what it renders.
+// Command charttest packs the Helm chart of deploy/chart; the same commit always gives the same bytes. Its tests render
+// the chart, and run what it renders.
 package main
 
 import (

@@ -58,7 +58,7 @@ func addContext(all map[string]Given, name string, c map[string]string) (said []
 	return said
 }
 
-// inURL is the name of the user in the URLs of NATS where a way lists flags.
+// inURL stands, in a [way] of flags, for the user and password in the URLs of --nats.
 const inURL = "user in --nats"
 
 // A way is one way to give something, such as a user: the flags that belong together, as those of user and password.

@@ -130,7 +130,7 @@ func (c *layoutCmd) plan(s *session, now time.Time) (l snowflake.Layout, err err
 	return l, nil
 }
 
-// width returns how many bits are needed to tell count/of values apart; a fraction counts as a whole value.
+// width returns how many bits are needed to tell apart as many values as the quotient count/of, rounded up.
 func width(count, of int64) int { return bits.Len64(uint64((count+of-1)/of - 1)) }
 
 // layoutJSON describes a layout. Fields leaves out fields that have no bits.

@@ -121,7 +121,8 @@ func NewStrictTags(cfg StrictConfig) *StrictTags {
 	return &StrictTags{cfg: cfg, all: make(map[string]*tag)}
 }
 
-// Run forgets tags for which no workers contend any more, until ctx ends, and then all tags for which no message waits.
+// Run forgets, from time to time until ctx ends, the tags for which no workers contend any more. At the end it forgets
+// all tags but those for which messages of other workers wait.
 func (t *StrictTags) Run(ctx context.Context) {
 	for jitter.Sleep(ctx, forgetAfter/2) == nil {
 		t.forget(time.Now().Add(-forgetAfter))

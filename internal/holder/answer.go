@@ -131,7 +131,8 @@ func (h *Holder) ask(ctx context.Context, bus *natsbus.Bus) {
 	h.settle(func() { h.stopped = stopped })
 }
 
-// verdict returns why no IDs may be issued under numbers of a registry, by the answers of workers; nil if they may.
+// verdict returns why no IDs may be issued under numbers of this registry, given the notices of all workers that
+// answered; nil if they may.
 func verdict(registry string, all []lineage.Notice) (stopped error) {
 	answers := false // a worker of the registry has answered
 	for _, n := range all {

@@ -168,8 +168,8 @@ func (h *Holder) start(ctx context.Context, nc *nats.Conn) (err error) {
 
 // keep runs the keeper until ctx ends.
 //
-// Law: the keeper closes the generator, and then lowers the end of the window. Until the generator is closed this
-// holder answers for the number.
+// Law: the keeper closes the generator, and then lowers the end of the window, from which the next owner issues. Until
+// the generator is closed this holder answers for the number, so that no other process takes it.
 func (h *Holder) keep(ctx context.Context) {
 	defer close(h.ended)
 	living, quit := context.WithCancel(context.Background())

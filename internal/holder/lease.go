@@ -13,9 +13,10 @@ import (
 
 // A Lease lets a program with a generator of its own use a number while its window lasts. It is for one goroutine.
 //
-// Law: rule (1) of docs/uniqueness.md holds for the program, as long as it ends before the lease does. Nobody knows
-// its IDs. So only Release lowers the end of the window: not below any time at which Until was called, nor below
-// the present time and a margin. Without a Release, nobody takes the number until the window ends.
+// Law: the times in the program's IDs are within the window, as rule (1) of docs/uniqueness.md demands, if the program
+// ends before the lease does. Nobody knows its IDs. So only Release lowers the end of the window: not below any time at
+// which Until was called, nor below the present time and a margin. Without a Release, nobody takes the number until the
+// window ends.
 type Lease struct {
 	h *Holder
 	g *snowflake.Generator // the holder's; its last tick stands for the program's last one

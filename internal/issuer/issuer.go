@@ -52,7 +52,8 @@ type parked struct {
 // gets little CPU time.
 func (i *Issuer) patience() time.Duration { return i.deadline - i.deadline/8 }
 
-// short is the duration of a queue, at the full rate, that is accepted whatever the present pace.
+// short is the length of a queue that is accepted even if this process issues slowly at present. It is counted in the
+// time that the queue takes at the full rate of the layout.
 func (i *Issuer) short() time.Duration { return i.deadline / 8 }
 
 // New returns an issuer without a generator. It answers each parked request within the deadline, and parks at

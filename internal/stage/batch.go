@@ -49,8 +49,9 @@ type batch struct {
 	size    int      // bytes of those messages
 }
 
-// gather reads messages, gives them IDs, and sends them in batches to the method copy, which writes the batch before at
-// the same time. A batch holds the messages at hand, and does not wait for more. The error says why gather ended.
+// gather reads messages, gives them IDs, and sends them in batches to the method copy, which writes each batch while
+// gather fills the next one. A batch holds the messages at hand, and does not wait for more. The error says why gather
+// ended.
 func (s *Stage) gather(ctx context.Context, from Reader, begin place, to chan<- *batch) error {
 	at, last := begin.from, begin.last
 	var next *Message  // read, but not in a batch yet
@@ -176,7 +177,8 @@ func (s *Stage) copyOf(m *Message, at Position) (*nats.Msg, *unfit) {
 	return c, nil
 }
 
-// own returns a copy of the headers, without those that begin with Nats-, and with space for further ones (more).
+// own returns a copy of the headers without those that begin with Nats-. It has room for as many further headers as
+// more says.
 func own(h nats.Header, more int) nats.Header {
 	c := make(nats.Header, len(h)+more)
 	for name, values := range h {

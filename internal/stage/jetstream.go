@@ -98,9 +98,9 @@ func fit(c jetstream.StreamConfig) error {
 	return stop("stream %s cannot be a target: it %s; copy to a stream of its own, which --create makes", c.Name, why)
 }
 
-// Copied returns the subjects of the copies of the stream that from names: each subject of that stream, mapped by the
-// func subject. If the stream's settings do not list the subjects of all its messages, Copied returns the parameter
-// all.
+// Copied returns the subjects of the copies of a stream's messages; the parameter from is its name. They are the
+// subjects of that stream, each mapped by the func subject. If the stream's settings do not list the subjects of all
+// its messages, Copied returns the parameter all.
 func (t *Stream) Copied(ctx context.Context, from string, subject func(string) string, all string) (
 	subjects []string, err error) {
 	info, err := infoOf(ctx, t.js, from)

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// An origin is a source and its name. It finds which messages may be passed, and which have left the source unread.
+// An origin is a source and its name. It finds which messages may be passed (not copied), and which have left the
+// source before they were read.
 type origin struct {
 	Source
 	name string
@@ -55,9 +56,10 @@ func (o origin) holds(ctx context.Context, p Position, src SourceState) error {
 	return err
 }
 
-// look passes the messages after a position if no filter selects any of them, and reports whether there is a message
-// to be read. Without look the position would stay far behind where few messages are selected. Once unselected messages
-// had expired, the stage could not distinguish them from selected messages that expired unread.
+// look passes the messages after a position (leaves them uncopied) if no filter selects any of them, and reports
+// whether there is a message to be read. Without look the position would stay far behind where few messages are
+// selected. Once unselected messages had expired, the stage could not distinguish them from selected messages that
+// expired unread.
 //
 // Two readings of the source's state prove that no selected message is passed. In the first reading End (the last
 // selected message, read after Last) is not after the position: so the source holds no selected message from there to
@@ -85,9 +87,9 @@ func (o origin) look(ctx context.Context, at *Position) (more bool, err error) {
 	return false, nil
 }
 
-// follows returns why message m cannot be copied right after the position to: messages in between have left the source
-// unread. Messages deleted one by one do not count. The error is not a [Stop]: another stage may have copied the
-// messages, as the target would show.
+// follows returns why message m cannot be copied as the next one after a position, the parameter to: messages in
+// between have left the source unread. Messages deleted one by one do not count. The error is not a [Stop]: another
+// stage may have copied the messages, as the target would show.
 func (o origin) follows(ctx context.Context, to Position, m Message) error {
 	last := to.Seq
 	switch {

@@ -322,8 +322,9 @@ func (d *doubts) sure(err error) error {
 // doubted returns err as an error that is not a [Stop]: copy asks again whether the stage must stop.
 func doubted(err error) error { return fmt.Errorf("JetStream is asked again: %v", err) }
 
-// write writes a batch after the target's sequence last, and advances last; a batch that only passes messages writes
-// none. write awaits the outcome even if ctx ends, so that the last hint matches the last write.
+// write writes a batch to the target after the sequence to which last points, and advances that. A batch whose messages
+// are all passed (not copied) writes nothing. write awaits the outcome even if ctx ends, so that the last hint matches
+// the last write.
 func (s *Stage) write(ctx context.Context, b *batch, last *uint64) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answersWithin)
 	defer cancel()

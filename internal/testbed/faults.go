@@ -54,7 +54,7 @@ func (c *Cluster) Restart() error {
 	})
 }
 
-// skipWithin bounds the duration of a skip.
+// skipWithin bounds how long Skip may take to raise all tags.
 const skipWithin = 10 * time.Second
 
 // Skip raises the next ID of each tag by at least n. It returns an error if there is no tag, or if some tags cannot be

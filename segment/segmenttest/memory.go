@@ -24,14 +24,14 @@ func (m *Memory) Load(ctx context.Context, tag string, n, floor int64) (segment.
 	return m.LoadBy(ctx, segment.SystemClock, tag, n, floor)
 }
 
-// LoadBy is Load by another clock.
+// LoadBy is Load with the given clock in place of the machine's.
 func (m *Memory) LoadBy(
 	ctx context.Context, clock segment.Clock, tag string, n, floor int64,
 ) (segment.Loaded, error) {
 	return m.load(ctx, clock, tag, floor, false, func(step int64) int64 { return max(n, step) })
 }
 
-// LoadStrictBy is LoadStrict by another clock.
+// LoadStrictBy is LoadStrict with the given clock in place of the machine's.
 func (m *Memory) LoadStrictBy(
 	ctx context.Context, clock segment.Clock, tag string, join func() int64, floor int64,
 ) (segment.Loaded, error) {

@@ -20,8 +20,9 @@ type Fault struct {
 	Do   string `json:"do,omitempty"`
 }
 
-// Wrong returns the faults of workers, registries and tags, the worst first. more has the faults of tags that the
-// caller found in their marks. Faults of tags come before those of single workers: no worker issues IDs of such a tag.
+// Wrong returns the faults of workers, registries and tags, the worst first. The parameter more has further faults of
+// tags, which the caller found in the tags' marks (next IDs). Faults of tags come before those of single workers: no
+// worker issues IDs of such a tag.
 func (s Snapshot) Wrong(more []Fault) []Fault {
 	v, tags := s.Overview(), slices.Clip(more)
 	for _, u := range s.Busiest() {

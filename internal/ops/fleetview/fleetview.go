@@ -39,7 +39,7 @@ func isInbox(ns subjects.Namespace, reply string) bool {
 	return reply != "" && !strings.HasPrefix(reply, string(ns)+".") && !strings.Contains("."+reply, ".$")
 }
 
-// encode returns a view as JSON. It drops stages until the JSON has at most most bytes, and so fits into a message.
+// encode returns a view as JSON. It drops stages until the JSON fits into a message, of as many bytes as most says.
 func encode(v wire.WorkerView, most int) []byte {
 	for {
 		body, err := json.Marshal(v)

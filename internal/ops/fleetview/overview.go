@@ -36,7 +36,8 @@ type Overview struct {
 	Alarms               []RaisedAlarm    // open ones first, then the latest first
 }
 
-// A Registered counts the workers in one era of a registry, with the layout of the first of them.
+// A Registered counts the workers that report the same registry and era, the time between two resumes of the registry.
+// The layout is that of the first of them.
 type Registered struct {
 	Registry string `json:"registry"`
 	Era      string `json:"era"`

@@ -20,7 +20,7 @@ type chart struct {
 	Summary     string // the figures in words
 }
 
-// A line is the figure of one mode. Points are in a drawing of chartWidth by chartHeight.
+// A line of a chart shows the figure of one mode. Points are its corners, in a drawing of chartWidth by chartHeight.
 type line struct {
 	Mode, Points string
 	Now, Most    string

@@ -86,7 +86,8 @@ func (b *Bucket) CreateFirst(ctx context.Context, key string, value []byte) (rev
 	return revision, err
 }
 
-// Update puts a value under a key if the key's revision is still last; otherwise it returns [ErrRevision].
+// Update puts a value under a key if the key's revision is still the parameter last; otherwise it returns
+// [ErrRevision].
 func (b *Bucket) Update(ctx context.Context, key string, value []byte, last uint64) (revision uint64, err error) {
 	return b.publish(ctx, key, Write{Value: value, Last: &last})
 }

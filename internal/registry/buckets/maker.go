@@ -19,7 +19,7 @@ func (b *Bucket) firstSeq() uint64 {
 	return max(uint64(time.Now().UnixMicro()), b.seen.Load()+margin)
 }
 
-// makerKey is the key of natsid's mark in a stream's metadata; a stream that was made by hand lacks it.
+// makerKey is a key in the metadata of each stream that natsid made; a stream that was made by hand lacks it.
 const makerKey = "natsid-maker"
 
 // The values of makerKey: the bucket is the first of its name, or is not.

@@ -26,7 +26,7 @@ var ErrNoJetStream = errors.New("JetStream does not answer: its stream has no le
 // Patient returns streams for a command: each call ends within [Patience], whatever its context. A read without an
 // answer is repeated, since NATS does not report that the leader of a stream was killed.
 //
-// Law: a write is sent once. A second write could take what the first one wrote for another writer's.
+// Law: a write is sent once. A second copy would find what the first one wrote, and take that for another writer's.
 func Patient(streams Streams) Streams { return patient{streams} }
 
 type patient struct{ streams Streams }

@@ -68,7 +68,7 @@ const (
 // Offsets maps the random ID of each era to the era's offset: how much it adds to a mark of no era.
 type Offsets map[string]int64
 
-// Add returns all eras of o and of more. An era that is in both gets the higher of its two offsets.
+// Add returns the eras of both o and the parameter more. An era that is in both gets the higher of its two offsets.
 func (o Offsets) Add(more Offsets) Offsets {
 	all := maps.Clone(o)
 	if all == nil {

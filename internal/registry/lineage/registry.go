@@ -121,8 +121,8 @@ func (r *registry) replace(ctx context.Context, v *view, next era.Identity) erro
 	return nil
 }
 
-// putIdentity replaces the identity if its revision is last, or creates it if last is 0. It returns errNewerRead if the
-// identity has changed.
+// putIdentity replaces the identity if its revision is still the parameter last, or creates it if last is 0. It returns
+// errNewerRead if the identity has changed.
 func putIdentity(ctx context.Context, b Bucket, id era.Identity, last uint64) (revision uint64, err error) {
 	if last == 0 {
 		revision, err = b.Create(ctx, era.Key, id.Encode())

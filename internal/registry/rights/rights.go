@@ -15,7 +15,8 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A Role is what a user of NATS is to natsid.
+// A Role is what a user of NATS does with natsid: serve requests, send them, or administer. Each role needs other
+// rights.
 type Role string
 
 // The roles.
@@ -59,7 +60,8 @@ type Rights struct {
 	Subscribe []Right `json:"subscribe"`
 }
 
-// A Deployment is what rights depend on. Namespace is required; the zero value of each other field is its default.
+// A Deployment has the settings of natsid on which rights depend. Namespace is required; the zero value of each other
+// field is its default.
 type Deployment struct {
 	Namespace   subjects.Namespace
 	InboxPrefix string // of the inboxes on which the user hears answers, without the last dot; "" is _INBOX

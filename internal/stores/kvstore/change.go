@@ -118,8 +118,8 @@ func (s state) created(t segment.Tag, limit int64) (segment.Tag, error) {
 	return t, nil
 }
 
-// errSayStart is returned after a resume of the registry, for a new tag without a start. Other tags begin above all
-// earlier IDs, as a resume lifts marks. This tag has a last number, or its column max_id has no room for that.
+// errSayStart is returned, after a resume of the registry, for a new tag without a start if the tag has a last number,
+// or its column max_id no room above all earlier IDs. Any other new tag begins above those IDs.
 var errSayStart = segment.RuleError("the registry was resumed, and the tag may have been in use before: say with " +
 	"start where it goes on, above all its IDs, or that it is new with start 1")
 

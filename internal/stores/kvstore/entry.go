@@ -30,8 +30,9 @@ type entry struct {
 	// Era is the time between two resumes of the registry in which Mark was written; "" is none: see package era.
 	Era   string `json:"era,omitempty"`
 	First bool   `json:"first,omitempty"` // made by the first request, and not changed by an operator since
-	// Run ends at Mark, unless an operator or an older natsid wrote Mark: then in clears Run. It also clears a Run of
-	// an earlier era: if marks went back before the resume, another process may have loaded the same IDs.
+	// Run is the IDs up to Mark that one process alone loaded: see [segment.Run]. If an operator or an older natsid
+	// wrote Mark, Run ends below it, and in clears Run. So it does with a Run of an earlier era: if marks went back
+	// before the resume, another process may have loaded the same IDs.
 	Run segment.Run `json:"run,omitzero"`
 
 	// The fields below are not stored: in sets them. Unless undecided, Mark and Era above are then of the present era.
@@ -115,7 +116,8 @@ type state struct {
 	kve   buckets.Entry // zero if the tag has no entry
 	entry               // of a tag without entry: what in makes of the zero entry
 	row   *segment.Row  // nil if there is none
-	// raises is the result of setbacks.now from before the row was read; only a read of a single tag sets it.
+	// raises is how often this worker had raised rows of the table before this row was read: see setbacks.now. Only a
+	// read of a single tag sets it.
 	raises uint64
 	fault  error // why the entry cannot be read; only listings set it
 }
@@ -153,8 +155,8 @@ func (t state) tag(name string) segment.Tag {
 
 func (t state) isMissing() bool { return t.kve.Revision == 0 }
 
-// isUnmade reports whether the tag's creation is under way, or was interrupted. A claimed tag is not unmade if its row
-// was read before: the row was lost, and another copy of the table may still have the row.
+// isUnmade reports whether the tag's creation is under way, or was interrupted: its entry claims the name, and its row
+// was never read. If the row was read before, it was lost, and another copy of the table may still have it.
 func (t state) isUnmade() bool { return t.Claimed && t.Seen == 0 }
 
 func (t state) isDamaged() bool { return t.fault != nil }
@@ -167,8 +169,8 @@ func (t state) servable() error {
 	return nil
 }
 
-// read returns an existing tag, or [segment.ErrUnknownTag]. It reads the entry before the row: Seen in the entry is a
-// max_id of the row from before, so a row with a lower max_id has gone back to an earlier state.
+// read returns an existing tag, or [segment.ErrUnknownTag]. It reads the entry before the row: Seen in the entry is the
+// highest max_id that any worker had read, so a row with a lower one has gone back to an earlier state.
 func (s *Store) read(ctx context.Context, tag string) (t state, err error) {
 	if t, err = s.readMark(ctx, tag); err != nil {
 		return t, err
@@ -275,7 +277,7 @@ func (s *Store) replace(ctx context.Context, tag string, was state, e entry) (st
 	return state{kve: buckets.Entry{Revision: revision, Created: time.Now()}, entry: e, row: was.row}, err
 }
 
-// write writes the entry of a tag if the entry's revision is last; last is 0 if the tag has no entry.
+// write writes the entry of a tag if the entry's revision is still the parameter last, 0 for a tag without an entry.
 func (s *Store) write(ctx context.Context, tag string, value []byte, last uint64) (revision uint64, err error) {
 	if err := refused(tag); err != nil {
 		return 0, err
@@ -286,8 +288,8 @@ func (s *Store) write(ctx context.Context, tag string, value []byte, last uint64
 	return s.kv.Update(ctx, tag, value, last)
 }
 
-// sign sets the run of e, an entry that is to replace the entry in the state was, if e raises the mark. It extends the
-// run of was if this process wrote that, too.
+// sign sets the run of e, the IDs up to its mark that one process alone loaded, if e raises the mark of the state was,
+// which e replaces. If this process also wrote the run of was, the run of e continues that.
 func (s *Store) sign(e *entry, was state) {
 	if e.Mark > was.raw {
 		e.Run = segment.Run{By: s.cfg.Process(), From: max(1, was.raw), To: e.Mark}

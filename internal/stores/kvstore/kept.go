@@ -112,8 +112,9 @@ func (r *keeper) keep(tag string, l reservation) {
 	r.loads[tag] = l //mutant:keep
 }
 
-// lost takes back a reservation whose write was refused because another write came first. If the write was sent
-// before, that first copy may have landed, and the range is kept. Otherwise its IDs from an earlier range are lost.
+// lost handles a reservation whose write was refused because another write came first. If the same write was sent
+// before, that copy may have landed, and the range is kept. Otherwise the range is dropped, and only the bound on the
+// length of the tag's next range is kept.
 func (r *keeper) lost(tag string, l reservation) {
 	switch {
 	case l.sentBefore:

@@ -18,7 +18,7 @@ import (
 // Hostile is the name of a tag, and part of other texts, that would run if it were taken for markup.
 const Hostile = `"><script>alert(1)</script>`
 
-// At is when the fleet stands still.
+// At is the time that the clocks of the fleet show.
 var At = time.Date(2026, 11, 20, 9, 30, 12, 0, time.UTC)
 
 // Config returns a page of the fleet: two workers that serve, one that has no right clock, and one
@@ -129,7 +129,7 @@ func of(i int, name string, q wire.ViewRequest) fleetview.Worker {
 	return w
 }
 
-// stats returns what worker i has of a tag.
+// stats returns the statistics of a tag on worker i.
 func stats(tag, worker string, i int) wire.TagStats {
 	first := subjects.ID(i*20000 + 200001)
 	return wire.TagStats{

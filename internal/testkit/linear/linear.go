@@ -1,9 +1,9 @@
-// Package linear has porcupine judge small histories of grants: a second opinion, by a
-// program that others wrote, on what [ledger.Order] says of all requests.
+// Package linear has porcupine, a checker of linearizability that others wrote, judge small histories of grants. That
+// is a second opinion on what [ledger.Order] says of all requests.
 //
-// To porcupine a strict tag is a register that holds the highest ID. A request that is
-// granted a run raises it, and its whole run is above what it was. Any part of a history
-// that has such an order has one, so a part may be judged by itself.
+// To porcupine a strict tag is a register that holds the highest ID so far. A granted run must lie above that ID, and
+// then raises the register to its last ID. If such an order exists for a history, it exists for each part of the
+// history, so a part may be judged by itself.
 package linear
 
 import (
@@ -22,25 +22,25 @@ type Grant struct {
 	Began, Ended int64
 }
 
-// A Verdict is what porcupine says of a history.
+// A Verdict is porcupine's verdict on a history: [Rises], [Falls] or [Unknown].
 type Verdict = porcupine.CheckResult
 
-// Rises and Falls are verdicts; Unknown says that patience was too short for one.
+// Rises says that the IDs rise in some order of the requests, Falls that they rise in none, and Unknown that patience
+// was too short for a verdict.
 const (
 	Rises   = porcupine.Ok
 	Falls   = porcupine.Illegal
 	Unknown = porcupine.Unknown
 )
 
-// A register is what requests have left: how many there were, and the highest ID.
+// A register is the state of a strict tag after some requests: how many there were, and the highest ID granted.
 type register struct {
 	requests int
 	highest  int64
 }
 
-// A request has its place among all by their IDs: ranges only rise, so it can be served
-// after as many others only. Without that hint porcupine tries every order of those that
-// were under way at once.
+// The model gives each request its place, counted by the IDs: ranges only rise, so no other order of the requests is
+// possible. Without the places porcupine would try every order of requests that were under way at once.
 var model = porcupine.Model{
 	Init: func() any { return register{} },
 	Step: func(state, input, output any) (legal bool, next any) {

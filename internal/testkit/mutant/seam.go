@@ -131,7 +131,7 @@ type edited struct {
 // change returns source code that begins at an offset of its file, with the edits, none of which
 // may overlap.
 func change(src []byte, offset int, all []edited) ([]byte, error) {
-	// From the end on, so that offsets stay true.
+	// From the end of the code to its start, so that the offsets of the edits still to be made stay right.
 	slices.SortFunc(all, func(a, b edited) int { return b.from - a.from })
 	end := len(src)
 	for _, e := range all {

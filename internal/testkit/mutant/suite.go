@@ -96,7 +96,7 @@ func (s Suite) buildTogether(t *testing.T, seams map[string][]seam, in string, b
 	}
 }
 
-// buildAlone builds the tests that find a mutant with that one.
+// buildAlone builds the tests of a mutant from source files with the edits of that mutant alone.
 func buildAlone(t *testing.T, seams map[string][]seam, m Mutant) (binary string) {
 	t.Helper()
 	files, err := apply(seams, m)
@@ -158,8 +158,8 @@ func build(t *testing.T, folder string, files map[string][]byte) (binary string,
 	return binary, nil
 }
 
-// overlay writes an overlay of files to dir, for the go command, and returns its
-// path.
+// overlay writes files to dir with an overlay, which makes the go command read them in place of those at their paths.
+// It returns the path of the overlay.
 func overlay(dir string, files map[string][]byte) (path string, err error) {
 	var list struct{ Replace map[string]string }
 	list.Replace = make(map[string]string)

@@ -10,8 +10,7 @@ import (
 	"slices"
 )
 
-// chosen is the environment variable with the name of the mutant that a binary is to
-// be, where it was built with many.
+// chosen is the environment variable that names a mutant. A binary with many mutants runs as that one.
 const chosen = "NATSID_MUTANT"
 
 // A crowd is mutants that are built together: they edit nothing but bodies of functions. Each
@@ -29,14 +28,14 @@ type file struct {
 	bodies  []*body
 }
 
-// A body is what stands between the braces of a function.
+// A body is the code between the braces of a function.
 type body struct {
 	from, to int
 	results  string // of the function, as they are written
 	copies   []copied
 }
 
-// A copied is a body as a mutant has it.
+// A copied is the body of a function with the edits of one mutant.
 type copied struct {
 	mutant string
 	all    []edited

@@ -17,7 +17,7 @@ func (f folder) socket() string  { return filepath.Join(string(f), "s") }
 func (f folder) pid() string     { return filepath.Join(string(f), "pid") }
 func (f folder) logPath() string { return filepath.Join(string(f), "log") }
 
-// log returns the end of what the server wrote in all its lives.
+// log returns the end of what the server's processes wrote, present and former ones.
 func (f folder) log() []byte {
 	text, _ := os.ReadFile(f.logPath())
 	return tail(text)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A process is one life of a server. A nil process is one that was never started.
+// A process is one run of the server program. A nil process was never started.
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the process has ended and was waited for
@@ -162,7 +162,7 @@ func (k *kit) launch(f folder, addr string, more ...string) (*process, error) {
 	return p, nil
 }
 
-// greet returns when the test's user has had an answer over TCP.
+// greet waits until the server answers the test's user over TCP.
 func (s *Server) greet() {
 	s.tb.Helper()
 	ctx, cancel := context.WithTimeout(s.tb.Context(), patience)

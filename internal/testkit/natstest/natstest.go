@@ -44,9 +44,9 @@ func StartWith(tb testing.TB, conf string) (url string) {
 	return srv.ClientURL()
 }
 
-// Left returns the goroutines that nats-server v2.15.2 may leave behind when it is shut down: it stops the streams
-// that its account lists, and one that is being created is not listed yet. The loops of that stream's store and
-// the clock of the process go on. A server that nobody shut down is still seen by its other goroutines.
+// Left returns the goroutines that nats-server v2.15.2 may leave behind when it is shut down: it stops the streams that
+// its account lists, and one that is being created is not listed yet. The loops of that stream's store, and the clock
+// of the process, continue. A leak check still finds a server that nobody shut down, by its other goroutines.
 func Left() []goleak.Option {
 	const server = "github.com/nats-io/nats-server/v2/server"
 	return []goleak.Option{

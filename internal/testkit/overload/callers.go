@@ -16,7 +16,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// An outcome is what became of a request: an error code, or one of these.
+// An outcome is how a request ended: an error code as on the wire, or one of the constants below.
 type outcome int16
 
 const (
@@ -178,8 +178,8 @@ func (c *callers) judge(a answer) outcome {
 	return issued
 }
 
-// capacity returns how many IDs per second are issued while so many requests are
-// under way: it measures for a while, after another while.
+// capacity returns how many IDs per second are issued while outstanding requests are always under way. It waits for the
+// time after, and then measures for the time lasts.
 func (c *callers) capacity(ctx context.Context, outstanding int, after, lasts time.Duration) (float64, error) {
 	places := make(chan struct{}, outstanding)
 	for range outstanding {
@@ -217,8 +217,8 @@ func (c *callers) capacity(ctx context.Context, outstanding int, after, lasts ti
 	return float64(ids) / lasts.Seconds(), c.fault
 }
 
-// offer sends so many requests per second. What is due while this process stands still
-// is not sent in a burst then, but left out.
+// offer sends perSecond requests per second. Requests that are due while this process stands still are left out, not
+// sent later in a burst.
 func (c *callers) offer(ctx context.Context, perSecond float64, length time.Duration) {
 	const tick, most = time.Millisecond, 20 * time.Millisecond
 	c.mu.Lock()
@@ -241,9 +241,8 @@ func (c *callers) offer(ctx context.Context, perSecond float64, length time.Dura
 	}
 }
 
-// watchLag sends a message to each connection's own inbox ten times per second, until
-// ctx or the connection ends: what it takes is lost by the callers and the server, not by
-// workers.
+// watchLag sends a message to each connection's own inbox ten times per second, until ctx or the connection ends. The
+// time until it arrives is the delay by callers and the server; workers have no part in it.
 func (c *callers) watchLag(ctx context.Context) {
 	for _, w := range c.conns {
 		c.reading.Go(func() {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Figures are what a trial came to. All but After and those of processes are about the
-// requests sent during the overload.
+// Figures are the results of a trial. Most are about the requests sent during the overload; After, Loose, and those of
+// processes are not.
 type Figures struct {
 	Capacity float64 // IDs per second
 	Offered  float64 // requests per second
@@ -34,14 +34,15 @@ type Figures struct {
 	Lag           time.Duration // the longest that callers and server took for a message of their own
 }
 
-// Nearly all requests get IDs soon where this share of those sent within a slot does.
+// After the overload a slot of time counts as well if at least the share wellFrom of the requests sent in it got IDs
+// within the time soon.
 const (
 	slot     = 100 * time.Millisecond
 	soon     = 500 * time.Millisecond
 	wellFrom = 0.99
 )
 
-// count counts the requests sent from one time till another, and those from then till
+// count adds to f the figures of the requests sent in [from, till), the overload, and of those sent from then until
 // end.
 func (c *callers) count(f *Figures, from, till, end time.Duration) {
 	c.mu.Lock()

@@ -10,9 +10,9 @@ import (
 	"github.com/natsid/natsid/internal/testkit/ledger"
 )
 
-// A Trial is workers whose capacity is measured, who are then offered Factor times as
-// much, and then a little less than they can do. Its callers never back off: they send
-// each request when it is due, whatever became of those before.
+// A Trial has three phases: it measures how many IDs per second the workers can issue, offers them Factor times as many
+// requests, and then Rest times as many. Its callers never back off: they send each request when it is due, whatever
+// became of earlier ones.
 type Trial struct {
 	URLs     []string // of the nats-servers, for the callers
 	Monitors []string // URLs of their monitoring, without a path
@@ -29,16 +29,16 @@ type Trial struct {
 }
 
 const (
-	// Factor times the capacity is the overload; Rest times the capacity follows.
+	// The overload is Factor times the capacity, and the load after it Rest times the capacity.
 	Factor = 3.0
 	Rest   = 0.9
-	// Patience is how long a caller waits.
+	// Patience is how long a caller waits for an answer. An ID that comes later counts as late.
 	Patience = 2 * time.Second
 
 	warmUp    = time.Second     // before the capacity is measured
 	measuring = 3 * time.Second // the capacity
 
-	// An answer that comes when no other has come for so long is none.
+	// Requests count as unanswered once no answer to any request has come for this long.
 	silence = 5 * time.Second
 )
 
