@@ -6,6 +6,9 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -23,18 +26,23 @@ import (
 func play(t *testing.T, f fault, answer func(i int64, m *nats.Msg) *nats.Msg) (*trial, result) {
 	t.Helper()
 	s := answered(t, f, answer)
+	return s, playOn(t, s, func() bool { return true })
+}
+
+// playOn runs the load of a trial for 200 requests, and until it is enough, and judges it.
+func playOn(t *testing.T, s *trial, enough func() bool) result {
 	s.load.begin()
 	ctx, stop := context.WithCancel(t.Context())
 	go func() { // the rate holds for as long as the machine keeps up: so many are enough
 		defer stop()
-		for sentBy(s.load) < 200 && t.Context().Err() == nil {
+		for (sentBy(s.load) < 200 || !enough()) && t.Context().Err() == nil {
 			time.Sleep(5 * time.Millisecond)
 		}
 	}()
 	s.load.run(ctx, 400, 100)
 	r := s.figures()
 	s.judge(r)
-	return s, r
+	return r
 }
 
 // answered returns a trial whose callers are connected to a worker that answers the
@@ -129,16 +137,22 @@ func TestAnIDThatIsIssuedTwiceFailsTheTrial(t *testing.T) {
 // Both judges see it: the ledger, and porcupine.
 func TestAStrictIDThatComesTooLateFailsTheTrial(t *testing.T) {
 	t.Parallel()
-	var ofStrict int64
-	s, r := play(t, unbounded, func(i int64, m *nats.Msg) *nats.Msg {
-		if m.Subject != strict.subject() {
-			return ids(i, m)
+	var s *trial
+	var sent uint64 // requests up to this one may have been sent before there was an answer
+	var isLate atomic.Bool
+	s = answered(t, unbounded, func(i int64, m *nats.Msg) *nats.Msg {
+		s.load.mu.Lock()
+		defer s.load.mu.Unlock()
+		if sent == 0 && s.load.lastOK[strict].After(s.load.start) {
+			sent = s.load.seq
 		}
-		if ofStrict++; ofStrict == 20 {
+		seq, _ := strconv.ParseUint(m.Reply[strings.LastIndexByte(m.Reply, '.')+1:], 10, 64)
+		if m.Subject == strict.subject() && sent > 0 && seq > sent && isLate.CompareAndSwap(false, true) {
 			i = 0
 		}
 		return ids(i, m)
 	})
+	r := playOn(t, s, isLate.Load)
 	if r.repeats != 0 || r.order.answers < 30 || r.order.inversions != 1 || len(s.violations) != 2 {
 		t.Errorf("%v, %d repeats, %q", r.order, r.repeats, s.violations)
 	}
