@@ -25,17 +25,23 @@ func TestAConnectionCutAtAnyByteRepeatsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	loginUp, loginDown := link.Bytes()
+	link.Pass()
 	ranges := []segment.Range{load(t, beside(table, marks))}
 	up, down := link.Bytes()
 	table.Close()
 
-	cut := 0
-	try := func(fromClient, fromServer int) {
-		link.CutAfter(fromClient, fromServer)
+	const never = -1
+	cut, tries := 0, 0
+	// try ends a fresh connection after so many bytes of its login, or of its load.
+	try := func(loginUp, loginDown, up, down int) {
+		tries++
+		link.CutAfter(loginUp, loginDown)
 		table, err := fresh()
 		if err != nil {
 			cut++
 		} else {
+			link.CutOpenAfter(up, down)
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			r, err := beside(table, marks).Load(ctx, "order", 0, 0)
 			cancel()
@@ -50,14 +56,20 @@ func TestAConnectionCutAtAnyByteRepeatsNothing(t *testing.T) {
 		ranges = append(ranges, load(t, sure))
 	}
 	for b := range int(up) {
-		try(b, -1)
+		try(never, never, b, never)
 	}
 	for b := range int(down) {
-		try(-1, b)
+		try(never, never, never, b)
 	}
-	t.Logf("cut %d times, at each of %d bytes to the server and %d from it", cut, up, down)
-	if cut < int(up+down)/2 {
-		t.Errorf("only %d of %d tries were cut", cut, up+down)
+	for b := 0; b < int(loginUp); b += 16 { // nothing is loaded yet
+		try(b, never, never, never)
+	}
+	for b := 0; b < int(loginDown); b += 16 {
+		try(never, b, never, never)
+	}
+	t.Logf("cut %d of %d times, at each of %d bytes of a load to the server and %d from it", cut, tries, up, down)
+	if cut < tries/2 {
+		t.Errorf("only %d of %d tries were cut", cut, tries)
 	}
 	wantNoRepeat(t, ranges)
 }
