@@ -75,7 +75,7 @@ type Registry struct {
 
 var _ workerid.Registry = (*Registry)(nil)
 
-// deploymentKey is the key of the deployment among the records.
+// deploymentKey is the key, among the records, of the deployment: the settings that all workers share.
 const deploymentKey = "deployment"
 
 // New returns a registry. The connection of js should have [Options], and must not carry the requests of callers.

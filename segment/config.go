@@ -14,7 +14,7 @@ const (
 
 // Config configures an [Allocator]. Store and Deadline must be set.
 type Config struct {
-	// Store keeps the marks.
+	// Store keeps the tags, and for each one the mark: the first ID that no worker has loaded.
 	Store Store
 	// Deadline bounds how long a parked request waits.
 	Deadline time.Duration

@@ -48,8 +48,9 @@ func (p Period) Base(t time.Time) int64 {
 	return date * p.Size()
 }
 
-// Rules are an operator's settings of a tag, except its step. They are kept in the entry of the tag's mark, so that the
-// compare-and-set of a load confirms the rules by which the load decided. The zero value sets nothing.
+// Rules are an operator's settings of a tag, except its step. They are kept in the tag's entry in the store, which each
+// load replaces by a compare-and-set. So that also confirms the rules by which the load decided. The zero value sets
+// nothing.
 type Rules struct {
 	Min int64 `json:"min,omitempty"` // the lowest number, 1 if 0; with a period, of each period
 	Max int64 `json:"max,omitempty"` // the highest number; 0 for the highest possible one

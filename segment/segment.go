@@ -96,7 +96,7 @@ type Loaded struct {
 	Rules Rules
 	// Era names the store's era, its time between two recoveries from lost data, of this load; "" for none.
 	Era string
-	// Read is the revision at which the load read the mark; 0 if there was none.
+	// Read is the revision at which the load read the tag's mark in the store; 0 if there was none.
 	Read uint64
 	// Passed says that another worker loaded the range and passed it to this one. That worker has called
 	// [Config.Granted].
@@ -129,8 +129,8 @@ type Tag struct {
 	// Undecided says that the store went back to an earlier state, and that no range is loaded until an operator sets
 	// MaxID above every ID that was ever loaded.
 	Undecided bool
-	// MarkAhead is the tag's mark minus the max_id of its row in the [Table], negative if the mark is behind; nil
-	// if the tag has no row or no mark. Only [Store.List] sets it.
+	// MarkAhead is the tag's mark in the bucket minus the max_id of its row in the [Table], negative if the mark is
+	// behind; nil if the tag has no row or no mark. Only [Store.List] sets it.
 	MarkAhead *int64
 }
 
@@ -176,7 +176,8 @@ func (f Floor) with(known Floor) Floor {
 	return f
 }
 
-// Above returns by how much the floor's End is above the mark of t, 0 if it is not.
+// Above returns by how much the floor's End, up to which this process loaded the tag, is above the mark of t (the first
+// ID that no worker has loaded); 0 if it is not.
 //
 // Law: a mark below the floor shows that the store returned to an earlier state. The mark of a tag with a last
 // number proves nothing, since an operator may have set that mark after a loss of data.

@@ -42,8 +42,8 @@ type plan struct {
 	of       *buffer
 }
 
-// check returns an error if the range of l is empty or begins below the plan's floor, so that a store that breaks its
-// contract repeats no ID.
+// check returns an error if the range of l is empty or begins below the plan's floor (how far the tag was loaded
+// before), so that a store that breaks its contract repeats no ID.
 func (p plan) check(l Loaded) error {
 	//mutant:check
 	if l.Start < max(1, p.floor) || l.Len() < 1 || l.Step < 1 {
@@ -165,9 +165,9 @@ var errNotYet = errors.New("segment: the tag was created just now, and cannot be
 // creates reports whether a tag is created on first use.
 func (s *source) creates(tag string) bool { return s.cfg.AutoStep > 0 && s.cfg.AutoCreate(tag) }
 
-// loadOrCreate loads a range, and creates the tag first if the tag is unknown and may be created. A missing tag of
-// which this process knows a floor has lost its mark, and is not created: its IDs would repeat. An operator must set
-// where the tag continues.
+// loadOrCreate loads a range, and creates the tag first if the tag is unknown and may be created. A missing tag that
+// this process has loaded before (p.floor) was lost by the store, and is not created: its IDs would repeat. An operator
+// must set where the tag continues.
 func (s *source) loadOrCreate(ctx context.Context, p plan) (Loaded, error) {
 	l, err := s.loadOnce(ctx, p)
 	if !s.creates(p.tag) || p.floor > 0 || !isMissing(err) {

@@ -28,7 +28,8 @@ type stock struct {
 	sealed  bool          // the tag is strict: the stock is never opened, and serves only requests that joined a load
 }
 
-// open moves the unused part of the current range into a run, if the stock is shut, not sealed and not empty.
+// open moves the unused part of the current range into a run, from which requests take IDs without the lock. It does
+// nothing if the stock is open or empty, or sealed: that of a strict tag.
 func (s *stock) open() {
 	if s.run.Load() != nil || len(s.rest) == 0 || s.sealed {
 		return

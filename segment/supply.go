@@ -162,7 +162,7 @@ func (s *supply) setCheck(now time.Duration) {
 	r.check.Store(check)
 }
 
-// floor returns the [Floor] of the tag, which says that the tag is live, that is, not deleted.
+// floor returns the [Floor] of the tag: how far it was loaded. Live is true, which means that the tag is not deleted.
 func (s *supply) floor() Floor {
 	f := Floor{End: s.stock.floor, Step: s.pace.configured, Live: true, Rules: s.rules.Load(), Era: s.era}
 	if f.Rules == nil && s.isRuled {

@@ -365,7 +365,7 @@ func (n *names) inListing(tag string) bool {
 	return ok
 }
 
-// keepFloor keeps the floor of a tag whose buffer was removed, unless the floor is 0.
+// keepFloor keeps the floor of a tag (how far it was loaded) whose buffer was removed, unless that is 0.
 func (n *names) keepFloor(tag string, floor Floor) {
 	if floor.End == 0 {
 		return
@@ -380,7 +380,7 @@ func (n *names) keepFloor(tag string, floor Floor) {
 	n.floors[tag] = floor //mutant:keep-floor
 }
 
-// deleted records that a tag is deleted, so that no floor marks it as live.
+// deleted records in the kept floor of a tag, if there is one, that the tag is deleted.
 func (n *names) deleted(tag string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -408,7 +408,7 @@ func (n *names) allFloors() map[string]Floor {
 	return maps.Clone(n.floors)
 }
 
-// floor returns the kept floor of a tag, or 0.
+// floor returns up to which ID a tag without a buffer was loaded, as far as keepFloor and keepRaise kept it, or 0.
 func (n *names) floor(tag string) int64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -59,7 +59,8 @@ type membership struct {
 	done    chan struct{} // closed when the connection is gone
 }
 
-// newMembership returns a membership that joins once it runs. before is the membership that it replaces, nil for none.
+// newMembership returns a membership (the worker's time on one connection), which joins once it runs. before is the
+// membership that it replaces, nil for none.
 func (w *Worker) newMembership(conn *nats.Conn, replace chan struct{}, before *membership) *membership {
 	l := &link{Config: w.cfg, conn: conn, own: string(w.cfg.Namespace) + "."}
 	m := &membership{
@@ -143,7 +144,7 @@ func (m *membership) of(mode Mode) *group {
 	return nil
 }
 
-// wake makes the membership look at once at what it can serve.
+// wake makes the membership look at once at what it can serve on its connection.
 func (m *membership) wake() { signal(m.woken) }
 
 // signal puts a value into a channel that has room for one, unless it is full.

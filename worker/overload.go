@@ -31,7 +31,8 @@ const (
 	markEvery = 20 * time.Millisecond
 )
 
-// A lag measures how late the requests of a group are answered. Only the membership's goroutine uses it.
+// A lag measures how late the requests of a group are answered. Only the goroutine of the membership (the worker's time
+// on one connection) uses it.
 type lag struct {
 	marks []mark        // not reached yet, the oldest first
 	last  time.Duration // the time from setting the last reached mark until it was reached
@@ -57,13 +58,14 @@ type mark struct {
 	until   int64         // the mark is reached when so many have arrived; -1 until the ping is answered
 }
 
-// mark sets a mark with a ping that has just been sent.
+// mark sets a mark, a place in the queue of requests, with a ping that has just been sent.
 func (l *lag) mark(now time.Duration, ping proof, arrived int64) {
 	l.marks = append(l.marks, mark{ping: ping, set: now, arrived: arrived, until: -1})
 }
 
-// see removes the marks that were reached, and returns the last of them. The parameter answered is the last ping that
-// got an answer; arrived is how many requests have reached their handlers, and waiting how many wait in this process.
+// see removes the marks (places in the queue of requests) that were reached, and returns the last of them. The
+// parameter answered is the last ping that got an answer; arrived is how many requests have reached their handlers, and
+// waiting how many wait in this process.
 func (l *lag) see(now time.Duration, answered proof, arrived, waiting int64) (reached mark, any bool) {
 	n := 0
 	for i := range l.marks {
@@ -91,7 +93,8 @@ func isCrowd(late time.Duration, waiting int64) bool {
 	return waiting >= few && late*time.Duration(waiting) >= crowd
 }
 
-// of returns the lag: the age of the oldest mark that is not reached, or the last mark's time if that is longer.
+// of returns the lag, how long requests wait: the age of the oldest mark that is not reached, or the time until the
+// last one was reached if that is longer.
 func (l *lag) of(now time.Duration) time.Duration {
 	if len(l.marks) > 0 {
 		return max(l.last, now-l.marks[0].set)
@@ -211,7 +214,7 @@ type credit struct {
 	usedUp  time.Duration // when a credit was last used up, or the group last left because it was late
 }
 
-// grant sets the credit of the next subscriptions on conn.
+// grant sets the credit of the next subscriptions on conn: how many requests each may receive.
 func (c *credit) grant(now time.Duration, conn *nats.Conn, o *overload) {
 	if c.granted = 0; !o.isTrouble(now) {
 		return

@@ -338,8 +338,8 @@ func (w *Worker) move(ctx context.Context, old *membership) *membership {
 	return next
 }
 
-// joins waits until the membership serves snowflakes, at most joinWithin, and then until the NATS server has read all
-// subscriptions, at most joinWithin again. It reports whether the server has read them.
+// joins waits until the membership serves snowflakes on its new connection, at most joinWithin, and then until the NATS
+// server has read all subscriptions, at most joinWithin again. It reports whether the server has read them.
 func (m *membership) joins() bool {
 	for late := time.Now().Add(joinWithin); m.trouble(Snowflake) != nil && time.Now().Before(late); {
 		select {

@@ -83,8 +83,8 @@ func (c *claim) lostTo(r Record) error {
 	return fmt.Errorf("%w: number %d belongs to %q now", errLost, c.number, r.Instance)
 }
 
-// wrote reports whether this claim wrote record r, in its last acknowledged write or a later one. An earlier write,
-// which a restored registry may show, does not count.
+// wrote reports whether this claim (this process's hold of the number) wrote record r, in its last acknowledged write
+// or a later one. An earlier write, which a restored registry may show, does not count.
 func (c *claim) wrote(r Record) bool {
 	return r.Token != "" && (r.Token == c.token || r.Token == c.former) && r.Until >= c.until.Load()
 }
@@ -117,7 +117,8 @@ func (c *claim) read(ctx context.Context) (Record, error) {
 	return r, err
 }
 
-// open puts the claim into the state file, and then creates the generator. now is the time of the clock, Unix ms.
+// open puts the claim into the state file, and then creates the generator, which issues IDs under the claim's number.
+// now is the time of the clock, Unix ms.
 func (c *claim) open(now int64) error {
 	c.since, c.begins = now, time.Now().Add(time.Duration(c.from-now)*time.Millisecond)
 	limit, err := c.remember()
@@ -164,9 +165,9 @@ func (c *claim) renew(ctx context.Context, now int64) error {
 	return nil
 }
 
-// recheck reads the record, and adopts its revision if the record is of this claim. One read may be old; if three
-// reads show another record, the number is lost. Every write but the first needs recheck: a restored registry gives
-// its revisions again, so another worker's record may have the revision of this claim's last write.
+// recheck reads the record of the number, and adopts its revision if this claim wrote it. One read may be old; if three
+// reads show another record, the number is lost. Every write but the first needs recheck: a restored registry gives its
+// revisions again, so another worker's record may have the revision of this claim's last write.
 func (c *claim) recheck(ctx context.Context) (r Record, err error) {
 	for range 3 {
 		if r, err = c.read(ctx); err != nil {
@@ -184,7 +185,8 @@ func (c *claim) recheck(ctx context.Context) (r Record, err error) {
 // docs/uniqueness.md no ID is outside the window.
 func (c *claim) usable() int64 { return c.until.Load() - c.k.cfg.Rest.Milliseconds() } //mutant:rest
 
-// remember puts the acknowledged window into the state file. IDs may then be issued below limit, Unix ms.
+// remember puts the acknowledged window, in which this process may issue, into the state file. IDs may then be issued
+// below limit, Unix ms.
 func (c *claim) remember() (limit int64, err error) {
 	token := c.token
 	if c.former != "" {
@@ -244,7 +246,7 @@ type Window struct {
 	How    How   `json:"how"`
 }
 
-// How is the origin of a window.
+// How is the origin of a [Window]: how this process got it.
 type How string
 
 // Origins of windows.

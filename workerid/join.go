@@ -8,7 +8,7 @@ import (
 )
 
 // isRefused reports whether err means that the registry answers, and this worker must not issue. Then it must not
-// resume the window of its state file either, as it may while the registry does not answer.
+// continue to issue by its state file either, as it may while the registry does not answer.
 func isRefused(err error) bool {
 	return errors.Is(err, ErrDeployment) || errors.Is(err, ErrNoDeployment) || errors.Is(err, ErrDamaged)
 }
@@ -46,7 +46,8 @@ func (k *Keeper) join(ctx context.Context) (d Deployment, holders Holders, err e
 	return d, holders, nil
 }
 
-// foundDeployment creates the deployment, and returns the one that the registry then has.
+// foundDeployment creates the deployment (the settings that all workers share), and returns the one that the registry
+// then has.
 func (k *Keeper) foundDeployment(ctx context.Context) (Deployment, error) {
 	d, err := k.chooseDeployment(ctx)
 	if err != nil {

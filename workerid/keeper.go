@@ -180,8 +180,9 @@ const (
 	releaseTimeout = 6 * time.Second
 )
 
-// New returns a keeper. It reads the state file and starts nothing. A state file that is damaged, or was written on
-// another machine or in another directory, is ignored, and Run raises an alarm.
+// New returns a keeper, which acquires and keeps a worker number once it runs. New reads the state file and starts
+// nothing. A state file that is damaged, or was written on another machine or in another directory, is ignored, and Run
+// raises an alarm.
 func New(cfg Config) *Keeper {
 	cfg = cfg.withDefaults()
 	file, unread := openState(cfg.StateDir, cfg.Layout.Unit, cfg.Now)
@@ -337,9 +338,9 @@ func (k *Keeper) raiseLost(why error) {
 		"find out who wrote the record, or whether the bucket was lost or restored", why))
 }
 
-// dropFile makes this worker continue without its state file, so that a bad disk does not stop it. After a crash
-// the next process then acquires another number. The file is left as it is, which is safe: its fence is above all
-// IDs of its claim, and that claim issues no more.
+// dropFile makes this worker continue without its state file, so that a bad disk does not stop it. After a crash the
+// next process then acquires another number. The file is left as it is, which is safe: the fence in it, from which a
+// later process may issue, is above all IDs issued under its number, and this process issues none there any more.
 func (k *Keeper) dropFile(why error) {
 	if !k.file.absent {
 		k.file.absent = true

@@ -21,7 +21,7 @@ import (
 type phase int32
 
 const (
-	// searching: there is no claim on a number. Nothing is issued, and this worker answers for no number.
+	// searching: no number is held. Nothing is issued, and this worker answers for no number.
 	searching phase = iota
 	// holding: there is a claim, and nothing is issued until its record is read once more: the process may have stood
 	// still since the claim was written.
@@ -35,7 +35,7 @@ const (
 	closed
 )
 
-// Status describes a keeper at one moment.
+// Status describes a keeper, and the worker number that it holds, at one moment.
 type Status struct {
 	Instance string
 	Held     bool   // this worker answers for a number
@@ -96,7 +96,7 @@ func (l *life) setInUse(g *snowflake.Generator) {
 	}
 }
 
-// becomeHolding begins to hold the number of c.
+// becomeHolding begins to hold the number of c, the claim to it.
 //
 // Before: searching. The window of c is acknowledged, the state file has the claim and its fence, and c has a
 // generator. After: the worker answers for the number; nothing is issued.

@@ -36,12 +36,14 @@ const (
 	// lost reply is no outage. The wait costs little: after a crash no ID may be issued for 1.5 to 3 s anyway,
 	// until the clock reaches the fence in the state file.
 	awayAfter = 2 * time.Second
-	// unheardFor is added to the margin before a window begins, if a bystander hides whether another worker still
-	// has the number. It covers two heartbeats: at each, a worker whose record was replaced closes its generator.
+	// unheardFor is added to the margin before a newly acquired number is used, if a bystander hides whether another
+	// worker still has the number. It covers two heartbeats: at each, a worker whose record was replaced closes its
+	// generator.
 	unheardFor = 6 * time.Second
 )
 
-// find makes one attempt to get a claim. It does not wait for a number to be free: the error is why there is no claim.
+// find makes one attempt to get a claim, the hold of a number. It does not wait for a number to be free: the error is
+// why there is no claim.
 func (k *Keeper) find(ctx context.Context) (*claim, error) {
 	v, err := k.look(ctx)
 	if isAway(err) {
@@ -347,7 +349,7 @@ func (k *Keeper) resumeAway(ctx context.Context, w int, last *stateClaim) (*clai
 	if err := k.ask(ctx, c); err != nil {
 		return nil, err
 	}
-	// The pending claim may begin before the ticks of this claim, so the pending one must not be continued.
+	// The pending claim may begin before the ticks of this claim, so it must not be continued.
 	k.pending = nil //mutant:begin
 	c.former, c.how, c.away = last.Token, Resumed, true
 	c.until.Store(until)

@@ -14,14 +14,14 @@ type state struct {
 	Instance string      `json:"instance"`
 	Number   *int        `json:"number,omitempty"` // the number that was held last
 	Claim    *stateClaim `json:"claim,omitempty"`  // nil after a clean stop
-	// Released is the claim that a clean stop gave back; nil if there was no such stop.
+	// Released is the claim to Number that a clean stop gave back; nil if there was no such stop.
 	Released   *released  `json:"released,omitempty"`
 	Deployment Deployment `json:"deployment"`
 	Place      place      `json:"place"`
 	Sum        string     `json:"sum"` // checksum of all other fields, see sumOf
 }
 
-// A stateClaim is a claim, a hold of a number and its window, as of its last acknowledged write.
+// A stateClaim is a claim (a hold of a number for a window of time) as of its last acknowledged write.
 type stateClaim struct {
 	// Token and Until are those of the record. While the record has the token, or the registry is out of reach, the
 	// next process may resume the rest of the window before Until.
@@ -30,7 +30,7 @@ type stateClaim struct {
 	// Fence is a time above all ticks issued, at most Until, Unix ms. A higher fence is on disk before a tick at or
 	// above the lower one is issued.
 	Fence int64 `json:"fence"`
-	// Clock is the wall clock when the fence was last moved, Unix ms; at most Until less reachOf.
+	// Clock is the wall clock when Fence was last moved, Unix ms; at most Until less reachOf.
 	Clock int64 `json:"clock"`
 }
 
@@ -40,7 +40,7 @@ func (c *stateClaim) wrote(r Record) bool {
 	return r.Token == c.Token && r.Until >= c.Until && r.Reported < c.Fence
 }
 
-// A released is the claim on Number that a clean stop gave back.
+// A released is a claim that a clean stop gave back, so that nobody holds the number any more.
 type released struct {
 	Token string `json:"token"`
 	Free  int64  `json:"free"` // a time that none of its ticks reaches, Unix ms

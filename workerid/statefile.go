@@ -42,16 +42,16 @@ const (
 	// diskTimeout is how long a write of the state file may take, and how long it may wait for one that is under way.
 	diskTimeout = 2 * time.Second
 	diskGrace   = 250 * time.Millisecond
-	// fenceReach is how far the fence is put ahead of the clock, beyond the tick by which IDs may be ahead. A
-	// process that is killed and restarted at once waits that long. The disk may hang for half of fenceReach before
-	// requests wait.
+	// fenceReach is how far the fence, the time on disk below which IDs may be issued, is put ahead of the clock,
+	// beyond the tick by which IDs may be ahead. A process that is killed and restarted at once waits that long. The
+	// disk may hang for half of fenceReach before requests wait.
 	fenceReach = 3 * time.Second
-	// fenceEvery is how often the fence is moved.
+	// fenceEvery is how often the fence, the time on disk below which IDs may be issued, is moved.
 	fenceEvery = fenceReach / 2
 )
 
-// reachOf returns how far a fence is put ahead of the clock, for ticks of unit ms. It includes a tick, since a
-// burst may put IDs a tick ahead of the clock.
+// reachOf returns how far a fence (the time on disk below which IDs may be issued) is put ahead of the clock, for ticks
+// of unit ms. It includes a tick, since a burst may put IDs a tick ahead of the clock.
 func reachOf(unit int64) time.Duration { return fenceReach + time.Duration(unit)*time.Millisecond }
 
 // openState reads the state file in directory dir, for a layout whose ticks have unit ms; "" means no directory. A
@@ -142,7 +142,8 @@ func (s *stateFile) change(f func(*state)) error {
 	return nil
 }
 
-// settle makes d the deployment of the file. If the file was of another registry, its state is dropped.
+// settle makes d, the settings that the registry's workers share, the deployment of the file. If the file was of
+// another registry, its state is dropped.
 func (s *stateFile) settle(d Deployment, instance string) error {
 	if s.absent || s.Deployment == d && s.Instance == instance {
 		return nil
@@ -155,7 +156,8 @@ func (s *stateFile) settle(d Deployment, instance string) error {
 	})
 }
 
-// remember puts the acknowledged window of a claim into the file. IDs may then be issued below limit, Unix ms.
+// remember puts a claim with its acknowledged window, in which this process may issue, into the file. IDs may then be
+// issued below limit, Unix ms.
 func (s *stateFile) remember(number int, from int64, c stateClaim) (limit int64, err error) {
 	return s.moveFence(c.Until, func(st *state) {
 		c.Fence = from
@@ -182,7 +184,8 @@ func (s *stateFile) moveFence(until int64, f func(*state)) (limit int64, err err
 	return limit, err
 }
 
-// forget removes the claim, so that no later process resumes it. r is the release at a clean stop; nil without one.
+// forget removes the claim to the number from the file, so that no later process resumes it. r is the release at a
+// clean stop; nil without one.
 func (s *stateFile) forget(r *released) error {
 	return s.change(func(st *state) { st.Claim, st.Released = nil, r })
 }

@@ -142,7 +142,7 @@ func (p *program) steps() []step {
 		{name: "question which registries there are", start: p.registry.ask},
 		// Stops once all requests are answered: it releases the worker number, so no ID may be issued under it then.
 		until("worker number", 5*time.Second, p.keepNumber),
-		// Stops once no load is under way: it records in the bucket of marks that this worker has made its last load.
+		// Stops once no load is under way: it records in JetStream that this worker has made its last load.
 		until("watch of the registry", 5*time.Second, p.registry.watch),
 		// If NATS is silent while requests are answered, this step makes the two steps above stop faster.
 		during("question whether NATS still answers", answered+3*time.Second, p.links.askNATS),

@@ -74,7 +74,7 @@ func (m *registry) assemble() (err error) {
 	return err
 }
 
-// self returns the notice by which this worker introduces itself to others.
+// self returns the notice by which this worker introduces itself to others: who it is, and what it makes.
 func (m *registry) self() lineage.Notice {
 	who, d := m.keeper.Who(), workerid.DeploymentOf(m.cfg.Layout)
 	return lineage.Notice{

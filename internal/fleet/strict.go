@@ -249,8 +249,8 @@ func (s sharing) LoadStrict(
 // errOvertaken ends a load whose compare-and-sets lost, and which is passed to the loader.
 var errOvertaken = errors.New("fleet: another worker loads the tag")
 
-// load loads for this worker, and for workers whose messages join the load. With mayPass it returns errOvertaken if the
-// load is to be passed to the loader.
+// load loads the tag in this process, for this worker and for workers whose messages join the load. If mayPass is true,
+// it returns errOvertaken when the load is to be passed to the loader, another worker.
 func (t *StrictTags) load(
 	ctx context.Context, name string, join func() int64, floor int64, store segment.Store, mayPass bool,
 ) (l segment.Loaded, err error) {
@@ -337,9 +337,9 @@ type answer struct {
 	Step  int64  `json:"step"`
 }
 
-// pass makes the loader load the IDs that requests ask for, at the floor or above, and reports whether the loader did.
-// Where there is no loader, this worker becomes it. pass sends nothing if a message of another worker has joined these
-// requests: a message is not passed on again.
+// pass makes the loader, another worker, load the IDs that requests ask for, and reports whether the loader did. IDs
+// below floor, up to which this worker has loaded the tag, are refused. Where there is no loader, this worker becomes
+// it. pass sends nothing if a message of another worker has joined these requests: a message is not passed on again.
 func (t *StrictTags) pass(ctx context.Context, name string, join func() int64, floor int64) (segment.Loaded, bool) {
 	n, marks := join(), t.cfg.Marks() //mutant:pass
 	if !t.asks(name) {

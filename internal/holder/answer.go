@@ -37,7 +37,8 @@ func (h *Holder) settle(change func()) {
 	h.issuer.Use(g)
 }
 
-// obstacle returns why nothing may be issued from the keeper's generator; nil if it may. The lock is held.
+// obstacle returns why nothing may be issued from the keeper's generator, that of the worker number; nil if it may. The
+// lock is held.
 func (h *Holder) obstacle() error {
 	switch {
 	case h.stopped != nil: //mutant:stopped

@@ -123,7 +123,7 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Holder, error) {
 	}
 }
 
-// start starts the keeper.
+// start starts the keeper, which acquires the worker number and keeps it.
 func (h *Holder) start(ctx context.Context, nc *nats.Conn) (err error) {
 	cfg := h.cfg
 	if cfg.Dir != "" {

@@ -22,7 +22,8 @@ type Lease struct {
 	g *snowflake.Generator // the holder's; its last tick stands for the program's last one
 }
 
-// Lease returns the lease of the present number, once the clock has reached the begin of its window.
+// Lease returns the lease of the present number, once the clock has reached the begin of its window, the time in which
+// the number may be used.
 func (h *Holder) Lease(ctx context.Context) (*Lease, error) {
 	g, err := h.issuer.Generator(), h.explain(snowflake.ErrNoNumber)
 	if g != nil {

@@ -33,7 +33,7 @@ func (s *Stage) keep(ctx context.Context, hint Hint) {
 	}
 }
 
-// set queues a hint, in place of one that has not been written yet.
+// set queues a hint (a position to be stored), in place of one that has not been written yet.
 func (h *hinter) set(hint Hint) {
 	select {
 	case <-h.latest:

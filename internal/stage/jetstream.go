@@ -27,8 +27,8 @@ type Stream struct {
 	largest  atomic.Int64 // the stream's max_msg_size in bytes, as State last read it; -1 means no limit
 }
 
-// TargetOn returns the stream of that name as a target. Its hints are kept in the bucket named hints, which the first
-// hint creates.
+// TargetOn returns the stream of that name as a target. Its hints, positions that its messages do not show, are kept in
+// the bucket named hints, which the first hint creates.
 func TargetOn(js jetstream.JetStream, name, hints string) *Stream {
 	return &Stream{js: js, name: name, hints: hints}
 }

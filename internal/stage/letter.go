@@ -47,8 +47,8 @@ type unfit struct {
 	detail string
 }
 
-// bury keeps a dead letter for a message that cannot be copied. It returns a [Stop] if the settings do not allow a
-// dead letter for that reason. The message may be passed only after bury has returned nil.
+// bury keeps a dead letter for a message that cannot be copied. It returns a [Stop] if the settings do not allow a dead
+// letter for that reason. The message may be passed (left uncopied) only after bury has returned nil.
 func (s *Stage) bury(ctx context.Context, m *Message, at Position, why *unfit) error {
 	aboutID := why.reason == HasID || why.reason == MalformedID
 	if s.cfg.DeadLetters == nil || aboutID && (s.cfg.Existing == StopAtID || s.cfg.Existing == "") {

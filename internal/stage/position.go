@@ -112,7 +112,7 @@ func gap(stream string, first, last uint64) error {
 		first, last, stream)
 }
 
-// position returns the last message of the source that was copied or passed.
+// position returns the last message of the source that was copied, or passed: not copied on purpose.
 func (s *Stage) position(ctx context.Context, t TargetState, src SourceState) (Position, error) {
 	var copied Position
 	var foreign error // why the last message is not from a stage
@@ -147,7 +147,8 @@ func (s *Stage) position(ctx context.Context, t TargetState, src SourceState) (P
 	return copied, nil
 }
 
-// hint reads the hint. Most stages do not need it, so the wait is short.
+// hint reads the stored position that counts where the target's messages show none. Most stages do not need it, so the
+// wait is short.
 func (s *Stage) hint(ctx context.Context) (Hint, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

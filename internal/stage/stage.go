@@ -272,7 +272,7 @@ func (s *Stage) copy(ctx context.Context) error {
 		if s.cfg.Once && at.from.Seq >= at.end {
 			rest := at.from
 			if _, err := s.origin.look(ctx, &rest); err == nil {
-				// At the next run the messages passed here may have expired.
+				// At the next run the messages that are passed (not copied) here may have expired.
 				hints.set(Hint{Last: at.last, Created: s.created, Position: rest})
 			}
 			return errDone

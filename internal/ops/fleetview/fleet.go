@@ -28,7 +28,8 @@ const (
 // number becomes free.
 const goneFor = time.Hour
 
-// nearEnd is how much of its window a worker that stopped cleanly may still seem to have, since clocks differ.
+// nearEnd is how long the window of a worker number, in which it may be used, may still seem to last after its worker
+// has stopped cleanly, since clocks differ.
 const nearEnd = 5 * time.Second
 
 // missing is how long a worker that no longer answers is shown, unless JetStream shows that it has stopped.

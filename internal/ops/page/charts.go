@@ -110,8 +110,8 @@ const maxLate = 6
 
 var modes = []string{"segment", "snowflake"}
 
-// gather returns the points of the hour that ended at end, each the sum over all workers, or with worst the highest;
-// NaN where no worker has a point.
+// gather returns the points of the hour that ended at end, each the sum over all workers or, if worst is true, the
+// highest of theirs; NaN where no worker has a point.
 func gather(
 	hours []*wire.HourView, end int64, mode string, of func(wire.HourPoint) int64, worst bool,
 ) []float64 {

@@ -76,8 +76,8 @@ func (r *reader) newest(ctx context.Context, key string) (Entry, error) {
 }
 
 // since returns the entries whose keys begin with prefix, markers of removed values included, in the order of
-// revisions. The first has at least revision from; the last has at most revision upTo, or is the one after it. since
-// reads each from the leader by a request.
+// revisions: all with revisions of at least from and at most upTo, and perhaps the next one after these. It reads each
+// from the leader by a request.
 func (r *reader) since(ctx context.Context, prefix string, from, upTo uint64) (entries []Entry, err error) {
 	for from <= upTo {
 		e, err := read(ctx, r, r.latency.forRead(), func(ctx context.Context) (Entry, error) {

@@ -37,7 +37,7 @@ import (
 // Key is the identity's key in the bucket that also holds the marks of tags. No tag can have this name.
 const Key = buckets.Own
 
-// Version is the version of the identity's format that this natsid writes.
+// Version is the version of the format in which this natsid writes an [Identity].
 const Version = 2
 
 // An Identity says which registry a bucket of marks (the next IDs of tags) holds, and in which era, the time between
@@ -53,7 +53,7 @@ type Identity struct {
 	Offsets Offsets           `json:"offsets"`
 	Ended   map[string]string `json:"ended,omitempty"`  // maps an ended incident to the era that ended it
 	Merged  []string          `json:"merged,omitempty"` // other registries, whose eras are in Offsets, too
-	// Incident is the open incident; nil if there is none.
+	// Incident is the open incident, a stop of all workers; nil if there is none.
 	Incident *Incident `json:"incident,omitempty"`
 	// Throttle limits the rate of each tag, in IDs per second of all workers together; 0 is no limit.
 	Throttle int64 `json:"throttle,omitempty"`
@@ -95,13 +95,13 @@ type Incident struct {
 	ID      string   `json:"id"` // random
 	Cause   Cause    `json:"cause"`
 	Provers []Prover `json:"provers"` // workers that proved the cause: the first mostProvers
-	// Other is a second registry that serves the same subjects, "" for none. Because of a second registry snowflakes
-	// are stopped, too. Unused says that the registry of this identity never had a load or a worker number.
+	// Other is a second registry that serves the same subjects, "" for none; because of it snowflakes are stopped, too.
+	// Unused says that this registry never had a load or a worker number.
 	Other  string `json:"other,omitempty"`
 	Unused bool   `json:"unused,omitempty"`
-	// Prior are earlier incidents that had stopped provers, and whose end the identity does not record.
+	// Prior are the IDs of earlier incidents that had stopped provers, and whose end the [Identity] does not record.
 	Prior []string `json:"prior,omitempty"`
-	// Eras are the eras, with offsets, that provers know and the identity lacks; Merged are the other registries that
+	// Eras are the eras, with offsets, that provers know and the [Identity] lacks; Merged are the other registries that
 	// provers remember. A resume adds both to the identity.
 	Eras   Offsets  `json:"eras,omitempty"`
 	Merged []string `json:"merged,omitempty"`
@@ -120,7 +120,7 @@ type Prover struct {
 // mostProvers is how many provers an incident names at most, to bound the size of the identity.
 const mostProvers = 20
 
-// A Cause says what the proof of an incident showed.
+// A Cause is why an incident, a stop of all workers, began.
 type Cause string
 
 // The causes of incidents.
@@ -132,17 +132,19 @@ const (
 )
 
 var (
-	// ErrNoIdentity is returned for a bucket without identity.
+	// ErrNoIdentity is returned for a bucket without an [Identity].
 	ErrNoIdentity = errors.New("the bucket of the marks has no identity")
-	// ErrIdentity is returned for an identity that cannot be read.
+	// ErrIdentity is returned for an [Identity] that cannot be read.
 	ErrIdentity = errors.New("the identity of the bucket of the marks cannot be read")
-	// ErrNewer is returned for an identity that a newer natsid wrote. Only a natsid that knows its version replaces it.
+	// ErrNewer is returned for an [Identity] that a newer natsid wrote. Only a natsid that knows its version replaces
+	// it.
 	ErrNewer = errors.New("a newer natsid wrote the identity of the bucket of the marks")
-	// ErrKind is returned if the marks are of another [Identity].Kind than the worker is set up for.
+	// ErrKind is returned if the marks (next IDs of tags) are of another [Identity].Kind than the worker is set up for.
 	ErrKind = errors.New("the marks are of another kind of store")
 )
 
-// An UnknownError is returned for a tag's entry that names an era which the identity, as last read, lacks.
+// An UnknownError is returned for a tag's entry that names an era, a time between two resumes, which the identity of
+// the registry, as last read, lacks.
 type UnknownError struct{ Era string }
 
 func (e *UnknownError) Error() string {
@@ -162,7 +164,7 @@ func Found(kind string, created time.Time) Identity {
 	return id
 }
 
-// Offset returns the offset of the present era.
+// Offset returns the offset of the present era: how much it adds to a mark (next ID) of no era.
 func (id Identity) Offset() int64 { return id.Offsets[id.Era] }
 
 // Open returns the ID of the open incident, "" if there is none.
@@ -207,7 +209,7 @@ func (id Identity) Knowing(eras Offsets) Identity {
 	return id
 }
 
-// MostOffset is the highest offset that an era can have.
+// MostOffset is the highest offset that an era can have, in IDs.
 const MostOffset = 1 << 62
 
 // Resume returns the identity in a new era, which ends the open incident (the stop of all workers), if there is one.

@@ -37,8 +37,9 @@ func (c *checker) do(ctx context.Context, f func() error) error {
 
 // check makes one check, and returns nil if the registry is sound. Call it, and the methods below it, within do.
 //
-// Law: the own key (see [checker]) is written before the identity is read, so the identity is no older than that
-// acknowledged write. If the bucket went back, that write fails before the worker acts on the identity.
+// Law: the own key (which only this worker writes) is written before the identity (which describes the registry) is
+// read, so the identity is no older than that acknowledged write. If the bucket went back, that write fails before the
+// worker acts on the identity.
 func (c *checker) check(ctx context.Context, thorough bool) error {
 	a := c.gate.begin(thorough)
 	var wrote error
@@ -87,9 +88,10 @@ func (c *checker) leave(v *view) (why error) {
 	return why
 }
 
-// follow acts on the identity that a check has read, or returns a [finding] that contradicts the worker's memory. The
-// parameter proof is a finding that an acknowledged write has proved already, or nil. inEra says that this check sent
-// the own key, and wrote is the error of that write.
+// follow acts on the identity (the entry that describes the registry) that a check has read, or returns a [finding]:
+// how that contradicts the worker's memory. The parameter proof is a finding that an acknowledged write has proved
+// already, or nil. inEra says that this check wrote the own key, which only this worker writes; wrote is the error of
+// that write.
 func (c *checker) follow(ctx context.Context, v *view, proof *finding, wrote error, inEra bool) error {
 	k, in := c.own, v.id.Incident
 	if k.Incident != "" {
@@ -115,7 +117,7 @@ func (c *checker) follow(ctx context.Context, v *view, proof *finding, wrote err
 	return c.write(ctx, v)
 }
 
-// followStop is follow for a worker that has joined an incident, and so issues nothing.
+// followStop is follow for a worker that has joined an incident, a stop of all workers, and so issues nothing.
 func (c *checker) followStop(ctx context.Context, v *view) error {
 	joined, f := c.own.Incident, find(&c.own.memory, v)
 	switch {
@@ -155,7 +157,8 @@ func (c *checker) prove(ctx context.Context, v *view, f *finding) error {
 	c.gate.named()
 	c.own.copied = false
 	c.own.join(next.Incident.ID)
-	// The entry of the old own key proves the finding, so it stays as it was found: this worker takes a new key.
+	// The old own key, which only this worker wrote, is the proof. So it stays as it was found, and this worker takes a
+	// new key.
 	c.own.leaveKey() //mutant:proof-key
 	if isNew {
 		c.cfg.Serving.Alarm(f.cause, fmt.Sprintf(
@@ -167,7 +170,8 @@ func (c *checker) prove(ctx context.Context, v *view, f *finding) error {
 	return c.note(ctx, v)
 }
 
-// accuse returns the identity with a finding added as an incident, and reports whether that incident is a new one.
+// accuse returns the identity (the entry that describes the registry) with a finding added as an incident, a stop of
+// all workers. It reports whether that incident is a new one.
 func (c *checker) accuse(v *view, f *finding) (next era.Identity, isNew bool) {
 	k := c.own
 	next = v.id
@@ -238,8 +242,8 @@ func (c *checker) note(ctx context.Context, v *view) error {
 	return nil
 }
 
-// stay is a check while the incident that this worker has joined is open. If the own key is not as this worker wrote
-// it last, the bucket went back again.
+// stay is a check while the incident (a stop of all workers) that this worker has joined is open. If the own key, which
+// only this worker writes, is not as it wrote it last, the bucket went back again.
 func (c *checker) stay(ctx context.Context, v *view) error {
 	//mutant:stay
 	if c.gate.Stopped() == nil { // the process began during the incident
@@ -282,7 +286,8 @@ func (c *checker) enter(ctx context.Context, v *view) error {
 	return c.begin(ctx, v)
 }
 
-// begin makes this worker a part of the present era, with a new own key (the entry that only it writes).
+// begin makes this worker a part of the present era (the time since the last resume), with a new own key: an entry that
+// only this worker writes.
 func (c *checker) begin(ctx context.Context, v *view) error {
 	c.own.Registry, c.own.Era, c.own.Eras = v.id.Registry, v.id.Era, v.id.Offsets
 	c.own.leaveKey()
@@ -290,8 +295,9 @@ func (c *checker) begin(ctx context.Context, v *view) error {
 	return c.write(ctx, v)
 }
 
-// write writes the own key, and then reads the identity again. If the identity has changed since the check read it,
-// the check has acted on an old one, and write returns errNewerRead.
+// write writes the own key (which only this worker writes), and then reads the identity (which describes the registry)
+// again. If the identity has changed since the check read it, the check has acted on an old one, and write returns
+// errNewerRead.
 func (c *checker) write(ctx context.Context, v *view) error {
 	if err := c.own.write(ctx, v.revision, false); err != nil {
 		return err

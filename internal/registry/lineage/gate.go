@@ -156,7 +156,8 @@ func (g *gate) WentBack(why string, need int64) {
 	g.signal()
 }
 
-// named discards the proof that the bucket went back, once an incident names it or a new era has begun.
+// named discards the proof that the bucket went back, once an incident (the record of a stop) names it, or an operator
+// has resumed the registry.
 func (g *gate) named() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -214,7 +215,8 @@ func (s gatedStore) LoadStrict(
 
 // load makes sure of a recent check, loads, and returns the range only if that check still counts when the load ends.
 //
-// If the tag's entry names an unknown era, either a new era has begun, or the bucket went back. A check decides which.
+// If the tag's entry names an unknown era, either an operator has resumed the registry, which begins an era, or the
+// bucket went back. A check decides which.
 func (s gatedStore) load(
 	ctx context.Context, load func(context.Context) (segment.Loaded, error),
 ) (l segment.Loaded, err error) {
@@ -238,7 +240,8 @@ func (s gatedStore) load(
 	return segment.Loaded{}, errNewerRead
 }
 
-// Create implements [segment.Store]. A tag without a mark is created only while no marks can have been lost.
+// Create implements [segment.Store]. A tag that is missing in the bucket is created only while no entries can have been
+// lost.
 func (s gatedStore) Create(ctx context.Context, t segment.Tag, revive bool) (segment.Tag, error) {
 	if err := s.member.Ready(ctx); err != nil {
 		return segment.Tag{}, err
@@ -246,8 +249,8 @@ func (s gatedStore) Create(ctx context.Context, t segment.Tag, revive bool) (seg
 	return s.Store.Create(ctx, t, revive)
 }
 
-// Poll implements [segment.Store]; marks are read in the era of the last check. A mark below what this worker loaded
-// is read again, and written back unchanged: only an acknowledged write proves that the bucket went back.
+// Poll implements [segment.Store]; marks (next IDs of tags) are read as the last check says. A mark below what this
+// worker loaded is read again, and written back unchanged: only an acknowledged write proves that the bucket went back.
 func (s gatedStore) Poll(ctx context.Context, see func(segment.Listing)) error {
 	if err := s.member.Ready(ctx); err != nil {
 		return err

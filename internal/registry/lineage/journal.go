@@ -22,7 +22,8 @@ type memory struct {
 	// Eras are all eras that this worker knows, with their offsets.
 	Eras era.Offsets `json:"eras,omitempty"`
 	Key  string      `json:"key,omitempty"` // "" before the first own key
-	// Written is the last write of the own key that certainly landed, Flight a later one whose outcome is unknown.
+	// Written is the last write of the own key (which only this worker writes) that certainly landed, Flight a later
+	// one whose outcome is unknown.
 	Written  written  `json:"written,omitzero"`
 	Flight   flight   `json:"flight,omitzero"`
 	Highest  uint64   `json:"highest,string,omitempty"` // the highest known revision of the bucket
@@ -47,7 +48,7 @@ type flight struct {
 	Highest uint64 `json:"highest,string"` // revision known when the write was first sent
 }
 
-// mostEnded bounds the ended incidents that a worker remembers; the identity has all of them.
+// mostEnded bounds the ended incidents (stops of all workers) that a worker remembers; the registry's identity has all.
 const mostEnded = 64
 
 // isFresh reports whether the worker remembers no registry: it has loaded nothing, so nothing can be missing.

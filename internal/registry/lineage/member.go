@@ -40,12 +40,13 @@ type Memory interface {
 type Tags interface {
 	// List returns tags in the order of names, as [segment.Store] does, with their marks in the present era.
 	List(ctx context.Context, after string, limit int) ([]segment.Tag, error)
-	// Low returns the most by which a mark is below its floor, 0 if no mark is, and names the marks that are. As the
-	// proof it writes the entry of the lowest mark back unchanged, by compare-and-set. See [segment.Floor.Above].
+	// Low returns the most by which a mark (a tag's next ID) is below its floor, 0 if no mark is, and names the marks
+	// that are. As the proof it writes the entry of the lowest mark back unchanged, by compare-and-set. See
+	// [segment.Floor.Above].
 	Low(ctx context.Context, floors map[string]segment.Floor) (need int64, why string, err error)
-	// Restore writes an entry for each floor that has none: its mark is the floor, its era the floor's. For a tag with
-	// a last number it also raises the mark of an existing entry to the floor. An entry that was made on first use, and
-	// so has no rules, gets the floor's rules. A deleted tag stays deleted.
+	// Restore writes an entry for each floor (what this worker knows of a tag) that has none: its mark is the floor's
+	// End, its era the floor's. For a tag with a last number it also raises the mark of an existing entry to the floor.
+	// An entry that was made on first use, and so has no rules, gets the floor's rules. A deleted tag stays deleted.
 	Restore(ctx context.Context, floors map[string]segment.Floor) error
 }
 
@@ -54,7 +55,7 @@ type Bus interface {
 	// Ask sends a call to one worker of a registry, or, if registry is "", to one of each. It calls hear with each
 	// answer, until hear returns true, ctx ends, or nobody listens.
 	Ask(ctx context.Context, registry string, call []byte, hear func(answer []byte) (enough bool)) error
-	// Announce sends a notice to all workers.
+	// Announce sends a notice, what this worker says about its registry, to all workers.
 	Announce(notice []byte) error
 }
 
@@ -99,9 +100,9 @@ type Config struct {
 // ErrStopped is the error of a load while the registry is stopped. IDs in memory are not issued either.
 var ErrStopped = errors.New("the registry is stopped")
 
-// A Member stops the loads of one process when the bucket of marks is in another state than the process remembers, or
-// is of another registry. It has a gate for loads, a checker that opens it, and peers, whose notices are reasons to
-// check. It is safe for concurrent use.
+// A Member stops the loads of one process when the bucket of marks (next IDs of tags) is in another state than the
+// process remembers, or is of another registry. It has a gate for loads, a checker that opens the gate, and peers,
+// which hear of other workers and so give reasons to check. It is safe for concurrent use.
 type Member struct {
 	cfg *Config
 	*gate

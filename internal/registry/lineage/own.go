@@ -85,8 +85,9 @@ type own struct {
 // remembers reports whether the process remembers a registry, or has a damaged journal, which named a registry.
 func (k *own) remembers() bool { return !k.isFresh() || k.journal.damaged != nil }
 
-// write writes the own key (see [own]). The parameter identity is the revision of the registry's identity, 0 for
-// none. If the key does not hold this worker's last write, the error may be a [finding]: the bucket went back.
+// write writes the own key, which only this worker writes. The parameter identity is the revision of the entry that
+// describes the registry, 0 for none. If the key does not hold this worker's last write, the error may be a [finding]:
+// the bucket went back.
 func (k *own) write(ctx context.Context, identity uint64, ended bool) error {
 	isUnsure := k.Flight.Token != "" // the outcome of the last write is unknown
 	for range 3 {
@@ -138,14 +139,16 @@ func (k *own) send(ctx context.Context, identity uint64, ended bool) (err error)
 
 // landed records the revision of the write in flight.
 //
-// Law: the write is in the journal before a load relies on it, so a restarted worker recognizes an older entry.
+// Law: the write is in the journal, on disk, before a load relies on it. So after a restart the worker recognizes an
+// older entry.
 func (k *own) landed(revision uint64) {
 	k.Written, k.Flight = written{k.Flight.Token, revision}, flight{}
 	k.save() //mutant:landed
 }
 
-// compare reads the own key, and remembers the revision if the entry is this worker's last write. Any other entry, as
-// after a restore, is returned as a [finding], unless another worker took the key over.
+// compare reads the own key, which only this worker writes, and remembers the revision if the entry is this worker's
+// last write. Any other entry, as after a restore, is returned as a [finding], a proof that the bucket went back,
+// unless another worker took the key over.
 func (k *own) compare(ctx context.Context) error {
 	if k.Key == "" {
 		return nil
@@ -180,7 +183,7 @@ func (k *own) compare(ctx context.Context) error {
 	return nil
 }
 
-// isForeign returns the finding that the entry of the own key is not this worker's last write. Its proof is a
+// isForeign returns the finding that the entry which only this worker writes is not its last write. Its proof is a
 // compare-and-set that writes the entry back unchanged, or creates a missing one.
 func (k *own) isForeign(ctx context.Context, o *ownEntry, e buckets.Entry) *finding {
 	f, key := &finding{cause: era.WentBack}, ownPrefix+k.Key
@@ -205,8 +208,8 @@ func (k *own) isForeign(ctx context.Context, o *ownEntry, e buckets.Entry) *find
 	return f
 }
 
-// choose chooses an own key if this worker has none: a new one, or, for a worker without a data directory, that of
-// another such worker that ended or was silent for an hour. So their keys do not accumulate.
+// choose chooses an own key, to be written by this worker alone, if it has none: a new one, or, for a worker without a
+// data directory, that of another such worker that ended or was silent for an hour. So their keys do not accumulate.
 func (k *own) choose(ctx context.Context) error {
 	if k.Key != "" {
 		return nil

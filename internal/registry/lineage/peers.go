@@ -40,7 +40,7 @@ type Notice struct {
 	Numbers string `json:"numbers,omitempty"`
 }
 
-// maxNotice bounds a notice on the wire, in bytes, and maxName each name in it.
+// maxNotice bounds the bytes of a notice, what a worker says about its registry, and maxName those of each name in it.
 const (
 	maxNotice = 4096
 	maxName   = 128
@@ -115,7 +115,7 @@ type other struct {
 
 // Notice returns what this worker says about its registry. Its field Registry is "" before that is known.
 //
-// Law: a stopped worker announces revision 0. It may have read the identity of a new era already, while the highest
+// Law: a stopped worker announces revision 0. It may know already that the registry was resumed, while the highest
 // revision that it knows is still that of the bucket before a restore.
 func (p *peers) Notice() Notice {
 	id := p.registry.Identity()
@@ -189,12 +189,13 @@ func (p *peers) spoken() {
 	p.speak = p.heard.Add(announceAfter + jitter.UpTo(announceSpread))
 }
 
-// all asks for a notice of one worker of each registry, and returns those that come at once.
+// all asks one worker of each registry for its notice, what it says about the registry, and returns those that come at
+// once.
 func (p *peers) all(ctx context.Context) ([]Notice, error) {
 	return AskFunc(p.cfg.Bus.Ask).Notices(ctx, p.Notice())
 }
 
-// ask asks one worker of a registry for its notice.
+// ask asks one worker of a registry for its notice: what it says about the registry.
 func (p *peers) ask(ctx context.Context, registry string) (Notice, error) {
 	r, err := AskFunc(p.cfg.Bus.Ask).one(ctx, registry, call{Op: opNotice, From: p.Notice()})
 	return r.Notice, err

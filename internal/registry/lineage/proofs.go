@@ -30,14 +30,15 @@ func (f *finding) reason() (why error, all bool) {
 	return fmt.Errorf("%w: %s: %s; run `natsid resume`", ErrStopped, f.cause, f.why), f.other != ""
 }
 
-// ofIncident is finding.reason for an open incident, the stop that a worker has written into the identity.
+// ofIncident is finding.reason for an open incident: the stop of all workers that some worker has written into the
+// identity, the entry that describes the registry.
 func ofIncident(in *era.Incident) (why error, all bool) {
 	return (&finding{cause: in.Cause, why: in.Why(), other: in.Other}).reason()
 }
 
-// find compares the identity that a check has read with what the worker remembers; nil if they agree. A finding is not
-// yet a proof, since a deposed leader shows old entries. It is proved once the bucket acknowledges a compare-and-set
-// that adds an incident to the identity as it was read.
+// find compares the identity (the entry that describes the registry) that a check has read with what the worker
+// remembers; nil if they agree. A finding is not yet a proof, since a deposed leader shows old entries. It is proved
+// once the bucket acknowledges a compare-and-set that adds an incident to the identity as it was read.
 func find(m *memory, v *view) *finding {
 	switch made := v.stream.Created; {
 	case v.unfit != nil: // first, as unfit settings explain missing entries

@@ -41,8 +41,9 @@ func isRefused(err error) bool {
 // Identity returns the identity of the registry (its ID, eras and open incident) as last read; zero before.
 func (r *registry) Identity() era.Identity { return valueOf(&r.last) }
 
-// Eras returns the identity whose eras say how to read the marks of tags: that of the last check that found the
-// registry sound, or completed this worker's stop. Before that it is the identity in the worker's memory, or zero.
+// Eras returns the identity (the entry that describes the registry) whose eras say how to read the marks of tags: that
+// of the last check that found the registry sound, or completed this worker's stop. Before that it is the identity in
+// the worker's memory, or zero.
 //
 // Law: Eras is not Identity: a deposed leader of the stream may have served that one, without the last eras. Without
 // these a mark would be read too low.
@@ -63,7 +64,8 @@ func valueOf(of *atomic.Pointer[era.Identity]) era.Identity {
 	return era.Identity{}
 }
 
-// read reads the identity of the registry. If thorough is true, it also describes the bucket's stream.
+// read reads the identity: the entry that describes the registry. If thorough is true, it also describes the bucket's
+// stream.
 func (r *registry) read(ctx context.Context, thorough bool) (view, error) {
 	v, err := readView(ctx, r.cfg.Bucket, thorough)
 	if err != nil || v.missing != nil {
@@ -78,7 +80,8 @@ func (r *registry) read(ctx context.Context, thorough bool) (view, error) {
 	return v, nil
 }
 
-// readView reads the identity. If thorough is true, or there is no identity to use, it describes the stream, too.
+// readView reads the identity, the entry that describes the registry. If thorough is true, or there is no usable one,
+// readView describes the stream, too.
 func readView(ctx context.Context, b Bucket, thorough bool) (v view, err error) {
 	switch e, err := b.Get(ctx, era.Key); {
 	case errors.Is(err, buckets.ErrNoKey):
@@ -110,7 +113,8 @@ func describe(ctx context.Context, b Bucket) (s buckets.Info, unfit, err error) 
 	return s, unfit, err
 }
 
-// replace replaces the identity that a view has read, by compare-and-set, or returns errNewerRead.
+// replace replaces the identity (the entry that describes the registry) that a view has read, by compare-and-set, or
+// returns errNewerRead.
 func (r *registry) replace(ctx context.Context, v *view, next era.Identity) error {
 	revision, err := putIdentity(ctx, r.cfg.Bucket, next, v.revision)
 	if err != nil {

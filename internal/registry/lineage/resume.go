@@ -44,7 +44,8 @@ type Operator struct {
 	// Announce sends a notice to all workers, so that each checks at once. Ask asks workers: see [Bus].
 	Announce func(notice []byte) error
 	Ask      AskFunc
-	// List lists the tags as [segment.Store] does, with their marks as the identity of Eras raises them.
+	// List lists the tags as [segment.Store] does. Their marks (next IDs) are raised as the identity that Eras returns
+	// says.
 	List    func(ctx context.Context, after string, limit int) ([]segment.Tag, error)
 	Limit   int64 // the highest mark that the store can hold
 	HasRows bool  // a table has a row for each tag
@@ -281,12 +282,14 @@ func (o *Operator) resume(ctx context.Context, by, need int64) error {
 	return nil
 }
 
-// rouse makes each worker check now: its notice names no era, and so differs from what each worker knows.
+// rouse makes each worker check now. Its notice names no era (no time between two resumes), and so differs from what
+// each worker knows.
 func (o *Operator) rouse() {
 	o.tell(Notice{Registry: o.seen.id.Registry, Incident: o.seen.id.Open()})
 }
 
-// tell sends a notice to all workers. A worker that misses it reads the registry within 3 s if it loads.
+// tell sends a notice about the registry to all workers. A worker that misses it reads the registry within 3 s if it
+// loads.
 func (o *Operator) tell(n Notice) {
 	n.Instance, n.Process = o.Name, newID()
 	_ = o.Announce(encode(n))

@@ -64,8 +64,8 @@ func (w *Member) onWake(ctx context.Context) {
 	w.meet(ctx)
 }
 
-// onTick announces the registry if that is due, and checks: during an incident each time, otherwise thoroughly if
-// isDue. looked reports whether a thorough check found the registry sound.
+// onTick announces the registry if that is due, and checks it: each time while the registry is stopped, otherwise
+// thoroughly if isDue. looked reports whether a thorough check found the registry sound.
 func (w *Member) onTick(ctx context.Context, isDue bool) (looked bool) {
 	w.announceIfDue()
 	w.meet(ctx)

@@ -151,9 +151,9 @@ func (s *Store) readFree(ctx context.Context, tag string, revive bool) (t state,
 
 // insert writes an entry that claims the tag, inserts the missing row, and returns the new state of the entry.
 //
-// Law: a row is inserted only while the tag's mark is current: Leaf nodes load from the row at once, and only the row
-// remains if the marks are lost. So the entry is written first, which fails if the mark was old. If the bucket was
-// lost after that write, no row is inserted.
+// Law: a row is inserted only while the tag's mark (its next ID in the bucket) is current: Leaf nodes load from the row
+// at once, and only the row remains if the marks are lost. So the entry is written first, which fails if the mark was
+// old. If the bucket was lost after that write, no row is inserted.
 func (s *Store) insert(ctx context.Context, t segment.Tag, was state, c *creation) (state, error) {
 	e := was.entry
 	e.Claimed, e.Step = !e.Disabled, max(e.Step, 1)

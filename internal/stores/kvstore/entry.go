@@ -31,11 +31,12 @@ type entry struct {
 	Era   string `json:"era,omitempty"`
 	First bool   `json:"first,omitempty"` // made by the first request, and not changed by an operator since
 	// Run is the IDs up to Mark that one process alone loaded: see [segment.Run]. If an operator or an older natsid
-	// wrote Mark, Run ends below it, and in clears Run. So it does with a Run of an earlier era: if marks went back
-	// before the resume, another process may have loaded the same IDs.
+	// wrote Mark, Run ends below it, and the method in clears Run. So it does with a Run of an earlier era: if marks
+	// went back before the resume, another process may have loaded the same IDs.
 	Run segment.Run `json:"run,omitzero"`
 
-	// The fields below are not stored: in sets them. Unless undecided, Mark and Era above are then of the present era.
+	// The fields below are not stored: the method in sets them. Then Mark and Era above are those of the present era,
+	// the time since the last resume, unless the tag is undecided.
 	raw       int64  // the mark as it was written
 	present   string // the present era
 	by        int64  // how much higher the mark is in the present era
@@ -122,8 +123,8 @@ type state struct {
 	fault  error // why the entry cannot be read; only listings set it
 }
 
-// beside adds the tag's row to the state. If the tag has no entry, the mark becomes the row's max_id, lifted by the
-// whole offset of the present era: the marks were lost, and the table may be in an earlier state, too.
+// beside adds the tag's row to the state. If the tag has no entry, its mark (next ID) becomes the row's max_id, lifted
+// by all that resumes of the registry have added: the marks were lost, and the table may be in an earlier state, too.
 func (t *state) beside(row *segment.Row, limit int64) {
 	t.row = row
 	switch {
@@ -192,8 +193,8 @@ func (s *Store) read(ctx context.Context, tag string) (t state, err error) {
 	return t, err
 }
 
-// readMark returns the state of a tag without its row. For a tag without an entry the state has the mark at which the
-// tag would begin.
+// readMark returns the state of a tag without its row. For a tag without an entry the state has the ID at which the tag
+// would begin as its mark.
 func (s *Store) readMark(ctx context.Context, tag string) (t state, err error) {
 	if err := refused(tag); err != nil {
 		return state{}, err
@@ -214,7 +215,7 @@ func (s *Store) readMark(ctx context.Context, tag string) (t state, err error) {
 	return t, err
 }
 
-// limit returns the highest mark that the store can hold.
+// limit returns the highest mark (next ID of a tag) that the store can hold.
 func (s *Store) limit() int64 {
 	if s.cfg.Table == nil {
 		return math.MaxInt64
@@ -222,8 +223,9 @@ func (s *Store) limit() int64 {
 	return s.cfg.Table.Limit()
 }
 
-// eras returns the registry's identity, whose eras say how marks are read: that of Config.Eras or, if it is nil, the
-// bucket's. Call eras after reading entries, so that it has their eras. A bucket without an identity has none.
+// eras returns the identity (the entry that describes the registry), whose eras say how marks are read: that of
+// Config.Eras or, if it is nil, the bucket's. Call eras after reading entries, so that it has their eras. A bucket
+// without an identity has none.
 func (s *Store) eras(ctx context.Context) (era.Identity, error) {
 	if s.cfg.Eras != nil {
 		return s.cfg.Eras(), nil

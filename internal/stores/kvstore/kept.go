@@ -8,7 +8,8 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// A reservation is a range, with the compare-and-set that reserves it by raising the mark from at most Start to End.
+// A reservation is a range, with the compare-and-set that reserves it: it raises the tag's mark (its next ID) to End
+// from Start or less.
 type reservation struct {
 	segment.Range
 	cas
@@ -94,7 +95,8 @@ func (r *keeper) next(tag string, v view, n int64) (l reservation, reserved bool
 	return l, false, err
 }
 
-// maxKept bounds the number of tags with a kept range. Kept ranges beyond it are dropped: their IDs are never issued.
+// maxKept bounds the number of tags for which a range of a failed load is kept. Further ranges are dropped: their IDs
+// are never issued.
 const maxKept = 100_000
 
 func (r *keeper) keep(tag string, l reservation) {
@@ -138,7 +140,7 @@ func (r *keeper) drop(tag string) {
 	}
 }
 
-// take removes and returns the kept reservation of a tag, so that only one load uses it.
+// take removes and returns the reservation that was kept for the tag's next load, so that only one load uses it.
 func (r *keeper) take(tag string) reservation {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -155,8 +157,8 @@ func newToken() string {
 }
 
 // A cas is a compare-and-set of an entry, on a revision that was read just before. It writes a random token into the
-// entry, by which a later read recognizes it. Equal marks would prove nothing: another worker that read the same
-// revision with the same step writes the same mark. The zero value stands for no compare-and-set.
+// entry, by which a later read recognizes it. An equal mark (next ID) in the entry would prove nothing: another worker
+// that read the same revision with the same step writes the same mark. The zero value stands for no compare-and-set.
 type cas struct {
 	token  string
 	base   uint64 // the revision that the write replaces

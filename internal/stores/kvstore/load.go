@@ -24,8 +24,8 @@ func (s *Store) LoadStrict(
 
 // load reserves as many IDs as wanted returns. It calls wanted with the tag's step before each compare-and-set.
 //
-// Law: if a compare-and-set gets no answer in time, load keeps the range, and reads the entry again. The token in the
-// entry shows whether the write landed: see [keeper].
+// Law: if a compare-and-set gets no answer in time, its range is kept for the next attempt, and load reads the entry
+// again. The token in the entry shows whether the write landed: see [keeper].
 func (s *Store) load(
 	ctx context.Context, tag string, floor int64, strict bool, wanted func(step int64) int64,
 ) (l segment.Loaded, err error) {
@@ -100,7 +100,8 @@ func (s *Store) tryLoad(
 	return loaded, err //mutant:loaded
 }
 
-// reserve raises the mark to the end of the range l. If that fails, the next load may use the range: see [keeper].
+// reserve raises the tag's mark (its next ID) to the end of the range l. If that fails, the next load may use the
+// range: see [keeper].
 func (s *Store) reserve(ctx context.Context, tag string, was state, l reservation) error {
 	e := was.now()
 	e.Mark, e.Token = l.End, l.token

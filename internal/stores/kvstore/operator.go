@@ -21,8 +21,8 @@ type Report struct {
 	Tags     int   // disabled ones included
 	Guards   int   // tags whose marks guard a row in MySQL
 	Damaged  []string
-	// Marks are the marks by tag, those of disabled tags included, no older than the call of Inspect. A mark written
-	// during the call may be missing.
+	// Marks are the marks (next IDs) by tag, those of disabled tags included, no older than the call of Inspect. A mark
+	// written during the call may be missing.
 	Marks map[string]Present
 
 	revision uint64 // of the identity or its delete marker; 0 if there is neither

@@ -68,8 +68,8 @@ func (s *Store) catchUp(ctx context.Context, tag string, t state) error {
 	return err
 }
 
-// all returns all tags; with a table, those that have a row. It reads marks before rows: a mark that is newer than its
-// row would look as if the row had gone back. removed has the tags whose entries left a delete marker.
+// all returns all tags; with a table, those that have a row. It reads the bucket before the table: an entry that is
+// newer than its row would look as if the row had gone back. removed has the tags whose entries left a delete marker.
 func (s *Store) all(ctx context.Context) (all map[string]state, removed map[string]bool, err error) {
 	marks, none, removed, err := s.marks(ctx)
 	if err != nil || s.cfg.Table == nil {

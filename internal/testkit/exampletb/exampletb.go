@@ -12,9 +12,8 @@ import (
 	"testing"
 )
 
-// A T stands in for the testing.TB of a test. It has the methods that
-// the harness e2e calls; any other panics, as does a failure. Run is safe for
-// sequential use only, the rest for concurrent use.
+// A T stands in for the testing.TB of a test. It has the methods that the harness e2e calls; any other panics, as does
+// a failure. Run is safe for sequential use only, the rest for concurrent use.
 type T struct {
 	testing.TB
 

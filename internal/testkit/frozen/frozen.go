@@ -21,8 +21,7 @@ const Hostile = `"><script>alert(1)</script>`
 // At is the time that the clocks of the fleet show.
 var At = time.Date(2026, 11, 20, 9, 30, 12, 0, time.UTC)
 
-// Config returns a page of the fleet: two workers that serve, one that has no right clock, and one
-// that was killed.
+// Config returns a page of the fleet: two workers that serve, one that has no right clock, and one that was killed.
 func Config() page.Config {
 	return page.Config{
 		Fleet:     fleet{},

@@ -8,9 +8,8 @@ import (
 	"os"
 )
 
-// A section is a chunk of united runs on disk: for each run the gap before it,
-// doubled, plus one if it is longer than one ID; then, if so, its length less 2.
-// Both are varints.
+// A section is a chunk of united runs on disk: for each run the gap before it, doubled, plus one if it is longer than
+// one ID; then, if so, its length less 2. Both are varints.
 type section struct {
 	from, to int64 // bytes of the file
 	runs     int
@@ -148,9 +147,8 @@ func (l *Ledger) mergeLocked() error {
 	return nil
 }
 
-// A heap has the reader with the lowest run on top. A section covers a stretch of
-// time, so the top mostly stays where it is: that costs one comparison with its two
-// children, where container/heap makes two calls through an interface.
+// A heap has the reader with the lowest run on top. A section covers a stretch of time, so the top mostly stays where
+// it is: that costs one comparison with its two children, where container/heap makes two calls through an interface.
 type heap []*reader
 
 func (h heap) order() {

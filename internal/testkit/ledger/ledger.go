@@ -1,12 +1,9 @@
-// Package ledger finds every repeated ID among those that were issued: exactly, in
-// bounded memory, for a billion single IDs and more. An [Order] finds every ID of a strict
-// tag that came too late.
+// Package ledger finds every repeated ID among those that were issued: exactly, in bounded memory, for a billion single
+// IDs and more. An [Order] finds every ID of a strict tag that came too late.
 //
-// The number of repeats in a multiset is its size minus that of its union. A chunk
-// of runs in memory is sorted and united when it is full. Dense runs shrink to
-// almost nothing and stay in memory; others are written to a file as one section,
-// and all sections are merged in the end. Whenever runs are united, what lies in
-// two of them is a repeat:
+// The number of repeats in a multiset is its size minus that of its union. A chunk of runs in memory is sorted and
+// united when it is full. Dense runs shrink to almost nothing and stay in memory; others are written to a file as one
+// section, and all sections are merged in the end. Whenever runs are united, what lies in two of them is a repeat:
 //
 //	runs      [1 ---- 5]   [8]  [8]
 //	             [4 ---- 7]              4-5 and 8 are repeats
@@ -39,16 +36,14 @@ type Report struct {
 	// Repeats is IDs minus the number of different IDs: an ID added three times
 	// counts 2. Zero means that no ID was added twice.
 	Repeats int64
-	// Examples are the repeated IDs that were found first, at most ten runs in no
-	// order.
+	// Examples are the repeated IDs that were found first, at most ten runs in no order.
 	Examples []Run
 	// Disk is the size of the file in bytes; 0 if memory sufficed.
 	Disk int64
 }
 
 const (
-	// chunk is the most runs that memory holds: 16 MB, and as much again to sort
-	// them.
+	// chunk is the most runs that memory holds: 16 MB, and as much again to sort them.
 	chunk = 1 << 20
 	// chunkMin is how many it holds at first. A ledger of dense IDs never needs
 	// more, so there may be one for each of many tags.
@@ -57,9 +52,8 @@ const (
 	examples = 10
 )
 
-// A Ledger records which IDs were issued. It is safe for concurrent use. An Add that
-// fills the memory sorts and writes it, which takes a tenth of a second, while
-// others wait: nothing else would bound the memory.
+// A Ledger records which IDs were issued. It is safe for concurrent use. An Add that fills the memory sorts and writes
+// it, which takes a tenth of a second, while others wait: nothing else would bound the memory.
 type Ledger struct {
 	dir string
 
@@ -75,18 +69,15 @@ type Ledger struct {
 	failed error // what Close returned
 }
 
-// New returns an empty ledger. It creates at most one file, in dir, and only if
-// memory does not suffice; "" is the system's directory for temporary files. Where
-// the system allows it the file has no name, so that a process that is killed leaves
-// nothing behind. It takes about 2 bytes per snowflake of a few workers, and 7 per
-// random ID.
+// New returns an empty ledger. It creates at most one file, in dir, and only if memory does not suffice; "" is the
+// system's directory for temporary files. Where the system allows it the file has no name, so that a process that is
+// killed leaves nothing behind. It takes about 2 bytes per snowflake of a few workers, and 7 per random ID.
 func New(dir string) *Ledger {
 	return &Ledger{dir: dir, chunk: chunk, full: chunkMin}
 }
 
-// Add records that the IDs from first to last were issued, both included. It
-// refuses with ErrRun, and records nothing, unless they are a run of positive IDs.
-// An error of the disk is final: all later calls return it.
+// Add records that the IDs from first to last were issued, both included. It refuses with ErrRun, and records nothing,
+// unless they are a run of positive IDs. An error of the disk is final: all later calls return it.
 func (l *Ledger) Add(first, last int64) error {
 	if err := checkRun(first, last); err != nil {
 		return err
@@ -117,9 +108,8 @@ func checkRun(first, last int64) error {
 	return nil
 }
 
-// Close returns the report on all that was added, and frees memory and disk. To read
-// a billion single IDs back takes about 15 s. With an error the report has what had
-// been found by then. Called again, it returns the same.
+// Close returns the report on all that was added, and frees memory and disk. To read a billion single IDs back takes
+// about 15 s. With an error the report has what had been found by then. Called again, it returns the same.
 func (l *Ledger) Close() (Report, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -166,8 +156,7 @@ func (l *Ledger) makeRoomLocked() error {
 	return l.spillLocked()
 }
 
-// uniteLocked makes the runs in memory disjoint and sorted, with a gap after each,
-// and counts the IDs that were in two.
+// uniteLocked makes the runs in memory disjoint and sorted, with a gap after each, and counts the IDs that were in two.
 func (l *Ledger) uniteLocked() {
 	l.runs, l.spare = sortRuns(l.runs, l.spare)
 	united := l.runs[:0]
@@ -183,8 +172,7 @@ func (l *Ledger) uniteLocked() {
 	l.runs = united
 }
 
-// countLocked counts the IDs of r up to last as repeats: earlier runs, which begin no
-// later than r, hold them already.
+// countLocked counts the IDs of r up to last as repeats: earlier runs, which begin no later than r, hold them already.
 func (l *Ledger) countLocked(r Run, last int64) {
 	r.Last = min(r.Last, last)
 	if r.Last < r.First {

@@ -1,9 +1,8 @@
 package ledger
 
-// sortRuns returns the runs in the order of their first IDs, and memory for the next
-// call. It is a radix sort from the lowest byte on, which skips bytes that are equal
-// in all runs. It takes the same time for any order, a fifth of that of a sort by
-// comparison.
+// sortRuns returns the runs in the order of their first IDs, and memory for the next call. It is a radix sort from the
+// lowest byte on, which skips bytes that are equal in all runs. It takes the same time for any order, a fifth of that
+// of a sort by comparison.
 func sortRuns(runs, spare []Run) (sorted, rest []Run) {
 	if rising(runs) {
 		return runs, spare

@@ -9,21 +9,17 @@
 //		return ErrWindow
 //	}
 //
-// A seam on a line of its own names what begins on the next line of code; a
-// seam behind code names what begins on its line. What it names is the
-// outermost statement, case, struct field or declaration that begins on that
-// line, as a whole. There must be exactly one. A seam is a comment and nothing
-// else: no branch and no variable serves it.
+// A seam on a line of its own names what begins on the next line of code; a seam behind code names what begins on its
+// line. What it names is the outermost statement, case, struct field or declaration that begins on that line, as a
+// whole. There must be exactly one. A seam is a comment and nothing else: no branch and no variable serves it.
 //
-// A [Mutant] replaces, deletes or precedes what its seams name. [Suite.Run]
-// builds the package's tests with the mutants, using the -overlay flag of the
-// go command, so that no source file changes, runs them with each, and fails
-// unless they find it. Mutants that edit nothing but bodies of functions are
-// built together: a build takes longer than most tests.
+// A [Mutant] replaces, deletes or precedes what its seams name. [Suite.Run] builds the package's tests with the
+// mutants, using the -overlay flag of the go command, so that no source file changes, runs them with each, and fails
+// unless they find it. Mutants that edit nothing but bodies of functions are built together: a build takes longer than
+// most tests.
 //
-// Names are unique within a suite, so that code can move between files without a
-// change to its mutants. A mutant that names a missing or ambiguous seam fails the
-// test, and so does a seam that no mutant names.
+// Names are unique within a suite, so that code can move between files without a change to its mutants. A mutant that
+// names a missing or ambiguous seam fails the test, and so does a seam that no mutant names.
 package mutant
 
 import (
@@ -35,8 +31,7 @@ import (
 	"slices"
 )
 
-// A Mutant is source code that is wrong in one way. The zero value changes
-// nothing.
+// A Mutant is source code that is wrong in one way. The zero value changes nothing.
 type Mutant struct {
 	// Name says what is wrong, as a sentence; it also names the subtest.
 	Name string

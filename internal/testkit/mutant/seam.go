@@ -81,8 +81,7 @@ func seamsOf(files *token.FileSet, file *ast.File, lines []string) (found []seam
 	return found
 }
 
-// codeLine returns the number of the first line from line on that holds more
-// than a comment.
+// codeLine returns the number of the first line from line on that holds more than a comment.
 func codeLine(lines []string, line int) int {
 	for line < len(lines) && strings.HasPrefix(strings.TrimSpace(lines[line-1]), "//") {
 		line++
@@ -90,8 +89,7 @@ func codeLine(lines []string, line int) int {
 	return line
 }
 
-// named returns the offsets of what begins on a line: of the outermost
-// statement, case, struct field or declaration.
+// named returns the offsets of what begins on a line: of the outermost statement, case, struct field or declaration.
 func named(files *token.FileSet, file *ast.File, line int) (from, to int, err error) {
 	var nodes []ast.Node
 	ast.Inspect(file, func(n ast.Node) bool {
@@ -128,8 +126,7 @@ type edited struct {
 	Edit
 }
 
-// change returns source code that begins at an offset of its file, with the edits, none of which
-// may overlap.
+// change returns source code that begins at an offset of its file, with the edits, none of which may overlap.
 func change(src []byte, offset int, all []edited) ([]byte, error) {
 	// From the end of the code to its start, so that the offsets of the edits still to be made stay right.
 	slices.SortFunc(all, func(a, b edited) int { return b.from - a.from })

@@ -14,13 +14,11 @@ import (
 	"time"
 )
 
-// A Suite is the mutants of the package whose test runs it, and how that
-// package's tests find them.
+// A Suite is the mutants of the package whose test runs it, and how that package's tests find them.
 type Suite struct {
 	// Mutants are run side by side.
 	Mutants []Mutant
-	// Folders are those whose seams the mutants edit, relative to the package's
-	// own; nil is the package's own alone.
+	// Folders are those whose seams the mutants edit, relative to the package's own; nil is the package's own alone.
 	Folders []string
 	// Args are the arguments of the test binary, such as -test.run=^TestLaw$.
 	Args []string
@@ -29,9 +27,8 @@ type Suite struct {
 	Finding *regexp.Regexp
 }
 
-// Run checks the seams and runs each mutant as a subtest. It fails unless the
-// tests fail with each of them and print a finding: a build that breaks or a
-// crash is none. With -short it checks the seams only.
+// Run checks the seams and runs each mutant as a subtest. It fails unless the tests fail with each of them and print a
+// finding: a build that breaks or a crash is none. With -short it checks the seams only.
 func (s Suite) Run(t *testing.T) {
 	folders := s.Folders
 	if folders == nil {

@@ -8,8 +8,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// A folder is all that a private server has on disk. Its path is short: that of a
-// unix socket has room for 107 bytes.
+// A folder is all that a private server has on disk. Its path is short: that of a unix socket has room for 107 bytes.
 type folder string
 
 func (f folder) data() string    { return filepath.Join(string(f), "data") }
@@ -23,8 +22,7 @@ func (f folder) log() []byte {
 	return tail(text)
 }
 
-// asRoot runs statements with all rights on the server that runs on the folder:
-// root is let in through the socket.
+// asRoot runs statements with all rights on the server that runs on the folder: root is let in through the socket.
 func (f folder) asRoot(ctx context.Context, statements ...string) error {
 	cfg := mysql.NewConfig()
 	cfg.User, cfg.Net, cfg.Addr = "root", "unix", f.socket()

@@ -18,9 +18,8 @@ type kit struct {
 	server  string // path of mariadbd or mysqld
 	install string // path of mariadb-install-db; "" for MySQL, which needs none
 
-	// template returns a new data directory. It is made once per process and
-	// kept in memory (26 MB): each server takes a copy, and no folder is left
-	// behind when the process ends.
+	// template returns a new data directory. It is made once per process and kept in memory (26 MB): each server takes
+	// a copy, and no folder is left behind when the process ends.
 	template func() (fs.FS, error)
 }
 
@@ -42,8 +41,7 @@ var findKit = sync.OnceValues(func() (*kit, error) {
 	return k, err
 })
 
-// beyondPath is where systems put servers that are not on the PATH of ordinary
-// users.
+// beyondPath is where systems put servers that are not on the PATH of ordinary users.
 var beyondPath = []string{"/usr/sbin", "/usr/libexec", "/usr/local/sbin", "/usr/bin"}
 
 // find returns the path of the first of the programs that is installed.
@@ -104,9 +102,8 @@ func load(dir string) (fs.FS, error) {
 	return files, err
 }
 
-// options returns the options of both making a data directory and serving it: a
-// small server that reads no configuration of this machine. Options that one of
-// the two systems, or some version, does not know are --loose.
+// options returns the options of both making a data directory and serving it: a small server that reads no
+// configuration of this machine. Options that one of the two systems, or some version, does not know are --loose.
 func options(data string) []string {
 	args := []string{
 		"--no-defaults", // must come first

@@ -24,18 +24,16 @@ const (
 	database = "natsid"
 )
 
-// Env is the environment variable with the DSN of a running server to test on, in
-// the driver's form: user:password@tcp(host:port)/. Its user must have the right to
-// create databases.
+// Env is the environment variable with the DSN of a running server to test on, in the driver's form:
+// user:password@tcp(host:port)/. Its user must have the right to create databases.
 const Env = "NATSID_TEST_MYSQL"
 
 // patience bounds each wait for a server: to start, to stop, to stand still. It is
 // long, as a machine that runs all tests at once is slow.
 const patience = time.Minute
 
-// A Server is a database server for one test. It is private, a process of its own on
-// a data directory of its own, unless the environment names one to use ([Env]): then
-// methods that need a private one skip the test.
+// A Server is a database server for one test. It is private, a process of its own on a data directory of its own,
+// unless the environment names one to use ([Env]): then methods that need a private one skip the test.
 //
 // Methods fail the test that started the server if something goes wrong: call them
 // from that test's goroutine only. Addr, DSN and DB are safe anywhere.
@@ -44,7 +42,7 @@ type Server struct {
 	cfg *mysql.Config // of the test's own database
 	db  *sql.DB
 
-	// Of a private server; kit is nil without one.
+	// Only a private server has these; kit is nil for one that the environment names.
 	kit    *kit
 	folder folder
 	proc   *process
@@ -100,8 +98,7 @@ func lack(tb testing.TB, err error) {
 		tb.Name(), Env, err)
 }
 
-// private returns a server that has a folder and a port, but neither data nor
-// a process yet.
+// private returns a server that has a folder and a port, but neither data nor a process yet.
 func private(tb testing.TB, k *kit) *Server {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "mdb")
@@ -145,16 +142,14 @@ func borrow(tb testing.TB, dsn string) *Server {
 	return &Server{tb: tb, cfg: cfg, db: open(tb, cfg)}
 }
 
-// DSN returns the DSN of the test's database, in the driver's form:
-// user:password@tcp(host:port)/database. It stays the same through every Run and
-// Restore.
+// DSN returns the DSN of the test's database, in the driver's form: user:password@tcp(host:port)/database. It stays the
+// same through every Run and Restore.
 func (s *Server) DSN() string { return s.cfg.FormatDSN() }
 
 // Addr returns the server's host:port.
 func (s *Server) Addr() string { return s.cfg.Addr }
 
-// DB returns connections to the test's database for the test's own statements. They
-// are closed when the test ends.
+// DB returns connections to the test's database for the test's own statements. They are closed when the test ends.
 func (s *Server) DB() *sql.DB { return s.db }
 
 // Snapshot copies the data directory and returns the copy, for [Server.Restore].

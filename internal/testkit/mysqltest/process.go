@@ -36,8 +36,7 @@ func (p *process) kill() {
 	}
 }
 
-// Run starts a server that is down on the data and the port it had, and
-// returns when it has answered a query.
+// Run starts a server that is down on the data and the port it had, and returns when it has answered a query.
 func (s *Server) Run() {
 	s.tb.Helper()
 	s.needPrivate("Run")
@@ -56,8 +55,7 @@ func (s *Server) Kill() {
 	s.proc.kill()
 }
 
-// Stop shuts the server down as its operator would, also if it is paused. One
-// that is down stays down.
+// Stop shuts the server down as its operator would, also if it is paused. One that is down stays down.
 func (s *Server) Stop() {
 	s.tb.Helper()
 	s.needPrivate("Stop")
@@ -74,10 +72,9 @@ func (s *Server) Stop() {
 	}
 }
 
-// Pause stops the server in place, as on a machine that hangs: the system accepts
-// connections and bytes for it, and no answer comes. It returns when none of its
-// threads runs any more. It skips the test on systems other than Linux, where that
-// cannot be seen.
+// Pause stops the server in place, as on a machine that hangs: the system accepts connections and bytes for it, and no
+// answer comes. It returns when none of its threads runs any more. It skips the test on systems other than Linux, where
+// that cannot be seen.
 func (s *Server) Pause() {
 	s.tb.Helper()
 	s.needPrivate("Pause")
@@ -90,8 +87,7 @@ func (s *Server) Pause() {
 	}
 }
 
-// Resume lets a paused server continue where it was, even in the middle of a
-// statement.
+// Resume lets a paused server continue where it was, even in the middle of a statement.
 func (s *Server) Resume() {
 	s.tb.Helper()
 	s.needPrivate("Resume")

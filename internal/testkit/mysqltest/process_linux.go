@@ -18,8 +18,7 @@ func dieWithUs(cmd *exec.Cmd) {
 
 const canPause = true
 
-// pause stops all threads of the process and returns once they stand still, which
-// is some time after the signal.
+// pause stops all threads of the process and returns once they stand still, which is some time after the signal.
 func pause(p *os.Process, within time.Duration) error {
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
 		return err

@@ -11,9 +11,8 @@ import (
 	"github.com/natsid/natsid/internal/testkit/tcpproxy"
 )
 
-// A Link is a TCP proxy between clients and a server, which counts bytes and can
-// end a connection after any number of them. It starts transparent. Its methods
-// are safe for concurrent use.
+// A Link is a TCP proxy between clients and a server, which counts bytes and can end a connection after any number of
+// them. It starts transparent. Its methods are safe for concurrent use.
 type Link struct {
 	core *tcpproxy.Proxy
 
@@ -42,9 +41,8 @@ type wire struct {
 // lingerMax is how long a cut connection waits for both ends to hang up.
 const lingerMax = time.Second
 
-// Proxy starts a link to the target, host:port, on a free port of the loopback
-// interface. It ends with the test. The target is dialled for every connection,
-// so it may be down in between.
+// Proxy starts a link to the target, host:port, on a free port of the loopback interface. It ends with the test. The
+// target is dialled for every connection, so it may be down in between.
 func Proxy(tb testing.TB, target string) *Link {
 	tb.Helper()
 	l := &Link{limits: [2]int{-1, -1}, open: map[*wire]struct{}{}}
@@ -60,12 +58,10 @@ func Proxy(tb testing.TB, target string) *Link {
 // Addr returns the link's host:port, for clients.
 func (l *Link) Addr() string { return l.core.Addr() }
 
-// CutAfter makes each connection accepted from now on end once fromClient
-// bytes of the client's, or fromServer bytes of the server's, have been passed
-// on, whichever comes first; -1 is never, 0 at once. The far end of that
-// direction gets every byte up to the limit; then both see the end of the
-// stream, and nothing is passed on in either direction. Open connections stay
-// as they are. The counters start at 0 again.
+// CutAfter makes each connection accepted from now on end once fromClient bytes of the client's, or fromServer bytes of
+// the server's, have been passed on, whichever comes first; -1 is never, 0 at once. The far end of that direction gets
+// every byte up to the limit; then both see the end of the stream, and nothing is passed on in either direction. Open
+// connections stay as they are. The counters start at 0 again.
 func (l *Link) CutAfter(fromClient, fromServer int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -73,9 +69,8 @@ func (l *Link) CutAfter(fromClient, fromServer int) {
 	l.passed = [2]int64{}
 }
 
-// CutOpenAfter does the same to the connections that are open, and not to
-// later ones. It counts from now, so that a test of one exchange need not go
-// through the handshake byte by byte. The counters start at 0 again.
+// CutOpenAfter does the same to the connections that are open, and not to later ones. It counts from now, so that a
+// test of one exchange need not go through the handshake byte by byte. The counters start at 0 again.
 func (l *Link) CutOpenAfter(fromClient, fromServer int) {
 	limits := [2]int{fromClient, fromServer}
 	l.mu.Lock()
@@ -97,8 +92,7 @@ func (l *Link) Pass() {
 	l.CutOpenAfter(-1, -1)
 }
 
-// Refuse makes the link hang up on new connections, or serve them again. Open
-// ones stay; for those see [Link.Drop].
+// Refuse makes the link hang up on new connections, or serve them again. Open ones stay; for those see [Link.Drop].
 func (l *Link) Refuse(on bool) { l.core.Refuse(on) }
 
 // Drop cuts all open connections.
@@ -125,8 +119,7 @@ func (l *Link) pass(_ context.Context, client, server *net.TCPConn) {
 	wg.Wait()
 }
 
-// add gives a connection the limits that hold now, and reports whether they let
-// anything pass.
+// add gives a connection the limits that hold now, and reports whether they let anything pass.
 func (l *Link) add(w *wire) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -141,9 +134,8 @@ func (l *Link) remove(w *wire) {
 	delete(l.open, w)
 }
 
-// pump passes on what comes from one end. After a cut it reads on to the end
-// of the stream: if a connection is closed with bytes unread, the system discards
-// those on their way to the other side.
+// pump passes on what comes from one end. After a cut it reads on to the end of the stream: if a connection is closed
+// with bytes unread, the system discards those on their way to the other side.
 func (w *wire) pump(from int) {
 	src, dst := w.ends[from], w.ends[1-from]
 	defer dst.CloseWrite()
@@ -163,8 +155,7 @@ func (w *wire) pump(from int) {
 	}
 }
 
-// take returns how many of n bytes may be passed on, and whether the limit is
-// reached with them.
+// take returns how many of n bytes may be passed on, and whether the limit is reached with them.
 func (w *wire) take(from, n int) (pass int, last bool) {
 	l := w.link
 	l.mu.Lock()

@@ -13,8 +13,7 @@ import (
 type link struct{ proxy *Proxy }
 
 const (
-	// A queue holds queueLen chunks of at most about chunkSize bytes: 16 MB.
-	// When it is full, nothing more is read.
+	// A queue holds queueLen chunks of at most about chunkSize bytes: 16 MB. When it is full, nothing more is read.
 	queueLen  = 2048
 	chunkSize = 8 << 10
 )
@@ -26,9 +25,8 @@ type chunk struct {
 	last bool // the sender hung up after it
 }
 
-// A filter takes bytes that were read and returns those that may be passed on, in
-// memory of its own; it may keep some back until it sees more. At the end of the
-// stream it gets nil, and keeps nothing back.
+// A filter takes bytes that were read and returns those that may be passed on, in memory of its own; it may keep some
+// back until it sees more. At the end of the stream it gets nil, and keeps nothing back.
 type filter func(b []byte) (out []byte)
 
 // run passes on bytes in both directions until both have ended.
@@ -65,9 +63,8 @@ func (l *link) read(ctx context.Context, from net.Conn, queue chan<- chunk, pass
 	}
 }
 
-// write empties the queue, each chunk when it is due. If the receiver takes no more,
-// the rest is discarded: to close the connection would lose what is on its way in
-// the other direction.
+// write empties the queue, each chunk when it is due. If the receiver takes no more, the rest is discarded: to close
+// the connection would lose what is on its way in the other direction.
 func (l *link) write(ctx context.Context, to *net.TCPConn, queue <-chan chunk) {
 	for c := range queue {
 		await(ctx, c.due)

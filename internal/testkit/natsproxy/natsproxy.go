@@ -1,6 +1,5 @@
-// Package natsproxy is a TCP proxy between NATS clients and a nats-server that
-// makes the network as bad as a test needs: it stalls, delays, cuts and refuses
-// connections, and drops the acknowledgements of JetStream.
+// Package natsproxy is a TCP proxy between NATS clients and a nats-server that makes the network as bad as a test
+// needs: it stalls, delays, cuts and refuses connections, and drops the acknowledgements of JetStream.
 //
 //	         +-------------- Stall: no byte passes ----------------+
 //	client --+--> queue, Delay ------------------------------------+--> server
@@ -22,9 +21,8 @@ import (
 	"github.com/natsid/natsid/internal/testkit/tcpproxy"
 )
 
-// A Proxy passes on what its clients and the server send. It begins transparent.
-// Its methods are safe for concurrent use. Each switch holds for open connections
-// and for those to come, until it is set again.
+// A Proxy passes on what its clients and the server send. It begins transparent. Its methods are safe for concurrent
+// use. Each switch holds for open connections and for those to come, until it is set again.
 type Proxy struct {
 	*tcpproxy.Proxy // accepts, refuses and cuts connections
 	dropped         atomic.Int64
@@ -36,8 +34,7 @@ type Proxy struct {
 	changed chan struct{}                        // closed when stalled changes
 }
 
-// Start starts a proxy to the target, host:port or a URL nats://host:port, on
-// a free port of the loopback interface.
+// Start starts a proxy to the target, host:port or a URL nats://host:port, on a free port of the loopback interface.
 func Start(target string) (*Proxy, error) {
 	p := &Proxy{changed: make(chan struct{})}
 	core, err := tcpproxy.Start(strings.TrimPrefix(target, "nats://"), p.pass)
@@ -80,20 +77,18 @@ func (p *Proxy) changedLocked() {
 	p.changed = make(chan struct{})
 }
 
-// Delay makes every byte arrive d later, in each direction and in order; 0 or less
-// means at once. Bytes on their way keep the delay that they left with. Throughput
-// is not limited, up to 16 MB per d and direction.
+// Delay makes every byte arrive d later, in each direction and in order; 0 or less means at once. Bytes on their way
+// keep the delay that they left with. Throughput is not limited, up to 16 MB per d and direction.
 func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = max(d, 0)
 }
 
-// DropAcks drops the messages to clients that acknowledge a JetStream publish, if
-// drop reports true for their stream and sequence: the message is stored, and its
-// publisher does not learn of it. [All] drops every one; nil, the default, none.
-// Refusals of JetStream pass. The switch applies when a message arrives at the proxy.
-// drop is called by many goroutines, and may call any method of the proxy but Close.
+// DropAcks drops the messages to clients that acknowledge a JetStream publish, if drop reports true for their stream
+// and sequence: the message is stored, and its publisher does not learn of it. [All] drops every one; nil, the default,
+// none. Refusals of JetStream pass. The switch applies when a message arrives at the proxy. drop is called by many
+// goroutines, and may call any method of the proxy but Close.
 func (p *Proxy) DropAcks(drop func(stream string, seq uint64) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -20,8 +20,7 @@ const (
 //	MSG <subject> <sid> [reply] <#bytes>\r\n<payload>\r\n
 //	HMSG <subject> <sid> [reply] <#header> <#bytes, header included>\r\n<header><payload>\r\n
 //
-// Everything else is one line. It drops the acknowledgements for which drops reports
-// true.
+// Everything else is one line. It drops the acknowledgements for which drops reports true.
 type parser struct {
 	drops func(stream string, seq uint64) bool
 

@@ -31,8 +31,7 @@ type request struct {
 	outcome
 }
 
-// callers send requests and record what becomes of each. Their methods are safe for
-// concurrent use.
+// callers send requests and record what becomes of each. Their methods are safe for concurrent use.
 type callers struct {
 	trial Trial
 	began time.Time

@@ -1,5 +1,4 @@
-// Package overload offers workers more requests than they can answer, and counts what
-// becomes of each.
+// Package overload offers workers more requests than they can answer, and counts what becomes of each.
 package overload
 
 import (

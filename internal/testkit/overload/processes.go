@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// slowConsumers returns how many connections the nats-servers have cut off because they
-// read too slowly.
+// slowConsumers returns how many connections the nats-servers have cut off because they read too slowly.
 func slowConsumers(monitors []string) (n int64, err error) {
 	for _, url := range monitors {
 		r, err := http.Get(url + "/varz")
@@ -32,9 +31,8 @@ func slowConsumers(monitors []string) (n int64, err error) {
 	return n, nil
 }
 
-// watchMemory begins to watch the memory of processes. The function that it returns
-// ends that, and returns what they had at the start and at most: the largest server,
-// and the largest worker.
+// watchMemory begins to watch the memory of processes. The function that it returns ends that, and returns what they
+// had at the start and at most: the largest server, and the largest worker.
 func watchMemory(servers, workers []int) (stop func() (ofServer, ofWorker [2]int)) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	var ofServer, ofWorker [2]int
@@ -61,8 +59,7 @@ func watchMemory(servers, workers []int) (stop func() (ofServer, ofWorker [2]int
 	return func() ([2]int, [2]int) { close(quit); <-done; return ofServer, ofWorker }
 }
 
-// memory returns how many bytes of a process are in memory; 0 if the system does not
-// say it.
+// memory returns how many bytes of a process are in memory; 0 if the system does not say it.
 func memory(pid int) int {
 	statm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	if fields := strings.Fields(string(statm)); len(fields) > 1 {
@@ -80,9 +77,8 @@ const Period = 20 * time.Millisecond
 var ErrNoQuota = errors.New("CPU time cannot be limited here: run on Linux, with the right to make control groups, " +
 	"as root has")
 
-// Limit gives a process no more CPU time than quota in each Period, by a control group
-// of its own, until the function that it returns is called. The least is 1 ms. It
-// returns ErrNoQuota if the system does not allow it.
+// Limit gives a process no more CPU time than quota in each Period, by a control group of its own, until the function
+// that it returns is called. The least is 1 ms. It returns ErrNoQuota if the system does not allow it.
 func Limit(pid int, quota time.Duration) (release func(), err error) {
 	const root = "/sys/fs/cgroup"
 	parent, us, period := filepath.Join(root, "cpu"), quota.Microseconds(), Period.Microseconds()

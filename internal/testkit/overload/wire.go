@@ -10,9 +10,8 @@ import (
 	"sync"
 )
 
-// A wire is a connection to a nats-server that speaks just enough of its protocol to
-// send requests and to read the answers. A client for all purposes takes several times
-// the CPU time, which callers and the server need here.
+// A wire is a connection to a nats-server that speaks just enough of its protocol to send requests and to read the
+// answers. A client for all purposes takes several times the CPU time, which callers and the server need here.
 type wire struct {
 	net.Conn
 	in    *bufio.Reader
@@ -49,8 +48,7 @@ func dial(server, inbox string) (*wire, error) {
 	return w, w.flush()
 }
 
-// publish sends an empty message with the next flush. Its reply subject is a number in
-// the inbox, if that is 0 or more.
+// publish sends an empty message with the next flush. Its reply subject is a number in the inbox, if that is 0 or more.
 func (w *wire) publish(subject string, number int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -69,8 +67,7 @@ func (w *wire) flush() error {
 	return err
 }
 
-// read hands each answer to take, whose content is valid until that returns, until the
-// connection ends.
+// read hands each answer to take, whose content is valid until that returns, until the connection ends.
 func (w *wire) read(take func(answer)) error {
 	for {
 		line, err := w.in.ReadSlice('\n')

@@ -1,10 +1,8 @@
-// Package steps runs a few threads in every order that their atomic operations
-// can have.
+// Package steps runs a few threads in every order that their atomic operations can have.
 //
-// [Uint64] and [Int64] stand in for those of sync/atomic. A test is built with
-// code that imports this package in the place of sync/atomic, by an overlay of the
-// go command, so that production code knows nothing of it. [Every] then runs the
-// threads once for each order:
+// [Uint64] and [Int64] stand in for those of sync/atomic. A test is built with code that imports this package in the
+// place of sync/atomic, by an overlay of the go command, so that production code knows nothing of it. [Every] then runs
+// the threads once for each order:
 //
 //	a:  load ----------- compare-and-swap
 //	b:        or(closed)                      one of the 3 orders of 2 and 1 operations
@@ -28,15 +26,12 @@ func step() {
 	}
 }
 
-// most is the highest number of operations in one run. Threads that need more wait
-// for one another.
+// most is the highest number of operations in one run. Threads that need more wait for one another.
 const most = 1000
 
-// Every calls start and runs the threads it returns to their end, then check: once
-// for each order of the threads' atomic operations. It returns how many orders
-// there are, or the first error of check with the order that led to it: the
-// number of the thread whose turn it was, for each operation. It must not run
-// twice at the same time.
+// Every calls start and runs the threads it returns to their end, then check: once for each order of the threads'
+// atomic operations. It returns how many orders there are, or the first error of check with the order that led to it:
+// the number of the thread whose turn it was, for each operation. It must not run twice at the same time.
 func Every(start func() (threads []func(), check func() error)) (orders int, err error) {
 	for turns := []turn(nil); ; {
 		threads, check := start()
@@ -83,8 +78,7 @@ type thread struct {
 	resume func() (struct{}, bool)
 }
 
-// run runs threads as turns say, and then the first that has not ended. It
-// returns all turns.
+// run runs threads as turns say, and then the first that has not ended. It returns all turns.
 func run(bodies []func(), turns []turn) (taken []turn, err error) {
 	defer func() { pause = nil }()
 	var live []*thread

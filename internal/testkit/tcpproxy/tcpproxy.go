@@ -16,8 +16,7 @@ import (
 // have hung up or ctx has ended; then both are closed.
 type Handler func(ctx context.Context, client, server *net.TCPConn)
 
-// A Proxy stands between clients and one target. Its methods are safe for
-// concurrent use.
+// A Proxy stands between clients and one target. Its methods are safe for concurrent use.
 type Proxy struct {
 	target   string
 	handle   Handler
@@ -42,9 +41,8 @@ type connection struct {
 // dialTimeout bounds each attempt to reach the target.
 const dialTimeout = 30 * time.Second
 
-// Start starts a proxy to the target, host:port, on a free port of loopback. The
-// target is dialled for each connection, so it may be down in between: then the
-// client's connection is closed.
+// Start starts a proxy to the target, host:port, on a free port of loopback. The target is dialled for each connection,
+// so it may be down in between: then the client's connection is closed.
 func Start(target string, handle Handler) (*Proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -84,8 +82,7 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Close ends the proxy with all its connections, and returns when nothing of it
-// runs. It may be called again.
+// Close ends the proxy with all its connections, and returns when nothing of it runs. It may be called again.
 func (p *Proxy) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -127,8 +124,7 @@ func (p *Proxy) serve(client net.Conn) {
 	}
 }
 
-// attach adds an end to a connection, so that Cut finds it, and reports whether
-// the connection may go on.
+// attach adds an end to a connection, so that Cut finds it, and reports whether the connection may go on.
 func (p *Proxy) attach(c *connection, end net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -14,9 +14,8 @@ const (
 	pause = 2 * time.Millisecond
 )
 
-// Until returns once cond returns true. If that takes longer than two minutes, it
-// ends the test tb, and the message has the text what: the condition. It must be
-// called by the goroutine of the test.
+// Until returns once cond returns true. If that takes longer than two minutes, it ends the test tb, and the message has
+// the text what: the condition. It must be called by the goroutine of the test.
 func Until(tb testing.TB, what string, cond func() bool) {
 	tb.Helper()
 	no := errors.New(what)
@@ -28,9 +27,8 @@ func Until(tb testing.TB, what string, cond func() bool) {
 	})
 }
 
-// For returns once try returns nil. If that takes longer than two minutes, it ends
-// the test tb with the last error of try. It must be called by the goroutine of the
-// test.
+// For returns once try returns nil. If that takes longer than two minutes, it ends the test tb with the last error of
+// try. It must be called by the goroutine of the test.
 func For(tb testing.TB, try func() error) {
 	tb.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(pause) {
