@@ -16,7 +16,6 @@ import (
 // A grantLog writes grants to a stream: which IDs this process may issue. IDs are issued even if a write fails.
 type grantLog struct {
 	*program
-	bucket  *buckets.Bucket
 	log     *grants.Log // nil before open and with --grants off: then it drops grants
 	failing time.Time   // time of the first of the writes that failed in a row; zero if the last succeeded
 }
@@ -30,11 +29,15 @@ func (g *grantLog) open() {
 	if cfg.Grants == 0 {
 		return
 	}
-	g.bucket = buckets.New(g.storage.streams, buckets.Config{
+	bucket := buckets.New(g.storage.streams, buckets.Config{
 		Name: wire.GrantsBucket(cfg.Namespace), Description: "natsid: which worker was given which IDs",
 		TTL: cfg.Grants, MaxBytes: grantsSize, Whole: true, Replicas: g.storage.replicas(), Log: cfg.Log,
 	})
-	g.log = grants.New(g.who, g.write)
+	g.log = &grants.Log{Who: g.who, Write: func(ctx context.Context, body []byte) error {
+		_, err := bucket.Put(ctx, grants.Key, body)
+		g.report(err)
+		return err
+	}}
 }
 
 // run writes grants until ctx ends, and then those that still wait.
@@ -48,12 +51,6 @@ func (g *grantLog) who() grants.Who {
 	s, d := g.keeper.Status(), workerid.DeploymentOf(g.cfg.Layout)
 	return grants.Who{Instance: s.Instance, Process: g.keeper.Who().Process, Registry: s.Registry,
 		Layout: d.Layout, Epoch: d.Epoch, Unit: d.Unit}
-}
-
-func (g *grantLog) write(ctx context.Context, body []byte) error {
-	_, err := g.bucket.Put(ctx, grants.Key, body)
-	g.report(err)
-	return err
 }
 
 // report raises an alarm if a write was refused, or if all writes of the last minute have failed.

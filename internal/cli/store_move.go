@@ -146,10 +146,10 @@ func movable(rows []segment.Row) error {
 // a stream of grants, nothing is recorded.
 func logOf(s *session, streams buckets.Streams) *grants.Log {
 	who := grants.Who{Instance: "natsid " + s.call.Command(), Process: rand.Text()}
-	return grants.New(func() grants.Who { return who }, func(ctx context.Context, body []byte) error {
+	return &grants.Log{Who: func() grants.Who { return who }, Write: func(ctx context.Context, body []byte) error {
 		_, err := streams.Publish(ctx, wire.GrantsBucket(s.namespace()), grants.Key, buckets.Write{Value: body})
 		return err
-	})
+	}}
 }
 
 // movedJSON says which tags were moved or, with --dry-run, would be moved.

@@ -2,7 +2,7 @@
 // change.
 //
 // A grant is a load, which is a range of a tag, or a window of a worker number. Each process writes its grants into one
-// stream, at most one [Entry] a second: see [Log]. A [Reader] reads the stream into a [History], which answers `natsid
+// stream, once a second: see [Log]. A [Reader] reads the stream into a [History], which answers `natsid
 // explain` and `natsid audit`.
 //
 // Uniqueness does not depend on the stream: nothing reads it to issue an ID. Each write that raises the mark of a tag
@@ -31,7 +31,7 @@ type Entry struct {
 	Sequence uint64    `json:"-"` // in the stream; set by [Reader]
 	Stored   time.Time `json:"-"` // when JetStream stored it; set by [Reader]
 
-	grants int // number of loads and windows
+	added int // number of loads, raises and windows, those that others took in included
 }
 
 // Who identifies the process that wrote an entry, and the kind of snowflakes in its windows.

@@ -14,15 +14,16 @@ import (
 const (
 	interval = time.Second     // between two writes of a process
 	timeout  = 5 * time.Second // bounds an attempt to write an entry
-	maxEntry = 160             // grants in an entry, which then has less than 50 kB
-	maxQueue = 500             // entries that wait to be written
+	maxEntry = 160             // loads, raises and windows in an entry, which then has less than 50 kB
+	maxQueue = 1000            // entries that wait to be written
 )
 
 // A Log collects the grants of this process and writes them into the stream. Until they are written it keeps them in
 // memory, up to maxQueue entries. It is safe for concurrent use, and adding never blocks. A nil Log drops all grants.
 type Log struct {
-	who   func() Who
-	write func(ctx context.Context, body []byte) error
+	Who func() Who
+	// Write writes an entry. After an error it gets the same entry again, and readers ignore a second copy.
+	Write func(ctx context.Context, body []byte) error
 
 	sending *Entry // the entry that Flush writes; nil if there is none
 
@@ -31,27 +32,18 @@ type Log struct {
 	n     uint64   // number of the last entry
 }
 
-// New returns a log, which writes while [Log.Run] runs. write writes an entry; after an error it gets the same entry
-// again, and readers ignore a second copy.
-func New(who func() Who, write func(ctx context.Context, body []byte) error) *Log {
-	return &Log{who: who, write: write}
-}
-
 // Raise adds a write that raised the mark of a tag, or may have: see [segment.Raised]. The IDs in between are in a load
 // that is added later, or a hole.
 func (l *Log) Raise(tag string, from, to int64, before segment.Run) {
 	l.add(func(e *Entry) {
 		e.Loads[tag] = append(e.Loads[tag], Load{Above: max(1, from), First: to, Last: to - 1, Before: before})
-		e.grants++
 	})
 }
 
 // Load adds a load of a tag. If the raise of the mark for this load was added last, the load takes its place.
 func (l *Log) Load(tag string, r segment.Loaded) {
-	g := Load{First: r.Start, Last: r.End - 1}
 	l.add(func(e *Entry) {
-		all := e.Loads[tag]
-		e.grants -= len(all)
+		g, all := Load{First: r.Start, Last: r.End - 1}, e.Loads[tag]
 		n := len(all) - 1
 		if n >= 0 && all[n].Above <= r.Start && all[n].First == r.End && all[n].Last < r.End {
 			if g.Before = all[n].Before; all[n].Above < r.Start {
@@ -65,13 +57,12 @@ func (l *Log) Load(tag string, r segment.Loaded) {
 			all = append(all, g)
 		}
 		e.Loads[tag] = all
-		e.grants += len(all)
 	})
 }
 
 // Window adds a window.
 func (l *Log) Window(w workerid.Window) {
-	l.add(func(e *Entry) { e.Windows = append(e.Windows, w); e.grants++ })
+	l.add(func(e *Entry) { e.Windows = append(e.Windows, w) })
 }
 
 // add calls to, under the lock, with the entry that collects grants. If the queue is full it drops the grants: a gap in
@@ -82,13 +73,15 @@ func (l *Log) add(to func(*Entry)) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if n := len(l.queue); n == 0 || l.queue[n-1].grants >= maxEntry {
+	if n := len(l.queue); n == 0 || l.queue[n-1].added >= maxEntry {
 		if l.n++; n == maxQueue {
 			return
 		}
 		l.queue = append(l.queue, &Entry{N: l.n, Loads: make(map[string][]Load)})
 	}
-	to(l.queue[len(l.queue)-1])
+	last := l.queue[len(l.queue)-1]
+	last.added++
+	to(last)
 }
 
 // Run writes entries until ctx ends, and then the remaining ones, for at most the time that late returns then.
@@ -104,12 +97,20 @@ func (l *Log) Run(ctx context.Context, late func() time.Duration) {
 
 // Flush writes the entries that wait, and stops at the first error. It must not be called concurrently.
 func (l *Log) Flush(ctx context.Context) error {
-	for l.next() {
+	for {
+		l.mu.Lock()
+		if l.sending == nil && len(l.queue) > 0 {
+			l.sending, l.queue = l.queue[0], l.queue[1:]
+		}
+		l.mu.Unlock()
+		if l.sending == nil {
+			return nil
+		}
 		once, cancel := context.WithTimeout(ctx, timeout)
-		l.sending.Who = l.who()
+		l.sending.Who = l.Who()
 		body, err := json.Marshal(l.sending)
 		if err == nil {
-			err = l.write(once, body)
+			err = l.Write(once, body)
 		}
 		cancel()
 		if err != nil {
@@ -117,15 +118,4 @@ func (l *Log) Flush(ctx context.Context) error {
 		}
 		l.sending = nil
 	}
-	return nil
-}
-
-// next takes the next entry to write out of the queue, unless one is not written yet. It reports whether there is one.
-func (l *Log) next() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.sending == nil && len(l.queue) > 0 {
-		l.sending, l.queue = l.queue[0], l.queue[1:]
-	}
-	return l.sending != nil
 }
