@@ -11,6 +11,7 @@ import (
 
 	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/internal/ops/grants"
+	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/wire"
 )
 
@@ -48,9 +49,6 @@ Examples:
 type auditJSON struct {
 	Verdict string `json:"verdict"` // proven, repeated or "not proven"
 	grants.Scope
-	Loads    int64            `json:"loads"`
-	Tags     int              `json:"tags"`
-	Numbers  int              `json:"numbers"`
 	Resumed  bool             `json:"resumed"`  // the proof rests on what `natsid resume` assumes
 	Findings []grants.Finding `json:"findings"` // IDs that were granted twice come first
 }
@@ -58,27 +56,15 @@ type auditJSON struct {
 // settled is the longest time from a worker's write of a mark, the next ID of a tag, to its record of the load.
 const settled = 2500 * time.Millisecond
 
-// sameAge is how far apart in time the bucket of marks and the stream of grants may have been created, for the stream
-// to count as a record of all writes of marks.
-const sameAge = 10 * time.Minute
-
-func (s *session) withGrants(f func(context.Context, jetstream.JetStream, *grants.Reader) error) error {
-	return s.withJetStream(func(ctx context.Context, js jetstream.JetStream) error {
-		r, err := grants.Open(ctx, js, wire.GrantsBucket(s.namespace()))
-		if errors.Is(err, grants.ErrNone) {
-			return fmt.Errorf("%w in namespace %s; check --nats and --namespace", err, s.namespace())
-		}
-		if err != nil {
-			return err
-		}
-		return f(ctx, js, r)
-	})
-}
-
 // Run reads the marks (the next IDs of the tags), waits until their last writes are recorded, and then reads the
 // records. So an ID that is below its tag's mark, and in no record, is of a load that was never recorded.
 func (c *auditCmd) Run(s *session) error {
-	return s.withGrants(func(ctx context.Context, js jetstream.JetStream, before *grants.Reader) error {
+	return s.withJetStream(func(ctx context.Context, js jetstream.JetStream) error {
+		streams, bucket := onJetStream(js), wire.GrantsBucket(s.namespace())
+		before, err := streams.Info(ctx, bucket)
+		if err != nil && !errors.Is(err, buckets.ErrNoBucket) {
+			return err
+		}
 		r, err := s.inspect(ctx, js)
 		if err != nil {
 			return err
@@ -91,21 +77,15 @@ func (c *auditCmd) Run(s *session) error {
 			marks[tag] = grants.Mark{Raw: p.Raw, Shown: p.Mark, Run: p.Run}
 		}
 		_ = jitter.Sleep(ctx, settled)
-		log, err := grants.Open(ctx, js, wire.GrantsBucket(s.namespace()))
-		if err != nil {
+		h := grants.History{Tag: string(c.Tag), Since: c.Since.Time, Past: before.LastSeq}
+		if err := h.Read(s.ctx, js, streams, bucket, r.Info.Created); err != nil {
 			return err
 		}
-		h := grants.History{Tag: string(c.Tag), Past: before.Last,
-			Whole: c.Since.IsZero() && !log.Cut && log.Made.Sub(r.Info.Created).Abs() < sameAge}
-		out := auditJSON{Verdict: grants.Proven, Resumed: len(r.Identity.Offsets) > 1}
-		if out.Scope, err = log.Read(s.ctx, c.Since.Time, h.Add); err != nil {
-			return err
-		}
-		out.Findings, out.Tags, out.Numbers = h.Judge(out.Scope, marks)
-		if c.Tag != "" && out.Tags == 0 {
+		out := auditJSON{Verdict: grants.Proven, Resumed: len(r.Identity.Offsets) > 1, Findings: h.Judge(marks)}
+		if out.Scope = h.Scope; c.Tag != "" && out.Tags == 0 {
 			return fmt.Errorf("tag %s has no mark, nor a load that is written down: see `natsid tag list`", c.Tag)
 		}
-		if out.Loads = h.Loads; len(out.Findings) > 0 && out.Findings[0].Verdict != grants.Lost {
+		if len(out.Findings) > 0 && out.Findings[0].Verdict != grants.Lost {
 			out.Verdict = out.Findings[0].Verdict
 		}
 		if err := s.print(out, out.print); err != nil {
@@ -125,8 +105,8 @@ func (j *auditJSON) print(out *sheet) {
 	if !j.From.IsZero() {
 		out.row("from", exact(j.From))
 	}
-	out.row("read", fmt.Sprintf("%s; %s of %s, %s", numberOf(int(j.Entries), "entry"),
-		numberOf(int(j.Loads), "load"), numberOf(j.Tags, "tag"), numberOf(j.Numbers, "worker number")))
+	out.row("read", fmt.Sprintf("%s; %s of %s, %s", numberOf(j.Entries, "entry"),
+		numberOf(j.Loads, "load"), numberOf(j.Tags, "tag"), numberOf(j.Windows, "window")))
 	for _, f := range j.Findings {
 		out.row(f.Verdict, f.What+": "+f.Message)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/ops/grants"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
 )
@@ -34,30 +35,32 @@ Examples:
 }
 
 type explainedJSON struct {
-	ID     subjects.ID    `json:"id"`
-	Parts  *partsJSON     `json:"parts,omitempty"` // nil unless the ID is a snowflake
-	Grants []grants.Grant `json:"grants"`          // more than one only if the ID may have been issued twice
-	// Skipped are the changes that raised the tag's next ID past this ID; empty if Grants is not.
-	Skipped []grants.Grant `json:"skipped,omitempty"`
+	ID    subjects.ID `json:"id"`
+	Parts *partsJSON  `json:"parts,omitempty"` // nil unless the ID is a snowflake
+	// Grants are more than one only if the ID may have been issued twice. If no load has the ID, they are the changes
+	// that raised the tag's next ID past it: then it is below their First.
+	Grants []grants.Grant `json:"grants"`
 }
 
 func (c *explainCmd) Run(s *session) error {
-	return s.withGrants(func(_ context.Context, _ jetstream.JetStream, r *grants.Reader) error {
+	return s.withJetStream(func(_ context.Context, js jetstream.JetStream) error {
 		h := grants.History{Tag: string(c.Tag), ID: c.ID, Found: []grants.Grant{}}
-		if _, err := r.Read(s.ctx, time.Time{}, h.Add); err != nil {
+		err := h.Read(s.ctx, js, onJetStream(js), wire.GrantsBucket(s.namespace()), time.Time{})
+		if err != nil {
 			return err
 		}
 		out := explainedJSON{ID: subjects.ID(c.ID), Grants: h.Found}
+		isRaise := func(g grants.Grant) bool { return g.First > c.ID }
+		if loads := slices.DeleteFunc(slices.Clone(h.Found), isRaise); len(loads) > 0 {
+			out.Grants = loads
+		}
 		if c.Tag == "" {
 			out.windows(h.Claims)
-		}
-		if len(out.Grants) == 0 {
-			out.Skipped = h.Skipped
 		}
 		if err := s.print(out, out.print); err != nil {
 			return err
 		}
-		if len(out.Grants)+len(out.Skipped) == 0 {
+		if len(out.Grants) == 0 {
 			return fmt.Errorf("no grant that is written down contains %d: `natsid tag list` says up to which ID a tag "+
 				"is loaded, `natsid audit` what is not written down", c.ID)
 		}
@@ -66,7 +69,7 @@ func (c *explainCmd) Run(s *session) error {
 }
 
 // windows reads the ID as a snowflake. If windows of its worker number contain its time, they replace Grants.
-func (j *explainedJSON) windows(claims []*grants.Claim) {
+func (j *explainedJSON) windows(claims []*grants.Grant) {
 	var found []grants.Grant
 	for _, c := range claims {
 		l, err := snowflake.ParseLayout(c.Layout)
@@ -79,13 +82,9 @@ func (j *explainedJSON) windows(claims []*grants.Claim) {
 			continue
 		}
 		parts := partsOf(l, p)
-		j.Parts = &parts
-		found = append(found, grants.Grant{
-			Stored: c.Stored, Instance: c.Instance, Process: c.Process, First: c.From, Last: c.Until - 1,
-			Number: &c.Number, How: string(c.How), Entry: c.First,
-		})
+		j.Parts, found = &parts, append(found, *c)
 	}
-	if len(found) > 0 {
+	if found != nil {
 		j.Grants = found
 	}
 }
@@ -94,22 +93,23 @@ func (j *explainedJSON) print(out *sheet) {
 	if j.Parts != nil {
 		j.Parts.print(out)
 	}
-	for _, g := range j.Skipped {
-		out.row("skipped", fmt.Sprintf("%d-%d of tag %s: a raise to %d left them out",
-			g.First, g.Last, g.Tag, g.Last+1))
-	}
-	for _, g := range slices.Concat(j.Grants, j.Skipped) {
+	n := len(j.Grants)
+	for _, g := range j.Grants {
 		out.row("recorded", fmt.Sprintf("%s, in entry %d", exact(g.Stored), g.Entry))
-		out.row("worker", g.Instance+", process "+g.Process)
+		out.row("worker", g.Who.String())
 		switch {
-		case g.Number != nil:
-			from, until := exact(time.UnixMilli(g.First)), exact(time.UnixMilli(g.Last+1))
-			out.row("window", from+" to "+until+", "+g.How)
-		case j.Skipped == nil:
+		case g.Window != nil:
+			from, until := exact(time.UnixMilli(g.From)), exact(time.UnixMilli(g.Until))
+			out.row("window", fmt.Sprintf("%s to %s, %s", from, until, g.How))
+		case g.First <= int64(j.ID):
 			out.row("load", fmt.Sprintf("%d-%d of tag %s", g.First, g.Last, g.Tag))
+		default:
+			out.row("skipped", fmt.Sprintf("%d-%d of tag %s: a raise to %d left them out",
+				g.Above, g.First-1, g.Tag, g.First))
+			n = 0
 		}
 	}
-	if n := len(j.Grants); n > 1 {
+	if n > 1 {
 		out.row("warning", fmt.Sprintf("%d grants contain it: add --tag TAG, or run `natsid audit`", n))
 	}
 }

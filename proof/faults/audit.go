@@ -20,7 +20,7 @@ const auditWithin = 90 * time.Second
 type audit struct {
 	Verdict  string
 	Loads    int64
-	Numbers  int
+	Windows  int
 	Missing  uint64
 	Findings []struct{ Verdict, What, Message string }
 }
@@ -59,7 +59,7 @@ func (t *trial) auditAt(url string) (grants int64) {
 		t.violation("the audit at %s failed: %v: %s", url, err, said.String())
 		return 0
 	}
-	t.logf("audit: %s; %d loads and %d worker numbers; %d entries missing", a.Verdict, a.Loads, a.Numbers, a.Missing)
+	t.logf("audit: %s; %d loads and %d windows; %d entries missing", a.Verdict, a.Loads, a.Windows, a.Missing)
 	_, wentBack := t.fault.alarms[wire.AlarmMarksWentBack]
 	for _, x := range a.Findings {
 		if x.Verdict != "repeated" || wentBack && strings.HasPrefix(x.What, "tag ") {
@@ -68,5 +68,5 @@ func (t *trial) auditAt(url string) (grants int64) {
 		}
 		t.wrong("audit: %s: %s", x.What, x.Message)
 	}
-	return a.Loads + int64(a.Numbers)
+	return a.Loads + int64(a.Windows)
 }

@@ -23,7 +23,7 @@ func (r *reports) add(tag string, l grants.Load) {
 	defer r.mu.Unlock()
 	r.n++
 	r.log.Whole, r.log.Past = true, r.n
-	r.log.Add(&grants.Entry{Sequence: r.n, Loads: map[string][]grants.Load{tag: {l}}})
+	r.log.Add(&grants.Entry{Who: grants.Who{Entry: r.n}, N: r.n, Loads: map[string][]grants.Load{tag: {l}}})
 }
 
 // granted takes in a load.
@@ -52,8 +52,7 @@ func (w *world) checkReports() {
 		}
 		marks[tag] = grants.Mark{Raw: mark.Mark, Shown: mark.Mark}
 	}
-	found, _, _ := w.reports.log.Judge(grants.Scope{}, marks)
-	for _, f := range found {
+	for _, f := range w.reports.log.Judge(marks) {
 		w.fail("the audit finds of %s: %s", f.What, f.Message)
 	}
 }

@@ -12,62 +12,41 @@ import (
 )
 
 // A History collects entries. It keeps the spans of IDs that were loaded of each tag, adjacent loads as one, and the
-// claims on worker numbers. Set the fields down to Past before the first [History.Add].
+// claims on worker numbers. Set the fields down to Past before the first [History.Read].
 type History struct {
-	Tag   string // if set, loads of other tags are left out
-	ID    int64  // Found gets the loads that contain it, and Skipped the raises that leave it out
-	Whole bool   // the first entry is the oldest record ever: each tag must begin with its first ID
-	Past  uint64 // entries up to this one were stored before the marks were read
+	Tag   string    // if set, loads of other tags are left out
+	ID    int64     // Found gets the loads that contain it, and the raises that left it out
+	Since time.Time // entries that were stored before are left out
+	Past  uint64    // entries up to this one were stored before the marks were read
+	Whole bool      // the first entry is the oldest record ever: each tag must begin with its first ID; set by Read
 
-	Loads   int64
-	Found   []Grant
-	Skipped []Grant  // their ranges are holes
-	Claims  []*Claim // in the order of their first entries
-	tags    map[string]*ledger
-	latest  map[string]latest // by process
+	Scope
+	Found  []Grant
+	Claims []*Grant // in the order of their first entries
+	tags   map[string]*ledger
+	last   map[string]Entry // the last one, by process
 }
 
-// latest is the last entry of a process, without its grants.
-type latest struct {
-	Instance string
-	Sequence uint64
-}
-
-// A Grant is a load or a claim that contains an ID.
-type Grant struct {
-	Tag      string    `json:"tag,omitempty"` // of a load
-	Stored   time.Time `json:"stored"`        // when JetStream stored its entry, mostly within a second of the grant
-	Instance string    `json:"instance"`
-	Process  string    `json:"process"`
-	First    int64     `json:"first,string"` // of the range; of a window the first time, Unix ms
-	Last     int64     `json:"last,string"`
-	Number   *int      `json:"number,omitempty"` // of a window
-	How      string    `json:"how,omitempty"`    // origin of a window
-	Entry    uint64    `json:"entry"`            // sequence of its entry in the stream
+// A Scope says what a History has.
+type Scope struct {
+	From    time.Time `json:"from,omitzero"` // when the first entry was stored
+	Entries int       `json:"entries"`
+	Missing uint64    `json:"missing"` // entries of known processes that were lost, and dropped grants
+	Loads   int       `json:"loads"`
+	Windows int       `json:"windows"`
+	Tags    int       `json:"tags"` // set by [History.Judge]
 }
 
 // A ledger has the records of one tag.
 type ledger struct {
 	granted spans
 	known   spans         // IDs that were granted, or are a recorded hole
-	runs    []segment.Run // those with IDs that are not known, and some others
-	most    int           // number of runs above which the others go
+	runs    []segment.Run // those with IDs that were not known when they were recorded
 	again   []Span        // IDs that were granted twice
 	began   time.Time     // when its first entry was stored
 	begin   int64         // IDs below begin may be in entries that have aged out
 	past    int64         // end of the loads in entries up to History.Past
 	isBack  bool          // a load replaced a mark below IDs that were granted before: the marks went back
-}
-
-// run adds a run, unless it is none.
-func (t *ledger) run(r segment.Run) {
-	if r.To == 0 {
-		return
-	}
-	if t.runs = append(t.runs, r); len(t.runs) > t.most {
-		t.runs = slices.DeleteFunc(t.runs, func(r segment.Run) bool { return len(t.lacks(r, math.MaxInt64)) == 0 })
-		t.most = 2*len(t.runs) + 100 // so each run is looked at a few times, however many remain
-	}
 }
 
 // lacks returns the parts of a run, below end, that are not known.
@@ -79,46 +58,49 @@ func (t *ledger) lacks(r segment.Run, end int64) []Span {
 // long after the first entry of a tag, an entry may follow on loads whose own entries have aged out.
 const settling = time.Minute
 
-// Add adds an entry. Entries must be added in the order of the stream.
+// Add adds an entry, unless it is the second copy of one. Entries must be added in the order of the stream.
 func (h *History) Add(e *Entry) {
-	if h.latest == nil {
-		h.latest = make(map[string]latest)
+	before := h.last[e.Process].N
+	if e.Stored.Before(h.Since) || e.N <= before {
+		return
 	}
-	h.latest[e.Process] = latest{e.Instance, e.Sequence}
+	if h.Entries++; h.Entries == 1 {
+		h.From, h.last = e.Stored, make(map[string]Entry)
+	}
+	if h.Whole || before > 0 {
+		h.Missing += e.N - before - 1
+	}
+	h.last[e.Process] = *e
 	for _, w := range e.Windows {
-		h.claim(e, w)
+		h.Windows++
+		h.claim(e.Who, w)
 	}
 	for tag, all := range e.Loads {
 		if h.Tag != "" && h.Tag != tag {
 			continue
 		}
 		t := h.of(tag, e.Stored)
-		for _, l := range all {
-			if l.Above > 0 && l.First <= l.Last { // a raise may not have landed
-				hole := Span{l.Above, l.First}
-				t.isBack = t.isBack || !slices.Equal(t.granted.gaps(hole), []Span{hole})
+		for i, l := range all {
+			from := cmp.Or(l.Above, l.First)
+			if l.First <= l.Last { // a raise may not have landed
+				h.Loads++
+				hole := Span{from, l.First}
+				t.isBack = t.isBack || from < l.First && !slices.Equal(t.granted.gaps(hole), []Span{hole})
+				if e.Entry <= h.Past {
+					t.past = max(t.past, l.Last+1)
+				}
 			}
 			t.again = append(t.again, t.granted.add(Span{l.First, l.Last + 1})...)
-			t.known.add(Span{cmp.Or(l.Above, l.First), l.Last + 1})
-			t.run(l.Before)
-			if l.First <= l.Last {
-				h.Loads++
+			t.known.add(Span{from, l.Last + 1})
+			if t.lacks(l.Before, math.MaxInt64) != nil {
+				t.runs = append(t.runs, l.Before)
 			}
-			found := Grant{Tag: tag, Stored: e.Stored, Instance: e.Instance, Process: e.Process, First: l.First,
-				Last: l.Last, Entry: e.Sequence}
-			switch {
-			case l.First <= h.ID && h.ID <= l.Last:
-				h.Found = append(h.Found, found)
-			case 0 < l.Above && l.Above <= h.ID && h.ID < l.First:
-				found.First, found.Last = l.Above, l.First-1
-				h.Skipped = append(h.Skipped, found)
+			if from <= h.ID && h.ID <= l.Last {
+				h.Found = append(h.Found, Grant{Who: e.Who, Tag: tag, Load: &all[i]})
 			}
 			if !h.Whole && e.Stored.Sub(t.began) < settling {
 				t.begin = max(t.begin, l.Last+1)
 			}
-		}
-		if e.Sequence <= h.Past {
-			t.past = t.granted.end()
 		}
 	}
 }
@@ -159,18 +141,18 @@ const (
 )
 
 // Judge returns the IDs and times for which it is not proven that they were granted at most once, given the present
-// marks; repeated ones come first. It also returns the number of tags and of worker numbers.
+// marks; repeated ones come first.
 //
 // Law: each write that raises the mark of a tag is recorded, as a load or a hole. So if each ID below the mark is in a
 // record, no load is unrecorded, and no ID was granted twice if no two loads share one. If an ID is in no record, two
 // unrecorded loads could contain it. If it is in a run, and in runs of no other process, that process alone has made
 // them, and its floor keeps them apart. If the marks went back, other runs may be in no record. No two claims on a
 // worker number share a time.
-func (h *History) Judge(s Scope, marks map[string]Mark) (all []Finding, tags, numbers int) {
-	all = []Finding{}
-	if s.Missing > 0 {
+func (h *History) Judge(marks map[string]Mark) []Finding {
+	all := []Finding{}
+	if h.Missing > 0 {
 		all = append(all, Finding{Verdict: NotProven, What: "the log",
-			Message: fmt.Sprintf("%d entries are missing between others of their processes", s.Missing)})
+			Message: fmt.Sprintf("%d entries are missing between others of their processes", h.Missing)})
 	}
 	for tag := range marks {
 		if h.Whole && (h.Tag == "" || h.Tag == tag) {
@@ -180,10 +162,10 @@ func (h *History) Judge(s Scope, marks map[string]Mark) (all []Finding, tags, nu
 	for _, tag := range slices.Sorted(maps.Keys(h.tags)) {
 		all = append(all, h.judge(h.tags[tag], tag, marks[tag])...)
 	}
-	found, numbers := h.judgeClaims()
-	all = append(all, found...)
+	all = append(all, h.judgeClaims()...)
 	slices.SortStableFunc(all, func(a, b Finding) int { return cmp.Compare(b.Verdict, a.Verdict) })
-	return all, len(h.tags), numbers
+	h.Tags = len(h.tags)
+	return all
 }
 
 // judge returns the findings about one tag. mark is zero if the tag had none when the marks were read.
@@ -207,7 +189,7 @@ func (h *History) judge(t *ledger, tag string, mark Mark) (all []Finding) {
 				return o.From < s[1] && s[0] < o.To && o.By != r.By
 			}) {
 				t.known.add(s)
-				who := cmp.Or(h.latest[r.By].Instance, "unknown")
+				who := cmp.Or(h.last[r.By].Instance, "unknown")
 				find(Lost, s, "IDs %d-%d are in no record: nobody but worker %s, process %s, can have loaded them, "+
 					"which died within a second of that, or has not recorded it yet", s[0], s[1]-1, who, r.By)
 			}

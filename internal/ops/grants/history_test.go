@@ -17,7 +17,7 @@ import (
 
 // by returns an entry of a process of a worker: "A1" is process A1 of worker A.
 func by(process string, grants ...any) Entry {
-	e := Entry{Who: Who{Process: process, Instance: process[:1], Layout: "leaf"}, N: 1, Loads: make(map[string][]Load)}
+	e := Entry{Who: Who{Process: process, Instance: process[:1], Layout: "leaf"}, Loads: make(map[string][]Load)}
 	for _, g := range grants {
 		switch g := g.(type) {
 		case Load:
@@ -57,11 +57,10 @@ func win(how workerid.How, from, until int64) workerid.Window {
 func judged(past int, whole bool, mark Mark, entries ...Entry) (says []string) {
 	h := History{Whole: whole, Past: uint64(past)}
 	for i, e := range entries {
-		e.Sequence, e.Stored = uint64(i+1), time.Unix(int64(50*i), 0)
+		e.Entry, e.N, e.Stored = uint64(i+1), h.last[e.Process].N+1, time.Unix(int64(50*i), 0)
 		h.Add(&e)
 	}
-	all, _, _ := h.Judge(Scope{}, map[string]Mark{"a": mark})
-	for _, f := range all {
+	for _, f := range h.Judge(map[string]Mark{"a": mark}) {
 		says = append(says, fmt.Sprintf("%s %d-%d", f.Verdict, f.First, f.Last))
 	}
 	return says
@@ -194,7 +193,8 @@ func TestNoTwoProcessesHaveANumberAtOnce(t *testing.T) {
 }
 
 func TestWhatTheLogLacksIsNotProven(t *testing.T) {
-	if all, _, _ := new(History).Judge(Scope{Missing: 1}, nil); len(all) != 1 || all[0].Verdict != NotProven {
+	h := History{Scope: Scope{Missing: 1}}
+	if all := h.Judge(nil); len(all) != 1 || all[0].Verdict != NotProven {
 		t.Errorf("%+v", all)
 	}
 }
@@ -209,10 +209,10 @@ func TestTheClaimsOfATimeAreTwoWhereItIsNotProven(t *testing.T) {
 			from := rnd.Int64N(40)
 			how := []workerid.How{workerid.Acquired, workerid.Resumed, workerid.Renewed, workerid.Closed}[rnd.IntN(4)]
 			e := by([]string{"A1", "A2", "A3", "B1"}[rnd.IntN(4)], win(how, from, from+1+rnd.Int64N(20)))
-			e.Sequence = uint64(i + 1)
+			e.Entry, e.N = uint64(i+1), h.last[e.Process].N+1
 			h.Add(&e)
 		}
-		all, _, _ := h.Judge(Scope{}, nil)
+		all := h.Judge(nil)
 		found += len(all)
 		for ms := range int64(60) {
 			had := make(map[string]bool) // by process
@@ -306,18 +306,19 @@ func TestMutants(t *testing.T) {
 		text("adjacent spans share an ID", "spans.go", "both[0] < both[1]", "both[0] <= both[1]"),
 		text("a span reaches one other at most", "spans.go", "for ; end < len(*s) &&",
 			"for ; end < min(len(*s), i+1) &&"),
-		text("a range that was left out above a mark is unknown", "history.go", "cmp.Or(l.Above, l.First)", "l.First"),
+		text("a range that was left out above a mark is unknown", "history.go",
+			"from := cmp.Or(l.Above, l.First)", "from := l.First"),
 		text("a raise grants its IDs", "history.go", "t.granted.add(Span{l.First,",
-			"t.granted.add(Span{cmp.Or(l.Above, l.First),"),
+			"t.granted.add(Span{from,"),
 		text("a mark that went back is not noticed", "history.go", "mark.Shown < t.past", "false"),
 		text("a mark is taken as it is written", "history.go", "mark.Shown < t.past", "mark.Raw < t.past"),
 		text("gaps below the mark are not looked for", "history.go", "end := max(mark.Raw, t.past)", "end := int64(0)"),
 		text("the first IDs need no record", "history.go", "max(1, t.begin)", "max(t.known[0][0], t.begin)"),
 		text("a log that is cut must begin with the first ID", "history.go", "if !h.Whole &&", "if false &&"),
-		text("what was loaded since counts as from before", "history.go", "e.Sequence <= h.Past", "true"),
+		text("what was loaded since counts as from before", "history.go", "e.Entry <= h.Past", "true"),
 		text("a tag without a record is not judged", "history.go", "			h.of(tag, time.Time{})\n", ""),
 		text("the first entries must be in order", "history.go", "e.Stored.Sub(t.began) < settling", "t.begin == 0"),
-		text("what is missing is not said", "history.go", "s.Missing > 0", "false"),
+		text("what is missing is not said", "history.go", "h.Missing > 0", "false"),
 		text("a claim does not grow", "claims.go", "c.Until = max(c.Until, w.Until)", ""),
 		text("a closed claim keeps its end", "claims.go", "c.Until, c.closed = w.Until, true", "c.closed = true"),
 		text("a resumed window does not end the earlier one", "claims.go", "o.Until = min(o.Until, c.From)", ""),
@@ -329,8 +330,8 @@ func TestMutants(t *testing.T) {
 			"range sorted[i+1:min(i+2, len(sorted))]"),
 		text("layouts share their IDs", "claims.go", "c.Layout == o.Layout && ", ""),
 		text("claims of a process conflict", "claims.go", "a.Process == b.Process || ", ""),
-		text("who died while it stopped is taken for alive", "claims.go", "!a.closed && h.latest", "false && h.latest"),
-		text("a run is nobody's", "history.go", "			t.run(l.Before)\n", ""),
+		text("who died while it stopped is taken for alive", "claims.go", "!a.closed && h.last", "false && h.last"),
+		text("a run is nobody's", "history.go", "t.runs = append(t.runs, l.Before)", "continue"),
 		text("the run of the mark is nobody's", "history.go", "append(t.runs, mark.Run)", "t.runs"),
 		text("a run of one process hides that of another", "history.go", " && o.By != r.By", " && false"),
 		text("processes whose runs do not meet contradict each other", "history.go", "s[0] < o.To", "true"),
@@ -340,7 +341,7 @@ func TestMutants(t *testing.T) {
 		text("a run begins before the log", "history.go", "max(1, t.begin, r.From)", "max(1, r.From)"),
 		text("IDs are lost twice", "history.go", "				t.known.add(s)\n", ""),
 		text("a live worker is taken for one that died", "claims.go",
-			"h.latest[a.Process].Sequence < b.First", "true"),
+			"h.last[a.Process].Entry < b.Entry", "true"),
 	}, Args: []string{"-test.run=^Test(ALoss|AnAudit|NoTwo|WhatTheLog|Spans|OneLoad|TheClaims)"},
 		Finding: regexp.MustCompile(`_test\.go:\d+: (.*)`),
 	}.Run(t)

@@ -14,7 +14,7 @@ import (
 const (
 	interval = time.Second     // between two writes of a process
 	timeout  = 5 * time.Second // bounds an attempt to write an entry
-	maxEntry = 160             // loads, raises and windows in an entry, which then has less than 50 kB
+	maxEntry = 160             // loads, raises and windows in an entry, which then has less than 60 kB
 	maxQueue = 1000            // entries that wait to be written
 )
 

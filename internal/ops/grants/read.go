@@ -12,109 +12,66 @@ import (
 	"github.com/natsid/natsid/internal/registry/buckets"
 )
 
-// ErrNone is returned when there is no stream of grants.
-var ErrNone = errors.New("there is no stream of grants: no worker has written one, or it was deleted")
-
-// ErrIncomplete is returned by [Reader.Read] when the stream of grants has entries that could not be read.
-var ErrIncomplete = errors.New("JetStream does not deliver the rest of the stream of grants, so nothing is known of " +
-	"it: see `nats stream info`, and try again")
-
 // silence is how long a reader waits for the next entry. An election after the hard loss of a server takes 4 to 7 s.
-const silence = 15 * time.Second
+var silence = 15 * time.Second
 
-// A Reader reads the entries that the stream of grants had when it was opened.
-type Reader struct {
-	Made  time.Time // when the stream was created
-	Cut   bool      // the first entries of the stream have aged out
-	Last  uint64    // sequence number of the last entry
-	first uint64    // sequence number of the first entry
+// sameAge is how far apart in time the bucket of marks and the stream of grants may have been created, for the stream
+// to count as a record of all writes of marks.
+const sameAge = 10 * time.Minute
 
-	js      jetstream.JetStream
-	streams buckets.Streams
-	bucket  string
-	within  time.Duration // how long to wait for the next entry
-}
-
-// A Scope says which part of the stream was read.
-type Scope struct {
-	From    time.Time `json:"from,omitzero"` // when the first entry was stored
-	Entries int64     `json:"entries"`
-	Missing uint64    `json:"missing"` // entries of known processes that were lost, and dropped grants
-}
-
-// Open asks the leader of the bucket's stream which entries it has now, and returns a reader of these.
-func Open(ctx context.Context, js jetstream.JetStream, bucket string) (*Reader, error) {
-	streams := buckets.Patient(buckets.OnJetStream(js))
-	info, err := streams.Info(ctx, bucket)
-	if errors.Is(err, buckets.ErrNoBucket) {
-		return nil, ErrNone
-	}
-	var first buckets.Entry
-	if err == nil {
-		first, err = streams.Next(ctx, bucket, "", 1)
-	}
-	if errors.Is(err, buckets.ErrNoKey) {
-		first.Revision, err = info.LastSeq+1, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the stream of grants: %w", err)
-	}
-	return &Reader{
-		Made: info.Created, Cut: first.Revision > max(1, info.FirstSeq), Last: info.LastSeq, first: first.Revision,
-		js: js, streams: streams, bucket: bucket, within: silence,
-	}, nil
-}
-
-// Read calls f with each entry that was stored at since or later, in the order of the stream. It leaves out second
-// copies, and messages that no natsid of this version wrote.
+// Read adds the entries that the stream of grants has now, as its leader says; it leaves out messages that no natsid of
+// this version wrote. The parameter marks is when the bucket of marks was made: it decides whether the history is
+// Whole.
 //
 // The consumer resumes by itself after a lost message. A server that lags behind the leader may deliver too few
 // entries: so after a silence Read asks the leader whether there are more.
-func (r *Reader) Read(ctx context.Context, since time.Time, f func(*Entry)) (s Scope, err error) {
-	next := r.first
-	c, err := r.js.OrderedConsumer(ctx, "KV_"+r.bucket, jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{"$KV." + r.bucket + ".>"}, MaxResetAttempts: 3,
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: next,
+func (h *History) Read(
+	ctx context.Context, js jetstream.JetStream, streams buckets.Streams, bucket string, marks time.Time,
+) error {
+	info, err := streams.Info(ctx, bucket)
+	if errors.Is(err, buckets.ErrNoBucket) {
+		return fmt.Errorf("there is no stream of grants, bucket %s: no worker has written one, or it was deleted; "+
+			"check --nats and --namespace", bucket)
+	}
+	if err != nil {
+		return fmt.Errorf("read the stream of grants: %w", err)
+	}
+	c, err := js.OrderedConsumer(ctx, "KV_"+bucket, jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{"$KV." + bucket + ".>"}, MaxResetAttempts: 3,
 		InactiveThreshold: 10 * time.Second, // JetStream keeps 1,000 consumers of a stream by default
 	})
 	if err != nil {
-		return s, err
+		return err
 	}
 	messages, err := c.Messages(jetstream.PullMaxMessages(4000), jetstream.PullHeartbeat(time.Second))
 	if err != nil {
-		return s, err
+		return err
 	}
 	defer messages.Stop()
-	last := make(map[string]uint64) // number of the last entry, by process
-	for next <= r.Last {
-		soon, cancel := context.WithTimeout(ctx, r.within)
+	h.Whole = h.Since.IsZero() && info.Created.Sub(marks).Abs() < sameAge
+	for next := max(1, info.FirstSeq); next <= info.LastSeq; {
+		soon, cancel := context.WithTimeout(ctx, silence)
 		m, err := messages.Next(jetstream.NextContext(soon))
 		cancel()
 		if err != nil {
-			if _, none := r.streams.Next(ctx, r.bucket, "", next); errors.Is(none, buckets.ErrNoKey) {
-				return s, nil // the remaining entries were deleted
+			if _, none := streams.Next(ctx, bucket, "", next); errors.Is(none, buckets.ErrNoKey) {
+				return nil // the remaining entries were deleted
 			}
-			return s, fmt.Errorf("%w (entries %d to %d: %w)", ErrIncomplete, next, r.Last, err)
+			return fmt.Errorf("JetStream does not deliver grants, entries %d to %d: see `nats stream info`, and try "+
+				"again: %w", next, info.LastSeq, err)
 		}
 		meta, err := m.Metadata()
 		if err != nil {
-			return s, err
+			return err
 		}
-		next = meta.Sequence.Stream + 1
-		e := Entry{Sequence: meta.Sequence.Stream, Stored: meta.Timestamp.UTC()}
-		bad := json.Unmarshal(m.Data(), &e)
-		before, isKnown := last[e.Process]
-		if bad != nil || e.Stored.Before(since) || e.N <= before {
-			continue
+		seq := meta.Sequence.Stream
+		h.Whole = h.Whole && (h.Entries > 0 || seq <= next) // else the first ones have aged out
+		next = seq + 1
+		var e Entry
+		if json.Unmarshal(m.Data(), &e) == nil {
+			e.Entry, e.Stored = seq, meta.Timestamp.UTC()
+			h.Add(&e)
 		}
-		if s.Entries++; s.From.IsZero() {
-			s.From = e.Stored
-		}
-		if isKnown || !r.Cut && since.IsZero() {
-			s.Missing += e.N - before - 1
-		}
-		last[e.Process] = e.N
-		f(&e)
 	}
-	return s, nil
+	return nil
 }

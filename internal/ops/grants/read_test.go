@@ -1,25 +1,27 @@
 package grants
 
 import (
+	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 )
 
-// stream makes a stream of grants with entries, and returns it with a reader.
-func stream(t *testing.T, entries ...string) (jetstream.Stream, jetstream.JetStream, *Reader) {
+const bucket = "id_grants"
+
+// stream makes a stream of grants with entries.
+func stream(t *testing.T, entries ...string) (jetstream.Stream, jetstream.JetStream) {
 	t.Helper()
+	silence = time.Second
 	js := natstest.JetStream(t, natstest.Start(t))
 	s, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
-		Name: "KV_id_grants", Subjects: []string{"$KV.id_grants.>"}, Storage: jetstream.MemoryStorage,
+		Name: "KV_" + bucket, Subjects: []string{"$KV.id_grants.>"}, Storage: jetstream.MemoryStorage,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -29,24 +31,15 @@ func stream(t *testing.T, entries ...string) (jetstream.Stream, jetstream.JetStr
 			t.Fatal(err)
 		}
 	}
-	r, err := Open(t.Context(), js, "id_grants")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.within = time.Second
-	return s, js, r
+	return s, js
 }
 
-func read(t *testing.T, r *Reader, since time.Time) (Scope, string) {
+func read(t *testing.T, js jetstream.JetStream, h History) History {
 	t.Helper()
-	var got []string
-	s, err := r.Read(t.Context(), since, func(e *Entry) {
-		got = append(got, fmt.Sprintf("%d %s %d", e.Sequence, e.Process, e.N))
-	})
-	if err != nil {
+	if err := h.Read(t.Context(), js, buckets.OnJetStream(js), bucket, time.Now()); err != nil {
 		t.Error(err)
 	}
-	return s, strings.Join(got, ", ")
+	return h
 }
 
 func entry(process string, n uint64) string {
@@ -55,52 +48,50 @@ func entry(process string, n uint64) string {
 }
 
 func TestAReaderSkipsCopiesAndCountsWhatIsMissing(t *testing.T) {
-	_, js, r := stream(t, entry("A", 1), entry("B", 1), entry("A", 2), entry("A", 2), "{", entry("A", 5), entry("C", 3))
-	if _, err := js.Publish(t.Context(), "$KV.id_grants.log", []byte(entry("A", 6))); err != nil { // after Open
-		t.Fatal(err)
+	_, js := stream(t, entry("A", 1), entry("B", 1), entry("A", 2), entry("A", 2), "{", entry("A", 5), entry("C", 3))
+	h := read(t, js, History{})
+	if h.Entries != 5 || h.Missing != 4 || h.From.IsZero() || !h.Whole || h.last["A"].Entry != 6 {
+		t.Errorf("%+v", h)
 	}
-	s, got := read(t, r, time.Time{})
-	if want := "1 A 1, 2 B 1, 3 A 2, 6 A 5, 7 C 3"; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
-	if s.Entries != 5 || s.Missing != 4 || s.From.IsZero() || r.Cut || r.Last != 7 {
-		t.Errorf("%+v of %+v", s, r)
-	}
-	if s, got := read(t, r, time.Now().Add(time.Hour)); s.Entries != 0 || s.Missing != 0 || got != "" {
-		t.Errorf("%+v since later, %s", s, got)
+	if h := read(t, js, History{Since: time.Now().Add(time.Hour)}); h.Entries != 0 || h.Missing != 0 || h.Whole {
+		t.Errorf("%+v since later", h)
 	}
 }
 
 func TestAReaderOfACutStreamMissesNothingThatIsGone(t *testing.T) {
-	s, js, _ := stream(t, entry("A", 1), entry("A", 2), entry("A", 3), entry("A", 4), entry("A", 5))
+	s, js := stream(t, entry("A", 1), entry("A", 2), entry("A", 3), entry("A", 4), entry("A", 5))
 	for _, n := range []uint64{1, 3, 5} {
 		if err := s.DeleteMsg(t.Context(), n); err != nil {
 			t.Fatal(err)
 		}
 	}
-	r, err := Open(t.Context(), js, "id_grants")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.within = time.Second
-	if s, got := read(t, r, time.Time{}); got != "2 A 2, 4 A 4" || s.Missing != 1 || !r.Cut {
-		t.Errorf("%+v, %s", s, got)
+	if h := read(t, js, History{}); h.Entries != 2 || h.Missing != 1 || h.Whole {
+		t.Errorf("%+v", h)
 	}
 	if err := s.Purge(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if s, got := read(t, r, time.Time{}); s.Entries != 0 || got != "" {
-		t.Errorf("%+v, %s", s, got)
+	if h := read(t, js, History{}); h.Entries != 0 {
+		t.Errorf("%+v", h)
 	}
-	if r, err = Open(t.Context(), js, "id_grants"); err != nil || !r.Cut {
-		t.Fatal(r, err)
-	}
-	if s, _ := read(t, r, time.Time{}); s.Entries != 0 {
-		t.Errorf("%+v", s)
-	}
-	if _, err := Open(t.Context(), js, "id_other"); !errors.Is(err, ErrNone) {
+	err := new(History).Read(t.Context(), js, buckets.OnJetStream(js), "id_other", time.Now())
+	if err == nil || !strings.Contains(err.Error(), "there is no stream of grants") {
 		t.Error(err)
 	}
+}
+
+// ahead are streams whose leader has more entries than the server that delivers them.
+type ahead struct{ buckets.Streams }
+
+func (a ahead) Info(ctx context.Context, bucket string) (buckets.Info, error) {
+	i, err := a.Streams.Info(ctx, bucket)
+	i.LastSeq += 5
+	return i, err
+}
+
+// A lost connection does not say that there are no more of them.
+func (ahead) Next(_ context.Context, _, _ string, from uint64) (e buckets.Entry, err error) {
+	return buckets.Entry{Revision: from}, nil
 }
 
 // Else an audit would find nothing wrong in entries that it has not read.
@@ -109,18 +100,12 @@ func TestAReaderReadsAllOrSaysThatItDidNot(t *testing.T) {
 	for i := range all {
 		all[i] = entry("A", uint64(i+1))
 	}
-	_, js, r := stream(t, all...)
-	n := 0
-	if _, err := r.Read(t.Context(), time.Time{}, func(*Entry) { n++ }); err != nil || n != 5000 {
-		t.Errorf("%d, %v", n, err)
+	_, js := stream(t, all...)
+	if h := read(t, js, History{}); h.Entries != 5000 || !h.Whole {
+		t.Errorf("%+v", h)
 	}
-	r.Last += 5 // the leader has more than the server that delivers
-	_, err := r.Read(t.Context(), time.Time{}, func(*Entry) {
-		if n++; n == 6000 {
-			js.Conn().Close()
-		}
-	})
-	if !errors.Is(err, ErrIncomplete) || slices.Contains([]int{5000, 10_005}, n) {
-		t.Errorf("%d entries, %v", n, err)
+	err := new(History).Read(t.Context(), js, ahead{buckets.OnJetStream(js)}, bucket, time.Now())
+	if err == nil || !strings.Contains(err.Error(), "does not deliver grants, entries 5001 to 5005") {
+		t.Error(err)
 	}
 }

@@ -68,10 +68,10 @@ func TestAnAuditOfManyRunsWithoutRecordsEnds(t *testing.T) {
 	h, began := History{Whole: true, Past: loads}, time.Now()
 	for i := range int64(loads) {
 		e := by("B1", after("A1", 20*i+1, 20*i+11, ids(20*i+11, 20*i+20)))
-		e.Sequence = uint64(i + 1)
+		e.Entry, e.N = uint64(i+1), uint64(i+1)
 		h.Add(&e)
 	}
-	all, _, _ := h.Judge(Scope{}, map[string]Mark{"a": at(20*loads + 1)})
+	all := h.Judge(map[string]Mark{"a": at(20*loads + 1)})
 	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("it took %v", took)
 	}

@@ -51,11 +51,3 @@ func (s spans) gaps(of Span) (all []Span) {
 	}
 	return all
 }
-
-// end returns the end of the highest span, 0 if there is none.
-func (s spans) end() int64 {
-	if len(s) == 0 {
-		return 0
-	}
-	return s[len(s)-1][1]
-}
