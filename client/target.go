@@ -88,7 +88,7 @@ func (t *target) slowAfter() time.Duration {
 	return min(max(4*t.usual, slowSoonest), slowLatest)
 }
 
-// held returns for how long no request may be sent.
+// held returns for how long no request may be sent, since a worker has asked for a pause; 0 if one may.
 func (t *target) held() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -98,7 +98,7 @@ func (t *target) held() time.Duration {
 	return max(0, time.Until(t.hold))
 }
 
-// holdMost is how long a reply can stop a handle's requests at most.
+// holdMost bounds the time for which a reply of a worker can stop a handle's requests.
 const holdMost = 30 * time.Second
 
 // holdFor stops the handle's requests for d.

@@ -42,7 +42,7 @@ func (m *mask) hide(n int64, tweak string) int64 {
 	return int64(a*m.sizes[1] + b)
 }
 
-// show returns the number that hide turns into n.
+// show is the inverse of hide: it returns the number that hide turns into n.
 func (m *mask) show(n int64, tweak string) int64 {
 	f := m.round(tweak)
 	a, b := uint64(n)/m.sizes[1], uint64(n)%m.sizes[1]

@@ -58,7 +58,7 @@ func Parse(text string, opts ...Option) (*Format, error) {
 	return p.Format, nil
 }
 
-// piece adds the literal or the part that m matched; a nil m is a fault.
+// piece adds to the format the literal text or the part in braces that m matched. A nil m is a fault.
 func (p *parser) piece(m []string) (fault string) {
 	switch {
 	case m == nil && p.text[p.at] != '{':

@@ -51,7 +51,7 @@ func (b *buffer) turn(now time.Time, isSure bool) {
 	}
 }
 
-// addPeriod makes keepCalendar call turn for a buffer.
+// addPeriod adds the buffer of a daily, monthly or yearly tag to those that keepCalendar visits each second.
 func (s *tagSet) addPeriod(b *buffer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

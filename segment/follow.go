@@ -118,7 +118,8 @@ func (f *follower) changed(tag string) {
 	}
 }
 
-// see takes over the state of a tag that the store has just returned.
+// see takes over the state of a tag that the store has just returned: its step, rules, least ID, and whether it is
+// deleted.
 func (f *follower) see(t Tag) {
 	f.invalidate(t.Name)
 	if t.Disabled {

@@ -59,7 +59,7 @@ type Rules struct {
 	MaxHole int64  `json:"max_hole,omitempty"`
 	Period  Period `json:"period,omitempty"`
 	Zone    string `json:"zone,omitempty"` // of the period's dates: see [Zone]; "" is UTC
-	// Strict says that the tag is strict: see the third law of this package. It is fixed when the tag is made.
+	// Strict says that the tag is strict: its IDs rise over all workers. It is fixed when the tag is made.
 	Strict bool `json:"strict,omitempty"`
 	// MaxBatch limits the IDs of one request, and Rate the IDs per second of all workers together; 0 is no limit. An
 	// allocator does not enforce them: its caller does, by [Allocator.RulesOf].

@@ -203,11 +203,12 @@ type Store interface {
 	// [ErrStrict], with all fields of Loaded except the range.
 	Load(ctx context.Context, tag string, n, floor int64) (Loaded, error)
 
-	// LoadStrict reserves IDs of a strict tag: see the third law above. In each attempt it reads the mark, then calls
-	// join, then sends the compare-and-set that raises the mark. It reserves the number of IDs that join returns, at
-	// least 1; fewer only if it returns a range that an earlier failed load reserved. Its range begins above all ranges
-	// that were loaded when join was last called. It sends nothing if ctx has ended when join returns. It returns the
-	// errors of Load. If fewer IDs are left than join returns, it reserves nothing and returns an [ExhaustedError].
+	// LoadStrict reserves IDs of a strict tag, whose IDs must rise over all workers. In each attempt it reads the mark,
+	// then calls join, then sends the compare-and-set that raises the mark. It reserves the number of IDs that join
+	// returns, at least 1; fewer only if it returns a range that an earlier failed load reserved. Its range begins
+	// above all ranges that were loaded when join was last called. It sends nothing if ctx has ended when join returns.
+	// It returns the errors of Load. If fewer IDs are left than join returns, it reserves nothing and returns an
+	// [ExhaustedError].
 	LoadStrict(ctx context.Context, tag string, join func() int64, floor int64) (Loaded, error)
 
 	// Create creates a tag whose first ID is t.MaxID and returns it as stored. If revive is set, a disabled tag is

@@ -176,7 +176,7 @@ func (s *stock) keep(n int64) bool {
 	return true
 }
 
-// isBelow reports whether the stock may hold an ID below least.
+// isBelow reports whether the stock may hold an ID below the parameter least.
 func (s *stock) isBelow(least int64) bool {
 	if r := s.run.Load(); r != nil {
 		return r.next.Load() < least
@@ -283,7 +283,7 @@ func (r *run) take(n int64) (Range, bool) {
 	}
 }
 
-// shut takes all unused IDs.
+// shut takes all unused IDs, so that requests find the run used up, and returns them.
 func (r *run) shut() Range { return Range{r.next.Swap(r.end), r.end} }
 
 // left returns the number of unused IDs. It may fall at any time.

@@ -56,7 +56,7 @@ func (s *supply) settle(now time.Duration) {
 	s.reopen(now)
 }
 
-// reopen is settle without a measurement of the speed.
+// reopen opens the stock unless a request waits, and sets when a request calls buffer.look, as settle does.
 func (s *supply) reopen(now time.Duration) {
 	if !s.waiters.any() && !s.closed {
 		s.stock.open()
@@ -345,7 +345,7 @@ func newSpeedometer(now time.Duration) speedometer {
 	return speedometer{prev: start, last: start, peakFrom: start}
 }
 
-// note takes a reading.
+// note takes a reading: ids is how many IDs were requested until now.
 func (s *speedometer) note(now time.Duration, ids int64) {
 	r := reading{now, ids}
 	if now-s.last.at >= speedSpan {

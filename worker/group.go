@@ -24,8 +24,8 @@ var (
 
 // A group has the queue subscriptions of one mode on one membership's connection. It has none while there is a
 // [Reason], other than [Stopped], not to serve the mode: callers then reach other workers, or learn from NATS at once
-// that there is none. Delivered requests are still answered. Only the goroutine of the membership uses a group, except
-// for report.
+// that there is none. Delivered requests are still answered. Only the goroutine of that connection uses a group, except
+// for the field report.
 type group struct {
 	mode      Mode
 	link      *link

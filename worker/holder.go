@@ -9,7 +9,7 @@ import (
 )
 
 // A holder answers requests on the subject of the worker number that this process holds. So no other worker acquires
-// the number, even if the registry lost the claim. Only the membership's goroutine uses a holder.
+// the number, even if the registry lost the claim. Only the goroutine of the worker's connection uses a holder.
 //
 // A worker that stops keeps answering until its connection is drained: by then it has issued its last ID.
 type holder struct {

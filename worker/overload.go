@@ -31,8 +31,7 @@ const (
 	markEvery = 20 * time.Millisecond
 )
 
-// A lag measures how late the requests of a group are answered. Only the goroutine of the membership (the worker's time
-// on one connection) uses it.
+// A lag measures how late the requests of a group are answered. Only the goroutine of the worker's connection uses it.
 type lag struct {
 	marks []mark        // not reached yet, the oldest first
 	last  time.Duration // the time from setting the last reached mark until it was reached

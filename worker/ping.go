@@ -7,7 +7,8 @@ import (
 )
 
 // A pinger pings the server of a connection. The server answers after it has read all that was sent before the ping,
-// and behind all messages that it has queued for the connection. Only the membership's goroutine uses it.
+// and behind all messages that it has queued for the connection. Only the goroutine of the worker's connection uses a
+// pinger.
 type pinger struct {
 	conn *nats.Conn
 	back chan pong

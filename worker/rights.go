@@ -34,8 +34,8 @@ var errFull = errors.New("worker: NATS refuses subscriptions: raise max_subscrip
 
 var errRightsUnknown = errors.New("worker: NATS has not said yet what this user may do")
 
-// newRights returns the rights of a connection. Until the server has listed them, those of the former connection
-// count, which are in before; nil for none.
+// newRights returns the rights of a connection. The parameter before has those of the former connection, which count
+// until the server has listed the new ones; nil for none.
 func newRights(l *link, before *rights) *rights {
 	r := &rights{ask: l.Rights, conn: l.conn, refused: make(chan struct{}, 1)}
 	if before != nil {

@@ -144,7 +144,7 @@ func (k *Keeper) trouble(ctx context.Context, c *claim, err error) {
 // the clock, does not count, nor does the time before the window of a new claim.
 //
 // Law: to give the number up repeats no ID. Its record covers all IDs under it, since a release keeps the window's end
-// above the last tick. The next number is acquired as any other, by rules (1) and (2) of docs/uniqueness.md.
+// above the last tick. The next number is acquired as any other, so its window begins after those of all former owners.
 func (k *Keeper) checkBehind(c *claim, r reading) error {
 	now := max(r.elapsed(), k.cfg.Now()) // the clock may have been set since the reading
 	if time.Now().Before(c.begins) {

@@ -29,7 +29,8 @@ type Config struct {
 	// Program is set for a program that draws its own snowflakes: the name of its host; "" means a worker. A
 	// program answers no requests, creates no deployment, and takes only the numbers set aside for programs.
 	//
-	// Law: a program acquires its windows as a worker does, by rules (1) to (4) of docs/uniqueness.md.
+	// Law: a program's IDs equal no others, since it acquires its windows as a worker does: they overlap no other
+	// owner's.
 	Program string
 	// Instance is the name of this worker for operators; "" takes the name in the state file, or else a new name.
 	Instance string

@@ -18,12 +18,12 @@ import (
 // a holder cannot be distinguished from one whose holder hangs ([ErrBystander]). A live holder answers as usual.
 // Without an answer the record decides alone:
 //
-//   - A window that has not ended is never acquired, by rule (2) of docs/uniqueness.md. So a holder is protected even
-//     if its serving connection is cut.
+//   - A new window begins at or after the end of every former owner's. So a holder is protected until its window ends,
+//     even if its serving connection is cut.
 //   - A window may only seem to have ended, because the registry lost its state. So the new window begins later
 //     than its write was acknowledged, by unheardFor and the margin (see [Config]). By then a live holder that
 //     reaches the registry has read the record and closed its generator.
-//   - This worker's own window, from its state file, is resumed, by rules (1) and (3).
+//   - This worker's own window, from its state file, is resumed at the fence there, which no issued tick reaches.
 //
 // # Writes whose outcome is unknown
 //

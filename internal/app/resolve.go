@@ -90,8 +90,9 @@ func (w way) first(all map[string]Given) (flag string) {
 	return flag
 }
 
-// choose keeps, in all, only the way given by the highest source. If that source gives two ways, choose returns an
-// error, unless the source is a context, or the first way is a user in the URLs: then the first way stays.
+// choose keeps, in all, only that of the ways (groups of flags) which the highest source gives. If that source gives
+// two ways, choose returns an error, unless the source is a context, or the first way is a user in the URLs: then the
+// first way stays.
 func choose(all map[string]Given, ways []way, said *[]string) error {
 	from := func(w way) Source { return all[w.first(all)].From }
 	slices.SortStableFunc(ways, func(v, w way) int { return cmp.Compare(from(w), from(v)) })

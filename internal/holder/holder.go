@@ -47,9 +47,11 @@ type Config struct {
 // A Holder keeps a worker number as a worker does, with the same keeper and the same registry, but answers no
 // requests for IDs. It is safe for concurrent use.
 //
-// Law: the keeper and the generator keep rules (1) to (4) of docs/uniqueness.md. Before its first ID a holder
-// answers on the subject of its number. It creates no registry. It issues nothing while the workers of its registry
-// report that they have stopped because a second registry serves the same subjects.
+// Law: no other process issues the same IDs. The keeper's windows overlap no other owner's, and the generator issues
+// each position of a window once, as rules (1) to (4) of docs/uniqueness.md demand. Before its first ID a holder
+// answers on the subject of its number, so that no worker takes the number for free. It creates no registry. It issues
+// nothing while the workers of its registry report that they have stopped because a second registry serves the same
+// subjects.
 type Holder struct {
 	cfg    Config
 	nc     *nats.Conn // the holder's own

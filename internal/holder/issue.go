@@ -14,8 +14,8 @@ import (
 
 // Next issues a snowflake: see package number.
 //
-// Law: the generator keeps rules (1), (3) and (4) of docs/uniqueness.md. It refuses ticks at or above the end of its
-// window, whatever the clock shows. So a process that was paused within this call issues no tick of the next owner.
+// Law: the generator issues only ticks of its window, whatever the clock shows, and each position once. So a process
+// that was paused within this call issues no tick of the next owner.
 func (h *Holder) Next(ctx context.Context) (subjects.ID, error) {
 	if g := h.issuer.Generator(); g != nil { // faster than the issuer
 		if runs, err := g.NextAt(now(), 1); err == nil {

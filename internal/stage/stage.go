@@ -299,7 +299,7 @@ func (s *Stage) copy(ctx context.Context) error {
 	}
 }
 
-// doubts counts JetStream's consecutive answers that the stage must stop.
+// doubts counts how often in a row JetStream gave answers by which the stage must stop.
 type doubts struct {
 	settle time.Duration // [Config].Settle
 	n      int

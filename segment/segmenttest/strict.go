@@ -88,7 +88,8 @@ func (s *suite) strictLoads() {
 	}
 }
 
-// strictRaces checks that a range lies above all that were loaded before its join was last called.
+// strictRaces checks that the range of a strict load lies above all ranges that were loaded before the load last called
+// join.
 func (s *suite) strictRaces() {
 	s.createStrict()
 	s.loadStrict(1)

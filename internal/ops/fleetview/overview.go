@@ -144,7 +144,7 @@ func rowOf(w Worker, now time.Time) Row {
 	return row
 }
 
-// silence describes a worker that does not answer.
+// silence says in words since when a worker does not answer.
 func silence(w Worker, now time.Time) string {
 	if w.Seen.IsZero() {
 		return "It has a heartbeat and does not answer."

@@ -86,7 +86,7 @@ func (o onJetStream) listOnce(
 	return l.entries, err
 }
 
-// A listing is the state of reading a bucket's entries from a consumer.
+// A listing is the state of a pass through a bucket's entries, which a consumer delivers.
 type listing struct {
 	prefix   int           // the length of what all subjects begin with
 	patience time.Duration // how long to wait for the next entry

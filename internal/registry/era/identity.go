@@ -65,7 +65,8 @@ const (
 	Guarded = "mysql" // a table stores the tags, and the marks protect it against lost commits
 )
 
-// Offsets maps the random ID of each era to the era's offset: how much it adds to a mark of no era.
+// Offsets maps the random ID of each era, a time between two resumes, to the era's offset: how much it adds to a mark
+// (next ID of a tag) of no era.
 type Offsets map[string]int64
 
 // Add returns the eras of both o and the parameter more. An era that is in both gets the higher of its two offsets.

@@ -102,7 +102,7 @@ func (w *Member) page(ctx context.Context, after string) (marks map[string]int64
 // AskFunc sends a call to one worker of a registry, or, if registry is "", of each registry: see [Bus].
 type AskFunc func(ctx context.Context, registry string, call []byte, hear func(answer []byte) (enough bool)) error
 
-// ask sends a call, and passes the replies that can be read to hear.
+// ask sends a call (a question), and calls hear with each reply that can be read.
 func (ask AskFunc) ask(ctx context.Context, registry string, c call, hear func(reply) (enough bool)) error {
 	return ask(ctx, registry, encode(c), func(answer []byte) bool {
 		var r reply
@@ -129,7 +129,7 @@ func (ask AskFunc) Notices(ctx context.Context, from Notice) (all []Notice, err 
 	return all, err
 }
 
-// one sends a call to one worker of a registry, and returns its reply.
+// one sends a call (a question) to one worker of a registry, and returns its reply.
 func (ask AskFunc) one(ctx context.Context, registry string, c call) (r reply, err error) {
 	answered := false
 	err = ask.ask(ctx, registry, c, func(got reply) bool {

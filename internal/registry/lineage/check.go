@@ -137,7 +137,8 @@ func (c *checker) followStop(ctx context.Context, v *view) error {
 }
 
 // prove writes a finding (how the bucket contradicts this worker's memory) into the identity by compare-and-set: as a
-// new incident, or as a part of the open one. It adds the eras that this worker knows and the registry lacks.
+// new incident (a stop of all workers), or as a part of the open one. It adds the eras that this worker knows and the
+// registry lacks.
 //
 // Law: one set-back that several workers prove is one incident, so a worker joins the open one. But if the worker has
 // joined that before, or knows that it ended, the finding is of another set-back, and begins an incident of its own.
@@ -196,7 +197,7 @@ func (c *checker) accuse(v *view, f *finding) (next era.Identity, isNew bool) {
 	return next.Accuse(in, joins), !joins
 }
 
-// join stops this worker for an open incident that another worker has proved.
+// join stops this worker for an open incident, a stop of all workers that another one has proved to be needed.
 func (c *checker) join(ctx context.Context, v *view) error {
 	c.gate.stop(ofIncident(v.id.Incident))
 	if err := c.own.compare(ctx); err != nil {

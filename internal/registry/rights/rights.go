@@ -231,7 +231,7 @@ func (t *table) holder() {
 	}
 }
 
-// use adds the rights to read and write a bucket.
+// use adds the rights to describe, list, read and write a bucket.
 func (t *table) use(b bucket) {
 	t.look(b.name, b.holds)
 	t.publish("write "+b.holds, t.api.Write(b.name, ">"))

@@ -128,7 +128,7 @@ func (l *Ledger) Close() (Report, error) {
 	return l.report, l.failed
 }
 
-// finishLocked unites what memory and disk hold.
+// finishLocked counts the repeats among all runs, those in memory and those in the sections on disk.
 func (l *Ledger) finishLocked() error {
 	l.uniteLocked()
 	if len(l.parts) == 0 {

@@ -91,7 +91,7 @@ func faults(seams map[string][]seam, mutants []Mutant) (all []error) {
 	return all
 }
 
-// place returns what the edit changes.
+// place returns the seam, or piece of text, that the edit changes.
 func (e Edit) place(seams map[string][]seam) (seam, error) {
 	if e.path == "" {
 		return lookup(seams, e.seam)
@@ -123,7 +123,7 @@ func lookup(seams map[string][]seam, name string) (seam, error) {
 	}
 }
 
-// apply returns the mutant's files, by path, as they are with its edits.
+// apply returns the files that the mutant edits, by path, with its edits made.
 func apply(seams map[string][]seam, m Mutant) (map[string][]byte, error) {
 	places := make(map[string][]edited)
 	for _, e := range m.Edits {

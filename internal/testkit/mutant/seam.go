@@ -120,7 +120,7 @@ func nameable(n ast.Node) bool {
 	return false
 }
 
-// edited is a seam and the edit made there.
+// edited is a seam, and the edit that is made there.
 type edited struct {
 	seam
 	Edit

@@ -82,7 +82,7 @@ func (c *crowd) add(seams map[string][]seam, m Mutant) error {
 	return nil
 }
 
-// sources returns the files with all copies, by path.
+// sources returns the files of the crowd, by path, with the copies of all bodies.
 func (c *crowd) sources() (_ map[string][]byte, err error) {
 	all := make(map[string][]byte)
 	for n, path := range slices.Sorted(maps.Keys(c.files)) {

@@ -44,7 +44,7 @@ var findKit = sync.OnceValues(func() (*kit, error) {
 // beyondPath is where systems put servers that are not on the PATH of ordinary users.
 var beyondPath = []string{"/usr/sbin", "/usr/libexec", "/usr/local/sbin", "/usr/bin"}
 
-// find returns the path of the first of the programs that is installed.
+// find returns the path of the first program in names that is installed.
 func find(names ...string) (string, error) {
 	for _, name := range names {
 		if p, err := exec.LookPath(name); err == nil {

@@ -87,7 +87,7 @@ func Start(tb testing.TB) *Server {
 	return s
 }
 
-// lack skips the test, or fails it under CI.
+// lack skips the test because there is no database server, or fails it if CI is set in the environment.
 func lack(tb testing.TB, err error) {
 	tb.Helper()
 	report := tb.Skipf

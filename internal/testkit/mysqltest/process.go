@@ -36,7 +36,7 @@ func (p *process) kill() {
 	}
 }
 
-// Run starts a server that is down on the data and the port it had, and returns when it has answered a query.
+// Run starts a server that is down, with its former data and port, and returns when it has answered a query.
 func (s *Server) Run() {
 	s.tb.Helper()
 	s.needPrivate("Run")

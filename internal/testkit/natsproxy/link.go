@@ -41,7 +41,7 @@ func (l *link) run(ctx context.Context, client, server *net.TCPConn) {
 	wg.Wait()
 }
 
-// read fills the queue until the end of the stream.
+// read puts the bytes of a connection through the filter into the queue, until the stream ends.
 func (l *link) read(ctx context.Context, from net.Conn, queue chan<- chunk, pass filter) {
 	defer close(queue)
 	buf := make([]byte, chunkSize)

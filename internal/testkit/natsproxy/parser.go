@@ -29,7 +29,7 @@ type parser struct {
 	blind bool   // this is not the NATS protocol: everything passes
 }
 
-// feed is a filter.
+// feed is the [filter] that drops acknowledgements.
 func (p *parser) feed(b []byte) (out []byte) {
 	p.held = append(p.held, b...)
 	rest := p.held

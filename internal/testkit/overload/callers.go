@@ -112,7 +112,7 @@ func (c *callers) send(n int) {
 	}
 }
 
-// take takes an answer.
+// take records an answer: the outcome of its request, or how long a message of the callers to themselves took.
 func (c *callers) take(a answer) {
 	now := time.Since(c.began)
 	if text, ok := bytes.CutPrefix(a.token, []byte(lagToken)); ok {

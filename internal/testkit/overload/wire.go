@@ -67,7 +67,7 @@ func (w *wire) flush() error {
 	return err
 }
 
-// read hands each answer to take, whose content is valid until that returns, until the connection ends.
+// read calls take with each answer until the connection ends. The content of an answer is valid until take returns.
 func (w *wire) read(take func(answer)) error {
 	for {
 		line, err := w.in.ReadSlice('\n')

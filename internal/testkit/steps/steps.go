@@ -17,7 +17,7 @@ import (
 	"iter"
 )
 
-// pause lets another thread run; nil outside of Every.
+// pause stops the calling thread until it is its turn again; nil outside of Every.
 var pause func()
 
 func step() {
