@@ -74,25 +74,6 @@ func TestEachSettingIsCheckedAgainstItsRange(t *testing.T) {
 	}
 }
 
-func TestAllFaultsAreNamedAtOnce(t *testing.T) {
-	cfg := app.Config{Namespace: "a.b", Replicas: 9}
-	err := cfg.Validate()
-	if err == nil {
-		t.Fatal("the zero value is valid")
-	}
-	for _, want := range []string{
-		"namespace", "layout", "--data", "host:port", "replicas", "max-step", "--max-batch", "horizon",
-		"max-clock-skew", "deadline",
-	} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%s is not mentioned in: %v", want, err)
-		}
-	}
-	if runErr := app.Run(t.Context(), cfg); runErr == nil || runErr.Error() != err.Error() {
-		t.Errorf("Run: %v", runErr)
-	}
-}
-
 func TestLogsSpellDurations(t *testing.T) {
 	for json, want := range map[bool]string{false: "in=1.5s", true: `"in":"1.5s"`} {
 		cfg := app.Default()

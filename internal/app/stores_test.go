@@ -8,38 +8,22 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
-func TestTagsAreCreatedOnFirstUseOnlyIfSet(t *testing.T) {
+// The step would grow to more than 30,000.
+func TestTheStepGrowsUpToItsMaximum(t *testing.T) {
 	t.Parallel()
-	url := natstest.Start(t)
-	for ns, auto := range map[subjects.Namespace]bool{"yes": true, "no": false} {
-		cfg := joined(t, url)
-		cfg.Namespace, cfg.AutoCreateTags = ns, auto
-		launch(t, cfg).where()
-		_, err := order(natstest.Connect(t, url), ns).Next(t.Context())
-		e, refused := errors.AsType[*subjects.Error](err)
-		if auto != (err == nil) || !auto && (!refused || e.Code != subjects.NotFound) {
-			t.Errorf("auto-create %v: %v", auto, err)
-		}
-	}
-}
-
-// unused returns how many IDs of a tag are loaded but not issued after 150
-// requests for 900, one right after the other.
-func unused(t *testing.T, cfg app.Config) int64 {
-	t.Helper()
+	cfg := joined(t, natstest.Start(t))
+	cfg.MaxStep = 1000
 	launch(t, cfg).where()
 	nc := natstest.Connect(t, cfg.NATS)
-	c := patient(nc, cfg.Namespace)
 	for asked, served := 0, 0; served < 150; asked++ {
 		// Not by the client: answers that it discards after a retry would count.
-		reply, err := nc.Request(cfg.Namespace.Segment("order"), []byte("900"), time.Minute)
+		reply, err := nc.Request("id.segment.order", []byte("900"), time.Minute)
 		if err != nil || asked == 1000 {
 			t.Fatalf("%v after %d requests, of which %d were served", err, asked, served)
 		}
@@ -47,25 +31,12 @@ func unused(t *testing.T, cfg app.Config) int64 {
 			served++
 		}
 	}
-	tags, err := c.ListTags(t.Context(), subjects.TagList{})
+	tags, err := patient(nc, "").ListTags(t.Context(), subjects.TagList{})
 	if err != nil || len(tags) != 1 {
 		t.Fatalf("%v, %v", tags, err)
 	}
-	return int64(tags[0].NextID) - 1 - 150*900
-}
-
-func TestTheStepGrowsUpToItsMaximum(t *testing.T) {
-	t.Parallel()
-	url := natstest.Start(t)
-	cfg := joined(t, url)
-	cfg.AutoCreateTags, cfg.Namespace = true, "free"
-	if n := unused(t, cfg); n < 30_000 {
-		t.Errorf("with the default maximum %d IDs are loaded ahead of 135,000 issued at once", n)
-	}
-	cfg = joined(t, url)
-	cfg.AutoCreateTags, cfg.Namespace, cfg.MaxStep = true, "bound", 1000
-	if n := unused(t, cfg); n > 12_000 {
-		t.Errorf("with --max-step 1000 %d IDs are loaded ahead", n)
+	if n := int64(tags[0].NextID) - 1 - 150*900; n > 12_000 {
+		t.Errorf("with --max-step 1000 %d IDs are loaded ahead of 135,000 issued at once", n)
 	}
 }
 

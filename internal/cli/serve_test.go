@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/cli"
-	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 )
 
@@ -123,66 +122,13 @@ func (c *cancelAtLine) Write(p []byte) (int, error) {
 	return c.Buffer.Write(p)
 }
 
-func TestAPasswordIsNeverPrinted(t *testing.T) {
-	t.Parallel()
-	srv := startServer(t)
-	requirePassword(t, srv, "me", "right")
-	addr := srv.Addr().String()
-	for law, url := range map[string]string{
-		"wrong":                "nats://me:secret@" + addr,
-		"a token":              "nats://secret@" + addr,
-		"no scheme":            "me:secret@" + addr,
-		"which breaks the URL": "nats://me:secret%@" + addr,
-		"with a slash":         "nats://me:secret/@" + addr,
-		"where none listens":   "nats://me:secret@" + strings.TrimPrefix(nowhere(t), "nats://"),
-	} {
-		for _, args := range [][]string{
-			{"get", "snowflake"}, {"workers"}, {"serve", "--http=", "--data=" + filepath.Join(t.TempDir(), "data")},
-		} {
-			if args[0] == "serve" && law == "where none listens" {
-				continue // it waits
-			}
-			t.Run(args[0]+" "+law, func(t *testing.T) {
-				got := natsid(t, append(args, "--nats", url)...)
-				code := 1
-				if law == "wrong" || law == "a token" || law == "no scheme" { // the server refuses the user
-					code = 3
-				}
-				if got.want(t, code, "NATS at nats://xxxxx@"); strings.Contains(got.out+got.err, "secret") {
-					t.Errorf("printed: %s", got.err)
-				}
-			})
-		}
-	}
-	ready := serve(t, "--nats=nats://me:right@"+addr)
-	if strings.Contains(ready.line, "right") || !strings.Contains(ready.line, "nats://xxxxx@"+addr) {
-		t.Errorf("the ready line is %q", ready.line)
-	}
-}
-
-// requirePassword makes a running server require a user and a password.
-func requirePassword(t *testing.T, srv *natsembed.Server, user, password string) {
-	t.Helper()
-	opts := argument(srv.ReloadOptions)
-	opts.ServerName, opts.Host, opts.Port, opts.NoSigs = srv.Name(), "127.0.0.1", -1, true
-	opts.JetStream, opts.StoreDir, opts.SyncAlways = true, filepath.Dir(srv.JetStreamConfig().StoreDir), true
-	opts.Username, opts.Password = user, password
-	opts.JetStreamMaxStore = srv.JetStreamConfig().MaxStore
-	if err := srv.ReloadOptions(opts); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// argument returns a zero value to call f with: this package may not import
-// nats-server's types.
-func argument[T any](func(*T) error) *T { return new(T) }
-
 func TestServeThatCannotStartIsExitCode1(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	addr := strings.TrimPrefix(s.url, "nats://")
 	data := "--data=" + filepath.Join(t.TempDir(), "data")
 	natsid(t, "--http=", "--data="+s.data, "--listen=127.0.0.1:0").want(t, 1, "in use", s.data, "--data")
+	natsid(t, "--http=", "--data="+s.data, "--nats="+s.url).want(t, 1, "in use", s.data, "--data")
 	natsid(t, "--http=", data, "--listen="+addr).want(t, 1, "--nats nats://"+addr, "--listen")
 	natsid(t, "--http=", data, "--nats="+s.url, "--creds=nowhere.creds").want(t, 1, "nowhere.creds")
 }
