@@ -147,23 +147,6 @@ func TestBadInputIsRefusedWithAReasonAndCostsNoID(t *testing.T) {
 	}
 }
 
-func TestUnknownAndDeletedTagsAreNotFound(t *testing.T) {
-	r := start(t, natstest.Start(t), 0, newStore(t))
-	r.wantRefusal(r.ask("id.segment.unknown", ""), "404")
-	if err := r.store.Delete(t.Context(), "order"); err != nil {
-		t.Fatal(err)
-	}
-	deleted := r.ask("id.segment.order", "")
-	r.wantRefusal(deleted, "404")
-	if !strings.Contains(deleted.text, "deleted") {
-		t.Errorf("%q does not say that it was deleted", deleted.text)
-	}
-	tags, err := r.store.List(t.Context(), "", 10)
-	if err != nil || len(tags) != 1 {
-		t.Errorf("tags %v, %v: a request created one", tags, err)
-	}
-}
-
 func TestAnExhaustedTagIs410AndLosesNothing(t *testing.T) {
 	r := start(t, natstest.Start(t), 0, newStore(t))
 	const end = 1<<63 - 1

@@ -89,23 +89,6 @@ func TestTagsAreCreatedAndListedAsJSON(t *testing.T) {
 	r.wantRefusal(r.ask("id.tag.create", `{"tag":"bare"}`), "409") // it exists
 }
 
-func TestADeletedTagCreatedAgainContinuesAboveItsIDs(t *testing.T) {
-	r := start(t, natstest.Start(t), 0, newStore(t))
-	if _, err := r.store.Load(t.Context(), "order", 0, 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.store.Delete(t.Context(), "order"); err != nil {
-		t.Fatal(err)
-	}
-	got := r.ask("id.tag.create", `{"tag":"order"}`)
-	if !strings.Contains(got.body, `"next_id":"11"`) || !strings.Contains(got.body, `"step":1000`) {
-		t.Errorf("%+v", got)
-	}
-	if got := r.one("id.segment.order"); got != 11 {
-		t.Errorf("then %d", got)
-	}
-}
-
 func TestTagsAreListedPageByPageInOrder(t *testing.T) {
 	r := start(t, natstest.Start(t), 0, newStore(t))
 	for _, tag := range []string{"b", "a.b", "a"} {

@@ -13,7 +13,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/natsid/natsid/internal/cli"
-	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/internal/testkit/freeport"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 )
@@ -145,18 +144,6 @@ func serve(t *testing.T, args ...string) served {
 	return s
 }
 
-// startServer starts a nats-server without natsid.
-func startServer(t *testing.T) *natsembed.Server {
-	t.Helper()
-	srv, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", StoreDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(srv.WaitForShutdown)
-	t.Cleanup(srv.Shutdown)
-	return srv
-}
-
 // nowhere returns the URL of an address that is not in use.
 func nowhere(t *testing.T) string {
 	t.Helper()
@@ -213,12 +200,16 @@ func TestVersionNamesTheProgramAndItsBuild(t *testing.T) {
 
 func TestWithoutNATSEveryCommandSaysWhatToDo(t *testing.T) {
 	t.Parallel()
-	url := nowhere(t)
+	addr := strings.TrimPrefix(nowhere(t), "nats://")
 	for _, args := range [][]string{
 		{"get", "segment", "order"}, {"get", "snowflake"}, {"tag", "create", "order"}, {"tag", "list"}, {"workers"},
 		{"tag", "update", "order", "--step", "5"}, {"tag", "delete", "order"}, {"tag", "stats"},
 	} {
-		natsid(t, append(args, "--nats", url)...).want(t, 1, "cannot reach NATS", url, "start natsid", "--nats")
+		got := natsid(t, append(args, "--nats", "nats://me:secret@"+addr)...)
+		got.want(t, 1, "cannot reach NATS at nats://xxxxx@"+addr, "start natsid", "--nats")
+		if strings.Contains(got.err, "secret") {
+			t.Errorf("%q prints a password: %s", args, got.err)
+		}
 	}
 }
 

@@ -5,8 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -190,28 +188,18 @@ func TestAStageSaysHowItIsUntilItIsStopped(t *testing.T) {
 		at, _, _ = strings.Cut(rest, "\n")
 		return ok && strings.Contains(rest, "\n")
 	})
-	get := func(at, path string) string {
-		resp, err := http.Get("http://" + at + path)
-		if err != nil {
-			return err.Error()
-		}
-		defer resp.Body.Close()
-		body, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Error(err)
-		}
-		return resp.Status + "\n" + string(body)
-	}
 	publish(t, js, &nats.Msg{Subject: "orders.new"})
 	wait.Until(t, "a message is copied", func() bool {
-		return get(at, "/readyz") == "200 OK\nstamp: ready\ncopying: ORDERS to STAMPED, message 1, 0 behind\n"
+		code, body := getFrom(t, "http://"+at+"/readyz")
+		return code == 200 && body == "stamp: ready\ncopying: ORDERS to STAMPED, message 1, 0 behind\n"
 	})
 	page := regexp.MustCompile(`http://(\S+)/readyz`).FindStringSubmatch(worker.line)[1]
 	wait.Until(t, "the worker's page shows the stage", func() bool {
-		body := get(page, "/")
+		_, body := getFrom(t, "http://"+page)
 		return strings.Contains(body, `data-label="To">STAMPED<`) && strings.Contains(body, "copying")
 	})
-	if got := get(at, "/metrics"); !strings.Contains(got, `natsid_stamp_copied_total{from="ORDERS",to="STAMPED"} 1`) {
+	_, got := getFrom(t, "http://"+at+"/metrics")
+	if !strings.Contains(got, `natsid_stamp_copied_total{from="ORDERS",to="STAMPED"} 1`) {
 		t.Errorf("metrics: %s", got)
 	}
 	second := natsid(t, "stamp", "--nats="+url, "--from=ORDERS", "--to=STAMPED", "--tag=order", "--http="+at)

@@ -18,7 +18,6 @@ import (
 	"github.com/natsid/natsid/internal/registry/era"
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
 	"github.com/natsid/natsid/internal/testkit/natstest"
-	"github.com/natsid/natsid/internal/testkit/wait"
 )
 
 // marks makes a bucket of marks with an entry.
@@ -149,30 +148,6 @@ func TestRowsOfLeafThatNeedADecisionAreFound(t *testing.T) {
 	}
 }
 
-func TestStatusShowsATagWhoseColumnTheEraWouldPass(t *testing.T) {
-	t.Parallel()
-	db := mysqltest.Start(t)
-	for _, statement := range []string{
-		strings.Replace(leafTable, "bigint", "int", 1),
-		"INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('big', 2e9, 10), ('low', 1, 10), ('x..y', 1, 1)",
-	} {
-		if _, err := db.DB().ExecContext(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
-	}
-	nats := "--nats=" + serve(t, "--mysql="+db.DSN()).url
-	for _, tag := range []string{"big", "low"} {
-		answered(t, "get", "segment", tag, nats).want(t, 0)
-	}
-	answered(t, "status", nats).want(t, 0)
-	natsid(t, "resume", "--restored", "--yes", nats).want(t, 0)
-	wait.Until(t, "only the tag without room is in trouble", func() bool {
-		got := natsid(t, "status", nats)
-		return got.code == 1 && strings.Contains(got.out, "\ntag big: undecided ") &&
-			!strings.Contains(got.out, "tag low: ") && !strings.Contains(got.out, "x..y")
-	})
-}
-
 func TestTagsGoBackToMySQLAndReturn(t *testing.T) {
 	t.Parallel()
 	doc, db, s := readRecipe(t, "../../docs/from-leaf.md"), mysqltest.Start(t), serve(t)
@@ -232,6 +207,11 @@ func TestTagsGoBackToMySQLAndReturn(t *testing.T) {
 	if id, err := strconv.ParseInt(strings.TrimSpace(got.out), 10, 64); err != nil || id < tags["order"] {
 		t.Errorf("the next ID is %+v, want at least %d", got, tags["order"])
 	}
+	late := "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('late', 5001, 100)"
+	if _, err := db.DB().ExecContext(t.Context(), late); err != nil {
+		t.Fatal(err)
+	}
+	wantFrom(t, 5001, answered(t, "get", "segment", "late", nats))
 	odd := "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('a b', 1, 10), ('x..y', 1, 1), ('low', 1, 0)"
 	if _, err := db.DB().ExecContext(t.Context(), odd); err != nil {
 		t.Fatal(err)
@@ -249,7 +229,7 @@ func TestTagsGoBackToMySQLAndReturn(t *testing.T) {
 	}
 	for _, c := range []struct{ args, kind, want string }{
 		{"store move", "mysql", "give --yes"},
-		{"store move --dry-run", "mysql", "0 tags to write, 2 in order"},
+		{"store move --dry-run", "mysql", "0 tags to write, 3 in order"},
 		{"store move --yes", "kv", "id_segments: of kind kv"},
 	} {
 		if got := natsid(t, append(strings.Fields(c.args), dsn, nats)...); !strings.Contains(got.out+got.err, c.want) {

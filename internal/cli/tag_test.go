@@ -1,7 +1,6 @@
 package cli_test
 
 import (
-	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -40,43 +39,6 @@ func TestTagsAreCreatedAndListed(t *testing.T) {
 	lists("order.eu", "none", "*.eu")
 	lists("order order.eu", "order", "ord*")
 	natsid(t, "tag", "list", "ordre", nats).want(t, 1, "no tag matches ordre: check the name or pattern")
-}
-
-// Each pair of flags either makes a tag that gives the ID which the flags say, or is refused with a reason.
-func TestEachPairOfFlagsMakesATag(t *testing.T) {
-	t.Parallel()
-	nats := "--nats=" + serve(t).url
-	flags := []string{"--step=7", "--start=6", "--desc=text", "--daily", "--monthly", "--yearly", "--zone=Asia/Tokyo",
-		"--min=5", "--max=9", "--max-hole=3", "--strict"}
-	isPeriod, isID := regexp.MustCompile("ly$").MatchString, regexp.MustCompile(`^(\d{4,15}0)?\d\n$`).MatchString
-	for i, one := range flags {
-		for j, other := range flags[i+1:] {
-			tag, both := fmt.Sprintf("t%d-%d", i, i+1+j), one+" "+other
-			made := answered(t, "tag", "create", tag, one, other, nats)
-			switch hasPeriod := isPeriod(one) || isPeriod(other); {
-			case isPeriod(one) && isPeriod(other):
-				made.want(t, 2, "can't be used together")
-				continue
-			case strings.Contains(both, "--zone") && !hasPeriod:
-				made.want(t, 3, "400", "time zone")
-				continue
-			case strings.Contains(both, "--start") && hasPeriod:
-				made.want(t, 3, "400", "has no date")
-				continue
-			}
-			least := "1"
-			switch {
-			case strings.Contains(both, "--start"):
-				least = "6"
-			case strings.Contains(both, "--min"):
-				least = "5"
-			}
-			got := answered(t, "get", "segment", tag, nats) // a copy of the request may get one more
-			if made.code != 0 || got.code != 0 || !isID(got.out) || got.out[len(got.out)-2:] < least {
-				t.Errorf("%s: %+v, %+v, want an ID that ends with %s or more", both, made, got, least)
-			}
-		}
-	}
 }
 
 func TestWhatATagCannotHaveIsRefusedAtOnce(t *testing.T) {

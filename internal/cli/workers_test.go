@@ -1,8 +1,6 @@
 package cli_test
 
 import (
-	"regexp"
-	"strings"
 	"testing"
 	"time"
 
@@ -10,34 +8,9 @@ import (
 
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/testkit/natstest"
-	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/kvregistry"
 	"github.com/natsid/natsid/workerid"
 )
-
-func TestNumbersAreListedWhileTheyAreLive(t *testing.T) {
-	t.Parallel()
-	nats := "--nats=" + natstest.Start(t)
-	first, second := serve(t, nats, "--name=first"), serve(t, nats, "--name=second")
-	const (
-		live = ` +- +live +[-\d]+T[:\d]+Z +[+-]?[\d.]+m?s +[-\d]+T[:\d]+Z +[-\d]+T[:\d]+Z`
-	)
-	list := func(want string) {
-		t.Helper()
-		// Again where a busy worker answers too late.
-		wait.Until(t, "workers are listed as "+want, func() bool {
-			got := answered(t, "workers", nats)
-			got.want(t, 0, "")
-			return strings.HasPrefix(got.out, "NUMBER") && regexp.MustCompile(want).MatchString(got.out)
-		})
-	}
-	list(`first` + live)
-	list(`second` + live)
-	first.stop().want(t, 0)
-	list(`^[^\n]*\n\d+ +second` + live + `\n$`)
-	second.stop()
-	list(`^[^\n]*\n$`)
-}
 
 func TestWorkersShowWhoseClockIsWrong(t *testing.T) {
 	t.Parallel()
