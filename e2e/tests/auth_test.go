@@ -191,6 +191,7 @@ func TestEachWayToAuthenticate(t *testing.T) {
 				"refuses this user & --user":                 {at, "--user=me", "--password=secret"},
 				"refuses this user & the user in --nats (":   {"--nats=nats://me:secret@" + addr},
 				"refuses this user & the user in --server (": {"--server=nats://me:secret@" + addr},
+				"refuses this user & nats://xxxxx@":          {"--nats=me:secret@" + addr},
 				"refuses this user & user of context": {"--context=" + file(t, "x.json",
 					`{"url":"`+addr+`","user":"me","password":"secret"}`)},
 				"refuses this user & --nkey (":           {at, "--nkey=" + file(t, "other.nk", other.seed)},

@@ -2,18 +2,13 @@ package tests
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/registry/rights"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/internal/testkit/wait"
@@ -88,82 +83,10 @@ func printed(t *testing.T, args ...string) string {
 	return text
 }
 
-// fromConf starts a server with a configuration, beside what it needs for a test.
-func fromConf(t *testing.T, text string) *server.Server {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "nats.conf")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	opts, err := server.ProcessConfigFile(file)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
-	opts.StoreDir = t.TempDir()
-	return launch(t, opts)
-}
-
 // urlOf returns where a user connects to a server; the password is p.
 func urlOf(s *server.Server, user string) string { return "nats://" + user + ":p@" + s.Addr().String() }
 
 const shopInbox = "_INBOX_shop"
-
-func TestThreeWorkersACallerAndAnOperatorNeedWhatPermissionsPrints(t *testing.T) {
-	t.Parallel()
-	const user = "{ user: %s, password: p\n%s}\n"
-	s := fromConf(t, "jetstream {}\nauthorization { users: [\n"+
-		fmt.Sprintf(user, "worker", printed(t, "worker", "--inbox", shopInbox))+
-		fmt.Sprintf(user, "shop", printed(t, "caller", "--inbox-prefix", shopInbox))+
-		fmt.Sprintf(user, "operator", printed(t, "operator"))+
-		"{ user: admin, password: p }\n] }\n")
-	seen := new(violations)
-	s.SetLoggerV2(seen, false, false, false)
-	heard, err := natstest.Connect(t, urlOf(s, "admin")).SubscribeSync(wire.RegistryAnnounce(subjects.DefaultNamespace))
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	var dirs [2]string
-	var stops [2]func() error
-	start := func(i int) {
-		monitor, stop := startOn(t, urlOf(s, "worker"), dirs[i])
-		wait.Until(t, "a worker is ready", ok(monitor+"/readyz"))
-		stops[i] = stop
-	}
-	for i := range dirs {
-		dirs[i] = t.TempDir()
-		start(i)
-	}
-	third := []string{"--nats", urlOf(s, "worker"), "--data", t.TempDir(), "--auto-create-tags", "--name=third"}
-	killed := startProcess(t, third...)
-	shop := natstest.Connect(t, urlOf(s, "shop"), nats.CustomInboxPrefix(shopInbox))
-	load := startLoad(t, client.DefaultTimeout, shop, 4, bothModes)
-	operate(t, urlOf(s, "operator"))
-	killed.signal(syscall.SIGKILL)
-	again := startProcess(t, third...)
-	if err := stops[0](); err != nil {
-		t.Error(err)
-	}
-	start(0)
-	operate(t, urlOf(s, "operator"))
-	load.stop() // what the killed worker had taken is lost
-	load.check(t)
-	again.signal(syscall.SIGTERM)
-	for _, stop := range stops {
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
-	}
-	if _, err := heard.NextMsg(patience); err != nil {
-		t.Errorf("no registry was announced: %v", err)
-	}
-	for mode, l := range load.got {
-		if l.n.Load() == 0 {
-			t.Errorf("no IDs of mode %s", mode)
-		}
-	}
-	seen.report(t)
-}
 
 // operate runs each command of an operator, as often as is needed on a busy machine.
 func operate(t *testing.T, url string, flags ...string) {
@@ -200,15 +123,19 @@ func serverOf(t *testing.T, users map[string]*server.Permissions) *server.Server
 	return launch(t, opts)
 }
 
-func TestARepairingOperatorNeedsWhatPermissionsPrints(t *testing.T) {
+func TestOnlyARepairingOperatorMayResumeAndTheOtherReadsWhichFlagAllowsIt(t *testing.T) {
 	t.Parallel()
 	seen := new(violations)
 	s := serverOf(t, map[string]*server.Permissions{
-		"worker": permitted(rights.Worker), "admin": nil,
-		"operator": allow(rightsOf(rights.Operator, func(d *rights.Deployment) { d.Repairs = true })),
+		"worker": permitted(rights.Worker), "admin": nil, "operator": permitted(rights.Operator),
+		"repairer": allow(rightsOf(rights.Operator, func(d *rights.Deployment) { d.Repairs = true })),
 	})
-	s.SetLoggerV2(seen, false, false, false)
 	_, stop := startReady(t, urlOf(s, "worker"))
+	code, text := run(t, patient(t), "resume", "--dry-run", "--restored", "--nats="+urlOf(s, "operator"))
+	if code != 3 || !strings.Contains(text, "operator --repairs") {
+		t.Errorf("resume --dry-run ended with %d: %s", code, text)
+	}
+	s.SetLoggerV2(seen, false, false, false)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -221,21 +148,9 @@ func TestARepairingOperatorNeedsWhatPermissionsPrints(t *testing.T) {
 		t.Fatal(err)
 	}
 	const resume = "resume --yes --bump 1000"
-	code, text := run(t, patient(t), append(strings.Fields(resume), "--nats="+urlOf(s, "operator"))...)
+	code, text = run(t, patient(t), append(strings.Fields(resume), "--nats="+urlOf(s, "repairer"))...)
 	if code != 0 {
 		t.Errorf("%s ended with %d: %s", resume, code, text)
 	}
 	seen.report(t)
-}
-
-func TestAnOperatorWhoMayNotRepairReadsWhichFlagAllowsIt(t *testing.T) {
-	t.Parallel()
-	s := serverOf(t, map[string]*server.Permissions{
-		"worker": permitted(rights.Worker), "operator": permitted(rights.Operator),
-	})
-	startReady(t, urlOf(s, "worker"))
-	code, text := run(t, patient(t), "resume", "--dry-run", "--restored", "--nats="+urlOf(s, "operator"))
-	if code != 3 || !strings.Contains(text, "operator --repairs") {
-		t.Errorf("resume --dry-run ended with %d: %s", code, text)
-	}
 }

@@ -99,22 +99,6 @@ func freePort(t *testing.T) string {
 	return addr
 }
 
-// fails runs `natsid args…`, which must fail, and returns its output.
-func fails(t *testing.T, args ...string) string {
-	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), exe, append([]string{"serve", "--http", ""}, args...)...)
-	cmd.Env = append(os.Environ(), execEnv+"=1")
-	out, err := cmd.CombinedOutput()
-	if err == nil {
-		t.Errorf("natsid %v succeeded", args)
-	}
-	return string(out)
-}
-
 // systemd, terminals and the pipes of logs end before natsid does. Each is an end in order, or none.
 func TestAWorkerIsEndedByNoSignalWithoutADrain(t *testing.T) {
 	t.Parallel()

@@ -3,8 +3,6 @@ package tests
 import (
 	"errors"
 	"fmt"
-	"io"
-	nethttp "net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -66,8 +64,6 @@ func (g *guarded) change(t *testing.T, edit func(*server.Permissions)) {
 		t.Fatal(err)
 	}
 }
-
-func (g *guarded) url(user string) string { return "nats://" + user + ":p@" + g.server.Addr().String() }
 
 func allRights(*server.Permissions) {}
 
@@ -163,10 +159,10 @@ func TestAWorkerWithoutARightIsNotReadyAndSaysWhich(t *testing.T) {
 			t.Parallel()
 			g := startGuardedServer(t, right.take)
 			var announced atomic.Bool
-			w := startAt(t, g.url("worker"), func(cfg *app.Config) {
+			w := startAt(t, urlOf(g.server, "worker"), func(cfg *app.Config) {
 				cfg.Ready = func(app.Where) { announced.Store(true) }
 			})
-			caller := natstest.Connect(t, g.url("caller"))
+			caller := natstest.Connect(t, urlOf(g.server, "caller"))
 			expect := func(segment, snowflake []string, asked map[string]string) {
 				t.Helper()
 				for subject, want := range asked {
@@ -207,15 +203,11 @@ func TestAWorkerWithoutItsSubscriptionsIsNotReadyAndSaysWhy(t *testing.T) {
 		http := freePort(t)
 		launchProcess(t, "--nats", url, "--data", t.TempDir(), "--http", http)
 		wait.Until(t, fmt.Sprintf("with %d subscriptions both modes say why", most), func() bool {
-			r, err := nethttp.Get("http://" + http + "/readyz")
-			if err != nil {
-				return false
-			}
-			page, _ := io.ReadAll(r.Body)
-			if r.Body.Close(); r.StatusCode == nethttp.StatusOK {
+			code, page := get("http://" + http + "/readyz")
+			if code == 200 {
 				t.Fatalf("with %d subscriptions: ready", most)
 			}
-			return strings.Count(string(page), why) >= 2
+			return strings.Count(page, why) >= 2
 		})
 	}
 }

@@ -90,19 +90,15 @@ func startAt(t *testing.T, natsURL string, edits ...func(*app.Config)) *siteWork
 }
 
 func (w *siteWorker) run(t *testing.T, natsURL string, edits ...func(*app.Config)) {
-	cfg := app.Default()
-	cfg.NATS, cfg.HTTP, cfg.Data, cfg.Replicas = natsURL, w.http, w.data, 1
-	cfg.AutoCreateTags = true
+	cfg := configOn(t, natsURL, w.data)
+	cfg.HTTP, cfg.Replicas = w.http, 1
 	cfg.Log = slog.New(slog.NewTextHandler(&w.log, nil))
 	for _, edit := range edits {
 		edit(&cfg)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- app.Run(ctx, cfg) }()
+	stop := startWith(t, cfg)
 	w.stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
+		if err := stop(); err != nil {
 			t.Errorf("worker: %v", err)
 		}
 		if t.Failed() {
@@ -114,13 +110,8 @@ func (w *siteWorker) run(t *testing.T, natsURL string, edits ...func(*app.Config
 
 // readyz returns what /readyz says, and whether it is 200.
 func (w *siteWorker) readyz() (text string, ready bool) {
-	resp, err := http.Get("http://" + w.http + "/readyz")
-	if err != nil {
-		return err.Error(), false
-	}
-	defer resp.Body.Close()
-	body, _ := io.ReadAll(resp.Body)
-	return string(body), resp.StatusCode == http.StatusOK
+	code, text := get("http://" + w.http + "/readyz")
+	return text, code == http.StatusOK
 }
 
 func (w *siteWorker) waitReady(t *testing.T) {

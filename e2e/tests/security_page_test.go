@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -14,6 +15,7 @@ import (
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/internal/testkit/wait"
+	"github.com/natsid/natsid/internal/wire"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -69,10 +71,10 @@ func (s *section) start(t *testing.T, name, conf string, seen *violations) *serv
 }
 
 // serveOn starts a worker as the pages have it, and returns its log and how to stop it.
-func serveOn(t *testing.T, srv *server.Server) (log *natstest.Buffer, stop func() error) {
+func serveOn(t *testing.T, srv *server.Server, dir string) (log *natstest.Buffer, stop func() error) {
 	t.Helper()
-	cfg := configOn(t, urlOf(srv, "worker"), t.TempDir())
-	cfg.Name, cfg.InboxPrefix, log = "third", "_INBOX_worker", new(natstest.Buffer)
+	cfg := configOn(t, urlOf(srv, "worker"), dir)
+	cfg.InboxPrefix, log = "_INBOX_worker", new(natstest.Buffer)
 	cfg.Log = cfg.NewLog(log)
 	stop = startWith(t, cfg)
 	wait.Until(t, "the worker is ready", ok("http://"+cfg.HTTP+"/readyz"))
@@ -100,16 +102,47 @@ func next(t *testing.T, h *client.Handle) (id subjects.ID) {
 	return id
 }
 
+// Three workers, a caller and an operator need no right but those of the page, also while workers start again.
 func TestTheConfigurationOfOneAccountWorks(t *testing.T) {
 	t.Parallel()
 	page, seen := shown(t, "One account"), new(violations)
-	srv := page.start(t, "one", page.confs[0], seen)
-	_, stop := serveOn(t, srv)
-	shop := natstest.Connect(t, urlOf(srv, "shop"), nats.CustomInboxPrefix(shopInbox))
-	getIDs(t, shop, "id", "order")
-	operate(t, urlOf(srv, "operator"), "--inbox-prefix=_INBOX_operator")
-	if err := stop(); err != nil {
+	conf := strings.Replace(page.confs[0], "users: [", "users: [\n{ user: admin, password: p }", 1)
+	s := page.start(t, "one", conf, seen)
+	heard, err := natstest.Connect(t, urlOf(s, "admin")).SubscribeSync(wire.RegistryAnnounce(subjects.DefaultNamespace))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const inbox, operator = "--inbox-prefix=_INBOX_worker", "--inbox-prefix=_INBOX_operator"
+	third := []string{"--nats", urlOf(s, "worker"), inbox, "--data", t.TempDir(), "--auto-create-tags", "--name=third"}
+	killed := startProcess(t, third...)
+	_, stopFirst := serveOn(t, s, t.TempDir())
+	dir := t.TempDir()
+	_, stopSecond := serveOn(t, s, dir)
+	shop := natstest.Connect(t, urlOf(s, "shop"), nats.CustomInboxPrefix(shopInbox))
+	load := startLoad(t, client.DefaultTimeout, shop, 4, bothModes)
+	operate(t, urlOf(s, "operator"), operator)
+	killed.signal(syscall.SIGKILL)
+	again := startProcess(t, third...)
+	if err := stopSecond(); err != nil {
 		t.Error(err)
+	}
+	_, stopSecond = serveOn(t, s, dir)
+	operate(t, urlOf(s, "operator"), operator)
+	load.stop() // what the killed worker had taken is lost
+	load.check(t)
+	again.signal(syscall.SIGTERM)
+	for _, stop := range []func() error{stopFirst, stopSecond} {
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := heard.NextMsg(patience); err != nil {
+		t.Errorf("no registry was announced: %v", err)
+	}
+	for mode, l := range load.got {
+		if l.n.Load() == 0 {
+			t.Errorf("no IDs of mode %s", mode)
+		}
 	}
 	seen.report(t)
 }
@@ -118,7 +151,7 @@ func TestTheConfigurationOfAnAccountForEachTeamWorks(t *testing.T) {
 	t.Parallel()
 	page, seen := shown(t, "An account for each team"), new(violations)
 	srv := page.start(t, "teams", page.confs[0], seen)
-	log, stop := serveOn(t, srv)
+	log, stop := serveOn(t, srv, t.TempDir())
 	shop, billing := natstest.Connect(t, urlOf(srv, "shop")), natstest.Connect(t, urlOf(srv, "billing"))
 	getIDs(t, shop, "id", "order")
 	create := []byte(`{"tag":"billing.invoice","start":"5000"}`)
@@ -162,7 +195,7 @@ func TestTheConfigurationOfALeafNodeWorks(t *testing.T) {
 	hub := teams.start(t, "hub", teams.confs[0]+at(leaf.confs[0]), seen)
 	edge := leaf.start(t, "edge", at(leaf.confs[1]), seen)
 	wait.Until(t, "the link to the hub", func() bool { return edge.NumLeafNodes() == 1 })
-	_, stop := serveOn(t, hub)
+	_, stop := serveOn(t, hub, t.TempDir())
 	nc := natstest.Connect(t, edge.ClientURL())
 	wait.Until(t, "the leaf node knows the services", func() bool {
 		_, err := nc.Request("id.snowflake", nil, patience)

@@ -12,22 +12,11 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/app"
-	"github.com/natsid/natsid/internal/cli"
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
 	"github.com/natsid/natsid/internal/testkit/wait"
 	"github.com/natsid/natsid/subjects"
 )
-
-// command runs a natsid command that must succeed, and returns what it prints.
-func command(t *testing.T, args ...string) string {
-	t.Helper()
-	var out, errs bytes.Buffer
-	if code := cli.Main(t.Context(), args, &out, &errs); code != 0 {
-		t.Fatalf("natsid %s: exit code %d: %s", strings.Join(args, " "), code, &errs)
-	}
-	return out.String()
-}
 
 // The steps are those of docs/operations.md and docs/from-leaf.md, under load all the time; the row is far behind.
 func TestTagsMoveToMySQLAndBackAndRepeatNoID(t *testing.T) {
@@ -53,9 +42,9 @@ func TestTagsMoveToMySQLAndBackAndRepeatNoID(t *testing.T) {
 	}
 	for _, to := range []string{"mysql", "kv", "mysql"} {
 		if to == "kv" {
-			out := command(t, "store", "move", "--mysql", db.DSN(), "--nats", c.URL, "--yes")
-			if !strings.Contains(out, "of kind kv") {
-				t.Errorf("moved: %s", out)
+			code, out := run(t, t.Context(), "store", "move", "--mysql", db.DSN(), "--nats", c.URL, "--yes")
+			if code != 0 || !strings.Contains(out, "of kind kv") {
+				t.Fatalf("moved: %d %s", code, out)
 			}
 		} else if err := toMySQL(t, c.Conn); err != nil {
 			t.Fatal(err)
@@ -74,6 +63,12 @@ func TestTagsMoveToMySQLAndBackAndRepeatNoID(t *testing.T) {
 	}
 	l.check(t)
 }
+
+// leafTable is Leaf's script.
+const leafTable = `CREATE TABLE leaf_alloc (biz_tag varchar(128) NOT NULL DEFAULT '',
+	max_id bigint(20) NOT NULL DEFAULT '1', step int(11) NOT NULL, description varchar(256) DEFAULT NULL,
+	update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP,
+	PRIMARY KEY (biz_tag)) ENGINE=InnoDB`
 
 // toMySQL changes the kind of the marks.
 func toMySQL(t *testing.T, conn *nats.Conn) error {
