@@ -337,6 +337,7 @@ func TestMutants(t *testing.T) {
 		text("processes whose runs do not meet contradict each other", "history.go", "s[0] < o.To", "true"),
 		text("each run of a process is another process's", "history.go", " && o.By != r.By", " && o != r"),
 		text("marks that went back lose loads of one process", "history.go", "!t.isBack && ", ""),
+		text("what replaced a mark without a hole went back", "history.go", "from < l.First && ", ""),
 		text("a run reaches beyond the mark", "history.go", "min(r.To, end)", "r.To"),
 		text("a run begins before the log", "history.go", "max(1, t.begin, r.From)", "max(1, r.From)"),
 		text("IDs are lost twice", "history.go", "				t.known.add(s)\n", ""),

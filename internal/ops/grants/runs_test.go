@@ -20,6 +20,8 @@ func TestALossOfOneProcessIsProvenAndNothingElse(t *testing.T) {
 		{"a kill before the first record", at(301), []Entry{by("A2", after("A1", 1, 201, ids(201, 300)))},
 			"lost 1-200"},
 		{"a kill within a second of a load", at(301), []Entry{first, next}, "lost 101-200"},
+		{"of a tag that was made with its first load", at(301), []Entry{by("A1", above(1, 1, 100)), next},
+			"lost 101-200"},
 		{"two of one worker", at(301), []Entry{first, by("A2", after("A1", 1, 151, ids(151, 200))),
 			by("A3", after("A2", 151, 251, ids(251, 300)))}, "lost 101-150, lost 201-250"},
 		{"nobody has loaded since", Mark{Raw: 201, Shown: 201, Run: segment.Run{By: "A1", From: 101, To: 201}},
