@@ -18,7 +18,7 @@ type state struct {
 	Released   *released  `json:"released,omitempty"`
 	Deployment Deployment `json:"deployment"`
 	Place      place      `json:"place"`
-	Sum        string     `json:"sum"` // checksum of all other fields, see sumOf
+	Sum        string     `json:"sum"` // checksum of all other fields, see encode
 }
 
 // A stateClaim is a claim (a hold of a number for a window of time) as of its last acknowledged write.
@@ -58,23 +58,17 @@ type place struct {
 	Inode   uint64 `json:"inode,omitempty"` // inode of the directory
 }
 
-// encode returns the content of the file: the state as JSON, with its checksum as the last field.
+// encode returns the content of the file: the state as JSON, with its checksum as the last field. The checksum is that
+// of a state whose sum is empty. Without it one wrong digit could lower the fence, below which all IDs may be issued
+// already, and IDs would repeat.
 func (st state) encode() []byte {
-	text := st.unsummed()
-	end := len(text) - len("\"\n}")
-	return fmt.Appendf(text[:end:end], "%s\"\n}\n", sumOf(text))
-}
-
-// sumOf returns the checksum of a state whose sum is empty. Without it one wrong digit could lower the fence, below
-// which all IDs may be issued already, and IDs would repeat.
-func sumOf(text []byte) string {
-	digest := sha256.Sum256(text)
-	return hex.EncodeToString(digest[:])
-}
-
-// unsummed returns the state as JSON with an empty sum, which is the last field.
-func (st state) unsummed() []byte {
 	st.Sum = ""
+	digest := sha256.Sum256(st.json())
+	st.Sum = hex.EncodeToString(digest[:])
+	return append(st.json(), '\n')
+}
+
+func (st state) json() []byte {
 	data, err := json.MarshalIndent(st, "", "")
 	if err != nil {
 		panic(err) // cannot happen: strings and integers

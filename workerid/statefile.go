@@ -130,16 +130,15 @@ func (s *stateFile) change(f func(*state)) error {
 	}()
 	timeout, stopWrite := afterDisk()
 	defer stopWrite()
-	var err error
 	select {
-	case err = <-done:
+	case err := <-done:
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrStateFile, err)
+		}
+		return nil
 	case <-timeout:
 		return slow
 	}
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrStateFile, err)
-	}
-	return nil
 }
 
 // settle makes d, the settings that the registry's workers share, the deployment of the file. If the file was of
