@@ -26,11 +26,11 @@ type Change struct {
 // for good. A new tag may start anywhere.
 const MaxRaise = 1 << 40
 
-// Raises reports whether the change raises the mark.
+// Raises reports whether the change raises the mark of the tag: the first ID that no worker has loaded.
 func (c Change) Raises() bool { return c.MaxID != 0 || c.RaiseBy != 0 }
 
-// Apply returns t with the change applied, in a store whose marks go up to limit. Fields of t that the caller does not
-// know may be zero. All stores compute raised marks by Apply.
+// Apply returns t with the change applied, in a store whose marks (the first IDs that no worker has loaded) go up to
+// limit. Fields of t that the caller does not know may be zero. All stores compute raised marks by Apply.
 //
 // Law: the mark never goes down. A raised mark becomes the tag's Least: a worker that sees it discards the loaded IDs
 // below it.

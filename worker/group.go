@@ -10,8 +10,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// leaveAhead is how long before the end of its window a worker leaves the queue group of snowflakes. The window is the
-// time in which it may issue them, so it refuses hardly any request.
+// A worker leaves the queue group of snowflakes leaveAhead before its window ends, the time in which it may issue them.
+// Otherwise it would have to refuse the last requests that NATS delivers.
 const leaveAhead = 200 * time.Millisecond
 
 var (

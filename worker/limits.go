@@ -25,8 +25,9 @@ import (
 //
 //	rate × (T + 1 s) + N × the largest batch
 //
-// if each worker knows the rate and N. One request may ask for more IDs than the rate gives in a second: it is
-// admitted, and later requests wait longer. A nil Limits admits everything. Limits is safe for concurrent use.
+// if each worker knows the rate and N. One request may ask for more IDs than the rate gives in a second: it is admitted
+// as any other, once earlier uses are paid, and later requests wait longer. A nil Limits admits everything. Limits is
+// safe for concurrent use.
 //
 // A request is refused before it draws an ID. So a limit that is wrong, or learned late, never makes an ID repeat.
 type Limits struct {

@@ -321,7 +321,8 @@ func (k *Keeper) giveUp(ctx context.Context, c *claim, why error) (err error) {
 	case errors.Is(why, errEnded):
 		k.ended = c
 	case why != nil && k.cfg.Rest > 0: //mutant:rests
-		// The number stays unused until its window ends: a paused user may still issue under it, for Config.Rest.
+		// The number is not released, and so stays blocked until its window ends: the program that uses it may be
+		// paused, and issue an ID under it later.
 	default:
 		k.life.becomeSearching()
 		if err = k.release(ctx, c); errors.Is(err, ErrStateFile) {

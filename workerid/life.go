@@ -109,7 +109,7 @@ func (l *life) becomeHolding(c *claim) {
 	l.log.Info("worker number acquired", "number", c.number, "instance", l.current().Instance)
 }
 
-// becomeIssuing puts the generator of c to use.
+// becomeIssuing puts the generator of c, the claim to the number, to use.
 //
 // Before: holding, issuing or suspended. The record was read since holding began, and has the token of c; and the
 // clock was compared since it was last set. Or c was resumed without the registry. After: the generator is in use.

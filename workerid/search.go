@@ -349,7 +349,7 @@ func (k *Keeper) resumeAway(ctx context.Context, w int, last *stateClaim) (*clai
 	if err := k.ask(ctx, c); err != nil {
 		return nil, err
 	}
-	// The pending claim may begin before the ticks of this claim, so it must not be continued.
+	// Forget the claim whose write had no answer: its window may begin before ticks that this claim issues.
 	k.pending = nil //mutant:begin
 	c.former, c.how, c.away = last.Token, Resumed, true
 	c.until.Store(until)

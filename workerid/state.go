@@ -34,8 +34,9 @@ type stateClaim struct {
 	Clock int64 `json:"clock"`
 }
 
-// wrote reports whether this claim wrote record r, and the file is no old copy. A worker moves the fence in its file
-// before it reports a time at or above the fence. So if the record has such a time, a newer file exists.
+// wrote reports whether this claim wrote record r, and the file is no old copy. A worker moves the fence, which bounds
+// the times in its IDs, in its file before it reports a time at or above the fence. So if the record has such a time, a
+// newer file exists.
 func (c *stateClaim) wrote(r Record) bool {
 	return r.Token == c.Token && r.Until >= c.Until && r.Reported < c.Fence
 }

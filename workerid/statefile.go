@@ -173,7 +173,7 @@ func (s *stateFile) moveFence(until int64, f func(*state)) (limit int64, err err
 	limit = until
 	err = s.change(func(st *state) {
 		f(st)
-		// The fence stays within until, so that a wrong clock cannot move it far.
+		// The fence, below which IDs may be issued, stays at or below until, so that a wrong clock cannot move it far.
 		now := s.now()
 		ahead := min(now+s.reach.Milliseconds(), until)
 		st.Claim.Clock = max(st.Claim.Clock, ahead-s.reach.Milliseconds())

@@ -58,8 +58,8 @@ type ongoing struct {
 	thorough bool
 }
 
-// A pass is what a load keeps from its start, and counts judges at its end: when the last check before the load began,
-// and how often this worker had been stopped.
+// A pass is what a load keeps from its start, and counts judges at its end: the time at which the last check before it
+// began, and how often this worker had been stopped.
 type pass struct {
 	checked time.Time
 	stops   int

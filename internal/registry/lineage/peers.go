@@ -83,7 +83,8 @@ const (
 	// up to announceSpread is added. So mostly one worker of a registry announces it.
 	announceAfter  = 5 * time.Second
 	announceSpread = 3 * time.Second
-	// forgetAfter is how long a registry counts as connected after its last announcement: one announcement can be lost.
+	// forgetAfter is how long after its last announcement a registry counts as one that serves the same subjects. That
+	// allows for one lost announcement.
 	forgetAfter = 2*(announceAfter+announceSpread) + time.Second
 	// askTimeout bounds a question to another registry.
 	askTimeout = 2 * time.Second

@@ -78,7 +78,8 @@ type Config struct {
 	// is below the highest end of this worker's ranges; 0 if unknown.
 	WentBack func(why string, need int64)
 	// Eras returns the identity of the registry, the entry that describes it, as this worker knows it: see
-	// [lineage.Member]. Its eras say how marks are read. If Eras is nil, the identity in the bucket is read.
+	// [lineage.Member]. Its eras, the times between resumes, say by how much marks are raised when read. If Eras is
+	// nil, the identity in the bucket is read.
 	Eras func() era.Identity
 	// RowWentBack, if set, is called once for each loss of commits that shows in the row of a tag.
 	RowWentBack func(tag, message string)
