@@ -26,6 +26,7 @@ func usedBy(r rights.Right) string {
 		{"id.control.throttle", "throttle 5 -y"},
 		{"id.worker.view", "status"},
 		{"id.registry.", ""}, {"id.alarm.", ""}, // with two registries, alarms
+		{"$JS.API.STREAM.MSG.GET.KV_id_grants", ""}, // if JetStream delivers fewer entries than it has
 		{"_INBOX.", "tag list"},
 	} {
 		if strings.HasPrefix(r.Subject, use[0]) {
