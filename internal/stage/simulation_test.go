@@ -114,3 +114,31 @@ func TestWhatExpiresUnseenIsMissed(t *testing.T) {
 		wantStop(t, w.stage(false).Run(ctx), "messages 2 to 2")
 	})
 }
+
+// A stage that another one overtakes reads on from there, though the source has lost what that one copied, and however
+// often it happens.
+func TestAStageThatIsOvertakenMissesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := calm(t, 1, plain, plain, plain)
+		src := &overtaken{world: w, times: 3}
+		must(t, w.stage(true, func(c *stage.Config) { c.Source = src }).Run(t.Context()))
+		must(t, w.stage(true).Run(t.Context()))
+		w.judge()
+	})
+}
+
+// overtaken is a source of which another stage copies all when it is opened, so many times.
+type overtaken struct {
+	*world
+	times int
+}
+
+func (o *overtaken) Open(ctx context.Context, after uint64) (stage.Reader, error) {
+	if o.times > 0 {
+		o.times--
+		must(o.t, o.stage(true).Run(ctx))
+		o.expireCopied()
+		o.publish(plain, plain, plain)
+	}
+	return o.world.Open(ctx, after)
+}
