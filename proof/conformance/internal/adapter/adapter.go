@@ -153,10 +153,10 @@ func (a *Adapter) receive(line []byte) {
 		return
 	}
 	err := a.judge(c.method, r)
-	c.end(r.Result, err)
 	if f, ok := err.(*Fault); ok {
-		a.fail(f)
+		a.fail(f) // before the caller, who asks for the fault, goes on
 	}
+	c.end(r.Result, err)
 }
 
 // judge returns the error of a call: nil, a *Failure, or a *Fault if the contract does not allow the response.
