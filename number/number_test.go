@@ -168,6 +168,7 @@ func TestBadInputIsRefusedBeforeANumberIsTaken(t *testing.T) {
 		"layout 41+10+12, epoch":             {Layout: snowflake.JS53}, // the registry's
 		"layout 41+6+6, epoch":               {Layout: snowflake.JS53},
 		"site -1: want 0 to 0":               {Site: -1},
+		"JSDomain and JSPrefix exclude each": {JSDomain: "hub", JSPrefix: "hub"},
 		"a clock skew of -1h0m0s: want 1ms":  {MaxClockSkew: -time.Hour},
 		"a clock skew of 1h0m0s: want 1ms":   {MaxClockSkew: time.Hour},
 		"a name of 129 bytes: want at most ": {Name: strings.Repeat("x", 129)},

@@ -194,6 +194,9 @@ func setLogFormat(c *Config, text string) error {
 // setEpoch sets the epoch of c.Layout. The table of settings has the layout before the epoch, so c.Layout is set.
 func setEpoch(c *Config, text string) error {
 	ms, err := strconv.ParseInt(text, 10, 64)
+	if 0 < ms && ms < 1e11 {
+		return errors.New("that is before 1973 in milliseconds; is it a year, or seconds? Want a date, as 2018-09-22")
+	}
 	for _, form := range []string{time.RFC3339, time.DateOnly} {
 		if t, malformed := time.Parse(form, text); malformed == nil {
 			ms, err = t.UnixMilli(), nil

@@ -45,9 +45,9 @@ func (c *leafCmd) Run(s *session) error {
 		return err
 	}
 	s.drains(false)
-	l, err := net.Listen("tcp", c.Listen)
+	l, err := listen("--listen", c.Listen)
 	if err != nil {
-		return fmt.Errorf("--listen: %w", err)
+		return err
 	}
 	defer l.Close()
 	log := cfg.NewLog(s.stderr)
@@ -68,6 +68,18 @@ func (c *leafCmd) Run(s *session) error {
 		return err
 	}
 	return (&leaf.Server{IDs: ids, Deadline: c.Deadline, Layout: cfg.Layout, Log: log}).Serve(s.ctx, l)
+}
+
+// listen listens on the address that a flag gives.
+func listen(flag, addr string) (net.Listener, error) {
+	if _, _, err := net.SplitHostPort(addr); err != nil {
+		return nil, usage(fmt.Errorf("%s %q: want host:port", flag, addr))
+	}
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w; choose another address", flag, addr, err)
+	}
+	return l, nil
 }
 
 // joinForGood connects to NATS, later if NATS does not answer yet. It returns an error only if waiting is no remedy.

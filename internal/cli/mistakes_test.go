@@ -61,6 +61,7 @@ func TestACommandCalledWronglyIsExitCode2(t *testing.T) {
 }
 
 func TestEachMistakeIsToldByCauseAndRemedy(t *testing.T) {
+	t.Chdir(t.TempDir())
 	for _, m := range []mistake{
 		{"tga list", 2, "did you mean `natsid tag list`?"},
 		{"get order", 2, "did you mean `natsid get segment order`?"},
@@ -71,6 +72,10 @@ func TestEachMistakeIsToldByCauseAndRemedy(t *testing.T) {
 		{"serve --data /dev/null/x", 1, "choose another with --data DIR"},
 		{"serve --layout 40-1-1", 2, "such as 41+10+12"},
 		{"serve --epoch tomorrow", 2, "as 2018-09-22"},
+		{"serve --epoch 1537545600", 2, "before 1973"},
+		{"decode 5 --epoch 2018", 2, "as 2018-09-22"},
+		{"leaf --listen 8081", 2, `--listen "8081": want host:port`},
+		{"stamp --from A --to B --tag order --http 8080", 2, `--http "8080": want host:port`},
 		{"serve --max-step 0", 2, "want 1 to"},
 		{"serve --horizon quick", 2, "such as 1.5s or 10m"},
 		{"serve --http 8080", 2, "want host:port, or nothing"},

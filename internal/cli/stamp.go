@@ -98,8 +98,8 @@ func (c *stampRunCmd) Run(s *session) error {
 	var l net.Listener
 	if c.HTTP != "" {
 		var err error
-		if l, err = net.Listen("tcp", c.HTTP); err != nil {
-			return fmt.Errorf("--http %s: %w", c.HTTP, err)
+		if l, err = listen("--http", c.HTTP); err != nil {
+			return err
 		}
 		defer l.Close()
 	}

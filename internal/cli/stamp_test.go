@@ -156,7 +156,7 @@ func TestNothingIsMadeForATagThatGivesNoIDs(t *testing.T) {
 	url := serve(t, "--auto-create-tags=false").url
 	js := withOrders(t, url)
 	args := []string{"stamp", "--nats=" + url, "--from=ORDERS", "--to=STAMPED", "--tag=nosuch", "--create", "--once"}
-	answered(t, args...).want(t, 1, "natsid gives no IDs", "no such tag")
+	answered(t, args...).want(t, 1, "natsid gives no IDs", "no such tag", "natsid tag create")
 	for _, name := range []string{"STAMPED", "KV_id_stamp"} {
 		asked(t, func(ctx context.Context) (any, error) {
 			_, err := js.Stream(ctx, name)

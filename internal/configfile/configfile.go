@@ -157,5 +157,10 @@ func syntax(text string, err error) Fault {
 	if line <= len(lines) && tabbed.MatchString(why) && strings.Contains(lines[line-1], "\t") {
 		why = "a tab cannot stand before a name or a value: write blanks"
 	}
-	return Fault{line, why}
+	return Fault{line, plain.Replace(why)}
 }
+
+// plain says what the YAML parser means.
+var plain = strings.NewReplacer(
+	"mapping values are not allowed in this context", "a name has blanks before it, or a value with a colon no quotes",
+	"found unexpected end of stream", "a quote has no end")

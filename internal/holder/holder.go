@@ -94,6 +94,9 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Holder, error) {
 	if s := cfg.MaxClockSkew; s < 0 || s > time.Minute {
 		return nil, fmt.Errorf("a clock skew of %v: want 1ms to 1m, as the workers' --max-clock-skew", s)
 	}
+	if cfg.JSDomain != "" && cfg.JSPrefix != "" {
+		return nil, errors.New("JSDomain and JSPrefix exclude each other: give one")
+	}
 	if len(cfg.Name) > maxName {
 		return nil, fmt.Errorf("a name of %d bytes: want at most %d", len(cfg.Name), maxName)
 	}
@@ -193,6 +196,9 @@ func (h *Holder) dial(ctx context.Context, opts nats.Options) (*nats.Conn, error
 	opts.ClosedCB, opts.DisconnectedCB, opts.DisconnectedErrCB, opts.ReconnectedCB = nil, nil, nil, nil
 	opts.ConnectedCB, opts.DiscoveredServersCB, opts.LameDuckModeHandler, opts.ReconnectErrCB = nil, nil, nil, nil
 	opts.AsyncErrorCB = func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		if missing := buckets.MissingRight(err); missing != nil {
+			err = missing
+		}
 		h.cfg.Log.Error("NATS reports an error", "error", err)
 	}
 	for _, o := range kvregistry.Options() {

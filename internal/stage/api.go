@@ -34,6 +34,9 @@ func request(ctx context.Context, js jetstream.JetStream, subject string, body [
 // that lacks the latest messages; only the answer of a leader that has them all contains LeaderSince.
 func infoOf(ctx context.Context, js jetstream.JetStream, name string) (*jetstream.StreamInfo, error) {
 	stream, err := js.Stream(ctx, name)
+	if errors.Is(err, nats.ErrNoResponders) {
+		return nil, fmt.Errorf("JetStream does not answer; enable it, or check --js-domain and --js-prefix: %w", err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -199,7 +199,7 @@ func (s *Stage) Draw(ctx context.Context) error {
 func (s *Stage) stamp(ctx context.Context, b *batch) error {
 	err := s.cfg.Stamp(ctx, b.msgs)
 	if errors.Is(err, client.ErrBadRequest) || errors.Is(err, client.ErrUnknownTag) {
-		return stop("natsid gives no IDs: %v", err)
+		return stop("natsid gives no IDs: %v: check the tag's name, or create it with `natsid tag create`", err)
 	}
 	return err
 }

@@ -260,8 +260,7 @@ func translate(err error) error {
 	case errors.Is(err, nats.ErrReconnectBufExceeded): // the connection is down, and keeps no buffer of messages
 		return named{"not connected to NATS", err}
 	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled):
-		return named{"JetStream does not answer; enable it in the nats-server, or name its domain with --js-domain",
-			err}
+		return named{"JetStream does not answer; enable it in nats-server, or check --js-domain and --js-prefix", err}
 	}
 	return err
 }

@@ -66,7 +66,7 @@ var (
 	// ErrBucketExists is returned by Make when there is a bucket of the name.
 	ErrBucketExists = errors.New("buckets: the bucket exists already")
 	// ErrOneServer is returned by Make if more than one replica is asked of a JetStream that is a single server.
-	ErrOneServer = errors.New("buckets: JetStream is a single server here")
+	ErrOneServer = errors.New("buckets: JetStream is a single server here: leave out --replicas")
 	// ErrFewServers is returned by Make if a cluster has fewer servers than the stream is to have replicas.
 	ErrFewServers = errors.New("buckets: JetStream has too few servers for the replicas")
 	// ErrNoKey is returned for a key that has no value.

@@ -78,7 +78,7 @@ func (c *checker) leave(v *view) (why error) {
 	if v.missing != nil || c.cfg.Pin == "" || v.id.Registry == c.cfg.Pin {
 		return nil
 	}
-	why = fmt.Errorf("%w: this worker rests on registry %s, and --registry is %s: connect it to the NATS of that one",
+	why = fmt.Errorf("%w: this worker rests on registry %s, and --registry is %s: correct that, or the NATS",
 		ErrStopped, v.id.Registry, c.cfg.Pin)
 	if why.Error() != c.own.Stop {
 		c.own.Stop = why.Error()

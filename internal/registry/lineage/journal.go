@@ -1,6 +1,7 @@
 package lineage
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -112,8 +113,9 @@ func openJournal(of files) (j *journal, m memory, err error) {
 	}
 	var f journalFile
 	err = json.Unmarshal(data, &f)
-	if err != nil || f.Version < 1 || f.Registry == "" && f.Incident == "" {
-		j.damaged = fmt.Errorf("lineage: %s is damaged or cut off: %w", journalName, errors.Join(err))
+	if err != nil || f.Version < 1 || f.Registry == "" && f.Incident == "" && f.Stop == "" {
+		err = cmp.Or(err, errors.New("no registry"))
+		j.damaged = fmt.Errorf("lineage: %s is damaged or cut off: %w", journalName, err)
 		return j, m, nil
 	}
 	if f.Version != Version {
