@@ -155,8 +155,7 @@ func (m *registry) mayMake(ctx context.Context) error {
 	for _, n := range all {
 		if n.Fields != own {
 			return fmt.Errorf("%w: worker %q has layout %s, epoch %d, ticks of %d ms; this one was started with "+
-				"layout %s, epoch %d, ticks of %d ms: start it with the same, or in a namespace of its own, "+
-				"or stop all workers first to change the layout",
+				"layout %s, epoch %d, ticks of %d ms: start it with the same; docs/layouts.md says how to change it",
 				ErrOther, n.Instance, n.Layout, n.Epoch, n.Unit, own.Layout, own.Epoch, own.Unit)
 		}
 	}

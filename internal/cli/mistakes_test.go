@@ -161,6 +161,7 @@ func TestEachMistakeAboutAServiceIsToldByCauseAndRemedy(t *testing.T) {
 		{"tag create so --start 5 --min 20", 3, "--start 5 is below --min 20"},
 		{"tag update order --next-id 9223372036854775807", 3, "raise it by less"},
 		{"resume --keep x", 2, "this NATS reaches registry"},
+		{"serve --layout js53 --http= --data=", 1, "start it with the same; docs/layouts.md says how to change it"},
 	} {
 		m.check(t, "--nats", s.url)
 	}
