@@ -117,8 +117,7 @@ func (c *claim) read(ctx context.Context) (Record, error) {
 	return r, err
 }
 
-// open puts the claim into the state file, and then creates the generator, which issues IDs under the claim's number.
-// now is the time of the clock, Unix ms.
+// open puts the claim into the state file, and then creates its generator. now is the time of the clock, Unix ms.
 func (c *claim) open(now int64) error {
 	c.since, c.begins = now, time.Now().Add(time.Duration(c.from-now)*time.Millisecond)
 	limit, err := c.remember()
@@ -134,8 +133,7 @@ func (c *claim) open(now int64) error {
 
 // renew reads the record, and extends the window once a third of the horizon (the length of a new window) is used, or a
 // little sooner. now is the time of a clock that was found right, Unix ms. Each heartbeat calls renew, so the read soon
-// shows that the record was replaced, wiped or set back. Without the registry, at least two thirds of the horizon
-// remain.
+// shows a record that was replaced, wiped or set back. Without the registry, two thirds of the horizon remain.
 //
 // A window that has passed is not extended, even if it passed during the write: the error is errEnded. Another
 // worker may have had the number since, even if a restored registry shows this claim's token again.
@@ -181,8 +179,7 @@ func (c *claim) recheck(ctx context.Context) (r Record, err error) {
 	return Record{}, c.lostTo(r)
 }
 
-// usable returns the time, Unix ms, up to which IDs are issued: the end of the window less Config.Rest. By rule (1) of
-// docs/uniqueness.md no ID is outside the window.
+// usable returns the time, Unix ms, up to which IDs are issued: the end of the window less Config.Rest, so never later.
 func (c *claim) usable() int64 { return c.until.Load() - c.k.cfg.Rest.Milliseconds() } //mutant:rest
 
 // remember puts the acknowledged window, in which this process may issue, into the state file. IDs may then be issued
@@ -196,9 +193,8 @@ func (c *claim) remember() (limit int64, err error) {
 	return min(limit, c.usable()), err
 }
 
-// heartbeat puts the heartbeat into the registry. Other workers compare their clocks with the time in it. So that time
-// is the last compared reading of the clock plus the monotonic time since: a later change of this clock makes no other
-// clock look wrong.
+// heartbeat puts the heartbeat, with whose time others compare their clocks. So it has the last compared reading of
+// the clock plus the monotonic time since: if this clock is set later, the others' do not look wrong.
 func (c *claim) heartbeat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -28,8 +28,7 @@ var (
 var (
 	// errLost is returned when the record of a number lacks the token that this worker wrote into it.
 	errLost = errors.New("workerid: the worker number is lost")
-	// errEnded is returned when the window (the time in which this worker may issue under its number) has passed: it
-	// cannot be renewed.
+	// errEnded is returned when the window, the time in which a number may be used, has passed: it cannot be renewed.
 	errEnded = errors.New("workerid: the window of the worker number has ended")
 	// errClock is returned when this machine's clock is so far from the others' that nothing is written or issued.
 	errClock = errors.New("workerid: this machine's clock is wrong")
@@ -37,8 +36,7 @@ var (
 	errBehind = errors.New("workerid: the clock is behind a time that this worker issued or reported")
 	// errAway is returned when the registry does not answer.
 	errAway = errors.New("workerid: JetStream does not answer for the worker numbers")
-	// errEarly is the status of a number, just acquired or resumed, whose window has not begun: nothing may be issued
-	// yet.
+	// errEarly is the status of a number, just acquired or resumed, whose window has not begun: nothing is issued yet.
 	errEarly = errors.New("workerid: too early")
 	// errTaken is returned when another worker has a number.
 	errTaken = errors.New("workerid: the number is taken")

@@ -14,9 +14,8 @@ import (
 // but a clock that jitters must not multiply the calls.
 const hastyEach = time.Second
 
-// hold sends heartbeats for claim c (this process's hold of a number), moves the fence on disk, and watches the clock,
-// until ctx ends or the claim must be given up. It returns nil if ctx ended, and otherwise errLost, errEnded, errBehind
-// or [ErrStateFile].
+// hold sends heartbeats for claim c, the hold of a number, moves the fence on disk, and watches the clock, until ctx
+// ends or the claim must be given up. It returns nil if ctx ended; else errLost, errEnded, errBehind or [ErrStateFile].
 func (k *Keeper) hold(ctx context.Context, c *claim) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	var fencing sync.WaitGroup

@@ -46,8 +46,7 @@ func (k *Keeper) join(ctx context.Context) (d Deployment, holders Holders, err e
 	return d, holders, nil
 }
 
-// foundDeployment creates the deployment (the settings that all workers share), and returns the one that the registry
-// then has.
+// foundDeployment creates the deployment, the settings that all workers share, and returns what the registry then has.
 func (k *Keeper) foundDeployment(ctx context.Context) (Deployment, error) {
 	d, err := k.chooseDeployment(ctx)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/natsid/natsid/snowflake"
 )
 
-// Config is the settings of a keeper. Registry, Layout, Now and Use must be set. A window is the time span in which
-// a process owns its worker number, as the number's record in the registry says.
+// Config is the settings of a keeper. Registry, Layout, Now, Use and Alarm must be set. A window is the time span in
+// which a process owns its worker number, as the number's record in the registry says.
 type Config struct {
 	// Registry keeps the record and the heartbeat of each worker number.
 	Registry Registry
@@ -29,8 +29,7 @@ type Config struct {
 	// Program is set for a program that draws its own snowflakes: the name of its host; "" means a worker. A
 	// program answers no requests, creates no deployment, and takes only the numbers set aside for programs.
 	//
-	// Law: a program's IDs equal no others, since it acquires its windows as a worker does: they overlap no other
-	// owner's.
+	// Law: a program acquires its windows as a worker does, so that they overlap those of no other owner.
 	Program string
 	// Instance is the name of this worker for operators; "" takes the name in the state file, or else a new name.
 	Instance string
@@ -61,7 +60,7 @@ type Config struct {
 	Now func() int64
 	// Use is called with each generator to issue from, and with nil when nothing may be issued.
 	Use func(*snowflake.Generator)
-	// Alarm is called, once per event, with a condition that an operator must look at; nil discards. It must not block.
+	// Alarm is called, once per event, with a condition that an operator must look at. It must not block.
 	Alarm func(kind Alarm, message string)
 	// Granted is called with each window, after the write of the window was acknowledged and before an ID of the
 	// window is issued; nil discards. It must not block.
@@ -115,9 +114,6 @@ func (cfg Config) withDefaults() Config {
 	cfg.Horizon = cmp.Or(cfg.Horizon, DefaultHorizon)
 	cfg.MaxClockSkew = cmp.Or(cfg.MaxClockSkew, time.Second)
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
-	if cfg.Alarm == nil {
-		cfg.Alarm = func(Alarm, string) {}
-	}
 	if cfg.AtStop == nil {
 		cfg.AtStop = func(usual time.Duration) time.Duration { return usual }
 	}
@@ -181,9 +177,8 @@ const (
 	releaseTimeout = 6 * time.Second
 )
 
-// New returns a keeper, which acquires and keeps a worker number once it runs. New reads the state file and starts
-// nothing. A state file that is damaged, or was written on another machine or in another directory, is ignored, and Run
-// raises an alarm.
+// New returns a keeper, which acquires a worker number once it runs. New reads the state file. One that is damaged, or
+// was written on another machine or in another directory, is ignored, and Run raises an alarm.
 func New(cfg Config) *Keeper {
 	cfg = cfg.withDefaults()
 	file, unread := openState(cfg.StateDir, cfg.Layout.Unit, cfg.Now)
@@ -321,8 +316,7 @@ func (k *Keeper) giveUp(ctx context.Context, c *claim, why error) (err error) {
 	case errors.Is(why, errEnded):
 		k.ended = c
 	case why != nil && k.cfg.Rest > 0: //mutant:rests
-		// The number is not released, and so stays blocked until its window ends: the program that uses it may be
-		// paused, and issue an ID under it later.
+		// The number stays blocked until its window ends: its user may be paused, and issue an ID under it later.
 	default:
 		k.life.becomeSearching()
 		if err = k.release(ctx, c); errors.Is(err, ErrStateFile) {

@@ -14,8 +14,7 @@ import (
 // workers share. All methods are safe for concurrent use, also by many processes, and return by the time ctx ends.
 // After an error that is not of this package, the registry did not answer: a write may have landed, or land later.
 type Registry interface {
-	// Deployment returns the settings that the registry's workers share, [ErrNoDeployment] if it has none, or
-	// [ErrDamaged].
+	// Deployment returns the settings that all workers share, [ErrNoDeployment] if it has none, or [ErrDamaged].
 	Deployment(ctx context.Context) (Deployment, error)
 	// Found makes d the deployment of a registry that has none, or returns [ErrConflict].
 	Found(ctx context.Context, d Deployment) error

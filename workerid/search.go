@@ -37,13 +37,11 @@ const (
 	// until the clock reaches the fence in the state file.
 	awayAfter = 2 * time.Second
 	// unheardFor is added to the margin before a newly acquired number is used, if a bystander hides whether another
-	// worker still has the number. It covers two heartbeats: at each, a worker whose record was replaced closes its
-	// generator.
+	// worker still has the number. It covers two heartbeats: at each, a worker that lost its record stops issuing.
 	unheardFor = 6 * time.Second
 )
 
-// find makes one attempt to get a claim, the hold of a number. It does not wait for a number to be free: the error is
-// why there is no claim.
+// find makes one attempt to get a claim, the hold of a number. The error is why there is none, such as ErrExhausted.
 func (k *Keeper) find(ctx context.Context) (*claim, error) {
 	v, err := k.look(ctx)
 	if isAway(err) {

@@ -35,8 +35,7 @@ type stateClaim struct {
 }
 
 // wrote reports whether this claim wrote record r, and the file is no old copy. A worker moves the fence, which bounds
-// the times in its IDs, in its file before it reports a time at or above the fence. So if the record has such a time, a
-// newer file exists.
+// the times in its IDs, before it reports a time at or above the fence. A record with such a time has a newer file.
 func (c *stateClaim) wrote(r Record) bool {
 	return r.Token == c.Token && r.Until >= c.Until && r.Reported < c.Fence
 }

@@ -42,9 +42,8 @@ const (
 	// diskTimeout is how long a write of the state file may take, and how long it may wait for one that is under way.
 	diskTimeout = 2 * time.Second
 	diskGrace   = 250 * time.Millisecond
-	// fenceReach is how far the fence, the time on disk below which IDs may be issued, is put ahead of the clock,
-	// beyond the tick by which IDs may be ahead. A process that is killed and restarted at once waits that long. The
-	// disk may hang for half of fenceReach before requests wait.
+	// fenceReach is how far the fence is put ahead of the clock, beyond the tick by which IDs may be ahead. A process
+	// that is killed and restarted at once waits that long. The disk may hang half as long before requests wait.
 	fenceReach = 3 * time.Second
 	// fenceEvery is how often the fence, the time on disk below which IDs may be issued, is moved.
 	fenceEvery = fenceReach / 2
@@ -141,8 +140,7 @@ func (s *stateFile) change(f func(*state)) error {
 	}
 }
 
-// settle makes d, the settings that the registry's workers share, the deployment of the file. If the file was of
-// another registry, its state is dropped.
+// settle writes d, the settings that all workers share, into the file, and drops the state of another registry.
 func (s *stateFile) settle(d Deployment, instance string) error {
 	if s.absent || s.Deployment == d && s.Instance == instance {
 		return nil

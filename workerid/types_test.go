@@ -100,7 +100,7 @@ func (s *stub) next(t *testing.T, dir string) *Keeper {
 	t.Helper()
 	k := New(Config{
 		Registry: s, Layout: small, Numbers: &Span{0, 3}, Instance: "me", StateDir: dir, Horizon: time.Minute,
-		Now: wallClock, Use: func(*snowflake.Generator) {},
+		Now: wallClock, Use: func(*snowflake.Generator) {}, Alarm: func(Alarm, string) {},
 	})
 	k.early, k.process = 0, "p"
 	k.clock.start(k.file.isIn)

@@ -20,7 +20,7 @@ func TestNothingIsIssuedBeforeTheNumberIsAnsweredNorWhileTheRegistryIsStopped(t 
 	}
 	h.keeper = workerid.New(workerid.Config{
 		Registry: &workeridtest.Fake{Memory: new(workeridtest.Memory)}, Layout: snowflake.Leaf, Now: now,
-		Use: func(*snowflake.Generator) {},
+		Use: func(*snowflake.Generator) {}, Alarm: func(workerid.Alarm, string) {},
 	})
 	generator := func(number int) *snowflake.Generator {
 		g, err := snowflake.NewGenerator(snowflake.Leaf, number, now(), now()+3600_000, time.Second)

@@ -100,7 +100,7 @@ func sources(t *testing.T) (s metrics.Sources, store *segmenttest.Faulty) {
 		Keeper: workerid.New(workerid.Config{
 			Registry: &workeridtest.Fake{Memory: new(workeridtest.Memory)}, Layout: snowflake.Leaf,
 			Horizon: time.Minute, MaxClockSkew: time.Millisecond,
-			Now: now, Use: func(*snowflake.Generator) {},
+			Now: now, Use: func(*snowflake.Generator) {}, Alarm: func(workerid.Alarm, string) {},
 		}),
 		Layout: snowflake.Leaf,
 		Lag: func(mode worker.Mode) time.Duration {
