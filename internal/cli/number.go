@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -23,8 +22,8 @@ import (
 
 // numberCmd also has the flags of those settings for which commandsOf names the command number.
 type numberCmd struct {
-	Env        []string      `placeholder:"NAME"`
-	Bits       int           `placeholder:"N"`
+	Env        []string      `sep:"none" placeholder:"NAME"`
+	Bits       int           `default:"-1" placeholder:"N"`
 	Offset     int           `default:"-1" placeholder:"N"`
 	Quarantine time.Duration `default:"1h"`
 	Program    []string      `arg:"" passthrough:""`
@@ -80,13 +79,13 @@ func (c *numberCmd) check() (path string, err error) {
 	switch {
 	case len(c.Program) == 0:
 		return "", usage(errors.New("name a program, such as natsid number -- java -jar app.jar"))
-	case c.Bits < 0 || c.Bits > 30:
+	case c.Bits < -1 || c.Bits == 0 || c.Bits > 30:
 		return "", usage(fmt.Errorf("--bits %d: want 1 to 30", c.Bits))
 	case c.Offset < -1 || c.Offset > 1<<30:
 		return "", usage(fmt.Errorf("--offset %d: want a number of natsid", c.Offset))
 	case c.Quarantine < 0 || c.Quarantine > 720*time.Hour:
 		return "", usage(fmt.Errorf("--quarantine %v: want 0s to 720h", c.Quarantine))
-	case strings.ContainsAny(strings.Join(c.Env, ""), "=\x00") || slices.Contains(c.Env, ""):
+	case strings.ContainsAny(strings.Join(c.Env, ""), "=,\x00") || slices.Contains(c.Env, ""):
 		return "", usage(fmt.Errorf("--env %q: want names of variables", c.Env))
 	}
 	if path, err = exec.LookPath(c.Program[0]); err != nil {
@@ -101,14 +100,15 @@ const notRun = "the program cannot be run: %w"
 // --offset is subtracted. The default of --offset depends on the layout alone, so that programs subtract the same:
 // with different offsets, two programs could be told the same number.
 func (c *numberCmd) fit(l snowflake.Layout, programs workerid.Span) (workerid.Span, error) {
-	if c.Offset < 0 {
-		c.Offset = 0
-		if c.Bits > 0 {
-			_, count := l.Numbers(0)
-			c.Offset = count / 2
-		}
+	bits, offset := 30, 0
+	if c.Bits > 0 {
+		_, count := l.Numbers(0)
+		bits, offset = c.Bits, count/2
 	}
-	of := workerid.Span{First: c.Offset, Last: c.Offset + 1<<cmp.Or(c.Bits, 30) - 1}
+	if c.Offset < 0 {
+		c.Offset = offset
+	}
+	of := workerid.Span{First: c.Offset, Last: c.Offset + 1<<bits - 1}
 	fits := workerid.Span{First: max(of.First, programs.First), Last: min(of.Last, programs.Last)}
 	if fits.First > fits.Last {
 		return fits, usage(fmt.Errorf("no number fits: programs have the numbers %v here, and --bits and --offset "+

@@ -272,7 +272,10 @@ func TestMistakesAboutNumbersSayWhatToType(t *testing.T) {
 		{[]string{"--"}, []string{"java -jar app.jar"}},
 		{[]string{"--bits=31", "--", "true"}, []string{"--bits 31: want 1 to 30"}},
 		{[]string{"--quarantine=-1s", "--", "true"}, []string{"--quarantine -1s: want 0s to 720h"}},
+		{[]string{"--bits=0", "--", "true"}, []string{"--bits 0: want 1 to 30"}},
 		{[]string{"--env=A=B", "--", "true"}, []string{"A=B", "want names of variables"}},
+		{[]string{"--env=", "--", "true"}, []string{"want names of variables"}},
+		{[]string{"--env=A,B", "--", "true"}, []string{"A,B", "want names of variables"}},
 		{[]string{"--bits=5", "--offset=3", "--", "true"}, []string{"512-1023", "3-34", "natsid layout --holders"}},
 	} {
 		natsid(t, append([]string{"number", "--nats", url}, c.args...)...).want(t, 2, c.says...)

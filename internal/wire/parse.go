@@ -55,7 +55,10 @@ func BatchThatFits(size int) int {
 // is an [*subjects.Error] of code [subjects.BadRequest].
 func ParseBusiness(text string, limit int64) (int64, error) {
 	b, ok := parseDecimal([]byte(text), limit)
-	if !ok {
+	switch {
+	case !ok && limit == 0:
+		return 0, bad("the business is %+.24q, for which the layout has no bits: request snowflakes without one", text)
+	case !ok:
 		return 0, bad("the business is %+.24q, want a decimal 0..%d, the most that the layout holds", text, limit)
 	}
 	return b, nil

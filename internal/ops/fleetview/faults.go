@@ -71,7 +71,8 @@ func (v Overview) Faults() (all []Fault) {
 		all = append(all, Fault{What: Names(named[f]) + ": " + f.What, Why: f.Why})
 	}
 	if why := v.Numbers.Trouble; why != nil {
-		add("run `natsid status`", "the worker numbers cannot be read: %s", Why(why))
+		add("check NATS, the namespace, and the rights that `natsid permissions` prints",
+			"the worker numbers cannot be read: %s", Why(why))
 	}
 	for _, t := range v.Stages {
 		if t.Role == "retrying" {
