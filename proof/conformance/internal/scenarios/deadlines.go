@@ -106,6 +106,10 @@ func playUnwanted(s *Stage) {
 		s.call("cancel", object{"request": c.call.ID})
 		o := c.end()
 		s.want(o.kind == "Canceled", "%v, want Canceled", o)
+		after := s.beginNext(tag("after-"+name), long) // arrives after the copies that were sent before the end
+		s.arrived("after-"+name, 1)
+		s.call("cancel", object{"request": after.call.ID})
+		after.end()
 		sent := len(s.sent(name))
 		time.Sleep(1200 * time.Millisecond)
 		more := len(s.sent(name)) - sent
