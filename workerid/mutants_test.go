@@ -216,7 +216,7 @@ func TestMutants(t *testing.T) {
 	mutant.Suite{
 		Mutants: mutants,
 		Folders: []string{".", "../snowflake"},
-		Args:    []string{"-test.run=^TestSimulation$", "-test.timeout=4m", fmt.Sprint("-sim.n=", 5*schedules.Usual)},
+		Args:    []string{"-test.run=^TestSimulation$", "-test.timeout=4m", fmt.Sprint("-sim.n=", 10*schedules.Usual)},
 		Finding: regexp.MustCompile(`(?m)^\s*\w+\.go:\d+: (.*)$`),
 	}.Run(t)
 }

@@ -271,7 +271,7 @@ func TestMutants(t *testing.T) {
 			"..", "../../internal/stores/kvstore", "../../internal/registry/buckets",
 			"../../internal/fleet",
 		},
-		Args: []string{"-test.run=^TestSimulation$", "-test.timeout=4m", fmt.Sprint("-sim.n=", 2*schedules.Usual)},
+		Args: []string{"-test.run=^TestSimulation$", "-test.timeout=4m", fmt.Sprint("-sim.n=", 4*schedules.Usual)},
 		// A number begins what is logged of all schedules.
 		Finding: regexp.MustCompile(`(?m)^\s*\w+\.go:\d+: (\D.*)$`),
 	}.Run(t)

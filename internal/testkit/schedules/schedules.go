@@ -17,7 +17,7 @@ import (
 )
 
 // Usual is the default number of schedules; repeated is how many are compared with a second run.
-var Usual, repeated = raced.Or(30, 2_000), raced.Or(5, 100)
+var Usual, repeated = raced.Or(30, 1_000), raced.Or(5, 100)
 
 var (
 	number = flag.Int("sim.n", Usual, "how many schedules to simulate")
