@@ -64,7 +64,7 @@ func (c *resumeCmd) Run(s *session) error {
 		}
 		o := lineage.Operator{
 			Choices: lineage.Choices{Restored: c.Restored, Bump: c.Bump, Keep: c.Keep, DryRun: c.DryRun},
-			Kind:    kind, HasRows: kind == era.Guarded, Name: "natsid resume", Limit: math.MaxInt64, Now: time.Now,
+			Kind:    kind, Name: "natsid resume", Limit: math.MaxInt64, Now: time.Now,
 			Announce: bus.Announce, Ask: bus.Ask, Soon: s.soon,
 			Say: func(what string) { fmt.Fprintln(s.stderr, what) },
 			Agree: func(p lineage.Plan) error {
@@ -73,7 +73,7 @@ func (c *resumeCmd) Run(s *session) error {
 			},
 		}
 		cfg := kvstore.Config{Bucket: wire.SegmentBucket(s.namespace()), Existing: true, Eras: o.Eras}
-		if o.HasRows {
+		if kind == era.Guarded {
 			table, err := s.openTable(ctx)
 			if err == nil {
 				defer table.Close()

@@ -38,7 +38,7 @@ type ChoicesError struct{ error }
 type Operator struct {
 	Choices
 	Bucket Bucket
-	Kind   string // the kind to write if the identity is missing
+	Kind   string // the kind of marks, which Run writes if the identity is missing
 	Name   string // the operator's name, for people
 	Now    func() time.Time
 	// Announce sends a notice to all workers, so that each checks at once. Ask asks workers: see [Bus].
@@ -46,9 +46,8 @@ type Operator struct {
 	Ask      AskFunc
 	// List lists the tags as [segment.Store] does. Their marks (next IDs) are raised as the identity that Eras returns
 	// says.
-	List    func(ctx context.Context, after string, limit int) ([]segment.Tag, error)
-	Limit   int64 // the highest mark that the store can hold
-	HasRows bool  // a table has a row for each tag
+	List  func(ctx context.Context, after string, limit int) ([]segment.Tag, error)
+	Limit int64 // the highest mark that the store can hold
 	// Soon returns a context that ends when one step of Run has taken too long.
 	Soon  func() (context.Context, context.CancelFunc)
 	Say   func(what string)
@@ -343,7 +342,7 @@ func (o *Operator) plan(ctx context.Context, isIdle bool, other string) (p Plan,
 			p.Need = max(p.Need, mark-id.Offset()-1)
 		}
 	}
-	knowsRows := o.HasRows && len(in.Eras) > 0 // then rows show how far tags were, and provers know the eras
+	knowsRows := o.Kind == era.Guarded && len(in.Eras) > 0 // rows show how far tags were, and provers know the eras
 	switch {
 	case isIdle:
 		p.Outcome = InOrder
