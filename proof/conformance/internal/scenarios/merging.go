@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/natsid/natsid/proof/conformance/internal/rig"
@@ -159,26 +160,34 @@ func playLimit(s *Stage) {
 
 func playLeft(s *Stage) {
 	s.connect(nil)
-	s.mustNext(order) // the calls of a burst share requests
-	left := 7
-	s.Desk.Say(func(r *rig.Request) {
-		switch {
-		case left == 0:
-			r.Refuse(subjects.UsedUp, "none is left")
-		case r.N > left:
-			r.Refuse(subjects.UsedUp, "fewer are left", subjects.HeaderMaxBatch, strconv.Itoa(left))
-		default:
-			left -= r.N
-			r.Issue()
+	s.eventually(func(name string) string {
+		s.Desk.Say(func(r *rig.Request) { r.Issue() })
+		s.mustNext(tag(name)) // the calls of a burst share requests
+		left, fewer := 7, atomic.Bool{}
+		s.Desk.Say(func(r *rig.Request) {
+			switch {
+			case left == 0:
+				r.Refuse(subjects.UsedUp, "none is left")
+			case r.N > left:
+				fewer.Store(true)
+				r.Refuse(subjects.UsedUp, "fewer are left", subjects.HeaderMaxBatch, strconv.Itoa(left))
+			default:
+				left -= r.N
+				r.Issue()
+			}
+		})
+		o := s.beginBurst(tag(name), 100, long).end()
+		s.want(len(o.ids) == 7 && o.kinds["UsedUp"] == 93, "%v, want 7 IDs and 93 calls UsedUp", o)
+		s.distinct(o.ids...)
+		if !fewer.Load() {
+			return "no request was for more numbers than were left"
 		}
+		s.Desk.Say(func(r *rig.Request) { r.Issue() })
+		before := len(s.Desk.Seen())
+		s.beginBurst(tag(name), 100, long).end()
+		s.want(len(s.Desk.Seen())-before <= 10, "%d requests for 100 calls", len(s.Desk.Seen())-before)
+		return ""
 	})
-	o := s.beginBurst(order, 100, long).end()
-	s.want(len(o.ids) == 7 && o.kinds["UsedUp"] == 93, "%v, want 7 IDs and 93 calls UsedUp", o)
-	s.distinct(o.ids...)
-	s.Desk.Say(func(r *rig.Request) { r.Issue() })
-	before := len(s.Desk.Seen())
-	s.beginBurst(order, 100, long).end()
-	s.want(len(s.Desk.Seen())-before <= 10, "%d requests for 100 calls", len(s.Desk.Seen())-before)
 }
 
 func playBusy(s *Stage) {
