@@ -143,9 +143,11 @@ func newParser(s *session, exit func(int)) *kong.Kong {
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.Help(s.printHelp),
 		kong.Vars{"default_step": strconv.Itoa(app.DefaultStep)},
-		kong.PostBuild(addSettings),
-		kong.PostBuild(func(k *kong.Kong) error { return addHelp(k.Model.Node) }),
 		kong.Bind(s))
+	if err == nil { // not as options of kong: it would search all texts for variables
+		addSettings(k)
+		err = addHelp(k.Model.Node)
+	}
 	if err != nil {
 		panic(err) // commandLine is wrong: every test would meet this
 	}

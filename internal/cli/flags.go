@@ -36,7 +36,7 @@ func commandsOf(s app.Setting) []string {
 	return commands
 }
 
-func addSettings(k *kong.Kong) error {
+func addSettings(k *kong.Kong) {
 	for _, s := range app.Settings() {
 		commands := commandsOf(s)
 		if commands == nil {
@@ -48,7 +48,6 @@ func addSettings(k *kong.Kong) error {
 			}
 		}
 	}
-	return nil
 }
 
 // addFlag adds the flag of a setting to a command. kong gets neither default nor range, so that a flag that is not
