@@ -118,7 +118,7 @@ var floors = []floor{
 		"internal/registry/lineage": {"segment", "internal/registry/era", "internal/registry/buckets",
 			"internal/durable", "internal/jitter"},
 		"internal/registry/natsbus": {"subjects", "internal/wire", natsGo},
-		"kvregistry":                {"workerid", "internal/registry/buckets", natsGo, backoff},
+		"kvregistry":                {"workerid", "internal/registry/buckets", "internal/jitter", natsGo},
 	}},
 	{"cores", "the laws of uniqueness, in virtual time; the wire, and clients of users", map[string][]string{
 		"segment":               {"internal/jitter"},

@@ -27,6 +27,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/workerid"
 )
@@ -174,13 +175,21 @@ func checkVersion(v int) error {
 	return nil
 }
 
-// Found implements [workerid.Registry].
+// Found implements [workerid.Registry]. A leader refuses a write beside another one that a majority of the replicas
+// does not have yet, and that may be lost. Until that one can be read, or is lost, Found tries again.
 func (r *Registry) Found(ctx context.Context, d workerid.Deployment) error {
-	_, err := r.history.Create(ctx, deploymentKey, encodeDeployment(d))
-	if errors.Is(err, buckets.ErrKeyExists) {
-		return workerid.ErrConflict
+	for {
+		_, err := r.history.Create(ctx, deploymentKey, encodeDeployment(d))
+		if !errors.Is(err, buckets.ErrKeyExists) {
+			return err
+		}
+		if _, err = r.Deployment(ctx); !errors.Is(err, workerid.ErrNoDeployment) {
+			return workerid.ErrConflict
+		}
+		if err = jitter.Sleep(ctx, jitter.Around(50*time.Millisecond)); err != nil {
+			return err
+		}
 	}
-	return err
 }
 
 // Records implements [workerid.Registry].

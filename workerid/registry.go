@@ -16,7 +16,8 @@ import (
 type Registry interface {
 	// Deployment returns the settings that all workers share, [ErrNoDeployment] if it has none, or [ErrDamaged].
 	Deployment(ctx context.Context) (Deployment, error)
-	// Found makes d the deployment of a registry that has none, or returns [ErrConflict].
+	// Found makes d the deployment of a registry that has none. Otherwise it returns [ErrConflict], and Deployment
+	// returns the present one.
 	Found(ctx context.Context, d Deployment) error
 
 	// Records returns the records of all numbers, possibly a little old.
