@@ -120,8 +120,7 @@ func (h *Holder) say(m *nats.Msg) {
 // registry is not stopped, the holder stops too. If nobody answers, the last verdict holds; before the first
 // verdict the holder issues, as a worker does that hears of no other registry.
 func (h *Holder) ask(ctx context.Context, bus *natsbus.Bus) {
-	who := h.keeper.Who()
-	all, _ := lineage.AskFunc(bus.Ask).Notices(ctx, lineage.Notice{Process: who.Process, Instance: who.Instance})
+	all, _ := lineage.AskFunc(bus.Ask).Look(ctx, h.keeper.Who().Process)
 	stopped := h.stopped
 	if errors.Is(stopped, errNotAsked) {
 		stopped = nil

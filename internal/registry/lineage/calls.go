@@ -13,7 +13,8 @@ import (
 type op string
 
 const (
-	opNotice op = "notice" // which registry the asked worker is in: its notice
+	opNotice op = "notice" // which registry the asked worker is in: its notice, after a check if the caller's differs
+	opLook   op = "look"   // its notice, from a caller without a registry
 	opMarks  op = "marks"  // a page of the marks (next IDs) of tags
 	opStop   op = "stop"   // stop, since an operator has chosen another registry to serve
 )
@@ -50,6 +51,8 @@ func (w *Member) Answer(ctx context.Context, question []byte) []byte {
 	switch c.Op {
 	case opNotice:
 		w.checkFor(ctx, c.From)
+	case opLook:
+		_ = w.Ready(ctx) // the notice in the answer shows the outcome
 	case opMarks:
 		r.Marks, err = w.page(ctx, c.After)
 	case opStop:
@@ -77,7 +80,9 @@ func (w *Member) checkFor(ctx context.Context, n Notice) {
 	case n.Revision < own.Revision:
 		w.Doubt()
 	}
-	w.hear(n) // the caller's registry counts as heard
+	if n.Registry != "" {
+		w.hear(n)
+	}
 }
 
 // page returns the marks (next IDs) of the tags whose names follow the parameter after, or how far this worker has
@@ -114,12 +119,22 @@ func (ask AskFunc) ask(ctx context.Context, registry string, c call, hear func(r
 }
 
 // Notices asks one worker of each registry for its notice, what it says about its registry, and returns those that come
-// at once.
+// at once. A worker of another registry or era than the caller checks its registry before it answers.
 func (ask AskFunc) Notices(ctx context.Context, from Notice) (all []Notice, err error) {
+	return ask.notices(ctx, call{Op: opNotice, From: from})
+}
+
+// Look is Notices for a caller without a registry, such as a program that has a worker number: a worker checks only if
+// its last check is older than 3 s, so a thousand programs may look all the time.
+func (ask AskFunc) Look(ctx context.Context, process string) (all []Notice, err error) {
+	return ask.notices(ctx, call{Op: opLook, From: Notice{Process: process}})
+}
+
+func (ask AskFunc) notices(ctx context.Context, c call) (all []Notice, err error) {
 	ctx, cancel := context.WithTimeout(ctx, noticesTimeout)
 	defer cancel()
 	seen := make(map[string]bool)
-	err = ask.ask(ctx, "", call{Op: opNotice, From: from}, func(r reply) bool {
+	err = ask.ask(ctx, "", c, func(r reply) bool {
 		if !seen[r.Notice.Registry] {
 			seen[r.Notice.Registry] = true
 			all = append(all, r.Notice)

@@ -31,14 +31,15 @@ type gate struct {
 
 	mu     sync.Mutex
 	why    error    // why nothing is loaded or issued; nil unless this worker is stopped
-	sound  ongoing  // the last check that found the registry sound, and during which Doubt was not called
+	checks int      // how many checks have begun
+	sound  ongoing  // the last check that found the registry sound
 	stops  int      // how often this worker was stopped
 	doubts int      // calls of Doubt
 	proof  *finding // an acknowledged write proved it; nil once an incident names it
 }
 
 const (
-	// fresh is how long a check counts. A load needs a check of the last 3 s.
+	// fresh is how long a check counts, unless a doubt ends it: see passes.
 	fresh = 3 * time.Second
 	// writeTimeout bounds a load's compare-and-set: if it takes longer, its range is not used.
 	writeTimeout = 8 * time.Second
@@ -51,6 +52,7 @@ const (
 
 // An ongoing is a check under way.
 type ongoing struct {
+	nth      int // 1 for the first check
 	began    time.Time
 	links    uint64   // connections made until the check began
 	doubts   int      // calls of Doubt until the check began
@@ -78,12 +80,25 @@ func (g *gate) isSoundLocked(within time.Duration) bool {
 		g.cfg.Now().Sub(g.sound.began) < within
 }
 
-// passes returns a pass for a load that may begin. isOpen is false if the registry must be checked first. err says
-// why the registry is stopped; nil if it is not.
-func (g *gate) passes() (p pass, isOpen bool, err error) {
+// count returns how many checks have begun.
+func (g *gate) count() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if isOpen = g.isSoundLocked(fresh); isOpen && !g.isSoundLocked(ageing) {
+	return g.checks
+}
+
+// passes returns a pass for a load that may begin. The parameter before is the count of checks when the load was
+// requested. isOpen is false if the registry must be checked first. err says why the registry is stopped; nil if it is
+// not.
+//
+// Law: a load rests on a check that began at most 3 s before it, and after every doubt until then. A check that began
+// after the load was requested is newer than that, so it counts even if Doubt was called during it. Anyone can raise
+// doubts by messages, perhaps faster than checks end: a load waits for the check under way, and for one more.
+func (g *gate) passes(before int) (p pass, isOpen bool, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	isLater := g.why == nil && g.sound.nth > before && g.sound.links == g.cfg.Links()
+	if isOpen = isLater || g.isSoundLocked(fresh); isOpen && !g.isSoundLocked(ageing) {
 		g.signal()
 	}
 	return pass{g.sound.began, g.stops}, isOpen, g.why
@@ -107,7 +122,8 @@ func (g *gate) begin(thorough bool) ongoing {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	links := g.cfg.Links()
-	return ongoing{g.cfg.Now(), links, g.doubts, g.proof, thorough || links != g.sound.links}
+	g.checks++
+	return ongoing{g.checks, g.cfg.Now(), links, g.doubts, g.proof, thorough || links != g.sound.links}
 }
 
 // end records a check that found no fault. It also ends this worker's stop, unless the incident is open (inIncident) or
@@ -120,7 +136,7 @@ func (g *gate) end(a ongoing, inIncident bool) error {
 		g.loaded.Release()
 		g.cfg.Serving.Allow()
 	}
-	if g.why == nil && a.doubts == g.doubts {
+	if g.why == nil {
 		g.sound = a
 	}
 	return g.why

@@ -223,7 +223,7 @@ func (o *Operator) other(ctx context.Context) string {
 	if o.Keep == "" {
 		return ""
 	}
-	all, _ := o.Ask.Notices(ctx, Notice{Process: newID()}) // an error counts as none
+	all, _ := o.Ask.Look(ctx, newID()) // an error counts as none
 	for _, n := range all {
 		if n.Registry != "" && n.Registry != o.Keep {
 			return n.Registry
