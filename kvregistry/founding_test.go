@@ -38,4 +38,8 @@ func TestADeploymentThatCannotBeReadYetIsWaitedFor(t *testing.T) {
 	if have, err := r.Deployment(t.Context()); err != nil || have != d {
 		t.Errorf("then it reads %+v, %v", have, err)
 	}
+	slow.hides.Store(1 << 40)
+	if err := r.Found(t.Context(), d); !errors.Is(err, workerid.ErrNoDeployment) {
+		t.Errorf("a deployment that is never read: %v, want ErrNoDeployment", err)
+	}
 }

@@ -176,15 +176,22 @@ func checkVersion(v int) error {
 }
 
 // Found implements [workerid.Registry]. A leader refuses a write beside another one that a majority of the replicas
-// does not have yet, and that may be lost. Until that one can be read, or is lost, Found tries again.
+// does not have yet, and that may be lost. Until that one can be read, or is lost, Found tries again, for 2 s.
 func (r *Registry) Found(ctx context.Context, d workerid.Deployment) error {
-	for {
+	for end := time.Now().Add(2 * time.Second); ; {
 		_, err := r.history.Create(ctx, deploymentKey, encodeDeployment(d))
 		if !errors.Is(err, buckets.ErrKeyExists) {
 			return err
 		}
-		if _, err = r.Deployment(ctx); !errors.Is(err, workerid.ErrNoDeployment) {
+		_, err = r.Deployment(ctx)
+		switch {
+		case err == nil, errors.Is(err, workerid.ErrDamaged):
 			return workerid.ErrConflict
+		case !errors.Is(err, workerid.ErrNoDeployment):
+			return err
+		case time.Now().After(end):
+			return fmt.Errorf("%w that can be read, and key %s of bucket %s cannot be written", err, deploymentKey,
+				r.cfg.History)
 		}
 		if err = jitter.Sleep(ctx, jitter.Around(50*time.Millisecond)); err != nil {
 			return err

@@ -16,7 +16,7 @@ import (
 type Registry interface {
 	// Deployment returns the settings that all workers share, [ErrNoDeployment] if it has none, or [ErrDamaged].
 	Deployment(ctx context.Context) (Deployment, error)
-	// Found makes d the deployment of a registry without one, or returns [ErrConflict] once another one can be read.
+	// Found makes d the deployment if there is none, or returns [ErrConflict] if there is one, which can be read.
 	Found(ctx context.Context, d Deployment) error
 
 	// Records returns the records of all numbers, possibly a little old.

@@ -116,7 +116,7 @@ func (h *Holder) say(m *nats.Msg) {
 // ask asks the workers whether a second registry has stopped theirs.
 //
 // Law: two registries behind one subject may give the same snowflakes. When a link connects them, their workers
-// stop within 10 s, and a holder stops within 10 s more. If only workers of another registry answer, and that
+// stop within 10 s, and a holder stops within 13 s more. If only workers of another registry answer, and that
 // registry is not stopped, the holder stops too. If nobody answers, the last verdict holds; before the first
 // verdict the holder issues, as a worker does that hears of no other registry.
 func (h *Holder) ask(ctx context.Context, bus *natsbus.Bus) {

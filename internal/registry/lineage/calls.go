@@ -124,8 +124,8 @@ func (ask AskFunc) Notices(ctx context.Context, from Notice) (all []Notice, err 
 	return ask.notices(ctx, call{Op: opNotice, From: from})
 }
 
-// Look is Notices for a caller without a registry, such as a program that has a worker number: a worker checks only if
-// its last check is older than 3 s, so a thousand programs may look all the time.
+// Look is Notices for a caller without a registry, such as a program that has a worker number. The answer rests on a
+// check of the last 3 s, so that a thousand programs may look all the time.
 func (ask AskFunc) Look(ctx context.Context, process string) (all []Notice, err error) {
 	return ask.notices(ctx, call{Op: opLook, From: Notice{Process: process}})
 }

@@ -31,7 +31,6 @@ type gate struct {
 
 	mu     sync.Mutex
 	why    error    // why nothing is loaded or issued; nil unless this worker is stopped
-	checks int      // how many checks have begun
 	sound  ongoing  // the last check that found the registry sound
 	stops  int      // how often this worker was stopped
 	doubts int      // calls of Doubt
@@ -39,7 +38,7 @@ type gate struct {
 }
 
 const (
-	// fresh is how long a check counts, unless a doubt ends it: see passes.
+	// fresh is how long a check counts. A load needs a check of the last 3 s.
 	fresh = 3 * time.Second
 	// writeTimeout bounds a load's compare-and-set: if it takes longer, its range is not used.
 	writeTimeout = 8 * time.Second
@@ -52,7 +51,6 @@ const (
 
 // An ongoing is a check under way.
 type ongoing struct {
-	nth      int // 1 for the first check
 	began    time.Time
 	links    uint64   // connections made until the check began
 	doubts   int      // calls of Doubt until the check began
@@ -68,37 +66,36 @@ type pass struct {
 }
 
 // isSound reports whether a check that began less than the duration within ago found the registry sound, and Doubt
-// was not called since.
+// was not called since it began.
 func (g *gate) isSound(within time.Duration) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.isSoundLocked(within)
+	return g.isSoundLocked(within, g.doubts)
 }
 
-func (g *gate) isSoundLocked(within time.Duration) bool {
-	return g.why == nil && g.sound.doubts == g.doubts && g.sound.links == g.cfg.Links() &&
+// isSoundLocked is isSound for a check that began after the given number of calls of Doubt. The lock is held.
+func (g *gate) isSoundLocked(within time.Duration, doubts int) bool {
+	return g.why == nil && g.sound.doubts >= doubts && g.sound.links == g.cfg.Links() &&
 		g.cfg.Now().Sub(g.sound.began) < within
 }
 
-// count returns how many checks have begun.
-func (g *gate) count() int {
+// doubted returns how often Doubt was called.
+func (g *gate) doubted() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.checks
+	return g.doubts
 }
 
-// passes returns a pass for a load that may begin. The parameter before is the count of checks when the load was
-// requested. isOpen is false if the registry must be checked first. err says why the registry is stopped; nil if it is
-// not.
+// passes returns a pass for a load that may begin. The parameter doubts is how often Doubt had been called when the
+// load was requested. isOpen is false if the registry must be checked first. err says why the registry is stopped; nil
+// if it is not.
 //
-// Law: a load rests on a check that began at most 3 s before it, and after every doubt until then. A check that began
-// after the load was requested is newer than that, so it counts even if Doubt was called during it. Anyone can raise
-// doubts by messages, perhaps faster than checks end: a load waits for the check under way, and for one more.
-func (g *gate) passes(before int) (p pass, isOpen bool, err error) {
+// Law: a load rests on a check of the last 3 s that began after each doubt raised before the load was requested. Later
+// doubts concern later loads: anyone can raise doubts by messages, perhaps faster than checks end.
+func (g *gate) passes(doubts int) (p pass, isOpen bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	isLater := g.why == nil && g.sound.nth > before && g.sound.links == g.cfg.Links()
-	if isOpen = isLater || g.isSoundLocked(fresh); isOpen && !g.isSoundLocked(ageing) {
+	if isOpen = g.isSoundLocked(fresh, doubts); isOpen && !g.isSoundLocked(ageing, g.doubts) {
 		g.signal()
 	}
 	return pass{g.sound.began, g.stops}, isOpen, g.why
@@ -122,8 +119,7 @@ func (g *gate) begin(thorough bool) ongoing {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	links := g.cfg.Links()
-	g.checks++
-	return ongoing{g.checks, g.cfg.Now(), links, g.doubts, g.proof, thorough || links != g.sound.links}
+	return ongoing{g.cfg.Now(), links, g.doubts, g.proof, thorough || links != g.sound.links}
 }
 
 // end records a check that found no fault. It also ends this worker's stop, unless the incident is open (inIncident) or

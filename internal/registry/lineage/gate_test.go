@@ -46,7 +46,7 @@ func TestTheGateEndsAStopByAResumeAlone(t *testing.T) {
 			if !p.held && want == stopped || p.memory != nil && strings.HasPrefix(name, "stopped") {
 				t.Errorf("%s: from %d: IDs of before are issued, or loaded", name, from)
 			}
-			if _, isOpen, why := g.passes(g.count()); isOpen != (want == sound) || (why != nil) != (want == stopped) {
+			if _, isOpen, why := g.passes(g.doubted()); isOpen != (want == sound) || (why != nil) != (want == stopped) {
 				t.Errorf("%s: from %d: open is %t, stopped for %v, want %d", name, from, isOpen, why, want)
 			}
 			if w.now += fresh; g.isSound(fresh) || g.isSound(2*fresh) != (want == sound) {
@@ -67,7 +67,7 @@ func TestALoadCountsInTheEraInWhichItBegan(t *testing.T) {
 	g := w.procs[0].member.gate
 	began := w.now
 	_ = g.end(g.begin(false), false)
-	p, _, _ := g.passes(g.count())
+	p, _, _ := g.passes(g.doubted())
 	g.Doubt() // the load began before
 	w.now = began + fresh + writeTimeout - time.Millisecond
 	if g.counts(p) != nil {
@@ -81,7 +81,7 @@ func TestALoadCountsInTheEraInWhichItBegan(t *testing.T) {
 		t.Error("a load counts after a stop")
 	}
 	_ = g.end(g.begin(false), false)
-	if later, _, _ := g.passes(g.count()); g.counts(p) == nil || g.counts(later) != nil {
+	if later, _, _ := g.passes(g.doubted()); g.counts(p) == nil || g.counts(later) != nil {
 		t.Error("a load counts in another era")
 	}
 }
@@ -91,34 +91,34 @@ func TestDoubtsAndLooksKeepNoLoadWaiting(t *testing.T) {
 	w, a, _, _ := calm(1)
 	w.sound(t, a)
 	g := a.member.gate
-	before := g.count()
 	g.Doubt()
+	requested := g.doubted()
 	check := g.begin(false)
 	g.Doubt()
 	_ = g.end(check, false)
-	if _, isOpen, _ := g.passes(before); !isOpen {
-		t.Error("a load waits for a check without a doubt")
+	opens := func(doubts int) bool {
+		_, isOpen, _ := g.passes(doubts)
+		return isOpen
 	}
-	if _, isOpen, _ := g.passes(g.count()); isOpen {
-		t.Error("a load rests on a check from before it, and a doubt came since")
+	if !opens(requested) || opens(requested+1) {
+		t.Error("a load waits for a check without a doubt, or rests on one that began before a doubt before the load")
 	}
+	if w.now += fresh; opens(requested) {
+		t.Error("a load that waited rests on an older check")
+	}
+	w.now -= fresh
 	links := g.cfg.Links() + 1
-	if g.cfg.Links = func() uint64 { return links }; g.isSound(fresh) {
-		t.Error("a load rests on a check of an earlier connection")
-	} else if _, isOpen, _ := g.passes(before); isOpen {
-		t.Error("a load that waited does")
+	if g.cfg.Links = func() uint64 { return links }; opens(requested) {
+		t.Error("a load that waited rests on a check of an earlier connection")
 	}
 	_ = a.check(t.Context(), false)
-	before = g.count()
-	for range 3 {
-		if a.member.Answer(t.Context(), encode(call{Op: opLook, From: Notice{Process: "p"}})) == nil {
-			t.Error("a program has no answer")
-		}
-	}
-	if g.count() != before || !g.isSound(fresh) {
+	began := g.sound.began
+	look := encode(call{Op: opLook, From: Notice{Process: "p"}})
+	w.now += fresh - time.Millisecond
+	if a.member.Answer(t.Context(), look) == nil || g.sound.began != began || !g.isSound(fresh) {
 		t.Error("a look makes the worker check")
 	}
-	if w.now += fresh; a.member.Answer(t.Context(), encode(call{Op: opLook})) == nil || g.count() != before+1 {
+	if w.now += time.Millisecond; a.member.Answer(t.Context(), look) == nil || g.sound.began == began {
 		t.Error("an answer rests on an old check")
 	}
 }

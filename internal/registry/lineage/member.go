@@ -178,9 +178,9 @@ func (w *Member) Reconnected() {
 	w.announce()
 }
 
-// Ready returns nil if a range may be loaded now: a check within the last 3 s found the registry sound, and nothing
-// raised a doubt since. If there was no such check, Ready waits for one that begins after the call, and that concurrent
-// calls share. The error says why no range may be loaded.
+// Ready returns nil if a range may be loaded now: a check within the last 3 s found the registry sound, and began after
+// the last doubt that was raised before the call. If there was no such check, Ready makes one, which concurrent calls
+// share. The error says why no range may be loaded.
 func (w *Member) Ready(ctx context.Context) error {
 	_, err := w.ready(ctx)
 	return err
@@ -188,13 +188,13 @@ func (w *Member) Ready(ctx context.Context) error {
 
 // ready is Ready, and also returns a pass, by which the load is judged when it ends.
 func (w *Member) ready(ctx context.Context) (pass, error) {
-	before := w.count()
+	doubts := w.doubted()
 	for {
-		if p, isOpen, err := w.passes(before); isOpen || err != nil {
+		if p, isOpen, err := w.passes(doubts); isOpen || err != nil {
 			return p, err
 		}
 		err := w.checks.do(ctx, func() error {
-			if _, isOpen, err := w.passes(before); isOpen || err != nil {
+			if _, isOpen, err := w.passes(doubts); isOpen || err != nil {
 				return err
 			}
 			return w.checks.check(ctx, false)

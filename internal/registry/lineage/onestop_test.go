@@ -189,7 +189,7 @@ func TestALifeThatBeginsInAnIncidentIsStopped(t *testing.T) {
 	a.start()
 	a.member.own.Stop = ""
 	err := a.check(context.Background(), false)
-	if _, isOpen, why := a.member.passes(a.member.count()); !errors.Is(err, ErrStopped) || isOpen || why == nil {
+	if _, isOpen, why := a.member.passes(a.member.doubted()); !errors.Is(err, ErrStopped) || isOpen || why == nil {
 		t.Errorf("its check ends with %v, and it is stopped for %v", err, why)
 	}
 	w.resumed(t, a, b)
