@@ -31,8 +31,8 @@ test: ## Run all tests with the race detector; installs nothing
 stress-test: ## Run all tests N times (10) while other processes keep the CPUs busy
 	scripts/stress $(or $(N),10)
 
-faults: ## Inject faults into real processes, and write docs/faults.md and .csv (15 min; Linux)
-	go run ./proof/faults -parallel 4 -for 2m -markdown docs/faults.md
+faults: ## Inject faults into real processes, and write docs/faults.md and .csv (30 min; Linux)
+	go run ./proof/faults -parallel 2 -for 2m -markdown docs/faults.md
 
 upgrade-test: ## Go from OLD, a program or commit, to this version and back, under load (2 min; Linux; rests until v0.1.0-rc2)
 	go run ./proof/faults -parallel 1 -old $(or $(OLD),$(shell tail -n 1 deploy/release/last-candidate)) 'upgrade-*'

@@ -26,7 +26,8 @@ const (
 	notRenewed   = 4 // exit code of natsid number after it ended its program
 )
 
-// holderFaults strike programs that draw their own snowflakes, beside three workers under load.
+// holderFaults strike programs that draw their own snowflakes, beside three workers under load. These are 26 processes,
+// so no other trial runs meanwhile.
 func holderFaults() []fault {
 	strike := func(name, summary string, f func(*trial, []*holder)) fault {
 		return fault{
@@ -39,7 +40,7 @@ func holderFaults() []fault {
 				t.stopHolders(all)
 				return nil
 			},
-			single: true,
+			single: true, alone: true,
 		}
 	}
 	restored := strike("restored", "`id_history` is restored from a copy that is 8 s old", restoreNumbers)
