@@ -51,8 +51,8 @@ func (h *Holder) obstacle() error {
 
 const (
 	lookEvery = 100 * time.Millisecond
-	// askEvery is how often workers are asked about their registry.
-	askEvery = 10 * time.Second
+	// askEvery is how often workers are asked about their registry. An answer rests on a check of the last 3 s.
+	askEvery = 7 * time.Second
 )
 
 // live answers for the present number, asks the workers about their registry, and calls OnChange, until ctx ends.
@@ -116,7 +116,7 @@ func (h *Holder) say(m *nats.Msg) {
 // ask asks the workers whether a second registry has stopped theirs.
 //
 // Law: two registries behind one subject may give the same snowflakes. When a link connects them, their workers
-// stop within 10 s, and a holder stops within 13 s more. If only workers of another registry answer, and that
+// stop within 10 s, and a holder stops within 10 s more. If only workers of another registry answer, and that
 // registry is not stopped, the holder stops too. If nobody answers, the last verdict holds; before the first
 // verdict the holder issues, as a worker does that hears of no other registry.
 func (h *Holder) ask(ctx context.Context, bus *natsbus.Bus) {

@@ -80,7 +80,7 @@ func (w *Member) checkFor(ctx context.Context, n Notice) {
 	case n.Revision < own.Revision:
 		w.Doubt()
 	}
-	if n.Registry != "" {
+	if n.Registry != "" { // it counts as heard
 		w.hear(n)
 	}
 }
